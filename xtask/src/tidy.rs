@@ -52,7 +52,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         problems.extend(prose::check_text(&path, &text));
     }
     problems.extend(functions::check(root, &sources)?);
-    problems.extend(documents::check(root)?);
+    problems.extend(documents::check(root, &sources)?);
     problems.extend(edges::check(root)?);
     problems.extend(locks::check(root)?);
     problems.sort();

@@ -6,22 +6,29 @@
 //!
 //! References: kernel doc `filesystems/ext4/bitmaps.rst`.
 
+use uext4_num::{clamp_u32, usize_of};
+
 use crate::{BlockNr, Geometry, GroupDescriptor, GroupNr};
 
 /// Sets the bits from `start` up to, not including, `end`, or to the bitmap's end.
 pub fn set_bits(bitmap: &mut [u8], start: u32, end: u32) {
-    let bits = bitmap.len() as u64 * 8;
-    let (start, end) = (u64::from(start).min(bits), u64::from(end).min(bits));
-    let whole = start.next_multiple_of(8)..end / 8 * 8;
-    for bit in (start..end.min(whole.start)).chain(whole.end.max(start)..end) {
-        if let Some(byte) = bitmap.get_mut((bit / 8) as usize) {
-            *byte |= 1 << (bit % 8);
+    if start >= end {
+        return;
+    }
+    let (first, last) = (usize_of(start / 8), usize_of(end / 8));
+    let (from, upto) = (!0 << (start % 8), !(!0 << (end % 8)));
+    let mut or = |at: usize, mask: u8| {
+        if let Some(byte) = bitmap.get_mut(at) {
+            *byte |= mask;
         }
+    };
+    if first == last {
+        return or(first, from & upto);
     }
-    if whole.start < whole.end {
-        let bytes = (whole.start / 8) as usize..(whole.end / 8) as usize;
-        bitmap.get_mut(bytes).unwrap_or_default().fill(0xFF);
-    }
+    or(first, from);
+    or(last, upto);
+    let between = first.saturating_add(1)..last.min(bitmap.len());
+    bitmap.get_mut(between).unwrap_or_default().fill(0xFF);
 }
 
 /// The block bitmap of a group marked BLOCK_UNINIT, one block long: superblock copy, descriptors
@@ -31,7 +38,7 @@ pub fn uninit_block_bitmap(
     group: GroupNr,
     descriptor: &GroupDescriptor,
 ) -> Vec<u8> {
-    let mut bitmap = vec![0; geometry.block_size() as usize];
+    let mut bitmap = vec![0; usize_of(geometry.block_size())];
     let ratio = geometry.blocks_per_cluster();
     set_bits(
         &mut bitmap,
@@ -45,7 +52,8 @@ pub fn uninit_block_bitmap(
     ];
     for (start, len) in own {
         if let Some((first, end)) = part_in_group(geometry, group, start, len) {
-            set_bits(&mut bitmap, first / ratio, end.div_ceil(ratio));
+            let first = first >> geometry.cluster_bits;
+            set_bits(&mut bitmap, first, end.div_ceil(ratio));
         }
     }
     set_bits(&mut bitmap, geometry.clusters_in_group(group), u32::MAX);
@@ -54,7 +62,7 @@ pub fn uninit_block_bitmap(
 
 /// The inode bitmap of a group marked INODE_UNINIT, one block long.
 pub fn uninit_inode_bitmap(geometry: &Geometry) -> Vec<u8> {
-    let mut bitmap = vec![0; geometry.block_size() as usize];
+    let mut bitmap = vec![0; usize_of(geometry.block_size())];
     set_bits(&mut bitmap, geometry.inodes_per_group, u32::MAX);
     bitmap
 }
@@ -71,7 +79,7 @@ fn part_in_group(
     let end = start.0.saturating_add(u64::from(len));
     let first = start.0.saturating_sub(group_start);
     let end = end.saturating_sub(group_start).min(group_len);
-    (first < end).then_some((first as u32, end as u32))
+    (first < end).then_some((clamp_u32(first), clamp_u32(end)))
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 //! where they start; these functions keep a mistake there from panicking on hostile bytes.
 //! ext4 is little-endian; jbd2 is big-endian (the `_be` twins).
 
+use std::ops::Range;
+
 macro_rules! integers {
     ($($int:ident: $get:ident $put:ident $get_be:ident $put_be:ident;)*) => {$(
         #[doc = concat!("The little-endian `", stringify!($int), "` at byte `at`; 0 past the end.")]
         #[inline]
         pub fn $get(buf: &[u8], at: usize) -> $int {
-            tail(buf, at).first_chunk().map_or(0, |bytes| $int::from_le_bytes(*bytes))
+            rest(buf, at).first_chunk().map_or(0, |bytes| $int::from_le_bytes(*bytes))
         }
         #[doc = concat!("Writes `", stringify!($int), "` little-endian at byte `at`, if it fits.")]
         #[inline]
@@ -21,7 +23,7 @@ macro_rules! integers {
         #[doc = concat!("The big-endian `", stringify!($int), "` at byte `at`; 0 past the end.")]
         #[inline]
         pub fn $get_be(buf: &[u8], at: usize) -> $int {
-            tail(buf, at).first_chunk().map_or(0, |bytes| $int::from_be_bytes(*bytes))
+            rest(buf, at).first_chunk().map_or(0, |bytes| $int::from_be_bytes(*bytes))
         }
         #[doc = concat!("Writes `", stringify!($int), "` big-endian at byte `at`, if it fits.")]
         #[inline]
@@ -56,7 +58,7 @@ pub fn put_u8(buf: &mut [u8], at: usize, value: u8) {
 /// The `N` bytes at `at`; zeroes past the end.
 #[inline]
 pub fn get_array<const N: usize>(buf: &[u8], at: usize) -> [u8; N] {
-    tail(buf, at).first_chunk().copied().unwrap_or([0; N])
+    rest(buf, at).first_chunk().copied().unwrap_or([0; N])
 }
 
 /// Writes `value` at `at`, if all of it fits.
@@ -74,9 +76,45 @@ pub fn join_u32(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
+/// The bytes from `at` on; none past the end.
 #[inline]
-fn tail(buf: &[u8], at: usize) -> &[u8] {
-    buf.get(at..).unwrap_or(&[])
+pub fn rest(buf: &[u8], at: usize) -> &[u8] {
+    buf.get(at..).unwrap_or_default()
+}
+
+/// The bytes from `at` on, to change them; none past the end.
+#[inline]
+pub fn rest_mut(buf: &mut [u8], at: usize) -> &mut [u8] {
+    buf.get_mut(at..).unwrap_or_default()
+}
+
+/// The bytes before `end`; all of them if there are fewer.
+#[inline]
+pub fn upto(buf: &[u8], end: usize) -> &[u8] {
+    buf.get(..end).unwrap_or(buf)
+}
+
+/// The bytes of a range; none if they are not all there.
+#[inline]
+pub fn part(buf: &[u8], range: Range<usize>) -> &[u8] {
+    buf.get(range).unwrap_or_default()
+}
+
+/// Zeroes the bytes of a range, if they are all there.
+#[inline]
+pub fn clear(buf: &mut [u8], range: Range<usize>) {
+    buf.get_mut(range).unwrap_or_default().fill(0);
+}
+
+/// Moves the bytes of a range to `to`, if both places are there.
+#[inline]
+pub fn shift(buf: &mut [u8], range: Range<usize>, to: usize) {
+    let fits = range.start <= range.end
+        && range.end <= buf.len()
+        && range.len() <= buf.len().saturating_sub(to);
+    if fits {
+        buf.copy_within(range, to);
+    }
 }
 
 #[cfg(test)]
@@ -109,5 +147,22 @@ mod tests {
         assert_eq!(get_u16(&buf, usize::MAX), 0);
         assert_eq!(get_u8(&buf, 4), 0);
         assert_eq!(get_array::<3>(&buf, 2), [0; 3]);
+    }
+
+    #[test]
+    fn ranges_past_the_end_are_empty_and_unchanged() {
+        let mut buf = [1, 2, 3, 4];
+        assert_eq!((rest(&buf, 3), rest(&buf, 5)), (&[4][..], &[][..]));
+        assert_eq!((upto(&buf, 2), upto(&buf, 9)), (&[1, 2][..], &buf[..]));
+        assert_eq!((part(&buf, 1..3), part(&buf, 2..5)), (&[2, 3][..], &[][..]));
+        clear(&mut buf, 2..5);
+        shift(&mut buf, 0..3, 2);
+        shift(&mut buf, 0..2, usize::MAX);
+        assert_eq!(buf, [1, 2, 3, 4]);
+        shift(&mut buf, 0..2, 2);
+        clear(&mut buf, 0..1);
+        rest_mut(&mut buf, 3).fill(9);
+        rest_mut(&mut buf, 5).fill(8);
+        assert_eq!(buf, [0, 2, 1, 9]);
     }
 }

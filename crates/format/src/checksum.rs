@@ -5,6 +5,7 @@
 //! References: kernel doc `filesystems/ext4/checksums.rst`.
 
 use crc_fast::{CrcAlgorithm, Digest};
+use uext4_num::{low_u8, low_u16, low_u32};
 
 use crate::InodeNr;
 
@@ -18,6 +19,12 @@ const CRC32C_TABLE: [u32; 256] = table(0x82F6_3B78);
 const CRC16_TABLE: [u32; 256] = table(0xA001);
 
 /// Remainders of all bytes modulo a reversed polynomial.
+#[expect(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler only, where an overflow or a bad index is an error"
+)]
 const fn table(polynomial: u32) -> [u32; 256] {
     let mut table = [0u32; 256];
     let mut i = 0;
@@ -38,23 +45,34 @@ const fn table(polynomial: u32) -> [u32; 256] {
     table
 }
 
+/// The register after one byte, by a table of remainders.
+#[inline]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a byte is below 256, the length of the table"
+)]
+fn step(table: &[u32; 256], crc: u32, byte: u8) -> u32 {
+    crc >> 8 ^ table[usize::from(low_u8(crc) ^ byte)]
+}
+
 /// The crc32c register after `data`, starting from `register`; no inversion.
 pub fn crc32c(register: u32, data: &[u8]) -> u32 {
     if data.len() <= TABLE_MAX_BYTES {
-        return data.iter().fold(register, |crc, byte| {
-            crc >> 8 ^ CRC32C_TABLE[usize::from(crc as u8 ^ byte)]
-        });
+        return data
+            .iter()
+            .fold(register, |crc, byte| step(&CRC32C_TABLE, crc, *byte));
     }
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(register));
     digest.update(data);
-    digest.get_state() as u32
+    low_u32(digest.get_state())
 }
 
 /// The CRC-16 (reversed 0x8005) register after `data`, starting from `register`; no inversion.
 pub fn crc16(register: u16, data: &[u8]) -> u16 {
-    data.iter().fold(register, |crc, byte| {
-        crc >> 8 ^ CRC16_TABLE[usize::from(crc as u8 ^ byte)] as u16
-    })
+    let register = data.iter().fold(u32::from(register), |crc, byte| {
+        step(&CRC16_TABLE, crc, *byte)
+    });
+    low_u16(register)
 }
 
 /// A crc32c register: a start value or an intermediate state.

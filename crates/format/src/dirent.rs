@@ -19,7 +19,9 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
-use crate::bytes::{put_slice, put_u8, put_u16, put_u32};
+use uext4_num::{clamp_u8, low_u16, u64_of};
+
+use crate::bytes::{put_slice, put_u8, put_u16, put_u32, rest_mut};
 use crate::{FileType, InodeNr};
 
 pub use block::{BlockKind, seal_block, verify_block};
@@ -36,29 +38,28 @@ pub(crate) const MIN_RECORD_BYTES: usize = 12;
 
 /// Bytes that an entry with a name of `name_len` bytes needs.
 pub const fn space_needed(name_len: usize) -> usize {
-    (FIXED_BYTES + name_len + 3) & !3
+    name_len.saturating_add(FIXED_BYTES + 3) & !3
 }
 
 /// The type of a file, as stored in a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum DirEntryType {
     /// Not stored: the feature `filetype` is off.
-    Unknown = 0,
+    Unknown,
     /// A regular file.
-    Regular = 1,
+    Regular,
     /// A directory.
-    Directory = 2,
+    Directory,
     /// A character device.
-    CharDevice = 3,
+    CharDevice,
     /// A block device.
-    BlockDevice = 4,
+    BlockDevice,
     /// A named pipe.
-    Fifo = 5,
+    Fifo,
     /// A socket.
-    Socket = 6,
+    Socket,
     /// A symbolic link.
-    Symlink = 7,
+    Symlink,
 }
 
 impl DirEntryType {
@@ -88,7 +89,16 @@ impl DirEntryType {
 
     /// The byte on disk.
     pub const fn code(self) -> u8 {
-        self as u8
+        match self {
+            Self::Unknown => 0,
+            Self::Regular => 1,
+            Self::Directory => 2,
+            Self::CharDevice => 3,
+            Self::BlockDevice => 4,
+            Self::Fifo => 5,
+            Self::Socket => 6,
+            Self::Symlink => 7,
+        }
     }
 }
 
@@ -119,32 +129,34 @@ impl NewEntry<'_> {
     pub(crate) fn write(&self, bytes: &mut [u8], at: usize, rec_len: usize, block_size: usize) {
         debug_assert!((1..=NAME_MAX).contains(&self.name.len()));
         debug_assert!(rec_len >= self.space_needed());
-        put_u32(bytes, at, self.inode.0);
-        put_u16(bytes, at + 4, encode_rec_len(rec_len, block_size));
-        put_u8(bytes, at + 6, self.name.len() as u8);
-        put_u8(bytes, at + 7, self.kind.code());
-        put_slice(bytes, at + FIXED_BYTES, self.name);
+        let record = rest_mut(bytes, at);
+        put_u32(record, 0, self.inode.0);
+        put_u16(record, 4, encode_rec_len(rec_len, block_size));
+        put_u8(record, 6, clamp_u8(self.name.len()));
+        put_u8(record, 7, self.kind.code());
+        put_slice(record, FIXED_BYTES, self.name);
     }
 }
 
 /// Decodes a stored record length, in bytes. Blocks of 64 KiB need 17 bits: 0 and 65535 mean the
 /// whole block, and the two lowest bits (always clear in a length) are bits 16 and 17.
-pub const fn decode_rec_len(stored: u16, block_size: usize) -> usize {
+#[inline]
+pub fn decode_rec_len(stored: u16, block_size: usize) -> usize {
     if block_size < 65_536 {
-        return stored as usize;
+        return usize::from(stored);
     }
     match stored {
         0 | 65_535 => block_size,
-        _ => (stored & !3) as usize | ((stored & 3) as usize) << 16,
+        _ => usize::from(stored & !3) | usize::from(stored & 3) << 16,
     }
 }
 
 /// Encodes a record length of `bytes`: see [`decode_rec_len`].
-pub const fn encode_rec_len(bytes: usize, block_size: usize) -> u16 {
-    match bytes {
-        ..65_536 => bytes as u16,
-        65_536 if block_size == 65_536 => 65_535,
-        _ if bytes == block_size => 0,
-        _ => (bytes & 0xFFFC) as u16 | (bytes >> 16 & 3) as u16,
+pub fn encode_rec_len(bytes: usize, block_size: usize) -> u16 {
+    match u16::try_from(bytes) {
+        Ok(bytes) => bytes,
+        Err(_) if bytes == 65_536 && block_size == 65_536 => 65_535,
+        Err(_) if bytes == block_size => 0,
+        Err(_) => low_u16(u64_of(bytes & 0xFFFC | bytes >> 16 & 3)),
     }
 }

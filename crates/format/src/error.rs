@@ -1,5 +1,9 @@
 //! Errors for damaged structures, with their place.
 
+mod kind;
+
+pub use kind::{CorruptKind, Hex};
+
 use crate::{BlockNr, GroupNr, InodeNr};
 
 /// The place of a damaged structure.
@@ -40,8 +44,8 @@ pub struct Corrupt {
     pub place: Place,
     /// The structure, in ext4's words: "extent header", "directory entry".
     pub structure: &'static str,
-    /// The problem in one short phrase: "checksum does not match".
-    pub problem: &'static str,
+    /// The problem, with the numbers that were found.
+    pub problem: CorruptKind,
 }
 
 impl Corrupt {
@@ -56,7 +60,7 @@ impl Corrupt {
     }
 
     /// The error that `structure` at `place` has `problem`.
-    pub const fn new(place: Place, structure: &'static str, problem: &'static str) -> Self {
+    pub const fn new(place: Place, structure: &'static str, problem: CorruptKind) -> Self {
         Self {
             place,
             structure,

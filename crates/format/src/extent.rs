@@ -13,6 +13,7 @@ mod tests;
 
 use crate::bytes::{get_u16, get_u32, put_u16, put_u32};
 use crate::{BlockNr, LogicalBlock};
+use uext4_num::{clamp_u16, low_u16, low_u32};
 
 pub use check::Expect;
 pub use node::ExtentNode;
@@ -34,8 +35,8 @@ const WRITTEN_MAX: u16 = 32_768;
 
 /// Entries that fit in a block of `block_size` bytes. The 4-byte tail always fits in what is left,
 /// so the number is the same with and without checksums.
-pub const fn block_capacity(block_size: usize) -> u16 {
-    ((block_size - ENTRY_BYTES) / ENTRY_BYTES) as u16
+pub fn block_capacity(block_size: usize) -> u16 {
+    clamp_u16(block_size.saturating_sub(ENTRY_BYTES) / ENTRY_BYTES)
 }
 
 /// Whether the blocks of an extent hold data yet.
@@ -71,7 +72,7 @@ impl Extent {
 
     /// The logical block after the last one (may be 2^32, hence 64 bits).
     pub fn logical_end(&self) -> u64 {
-        u64::from(self.logical.0) + u64::from(self.len)
+        u64::from(self.logical.0).saturating_add(u64::from(self.len))
     }
 
     /// The physical block after the last one.
@@ -82,7 +83,8 @@ impl Extent {
     /// The physical block of `block`, if this extent maps it.
     pub fn physical(&self, block: LogicalBlock) -> Option<BlockNr> {
         let distance = block.0.checked_sub(self.logical.0)?;
-        (distance < u32::from(self.len)).then(|| BlockNr(self.start.0 + u64::from(distance)))
+        let start = self.start.0;
+        (distance < u32::from(self.len)).then(|| BlockNr(start.saturating_add(distance.into())))
     }
 
     /// True when `next` continues this extent, in the file and on disk, in the same state, and both
@@ -91,13 +93,15 @@ impl Extent {
         self.state == next.state
             && self.logical_end() == u64::from(next.logical.0)
             && self.physical_end() == next.start.0
-            && u32::from(self.len) + u32::from(next.len)
-                <= u32::from(Self::max_len_blocks(self.state))
+            && self
+                .len
+                .checked_add(next.len)
+                .is_some_and(|len| len <= Self::max_len_blocks(self.state))
     }
 
     /// Reads the 12 bytes of an entry. A length of 0 comes out as written with length 0, which
     /// [`ExtentNode::validate`] refuses.
-    pub fn decode(raw: &[u8]) -> Extent {
+    pub fn decode(raw: &[u8; ENTRY_BYTES]) -> Extent {
         let stored = get_u16(raw, 4);
         let (len, state) = match stored.checked_sub(WRITTEN_MAX) {
             Some(len @ 1..) => (len, ExtentState::Unwritten),
@@ -122,8 +126,8 @@ impl Extent {
         let mut raw = [0; ENTRY_BYTES];
         put_u32(&mut raw, 0, self.logical.0);
         put_u16(&mut raw, 4, stored);
-        put_u16(&mut raw, 6, (self.start.0 >> 32) as u16);
-        put_u32(&mut raw, 8, self.start.0 as u32);
+        put_u16(&mut raw, 6, low_u16(self.start.0 >> 32));
+        put_u32(&mut raw, 8, low_u32(self.start.0));
         raw
     }
 }
@@ -139,7 +143,7 @@ pub struct Index {
 
 impl Index {
     /// Reads the 12 bytes of an entry.
-    pub fn decode(raw: &[u8]) -> Index {
+    pub fn decode(raw: &[u8; ENTRY_BYTES]) -> Index {
         let child = u64::from(get_u16(raw, 8)) << 32 | u64::from(get_u32(raw, 4));
         Index {
             logical: LogicalBlock(get_u32(raw, 0)),
@@ -151,8 +155,8 @@ impl Index {
     pub fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut raw = [0; ENTRY_BYTES];
         put_u32(&mut raw, 0, self.logical.0);
-        put_u32(&mut raw, 4, self.child.0 as u32);
-        put_u16(&mut raw, 8, (self.child.0 >> 32) as u16);
+        put_u32(&mut raw, 4, low_u32(self.child.0));
+        put_u16(&mut raw, 8, low_u16(self.child.0 >> 32));
         raw
     }
 }

@@ -12,8 +12,8 @@
 //! record is stale or torn. Memory is bounded by the blocks that were pushed.
 //! References: kernel documentation, `filesystems/ext4/journal.rst`, "fast commits".
 
-use crate::bytes::{get_u16, get_u32};
-use crate::extent::{ENTRY_BYTES, Extent};
+use crate::bytes::{get_u16, get_u32, rest, upto};
+use crate::extent::Extent;
 use crate::{GOOD_OLD_INODE_BYTES, InodeNr, LogicalBlock, Tid, crc32c};
 
 #[cfg(test)]
@@ -122,15 +122,14 @@ impl Scan {
 
     /// Takes the next block of the area.
     pub fn push(&mut self, block: &[u8]) -> Verdict {
-        let mut at = 0;
-        while at + TAG_BYTES <= block.len() {
-            let len = usize::from(get_u16(block, at + 2));
-            let end = at + TAG_BYTES + len;
-            let Some(record) = block.get(at..end) else {
+        let mut left = block;
+        while left.len() >= TAG_BYTES {
+            let end = usize::from(get_u16(left, 2)).saturating_add(TAG_BYTES);
+            let Some((record, others)) = left.split_at_checked(end) else {
                 return Verdict::Ends;
             };
-            match self.step(get_u16(block, at), record) {
-                Step::Next => at = end,
+            match self.step(get_u16(record, 0), record) {
+                Step::Next => left = others,
                 Step::Ends => return Verdict::Ends,
             }
         }
@@ -148,7 +147,7 @@ impl Scan {
     }
 
     fn step(&mut self, tag: u16, record: &[u8]) -> Step {
-        let value = &record[TAG_BYTES..];
+        let value = rest(record, TAG_BYTES);
         match tag {
             TAG_HEAD => self.open(record),
             _ if !self.has_head => Step::Ends,
@@ -183,14 +182,14 @@ impl Scan {
         if record.len() < TAG_BYTES + 8 {
             return Step::Ends;
         }
-        self.sum(&record[..TAG_BYTES + 4]);
+        self.sum(upto(record, TAG_BYTES + 4));
         let matches =
             get_u32(record, TAG_BYTES) == self.tid.0 && get_u32(record, TAG_BYTES + 4) == self.crc;
         if !matches {
             return Step::Ends;
         }
         self.crc = 0;
-        self.commits += 1;
+        self.commits = self.commits.saturating_add(1);
         self.committed.append(&mut self.pending);
         Step::Next
     }
@@ -198,10 +197,13 @@ impl Scan {
 
 fn parse(tag: u16, value: &[u8], inode_size: usize) -> Option<Record> {
     match tag {
-        TAG_ADD_RANGE => (value.len() == 4 + ENTRY_BYTES).then(|| Record::AddRange {
-            inode: InodeNr(get_u32(value, 0)),
-            extent: Extent::decode(&value[4..]),
-        }),
+        TAG_ADD_RANGE => rest(value, 4)
+            .try_into()
+            .ok()
+            .map(|extent| Record::AddRange {
+                inode: InodeNr(get_u32(value, 0)),
+                extent: Extent::decode(extent),
+            }),
         TAG_DEL_RANGE => (value.len() == 12).then(|| Record::DelRange {
             inode: InodeNr(get_u32(value, 0)),
             start: LogicalBlock(get_u32(value, 4)),

@@ -239,14 +239,14 @@ impl Features {
     /// The set of these features.
     pub const fn of(list: &[Feature]) -> Features {
         let mut features = Features::NONE;
-        let mut i = 0;
-        while i < list.len() {
-            match list[i].set {
-                FeatureSet::Compat => features.compat |= list[i].bit,
-                FeatureSet::RoCompat => features.ro_compat |= list[i].bit,
-                FeatureSet::Incompat => features.incompat |= list[i].bit,
+        let mut left = list;
+        while let [feature, rest @ ..] = left {
+            match feature.set {
+                FeatureSet::Compat => features.compat |= feature.bit,
+                FeatureSet::RoCompat => features.ro_compat |= feature.bit,
+                FeatureSet::Incompat => features.incompat |= feature.bit,
             }
-            i += 1;
+            left = rest;
         }
         features
     }

@@ -7,7 +7,13 @@
 //!
 //! References: kernel doc `filesystems/ext4/blockgroup.rst` and `group_descr.rst`.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "divisors are not zero and factors have 32 bits, by the invariants of `Geometry`"
+)]
+
 use crate::{BlockNr, Feature, Features, GroupNr, InodeNr};
+use uext4_num::{clamp_u32, low_u32};
 
 #[cfg(test)]
 mod tests;
@@ -121,7 +127,7 @@ impl Geometry {
     pub fn group_of_block(&self, block: BlockNr) -> GroupNr {
         let blocks = block.0.saturating_sub(u64::from(self.first_data_block));
         let group = blocks / u64::from(self.blocks_per_group);
-        GroupNr(group.min(u64::from(self.group_count - 1)) as u32)
+        GroupNr(low_u32(group.min(u64::from(self.group_count - 1))))
     }
 
     /// The group of a block and the block's offset in it, in blocks.
@@ -129,7 +135,7 @@ impl Geometry {
     pub fn split_block(&self, block: BlockNr) -> (GroupNr, u32) {
         let group = self.group_of_block(block);
         let offset = block.0.saturating_sub(self.group_first_block(group).0);
-        (group, offset.min(u64::from(u32::MAX)) as u32)
+        (group, clamp_u32(offset))
     }
 
     /// The group of a block and the bit of its cluster in the group's bitmap.
@@ -157,7 +163,7 @@ impl Geometry {
         let left = self
             .blocks_count
             .saturating_sub(self.group_first_block(group).0);
-        left.min(u64::from(self.blocks_per_group)) as u32
+        low_u32(left.min(u64::from(self.blocks_per_group)))
     }
 
     /// Clusters of a group, counting a partial last one; 0 past the last group.
@@ -202,16 +208,13 @@ impl Geometry {
     pub fn inode_location(&self, table: BlockNr, index: u32) -> (BlockNr, u32) {
         let byte = u64::from(index) * u64::from(self.inode_size);
         let block = table.0.saturating_add(byte >> self.block_bits);
-        (
-            BlockNr(block),
-            (byte & u64::from(self.block_size() - 1)) as u32,
-        )
+        (BlockNr(block), low_u32(byte) & (self.block_size() - 1))
     }
 
     /// Blocks of a group's inode table.
     pub fn inode_table_blocks(&self) -> u32 {
         let bytes = u64::from(self.inodes_per_group) * u64::from(self.inode_size);
-        bytes.div_ceil(u64::from(self.block_size())) as u32
+        clamp_u32(bytes.div_ceil(u64::from(self.block_size())))
     }
 
     /// Inodes of a block.
@@ -314,7 +317,8 @@ impl Geometry {
     /// The copy in a group of `primary`, a reserved block of group 0, as the resize inode names it:
     /// a multiple of the group size after it, even if group 0 alone begins with a boot block.
     pub fn reserved_gdt_copy(&self, primary: BlockNr, group: GroupNr) -> BlockNr {
-        BlockNr(primary.0 + u64::from(group.0) * u64::from(self.blocks_per_group))
+        let distance = u64::from(group.0) * u64::from(self.blocks_per_group);
+        BlockNr(primary.0.saturating_add(distance))
     }
 
     /// Blocks at the start of a group for its own superblock copy, descriptors and reserved blocks

@@ -5,9 +5,10 @@
 //!
 //! References: kernel doc `filesystems/ext4/group_descr.rst`, `bitmaps.rst`.
 
-use crate::bytes::{get_u16, get_u32, join_u32, put_slice, put_u16, put_u32};
+use crate::bytes::{get_u16, get_u32, join_u32, put_slice, put_u16, put_u32, upto};
 use crate::checksum::{Checksums, DescriptorChecksum, Seed, crc16};
-use crate::{BlockNr, Corrupt, Feature, Geometry, GroupNr, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, Feature, Geometry, GroupNr, Place};
+use uext4_num::{high_u16, high_u32, low_u16, low_u32, usize_of};
 
 #[cfg(test)]
 mod tests;
@@ -69,11 +70,12 @@ impl GroupDescriptor {
     ) -> Result<Self, Corrupt> {
         let problem = |problem| Corrupt::new(Place::Group(group), "group descriptor", problem);
         let size = usize::from(geometry.desc_size);
-        let bytes = bytes.get(..size).ok_or(problem("is cut short"))?;
+        let bytes = bytes
+            .get(..size)
+            .ok_or_else(|| problem(CorruptKind::short(bytes)))?;
         let expected = descriptor_checksum(bytes, group, checksums);
-        if expected.is_some_and(|expected| expected != get_u16(bytes, CHECKSUM_AT)) {
-            return Err(problem("checksum does not match"));
-        }
+        let stored = get_u16(bytes, CHECKSUM_AT).into();
+        CorruptKind::compare(stored, expected.map(u32::from)).map_err(problem)?;
         let mut descriptor = Self::parse_unverified(bytes);
         if expected.is_none() {
             // These are defined only if descriptors have checksums.
@@ -159,9 +161,8 @@ impl GroupDescriptor {
     ) -> Result<(), Corrupt> {
         let seed = checksums.metadata;
         let computed = seed.map(|seed| block_bitmap_checksum(seed, bitmap, geometry));
-        fits(computed, self.block_bitmap_checksum, geometry)
-            .then_some(())
-            .ok_or(bad_checksum(group, "block bitmap"))
+        compare(self.block_bitmap_checksum, computed, geometry)
+            .map_err(|problem| Corrupt::new(Place::Group(group), "block bitmap", problem))
     }
 
     /// Checks the inode bitmap's bytes against the descriptor.
@@ -177,46 +178,46 @@ impl GroupDescriptor {
     ) -> Result<(), Corrupt> {
         let seed = checksums.metadata;
         let computed = seed.map(|seed| inode_bitmap_checksum(seed, bitmap, geometry));
-        fits(computed, self.inode_bitmap_checksum, geometry)
-            .then_some(())
-            .ok_or(bad_checksum(group, "inode bitmap"))
+        compare(self.inode_bitmap_checksum, computed, geometry)
+            .map_err(|problem| Corrupt::new(Place::Group(group), "inode bitmap", problem))
     }
 
     fn write_low(&self, out: &mut [u8]) {
-        put_u32(out, 0x0, self.block_bitmap.0 as u32);
-        put_u32(out, 0x4, self.inode_bitmap.0 as u32);
-        put_u32(out, 0x8, self.inode_table.0 as u32);
-        put_u16(out, 0xC, self.free_clusters as u16);
-        put_u16(out, 0xE, self.free_inodes as u16);
-        put_u16(out, 0x10, self.used_dirs as u16);
+        put_u32(out, 0x0, low_u32(self.block_bitmap.0));
+        put_u32(out, 0x4, low_u32(self.inode_bitmap.0));
+        put_u32(out, 0x8, low_u32(self.inode_table.0));
+        put_u16(out, 0xC, low_u16(self.free_clusters));
+        put_u16(out, 0xE, low_u16(self.free_inodes));
+        put_u16(out, 0x10, low_u16(self.used_dirs));
         put_u16(out, 0x12, self.flags);
-        put_u32(out, 0x14, self.exclude_bitmap as u32);
-        put_u16(out, 0x18, self.block_bitmap_checksum as u16);
-        put_u16(out, 0x1A, self.inode_bitmap_checksum as u16);
-        put_u16(out, 0x1C, self.itable_unused as u16);
+        put_u32(out, 0x14, low_u32(self.exclude_bitmap));
+        put_u16(out, 0x18, low_u16(self.block_bitmap_checksum));
+        put_u16(out, 0x1A, low_u16(self.inode_bitmap_checksum));
+        put_u16(out, 0x1C, low_u16(self.itable_unused));
     }
 
     fn write_high(&self, out: &mut [u8]) {
-        put_u32(out, 0x20, (self.block_bitmap.0 >> 32) as u32);
-        put_u32(out, 0x24, (self.inode_bitmap.0 >> 32) as u32);
-        put_u32(out, 0x28, (self.inode_table.0 >> 32) as u32);
-        put_u16(out, 0x2C, (self.free_clusters >> 16) as u16);
-        put_u16(out, 0x2E, (self.free_inodes >> 16) as u16);
-        put_u16(out, 0x30, (self.used_dirs >> 16) as u16);
-        put_u16(out, 0x32, (self.itable_unused >> 16) as u16);
-        put_u32(out, 0x34, (self.exclude_bitmap >> 32) as u32);
-        put_u16(out, 0x38, (self.block_bitmap_checksum >> 16) as u16);
-        put_u16(out, 0x3A, (self.inode_bitmap_checksum >> 16) as u16);
+        put_u32(out, 0x20, high_u32(self.block_bitmap.0));
+        put_u32(out, 0x24, high_u32(self.inode_bitmap.0));
+        put_u32(out, 0x28, high_u32(self.inode_table.0));
+        put_u16(out, 0x2C, high_u16(self.free_clusters));
+        put_u16(out, 0x2E, high_u16(self.free_inodes));
+        put_u16(out, 0x30, high_u16(self.used_dirs));
+        put_u16(out, 0x32, high_u16(self.itable_unused));
+        put_u32(out, 0x34, high_u32(self.exclude_bitmap));
+        put_u16(out, 0x38, high_u16(self.block_bitmap_checksum));
+        put_u16(out, 0x3A, high_u16(self.inode_bitmap_checksum));
         put_u32(out, 0x3C, self.reserved);
         put_slice(out, WIDE_BYTES, &self.tail);
     }
 
-    fn check(&self, group: GroupNr, geometry: &Geometry) -> Result<(), &'static str> {
+    fn check(&self, group: GroupNr, geometry: &Geometry) -> Result<(), CorruptKind> {
         let first = geometry.group_first_block(group).0;
         let (start, end) = if geometry.features.has(Feature::FLEX_BG) {
             (u64::from(geometry.first_data_block), geometry.blocks_count)
         } else {
-            (first, first + u64::from(geometry.blocks_in_group(group)))
+            let len = u64::from(geometry.blocks_in_group(group));
+            (first, first.saturating_add(len))
         };
         let inside = |block: BlockNr, len: u32| {
             // Block 0 never holds a bitmap or table: it is the superblock's or the boot block.
@@ -224,20 +225,29 @@ impl GroupDescriptor {
             block.0 != 0 && block.0 >= start && last.is_some_and(|last| last <= end)
         };
         if !inside(self.block_bitmap, 1) {
-            return Err("block bitmap is out of range");
+            return Err(CorruptKind::BlockBitmapRange {
+                block: self.block_bitmap.0,
+            });
         }
         if !inside(self.inode_bitmap, 1) {
-            return Err("inode bitmap is out of range");
+            return Err(CorruptKind::InodeBitmapRange {
+                block: self.inode_bitmap.0,
+            });
         }
         if !inside(self.inode_table, geometry.inode_table_blocks()) {
-            return Err("inode table is out of range");
+            return Err(CorruptKind::InodeTableRange {
+                block: self.inode_table.0,
+            });
         }
         if self.free_clusters > geometry.clusters_per_group {
-            return Err("free cluster count exceeds the group");
+            return Err(CorruptKind::FreeClusters {
+                found: self.free_clusters,
+                max: geometry.clusters_per_group,
+            });
         }
         let inodes = geometry.inodes_per_group;
         if self.free_inodes > inodes || self.used_dirs > inodes || self.itable_unused > inodes {
-            return Err("inode counts exceed the group");
+            return Err(CorruptKind::InodeCounts);
         }
         Ok(())
     }
@@ -254,17 +264,13 @@ pub fn inode_bitmap_checksum(seed: Seed, bitmap: &[u8], geometry: &Geometry) -> 
 }
 
 fn covered(seed: Seed, bitmap: &[u8], bits: u32) -> u32 {
-    let len = (bits / 8) as usize;
-    seed.update(bitmap.get(..len).unwrap_or(bitmap)).value()
+    seed.update(upto(bitmap, usize_of(bits / 8))).value()
 }
 
-/// Whether a bitmap's checksum equals the one in the descriptor; true without checksums.
-fn fits(computed: Option<u32>, held: u32, geometry: &Geometry) -> bool {
-    computed.is_none_or(|computed| computed & bitmap_checksum_mask(geometry) == held)
-}
-
-fn bad_checksum(group: GroupNr, what: &'static str) -> Corrupt {
-    Corrupt::new(Place::Group(group), what, "checksum does not match")
+/// Compares a bitmap's checksum in the descriptor with the computed one, if there are checksums.
+fn compare(stored: u32, computed: Option<u32>, geometry: &Geometry) -> Result<(), CorruptKind> {
+    let computed = computed.map(|computed| computed & bitmap_checksum_mask(geometry));
+    CorruptKind::compare(stored, computed)
 }
 
 fn bitmap_checksum_mask(geometry: &Geometry) -> u32 {
@@ -287,7 +293,7 @@ fn descriptor_checksum(bytes: &[u8], group: GroupNr, checksums: &Checksums) -> O
                 .update(before)
                 .update(&[0, 0])
                 .update(after);
-            Some(seed.value() as u16)
+            Some(low_u16(seed.value()))
         }
         DescriptorChecksum::Crc16 { uuid } => {
             let register = crc16(crc16(!0, &uuid), &group.0.to_le_bytes());

@@ -7,6 +7,8 @@
 //! References: kernel documentation, "directory" (hash tree directories); RFC 1320 (MD4); Wheeler
 //! and Needham, "TEA, a Tiny Encryption Algorithm".
 
+use uext4_num::clamp_u32;
+
 const MD4_STATE: [u32; 4] = [0x6745_2301, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476];
 /// The major hash that means "end of directory" in a cookie of 32 bits.
 const END: u32 = 0x7FFF_FFFF << 1;
@@ -84,11 +86,13 @@ impl DirHasher {
             HashVersion::Legacy => (self.legacy(name), 0),
             HashVersion::HalfMd4 => {
                 self.chunks::<8>(name, |words| half_md4(&mut state, words));
-                (state[1], state[2])
+                let [_, major, minor, _] = state;
+                (major, minor)
             }
             HashVersion::Tea => {
                 self.chunks::<4>(name, |words| tea(&mut state, words));
-                (state[0], state[1])
+                let [major, minor, ..] = state;
+                (major, minor)
             }
         };
         let major = major & !1;
@@ -100,7 +104,7 @@ impl DirHasher {
 
     fn value(&self, byte: u8) -> u32 {
         match self.sign {
-            CharSign::Signed => byte as i8 as u32,
+            CharSign::Signed => i32::from(byte.cast_signed()).cast_unsigned(),
             CharSign::Unsigned => u32::from(byte),
         }
     }
@@ -139,16 +143,16 @@ impl DirHasher {
     fn chunks<const WORDS: usize>(&self, name: &[u8], mut mix: impl FnMut(&[u32; WORDS])) {
         let mut left = name;
         while !left.is_empty() {
-            let length = left.len() as u32;
+            let length = clamp_u32(left.len());
             let filler = (length | length << 8).wrapping_mul(0x0001_0001);
-            let (piece, rest) = left.split_at(left.len().min(WORDS * 4));
+            let (piece, rest) = left.split_at(left.len().min(WORDS.saturating_mul(4)));
             let mut words = [filler; WORDS];
             let (whole, last) = piece.as_chunks();
             for (word, bytes) in words.iter_mut().zip(whole) {
                 *word = self.word(*bytes);
             }
-            if !last.is_empty() {
-                words[whole.len()] = self.short_word(filler, last);
+            if let (Some(word), false) = (words.get_mut(whole.len()), last.is_empty()) {
+                *word = self.short_word(filler, last);
             }
             mix(&words);
             left = rest;
@@ -157,16 +161,17 @@ impl DirHasher {
 }
 
 fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
-    let pick = |order: [usize; 8], constant: u32| order.map(|at| words[at].wrapping_add(constant));
+    let [a, b, c, d, e, f, g, h] = *words;
+    let add = |words: [u32; 4], constant: u32| words.map(|word| word.wrapping_add(constant));
     let mut mixed = *state;
-    let first = pick([0, 1, 2, 3, 4, 5, 6, 7], 0);
+    let first = [[a, b, c, d], [e, f, g, h]];
     md4_round(&mut mixed, first, [3, 7, 11, 19], |x, y, z| {
         z ^ (x & (y ^ z))
     });
-    let second = pick([1, 3, 5, 7, 0, 2, 4, 6], 0x5A82_7999);
+    let second = [[b, d, f, h], [a, c, e, g]].map(|half| add(half, 0x5A82_7999));
     let majority = |x: u32, y: u32, z: u32| (x & y).wrapping_add((x ^ y) & z);
     md4_round(&mut mixed, second, [3, 5, 9, 13], majority);
-    let third = pick([3, 7, 2, 6, 1, 5, 0, 4], 0x6ED9_EBA1);
+    let third = [[d, h, c, g], [b, f, a, e]].map(|half| add(half, 0x6ED9_EBA1));
     md4_round(&mut mixed, third, [3, 9, 11, 15], |x, y, z| x ^ y ^ z);
     for (old, new) in state.iter_mut().zip(mixed) {
         *old = old.wrapping_add(new);
@@ -178,28 +183,32 @@ fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
 #[inline(always)]
 fn md4_round(
     state: &mut [u32; 4],
-    words: [u32; 8],
+    words: [[u32; 4]; 2],
     shifts: [u32; 4],
     function: impl Fn(u32, u32, u32) -> u32,
 ) {
     let [mut a, mut b, mut c, mut d] = *state;
-    for (step, word) in words.into_iter().enumerate() {
-        let sum = a.wrapping_add(function(b, c, d)).wrapping_add(word);
-        (a, b, c, d) = (d, sum.rotate_left(shifts[step % 4]), b, c);
+    for half in words {
+        for (word, shift) in half.into_iter().zip(shifts) {
+            let sum = a.wrapping_add(function(b, c, d)).wrapping_add(word);
+            (a, b, c, d) = (d, sum.rotate_left(shift), b, c);
+        }
     }
     *state = [a, b, c, d];
 }
 
 fn tea(state: &mut [u32; 4], key: &[u32; 4]) {
-    let [mut left, mut right, ..] = *state;
+    let [first, second, ..] = state;
+    let [a, b, c, d] = *key;
+    let (mut left, mut right) = (*first, *second);
     let mut sum = 0_u32;
     for _ in 0..16 {
         sum = sum.wrapping_add(0x9E37_79B9);
-        left = left.wrapping_add(tea_half(right, sum, key[0], key[1]));
-        right = right.wrapping_add(tea_half(left, sum, key[2], key[3]));
+        left = left.wrapping_add(tea_half(right, sum, a, b));
+        right = right.wrapping_add(tea_half(left, sum, c, d));
     }
-    state[0] = state[0].wrapping_add(left);
-    state[1] = state[1].wrapping_add(right);
+    *first = first.wrapping_add(left);
+    *second = second.wrapping_add(right);
 }
 
 fn tea_half(value: u32, sum: u32, high: u32, low: u32) -> u32 {

@@ -37,7 +37,7 @@ id! {
 impl Tid {
     /// True when `self` comes after `other` (difference taken as signed, so that wrapping works).
     pub fn is_after(self, other: Tid) -> bool {
-        (self.0.wrapping_sub(other.0) as i32) > 0
+        self.0.wrapping_sub(other.0).cast_signed() > 0
     }
     /// The transaction after this one.
     pub fn next(self) -> Tid {

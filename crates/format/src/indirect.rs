@@ -5,8 +5,9 @@
 //! References: kernel documentation, "ifork" (direct/indirect block addressing).
 
 use crate::bytes::{get_u32, put_u32};
-use crate::{BlockNr, Corrupt, LogicalBlock, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place};
 use std::ops::Range;
+use uext4_num::{clamp_u32, low_u32, u64_of, usize_of};
 
 /// Direct blocks in `i_block`.
 pub const DIRECT_BLOCKS: u32 = 12;
@@ -28,47 +29,51 @@ impl IndirectPath {
         let pointers = pointers_per_block(block_size);
         let mut left = u64::from(logical.0);
         if left < u64::from(DIRECT_BLOCKS) {
-            let run_blocks = DIRECT_BLOCKS - logical.0;
+            let run_blocks = DIRECT_BLOCKS.saturating_sub(logical.0);
             return Some(Self {
                 offsets: [logical.0, 0, 0, 0],
                 levels: 1,
                 run_blocks,
             });
         }
-        left -= u64::from(DIRECT_BLOCKS);
-        for depth in 1..=3 {
+        left = left.saturating_sub(u64::from(DIRECT_BLOCKS));
+        for (depth, root) in (1..=3).zip(DIRECT_BLOCKS..) {
             let span = pointers.checked_pow(depth)?;
             if left < span {
-                return Some(Self::through(left, depth, pointers));
+                return Self::through(left, root, usize_of(depth), pointers);
             }
-            left -= span;
+            left = left.saturating_sub(span);
         }
         None
     }
 
-    fn through(mut left: u64, depth: u32, pointers: u64) -> Self {
-        let mut offsets = [0; 4];
-        offsets[0] = DIRECT_BLOCKS + depth - 1;
-        for level in (1..=depth as usize).rev() {
-            offsets[level] = (left % pointers) as u32;
-            left /= pointers;
+    /// The path from pointer `root` of `i_block` down `depth` levels; `None` without pointers.
+    fn through(mut left: u64, root: u32, depth: usize, pointers: u64) -> Option<Self> {
+        let mut offsets = [root, 0, 0, 0];
+        let mut run_blocks = 0;
+        for (level, offset) in offsets.iter_mut().skip(1).take(depth).rev().enumerate() {
+            let at = left.checked_rem(pointers)?;
+            left = left.checked_div(pointers)?;
+            *offset = clamp_u32(at);
+            if level == 0 {
+                run_blocks = clamp_u32(pointers.saturating_sub(at));
+            }
         }
-        let run_blocks = pointers as u32 - offsets[depth as usize];
-        Self {
+        Some(Self {
             offsets,
-            levels: depth as usize + 1,
+            levels: depth.saturating_add(1),
             run_blocks,
-        }
+        })
     }
 
     /// Positions: the first in `i_block`, the following in the indirect blocks, top down.
     pub fn offsets(&self) -> &[u32] {
-        &self.offsets[..self.levels]
+        self.offsets.get(..self.levels).unwrap_or_default()
     }
 
     /// Indirect blocks on the path: 0 to 3.
     pub fn indirect_levels(&self) -> usize {
-        self.levels - 1
+        self.levels.saturating_sub(1)
     }
 
     /// Pointers from the last position to the end of its node, this one included.
@@ -79,14 +84,14 @@ impl IndirectPath {
 
 /// Pointers in an indirect block.
 pub const fn pointers_per_block(block_size: usize) -> u64 {
-    (block_size / POINTER_BYTES) as u64
+    u64_of(block_size / POINTER_BYTES)
 }
 
 /// Number of logical blocks that the map reaches (at most 2^32).
 pub fn max_blocks(block_size: usize) -> u64 {
     let pointers = pointers_per_block(block_size);
     let all = (1..=3).fold(u64::from(DIRECT_BLOCKS), |sum, level| {
-        sum + pointers.pow(level)
+        sum.saturating_add(pointers.saturating_pow(level))
     });
     all.min(1 << 32)
 }
@@ -99,7 +104,7 @@ pub fn pointer(node: &[u8], at: usize) -> BlockNr {
 /// Writes pointer `at` of a node. The map holds block numbers of 32 bits only.
 pub fn set_pointer(node: &mut [u8], at: usize, block: BlockNr) {
     debug_assert!(block.0 <= u64::from(u32::MAX));
-    put_u32(node, at.saturating_mul(POINTER_BYTES), block.0 as u32);
+    put_u32(node, at.saturating_mul(POINTER_BYTES), low_u32(block.0));
 }
 
 /// Checks that all pointers of a node are holes or blocks in `blocks`.
@@ -107,7 +112,7 @@ pub fn validate(node: &[u8], blocks: &Range<u64>, place: Place) -> Result<(), Co
     for at in 0..node.len() / POINTER_BYTES {
         let block = pointer(node, at).0;
         if block != 0 && !blocks.contains(&block) {
-            let problem = "pointer outside the file system";
+            let problem = CorruptKind::PointerOutside { block };
             return Err(Corrupt::new(place, "indirect block", problem));
         }
     }

@@ -7,9 +7,10 @@
 //! checksum tail. Records fill each area without gaps and never cross from one to the other.
 //! References: kernel documentation, "inlinedata".
 
-use crate::bytes::{get_u32, put_u16, put_u32};
+use crate::bytes::{get_u32, put_slice, put_u16, put_u32, rest_mut};
 use crate::dirent::{DirEntries, DirLeaf, LeafTail};
 use crate::{Corrupt, InodeNr, Place};
+use uext4_num::clamp_u16;
 
 /// Bytes of `i_block`.
 pub const ROOT_BYTES: usize = 60;
@@ -22,11 +23,10 @@ const MIN_RECORD_BYTES: usize = 12;
 /// The bytes of an inline file of `size` bytes: `i_block`, then the attribute's value. `None` when
 /// `size` is more than both hold.
 pub fn read_file(i_block: &[u8; ROOT_BYTES], value: &[u8], size: u64) -> Option<Vec<u8>> {
-    let size = usize::try_from(size).ok()?;
-    if size > ROOT_BYTES + value.len() {
-        return None;
-    }
     let mut data = [&i_block[..], value].concat();
+    let size = usize::try_from(size)
+        .ok()
+        .filter(|size| *size <= data.len())?;
     data.truncate(size);
     Some(data)
 }
@@ -36,13 +36,13 @@ pub fn read_file(i_block: &[u8; ROOT_BYTES], value: &[u8], size: u64) -> Option<
 pub fn split_file(data: &[u8]) -> ([u8; ROOT_BYTES], &[u8]) {
     let (head, value) = data.split_at(data.len().min(ROOT_BYTES));
     let mut i_block = [0; ROOT_BYTES];
-    i_block[..head.len()].copy_from_slice(head);
+    put_slice(&mut i_block, 0, head);
     (i_block, value)
 }
 
 /// The largest inline file, in bytes, when the attribute's value can have `value_max` bytes.
 pub const fn max_file_bytes(value_max: usize) -> usize {
-    ROOT_BYTES + value_max
+    ROOT_BYTES.saturating_add(value_max)
 }
 
 /// Makes an empty inline directory: the parent and one free record.
@@ -91,24 +91,20 @@ pub fn records<'a>(
 /// record, or form the first one. Fails if the old records are damaged.
 pub fn grow_value(value: &mut Vec<u8>, len: usize, place: Place) -> Result<(), Corrupt> {
     let old = value.len();
-    debug_assert!(
-        len.is_multiple_of(4) && len >= old + if old == 0 { MIN_RECORD_BYTES } else { 0 }
-    );
+    let least = if old == 0 { MIN_RECORD_BYTES } else { old };
+    debug_assert!(len.is_multiple_of(4) && len >= least);
     let mut last = 0;
     for record in value_area(&value[..], place).records() {
         last = record?.offset;
     }
     value.resize(len, 0);
-    if old == 0 {
-        init_area(value);
-    } else {
-        put_u16(value, last + 4, (len - last) as u16);
-    }
+    init_area(rest_mut(value, last));
     Ok(())
 }
 
+/// Makes the first record of `area` reach to its end.
 fn init_area(area: &mut [u8]) {
-    let len = area.len() as u16;
+    let len = clamp_u16(area.len());
     put_u16(area, 4, len);
 }
 

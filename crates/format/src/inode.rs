@@ -17,6 +17,7 @@ pub use tail::Tail;
 
 use crate::times::{Timestamp, WithExtra};
 use crate::{BlockNr, Feature, Geometry};
+use uext4_num::clamp_u16;
 
 /// Bytes of the inode that every file system has.
 pub const GOOD_OLD_INODE_BYTES: usize = 128;
@@ -83,9 +84,8 @@ impl Inode {
     /// An unused inode with everything zero, with space for `want_extra_isize` bytes of extra
     /// fields (limited by the inode size, and a multiple of 4).
     pub fn new(geometry: &Geometry, want_extra_isize: u16) -> Inode {
-        let room = usize::from(geometry.inode_size) - GOOD_OLD_INODE_BYTES;
-        let extra = usize::from(want_extra_isize & !3).min(room);
-        let unknown = (GOOD_OLD_INODE_BYTES + extra).saturating_sub(KNOWN_BYTES);
+        let room = usize::from(geometry.inode_size).saturating_sub(GOOD_OLD_INODE_BYTES);
+        let extra_isize = (want_extra_isize & !3).min(clamp_u16(room));
         Inode {
             mode: 0,
             uid: 0,
@@ -104,11 +104,11 @@ impl Inode {
             file_acl: BlockNr(0),
             projid: 0,
             version: 0,
-            extra_isize: extra as u16,
-            tail: Tail::zeroes(room - extra),
+            extra_isize,
+            tail: Tail::zeroes(room.saturating_sub(extra_isize.into())),
             faddr: 0,
             reserved: 0,
-            unknown: vec![0; unknown].into(),
+            unknown: vec![0; unknown_bytes(extra_isize)].into(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Inode {
         let in_blocks =
             geometry.features.has(Feature::HUGE_FILE) && self.flags.contains(InodeFlags::HUGE_FILE);
         if in_blocks {
-            self.blocks_raw << (geometry.block_bits - 9)
+            self.blocks_raw << sector_bits(geometry)
         } else {
             self.blocks_raw
         }
@@ -145,7 +145,7 @@ impl Inode {
             self.blocks_raw = sectors;
             return Ok(());
         }
-        let blocks = sectors >> (geometry.block_bits - 9);
+        let blocks = sectors >> sector_bits(geometry);
         if !huge || blocks > max {
             return Err(TooManyBlocks);
         }
@@ -186,9 +186,8 @@ impl Inode {
 
     /// Enlarges the extra fields: `tail` is the rest of the inode after them. New fields are zero.
     pub fn set_extra_isize(&mut self, extra_isize: u16, tail: &[u8]) {
-        let unknown = (GOOD_OLD_INODE_BYTES + usize::from(extra_isize)).saturating_sub(KNOWN_BYTES);
         let mut bytes = std::mem::take(&mut self.unknown).into_vec();
-        bytes.resize(unknown, 0);
+        bytes.resize(unknown_bytes(extra_isize), 0);
         self.unknown = bytes.into();
         self.extra_isize = extra_isize;
         self.tail = tail.into();
@@ -196,6 +195,21 @@ impl Inode {
 
     /// Offset of [`Self::tail`] in the inode, in bytes.
     pub fn tail_offset(&self) -> usize {
-        GOOD_OLD_INODE_BYTES + usize::from(self.extra_isize)
+        fields_end(self.extra_isize)
     }
+}
+
+/// log2 of the sectors of a block.
+fn sector_bits(geometry: &Geometry) -> u32 {
+    geometry.block_bits.saturating_sub(9)
+}
+
+/// The end of the fields of an inode with this many bytes of extra fields.
+fn fields_end(extra_isize: u16) -> usize {
+    usize::from(extra_isize).saturating_add(GOOD_OLD_INODE_BYTES)
+}
+
+/// Bytes of the extra fields that have no name here.
+fn unknown_bytes(extra_isize: u16) -> usize {
+    fields_end(extra_isize).saturating_sub(KNOWN_BYTES)
 }

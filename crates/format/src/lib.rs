@@ -1,5 +1,15 @@
 //! The ext4 and jbd2 on-disk formats: bytes to types and back. No I/O, no lock, no clock.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
 
 pub mod acl;
 pub mod bitmap;
@@ -29,7 +39,7 @@ mod uuid;
 pub mod xattr;
 
 pub use checksum::{Checksums, DescriptorChecksum, Seed, crc16, crc32c};
-pub use error::{Corrupt, Place};
+pub use error::{Corrupt, CorruptKind, Hex, Place};
 pub use feature::{Feature, FeatureError, FeatureSet, Features, Support};
 pub use geometry::{BlockRun, Geometry};
 pub use group::{GroupDescriptor, block_bitmap_checksum, group_flag, inode_bitmap_checksum};

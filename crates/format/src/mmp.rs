@@ -5,7 +5,7 @@
 
 use crate::bytes::{get_array, get_u16, get_u32, get_u64, put_slice, put_u16, put_u32, put_u64};
 use crate::checksum::Checksums;
-use crate::{BlockNr, Corrupt, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, Place};
 
 /// Bytes of the block that the structure takes.
 pub const MMP_BYTES: usize = 1024;
@@ -58,14 +58,14 @@ impl Mmp {
     /// [`Corrupt`] when it is cut short, or magic or checksum are wrong.
     pub fn parse(bytes: &[u8], nr: BlockNr, checksums: &Checksums) -> Result<Mmp, Corrupt> {
         let problem = |problem| Corrupt::new(Place::Block(nr), "mmp block", problem);
-        let bytes = bytes.get(..MMP_BYTES).ok_or(problem("is cut short"))?;
-        if get_u32(bytes, 0) != MMP_MAGIC {
-            return Err(problem("magic number is wrong"));
+        let cut = || problem(CorruptKind::short(bytes));
+        let bytes = bytes.get(..MMP_BYTES).ok_or_else(cut)?;
+        let magic = get_u32(bytes, 0);
+        if magic != MMP_MAGIC {
+            return Err(problem(CorruptKind::magic(magic)));
         }
-        let expected = checksum(bytes, checksums);
-        if expected.is_some_and(|expected| expected != get_u32(bytes, CHECKSUM_AT)) {
-            return Err(problem("checksum does not match"));
-        }
+        let computed = checksum(bytes, checksums);
+        CorruptKind::compare(get_u32(bytes, CHECKSUM_AT), computed).map_err(problem)?;
         Ok(Mmp {
             sequence: get_u32(bytes, 4),
             time: get_u64(bytes, 8),
@@ -116,10 +116,8 @@ mod tests {
         assert_eq!(Mmp::parse(&block, BlockNr(3), &checksums), Ok(mmp));
         block[9] ^= 1;
         let error = Mmp::parse(&block, BlockNr(3), &checksums).expect_err("damaged");
-        assert_eq!(
-            error.to_string(),
-            "block 3: mmp block: checksum does not match"
-        );
+        assert_eq!(error.problem.phrase(), "checksum does not match");
+        assert!(error.to_string().starts_with("block 3: mmp block: "));
         assert!(Mmp::parse(&block[..1000], BlockNr(3), &Checksums::NONE).is_err());
     }
 }

@@ -5,9 +5,9 @@
 //!
 //! References: kernel doc `filesystems/ext4/orphan.rst`.
 
-use crate::bytes::{get_u32, put_u32};
+use crate::bytes::{get_u32, put_u32, rest_mut};
 use crate::checksum::Seed;
-use crate::{BlockNr, Corrupt, InodeNr, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
 
 /// Magic in the tail.
 pub const ORPHAN_BLOCK_MAGIC: u32 = 0x0B10_CA04;
@@ -23,8 +23,7 @@ pub const fn orphan_slots_per_block(block_size: usize) -> usize {
 
 /// The inode in a slot; `None` for a free slot.
 pub fn orphan_slot(block: &[u8], slot: usize) -> Option<InodeNr> {
-    let within = slot < orphan_slots_per_block(block.len());
-    let ino = if within { get_u32(block, slot * 4) } else { 0 };
+    let ino = slots(block).get(slot).map(|ino| u32::from_le_bytes(*ino))?;
     (ino != 0).then_some(InodeNr(ino))
 }
 
@@ -34,15 +33,16 @@ pub fn set_orphan_slot(block: &mut [u8], slot: usize, ino: Option<InodeNr>) {
         slot < orphan_slots_per_block(block.len()),
         "slot {slot} of an orphan block"
     );
-    put_u32(block, slot * 4, ino.map_or(0, |ino| ino.0));
+    put_u32(block, slot.saturating_mul(4), ino.map_or(0, |ino| ino.0));
 }
 
 /// Writes magic and checksum after the slots; `seed` is the orphan file's inode seed.
 pub fn seal_orphan_block(block: &mut [u8], nr: BlockNr, seed: Option<Seed>) {
     let tail_at = block.len().saturating_sub(TAIL_BYTES);
-    put_u32(block, tail_at, ORPHAN_BLOCK_MAGIC);
     let value = seed.map_or(0, |seed| checksum(block, nr, seed));
-    put_u32(block, tail_at + 4, value);
+    let tail = rest_mut(block, tail_at);
+    put_u32(tail, 0, ORPHAN_BLOCK_MAGIC);
+    put_u32(tail, 4, value);
 }
 
 /// Checks magic and, with a seed, the checksum.
@@ -51,25 +51,28 @@ pub fn seal_orphan_block(block: &mut [u8], nr: BlockNr, seed: Option<Seed>) {
 /// [`Corrupt`], naming the wrong one.
 pub fn verify_orphan_block(block: &[u8], nr: BlockNr, seed: Option<Seed>) -> Result<(), Corrupt> {
     let problem = |problem| Corrupt::new(Place::Block(nr), "orphan file block", problem);
-    let tail_at = block
-        .len()
-        .checked_sub(TAIL_BYTES)
-        .ok_or(problem("is cut short"))?;
-    if get_u32(block, tail_at) != ORPHAN_BLOCK_MAGIC {
-        return Err(problem("magic number is wrong"));
+    let tail: &[u8; TAIL_BYTES] = block
+        .last_chunk()
+        .ok_or_else(|| problem(CorruptKind::short(block)))?;
+    let magic = get_u32(tail, 0);
+    if magic != ORPHAN_BLOCK_MAGIC {
+        return Err(problem(CorruptKind::magic(magic)));
     }
-    let stored = get_u32(block, tail_at + 4);
-    if seed.is_some_and(|seed| checksum(block, nr, seed) != stored) {
-        return Err(problem("checksum does not match"));
-    }
-    Ok(())
+    let computed = seed.map(|seed| checksum(block, nr, seed));
+    CorruptKind::compare(get_u32(tail, 4), computed).map_err(problem)
 }
 
 fn checksum(block: &[u8], nr: BlockNr, seed: Seed) -> u32 {
-    let slots = block
-        .get(..orphan_slots_per_block(block.len()) * 4)
-        .unwrap_or(&[]);
+    let slots = slots(block).as_flattened();
     seed.update_u64(nr.0).update(slots).value()
+}
+
+/// The slots of a block, without the tail.
+fn slots(block: &[u8]) -> &[[u8; 4]] {
+    let (slots, _) = block.as_chunks();
+    slots
+        .get(..orphan_slots_per_block(block.len()))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

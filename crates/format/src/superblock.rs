@@ -15,7 +15,7 @@ pub use fields::Superblock;
 
 use crate::bytes::{get_u32, put_u32};
 use crate::checksum::{Checksums, DescriptorChecksum, Seed};
-use crate::{Corrupt, Feature, Features, Place};
+use crate::{Corrupt, CorruptKind, Feature, Features, Place};
 
 /// Bytes of the superblock.
 pub const SUPERBLOCK_BYTES: usize = 1024;
@@ -129,10 +129,10 @@ impl Superblock {
     pub fn parse_unverified(bytes: &[u8]) -> Result<Superblock, Corrupt> {
         let raw = bytes
             .first_chunk::<SUPERBLOCK_BYTES>()
-            .ok_or(corrupt("is cut short"))?;
+            .ok_or_else(|| corrupt(CorruptKind::short(bytes)))?;
         let superblock = Self::from_raw(raw);
         if superblock.magic != SUPERBLOCK_MAGIC {
-            return Err(corrupt("magic number is wrong"));
+            return Err(corrupt(CorruptKind::magic(superblock.magic.into())));
         }
         Ok(superblock)
     }
@@ -207,10 +207,13 @@ impl Superblock {
             return Ok(());
         }
         if self.checksum_type != 1 {
-            return Err(corrupt("checksum type is unknown"));
+            return Err(corrupt(CorruptKind::ChecksumType {
+                found: self.checksum_type,
+            }));
         }
-        if get_u32(self.raw(), CHECKSUM_AT) != checksum_of(self.raw()) {
-            return Err(corrupt("checksum does not match"));
+        let (stored, computed) = (get_u32(self.raw(), CHECKSUM_AT), checksum_of(self.raw()));
+        if stored != computed {
+            return Err(corrupt(CorruptKind::checksum(stored, computed)));
         }
         Ok(())
     }
@@ -221,6 +224,6 @@ fn checksum_of(raw: &[u8; SUPERBLOCK_BYTES]) -> u32 {
     Seed::ONES.update(covered).value()
 }
 
-const fn corrupt(problem: &'static str) -> Corrupt {
+const fn corrupt(problem: CorruptKind) -> Corrupt {
     Corrupt::new(Place::Superblock, "superblock", problem)
 }

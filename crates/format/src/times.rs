@@ -5,6 +5,8 @@
 //!
 //! References: kernel doc `filesystems/ext4/inodes.rst`, "Inode Timestamps".
 
+use uext4_num::{high_u32, low_u32};
+
 /// A point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
@@ -15,7 +17,7 @@ pub struct Timestamp {
 }
 
 /// Latest second with an extra field: in the year 2446.
-const SECONDS_MAX: i64 = (3 << 32) + i32::MAX as i64;
+const SECONDS_MAX: i64 = (3 << 32) + 0x7FFF_FFFF;
 const NANOSECONDS_MAX: u32 = 999_999_999;
 
 impl Timestamp {
@@ -29,7 +31,7 @@ impl Timestamp {
 
     /// From the 32-bit field and the extra field, if the inode has it.
     pub(crate) fn decode(low: u32, extra: Option<u32>) -> Self {
-        let seconds = i64::from(low as i32);
+        let seconds = i64::from(low.cast_signed());
         let Some(extra) = extra else {
             return Self {
                 seconds,
@@ -37,7 +39,7 @@ impl Timestamp {
             };
         };
         Self {
-            seconds: seconds + (i64::from(extra & 3) << 32),
+            seconds: seconds.saturating_add(i64::from(extra & 3) << 32),
             nanoseconds: (extra >> 2).min(NANOSECONDS_MAX),
         }
     }
@@ -47,16 +49,15 @@ impl Timestamp {
         match with_extra {
             WithExtra::No => {
                 let seconds = self.seconds.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
-                (seconds as u32, 0)
+                (low_u32(seconds.cast_unsigned()), 0)
             }
             WithExtra::Yes => {
                 let seconds = self.seconds.clamp(i64::from(i32::MIN), SECONDS_MAX);
-                let low = seconds as i32;
-                let epoch = ((seconds - i64::from(low)) >> 32) as u32 & 3;
-                (
-                    low as u32,
-                    epoch | self.nanoseconds.min(NANOSECONDS_MAX) << 2,
-                )
+                let low = low_u32(seconds.cast_unsigned());
+                // The low half is read as signed, so that it counts back from the next epoch.
+                let from_zero = seconds.wrapping_sub(i64::from(low.cast_signed()));
+                let epoch = high_u32(from_zero.cast_unsigned()) & 3;
+                (low, epoch | self.nanoseconds.min(NANOSECONDS_MAX) << 2)
             }
         }
     }

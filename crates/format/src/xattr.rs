@@ -39,10 +39,10 @@ pub const VALUE_MAX_BYTES: usize = 1 << 24;
 
 /// Bytes that an entry with a name (without prefix) of `name_len` bytes takes.
 pub const fn entry_bytes(name_len: usize) -> usize {
-    (ENTRY_BYTES + name_len + 3) & !3
+    name_len.saturating_add(ENTRY_BYTES + 3) & !3
 }
 
 /// Bytes that a value takes in an area.
 pub const fn value_bytes(len: usize) -> usize {
-    len.next_multiple_of(4)
+    len.saturating_add(3) & !3
 }

@@ -17,7 +17,7 @@ use crate::quota::Quota;
 use crate::space::Space;
 use crate::writeback::{Flusher, Pool};
 use std::ops::Deref;
-use uext4_format::{BlockNr, Corrupt, InodeNr, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
 use uext4_journal::Handle;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, Mutex};
@@ -102,7 +102,7 @@ impl Fs {
         if self.space.may_hold_data(nr) {
             return Ok(());
         }
-        let problem = "block number is outside the data area";
+        let problem = CorruptKind::BlockNumber;
         Err(Corrupt::new(Place::Block(nr), structure, problem).into())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::inode::{Inode, InodeRef};
 use crate::{Error, Fs, Result};
-use uext4_format::{Corrupt, InodeNr, Place};
+use uext4_format::{Corrupt, CorruptKind, InodeNr, Place};
 
 impl Fs {
     /// A counted hold on an inode that must be in use.
@@ -30,7 +30,7 @@ impl Fs {
         }
         if kind.is_none() {
             let place = Place::Inode(inode.nr());
-            return Err(Corrupt::new(place, "inode", "mode names no file type").into());
+            return Err(Corrupt::new(place, "inode", CorruptKind::FileType).into());
         }
         Ok(())
     }
@@ -48,8 +48,8 @@ impl Fs {
             Error::Corrupt(Corrupt::new(place, "root directory", problem))
         };
         match self.inode(InodeNr::ROOT) {
-            Err(Error::Stale) => Err(bad("its inode is free")),
-            Ok(root) if !root.is_dir() => Err(bad("its inode is no directory")),
+            Err(Error::Stale) => Err(bad(CorruptKind::InodeFree)),
+            Ok(root) if !root.is_dir() => Err(bad(CorruptKind::NoDirectory)),
             other => other,
         }
     }

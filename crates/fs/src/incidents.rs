@@ -173,7 +173,7 @@ fn damage(corrupt: &Corrupt) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uext4_format::{BlockNr, InodeNr};
+    use uext4_format::{BlockNr, CorruptKind, InodeNr};
 
     #[derive(Default)]
     struct Heard(std::sync::Mutex<Vec<String>>);
@@ -187,7 +187,7 @@ mod tests {
 
     fn leaf(block: u64) -> Error {
         let place = Place::InodeBlock(InodeNr(12), BlockNr(block));
-        Corrupt::new(place, "directory leaf", "checksum does not match").into()
+        Corrupt::new(place, "directory leaf", CorruptKind::ChecksumTail).into()
     }
 
     fn read(offset: u64) -> Error {

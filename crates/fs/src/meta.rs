@@ -18,7 +18,7 @@ use crate::cache::{Allotment, Cache, Cached, Counts, ENTRY_BYTES, Found};
 use crate::{Error, Result};
 use uext4_device::prefetch;
 use uext4_format::dirent::LeafTable;
-use uext4_format::{BlockNr, Corrupt, LogicalBlock, Place, Seed};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object};
 use uext4_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{Arc, RwLockReadGuard};
@@ -249,7 +249,7 @@ impl Blocks {
         if found == seal {
             return Ok(block);
         }
-        let problem = "block belongs to another structure, too";
+        let problem = CorruptKind::SharedBlock;
         Err(Error::Corrupt(Corrupt::new(
             Place::Block(block.nr),
             seal.name(),

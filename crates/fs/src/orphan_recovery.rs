@@ -6,7 +6,7 @@ use crate::{Error, Fs, Result, credits, file, map};
 use std::collections::HashSet;
 use uext4_format::orphan_file::ORPHAN_FILE_BLOCKS_MAX;
 use uext4_format::superblock::state;
-use uext4_format::{BlockNr, Corrupt, Feature, InodeNr, LogicalBlock, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeNr, LogicalBlock, Place};
 use uext4_sync::Arc;
 use uext4_sync::atomic::Ordering;
 
@@ -22,11 +22,11 @@ pub(crate) fn load_file(fs: &Fs) -> Result<Option<OrphanFile>> {
     let block_size = fs.block_size() as u64;
     let count = state.disk.size / block_size;
     if count == 0 || count > ORPHAN_FILE_BLOCKS_MAX.into() || state.disk.size % block_size != 0 {
-        return Err(damage("bad size"));
+        return Err(damage(CorruptKind::BadSize));
     }
     let block = |logical| {
         let found = map::block_of(fs, &state, LogicalBlock(logical as u32))?;
-        found.ok_or_else(|| damage("has a hole"))
+        found.ok_or_else(|| damage(CorruptKind::Hole))
     };
     let blocks: Vec<BlockNr> = (0..count).map(block).collect::<Result<_>>()?;
     let seed = fs.checksums.metadata.map(|_| state.seed());

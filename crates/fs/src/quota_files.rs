@@ -7,7 +7,7 @@ use crate::inode::InodeState;
 use crate::quota::{Accounts, GraceTimes, Owners, Quota, QuotaFile};
 use crate::{Error, Fs, Result, credits, map};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
-use uext4_format::{BlockNr, Corrupt, Feature, InodeNr, LogicalBlock, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeNr, LogicalBlock, Place};
 use uext4_journal::Handle;
 
 /// Larger quota files, with several million owners, are refused.
@@ -58,15 +58,15 @@ fn accounts(fs: &Fs, kind: QuotaKind, nr: InodeNr) -> Result<Accounts> {
 fn blocks_of(
     fs: &Fs,
     state: &InodeState,
-    corrupt: impl Fn(&'static str) -> Error,
+    corrupt: impl Fn(CorruptKind) -> Error,
 ) -> Result<Vec<BlockNr>> {
     if state.disk.size > FILE_BYTES_MAX {
-        return Err(corrupt("is too large"));
+        return Err(corrupt(CorruptKind::TooLarge));
     }
     let count = state.disk.size.div_ceil(fs.block_size() as u64);
     let block = |logical: u64| {
         let found = map::block_of(fs, state, LogicalBlock(logical as u32))?;
-        found.ok_or_else(|| corrupt("has a hole"))
+        found.ok_or_else(|| corrupt(CorruptKind::Hole))
     };
     (0..count).map(block).collect()
 }

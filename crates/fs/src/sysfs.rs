@@ -3,7 +3,7 @@
 use crate::{Filesystem, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use uext4_format::{Corrupt, Place, Superblock};
+use uext4_format::{Corrupt, CorruptKind, Place, Superblock};
 
 /// A read-only value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -127,7 +127,7 @@ impl Filesystem {
     /// # Errors
     /// [`crate::Error::ReadOnly`].
     pub fn trigger_error(&self) -> Result<()> {
-        let problem = "asked for by trigger_fs_error";
+        let problem = CorruptKind::Requested;
         let damage = Corrupt::new(Place::Superblock, "no structure", problem);
         self.change(|fs| {
             fs.writable()?;

@@ -3,7 +3,8 @@
 use crate::home::Barrier;
 use crate::{Error, Log};
 use uext4_format::jbd2::{SUPERBLOCK_BYTES, Superblock};
-use uext4_format::{Corrupt, Place};
+use uext4_format::{Corrupt, CorruptKind, Place};
+use uext4_num::clamp_u32;
 
 /// Blocks in one vectored write.
 const MAX_ACCESS_BLOCKS: usize = 256;
@@ -38,7 +39,7 @@ impl LogFile {
         found
             .filter(|_| block < self.log.len_blocks)
             .ok_or_else(|| {
-                Corrupt::new(Place::JournalBlock(block), "journal", "block is not mapped").into()
+                Corrupt::new(Place::JournalBlock(block), "journal", CorruptKind::Unmapped).into()
             })
     }
 
@@ -78,10 +79,12 @@ impl LogFile {
         let mut block = vec![0; self.block_size];
         self.read(self.log.superblock, &mut block)?;
         let superblock = Superblock::parse(&block)?;
-        let problem = if superblock.block_size as usize != self.block_size {
-            Some("block size differs from the file system's")
-        } else if superblock.max_len_blocks > self.log.len_blocks {
-            Some("log is longer than its file")
+        let (found, expected) = (superblock.block_size, clamp_u32(self.block_size));
+        let (blocks, file) = (superblock.max_len_blocks, self.log.len_blocks);
+        let problem = if found != expected {
+            Some(CorruptKind::OtherBlockSize { found, expected })
+        } else if blocks > file {
+            Some(CorruptKind::LongerThanFile { blocks, file })
         } else {
             None
         };

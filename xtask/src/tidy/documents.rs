@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::Problem;
+use super::source::Source;
 
 const WIDTH_MAX_CHARS: usize = 100;
 const PARAGRAPH_MAX_LINES: usize = 5;
 /// Directories whose files documents name by their path in the repository.
 const NAMED: [&str; 5] = ["crates/", "xtask/", "docs/", "scripts/", "packaging/"];
 
-pub(super) fn check(root: &Path) -> Result<Vec<Problem>> {
+pub(super) fn check(root: &Path, sources: &[Source]) -> Result<Vec<Problem>> {
     let mut paths = Vec::new();
     collect(root, &mut paths, Subdirectories::No)?;
     collect(&root.join("docs"), &mut paths, Subdirectories::Yes)?;
@@ -24,7 +25,10 @@ pub(super) fn check(root: &Path) -> Result<Vec<Problem>> {
         let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy();
         problems.extend(shape(&name, &text));
-        problems.extend(missing(&name, &text, |path| root.join(path).exists()));
+        problems.extend(missing(&name, &text, |path| {
+            let is_source = |source: &Source| Path::new(&source.path).ends_with(path);
+            root.join(path).exists() || sources.iter().any(is_source)
+        }));
     }
     Ok(problems)
 }
@@ -131,9 +135,11 @@ fn missing(file: &str, text: &str, exists: impl Fn(&Path) -> bool) -> Vec<Proble
     problems
 }
 
-/// Whether text in code font is the path of one file or directory of the repository.
+/// Whether text in code font is the path of a file or directory of the repository, or the end of
+/// the path of a source.
 fn is_path(code: &str) -> bool {
-    NAMED.iter().any(|start| code.starts_with(start)) && !code.contains([' ', '{', '*'])
+    let is_named = NAMED.iter().any(|start| code.starts_with(start)) || code.ends_with(".rs");
+    is_named && !code.contains([' ', '{', '*'])
 }
 
 /// The path without `..`.
@@ -175,7 +181,7 @@ mod tests {
     #[test]
     fn what_a_document_names_exists() {
         let wrong = |text: &str| {
-            let exists = |path: &Path| path == Path::new("docs/b.md");
+            let exists = |path: &Path| ["docs/b.md", "a.rs"].contains(&path.to_str().unwrap());
             missing("docs/internals/a.md", text, exists).len()
         };
         assert_eq!(
@@ -183,8 +189,8 @@ mod tests {
             0
         );
         assert_eq!(
-            wrong("[b](b.md) and `crates/x.rs`\nand `crates/{a,b}.rs`"),
-            2
+            wrong("[b](b.md), `crates/x.rs` and `x.rs`\nand `crates/{a,b}.rs`"),
+            3
         );
     }
 }

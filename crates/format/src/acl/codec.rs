@@ -1,7 +1,7 @@
 //! The two encodings, and the validation of a list.
 
 use super::{Acl, AclEntry, PERM_ALL, Tag};
-use crate::bytes::{get_u16, get_u32};
+use crate::bytes::{get_u16, get_u32, rest};
 
 const DISK_VERSION: u32 = 1;
 const XATTR_VERSION: u32 = 2;
@@ -78,9 +78,10 @@ impl Acl {
         if entries.iter().any(|entry| entry.tag.id() == Some(NO_ID)) {
             return Err(AclError::Entry);
         }
-        let twice = entries
-            .windows(2)
-            .any(|pair| pair[0].tag == pair[1].tag && pair[0].tag.id().is_none());
+        let pairs = entries.iter().zip(entries.iter().skip(1));
+        let twice = pairs
+            .filter(|(entry, _)| entry.tag.id().is_none())
+            .any(|(entry, next)| entry.tag == next.tag);
         let has = |tag| entries.iter().any(|entry| entry.tag == tag);
         let named = entries.iter().any(|entry| entry.tag.id().is_some());
         let complete = has(Tag::UserObj) && has(Tag::GroupObj) && has(Tag::Other);
@@ -116,24 +117,20 @@ impl Acl {
     /// Reads the value that ext4 stores. A value without entries means "no list": `None`.
     pub fn from_disk(value: &[u8]) -> Result<Option<Acl>, AclError> {
         check_version(value, DISK_VERSION)?;
-        let mut at = HEADER_BYTES;
+        let mut left = rest(value, HEADER_BYTES);
         let mut entries = Vec::new();
-        while at < value.len() {
-            let code = get_u16(value, at);
+        while !left.is_empty() {
+            let code = get_u16(left, 0);
             let bytes = if matches!(code, 0x02 | 0x08) {
                 LONG_BYTES
             } else {
                 SHORT_BYTES
             };
-            if at + bytes > value.len() {
-                return Err(AclError::Length);
-            }
-            let tag = Tag::from_code(code, get_u32(value, at + 4))?;
-            entries.push(AclEntry {
-                tag,
-                perm: get_u16(value, at + 2),
-            });
-            at += bytes;
+            let (entry, others) = left.split_at_checked(bytes).ok_or(AclError::Length)?;
+            let tag = Tag::from_code(code, get_u32(entry, 4))?;
+            let perm = get_u16(entry, 2);
+            entries.push(AclEntry { tag, perm });
+            left = others;
         }
         if entries.is_empty() {
             return Ok(None);
@@ -156,7 +153,7 @@ impl Acl {
     /// `None`.
     pub fn from_xattr(value: &[u8]) -> Result<Option<Acl>, AclError> {
         check_version(value, XATTR_VERSION)?;
-        let body = &value[HEADER_BYTES..];
+        let body = rest(value, HEADER_BYTES);
         if !body.len().is_multiple_of(LONG_BYTES) {
             return Err(AclError::Length);
         }

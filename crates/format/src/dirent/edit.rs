@@ -3,7 +3,7 @@
 use super::iter::{DirEntries, DirEntry};
 use super::search::{Findings, Spot, search, walk};
 use super::{DirEntryType, LeafTail, NewEntry, encode_rec_len, space_needed, tail};
-use crate::bytes::{get_u8, get_u32, put_u8, put_u16, put_u32};
+use crate::bytes::{clear, get_u8, get_u32, put_u8, put_u16, put_u32, rest, rest_mut, upto};
 use crate::{Corrupt, InodeNr, NoRoom, Place, Seed};
 use std::ops::Range;
 
@@ -46,8 +46,7 @@ pub struct Gap(pub(super) Spot);
 impl Gap {
     /// The bytes that an entry of `len` bytes may change.
     pub fn bytes(&self, len: usize) -> Range<usize> {
-        let Spot { offset, used, .. } = self.0;
-        offset..offset + used + len
+        self.0.offset..self.0.used_end().saturating_add(len)
     }
 }
 
@@ -88,8 +87,9 @@ pub struct LeafSpace {
 
 /// Inode and type of the entry at `spot`.
 fn meaning(bytes: &[u8], spot: Spot) -> (InodeNr, DirEntryType) {
-    let inode = InodeNr(get_u32(bytes, spot.offset));
-    let kind = DirEntryType::from_code(get_u8(bytes, spot.offset + 7));
+    let record = rest(bytes, spot.offset);
+    let inode = InodeNr(get_u32(record, 0));
+    let kind = DirEntryType::from_code(get_u8(record, 7));
     (inode, kind)
 }
 
@@ -123,9 +123,13 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         self.records_from(0)
     }
 
+    /// The bytes of the records.
+    fn area(&self) -> &[u8] {
+        upto(self.bytes.as_ref(), self.area_bytes())
+    }
+
     fn records_from(&self, offset: usize) -> DirEntries<'_> {
-        let area = &self.bytes.as_ref()[..self.area_bytes()];
-        DirEntries::new(area, offset, self.block_size(), self.place)
+        DirEntries::new(self.area(), offset, self.block_size(), self.place)
     }
 
     /// The entries in use. Ends after the first error.
@@ -169,13 +173,11 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
 
     /// Visits every record, free ones included, with the bytes of its name.
     pub(super) fn walk(&self, visit: impl FnMut(Spot, &[u8])) -> Result<(), Corrupt> {
-        let area = &self.bytes.as_ref()[..self.area_bytes()];
-        walk(area, self.block_size(), self.place, visit)
+        walk(self.area(), self.block_size(), self.place, visit)
     }
 
     fn search(&self, name: &[u8], needed: usize) -> Result<Findings, Corrupt> {
-        let area = &self.bytes.as_ref()[..self.area_bytes()];
-        search(area, self.block_size(), self.place, name, needed)
+        search(self.area(), self.block_size(), self.place, name, needed)
     }
 
     /// True when only "." and ".." are left (or nothing at all).
@@ -193,8 +195,9 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         let mut space = LeafSpace::default();
         for record in self.records() {
             let record = record?;
-            space.entries += usize::from(!record.is_free());
-            space.used_bytes += record.used_bytes();
+            let entries = usize::from(!record.is_free());
+            space.entries = space.entries.saturating_add(entries);
+            space.used_bytes = space.used_bytes.saturating_add(record.used_bytes());
             space.largest_gap_bytes = space.largest_gap_bytes.max(record.slack_bytes());
         }
         Ok(space)
@@ -213,7 +216,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
     /// Makes an empty leaf: one free record over the whole area, and a tail without checksum.
     pub fn init(mut bytes: B, tail: LeafTail, place: Place) -> Self {
         let raw = bytes.as_mut();
-        let (block_size, area) = (raw.len(), raw.len() - tail.bytes());
+        let (block_size, area) = (raw.len(), raw.len().saturating_sub(tail.bytes()));
         raw.fill(0);
         put_u16(raw, 4, encode_rec_len(area, block_size));
         if tail == LeafTail::Checksum {
@@ -251,10 +254,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         let block_size = self.block_size();
         let bytes = self.bytes.as_mut();
         if gap.used > 0 {
-            put_u16(bytes, gap.offset + 4, encode_rec_len(gap.used, block_size));
+            set_rec_len(bytes, gap.offset, gap.used, block_size);
         }
-        let offset = gap.offset + gap.used;
-        new.write(bytes, offset, gap.rec_len - gap.used, block_size);
+        let offset = gap.used_end();
+        new.write(bytes, offset, gap.slack(), block_size);
         offset
     }
 
@@ -274,13 +277,13 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         let bytes = self.bytes.as_mut();
         match before {
             Some(before) => {
-                let merged = encode_rec_len(before.rec_len + spot.rec_len, block_size);
-                put_u16(bytes, before.offset + 4, merged);
-                bytes[spot.offset..spot.offset + spot.used].fill(0);
+                let merged = before.rec_len.saturating_add(spot.rec_len);
+                set_rec_len(bytes, before.offset, merged, block_size);
+                clear(bytes, spot.offset..spot.used_end());
             }
             None => {
                 put_u32(bytes, spot.offset, 0);
-                bytes[spot.offset + 6..spot.offset + spot.used].fill(0);
+                clear(bytes, spot.offset.saturating_add(6)..spot.used_end());
             }
         }
     }
@@ -303,8 +306,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
     /// Changes the inode of the entry at `spot`.
     pub(super) fn retarget_at(&mut self, spot: Spot, inode: InodeNr, kind: DirEntryType) {
         let bytes = self.bytes.as_mut();
-        put_u32(bytes, spot.offset, inode.0);
-        put_u8(bytes, spot.offset + 7, kind.code());
+        let record = rest_mut(bytes, spot.offset);
+        put_u32(record, 0, inode.0);
+        put_u8(record, 7, kind.code());
     }
 
     /// Replaces all entries by `entries`, packed from the start in the given order; the last one
@@ -327,17 +331,17 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
         let (tail, place, block_size) = (self.tail, self.place, self.block_size());
         DirLeaf::init(self.bytes.as_mut(), tail, place);
         let bytes = self.bytes.as_mut();
-        let mut at = 0;
+        let mut at = 0_usize;
         let mut entries = entries.peekable();
         while let Some(entry) = entries.next() {
             let last = entries.peek().is_none();
             let rec_len = if last {
-                area - at
+                area.saturating_sub(at)
             } else {
                 entry.space_needed()
             };
             entry.write(bytes, at, rec_len, block_size);
-            at += rec_len;
+            at = at.saturating_add(rec_len);
         }
         Ok(())
     }
@@ -372,6 +376,14 @@ pub fn init_first_block(
         },
     ];
     let mut leaf = DirLeaf::init(bytes, tail, Place::Inode(inode));
-    leaf.pack(dots)
-        .expect("a block has space for two records of 12 bytes");
+    let packed = leaf.pack(dots);
+    assert!(
+        packed.is_ok(),
+        "a block has space for two records of 12 bytes"
+    );
+}
+
+/// Changes the length of the record at byte `at`.
+fn set_rec_len(bytes: &mut [u8], at: usize, rec_len: usize, block_size: usize) {
+    put_u16(rest_mut(bytes, at), 4, encode_rec_len(rec_len, block_size));
 }

@@ -2,8 +2,9 @@
 //! one.
 
 use super::{DirEntryType, FIXED_BYTES, MIN_RECORD_BYTES, NAME_MAX, decode_rec_len, space_needed};
-use crate::bytes::{get_u8, get_u16, get_u32};
-use crate::{Corrupt, InodeNr, Place};
+use crate::bytes::{get_u8, get_u16, get_u32, rest, upto};
+use crate::{Corrupt, CorruptKind, InodeNr, Place};
+use uext4_num::clamp_u32;
 
 /// One record of a leaf, which may be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ impl DirEntry<'_> {
 
     /// Bytes of the record that a new entry could take.
     pub fn slack_bytes(&self) -> usize {
-        self.rec_len - self.used_bytes()
+        self.rec_len.saturating_sub(self.used_bytes())
     }
 }
 
@@ -64,35 +65,42 @@ impl<'a> DirEntries<'a> {
         }
     }
 
-    fn parse(&self) -> Result<DirEntry<'a>, &'static str> {
-        let offset = self.at;
-        let left = self.area.len() - offset;
-        if left < MIN_RECORD_BYTES {
-            return Err("too close to the end of the block");
+    fn parse(&self) -> Result<DirEntry<'a>, CorruptKind> {
+        let left = rest(self.area, self.at);
+        if left.len() < MIN_RECORD_BYTES {
+            return Err(CorruptKind::RecordAtEnd {
+                left: clamp_u32(left.len()),
+            });
         }
-        let rec_len = decode_rec_len(get_u16(self.area, offset + 4), self.block_size);
-        let name_len = usize::from(get_u8(self.area, offset + 6));
+        let rec_len = decode_rec_len(get_u16(left, 4), self.block_size);
+        let name_len = usize::from(get_u8(left, 6));
+        let bytes = clamp_u32(rec_len);
         if rec_len < MIN_RECORD_BYTES {
-            return Err("record length too small");
+            return Err(CorruptKind::RecordShort { bytes });
         }
         if !rec_len.is_multiple_of(4) {
-            return Err("record length not a multiple of 4");
+            return Err(CorruptKind::RecordUneven { bytes });
         }
-        if rec_len > left {
-            return Err("record goes past the end of the block");
+        if rec_len > left.len() {
+            let left = clamp_u32(left.len());
+            return Err(CorruptKind::RecordLong { bytes, left });
         }
         if rec_len < space_needed(name_len) {
-            return Err("name does not fit the record");
+            let name = clamp_u32(name_len);
+            return Err(CorruptKind::NameLong {
+                name,
+                record: bytes,
+            });
         }
-        let inode = InodeNr(get_u32(self.area, offset));
+        let inode = InodeNr(get_u32(left, 0));
         if inode.0 != 0 && name_len == 0 {
-            return Err("empty name");
+            return Err(CorruptKind::NameEmpty);
         }
         debug_assert!(name_len <= NAME_MAX);
-        let name = &self.area[offset + FIXED_BYTES..offset + FIXED_BYTES + name_len];
-        let code = get_u8(self.area, offset + 7);
+        let name = upto(rest(left, FIXED_BYTES), name_len);
+        let code = get_u8(left, 7);
         Ok(DirEntry {
-            offset,
+            offset: self.at,
             rec_len,
             inode,
             name,
@@ -111,7 +119,7 @@ impl<'a> Iterator for DirEntries<'a> {
         }
         match self.parse() {
             Ok(entry) => {
-                self.at += entry.rec_len;
+                self.at = self.at.saturating_add(entry.rec_len);
                 Some(Ok(entry))
             }
             Err(problem) => {

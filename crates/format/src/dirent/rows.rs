@@ -4,9 +4,13 @@
 //! offset in units (2), the units that its entry uses (1), the second byte of its fingerprint.
 //! Not here: the meaning of rows (`table`).
 
+use crate::bytes::{rest, upto};
+
 /// Offsets of records and sizes of entries are multiples of this.
 pub(super) const UNIT_BYTES: usize = 4;
 const RECORD_BYTES: usize = 4;
+/// Bytes of a row: the first byte of the fingerprint and the record.
+const ROW_BYTES: usize = 1 + RECORD_BYTES;
 
 /// Offset of a record and size of its entry, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,11 +61,18 @@ pub(super) struct Whole {
     pub(super) roomy: u16,
 }
 
+impl Whole {
+    /// Counts an entry of this many units.
+    pub(super) fn add(&mut self, units: u16) {
+        self.used = self.used.saturating_add(units);
+    }
+}
+
 impl Rows {
     /// No rows, with capacity for this many.
     pub(super) fn with_room(rows: usize, whole: Whole) -> Self {
         Self {
-            bytes: vec![0; rows * (1 + RECORD_BYTES)].into(),
+            bytes: vec![0; rows.saturating_mul(ROW_BYTES)].into(),
             len: 0,
             whole,
         }
@@ -80,29 +91,38 @@ impl Rows {
     }
 
     fn room(&self) -> usize {
-        self.bytes.len() / (1 + RECORD_BYTES)
+        self.bytes.len() / ROW_BYTES
     }
 
     /// First bytes of all fingerprints.
+    #[inline]
     pub(super) fn prints(&self) -> &[u8] {
-        &self.bytes[..self.len()]
-    }
-
-    fn slot(&self, at: usize) -> usize {
-        self.room() + at * RECORD_BYTES
+        upto(&self.bytes, self.len())
     }
 
     /// Record `at`.
+    #[inline]
     pub(super) fn get(&self, at: usize) -> Option<Record> {
-        let raw = self.bytes[self.slot(at).min(self.bytes.len())..].first_chunk()?;
-        (at < self.len()).then(|| Record::from_bytes(*raw))
+        let (records, _) = rest(&self.bytes, self.room()).as_chunks();
+        let raw = records.get(at).filter(|_| at < self.len())?;
+        Some(Record::from_bytes(*raw))
+    }
+
+    /// Fingerprints and records, those that are not in use included.
+    #[inline]
+    fn columns(&mut self) -> (&mut [u8], &mut [[u8; RECORD_BYTES]]) {
+        let room = self.room();
+        let columns = self.bytes.split_at_mut_checked(room);
+        let (prints, records) = columns.unwrap_or_default();
+        (prints, records.as_chunks_mut().0)
     }
 
     /// Replaces row `at`, which exists.
     pub(super) fn set(&mut self, at: usize, print: u8, record: Record) {
-        let slot = self.slot(at);
-        self.bytes[at] = print;
-        self.bytes[slot..slot + RECORD_BYTES].copy_from_slice(&record.to_bytes());
+        let (prints, records) = self.columns();
+        if let (Some(old_print), Some(old)) = (prints.get_mut(at), records.get_mut(at)) {
+            (*old_print, *old) = (print, record.to_bytes());
+        }
     }
 
     /// Inserts a row before row `at`, or at the end.
@@ -110,37 +130,65 @@ impl Rows {
         if self.len() == self.room() {
             self.grow();
         }
-        let (from, to) = (self.slot(at), self.slot(self.len()));
-        self.bytes.copy_within(at..self.len(), at + 1);
-        self.bytes.copy_within(from..to, from + RECORD_BYTES);
-        self.len += 1;
+        let len = self.len();
+        let (prints, records) = self.columns();
+        open(prints, at, len);
+        open(records, at, len);
+        self.len = self.len.saturating_add(1);
         self.set(at, print, record);
     }
 
     /// Appends a row; the capacity suffices.
     pub(super) fn push(&mut self, print: u8, record: Record) {
-        self.len += 1;
-        self.set(self.len() - 1, print, record);
+        let at = self.len();
+        self.len = self.len.saturating_add(1);
+        self.set(at, print, record);
     }
 
     /// Removes row `at`.
     pub(super) fn remove(&mut self, at: usize) {
-        let (from, to) = (self.slot(at + 1), self.slot(self.len()));
-        self.bytes.copy_within(at + 1..self.len(), at);
-        self.bytes.copy_within(from..to, from - RECORD_BYTES);
-        self.len -= 1;
+        let len = self.len();
+        let (prints, records) = self.columns();
+        close(prints, at, len);
+        close(records, at, len);
+        self.len = self.len.saturating_sub(1);
     }
 
     fn grow(&mut self) {
-        let mut more = Self::with_room(self.len() + self.len() / 2 + 8, self.whole);
-        let (from, to) = (self.slot(0), more.slot(0));
-        more.bytes[..self.len()].copy_from_slice(self.prints());
-        let records = &self.bytes[from..from + self.len() * RECORD_BYTES];
-        more.bytes[to..to + records.len()].copy_from_slice(records);
+        let len = self.len();
+        let room = len.saturating_add(len / 2).saturating_add(8);
+        let mut more = Self::with_room(room, self.whole);
+        let (old_prints, old_records) = self.columns();
+        let (prints, records) = more.columns();
+        prints
+            .iter_mut()
+            .zip(old_prints)
+            .for_each(|(new, old)| *new = *old);
+        records
+            .iter_mut()
+            .zip(old_records)
+            .for_each(|(new, old)| *new = *old);
         *self = Self {
             len: self.len,
             ..more
         };
+    }
+}
+
+/// Moves the elements from `at` to `len` one place up.
+#[inline]
+fn open<T: Copy>(column: &mut [T], at: usize, len: usize) {
+    if let Some(part) = column.get_mut(at..=len) {
+        part.copy_within(..part.len().saturating_sub(1), 1);
+    }
+}
+
+/// Moves the elements after `at` up to `len` one place down.
+#[inline]
+fn close<T: Copy>(column: &mut [T], at: usize, len: usize) {
+    let part = column.get_mut(at..len).unwrap_or_default();
+    if !part.is_empty() {
+        part.copy_within(1.., 0);
     }
 }
 

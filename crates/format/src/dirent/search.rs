@@ -4,7 +4,9 @@
 //! record: lookups and inserts in large directories spend most of their time here.
 
 use super::{DirEntries, FIXED_BYTES, MIN_RECORD_BYTES, decode_rec_len, space_needed};
-use crate::{Corrupt, Place};
+use crate::bytes::{rest, upto};
+use crate::{Corrupt, CorruptKind, Place};
+use uext4_num::{low_u8, low_u16, low_u32};
 
 /// The position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,30 @@ pub(super) struct Spot {
     pub(super) rec_len: usize,
     /// Bytes of the entry itself; 0 if the record is free.
     pub(super) used: usize,
+}
+
+impl Spot {
+    /// Bytes after the entry. A record was checked to hold its entry.
+    #[inline]
+    pub(super) fn slack(self) -> usize {
+        self.rec_len.wrapping_sub(self.used)
+    }
+
+    /// The end of the entry; saturating, hence past the end of any leaf.
+    #[inline]
+    pub(super) fn used_end(self) -> usize {
+        self.offset.saturating_add(self.used)
+    }
+
+    /// Offset and number of the next record. A record ends in the block, and a block has fewer
+    /// than 2^32 records, so that neither wraps.
+    #[inline]
+    fn next(self) -> (usize, u32) {
+        (
+            self.offset.wrapping_add(self.rec_len),
+            self.nr.wrapping_add(1),
+        )
+    }
 }
 
 /// Result of a walk.
@@ -40,21 +66,20 @@ pub(super) fn search(
     let wanted = Wanted::new(name);
     let mut findings = Findings::default();
     let mut before = None;
-    let (mut at, mut nr) = (0, 0);
-    while let Some(rest) = area.get(at..).filter(|rest| !rest.is_empty()) {
-        let Some((spot, name_len)) = read(rest, (nr, at), block_size) else {
+    let (mut at, mut nr) = (0_usize, 0_u32);
+    while let Some(left) = area.get(at..).filter(|left| !left.is_empty()) {
+        let Some((spot, name_len)) = read(left, (nr, at), block_size) else {
             return Err(damage(area, at, block_size, place));
         };
-        if spot.used > 0 && name_len == name.len() && wanted.is(&rest[FIXED_BYTES..]) {
+        if spot.used > 0 && name_len == name.len() && wanted.is(rest(left, FIXED_BYTES)) {
             (findings.entry, findings.before) = (Some(spot), before);
             return Ok(findings);
         }
-        if findings.gap.is_none() && spot.rec_len - spot.used >= needed {
+        if findings.gap.is_none() && spot.slack() >= needed {
             findings.gap = Some(spot);
         }
         before = Some(spot);
-        at += spot.rec_len;
-        nr += 1;
+        (at, nr) = spot.next();
     }
     Ok(findings)
 }
@@ -66,14 +91,13 @@ pub(super) fn walk(
     place: Place,
     mut visit: impl FnMut(Spot, &[u8]),
 ) -> Result<(), Corrupt> {
-    let (mut at, mut nr) = (0, 0);
-    while let Some(rest) = area.get(at..).filter(|rest| !rest.is_empty()) {
-        let Some((spot, name_len)) = read(rest, (nr, at), block_size) else {
+    let (mut at, mut nr) = (0_usize, 0_u32);
+    while let Some(left) = area.get(at..).filter(|left| !left.is_empty()) {
+        let Some((spot, name_len)) = read(left, (nr, at), block_size) else {
             return Err(damage(area, at, block_size, place));
         };
-        visit(spot, &rest[FIXED_BYTES..FIXED_BYTES + name_len]);
-        at += spot.rec_len;
-        nr += 1;
+        visit(spot, upto(rest(left, FIXED_BYTES), name_len));
+        (at, nr) = spot.next();
     }
     Ok(())
 }
@@ -81,19 +105,19 @@ pub(super) fn walk(
 /// The problem of the record at byte `at`, found by the plain walk.
 fn damage(area: &[u8], at: usize, block_size: usize, place: Place) -> Corrupt {
     let damage = DirEntries::new(area, at, block_size, place).find_map(Result::err);
-    damage.unwrap_or(Corrupt::new(place, "directory entry", "damaged"))
+    damage.unwrap_or(Corrupt::new(place, "directory entry", CorruptKind::Damaged))
 }
 
-/// The record at the start of `rest`, and the length of its name; `None` if it is damaged.
+/// The record at the start of `left`, and the length of its name; `None` if it is damaged.
 #[inline]
-fn read(rest: &[u8], (nr, at): (u32, usize), block_size: usize) -> Option<(Spot, usize)> {
-    let head = u64::from_le_bytes(*rest.first_chunk()?);
-    let rec_len = decode_rec_len((head >> 32) as u16, block_size);
-    let name_len = usize::from((head >> 48) as u8);
-    let in_use = head as u32 != 0;
+fn read(left: &[u8], (nr, at): (u32, usize), block_size: usize) -> Option<(Spot, usize)> {
+    let head = u64::from_le_bytes(*left.first_chunk()?);
+    let rec_len = decode_rec_len(low_u16(head >> 32), block_size);
+    let name_len = usize::from(low_u8(head >> 48));
+    let in_use = low_u32(head) != 0;
     let needed = space_needed(name_len);
     let sound = rec_len >= needed.max(MIN_RECORD_BYTES)
-        && rec_len <= rest.len()
+        && rec_len <= left.len()
         && rec_len.is_multiple_of(4)
         && !(in_use && name_len == 0);
     let used = if in_use { needed } else { 0 };

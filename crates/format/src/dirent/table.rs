@@ -14,8 +14,9 @@ use super::edit::{Gap, Location};
 use super::rows::{Record, Rows, UNIT_BYTES, Whole};
 use super::search::Spot;
 use super::{DirEntryType, DirLeaf, FIXED_BYTES, Fit, Insertion, LeafTail, NewEntry, space_needed};
-use crate::bytes::get_u8;
+use crate::bytes::{get_u8, rest};
 use crate::{Corrupt, InodeNr, Place};
+use uext4_num::{clamp_u8, clamp_u16, clamp_u32, u64_of, usize_of};
 
 /// The table of one leaf. See the module.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ struct Print {
 impl Print {
     fn of(name: &[u8]) -> Self {
         let [.., second, first] = mixed(name).to_le_bytes();
-        let used = units(space_needed(name.len())) as u8;
+        let used = clamp_u8(units(space_needed(name.len())));
         Self {
             first,
             second,
@@ -45,7 +46,7 @@ impl Print {
     /// The record of an entry with this fingerprint.
     fn record(self, offset: usize) -> Record {
         Record {
-            at: (offset / UNIT_BYTES) as u16,
+            at: units(offset),
             used: self.used,
             print: self.second,
         }
@@ -54,14 +55,14 @@ impl Print {
 
 /// Bytes of a leaf in units.
 fn units(bytes: usize) -> u16 {
-    (bytes / UNIT_BYTES) as u16
+    clamp_u16(bytes / UNIT_BYTES)
 }
 
 /// A hash of a name; use the upper bits.
 fn mixed(name: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
     let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
-    let seed = step(0, name.len() as u64);
+    let seed = step(0, u64_of(name.len()));
     let Some(last) = name.last_chunk() else {
         let word = name
             .iter()
@@ -82,7 +83,7 @@ impl LeafTable {
     /// A damaged record: every one is checked.
     pub fn build<B: AsRef<[u8]>>(leaf: &DirLeaf<B>) -> Result<Self, Corrupt> {
         let mut records = 0u16;
-        leaf.walk(|_, _| records += 1)?;
+        leaf.walk(|_, _| records = records.saturating_add(1))?;
         let whole = Whole {
             area: units(leaf.area_bytes()),
             used: 0,
@@ -100,7 +101,7 @@ impl LeafTable {
             _ => Print::of(name),
         };
         self.rows.push(print.first, print.record(spot.offset));
-        self.rows.whole.used += units(spot.used);
+        self.rows.whole.add(units(spot.used));
     }
 
     /// True if this table equals a fresh one of the leaf `bytes`.
@@ -140,14 +141,14 @@ impl LeafTable {
 
     /// The end of record `at`.
     fn end(&self, at: usize) -> usize {
-        let next = self.rows.get(at + 1);
+        let next = self.rows.get(at.saturating_add(1));
         next.map_or(self.area_bytes(), |next| next.offset())
     }
 
     fn spot(&self, at: usize) -> Option<Spot> {
         let record = self.rows.get(at)?;
         Some(Spot {
-            nr: at as u32,
+            nr: clamp_u32(at),
             offset: record.offset(),
             rec_len: self.end(at).saturating_sub(record.offset()),
             used: record.used_bytes(),
@@ -169,11 +170,11 @@ impl LeafTable {
 
     /// A record with this much slack.
     fn gap(&self, needed: usize) -> Option<Spot> {
-        let is_enough = |spot: &Spot| spot.rec_len - spot.used.min(spot.rec_len) >= needed;
+        let is_enough = |spot: &Spot| spot.rec_len.saturating_sub(spot.used) >= needed;
         if let Some(spot) = self.spot(self.rows.whole.roomy.into()).filter(is_enough) {
             return Some(spot);
         }
-        if self.area_bytes() < self.used_bytes() + needed {
+        if self.area_bytes() < self.used_bytes().saturating_add(needed) {
             return None;
         }
         (0..self.rows.len())
@@ -184,16 +185,16 @@ impl LeafTable {
     /// Updates the table for [`DirLeaf::insert_at`].
     fn note_insert(&mut self, gap: Spot, name: &[u8]) {
         let print = Print::of(name);
-        let record = print.record(gap.offset + gap.used);
-        let mut at = gap.nr as usize;
+        let record = print.record(gap.used_end());
+        let mut at = usize_of(gap.nr);
         if gap.used == 0 {
             self.rows.set(at, print.first, record);
         } else {
-            at += 1;
+            at = at.saturating_add(1);
             self.rows.insert(at, print.first, record);
         }
-        self.rows.whole.roomy = at as u16;
-        self.rows.whole.used += u16::from(record.used);
+        self.rows.whole.roomy = clamp_u16(at);
+        self.rows.whole.add(record.used.into());
     }
 
     /// Updates the table for [`DirLeaf::remove_at`].
@@ -201,8 +202,9 @@ impl LeafTable {
         let Some(record) = self.rows.get(at) else {
             return;
         };
-        self.rows.whole.used -= u16::from(record.used);
-        self.rows.whole.roomy = at.saturating_sub(1) as u16;
+        let whole = &mut self.rows.whole;
+        whole.used = whole.used.saturating_sub(record.used.into());
+        whole.roomy = clamp_u16(at.saturating_sub(1));
         if at == 0 {
             self.rows.set(at, 0, Record::default());
         } else {
@@ -216,8 +218,7 @@ fn is_named(bytes: &[u8], offset: usize, name: &[u8]) -> bool {
     let Some(record) = bytes.get(offset..) else {
         return false;
     };
-    usize::from(get_u8(record, 6)) == name.len()
-        && record[FIXED_BYTES.min(record.len())..].starts_with(name)
+    usize::from(get_u8(record, 6)) == name.len() && rest(record, FIXED_BYTES).starts_with(name)
 }
 
 /// A leaf with its table.
@@ -285,7 +286,7 @@ impl<'a> KnownLeafMut<'a> {
         match self.table.gap(new.space_needed()) {
             Some(gap) => {
                 self.insert_at(Gap(gap), new);
-                Insertion::Done(gap.offset + gap.used)
+                Insertion::Done(gap.used_end())
             }
             None => Insertion::NoRoom,
         }
@@ -301,7 +302,7 @@ impl<'a> KnownLeafMut<'a> {
     /// Removes an entry that [`KnownLeaf::locate`] found. The leaf must not have changed since.
     pub fn remove_at(&mut self, at: Location) {
         self.leaf().remove_at(at);
-        self.table.note_removal(at.spot.nr as usize);
+        self.table.note_removal(usize_of(at.spot.nr));
     }
 
     /// Changes the inode of an entry that was found.

@@ -1,8 +1,7 @@
 //! The checksum tail of a directory leaf.
 
-use crate::bytes::{get_u8, get_u16, get_u32, put_u8, put_u16, put_u32};
-
-use crate::{Corrupt, Place, Seed};
+use crate::bytes::{get_u32, put_u8, put_u16, put_u32, upto};
+use crate::{Corrupt, CorruptKind, Place, Seed};
 
 /// Bytes of the tail.
 pub const TAIL_BYTES: usize = 12;
@@ -27,49 +26,51 @@ impl LeafTail {
     }
 }
 
-/// The start of the tail.
-fn start(block: &[u8]) -> usize {
-    block.len().saturating_sub(TAIL_BYTES)
+/// The tail with this checksum: a free record of type 0xDE.
+fn tail(sum: u32) -> [u8; TAIL_BYTES] {
+    let mut tail = [0; TAIL_BYTES];
+    put_u16(&mut tail, 4, 12);
+    put_u8(&mut tail, 7, TAIL_TYPE);
+    put_u32(&mut tail, 8, sum);
+    tail
 }
 
 /// Writes a tail with checksum 0.
 pub(super) fn init(block: &mut [u8]) {
-    let at = start(block);
-    put_u32(block, at, 0);
-    put_u16(block, at + 4, TAIL_BYTES as u16);
-    put_u8(block, at + 6, 0);
-    put_u8(block, at + 7, TAIL_TYPE);
-    put_u32(block, at + 8, 0);
+    if let Some(bytes) = block.last_chunk_mut() {
+        *bytes = tail(0);
+    }
 }
 
 /// The correct checksum; `seed` is the inode's.
 pub(super) fn checksum(block: &[u8], seed: Seed) -> u32 {
-    seed.update(&block[..start(block)]).value()
+    let covered = block.len().saturating_sub(TAIL_BYTES);
+    seed.update(upto(block, covered)).value()
 }
 
 /// Writes the checksum.
 pub(super) fn update(block: &mut [u8], seed: Seed) {
-    let (at, sum) = (start(block), checksum(block, seed));
-    put_u32(block, at + 8, sum);
+    let sum = checksum(block, seed);
+    if let Some(bytes) = block.last_chunk_mut::<TAIL_BYTES>() {
+        put_u32(bytes, 8, sum);
+    }
 }
 
 /// Checks shape and checksum of the tail.
 pub(super) fn verify(block: &[u8], seed: Seed, place: Place) -> Result<(), Corrupt> {
-    let at = start(block);
-    let well_formed = block.len() > TAIL_BYTES
-        && get_u32(block, at) == 0
-        && get_u16(block, at + 4) == TAIL_BYTES as u16
-        && get_u8(block, at + 6) == 0
-        && get_u8(block, at + 7) == TAIL_TYPE;
-    if !well_formed {
-        return Err(Corrupt::new(place, "directory leaf", "no checksum tail"));
-    }
-    if get_u32(block, at + 8) != checksum(block, seed) {
+    let bytes: &[u8; TAIL_BYTES] = block.last_chunk().unwrap_or(&[0; TAIL_BYTES]);
+    let stored = get_u32(bytes, 8);
+    if block.len() == TAIL_BYTES || *bytes != tail(stored) {
         return Err(Corrupt::new(
             place,
             "directory leaf",
-            "checksum does not match",
+            CorruptKind::ChecksumTail,
         ));
+    }
+    let computed = checksum(block, seed);
+    if stored != computed {
+        let problem = CorruptKind::checksum(stored, computed);
+        return Err(Corrupt::new(place, "directory leaf", problem));
     }
     Ok(())
 }

@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use super::{ExtentNode, LOGICAL_BLOCKS, MAGIC, MAX_DEPTH};
-use crate::{Corrupt, Place};
+use crate::{Corrupt, CorruptKind, Place};
+use uext4_num::clamp_u32;
 
 /// Constraints on a node.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ impl Expect {
     pub fn child<B: AsRef<[u8]>>(&self, parent: &ExtentNode<B>, at: usize) -> Self {
         let key = |at| parent.key(at).map(|key| u64::from(key.0));
         let start = key(at).unwrap_or(self.logical.start);
-        let end = key(at + 1).unwrap_or(self.logical.end);
+        let end = key(at.saturating_add(1)).unwrap_or(self.logical.end);
         let depth = Some(parent.depth().saturating_sub(1));
         Self {
             depth,
@@ -47,19 +48,26 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
     pub fn validate(&self, expect: &Expect, place: Place) -> Result<(), Corrupt> {
         let header = |problem| Err(Corrupt::new(place, "extent header", problem));
         if self.magic() != MAGIC {
-            return header("magic is not 0xF30A");
+            return header(CorruptKind::magic(self.magic().into()));
         }
         if self.depth() > MAX_DEPTH || expect.depth.is_some_and(|depth| depth != self.depth()) {
-            return header("unexpected depth");
+            return header(CorruptKind::Depth {
+                found: self.depth(),
+            });
         }
+        let limit = clamp_u32(self.max());
         if self.max() == 0 || self.max() > self.capacity() {
-            return header("limit does not fit the node");
+            return header(CorruptKind::Limit {
+                found: limit,
+                max: clamp_u32(self.capacity()),
+            });
         }
         if self.count() > self.max() {
-            return header("more entries than the limit");
+            let count = clamp_u32(self.count());
+            return header(CorruptKind::CountAboveLimit { count, limit });
         }
         if self.is_empty() && self.depth() > 0 {
-            return header("inner node without entries");
+            return header(CorruptKind::InnerEmpty);
         }
         match self.depth() {
             0 => self.validate_extents(expect, place),
@@ -70,14 +78,17 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
     fn validate_extents(&self, expect: &Expect, place: Place) -> Result<(), Corrupt> {
         let mut next = expect.logical.start;
         for extent in self.extents() {
+            let logical = extent.logical.0;
             let problem = if extent.len == 0 {
-                "length is zero"
-            } else if u64::from(extent.logical.0) < next {
-                "overlaps or out of order"
+                CorruptKind::ZeroLength
+            } else if u64::from(logical) < next {
+                CorruptKind::Order { logical }
             } else if extent.logical_end() > expect.logical.end {
-                "behind the range of its node"
+                CorruptKind::BehindNode { logical }
             } else if !inside(extent.start.0, extent.physical_end(), &expect.blocks) {
-                "blocks outside the file system"
+                CorruptKind::BlocksOutside {
+                    start: extent.start.0,
+                }
             } else {
                 next = extent.logical_end();
                 continue;
@@ -90,15 +101,18 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
     fn validate_indexes(&self, expect: &Expect, place: Place) -> Result<(), Corrupt> {
         let mut next = expect.logical.start;
         for index in self.indexes() {
-            let key = u64::from(index.logical.0);
+            let logical = index.logical.0;
+            let key = u64::from(logical);
             let problem = if key < next {
-                "overlaps or out of order"
+                CorruptKind::Order { logical }
             } else if key >= expect.logical.end {
-                "behind the range of its node"
-            } else if !inside(index.child.0, index.child.0 + 1, &expect.blocks) {
-                "child outside the file system"
+                CorruptKind::BehindNode { logical }
+            } else if !expect.blocks.contains(&index.child.0) {
+                CorruptKind::ChildOutside {
+                    block: index.child.0,
+                }
             } else {
-                next = key + 1;
+                next = key.saturating_add(1);
                 continue;
             };
             return Err(Corrupt::new(place, "extent index", problem));

@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use super::{ENTRY_BYTES, Extent, Index, MAGIC, ROOT_BYTES, ROOT_CAPACITY, block_capacity};
-use crate::bytes::{get_u16, get_u32, put_slice, put_u16, put_u32};
-
-use crate::{Corrupt, LogicalBlock, NoRoom, Place, Seed};
+use crate::bytes::{clear, get_u16, get_u32, part, put_slice, put_u16, put_u32, rest, shift, upto};
+use crate::{Corrupt, CorruptKind, LogicalBlock, NoRoom, Place, Seed};
+use uext4_num::clamp_u16;
 
 /// A view of the bytes of a node: `ExtentNode::new(&block[..])` to read, `&mut block[..]` to edit.
 #[derive(Clone, Copy, Debug)]
@@ -71,46 +71,46 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
         (self.bytes().len() / ENTRY_BYTES).saturating_sub(1)
     }
 
-    fn raw(&self, at: usize) -> Option<&[u8]> {
-        if at >= self.count() {
-            return None;
-        }
-        let start = slot(at);
-        self.bytes().get(start..start + ENTRY_BYTES)
+    /// The entries as bytes, as many as the node has space for, whatever its count says.
+    fn entries(&self) -> &[[u8; ENTRY_BYTES]] {
+        let (slots, _) = rest(self.bytes(), ENTRY_BYTES).as_chunks();
+        slots.get(..self.count()).unwrap_or(slots)
     }
 
     /// Entry `at` of a leaf.
     pub fn extent(&self, at: usize) -> Option<Extent> {
-        self.raw(at).map(Extent::decode)
+        self.entries().get(at).map(Extent::decode)
     }
 
     /// Entry `at` of an inner node.
     pub fn index(&self, at: usize) -> Option<Index> {
-        self.raw(at).map(Index::decode)
+        self.entries().get(at).map(Index::decode)
     }
 
     /// The logical block that entry `at` starts with, in leaves and inner nodes.
     pub fn key(&self, at: usize) -> Option<LogicalBlock> {
-        self.raw(at).map(|raw| LogicalBlock(get_u32(raw, 0)))
+        self.entries().get(at).map(key)
     }
 
     /// The entries of a leaf, in order.
     pub fn extents(&self) -> impl DoubleEndedIterator<Item = Extent> + '_ {
-        (0..self.count().min(self.capacity())).filter_map(|at| self.extent(at))
+        self.entries().iter().map(Extent::decode)
     }
 
     /// The entries of an inner node, in order.
     pub fn indexes(&self) -> impl DoubleEndedIterator<Item = Index> + '_ {
-        (0..self.count().min(self.capacity())).filter_map(|at| self.index(at))
+        self.entries().iter().map(Index::decode)
     }
 
     /// The last entry that starts at or before `block`; `None` if all start after it.
     pub fn search(&self, block: LogicalBlock) -> Option<usize> {
-        let (mut low, mut high) = (0, self.count().min(self.capacity()));
+        // Not `partition_point`: neighbouring blocks take the same branches, which are predicted.
+        let entries = self.entries();
+        let (mut low, mut high) = (0_usize, entries.len());
         while low < high {
-            let middle = low + (high - low) / 2;
-            match self.key(middle) {
-                Some(key) if key <= block => low = middle + 1,
+            let middle = low.wrapping_add(high) / 2; // both are below 2^16
+            match entries.get(middle) {
+                Some(raw) if key(raw) <= block => low = middle.wrapping_add(1),
                 _ => high = middle,
             }
         }
@@ -127,26 +127,23 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
     /// The checksum that a block node should have: header and `eh_max` entries.
     /// `seed` is the inode's checksum seed.
     pub fn checksum(&self, seed: Seed) -> u32 {
-        let end = slot(self.max()).min(self.bytes().len());
-        seed.update(&self.bytes()[..end]).value()
+        seed.update(upto(self.bytes(), slot(self.max()))).value()
     }
 
     /// Compares the tail with [`ExtentNode::checksum`].
     pub fn verify_checksum(&self, seed: Seed, place: Place) -> Result<(), Corrupt> {
-        let tail = slot(self.max());
-        if tail + 4 > self.bytes().len() {
+        let tail = rest(self.bytes(), slot(self.max()));
+        if tail.len() < 4 {
             return Err(Corrupt::new(
                 place,
                 "extent header",
-                "no space for the checksum",
+                CorruptKind::ChecksumSpace,
             ));
         }
-        if get_u32(self.bytes(), tail) != self.checksum(seed) {
-            return Err(Corrupt::new(
-                place,
-                "extent block",
-                "checksum does not match",
-            ));
+        let (stored, computed) = (get_u32(tail, 0), self.checksum(seed));
+        if stored != computed {
+            let problem = CorruptKind::checksum(stored, computed);
+            return Err(Corrupt::new(place, "extent block", problem));
         }
         Ok(())
     }
@@ -181,7 +178,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
     /// Sets the number of entries in use; at most [`ExtentNode::max`].
     pub fn set_count(&mut self, count: usize) {
         debug_assert!(count <= self.max());
-        put_u16(self.edit(), 2, count as u16);
+        put_u16(self.edit(), 2, clamp_u16(count));
     }
 
     /// Changes the number of levels below (when the tree grows or shrinks at the root).
@@ -228,9 +225,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
             return Err(NoRoom);
         }
         let bytes = self.edit();
-        bytes.copy_within(slot(at)..slot(count), slot(at + 1));
+        shift(bytes, slots(at..count), slot(at.saturating_add(1)));
         put_slice(bytes, slot(at), &raw);
-        self.set_count(count + 1);
+        self.set_count(count.saturating_add(1));
         Ok(())
     }
 
@@ -242,9 +239,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
             return;
         }
         let bytes = self.edit();
-        bytes.copy_within(slot(end)..slot(count), slot(range.start));
-        let left = count - (end - range.start);
-        bytes[slot(left)..slot(count)].fill(0);
+        shift(bytes, slots(end..count), slot(range.start));
+        let left = count.saturating_sub((range.start..end).len());
+        clear(bytes, slots(left..count));
         self.set_count(left);
     }
 
@@ -256,16 +253,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
         let count = self.count().min(self.capacity());
         let moved = count.saturating_sub(at);
         let there = other.count();
-        if there + moved > other.max().min(other.capacity()) {
+        let total = there.saturating_add(moved);
+        if total > other.max().min(other.capacity()) {
             return Err(NoRoom);
         }
         if moved > 0 {
-            put_slice(
-                other.edit(),
-                slot(there),
-                &self.bytes()[slot(at)..slot(count)],
-            );
-            other.set_count(there + moved);
+            let entries = part(self.bytes(), slots(at..count));
+            put_slice(other.edit(), slot(there), entries);
+            other.set_count(total);
             self.remove(at..count);
         }
         Ok(())
@@ -278,7 +273,17 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
     }
 }
 
+/// The first logical block of an entry.
+fn key(raw: &[u8; ENTRY_BYTES]) -> LogicalBlock {
+    LogicalBlock(get_u32(raw, 0))
+}
+
 /// Byte offset of slot `at`.
 const fn slot(at: usize) -> usize {
-    ENTRY_BYTES + at * ENTRY_BYTES
+    at.saturating_add(1).saturating_mul(ENTRY_BYTES)
+}
+
+/// The bytes of a range of slots.
+const fn slots(range: Range<usize>) -> Range<usize> {
+    slot(range.start)..slot(range.end)
 }

@@ -1,10 +1,13 @@
 //! The entries of a root or node, read and edited in place.
 
 use super::{ENTRY_BYTES, NODE_START, ROOT_START};
-use crate::bytes::{get_u8, get_u16, get_u32, put_slice, put_u16, put_u32};
-
+use crate::bytes::{
+    clear, get_u8, get_u16, get_u32, part, put_slice, put_u16, put_u32, rest, rest_mut, shift, upto,
+};
 use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
-use crate::{Corrupt, LogicalBlock, NoRoom, Place, Seed};
+use crate::{Corrupt, CorruptKind, Hex, LogicalBlock, NoRoom, Place, Seed};
+use std::ops::Range;
+use uext4_num::{clamp_u16, clamp_u32};
 
 /// The block numbers of entries have 28 bits; the others are reserved.
 const BLOCK_MASK: u32 = 0x0FFF_FFFF;
@@ -56,11 +59,7 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         let raw = node.raw();
         let hidden = decode_rec_len(get_u16(raw, 4), raw.len()) == raw.len();
         if get_u32(raw, 0) != 0 || !hidden || get_u8(raw, 6) != 0 {
-            return Err(Corrupt::new(
-                place,
-                "htree node",
-                "no free record over the block",
-            ));
+            return Err(Corrupt::new(place, "htree node", CorruptKind::NodeRecord));
         }
         node.validate(tail, place)?;
         Ok(node)
@@ -71,7 +70,12 @@ impl<B: AsRef<[u8]>> DxNode<B> {
     }
 
     fn slot(&self, at: usize) -> usize {
-        self.start + at * ENTRY_BYTES
+        at.saturating_mul(ENTRY_BYTES).saturating_add(self.start)
+    }
+
+    /// The bytes of the slots of a range of entries.
+    fn slots(&self, entries: Range<usize>) -> Range<usize> {
+        self.slot(entries.start)..self.slot(entries.end)
     }
 
     /// Slots that a block with such a tail has.
@@ -81,7 +85,10 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         } else {
             0
         };
-        self.raw().len().saturating_sub(self.start + tail_bytes) / ENTRY_BYTES
+        rest(self.raw(), self.start)
+            .len()
+            .saturating_sub(tail_bytes)
+            / ENTRY_BYTES
     }
 
     /// Slots, as stored.
@@ -91,7 +98,7 @@ impl<B: AsRef<[u8]>> DxNode<B> {
 
     /// Entries, as stored; at least 1 in a sound block.
     pub fn count(&self) -> usize {
-        usize::from(get_u16(self.raw(), self.start + 2))
+        usize::from(get_u16(rest(self.raw(), self.start), 2))
     }
 
     /// True when no slot is left.
@@ -102,55 +109,55 @@ impl<B: AsRef<[u8]>> DxNode<B> {
     fn validate(&self, tail: LeafTail, place: Place) -> Result<(), Corrupt> {
         let bad = |problem| Err(Corrupt::new(place, "htree node", problem));
         if self.limit() != self.capacity(tail) {
-            return bad("limit does not fit the block");
+            return bad(CorruptKind::Limit {
+                found: clamp_u32(self.limit()),
+                max: clamp_u32(self.capacity(tail)),
+            });
         }
         if self.count() == 0 || self.count() > self.limit() {
-            return bad("count is zero or above the limit");
+            return bad(CorruptKind::NodeCount {
+                count: clamp_u32(self.count()),
+                limit: clamp_u32(self.limit()),
+            });
         }
         let mut before = 0;
         for entry in self.entries().skip(1) {
             if entry.hash < before {
-                return bad("hashes out of order");
+                return bad(CorruptKind::HashOrder {
+                    hash: Hex(entry.hash),
+                    before: Hex(before),
+                });
             }
             before = entry.hash;
         }
         Ok(())
     }
 
+    /// The entries as bytes, as many as the block has space for, whatever its count says.
+    fn raw_entries(&self) -> &[[u8; ENTRY_BYTES]] {
+        let (slots, _) = rest(self.raw(), self.start).as_chunks();
+        slots.get(..self.count()).unwrap_or(slots)
+    }
+
     /// Entry `at`; the first one has hash 0.
     pub fn entry(&self, at: usize) -> Option<DxEntry> {
-        if at >= self.count().min(self.raw().len() / ENTRY_BYTES) {
-            return None;
-        }
-        let slot = self.slot(at);
-        let hash = if at == 0 {
-            0
-        } else {
-            get_u32(self.raw(), slot)
-        };
-        Some(DxEntry {
-            hash,
-            block: LogicalBlock(get_u32(self.raw(), slot + 4) & BLOCK_MASK),
-        })
+        let raw = self.raw_entries().get(at)?;
+        Some(decode(raw, at))
     }
 
     /// The entries in order.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = DxEntry> + '_ {
-        (0..self.count().min(self.raw().len() / ENTRY_BYTES)).filter_map(|at| self.entry(at))
+        let entries = self.raw_entries().iter().enumerate();
+        entries.map(|(at, raw)| decode(raw, at))
     }
 
     /// The entry whose block holds the first occurrence of `hash`: the last entry with a hash not
     /// above it.
     pub fn search(&self, hash: u32) -> usize {
-        let (mut low, mut high) = (1, self.count().min(self.raw().len() / ENTRY_BYTES));
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.entry(middle) {
-                Some(entry) if entry.hash <= hash => low = middle + 1,
-                _ => high = middle,
-            }
-        }
-        low.max(1) - 1
+        let after_first = self.raw_entries().split_first().map(|(_, others)| others);
+        after_first
+            .unwrap_or_default()
+            .partition_point(|raw| get_u32(raw, 0) <= hash)
     }
 
     /// True if names of `hash` that began earlier may continue in the block of entry `at`.
@@ -163,29 +170,36 @@ impl<B: AsRef<[u8]>> DxNode<B> {
     /// tail and a zero in place of the checksum. `seed` is the inode's.
     pub fn checksum(&self, seed: Seed) -> u32 {
         let raw = self.raw();
-        let used = self.slot(self.count()).min(raw.len());
-        let tail = self.slot(self.limit());
-        let reserved = raw.get(tail..tail + 4).unwrap_or(&[]);
-        seed.update(&raw[..used])
-            .update(reserved)
+        let tail = rest(raw, self.slot(self.limit()));
+        seed.update(upto(raw, self.slot(self.count())))
+            .update(part(tail, 0..4))
             .update_u32(0)
             .value()
     }
 
     /// Compares the checksum in the tail; succeeds without a tail.
     pub fn verify_checksum(&self, seed: Seed, tail: LeafTail, place: Place) -> Result<(), Corrupt> {
-        let at = self.slot(self.limit());
-        let problem = match tail {
-            LeafTail::None => return Ok(()),
-            LeafTail::Checksum if at + ENTRY_BYTES > self.raw().len() => {
-                "no space for the checksum"
-            }
-            LeafTail::Checksum if self.checksum(seed) != get_u32(self.raw(), at + 4) => {
-                "checksum does not match"
-            }
-            LeafTail::Checksum => return Ok(()),
-        };
-        Err(Corrupt::new(place, "htree node", problem))
+        let bytes = rest(self.raw(), self.slot(self.limit()));
+        if tail == LeafTail::None {
+            return Ok(());
+        }
+        let bad = |problem| Err(Corrupt::new(place, "htree node", problem));
+        if bytes.len() < ENTRY_BYTES {
+            return bad(CorruptKind::ChecksumSpace);
+        }
+        let (stored, computed) = (get_u32(bytes, 4), self.checksum(seed));
+        if stored != computed {
+            return bad(CorruptKind::checksum(stored, computed));
+        }
+        Ok(())
+    }
+}
+
+/// Entry `at` from its bytes.
+fn decode(raw: &[u8; ENTRY_BYTES], at: usize) -> DxEntry {
+    DxEntry {
+        hash: if at == 0 { 0 } else { get_u32(raw, 0) },
+        block: LogicalBlock(get_u32(raw, 4) & BLOCK_MASK),
     }
 }
 
@@ -203,30 +217,40 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
 
     pub(super) fn init_entries(&mut self, tail: LeafTail, child: LogicalBlock) {
         let (start, limit) = (self.start, self.capacity(tail));
-        let raw = self.bytes.as_mut();
-        put_u16(raw, start, limit as u16);
-        put_u16(raw, start + 2, 1);
-        put_u32(raw, start + 4, child.0);
+        let entries = rest_mut(self.bytes.as_mut(), start);
+        put_u16(entries, 0, clamp_u16(limit));
+        put_u16(entries, 2, 1);
+        put_u32(entries, 4, child.0);
     }
 
     fn set_count(&mut self, count: usize) {
         debug_assert!((1..=self.limit()).contains(&count));
-        let at = self.start + 2;
-        put_u16(self.bytes.as_mut(), at, count as u16);
+        put_u16(
+            rest_mut(self.bytes.as_mut(), self.start),
+            2,
+            clamp_u16(count),
+        );
+    }
+
+    /// Zeroes the entries from `count` on.
+    fn truncate(&mut self, count: usize) {
+        let gone = self.slots(count..self.count());
+        clear(self.bytes.as_mut(), gone);
+        self.set_count(count);
     }
 
     /// Appends raw entries.
     fn append(&mut self, raw: &[u8]) {
         let (count, end) = (self.count(), self.slot(self.count()));
         put_slice(self.bytes.as_mut(), end, raw);
-        self.set_count(count + raw.len() / ENTRY_BYTES);
+        self.set_count(count.saturating_add(raw.len() / ENTRY_BYTES));
     }
 
     /// Points entry `at` to another block.
     pub fn set_block(&mut self, at: usize, block: LogicalBlock) {
         debug_assert!(at < self.count());
         let slot = self.slot(at);
-        put_u32(self.bytes.as_mut(), slot + 4, block.0);
+        put_u32(rest_mut(self.bytes.as_mut(), slot), 4, block.0);
     }
 
     /// Changes the hash of entry `at`, which is not the first.
@@ -239,14 +263,13 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
     /// Inserts an entry at position `at` (1 or more: usually after the one that was split).
     pub fn insert(&mut self, at: usize, entry: DxEntry) -> Result<(), NoRoom> {
         let count = self.count();
-        if at == 0 || at > count || self.is_full() || self.slot(count + 1) > self.raw().len() {
+        let more = count.saturating_add(1);
+        if at == 0 || at > count || self.is_full() || self.slot(more) > self.raw().len() {
             return Err(NoRoom);
         }
-        let (from, to) = (self.slot(at), self.slot(count));
-        self.bytes
-            .as_mut()
-            .copy_within(from..to, from + ENTRY_BYTES);
-        self.set_count(count + 1);
+        let (moved, to) = (self.slots(at..count), self.slot(at.saturating_add(1)));
+        shift(self.bytes.as_mut(), moved, to);
+        self.set_count(more);
         self.set_hash(at, entry.hash);
         self.set_block(at, entry.block);
         Ok(())
@@ -264,11 +287,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
             self.set_block(0, second);
             return self.remove(1);
         }
-        let (from, to) = (self.slot(at + 1), self.slot(count));
-        let raw = self.bytes.as_mut();
-        raw.copy_within(from..to, from - ENTRY_BYTES);
-        raw[to - ENTRY_BYTES..to].fill(0);
-        self.set_count(count - 1);
+        let fewer = count.saturating_sub(1);
+        let (moved, to) = (self.slots(at.saturating_add(1)..count), self.slot(at));
+        shift(self.bytes.as_mut(), moved, to);
+        self.truncate(fewer);
     }
 
     /// Moves the entries from `at` (1 or more) on into the new node `other`, and returns the hash
@@ -277,10 +299,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         let count = self.count();
         let first = self.entry(at).filter(|_| at > 0)?;
         let mut right = DxNode::init_node(other, tail, first.block);
-        right.append(&self.raw()[self.slot(at + 1)..self.slot(count)]);
-        let (from, to) = (self.slot(at), self.slot(count));
-        self.bytes.as_mut()[from..to].fill(0);
-        self.set_count(at);
+        right.append(part(self.raw(), self.slots(at.saturating_add(1)..count)));
+        self.truncate(at);
         Some(first.hash)
     }
 
@@ -290,16 +310,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         let count = self.count();
         let first = self.entry(0).map_or(LogicalBlock(0), |entry| entry.block);
         let mut below = DxNode::init_node(child, tail, first);
-        below.append(&self.raw()[self.slot(1)..self.slot(count)]);
-        let (from, to) = (self.slot(1), self.slot(count));
-        self.bytes.as_mut()[from..to].fill(0);
-        self.set_count(1);
+        below.append(part(self.raw(), self.slots(1..count)));
+        self.truncate(1);
         self.set_block(0, block);
     }
 
     /// Writes the checksum. Only for blocks with a tail. `seed` is the inode's.
     pub fn update_checksum(&mut self, seed: Seed) {
         let (at, sum) = (self.slot(self.limit()), self.checksum(seed));
-        put_u32(self.bytes.as_mut(), at + 4, sum);
+        put_u32(rest_mut(self.bytes.as_mut(), at), 4, sum);
     }
 }

@@ -3,12 +3,15 @@
 
 use super::node::DxNode;
 use super::{INFO_BYTES, INFO_START, MaxLevels};
-use crate::bytes::{get_u8, get_u16, get_u32, put_u8, put_u16};
+use crate::bytes::{get_u8, get_u16, get_u32, put_u8, put_u16, rest_mut};
 use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
 use crate::hash::HashVersion;
-use crate::{Corrupt, LogicalBlock, Place};
+use crate::{Corrupt, CorruptKind, LogicalBlock, Place};
 
 const FLAG_UNKNOWN_HASH: u8 = 1;
+/// Length of the information, as stored.
+const INFO_LEN: u8 = 8;
+const _: () = assert!(INFO_BYTES == 8);
 
 /// Information about the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,22 +28,26 @@ impl RootInfo {
     pub fn parse(block: &[u8], levels: MaxLevels, place: Place) -> Result<RootInfo, Corrupt> {
         let bad = |problem| Err(Corrupt::new(place, "htree root", problem));
         if !has_dots(block) {
-            return bad("no \".\" and \"..\"");
+            return bad(CorruptKind::RootDots);
         }
         // One flag marks an unimplemented hash; the other flags have no meaning.
         let flags = get_u8(block, INFO_START + 7);
         if get_u32(block, INFO_START) != 0 || flags & FLAG_UNKNOWN_HASH != 0 {
-            return bad("reserved field in use");
+            return bad(CorruptKind::RootReserved);
         }
-        if usize::from(get_u8(block, INFO_START + 5)) != INFO_BYTES {
-            return bad("wrong length of the information");
+        let found = get_u8(block, INFO_START + 5);
+        if found != INFO_LEN {
+            return bad(CorruptKind::RootInfo { found });
         }
         let indirect_levels = get_u8(block, INFO_START + 6);
         if indirect_levels > levels.indirect() {
-            return bad("too many levels");
+            return bad(CorruptKind::Levels {
+                found: indirect_levels,
+            });
         }
-        let Some(hash_version) = HashVersion::from_code(get_u8(block, INFO_START + 4)) else {
-            return bad("unknown hash function");
+        let found = get_u8(block, INFO_START + 4);
+        let Some(hash_version) = HashVersion::from_code(found) else {
+            return bad(CorruptKind::HashFunction { found });
         };
         Ok(RootInfo {
             hash_version,
@@ -56,7 +63,7 @@ impl RootInfo {
 
 /// True if the bytes after ".." are the information of a root, for the choice of the checksum.
 pub(crate) fn has_info(block: &[u8]) -> bool {
-    get_u32(block, INFO_START) == 0 && usize::from(get_u8(block, INFO_START + 5)) == INFO_BYTES
+    get_u32(block, INFO_START) == 0 && get_u8(block, INFO_START + 5) == INFO_LEN
 }
 
 fn has_dots(block: &[u8]) -> bool {
@@ -75,9 +82,13 @@ fn has_dots(block: &[u8]) -> bool {
 pub fn init_root(block: &mut [u8], version: HashVersion, tail: LeafTail, child: LogicalBlock) {
     let block_size = block.len();
     put_u16(block, 4, 12);
-    put_u16(block, 16, encode_rec_len(block_size - 12, block_size));
-    block[22..].fill(0);
+    put_u16(
+        block,
+        16,
+        encode_rec_len(block_size.saturating_sub(12), block_size),
+    );
+    rest_mut(block, 22).fill(0);
     put_u8(block, INFO_START + 4, version.code());
-    put_u8(block, INFO_START + 5, INFO_BYTES as u8);
+    put_u8(block, INFO_START + 5, INFO_LEN);
     DxNode::root(block).init_entries(tail, child);
 }

@@ -16,19 +16,15 @@ pub struct LeafSplit {
 pub fn split_leaf(entries: &[(u32, usize)]) -> Option<LeafSplit> {
     let total: usize = entries.iter().map(|entry| entry.1).sum();
     let mut best: Option<(bool, usize, LeafSplit)> = None;
-    let mut left = 0;
-    for (before, pair) in entries.windows(2).enumerate() {
-        left += pair[0].1;
-        let continued = pair[0].0 == pair[1].0;
-        let separator = pair[1].0 | u32::from(continued);
-        let cut = (
-            continued,
-            (2 * left).abs_diff(total),
-            LeafSplit {
-                at: before + 1,
-                separator,
-            },
-        );
+    let mut left = 0_usize;
+    for (at, (before, after)) in entries.iter().zip(entries.iter().skip(1)).enumerate() {
+        left = left.saturating_add(before.1);
+        let continued = before.0 == after.0;
+        let split = LeafSplit {
+            at: at.saturating_add(1),
+            separator: after.0 | u32::from(continued),
+        };
+        let cut = (continued, left.saturating_mul(2).abs_diff(total), split);
         if best.is_none_or(|best| (cut.0, cut.1) < (best.0, best.1)) {
             best = Some(cut);
         }

@@ -1,10 +1,11 @@
 //! The inode's bytes: parse, write, checksum.
 
-use super::{FileType, GOOD_OLD_INODE_BYTES, Inode, InodeFlags, KNOWN_BYTES};
+use super::{FileType, GOOD_OLD_INODE_BYTES, Inode, InodeFlags, KNOWN_BYTES, fields_end};
 use crate::bytes::*;
 use crate::checksum::{Checksums, Seed};
 use crate::times::{Timestamp, WithExtra};
-use crate::{BlockNr, Corrupt, Feature, Geometry, InodeNr, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, Feature, Geometry, InodeNr, Place};
+use uext4_num::{high_u16, high_u32, low_u16, low_u32};
 
 const CHECKSUM_LOW_AT: usize = 0x7C;
 const EXTRA_ISIZE_AT: usize = 0x80;
@@ -20,7 +21,7 @@ const PROJID_AT: usize = 0x9C;
 
 /// True when a field past the first 128 bytes lies within the extra fields.
 pub(super) fn fits(extra_isize: u16, at: usize, len: usize) -> bool {
-    at + len <= GOOD_OLD_INODE_BYTES + usize::from(extra_isize)
+    at.saturating_add(len) <= fields_end(extra_isize)
 }
 
 impl Inode {
@@ -39,20 +40,21 @@ impl Inode {
     ) -> Result<Inode, Corrupt> {
         let problem = |problem| Corrupt::new(Place::Inode(ino), "inode", problem);
         let size = usize::from(geometry.inode_size);
-        let bytes = bytes.get(..size).ok_or(problem("is cut short"))?;
+        let bytes = bytes
+            .get(..size)
+            .ok_or_else(|| problem(CorruptKind::short(bytes)))?;
         let extra_isize = if size > GOOD_OLD_INODE_BYTES {
             get_u16(bytes, EXTRA_ISIZE_AT)
         } else {
             0
         };
-        let end = GOOD_OLD_INODE_BYTES + usize::from(extra_isize);
-        if end > size || !extra_isize.is_multiple_of(4) {
-            return Err(problem("extra size is wrong"));
+        if fields_end(extra_isize) > size || !extra_isize.is_multiple_of(4) {
+            return Err(problem(CorruptKind::ExtraSize { found: extra_isize }));
         }
         verify(bytes, extra_isize, ino, checksums)?;
         let inode = Self::decode(bytes, extra_isize, geometry);
-        if inode.size > i64::MAX as u64 {
-            return Err(problem("size is out of range"));
+        if inode.size > i64::MAX.cast_unsigned() {
+            return Err(problem(CorruptKind::SizeRange { found: inode.size }));
         }
         Ok(inode)
     }
@@ -68,8 +70,8 @@ impl Inode {
         checksums: &Checksums,
     ) -> Result<(), Corrupt> {
         let size = usize::from(geometry.inode_size);
-        let cut = Corrupt::new(Place::Inode(ino), "inode", "is cut short");
-        let bytes = bytes.get(..size).ok_or(cut)?;
+        let cut = || Corrupt::new(Place::Inode(ino), "inode", CorruptKind::short(bytes));
+        let bytes = bytes.get(..size).ok_or_else(cut)?;
         let extra_isize = match size > GOOD_OLD_INODE_BYTES {
             true => get_u16(bytes, EXTRA_ISIZE_AT),
             false => 0,
@@ -90,7 +92,7 @@ impl Inode {
         let size = usize::from(geometry.inode_size);
         assert!(out.len() >= size, "an inode needs {size} bytes");
         assert_eq!(
-            self.tail_offset() + self.tail.len(),
+            self.tail_offset().saturating_add(self.tail.len()),
             size,
             "the tail must fill the inode"
         );
@@ -102,9 +104,9 @@ impl Inode {
         }
         if let Some(seed) = checksums.metadata {
             let value = checksum(out, self.extra_isize, ino, seed);
-            put_u16(out, CHECKSUM_LOW_AT, value as u16);
+            put_u16(out, CHECKSUM_LOW_AT, low_u16(value));
             if fits(self.extra_isize, CHECKSUM_HIGH_AT, 2) {
-                put_u16(out, CHECKSUM_HIGH_AT, (value >> 16) as u16);
+                put_u16(out, CHECKSUM_HIGH_AT, high_u16(value));
             }
         }
     }
@@ -119,7 +121,7 @@ impl Inode {
         };
         let time = |(low, extra)| Timestamp::decode(get_u32(bytes, low), word(extra, 4));
         let mode = get_u16(bytes, 0x0);
-        let end = GOOD_OLD_INODE_BYTES + usize::from(extra_isize);
+        let end = fields_end(extra_isize);
         let high16 = |at| u32::from(get_u16(bytes, at));
         Inode {
             mode,
@@ -140,34 +142,34 @@ impl Inode {
             projid: word(PROJID_AT, 4).unwrap_or(0),
             version: join_u32(get_u32(bytes, 0x24), word(VERSION_HIGH_AT, 4).unwrap_or(0)),
             extra_isize,
-            tail: bytes.get(end..).unwrap_or(&[]).into(),
+            tail: rest(bytes, end).into(),
             faddr: get_u32(bytes, 0x70),
             reserved: get_u16(bytes, 0x7E),
-            unknown: bytes.get(KNOWN_BYTES..end).unwrap_or(&[]).into(),
+            unknown: part(bytes, KNOWN_BYTES..end).into(),
         }
     }
 
     fn encode_base(&self, out: &mut [u8], geometry: &Geometry) {
         put_u16(out, 0x0, self.mode);
-        put_u16(out, 0x2, self.uid as u16);
-        put_u32(out, 0x4, self.size as u32);
+        put_u16(out, 0x2, low_u16(self.uid));
+        put_u32(out, 0x4, low_u32(self.size));
         put_u32(out, 0x14, self.dtime);
-        put_u16(out, 0x18, self.gid as u16);
+        put_u16(out, 0x18, low_u16(self.gid));
         put_u16(out, 0x1A, self.links);
-        put_u32(out, 0x1C, self.blocks_raw as u32);
+        put_u32(out, 0x1C, low_u32(self.blocks_raw));
         put_u32(out, 0x20, self.flags.0);
-        put_u32(out, 0x24, self.version as u32);
+        put_u32(out, 0x24, low_u32(self.version));
         put_slice(out, 0x28, &self.i_block);
         put_u32(out, 0x64, self.generation);
-        put_u32(out, 0x68, self.file_acl.0 as u32);
-        put_u32(out, 0x6C, (self.size >> 32) as u32);
+        put_u32(out, 0x68, low_u32(self.file_acl.0));
+        put_u32(out, 0x6C, high_u32(self.size));
         put_u32(out, 0x70, self.faddr);
         if geometry.features.has(Feature::HUGE_FILE) {
-            put_u16(out, 0x74, (self.blocks_raw >> 32) as u16);
+            put_u16(out, 0x74, low_u16(self.blocks_raw >> 32));
         }
-        put_u16(out, 0x76, (self.file_acl.0 >> 32) as u16);
-        put_u16(out, 0x78, (self.uid >> 16) as u16);
-        put_u16(out, 0x7A, (self.gid >> 16) as u16);
+        put_u16(out, 0x76, low_u16(self.file_acl.0 >> 32));
+        put_u16(out, 0x78, high_u16(self.uid));
+        put_u16(out, 0x7A, high_u16(self.gid));
         put_u16(out, 0x7E, self.reserved);
         for (time, at) in [
             (self.ctime, CTIME),
@@ -186,7 +188,7 @@ impl Inode {
             self.encode_time(out, self.crtime, CRTIME);
         }
         if fits(self.extra_isize, VERSION_HIGH_AT, 4) {
-            put_u32(out, VERSION_HIGH_AT, (self.version >> 32) as u32);
+            put_u32(out, VERSION_HIGH_AT, high_u32(self.version));
         }
         if fits(self.extra_isize, PROJID_AT, 4) {
             put_u32(out, PROJID_AT, self.projid);
@@ -226,12 +228,14 @@ fn verify(
     ino: InodeNr,
     checksums: &Checksums,
 ) -> Result<(), Corrupt> {
-    let is_wrong = |seed| checksum(bytes, extra_isize, ino, seed) != stored(bytes, extra_isize);
-    if checksums.metadata.is_some_and(is_wrong) && bytes.iter().any(|byte| *byte != 0) {
-        let problem = "checksum does not match";
-        return Err(Corrupt::new(Place::Inode(ino), "inode", problem));
+    let seed = checksums.metadata;
+    let computed = seed.map(|seed| checksum(bytes, extra_isize, ino, seed));
+    match CorruptKind::compare(stored(bytes, extra_isize), computed) {
+        Err(problem) if bytes.iter().any(|byte| *byte != 0) => {
+            Err(Corrupt::new(Place::Inode(ino), "inode", problem))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn stored(bytes: &[u8], extra_isize: u16) -> u32 {
@@ -245,15 +249,14 @@ fn stored(bytes: &[u8], extra_isize: u16) -> u32 {
 
 /// The checksum over the inode with the checksum fields as zero, truncated to the stored width.
 fn checksum(bytes: &[u8], extra_isize: u16, ino: InodeNr, seed: Seed) -> u32 {
-    let part = |from: usize, to: usize| bytes.get(from..to).unwrap_or(&[]);
     let seed = seed.inode(ino, get_u32(bytes, 0x64));
-    let seed = seed.update(part(0, CHECKSUM_LOW_AT)).update(&[0, 0]);
-    let seed = seed.update(part(CHECKSUM_LOW_AT + 2, GOOD_OLD_INODE_BYTES));
+    let seed = seed.update(part(bytes, 0..CHECKSUM_LOW_AT)).update(&[0, 0]);
+    let seed = seed.update(part(bytes, CHECKSUM_LOW_AT + 2..GOOD_OLD_INODE_BYTES));
     if !fits(extra_isize, CHECKSUM_HIGH_AT, 2) {
-        return seed.update(part(GOOD_OLD_INODE_BYTES, bytes.len())).value() & 0xFFFF;
+        return seed.update(rest(bytes, GOOD_OLD_INODE_BYTES)).value() & 0xFFFF;
     }
     let seed = seed
-        .update(part(GOOD_OLD_INODE_BYTES, CHECKSUM_HIGH_AT))
+        .update(part(bytes, GOOD_OLD_INODE_BYTES..CHECKSUM_HIGH_AT))
         .update(&[0, 0]);
-    seed.update(part(CHECKSUM_HIGH_AT + 2, bytes.len())).value()
+    seed.update(rest(bytes, CHECKSUM_HIGH_AT + 2)).value()
 }

@@ -4,7 +4,9 @@
 //! memory, and reading it touches no memory of the inode.
 
 use super::GOOD_OLD_INODE_BYTES;
+use crate::bytes::upto;
 use std::ops::{Deref, DerefMut};
+use uext4_num::clamp_u16;
 
 /// Bytes of the largest inode, which fills a block of the largest size.
 const INODE_BYTES_MAX: usize = 1 << 16;
@@ -25,7 +27,7 @@ enum Bytes {
 impl Tail {
     /// This many zeroes: at most the size of the area.
     pub(super) fn zeroes(len: usize) -> Self {
-        Self(Bytes::Zeroes(len as u16))
+        Self(Bytes::Zeroes(clamp_u16(len)))
     }
 }
 
@@ -42,7 +44,7 @@ impl Deref for Tail {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Bytes::Zeroes(len) => &ZEROES[..usize::from(*len)],
+            Bytes::Zeroes(len) => upto(&ZEROES, usize::from(*len)),
             Bytes::Any(bytes) => bytes,
         }
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::CorruptKind;
 use crate::{Checksums, DescriptorChecksum, Features, InodeNr, Seed, Superblock};
 
 fn geometry(inode_size: u16, features: &[Feature]) -> Geometry {
@@ -97,7 +98,8 @@ fn hostile_extra_sizes_are_refused() {
         let mut bytes = [0; 256];
         bytes[0x80..0x82].copy_from_slice(&extra.to_le_bytes());
         let parsed = Inode::parse(&bytes, InodeNr(20), &geometry, &Checksums::NONE);
-        assert_eq!(parsed.expect_err("wrong").problem, "extra size is wrong");
+        let problem = parsed.expect_err("wrong").problem;
+        assert_eq!(problem, CorruptKind::ExtraSize { found: extra });
     }
     assert!(Inode::parse(&[0; 255], InodeNr(20), &geometry, &Checksums::NONE).is_err());
 }

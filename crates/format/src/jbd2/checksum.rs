@@ -1,6 +1,7 @@
 //! The plain crc32 of old commit blocks. (The rest is [`crate::crc32c`].)
 
 use crc_fast::{CrcAlgorithm, Digest};
+use uext4_num::low_u32;
 
 /// The checksum over a whole transaction that old commit blocks carry (feature `checksum`, "v1"):
 /// crc32, most significant bit first, started with ones, over descriptors and images as stored.
@@ -17,7 +18,7 @@ impl TransactionChecksum {
     }
     /// The sum so far.
     pub fn value(&self) -> u32 {
-        self.0.finalize() as u32
+        low_u32(self.0.finalize())
     }
 }
 

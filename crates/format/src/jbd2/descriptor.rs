@@ -6,8 +6,11 @@
 
 use super::layout::{ChecksumKind, Layout};
 use super::{BlockType, HEADER_BYTES, Header, MAGIC};
-use crate::bytes::{get_u16_be, get_u32_be, join_u32, put_slice, put_u16_be, put_u32_be};
+use crate::bytes::{
+    get_u16_be, get_u32_be, join_u32, put_slice, put_u16_be, put_u32_be, rest, rest_mut, upto,
+};
 use crate::{BlockNr, Tid};
+use uext4_num::{high_u32, low_u16, low_u32};
 
 const ESCAPE: u16 = 1;
 const SAME_UUID: u16 = 2;
@@ -39,9 +42,8 @@ impl Tag {
 /// The tags of a descriptor block, in order. Ends at the last tag or at the end of the payload.
 pub struct Tags<'a> {
     layout: Layout,
-    block: &'a [u8],
-    at: usize,
-    done: bool,
+    /// The payload after the tags that were read.
+    left: &'a [u8],
 }
 
 impl<'a> Tags<'a> {
@@ -49,9 +51,7 @@ impl<'a> Tags<'a> {
     pub fn new(layout: &Layout, block: &'a [u8]) -> Self {
         Self {
             layout: *layout,
-            block,
-            at: HEADER_BYTES,
-            done: false,
+            left: rest(upto(block, layout.payload_end()), HEADER_BYTES),
         }
     }
 }
@@ -60,27 +60,23 @@ impl Iterator for Tags<'_> {
     type Item = Tag;
 
     fn next(&mut self) -> Option<Tag> {
-        let end = self.layout.payload_end().min(self.block.len());
-        if self.done || self.at + self.layout.tag_bytes() > end {
-            return None;
-        }
-        let (at, v3) = (self.at, self.layout.checksums == ChecksumKind::V3);
-        let flags = get_u16_be(self.block, at + 6);
+        let (tag, mut left) = self.left.split_at_checked(self.layout.tag_bytes())?;
+        let flags = get_u16_be(tag, 6);
         let high = if self.layout.wide {
-            get_u32_be(self.block, at + 8)
+            get_u32_be(tag, 8)
         } else {
             0
         };
-        let checksum = match v3 {
-            true => get_u32_be(self.block, at + 12),
-            false => u32::from(get_u16_be(self.block, at + 4)),
+        let checksum = match self.layout.checksums == ChecksumKind::V3 {
+            true => get_u32_be(tag, 12),
+            false => u32::from(get_u16_be(tag, 4)),
         };
-        self.at += self.layout.tag_bytes();
         if flags & SAME_UUID == 0 {
-            self.at += UUID_BYTES;
+            left = rest(left, UUID_BYTES);
         }
-        self.done = flags & LAST_TAG != 0;
-        let block = BlockNr(join_u32(get_u32_be(self.block, at), high));
+        let is_last = flags & LAST_TAG != 0;
+        self.left = if is_last { &[] } else { left };
+        let block = BlockNr(join_u32(get_u32_be(tag, 0), high));
         Some(Tag {
             block,
             escaped: flags & ESCAPE != 0,
@@ -119,37 +115,38 @@ impl DescriptorWriter {
     /// Adds the tag of an image that is stored as `stored`. False if the block is full.
     pub fn push(&mut self, home: BlockNr, stored: &[u8], escaped: bool, uuid: &[u8; 16]) -> bool {
         let first = self.last_tag.is_none();
-        let need = self.layout.tag_bytes() + if first { UUID_BYTES } else { 0 };
-        if self.at + need > self.layout.payload_end() {
+        let tag_end = self.at.saturating_add(self.layout.tag_bytes());
+        let end = tag_end.saturating_add(if first { UUID_BYTES } else { 0 });
+        if end > self.layout.payload_end() {
             return false;
         }
         let mut flags = if escaped { ESCAPE } else { 0 };
         if first {
-            put_slice(&mut self.block, self.at + self.layout.tag_bytes(), uuid);
+            put_slice(&mut self.block, tag_end, uuid);
         } else {
             flags |= SAME_UUID;
         }
         self.put_tag(home, flags, stored);
         self.last_tag = Some(self.at);
-        self.at += need;
+        self.at = end;
         true
     }
 
     fn put_tag(&mut self, home: BlockNr, flags: u16, stored: &[u8]) {
-        let at = self.at;
-        put_u32_be(&mut self.block, at, home.0 as u32);
-        put_u16_be(&mut self.block, at + 6, flags);
+        let tag = rest_mut(&mut self.block, self.at);
+        put_u32_be(tag, 0, low_u32(home.0));
+        put_u16_be(tag, 6, flags);
         if self.layout.wide {
-            put_u32_be(&mut self.block, at + 8, (home.0 >> 32) as u32);
+            put_u32_be(tag, 8, high_u32(home.0));
         }
         match self.layout.checksums {
             ChecksumKind::V3 => {
                 let sum = self.layout.image_checksum(self.sequence, stored);
-                put_u32_be(&mut self.block, at + 12, sum);
+                put_u32_be(tag, 12, sum);
             }
             ChecksumKind::V2 => {
                 let sum = self.layout.image_checksum(self.sequence, stored);
-                put_u16_be(&mut self.block, at + 4, sum as u16);
+                put_u16_be(tag, 4, low_u16(sum));
             }
             ChecksumKind::None | ChecksumKind::V1 => {}
         }
@@ -158,8 +155,8 @@ impl DescriptorWriter {
     /// The finished block: last tag marked, checksum written.
     pub fn finish(mut self) -> Vec<u8> {
         if let Some(at) = self.last_tag {
-            let flags = get_u16_be(&self.block, at + 6) | LAST_TAG;
-            put_u16_be(&mut self.block, at + 6, flags);
+            let tag = rest_mut(&mut self.block, at);
+            put_u16_be(tag, 6, get_u16_be(tag, 6) | LAST_TAG);
         }
         self.layout.seal(&mut self.block);
         self.block

@@ -2,7 +2,7 @@
 
 use super::HEADER_BYTES;
 use crate::Tid;
-use crate::bytes::{get_u32_be, put_u32_be};
+use crate::bytes::{get_u32_be, put_u32_be, upto};
 use crate::crc32c;
 
 /// Checksum format of the journal.
@@ -77,7 +77,8 @@ impl Layout {
     /// Images that one descriptor block written by uext4 can list.
     pub fn tags_per_descriptor(&self) -> usize {
         // The first tag is followed by the 16-byte UUID.
-        self.payload_end().saturating_sub(HEADER_BYTES + 16) / self.tag_bytes()
+        let space = self.payload_end().saturating_sub(HEADER_BYTES + 16);
+        space.checked_div(self.tag_bytes()).unwrap_or(0)
     }
 
     /// The checksum of an image as stored in the log; includes its transaction number.
@@ -100,7 +101,7 @@ impl Layout {
     }
 
     fn tail_checksum(&self, block: &[u8]) -> u32 {
-        let end = self.payload_end().min(block.len());
-        crc32c(crc32c(self.seed, &block[..end]), &[0; TAIL_BYTES])
+        let payload = upto(block, self.payload_end());
+        crc32c(crc32c(self.seed, payload), &[0; TAIL_BYTES])
     }
 }

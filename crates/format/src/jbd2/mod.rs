@@ -35,18 +35,17 @@ pub const HEADER_BYTES: usize = 12;
 
 /// The type of a journal block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
 pub enum BlockType {
     /// Tags of the images that follow.
-    Descriptor = 1,
+    Descriptor,
     /// End of a transaction.
-    Commit = 2,
+    Commit,
     /// Superblock without feature words.
-    SuperblockV1 = 3,
+    SuperblockV1,
     /// Superblock with feature words.
-    SuperblockV2 = 4,
+    SuperblockV2,
     /// Blocks whose older images must not be replayed.
-    Revoke = 5,
+    Revoke,
 }
 
 impl BlockType {
@@ -59,6 +58,17 @@ impl BlockType {
             5 => BlockType::Revoke,
             _ => return None,
         })
+    }
+
+    /// The number in the header.
+    pub const fn raw(self) -> u32 {
+        match self {
+            BlockType::Descriptor => 1,
+            BlockType::Commit => 2,
+            BlockType::SuperblockV1 => 3,
+            BlockType::SuperblockV2 => 4,
+            BlockType::Revoke => 5,
+        }
     }
 }
 
@@ -87,7 +97,7 @@ impl Header {
     /// Writes the header to the start of `block`.
     pub fn write(self, block: &mut [u8]) {
         put_u32_be(block, 0, MAGIC);
-        put_u32_be(block, 4, self.block_type as u32);
+        put_u32_be(block, 4, self.block_type.raw());
         put_u32_be(block, 8, self.sequence.0);
     }
 }

@@ -5,8 +5,9 @@
 
 use super::layout::Layout;
 use super::{BlockType, HEADER_BYTES, Header};
-use crate::bytes::{get_u32_be, get_u64_be, put_u32_be, put_u64_be};
-use crate::{BlockNr, Corrupt, Place, Tid};
+use crate::bytes::{get_u32_be, get_u64_be, part, put_u32_be, put_u64_be};
+use crate::{BlockNr, Corrupt, CorruptKind, Place, Tid};
+use uext4_num::{clamp_u32, low_u32, usize_of};
 
 const FIRST: usize = HEADER_BYTES + 4;
 
@@ -19,13 +20,15 @@ pub struct Revoked<'a> {
 impl<'a> Revoked<'a> {
     /// Reads the revoke block at `log_block`. Fails when its count reaches past the payload.
     pub fn parse(layout: &Layout, block: &'a [u8], log_block: u32) -> Result<Self, Corrupt> {
-        let used = get_u32_be(block, HEADER_BYTES) as usize;
+        let bytes = get_u32_be(block, HEADER_BYTES);
+        let used = usize_of(bytes);
         let end = layout.payload_end().min(block.len());
         if used > end {
+            let problem = CorruptKind::RevokeCount { bytes };
             let place = Place::JournalBlock(log_block);
-            return Err(Corrupt::new(place, "revoke block", "count is too large"));
+            return Err(Corrupt::new(place, "revoke block", problem));
         }
-        let entries = block.get(FIRST..used).unwrap_or(&[]);
+        let entries = part(block, FIRST..used);
         Ok(Self {
             layout: *layout,
             entries,
@@ -69,26 +72,28 @@ impl RevokeWriter {
 
     /// Numbers that fit one block.
     pub fn capacity(layout: &Layout) -> usize {
-        layout.payload_end().saturating_sub(FIRST) / layout.revoke_entry_bytes()
+        let space = layout.payload_end().saturating_sub(FIRST);
+        space.checked_div(layout.revoke_entry_bytes()).unwrap_or(0)
     }
 
     /// Adds a block. False when the revoke block is full.
     pub fn push(&mut self, block: BlockNr) -> bool {
         let width = self.layout.revoke_entry_bytes();
-        if self.at + width > self.layout.payload_end() {
+        let end = self.at.saturating_add(width);
+        if end > self.layout.payload_end() {
             return false;
         }
         match width {
             8 => put_u64_be(&mut self.block, self.at, block.0),
-            _ => put_u32_be(&mut self.block, self.at, block.0 as u32),
+            _ => put_u32_be(&mut self.block, self.at, low_u32(block.0)),
         }
-        self.at += width;
+        self.at = end;
         true
     }
 
     /// The finished block.
     pub fn finish(mut self) -> Vec<u8> {
-        put_u32_be(&mut self.block, HEADER_BYTES, self.at as u32);
+        put_u32_be(&mut self.block, HEADER_BYTES, clamp_u32(self.at));
         self.layout.seal(&mut self.block);
         self.block
     }

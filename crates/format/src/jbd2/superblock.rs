@@ -2,9 +2,12 @@
 
 use super::layout::{ChecksumKind, Layout};
 use super::{BlockType, Header};
-use crate::bytes::{get_array, get_u8, get_u32_be, put_slice, put_u8, put_u32_be};
+use crate::bytes::{
+    get_array, get_u8, get_u32_be, put_slice, put_u8, put_u32_be, rest, rest_mut, upto,
+};
 use crate::crc32c;
-use crate::{Corrupt, Place, Tid};
+use crate::{Corrupt, CorruptKind, Place, Tid};
+use uext4_num::usize_of;
 
 /// Bytes of the superblock within its block.
 pub const SUPERBLOCK_BYTES: usize = 1024;
@@ -78,7 +81,7 @@ pub struct Superblock {
     raw: Box<[u8; SUPERBLOCK_BYTES]>,
 }
 
-fn corrupt(problem: &'static str) -> Corrupt {
+fn corrupt(problem: CorruptKind) -> Corrupt {
     Corrupt::new(Place::JournalBlock(0), "journal superblock", problem)
 }
 
@@ -87,12 +90,13 @@ impl Superblock {
     pub fn parse(block: &[u8]) -> Result<Superblock, Corrupt> {
         let raw: [u8; SUPERBLOCK_BYTES] = *block
             .first_chunk()
-            .ok_or_else(|| corrupt("block is too short"))?;
-        let header = Header::parse(&raw).ok_or_else(|| corrupt("bad magic or type"))?;
+            .ok_or_else(|| corrupt(CorruptKind::short(block)))?;
+        let magic = CorruptKind::magic(get_u32_be(&raw, 0));
+        let header = Header::parse(&raw).ok_or_else(|| corrupt(magic))?;
         let v2 = match header.block_type {
             BlockType::SuperblockV1 => false,
             BlockType::SuperblockV2 => true,
-            _ => return Err(corrupt("not a superblock")),
+            _ => return Err(corrupt(CorruptKind::NotSuperblock)),
         };
         let word = |at| get_u32_be(&raw, at);
         let feature = |at| if v2 { word(at) } else { 0 };
@@ -102,7 +106,7 @@ impl Superblock {
             first: word(FIRST),
             sequence: Tid(word(SEQUENCE)),
             start: word(START),
-            errno: word(ERRNO) as i32,
+            errno: word(ERRNO).cast_signed(),
             compat: feature(COMPAT),
             incompat: feature(INCOMPAT),
             ro_compat: feature(RO_COMPAT),
@@ -117,23 +121,31 @@ impl Superblock {
     }
 
     fn validate(&self) -> Result<(), Corrupt> {
-        if self.has_crc32c() && get_u8(&self.raw[..], CHECKSUM_TYPE) != CRC32C {
-            return Err(corrupt("unknown checksum type"));
+        let found = get_u8(&self.raw[..], CHECKSUM_TYPE);
+        if self.has_crc32c() && found != CRC32C {
+            return Err(corrupt(CorruptKind::ChecksumType { found }));
         }
-        if self.has_crc32c() && get_u32_be(&self.raw[..], CHECKSUM) != checksum(&self.raw) {
-            return Err(corrupt("checksum does not match"));
+        let stored = get_u32_be(&self.raw[..], CHECKSUM);
+        let computed = checksum(&self.raw);
+        if self.has_crc32c() && stored != computed {
+            return Err(corrupt(CorruptKind::checksum(stored, computed)));
         }
         if self.incompat & INCOMPAT_CSUM_V2 != 0 && self.incompat & INCOMPAT_CSUM_V3 != 0 {
-            return Err(corrupt("checksums v2 and v3 together"));
+            return Err(corrupt(CorruptKind::TwoChecksums));
         }
         if !self.block_size.is_power_of_two() || !(1024..=65536).contains(&self.block_size) {
-            return Err(corrupt("bad block size"));
+            return Err(corrupt(CorruptKind::BlockSize {
+                found: self.block_size,
+            }));
         }
         if self.first == 0 || self.first >= self.max_len_blocks {
-            return Err(corrupt("first block is outside the log"));
+            return Err(corrupt(CorruptKind::FirstOutside {
+                first: self.first,
+                len: self.max_len_blocks,
+            }));
         }
         if self.start != 0 && !(self.first..self.end()).contains(&self.start) {
-            return Err(corrupt("start is outside the log"));
+            return Err(corrupt(CorruptKind::StartOutside { start: self.start }));
         }
         Ok(())
     }
@@ -180,7 +192,7 @@ impl Superblock {
             (FIRST, self.first),
             (SEQUENCE, self.sequence.0),
             (START, self.start),
-            (ERRNO, self.errno as u32),
+            (ERRNO, self.errno.cast_unsigned()),
         ] {
             put_u32_be(&mut raw, at, value);
         }
@@ -192,7 +204,7 @@ impl Superblock {
 
     fn encode_v2(&self, raw: &mut [u8; SUPERBLOCK_BYTES]) {
         if self.version == BlockType::SuperblockV1 {
-            raw[COMPAT..].fill(0); // v1 left these bytes undefined
+            rest_mut(raw, COMPAT).fill(0); // v1 left these bytes undefined
         }
         put_u32_be(raw, COMPAT, self.compat);
         put_u32_be(raw, INCOMPAT, self.incompat);
@@ -213,7 +225,7 @@ impl Superblock {
     pub fn layout(&self) -> Layout {
         let wide = self.incompat & INCOMPAT_64BIT != 0;
         Layout::new(
-            self.block_size as usize,
+            usize_of(self.block_size),
             self.checksum_kind(),
             wide,
             &self.uuid,
@@ -250,7 +262,7 @@ impl Superblock {
     /// The fast-commit area as (first block, one past the last), empty without the feature.
     pub fn fast_commit_area(&self) -> (u32, u32) {
         match self.end() < self.max_len_blocks {
-            true => (self.end() + 1, self.max_len_blocks),
+            true => (self.end().saturating_add(1), self.max_len_blocks),
             false => (self.max_len_blocks, self.max_len_blocks),
         }
     }
@@ -272,6 +284,6 @@ impl Superblock {
 }
 
 fn checksum(raw: &[u8; SUPERBLOCK_BYTES]) -> u32 {
-    let head = crc32c(!0, &raw[..CHECKSUM]);
-    crc32c(crc32c(head, &[0; 4]), &raw[CHECKSUM + 4..])
+    let head = crc32c(!0, upto(raw, CHECKSUM));
+    crc32c(crc32c(head, &[0; 4]), rest(raw, CHECKSUM + 4))
 }

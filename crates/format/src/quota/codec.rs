@@ -1,7 +1,8 @@
 //! Entries, the info block and headers as bytes.
 
 use super::{LEAF_HEADER_BYTES, QUOTA_ENTRY_BYTES, QuotaKind};
-use crate::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
+use crate::CorruptKind;
+use crate::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64, upto};
 
 /// Version that follows the magic number: entries of 72 bytes.
 const VERSION: u32 = 1;
@@ -47,7 +48,7 @@ const ALL_ZERO: QuotaEntry = QuotaEntry {
 impl QuotaEntry {
     /// Reads an entry of [`QUOTA_ENTRY_BYTES`]; `None` when it is unused.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes = &bytes[..QUOTA_ENTRY_BYTES];
+        let bytes = upto(bytes, QUOTA_ENTRY_BYTES);
         if bytes.iter().all(|byte| *byte == 0) {
             return None;
         }
@@ -117,13 +118,14 @@ impl QuotaInfo {
     /// Reads block 0 of a file of this kind.
     ///
     /// # Errors
-    /// The problem, as text.
-    pub fn decode(bytes: &[u8], kind: QuotaKind) -> Result<Self, &'static str> {
-        if get_u32(bytes, 0) != kind.magic() {
-            return Err("the magic number is not that of its kind");
+    /// Another magic number or version.
+    pub fn decode(bytes: &[u8], kind: QuotaKind) -> Result<Self, CorruptKind> {
+        let (magic, found) = (get_u32(bytes, 0), get_u32(bytes, 4));
+        if magic != kind.magic() {
+            return Err(CorruptKind::magic(magic));
         }
-        if get_u32(bytes, 4) != VERSION {
-            return Err("the version of the format is not known");
+        if found != VERSION {
+            return Err(CorruptKind::Version { found });
         }
         Ok(Self {
             space_grace_seconds: get_u32(bytes, 8),

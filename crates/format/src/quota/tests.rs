@@ -1,4 +1,5 @@
 use super::*;
+use crate::CorruptKind;
 use std::collections::BTreeMap;
 
 /// A file in memory, as `mkfs` creates one without owners.
@@ -21,11 +22,11 @@ impl File {
         Self(bytes)
     }
 
-    fn read(&self) -> Result<Found, &'static str> {
+    fn read(&self) -> Result<Found, CorruptKind> {
         let block = |nr: u32| {
             let at = nr as usize * QUOTA_BLOCK_BYTES;
             let bytes = self.0.get(at..at + QUOTA_BLOCK_BYTES);
-            Ok(bytes.ok_or("short")?.try_into().unwrap())
+            Ok(bytes.ok_or(CorruptKind::Hole)?.try_into().unwrap())
         };
         QuotaTree::read(QuotaKind::User, block, |problem| problem)
     }

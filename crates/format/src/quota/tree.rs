@@ -4,14 +4,15 @@ use super::{
     BLOCKS_PER_INSERT, ENTRIES_PER_LEAF, LEAF_HEADER_BYTES, LeafHeader, QUOTA_BLOCK_BYTES,
     QUOTA_ENTRY_BYTES, QuotaEntry, QuotaInfo, QuotaKind,
 };
-use crate::bytes::{get_u32, put_u32};
+use crate::CorruptKind;
+use crate::bytes::{get_u32, put_u32, rest};
 use std::collections::{BTreeMap, HashMap};
+use uext4_num::{u64_of, usize_of};
 
 /// The block of the root.
 const ROOT: u32 = 1;
 /// Levels of the tree: one for each byte of an identifier.
 const LEVELS: usize = 4;
-const SLOTS: usize = QUOTA_BLOCK_BYTES / 4;
 
 /// Bytes to be written at a byte of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ type Block = [u8; QUOTA_BLOCK_BYTES];
 /// A walk over the nodes of a file.
 struct Walk<'a, E> {
     read: &'a mut dyn FnMut(u32) -> Result<Block, E>,
-    corrupt: &'a dyn Fn(&'static str) -> E,
+    corrupt: &'a dyn Fn(CorruptKind) -> E,
     blocks: u32,
     nodes: HashMap<u32, Box<Block>>,
     /// The block of entries of each identifier.
@@ -52,25 +53,26 @@ struct Walk<'a, E> {
 }
 
 impl<E> Walk<'_, E> {
-    fn node(&mut self, block: u32, level: usize, prefix: u32) -> Result<(), E> {
+    fn node(&mut self, block: u32, levels_below: usize, prefix: u32) -> Result<(), E> {
         if self.nodes.contains_key(&block) {
-            return Err((self.corrupt)("a node has two parents"));
+            return Err((self.corrupt)(CorruptKind::TwoParents { block }));
         }
         let bytes = (self.read)(block)?;
         self.nodes.insert(block, Box::new(bytes));
-        for slot in 0..SLOTS {
-            let child = get_u32(&bytes, slot * 4);
+        for (slot, child) in (0..).zip(bytes.as_chunks().0) {
+            let child = u32::from_le_bytes(*child);
             if child == 0 {
                 continue;
             }
             if child <= ROOT || child >= self.blocks {
-                return Err((self.corrupt)("a node names a block outside the file"));
+                return Err((self.corrupt)(CorruptKind::BlockOutsideFile {
+                    block: child,
+                }));
             }
-            let prefix = prefix << 8 | slot as u32;
-            if level + 1 == LEVELS {
-                self.found.insert(prefix, child);
-            } else {
-                self.node(child, level + 1, prefix)?;
+            let prefix = prefix << 8 | slot;
+            match levels_below.checked_sub(1) {
+                None => drop(self.found.insert(prefix, child)),
+                Some(levels_below) => self.node(child, levels_below, prefix)?,
             }
         }
         Ok(())
@@ -86,7 +88,7 @@ impl QuotaTree {
     pub fn read<E>(
         kind: QuotaKind,
         mut read: impl FnMut(u32) -> Result<[u8; QUOTA_BLOCK_BYTES], E>,
-        corrupt: impl Fn(&'static str) -> E,
+        corrupt: impl Fn(CorruptKind) -> E,
     ) -> Result<(Self, Vec<(QuotaEntry, u64)>), E> {
         let info = QuotaInfo::decode(&read(0)?, kind).map_err(&corrupt)?;
         let mut walk = Walk {
@@ -97,7 +99,7 @@ impl QuotaTree {
             found: BTreeMap::new(),
         };
         if info.blocks > ROOT {
-            walk.node(ROOT, 0, 0)?;
+            walk.node(ROOT, LEVELS - 1, 0)?;
         }
         let (nodes, found) = (walk.nodes, walk.found);
         let mut tree = Self {
@@ -113,7 +115,7 @@ impl QuotaTree {
         let mut entries = Vec::new();
         for (leaf, ids) in by_leaf {
             if tree.nodes.contains_key(&leaf) {
-                return Err(corrupt("a node is a block of entries, too"));
+                return Err(corrupt(CorruptKind::NodeAndEntries));
             }
             let bytes = read(leaf)?;
             tree.take_leaf(leaf, &bytes, &ids, &mut entries)
@@ -129,27 +131,26 @@ impl QuotaTree {
         bytes: &Block,
         ids: &[u32],
         entries: &mut Vec<(QuotaEntry, u64)>,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), CorruptKind> {
         let mut leaf = Leaf {
             header: LeafHeader::decode(bytes),
             used: 0,
         };
-        let mut known = 0;
+        let before = entries.len();
         for slot in 0..ENTRIES_PER_LEAF {
             let at = entry_at(slot);
-            let Some(entry) = QuotaEntry::decode(&bytes[at..]) else {
+            let Some(entry) = QuotaEntry::decode(rest(bytes, at)) else {
                 continue;
             };
             leaf.used |= 1 << slot;
             if ids.binary_search(&entry.id).is_ok() {
-                known += 1;
                 entries.push((entry, byte_of(block, at)));
             }
         }
         self.leaves.insert(block, leaf);
-        match known == ids.len() {
+        match entries.len() == before.saturating_add(ids.len()) {
             true => Ok(()),
-            false => Err("an entry is not in the block that the tree names"),
+            false => Err(CorruptKind::EntryElsewhere),
         }
     }
 
@@ -157,12 +158,12 @@ impl QuotaTree {
     fn check_free<E>(
         &mut self,
         read: &mut dyn FnMut(u32) -> Result<Block, E>,
-        corrupt: &dyn Fn(&'static str) -> E,
+        corrupt: &dyn Fn(CorruptKind) -> E,
     ) -> Result<(), E> {
         let free = self.info.free_leaf;
         if free != 0 && !self.leaves.contains_key(&free) {
             if free <= ROOT || free >= self.info.blocks || self.nodes.contains_key(&free) {
-                return Err(corrupt("the list of blocks with room leaves the file"));
+                return Err(corrupt(CorruptKind::FreeListOutside));
             }
             // A block with free slots and no entry.
             let header = LeafHeader::decode(&read(free)?);
@@ -205,14 +206,15 @@ impl QuotaTree {
     }
 
     fn new_block(&mut self) -> u32 {
-        self.info.blocks += 1;
-        self.info.blocks - 1
+        let block = self.info.blocks;
+        self.info.blocks = block.saturating_add(1);
+        block
     }
 
     fn leaf_with_room(&mut self, patches: &mut Vec<Patch>) -> u32 {
         let first = self.info.free_leaf;
         let usable = |leaf: &Leaf| usize::from(leaf.header.entries) < ENTRIES_PER_LEAF;
-        let has_slot = |leaf: &Leaf| leaf.used.count_ones() < ENTRIES_PER_LEAF as u32;
+        let has_slot = |leaf: &Leaf| usize_of(leaf.used.count_ones()) < ENTRIES_PER_LEAF;
         let there = self.leaves.get(&first);
         if first != 0 && there.is_some_and(|leaf| usable(leaf) && has_slot(leaf)) {
             return first;
@@ -227,12 +229,14 @@ impl QuotaTree {
 
     fn take_slot(&mut self, block: u32, patches: &mut Vec<Patch>) -> usize {
         let leaf = self.leaves.entry(block).or_default();
-        let slot = (!leaf.used).trailing_zeros() as usize;
+        let slot = usize_of(leaf.used.trailing_ones());
         leaf.used |= 1 << slot;
-        leaf.header.entries += 1;
-        if usize::from(leaf.header.entries) >= ENTRIES_PER_LEAF {
-            let next = std::mem::take(&mut leaf.header.next);
-            leaf.header.previous = 0;
+        leaf.header.entries = leaf.header.entries.saturating_add(1);
+        let mut header = leaf.header;
+        if usize::from(header.entries) >= ENTRIES_PER_LEAF {
+            let next = std::mem::take(&mut header.next);
+            header.previous = 0;
+            leaf.header = header;
             // A next block without entries in the tree is ignored: new blocks are used.
             let after = self.leaves.get_mut(&next).map(|after| {
                 after.header.previous = 0;
@@ -241,18 +245,18 @@ impl QuotaTree {
             self.info.free_leaf = if after.is_some() { next } else { 0 };
             patches.extend(after.map(|header| header_patch(next, &header)));
         }
-        patches.push(header_patch(block, &self.leaves[&block].header));
+        patches.push(header_patch(block, &header));
         slot
     }
 
     /// Links the block of entries into the tree.
     fn link(&mut self, id: u32, leaf: u32, patches: &mut Vec<Patch>) {
         let mut node = ROOT;
-        let bytes = id.to_be_bytes();
-        for byte in &bytes[..LEVELS - 1] {
-            let slot = usize::from(*byte) * 4;
-            let child = get_u32(&self.nodes[&node][..], slot);
-            node = match child {
+        let [inner @ .., lowest] = id.to_be_bytes();
+        for byte in inner {
+            let slot = pointer_at(byte);
+            let child = self.nodes.get(&node).map(|bytes| get_u32(&bytes[..], slot));
+            node = match child.unwrap_or(0) {
                 0 => {
                     let new = self.new_block();
                     self.nodes.insert(new, Box::new([0; QUOTA_BLOCK_BYTES]));
@@ -262,7 +266,7 @@ impl QuotaTree {
                 child => child,
             };
         }
-        self.point(node, usize::from(bytes[LEVELS - 1]) * 4, leaf, patches);
+        self.point(node, pointer_at(lowest), leaf, patches);
     }
 
     fn point(&mut self, node: u32, slot: usize, child: u32, patches: &mut Vec<Patch>) {
@@ -277,11 +281,18 @@ impl QuotaTree {
 }
 
 fn entry_at(slot: usize) -> usize {
-    LEAF_HEADER_BYTES + slot * QUOTA_ENTRY_BYTES
+    slot.saturating_mul(QUOTA_ENTRY_BYTES)
+        .saturating_add(LEAF_HEADER_BYTES)
+}
+
+/// The offset of a node's pointer for one byte of an identifier.
+fn pointer_at(byte: u8) -> usize {
+    usize::from(byte).saturating_mul(4)
 }
 
 fn byte_of(block: u32, offset: usize) -> u64 {
-    u64::from(block) * QUOTA_BLOCK_BYTES as u64 + offset as u64
+    let start = u64::from(block).saturating_mul(u64_of(QUOTA_BLOCK_BYTES));
+    start.saturating_add(u64_of(offset))
 }
 
 fn header_patch(block: u32, header: &LeafHeader) -> Patch {

@@ -7,6 +7,7 @@
 use super::{SUPERBLOCK_BYTES, SUPERBLOCK_MAGIC};
 use crate::Feature;
 use crate::bytes::*;
+use uext4_num::{high_u32, low_u8, low_u32};
 
 /// A field's type and its encoding.
 trait Field: Sized {
@@ -46,11 +47,14 @@ impl<const N: usize> Field for [u8; N] {
 /// Arrays of 32-bit words.
 impl<const N: usize> Field for [u32; N] {
     fn get(raw: &[u8], at: usize) -> Self {
-        std::array::from_fn(|i| get_u32(raw, at + 4 * i))
+        let (words, _) = rest(raw, at).as_chunks();
+        let mut words = words.iter().map(|word| u32::from_le_bytes(*word));
+        std::array::from_fn(|_| words.next().unwrap_or(0))
     }
     fn put(&self, raw: &mut [u8], at: usize) {
-        for (i, word) in self.iter().enumerate() {
-            put_u32(raw, at + 4 * i, *word);
+        let (words, _) = rest_mut(raw, at).as_chunks_mut();
+        for (old, word) in words.iter_mut().zip(self) {
+            *old = word.to_le_bytes();
         }
     }
 }
@@ -87,14 +91,14 @@ macro_rules! superblock {
                 $(self.$name.put(&mut raw, $at);)*
                 let wide = self.features().has(Feature::SIXTY_FOUR_BIT);
                 $(
-                    put_u32(&mut raw, $low, self.$count as u32);
+                    put_u32(&mut raw, $low, low_u32(self.$count));
                     if wide {
-                        put_u32(&mut raw, $high, (self.$count >> 32) as u32);
+                        put_u32(&mut raw, $high, high_u32(self.$count));
                     }
                 )*
                 $(
-                    put_u32(&mut raw, $seconds, self.$time as u32);
-                    put_u8(&mut raw, $byte, (self.$time >> 32) as u8);
+                    put_u32(&mut raw, $seconds, low_u32(self.$time));
+                    put_u8(&mut raw, $byte, low_u8(self.$time >> 32));
                 )*
                 raw
             }

@@ -22,6 +22,7 @@ fn problem_of(change: impl FnOnce(&mut Superblock)) -> &'static str {
         .geometry()
         .expect_err("the change must be refused")
         .problem
+        .phrase()
 }
 
 #[test]
@@ -53,7 +54,10 @@ fn checksum_is_written_and_verified() {
     Superblock::parse(&raw).expect("consistent");
     raw[0x78] ^= 1;
     assert_eq!(
-        Superblock::parse(&raw).expect_err("damaged").problem,
+        Superblock::parse(&raw)
+            .expect_err("damaged")
+            .problem
+            .phrase(),
         "checksum does not match"
     );
 }

@@ -2,7 +2,8 @@
 
 use super::{Superblock, corrupt};
 use crate::geometry::Geometry;
-use crate::{Corrupt, Feature};
+use crate::{Corrupt, CorruptKind as Kind, Feature};
+use uext4_num::clamp_u32;
 
 /// Largest block: 64 KiB, the largest `log_block_size` is 6.
 const LOG_BLOCK_SIZE_MAX: u32 = 6;
@@ -17,7 +18,7 @@ const DESC_SIZE_MAX: u16 = 1024;
 /// Smallest first inode that is not reserved.
 const FIRST_INO_MIN: u32 = 11;
 
-fn ensure(holds: bool, problem: &'static str) -> Result<(), Corrupt> {
+fn ensure(holds: bool, problem: Kind) -> Result<(), Corrupt> {
     if holds { Ok(()) } else { Err(corrupt(problem)) }
 }
 
@@ -59,9 +60,11 @@ impl Superblock {
     fn checked_block_bits(&self) -> Result<u32, Corrupt> {
         ensure(
             self.log_block_size <= LOG_BLOCK_SIZE_MAX,
-            "block size is out of range",
+            Kind::BlockSize {
+                found: self.log_block_size,
+            },
         )?;
-        Ok(self.log_block_size + 10)
+        Ok(self.log_block_size.saturating_add(10))
     }
 
     fn checked_cluster_bits(&self) -> Result<u32, Corrupt> {
@@ -69,12 +72,14 @@ impl Superblock {
         if self.features().has(Feature::BIGALLOC) {
             ensure(
                 self.log_cluster_size <= LOG_CLUSTER_SIZE_MAX,
-                "cluster size is out of range",
+                Kind::ClusterSize {
+                    found: self.log_cluster_size,
+                },
             )?;
-            return bits.ok_or(corrupt("cluster size is below the block size"));
+            return bits.ok_or(corrupt(Kind::ClusterBelowBlock));
         }
         // The field once held the fragment size. The kernel and e2fsck reject any other value.
-        ensure(bits == Some(0), "fragment size is not block size")?;
+        ensure(bits == Some(0), Kind::FragmentSize)?;
         Ok(0)
     }
 
@@ -85,7 +90,9 @@ impl Superblock {
         let in_range = (64..=DESC_SIZE_MAX).contains(&self.desc_size);
         ensure(
             in_range && self.desc_size.is_power_of_two(),
-            "descriptor size is wrong",
+            Kind::DescriptorSize {
+                found: self.desc_size,
+            },
         )?;
         Ok(self.desc_size)
     }
@@ -97,9 +104,16 @@ impl Superblock {
         let in_range = self.inode_size >= 128 && u32::from(self.inode_size) <= block_size;
         ensure(
             in_range && self.inode_size.is_power_of_two(),
-            "inode size is wrong",
+            Kind::InodeSize {
+                found: self.inode_size,
+            },
         )?;
-        ensure(self.first_ino >= FIRST_INO_MIN, "first inode is too small")?;
+        ensure(
+            self.first_ino >= FIRST_INO_MIN,
+            Kind::FirstInode {
+                found: self.first_ino,
+            },
+        )?;
         Ok((self.inode_size, self.first_ino))
     }
 
@@ -109,7 +123,7 @@ impl Superblock {
         cluster_bits: u32,
         inode_size: u16,
     ) -> Result<(), Corrupt> {
-        let bits_of_bitmap = block_size * 8;
+        let bits_of_bitmap = block_size.saturating_mul(8);
         let clusters = if self.features().has(Feature::BIGALLOC) {
             self.clusters_per_group
         } else {
@@ -118,30 +132,45 @@ impl Superblock {
         let blocks = u64::from(clusters) << cluster_bits;
         ensure(
             clusters > 0 && clusters <= bits_of_bitmap,
-            "group size does not fit its bitmap",
+            Kind::GroupSize {
+                found: clusters,
+                max: bits_of_bitmap,
+            },
         )?;
-        ensure(clusters.is_multiple_of(8), "group size is no multiple of 8")?;
+        ensure(
+            clusters.is_multiple_of(8),
+            Kind::GroupSizeUneven { found: clusters },
+        )?;
         ensure(
             blocks == u64::from(self.blocks_per_group),
-            "clusters and blocks of a group differ",
+            Kind::ClustersAndBlocks,
         )?;
         ensure(
             self.clusters_per_group == clusters,
-            "clusters of a group are wrong",
+            Kind::ClustersPerGroup {
+                found: self.clusters_per_group,
+                expected: clusters,
+            },
         )?;
-        let inodes_per_block = block_size / u32::from(inode_size);
+        let inodes_per_block = block_size.checked_div(u32::from(inode_size)).unwrap_or(0);
         let inodes = self.inodes_per_group;
         ensure(
             inodes >= inodes_per_block,
-            "inodes of a group do not fill a block",
+            Kind::InodesBelowBlock {
+                found: inodes,
+                min: inodes_per_block,
+            },
         )?;
         ensure(
             inodes <= bits_of_bitmap,
-            "inodes of a group do not fit their bitmap",
+            Kind::InodesAboveBitmap {
+                found: inodes,
+                max: bits_of_bitmap,
+            },
         )?;
         ensure(
             inodes.is_multiple_of(8),
-            "inodes of a group are no multiple of 8",
+            Kind::InodesUneven { found: inodes },
         )
     }
 
@@ -149,37 +178,63 @@ impl Superblock {
         let first = u32::from(block_bits == 10 && cluster_bits == 0);
         let bigalloc = self.features().has(Feature::BIGALLOC);
         let expected = self.first_data_block == first || (bigalloc && self.first_data_block <= 1);
-        ensure(expected, "first data block is wrong")?;
+        ensure(
+            expected,
+            Kind::FirstDataBlock {
+                found: self.first_data_block,
+            },
+        )?;
         let bytes_fit = self.blocks_count <= BYTES_COUNT_MAX >> block_bits;
-        ensure(bytes_fit, "size in bytes is out of range")?;
+        ensure(
+            bytes_fit,
+            Kind::ByteSize {
+                blocks: self.blocks_count,
+            },
+        )?;
         ensure(
             self.blocks_count <= BLOCKS_COUNT_MAX,
-            "block count is out of range",
+            Kind::BlockCount {
+                found: self.blocks_count,
+            },
         )?;
         let wide = self.features().has(Feature::SIXTY_FOUR_BIT);
         ensure(
             wide || self.blocks_count >> 32 == 0,
-            "block count needs the 64bit feature",
+            Kind::BlockCountWide {
+                found: self.blocks_count,
+            },
         )?;
         let data_blocks = self
             .blocks_count
             .saturating_sub(u64::from(self.first_data_block));
-        ensure(data_blocks > 0, "block count is too small")?;
+        ensure(
+            data_blocks > 0,
+            Kind::BlockCountSmall {
+                found: self.blocks_count,
+            },
+        )?;
         let groups = data_blocks.div_ceil(u64::from(self.blocks_per_group));
         let inodes = groups.checked_mul(u64::from(self.inodes_per_group));
         ensure(
             inodes == Some(u64::from(self.inodes_count)),
-            "inode count is wrong",
+            Kind::InodeCount {
+                found: self.inodes_count,
+                groups: clamp_u32(groups),
+            },
         )?;
         ensure(
             self.first_ino <= self.inodes_count,
-            "inode count is below the reserved inodes",
+            Kind::InodeCountSmall {
+                found: self.inodes_count,
+            },
         )?;
         ensure(
             self.r_blocks_count <= self.blocks_count,
-            "reserved blocks exceed all blocks",
+            Kind::ReservedBlocks {
+                found: self.r_blocks_count,
+            },
         )?;
-        u32::try_from(groups).map_err(|_| corrupt("group count is out of range"))
+        u32::try_from(groups).map_err(|_| corrupt(Kind::GroupCount { found: groups }))
     }
 
     fn checked_log_groups_per_flex(&self) -> Result<u32, Corrupt> {
@@ -188,7 +243,9 @@ impl Superblock {
         }
         ensure(
             self.log_groups_per_flex < 32,
-            "flexible group size is out of range",
+            Kind::FlexSize {
+                found: self.log_groups_per_flex,
+            },
         )?;
         Ok(u32::from(self.log_groups_per_flex))
     }
@@ -197,17 +254,19 @@ impl Superblock {
         let reserved = geometry.reserved_gdt_blocks;
         ensure(
             reserved <= geometry.block_size() / 4,
-            "reserved descriptor blocks exceed a block",
+            Kind::ReservedDescriptors { found: reserved },
         )?;
         if geometry.features.has(Feature::META_BG) {
             let fits = self.first_meta_bg <= geometry.descriptor_blocks_count();
-            ensure(fits, "first meta group is out of range")?;
+            ensure(
+                fits,
+                Kind::FirstMetaGroup {
+                    found: self.first_meta_bg,
+                },
+            )?;
         }
         let base = geometry.base_metadata_blocks(crate::GroupNr(0));
         let whole = u64::from(geometry.blocks_per_group).min(geometry.blocks_count);
-        ensure(
-            u64::from(base) < whole,
-            "descriptors do not fit into the first group",
-        )
+        ensure(u64::from(base) < whole, Kind::DescriptorsSpace)
     }
 }

@@ -4,8 +4,12 @@ use super::{
     ENTRY_BYTES, NameIndex, VALUE_MAX_BYTES, Xattr, XattrName, XattrSet, XattrValue, entry_bytes,
     value_bytes,
 };
-use crate::bytes::{get_u8, get_u16, get_u32, put_slice, put_u8, put_u16, put_u32};
-use crate::{Corrupt, InodeNr, NoRoom, Place};
+use crate::bytes::{
+    get_u8, get_u16, get_u32, part, put_slice, put_u8, put_u16, put_u32, rest, rest_mut,
+};
+use crate::{Corrupt, CorruptKind, InodeNr, NoRoom, Place};
+use std::ops::Range;
+use uext4_num::{clamp_u8, clamp_u16, clamp_u32, usize_of};
 
 /// First four bytes of the area in an inode.
 pub const IBODY_MAGIC: u32 = 0xEA02_0000;
@@ -24,7 +28,7 @@ pub fn decode_ibody(area: &[u8], place: Place) -> Result<XattrSet, Corrupt> {
     if area.len() < MAGIC_BYTES + END_BYTES || get_u32(area, 0) != IBODY_MAGIC {
         return Ok(XattrSet::new());
     }
-    parse(&area[MAGIC_BYTES..], 0, place)
+    parse(rest(area, MAGIC_BYTES), 0, place)
 }
 
 /// Writes the area after the extra fields of an inode. An empty set writes only zeroes. If the set
@@ -39,9 +43,10 @@ pub fn encode_ibody(area: &mut [u8], set: &XattrSet) -> Result<(), NoRoom> {
     }
     area.fill(0);
     put_u32(area, 0, IBODY_MAGIC);
-    for (at, entry) in write(&mut area[MAGIC_BYTES..], 0, set.iter()) {
+    let area = rest_mut(area, MAGIC_BYTES);
+    for (at, entry) in write(area, 0, set.iter()) {
         if let XattrValue::Inode { entry_hash, .. } = entry.value {
-            put_u32(&mut area[MAGIC_BYTES..], at + 12, entry_hash);
+            set_hash(area, at, entry_hash);
         }
     }
     Ok(())
@@ -56,7 +61,7 @@ pub(super) fn parse(area: &[u8], first: usize, place: Place) -> Result<XattrSet,
         spans.push(at);
         at = next;
     }
-    check_values(area, &spans, at + END_BYTES).map_err(bad)?;
+    check_values(area, &spans, at.saturating_add(END_BYTES)).map_err(bad)?;
     spans
         .iter()
         .map(|&at| entry(area, at).map_err(bad))
@@ -64,74 +69,122 @@ pub(super) fn parse(area: &[u8], first: usize, place: Place) -> Result<XattrSet,
 }
 
 /// The end of the entry at `at`; `None` at the zeroes after the last one.
-fn entry_end(area: &[u8], at: usize) -> Result<Option<usize>, &'static str> {
-    if at + END_BYTES > area.len() {
-        return Err("no end of the entries");
+fn entry_end(area: &[u8], at: usize) -> Result<Option<usize>, CorruptKind> {
+    if rest(area, at).len() < END_BYTES {
+        return Err(CorruptKind::EntriesEnd);
     }
     if get_u32(area, at) == 0 {
         return Ok(None);
     }
-    let end = at + entry_bytes(usize::from(get_u8(area, at)));
+    let end = Fixed::read(area, at).end(at);
     if end > area.len() {
-        return Err("entry goes past the end");
+        return Err(CorruptKind::EntryLong);
     }
     Ok(Some(end))
 }
 
 /// Checks that values lie after the entries, inside the area, without overlap. So their total size
 /// is bounded by the area.
-fn check_values(area: &[u8], entries: &[usize], start: usize) -> Result<(), &'static str> {
+fn check_values(area: &[u8], entries: &[usize], start: usize) -> Result<(), CorruptKind> {
     let mut values: Vec<(usize, usize)> = Vec::new();
     for &at in entries {
-        let size = get_u32(area, at + 8) as usize;
-        if size > VALUE_MAX_BYTES {
-            return Err("value too long");
+        let fixed = Fixed::read(area, at);
+        if usize_of(fixed.size) > VALUE_MAX_BYTES {
+            return Err(CorruptKind::ValueLong { bytes: fixed.size });
         }
-        if size > 0 && get_u32(area, at + 4) == 0 {
-            let value_at = usize::from(get_u16(area, at + 2));
-            values.push((value_at, value_at + value_bytes(size)));
+        if fixed.size > 0 && fixed.inode == 0 {
+            let value = fixed.padded_value();
+            values.push((value.start, value.end));
         }
     }
     values.sort_unstable();
     if values.first().is_some_and(|value| value.0 < start) {
-        return Err("value overlaps the entries");
+        return Err(CorruptKind::ValueInEntries);
     }
     if values.iter().any(|value| value.1 > area.len()) {
-        return Err("value goes past the end");
+        return Err(CorruptKind::ValuePastEnd);
     }
-    if values.windows(2).any(|pair| pair[0].1 > pair[1].0) {
-        return Err("values overlap");
+    if !values.is_sorted_by(|before, after| before.1 <= after.0) {
+        return Err(CorruptKind::ValuesOverlap);
     }
     Ok(())
 }
 
-/// Reads an entry whose value was checked.
-fn entry(area: &[u8], at: usize) -> Result<Xattr, &'static str> {
-    let name_at = at + ENTRY_BYTES;
-    let rest = area[name_at..name_at + usize::from(get_u8(area, at))].to_vec();
-    if rest.contains(&0) {
-        return Err("zero byte in the name");
-    }
-    let name = XattrName {
-        index: NameIndex(get_u8(area, at + 1)),
-        rest,
-    };
-    let (inode, size) = (get_u32(area, at + 4), get_u32(area, at + 8));
-    let value = if inode != 0 {
-        let entry_hash = get_u32(area, at + 12);
-        XattrValue::Inode {
-            inode: InodeNr(inode),
-            size,
-            entry_hash,
+/// The fields of an entry before its name.
+pub(super) struct Fixed {
+    name_len: u8,
+    index: NameIndex,
+    /// Offset of the value; without meaning for an empty one.
+    pub(super) value_at: u16,
+    /// Inode of the value; 0: in the area.
+    pub(super) inode: u32,
+    /// Bytes of the value.
+    size: u32,
+    /// Hash of name and value.
+    pub(super) hash: u32,
+}
+
+impl Fixed {
+    /// The fields of the entry at byte `at`; zeroes past the end.
+    pub(super) fn read(area: &[u8], at: usize) -> Self {
+        let entry = rest(area, at);
+        Self {
+            name_len: get_u8(entry, 0),
+            index: NameIndex(get_u8(entry, 1)),
+            value_at: get_u16(entry, 2),
+            inode: get_u32(entry, 4),
+            size: get_u32(entry, 8),
+            hash: get_u32(entry, 12),
         }
-    } else {
-        // The offset of an empty value has no meaning.
-        let value_at = if size == 0 {
+    }
+
+    /// The end of the entry that starts at byte `at`.
+    pub(super) fn end(&self, at: usize) -> usize {
+        at.saturating_add(entry_bytes(self.name_len.into()))
+    }
+
+    /// The name of the entry that starts at byte `at`.
+    pub(super) fn name<'a>(&self, area: &'a [u8], at: usize) -> Option<&'a [u8]> {
+        rest(rest(area, at), ENTRY_BYTES).get(..self.name_len.into())
+    }
+
+    /// The place of a value in the area.
+    fn value(&self) -> Range<usize> {
+        let start = if self.size == 0 {
             0
         } else {
-            usize::from(get_u16(area, at + 2))
+            usize::from(self.value_at)
         };
-        XattrValue::Here(area[value_at..value_at + size as usize].to_vec())
+        start..start.saturating_add(usize_of(self.size))
+    }
+
+    /// The same with the padding to a multiple of 4.
+    pub(super) fn padded_value(&self) -> Range<usize> {
+        let value = self.value();
+        value.start..value.start.saturating_add(value_bytes(value.len()))
+    }
+}
+
+/// Writes the hash of the entry at byte `at`.
+pub(super) fn set_hash(area: &mut [u8], at: usize, hash: u32) {
+    put_u32(rest_mut(area, at), 12, hash);
+}
+
+/// Reads an entry whose value was checked.
+fn entry(area: &[u8], at: usize) -> Result<Xattr, CorruptKind> {
+    let fixed = Fixed::read(area, at);
+    let name = fixed.name(area, at).unwrap_or_default();
+    if name.contains(&0) {
+        return Err(CorruptKind::NameZero);
+    }
+    let name = XattrName::new(fixed.index, name);
+    let value = match fixed.inode {
+        0 => XattrValue::Here(part(area, fixed.value()).to_vec()),
+        inode => XattrValue::Inode {
+            inode: InodeNr(inode),
+            size: fixed.size,
+            entry_hash: fixed.hash,
+        },
     };
     Ok(Xattr { name, value })
 }
@@ -146,22 +199,23 @@ pub(super) fn write<'a>(
     let (mut at, mut values) = (first, area.len());
     let mut placed = Vec::new();
     for entry in entries {
-        let rest = &entry.name.rest;
-        put_u8(area, at, rest.len() as u8);
-        put_u8(area, at + 1, entry.name.index.0);
-        put_u32(area, at + 8, entry.value.len() as u32);
-        put_slice(area, at + ENTRY_BYTES, rest);
+        let name = &entry.name.rest;
+        let bytes = rest_mut(area, at);
+        put_u8(bytes, 0, clamp_u8(name.len()));
+        put_u8(bytes, 1, entry.name.index.0);
+        put_u32(bytes, 8, clamp_u32(entry.value.len()));
+        put_slice(bytes, ENTRY_BYTES, name);
         match &entry.value {
             XattrValue::Here(value) if value.is_empty() => {}
             XattrValue::Here(value) => {
-                values -= value_bytes(value.len());
-                put_u16(area, at + 2, values as u16);
+                values = values.saturating_sub(value_bytes(value.len()));
+                put_u16(bytes, 2, clamp_u16(values));
                 put_slice(area, values, value);
             }
-            XattrValue::Inode { inode, .. } => put_u32(area, at + 4, inode.0),
+            XattrValue::Inode { inode, .. } => put_u32(bytes, 4, inode.0),
         }
         placed.push((at, entry));
-        at += entry_bytes(rest.len());
+        at = at.saturating_add(entry_bytes(name.len()));
     }
     placed
 }

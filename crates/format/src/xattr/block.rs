@@ -1,9 +1,9 @@
 //! The block form: header, sorted entries, hashes; may be shared by inodes with equal attributes.
 
-use super::area::{END_BYTES, parse, write};
+use super::area::{END_BYTES, parse, set_hash, write};
 use super::{XattrSet, XattrValue, block_hash, entry_hash};
 use crate::bytes::{get_u32, put_u32};
-use crate::{BlockNr, Corrupt, NoRoom, Place, Seed};
+use crate::{BlockNr, Corrupt, CorruptKind, NoRoom, Place, Seed};
 
 /// First four bytes of the block.
 pub const BLOCK_MAGIC: u32 = 0xEA02_0000;
@@ -15,7 +15,7 @@ const CHECKSUM_AT: usize = 16;
 
 /// Bytes for entries and values in a block: compare with [`XattrSet::area_bytes`].
 pub const fn block_capacity_bytes(block_size: usize) -> usize {
-    block_size - BLOCK_HEADER_BYTES - END_BYTES
+    block_size.saturating_sub(BLOCK_HEADER_BYTES + END_BYTES)
 }
 
 /// Reads the entries of a block. Checks all but the checksum and the hashes.
@@ -23,16 +23,20 @@ pub fn decode_block(block: &[u8], place: Place) -> Result<XattrSet, Corrupt> {
     let bad = |problem| Err(Corrupt::new(place, "xattr block", problem));
     let header = XattrBlock::new(block);
     if block.len() < BLOCK_HEADER_BYTES + END_BYTES {
-        return bad("too short");
+        return bad(CorruptKind::short(block));
     }
     if header.magic() != BLOCK_MAGIC {
-        return bad("magic is not 0xEA020000");
+        return bad(CorruptKind::magic(header.magic()));
     }
     if header.block_count() != 1 {
-        return bad("more or less than one block");
+        return bad(CorruptKind::XattrBlocks {
+            found: header.block_count(),
+        });
     }
     if header.refcount() == 0 || header.refcount() > REFCOUNT_MAX {
-        return bad("number of references out of range");
+        return bad(CorruptKind::XattrReferences {
+            found: header.refcount(),
+        });
     }
     parse(block, BLOCK_HEADER_BYTES, place)
 }
@@ -53,7 +57,7 @@ pub fn encode_block(block: &mut [u8], set: &XattrSet) -> Result<(), NoRoom> {
             XattrValue::Here(value) => entry_hash(&entry.name.rest, value),
             XattrValue::Inode { entry_hash, .. } => *entry_hash,
         };
-        put_u32(block, at + 12, hash);
+        set_hash(block, at, hash);
         hashes.push(hash);
     }
     put_u32(block, 12, block_hash(hashes));
@@ -115,14 +119,12 @@ impl<B: AsRef<[u8]>> XattrBlock<B> {
 
     /// Compares the checksum; `seed` is the file system's.
     pub fn verify_checksum(&self, seed: Seed, nr: BlockNr) -> Result<(), Corrupt> {
-        if get_u32(self.raw(), CHECKSUM_AT) == self.checksum(seed, nr) {
+        let (stored, computed) = (get_u32(self.raw(), CHECKSUM_AT), self.checksum(seed, nr));
+        if stored == computed {
             return Ok(());
         }
-        Err(Corrupt::new(
-            Place::Block(nr),
-            "xattr block",
-            "checksum does not match",
-        ))
+        let problem = CorruptKind::checksum(stored, computed);
+        Err(Corrupt::new(Place::Block(nr), "xattr block", problem))
     }
 }
 

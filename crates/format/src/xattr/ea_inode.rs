@@ -1,6 +1,7 @@
 //! Fields of an inode that holds a value (`ea_inode`), stored in place of its times.
 
 use crate::Seed;
+use uext4_num::{high_u32, low_u32};
 
 /// Fields that describe the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +29,12 @@ impl EaInodeFields {
 
     /// For `i_ctime`.
     pub fn ctime(&self) -> u32 {
-        (self.refcount >> 32) as u32
+        high_u32(self.refcount)
     }
 
     /// For the low half of the version (`i_version` in the operating system dependent part).
     pub fn version_low(&self) -> u32 {
-        self.refcount as u32
+        low_u32(self.refcount)
     }
 }
 

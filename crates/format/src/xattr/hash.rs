@@ -1,5 +1,7 @@
 //! Hashes of entries and of blocks, for the search for equal blocks.
 
+use crate::bytes::put_slice;
+
 /// The hash of an entry in a block whose value is in the same block.
 pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     with_value(name_hash(name), value)
@@ -8,16 +10,22 @@ pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
 /// As [`entry_hash`], as computed by kernels with a signed `char`: bytes of the name from 0x80 on
 /// are negative.
 pub(super) fn signed_entry_hash(name: &[u8], value: &[u8]) -> u32 {
-    let mix = |hash: u32, &byte: &u8| hash.rotate_left(5) ^ i32::from(byte as i8) as u32;
+    let mix =
+        |hash: u32, &byte: &u8| hash.rotate_left(5) ^ i32::from(byte.cast_signed()).cast_unsigned();
     with_value(name.iter().fold(0, mix), value)
 }
 
 fn with_value(name_hash: u32, value: &[u8]) -> u32 {
-    value.chunks(4).fold(name_hash, |hash, word| {
-        let mut bytes = [0; 4];
-        bytes[..word.len()].copy_from_slice(word);
-        mix_word(hash, u32::from_le_bytes(bytes))
-    })
+    let (words, last) = value.as_chunks();
+    let hash = words.iter().fold(name_hash, |hash, word| {
+        mix_word(hash, u32::from_le_bytes(*word))
+    });
+    if last.is_empty() {
+        return hash;
+    }
+    let mut word = [0; 4];
+    put_slice(&mut word, 0, last);
+    mix_word(hash, u32::from_le_bytes(word))
 }
 
 /// The hash of an entry whose value is in an inode; `value_hash` is stored in that inode.

@@ -2,6 +2,7 @@
 
 use super::{XattrName, entry_bytes, value_bytes};
 use crate::InodeNr;
+use uext4_num::usize_of;
 
 /// A value, or the inode that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ impl XattrValue {
     pub fn len(&self) -> usize {
         match self {
             Self::Here(value) => value.len(),
-            Self::Inode { size, .. } => *size as usize,
+            Self::Inode { size, .. } => usize_of(*size),
         }
     }
 
@@ -54,7 +55,7 @@ pub struct Xattr {
 impl Xattr {
     /// Bytes that entry and value take in an area.
     pub fn area_bytes(&self) -> usize {
-        entry_bytes(self.name.rest.len()) + self.value.area_bytes()
+        entry_bytes(self.name.rest.len()).saturating_add(self.value.area_bytes())
     }
 }
 

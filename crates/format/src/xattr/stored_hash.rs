@@ -1,9 +1,9 @@
 //! Consistency checks of fields that readers do not need: hashes, and offsets of empty values.
 
-use super::area::{IBODY_MAGIC, MAGIC_BYTES};
+use super::area::{Fixed, IBODY_MAGIC, MAGIC_BYTES};
 use super::hash::{entry_hash, signed_entry_hash};
-use super::{BLOCK_HEADER_BYTES, ENTRY_BYTES, entry_bytes, value_bytes};
-use crate::bytes::{get_u8, get_u16, get_u32};
+use super::{BLOCK_HEADER_BYTES, ENTRY_BYTES};
+use crate::bytes::{get_u32, rest};
 
 /// The kind of area that holds the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub fn hashes_match(bytes: &[u8], area: Area) -> bool {
 /// place, yet e2fsck rejects such an entry in a block, and with inline data.
 pub fn offsets_fit(bytes: &[u8], area: Area) -> bool {
     all(bytes, area, |entries, at| {
-        let in_inode = get_u32(entries, at + 4) != 0;
-        in_inode || usize::from(get_u16(entries, at + 2)) <= entries.len()
+        let entry = Fixed::read(entries, at);
+        entry.inode != 0 || usize::from(entry.value_at) <= entries.len()
     })
 }
 
@@ -36,34 +36,28 @@ fn all(bytes: &[u8], area: Area, fits: impl Fn(&[u8], usize) -> bool) -> bool {
         Area::InInode if bytes.len() < MAGIC_BYTES || get_u32(bytes, 0) != IBODY_MAGIC => {
             return true;
         }
-        Area::InInode => (&bytes[MAGIC_BYTES..], 0),
+        Area::InInode => (rest(bytes, MAGIC_BYTES), 0),
         Area::InBlock => (bytes, BLOCK_HEADER_BYTES),
     };
     let mut at = first;
-    while at + ENTRY_BYTES <= entries.len() && get_u32(entries, at) != 0 {
+    while rest(entries, at).len() >= ENTRY_BYTES && get_u32(entries, at) != 0 {
         if !fits(entries, at) {
             return false;
         }
-        at += entry_bytes(usize::from(get_u8(entries, at)));
+        at = Fixed::read(entries, at).end(at);
     }
     true
 }
 
 fn matches(entries: &[u8], at: usize, area: Area) -> bool {
-    let stored = get_u32(entries, at + 12);
-    if get_u32(entries, at + 4) != 0 || (stored == 0 && area == Area::InInode) {
+    let entry = Fixed::read(entries, at);
+    let stored = entry.hash;
+    if entry.inode != 0 || (stored == 0 && area == Area::InInode) {
         return true;
     }
-    let name_at = at + ENTRY_BYTES;
-    let name = entries.get(name_at..name_at + usize::from(get_u8(entries, at)));
-    let size = get_u32(entries, at + 8) as usize;
-    let value_at = if size == 0 {
-        0
-    } else {
-        usize::from(get_u16(entries, at + 2))
-    };
+    let name = entry.name(entries, at);
     // The padding of the last word counts as well.
-    let value = entries.get(value_at..value_at.saturating_add(value_bytes(size)));
+    let value = entries.get(entry.padded_value());
     let (Some(name), Some(value)) = (name, value) else {
         return false;
     };

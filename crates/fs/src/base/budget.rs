@@ -9,7 +9,7 @@ use super::Base;
 use crate::Result;
 use crate::options::MountOptions;
 use std::time::Duration;
-use uext4_format::{BlockNr, Corrupt, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, Place};
 use uext4_sync::{Allowance, Spending};
 
 /// The bounds of one operation.
@@ -51,10 +51,8 @@ impl Base {
             return Ok(());
         }
         let problem = match Allowance::step() {
-            Some(left) if left.steps == 0 => "an operation reads more than operation_bytes",
-            Some(left) if self.clock.monotonic() > left.until => {
-                "an operation takes longer than operation_seconds"
-            }
+            Some(left) if left.steps == 0 => CorruptKind::TooManyBytes,
+            Some(left) if self.clock.monotonic() > left.until => CorruptKind::TooLong,
             _ => return Ok(()),
         };
         Err(Corrupt::new(place, structure, problem).into())

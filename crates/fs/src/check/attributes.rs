@@ -7,7 +7,7 @@ use uext4_format::xattr::{
     Area, NameIndex, XattrBlock, XattrName, XattrSet, XattrValue, decode_block, decode_ibody,
     hashes_match, offsets_fit,
 };
-use uext4_format::{BlockNr, Feature, Inode, InodeFlags, InodeNr, Place};
+use uext4_format::{BlockNr, CorruptKind, Feature, Inode, InodeFlags, InodeNr, Place};
 
 /// Attribute blocks, by number.
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl Check<'_> {
             Ok(set) => {
                 let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
                 if is_inline && set.get(&XattrName::inline_data()).is_none() {
-                    let problem = "the attribute of its data is missing";
+                    let problem = CorruptKind::DataAttribute;
                     self.found(Place::Inode(nr), "inline data", problem);
                 }
                 self.look_at_hashes(&inode.tail, Area::InInode, Place::Inode(nr));
@@ -61,14 +61,14 @@ impl Check<'_> {
         let run = block.0..block.0.saturating_add(1);
         let place = Place::InodeBlock(nr, block);
         if !self.fs.features.has(Feature::EXT_ATTR) {
-            self.found(place, "xattr block", "attributes without the feature");
+            self.found(place, "xattr block", CorruptKind::AttributesWithoutFeature);
         }
         if inode.flags.contains(InodeFlags::EA_INODE) {
-            self.found(place, "value inode", "it has attributes of its own");
+            self.found(place, "value inode", CorruptKind::OwnAttributes);
             return Ok(0);
         }
         if !self.may_map(&run) {
-            self.found(place, "xattr block", "it is outside the data area");
+            self.found(place, "xattr block", CorruptKind::XattrOutside);
             return Ok(0);
         }
         if let Some(shared) = self.shared.0.get_mut(&block.0) {
@@ -77,7 +77,7 @@ impl Check<'_> {
         }
         let clusters = self.clusters(run);
         if self.claimed.put_all(clusters) != 1 {
-            self.found(place, "xattr block", "it has another owner as well");
+            self.found(place, "xattr block", CorruptKind::XattrShared);
             return Ok(1);
         }
         self.look_at_block(place, block)
@@ -113,17 +113,13 @@ impl Check<'_> {
 
     fn look_at_hashes(&mut self, bytes: &[u8], area: Area, place: Place) {
         if !hashes_match(bytes, area) {
-            self.found(
-                place,
-                "xattr entry",
-                "the hash is not that of name and value",
-            );
+            self.found(place, "xattr entry", CorruptKind::EntryHash);
         }
     }
 
     fn look_at_offsets(&mut self, bytes: &[u8], area: Area, place: Place) {
         if !offsets_fit(bytes, area) {
-            let problem = "an empty value is behind the end";
+            let problem = CorruptKind::EmptyValueBehind;
             self.found(place, "xattr entry", problem);
         }
     }
@@ -133,7 +129,7 @@ impl Check<'_> {
         let mut clusters = 0;
         for entry in set.iter() {
             if entry.name.index == NameIndex::NONE && !matches!(place, Place::Inode(_)) {
-                self.found(place, "xattr entry", "its name has no prefix");
+                self.found(place, "xattr entry", CorruptKind::NoPrefix);
             }
             let XattrValue::Inode {
                 inode,
@@ -146,7 +142,7 @@ impl Check<'_> {
             clusters += u64::from(size).div_ceil(self.fs.geometry.cluster_size());
             let sound = self.fs.geometry.contains_inode(inode) && !self.fs.hidden.contains(inode);
             if !sound || !self.fs.features.has(Feature::EA_INODE) {
-                self.found(place, "xattr entry", "no inode can hold its value");
+                self.found(place, "xattr entry", CorruptKind::ValueImpossible);
                 continue;
             }
             self.name_value(Named {
@@ -167,7 +163,7 @@ impl Check<'_> {
             if names != says {
                 let detail = format!("{says}, not {names}");
                 let place = Place::Block(BlockNr(block));
-                self.found_in(place, "xattr block", "the reference count is wrong", detail);
+                self.found_in(place, "xattr block", CorruptKind::References, detail);
             }
         }
     }

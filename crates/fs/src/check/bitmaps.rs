@@ -1,7 +1,7 @@
 //! Check of block bitmaps and their counts.
 
 use super::{Check, Step};
-use uext4_format::{GroupDescriptor, GroupNr, Place, group_flag};
+use uext4_format::{CorruptKind, GroupDescriptor, GroupNr, Place, group_flag};
 
 impl Check<'_> {
     pub(super) fn look_at_bitmaps(&mut self) -> Step {
@@ -49,15 +49,11 @@ impl Check<'_> {
             .into_iter()
             .any(|bit| bitmap[bit / 8] & 1 << (bit % 8) == 0)
         {
-            self.found(
-                place,
-                "block bitmap",
-                "bits behind the last cluster are clear",
-            );
+            self.found(place, "block bitmap", CorruptKind::BitsClear);
         }
         for (count, what) in [
-            (taken, "clusters in use are marked free"),
-            (leaked, "unused clusters are marked in use"),
+            (taken, CorruptKind::MarkedFree),
+            (leaked, CorruptKind::Leaked),
         ] {
             if count > 0 {
                 self.found_in(place, "block bitmap", what, count.to_string());
@@ -65,7 +61,7 @@ impl Check<'_> {
         }
         if free != descriptor.free_clusters {
             let detail = format!("{}, not {free}", descriptor.free_clusters);
-            let what = "the count of free clusters is wrong";
+            let what = CorruptKind::FreeClustersWrong;
             self.found_in(place, "group descriptor", what, detail);
         }
         Ok(())
@@ -77,7 +73,7 @@ impl Check<'_> {
         let geometry = self.fs.geometry;
         let place = Place::Group(group);
         if group.0 + 1 == geometry.group_count && group.0 > 0 {
-            let problem = "the last group has none";
+            let problem = CorruptKind::LastGroupBitmap;
             self.found(place, "block bitmap", problem);
         }
         let start = geometry.group_first_block(group).0;
@@ -89,7 +85,7 @@ impl Check<'_> {
             self.claimed.has(cluster) && self.is_clear(&(block..block + ratio))
         });
         if has_data {
-            let problem = "data lie in a group that has none";
+            let problem = CorruptKind::DataWithoutBitmap;
             self.found(place, "block bitmap", problem);
         }
     }

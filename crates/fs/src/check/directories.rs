@@ -7,7 +7,9 @@ use std::hash::{BuildHasher, RandomState};
 use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, verify_block};
 use uext4_format::inline_data;
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
-use uext4_format::{BlockNr, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed};
+use uext4_format::{
+    BlockNr, CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed,
+};
 
 /// Memory for each name during the check of its directory, in bytes.
 const BYTES_PER_NAME: u64 = 24;
@@ -76,7 +78,7 @@ impl Check<'_> {
         let value = match value.map(|found| &found.value) {
             Some(XattrValue::Here(value)) => value.clone(),
             _ => {
-                self.found(place, "inline directory", "its attribute is missing");
+                self.found(place, "inline directory", CorruptKind::AttributeMissing);
                 return Ok(());
             }
         };
@@ -98,11 +100,7 @@ impl Check<'_> {
         let wanted = inode.size / self.fs.block_size() as u64;
         let in_order = blocks.iter().map(|(logical, _)| *logical).eq(0..wanted);
         if blocks.is_empty() || !in_order {
-            self.found(
-                Place::Inode(dir.nr),
-                "directory",
-                "it has holes, or the wrong size",
-            );
+            self.found(Place::Inode(dir.nr), "directory", CorruptKind::Holes);
         }
         let indexed =
             inode.flags.contains(InodeFlags::INDEX) && self.fs.features.has(Feature::DIR_INDEX);
@@ -161,7 +159,7 @@ impl Check<'_> {
                     && !index.allows(logical, entry.name)
                 {
                     let name = shown(entry.name);
-                    let problem = "the index looks for this name elsewhere";
+                    let problem = CorruptKind::LookedElsewhere;
                     self.found_in(place, "directory entry", problem, name);
                 }
                 self.look_at_entry(dir, &entry, place)?;
@@ -174,11 +172,7 @@ impl Check<'_> {
     fn look_at_dot(&mut self, dir: &Dir, entry: &DirEntry<'_>, at: usize, place: Place) {
         let name: &[u8] = if at == 0 { b"." } else { b".." };
         if entry.name != name || (at == 0 && entry.inode != dir.nr) {
-            self.found(
-                place,
-                "directory",
-                "\".\" or \"..\" is not where it belongs",
-            );
+            self.found(place, "directory", CorruptKind::DotsElsewhere);
             return;
         }
         if let Some(problem) = self.problem_of_type(entry, FileType::Directory) {
@@ -202,25 +196,25 @@ impl Check<'_> {
         }
         self.take(BYTES_PER_NAME)?;
         if !dir.names.insert(dir.hasher.hash_one(entry.name)) {
-            let problem = "the name is there twice";
+            let problem = CorruptKind::NameTwice;
             self.found_in(place, "directory entry", problem, shown(entry.name));
         }
         self.links.count(entry.inode);
         let is_dir = self.links.kind(entry.inode) == Some(FileType::Directory);
         if is_dir && !self.links.adopt(entry.inode, dir.nr) {
-            let problem = "the directory has another name";
+            let problem = CorruptKind::DirectoryTwice;
             self.found_in(place, "directory entry", problem, shown(entry.name));
         }
         Ok(())
     }
 
-    fn problem_of(&self, dir: &Dir, entry: &DirEntry<'_>) -> Option<&'static str> {
+    fn problem_of(&self, dir: &Dir, entry: &DirEntry<'_>) -> Option<CorruptKind> {
         let geometry = &self.fs.geometry;
         if matches!(entry.name, b"." | b"..") {
-            return Some("it is not where it belongs");
+            return Some(CorruptKind::NotWhereItBelongs);
         }
         if entry.name.contains(&b'/') || entry.name.contains(&0) {
-            return Some("the name has a slash or a zero byte");
+            return Some(CorruptKind::NameBytes);
         }
         let hidden = &self.fs.hidden;
         let is_journal_file = hidden.is_journal(entry.inode)
@@ -228,22 +222,22 @@ impl Check<'_> {
             && (dir.nr, entry.name) == (InodeNr::ROOT, b".journal");
         let reserved = hidden.contains(entry.inode) && !is_journal_file;
         if reserved || entry.inode == InodeNr::ROOT || !geometry.contains_inode(entry.inode) {
-            return Some("no file can have this inode number");
+            return Some(CorruptKind::InodeNumber);
         }
         if self.links.is_nameless(entry.inode) && !is_journal_file {
-            return Some("the inode is one that no name may lead to");
+            return Some(CorruptKind::InodeUnnameable);
         }
         let Some(kind) = self.links.kind(entry.inode) else {
-            return Some("the inode is free or damaged");
+            return Some(CorruptKind::InodeFreeOrDamaged);
         };
         self.problem_of_type(entry, kind)
     }
 
-    fn problem_of_type(&self, entry: &DirEntry<'_>, kind: FileType) -> Option<&'static str> {
+    fn problem_of_type(&self, entry: &DirEntry<'_>, kind: FileType) -> Option<CorruptKind> {
         let typed = self.fs.features.has(Feature::FILETYPE);
         // 0 is an unknown type.
         let is_wrong = typed && entry.code != 0 && entry.code != kind.dirent_code();
-        is_wrong.then_some("the type is not that of the inode")
+        is_wrong.then_some(CorruptKind::EntryType)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Check, Step};
 use std::ops::Range;
-use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr, Place, group_flag};
+use uext4_format::{BlockNr, CorruptKind, Feature, GroupDescriptor, GroupNr, Place, group_flag};
 
 impl Check<'_> {
     pub(super) fn look_at_groups(&mut self) -> Step {
@@ -36,7 +36,7 @@ impl Check<'_> {
             || raw.has_flag(group_flag::BLOCK_UNINIT)
             || raw.itable_unused != 0;
         if is_uninit && !may {
-            let problem = "bitmaps or inodes that were never written, without the feature";
+            let problem = CorruptKind::UnwrittenGroup;
             self.found(Place::Group(group), "group descriptor", problem);
         }
     }
@@ -67,7 +67,7 @@ impl Check<'_> {
             match self.metadata.last_mut() {
                 Some(last) if last.end > zone.start => {
                     last.end = last.end.max(end);
-                    let problem = "a bitmap or table overlaps other metadata";
+                    let problem = CorruptKind::GroupOverlap;
                     self.found(Place::Group(group), "group descriptor", problem);
                 }
                 Some(last) if last.end == zone.start => last.end = end,

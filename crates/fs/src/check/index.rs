@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use uext4_format::hash::DirHasher;
 use uext4_format::htree::{DxNode, MaxLevels, RootInfo};
-use uext4_format::{BlockNr, Feature, Place};
+use uext4_format::{BlockNr, CorruptKind, Feature, Place};
 
 /// The content of an index.
 pub(super) struct Index {
@@ -97,14 +97,14 @@ impl Check<'_> {
         let part = is_leaf.then(|| node.hashes.clone());
         if index.parts.insert(node.logical, part).is_some() {
             let detail = format!("block {}", node.logical);
-            let problem = "a block is there twice";
+            let problem = CorruptKind::BlockTwice;
             self.found_in(Place::Inode(dir.nr), "htree node", problem, detail);
             return Ok(());
         }
         self.take(BYTES_PER_PART)?;
         let at = blocks.binary_search_by_key(&node.logical, |(logical, _)| *logical);
         let Ok(at) = at else {
-            let problem = "it leads out of the directory";
+            let problem = CorruptKind::LeadsOut;
             self.found(Place::Inode(dir.nr), "htree node", problem);
             return Ok(());
         };
@@ -142,7 +142,7 @@ impl Check<'_> {
                 None => *hashes.end(),
             };
             if first < *hashes.start() || last > *hashes.end() {
-                let problem = "hashes beyond those of the node above";
+                let problem = CorruptKind::HashesBeyond;
                 self.found(Place::Inode(dir.nr), "htree node", problem);
             }
             waiting.push(Node {
@@ -158,7 +158,7 @@ impl Check<'_> {
         let led_to = index.parts.range(..blocks).count() as u64;
         if led_to < blocks {
             let detail = format!("{} of {blocks}", blocks - led_to);
-            let problem = "it does not lead to all blocks";
+            let problem = CorruptKind::IndexIncomplete;
             self.found_in(Place::Inode(dir.nr), "htree", problem, detail);
         }
     }

@@ -3,7 +3,7 @@
 use super::links::Nameless;
 use super::maps::DIRECT;
 use super::{Check, Step};
-use uext4_format::{Feature, FileType, Inode, InodeFlags, InodeNr, Place};
+use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place};
 
 /// Inode of the blocks reserved for descriptors.
 pub(super) const RESIZE: u32 = 7;
@@ -26,16 +26,16 @@ impl Check<'_> {
     ) -> Step<Option<FileType>> {
         let place = Place::Inode(nr);
         let Some(kind) = inode.file_type() else {
-            self.found(place, "inode", "its mode names no type");
+            self.found(place, "inode", CorruptKind::NoFileType);
             return Ok(None);
         };
         let reserved = self.is_reserved(nr);
         let is_own = reserved || self.is_hidden(nr);
         if inode.links != 0 && inode.dtime != 0 && !is_own && !self.is_orphan(nr) {
-            self.found(place, "inode", "it is in use and was deleted");
+            self.found(place, "inode", CorruptKind::InUseDeleted);
         }
         if inode.links == 0 && !reserved && !self.is_orphan(nr) {
-            self.found(place, "inode bitmap", "a deleted inode is marked in use");
+            self.found(place, "inode bitmap", CorruptKind::DeletedMarked);
         }
         let size_high = raw.get(SIZE_HIGH).unwrap_or_default();
         let has_high = match kind {
@@ -44,14 +44,10 @@ impl Check<'_> {
             _ => false,
         };
         if !has_high && size_high.iter().any(|byte| *byte != 0) {
-            self.found(
-                place,
-                "inode",
-                "the size is wrong: its high part means nothing",
-            );
+            self.found(place, "inode", CorruptKind::SizeHighWrong);
         }
         if !has_data(kind) && inode.size != 0 {
-            self.found(place, "inode", "the size is wrong: such a file has none");
+            self.found(place, "inode", CorruptKind::SizeOfNone);
         }
         self.look_at_inode(nr, inode, kind, reserved)?;
         Ok(Some(kind))
@@ -136,7 +132,7 @@ impl Check<'_> {
             .iter()
             .any(|(flag, fits)| !fits && inode.flags.contains(*flag))
         {
-            self.found(Place::Inode(nr), "inode", "a flag that it cannot have");
+            self.found(Place::Inode(nr), "inode", CorruptKind::Flag);
         }
     }
 
@@ -173,12 +169,16 @@ impl Check<'_> {
             return Ok(None);
         }
         if inode.flags.contains(InodeFlags::EXTENTS) && !self.fs.features.has(Feature::EXTENTS) {
-            self.found(Place::Inode(nr), "inode", "extents without the feature");
+            self.found(
+                Place::Inode(nr),
+                "inode",
+                CorruptKind::ExtentsWithoutFeature,
+            );
         }
         let mapped = self.claim_map(nr, inode)?;
         let has_table = !inode.flags.contains(InodeFlags::EXTENTS) && mapped.clusters > 0;
         if has_table && self.fs.features.has(Feature::BIGALLOC) {
-            let problem = "a table of blocks where space comes in clusters";
+            let problem = CorruptKind::TableInClusters;
             self.found(Place::Inode(nr), "inode", problem);
         }
         Ok(Some(mapped))
@@ -189,12 +189,7 @@ impl Check<'_> {
         let is = clusters.saturating_mul(self.fs.geometry.cluster_size() / 512);
         if says != is {
             let detail = format!("{says}, not {is}");
-            self.found_in(
-                Place::Inode(nr),
-                "inode",
-                "the block count is wrong",
-                detail,
-            );
+            self.found_in(Place::Inode(nr), "inode", CorruptKind::BlocksWrong, detail);
         }
     }
 
@@ -212,7 +207,7 @@ impl Check<'_> {
         let is_huge = inode.size >= self.size_max(inode);
         if odd || is_huge || self.is_huge_quota(nr, inode) || (is_behind && !orphan) {
             let detail = format!("{}, with data in {end} blocks", inode.size);
-            self.found_in(Place::Inode(nr), "inode", "the size is wrong", detail);
+            self.found_in(Place::Inode(nr), "inode", CorruptKind::SizeWrong, detail);
         }
     }
 

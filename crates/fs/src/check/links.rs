@@ -1,7 +1,7 @@
 //! Check of links: file types, link counts, and the connection of every directory to the root.
 
 use super::{Check, Step};
-use uext4_format::{Feature, FileType, InodeNr, Place};
+use uext4_format::{CorruptKind, Feature, FileType, InodeNr, Place};
 
 /// The inode needs no name: it is found by its number, or is an orphan.
 const NAMELESS: u8 = 0x10;
@@ -134,10 +134,10 @@ impl Check<'_> {
             let place = Place::Inode(InodeNr(at as u32));
             let is_dir = FileType::from_dirent_code(kind & KIND) == Some(FileType::Directory);
             if found == 0 || (is_dir && found == 1) {
-                self.found(place, "inode", "no directory names it");
+                self.found(place, "inode", CorruptKind::Unnamed);
             } else if !(many && is_dir && wanted == 1) {
                 let detail = format!("{wanted}, not {found}");
-                self.found_in(place, "inode", "the link count is wrong", detail);
+                self.found_in(place, "inode", CorruptKind::LinksWrong, detail);
             }
         }
         self.look_up()
@@ -156,7 +156,7 @@ impl Check<'_> {
                 next = self.above(here);
                 if next.is_some_and(|next| met_from[next] == at) {
                     let nr = InodeNr(self.links.directories[here].nr);
-                    self.found(Place::Inode(nr), "directory", "it is inside itself");
+                    self.found(Place::Inode(nr), "directory", CorruptKind::InsideItself);
                     break;
                 }
             }
@@ -182,7 +182,7 @@ impl Check<'_> {
         if parent != 0 && found.up != 0 && found.up != parent {
             let detail = format!("{}, not {parent}", found.up);
             let place = Place::Inode(InodeNr(found.nr));
-            self.found_in(place, "directory", "\"..\" leads elsewhere", detail);
+            self.found_in(place, "directory", CorruptKind::DotDotElsewhere, detail);
         }
     }
 }

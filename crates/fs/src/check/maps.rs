@@ -6,7 +6,8 @@ use super::{Check, Step};
 use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::{
-    BlockNr, Corrupt, Feature, FileType, GroupDescriptor, Inode, InodeFlags, InodeNr, Place, Seed,
+    BlockNr, Corrupt, CorruptKind, Feature, FileType, GroupDescriptor, Inode, InodeFlags, InodeNr,
+    Place, Seed,
 };
 
 /// Result of a walk over a map.
@@ -79,7 +80,7 @@ impl Check<'_> {
         mapped: &mut Mapped,
     ) {
         if node.max() + ROOM_SPARED < node.capacity() {
-            let problem = "it says that fewer entries fit than do";
+            let problem = CorruptKind::SmallLimit;
             self.note_once(mapped, &Corrupt::new(place, "extent header", problem));
         }
     }
@@ -101,7 +102,7 @@ impl Check<'_> {
                     mapped.end = mapped.end.max(logical + u64::from(extent.len));
                 } else if mapped.must_be_written {
                     let place = Place::InodeBlock(nr, extent.start);
-                    let problem = "blocks that must have been written never were";
+                    let problem = CorruptKind::NeverWritten;
                     self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
                 }
                 self.claim_data(nr, logical, run, mapped)?;
@@ -121,7 +122,7 @@ impl Check<'_> {
                 sound.and_then(|()| seed.map_or(Ok(()), |seed| child.verify_checksum(seed, place)));
             let starts = child.key(0) == Some(index.logical);
             if sound.is_ok() && !starts {
-                let problem = "it does not begin where its parent says";
+                let problem = CorruptKind::BeginsElsewhere;
                 self.note_once(mapped, &Corrupt::new(place, "extent block", problem));
             }
             match sound {
@@ -202,7 +203,7 @@ impl Check<'_> {
             return true;
         }
         if !self.may_map(&run) {
-            let problem = "a block of the map is outside the data area";
+            let problem = CorruptKind::MapOutside;
             self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
             return false;
         }
@@ -211,7 +212,7 @@ impl Check<'_> {
         if self.claimed.put_all(clusters) == 1 {
             return true;
         }
-        let problem = "a block of the map has another owner as well";
+        let problem = CorruptKind::MapShared;
         self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
         false
     }
@@ -257,7 +258,7 @@ impl Check<'_> {
         }
         let place = Place::InodeBlock(nr, BlockNr(run.start));
         if !sound {
-            let problem = "data are mapped outside the data area";
+            let problem = CorruptKind::DataOutside;
             self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
             return Ok(());
         }
@@ -275,7 +276,7 @@ impl Check<'_> {
         mapped.clusters += wanted;
         let may_share = self.fs.features.has(Feature::SHARED_BLOCKS);
         if self.claimed.put_all(clusters) != wanted && !may_share {
-            let problem = "data have another owner as well";
+            let problem = CorruptKind::DataShared;
             self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
         }
         self.tick()

@@ -43,7 +43,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, Corrupt, Feature, GroupDescriptor, GroupNr, InodeNr, Place};
+use uext4_format::{
+    BlockNr, Corrupt, CorruptKind, Feature, GroupDescriptor, GroupNr, InodeNr, Place,
+};
 use uext4_sync::Arc;
 use values::Values;
 
@@ -177,7 +179,7 @@ impl<'a> Check<'a> {
             self.found(
                 Place::Superblock,
                 "superblock",
-                "a journal without the feature",
+                CorruptKind::JournalWithoutFeature,
             );
         }
         let recovers = superblock.features().has(Feature::RECOVER);
@@ -189,10 +191,10 @@ impl<'a> Check<'a> {
             Some(Err(uext4_journal::Error::Corrupt(corrupt))) => self.note(&corrupt),
             Some(Err(error)) => return Err(Stop::Failed(error.into())),
             Some(Ok(found)) if found.errno != 0 => {
-                self.found(Place::JournalBlock(0), "journal", "an error stopped it");
+                self.found(Place::JournalBlock(0), "journal", CorruptKind::Stopped);
             }
             Some(Ok(found)) if found.start != 0 && !recovers => {
-                let problem = "it holds records, and the superblock does not ask for replay";
+                let problem = CorruptKind::UnreplayedRecords;
                 self.found(Place::JournalBlock(0), "journal", problem);
             }
             _ => {}
@@ -240,7 +242,7 @@ impl<'a> Check<'a> {
     }
 
     /// Reports damage.
-    fn found(&mut self, place: Place, structure: &'static str, problem: &'static str) {
+    fn found(&mut self, place: Place, structure: &'static str, problem: CorruptKind) {
         self.note(&Corrupt::new(place, structure, problem));
     }
 
@@ -253,7 +255,7 @@ impl<'a> Check<'a> {
         &mut self,
         place: Place,
         structure: &'static str,
-        problem: &'static str,
+        problem: CorruptKind,
         detail: String,
     ) {
         self.add(Corrupt::new(place, structure, problem), Some(detail));

@@ -2,7 +2,7 @@
 
 use super::{Check, Step};
 use uext4_format::mmp::{MMP_SEQ_CLEAN, MMP_SEQ_MAX, Mmp};
-use uext4_format::{BlockNr, Feature, InodeNr, Place};
+use uext4_format::{BlockNr, CorruptKind, Feature, InodeNr, Place};
 
 /// The quota inodes of users and groups.
 const USERS: u32 = 3;
@@ -16,7 +16,7 @@ impl Check<'_> {
             return Ok(());
         }
         if !self.may_map(&(nr.0..nr.0.saturating_add(1))) {
-            let problem = "the MMP block is outside the data area";
+            let problem = CorruptKind::MmpOutside;
             self.found(Place::Superblock, "superblock", problem);
             return Ok(());
         }
@@ -24,7 +24,7 @@ impl Check<'_> {
         match Mmp::parse(&bytes, nr, &self.fs.checksums) {
             Err(corrupt) => self.note(&corrupt),
             Ok(mmp) if mmp.sequence > MMP_SEQ_MAX && mmp.sequence != MMP_SEQ_CLEAN => {
-                let problem = "its sequence number is none of a mount: clear it with tune2fs";
+                let problem = CorruptKind::MmpSequence;
                 self.found(Place::Block(nr), "mmp block", problem);
             }
             Ok(_) => {}
@@ -37,7 +37,7 @@ impl Check<'_> {
         let nr = self.fs.superblock.read().disk.orphan_file_inum;
         let says_none = !self.fs.features.has(Feature::ORPHAN_PRESENT);
         if says_none && !self.fs.orphans.is_empty() {
-            let problem = "it names orphans, and the superblock says that there are none";
+            let problem = CorruptKind::OrphansDenied;
             self.found(Place::Inode(InodeNr(nr)), "orphan file", problem);
         }
     }
@@ -66,7 +66,7 @@ impl Check<'_> {
             disk.prj_quota_inum != 0 && !of_projects(disk.prj_quota_inum),
         ];
         if all.into_iter().any(no_file) || (has_quota && is_wrong.contains(&true)) {
-            let problem = "the number of a quota inode is wrong";
+            let problem = CorruptKind::QuotaNumber;
             self.found(Place::Superblock, "superblock", problem);
         }
     }

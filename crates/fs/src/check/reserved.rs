@@ -6,7 +6,9 @@
 use super::inodes::RESIZE;
 use super::slots::{u16_at, u32_at};
 use super::{Check, Step};
-use uext4_format::{Feature, FileType, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, Place};
+use uext4_format::{
+    CorruptKind, Feature, FileType, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, Place,
+};
 
 pub(super) const BAD_BLOCKS: u32 = 1;
 const USERS: u32 = 3;
@@ -48,14 +50,14 @@ impl Check<'_> {
         }
         let flags = InodeFlags(u32_at(raw, FLAGS));
         if flags.contains(InodeFlags::CASEFOLD) {
-            self.found(Place::Inode(nr), "inode", "a flag that it cannot have");
+            self.found(Place::Inode(nr), "inode", CorruptKind::Flag);
         }
         match nr.0 {
             BAD_BLOCKS => self.look_at_bad_blocks(nr, raw, flags),
             USERS | GROUPS | JOURNAL => {
                 let words = [SECTORS, MAP].map(|at| u32_at(raw, at));
                 if u16_at(raw, LINKS) != 0 || words != [0; 2] {
-                    let problem = "it is not in use, and holds data";
+                    let problem = CorruptKind::UnusedHolds;
                     self.found(Place::Inode(nr), "reserved inode", problem);
                 }
                 Ok(())
@@ -66,13 +68,17 @@ impl Check<'_> {
 
     fn look_at_bad_blocks(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
         if flags.contains(InodeFlags::EXTENTS) && !self.fs.features.has(Feature::EXTENTS) {
-            self.found(Place::Inode(nr), "inode", "extents without the feature");
+            self.found(
+                Place::Inode(nr),
+                "inode",
+                CorruptKind::ExtentsWithoutFeature,
+            );
         }
         let odd = [MODE, UID, GID, LINKS]
             .iter()
             .any(|at| u16_at(raw, *at) != 0);
         if odd || u32_at(raw, FILE_ACL) != 0 || flags.contains(InodeFlags::INLINE_DATA) {
-            let problem = "it has more than a list of blocks";
+            let problem = CorruptKind::BlockListDeep;
             self.found(Place::Inode(nr), "reserved inode", problem);
         }
         let has_map = raw[MAP..MAP + I_BLOCK_BYTES].iter().any(|byte| *byte != 0);
@@ -97,17 +103,17 @@ impl Check<'_> {
             _ => inode.mode != 0,
         };
         if has_wrong_mode {
-            self.found(place, "reserved inode", "it is no file of this type");
+            self.found(place, "reserved inode", CorruptKind::ReservedType);
         }
         if flags.contains(InodeFlags::INDEX) && !is_directory {
-            self.found(place, "inode", "a flag that it cannot have");
+            self.found(place, "inode", CorruptKind::Flag);
         }
         if nr.0 == RESIZE && inode.i_block.iter().any(|byte| *byte != 0) {
-            self.found(place, "resize inode", "it maps blocks without the feature");
+            self.found(place, "resize inode", CorruptKind::MapsWithoutFeature);
         }
         let size = u64::from(u32_at(raw, SIZE.0)) | u64::from(u32_at(raw, SIZE.1)) << 32;
         if size >= self.size_max(&inode) {
-            self.found(place, "inode", "the size is wrong");
+            self.found(place, "inode", CorruptKind::SizeWrong);
         }
         // Neither the kernel nor e2fsck follows a block outside of the file system.
         let attributes = match self.fs.geometry.contains(inode.file_acl) {

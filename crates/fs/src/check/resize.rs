@@ -7,7 +7,7 @@
 
 use super::maps::{DIRECT, word};
 use super::{Check, Step};
-use uext4_format::{BlockNr, FileType, GroupNr, Inode, InodeNr, Place};
+use uext4_format::{BlockNr, CorruptKind, FileType, GroupNr, Inode, InodeNr, Place};
 
 /// Index of the double indirect block in `i_block`.
 const DOUBLE: usize = DIRECT + 1;
@@ -19,22 +19,22 @@ impl Check<'_> {
         let table = BlockNr(word(&inode.i_block, DOUBLE));
         let others = (0..inode.i_block.len() / 4).filter(|at| *at != DOUBLE);
         if others.map(|at| word(&inode.i_block, at)).sum::<u64>() != 0 {
-            self.found(place, "resize inode", "it maps more than its table");
+            self.found(place, "resize inode", CorruptKind::MapsMoreThanTable);
         }
         if inode.file_type() != Some(FileType::Regular) || inode.links == 0 {
-            self.found(place, "resize inode", "it is no file that is in use");
+            self.found(place, "resize inode", CorruptKind::NotInUse);
         }
         let run = table.0..table.0.saturating_add(1);
         let clusters = self.clusters(run.clone());
         if !self.may_map(&run) || self.claimed.put_all(clusters) != 1 {
             let place = Place::InodeBlock(nr, table);
-            self.found(place, "resize inode", "its table is not its own");
+            self.found(place, "resize inode", CorruptKind::TableNotOwn);
             return Ok(());
         }
         let (kept, end) = self.look_at_kept(nr, table)?;
         let whole_blocks = inode.size / self.fs.block_size() as u64;
         if inode.size >= self.size_max(inode) || end > whole_blocks + 1 {
-            self.found(place, "resize inode", "the size is wrong");
+            self.found(place, "resize inode", CorruptKind::SizeWrong);
         }
         self.compare_sectors(nr, inode, 1 + kept);
         Ok(())
@@ -83,7 +83,7 @@ impl Check<'_> {
         let outside = |block: u64| block != 0 && !geometry.contains_run(BlockNr(block), 1);
         let mut entries = (0..bytes.len() / 4).map(|at| word(bytes, at));
         if entries.any(outside) {
-            let problem = "a block outside of the file system";
+            let problem = CorruptKind::BlockOutsideSystem;
             self.found(Place::InodeBlock(nr, table), "resize inode", problem);
         }
     }
@@ -100,7 +100,7 @@ impl Check<'_> {
         let says = word(bytes, at);
         if says != block.0 {
             let detail = format!("entry {at} is {says}, not {}", block.0);
-            let problem = "a block kept for descriptors is not where it has to be";
+            let problem = CorruptKind::DescriptorPlace;
             self.found_in(
                 Place::InodeBlock(nr, table),
                 "resize inode",

@@ -2,7 +2,8 @@
 
 use super::{Check, Step};
 use uext4_format::{
-    Feature, FileType, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Place, group_flag,
+    CorruptKind, Feature, FileType, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Place,
+    group_flag,
 };
 
 /// Size of the fields that every inode has, in bytes.
@@ -52,7 +53,7 @@ impl Check<'_> {
             .get(bytes..)
             .is_some_and(|rest| rest.iter().any(|byte| *byte != 0xFF))
         {
-            let problem = "bits behind the last inode are clear";
+            let problem = CorruptKind::InodeBitsClear;
             self.found(Place::Group(group), "inode bitmap", problem);
         }
         Ok(Marks(bitmap))
@@ -90,7 +91,7 @@ impl Check<'_> {
     fn look_at_unwritten(&mut self, group: GroupNr, index: u32, marks: &Marks) {
         if marks.has(index) {
             let place = Place::Inode(self.fs.geometry.inode_at(group, index));
-            let problem = "it is in use in a part of the table that was never written";
+            let problem = CorruptKind::InUseUnwritten;
             self.found(place, "inode bitmap", problem);
         }
     }
@@ -104,13 +105,9 @@ impl Check<'_> {
     ) {
         let place = Place::Group(group);
         for (what, says, is) in [
+            (CorruptKind::FreeInodesWrong, descriptor.free_inodes, free),
             (
-                "the count of free inodes is wrong",
-                descriptor.free_inodes,
-                free,
-            ),
-            (
-                "the count of directories is wrong",
+                CorruptKind::DirectoriesWrong,
                 descriptor.used_dirs,
                 directories,
             ),
@@ -126,7 +123,7 @@ impl Check<'_> {
     fn look_at_slot(&mut self, nr: InodeNr, raw: &[u8], marked: bool) -> Step<Option<FileType>> {
         let links = u16_at(raw, LINKS_AT);
         if !marked && (links != 0 || self.is_reserved(nr)) {
-            let problem = "an inode in use is marked free";
+            let problem = CorruptKind::InodeMarkedFree;
             self.found(Place::Inode(nr), "inode bitmap", problem);
         }
         self.look_at_dtime(nr, raw);
@@ -166,7 +163,7 @@ impl Check<'_> {
         let has_mode = raw[..2] != [0; 2];
         if self.is_sealed(nr, raw) && has_mode && u32_at(raw, DTIME_AT) == 0 && !self.is_orphan(nr)
         {
-            let problem = "it was deleted at no time";
+            let problem = CorruptKind::NeverDeleted;
             self.found(Place::Inode(nr), "inode", problem);
         }
     }
@@ -176,7 +173,7 @@ impl Check<'_> {
         let (dtime, numbers) = (u32_at(raw, DTIME_AT), self.fs.geometry.inodes_count);
         let is_number = (1..numbers).contains(&dtime);
         if is_number && !self.is_orphan(nr) && self.has_clock() {
-            let problem = "it was on a list of orphans that is gone";
+            let problem = CorruptKind::OrphanGone;
             self.found(Place::Inode(nr), "inode", problem);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Check;
 use crate::mount::REVISION_MAX;
-use uext4_format::{Feature, Features, Place};
+use uext4_format::{CorruptKind, Feature, Features, Place};
 
 /// Features that e2fsck knows. File systems with other features cannot be checked completely.
 const KNOWN: Features = Features::of(&[
@@ -42,22 +42,22 @@ impl Check<'_> {
     pub(super) fn look_at_superblock(&mut self) {
         let disk = self.fs.superblock.read().disk.clone();
         if disk.rev_level > REVISION_MAX {
-            let problem = "a revision that is not known";
+            let problem = CorruptKind::Revision;
             self.found(Place::Superblock, "superblock", problem);
         }
         let features = disk.features();
         if features.compat & !KNOWN.compat != 0 || features.ro_compat & !KNOWN.ro_compat != 0 {
-            let problem = "features that a check does not know";
+            let problem = CorruptKind::UnknownFeatures;
             self.found(Place::Superblock, "superblock", problem);
         }
         if features.has(Feature::METADATA_CSUM) && features.has(Feature::UNINIT_BG) {
-            let problem = "two features say how descriptors are sealed";
+            let problem = CorruptKind::TwoSeals;
             self.found(Place::Superblock, "superblock", problem);
         }
         // Without the feature `64bit` the field is otherwise unused.
         let size = disk.desc_size;
         if size != 0 && (!size.is_power_of_two() || size > DESCRIPTOR_BYTES_MAX) {
-            let problem = "the size of descriptors is wrong";
+            let problem = CorruptKind::DescriptorSizes;
             self.found(Place::Superblock, "superblock", problem);
         }
         let extra_max = self.fs.geometry.inode_size.saturating_sub(OLD_INODE_BYTES);
@@ -66,7 +66,7 @@ impl Check<'_> {
             size != 0 && extra_max > 0 && !fits
         };
         if is_odd(disk.min_extra_isize) || is_odd(disk.want_extra_isize) {
-            let problem = "the size of extra fields of inodes is wrong";
+            let problem = CorruptKind::ExtraSizes;
             self.found(Place::Superblock, "superblock", problem);
         }
     }

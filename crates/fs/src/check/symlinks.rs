@@ -3,7 +3,7 @@
 use super::maps::Mapped;
 use super::{Check, Step};
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
-use uext4_format::{I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, Place};
+use uext4_format::{CorruptKind, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, Place};
 
 impl Check<'_> {
     /// Checks a target. `mapped` is the link's map; `None` for a target in the inode itself.
@@ -25,7 +25,7 @@ impl Check<'_> {
             self.is_block_sound(nr, inode, size)?
         };
         if !is_sound {
-            let problem = "its target does not have the length that its size says";
+            let problem = CorruptKind::TargetLength;
             self.found(Place::Inode(nr), "symbolic link", problem);
         }
         Ok(())

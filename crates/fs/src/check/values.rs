@@ -3,7 +3,7 @@
 use super::{Check, Step};
 use std::collections::BTreeMap;
 use uext4_format::xattr::{EaInodeFields, entry_hash_of_inode};
-use uext4_format::{FileType, Inode, InodeNr, Place, Timestamp};
+use uext4_format::{CorruptKind, FileType, Inode, InodeNr, Place, Timestamp};
 
 /// Memory for each entry and each inode, in bytes.
 const BYTES_EACH: u64 = 120;
@@ -44,10 +44,10 @@ impl Check<'_> {
         let place = Place::Inode(nr);
         // Like the kernel and e2fsck, accepts a symbolic link as well.
         if !matches!(kind, FileType::Regular | FileType::Symlink) {
-            self.found(place, "value inode", "it is no regular file");
+            self.found(place, "value inode", CorruptKind::NotRegular);
         }
         if inode.links != 1 {
-            self.found(place, "value inode", "its link count is not 1");
+            self.found(place, "value inode", CorruptKind::ValueLinks);
         }
         self.take(BYTES_EACH)?;
         let low = |time: Timestamp| time.seconds as u32;
@@ -68,7 +68,7 @@ impl Check<'_> {
         let Values { named, mut held } = std::mem::take(&mut self.values);
         for entry in named {
             let problem = match held.get_mut(&entry.inode.0) {
-                None => Some("the inode that it names holds no value"),
+                None => Some(CorruptKind::NamedHoldsNone),
                 Some(value) => {
                     value.names += 1;
                     problem_of(&entry, value)
@@ -82,17 +82,17 @@ impl Check<'_> {
             if value.names != value.fields.refcount && !(value.is_of_lustre && value.names == 1) {
                 let detail = format!("{}, not {}", value.fields.refcount, value.names);
                 let place = Place::Inode(InodeNr(nr));
-                self.found_in(place, "value inode", "the reference count is wrong", detail);
+                self.found_in(place, "value inode", CorruptKind::References, detail);
             }
         }
     }
 }
 
-fn problem_of(entry: &Named, value: &Value) -> Option<&'static str> {
+fn problem_of(entry: &Named, value: &Value) -> Option<CorruptKind> {
     if value.size != u64::from(entry.size) {
-        return Some("the value has another size");
+        return Some(CorruptKind::OtherSize);
     }
     let wanted = entry_hash_of_inode(&entry.name, value.fields.hash);
     let fits = value.is_of_lustre || entry.entry_hash == wanted;
-    (!fits).then_some("the hash is not that of name and value")
+    (!fits).then_some(CorruptKind::EntryHash)
 }

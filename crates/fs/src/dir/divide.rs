@@ -17,9 +17,9 @@ use super::split::{bytes_of, cut, separator, sorted};
 use super::view::{Dir, Form, NewLeaf};
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Fs, Inode, Result};
-use uext4_format::NoRoom;
 use uext4_format::dirent::space_needed;
 use uext4_format::htree::DxEntry;
+use uext4_format::{CorruptKind, NoRoom};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
@@ -154,7 +154,7 @@ fn publish(
         let mut state = handle.write_nested(&step.block);
         let mut node = step.kind.node(state.bytes_mut());
         let added = node.insert(step.at + 1, above);
-        added.map_err(|NoRoom| view.damage("no room in a node that had some"))?;
+        added.map_err(|NoRoom| view.damage(CorruptKind::NodeNoRoom))?;
         state.image()
     };
     leaf.become_leaf(lower.bytes, Some(lower.table));

@@ -12,7 +12,7 @@ use crate::meta::MetaBlock;
 use crate::{Error, Result, map};
 use uext4_format::dirent::{DirLeaf, NewEntry};
 use uext4_format::htree::{DxEntry, DxNode, RootInfo, init_root};
-use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, NoRoom};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeFlags, LogicalBlock, NoRoom};
 use uext4_journal::{Handle, Image};
 use uext4_sync::Arc;
 
@@ -81,7 +81,7 @@ pub(super) fn packed<'a>(
     let place = uext4_format::Place::Inode(dir.inode.nr());
     let mut leaf = DirLeaf::init(Arc::make_mut(&mut image), dir.config().tail, place);
     leaf.pack(entries)
-        .map_err(|NoRoom| dir.damage("entries do not fit a block"))?;
+        .map_err(|NoRoom| dir.damage(CorruptKind::BlockTooSmall))?;
     Ok(image)
 }
 
@@ -120,7 +120,7 @@ fn check_dots(dir: &Dir<'_>, leaf: &DirLeaf<&[u8]>) -> Result<()> {
     for (name, offset) in [(&b"."[..], 0), (b"..", 12)] {
         let record = records.next().transpose()?;
         if !record.is_some_and(|found| found.name == name && found.offset == offset) {
-            return Err(dir.damage("does not begin with \".\" and \"..\"").into());
+            return Err(dir.damage(CorruptKind::NoDots).into());
         }
     }
     Ok(())
@@ -161,7 +161,7 @@ pub(super) fn insert_with_split(
             level => split_node(dir, handle, path.step(level - 1), path.step(level))?,
         }
     }
-    Err(dir.damage("index does not get room").into())
+    Err(dir.damage(CorruptKind::IndexNoRoom).into())
 }
 
 /// Moves the entries of the root into a new node below it.
@@ -186,7 +186,7 @@ fn split_node(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: &Step, node: &Step
     let middle = entries.count() / 2;
     let hash = entries
         .split_to(middle, &mut upper, tail)
-        .ok_or_else(|| dir.damage("empty node"))?;
+        .ok_or_else(|| dir.damage(CorruptKind::NodeEmpty))?;
     let block = append(dir, handle, upper)?;
     overwrite(handle, &node.block, &lower);
     add_entry(dir, handle, parent, DxEntry { hash, block })
@@ -200,7 +200,7 @@ pub(super) fn overwrite(handle: &Handle<'_>, block: &Arc<MetaBlock>, bytes: &[u8
 fn add_entry(dir: &Dir<'_>, handle: &Handle<'_>, step: &Step, entry: DxEntry) -> Result<()> {
     let mut state = handle.write(&step.block);
     let added = step.kind.node(state.bytes_mut()).insert(step.at + 1, entry);
-    added.map_err(|NoRoom| dir.damage("no room in a node that had some").into())
+    added.map_err(|NoRoom| dir.damage(CorruptKind::NodeNoRoom).into())
 }
 
 /// Splits the leaf of `path` and inserts `new` into its half. A leaf that is only fragmented is
@@ -221,7 +221,7 @@ fn split_leaf(
         overwrite(handle, &block, &pack_items(dir, &items)?);
         return Ok(());
     }
-    let at = cut(&items, area).ok_or_else(|| dir.damage("leaf cannot be split"))?;
+    let at = cut(&items, area).ok_or_else(|| dir.damage(CorruptKind::LeafUnsplit))?;
     let (lower, upper) = (
         pack_items(dir, &items[..at])?,
         pack_items(dir, &items[at..])?,

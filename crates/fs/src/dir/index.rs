@@ -12,7 +12,8 @@ use crate::meta::MetaBlock;
 use crate::{Error, Result};
 use uext4_format::hash::DirHasher;
 use uext4_format::htree::{DxNode, RootInfo};
-use uext4_format::{BlockNr, Corrupt, LogicalBlock};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock};
+use uext4_num::clamp_u32;
 use uext4_sync::Arc;
 
 /// Root and two levels of nodes.
@@ -145,7 +146,7 @@ fn descend(dir: &Dir<'_>, target: Target<'_>) -> std::result::Result<Path, Stop>
 
 fn load(dir: &Dir<'_>, nr: LogicalBlock) -> std::result::Result<Arc<MetaBlock>, Stop> {
     let block = dir.block(nr)?;
-    block.ok_or_else(|| Stop::Broken(dir.damage("block of the index is missing")))
+    block.ok_or_else(|| Stop::Broken(dir.damage(CorruptKind::IndexBlockMissing)))
 }
 
 /// Checks a root or node and chooses the entry given by `entry_of`.
@@ -157,11 +158,17 @@ fn choose(
 ) -> std::result::Result<Choice, Stop> {
     let broken = |problem| Stop::Broken(Corrupt::new(dir.place(nr), "htree", problem));
     let node = kind.node(bytes);
-    if node.limit() != node.capacity(dir.config().tail) {
-        return Err(broken("limit does not fit the block"));
+    let capacity = node.capacity(dir.config().tail);
+    let limit = clamp_u32(node.limit());
+    if node.limit() != capacity {
+        return Err(broken(CorruptKind::Limit {
+            found: limit,
+            max: clamp_u32(capacity),
+        }));
     }
     if node.count() == 0 || node.count() > node.limit() {
-        return Err(broken("count is zero or above the limit"));
+        let count = clamp_u32(node.count());
+        return Err(broken(CorruptKind::NodeCount { count, limit }));
     }
     let at = entry_of(&node);
     let choice = Choice {
@@ -170,7 +177,9 @@ fn choose(
         child: node.entry(at).map_or(LogicalBlock(0), |entry| entry.block),
     };
     if choice.child.0 == 0 || choice.child.0 >= dir.blocks {
-        return Err(broken("entry leads outside the directory"));
+        return Err(broken(CorruptKind::EntryOutside {
+            block: choice.child.0,
+        }));
     }
     Ok(choice)
 }

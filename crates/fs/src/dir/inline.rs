@@ -23,7 +23,7 @@ use uext4_format::inline_data::{self, ROOT_BYTES};
 use uext4_format::xattr::{
     XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody, ibody_capacity_bytes, value_bytes,
 };
-use uext4_format::{Corrupt, FileType, InodeFlags, InodeNr, NoRoom, Place};
+use uext4_format::{Corrupt, CorruptKind, FileType, InodeFlags, InodeNr, NoRoom, Place};
 use uext4_journal::Handle;
 
 /// A copy of an inline directory's bytes.
@@ -38,7 +38,7 @@ impl Content {
         let value = match attributes(state)?.remove(&XattrName::inline_data()) {
             Some(XattrValue::Here(value)) => value,
             Some(XattrValue::Inode { .. }) => {
-                let problem = "value is in another inode";
+                let problem = CorruptKind::ValueElsewhere;
                 return Err(Corrupt::new(place(state), "inline directory", problem).into());
             }
             None => Vec::new(),
@@ -265,8 +265,8 @@ fn block_image(dir: &Dir<'_>, parent: InodeNr, content: Option<&Content>) -> Res
         } = entry?;
         match leaf.insert(&NewEntry { inode, name, kind })? {
             Insertion::Done(_) => {}
-            Insertion::Exists(..) => return Err(dir.damage("name stands twice").into()),
-            Insertion::NoRoom => return Err(dir.damage("entries do not fit a block").into()),
+            Insertion::Exists(..) => return Err(dir.damage(CorruptKind::NameStandsTwice).into()),
+            Insertion::NoRoom => return Err(dir.damage(CorruptKind::BlockTooSmall).into()),
         }
     }
     Ok(image)

@@ -53,7 +53,7 @@ pub(crate) use room::{Way, can_insert};
 
 use crate::dir_config::file_type;
 use crate::{Error, Fs, Inode, InodeRef, Result};
-use uext4_format::{Corrupt, FileType, InodeNr, LogicalBlock, Place, dirent};
+use uext4_format::{Corrupt, CorruptKind, FileType, InodeNr, LogicalBlock, Place, dirent};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 use view::{Dir, Form, is_dot};
@@ -140,7 +140,7 @@ fn look_often(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Opti
 }
 
 fn names_free_inode(place: Place) -> Error {
-    Corrupt::new(place, "directory entry", "its inode is free").into()
+    Corrupt::new(place, "directory entry", CorruptKind::InodeFree).into()
 }
 
 /// One lookup. The inode's reference is taken; the inode may be a free one.
@@ -214,7 +214,9 @@ pub(crate) fn parent_of(fs: &Fs, dir: &Arc<Inode>) -> Result<InodeNr> {
         return Ok(inline::parent_of(&view));
     }
     let found = view.find_in(&*view.block_or_damage(LogicalBlock(0))?, b"..")?;
-    Ok(found.ok_or_else(|| view.damage("no \"..\""))?.inode)
+    Ok(found
+        .ok_or_else(|| view.damage(CorruptKind::NoDotDot))?
+        .inode)
 }
 
 /// Sets ".." to `parent`.
@@ -238,7 +240,7 @@ pub(crate) fn set_parent(
     if changed {
         Ok(())
     } else {
-        Err(view.damage("no \"..\"").into())
+        Err(view.damage(CorruptKind::NoDotDot).into())
     }
 }
 

@@ -11,9 +11,9 @@ use super::reference::last_reference;
 use super::view::{Dir, NewLeaf};
 use crate::Result;
 use crate::meta::MetaBlock;
-use uext4_format::LogicalBlock;
 use uext4_format::dirent::{DirEntries, LeafTable};
 use uext4_format::htree::{DxEntry, DxNode};
+use uext4_format::{CorruptKind, LogicalBlock};
 use uext4_journal::Image;
 
 /// The neighbouring pairs that contain entry `at` of a node.
@@ -152,7 +152,7 @@ fn merged_nodes(view: &Dir<'_>, left: &MetaBlock, right: DxEntry) -> Result<Opti
         let hash = if at == 0 { right.hash } else { entry.hash };
         let count = node.count();
         let moved = node.insert(count, DxEntry { hash, ..entry });
-        moved.map_err(|_| view.damage("a node does not take what fits"))?;
+        moved.map_err(|_| view.damage(CorruptKind::NodeTakesNot))?;
     }
     Ok(Some((bytes.into(), None)))
 }

@@ -22,8 +22,8 @@ use super::neighbours::{leaves_to_merge, nodes_to_merge};
 use super::reference::last_reference;
 use super::view::{Dir, Form};
 use crate::{Fs, Inode, Result};
-use uext4_format::LogicalBlock;
 use uext4_format::htree::{DxNode, RootInfo};
+use uext4_format::{CorruptKind, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
@@ -111,7 +111,7 @@ fn lower_root(view: &mut Dir<'_>, handle: &Handle<'_>, path: &Path) -> Result<Sh
             entries.set_block(0, entry.block);
         } else {
             let moved = entries.insert(at, entry);
-            moved.map_err(|_| view.damage("a root does not take what fits"))?;
+            moved.map_err(|_| view.damage(CorruptKind::RootTakesNot))?;
         }
     }
     let info = RootInfo::parse(&bytes, view.config().levels, view.place(root.block.nr()))?;

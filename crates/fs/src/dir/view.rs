@@ -9,7 +9,7 @@ use crate::inode::InodeState;
 use crate::meta::{BlockState, MetaBlock, Seal};
 use crate::{Error, Fs, Inode, Result, map};
 use uext4_format::dirent::{BlockKind, DirLeaf, KnownLeaf, KnownLeafMut, LeafTable, LeafTail};
-use uext4_format::{BlockNr, Corrupt, InodeFlags, LogicalBlock, Place, Seed};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeFlags, LogicalBlock, Place, Seed};
 use uext4_journal::Image;
 use uext4_sync::Arc;
 
@@ -55,8 +55,9 @@ impl<'a> Dir<'a> {
         };
         let blocks = match form {
             Form::Inline => 0,
-            _ => u32::try_from(facts.size / fs.block_size() as u64)
-                .map_err(|_| Corrupt::new(Place::Inode(inode.nr()), "directory", "too large"))?,
+            _ => u32::try_from(facts.size / fs.block_size() as u64).map_err(|_| {
+                Corrupt::new(Place::Inode(inode.nr()), "directory", CorruptKind::TooLarge)
+            })?,
         };
         Ok(Self {
             fs,
@@ -124,7 +125,7 @@ impl<'a> Dir<'a> {
     /// A block that must be there.
     pub(super) fn block_or_damage(&self, nr: LogicalBlock) -> Result<Arc<MetaBlock>> {
         self.block(nr)?
-            .ok_or_else(|| self.damage("block is missing").into())
+            .ok_or_else(|| self.damage(CorruptKind::BlockMissing).into())
     }
 
     /// True when the block holds only zeros: it was allocated and never written.
@@ -179,7 +180,7 @@ impl<'a> Dir<'a> {
     }
 
     /// Damage of the directory as a whole.
-    pub(super) fn damage(&self, problem: &'static str) -> Corrupt {
+    pub(super) fn damage(&self, problem: CorruptKind) -> Corrupt {
         Corrupt::new(Place::Inode(self.inode.nr()), "directory", problem)
     }
 }
@@ -193,7 +194,7 @@ pub(super) fn names_mut<'b>(
     let place = Place::InodeBlock(dir.nr(), state.nr());
     let leaf = state.leaf_mut(|bytes| table(&fs.dirs, bytes, place))?;
     if leaf.tail() != fs.dirs.tail {
-        let problem = "index block in place of a leaf";
+        let problem = CorruptKind::IndexAsLeaf;
         return Err(Corrupt::new(place, "directory leaf", problem).into());
     }
     Ok(leaf)

@@ -10,7 +10,7 @@ use crate::map::{self, ExtentState};
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};
-use uext4_format::{Corrupt, InodeFlags, NoRoom, Place, Timestamp, inline_data};
+use uext4_format::{Corrupt, CorruptKind, InodeFlags, NoRoom, Place, Timestamp, inline_data};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
@@ -48,7 +48,7 @@ pub(super) fn content(state: &InodeState) -> Result<Vec<u8>> {
     };
     let disk = &state.disk;
     inline_data::read_file(&disk.i_block, value, disk.size).ok_or_else(|| {
-        let problem = "the size is more than the inode holds";
+        let problem = CorruptKind::InlineSize;
         Corrupt::new(Place::Inode(state.nr()), "inline data", problem).into()
     })
 }

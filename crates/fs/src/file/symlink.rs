@@ -6,7 +6,9 @@ use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
 use crate::space::Reserve;
 use crate::{Fs, Result};
-use uext4_format::{BlockNr, Corrupt, Feature, I_BLOCK_BYTES, InodeFlags, LogicalBlock, Place};
+use uext4_format::{
+    BlockNr, Corrupt, CorruptKind, Feature, I_BLOCK_BYTES, InodeFlags, LogicalBlock, Place,
+};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
@@ -42,7 +44,7 @@ pub(crate) fn read_link(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
     let size = state.disk.size as usize;
     let problem = |problem| Corrupt::new(Place::Inode(state.nr()), "symbolic link", problem);
     if size == 0 || size > fs.block_size() {
-        return Err(problem("bad size").into());
+        return Err(problem(CorruptKind::BadSize).into());
     }
     if inline::is_inline(&state) {
         return inline::content(&state);
@@ -53,9 +55,9 @@ pub(crate) fn read_link(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
             .i_block
             .get(..size)
             .filter(|_| size < I_BLOCK_BYTES);
-        return Ok(target.ok_or(problem("bad size"))?.to_vec());
+        return Ok(target.ok_or(problem(CorruptKind::BadSize))?.to_vec());
     }
-    let block = map::block_of(fs, &state, LogicalBlock(0))?.ok_or(problem("no block"))?;
+    let block = map::block_of(fs, &state, LogicalBlock(0))?.ok_or(problem(CorruptKind::NoBlock))?;
     drop(state);
     read_block(fs, block, size)
 }

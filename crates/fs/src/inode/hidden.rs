@@ -7,7 +7,7 @@
 
 use super::Inode;
 use crate::{Error, Result};
-use uext4_format::{Corrupt, Feature, Geometry, InodeNr, Place, Superblock};
+use uext4_format::{Corrupt, CorruptKind, Feature, Geometry, InodeNr, Place, Superblock};
 
 /// Numbers of the internal inodes.
 pub(crate) struct HiddenInodes {
@@ -60,9 +60,9 @@ impl HiddenInodes {
     pub(crate) fn refuse(&self, inode: &Inode) -> Result<()> {
         let nr = inode.nr();
         let problem = if self.is_special(nr) {
-            "a name leads to it, but it belongs to the file system itself"
+            CorruptKind::SpecialNamed
         } else if inode.holds_value() {
-            "a name leads to it, but it holds the value of an attribute"
+            CorruptKind::ValueNamed
         } else if self.is_journal(nr) {
             return Err(Error::NotPermitted);
         } else {

@@ -6,7 +6,7 @@ use crate::cache::{Allotment, Cache, Counts, ENTRY_BYTES, Found};
 use crate::inode::state::{InodeFormat, STACK_BYTES};
 use crate::space::Space;
 use crate::{Error, Result};
-use uext4_format::{BlockNr, Corrupt, Inode as DiskInode, InodeNr, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, Inode as DiskInode, InodeNr, Place};
 use uext4_journal::Handle;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, Sharded};
@@ -61,7 +61,7 @@ impl Inodes {
             let (block, offset) = self.place(space, nr)?;
             let size = usize::from(self.format().geometry.inode_size);
             let Some(room) = base.block_size().checked_sub(offset + size) else {
-                let problem = "slot is outside its block";
+                let problem = CorruptKind::SlotOutside;
                 return Err(Corrupt::new(Place::Inode(nr), "inode", problem).into());
             };
             let in_order = nr.0 > 1 && self.cache.contains(InodeNr(nr.0 - 1));
@@ -145,7 +145,7 @@ impl Inodes {
 
     /// Block and byte offset of an inode's slot in the table.
     pub(crate) fn place(&self, space: &Space, nr: InodeNr) -> Result<(BlockNr, usize)> {
-        let bad = Corrupt::new(Place::Inode(nr), "inode number", "out of range");
+        let bad = Corrupt::new(Place::Inode(nr), "inode number", CorruptKind::NumberRange);
         space.inode_place(nr)?.ok_or(Error::Corrupt(bad))
     }
 

@@ -11,7 +11,9 @@ use crate::meta::Seal;
 use crate::space::Reserve;
 use crate::{Fs, Result};
 use std::ops::Range;
-use uext4_format::{BlockNr, BlockRun, Corrupt, FileType, InodeFlags, LogicalBlock, Place};
+use uext4_format::{
+    BlockNr, BlockRun, Corrupt, CorruptKind, FileType, InodeFlags, LogicalBlock, Place,
+};
 use uext4_journal::Handle;
 
 fn ratio(fs: &Fs) -> u64 {
@@ -174,5 +176,5 @@ pub(super) fn free_tree_block(
 
 fn misaligned(state: &InodeState, block: BlockNr) -> Corrupt {
     let place = Place::InodeBlock(state.nr(), block);
-    Corrupt::new(place, "block map", "not aligned to its cluster")
+    Corrupt::new(place, "block map", CorruptKind::Misaligned)
 }

@@ -21,7 +21,7 @@ use crate::{Fs, Result};
 use edit::{Change, change_leaf};
 use std::ops::Range;
 use uext4_format::extent::{Extent, ExtentNode, ExtentState};
-use uext4_format::{BlockNr, BlockRun, Corrupt, LogicalBlock, Place};
+use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::Handle;
 
 pub(super) use remove::remove;
@@ -138,7 +138,7 @@ fn insert_extent(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, new: Exte
         let overlaps = left.is_some_and(|left| left.logical_end() > u64::from(new.logical.0))
             || right.is_some_and(|right| u64::from(right.logical.0) < new.logical_end());
         if overlaps {
-            return Err(Corrupt::new(place, "extent", "maps blocks that were a hole").into());
+            return Err(Corrupt::new(place, "extent", CorruptKind::FilledHole).into());
         }
         let after = node.search(new.logical).map_or(0, |position| position + 1);
         Ok(join(after..after, [Some(new), None, None], left, right))
@@ -160,7 +160,7 @@ pub(super) fn set_state(
         let key = LogicalBlock(at as u32);
         let mut next = at;
         change_leaf(fs, handle, state, key, |node| {
-            let hole = Corrupt::new(place, "extent", "a hole where blocks were mapped");
+            let hole = Corrupt::new(place, "extent", CorruptKind::LostBlocks);
             let (position, extent) = node.find(key).ok_or(hole)?;
             // Only a written extent may have 32768 blocks: the last one may take a second round.
             next = extent.logical_end().min(at + max);

@@ -14,7 +14,7 @@ use crate::meta::{MetaBlock, Seal};
 use crate::{Error, Fs, Result};
 use uext4_format::extent::ExtentState;
 use uext4_format::indirect::{self, IndirectPath, pointer, pointers_per_block, set_pointer};
-use uext4_format::{BlockNr, BlockRun, Corrupt, LogicalBlock, Place};
+use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::{Handle, Object};
 
 pub(super) use remove::remove;
@@ -198,7 +198,7 @@ pub(super) fn insert(
         });
         if taken {
             let place = Place::Inode(state.nr());
-            return Err(Corrupt::new(place, "block map", "maps blocks that were a hole").into());
+            return Err(Corrupt::new(place, "block map", CorruptKind::FilledHole).into());
         }
         parts.push((step, done, len));
         done += len;

@@ -4,7 +4,7 @@ use super::{ExtentState, LOGICAL_END, has_extents};
 use crate::inode::InodeState;
 use crate::{Fs, Result};
 use std::ops::Range;
-use uext4_format::{BlockNr, Corrupt, Feature, InodeFlags, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeFlags, Place};
 
 /// Blocks that one [`super::insert`] under [`crate::credits::MAP`] may map at most.
 pub(crate) fn insert_max_blocks(fs: &Fs, state: &InodeState) -> u32 {
@@ -53,7 +53,7 @@ pub(super) fn check_run(
         return Ok(());
     }
     let place = Place::InodeBlock(state.nr(), start);
-    Err(Corrupt::new(place, "block map", "blocks outside the data area").into())
+    Err(Corrupt::new(place, "block map", CorruptKind::OutsideData).into())
 }
 
 /// The block numbers that a tree may refer to.

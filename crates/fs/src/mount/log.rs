@@ -7,8 +7,8 @@ use crate::{Error, MountOptions, Result, space};
 use uext4_device::BlockDevice;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::{
-    BlockNr, Corrupt, DeviceNumber, Feature, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr,
-    LogicalBlock, Place, Superblock, Uuid, indirect,
+    BlockNr, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, GroupDescriptor, Inode,
+    InodeFlags, InodeNr, LogicalBlock, Place, Superblock, Uuid, indirect,
 };
 use uext4_journal::{Log, LogRun};
 use uext4_sync::Arc;
@@ -104,7 +104,7 @@ impl Finder<'_> {
         let inode = self.inode()?;
         let blocks = inode.size / u64::from(self.geometry.block_size());
         if inode.links == 0 || blocks < LOG_BLOCKS_MIN || blocks > u64::from(u32::MAX) {
-            return Err(self.bad("no usable journal"));
+            return Err(self.bad(CorruptKind::NoJournal));
         }
         let mut found = Found::default();
         if inode.flags.contains(InodeFlags::EXTENTS) {
@@ -128,7 +128,7 @@ impl Finder<'_> {
         let (group, index) = self
             .geometry
             .split_inode(self.nr)
-            .ok_or(self.bad("bad number"))?;
+            .ok_or(self.bad(CorruptKind::NumberRange))?;
         let (block, offset) = self.geometry.descriptor_location(group);
         let checksums = self.superblock.checksums();
         let block = self.read(block)?;
@@ -142,7 +142,7 @@ impl Finder<'_> {
 
     fn read(&self, nr: BlockNr) -> Result<Vec<u8>> {
         if !self.geometry.contains(nr) {
-            return Err(self.bad("block number out of range"));
+            return Err(self.bad(CorruptKind::JournalBlockRange));
         }
         let size = self.geometry.block_size();
         let mut bytes = vec![0; size as usize];
@@ -168,7 +168,7 @@ impl Finder<'_> {
                 .extents()
                 .any(|extent| extent.state != ExtentState::Written)
             {
-                return Err(self.bad("has blocks that were never written"));
+                return Err(self.bad(CorruptKind::JournalNeverWritten));
             }
             found.runs.extend(node.extents().map(|extent| LogRun {
                 log_start: extent.logical.0,
@@ -179,7 +179,7 @@ impl Finder<'_> {
         }
         for (at, index) in node.indexes().enumerate() {
             if levels == 0 {
-                return Err(self.bad("extent tree is too deep"));
+                return Err(self.bad(CorruptKind::JournalDeep));
             }
             let child = self.read(index.child)?;
             found.map_blocks.push(index.child.0);
@@ -194,7 +194,7 @@ impl Finder<'_> {
         let mut cached: Vec<(BlockNr, Vec<u8>)> = Vec::new();
         for logical in 0..blocks {
             let path = indirect::IndirectPath::new(LogicalBlock(logical), block_size)
-                .ok_or(self.bad("too large"))?;
+                .ok_or(self.bad(CorruptKind::TooLarge))?;
             let mut offsets = path.offsets().iter();
             let first = offsets.next().copied().unwrap_or(0);
             let mut block = indirect::pointer(root, first as usize);
@@ -225,18 +225,18 @@ impl Finder<'_> {
             let start = BlockNr(run.device_block);
             let inside = self.geometry.contains_run(start, run.len.into());
             if run.log_start != next || !inside {
-                return Err(self.bad("has holes or lies outside the file system"));
+                return Err(self.bad(CorruptKind::JournalHoles));
             }
             if !zones.is_clear(start, run.len.into()) {
-                return Err(self.bad("has holes, or blocks that hold other metadata"));
+                return Err(self.bad(CorruptKind::JournalMetadata));
             }
             next = next.saturating_add(run.len);
         }
         if self.is_shared(found) {
-            return Err(self.bad("has a block twice, or one of its map or of MMP"));
+            return Err(self.bad(CorruptKind::JournalTwice));
         }
         if u64::from(next) < LOG_BLOCKS_MIN {
-            return Err(self.bad("no usable journal"));
+            return Err(self.bad(CorruptKind::NoJournal));
         }
         Ok(next)
     }
@@ -255,7 +255,7 @@ impl Finder<'_> {
         places.windows(2).any(|pair| pair[0].1 > pair[1].0)
     }
 
-    fn bad(&self, problem: &'static str) -> Error {
+    fn bad(&self, problem: CorruptKind) -> Error {
         Corrupt::new(Place::Inode(self.nr), "journal inode", problem).into()
     }
 }

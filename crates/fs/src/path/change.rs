@@ -3,7 +3,7 @@
 use super::walk::{Last, Place};
 use super::{AsBytes, Paths};
 use crate::{Error, FileType, InodeRef, RenameFlags, Result, SetAttr};
-use uext4_format::{Corrupt, InodeNr};
+use uext4_format::{Corrupt, CorruptKind, InodeNr};
 
 impl Paths<'_> {
     /// Creates a directory.
@@ -196,7 +196,7 @@ impl Paths<'_> {
 /// The error for a directory below itself, whose removal or walk would not end.
 pub(super) fn cycle(nr: InodeNr) -> Error {
     let place = uext4_format::Place::Inode(nr);
-    Corrupt::new(place, "directory", "is below itself").into()
+    Corrupt::new(place, "directory", CorruptKind::BelowItself).into()
 }
 
 /// A directory being removed: only empty subdirectories of these names are left in it.

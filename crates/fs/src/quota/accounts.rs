@@ -6,7 +6,7 @@ use super::{GraceTimes, Usage};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
-use uext4_format::{Corrupt, InodeNr, Place};
+use uext4_format::{Corrupt, CorruptKind, InodeNr, Place};
 use uext4_journal::Handle;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, Mutex, MutexGuard, Rank, Sharded};
@@ -167,7 +167,7 @@ impl Accounts {
     /// Gives the owner an entry in the file, which has space for it.
     pub(crate) fn place(&self, handle: &Handle<'_>, id: u32) -> Result<()> {
         let place = handle.write(&self.file).insert(id);
-        let damaged = Corrupt::new(Place::Inode(self.nr), "quota file", "has no room");
+        let damaged = Corrupt::new(Place::Inode(self.nr), "quota file", CorruptKind::NoRoom);
         let place = place.ok_or(Error::Corrupt(damaged))?;
         let owner = self.owner(id);
         handle.write(&owner).set_place(place);

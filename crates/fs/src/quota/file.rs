@@ -5,7 +5,7 @@ use super::owner::Place;
 use crate::base::Base;
 use crate::{Error, Result};
 use uext4_format::quota::{Patch, QUOTA_BLOCK_BYTES, QuotaEntry, QuotaKind, QuotaTree};
-use uext4_format::{BlockNr, LogicalBlock};
+use uext4_format::{BlockNr, CorruptKind, LogicalBlock};
 use uext4_journal::{Image, Live, Object, Render, Sink};
 use uext4_sync::{Arc, Rank};
 
@@ -90,14 +90,14 @@ impl QuotaFile {
         base: &Base,
         kind: QuotaKind,
         blocks: Vec<BlockNr>,
-        corrupt: impl Fn(&'static str) -> Error + Copy,
+        corrupt: impl Fn(CorruptKind) -> Error + Copy,
     ) -> Result<(Arc<Self>, Vec<Placed>)> {
         let block_size = base.block_size() as u64;
         let mut last: Option<(BlockNr, Image)> = None;
         let read = |block: u32| {
             let at = u64::from(block) * QUOTA_BLOCK_BYTES as u64;
             let nr = blocks.get((at / block_size) as usize).copied();
-            let nr = nr.ok_or_else(|| corrupt("a block is behind the end"))?;
+            let nr = nr.ok_or_else(|| corrupt(CorruptKind::BlockBehindEnd))?;
             let image = match last.take() {
                 Some((known, image)) if known == nr => image,
                 _ => base.journal.read_block(nr)?,
@@ -110,7 +110,7 @@ impl QuotaFile {
         };
         let (tree, entries) = QuotaTree::read(kind, read, corrupt)?;
         if tree.used_bytes() > blocks.len() as u64 * block_size {
-            return Err(corrupt("says that it has more blocks than it has"));
+            return Err(corrupt(CorruptKind::MoreBlocks));
         }
         let state = FileState {
             tree,
@@ -119,7 +119,9 @@ impl QuotaFile {
             changed: Vec::new(),
         };
         let placed = entries.into_iter().map(|(entry, at)| {
-            let place = state.place(at).ok_or_else(|| corrupt("has no such entry"));
+            let place = state
+                .place(at)
+                .ok_or_else(|| corrupt(CorruptKind::NoSuchEntry));
             place.map(|place| (entry, place))
         });
         let placed = placed.collect::<Result<Vec<_>>>()?;

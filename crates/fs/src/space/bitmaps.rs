@@ -9,7 +9,7 @@ use super::group::{BlockState, Group, InodeState};
 use crate::Result;
 use crate::base::Base;
 use uext4_alloc::{Bitmap, InodeBits, Stat};
-use uext4_format::{Corrupt, GroupNr, Place, group_flag};
+use uext4_format::{Corrupt, CorruptKind, GroupNr, Place, group_flag};
 use uext4_journal::Object;
 
 impl Space {
@@ -35,8 +35,9 @@ impl Space {
             self.check_own_metadata(nr, &used)?;
             used
         };
-        if used.count_clear() != half.free_clusters {
-            let problem = "free count does not match the descriptor";
+        let (descriptor, bitmap) = (half.free_clusters, used.count_clear());
+        if bitmap != descriptor {
+            let problem = CorruptKind::FreeCount { descriptor, bitmap };
             return Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into());
         }
         half.used = Some(used);
@@ -72,8 +73,9 @@ impl Space {
             descriptor.verify_inode_bitmap(&bytes, nr, self.geometry(), &self.layout.checksums)?;
             Bitmap::from_bytes(&bytes, bits)
         };
-        if used.count_clear() != descriptor.free_inodes {
-            let problem = "free count does not match the descriptor";
+        let (descriptor, bitmap) = (descriptor.free_inodes, used.count_clear());
+        if bitmap != descriptor {
+            let problem = CorruptKind::FreeCount { descriptor, bitmap };
             return Err(Corrupt::new(Place::Group(nr), "inode bitmap", problem).into());
         }
         Ok(used)
@@ -94,7 +96,7 @@ impl Space {
         if self.metadata_clusters(nr).all(marked) {
             return Ok(());
         }
-        let problem = "metadata of the group is marked free";
+        let problem = CorruptKind::MetadataFree;
         Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into())
     }
 

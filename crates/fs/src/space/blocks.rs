@@ -5,7 +5,7 @@ use super::loaders::BitmapLoader;
 use crate::base::Base;
 use crate::{Error, Result};
 use uext4_alloc::{ClusterNr, Goal, Kind, Placement, Privilege, Request, Run};
-use uext4_format::{BlockNr, BlockRun, Corrupt, Feature, GroupNr, InodeNr, Place};
+use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, Feature, GroupNr, InodeNr, Place};
 use uext4_journal::Handle;
 
 /// Purpose of an allocation.
@@ -233,7 +233,7 @@ impl Space {
             ..run
         };
         if !self.may_hold_run(run.start, run.len_blocks.into()) {
-            let problem = "freed blocks are metadata or out of range";
+            let problem = CorruptKind::FreedMetadata;
             return Err(Corrupt::new(Place::Block(run.start), "block run", problem).into());
         }
         let run = self.to_run(run);
@@ -262,7 +262,7 @@ impl Space {
             .is_some_and(|used| used.is_set(from..from + len))
         {
             let block = self.engine.volume().block_of(ClusterNr(start));
-            let problem = "freed blocks are free already";
+            let problem = CorruptKind::FreedTwice;
             return Err(Corrupt::new(Place::Block(block), "block bitmap", problem).into());
         }
         // Pending first: a rebuild from the bitmap must not see the blocks as free.

@@ -13,7 +13,7 @@ use super::group::{Group, InodeState};
 use crate::base::Base;
 use crate::{Error, Result};
 use uext4_alloc::{InodeKind, Parent};
-use uext4_format::{Corrupt, FileType, GroupNr, InodeNr, Place, group_flag};
+use uext4_format::{Corrupt, CorruptKind, FileType, GroupNr, InodeNr, Place, group_flag};
 use uext4_journal::{Handle, Object};
 use uext4_sync::atomic::{AtomicU32, Ordering};
 
@@ -219,12 +219,12 @@ impl Space {
         let (group_nr, index) = self
             .geometry()
             .split_inode(nr)
-            .ok_or(bad("number out of range"))?;
+            .ok_or(bad(CorruptKind::NumberRange))?;
         let group = self.group(group_nr)?;
         let bits = self.inode_bits(base, group_nr, group)?;
         handle.touch(&group.inodes);
         if !bits.clear(index) {
-            return Err(bad("freed inode is free already"));
+            return Err(bad(CorruptKind::FreedInodeTwice));
         }
         if kind == Some(FileType::Directory) {
             let less = |dirs: u32| Some(dirs.saturating_sub(1));

@@ -11,7 +11,7 @@ use super::Space;
 use crate::{Error, Result};
 use std::ops::Range;
 use uext4_alloc::{Bitmap, Stat};
-use uext4_format::{Corrupt, GroupDescriptor, GroupNr, Place};
+use uext4_format::{Corrupt, CorruptKind, GroupDescriptor, GroupNr, Place};
 use uext4_journal::Object;
 
 /// Source of a bitmap.
@@ -146,7 +146,10 @@ impl Space {
         if self.copy_from_memory(nr, used) || used.count_clear() == descriptor.free_clusters {
             return Ok(());
         }
-        let problem = "free count does not match the descriptor";
+        let problem = CorruptKind::FreeCount {
+            descriptor: descriptor.free_clusters,
+            bitmap: used.count_clear(),
+        };
         Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into())
     }
 

@@ -12,7 +12,7 @@ use uext4_format::xattr::{
     Xattr, XattrName, XattrSet, XattrValue, block_capacity_bytes, encode_ibody, entry_bytes,
     ibody_capacity_bytes,
 };
-use uext4_format::{Corrupt, Feature, InodeFlags, Place};
+use uext4_format::{Corrupt, CorruptKind, Feature, InodeFlags, Place};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
@@ -188,7 +188,7 @@ fn edit_areas(
     refs: &mut Refs,
 ) -> Result<Changed> {
     if state.disk.flags.contains(InodeFlags::EA_INODE) {
-        let problem = "holds a value and has attributes";
+        let problem = CorruptKind::HasAttributes;
         return Err(Corrupt::new(Place::Inode(state.nr()), "value inode", problem).into());
     }
     let mut ibody = areas::ibody(state)?;

@@ -9,8 +9,8 @@ use crate::space::{Purpose, Reserve, Want};
 use crate::{Error, Fs, Result};
 use uext4_format::xattr::{EaInodeFields, XattrName, XattrValue, entry_hash_of_inode, value_hash};
 use uext4_format::{
-    BlockNr, BlockRun, Corrupt, Feature, FileType, Inode as DiskInode, InodeFlags, InodeNr,
-    LogicalBlock, Place, Seed, Timestamp, WithExtra,
+    BlockNr, BlockRun, Corrupt, CorruptKind, Feature, FileType, Inode as DiskInode, InodeFlags,
+    InodeNr, LogicalBlock, Place, Seed, Timestamp, WithExtra,
 };
 use uext4_journal::Handle;
 use uext4_sync::Arc;
@@ -18,7 +18,7 @@ use uext4_sync::Arc;
 /// Permissions of value inodes, as Linux sets them.
 const MODE: u16 = 0o600;
 
-fn corrupt(nr: InodeNr, problem: &'static str) -> Error {
+fn corrupt(nr: InodeNr, problem: CorruptKind) -> Error {
     Corrupt::new(Place::Inode(nr), "value inode", problem).into()
 }
 
@@ -32,11 +32,11 @@ fn seed(fs: &Fs) -> Seed {
 /// The value inode `nr`. No lock is taken.
 fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<Inode>> {
     if fs.hidden.contains(nr) || nr == InodeNr::ROOT || !fs.geometry.contains_inode(nr) {
-        return Err(corrupt(nr, "number out of range"));
+        return Err(corrupt(nr, CorruptKind::NumberRange));
     }
     let inode = fs.load_inode(nr)?;
     if inode.is_freed() || !inode.holds_value() {
-        return Err(corrupt(nr, "the inode holds no value"));
+        return Err(corrupt(nr, CorruptKind::HoldsNoValue));
     }
     Ok(inode)
 }
@@ -63,7 +63,7 @@ impl Held {
         let state = self.inode.read();
         let nr = self.inode.nr();
         if state.disk.size != u64::from(self.size) {
-            return Err(corrupt(nr, "size is not the one that the entry says"));
+            return Err(corrupt(nr, CorruptKind::ValueSize));
         }
         let bytes = read_all(fs, &state, self.size as usize)?;
         // Old values of Lustre have their owner's number instead of a hash.
@@ -71,7 +71,7 @@ impl Held {
         if fields(&state).hash == value_hash(seed(fs), &bytes) || of_lustre {
             return Ok(bytes);
         }
-        Err(corrupt(nr, "the hash of the value is another one"))
+        Err(corrupt(nr, CorruptKind::ValueHash))
     }
 }
 
@@ -89,7 +89,7 @@ fn read_all(fs: &Fs, state: &InodeState, size: usize) -> Result<Vec<u8>> {
             ..
         } = mapping
         else {
-            return Err(corrupt(state.nr(), "the value has a hole"));
+            return Err(corrupt(state.nr(), CorruptKind::ValueHole));
         };
         fs.device.read_at(start.0 << bits, &mut bytes[at..end])?;
         at = end;
@@ -143,7 +143,7 @@ pub(super) fn release(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> 
         let mut state = handle.write(&inode);
         let mut fields = fields(&state);
         let left = fields.refcount.checked_sub(count);
-        fields.refcount = left.ok_or(corrupt(nr, "more entries than references"))?;
+        fields.refcount = left.ok_or(corrupt(nr, CorruptKind::MoreEntries))?;
         set_fields(&mut state, fields);
         if fields.refcount > 0 {
             return Ok(());

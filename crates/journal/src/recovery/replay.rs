@@ -1,14 +1,14 @@
 //! Passes two and three: collect the revokes and the newest images, then write these home.
 
 use super::cursor::{Cursor, Found};
-use super::{Amend, BAD_CHECKSUM, RecoveryMode, RecoveryReport, corrupt};
+use super::{Amend, RecoveryMode, RecoveryReport, corrupt};
 use crate::home::Home;
 use crate::log_file::LogFile;
 use crate::{Error, Image};
 use std::collections::{BTreeMap, HashMap};
 use uext4_device::BlockDevice;
 use uext4_format::jbd2::{BlockType, Revoked, Superblock, Tag, Tags, unescape};
-use uext4_format::{BlockNr, Tid};
+use uext4_format::{BlockNr, CorruptKind, Tid};
 use uext4_sync::Arc;
 
 /// Blocks per batch of reads and home writes.
@@ -112,8 +112,10 @@ impl<'a> Replay<'a> {
         report: &mut RecoveryReport,
     ) -> Result<(), Error> {
         let problem = match intact {
-            _ if tag.block.0 >= self.home_blocks => Some("block is outside the file system"),
-            false => Some(BAD_CHECKSUM),
+            _ if tag.block.0 >= self.home_blocks => {
+                Some(CorruptKind::HomeOutside { block: tag.block.0 })
+            }
+            false => Some(CorruptKind::BlockChecksum),
             true => None,
         };
         match problem {

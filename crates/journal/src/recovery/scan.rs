@@ -5,14 +5,14 @@
 //! follows it. If that commit block is older than the previous transaction, the blocks are stale
 //! (from before the last wrap-around) and end the log as well.
 
+use super::corrupt;
 use super::cursor::{Cursor, Found};
-use super::{BAD_CHECKSUM, corrupt};
 use crate::Error;
 use crate::log_file::LogFile;
-use uext4_format::Tid;
 use uext4_format::jbd2::{
     BlockType, ChecksumKind, CommitBlock, Superblock, Tags, TransactionChecksum,
 };
+use uext4_format::{CorruptKind, Tid};
 
 struct Scan<'a> {
     cursor: Cursor<'a>,
@@ -116,7 +116,11 @@ impl Scan<'_> {
         let commit = CommitBlock::parse(&found.bytes);
         if let Some(suspect) = self.suspect {
             return if commit.seconds >= self.last_commit_seconds {
-                Err(corrupt(suspect, "descriptor block", BAD_CHECKSUM))
+                Err(corrupt(
+                    suspect,
+                    "descriptor block",
+                    CorruptKind::BlockChecksum,
+                ))
             } else {
                 Ok(Verdict::LogEnds)
             };

@@ -114,7 +114,7 @@ fn as_json(report: &Report) -> Value {
 fn finding_json(finding: &Finding) -> Value {
     let mut value = json!({
         "structure": finding.corrupt.structure,
-        "what": finding.corrupt.problem,
+        "what": finding.corrupt.problem.phrase(),
         "detail": finding.detail,
         "byte": finding.byte,
         "block": null,

@@ -197,9 +197,14 @@ fn messages_say_what_where_and_what_to_do() {
     fs::write(rig.path("short.img"), &image[..3 << 20]).unwrap();
     let mut damaged = image[..4096].to_vec();
     damaged[1024 + 0x68] ^= 1;
-    fs::write(rig.path("bad.img"), damaged).unwrap();
-    let bad = "bad.img: damaged file system: superblock: checksum does not match; \
-               run e2fsck on the image";
+    let (covered, stored) = damaged[1024..2048].split_last_chunk::<4>().unwrap();
+    let bad: &str = &format!(
+        "bad.img: damaged file system: superblock: checksum does not match (stored {:#x}, \
+         computed {:#x}); run e2fsck on the image",
+        u32::from_le_bytes(*stored),
+        uext4_format::crc32c(!0, covered)
+    );
+    fs::write(rig.path("bad.img"), &damaged).unwrap();
     let zero = "zero.img holds no ext4 file system (no magic at byte 1024); \
                 it begins with zeroes only; `uext4 mkfs` makes a file system";
     let short = "short.img: the superblock says 67108864 bytes, short.img has 3145728";

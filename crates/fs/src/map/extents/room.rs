@@ -8,7 +8,7 @@ use super::walk::{self, Node, Step, Steps};
 use crate::inode::InodeState;
 use crate::{Error, Fs, Result};
 use uext4_format::extent::{ExtentNode, Index, MAX_DEPTH};
-use uext4_format::{BlockNr, Corrupt, LogicalBlock, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::Handle;
 
 /// Each level splits at most once, and the root grows once, before a leaf has free slots.
@@ -52,7 +52,7 @@ pub(super) fn make(
         }
     }
     let place = Place::Inode(state.nr());
-    Err(Corrupt::new(place, "extent header", "limit leaves no room to split").into())
+    Err(Corrupt::new(place, "extent header", CorruptKind::NoSplit).into())
 }
 
 /// Moves the entries of the root into a new block below it.
@@ -90,7 +90,7 @@ fn split(
         node.read(state, |node| (node.count(), node.depth(), node.search(key)));
     if count < 2 {
         let place = Place::Inode(state.nr());
-        return Err(Corrupt::new(place, "extent header", "limit leaves no room to split").into());
+        return Err(Corrupt::new(place, "extent header", CorruptKind::NoSplit).into());
     }
     let nr = new_tree_block(fs, handle, state, near(node, state))?;
     let mut bytes = vec![0; fs.block_size()];

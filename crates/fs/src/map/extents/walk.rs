@@ -5,7 +5,7 @@ use crate::meta::{MetaBlock, Seal};
 use crate::{Fs, Result};
 use smallvec::{SmallVec, smallvec};
 use uext4_format::extent::{Expect, ExtentNode};
-use uext4_format::{BlockNr, Corrupt, LogicalBlock, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::{Handle, Object};
 use uext4_sync::Arc;
 
@@ -90,7 +90,7 @@ fn child(fs: &Fs, state: &InodeState, step: &mut Step, key: LogicalBlock) -> Res
     step.at = at;
     let place = Place::Inode(state.nr());
     let child = child
-        .ok_or(Corrupt::new(place, "extent index", "no entries"))?
+        .ok_or(Corrupt::new(place, "extent index", CorruptKind::NoEntries))?
         .child;
     let block = load(fs, state, child, &expect)?;
     Ok(Step {
@@ -112,7 +112,7 @@ fn load(fs: &Fs, state: &InodeState, nr: BlockNr, expect: &Expect) -> Result<Arc
     if fits {
         return Ok(block);
     }
-    Err(Corrupt::new(place, "extent header", "not what its parent says").into())
+    Err(Corrupt::new(place, "extent header", CorruptKind::NotAsParent).into())
 }
 
 fn fits(node: &ExtentNode<&[u8]>, expect: &Expect) -> bool {

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use uext4_format::bytes::{get_u16, get_u32};
 use uext4_format::fast_commit::Record;
 use uext4_format::{
-    Checksums, FileType, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode as DiskInode, InodeFlags,
-    InodeNr,
+    Checksums, CorruptKind, FileType, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode as DiskInode,
+    InodeFlags, InodeNr,
 };
 use uext4_journal::Handle;
 use uext4_sync::Arc;
@@ -38,7 +38,7 @@ const STORAGE: InodeFlags = InodeFlags(
 pub(super) fn apply(fs: &Fs, records: &[Record], last: &BTreeMap<InodeNr, &[u8]>) -> Result<()> {
     for (nr, raw) in last {
         let kind = FileType::from_mode(get_u16(raw, MODE_AT))
-            .ok_or(contradiction(*nr, "mode names no file type"))?;
+            .ok_or(contradiction(*nr, CorruptKind::FileType))?;
         match kind {
             FileType::Directory => apply_directory(fs, *nr, raw, first_parent(records, *nr))?,
             _ => apply_file(fs, *nr, raw, kind)?,
@@ -64,7 +64,7 @@ fn apply_file(fs: &Fs, nr: InodeNr, raw: &[u8], kind: FileType) -> Result<()> {
     let inode = load(fs, nr)?;
     let mut state = handle.write(&inode);
     if state.disk.file_type() != Some(kind) {
-        return Err(contradiction(nr, "gives an inode another type"));
+        return Err(contradiction(nr, CorruptKind::FcOtherType));
     }
     merge_file(fs, &handle, &mut state, raw)
 }
@@ -120,7 +120,7 @@ fn merge_file(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, raw: &[u8]) 
     let is_inline = InodeFlags(get_u32(raw, FLAGS_AT)).contains(InodeFlags::INLINE_DATA);
     match (was_inline, is_inline) {
         (false, true) => {
-            let problem = "moves data of a file with a map into its inode";
+            let problem = CorruptKind::FcIntoInode;
             return Err(contradiction(state.nr(), problem));
         }
         // The data are in blocks, which have their own records.
@@ -180,7 +180,7 @@ fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) ->
         let inode = load(fs, nr)?;
         let mut state = handle.write(&inode);
         if state.disk.file_type() != Some(kind) {
-            return Err(contradiction(nr, "gives an inode another type"));
+            return Err(contradiction(nr, CorruptKind::FcOtherType));
         }
         let (size, links) = (state.disk.size, state.disk.links);
         merge(fs, &handle, &mut state, without_attributes(raw))?;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use uext4_format::bytes::get_u32;
 use uext4_format::fast_commit::Record;
-use uext4_format::{BlockRun, InodeFlags, InodeNr, LogicalBlock};
+use uext4_format::{BlockRun, CorruptKind, InodeFlags, InodeNr, LogicalBlock};
 use uext4_sync::Arc;
 
 /// Byte offset of the generation in an inode.
@@ -133,10 +133,10 @@ impl Maps {
             .space
             .may_hold_run(target.start, wanted.run().len_blocks.into())
         {
-            return Err(contradiction(inode, "maps blocks outside the data area"));
+            return Err(contradiction(inode, CorruptKind::FcOutside));
         }
         if piece.start % ratio != target.start.0 % ratio {
-            let problem = "maps blocks that are not aligned to their cluster";
+            let problem = CorruptKind::FcMisaligned;
             return Err(contradiction(inode, problem));
         }
         if wanted.shares {
@@ -169,7 +169,7 @@ impl Maps {
         {
             let pieces = fs.space.reserve_exactly(fs, wanted.run());
             wanted.reserved = Some(pieces.map_err(|error| match error {
-                Error::NoSpace => contradiction(wanted.inode, "maps blocks that are in use"),
+                Error::NoSpace => contradiction(wanted.inode, CorruptKind::FcInUse),
                 other => other,
             })?);
         }
@@ -194,7 +194,7 @@ impl Maps {
         }
         for wanted in self.wanted {
             if !fs.space.is_inode_allocated(fs, wanted.inode)? {
-                return Err(contradiction(wanted.inode, "maps blocks of a free inode"));
+                return Err(contradiction(wanted.inode, CorruptKind::FcFreeInode));
             }
             let inode = load(fs, wanted.inode)?;
             if wanted.shares {
@@ -286,7 +286,7 @@ pub(super) fn generation_of(fs: &Fs, nr: InodeNr) -> Result<Option<u32>> {
 /// The action at the start of `piece`, and the end of the part that it applies to.
 fn compare(fs: &Fs, state: &InodeState, piece: Piece) -> Result<(Todo, u64)> {
     if state.disk.flags.contains(InodeFlags::INLINE_DATA) {
-        let problem = "maps blocks of a file whose data are in its inode";
+        let problem = CorruptKind::FcInline;
         return Err(contradiction(state.nr(), problem));
     }
     let max = (piece.end - piece.start).min(u64::from(u32::MAX)) as u32;
@@ -360,9 +360,9 @@ fn map_shared(fs: &Fs, inode: &Arc<Inode>, wanted: &Wanted, shared: &mut Shared)
     let mate = map::cluster_mate(fs, &inode.read(), at)?;
     match mate {
         Some(block) if block == wanted.target.start => {}
-        Some(_) => return Err(contradiction(wanted.inode, "maps a cluster to two places")),
+        Some(_) => return Err(contradiction(wanted.inode, CorruptKind::FcTwoPlaces)),
         None => {
-            let in_use = contradiction(wanted.inode, "maps blocks that are in use");
+            let in_use = contradiction(wanted.inode, CorruptKind::FcInUse);
             for run in shared.take(fs, wanted.target.start).ok_or(in_use)? {
                 fs.space.commit(fs, &handle, run)?;
             }

@@ -32,7 +32,7 @@ use crate::{Error, Fs, MountOptions, Result, credits, orphan_recovery, quota_fil
 use std::collections::BTreeMap;
 use uext4_device::{BlockDevice, Overlay};
 use uext4_format::fast_commit::{Record, Scan, Verdict};
-use uext4_format::{BlockNr, Corrupt, InodeNr, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
 use uext4_journal::recovery::{self, RecoveryReport};
 use uext4_journal::{Image, Log};
 use uext4_sync::Arc;
@@ -186,17 +186,14 @@ fn write_directly(
 }
 
 /// The error for a record that contradicts the file system.
-fn contradiction(inode: InodeNr, problem: &'static str) -> Error {
+fn contradiction(inode: InodeNr, problem: CorruptKind) -> Error {
     Corrupt::new(Place::Inode(inode), "fast commit", problem).into()
 }
 
 /// The inode of a record, loaded; a number that no file may have is damage.
 fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<crate::Inode>> {
     if fs.hidden.contains(nr) {
-        return Err(contradiction(
-            nr,
-            "names an inode of the file system itself",
-        ));
+        return Err(contradiction(nr, CorruptKind::FcReserved));
     }
     fs.load_inode(nr)
 }

@@ -12,7 +12,7 @@ use crate::{Fs, Result, credits};
 use std::collections::BTreeSet;
 use uext4_format::bytes::get_u16;
 use uext4_format::fast_commit::{Dentry, Record};
-use uext4_format::{FileType, InodeNr};
+use uext4_format::{CorruptKind, FileType, InodeNr};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
@@ -78,17 +78,14 @@ fn set_links(fs: &Fs, nr: InodeNr, links: u16) -> Result<()> {
 
 /// The parent directory of a name, validated.
 fn parent(fs: &Fs, dentry: &Dentry) -> Result<Arc<Inode>> {
-    check_new_name(&dentry.name).map_err(|_| contradiction(dentry.parent, "has a bad name"))?;
+    check_new_name(&dentry.name).map_err(|_| contradiction(dentry.parent, CorruptKind::FcName))?;
     let known = fs.space.is_inode_allocated(fs, dentry.parent)?;
     let parent = load(fs, dentry.parent)?;
     let kind = parent.read().disk.file_type();
     if known && kind == Some(FileType::Directory) {
         return Ok(parent);
     }
-    Err(contradiction(
-        dentry.parent,
-        "has a name in what is no directory",
-    ))
+    Err(contradiction(dentry.parent, CorruptKind::FcNoDirectory))
 }
 
 fn kind_of(fs: &Fs, nr: InodeNr) -> Result<FileType> {
@@ -96,17 +93,14 @@ fn kind_of(fs: &Fs, nr: InodeNr) -> Result<FileType> {
         true => load(fs, nr)?.read().disk.file_type(),
         false => None,
     };
-    kind.ok_or(contradiction(nr, "names an inode that is free"))
+    kind.ok_or(contradiction(nr, CorruptKind::FcFree))
 }
 
 fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
     let dir = parent(fs, dentry)?;
     let kind = kind_of(fs, dentry.inode)?;
     if kind == FileType::Directory && count == Count::Adds {
-        return Err(contradiction(
-            dentry.inode,
-            "is a directory with a second name",
-        ));
+        return Err(contradiction(dentry.inode, CorruptKind::FcSecondName));
     }
     let _alone = dir.index.write();
     match dir::find(fs, &dir, &dentry.name)? {

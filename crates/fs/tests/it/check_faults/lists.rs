@@ -117,7 +117,7 @@ impl Stricter {
 }
 
 fn kind(finding: &Finding) -> Kind {
-    (finding.corrupt.structure, finding.corrupt.problem)
+    (finding.corrupt.structure, finding.corrupt.problem.phrase())
 }
 
 /// The entries of [`STRICTER`] that explain the report, or the unexplained findings.

@@ -31,7 +31,7 @@ impl Image {
         let report = look(&self.path, &Limits::default()).expect("it can be read");
         let mut findings = report.findings.iter().map(|finding| &finding.corrupt);
         let is_said =
-            findings.any(|found| (found.structure, found.problem) == (structure, problem));
+            findings.any(|found| (found.structure, found.problem.phrase()) == (structure, problem));
         assert!(is_said, "{structure}: {problem}: {report:?}");
         assert_eq!(explain(&report), Ok(vec![problem]), "{problem}");
     }
