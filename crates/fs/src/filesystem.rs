@@ -2,13 +2,16 @@
 
 use crate::engine::Fs;
 use crate::incidents::{Incident, Listener};
+use crate::mount::UnmountOnDrop;
 use crate::{Error, Result, quota_files};
-use std::sync::Arc;
-use uext4_sync::Pass;
+use uext4_sync::{Arc, Pass};
 
 /// A mounted file system. Cloning is cheap; the last clone that goes away unmounts.
+#[derive(Clone)]
 pub struct Filesystem {
     pub(crate) fs: Arc<Fs>,
+    /// Unmounts with the last clone. Threads of the mount have references to `fs`, too.
+    pub(crate) _last: Arc<UnmountOnDrop>,
 }
 
 impl Filesystem {

@@ -4,6 +4,7 @@ use crate::media::Lifecycle;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, Filesystem, Fs, OnError, Result, credits};
 use uext4_device::Claimant;
+use uext4_sync::Arc;
 
 impl Filesystem {
     /// Unmounts: commits the running transaction, writes everything home, marks the journal empty
@@ -63,10 +64,13 @@ impl Filesystem {
     }
 }
 
-impl Drop for Filesystem {
+/// Unmounts when it is dropped.
+pub(crate) struct UnmountOnDrop(pub(super) Arc<Fs>);
+
+impl Drop for UnmountOnDrop {
     fn drop(&mut self) {
         // Errors are dropped here; `unmount` reports them.
-        let _ = self.fs.close();
+        let _ = self.0.close();
     }
 }
 

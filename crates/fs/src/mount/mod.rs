@@ -18,6 +18,7 @@ mod quiesce;
 mod remount;
 mod shutdown;
 
+pub(crate) use close::UnmountOnDrop;
 pub(crate) use features::REVISION_MAX;
 pub use features::support;
 pub use shutdown::Flush;
@@ -26,8 +27,8 @@ use crate::mmp;
 use crate::options::Access;
 use crate::{Filesystem, MountOptions, Result};
 use open::{Plan, Purpose};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
+use uext4_sync::Arc;
 
 impl Filesystem {
     /// Mounts the file system on `device`: replays the journal after a crash, frees orphans, and
@@ -65,7 +66,8 @@ impl Filesystem {
         let fs = Arc::new(assemble::assemble(media, plan, mmp)?);
         claim.inspect(|claim| claim.watch(&fs.journal));
         fs.start_flusher(threads);
-        Ok(Self { fs })
+        let _last = Arc::new(close::UnmountOnDrop(fs.clone()));
+        Ok(Self { fs, _last })
     }
 
     /// A read-only mount that is writable until it has recovered.
