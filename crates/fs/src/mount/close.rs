@@ -4,7 +4,6 @@ use crate::media::Lifecycle;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, Filesystem, Fs, OnError, Result, credits};
 use uext4_device::Claimant;
-use uext4_sync::Arc;
 
 impl Filesystem {
     /// Unmounts: commits the running transaction, writes everything home, marks the journal empty
@@ -64,18 +63,8 @@ impl Filesystem {
     }
 }
 
-/// Unmounts when it is dropped.
-pub(crate) struct UnmountOnDrop(pub(super) Arc<Fs>);
-
-impl Drop for UnmountOnDrop {
-    fn drop(&mut self) {
-        // Errors are dropped here; `unmount` reports them.
-        let _ = self.0.close();
-    }
-}
-
 impl Fs {
-    fn close(&self) -> Result<()> {
+    pub(super) fn close(&self) -> Result<()> {
         self.space.stop_learning();
         self.flusher.end();
         let mut life = self.lifecycle.lock();
