@@ -17,11 +17,10 @@ use crate::quota::Quota;
 use crate::space::Space;
 use crate::writeback::{Flusher, Pool};
 use std::ops::Deref;
-use std::sync::Arc;
 use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
 use uext4_journal::Handle;
-use uext4_sync::Mutex;
 use uext4_sync::atomic::AtomicU64;
+use uext4_sync::{Arc, Mutex};
 
 /// The engine behind [`Filesystem`].
 pub(crate) struct Fs {

@@ -15,11 +15,10 @@ use crate::incidents::Incidents;
 use crate::settings::Settings;
 use crate::superblock::Super;
 use crate::{Error, Result};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::{Checksums, Features, GOOD_OLD_INODE_BYTES, Geometry, Timestamp};
 use uext4_journal::Journal;
-use uext4_sync::{Clock, FreezeBarrier};
+use uext4_sync::{Arc, Clock, FreezeBarrier};
 
 /// See the module.
 pub(crate) struct Base {

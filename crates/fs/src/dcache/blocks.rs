@@ -19,9 +19,8 @@ use super::index_copy::IndexCopy;
 use super::known_block::KnownBlock;
 use super::prefetch_hint::PrefetchHint;
 use crate::meta::{BlockState, MetaBlock};
-use std::sync::Arc;
 use uext4_format::{InodeNr, LogicalBlock};
-use uext4_sync::Segments;
+use uext4_sync::{Arc, Segments};
 
 /// Blocks from 2^16 on are not kept: bounds the tables of a damaged directory.
 const SEGMENTS: usize = 17;

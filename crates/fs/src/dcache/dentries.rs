@@ -14,10 +14,9 @@
 use super::dentry::{Dentry, Key, Set, Words};
 use super::dentry_memory::{DentryMemory, Share};
 use super::linear_hash::{LinearHash, PublishedHash, SETS_MAX, SETS_MIN, Step};
-use std::sync::Arc;
 use uext4_device::prefetch;
 use uext4_format::InodeNr;
-use uext4_sync::{Mutex, Rank, Segments};
+use uext4_sync::{Arc, Mutex, Rank, Segments};
 
 /// Segments for the largest table, the first of `SETS_MIN` sets.
 const SEGMENTS: usize = (SETS_MAX / SETS_MIN).ilog2() as usize + 1;

@@ -3,7 +3,7 @@
 //! Invariants: all tables together use at most 1/[`MEMORY_PARTS`] of `metadata_cache`.
 //! Locking: none.
 
-use std::sync::Arc;
+use uext4_sync::Arc;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The tables take at most this part of `metadata_cache`, in addition to it.

@@ -9,8 +9,8 @@
 //! Locking: none.
 
 use crate::meta::{BlockState, MetaBlock};
-use std::sync::Arc;
 use uext4_device::{LINE_BYTES, prefetch};
+use uext4_sync::Arc;
 use uext4_sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// Bytes of rows to prefetch: those of a 4 KiB leaf with names of 32 characters.

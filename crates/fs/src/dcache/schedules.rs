@@ -3,10 +3,9 @@
 use super::dentries::Dentries;
 use super::dentry::{Key, Keys};
 use super::dentry_memory::{DentryMemory, MEMORY_PARTS};
-use std::sync::Arc;
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
-use uext4_sync::thread;
+use uext4_sync::{Arc, thread};
 
 const MEMORY_BYTES: u64 = 1 << 20;
 const WRITERS: u32 = 2;

@@ -8,8 +8,8 @@ use super::shrink::{self, Shrunk};
 use crate::dcache::{Election, Note};
 use crate::inode::Inode;
 use crate::{Fs, Result, credits};
-use std::sync::Arc;
 use uext4_format::FileType;
+use uext4_sync::Arc;
 
 /// Most steps at once: a directory that loses more names is noted again.
 const STEPS_MAX: u32 = 4;

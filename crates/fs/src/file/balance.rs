@@ -10,7 +10,7 @@ use super::{renew_age, write_out_some};
 use crate::inode::Inode;
 use crate::writeback::Reach;
 use crate::{Fs, Result};
-use std::sync::Arc;
+use uext4_sync::Arc;
 
 /// Largest background step of one file, in bytes; the file is locked meanwhile.
 const STEP_BYTES: u64 = 8 << 20;

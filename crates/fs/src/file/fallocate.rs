@@ -9,8 +9,8 @@ use crate::map::{self, ExtentState, Mapping, Progress};
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::ops::Range;
-use std::sync::Arc;
 use uext4_format::{BlockNr, LogicalBlock};
+use uext4_sync::Arc;
 
 /// Operation of `fallocate` on a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

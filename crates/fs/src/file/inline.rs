@@ -9,10 +9,10 @@ use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
-use std::sync::Arc;
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};
 use uext4_format::{Corrupt, CorruptKind, InodeFlags, NoRoom, Place, Timestamp, inline_data};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Result of a change of inline data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

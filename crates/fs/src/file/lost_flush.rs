@@ -4,8 +4,8 @@
 use crate::delayed::{ErrorCursor, Sample};
 use crate::inode::Inode;
 use crate::{Error, Fs, Result};
-use std::sync::Arc;
 use uext4_format::{Feature, FileType};
+use uext4_sync::Arc;
 
 /// The error for written data that may be lost.
 pub(crate) fn lost() -> Error {

@@ -14,9 +14,9 @@ use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState, Mapped, Mapping};
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
-use std::sync::Arc;
 use uext4_format::{BlockNr, LogicalBlock, Timestamp};
 use uext4_journal::Object;
+use uext4_sync::Arc;
 
 pub(super) struct Slice<'a> {
     pub(super) fs: &'a Fs,

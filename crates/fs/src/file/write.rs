@@ -8,9 +8,9 @@ use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState, Mapping};
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
-use std::sync::Arc;
 use uext4_format::Timestamp;
 use uext4_journal::Object;
+use uext4_sync::Arc;
 
 /// Effect of a write on the file's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,9 +14,8 @@ use crate::quota::Owners;
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::ops::Range;
-use std::sync::Arc;
 use uext4_format::LogicalBlock;
-use uext4_sync::RwLockWriteGuard;
+use uext4_sync::{Arc, RwLockWriteGuard};
 
 /// Most blocks of one step.
 const STEP_BLOCKS: u64 = 1 << 16;

@@ -4,9 +4,8 @@
 //! start a handle, because locks may be held.
 
 use super::Inode;
-use std::sync::Arc;
 use uext4_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use uext4_sync::{Mutex, Rank, Sharded};
+use uext4_sync::{Arc, Mutex, Rank, Sharded};
 
 /// Operations that end in a shard before its thread sweeps the queues of all shards.
 const ENDS_PER_SWEEP: u32 = 256;

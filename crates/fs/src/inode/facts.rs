@@ -6,9 +6,8 @@
 //! Locking: published under the state's lock.
 
 use super::{Inode, InodeState};
-use std::sync::Arc;
 use uext4_format::{FileType, InodeFlags, Timestamp};
-use uext4_sync::{OnceLock, SeqLock};
+use uext4_sync::{Arc, OnceLock, SeqLock};
 
 /// Published facts of one directory.
 pub(super) type PublishedFacts = SeqLock<6>;

@@ -34,11 +34,10 @@ pub(crate) use table::Inodes;
 use crate::dcache::DirBlocks;
 use crate::delayed::{Buffer, FlushGeneration, Waiting, WriteErrors};
 use crate::space::{FilePreallocation, LastFlex, Near};
-use std::sync::Arc;
 use uext4_format::{BlockNr, FileType, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
 use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use uext4_sync::{OnceLock, Rank, RwLock, VersionedLock};
+use uext4_sync::{Arc, OnceLock, Rank, RwLock, VersionedLock};
 
 /// The inode has no access control list.
 const NOTE_NO_ACL: u8 = 1;

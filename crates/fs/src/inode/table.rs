@@ -6,11 +6,10 @@ use crate::cache::{Allotment, Cache, Counts, ENTRY_BYTES, Found};
 use crate::inode::state::{InodeFormat, STACK_BYTES};
 use crate::space::Space;
 use crate::{Error, Result};
-use std::sync::Arc;
 use uext4_format::{BlockNr, Corrupt, CorruptKind, Inode as DiskInode, InodeNr, Place};
 use uext4_journal::Handle;
-use uext4_sync::Sharded;
 use uext4_sync::atomic::AtomicU64;
+use uext4_sync::{Arc, Sharded};
 
 /// All inodes in memory.
 pub(crate) struct Inodes {

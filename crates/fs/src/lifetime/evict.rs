@@ -10,9 +10,9 @@
 use crate::inode::{EvictQueues, Inode, Queue};
 use crate::quota::Usage;
 use crate::{Fs, Result, credits, file, xattr};
-use std::sync::Arc;
 use uext4_format::InodeFlags;
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 impl Fs {
     /// Frees the unused orphans of all queues. If another thread is sweeping, waits for it. The

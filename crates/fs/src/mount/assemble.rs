@@ -22,13 +22,12 @@ use crate::space::Space;
 use crate::superblock::{Super, failed_write};
 use crate::writeback::{Flusher, Pool};
 use crate::{Error, Fs, MountOptions, Result, orphan_recovery, quota_files};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
 use uext4_format::{Feature, Features};
 use uext4_journal::{Checksums, Config, Journal, Log, Start, Width};
 use uext4_sync::atomic::AtomicU64;
-use uext4_sync::{FreezeBarrier, Mutex, Rank};
+use uext4_sync::{Arc, FreezeBarrier, Mutex, Rank};
 
 /// Default size of the metadata cache: the memory of this process divided by this, ...
 const CACHE_PART: u64 = 16;

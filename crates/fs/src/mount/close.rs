@@ -63,15 +63,8 @@ impl Filesystem {
     }
 }
 
-impl Drop for Filesystem {
-    fn drop(&mut self) {
-        // Errors are dropped here; `unmount` reports them.
-        let _ = self.fs.close();
-    }
-}
-
 impl Fs {
-    fn close(&self) -> Result<()> {
+    pub(super) fn close(&self) -> Result<()> {
         self.space.stop_learning();
         self.flusher.end();
         let mut life = self.lifecycle.lock();

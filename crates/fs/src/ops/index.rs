@@ -8,8 +8,7 @@ use super::check_alive;
 use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
 use crate::{Caller, Error, Fs, Result, credits};
-use std::sync::Arc;
-use uext4_sync::{RwLockReadGuard, VersionedGuard};
+use uext4_sync::{Arc, RwLockReadGuard, VersionedGuard};
 
 type Answer<T> = std::result::Result<T, DirError>;
 

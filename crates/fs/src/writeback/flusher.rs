@@ -2,11 +2,10 @@
 //!
 //! It sleeps while no file is dirty, so an idle mount uses no CPU time.
 
-use std::sync::Arc;
 use std::time::Duration;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::thread::{self, JoinHandle};
-use uext4_sync::{Condvar, Mutex, Rank};
+use uext4_sync::{Arc, Condvar, Mutex, Rank};
 
 /// Extent of a background writeback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,11 +9,10 @@ use super::UnseenErrors;
 use crate::inode::Inode;
 use crate::memory::part_of_memory;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use uext4_sync::{Mutex, Rank, SHARDS, Sharded, stretch_shard};
+use uext4_sync::{Arc, Mutex, Rank, SHARDS, Sharded, stretch_shard};
 
 const LISTS: usize = 64;
 /// Log2 of the consecutive inode numbers in one list.
