@@ -1,6 +1,6 @@
 # The front door. Every target runs as root or as a user with sudo.
 
-.PHONY: help deps tools check test schedules quickstart lab build install uninstall deb static package-test
+.PHONY: help deps tools check test schedules crates quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3
@@ -44,6 +44,12 @@ SHUTTLE = RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target
 schedules: ## What threads may do to each other, tried by the model checker.
 	$(SHUTTLE) --package uext4-sync --package uext4-schedules
 	$(SHUTTLE) --package uext4-journal model
+
+PUBLISHED = uext4-num uext4-sync uext4-format uext4-device uext4-journal uext4-alloc uext4-mkfs \
+	uext4 uext4-fuse uext4-tools
+
+crates: ## Package the crates that are published, and build each from its package.
+	cargo package $(PUBLISHED:%=--package %)
 
 quickstart: ## Make an image, mount it, use it, check it. Leaves nothing behind.
 	sh scripts/quickstart.sh

@@ -12,9 +12,8 @@ mod entries;
 
 use entries::{Entries, Room};
 use std::hash::Hash;
-use std::sync::Arc;
 use uext4_sync::atomic::{AtomicU64, Ordering};
-use uext4_sync::{Rank, RwLock, stretch_shard};
+use uext4_sync::{Arc, Rank, RwLock, stretch_shard};
 
 const CACHE_SHARDS: usize = 128;
 /// Objects that each shard keeps at least, whatever the allotment is.

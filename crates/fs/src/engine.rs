@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::base::Base;
-use crate::dcache::{NameMemory, SparseLeaves};
+use crate::dcache::{DentryMemory, SparseLeaves};
 use crate::dir_config::DirConfig;
 use crate::extent_status::ExtentStatus;
 use crate::inode::{ExtraIsize, HiddenInodes, Inode, Inodes, LazyTimes};
@@ -17,11 +17,10 @@ use crate::quota::Quota;
 use crate::space::Space;
 use crate::writeback::{Flusher, Pool};
 use std::ops::Deref;
-use std::sync::Arc;
 use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
 use uext4_journal::Handle;
-use uext4_sync::Mutex;
 use uext4_sync::atomic::AtomicU64;
+use uext4_sync::{Arc, Mutex};
 
 /// The engine behind [`Filesystem`].
 pub(crate) struct Fs {
@@ -38,7 +37,7 @@ pub(crate) struct Fs {
     pub(crate) delayed: Pool,
     pub(crate) flusher: Flusher,
     pub(crate) dirs: DirConfig,
-    pub(crate) names: Arc<NameMemory>,
+    pub(crate) names: Arc<DentryMemory>,
     pub(crate) sparse_leaves: SparseLeaves<Inode>,
     pub(crate) shared_xattrs: SharedBlocks,
     /// Serializes moves of directories between parents.
@@ -48,8 +47,8 @@ pub(crate) struct Fs {
     pub(crate) extra_isize: ExtraIsize,
     /// `metadata_cache`: bytes for inodes and metadata blocks that only the cache holds.
     pub(crate) metadata_cache: Arc<AtomicU64>,
-    /// Calls of `relieve_memory`.
-    pub(crate) reliefs: AtomicU64,
+    /// Calls of `reclaim_memory`.
+    pub(crate) reclaims: AtomicU64,
 }
 
 impl Deref for Fs {

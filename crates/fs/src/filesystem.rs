@@ -3,15 +3,40 @@
 use crate::engine::Fs;
 use crate::incidents::{Incident, Listener};
 use crate::{Error, Result, quota_files};
-use std::sync::Arc;
-use uext4_sync::Pass;
+use uext4_sync::{Arc, Pass};
 
 /// A mounted file system. Cloning is cheap; the last clone that goes away unmounts.
+#[derive(Clone)]
 pub struct Filesystem {
     pub(crate) fs: Arc<Fs>,
+    /// Unmounts with the last clone. Threads of the mount have references to `fs`, too.
+    _last: Arc<UnmountOnDrop>,
+}
+
+/// Runs the unmount of a module above when it is dropped.
+struct UnmountOnDrop {
+    fs: Arc<Fs>,
+    unmount: fn(&Fs) -> Result<()>,
+}
+
+impl Drop for UnmountOnDrop {
+    fn drop(&mut self) {
+        // An explicit unmount reports its error.
+        let _ = (self.unmount)(&self.fs);
+    }
 }
 
 impl Filesystem {
+    /// The first handle of a mount, which `unmount` ends.
+    pub(crate) fn new(fs: Arc<Fs>, unmount: fn(&Fs) -> Result<()>) -> Self {
+        let last = UnmountOnDrop {
+            fs: fs.clone(),
+            unmount,
+        };
+        let _last = Arc::new(last);
+        Self { fs, _last }
+    }
+
     /// Runs one read-only operation: records damage in the superblock, then frees unused orphans.
     /// While the file system is frozen both are postponed.
     pub(crate) fn run<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
@@ -21,7 +46,7 @@ impl Filesystem {
         let _spending = self.fs.begin_operation();
         let answer = operation(&self.fs);
         let failed = matches!(answer, Err(Error::Corrupt(_) | Error::Journal(_)));
-        if !failed && !self.fs.inodes.reclaim.has_own_work() {
+        if !failed && !self.fs.inodes.evictions.has_own_work() {
             return answer;
         }
         match self.fs.changes.try_enter() {

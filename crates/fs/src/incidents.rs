@@ -11,9 +11,8 @@
 use crate::Error;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 use uext4_format::{Corrupt, Place};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Arc, Mutex, Rank};
 
 /// Distinct places that are listed in one mount.
 const PLACES_MAX: usize = 1024;

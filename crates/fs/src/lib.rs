@@ -1,8 +1,53 @@
 //! ext4 in user space: the whole file system as a library.
 //!
-//! [`Filesystem`] mounts an image or device. It offers inode-based operations for servers, and
-//! path-based ones like `std::fs` for programs. Everything is `Send + Sync`; operations on
-//! different files and directories run in parallel.
+//! ```
+//! use std::sync::Arc;
+//! use uext4::device::MemDevice;
+//! use uext4::mkfs::{self, MkfsOptions, Preset};
+//! use uext4::{Filesystem, MountOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Arc::new(MemDevice::new(64 << 20));
+//! mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4))?;
+//! let fs = Filesystem::mount(device, MountOptions::default())?;
+//! fs.paths().write("/hello", "world")?;
+//! assert_eq!(fs.paths().read("/hello")?, b"world");
+//! fs.unmount()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to start
+//!
+//! | to | use |
+//! | --- | --- |
+//! | open an image or block device | [`device::FileDevice`]; it refuses one that is in use |
+//! | make a file system | [`mkfs::format`] |
+//! | mount, unmount | [`Filesystem::mount`] with [`MountOptions`], [`Filesystem::unmount`] |
+//! | use files by path, as with `std::fs` | [`Filesystem::paths`] and [`path`] |
+//! | write a server | the operations by inode of [`Filesystem`], for a [`Caller`] |
+//! | look for damage | [`check`] |
+//! | change parameters | [`Filesystem::tune`] |
+//! | read structures on disk | [`mod@format`] |
+//!
+//! `examples/` has programs that make an image, list one, and write one with many threads.
+//!
+//! # Threads
+//!
+//! Everything is `Send + Sync`, and a [`Filesystem`] can be cloned. Operations on different files
+//! and directories run in parallel. Background threads commit and write back;
+//! [`Threads::Inline`] runs without them, which makes a run repeatable.
+//!
+//! # Durability
+//!
+//! As with Linux: a change is visible at once, and durable after `fsync`, [`Filesystem::sync`], the
+//! unmount, or the next commit (5 s). After a crash the next mount replays the journal. An error
+//! that stops writing makes the mount read-only; [`Filesystem::failure`] has it.
+//!
+//! # Errors
+//!
+//! [`Error::errno`] is the errno that Linux would answer, and `?` turns an [`Error`] into
+//! `std::io::Error`. Damaged structures give [`Error::Corrupt`] with their place, never a panic.
 //!
 //! References: kernel documentation, `Documentation/filesystems/ext4/`.
 #![forbid(unsafe_code)]
@@ -40,7 +85,7 @@ mod orphan_recovery;
 pub mod path;
 mod quota;
 mod quota_files;
-mod relief;
+mod reclaim;
 mod settings;
 mod space;
 mod stats;
@@ -77,7 +122,7 @@ pub use options::{
 #[doc(hidden)]
 pub use orphan::schedules::orphan_slots;
 pub use quota::GraceTimes;
-pub use relief::Relief;
+pub use reclaim::Reclaimed;
 pub use space::{FreeExtents, FreeFragments};
 pub use stats::{
     CacheCounts, CacheStats, CriterionStats, GroupStats, JournalStats, LockStats, OrderStats,

@@ -16,13 +16,12 @@ pub(crate) use state::BlockState;
 
 use crate::cache::{Allotment, Cache, Cached, Counts, ENTRY_BYTES, Found};
 use crate::{Error, Result};
-use std::sync::Arc;
 use uext4_device::prefetch;
 use uext4_format::dirent::LeafTable;
 use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object};
-use uext4_sync::RwLockReadGuard;
 use uext4_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use uext4_sync::{Arc, RwLockReadGuard};
 
 /// Size of the counts of an `Arc`, which precede its value.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();

@@ -18,9 +18,9 @@ mod words;
 pub use words::OptionHelp;
 
 use crate::Result;
-use std::sync::Arc;
 use std::time::Duration;
 use uext4_device::BlockDevice;
+use uext4_sync::Arc;
 
 /// Read-write or read-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use crate::inode::Inode;
 use crate::orphan::OrphanFile;
 use crate::{Error, Fs, Result, credits, file, map};
 use std::collections::HashSet;
-use std::sync::Arc;
 use uext4_format::orphan_file::ORPHAN_FILE_BLOCKS_MAX;
 use uext4_format::superblock::state;
 use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeNr, LogicalBlock, Place};
+use uext4_sync::Arc;
 use uext4_sync::atomic::Ordering;
 
 /// Loads the orphan file; `None` without the feature.

@@ -9,11 +9,10 @@ pub use read::read_superblock;
 
 use crate::options::OnError;
 use rustix::io::Errno;
-use std::sync::Arc;
 use uext4_format::superblock::{ErrorBehaviour, state};
 use uext4_format::{BlockNr, Superblock, Timestamp};
 use uext4_journal::{FailedWrite, Handle, Live, LogGuard, Object, Render, Sink};
-use uext4_sync::Rank;
+use uext4_sync::{Arc, Rank};
 
 /// Byte offset of the primary superblock on the device.
 pub(crate) const SUPERBLOCK_OFFSET: u64 = 1024;

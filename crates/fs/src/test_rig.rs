@@ -4,9 +4,9 @@ use crate::inode::InodeRef;
 use crate::options::Threads;
 use crate::space::{Purpose, Reserve, Want};
 use crate::{Filesystem, Fs, MountOptions};
-use std::sync::Arc;
 use uext4_device::MemDevice;
 use uext4_format::{BlockRun, FileType, InodeNr};
+use uext4_sync::Arc;
 use uext4_testkit::oracle;
 
 /// A mounted file system and its empty file `/file`.

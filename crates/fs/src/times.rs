@@ -9,9 +9,9 @@
 use crate::inode::{DAY_SECONDS, Inode, InodeRef, InodeState};
 use crate::settings::Switch;
 use crate::{Fs, Result, credits};
-use std::sync::Arc;
 use uext4_format::{InodeFlags, Timestamp};
 use uext4_journal::Object;
+use uext4_sync::Arc;
 
 /// Effect of an access on the access time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,11 +15,10 @@ use crate::incidents::Incidents;
 use crate::settings::Settings;
 use crate::superblock::Super;
 use crate::{Error, Result};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::{Checksums, Features, GOOD_OLD_INODE_BYTES, Geometry, Timestamp};
 use uext4_journal::Journal;
-use uext4_sync::{Clock, Turnstile};
+use uext4_sync::{Arc, Clock, FreezeBarrier};
 
 /// See the module.
 pub(crate) struct Base {
@@ -35,9 +34,9 @@ pub(crate) struct Base {
     pub(crate) state: MountState,
     /// Damage and failures met since the mount.
     pub(crate) incidents: Arc<Incidents>,
-    /// Freeze barrier (`Turnstile`, as `sb_start_write`): every change is inside; closed while the
+    /// Freeze barrier (as `sb_start_write`): every change is inside; closed while the
     /// file system is frozen.
-    pub(crate) changes: Turnstile,
+    pub(crate) changes: FreezeBarrier,
     /// Bound on the cost of one operation.
     pub(crate) budget: Option<Budget>,
 }

@@ -2,9 +2,8 @@
 
 use crate::Error;
 use crate::incidents::Incidents;
-use std::sync::Arc;
-use uext4_sync::OnceLock;
 use uext4_sync::atomic::{AtomicU8, Ordering};
+use uext4_sync::{Arc, OnceLock};
 
 /// Whether writes are allowed now.
 pub(crate) struct MountState {

@@ -7,9 +7,8 @@
 //! Locking: the caller holds the shard's lock.
 
 use super::{Cached, Key, STRETCH_BITS};
-use std::sync::Arc;
-use uext4_sync::StretchMap;
 use uext4_sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::{Arc, StretchMap};
 
 /// Most entries that the hand passes per insertion.
 const LOOKS_MAX: usize = 32;

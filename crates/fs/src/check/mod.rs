@@ -41,12 +41,12 @@ use bits::Bits;
 use links::Links;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 use uext4_device::BlockDevice;
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, GroupDescriptor, GroupNr, InodeNr, Place,
 };
+use uext4_sync::Arc;
 use values::Values;
 
 /// Checks the file system on `device`; a journal that needs replay is replayed in memory.

@@ -4,9 +4,8 @@
 //! Locking: `Rank::CacheShard`, for one step.
 
 use crate::meta::MetaBlock;
-use std::sync::{Arc, Weak};
 use uext4_device::prefetch;
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Arc, Mutex, Rank, Weak};
 
 /// Weak reference to a block; see the module. One cache line.
 #[repr(align(64))]

@@ -4,10 +4,9 @@
 //! the time.
 //! Locking: [`Rank::Queue`], held to push or take.
 
-use std::sync::Arc;
 use uext4_format::dirent::KnownLeafMut;
 use uext4_sync::atomic::{AtomicUsize, Ordering};
-use uext4_sync::{Mutex, Rank, Sharded};
+use uext4_sync::{Arc, Mutex, Rank, Sharded};
 
 /// Changes of a non-empty leaf between two notes.
 const LOOK_EVERY: u32 = 16;

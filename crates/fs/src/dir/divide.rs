@@ -17,11 +17,11 @@ use super::split::{bytes_of, cut, separator, sorted};
 use super::view::{Dir, Form, NewLeaf};
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Fs, Inode, Result};
-use std::sync::Arc;
 use uext4_format::dirent::space_needed;
 use uext4_format::htree::DxEntry;
 use uext4_format::{CorruptKind, NoRoom};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Prepared contents of a leaf and its upper half.
 pub(crate) struct Draft {

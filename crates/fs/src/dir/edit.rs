@@ -5,10 +5,10 @@ use super::{DirError, Index, inline};
 use crate::dcache::Key;
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Error, Fs, Inode};
-use std::sync::Arc;
 use uext4_format::dirent::{DirEntryType, Location};
 use uext4_format::{FileType, InodeNr};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 pub(super) type Answer<T> = Result<T, DirError>;
 

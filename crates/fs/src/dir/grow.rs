@@ -10,11 +10,11 @@ use super::split::{Item, bytes_of, cut, separator, sorted};
 use super::view::{Dir, NewLeaf, is_dot};
 use crate::meta::MetaBlock;
 use crate::{Error, Result, map};
-use std::sync::Arc;
 use uext4_format::dirent::{DirLeaf, NewEntry};
 use uext4_format::htree::{DxEntry, DxNode, RootInfo, init_root};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeFlags, LogicalBlock, NoRoom};
 use uext4_journal::{Handle, Image};
+use uext4_sync::Arc;
 
 /// Most steps of one insert: one per level of the index, and one new level, with a margin.
 const STEPS_MAX: usize = 8;

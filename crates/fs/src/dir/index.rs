@@ -10,11 +10,11 @@ use super::view::Dir;
 use crate::dcache::runs_on;
 use crate::meta::MetaBlock;
 use crate::{Error, Result};
-use std::sync::Arc;
 use uext4_format::hash::DirHasher;
 use uext4_format::htree::{DxNode, RootInfo};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock};
 use uext4_num::clamp_u32;
+use uext4_sync::Arc;
 
 /// Root and two levels of nodes.
 const LEVELS_MAX: usize = 3;

@@ -9,10 +9,10 @@ use super::{DirError, Index, grow, inline};
 use crate::meta::MetaBlock;
 use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
-use std::sync::Arc;
 use uext4_format::dirent::{Insertion, NewEntry};
 use uext4_format::{FileType, InodeFlags, InodeNr, LogicalBlock};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Inserts the entry `name` of `child` in the way that [`super::can_insert`] found.
 ///

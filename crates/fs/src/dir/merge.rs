@@ -14,10 +14,10 @@ use super::reference::Reference;
 use super::view::Dir;
 use crate::Result;
 use crate::meta::{BlockState, MetaBlock};
-use std::sync::Arc;
 use uext4_format::LogicalBlock;
 use uext4_format::dirent::{BlockKind, LeafTable};
 use uext4_journal::{Handle, Image, Object};
+use uext4_sync::Arc;
 
 /// A planned merge of two blocks.
 pub(super) struct Merge<'a> {

@@ -53,9 +53,9 @@ pub(crate) use room::{Way, can_insert};
 
 use crate::dir_config::file_type;
 use crate::{Error, Fs, Inode, InodeRef, Result};
-use std::sync::Arc;
 use uext4_format::{Corrupt, CorruptKind, FileType, InodeNr, LogicalBlock, Place, dirent};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 use view::{Dir, Form, is_dot};
 
 /// Reason why a change was not made.

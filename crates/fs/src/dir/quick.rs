@@ -12,10 +12,9 @@ use super::view::{Dir, Form, is_dot};
 use crate::dcache::Key;
 use crate::meta::MetaBlock;
 use crate::{Fs, Inode, InodeRef, Result};
-use std::sync::Arc;
 use uext4_format::htree::RootInfo;
 use uext4_format::{InodeNr, LogicalBlock};
-use uext4_sync::Version;
+use uext4_sync::{Arc, Version};
 
 /// Looks up a name in the dentry cache. `None` is a cache miss.
 pub(crate) fn meaning(fs: &Fs, dir: &Inode, name: &[u8]) -> Result<Option<InodeRef>> {

@@ -12,11 +12,11 @@ use super::view::{Dir, Form, is_dot};
 use super::{inline, parent_of};
 use crate::dir_config::file_type;
 use crate::{Fs, Inode, Result};
-use std::sync::Arc;
 use uext4_format::dirent::DirEntry as DiskEntry;
 use uext4_format::hash::DirHasher;
 use uext4_format::{BlockNr, FileType, InodeNr, LogicalBlock};
 use uext4_journal::Image;
+use uext4_sync::Arc;
 
 /// An entry of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

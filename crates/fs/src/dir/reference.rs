@@ -9,9 +9,9 @@ use super::index::{Path, Probe, Step, StepKind, Target, probe};
 use super::view::Dir;
 use crate::Result;
 use crate::meta::MetaBlock;
-use std::sync::Arc;
 use uext4_format::LogicalBlock;
 use uext4_format::htree::{DxEntry, DxNode};
+use uext4_sync::Arc;
 
 /// Root and two levels of nodes, then a leaf.
 const LEVELS_MAX: usize = 4;

@@ -10,10 +10,10 @@ use super::view::{Dir, Form};
 use super::{DirError, Index, edit};
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Error, Fs, Inode};
-use std::sync::Arc;
 use uext4_format::dirent::{DirEntryType, Insertion, NewEntry};
 use uext4_format::{FileType, InodeNr};
 use uext4_journal::{Handle, LogGuard};
+use uext4_sync::Arc;
 
 /// A rename.
 pub(crate) struct Move<'a> {

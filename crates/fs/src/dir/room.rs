@@ -9,9 +9,9 @@ use crate::dcache::Key;
 use crate::meta::MetaBlock;
 use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
-use std::sync::Arc;
 use uext4_format::Corrupt;
 use uext4_format::dirent::{Fit, Gap, LeafTail, space_needed};
+use uext4_sync::Arc;
 
 /// Plan of [`super::insert`]; valid while `index` is held, else checked again there.
 pub(crate) enum Way {

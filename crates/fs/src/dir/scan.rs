@@ -5,9 +5,9 @@ use super::quick;
 use super::view::{Dir, Form, is_dot};
 use crate::Result;
 use crate::meta::MetaBlock;
-use std::sync::Arc;
 use uext4_format::dirent::DirEntryType;
 use uext4_format::{InodeNr, LogicalBlock};
+use uext4_sync::Arc;
 
 /// Contents of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

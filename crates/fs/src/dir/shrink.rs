@@ -22,10 +22,10 @@ use super::neighbours::{leaves_to_merge, nodes_to_merge};
 use super::reference::last_reference;
 use super::view::{Dir, Form};
 use crate::{Fs, Inode, Result};
-use std::sync::Arc;
 use uext4_format::htree::{DxNode, RootInfo};
 use uext4_format::{CorruptKind, LogicalBlock};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Runs one step near the present or former place of `name`.
 pub(crate) fn shrink(

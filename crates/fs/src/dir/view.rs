@@ -8,10 +8,10 @@ use crate::dir_config::DirConfig;
 use crate::inode::InodeState;
 use crate::meta::{BlockState, MetaBlock, Seal};
 use crate::{Error, Fs, Inode, Result, map};
-use std::sync::Arc;
 use uext4_format::dirent::{BlockKind, DirLeaf, KnownLeaf, KnownLeafMut, LeafTable, LeafTail};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeFlags, LogicalBlock, Place, Seed};
 use uext4_journal::Image;
+use uext4_sync::Arc;
 
 /// Arrangement of the entries of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

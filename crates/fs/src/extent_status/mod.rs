@@ -22,11 +22,10 @@ pub(crate) use shrinker::ExtentStatus;
 pub use shrinker::ExtentStatusStats;
 
 use std::ops::Range;
-use std::sync::Arc;
 use tree::{Scanned, Tree};
 use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{OnceLock, Rank, RwLock};
+use uext4_sync::{Arc, OnceLock, Rank, RwLock};
 
 /// Slot for the tree in an inode's state; empty until the first entry.
 #[derive(Default)]

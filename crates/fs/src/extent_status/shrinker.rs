@@ -13,11 +13,10 @@
 
 use super::{FileStatus, Left, Mapping};
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use uext4_sync::{Clock, Counter, Latencies, Mutex, Rank, Sharded};
+use uext4_sync::{Arc, Clock, Counter, Latencies, Mutex, Rank, Sharded, Weak};
 
 /// Memory of an entry in bytes, with its share of the tree's nodes.
 pub(crate) const ENTRY_BYTES: u64 = 64;

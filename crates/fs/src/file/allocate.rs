@@ -6,9 +6,9 @@ use crate::map::{self, ExtentState};
 use crate::quota::{Claim, Owners};
 use crate::space::{Purpose, Reserve, Want};
 use crate::{Error, Fs, Result};
-use std::sync::Arc;
 use uext4_format::{BlockNr, BlockRun, Feature, LogicalBlock};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 use uext4_sync::atomic::Ordering;
 
 /// Groups that one run may touch: the rest of `credits::MAP` is for the map's tree.

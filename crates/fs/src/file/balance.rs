@@ -10,7 +10,7 @@ use super::{renew_age, write_out_some};
 use crate::inode::Inode;
 use crate::writeback::Reach;
 use crate::{Fs, Result};
-use std::sync::Arc;
+use uext4_sync::Arc;
 
 /// Largest background step of one file, in bytes; the file is locked meanwhile.
 const STEP_BYTES: u64 = 8 << 20;
@@ -57,7 +57,7 @@ impl Fs {
         self.write_out_old();
         let keep_bytes = match reach {
             Reach::Usual => self.delayed.crowded_bytes(),
-            Reach::Relief => self.delayed.bytes() / 2,
+            Reach::Reclaim => self.delayed.bytes() / 2,
         };
         while self.delayed.bytes() > keep_bytes {
             // The closing of the freeze barrier is followed by a full writeback.

@@ -9,8 +9,8 @@ use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Fs, Result};
 use std::ops::Range;
-use std::sync::Arc;
 use uext4_format::LogicalBlock;
+use uext4_sync::Arc;
 
 /// Writes of at least this size in bytes are allocated at once: they form long extents by
 /// themselves, and a copy of their data costs more than the delay gains.

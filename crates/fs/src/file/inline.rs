@@ -9,10 +9,10 @@ use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
-use std::sync::Arc;
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};
 use uext4_format::{Corrupt, CorruptKind, InodeFlags, NoRoom, Place, Timestamp, inline_data};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Result of a change of inline data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ pub(super) fn convert(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Result<(
         return Err(Error::TooLarge);
     }
     let blocks = NewBlocks::reserve_first(fs, inode, reserve)?;
-    fs.expose(inode);
+    fs.begin_unflushed(inode);
     io::write_padded(fs, blocks.run().start, 0, &data)?;
     let handle = fs.start(credits::MAP)?;
     let before = handle.write(inode).disk.clone();

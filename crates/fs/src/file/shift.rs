@@ -10,9 +10,9 @@ use crate::inode::Inode;
 use crate::map::{self, LOGICAL_END, Progress};
 use crate::{Error, Fs, Result, credits};
 use std::ops::Range;
-use std::sync::Arc;
 use uext4_format::LogicalBlock;
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Shifting the extents of one leaf: it, the nodes above it, the inode; and a merge at the end.
 const STEP: u32 = credits::MAP;

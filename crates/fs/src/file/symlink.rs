@@ -6,11 +6,11 @@ use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState};
 use crate::space::Reserve;
 use crate::{Fs, Result};
-use std::sync::Arc;
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, I_BLOCK_BYTES, InodeFlags, LogicalBlock, Place,
 };
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Stores the target of a new symbolic link; a long one goes to a block.
 pub(crate) fn write_link(

@@ -11,9 +11,9 @@ use crate::map::{self, LOGICAL_END, Progress};
 use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
-use std::sync::Arc;
 use uext4_format::FileType;
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Sets the size to `size` bytes: truncates the file, or extends it with a hole.
 pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {

@@ -8,9 +8,9 @@ use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState, Mapping};
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
-use std::sync::Arc;
 use uext4_format::Timestamp;
 use uext4_journal::Object;
+use uext4_sync::Arc;
 
 /// Effect of a write on the file's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,7 +264,7 @@ fn write_slice(
     let blocks = io::blocks_for(fs, within + data.len() as u64).min(u64::from(u32::MAX)) as u32;
     let mapping = map::lookup(fs, &inode.read(), block, blocks)?;
     if matches!(mapping, Mapping::Mapped { .. }) {
-        fs.expose(inode);
+        fs.begin_unflushed(inode);
     }
     let mut slice = Slice {
         fs,

@@ -2,9 +2,8 @@
 
 use super::Inode;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use uext4_format::{InodeNr, Timestamp};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Arc, Mutex, Rank};
 
 pub(crate) const DAY_SECONDS: i64 = 24 * 3600;
 /// Longest list: each inode on it is pinned in memory.

@@ -2,10 +2,9 @@
 
 use super::facts::{Facts, PublishedFacts};
 use crate::extent_status::StatusSlot;
-use std::sync::Arc;
 use uext4_format::{BlockNr, Checksums, Geometry, Inode as DiskInode, InodeNr, Seed};
 use uext4_journal::{Render, Sink};
-use uext4_sync::Rank;
+use uext4_sync::{Arc, Rank};
 
 /// Inodes up to this size are rendered on the stack.
 pub(super) const STACK_BYTES: usize = 512;

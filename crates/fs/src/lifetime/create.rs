@@ -4,12 +4,12 @@ use crate::inode::{Inode, InodeRef, NewInode, flags};
 use crate::quota::{Claim, Owners, Usage, rights_of as quota_rights};
 use crate::settings::Switch;
 use crate::{Caller, Fs, Result, file, map, quota_files, xattr};
-use std::sync::Arc;
 use uext4_format::extent::ExtentNode;
 use uext4_format::{
     DeviceNumber, Feature, FileType, Inode as DiskInode, InodeFlags, LogicalBlock, WithExtra,
 };
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// A prepared inode, complete except for its number. It is drafted without a handle, which shortens
 /// the time that a transaction waits for the handle.

@@ -12,13 +12,13 @@ use super::limits::block_bounds;
 use crate::inode::InodeState;
 use crate::meta::{MetaBlock, Seal};
 use crate::{Error, Fs, Result};
-use std::sync::Arc;
 use uext4_format::extent::ExtentState;
 use uext4_format::indirect::{self, IndirectPath, pointer, pointers_per_block, set_pointer};
 use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::{Handle, Object};
 
 pub(super) use remove::remove;
+use uext4_sync::Arc;
 
 /// Largest block number that fits in a table.
 const BLOCK_MAX: u64 = u32::MAX as u64;

@@ -20,10 +20,9 @@ use crate::options::Access;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use std::iter;
 use std::ops::Range;
-use std::sync::Arc;
 use uext4_device::{Backing, BlockDevice, Claimant, Error, FlushQueue, Overlay};
-use uext4_sync::Counter;
 use uext4_sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::{Arc, Counter};
 
 /// Bytes per copy step.
 const COPY_BYTES: u64 = 1 << 20;

@@ -3,12 +3,11 @@
 
 use super::{COUNTS_BYTES, Seal};
 use std::ops::Range;
-use std::sync::Arc;
 use uext4_device::prefetch;
 use uext4_format::dirent::{KnownLeaf, KnownLeafMut, LeafTable};
 use uext4_format::{BlockNr, Corrupt};
 use uext4_journal::{Image, Render, Sink};
-use uext4_sync::{OnceLock, Rank};
+use uext4_sync::{Arc, OnceLock, Rank};
 
 /// State of a metadata block.
 pub(crate) struct BlockState {

@@ -22,7 +22,6 @@ use crate::options::Access;
 use crate::superblock::read_superblock;
 use crate::{Error, Result};
 use slot::{Slot, field};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uext4_device::{BlockDevice, Error as DeviceError};
 use uext4_format::mmp::{
@@ -32,7 +31,7 @@ use uext4_format::mmp::{
 use uext4_format::{Feature, Superblock};
 use uext4_journal::Journal;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use uext4_sync::{Clock, Mutex, OnceLock, Rank};
+use uext4_sync::{Arc, Clock, Mutex, OnceLock, Rank, Weak};
 
 /// Largest excess of a wait over the check interval, in seconds, as in the kernel.
 const WAIT_MORE_MAX_SECONDS: u64 = 60;

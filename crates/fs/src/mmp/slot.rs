@@ -1,10 +1,10 @@
 //! The MMP block on the device.
 
 use crate::{Error, Result};
-use std::sync::Arc;
 use uext4_device::{BlockDevice, Error as DeviceError, User};
 use uext4_format::mmp::{MMP_BYTES, MMP_SEQ_FSCK, Mmp};
 use uext4_format::{BlockNr, Checksums, Superblock};
+use uext4_sync::Arc;
 
 /// Location of the block. Reads and writes bypass this host's page cache, which does not see the
 /// writes of other hosts.

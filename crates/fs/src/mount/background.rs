@@ -4,8 +4,8 @@ use crate::Fs;
 use crate::options::Threads;
 use crate::settings::Switch;
 use crate::writeback::{Reach, Work};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
+use uext4_sync::{Arc, Weak};
 
 /// Wakeups per expiry time while a file is dirty.
 const LOOKS: u32 = 4;

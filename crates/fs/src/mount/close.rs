@@ -63,15 +63,8 @@ impl Filesystem {
     }
 }
 
-impl Drop for Filesystem {
-    fn drop(&mut self) {
-        // Errors are dropped here; `unmount` reports them.
-        let _ = self.fs.close();
-    }
-}
-
 impl Fs {
-    fn close(&self) -> Result<()> {
+    pub(super) fn close(&self) -> Result<()> {
         self.space.stop_learning();
         self.flusher.end();
         let mut life = self.lifecycle.lock();
@@ -99,7 +92,7 @@ impl Fs {
         if writable {
             let closed = self.journal.close().map_err(Error::from);
             done = done.and(closed.and_then(|()| self.mark_clean()));
-            done = done.and(self.check_all_exposures());
+            done = done.and(self.check_lost_flushes());
         } else {
             self.record_failure();
         }
@@ -125,7 +118,7 @@ impl Fs {
         let written = self.note(self.write_out_all());
         let times = self.note(self.log_lazy_times());
         let totals = self.note(self.log_totals(life));
-        let told = self.delayed.untold.check();
+        let told = self.delayed.unseen.check();
         reaped.and(written).and(told).and(times).and(totals)
     }
 

@@ -4,7 +4,6 @@
 
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, MountOptions, Result, space};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::{
@@ -12,6 +11,7 @@ use uext4_format::{
     InodeFlags, InodeNr, LogicalBlock, Place, Superblock, Uuid, indirect,
 };
 use uext4_journal::{Log, LogRun};
+use uext4_sync::Arc;
 
 /// Deepest tree of a journal inode.
 const DEPTH_MAX: u32 = 5;

@@ -24,10 +24,10 @@ pub use shutdown::Flush;
 
 use crate::mmp;
 use crate::options::Access;
-use crate::{Filesystem, MountOptions, Result};
+use crate::{Filesystem, Fs, MountOptions, Result};
 use open::{Plan, Purpose};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
+use uext4_sync::Arc;
 
 impl Filesystem {
     /// Mounts the file system on `device`: replays the journal after a crash, frees orphans, and
@@ -65,7 +65,7 @@ impl Filesystem {
         let fs = Arc::new(assemble::assemble(media, plan, mmp)?);
         claim.inspect(|claim| claim.watch(&fs.journal));
         fs.start_flusher(threads);
-        Ok(Self { fs })
+        Ok(Self::new(fs, Fs::close))
     }
 
     /// A read-only mount that is writable until it has recovered.

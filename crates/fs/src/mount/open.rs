@@ -8,11 +8,11 @@ use crate::superblock::{
     SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, keep_errors, note_stopped_journal, read_superblock,
 };
 use crate::{Error, MountOptions, Result};
-use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, superblock};
 use uext4_journal::Log;
 use uext4_journal::recovery::{self, RecoveryMode};
+use uext4_sync::Arc;
 
 /// Findings of the inspection, for assembling the engine.
 #[derive(Clone)]

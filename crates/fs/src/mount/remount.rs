@@ -16,8 +16,8 @@ use crate::options::Access;
 use crate::superblock::failed_write;
 use crate::{Error, Filesystem, Fs, MountOptions, Result, orphan_recovery};
 use std::ops::Range;
-use std::sync::Arc;
 use uext4_format::Feature;
+use uext4_sync::Arc;
 use uext4_sync::atomic::Ordering::Relaxed;
 
 impl Filesystem {

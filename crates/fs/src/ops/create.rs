@@ -6,9 +6,9 @@ use crate::dir::{self, DirError, Index, Way};
 use crate::inode::{Inode, NewInode};
 use crate::lifetime::InodeDraft;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
-use std::sync::Arc;
 use uext4_format::{Feature, FileType};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 impl Filesystem {
     /// Creates a regular file.

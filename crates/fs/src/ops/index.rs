@@ -8,8 +8,7 @@ use super::check_alive;
 use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
 use crate::{Caller, Error, Fs, Result, credits};
-use std::sync::Arc;
-use uext4_sync::{RwLockReadGuard, VersionedGuard};
+use uext4_sync::{Arc, RwLockReadGuard, VersionedGuard};
 
 type Answer<T> = std::result::Result<T, DirError>;
 
@@ -100,7 +99,7 @@ impl Fs {
     ) -> Result<T> {
         for _ in 0..TRIES {
             match self.space.with_commits(self, &mut change) {
-                Err(Error::NoSpace | Error::NoInodes) if self.inodes.reclaim.has_work() => {
+                Err(Error::NoSpace | Error::NoInodes) if self.inodes.evictions.has_work() => {
                     self.reap()?;
                 }
                 other => return other,

@@ -6,8 +6,8 @@ use super::{
 use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
-use std::sync::Arc;
 use uext4_format::{FileType, InodeFlags};
+use uext4_sync::Arc;
 
 impl Filesystem {
     /// Gives `inode` another name. An unnamed file of [`Self::tmpfile`] gets its first.

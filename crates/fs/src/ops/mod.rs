@@ -33,9 +33,9 @@ use crate::access::Want;
 use crate::dir;
 use crate::inode::Inode;
 use crate::{Caller, Error, Fs, Result};
-use std::sync::Arc;
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::{Handle, Object};
+use uext4_sync::Arc;
 
 /// Longest name of a directory entry in bytes.
 pub(crate) const NAME_MAX: usize = 255;

@@ -16,7 +16,7 @@ use crate::inode::Inode;
 use crate::settings::Switch;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, file};
 use checks::check_names;
-use std::sync::Arc;
+use uext4_sync::Arc;
 
 /// Treatment of the target name (`renameat2(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
 use crate::lifetime::has_blocks;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
-use std::sync::Arc;
 use uext4_format::{FileType, Timestamp};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Restarts of an unlink after concurrent changes of the name.
 const TRIES: u32 = 1000;

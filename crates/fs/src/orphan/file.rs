@@ -8,14 +8,13 @@
 
 use crate::Result;
 use crate::base::Base;
-use std::sync::Arc;
 use uext4_format::orphan_file::{
     orphan_slot, orphan_slots_per_block, seal_orphan_block, set_orphan_slot, verify_orphan_block,
 };
 use uext4_format::{BlockNr, InodeNr, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
 use uext4_sync::atomic::{AtomicI64, AtomicU32, Ordering};
-use uext4_sync::{Rank, shard_index};
+use uext4_sync::{Arc, Rank, shard_index};
 
 /// Odd step between the start blocks of neighbouring threads, as in the kernel.
 const BLOCK_STEP: usize = 13;

@@ -5,10 +5,9 @@ use crate::Result;
 use crate::base::Base;
 use crate::inode::{Inode, InodeState};
 use std::collections::HashMap;
-use std::sync::Arc;
 use uext4_journal::Handle;
 use uext4_sync::atomic::Ordering;
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Arc, Mutex, Rank};
 
 /// Neighbours on the chain: on disk `newer` points at this inode, which points at `older`.
 struct Link {

@@ -25,9 +25,9 @@ use crate::inode::{Inode, InodeState};
 use crate::options::BaseLines;
 pub(crate) use file::OrphanFile;
 use list::OrphanList;
-use std::sync::Arc;
 use uext4_format::InodeNr;
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
 /// The value of `Inode::orphan` for an inode on the legacy list.

@@ -1,11 +1,10 @@
 //! Model checking: threads on the slots of one orphan file, without the rest of the engine.
 
 use super::file::OrphanFile;
-use std::sync::Arc;
 use uext4_device::BlockDevice;
 use uext4_format::InodeNr;
 use uext4_journal::{Config, Journal, Threads};
-use uext4_sync::thread;
+use uext4_sync::{Arc, thread};
 
 const BLOCK_SIZE: u32 = 1024;
 /// Each thread holds one slot at a time, and there are four slots.

@@ -193,8 +193,8 @@ impl Paths<'_> {
     }
 }
 
-/// The error for a directory below itself, whose removal would not end.
-fn cycle(nr: InodeNr) -> Error {
+/// The error for a directory below itself, whose removal or walk would not end.
+pub(super) fn cycle(nr: InodeNr) -> Error {
     let place = uext4_format::Place::Inode(nr);
     Corrupt::new(place, "directory", CorruptKind::BelowItself).into()
 }

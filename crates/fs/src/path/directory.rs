@@ -1,5 +1,6 @@
 //! Listing a directory.
 
+use super::holder::Holder;
 use crate::{Error, FileType, Filesystem, InodeRef, Result, Visit};
 use std::collections::VecDeque;
 use uext4_format::InodeNr;
@@ -22,7 +23,7 @@ pub struct Entry {
 ///
 /// The directory may change during the listing: each unchanged entry is listed once.
 pub struct Directory<'fs> {
-    fs: &'fs Filesystem,
+    fs: Holder<'fs>,
     inode: InodeRef,
     /// Cookie of the next batch; `None` after the end.
     cookie: Option<u64>,
@@ -32,7 +33,7 @@ pub struct Directory<'fs> {
 impl<'fs> Directory<'fs> {
     pub(super) fn new(fs: &'fs Filesystem, inode: InodeRef) -> Self {
         Self {
-            fs,
+            fs: Holder::Borrowed(fs),
             inode,
             cookie: Some(0),
             batch: VecDeque::new(),
@@ -48,6 +49,16 @@ impl<'fs> Directory<'fs> {
             Ok(Self::new(fs, dir.clone()))
         } else {
             Err(Error::NotDirectory)
+        }
+    }
+
+    /// The same listing, with a clone of the file system instead of a reference.
+    pub fn into_owned(self) -> Directory<'static> {
+        Directory {
+            fs: self.fs.to_owned(),
+            inode: self.inode,
+            cookie: self.cookie,
+            batch: self.batch,
         }
     }
 

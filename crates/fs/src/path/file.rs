@@ -1,6 +1,7 @@
 //! An open file.
 
 use super::Metadata;
+use super::holder::Holder;
 use crate::{
     Caller, Error, ErrorCursor, FallocateMode, Filesystem, InodeRef, KillPrivileges, Result,
     Seek as SeekTo, SetAttr,
@@ -23,7 +24,7 @@ pub(super) struct Rights {
 /// Written data are durable after [`File::sync_all`] or after the unmount. The object has no buffer
 /// of its own.
 pub struct File<'fs> {
-    fs: &'fs Filesystem,
+    fs: Holder<'fs>,
     inode: InodeRef,
     rights: Rights,
     position: u64,
@@ -43,12 +44,37 @@ impl<'fs> File<'fs> {
     pub(super) fn new(fs: &'fs Filesystem, inode: InodeRef, rights: Rights) -> Self {
         let errors = fs.error_cursor(&inode);
         Self {
-            fs,
+            fs: Holder::Borrowed(fs),
             inode,
             rights,
             position: 0,
             errors,
         }
+    }
+
+    /// The same open file, with a clone of the file system instead of a reference.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use uext4::{Filesystem, MountOptions, device::MemDevice, mkfs};
+    /// # let device = Arc::new(MemDevice::new(16 << 20));
+    /// # mkfs::format(&*device, &mkfs::MkfsOptions::new(mkfs::Preset::Ext4)).unwrap();
+    /// # let fs = Filesystem::mount(device, MountOptions::default()).unwrap();
+    /// let file = fs.paths().create("/log").unwrap().into_owned();
+    /// let writer = uext4_sync::thread::spawn(move || file.write_at(0, b"from a thread").unwrap());
+    /// assert_eq!(writer.join().unwrap(), 13);
+    /// ```
+    pub fn into_owned(mut self) -> File<'static> {
+        let owned = File {
+            fs: self.fs.to_owned(),
+            inode: self.inode.clone(),
+            rights: self.rights.clone(),
+            position: self.position,
+            errors: std::mem::take(&mut self.errors),
+        };
+        // The new one closes the file.
+        self.rights.write = false;
+        owned
     }
 
     /// The inode, for the operations of [`Filesystem`].

@@ -40,16 +40,21 @@
 //! [`Filesystem::paths_as`] names another. Errors are [`Error`]; its `errno` is what Linux would
 //! answer, and `?` turns it into `std::io::Error`.
 //!
+//! [`File`] and [`Directory`] borrow the file system; `into_owned` gives one that keeps it mounted.
+//!
 //! Layout: `walk` resolves a path to inodes, `open` and `file` are open files, `change` holds all
-//! changes of names.
+//! changes of names, `tree` visits all files below a directory.
 //! Not here: operations by inode ([`Filesystem`] itself).
 
 mod change;
 mod directory;
 mod file;
+mod holder;
 mod metadata;
 mod open;
+mod tree;
 mod walk;
+mod xattrs;
 
 #[cfg(test)]
 mod tests;
@@ -58,6 +63,7 @@ pub use directory::{Directory, Entry};
 pub use file::File;
 pub use metadata::Metadata;
 pub use open::OpenOptions;
+pub use tree::{Walk, WalkEntry, WalkError};
 
 use crate::{Caller, Error, Filesystem, InodeRef, Result, Seek, SetAttr, Want};
 use std::ffi::{OsStr, OsString};

@@ -1,7 +1,7 @@
 use super::{AsBytes, Directory, File, OpenOptions, Paths};
 use crate::mkfs::{self, MkfsOptions, Preset};
 use crate::options::Threads;
-use crate::{Caller, Error, FileType, Filesystem, MountOptions};
+use crate::{Caller, Error, FileType, Filesystem, MountOptions, SetMode};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use uext4_device::MemDevice;
@@ -253,4 +253,101 @@ fn paths_may_be_anything_with_bytes() {
         &vec![b'/', b'x'],
     ];
     assert!(forms.iter().all(|form| form.as_bytes() == b"/x"));
+}
+
+#[test]
+fn a_walk_meets_every_file_once_and_goes_on_after_an_error() {
+    let (device, fs) = mounted();
+    let paths = fs.paths();
+    let mut made = vec![b"top".to_vec()];
+    paths.create_dir("/top").unwrap();
+    for dir in ["top/a", "top/a/b", "top/secret"] {
+        paths.create_dir(dir).unwrap();
+        made.push(dir.into());
+        for nr in 0..300 {
+            paths.write(format!("{dir}/{nr}"), "").unwrap();
+            made.push(format!("{dir}/{nr}").into());
+        }
+    }
+    paths.symlink("/top", "/top/a/link").unwrap();
+    made.push(b"top/a/link".to_vec());
+    made.retain(|path| path != b"top");
+    made.sort();
+    let from_top = |path: &[u8]| [b"top/", path].concat();
+    let mut found: Vec<_> = paths
+        .walk("/top")
+        .unwrap()
+        .map(|file| from_top(&file.unwrap().path))
+        .collect();
+    let place = |path: &[u8]| found.iter().position(|one| one == path);
+    assert!(place(b"top/a/b") < place(b"top/a/b/7"), "content after it");
+    found.sort();
+    assert_eq!(found, made);
+
+    paths.set_permissions("/top/secret", 0o700).unwrap();
+    let user = fs.paths_as(Caller {
+        uid: 1000,
+        gid: 1000,
+        ..Caller::root()
+    });
+    let (mut files, mut failed) = (0, Vec::new());
+    for file in user.walk("/top").unwrap() {
+        match file {
+            Ok(_) => files += 1,
+            Err(error) => failed.push(error.to_string()),
+        }
+    }
+    assert_eq!(failed, ["secret: permission denied"]);
+    assert_eq!(files, made.len() - 300);
+    let mut walk = paths.walk("/").unwrap();
+    let mut seen = Vec::new();
+    while let Some(file) = walk.next() {
+        let file = file.unwrap();
+        if file.path == b"top" {
+            walk.skip_content();
+        }
+        seen.push(file.path);
+    }
+    assert_eq!(seen.len(), 2, "top and lost+found: {seen:?}");
+    assert!(matches!(paths.walk("/top/a/0"), Err(Error::NotDirectory)));
+    drop(walk);
+    assert_clean(&device, fs);
+}
+
+#[test]
+fn attributes_are_set_by_path() {
+    let (device, fs) = mounted();
+    let paths = fs.paths();
+    paths.write("/file", "x").unwrap();
+    paths.symlink("/file", "/link").unwrap();
+    let set = |value: &str, mode| paths.set_xattr("/link", "user.name", value, mode);
+    set("first", SetMode::Create).unwrap();
+    assert!(matches!(set("second", SetMode::Create), Err(Error::Exists)));
+    set("third", SetMode::Replace).unwrap();
+    assert_eq!(paths.xattr("/file", b"user.name").unwrap(), b"third");
+    assert_eq!(paths.xattrs("/file").unwrap(), [b"user.name"]);
+    paths.remove_xattr("/file", "user.name").unwrap();
+    let gone = paths.xattr("/file", "user.name");
+    assert!(matches!(gone, Err(Error::NoAttribute)));
+    assert_clean(&device, fs);
+}
+
+#[test]
+fn the_last_clone_or_owned_handle_unmounts() {
+    let (device, fs) = mounted();
+    let is_clean = || {
+        let superblock = crate::read_superblock(&*device, None).unwrap();
+        !superblock.features().has(uext4_format::Feature::RECOVER)
+    };
+    let file = fs.paths().create("/file").unwrap().into_owned();
+    let list = fs.paths().read_dir("/").unwrap().into_owned();
+    let clone = fs.clone();
+    drop(fs);
+    assert_eq!(file.write_at(0, b"data").unwrap(), 4);
+    drop(file);
+    assert_eq!(list.count(), 2);
+    assert!(!is_clean());
+    assert_eq!(clone.paths().read("/file").unwrap(), b"data");
+    drop(clone);
+    assert!(is_clean());
 }

@@ -5,12 +5,11 @@ use super::owner::Owner;
 use super::{GraceTimes, Usage};
 use crate::{Error, Result};
 use std::collections::HashMap;
-use std::sync::Arc;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 use uext4_format::{Corrupt, CorruptKind, InodeNr, Place};
 use uext4_journal::Handle;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use uext4_sync::{Mutex, MutexGuard, Rank, Sharded};
+use uext4_sync::{Arc, Mutex, MutexGuard, Rank, Sharded};
 
 type Map = HashMap<u32, Arc<Owner>>;
 

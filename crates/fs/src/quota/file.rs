@@ -4,11 +4,10 @@ use super::GraceTimes;
 use super::owner::Place;
 use crate::base::Base;
 use crate::{Error, Result};
-use std::sync::Arc;
 use uext4_format::quota::{Patch, QUOTA_BLOCK_BYTES, QuotaEntry, QuotaKind, QuotaTree};
 use uext4_format::{BlockNr, CorruptKind, LogicalBlock};
 use uext4_journal::{Image, Live, Object, Render, Sink};
-use uext4_sync::Rank;
+use uext4_sync::{Arc, Rank};
 
 /// An entry and its location.
 pub(crate) type Placed = (QuotaEntry, Place);

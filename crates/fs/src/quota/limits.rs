@@ -12,8 +12,8 @@ use crate::base::Base;
 use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Error, Result};
-use std::sync::Arc;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
+use uext4_sync::Arc;
 
 /// Grace times of the soft limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,11 +27,10 @@ use crate::base::Base;
 use crate::options::QuotaLimits;
 use crate::space::Reserve;
 use crate::{Caller, Result};
-use std::sync::Arc;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 use uext4_format::{Inode as DiskInode, InodeFlags, InodeNr};
 use uext4_journal::Handle;
-use uext4_sync::Clock;
+use uext4_sync::{Arc, Clock};
 
 /// The owners that an inode is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

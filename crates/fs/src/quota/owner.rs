@@ -2,12 +2,11 @@
 
 use super::limits::{self, Amount};
 use super::{GraceTimes, Usage};
-use std::sync::Arc;
 use uext4_format::BlockNr;
 use uext4_format::quota::QuotaEntry;
 use uext4_journal::{Handle, Live, Object, Render, Sink};
 use uext4_sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use uext4_sync::{Mutex, Rank, Sharded};
+use uext4_sync::{Arc, Mutex, Rank, Sharded};
 
 /// A user, group or project.
 pub(super) struct Owner {

@@ -15,7 +15,6 @@
 //! Locking: GroupInodes, GroupBitmap, then GroupDesc while rendering.
 
 use super::layout::GroupLayout;
-use std::sync::Arc;
 use uext4_alloc::{Bitmap, InodeBits};
 use uext4_format::{
     GroupDescriptor, GroupNr, block_bitmap_checksum, group_flag, inode_bitmap_checksum,
@@ -24,7 +23,7 @@ use uext4_format::{
 use uext4_journal::Handle;
 use uext4_journal::{Live, Object, Render, Sink};
 use uext4_sync::atomic::{AtomicU32, Ordering};
-use uext4_sync::{Mutex, OnceLock, Rank};
+use uext4_sync::{Arc, Mutex, OnceLock, Rank};
 
 /// A group in memory.
 pub(crate) struct Group {

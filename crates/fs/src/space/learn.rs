@@ -4,10 +4,9 @@
 use super::Space;
 use super::loaders::LookLoader;
 use crate::options::{Access, MountOptions, Threads};
-use std::sync::Arc;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::thread::{self, JoinHandle};
-use uext4_sync::{Mutex, Rank};
+use uext4_sync::{Arc, Mutex, Rank};
 
 /// Most threads. One core is left to the users of the file system.
 const THREADS_MAX: usize = 8;
@@ -41,7 +40,7 @@ impl Space {
 
     fn start_learning(self: &Arc<Self>) {
         self.learners.ending.store(false, Ordering::Relaxed);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = uext4_sync::cores();
         let start = |_| {
             let space = self.clone();
             thread::spawn(move || {

@@ -8,11 +8,10 @@ use super::shaping::Shaping;
 use super::{Claims, Space};
 use crate::options::Threads;
 use crate::{MountOptions, Result};
-use std::sync::Arc;
 use uext4_alloc::{Affinity, Config, InodePolicy, InodeRuns, Volume};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Feature, Geometry, GroupNr, Superblock};
-use uext4_sync::OnceLock;
+use uext4_sync::{Arc, OnceLock};
 
 impl Space {
     /// Reads all descriptors and builds the allocator. Bitmaps are read on first use.

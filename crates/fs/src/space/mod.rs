@@ -48,13 +48,12 @@ use descriptors::{DescriptorTable, Survey};
 use group::Group;
 use layout::GroupLayout;
 use preallocation::Preallocations;
-use std::sync::Arc;
 use uext4_alloc::{Engine, InodePolicy, InodeRuns};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid, Uuid};
 use uext4_journal::CommitObserver;
-use uext4_sync::OnceLock;
 use uext4_sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::{Arc, OnceLock};
 pub(crate) use zones::Zones;
 
 /// The locations of descriptors, bitmaps, inode tables and superblocks, for use before the engine

@@ -15,11 +15,10 @@
 //! Not here: the size of a window (`file::window`), the engine (`alloc`).
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use uext4_alloc::{ClusterNr, Run};
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicU64, Ordering};
-use uext4_sync::{Counter, Mutex, Rank, Sharded};
+use uext4_sync::{Arc, Counter, Mutex, Rank, Sharded};
 
 /// Runs for small files per thread shard.
 const LOCAL_RUNS_MAX: usize = 8;

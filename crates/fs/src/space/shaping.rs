@@ -7,9 +7,9 @@ use super::{FilePreallocation, Space, Want};
 use crate::Result;
 use crate::base::Base;
 use std::ops::Range;
-use std::sync::Arc;
 use uext4_alloc::{Run, Stat};
 use uext4_format::{BlockNr, BlockRun};
+use uext4_sync::Arc;
 use uext4_sync::atomic::{AtomicU32, Ordering};
 
 /// No preallocation while fewer clusters are free than this many times its size.

@@ -5,15 +5,14 @@
 //! large parts move to the total. A check of the limit is one load, and off by a sixteenth of the
 //! limit at most.
 
-use super::Untold;
+use super::UnseenErrors;
 use crate::inode::Inode;
 use crate::memory::part_of_memory;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use uext4_sync::{Mutex, Rank, SHARDS, Sharded, stretch_shard};
+use uext4_sync::{Arc, Mutex, Rank, SHARDS, Sharded, stretch_shard};
 
 const LISTS: usize = 64;
 /// Log2 of the consecutive inode numbers in one list.
@@ -45,7 +44,7 @@ pub(crate) struct Pool {
     /// `delalloc_expire_centisecs`.
     pub(crate) expire_centisecs: AtomicU32,
     /// Data losses not reported yet.
-    pub(crate) untold: Untold,
+    pub(crate) unseen: UnseenErrors,
 }
 
 impl Pool {
@@ -58,7 +57,7 @@ impl Pool {
             parts_bytes: Sharded::new(|_| AtomicI64::new(0)),
             limit_bytes: AtomicU64::new(limit_or_default(limit_bytes)),
             expire_centisecs: AtomicU32::new(EXPIRE_CENTISECS),
-            untold: Untold::default(),
+            unseen: UnseenErrors::default(),
         }
     }
 

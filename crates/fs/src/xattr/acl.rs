@@ -9,11 +9,11 @@ use super::{SetMode, areas, value};
 use crate::inode::{Inode, InodeState, NewInode};
 use crate::settings::Switch;
 use crate::{Error, Fs, Result};
-use std::sync::Arc;
 use uext4_format::acl::{Acl, NewFile};
 use uext4_format::xattr::{NameIndex, XattrName, XattrValue};
 use uext4_format::{Corrupt, CorruptKind, FileType, Place};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Permission bits that an ACL mirrors.
 const PERMISSION_BITS: u16 = 0o777;

@@ -4,9 +4,9 @@ use super::value;
 use crate::inode::{Inode, InodeState};
 use crate::meta::MetaBlock;
 use crate::{Fs, Result};
-use std::sync::Arc;
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_block, decode_ibody};
 use uext4_format::{BlockNr, Place};
+use uext4_sync::Arc;
 
 /// The attribute block of an inode, and its attributes when it was read.
 pub(super) struct LoadedBlock {

@@ -10,10 +10,10 @@ use crate::inode::InodeState;
 use crate::meta::MetaBlock;
 use crate::space::Reserve;
 use crate::{Error, Fs, Result};
-use std::sync::Arc;
 use uext4_format::xattr::{XattrBlock, XattrSet, encode_block};
 use uext4_format::{BlockNr, BlockRun};
 use uext4_journal::{Handle, Object};
+use uext4_sync::Arc;
 
 /// Stores `new` in the inode's block, and the block's number in `state`. Changes nothing after an
 /// error other than damage.

@@ -8,13 +8,13 @@ use super::{SetMode, block};
 use crate::inode::{Inode, InodeState};
 use crate::quota::{Owners, Usage};
 use crate::{Error, Fs, Result, credits};
-use std::sync::Arc;
 use uext4_format::xattr::{
     Xattr, XattrName, XattrSet, XattrValue, block_capacity_bytes, encode_ibody, entry_bytes,
     ibody_capacity_bytes,
 };
 use uext4_format::{Corrupt, CorruptKind, Feature, InodeFlags, Place};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Name length of the shortest attribute that must fit beside a value in a block (as in Linux).
 const SHORT_NAME_BYTES: usize = 3;

@@ -10,12 +10,12 @@ use super::refs::Refs;
 use super::{areas, change};
 use crate::inode::{Inode, InodeState};
 use crate::{Error, Fs, Result};
-use std::sync::Arc;
 use uext4_format::InodeFlags;
 use uext4_format::xattr::{
     XattrName, XattrSet, block_capacity_bytes, encode_ibody, ibody_capacity_bytes,
 };
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Grows the extra fields of the inode to the wanted size, if they are smaller.
 pub(crate) fn expand(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {

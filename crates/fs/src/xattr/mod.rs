@@ -37,9 +37,9 @@ use crate::space::Reserve;
 use crate::{Error, Fs, Result};
 use names::Target;
 use refs::Refs;
-use std::sync::Arc;
 use uext4_format::xattr::XattrSet;
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Longest value that a program may set, in bytes.
 pub(crate) const VALUE_MAX_BYTES: usize = 65536;

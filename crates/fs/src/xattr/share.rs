@@ -9,9 +9,9 @@
 use crate::Fs;
 use crate::meta::{BlockState, MetaBlock};
 use crate::settings::Switch;
-use std::sync::Arc;
 use uext4_format::xattr::{BLOCK_MAGIC, REFCOUNT_MAX, XattrBlock};
 use uext4_journal::{Handle, Object};
+use uext4_sync::Arc;
 
 /// Takes a reference on a cached block with the content of `image`, if one is known. Uncached
 /// blocks are ignored, because a hint may be outdated.

@@ -7,13 +7,13 @@ use crate::inode::{Inode, InodeRef, InodeState};
 use crate::map::{self, ExtentState, Mapping};
 use crate::space::{Purpose, Reserve, Want};
 use crate::{Error, Fs, Result};
-use std::sync::Arc;
 use uext4_format::xattr::{EaInodeFields, XattrName, XattrValue, entry_hash_of_inode, value_hash};
 use uext4_format::{
     BlockNr, BlockRun, Corrupt, CorruptKind, Feature, FileType, Inode as DiskInode, InodeFlags,
     InodeNr, LogicalBlock, Place, Seed, Timestamp, WithExtra,
 };
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Permissions of value inodes, as Linux sets them.
 const MODE: u16 = 0o600;

@@ -10,6 +10,7 @@ mod commit_reads;
 mod crashed;
 mod damage;
 mod delalloc;
+mod examples;
 mod fast_commit_limits;
 mod fast_commits;
 mod fast_commits_hostile;

@@ -4,10 +4,10 @@ use crate::inode::InodeState;
 use crate::meta::{MetaBlock, Seal};
 use crate::{Fs, Result};
 use smallvec::{SmallVec, smallvec};
-use std::sync::Arc;
 use uext4_format::extent::{Expect, ExtentNode};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::{Handle, Object};
+use uext4_sync::Arc;
 
 /// A node: the root in the inode, or a block.
 #[derive(Clone)]

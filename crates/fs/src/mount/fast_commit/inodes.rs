@@ -11,13 +11,13 @@ use crate::quota::{Owners, Usage};
 use crate::space::Was;
 use crate::{Fs, Result, credits, dir, file, xattr};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use uext4_format::fast_commit::Record;
 use uext4_format::{
     Checksums, CorruptKind, FileType, I_BLOCK_BYTES, Inode as DiskInode, InodeFlags, InodeNr,
     RawInode,
 };
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Flags of the storage format: they stay as the existing map requires.
 const STORAGE: InodeFlags = InodeFlags(

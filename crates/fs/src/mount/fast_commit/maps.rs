@@ -8,9 +8,9 @@ use crate::map::{self, LOGICAL_END, Mapping, Progress};
 use crate::{Error, Fs, Result, credits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
 use uext4_format::fast_commit::Record;
 use uext4_format::{BlockRun, CorruptKind, InodeFlags, InodeNr, LogicalBlock, RawInode};
+use uext4_sync::Arc;
 
 /// Action for one piece.
 enum Todo {

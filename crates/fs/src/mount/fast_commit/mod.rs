@@ -30,12 +30,12 @@ use super::open::Plan;
 use crate::options::{Access, Threads};
 use crate::{Error, Fs, MountOptions, Result, credits, orphan_recovery, quota_files};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use uext4_device::{BlockDevice, Overlay};
 use uext4_format::fast_commit::{Record, Scan, Verdict};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
 use uext4_journal::recovery::{self, RecoveryReport};
 use uext4_journal::{Image, Log};
+use uext4_sync::Arc;
 
 /// Result of the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

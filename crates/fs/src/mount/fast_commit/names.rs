@@ -10,10 +10,10 @@ use crate::inode::Inode;
 use crate::ops::{check_new_name, settled, touch_dir};
 use crate::{Fs, Result, credits};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use uext4_format::fast_commit::{Dentry, Record};
 use uext4_format::{CorruptKind, FileType, InodeNr, RawInode};
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 /// Whether a new name adds a link: the record of a new inode has counted its first one.
 #[derive(Clone, Copy, PartialEq, Eq)]

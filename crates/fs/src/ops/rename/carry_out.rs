@@ -6,9 +6,9 @@ use crate::inode::{Inode, NewInode};
 use crate::ops::{Hold, Newcomer, check_alive, hold_all, touch_dir, with_locks};
 use crate::quota::Claim;
 use crate::{Error, Fs, InodeRef, Result, credits};
-use std::sync::Arc;
 use uext4_format::FileType;
 use uext4_journal::Handle;
+use uext4_sync::Arc;
 
 impl Rename<'_> {
     pub(super) fn carry_out(&self, fs: &Fs) -> Result<()> {

@@ -5,8 +5,8 @@ use crate::access::Want;
 use crate::inode::Inode;
 use crate::ops::{check_alive, check_name, check_new_name, check_project, look_into};
 use crate::{Error, Fs, InodeRef, Result, dir};
-use std::sync::Arc;
 use uext4_format::InodeNr;
+use uext4_sync::Arc;
 
 pub(super) fn check_names(from: &[u8], to: &[u8], flags: RenameFlags) -> Result<()> {
     check_name(from)?;

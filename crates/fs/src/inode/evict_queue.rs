@@ -4,16 +4,15 @@
 //! start a handle, because locks may be held.
 
 use super::Inode;
-use std::sync::Arc;
 use uext4_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use uext4_sync::{Mutex, Rank, Sharded};
+use uext4_sync::{Arc, Mutex, Rank, Sharded};
 
 /// Operations that end in a shard before its thread sweeps the queues of all shards.
 const ENDS_PER_SWEEP: u32 = 256;
 
 /// Per-shard queues of unused inodes that are unlinked or have preallocated space. An inode is
 /// queued in the shard of its last user, because it is in that thread's CPU cache.
-pub(crate) struct Reclaim {
+pub(crate) struct EvictQueues {
     pub(crate) queues: Sharded<Queue>,
     /// Held while all queues are emptied: inodes taken out still occupy space.
     pub(crate) sweep: Mutex<()>,
@@ -27,7 +26,7 @@ pub(crate) struct Queue {
     ends: AtomicU32,
 }
 
-impl Default for Reclaim {
+impl Default for EvictQueues {
     fn default() -> Self {
         let queue = |_| Queue {
             waiting: AtomicUsize::new(0),
@@ -72,7 +71,7 @@ impl Queue {
     }
 }
 
-impl Reclaim {
+impl EvictQueues {
     pub(super) fn push(&self, inode: Arc<Inode>) {
         self.queues.local().push(inode);
     }
