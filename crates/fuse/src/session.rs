@@ -19,11 +19,11 @@ use crate::mount_point::Lazy;
 use crate::notify::Notifier;
 use crate::options::{Announce, MountOptions, Run, Sandbox};
 use crate::pressure::Pressure;
-use crate::privileged::Privileged as Hands;
+use crate::privileged::Privileged;
 use crate::sandbox::Locked;
 use crate::server::Server;
 use crate::transport::DevFuse;
-use crate::workers::Workers as Crew;
+use crate::workers::Workers;
 use crate::{daemon, sandbox, signals};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn serve<D>(
     options: &MountOptions,
     ready: impl FnOnce(),
 ) -> Result<()> {
-    let hands = Hands::of(path, options)?;
+    let privileged = Privileged::of(path, options)?;
     let claim = Claim::take(path, CLOSING_MAX)?;
     let (mut caught, mut locking) = (None, None);
     let dir = claim.dir().to_owned();
@@ -115,7 +115,7 @@ fn serve<D>(
         caught = Some(signals::catch());
         Ok(filesystem)
     };
-    let session = Session::claimed(claim, hands, options, opened)?;
+    let session = Session::claimed(claim, privileged, options, opened)?;
     if options.run == Run::Daemon {
         // Paths of the caller have been opened; the directory may be unmounted later.
         let _ = rustix::process::chdir("/");
@@ -129,7 +129,7 @@ fn serve<D>(
         None => Locked::No,
         Some(Ok(locked)) => locked,
         Some(Err(error)) => {
-            let _ = session.stopper().hands.detach(Lazy::Yes);
+            let _ = session.stopper().privileged.detach(Lazy::Yes);
             let _ = session.wait();
             return Err(error);
         }
@@ -137,15 +137,15 @@ fn serve<D>(
     session.announce(options, locked);
     ready();
     if let Some(notifier) = notifier.flatten() {
-        notifier.ready(&session.crew.served.to_string());
+        notifier.ready(&session.workers.served.to_string());
     }
     session.wait()
 }
 
 /// A mount that this process serves on threads of its own.
 pub struct Session {
-    crew: Crew,
-    hands: Hands,
+    workers: Workers,
+    privileged: Privileged,
     log: Arc<Log>,
     control: Control,
     pressure: Option<Pressure>,
@@ -156,7 +156,7 @@ pub struct Session {
 pub(crate) struct Stopper {
     /// It may be gone: the image's lock goes with it.
     server: Weak<Server>,
-    hands: Hands,
+    privileged: Privileged,
     log: Arc<Log>,
 }
 
@@ -178,7 +178,7 @@ impl Session {
             ));
         }
         let claim = Claim::take(&path, CLOSING_MAX)?;
-        let session = Self::claimed(claim, Hands::own(&path), options, || Ok(filesystem))?;
+        let session = Self::claimed(claim, Privileged::own(&path), options, || Ok(filesystem))?;
         session.announce(options, Locked::No);
         Ok(session)
     }
@@ -186,11 +186,11 @@ impl Session {
     /// Whatever fails, the claim is given back.
     fn claimed(
         claim: Claim,
-        hands: Hands,
+        privileged: Privileged,
         options: &MountOptions,
         open: impl FnOnce() -> Result<Filesystem>,
     ) -> Result<Self> {
-        let attach = |filesystem| Self::attached(filesystem, hands, options, claim.dir());
+        let attach = |filesystem| Self::attached(filesystem, privileged, options, claim.dir());
         match open().and_then(attach) {
             Ok(session) => Ok(Self {
                 claim: Some(claim),
@@ -205,15 +205,15 @@ impl Session {
 
     fn attached(
         filesystem: Filesystem,
-        hands: Hands,
+        privileged: Privileged,
         options: &MountOptions,
         dir: &Path,
     ) -> Result<Self> {
-        let device = hands.attach(&filesystem, options)?;
-        let launched = Self::launch(device, filesystem, hands.clone(), options, dir);
+        let device = privileged.attach(&filesystem, options)?;
+        let launched = Self::launch(device, filesystem, privileged.clone(), options, dir);
         if launched.is_err() {
             // What is mounted now would answer nothing.
-            let _ = hands.detach(Lazy::Yes);
+            let _ = privileged.detach(Lazy::Yes);
         }
         launched
     }
@@ -221,25 +221,25 @@ impl Session {
     fn launch(
         device: DevFuse,
         filesystem: Filesystem,
-        hands: Hands,
+        privileged: Privileged,
         options: &MountOptions,
         dir: &Path,
     ) -> Result<Self> {
-        let path = hands.path();
+        let path = privileged.path();
         let made_with = MadeWith::new(&options.list);
-        let log = Log::of(&hands, options);
+        let log = Log::of(&privileged, options);
         filesystem.listen(log.clone());
-        let crew = Crew::start(device, filesystem, path, options)?;
-        let server = crew.service.server.clone();
-        let control = Control::start(server, (dir, path), &crew.served, made_with)?;
-        let pressure = Pressure::watch(crew.service.server.clone());
+        let workers = Workers::start(device, filesystem, path, options)?;
+        let server = workers.service.server.clone();
+        let control = Control::start(server, (dir, path), &workers.served, made_with)?;
+        let pressure = Pressure::watch(workers.service.server.clone());
         if let Some(bdi) = Bdi::of(path) {
             bdi.read_ahead(READ_AHEAD_BYTES);
-            crew.service.server.let_hold_back(&bdi);
+            workers.service.server.let_hold_back(&bdi);
         }
         Ok(Self {
-            crew,
-            hands,
+            workers,
+            privileged,
             log,
             control,
             pressure,
@@ -250,8 +250,8 @@ impl Session {
     fn announce(&self, options: &MountOptions, locked: Locked) {
         self.control.tell_locked(locked);
         if options.announce == Announce::Yes {
-            let path = plain(&self.hands.path().to_string_lossy());
-            eprintln!("uext4: {path} is served {}; {locked}", self.crew.served);
+            let path = plain(&self.privileged.path().to_string_lossy());
+            eprintln!("uext4: {path} is served {}; {locked}", self.workers.served);
         }
     }
 
@@ -261,14 +261,14 @@ impl Session {
     /// [`Error::Busy`] leaves everything as it was but `self` detached; as [`Self::wait`]
     /// otherwise.
     pub fn unmount(self, lazy: Lazy) -> Result<()> {
-        self.hands.detach(lazy)?;
+        self.privileged.detach(lazy)?;
         self.wait()
     }
 
     pub(crate) fn stopper(&self) -> Stopper {
         Stopper {
-            server: Arc::downgrade(&self.crew.service.server),
-            hands: self.hands.clone(),
+            server: Arc::downgrade(&self.workers.service.server),
+            privileged: self.privileged.clone(),
             log: self.log.clone(),
         }
     }
@@ -279,20 +279,22 @@ impl Session {
     /// What kept the image from being closed cleanly, or the requests from being served.
     pub fn wait(self) -> Result<()> {
         let Self {
-            mut crew, hands, ..
+            mut workers,
+            privileged,
+            ..
         } = self;
-        let served = crew.wait(|| hands.abort());
+        let served = workers.wait(|| privileged.abort());
         self.control.stop();
         if let Some(pressure) = self.pressure {
             pressure.stop();
         }
-        let closed = crew.service.server.close().map_err(Error::from);
-        let closed = closed.and(served.map_err(Error::system("serve", hands.path())));
-        let recorded = crew.service.server.filesystem().recorded_errors();
+        let closed = workers.service.server.close().map_err(Error::from);
+        let closed = closed.and(served.map_err(Error::system("serve", privileged.path())));
+        let recorded = workers.service.server.filesystem().recorded_errors();
         self.log.say_end(&closed, recorded.as_deref());
         // The image's lock goes with the last that has it: a caller that sees the claim end finds
         // it free.
-        drop(crew);
+        drop(workers);
         if let Some(claim) = self.claim {
             let said = closed.as_ref().map_err(|error| error.to_string());
             claim.finish(&said.map(|()| recorded));
@@ -308,11 +310,11 @@ impl Stopper {
         if let Some(server) = self.server.upgrade() {
             server.end_halts();
         }
-        match self.hands.detach(Lazy::No) {
+        match self.privileged.detach(Lazy::No) {
             Err(Error::Busy { .. }) => {
                 self.log
                     .say(Severity::Notice, "in use; it vanishes with its last user");
-                let _ = self.hands.detach(Lazy::Yes);
+                let _ = self.privileged.detach(Lazy::Yes);
             }
             Err(Error::NotMounted { .. }) => self.log.say(
                 Severity::Notice,
