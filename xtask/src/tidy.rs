@@ -8,10 +8,13 @@ mod edges;
 mod functions;
 mod lexer;
 mod locks;
+mod modules;
+mod offsets;
 mod prose;
 mod shape;
 mod sleeps;
 mod source;
+mod uses;
 mod words;
 
 use std::fmt;
@@ -45,6 +48,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         problems.extend(shape::check(source));
         problems.extend(words::check(source));
         problems.extend(bypass::check(source));
+        problems.extend(offsets::check(source));
         problems.extend(sleeps::check(source));
         problems.extend(prose::check(source));
     }
@@ -54,6 +58,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     problems.extend(functions::check(root, &sources)?);
     problems.extend(documents::check(root, &sources)?);
     problems.extend(edges::check(root)?);
+    problems.extend(modules::check(root, &sources)?);
     problems.extend(locks::check(root)?);
     problems.sort();
     for problem in &problems {

@@ -42,14 +42,7 @@ impl Bitmap {
     }
     /// Replaces the bits by those of a bitmap block; bytes that are missing read as in use.
     pub fn copy_from_bytes(&mut self, bytes: &[u8]) {
-        let (whole, rest) = bytes.as_chunks();
-        let mut last = [0xff; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        let missing = std::iter::once(&last).chain(std::iter::repeat(&[0xff; 8]));
-        let filled = self.words.iter_mut().zip(whole);
-        filled.for_each(|(word, raw)| *word = u64::from_le_bytes(*raw));
-        let unfilled = self.words.iter_mut().skip(whole.len()).zip(missing);
-        unfilled.for_each(|(word, raw)| *word = u64::from_le_bytes(*raw));
+        uext4_format::bitmap::copy_words(&mut self.words, bytes);
         if let (Some(last), true) = (self.words.last_mut(), !self.bits.is_multiple_of(64)) {
             *last &= !(!0 << (self.bits % 64));
         }

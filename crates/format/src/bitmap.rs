@@ -8,6 +8,7 @@
 
 use uext4_num::{clamp_u32, usize_of};
 
+use crate::bytes::put_slice;
 use crate::{BlockNr, Geometry, GroupDescriptor, GroupNr};
 
 /// Sets the bits from `start` up to, not including, `end`, or to the bitmap's end.
@@ -29,6 +30,19 @@ pub fn set_bits(bitmap: &mut [u8], start: u32, end: u32) {
     or(last, upto);
     let between = first.saturating_add(1)..last.min(bitmap.len());
     bitmap.get_mut(between).unwrap_or_default().fill(0xFF);
+}
+
+/// Replaces the words by those of a bitmap, least significant bit first; bytes that are missing
+/// read as in use.
+pub fn copy_words(words: &mut [u64], bitmap: &[u8]) {
+    let (whole, rest) = bitmap.as_chunks();
+    let mut last = [0xFF; 8];
+    put_slice(&mut last, 0, rest);
+    let missing = std::iter::once(&last).chain(std::iter::repeat(&[0xFF; 8]));
+    let filled = words.iter_mut().zip(whole);
+    filled.for_each(|(word, raw)| *word = u64::from_le_bytes(*raw));
+    let unfilled = words.iter_mut().skip(whole.len()).zip(missing);
+    unfilled.for_each(|(word, raw)| *word = u64::from_le_bytes(*raw));
 }
 
 /// The block bitmap of a group marked BLOCK_UNINIT, one block long: superblock copy, descriptors
@@ -84,7 +98,20 @@ fn part_in_group(
 
 #[cfg(test)]
 mod tests {
-    use super::set_bits;
+    use super::{copy_words, set_bits};
+
+    #[test]
+    fn missing_bytes_of_words_are_in_use() {
+        for len in 0..=24 {
+            let bitmap: Vec<u8> = (1..=len).collect();
+            let mut words = [0; 2];
+            copy_words(&mut words, &bitmap);
+            let byte = |at: usize| bitmap.get(at).copied().unwrap_or(0xFF);
+            let expected =
+                |word: usize| u64::from_le_bytes(std::array::from_fn(|i| byte(word * 8 + i)));
+            assert_eq!(words, [expected(0), expected(1)], "{len} bytes");
+        }
+    }
 
     #[test]
     fn bits_are_set_from_start_to_end() {

@@ -10,24 +10,24 @@ macro_rules! integers {
     ($($int:ident: $get:ident $put:ident $get_be:ident $put_be:ident;)*) => {$(
         #[doc = concat!("The little-endian `", stringify!($int), "` at byte `at`; 0 past the end.")]
         #[inline]
-        pub fn $get(buf: &[u8], at: usize) -> $int {
+        pub(crate) fn $get(buf: &[u8], at: usize) -> $int {
             rest(buf, at).first_chunk().map_or(0, |bytes| $int::from_le_bytes(*bytes))
         }
         #[doc = concat!("Writes `", stringify!($int), "` little-endian at byte `at`, if it fits.")]
         #[inline]
-        pub fn $put(buf: &mut [u8], at: usize, value: $int) {
+        pub(crate) fn $put(buf: &mut [u8], at: usize, value: $int) {
             if let Some(bytes) = buf.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
                 *bytes = value.to_le_bytes();
             }
         }
         #[doc = concat!("The big-endian `", stringify!($int), "` at byte `at`; 0 past the end.")]
         #[inline]
-        pub fn $get_be(buf: &[u8], at: usize) -> $int {
+        pub(crate) fn $get_be(buf: &[u8], at: usize) -> $int {
             rest(buf, at).first_chunk().map_or(0, |bytes| $int::from_be_bytes(*bytes))
         }
         #[doc = concat!("Writes `", stringify!($int), "` big-endian at byte `at`, if it fits.")]
         #[inline]
-        pub fn $put_be(buf: &mut [u8], at: usize, value: $int) {
+        pub(crate) fn $put_be(buf: &mut [u8], at: usize, value: $int) {
             if let Some(bytes) = buf.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
                 *bytes = value.to_be_bytes();
             }
@@ -43,13 +43,13 @@ integers! {
 
 /// The byte at `at`; 0 past the end.
 #[inline]
-pub fn get_u8(buf: &[u8], at: usize) -> u8 {
+pub(crate) fn get_u8(buf: &[u8], at: usize) -> u8 {
     buf.get(at).copied().unwrap_or(0)
 }
 
 /// Writes the byte at `at`, if it fits.
 #[inline]
-pub fn put_u8(buf: &mut [u8], at: usize, value: u8) {
+pub(crate) fn put_u8(buf: &mut [u8], at: usize, value: u8) {
     if let Some(byte) = buf.get_mut(at) {
         *byte = value;
     }
@@ -57,13 +57,13 @@ pub fn put_u8(buf: &mut [u8], at: usize, value: u8) {
 
 /// The `N` bytes at `at`; zeroes past the end.
 #[inline]
-pub fn get_array<const N: usize>(buf: &[u8], at: usize) -> [u8; N] {
+pub(crate) fn get_array<const N: usize>(buf: &[u8], at: usize) -> [u8; N] {
     rest(buf, at).first_chunk().copied().unwrap_or([0; N])
 }
 
 /// Writes `value` at `at`, if all of it fits.
 #[inline]
-pub fn put_slice(buf: &mut [u8], at: usize, value: &[u8]) {
+pub(crate) fn put_slice(buf: &mut [u8], at: usize, value: &[u8]) {
     let end = at.saturating_add(value.len());
     if let Some(bytes) = buf.get_mut(at..end) {
         bytes.copy_from_slice(value);
@@ -72,43 +72,43 @@ pub fn put_slice(buf: &mut [u8], at: usize, value: &[u8]) {
 
 /// A 48- or 64-bit number kept as low and high half.
 #[inline]
-pub fn join_u32(low: u32, high: u32) -> u64 {
+pub(crate) fn join_u32(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
 /// The bytes from `at` on; none past the end.
 #[inline]
-pub fn rest(buf: &[u8], at: usize) -> &[u8] {
+pub(crate) fn rest(buf: &[u8], at: usize) -> &[u8] {
     buf.get(at..).unwrap_or_default()
 }
 
 /// The bytes from `at` on, to change them; none past the end.
 #[inline]
-pub fn rest_mut(buf: &mut [u8], at: usize) -> &mut [u8] {
+pub(crate) fn rest_mut(buf: &mut [u8], at: usize) -> &mut [u8] {
     buf.get_mut(at..).unwrap_or_default()
 }
 
 /// The bytes before `end`; all of them if there are fewer.
 #[inline]
-pub fn upto(buf: &[u8], end: usize) -> &[u8] {
+pub(crate) fn upto(buf: &[u8], end: usize) -> &[u8] {
     buf.get(..end).unwrap_or(buf)
 }
 
 /// The bytes of a range; none if they are not all there.
 #[inline]
-pub fn part(buf: &[u8], range: Range<usize>) -> &[u8] {
+pub(crate) fn part(buf: &[u8], range: Range<usize>) -> &[u8] {
     buf.get(range).unwrap_or_default()
 }
 
 /// Zeroes the bytes of a range, if they are all there.
 #[inline]
-pub fn clear(buf: &mut [u8], range: Range<usize>) {
+pub(crate) fn clear(buf: &mut [u8], range: Range<usize>) {
     buf.get_mut(range).unwrap_or_default().fill(0);
 }
 
 /// Moves the bytes of a range to `to`, if both places are there.
 #[inline]
-pub fn shift(buf: &mut [u8], range: Range<usize>, to: usize) {
+pub(crate) fn shift(buf: &mut [u8], range: Range<usize>, to: usize) {
     let fits = range.start <= range.end
         && range.end <= buf.len()
         && range.len() <= buf.len().saturating_sub(to);

@@ -7,12 +7,14 @@
 
 mod codec;
 mod kind;
+mod raw;
 mod tail;
 
 #[cfg(test)]
 mod tests;
 
 pub use kind::{DeviceNumber, FileType, InodeFlags};
+pub use raw::RawInode;
 pub use tail::Tail;
 
 use crate::times::{Timestamp, WithExtra};

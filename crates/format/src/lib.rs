@@ -13,7 +13,7 @@
 
 pub mod acl;
 pub mod bitmap;
-pub mod bytes;
+mod bytes;
 mod checksum;
 pub mod dirent;
 mod error;
@@ -46,7 +46,7 @@ pub use group::{GroupDescriptor, block_bitmap_checksum, group_flag, inode_bitmap
 pub use ids::{BlockNr, GroupNr, InodeNr, LogicalBlock, Tid};
 pub use inode::{
     DeviceNumber, FileType, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode, InodeFlags,
-    KNOWN_EXTRA_BYTES, Tail, TooManyBlocks,
+    KNOWN_EXTRA_BYTES, RawInode, Tail, TooManyBlocks,
 };
 pub use no_room::NoRoom;
 pub use superblock::Superblock;

@@ -13,7 +13,7 @@ mod tests;
 
 pub use fields::Superblock;
 
-use crate::bytes::{get_u32, put_u32};
+use crate::bytes::{get_u16, get_u32, put_u32};
 use crate::checksum::{Checksums, DescriptorChecksum, Seed};
 use crate::{Corrupt, CorruptKind, Feature, Features, Place};
 
@@ -131,10 +131,23 @@ impl Superblock {
             .first_chunk::<SUPERBLOCK_BYTES>()
             .ok_or_else(|| corrupt(CorruptKind::short(bytes)))?;
         let superblock = Self::from_raw(raw);
-        if superblock.magic != SUPERBLOCK_MAGIC {
+        if !Self::has_magic(raw) {
             return Err(corrupt(CorruptKind::magic(superblock.magic.into())));
         }
         Ok(superblock)
+    }
+
+    /// True when the bytes of a superblock have its magic number.
+    pub fn has_magic(bytes: &[u8]) -> bool {
+        get_u16(bytes, 0x38) == SUPERBLOCK_MAGIC
+    }
+
+    /// Sets the seed of directory hashes from 16 bytes.
+    pub fn set_hash_seed(&mut self, seed: &[u8; 16]) {
+        let (words, _) = seed.as_chunks();
+        for (old, word) in self.hash_seed.iter_mut().zip(words) {
+            *old = u32::from_le_bytes(*word);
+        }
     }
 
     /// The 1024 bytes, with the checksum up to date if the features ask for one.

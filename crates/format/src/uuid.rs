@@ -19,6 +19,16 @@ impl fmt::Display for Uuid<'_> {
     }
 }
 
+impl Uuid<'_> {
+    /// Both halves folded into the number that `statfs` shows (`f_fsid`).
+    pub fn folded(&self) -> u64 {
+        let (halves, _) = self.0.as_chunks();
+        halves
+            .iter()
+            .fold(0, |id, half| id ^ u64::from_le_bytes(*half))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

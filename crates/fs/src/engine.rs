@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::base::Base;
-use crate::dcache::{NameMemory, SparseLeaves};
+use crate::dcache::{DentryMemory, SparseLeaves};
 use crate::dir_config::DirConfig;
 use crate::extent_status::ExtentStatus;
 use crate::inode::{ExtraIsize, HiddenInodes, Inode, Inodes, LazyTimes};
@@ -37,7 +37,7 @@ pub(crate) struct Fs {
     pub(crate) delayed: Pool,
     pub(crate) flusher: Flusher,
     pub(crate) dirs: DirConfig,
-    pub(crate) names: Arc<NameMemory>,
+    pub(crate) names: Arc<DentryMemory>,
     pub(crate) sparse_leaves: SparseLeaves<Inode>,
     pub(crate) shared_xattrs: SharedBlocks,
     /// Serializes moves of directories between parents.
@@ -47,8 +47,8 @@ pub(crate) struct Fs {
     pub(crate) extra_isize: ExtraIsize,
     /// `metadata_cache`: bytes for inodes and metadata blocks that only the cache holds.
     pub(crate) metadata_cache: Arc<AtomicU64>,
-    /// Calls of `relieve_memory`.
-    pub(crate) reliefs: AtomicU64,
+    /// Calls of `reclaim_memory`.
+    pub(crate) reclaims: AtomicU64,
 }
 
 impl Deref for Fs {

@@ -2,7 +2,6 @@
 
 use crate::engine::Fs;
 use crate::incidents::{Incident, Listener};
-use crate::mount::UnmountOnDrop;
 use crate::{Error, Result, quota_files};
 use uext4_sync::{Arc, Pass};
 
@@ -11,10 +10,35 @@ use uext4_sync::{Arc, Pass};
 pub struct Filesystem {
     pub(crate) fs: Arc<Fs>,
     /// Unmounts with the last clone. Threads of the mount have references to `fs`, too.
-    pub(crate) _last: Arc<UnmountOnDrop>,
+    _last: Arc<UnmountOnDrop>,
+}
+
+/// Calls `unmount` when it is dropped.
+struct UnmountOnDrop {
+    fs: Arc<Fs>,
+    unmount: fn(&Fs) -> Result<()>,
+}
+
+impl Drop for UnmountOnDrop {
+    fn drop(&mut self) {
+        // Errors are dropped here; `Filesystem::unmount` reports them.
+        let _ = (self.unmount)(&self.fs);
+    }
 }
 
 impl Filesystem {
+    /// The handle of an engine, which `unmount` ends with the last clone.
+    pub(crate) fn new(fs: Arc<Fs>, unmount: fn(&Fs) -> Result<()>) -> Self {
+        let last = UnmountOnDrop {
+            fs: fs.clone(),
+            unmount,
+        };
+        Self {
+            fs,
+            _last: Arc::new(last),
+        }
+    }
+
     /// Runs one read-only operation: records damage in the superblock, then frees unused orphans.
     /// While the file system is frozen both are postponed.
     pub(crate) fn run<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
@@ -24,7 +48,7 @@ impl Filesystem {
         let _spending = self.fs.begin_operation();
         let answer = operation(&self.fs);
         let failed = matches!(answer, Err(Error::Corrupt(_) | Error::Journal(_)));
-        if !failed && !self.fs.inodes.reclaim.has_own_work() {
+        if !failed && !self.fs.inodes.evictions.has_own_work() {
             return answer;
         }
         match self.fs.changes.try_enter() {

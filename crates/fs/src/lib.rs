@@ -85,7 +85,7 @@ mod orphan_recovery;
 pub mod path;
 mod quota;
 mod quota_files;
-mod relief;
+mod reclaim;
 mod settings;
 mod space;
 mod stats;
@@ -122,7 +122,7 @@ pub use options::{
 #[doc(hidden)]
 pub use orphan::schedules::orphan_slots;
 pub use quota::GraceTimes;
-pub use relief::Relief;
+pub use reclaim::Reclaimed;
 pub use space::{FreeExtents, FreeFragments};
 pub use stats::{
     CacheCounts, CacheStats, CriterionStats, GroupStats, JournalStats, LockStats, OrderStats,

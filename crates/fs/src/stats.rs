@@ -32,7 +32,7 @@ pub struct Stats {
     pub caches: CacheStats,
     /// The extent status cache (`es_shrinker_info`).
     pub extent_status: ExtentStatusStats,
-    /// Calls of [`Filesystem::relieve_memory`].
+    /// Calls of [`Filesystem::reclaim_memory`].
     pub memory_reliefs: u64,
     /// Memory of the dentry cache, in bytes.
     pub name_table_bytes: u64,
@@ -223,7 +223,7 @@ impl Filesystem {
                 blocks: cache_counts(self.fs.blocks.counts(), self.fs.block_size()),
             },
             extent_status: self.fs.extent_status.stats(),
-            memory_reliefs: self.fs.reliefs.load(Relaxed),
+            memory_reliefs: self.fs.reclaims.load(Relaxed),
             name_table_bytes: self.fs.names.used_bytes(),
         }
     }

@@ -14,7 +14,7 @@
 use crate::protocol::opcode;
 use crate::request::Request;
 use crate::server::Server;
-use uext4_sync::{Condvar, Mutex, Pass, Rank, Turnstile};
+use uext4_sync::{Condvar, FreezeBarrier, Mutex, Pass, Rank};
 
 /// `O_TRUNC` of `open(2)`.
 const O_TRUNC: u32 = 0o1000;
@@ -24,7 +24,7 @@ type HandBack = Box<dyn FnOnce() + Send>;
 
 /// See the module.
 pub(crate) struct Halt {
-    changes: Turnstile,
+    changes: FreezeBarrier,
     parked: Mutex<Vec<HandBack>>,
     turn: Mutex<Turn>,
     free: Condvar,
@@ -44,7 +44,7 @@ struct MyTurn<'a>(&'a Halt);
 impl Default for Halt {
     fn default() -> Self {
         Self {
-            changes: Turnstile::default(),
+            changes: FreezeBarrier::default(),
             parked: Mutex::new(Rank::CacheShard, Vec::new()),
             turn: Mutex::new(Rank::Queue, Turn::default()),
             free: Condvar::new(),

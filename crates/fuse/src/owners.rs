@@ -11,6 +11,7 @@
 use crate::errno::Errno;
 use std::fmt;
 use std::str::FromStr;
+use uext4_format::acl::{IdKind, replace_ids};
 
 /// Shown for an unmapped owner, as in the kernel (`/proc/sys/kernel/overflowuid`).
 pub(crate) const OVERFLOW: u32 = 65534;
@@ -171,10 +172,10 @@ impl Owners {
 
     /// Maps the ids of a POSIX ACL from inside to outside.
     pub(crate) fn show_list(&self, list: &mut [u8]) -> Result<(), Errno> {
-        each_owner(list, |tag, id| {
-            Ok(match tag {
-                TAG_USER => self.users.shown(id),
-                _ => self.groups.shown(id),
+        replace_ids(list, |kind, id| {
+            Ok(match kind {
+                IdKind::User => self.users.shown(id),
+                IdKind::Group => self.groups.shown(id),
             })
         })
     }
@@ -184,10 +185,10 @@ impl Owners {
     /// # Errors
     /// `EINVAL` if the ACL names an unmapped id.
     pub(crate) fn take_list(&self, list: &mut [u8]) -> Result<(), Errno> {
-        each_owner(list, |tag, id| {
-            let inside = match tag {
-                TAG_USER => self.users.inside(id),
-                _ => self.groups.inside(id),
+        replace_ids(list, |kind, id| {
+            let inside = match kind {
+                IdKind::User => self.users.inside(id),
+                IdKind::Group => self.groups.inside(id),
             };
             inside.ok_or(Errno::EINVAL)
         })
@@ -293,29 +294,6 @@ impl Side {
     }
 }
 
-/// Tags of ACL entries that carry an id.
-const TAG_USER: u16 = 2;
-const TAG_GROUP: u16 = 8;
-/// Size of the ACL header and of an entry, in bytes.
-const LIST_HEAD_BYTES: usize = 4;
-const LIST_ENTRY_BYTES: usize = 8;
-
-/// Replaces the ids in `system.posix_acl_*`, in its user-space format (man page `acl(5)`).
-fn each_owner(
-    list: &mut [u8],
-    replace: impl Fn(u16, u32) -> Result<u32, Errno>,
-) -> Result<(), Errno> {
-    let entries = list.get_mut(LIST_HEAD_BYTES..).unwrap_or_default();
-    for entry in entries.chunks_exact_mut(LIST_ENTRY_BYTES) {
-        let tag = u16::from_le_bytes([entry[0], entry[1]]);
-        if tag == TAG_USER || tag == TAG_GROUP {
-            let id = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);
-            entry[4..].copy_from_slice(&replace(tag, id)?.to_le_bytes());
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,10 +354,14 @@ mod tests {
     #[test]
     fn lists_name_the_right_people() {
         let mut list = vec![2, 0, 0, 0];
-        for (tag, id) in [(1u16, u32::MAX), (TAG_USER, 3), (TAG_GROUP, 3), (16, 3)] {
-            list.extend(tag.to_le_bytes());
-            list.extend([7, 0]);
-            list.extend(id.to_le_bytes());
+        for (tag, id) in [
+            (1, [0xFF; 4]),
+            (2, [3, 0, 0, 0]),
+            (8, [3, 0, 0, 0]),
+            (16, [3; 4]),
+        ] {
+            list.extend([tag, 0, 7, 0]);
+            list.extend(id);
         }
         let before = list.clone();
         let owners = owners(&["map=u:3:30:1", "map=g:3:40:1"]).expect("they go together");

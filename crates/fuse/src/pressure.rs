@@ -33,7 +33,7 @@ impl Pressure {
     pub(crate) fn watch(server: Arc<Server>) -> Option<Self> {
         let source = files().into_iter().find_map(|path| arm(&path).ok())?;
         Self::start(source, move || {
-            server.filesystem().relieve_memory();
+            server.filesystem().reclaim_memory();
         })
         .ok()
     }

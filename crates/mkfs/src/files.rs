@@ -1,10 +1,11 @@
 //! The initial inodes of a file system, and their blocks.
 
-use uext4_format::bytes::{get_u32, put_u32};
 use uext4_format::dirent::{
     DirEntryType, DirLeaf, Insertion, LeafTail, NewEntry, init_first_block,
 };
+use uext4_format::indirect::{pointer, set_pointer};
 use uext4_format::orphan_file::seal_orphan_block;
+use uext4_format::quota::QuotaKind;
 use uext4_format::{
     BlockNr, BlockRun, Checksums, Feature, Features, FileType, Geometry, GroupNr, Inode,
     InodeFlags, InodeNr, Place, Superblock, Timestamp,
@@ -12,7 +13,7 @@ use uext4_format::{
 
 use crate::Error;
 use crate::mapping::{FileMap, map_runs};
-use crate::quota::{QuotaKind, charge, render};
+use crate::quota::{charge, render};
 use crate::space::{Sharing, Space};
 
 /// Inode of the list of bad blocks.
@@ -293,7 +294,7 @@ impl<'a> Files<'a> {
         let root = self
             .space
             .take_run(goal, 1, Sharing::OwnClusters, "the resize inode")?;
-        put_u32(&mut inode.i_block, 13 * 4, root.0 as u32);
+        set_pointer(&mut inode.i_block, 13, root);
         let mut double = vec![0; geometry.block_size() as usize];
         let mut blocks = 1;
         if let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) {
@@ -301,7 +302,7 @@ impl<'a> Files<'a> {
             for i in 0..primary.len_blocks {
                 let index = (geometry.descriptor_blocks_count() + i) % (geometry.block_size() / 4);
                 let nr = BlockNr(primary.start.0 + u64::from(i));
-                put_u32(&mut double, index as usize * 4, nr.0 as u32);
+                set_pointer(&mut double, index as usize, nr);
                 self.blocks
                     .push((nr, table_of_copies(&geometry, nr, &copies)));
             }
@@ -322,8 +323,7 @@ fn is_directory(inode: &Inode) -> bool {
 fn table_of_copies(geometry: &Geometry, primary: BlockNr, copies: &[GroupNr]) -> Vec<u8> {
     let mut bytes = vec![0; geometry.block_size() as usize];
     for (at, group) in copies.iter().enumerate() {
-        let copy = geometry.reserved_gdt_copy(primary, *group);
-        put_u32(&mut bytes, at * 4, copy.0 as u32);
+        set_pointer(&mut bytes, at, geometry.reserved_gdt_copy(primary, *group));
     }
     bytes
 }
@@ -340,6 +340,6 @@ pub(super) fn journal_backup(inode: &Inode) -> [u32; 17] {
     std::array::from_fn(|i| match i {
         15 => (inode.size >> 32) as u32,
         16 => inode.size as u32,
-        _ => get_u32(&inode.i_block, i * 4),
+        _ => pointer(&inode.i_block, i).0 as u32,
     })
 }

@@ -4,16 +4,10 @@
 //! block on. The log's superblock counts its users and lists their UUIDs.
 
 use uext4_device::BlockDevice;
-use uext4_format::bytes::{get_u32_be, put_slice, put_u32_be};
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, default_mount_option, state};
-use uext4_format::{Feature, Features, KNOWN_EXTRA_BYTES, Superblock, jbd2};
+use uext4_format::{Feature, Features, KNOWN_EXTRA_BYTES, NoRoom, Superblock, jbd2};
 
 use crate::{DeviceContents, Error, entropy, journal_size};
-
-/// Byte offsets of the number of users in the log's superblock, and of their UUIDs.
-const USERS_COUNT_AT: usize = 0x40;
-const USERS_AT: usize = 0x100;
-const USERS_MAX: u32 = 48;
 
 /// Parameters of an external journal.
 #[derive(Clone, Debug)]
@@ -71,9 +65,7 @@ pub fn format_journal_device(
     }
     let first = start as u32 + 1;
     let log = jbd2::Superblock::new(block_size, blocks_count as u32, first, uuid);
-    let mut bytes = log.encode();
-    put_u32_be(&mut bytes, USERS_COUNT_AT, 0);
-    device.write_at(start * u64::from(block_size), &bytes)?;
+    device.write_at(start * u64::from(block_size), &log.encode())?;
     device.write_at(SUPERBLOCK_OFFSET, &superblock.to_bytes())?;
     device.flush()?;
     Ok(uuid)
@@ -94,14 +86,10 @@ pub fn add_journal_user(device: &dyn BlockDevice, user: [u8; 16]) -> Result<(), 
     let at = log_start(&superblock) << (superblock.log_block_size + 10);
     let mut log = [0; jbd2::SUPERBLOCK_BYTES];
     device.read_at(at, &mut log)?;
-    jbd2::Superblock::parse(&log)?;
-    let users = get_u32_be(&log, USERS_COUNT_AT);
-    if users >= USERS_MAX {
-        return Err(Error::NoSpace("another user of the journal"));
-    }
-    put_slice(&mut log, USERS_AT + users as usize * 16, &user);
-    put_u32_be(&mut log, USERS_COUNT_AT, users + 1);
-    device.write_at(at, &log)?;
+    let mut log = jbd2::Superblock::parse(&log)?;
+    log.add_user(&user)
+        .map_err(|NoRoom| Error::NoSpace("another user of the journal"))?;
+    device.write_at(at, &log.encode())?;
     Ok(device.flush()?)
 }
 

@@ -44,8 +44,8 @@ use uext4_format::{
 };
 
 use files::{Files, GROUP_QUOTA, JOURNAL, USER_QUOTA, journal_backup};
-use quota::QuotaKind;
 use space::{Sharing, Space};
+use uext4_format::quota::QuotaKind;
 use write::{Policy, UsedInodes, Writer};
 
 /// Properties of the new file system.

@@ -242,7 +242,7 @@ pub(super) fn identify(
     name.ok_or(Error::OutOfRange("a label has up to 16 bytes"))?
         .copy_from_slice(&options.label);
     superblock.uuid = uuid;
-    superblock.hash_seed = std::array::from_fn(|i| uext4_format::bytes::get_u32(&hash_seed, i * 4));
+    superblock.set_hash_seed(&hash_seed);
     superblock.mkfs_time = time;
     superblock.lastcheck = time;
     superblock.wtime = time;

@@ -53,7 +53,7 @@ fn rename(fs: &Filesystem) {
         let (from, to) = (name("move", nr), name("moved", nr));
         let moved = fs.rename(&dir, &from, &dir, &to, flags, &Caller::root());
         moved.expect("a name that is there");
-        fs.relieve_memory();
+        fs.reclaim_memory();
     }
 }
 

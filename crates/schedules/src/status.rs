@@ -48,7 +48,7 @@ fn change(fs: &Filesystem) {
 }
 
 fn shrink(fs: &Filesystem) {
-    (0..6).for_each(|_| _ = fs.relieve_memory());
+    (0..6).for_each(|_| _ = fs.reclaim_memory());
 }
 
 fn meet(image: &[u8]) {

@@ -21,13 +21,13 @@ impl<T: Default, const N: usize> Segments<T, N> {
     /// The entry at this index, if its segment is allocated.
     #[inline]
     pub fn get(&self, at: u32) -> Option<&T> {
-        let (segment, first) = whereabouts(at);
+        let (segment, first) = segment_of(at);
         self.0.get(segment)?.get()?.get((at - first) as usize)
     }
 
     /// The entry at this index; allocates its segment if needed. `None` past the end.
     pub fn get_or_make(&self, at: u32) -> Option<&T> {
-        let (segment, first) = whereabouts(at);
+        let (segment, first) = segment_of(at);
         let make = || (0..first.max(1)).map(|_| T::default()).collect();
         let places = self.0.get(segment)?.get_or_init(make);
         places.get((at - first) as usize)
@@ -41,7 +41,7 @@ impl<T: Default, const N: usize> Segments<T, N> {
 
 /// The segment of an index, and the first index of that segment.
 #[inline]
-fn whereabouts(at: u32) -> (usize, u32) {
+fn segment_of(at: u32) -> (usize, u32) {
     let segment = u32::BITS - at.leading_zeros();
     let first = if segment == 0 { 0 } else { 1 << (segment - 1) };
     (segment as usize, first)

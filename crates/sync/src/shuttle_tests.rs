@@ -2,8 +2,8 @@
 
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::thread;
-use crate::{Condvar, Counter, Mutex, Published, Rank};
-use crate::{RwLock, RwLockWriteGuard, Turnstile, Version, VersionedLock};
+use crate::{Condvar, Counter, Mutex, Rank, SeqLock};
+use crate::{FreezeBarrier, RwLock, RwLockWriteGuard, Version, VersionedLock};
 use std::sync::Arc;
 
 const ITERATIONS: usize = 1000;
@@ -91,10 +91,10 @@ fn ascending_pairs_do_not_deadlock() {
 
 /// A closed freeze barrier is empty, and its waiters continue when it opens.
 #[test]
-fn a_closed_turnstile_is_empty() {
+fn a_closed_barrier_is_empty() {
     shuttle::check_random(
         || {
-            let shared = Arc::new((Turnstile::default(), AtomicU32::new(0)));
+            let shared = Arc::new((FreezeBarrier::default(), AtomicU32::new(0)));
             let threads: Vec<_> = (0..2)
                 .map(|_| {
                     let shared = shared.clone();
@@ -258,7 +258,7 @@ fn a_torn_update_is_found() {
 fn published_words_belong_together() {
     shuttle::check_random(
         || {
-            let pair = Arc::new(Published::new([0, 0]));
+            let pair = Arc::new(SeqLock::new([0, 0]));
             let readers: Vec<_> = (0..2)
                 .map(|_| {
                     let pair = pair.clone();

@@ -6,13 +6,11 @@
 
 use uext4::device::BlockDevice;
 use uext4::device::partition::{self, Partition};
+use uext4_format::Superblock;
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 
 /// Length of the prefix that contains all signatures, in bytes.
 const FRONT_BYTES: u64 = 68 << 10;
-const EXT_MAGIC: [u8; 2] = [0x53, 0xEF];
-/// Byte offset of the magic in a superblock, and of the superblock on a device.
-const MAGIC_AT: u64 = 0x38;
-const SUPERBLOCK_AT: u64 = 1024;
 
 /// A signature: byte offset, bytes, name of the format, remedy.
 type Sign = (usize, &'static [u8], &'static str, &'static str);
@@ -120,8 +118,8 @@ fn partitions(device: &dyn BlockDevice) -> Option<String> {
     let table = partition::read_table(device).ok()?;
     let first = table.first()?;
     let is_ext4 = |found: &&Partition| {
-        let at = found.start_bytes.saturating_add(SUPERBLOCK_AT + MAGIC_AT);
-        read(device, at, 2).is_some_and(|magic| magic == EXT_MAGIC)
+        let at = found.start_bytes.saturating_add(SUPERBLOCK_OFFSET);
+        read(device, at, SUPERBLOCK_BYTES).is_some_and(|bytes| Superblock::has_magic(&bytes))
     };
     let remedy = match table.iter().find(is_ext4) {
         Some(found) => format!("--partition {} is the first with ext4", found.number),
@@ -140,10 +138,8 @@ fn backup(device: &dyn BlockDevice) -> Option<String> {
         let per_group = 8 * block_size;
         let block = per_group + u64::from(log == 0);
         let at = block * block_size;
-        let bytes = read(device, at, 1024)?;
-        let field = |at: usize, len: usize| bytes.get(at..at + len);
-        let is_superblock = field(MAGIC_AT as usize, 2) == Some(&EXT_MAGIC)
-            && field(0x18, 4) == Some(&log.to_le_bytes());
+        let found = Superblock::parse_unverified(&read(device, at, SUPERBLOCK_BYTES)?);
+        let is_superblock = found.is_ok_and(|found| found.log_block_size == log);
         is_superblock.then(|| {
             format!(
                 "its superblock is gone, but a backup stands in block {block}; \

@@ -44,11 +44,8 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
     if source.is_test() || EXCEPTIONS.iter().any(is_excepted) {
         return Vec::new();
     }
-    let tests = source.test_lines();
-    let lines = source.parts.code.lines().enumerate();
-    lines
-        .map(|(index, line)| (index + 1, line))
-        .filter(|(nr, _)| !tests.iter().any(|range| range.contains(nr)))
+    source
+        .lines_outside_tests()
         .filter(|(_, line)| BYPASSES.iter().any(|path| line.contains(path)))
         .map(|(nr, _)| Problem {
             file: source.path.clone(),

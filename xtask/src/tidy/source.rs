@@ -34,6 +34,13 @@ impl Source {
             || self.path.ends_with("_tests.rs")
     }
 
+    /// Lines of code with their numbers, from 1, without those of test modules in this file.
+    pub(super) fn lines_outside_tests(&self) -> impl Iterator<Item = (usize, &str)> {
+        let tests = self.test_lines();
+        let lines = (1..).zip(self.parts.code.lines());
+        lines.filter(move |(nr, _)| !tests.iter().any(|range| range.contains(nr)))
+    }
+
     /// Line ranges (from 1) of the `#[cfg(test)]` modules in this file.
     pub(super) fn test_lines(&self) -> Vec<std::ops::RangeInclusive<usize>> {
         let lines: Vec<&str> = self.parts.code.lines().collect();

@@ -1,7 +1,7 @@
 //! The two encodings, and the validation of a list.
 
 use super::{Acl, AclEntry, PERM_ALL, Tag};
-use crate::bytes::{get_u16, get_u32, rest};
+use crate::bytes::{get_u16, get_u32, put_u32, rest, rest_mut};
 
 const DISK_VERSION: u32 = 1;
 const XATTR_VERSION: u32 = 2;
@@ -180,6 +180,37 @@ impl Acl {
         }
         value
     }
+}
+
+/// The kind of an id in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdKind {
+    /// Of a user.
+    User,
+    /// Of a group.
+    Group,
+}
+
+/// Replaces the ids of users and groups in an attribute value that a program passes or gets; the
+/// rest, valid or not, stays as it is.
+///
+/// # Errors
+/// The first one of `replace`; earlier ids are replaced.
+pub fn replace_ids<E>(
+    value: &mut [u8],
+    replace: impl Fn(IdKind, u32) -> Result<u32, E>,
+) -> Result<(), E> {
+    let (entries, _) = rest_mut(value, HEADER_BYTES).as_chunks_mut::<LONG_BYTES>();
+    for entry in entries {
+        let id = get_u32(entry, 4);
+        let kind = match Tag::from_code(get_u16(entry, 0), id) {
+            Ok(Tag::User(_)) => IdKind::User,
+            Ok(Tag::Group(_)) => IdKind::Group,
+            _ => continue,
+        };
+        put_u32(entry, 4, replace(kind, id)?);
+    }
+    Ok(())
 }
 
 fn check_version(value: &[u8], version: u32) -> Result<(), AclError> {

@@ -8,7 +8,7 @@ use crate::{BlockNr, Corrupt, CorruptKind, Feature, Geometry, InodeNr, Place};
 use uext4_num::{high_u16, high_u32, low_u16, low_u32};
 
 const CHECKSUM_LOW_AT: usize = 0x7C;
-const EXTRA_ISIZE_AT: usize = 0x80;
+pub(super) const EXTRA_ISIZE_AT: usize = 0x80;
 const CHECKSUM_HIGH_AT: usize = 0x82;
 
 /// 32-bit field and extra field of each time.

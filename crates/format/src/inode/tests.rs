@@ -2,7 +2,7 @@ use super::*;
 use crate::CorruptKind;
 use crate::{Checksums, DescriptorChecksum, Features, InodeNr, Seed, Superblock};
 
-fn geometry(inode_size: u16, features: &[Feature]) -> Geometry {
+pub(super) fn geometry(inode_size: u16, features: &[Feature]) -> Geometry {
     let mut superblock = Superblock::blank();
     superblock.set_features(Features::of(features));
     superblock.rev_level = 1;

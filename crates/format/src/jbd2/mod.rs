@@ -13,6 +13,7 @@ mod descriptor;
 mod layout;
 mod revoke;
 mod superblock;
+mod users;
 
 pub use checksum::TransactionChecksum;
 pub use commit::CommitBlock;

@@ -221,6 +221,15 @@ impl Superblock {
         put_u32_be(raw, CHECKSUM, sum);
     }
 
+    /// The bytes as they were read, with later changes of those without a field here.
+    pub(super) fn raw(&self) -> &[u8] {
+        &self.raw[..]
+    }
+
+    pub(super) fn raw_mut(&mut self) -> &mut [u8] {
+        &mut self.raw[..]
+    }
+
     /// The shape of this journal's blocks.
     pub fn layout(&self) -> Layout {
         let wide = self.incompat & INCOMPAT_64BIT != 0;

@@ -172,6 +172,25 @@ impl QuotaTree {
         Ok(())
     }
 
+    /// The tree of a new file: a root without entries, and grace times of both kinds.
+    pub fn new(kind: QuotaKind, grace_seconds: u32) -> Self {
+        let info = QuotaInfo {
+            space_grace_seconds: grace_seconds,
+            inodes_grace_seconds: grace_seconds,
+            flags: 0,
+            blocks: ROOT + 1,
+            free_block: 0,
+            free_leaf: 0,
+        };
+        let (nodes, leaves) = (HashMap::new(), HashMap::new());
+        Self {
+            kind,
+            info,
+            nodes,
+            leaves,
+        }
+    }
+
     /// Bytes that the file must have before the next [`Self::insert`].
     pub fn bytes_for_insert(&self) -> u64 {
         byte_of(self.info.blocks.saturating_add(BLOCKS_PER_INSERT), 0)
@@ -190,9 +209,10 @@ impl QuotaTree {
         self.nodes
             .entry(ROOT)
             .or_insert_with(|| Box::new([0; QUOTA_BLOCK_BYTES]));
+        let (node, pointer) = self.path(id, &mut patches);
         let leaf = self.leaf_with_room(&mut patches);
         let slot = self.take_slot(leaf, &mut patches);
-        self.link(id, leaf, &mut patches);
+        self.point(node, pointer, leaf, &mut patches);
         patches.push(self.info_patch());
         (byte_of(leaf, entry_at(slot)), patches)
     }
@@ -249,8 +269,9 @@ impl QuotaTree {
         slot
     }
 
-    /// Links the block of entries into the tree.
-    fn link(&mut self, id: u32, leaf: u32, patches: &mut Vec<Patch>) {
+    /// The lowest node of an identifier, made with those above it if it is missing, and the offset
+    /// of its pointer.
+    fn path(&mut self, id: u32, patches: &mut Vec<Patch>) -> (u32, usize) {
         let mut node = ROOT;
         let [inner @ .., lowest] = id.to_be_bytes();
         for byte in inner {
@@ -266,7 +287,7 @@ impl QuotaTree {
                 child => child,
             };
         }
-        self.point(node, pointer_at(lowest), leaf, patches);
+        (node, pointer_at(lowest))
     }
 
     fn point(&mut self, node: u32, slot: usize, child: u32, patches: &mut Vec<Patch>) {

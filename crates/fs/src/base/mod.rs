@@ -18,7 +18,7 @@ use crate::{Error, Result};
 use uext4_device::BlockDevice;
 use uext4_format::{Checksums, Features, GOOD_OLD_INODE_BYTES, Geometry, Timestamp};
 use uext4_journal::Journal;
-use uext4_sync::{Arc, Clock, Turnstile};
+use uext4_sync::{Arc, Clock, FreezeBarrier};
 
 /// See the module.
 pub(crate) struct Base {
@@ -34,9 +34,9 @@ pub(crate) struct Base {
     pub(crate) state: MountState,
     /// Damage and failures met since the mount.
     pub(crate) incidents: Arc<Incidents>,
-    /// Freeze barrier (`Turnstile`, as `sb_start_write`): every change is inside; closed while the
+    /// Freeze barrier (as `sb_start_write`): every change is inside; closed while the
     /// file system is frozen.
-    pub(crate) changes: Turnstile,
+    pub(crate) changes: FreezeBarrier,
     /// Bound on the cost of one operation.
     pub(crate) budget: Option<Budget>,
 }

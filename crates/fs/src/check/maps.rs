@@ -5,6 +5,7 @@ use super::slots::written_inodes;
 use super::{Check, Step};
 use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
+use uext4_format::indirect::pointer;
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, FileType, GroupDescriptor, Inode, InodeFlags, InodeNr,
     Place, Seed,
@@ -145,7 +146,7 @@ impl Check<'_> {
 
     fn walk_tables(&mut self, nr: InodeNr, inode: &Inode, mapped: &mut Mapped) -> Step {
         let per_table = self.fs.geometry.block_size() as u64 / 4;
-        let word = |at: usize| word(&inode.i_block, at);
+        let word = |at: usize| pointer(&inode.i_block, at).0;
         let mut logical = 0;
         for at in 0..DIRECT {
             self.claim_one(nr, logical, word(at), mapped)?;
@@ -173,7 +174,7 @@ impl Check<'_> {
         let bytes = self.read(BlockNr(block))?;
         let per_table = bytes.len() as u64 / 4;
         for at in 0..bytes.len() / 4 {
-            let child = word(&bytes, at);
+            let child = pointer(&bytes, at).0;
             if child == 0 {
                 continue;
             }
@@ -281,10 +282,4 @@ impl Check<'_> {
         }
         self.tick()
     }
-}
-
-/// Entry `at` of a table.
-pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
-    let raw = bytes.get(at * 4..at * 4 + 4).unwrap_or(&[0; 4]);
-    u64::from(u32::from_le_bytes(raw.try_into().unwrap_or_default()))
 }

@@ -1,12 +1,10 @@
 //! Collects orphans: a deleted orphan may be marked in use, and its deletion time may be a link of
 //! the orphan list.
 
-use super::slots::u32_at;
 use super::{Check, Step};
 use std::collections::BTreeSet;
-use uext4_format::{BlockNr, InodeNr, superblock::state};
+use uext4_format::{BlockNr, InodeNr, RawInode, superblock::state};
 
-const DTIME_AT: usize = 0x14;
 /// Memory for each, in bytes.
 const BYTES_EACH: u64 = 16;
 
@@ -29,7 +27,8 @@ impl Check<'_> {
             };
             let block_size = self.fs.block_size() as u64;
             let block = self.read(BlockNr(byte / block_size))?;
-            next = u32_at(&block, (byte % block_size) as usize + DTIME_AT);
+            let (_, inode) = block.split_at((byte % block_size) as usize);
+            next = RawInode(inode).dtime();
         }
         found.append(&mut met);
         self.orphans = found;

@@ -4,29 +4,15 @@
 //! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
 use super::inodes::RESIZE;
-use super::slots::{u16_at, u32_at};
 use super::{Check, Step};
-use uext4_format::{
-    CorruptKind, Feature, FileType, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, Place,
-};
+use uext4_format::indirect::pointer;
+use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, RawInode};
 
 pub(super) const BAD_BLOCKS: u32 = 1;
 const USERS: u32 = 3;
 const GROUPS: u32 = 4;
 const BOOT_LOADER: u32 = 5;
 const JOURNAL: u32 = 8;
-
-/// Byte offsets of fields in an inode.
-const MODE: usize = 0;
-const UID: usize = 2;
-const SIZE: (usize, usize) = (0x04, 0x6C);
-const GID: usize = 0x18;
-const LINKS: usize = 0x1A;
-const SECTORS: usize = 0x1C;
-const FLAGS: usize = 0x20;
-const MAP: usize = 0x28;
-const FILE_ACL: usize = 0x68;
-const EXTRA_SIZE: usize = 0x80;
 
 impl Check<'_> {
     /// Whether the inode is reserved and not a file in use.
@@ -38,7 +24,7 @@ impl Check<'_> {
             USERS => has(Feature::QUOTA) && disk.usr_quota_inum == USERS,
             GROUPS => has(Feature::QUOTA) && disk.grp_quota_inum == GROUPS,
             JOURNAL => has(Feature::HAS_JOURNAL) && disk.journal_inum == JOURNAL,
-            RESIZE => has(Feature::RESIZE_INODE) && u16_at(raw, MODE) != 0,
+            RESIZE => has(Feature::RESIZE_INODE) && RawInode(raw).mode() != 0,
             _ => false,
         };
         self.is_reserved(nr) && !is_used
@@ -48,15 +34,16 @@ impl Check<'_> {
         if !self.is_sealed(nr, raw) {
             return Ok(());
         }
-        let flags = InodeFlags(u32_at(raw, FLAGS));
+        let flags = RawInode(raw).flags();
         if flags.contains(InodeFlags::CASEFOLD) {
             self.found(Place::Inode(nr), "inode", CorruptKind::Flag);
         }
         match nr.0 {
             BAD_BLOCKS => self.look_at_bad_blocks(nr, raw, flags),
             USERS | GROUPS | JOURNAL => {
-                let words = [SECTORS, MAP].map(|at| u32_at(raw, at));
-                if u16_at(raw, LINKS) != 0 || words != [0; 2] {
+                let fields = RawInode(raw);
+                let first = pointer(&fields.i_block(), 0).0;
+                if fields.links() != 0 || fields.blocks_low() != 0 || first != 0 {
                     let problem = CorruptKind::UnusedHolds;
                     self.found(Place::Inode(nr), "reserved inode", problem);
                 }
@@ -74,14 +61,14 @@ impl Check<'_> {
                 CorruptKind::ExtentsWithoutFeature,
             );
         }
-        let odd = [MODE, UID, GID, LINKS]
-            .iter()
-            .any(|at| u16_at(raw, *at) != 0);
-        if odd || u32_at(raw, FILE_ACL) != 0 || flags.contains(InodeFlags::INLINE_DATA) {
+        let fields = RawInode(raw);
+        let owner = fields.uid_low() | fields.gid_low();
+        let odd = owner | fields.mode() | fields.links() != 0;
+        if odd || fields.file_acl_low() != 0 || flags.contains(InodeFlags::INLINE_DATA) {
             let problem = CorruptKind::BlockListDeep;
             self.found(Place::Inode(nr), "reserved inode", problem);
         }
-        let has_map = raw[MAP..MAP + I_BLOCK_BYTES].iter().any(|byte| *byte != 0);
+        let has_map = fields.i_block().iter().any(|byte| *byte != 0);
         match self.parse_spare(nr, raw) {
             Some(inode) if has_map => self.claim_map(nr, &inode).map(|_| ()),
             _ => Ok(()),
@@ -111,8 +98,7 @@ impl Check<'_> {
         if nr.0 == RESIZE && inode.i_block.iter().any(|byte| *byte != 0) {
             self.found(place, "resize inode", CorruptKind::MapsWithoutFeature);
         }
-        let size = u64::from(u32_at(raw, SIZE.0)) | u64::from(u32_at(raw, SIZE.1)) << 32;
-        if size >= self.size_max(&inode) {
+        if RawInode(raw).size() >= self.size_max(&inode) {
             self.found(place, "inode", CorruptKind::SizeWrong);
         }
         // Neither the kernel nor e2fsck follows a block outside of the file system.
@@ -134,19 +120,11 @@ impl Check<'_> {
     fn parse_spare(&mut self, nr: InodeNr, raw: &[u8]) -> Option<Inode> {
         match Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums) {
             Ok(inode) => Some(inode),
-            Err(_) if has_odd_extra_size(raw) && nr.0 != RESIZE => None,
+            Err(_) if !RawInode(raw).has_sound_extra_size() && nr.0 != RESIZE => None,
             Err(corrupt) => {
                 self.note(&corrupt);
                 None
             }
         }
     }
-}
-
-fn has_odd_extra_size(raw: &[u8]) -> bool {
-    let Some(rest) = raw.get(EXTRA_SIZE..EXTRA_SIZE + 2) else {
-        return false;
-    };
-    let extra = usize::from(u16_at(rest, 0));
-    EXTRA_SIZE + extra > raw.len() || !extra.is_multiple_of(4)
 }

@@ -5,8 +5,9 @@
 //! descriptor block. Each of them is a table of its copies, by group.
 //! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
-use super::maps::{DIRECT, word};
+use super::maps::DIRECT;
 use super::{Check, Step};
+use uext4_format::indirect::pointer;
 use uext4_format::{BlockNr, CorruptKind, FileType, GroupNr, Inode, InodeNr, Place};
 
 /// Index of the double indirect block in `i_block`.
@@ -16,9 +17,9 @@ impl Check<'_> {
     /// Checks the inode. It maps metadata, so only the table itself is claimed.
     pub(super) fn look_at_resize(&mut self, nr: InodeNr, inode: &Inode) -> Step {
         let place = Place::Inode(nr);
-        let table = BlockNr(word(&inode.i_block, DOUBLE));
+        let table = pointer(&inode.i_block, DOUBLE);
         let others = (0..inode.i_block.len() / 4).filter(|at| *at != DOUBLE);
-        if others.map(|at| word(&inode.i_block, at)).sum::<u64>() != 0 {
+        if others.map(|at| pointer(&inode.i_block, at).0).sum::<u64>() != 0 {
             self.found(place, "resize inode", CorruptKind::MapsMoreThanTable);
         }
         if inode.file_type() != Some(FileType::Regular) || inode.links == 0 {
@@ -81,7 +82,7 @@ impl Check<'_> {
     fn look_for_others(&mut self, nr: InodeNr, table: BlockNr, bytes: &[u8]) {
         let geometry = self.fs.geometry;
         let outside = |block: u64| block != 0 && !geometry.contains_run(BlockNr(block), 1);
-        let mut entries = (0..bytes.len() / 4).map(|at| word(bytes, at));
+        let mut entries = (0..bytes.len() / 4).map(|at| pointer(bytes, at).0);
         if entries.any(outside) {
             let problem = CorruptKind::BlockOutsideSystem;
             self.found(Place::InodeBlock(nr, table), "resize inode", problem);
@@ -97,7 +98,7 @@ impl Check<'_> {
         at: usize,
         block: BlockNr,
     ) -> bool {
-        let says = word(bytes, at);
+        let says = pointer(bytes, at).0;
         if says != block.0 {
             let detail = format!("entry {at} is {says}, not {}", block.0);
             let problem = CorruptKind::DescriptorPlace;
@@ -114,12 +115,12 @@ impl Check<'_> {
 
 /// Number of non-zero entries of a table.
 fn count(bytes: &[u8]) -> u64 {
-    let entries = (0..bytes.len() / 4).map(|at| word(bytes, at));
+    let entries = (0..bytes.len() / 4).map(|at| pointer(bytes, at).0);
     entries.filter(|block| *block != 0).count() as u64
 }
 
 /// Index of the last non-zero entry of a table.
 fn last(bytes: &[u8]) -> Option<u64> {
-    let at = (0..bytes.len() / 4).rfind(|at| word(bytes, *at) != 0);
+    let at = (0..bytes.len() / 4).rfind(|at| pointer(bytes, *at).0 != 0);
     at.map(|at| at as u64)
 }

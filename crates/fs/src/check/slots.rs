@@ -3,13 +3,11 @@
 use super::{Check, Step};
 use uext4_format::{
     CorruptKind, Feature, FileType, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Place,
-    group_flag,
+    RawInode, group_flag,
 };
 
 /// Size of the fields that every inode has, in bytes.
 const OLD_INODE_BYTES: usize = 128;
-const DTIME_AT: usize = 0x14;
-const LINKS_AT: usize = 0x1A;
 
 /// The inode bitmap of a group.
 pub(super) struct Marks(Vec<u8>);
@@ -121,7 +119,7 @@ impl Check<'_> {
 
     /// Checks one slot; answers the type of an inode in use.
     fn look_at_slot(&mut self, nr: InodeNr, raw: &[u8], marked: bool) -> Step<Option<FileType>> {
-        let links = u16_at(raw, LINKS_AT);
+        let links = RawInode(raw).links();
         if !marked && (links != 0 || self.is_reserved(nr)) {
             let problem = CorruptKind::InodeMarkedFree;
             self.found(Place::Inode(nr), "inode bitmap", problem);
@@ -160,9 +158,9 @@ impl Check<'_> {
     }
 
     fn look_at_unused(&mut self, nr: InodeNr, raw: &[u8]) {
-        let has_mode = raw[..2] != [0; 2];
-        if self.is_sealed(nr, raw) && has_mode && u32_at(raw, DTIME_AT) == 0 && !self.is_orphan(nr)
-        {
+        let fields = RawInode(raw);
+        let undeleted = fields.mode() != 0 && fields.dtime() == 0;
+        if self.is_sealed(nr, raw) && undeleted && !self.is_orphan(nr) {
             let problem = CorruptKind::NeverDeleted;
             self.found(Place::Inode(nr), "inode", problem);
         }
@@ -170,7 +168,7 @@ impl Check<'_> {
 
     /// Reports a deletion time in the range of inode numbers: it was a link of the orphan list.
     fn look_at_dtime(&mut self, nr: InodeNr, raw: &[u8]) {
-        let (dtime, numbers) = (u32_at(raw, DTIME_AT), self.fs.geometry.inodes_count);
+        let (dtime, numbers) = (RawInode(raw).dtime(), self.fs.geometry.inodes_count);
         let is_number = (1..numbers).contains(&dtime);
         if is_number && !self.is_orphan(nr) && self.has_clock() {
             let problem = CorruptKind::OrphanGone;
@@ -201,13 +199,4 @@ pub(super) fn written_inodes(descriptor: &GroupDescriptor, geometry: &Geometry) 
             .inodes_per_group
             .saturating_sub(descriptor.itable_unused),
     }
-}
-
-/// A field of an unparsed inode.
-pub(super) fn u16_at(raw: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([raw[at], raw[at + 1]])
-}
-
-pub(super) fn u32_at(raw: &[u8], at: usize) -> u32 {
-    u32::from(u16_at(raw, at)) | u32::from(u16_at(raw, at + 2)) << 16
 }

@@ -2,8 +2,8 @@
 //!
 //! A hit in the table of blocks spares a lookup the extent map and the global block cache, whose
 //! locks all directories share. The copy of the index ([`index_copy`](super::index_copy)) is read
-//! without locks or reference counts. The dentry cache ([`names`](super::names)) answers without a
-//! block.
+//! without locks or reference counts. The dentry cache ([`dentries`](super::dentries)) answers
+//! without a block.
 //!
 //! Invariants: a block keeps its logical number until it is freed, and is then marked gone; a
 //! reused inode number starts with empty tables. Entries are weak references: the block cache
@@ -11,13 +11,13 @@
 //! Locking: `Rank::CacheShard`: one per block, one for changes of the index copy, one for the
 //! growth of the dentry table; nothing is taken under it.
 
+use super::dentries::Dentries;
+use super::dentry::{Key, Keys};
+use super::dentry_memory::DentryMemory;
+use super::election::SparseNames;
 use super::index_copy::IndexCopy;
 use super::known_block::KnownBlock;
-use super::name_entry::{Key, Keys};
-use super::name_memory::NameMemory;
-use super::names::Names;
-use super::turns::SparseNames;
-use super::whereabouts::Whereabouts;
+use super::prefetch_hint::PrefetchHint;
 use crate::meta::{BlockState, MetaBlock};
 use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::{Arc, Segments};
@@ -26,15 +26,15 @@ use uext4_sync::{Arc, Segments};
 const SEGMENTS: usize = 17;
 
 /// Bytes kept per block.
-const PLACE_BYTES: usize = size_of::<KnownBlock>() + size_of::<Whereabouts>();
+const PLACE_BYTES: usize = size_of::<KnownBlock>() + size_of::<PrefetchHint>();
 
 /// The caches of one directory; see the module.
 #[derive(Default)]
 pub(crate) struct DirBlocks {
     blocks: Segments<KnownBlock, SEGMENTS>,
-    whereabouts: Segments<Whereabouts, SEGMENTS>,
+    hints: Segments<PrefetchHint, SEGMENTS>,
     index: IndexCopy<SEGMENTS>,
-    names: Names,
+    dentries: Dentries,
     keys: Keys,
     sparse: SparseNames,
 }
@@ -47,7 +47,7 @@ impl DirBlocks {
 
     /// Prefetches what a search of the block reads.
     pub(crate) fn expect_block(&self, nr: LogicalBlock) {
-        if let (Some(block), Some(parts)) = (self.blocks.get(nr.0), self.whereabouts.get(nr.0)) {
+        if let (Some(block), Some(parts)) = (self.blocks.get(nr.0), self.hints.get(nr.0)) {
             block.expect();
             parts.expect();
         }
@@ -59,7 +59,7 @@ impl DirBlocks {
             place.put(block);
             block.set_place(nr);
         }
-        if let Some(parts) = self.whereabouts.get_or_make(nr.0) {
+        if let Some(parts) = self.hints.get_or_make(nr.0) {
             parts.put(block);
         }
     }
@@ -69,7 +69,7 @@ impl DirBlocks {
         if !block.is_to_note(state) {
             return;
         }
-        if let Some(parts) = self.whereabouts.get(block.place().0) {
+        if let Some(parts) = self.hints.get(block.place().0) {
             parts.note(state);
         }
     }
@@ -92,26 +92,26 @@ impl DirBlocks {
     /// As [`Self::key`], and prefetches the dentry of a name that will be put or forgotten.
     pub(crate) fn expect_name(&self, name: &[u8]) -> Key {
         let key = self.key(name);
-        self.names.prefetch(key);
+        self.dentries.prefetch(key);
         key
     }
 
     /// The inode of a cached dentry.
     pub(crate) fn meaning(&self, key: Key) -> Option<InodeNr> {
-        self.names.get(key)
+        self.dentries.get(key)
     }
 
     /// Caches the dentry of a name. Its block is locked, at its place in the structure.
-    pub(crate) fn put_name(&self, key: Key, nr: InodeNr, memory: &Arc<NameMemory>) {
-        if !self.names.put(key, nr) {
-            self.names.grow(memory);
-            self.names.put(key, nr);
+    pub(crate) fn put_name(&self, key: Key, nr: InodeNr, memory: &Arc<DentryMemory>) {
+        if !self.dentries.put(key, nr) {
+            self.dentries.grow(memory);
+            self.dentries.put(key, nr);
         }
     }
 
     /// Drops the dentry of a name that is about to change or go. Its block is locked.
     pub(crate) fn forget(&self, key: Key) {
-        self.names.forget(key);
+        self.dentries.forget(key);
     }
 
     /// As [`Self::forget`].
@@ -129,6 +129,6 @@ impl DirBlocks {
     pub(crate) fn clear(&self) {
         self.blocks.iter().for_each(KnownBlock::clear);
         self.index.clear();
-        self.names.clear();
+        self.dentries.clear();
     }
 }

@@ -1,8 +1,8 @@
 //! Model-checked schedules of a growing dentry cache, without the rest of the engine.
 
-use super::name_entry::{Key, Keys};
-use super::name_memory::{MEMORY_PARTS, NameMemory};
-use super::names::Names;
+use super::dentries::Dentries;
+use super::dentry::{Key, Keys};
+use super::dentry_memory::{DentryMemory, MEMORY_PARTS};
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use uext4_sync::{Arc, thread};
@@ -14,9 +14,9 @@ const NAMES: u32 = 3;
 const ROUNDS: u32 = 2;
 
 struct Table {
-    names: Names,
+    dentries: Dentries,
     keys: Keys,
-    memory: Arc<NameMemory>,
+    memory: Arc<DentryMemory>,
     /// By inode: its users, and whether it was freed for lack of users.
     users: Vec<AtomicU32>,
     freed: Vec<AtomicBool>,
@@ -30,20 +30,20 @@ struct Table {
 pub fn names_table() {
     let inodes = || 0..WRITERS * NAMES * ROUNDS;
     let table = Arc::new(Table {
-        names: Names::default(),
+        dentries: Dentries::default(),
         keys: Keys::of_seed(1, 2),
-        memory: NameMemory::new(&Arc::new(AtomicU64::new(MEMORY_BYTES * MEMORY_PARTS))),
+        memory: DentryMemory::new(&Arc::new(AtomicU64::new(MEMORY_BYTES * MEMORY_PARTS))),
         users: inodes().map(|_| AtomicU32::new(0)).collect(),
         freed: inodes().map(|_| AtomicBool::new(false)).collect(),
     });
-    table.names.grow(&table.memory);
+    table.dentries.grow(&table.memory);
     let spawn = |work: fn(&Table, u32), nr| {
         let table = table.clone();
         thread::spawn(move || work(&table, nr))
     };
     let writers = (0..WRITERS).map(|nr| spawn(Table::write, nr));
     let all: Vec<_> = writers.chain([spawn(Table::look, 0)]).collect();
-    (0..3).for_each(|_| table.names.grow(&table.memory));
+    (0..3).for_each(|_| table.dentries.grow(&table.memory));
     let join = |thread: thread::JoinHandle<()>| thread.join().expect("no thread panics");
     all.into_iter().for_each(join);
 }
@@ -58,11 +58,11 @@ impl Table {
         for round in 0..ROUNDS {
             for name in (0..NAMES).map(|nr| writer * NAMES + nr) {
                 let (key, nr) = (self.key(name), InodeNr(name * ROUNDS + round));
-                self.names.put(key, nr);
-                let said = self.names.get(key);
+                self.dentries.put(key, nr);
+                let said = self.dentries.get(key);
                 assert!(said.is_none_or(|said| said == nr), "an inode of before");
-                self.names.forget(key);
-                assert_eq!(self.names.get(key), None, "it was forgotten");
+                self.dentries.forget(key);
+                assert_eq!(self.dentries.get(key), None, "it was forgotten");
                 if self.users[nr.0 as usize].load(SeqCst) == 0 {
                     self.freed[nr.0 as usize].store(true, SeqCst);
                 }
@@ -72,11 +72,11 @@ impl Table {
 
     fn look(&self, _: u32) {
         for key in (0..WRITERS * NAMES).map(|name| self.key(name)) {
-            let Some(nr) = self.names.get(key) else {
+            let Some(nr) = self.dentries.get(key) else {
                 continue;
             };
             self.users[nr.0 as usize].fetch_add(1, SeqCst);
-            if self.names.get(key) == Some(nr) {
+            if self.dentries.get(key) == Some(nr) {
                 let is_freed = self.freed[nr.0 as usize].load(SeqCst);
                 assert!(!is_freed, "it has a user");
             }

@@ -6,8 +6,8 @@
 
 use uext4_sync::atomic::{AtomicU32, Ordering};
 
-/// Set in the counter when a caller got the last error.
-const TOLD: u32 = 1;
+/// Set in the counter when a caller has seen the last error.
+const SEEN: u32 = 1;
 const STEP: u32 = 2;
 
 /// Writeback errors of one inode.
@@ -31,7 +31,7 @@ impl ErrorCursor {
 
 /// Result of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Advance {
     /// No new error.
     Nothing,
     /// A new error, reported for the first time.
@@ -43,40 +43,40 @@ pub(crate) enum Told {
 impl WriteErrors {
     /// Records an error. True if all earlier errors were reported.
     pub(crate) fn note(&self) -> bool {
-        let next = |word: u32| Some((word & !TOLD) + STEP);
+        let next = |word: u32| Some((word & !SEEN) + STEP);
         let before = self
             .word
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
-        before.is_ok_and(|word| word == 0 || word & TOLD != 0)
+        before.is_ok_and(|word| word == 0 || word & SEEN != 0)
     }
 
     /// A cursor for a file that is opened now.
     pub(crate) fn cursor(&self) -> ErrorCursor {
         let word = self.word.load(Ordering::Acquire);
-        let news = if word == 0 || word & TOLD != 0 {
+        let news = if word == 0 || word & SEEN != 0 {
             0
         } else {
             STEP
         };
-        ErrorCursor(AtomicU32::new((word & !TOLD) - news))
+        ErrorCursor(AtomicU32::new((word & !SEEN) - news))
     }
 
     /// Reports the errors since the file's last report, and marks them reported.
-    pub(crate) fn tell(&self, cursor: Option<&ErrorCursor>) -> Told {
+    pub(crate) fn check_and_advance(&self, cursor: Option<&ErrorCursor>) -> Advance {
         let word = self.word.load(Ordering::Acquire);
-        let told = &cursor.unwrap_or(&self.unopened).0;
-        if word == 0 || told.load(Ordering::Acquire) == word & !TOLD {
-            return Told::Nothing;
+        let seen = &cursor.unwrap_or(&self.unopened).0;
+        if word == 0 || seen.load(Ordering::Acquire) == word & !SEEN {
+            return Advance::Nothing;
         }
         // An error recorded from now on is unreported again.
         let order = Ordering::AcqRel;
         let first = self
             .word
-            .compare_exchange(word, word | TOLD, order, Ordering::Acquire);
-        match told.swap(word & !TOLD, order) != word & !TOLD {
-            true if word & TOLD == 0 && first.is_ok() => Told::First,
-            true => Told::Again,
-            false => Told::Nothing,
+            .compare_exchange(word, word | SEEN, order, Ordering::Acquire);
+        match seen.swap(word & !SEEN, order) != word & !SEEN {
+            true if word & SEEN == 0 && first.is_ok() => Advance::First,
+            true => Advance::Again,
+            false => Advance::Nothing,
         }
     }
 
@@ -95,7 +95,7 @@ mod tests {
     fn each_open_file_is_told_once() {
         let errors = WriteErrors::default();
         let (first, second) = (errors.cursor(), errors.cursor());
-        let told = |cursor| errors.tell(cursor) != Told::Nothing;
+        let told = |cursor| errors.check_and_advance(cursor) != Advance::Nothing;
         assert!(!told(Some(&first)));
         assert!(errors.note() && !errors.note());
         let late = errors.cursor();
@@ -108,9 +108,9 @@ mod tests {
         assert!(!told(Some(&after)), "others were told before it came");
         errors.note();
         errors.note();
-        for (open, first) in [(&first, Told::First), (&after, Told::Again)] {
-            assert_eq!(errors.tell(Some(open)), first);
-            assert_eq!(errors.tell(Some(open)), Told::Nothing);
+        for (open, first) in [(&first, Advance::First), (&after, Advance::Again)] {
+            assert_eq!(errors.check_and_advance(Some(open)), first);
+            assert_eq!(errors.check_and_advance(Some(open)), Advance::Nothing);
         }
         errors.reset();
         assert!(errors.cursor().is_unused());

@@ -5,7 +5,7 @@
 //! and a file deleted before writeback never reaches the disk.
 //!
 //! Layout: a [`Buffer`] per inode ([`Waiting`]), behind `Inode::io`; the state of its writeback
-//! errors ([`WriteErrors`]) and of failed flushes ([`Exposure`]).
+//! errors ([`WriteErrors`]) and of failed flushes ([`FlushGeneration`]).
 //!
 //! Invariants: a block in a buffer is not mapped. Each of its clusters is reserved, unless another
 //! block of the cluster is mapped. Reservations for the file's tree cover the worst case, so
@@ -19,11 +19,11 @@
 
 mod buffer;
 mod errors;
-mod exposure;
+mod flush_generation;
 mod waiting;
 
 pub(crate) use buffer::{Buffer, Promise};
 pub use errors::ErrorCursor;
-pub(crate) use errors::{Told, WriteErrors};
-pub(crate) use exposure::{Exposure, Sample};
+pub(crate) use errors::{Advance, WriteErrors};
+pub(crate) use flush_generation::{FlushGeneration, Sample};
 pub(crate) use waiting::Waiting;

@@ -2,10 +2,10 @@
 //!
 //! Shrinking needs the directory's `index` lock exclusively, which an operation that removes a name
 //! does not hold. So the operation notes the name ([`crate::dcache::SparseLeaves`]), and shrinks at
-//! its end. One thread per directory processes all of its notes ([`Turn`]).
+//! its end. One thread per directory processes all of its notes ([`Election`]).
 
 use super::shrink::{self, Shrunk};
-use crate::dcache::{Note, Turn};
+use crate::dcache::{Election, Note};
 use crate::inode::Inode;
 use crate::{Fs, Result, credits};
 use uext4_format::FileType;
@@ -28,9 +28,9 @@ impl Fs {
         let dir = &note.dir;
         let names = dir.dir_blocks().sparse();
         match names.push(note.name, note.is_blank) {
-            Turn::Another => Ok(()),
-            Turn::Own(name) => self.shrink_directory(dir, &name),
-            Turn::Server(server) => {
+            Election::Another => Ok(()),
+            Election::Own(name) => self.shrink_directory(dir, &name),
+            Election::Server(server) => {
                 let mut answer = Ok(());
                 while let Some(name) = names.next(server) {
                     answer = answer.and(self.shrink_directory(dir, &name));

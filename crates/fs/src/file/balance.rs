@@ -57,7 +57,7 @@ impl Fs {
         self.write_out_old();
         let keep_bytes = match reach {
             Reach::Usual => self.delayed.crowded_bytes(),
-            Reach::Relief => self.delayed.bytes() / 2,
+            Reach::Reclaim => self.delayed.bytes() / 2,
         };
         while self.delayed.bytes() > keep_bytes {
             // The closing of the freeze barrier is followed by a full writeback.

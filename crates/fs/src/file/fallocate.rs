@@ -330,7 +330,7 @@ fn write_zeroes_to(
     start: BlockNr,
     len_blocks: u32,
 ) -> Result<()> {
-    fs.expose(inode);
+    fs.begin_unflushed(inode);
     io::zero_blocks(fs, start, len_blocks.into())?;
     let handle = fs.start(credits::MAP)?;
     let mut state = handle.write(inode);
@@ -353,7 +353,7 @@ fn unwrite(
     };
     match marked {
         Err(Error::NoSpace) => {
-            fs.expose(inode);
+            fs.begin_unflushed(inode);
             io::zero_blocks(fs, start, u64::from(len_blocks))
         }
         other => other,

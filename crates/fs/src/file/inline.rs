@@ -147,7 +147,7 @@ pub(super) fn convert(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Result<(
         return Err(Error::TooLarge);
     }
     let blocks = NewBlocks::reserve_first(fs, inode, reserve)?;
-    fs.expose(inode);
+    fs.begin_unflushed(inode);
     io::write_padded(fs, blocks.run().start, 0, &data)?;
     let handle = fs.start(credits::MAP)?;
     let before = handle.write(inode).disk.clone();

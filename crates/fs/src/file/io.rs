@@ -63,7 +63,7 @@ pub(super) fn zero_within(
     } = mapping
     {
         let zeroes = &ZEROES[..(to - from) as usize];
-        fs.expose(inode);
+        fs.begin_unflushed(inode);
         fs.device.write_at(byte_of(fs, start) + within, zeroes)?;
     }
     Ok(())

@@ -17,11 +17,11 @@
 mod allocate;
 mod balance;
 mod delay;
-mod expose;
 mod fallocate;
 mod fiemap;
 mod inline;
 mod io;
+mod lost_flush;
 mod preallocation;
 mod read;
 mod seek;
@@ -36,12 +36,12 @@ mod write;
 mod write_out;
 
 pub(crate) use delay::{discard_delayed, renew_age};
-use expose::lost;
 pub use fallocate::FallocateMode;
 pub(crate) use fallocate::fallocate;
 pub use fiemap::Extent;
 pub(crate) use fiemap::fiemap;
 pub(crate) use inline::{clear as leave_inode, init as init_inline};
+use lost_flush::lost;
 pub use read::Stretch;
 pub(crate) use read::{read, read_in_place};
 pub use seek::Seek;

@@ -86,7 +86,7 @@ impl<'a> Slice<'a> {
         let blocks =
             NewBlocks::reserve(fs, self.inode, self.block, len_blocks, Shape::Data, reserve)?;
         let data = self.front(blocks.run().len_blocks);
-        fs.expose(self.inode);
+        fs.begin_unflushed(self.inode);
         io::write_padded(fs, blocks.run().start, self.within, data)?;
         let (now, end) = (self.now, self.end(data.len()));
         let handle = fs.start(credits::MAP)?;

@@ -264,7 +264,7 @@ fn write_slice(
     let blocks = io::blocks_for(fs, within + data.len() as u64).min(u64::from(u32::MAX)) as u32;
     let mapping = map::lookup(fs, &inode.read(), block, blocks)?;
     if matches!(mapping, Mapping::Mapped { .. }) {
-        fs.expose(inode);
+        fs.begin_unflushed(inode);
     }
     let mut slice = Slice {
         fs,

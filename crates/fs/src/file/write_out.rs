@@ -7,7 +7,7 @@
 
 use super::allocate::{NewBlocks, Shape};
 use super::{delay, io};
-use crate::delayed::{Buffer, ErrorCursor, Told, Waiting};
+use crate::delayed::{Advance, Buffer, ErrorCursor, Waiting};
 use crate::inode::Inode;
 use crate::map::ExtentState;
 use crate::quota::Owners;
@@ -45,14 +45,14 @@ pub(crate) fn write_out_and_tell(
     cursor: Option<&ErrorCursor>,
 ) -> Result<()> {
     let written = write_out(fs, inode);
-    let told = inode.write_errors.tell(cursor);
-    if told == Told::Nothing {
+    let told = inode.write_errors.check_and_advance(cursor);
+    if told == Advance::Nothing {
         return written;
     }
     let error = inode.io.read().error.clone().or(written.err());
     let error = error.unwrap_or_else(super::lost);
-    if told == Told::First && !keeps_data(&error) {
-        fs.delayed.untold.told();
+    if told == Advance::First && !keeps_data(&error) {
+        fs.delayed.unseen.seen();
     }
     Err(error)
 }
@@ -132,7 +132,7 @@ fn write_out_up_to(
         buffer.error = Some(error.clone());
         let is_news = inode.write_errors.note();
         if is_news && !keeps_data(error) {
-            fs.delayed.untold.note(error);
+            fs.delayed.unseen.note(error);
         }
     }
     grow_on_disk(fs, inode, buffer)?;
@@ -180,7 +180,7 @@ fn write_to(
     fs.writable()?;
     let place = io::byte_of(fs, new.run().start);
     let slices = buffer.slices(blocks.clone());
-    fs.expose(inode);
+    fs.begin_unflushed(inode);
     fs.device.write_vectored_at(place, &slices)?;
     let handle = fs.start(credits::MAP)?;
     new.commit(&handle)?;

@@ -7,10 +7,10 @@
 
 use super::{Inode, InodeState};
 use uext4_format::{FileType, InodeFlags, Timestamp};
-use uext4_sync::{Arc, OnceLock, Published};
+use uext4_sync::{Arc, OnceLock, SeqLock};
 
 /// Published facts of one directory.
-pub(super) type PublishedFacts = Published<6>;
+pub(super) type PublishedFacts = SeqLock<6>;
 
 const HAS_XATTRS: u64 = 1 << 32;
 const CHANGED_ALIKE: u64 = 1 << 33;
@@ -116,7 +116,7 @@ impl Inode {
 pub(super) fn publish_in(place: &OnceLock<Arc<PublishedFacts>>, state: &mut InodeState) {
     if state.disk.file_type() == Some(FileType::Directory) {
         let words = Facts::of(state).to_words();
-        let published = place.get_or_init(|| Published::new(words).into());
+        let published = place.get_or_init(|| SeqLock::new(words).into());
         published.publish(words);
         state.published = Some(published.clone());
     }

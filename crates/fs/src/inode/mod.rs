@@ -8,6 +8,7 @@
 //! reuses the cached object, so that its images stay in order.
 //! Locking: `index` (DirIndex) and `io` (InodeIo) before a handle, the state (InodeState) after.
 
+mod evict_queue;
 mod extra_isize;
 mod facts;
 pub(crate) mod flags;
@@ -15,10 +16,10 @@ mod hidden;
 mod holds;
 mod lazy_times;
 mod new;
-mod reclaim;
 mod state;
 mod table;
 
+pub(crate) use evict_queue::{EvictQueues, Queue};
 pub(crate) use extra_isize::ExtraIsize;
 pub(crate) use facts::Facts;
 use facts::PublishedFacts;
@@ -26,13 +27,12 @@ pub(crate) use hidden::HiddenInodes;
 use holds::{Holds, Life};
 pub(crate) use lazy_times::{DAY_SECONDS, LazyTimes};
 pub(crate) use new::NewInode;
-pub(crate) use reclaim::{Queue, Reclaim};
 pub(crate) use state::{InodeFormat, InodeState};
+use table::EvictDoor;
 pub(crate) use table::Inodes;
-use table::ReclaimDoor;
 
 use crate::dcache::DirBlocks;
-use crate::delayed::{Buffer, Exposure, Waiting, WriteErrors};
+use crate::delayed::{Buffer, FlushGeneration, Waiting, WriteErrors};
 use crate::space::{FilePreallocation, LastFlex, Near};
 use uext4_format::{BlockNr, FileType, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
@@ -71,7 +71,7 @@ pub struct Inode {
     /// Writeback errors, and the open files that know them (errseq semantics).
     pub(crate) write_errors: WriteErrors,
     /// Whether data on the device may be lost.
-    pub(crate) exposure: Exposure,
+    pub(crate) flush_generation: FlushGeneration,
     holds: Holds,
     /// Slot in the orphan file plus one, or `u64::MAX` for the legacy list; 0 when not tracked.
     pub(crate) orphan: AtomicU64,
@@ -87,7 +87,7 @@ pub struct Inode {
     dir_blocks: OnceLock<Box<DirBlocks>>,
     /// Space preallocated for the next writes; none until the first write.
     preallocation: OnceLock<Arc<FilePreallocation>>,
-    reclaim: Arc<ReclaimDoor>,
+    evictions: Arc<EvictDoor>,
 }
 
 impl crate::cache::Cached for Inode {
@@ -104,7 +104,7 @@ impl Object for Inode {
 }
 
 impl Inode {
-    fn new(nr: InodeNr, mut state: InodeState, reclaim: Arc<ReclaimDoor>) -> Self {
+    fn new(nr: InodeNr, mut state: InodeState, evictions: Arc<EvictDoor>) -> Self {
         // A slot without links is free. Recovery identifies the orphans among them. The blocks in a
         // free slot's map may belong to other files, so its last user must not free them.
         let life = match state.disk.links {
@@ -122,7 +122,7 @@ impl Inode {
             delayed_blocks: AtomicU64::new(0),
             delayed_clusters: AtomicU64::new(0),
             write_errors: WriteErrors::default(),
-            exposure: Exposure::default(),
+            flush_generation: FlushGeneration::default(),
             holds: Holds::new(life),
             orphan: AtomicU64::new(0),
             last_block: AtomicU64::new(0),
@@ -131,7 +131,7 @@ impl Inode {
             published,
             dir_blocks: OnceLock::new(),
             preallocation: OnceLock::new(),
-            reclaim,
+            evictions,
         }
     }
 
@@ -184,7 +184,7 @@ impl Inode {
         self.orphan.store(0, Ordering::SeqCst);
         self.last_block.store(0, Ordering::Relaxed);
         self.write_errors.reset();
-        self.exposure.reset();
+        self.flush_generation.reset();
         if let Some(blocks) = self.dir_blocks.get() {
             blocks.clear();
         }
@@ -353,7 +353,7 @@ impl Drop for InodeRef {
             return;
         };
         if life.ends_unheld() || self.0.holds_space() {
-            self.0.reclaim.0.push(self.0.clone());
+            self.0.evictions.0.push(self.0.clone());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The inode cache, and loading from the inode table.
 
-use super::{Inode, InodeState, Reclaim};
+use super::{EvictQueues, Inode, InodeState};
 use crate::base::Base;
 use crate::cache::{Allotment, Cache, Counts, ENTRY_BYTES, Found};
 use crate::inode::state::{InodeFormat, STACK_BYTES};
@@ -17,25 +17,25 @@ pub(crate) struct Inodes {
     /// One copy per thread shard: every inode counts a reference, and one shared count would be a
     /// cache line that all threads write.
     shared: Sharded<Shared>,
-    pub(crate) reclaim: Arc<Reclaim>,
+    pub(crate) evictions: Arc<EvictQueues>,
 }
 
 /// State that every inode of a file system refers to.
 struct Shared {
     format: Arc<InodeFormat>,
-    reclaim: Arc<ReclaimDoor>,
+    evictions: Arc<EvictDoor>,
 }
 
 /// Per-shard `Arc`, so that clones do not contend on one reference count.
-pub(super) struct ReclaimDoor(pub(super) Arc<Reclaim>);
+pub(super) struct EvictDoor(pub(super) Arc<EvictQueues>);
 
 impl Inodes {
     /// An empty cache; half of `cache_bytes` is for idle inodes.
     pub(crate) fn new(cache_bytes: &Arc<AtomicU64>, format: &InodeFormat) -> Self {
-        let reclaim: Arc<Reclaim> = Arc::default();
+        let evictions: Arc<EvictQueues> = Arc::default();
         let shared = |_| Shared {
             format: Arc::new(format.clone()),
-            reclaim: Arc::new(ReclaimDoor(Arc::clone(&reclaim))),
+            evictions: Arc::new(EvictDoor(Arc::clone(&evictions))),
         };
         let allotment = Allotment {
             bytes: Arc::clone(cache_bytes),
@@ -45,7 +45,7 @@ impl Inodes {
         Self {
             cache: Cache::new(allotment),
             shared: Sharded::new(shared),
-            reclaim,
+            evictions,
         }
     }
 
@@ -109,9 +109,9 @@ impl Inodes {
     }
 
     fn object(&self, nr: InodeNr, place: (BlockNr, usize), disk: DiskInode) -> Inode {
-        let Shared { format, reclaim } = self.shared.local();
+        let Shared { format, evictions } = self.shared.local();
         let state = InodeState::new(nr, disk, place, format.clone());
-        Inode::new(nr, state, reclaim.clone())
+        Inode::new(nr, state, evictions.clone())
     }
 
     /// The live object of a number that was just allocated. If the previous inode of the number is

@@ -1,13 +1,13 @@
 //! Frees orphaned inodes and the preallocated space of unused files.
 //!
-//! They wait in the queues of [`Reclaim`]. Each operation of the public API empties its thread's
-//! queue when it ends. All queues are emptied periodically, when space is short or counted, and
-//! before everything is made durable.
+//! They wait in [`EvictQueues`]. Each operation of the public API empties its thread's queue when
+//! it ends. All queues are emptied periodically, when space is short or counted, and before
+//! everything is made durable.
 //!
 //! Crash safety: an inode without a name is tracked as an orphan from the transaction that removed
 //! the last name until the one that frees it, so truncating in several transactions is safe.
 
-use crate::inode::{Inode, Queue, Reclaim};
+use crate::inode::{EvictQueues, Inode, Queue};
 use crate::quota::Usage;
 use crate::{Fs, Result, credits, file, xattr};
 use uext4_format::InodeFlags;
@@ -18,13 +18,13 @@ impl Fs {
     /// Frees the unused orphans of all queues. If another thread is sweeping, waits for it. The
     /// caller holds no lock except `Rank::Rename`.
     pub(crate) fn reap(&self) -> Result<()> {
-        let _alone = self.inodes.reclaim.sweep.lock();
+        let _alone = self.inodes.evictions.sweep.lock();
         self.sweep()
     }
 
     /// [`Self::reap`], for callers that hold `Rank::Sweep`.
     fn sweep(&self) -> Result<()> {
-        let queues = &self.inodes.reclaim.queues;
+        let queues = &self.inodes.evictions.queues;
         let reaped = queues.iter().map(|queue| self.reap_from(queue));
         let reaped = reaped.fold(Ok(()), Result::and);
         // Freeing an inode may leave others unused: the value inodes of its attributes.
@@ -34,7 +34,7 @@ impl Fs {
     /// As [`Self::reap`], unless the freeze barrier is closed. An error is recorded in the file
     /// system.
     pub(crate) fn reap_by_the_way(&self) {
-        if self.inodes.reclaim.has_work()
+        if self.inodes.evictions.has_work()
             && let Some(_pass) = self.changes.try_enter()
         {
             let _noted = self.note(self.reap());
@@ -44,7 +44,7 @@ impl Fs {
     /// Called at the end of an operation: as [`Self::reap`] for the calling thread's queue, and
     /// periodically for all queues, because idle threads do not empty theirs.
     pub(crate) fn reap_own(&self) -> Result<()> {
-        let Reclaim { queues, sweep } = &*self.inodes.reclaim;
+        let EvictQueues { queues, sweep } = &*self.inodes.evictions;
         let own = queues.local();
         let alone = own.is_sweep_due().then(|| sweep.try_lock()).flatten();
         match alone {

@@ -4,7 +4,7 @@ use super::fast_commit::Outcome;
 use super::open::{Plan, Purpose};
 use super::quiesce::say_in_use;
 use crate::base::{Base, Budget, MountState, Random};
-use crate::dcache::{NameMemory, SparseLeaves};
+use crate::dcache::{DentryMemory, SparseLeaves};
 use crate::dir_config::DirConfig;
 use crate::extent_status::ExtentStatus;
 use crate::incidents::Incidents;
@@ -27,7 +27,7 @@ use uext4_format::superblock::state;
 use uext4_format::{Feature, Features};
 use uext4_journal::{Checksums, Config, Journal, Log, Start, Width};
 use uext4_sync::atomic::AtomicU64;
-use uext4_sync::{Arc, Mutex, Rank, Turnstile};
+use uext4_sync::{Arc, FreezeBarrier, Mutex, Rank};
 
 /// Default size of the metadata cache: the memory of this process divided by this, ...
 const CACHE_PART: u64 = 16;
@@ -97,7 +97,7 @@ pub(super) fn engine(
         hidden: HiddenInodes::of(&plan.superblock, &plan.geometry),
         lazy_times: LazyTimes::default(),
         blocks: Blocks::new(&metadata_cache, block_bytes, checksums.metadata),
-        names: NameMemory::new(&metadata_cache),
+        names: DentryMemory::new(&metadata_cache),
         metadata_cache,
         extent_status: Arc::new(ExtentStatus::new(
             plan.options.extent_cache_bytes,
@@ -113,7 +113,7 @@ pub(super) fn engine(
         rename: Mutex::new(Rank::Rename, ()),
         lifecycle: Mutex::new(Rank::Mount, lifecycle(media, plan, mmp)?),
         extra_isize: ExtraIsize::of(&plan.superblock, &plan.geometry),
-        reliefs: AtomicU64::new(0),
+        reclaims: AtomicU64::new(0),
     };
     fs.space.protect_journal(journal_blocks(plan));
     let file = orphan_recovery::load_file(&fs)?;
@@ -147,7 +147,7 @@ fn base(
         random: Random::new(plan.options.seed),
         state: MountState::new(writable, incidents.clone()),
         incidents,
-        changes: Turnstile::default(),
+        changes: FreezeBarrier::default(),
         budget: Budget::of(&plan.options, block_bytes),
     }
 }

@@ -4,7 +4,6 @@ use crate::media::Lifecycle;
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, Filesystem, Fs, OnError, Result, credits};
 use uext4_device::Claimant;
-use uext4_sync::Arc;
 
 impl Filesystem {
     /// Unmounts: commits the running transaction, writes everything home, marks the journal empty
@@ -64,18 +63,8 @@ impl Filesystem {
     }
 }
 
-/// Unmounts when it is dropped.
-pub(crate) struct UnmountOnDrop(pub(super) Arc<Fs>);
-
-impl Drop for UnmountOnDrop {
-    fn drop(&mut self) {
-        // Errors are dropped here; `unmount` reports them.
-        let _ = self.0.close();
-    }
-}
-
 impl Fs {
-    fn close(&self) -> Result<()> {
+    pub(super) fn close(&self) -> Result<()> {
         self.space.stop_learning();
         self.flusher.end();
         let mut life = self.lifecycle.lock();
@@ -103,7 +92,7 @@ impl Fs {
         if writable {
             let closed = self.journal.close().map_err(Error::from);
             done = done.and(closed.and_then(|()| self.mark_clean()));
-            done = done.and(self.check_all_exposures());
+            done = done.and(self.check_lost_flushes());
         } else {
             self.record_failure();
         }
@@ -129,7 +118,7 @@ impl Fs {
         let written = self.note(self.write_out_all());
         let times = self.note(self.log_lazy_times());
         let totals = self.note(self.log_totals(life));
-        let told = self.delayed.untold.check();
+        let told = self.delayed.unseen.check();
         reaped.and(written).and(told).and(times).and(totals)
     }
 

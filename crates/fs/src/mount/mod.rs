@@ -18,14 +18,13 @@ mod quiesce;
 mod remount;
 mod shutdown;
 
-pub(crate) use close::UnmountOnDrop;
 pub(crate) use features::REVISION_MAX;
 pub use features::support;
 pub use shutdown::Flush;
 
 use crate::mmp;
 use crate::options::Access;
-use crate::{Filesystem, MountOptions, Result};
+use crate::{Filesystem, Fs, MountOptions, Result};
 use open::{Plan, Purpose};
 use uext4_device::BlockDevice;
 use uext4_sync::Arc;
@@ -66,8 +65,7 @@ impl Filesystem {
         let fs = Arc::new(assemble::assemble(media, plan, mmp)?);
         claim.inspect(|claim| claim.watch(&fs.journal));
         fs.start_flusher(threads);
-        let _last = Arc::new(close::UnmountOnDrop(fs.clone()));
-        Ok(Self { fs, _last })
+        Ok(Self::new(fs, Fs::close))
     }
 
     /// A read-only mount that is writable until it has recovered.

@@ -94,8 +94,8 @@ impl Filesystem {
                 fs.log_counts(&handle);
             }
             fs.journal.commit_running()?;
-            fs.check_all_exposures()?;
-            fs.delayed.untold.check()?;
+            fs.check_lost_flushes()?;
+            fs.delayed.unseen.check()?;
             written
         })
     }
@@ -128,9 +128,9 @@ impl Fs {
     }
 
     fn wait_durable(&self, inode: &InodeRef, cursor: Option<&ErrorCursor>) -> Result<()> {
-        let exposed = self.sample_exposure(inode);
+        let exposed = self.sample_flush_generation(inode);
         self.wait_committed(inode)?;
-        self.check_exposure(inode, cursor, exposed)
+        self.check_lost_flush(inode, cursor, exposed)
     }
 
     fn wait_committed(&self, inode: &InodeRef) -> Result<()> {

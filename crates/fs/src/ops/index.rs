@@ -99,7 +99,7 @@ impl Fs {
     ) -> Result<T> {
         for _ in 0..TRIES {
             match self.space.with_commits(self, &mut change) {
-                Err(Error::NoSpace | Error::NoInodes) if self.inodes.reclaim.has_work() => {
+                Err(Error::NoSpace | Error::NoInodes) if self.inodes.evictions.has_work() => {
                     self.reap()?;
                 }
                 other => return other,

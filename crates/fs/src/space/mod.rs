@@ -50,7 +50,7 @@ use layout::GroupLayout;
 use preallocation::Preallocations;
 use uext4_alloc::{Engine, InodePolicy, InodeRuns};
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid};
+use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid, Uuid};
 use uext4_journal::CommitObserver;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Arc, OnceLock};
@@ -177,8 +177,6 @@ impl Space {
             .disk
             .r_blocks_count
             .saturating_add(self.claims.held_back_blocks());
-        let uuid = state.disk.uuid;
-        let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
         StatFs {
             block_size: geometry.block_size(),
             blocks: geometry.blocks_count.saturating_sub(overhead),
@@ -187,7 +185,7 @@ impl Space {
             inodes: geometry.inodes_count.into(),
             inodes_free: self.policy.counts().free_inodes(),
             name_max: 255,
-            id: half(0) ^ half(8),
+            id: Uuid(&state.disk.uuid).folded(),
         }
     }
 

@@ -3,7 +3,6 @@
 use super::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, Result};
 use uext4_device::BlockDevice;
-use uext4_format::superblock::SUPERBLOCK_MAGIC;
 use uext4_format::{Feature, Superblock, Uuid};
 
 /// Reads and validates the superblock of a device: the primary copy, or the one at `sb=`.
@@ -20,7 +19,7 @@ pub fn read_superblock(device: &dyn BlockDevice, at_kib: Option<u64>) -> Result<
         )));
     }
     device.read_at(offset, &mut bytes)?;
-    if u16::from_le_bytes([bytes[0x38], bytes[0x39]]) != SUPERBLOCK_MAGIC {
+    if !Superblock::has_magic(&bytes) {
         let name = device.describe();
         return Err(Error::Mount(format!(
             "{name} holds no ext4 file system (no magic at byte {offset})"

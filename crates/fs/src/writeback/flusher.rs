@@ -13,7 +13,7 @@ pub(crate) enum Reach {
     /// Expired data, and the oldest while more than half the limit is used.
     Usual,
     /// Also half of the remaining data, under memory pressure.
-    Relief,
+    Reclaim,
 }
 
 /// The work of the thread.
@@ -28,7 +28,7 @@ pub(crate) trait Work: Send + 'static {
 struct Orders {
     ending: bool,
     woken: bool,
-    relief: bool,
+    reclaim: bool,
 }
 
 struct Shared {
@@ -90,8 +90,8 @@ impl Flusher {
     }
 
     /// Under memory pressure, orders the thread, if there is one, to write out much of the data.
-    pub(crate) fn relieve(&self) {
-        self.order(|orders| (orders.woken, orders.relief) = (true, true));
+    pub(crate) fn reclaim(&self) {
+        self.order(|orders| (orders.woken, orders.reclaim) = (true, true));
     }
 
     fn order(&self, give: impl FnOnce(&mut Orders)) {
@@ -148,8 +148,8 @@ impl Shared {
             }
         }
         orders.woken = false;
-        let reach = match std::mem::take(&mut orders.relief) {
-            true => Reach::Relief,
+        let reach = match std::mem::take(&mut orders.reclaim) {
+            true => Reach::Reclaim,
             false => Reach::Usual,
         };
         (!orders.ending).then_some(reach)

@@ -8,8 +8,8 @@
 
 mod flusher;
 mod pool;
-mod untold;
+mod unseen_errors;
 
 pub(crate) use flusher::{Flusher, Reach, Work};
 pub(crate) use pool::Pool;
-use untold::Untold;
+use unseen_errors::UnseenErrors;

@@ -5,7 +5,7 @@
 //! large parts move to the total. A check of the limit is one load, and off by a sixteenth of the
 //! limit at most.
 
-use super::Untold;
+use super::UnseenErrors;
 use crate::inode::Inode;
 use crate::memory::part_of_memory;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub(crate) struct Pool {
     /// `delalloc_expire_centisecs`.
     pub(crate) expire_centisecs: AtomicU32,
     /// Data losses not reported yet.
-    pub(crate) untold: Untold,
+    pub(crate) unseen: UnseenErrors,
 }
 
 impl Pool {
@@ -57,7 +57,7 @@ impl Pool {
             parts_bytes: Sharded::new(|_| AtomicI64::new(0)),
             limit_bytes: AtomicU64::new(limit_or_default(limit_bytes)),
             expire_centisecs: AtomicU32::new(EXPIRE_CENTISECS),
-            untold: Untold::default(),
+            unseen: UnseenErrors::default(),
         }
     }
 

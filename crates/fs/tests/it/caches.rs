@@ -47,7 +47,7 @@ fn what_nobody_uses_stays_within_metadata_cache() {
     assert!(all.entries >= FILES && all.evictions == 0, "{all:?}");
     fs.remount("metadata_cache=256K").unwrap();
     assert_eq!(fs.tunable("metadata_cache"), Some(256 << 10));
-    fs.relieve_memory();
+    fs.reclaim_memory();
     fs.set_tunable("metadata_cache", 128 << 10).unwrap();
     let few = kept(&fs);
     assert!(few.entries < FILES / 2 && few.evictions > 0, "{few:?}");

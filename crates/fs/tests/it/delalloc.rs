@@ -542,7 +542,7 @@ fn the_thread_makes_room_before_writers_must_and_when_memory_is_short() {
     };
     write("a little", BOUND / 4);
     assert_eq!(fs.stats().space.delayed_bytes, BOUND / 4, "it is not old");
-    fs.relieve_memory();
+    fs.reclaim_memory();
     wait_until_at_most(&fs, BOUND / 8);
     write("much", BOUND / 2 + BOUND / 4);
     // The counter may lag by a sixteenth.

@@ -5,7 +5,6 @@ use crate::fast_commits::crashed_with;
 use std::sync::Arc;
 use uext4::Filesystem;
 use uext4::device::{BlockDevice, MemDevice, Overlay};
-use uext4_format::bytes::{get_u16, get_u32, put_u32};
 use uext4_format::crc32c;
 use uext4_testkit::oracle::KernelMount;
 use uext4_testkit::rng::Rng;
@@ -22,9 +21,13 @@ struct Place {
     len: usize,
 }
 
+fn number(image: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([image[at], image[at + 1]])
+}
+
 /// The records of the first fast-commit area in the image, up to the last complete fast commit.
 fn records(image: &[u8], block_bytes: usize) -> Vec<Place> {
-    let head = |block: &&usize| get_u32(image, **block) == u32::from(TAG_HEAD) | 8 << 16;
+    let head = |block: &&usize| image[**block..].starts_with(&[TAG_HEAD as u8, 0, 8, 0]);
     let blocks: Vec<usize> = (0..image.len()).step_by(block_bytes).collect();
     let start = *blocks.iter().find(head).expect("an area of fast commits");
     let (mut at, mut places, mut complete) = (start, Vec::new(), 0);
@@ -34,7 +37,7 @@ fn records(image: &[u8], block_bytes: usize) -> Vec<Place> {
             at += rest;
             continue;
         }
-        let (tag, len) = (get_u16(image, at), usize::from(get_u16(image, at + 2)));
+        let (tag, len) = (number(image, at), usize::from(number(image, at + 2)));
         if !(1..=TAG_HEAD).contains(&tag) || len + TAG_BYTES > rest {
             places.truncate(complete);
             return places;
@@ -55,7 +58,7 @@ fn reseal(image: &mut [u8], places: &[Place]) {
         if place.tag == TAG_TAIL {
             let tid_end = place.at + TAG_BYTES + 4;
             crc = crc32c(crc, &image[place.at..tid_end]);
-            put_u32(image, tid_end, crc);
+            image[tid_end..tid_end + 4].copy_from_slice(&crc.to_le_bytes());
             crc = 0;
         } else {
             crc = crc32c(crc, &image[place.at..end]);
@@ -83,7 +86,7 @@ fn lie(image: &mut [u8], places: &[Place], rng: &mut Rng) {
             _ => {
                 let special = [0, 1, 2, 7, 8, 11, 0x7FFF, 0x8000, u32::MAX, 1 << 31];
                 let word = value + (at - value).min(place.len - 4) / 4 * 4;
-                put_u32(image, word, *rng.pick(&special));
+                image[word..word + 4].copy_from_slice(&u32::to_le_bytes(*rng.pick(&special)));
             }
         }
     }

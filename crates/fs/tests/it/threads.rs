@@ -67,7 +67,7 @@ fn stress(list: &str) {
     let workers: Vec<_> = (0..THREADS).map(run).collect();
     while !workers.iter().all(JoinHandle::is_finished) {
         fs.sync().unwrap();
-        fs.relieve_memory();
+        fs.reclaim_memory();
         fs.freeze().unwrap();
         fs.thaw().unwrap();
     }
@@ -88,7 +88,7 @@ fn memory_is_given_back_while_they_work() {
     // finish first.
     while rounds < 3 || !workers.iter().all(JoinHandle::is_finished) {
         fs.sync().unwrap(); // what a transaction holds stays
-        let relief = fs.relieve_memory();
+        let relief = fs.reclaim_memory();
         inodes += relief.inodes;
         blocks += relief.blocks;
         rounds += 1;

@@ -33,7 +33,7 @@ use crate::request_stats::RequestStats;
 use crate::transport::DevFuse;
 use uext4::device::Claimant;
 use uext4::{Filesystem, InodeRef};
-use uext4_sync::{Arc, OnceLock, Pass, Turnstile};
+use uext4_sync::{Arc, FreezeBarrier, OnceLock, Pass};
 
 /// Result of an operation; the body is in the [`Answer`].
 type Handled = Result<(), Errno>;
@@ -50,7 +50,7 @@ pub(crate) struct Server {
     halt: Halt,
     owners: Owners,
     /// Threads that make the kernel send dirty pages; closed before the process exits.
-    fetches: Turnstile,
+    fetches: FreezeBarrier,
     /// Result of closing the image.
     closed: OnceLock<uext4::Result<()>>,
     gauge: Gauge,
@@ -113,7 +113,7 @@ impl Server {
             request_stats: RequestStats::new(),
             halt: Halt::default(),
             owners,
-            fetches: Turnstile::default(),
+            fetches: FreezeBarrier::default(),
             closed: OnceLock::new(),
             gauge,
         })

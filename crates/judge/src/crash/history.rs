@@ -26,6 +26,8 @@ pub(super) struct State {
     pub(super) gradual: Option<u64>,
     /// The inode that may have holes while the step is in progress.
     pub(super) moved: Option<u64>,
+    /// The inode whose data behind a place the step moved, and by how many bytes.
+    pub(super) shift: Option<(u64, i64)>,
     /// Description for a failure report.
     pub(super) text: String,
 }
@@ -245,6 +247,9 @@ impl State {
             views: views(&manifest, &numbers),
             gradual: step.and_then(Step::gradual).and_then(number),
             moved: step.and_then(Step::moves).and_then(number),
+            shift: step
+                .and_then(Step::shifts)
+                .and_then(|(path, by)| Some((number(path)?, by))),
             manifest,
             files,
             contents,

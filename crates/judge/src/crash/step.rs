@@ -341,6 +341,21 @@ impl Step {
         }
     }
 
+    /// The file whose data behind a place move, and by how many bytes.
+    pub(super) fn shifts(&self) -> Option<(&[u8], i64)> {
+        use FallocateMode::{CollapseRange, InsertRange};
+        match self {
+            Step::Fallocate {
+                path, mode, len, ..
+            } => match mode {
+                CollapseRange => Some((path, -(*len as i64))),
+                InsertRange => Some((path, *len as i64)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whether its purpose is a commit.
     pub(super) fn commits(&self) -> bool {
         use Step::{Fdatasync, Freeze, Sync, Unmount};

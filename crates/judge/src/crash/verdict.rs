@@ -8,7 +8,12 @@
 //! that state or in a later one, with or without a name. With delayed allocation it may also be
 //! older, back to the last writeback of the file. Every write has unique bytes, so data of another
 //! file are detected.
+//!
+//! A collapse or insert range moves mappings, which become durable with their commit. Data that are
+//! written in place between the two lie at their place from before the shift after a crash, as in
+//! Linux.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -143,14 +148,19 @@ fn one_file(
         None => &states[..states.len().min(2)],
         Some(_) => states,
     };
+    let shifts = shifts(states, number);
     let holes = near.iter().any(|state| state.moved == Some(number));
     for (index, sector) in data.chunks(SECTOR_BYTES).enumerate() {
         let start = index * SECTOR_BYTES;
         let is_hole = holes && sector.iter().all(|byte| *byte == 0);
         let fits = is_hole
-            || versions
-                .iter()
-                .any(|version| is_part(version, start, sector));
+            || versions.iter().any(|version| {
+                shifts.iter().any(|by| {
+                    start
+                        .checked_add_signed(*by)
+                        .is_some_and(|at| is_part(version, at, sector))
+                })
+            });
         ensure!(
             fits,
             "sector at byte {start} is of no version from here on ({} of them){}; begins {:02x?}",
@@ -164,6 +174,21 @@ fn one_file(
         );
     }
     Ok(())
+}
+
+/// How far data of a file may lie from their place, in bytes: sums of successive shifts.
+fn shifts(states: &[State], number: u64) -> BTreeSet<isize> {
+    let mut all = BTreeSet::from([0]);
+    let mut sums = vec![];
+    for state in states {
+        let Some((_, by)) = state.shift.filter(|(shifted, _)| *shifted == number) else {
+            continue;
+        };
+        sums.push(0);
+        sums.iter_mut().for_each(|sum| *sum += by as isize);
+        all.extend(sums.iter().flat_map(|sum| [*sum, -sum]));
+    }
+    all
 }
 
 /// Allowed sizes of a file with data written at once.

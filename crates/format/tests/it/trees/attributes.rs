@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::volume::Node;
 use super::{Volume, filled, run};
+use uext4_format::RawInode;
 use uext4_format::acl::Acl;
-use uext4_format::bytes::{get_u16, get_u32};
 use uext4_format::inline_data::{parent, read_file, records};
 use uext4_format::xattr::{
     EaInodeFields, NameIndex, XattrBlock, XattrName, XattrSet, XattrValue, block_capacity_bytes,
@@ -36,7 +36,7 @@ fn fill(root: &Path) {
 }
 
 fn ibody(volume: &Volume, node: &Node) -> XattrSet {
-    let start = 128 + usize::from(get_u16(&node.raw, 128));
+    let start = RawInode(&node.raw).fields().len();
     let area = &node.raw[start..];
     let found = decode_ibody(area, Place::Inode(node.ino)).expect("attributes in the inode");
     let mut copy = area.to_vec();
@@ -99,7 +99,7 @@ fn check_values(volume: &Volume, set: &XattrSet) {
                 }
                 value.truncate(*size as usize);
                 let hash = value_hash(volume.seed().expect("checksums are on"), &value);
-                let at = |at| get_u32(&node.raw, at);
+                let at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| node.raw[at + i]));
                 let fields = EaInodeFields::from_raw(at(8), at(12), at(36));
                 assert_eq!((fields.hash, fields.refcount), (hash, 2));
                 assert_eq!(*entry_hash, entry_hash_of_inode(&entry.name.rest, hash));

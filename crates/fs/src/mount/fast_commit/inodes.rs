@@ -11,20 +11,13 @@ use crate::quota::{Owners, Usage};
 use crate::space::Was;
 use crate::{Fs, Result, credits, dir, file, xattr};
 use std::collections::BTreeMap;
-use uext4_format::bytes::{get_u16, get_u32};
 use uext4_format::fast_commit::Record;
 use uext4_format::{
-    Checksums, CorruptKind, FileType, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode as DiskInode,
-    InodeFlags, InodeNr,
+    Checksums, CorruptKind, FileType, I_BLOCK_BYTES, Inode as DiskInode, InodeFlags, InodeNr,
+    RawInode,
 };
 use uext4_journal::Handle;
 use uext4_sync::Arc;
-
-/// Byte offsets of the mode, the flags, `i_block` and the size of the extra fields in an inode.
-const MODE_AT: usize = 0;
-const FLAGS_AT: usize = 0x20;
-const I_BLOCK_AT: usize = 0x28;
-const EXTRA_ISIZE_AT: usize = 0x80;
 
 /// Flags of the storage format: they stay as the existing map requires.
 const STORAGE: InodeFlags = InodeFlags(
@@ -37,7 +30,7 @@ const STORAGE: InodeFlags = InodeFlags(
 /// Brings every recorded inode to its last state, and allocates new ones.
 pub(super) fn apply(fs: &Fs, records: &[Record], last: &BTreeMap<InodeNr, &[u8]>) -> Result<()> {
     for (nr, raw) in last {
-        let kind = FileType::from_mode(get_u16(raw, MODE_AT))
+        let kind = FileType::from_mode(RawInode(raw).mode())
             .ok_or(contradiction(*nr, CorruptKind::FileType))?;
         match kind {
             FileType::Directory => apply_directory(fs, *nr, raw, first_parent(records, *nr))?,
@@ -117,7 +110,7 @@ fn keeps_content(disk: &DiskInode, kind: FileType) -> bool {
 /// Merges the record into an existing file: inline data too, a map not.
 fn merge_file(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, raw: &[u8]) -> Result<()> {
     let was_inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
-    let is_inline = InodeFlags(get_u32(raw, FLAGS_AT)).contains(InodeFlags::INLINE_DATA);
+    let is_inline = RawInode(raw).flags().contains(InodeFlags::INLINE_DATA);
     match (was_inline, is_inline) {
         (false, true) => {
             let problem = CorruptKind::FcIntoInode;
@@ -127,18 +120,11 @@ fn merge_file(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, raw: &[u8]) 
         (true, false) => file::leave_inode(fs, state)?,
         _ => {}
     }
-    let i_block = is_inline.then(|| i_block_of(raw)).flatten();
     merge(fs, handle, state, raw)?;
-    if let Some(i_block) = i_block {
-        state.disk.i_block = i_block;
+    if is_inline {
+        state.disk.i_block = RawInode(raw).i_block();
     }
     Ok(())
-}
-
-/// `i_block` of a record.
-fn i_block_of(raw: &[u8]) -> Option<[u8; I_BLOCK_BYTES]> {
-    let bytes = raw.get(I_BLOCK_AT..I_BLOCK_AT + I_BLOCK_BYTES)?;
-    bytes.try_into().ok()
 }
 
 /// Merges the record into an existing inode, without `i_block`.
@@ -183,13 +169,14 @@ fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) ->
             return Err(contradiction(nr, CorruptKind::FcOtherType));
         }
         let (size, links) = (state.disk.size, state.disk.links);
-        merge(fs, &handle, &mut state, without_attributes(raw))?;
+        // An inline directory has entries in the attribute area.
+        merge(fs, &handle, &mut state, RawInode(raw).fields())?;
         (state.disk.size, state.disk.links) = (size, links);
         return Ok(());
     }
     let Some(parent) = parent else { return Ok(()) };
     fs.space.take_inode(fs, &handle, nr, kind)?;
-    let inode = make(fs, &handle, nr, without_attributes(raw), kind)?;
+    let inode = make(fs, &handle, nr, RawInode(raw).fields(), kind)?;
     {
         let mut state = handle.write(&inode);
         state.disk.size = 0;
@@ -197,15 +184,4 @@ fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) ->
         state.disk.flags.remove(InodeFlags::INDEX);
     }
     dir::init(fs, &handle, &inode, parent)
-}
-
-/// The record without the attribute area, where an inline directory has entries.
-fn without_attributes(raw: &[u8]) -> &[u8] {
-    let extra = if raw.len() > GOOD_OLD_INODE_BYTES + 1 {
-        get_u16(raw, EXTRA_ISIZE_AT)
-    } else {
-        0
-    };
-    let end = (GOOD_OLD_INODE_BYTES + usize::from(extra)).min(raw.len());
-    &raw[..end]
 }

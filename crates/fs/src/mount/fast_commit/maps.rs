@@ -8,15 +8,9 @@ use crate::map::{self, LOGICAL_END, Mapping, Progress};
 use crate::{Error, Fs, Result, credits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use uext4_format::bytes::get_u32;
 use uext4_format::fast_commit::Record;
-use uext4_format::{BlockRun, CorruptKind, InodeFlags, InodeNr, LogicalBlock};
+use uext4_format::{BlockRun, CorruptKind, InodeFlags, InodeNr, LogicalBlock, RawInode};
 use uext4_sync::Arc;
-
-/// Byte offset of the generation in an inode.
-const GENERATION_AT: usize = 0x64;
-/// Byte offset of the flags in an inode.
-const FLAGS_AT: usize = 0x20;
 
 /// Action for one piece.
 enum Todo {
@@ -270,7 +264,7 @@ fn collect(fs: &Fs, records: &[Record]) -> Result<BTreeMap<InodeNr, Ranges>> {
 
 /// The generation of a recorded inode.
 pub(super) fn generation(raw: &[u8]) -> u32 {
-    get_u32(raw, GENERATION_AT)
+    RawInode(raw).generation()
 }
 
 /// The generation of an inode in use.
@@ -310,7 +304,7 @@ fn compare(fs: &Fs, state: &InodeState, piece: Piece) -> Result<(Todo, u64)> {
 /// Whether the data are inline now, but not in the record: the file maps nothing yet.
 fn leaves_inode(state: &InodeState, raw: Option<&[u8]>) -> bool {
     let inline = InodeFlags::INLINE_DATA;
-    let stays = raw.is_none_or(|raw| InodeFlags(get_u32(raw, FLAGS_AT)).contains(inline));
+    let stays = raw.is_none_or(|raw| RawInode(raw).flags().contains(inline));
     state.disk.flags.contains(inline) && !stays
 }
 

@@ -10,14 +10,10 @@ use crate::inode::Inode;
 use crate::ops::{check_new_name, settled, touch_dir};
 use crate::{Fs, Result, credits};
 use std::collections::BTreeSet;
-use uext4_format::bytes::get_u16;
 use uext4_format::fast_commit::{Dentry, Record};
-use uext4_format::{CorruptKind, FileType, InodeNr};
+use uext4_format::{CorruptKind, FileType, InodeNr, RawInode};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
-
-/// Byte offset of the link count in an inode.
-const LINKS_AT: usize = 0x1A;
 
 /// Whether a new name adds a link: the record of a new inode has counted its first one.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +29,7 @@ pub(super) fn apply(fs: &Fs, records: &[Record]) -> Result<()> {
             Record::Create(dentry) => add(fs, dentry, Count::Counted)?,
             Record::Link(dentry) => add(fs, dentry, Count::Adds)?,
             Record::Unlink(dentry) => remove(fs, dentry)?,
-            Record::Inode { inode, raw } => set_links(fs, *inode, get_u16(raw, LINKS_AT))?,
+            Record::Inode { inode, raw } => set_links(fs, *inode, RawInode(raw).links())?,
             Record::AddRange { .. } | Record::DelRange { .. } => {}
         }
     }

@@ -25,9 +25,9 @@ const STATE_MASK: u64 = WRITE - 1;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Exposure(AtomicU64);
+pub(crate) struct FlushGeneration(AtomicU64);
 
-/// The exposure of a file at a moment without a write in progress.
+/// The generation of a file at a moment without a write in progress.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample(u64);
 
@@ -35,7 +35,7 @@ fn is_lost(word: u64, failed: u64) -> bool {
     word & SETTLED == 0 && word & FAILED_MASK != failed & FAILED_MASK
 }
 
-impl Exposure {
+impl FlushGeneration {
     fn update(&self, change: impl Fn(u64) -> u64) -> u64 {
         let order = Ordering::AcqRel;
         let changed = self
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_loss_is_answered_until_the_file_is_written_again() {
-        let file = Exposure::default();
+        let file = FlushGeneration::default();
         file.reset();
         assert!(!file.is_lost(3));
         assert!(!file.begin_write(3) && !file.is_lost(3));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn durable_data_stay_so_and_later_ones_do_not() {
-        let file = Exposure::default();
+        let file = FlushGeneration::default();
         assert!(file.is_lost(1), "nothing is known of it");
         assert!(!file.is_lost(0));
         let sample = file.sample();

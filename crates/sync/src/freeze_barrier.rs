@@ -1,5 +1,5 @@
-//! Freeze barrier (`Turnstile`), as `sb_start_write`: threads enter concurrently until one closes
-//! it and waits until all have left.
+//! Freeze barrier, as `sb_start_write`: threads enter concurrently until one closes it
+//! and waits until all have left.
 //!
 //! Invariants: an entering thread counts itself into its shard, then checks `closed` again; the
 //! closing thread sets `closed`, then reads the shards. Both use `SeqCst`, so at least one sees the
@@ -11,7 +11,7 @@ use crate::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::{Condvar, Mutex, Rank, Sharded, shard_index};
 
 /// See the module.
-pub struct Turnstile {
+pub struct FreezeBarrier {
     closed: AtomicBool,
     /// The work that it was closed for is done; it stays closed.
     at_rest: AtomicBool,
@@ -23,11 +23,11 @@ pub struct Turnstile {
 /// The thread is inside; dropping it leaves.
 #[must_use = "dropping it goes out at once"]
 pub struct Pass<'a> {
-    turnstile: &'a Turnstile,
+    barrier: &'a FreezeBarrier,
     shard: usize,
 }
 
-impl Default for Turnstile {
+impl Default for FreezeBarrier {
     fn default() -> Self {
         Self {
             closed: AtomicBool::new(false),
@@ -39,7 +39,7 @@ impl Default for Turnstile {
     }
 }
 
-impl Turnstile {
+impl FreezeBarrier {
     /// Enters; waits while the barrier is closed. Not re-entrant: entering twice deadlocks against
     /// [`Self::close`].
     pub fn enter(&self) -> Pass<'_> {
@@ -77,8 +77,8 @@ impl Turnstile {
             return None;
         }
         self.inside.slot(shard).fetch_add(1, SeqCst);
-        let turnstile = self;
-        let pass = Pass { turnstile, shard };
+        let barrier = self;
+        let pass = Pass { barrier, shard };
         (!self.is_closed()).then_some(pass)
     }
 
@@ -124,11 +124,11 @@ impl Turnstile {
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        let turnstile = self.turnstile;
-        turnstile.inside.slot(self.shard).fetch_sub(1, SeqCst);
-        if turnstile.is_closed() {
-            let _parked = turnstile.park.lock();
-            turnstile.wake.notify_all();
+        let barrier = self.barrier;
+        barrier.inside.slot(self.shard).fetch_sub(1, SeqCst);
+        if barrier.is_closed() {
+            let _parked = barrier.park.lock();
+            barrier.wake.notify_all();
         }
     }
 }
@@ -139,14 +139,14 @@ mod tests {
 
     #[test]
     fn nobody_is_inside_while_it_is_closed() {
-        let turnstile = Turnstile::default();
+        let barrier = FreezeBarrier::default();
         let inside = AtomicU64::new(0);
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     while !done.load(SeqCst) {
-                        let _pass = turnstile.enter();
+                        let _pass = barrier.enter();
                         inside.fetch_add(1, SeqCst);
                         std::thread::yield_now();
                         inside.fetch_sub(1, SeqCst);
@@ -154,31 +154,31 @@ mod tests {
                 });
             }
             for _ in 0..500 {
-                turnstile.close();
+                barrier.close();
                 assert_eq!(inside.load(SeqCst), 0);
-                assert!(turnstile.try_enter().is_none());
-                turnstile.open();
+                assert!(barrier.try_enter().is_none());
+                barrier.open();
             }
             done.store(true, SeqCst);
         });
-        assert!(turnstile.try_enter().is_some());
+        assert!(barrier.try_enter().is_some());
     }
 
     #[test]
     fn at_rest_it_keeps_only_those_waiting_that_need_it_open() {
-        let turnstile = Turnstile::default();
-        assert!(turnstile.enter_or_rest().is_some());
-        turnstile.close();
+        let barrier = FreezeBarrier::default();
+        assert!(barrier.enter_or_rest().is_some());
+        barrier.close();
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| turnstile.enter_or_rest().is_some());
-            let enters = scope.spawn(|| drop(turnstile.enter()));
+            let waits = scope.spawn(|| barrier.enter_or_rest().is_some());
+            let enters = scope.spawn(|| drop(barrier.enter()));
             std::thread::yield_now();
-            assert!(!waits.is_finished() && !turnstile.is_at_rest());
-            turnstile.rest();
+            assert!(!waits.is_finished() && !barrier.is_at_rest());
+            barrier.rest();
             assert!(!waits.join().expect("it ends"));
-            assert!(turnstile.enter_or_rest().is_none() && !enters.is_finished());
-            turnstile.open();
+            assert!(barrier.enter_or_rest().is_none() && !enters.is_finished());
+            barrier.open();
         });
-        assert!(!turnstile.is_at_rest() && turnstile.enter_or_rest().is_some());
+        assert!(!barrier.is_at_rest() && barrier.enter_or_rest().is_some());
     }
 }

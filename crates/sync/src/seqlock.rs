@@ -1,4 +1,4 @@
-//! Seqlock over N words: one writer at a time, readers without a lock (home-made name: published).
+//! Seqlock over N words: one writer at a time, readers without a lock.
 //!
 //! Invariants: the writer holds a lock of the caller; the version is odd while the words change. If
 //! a read overlaps a change, the reader gets `None` and reads under the lock. A reader never waits
@@ -9,14 +9,14 @@ use crate::atomic::{AtomicU64, Ordering::SeqCst};
 use crossbeam_utils::CachePadded;
 
 /// See the module.
-pub struct Published<const N: usize>(CachePadded<Inner<N>>);
+pub struct SeqLock<const N: usize>(CachePadded<Inner<N>>);
 
 struct Inner<const N: usize> {
     version: AtomicU64,
     words: [AtomicU64; N],
 }
 
-impl<const N: usize> Published<N> {
+impl<const N: usize> SeqLock<N> {
     /// A seqlock over these words.
     pub fn new(words: [u64; N]) -> Self {
         Self(CachePadded::new(Inner {
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn words_of_different_times_are_never_seen_together() {
-        let pair = Published::new([0, 0]);
+        let pair = SeqLock::new([0, 0]);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {

@@ -9,7 +9,7 @@ use uext4_sync::atomic::Ordering::Relaxed;
 
 /// Dropped objects; each can be read again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Relief {
+pub struct Reclaimed {
     /// Cached extents of file maps.
     pub extents: u64,
     /// Metadata blocks.
@@ -22,17 +22,17 @@ impl Filesystem {
     /// Drops about a quarter of all cached objects, least recently used first. For programs that
     /// detect memory pressure; a mount also does it by itself. Operations continue meanwhile: no
     /// lock is held for longer than a pass over one shard of a cache.
-    pub fn relieve_memory(&self) -> Relief {
+    pub fn reclaim_memory(&self) -> Reclaimed {
         let fs: &Fs = &self.fs;
-        fs.reliefs.fetch_add(1, Relaxed);
+        fs.reclaims.fetch_add(1, Relaxed);
         // Without a flusher thread, dirty data are bounded by the mount's limit.
-        fs.flusher.relieve();
+        fs.flusher.reclaim();
         // Inodes hold extents, and directories hold blocks, so the order is extents, inodes,
         // blocks.
         let extents = fs.extent_status.shed();
         let inodes = fs.inodes.shed();
         let blocks = fs.blocks.shed();
-        Relief {
+        Reclaimed {
             extents,
             blocks,
             inodes,

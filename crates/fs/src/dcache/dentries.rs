@@ -1,7 +1,7 @@
 //! Per-directory dentry cache: name to inode number, positive entries only. A hit reads one cache
 //! line and writes none.
 //!
-//! Layout: sets of four entries ([`name_entry`](super::name_entry)), one set per cache line. The
+//! Layout: sets of four entries ([`dentry`](super::dentry)), one set per cache line. The
 //! table grows by [`linear_hash`](super::linear_hash), in steps that move only the entries of their
 //! new sets. Readers never wait; a writer waits for at most one step.
 //! Invariants: an entry is put with the block of the name locked, at its place in a structure that
@@ -11,9 +11,9 @@
 //! the two sees the other.
 //! Locking: none to read or write entries. `Rank::CacheShard` to grow, and to wait for a step.
 
+use super::dentry::{Dentry, Key, Set, Words};
+use super::dentry_memory::{DentryMemory, Share};
 use super::linear_hash::{LinearHash, PublishedHash, SETS_MAX, SETS_MIN, Step};
-use super::name_entry::{Entry, Key, Set, Words};
-use super::name_memory::{NameMemory, Share};
 use uext4_device::prefetch;
 use uext4_format::InodeNr;
 use uext4_sync::{Arc, Mutex, Rank, Segments};
@@ -25,14 +25,14 @@ const SETS_COUNTED: u32 = 64;
 const LOSSES_PER_COUNT: u32 = 8;
 
 /// The dentry cache of a directory; see the module.
-pub(super) struct Names {
+pub(super) struct Dentries {
     hash: PublishedHash,
     sets: Segments<[Set; SETS_MIN as usize], SEGMENTS>,
     /// Memory of the sets; the lock is held during a step.
     shares: Mutex<Vec<Share>>,
 }
 
-impl Default for Names {
+impl Default for Dentries {
     fn default() -> Self {
         Self {
             hash: PublishedHash::default(),
@@ -42,7 +42,7 @@ impl Default for Names {
     }
 }
 
-impl Names {
+impl Dentries {
     fn set(&self, number: u32) -> Option<&Set> {
         let sets = self.sets.get(number / SETS_MIN)?;
         Some(&sets[(number % SETS_MIN) as usize])
@@ -120,7 +120,7 @@ impl Names {
     }
 
     /// Runs one step towards twice the size, if memory allows and no other thread does.
-    pub(super) fn grow(&self, memory: &Arc<NameMemory>) {
+    pub(super) fn grow(&self, memory: &Arc<DentryMemory>) {
         let hash = self.hash.get();
         let Some(step) = hash.step() else { return };
         let bytes = u64::from(hash.wanted()) * size_of::<Set>() as u64;
@@ -151,7 +151,7 @@ impl Names {
     }
 
     /// Calls `act` for each entry that the step moves, with its new set.
-    fn each_moving(&self, step: &Step, act: impl Fn(&Entry, Words, &Set)) {
+    fn each_moving(&self, step: &Step, act: impl Fn(&Dentry, Words, &Set)) {
         for number in step.split.clone() {
             let to = number + step.distance;
             let (Some(old), Some(new)) = (self.set(number), self.set(to)) else {
@@ -174,17 +174,17 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use super::super::name_entry::Keys;
-    use super::super::name_memory::MEMORY_PARTS;
+    use super::super::dentry::Keys;
+    use super::super::dentry_memory::MEMORY_PARTS;
     use super::*;
     use uext4_sync::atomic::AtomicU64;
 
-    fn bytes(names: &Names) -> u64 {
+    fn bytes(names: &Dentries) -> u64 {
         (names.sets.iter().flatten().count() * size_of::<Set>()) as u64
     }
 
-    fn memory(bytes: u64) -> Arc<NameMemory> {
-        NameMemory::new(&Arc::new(AtomicU64::new(bytes * MEMORY_PARTS)))
+    fn memory(bytes: u64) -> Arc<DentryMemory> {
+        DentryMemory::new(&Arc::new(AtomicU64::new(bytes * MEMORY_PARTS)))
     }
 
     /// Fixed keys: the fill level depends on the keys.
@@ -196,7 +196,7 @@ mod tests {
         format!("name {nr}").into_bytes()
     }
 
-    fn put(names: &Names, key: Key, nr: u32, memory: &Arc<NameMemory>) {
+    fn put(names: &Dentries, key: Key, nr: u32, memory: &Arc<DentryMemory>) {
         if !names.put(key, InodeNr(nr)) {
             names.grow(memory);
             names.put(key, InodeNr(nr));
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn most_names_are_known_and_mean_what_was_said() {
-        let (keys, memory, names) = (fixed_keys(), memory(1 << 30), Names::default());
+        let (keys, memory, names) = (fixed_keys(), memory(1 << 30), Dentries::default());
         let (mut made, mut between) = (0, 0);
         for count in (1..=200).map(|part| part * 1000) {
             for nr in made + 1..=count {
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_is_not_known_and_the_last_word_counts() {
-        let (keys, memory, names) = (fixed_keys(), memory(1 << 20), Names::default());
+        let (keys, memory, names) = (fixed_keys(), memory(1 << 20), Dentries::default());
         let key = keys.of(b"name");
         names.forget(key);
         put(&names, key, 7, &memory);
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_table_keeps_to_its_memory() {
-        let (keys, memory, names) = (fixed_keys(), memory(2048), Names::default());
+        let (keys, memory, names) = (fixed_keys(), memory(2048), Dentries::default());
         for nr in 1..5_000 {
             put(&names, keys.of(&name(nr)), nr, &memory);
         }
@@ -257,7 +257,7 @@ mod tests {
     /// Concurrent writers of one set: a lookup never answers a combination that was not written.
     #[test]
     fn words_of_two_entries_make_no_third() {
-        let (keys, memory, names) = (fixed_keys(), memory(512), Names::default());
+        let (keys, memory, names) = (fixed_keys(), memory(512), Dentries::default());
         names.grow(&memory);
         let all: Vec<Key> = (0..400).map(|nr| keys.of(&name(nr))).collect();
         let say = |nr: u32| InodeNr(nr + 1);

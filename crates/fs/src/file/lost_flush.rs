@@ -1,5 +1,5 @@
-//! Tracks files that lost data in a failed flush (`delayed::exposure`). Only mounts without a
-//! journal continue after one.
+//! Tracks files that lost data in a failed flush (`delayed::flush_generation`). Only mounts without
+//! a journal continue after one.
 
 use crate::delayed::{ErrorCursor, Sample};
 use crate::inode::Inode;
@@ -19,23 +19,27 @@ impl Fs {
     }
 
     /// Records that data of the file are being written; the caller holds its `InodeIo` exclusively.
-    pub(super) fn expose(&self, inode: &Inode) {
-        if self.may_go_on() && inode.exposure.begin_write(self.device.failed_flushes()) {
+    pub(super) fn begin_unflushed(&self, inode: &Inode) {
+        if self.may_go_on()
+            && inode
+                .flush_generation
+                .begin_write(self.device.failed_flushes())
+        {
             inode.write_errors.note();
         }
     }
 
     /// Samples the writes that a flush beginning now covers; `None` while the file is written.
-    pub(crate) fn sample_exposure(&self, inode: &Inode) -> Option<Sample> {
+    pub(crate) fn sample_flush_generation(&self, inode: &Inode) -> Option<Sample> {
         let _no_writer = inode.io.try_read().filter(|_| self.may_go_on())?;
-        Some(inode.exposure.sample())
+        Some(inode.flush_generation.sample())
     }
 
     /// Validates the sample after a successful flush.
     ///
     /// # Errors
     /// An earlier one failed, and data of the file may be lost.
-    pub(crate) fn check_exposure(
+    pub(crate) fn check_lost_flush(
         &self,
         inode: &Inode,
         cursor: Option<&ErrorCursor>,
@@ -45,16 +49,16 @@ impl Fs {
             return Ok(());
         }
         let failed = self.device.failed_flushes();
-        if !inode.exposure.is_lost(failed) {
+        if !inode.flush_generation.is_lost(failed) {
             if let Some(sample) = sample {
-                inode.exposure.settle(sample);
+                inode.flush_generation.settle(sample);
             }
             return Ok(());
         }
-        if inode.exposure.note(failed) {
+        if inode.flush_generation.note(failed) {
             inode.write_errors.note();
         }
-        inode.write_errors.tell(cursor);
+        inode.write_errors.check_and_advance(cursor);
         Err(lost())
     }
 
@@ -62,7 +66,7 @@ impl Fs {
     ///
     /// # Errors
     /// They may.
-    pub(crate) fn check_all_exposures(&self) -> Result<()> {
+    pub(crate) fn check_lost_flushes(&self) -> Result<()> {
         match self.may_go_on() && self.device.failed_flushes() > 0 {
             true => Err(lost()),
             false => Ok(()),

@@ -49,7 +49,7 @@ impl Keys {
 
 /// A dentry: the inode of one name.
 #[derive(Default)]
-pub(crate) struct Entry {
+pub(crate) struct Dentry {
     mark: AtomicU64,
     said: AtomicU64,
 }
@@ -68,7 +68,7 @@ impl Words {
     }
 }
 
-impl Entry {
+impl Dentry {
     pub(crate) fn get(&self, key: Key) -> Option<InodeNr> {
         let words = self.words()?;
         let is_it = words.place() == key.place && (words.said >> 32) as u32 == key.check;
@@ -108,23 +108,23 @@ impl Entry {
 /// The entries of one cache line.
 #[derive(Default)]
 #[repr(align(64))]
-pub(crate) struct Set(pub(crate) [Entry; 4]);
+pub(crate) struct Set(pub(crate) [Dentry; 4]);
 
 impl Set {
-    pub(crate) fn of_name(&self, key: Key) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn of_name(&self, key: Key) -> impl Iterator<Item = &Dentry> {
         self.0.iter().filter(move |entry| entry.get(key).is_some())
     }
 
     pub(crate) fn forget(&self, key: Key) {
-        self.of_name(key).for_each(Entry::clear);
+        self.of_name(key).for_each(Dentry::clear);
     }
 
-    pub(crate) fn free(&self) -> Option<&Entry> {
+    pub(crate) fn free(&self) -> Option<&Dentry> {
         self.0.iter().find(|entry| entry.words().is_none())
     }
 
-    pub(crate) fn taken(&self) -> impl Iterator<Item = (&Entry, Words)> {
-        let words = |entry: &'_ Entry| entry.words();
+    pub(crate) fn taken(&self) -> impl Iterator<Item = (&Dentry, Words)> {
+        let words = |entry: &'_ Dentry| entry.words();
         self.0
             .iter()
             .filter_map(move |entry| Some((entry, words(entry)?)))

@@ -7,26 +7,26 @@ use crate::Error;
 use uext4_sync::{Mutex, Rank};
 
 /// See the module.
-pub(crate) struct Untold(Mutex<(u64, Option<Error>)>);
+pub(crate) struct UnseenErrors(Mutex<(u64, Option<Error>)>);
 
-impl Default for Untold {
+impl Default for UnseenErrors {
     fn default() -> Self {
         Self(Mutex::new(Rank::Queue, (0, None)))
     }
 }
 
-impl Untold {
+impl UnseenErrors {
     /// Counts a file that lost data after all its earlier errors were reported.
     pub(crate) fn note(&self, error: &Error) {
-        let mut untold = self.0.lock();
-        untold.0 += 1;
-        untold.1 = Some(error.clone());
+        let mut unseen = self.0.lock();
+        unseen.0 += 1;
+        unseen.1 = Some(error.clone());
     }
 
     /// Uncounts a file after its `fsync` reported the loss.
-    pub(crate) fn told(&self) {
-        let mut untold = self.0.lock();
-        untold.0 = untold.0.saturating_sub(1);
+    pub(crate) fn seen(&self) {
+        let mut unseen = self.0.lock();
+        unseen.0 = unseen.0.saturating_sub(1);
     }
 
     /// Fails while unreported losses exist.
@@ -34,9 +34,9 @@ impl Untold {
     /// # Errors
     /// The last one.
     pub(crate) fn check(&self) -> crate::Result<()> {
-        let untold = self.0.lock();
-        match &untold.1 {
-            Some(last) if untold.0 > 0 => Err(last.clone()),
+        let unseen = self.0.lock();
+        match &unseen.1 {
+            Some(last) if unseen.0 > 0 => Err(last.clone()),
             _ => Ok(()),
         }
     }

@@ -10,12 +10,12 @@ use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(super) const MEMORY_PARTS: u64 = 8;
 
 /// The account of one file system.
-pub(crate) struct NameMemory {
+pub(crate) struct DentryMemory {
     metadata_cache: Arc<AtomicU64>,
     used_bytes: AtomicU64,
 }
 
-impl NameMemory {
+impl DentryMemory {
     /// An empty account, limited by `metadata_cache`, which may change.
     pub(crate) fn new(metadata_cache: &Arc<AtomicU64>) -> Arc<Self> {
         Arc::new(Self {
@@ -52,7 +52,7 @@ impl NameMemory {
 
 /// Reserved memory of one table; dropping it frees the bytes.
 pub(super) struct Share {
-    memory: Arc<NameMemory>,
+    memory: Arc<DentryMemory>,
     bytes: u64,
 }
 

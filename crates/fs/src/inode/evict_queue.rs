@@ -12,7 +12,7 @@ const ENDS_PER_SWEEP: u32 = 256;
 
 /// Per-shard queues of unused inodes that are unlinked or have preallocated space. An inode is
 /// queued in the shard of its last user, because it is in that thread's CPU cache.
-pub(crate) struct Reclaim {
+pub(crate) struct EvictQueues {
     pub(crate) queues: Sharded<Queue>,
     /// Held while all queues are emptied: inodes taken out still occupy space.
     pub(crate) sweep: Mutex<()>,
@@ -26,7 +26,7 @@ pub(crate) struct Queue {
     ends: AtomicU32,
 }
 
-impl Default for Reclaim {
+impl Default for EvictQueues {
     fn default() -> Self {
         let queue = |_| Queue {
             waiting: AtomicUsize::new(0),
@@ -71,7 +71,7 @@ impl Queue {
     }
 }
 
-impl Reclaim {
+impl EvictQueues {
     pub(super) fn push(&self, inode: Arc<Inode>) {
         self.queues.local().push(inode);
     }

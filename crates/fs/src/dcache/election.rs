@@ -40,7 +40,7 @@ impl Default for SparseNames {
 
 /// The thread that processes a leaf.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Election {
     /// The present server, or none: the note was queued or dropped.
     Another,
     /// The caller, as the server: it drains the queue until [`SparseNames::next`] is empty.
@@ -51,22 +51,22 @@ pub(crate) enum Turn {
 
 impl SparseNames {
     /// Queues the leaf of `name`, and decides which thread processes it.
-    pub(crate) fn push(&self, name: Vec<u8>, is_blank: bool) -> Turn {
+    pub(crate) fn push(&self, name: Vec<u8>, is_blank: bool) -> Election {
         let mut waiting = self.0.lock();
         let is_served = waiting.server.is_some() && waiting.served < SERVED_ENOUGH;
         match waiting.names.len() {
-            BLANK_MAX.. if is_served && is_blank => return Turn::Own(name),
-            SPARSE_MAX.. if is_served && !is_blank => return Turn::Another,
+            BLANK_MAX.. if is_served && is_blank => return Election::Own(name),
+            SPARSE_MAX.. if is_served && !is_blank => return Election::Another,
             _ => waiting.names.push(name),
         }
         if is_served {
-            return Turn::Another;
+            return Election::Another;
         }
         waiting.servers += 1;
         waiting.served = 0;
         let server = Server(waiting.servers);
         waiting.server = Some(server);
-        Turn::Server(server)
+        Election::Server(server)
     }
 
     /// The server's next name; `None` ends its turn.
@@ -92,9 +92,9 @@ mod tests {
         nr.to_string().into_bytes()
     }
 
-    fn server(turn: Turn) -> Server {
-        match turn {
-            Turn::Server(server) => server,
+    fn server(election: Election) -> Server {
+        match election {
+            Election::Server(server) => server,
             other => panic!("{other:?}"),
         }
     }
@@ -104,14 +104,14 @@ mod tests {
         let names = SparseNames::default();
         let first = server(names.push(name(0), false));
         for nr in 1..BLANK_MAX {
-            assert_eq!(names.push(name(nr), true), Turn::Another);
+            assert_eq!(names.push(name(nr), true), Election::Another);
             let dropped = nr + BLANK_MAX;
             if nr >= SPARSE_MAX {
-                assert_eq!(names.push(name(dropped), false), Turn::Another);
+                assert_eq!(names.push(name(dropped), false), Election::Another);
             }
         }
         let more = name(BLANK_MAX);
-        assert_eq!(names.push(more.clone(), true), Turn::Own(more));
+        assert_eq!(names.push(more.clone(), true), Election::Own(more));
         let mut served: Vec<_> = std::iter::from_fn(|| names.next(first)).collect();
         served.sort_by_key(|name| String::from_utf8_lossy(name).parse::<usize>().ok());
         assert_eq!(served, (0..BLANK_MAX).map(name).collect::<Vec<_>>());
@@ -123,7 +123,7 @@ mod tests {
         let names = SparseNames::default();
         let first = server(names.push(name(0), true));
         for nr in 1..=SERVED_ENOUGH {
-            assert_eq!(names.push(name(nr), true), Turn::Another);
+            assert_eq!(names.push(name(nr), true), Election::Another);
         }
         for _ in 0..SERVED_ENOUGH {
             assert!(names.next(first).is_some());

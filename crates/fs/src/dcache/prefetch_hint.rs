@@ -1,4 +1,4 @@
-//! Prefetch hints (`Whereabouts`): addresses of the parts of one directory block.
+//! Prefetch hints: addresses of the parts of one directory block.
 //!
 //! In a large directory a lookup misses the CPU cache three times in a chain: the block, the rows
 //! of its table, its byte counts. The hints hold all three addresses, so the loads overlap; four
@@ -19,13 +19,13 @@ const ROWS_BYTES: usize = 448;
 /// Hints of one block; see the module.
 #[derive(Default)]
 #[repr(align(16))]
-pub(super) struct Whereabouts {
+pub(super) struct PrefetchHint {
     block: AtomicI32,
     rows: AtomicI32,
     counts: AtomicI32,
 }
 
-impl Whereabouts {
+impl PrefetchHint {
     /// Sets the block's address and clears those of its parts.
     pub(super) fn put(&self, block: &Arc<MetaBlock>) {
         self.rows.store(0, Relaxed);
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn an_address_is_kept_unless_it_is_far_away() {
-        let place = Whereabouts::default();
+        let place = PrefetchHint::default();
         assert_eq!(place.address(&place.rows), None);
         let here = std::ptr::from_ref(&place).addr() / LINE_BYTES * LINE_BYTES;
         for (distance, is_known) in [
@@ -115,7 +115,7 @@ mod tests {
         let block = block.expect("the search leaves it here");
         let line = |address: usize| Some(address / LINE_BYTES * LINE_BYTES);
         // On the heap, as in a directory: a stack is far away.
-        let hints = Box::<Whereabouts>::default();
+        let hints = Box::<PrefetchHint>::default();
         let at = line(MetaBlock::address(&block));
         for _ in 0..2 {
             hints.put(&block);

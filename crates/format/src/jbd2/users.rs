@@ -1,0 +1,65 @@
+//! Users of an external journal: their number, and a list of UUIDs.
+//!
+//! Layout: the number at byte 0x40 of the superblock, the list of up to 48 UUIDs at 0x100.
+
+use super::{SUPERBLOCK_BYTES, Superblock};
+use crate::NoRoom;
+use crate::bytes::{get_u32_be, put_slice, put_u32_be, rest_mut};
+use uext4_num::usize_of;
+
+const COUNT_AT: usize = 0x40;
+const LIST_AT: usize = 0x100;
+const UUID_BYTES: usize = 16;
+const USERS_MAX: u32 = 48;
+const _: () = assert!(LIST_AT + 48 * UUID_BYTES == SUPERBLOCK_BYTES);
+
+impl Superblock {
+    /// Number of file systems that use this journal.
+    pub fn users(&self) -> u32 {
+        get_u32_be(self.raw(), COUNT_AT)
+    }
+
+    /// Appends the UUID of a file system to the users.
+    ///
+    /// # Errors
+    /// [`NoRoom`] when the list is full.
+    pub fn add_user(&mut self, uuid: &[u8; UUID_BYTES]) -> Result<(), NoRoom> {
+        let users = self.users();
+        if users >= USERS_MAX {
+            return Err(NoRoom);
+        }
+        let at = usize_of(users).saturating_mul(UUID_BYTES);
+        put_slice(rest_mut(self.raw_mut(), LIST_AT), at, uuid);
+        put_u32_be(self.raw_mut(), COUNT_AT, users.saturating_add(1));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_counted_and_listed_until_the_list_is_full() {
+        let mut journal = Superblock::new(1024, 1024, 1, [7; 16]);
+        assert_eq!(journal.users(), 0);
+        for nr in 0..48_u8 {
+            assert_eq!(journal.add_user(&[nr; 16]), Ok(()));
+            journal = Superblock::parse(&journal.encode()).expect("sound");
+        }
+        assert_eq!(
+            (journal.users(), journal.add_user(&[9; 16])),
+            (48, Err(NoRoom))
+        );
+        let bytes = journal.encode();
+        assert_eq!((bytes[0xFF], bytes[0x110], bytes[0x3FF]), (0, 1, 47));
+    }
+
+    #[test]
+    fn a_hostile_number_of_users_is_full() {
+        let mut bytes = Superblock::new(1024, 1024, 1, [7; 16]).encode();
+        bytes[0x40] = 0xFF;
+        let mut journal = Superblock::parse(&bytes).expect("not checked");
+        assert_eq!(journal.add_user(&[9; 16]), Err(NoRoom));
+    }
+}
