@@ -175,6 +175,36 @@ mod tests {
         assert_eq!(bitmap.count_clear(), 71);
     }
 
+    /// All bitmaps of up to 12 bits, all starts and lengths, beside a search bit by bit.
+    #[test]
+    fn every_small_bitmap_is_searched_right() {
+        for (bits, set) in
+            (1..=12_u32).flat_map(|bits| (0..1_u32 << bits).map(move |set| (bits, set)))
+        {
+            let bitmap = Bitmap::from_bytes(&set.to_le_bytes(), bits);
+            let is_clear = |at: u32| at < bits && set >> at & 1 == 0;
+            for from in 0..bits {
+                let start = (from..bits).find(|at| is_clear(*at));
+                let run = start.map(|start| start..(start..).find(|at| !is_clear(*at)).unwrap());
+                assert_eq!(bitmap.next_clear(from..bits), start, "{set:b} from {from}");
+                assert_eq!(bitmap.next_clear_run(from), run, "{set:b} from {from}");
+                assert_eq!(
+                    bitmap.next_set(from..bits),
+                    (from..bits).find(|at| !is_clear(*at))
+                );
+                for len in 1..=bits {
+                    let fits = |at: &u32| (*at..at + len).all(is_clear);
+                    assert_eq!(bitmap.find_clear(from, len), (from..bits).find(fits));
+                }
+            }
+            let longest = (1..=bits)
+                .rev()
+                .find(|len| bitmap.find_clear(0, *len).is_some());
+            assert_eq!(bitmap.longest_clear(), longest.unwrap_or(0));
+            assert_eq!(bitmap.count_clear(), bits - set.count_ones());
+        }
+    }
+
     #[test]
     #[should_panic(expected = "were set")]
     fn setting_twice_panics() {

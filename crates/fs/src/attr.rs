@@ -126,7 +126,7 @@ impl Caller {
 
 /// Capacity for data, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct FreeSpace {
     /// For callers that may not use the blocks reserved for the superuser.
     pub users_bytes: u64,
     /// For callers that may use them.

@@ -10,7 +10,7 @@
 
 mod entries;
 
-use entries::{Entries, Room};
+use entries::{Entries, Insertion};
 use std::hash::Hash;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Arc, Rank, RwLock, stretch_shard};
@@ -201,41 +201,44 @@ impl<K: Key, V: Cached> Cache<K, V> {
         if entries.departures() != departures {
             return None;
         }
-        let mut room = self.room();
+        let mut insertion = self.insertion();
         for (other, value) in &beside {
-            entries.get_or_insert(*other, value, &mut room);
+            entries.get_or_insert(*other, value, &mut insertion);
         }
-        let admitted = entries.get_or_insert(key, &value, &mut room);
+        let admitted = entries.get_or_insert(key, &value, &mut insertion);
         drop(entries);
-        shard.note_evictions(&room.gone);
+        shard.note_evictions(&insertion.gone);
         Some(admitted)
     }
 
     /// The cached object; `value` when there is none.
     pub(crate) fn get_or_insert(&self, key: K, value: V) -> Arc<V> {
         let shard = self.shard(key);
-        let (value, mut room) = (Arc::new(value), self.room());
-        let cached = shard.entries.write().get_or_insert(key, &value, &mut room);
-        shard.note_evictions(&room.gone);
+        let (value, mut insertion) = (Arc::new(value), self.insertion());
+        let cached = shard
+            .entries
+            .write()
+            .get_or_insert(key, &value, &mut insertion);
+        shard.note_evictions(&insertion.gone);
         cached
     }
 
     /// Replaces the cached object by `value`; answers the new object and the old one.
     pub(crate) fn replace(&self, key: K, value: V) -> (Arc<V>, Option<Arc<V>>) {
         let shard = self.shard(key);
-        let (value, mut room) = (Arc::new(value), self.room());
+        let (value, mut insertion) = (Arc::new(value), self.insertion());
         let before = {
             let mut entries = shard.entries.write();
             let before = entries.remove(key);
-            entries.get_or_insert(key, &value, &mut room);
+            entries.get_or_insert(key, &value, &mut insertion);
             before
         };
-        shard.note_evictions(&room.gone);
+        shard.note_evictions(&insertion.gone);
         (value, before)
     }
 
-    fn room(&self) -> Room<V> {
-        Room::new(self.allotment.shard_max())
+    fn insertion(&self) -> Insertion<V> {
+        Insertion::new(self.allotment.shard_max())
     }
 
     /// Removes the object.

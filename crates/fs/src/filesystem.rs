@@ -13,7 +13,7 @@ pub struct Filesystem {
     _last: Arc<UnmountOnDrop>,
 }
 
-/// Calls `unmount` when it is dropped.
+/// Runs the unmount of a module above when it is dropped.
 struct UnmountOnDrop {
     fs: Arc<Fs>,
     unmount: fn(&Fs) -> Result<()>,
@@ -21,22 +21,20 @@ struct UnmountOnDrop {
 
 impl Drop for UnmountOnDrop {
     fn drop(&mut self) {
-        // Errors are dropped here; `Filesystem::unmount` reports them.
+        // An explicit unmount reports its error.
         let _ = (self.unmount)(&self.fs);
     }
 }
 
 impl Filesystem {
-    /// The handle of an engine, which `unmount` ends with the last clone.
+    /// The first handle of a mount, which `unmount` ends.
     pub(crate) fn new(fs: Arc<Fs>, unmount: fn(&Fs) -> Result<()>) -> Self {
         let last = UnmountOnDrop {
             fs: fs.clone(),
             unmount,
         };
-        Self {
-            fs,
-            _last: Arc::new(last),
-        }
+        let _last = Arc::new(last);
+        Self { fs, _last }
     }
 
     /// Runs one read-only operation: records damage in the superblock, then frees unused orphans.

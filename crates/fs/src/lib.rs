@@ -100,7 +100,7 @@ mod writeback;
 mod xattr;
 
 pub use access::Want;
-pub use attr::{Attr, Caller, Checks, FileType, Room, SetAttr, SetTime, StatFs, Timestamp};
+pub use attr::{Attr, Caller, Checks, FileType, FreeSpace, SetAttr, SetTime, StatFs, Timestamp};
 #[cfg(shuttle)]
 #[doc(hidden)]
 pub use dcache::schedules::names_table;

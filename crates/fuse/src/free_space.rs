@@ -9,7 +9,7 @@
 //! References: kernel doc `admin-guide/sysctl/vm.rst` (`dirty_ratio`) and
 //! `ABI/testing/sysfs-class-bdi` (`max_ratio`: 1 % for FUSE).
 
-use uext4::{Room, Writers};
+use uext4::{FreeSpace, Writers};
 use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
@@ -70,7 +70,7 @@ impl Gauge {
     }
 
     /// Whether the free space allows a dirty limit of [`MORE_PERCENT`].
-    pub(crate) fn is_roomy(&self, room: Room) -> bool {
+    pub(crate) fn is_roomy(&self, room: FreeSpace) -> bool {
         let held = self.held_bytes_max();
         held > 0 && room.users_bytes / ROOMY >= held * u64::from(MORE_PERCENT)
     }
@@ -103,7 +103,7 @@ impl Gauge {
     }
 
     /// Accounts for `bytes` written bytes. Returns true if scarcity increased.
-    pub(crate) fn note(&self, bytes: u64, room: impl FnOnce() -> Room) -> bool {
+    pub(crate) fn note(&self, bytes: u64, room: impl FnOnce() -> FreeSpace) -> bool {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let looks = || {
             let unseen = self.unseen_bytes.local();
@@ -113,7 +113,7 @@ impl Gauge {
     }
 
     /// Checks the free space at once; returns as [`Self::note`].
-    pub(crate) fn look(&self, room: impl FnOnce() -> Room) -> bool {
+    pub(crate) fn look(&self, room: impl FnOnce() -> FreeSpace) -> bool {
         let held = self.held_bytes_max();
         if held == 0 {
             return false;
@@ -147,8 +147,8 @@ fn memory_bytes() -> u64 {
 mod tests {
     use super::*;
 
-    fn room(users_bytes: u64, all_bytes: u64) -> impl Fn() -> Room {
-        move || Room {
+    fn room(users_bytes: u64, all_bytes: u64) -> impl Fn() -> FreeSpace {
+        move || FreeSpace {
             users_bytes,
             all_bytes,
         }

@@ -5,12 +5,12 @@
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = text.split_at(digits.len()).1.to_ascii_lowercase();
-    let shift = match unit.trim_end_matches("ib").trim_end_matches('b') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
+    let shift = match unit.as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
         _ => return Err("a size is a number with K, M, G or T behind it, such as 2G".into()),
     };
     let number: u64 = digits.parse().map_err(|_| "not a number".to_string())?;
@@ -104,7 +104,7 @@ mod tests {
             [const { Ok(1024) }; 4]
         );
         assert_eq!(size("2G"), Ok(2 << 30));
-        for bad in ["", "G", "2X", "1.5G", "-1", "99999999T"] {
+        for bad in ["", "G", "2X", "1kbb", "1ib", "1.5G", "-1", "99999999T"] {
             assert!(size(bad).is_err(), "{bad}");
         }
         let readable = [

@@ -94,6 +94,29 @@ fn split_keeps_all_entries_and_the_checksum_fits_behind_them() {
     }
 }
 
+/// All fillings of two nodes of up to six entries, split at every position.
+#[test]
+fn every_split_of_small_nodes_keeps_all_entries() {
+    for (count, there, at) in
+        (0..49).flat_map(|both| (0..8).map(move |at| (both / 7, both % 7, at)))
+    {
+        let (mut left, mut right) = ([0; 84], [0; 84]);
+        let mut left = ExtentNode::init_block(&mut left[..], 0);
+        let mut right = ExtentNode::init_block(&mut right[..], 0);
+        let entry = |nr: usize| extent(nr as u32 * 10, 100 + nr as u64 * 20, 8);
+        (0..count).for_each(|nr| left.insert_extent(nr, entry(there + nr)).unwrap());
+        (0..there).for_each(|nr| right.insert_extent(nr, entry(nr)).unwrap());
+        let moved = count.saturating_sub(at);
+        let fits = there + moved <= 6;
+        assert_eq!(left.move_tail_to(at, &mut right).is_ok(), fits);
+        let stays = if fits { count - moved } else { count };
+        assert!(left.extents().eq((0..stays).map(|nr| entry(there + nr))));
+        let first = there + stays;
+        let arrived = (first..there + count).map(entry);
+        assert!(right.extents().eq((0..there).map(entry).chain(arrived)));
+    }
+}
+
 #[test]
 fn validation_finds_each_kind_of_damage() {
     let mut node = ExtentNode::init_block([0; 1024], 0);

@@ -143,3 +143,42 @@ fn hostile_bytes_do_not_panic() {
         }
     }
 }
+
+/// All sequences of up to four tags with every combination of the flags, in every layout.
+#[test]
+fn tags_of_every_combination_of_flags_are_read() {
+    const SAME_UUID: u16 = 2;
+    const LAST: u16 = 8;
+    for layout in layouts() {
+        for flags in 0..1_u32 << 12 {
+            let flags: [u16; 4] = std::array::from_fn(|i| {
+                let three = (flags >> (3 * i)) as u16 & 7;
+                three & 3 | (three & 4) << 1
+            });
+            let mut block = vec![0; HEADER_BYTES];
+            let mut expected = Vec::new();
+            for (number, flags) in (1..).zip(flags) {
+                let mut tag = vec![0; layout.tag_bytes()];
+                put_u32_be(&mut tag, 0, number);
+                crate::bytes::put_u16_be(&mut tag, 6, flags);
+                block.extend(tag);
+                if flags & SAME_UUID == 0 {
+                    block.extend(UUID);
+                }
+                if expected.last().is_none_or(|(_, before)| before & LAST == 0) {
+                    expected.push((u64::from(number), flags));
+                }
+            }
+            block.resize(1024, 0xFF);
+            let mut tags = Tags::new(&layout, &block);
+            for (number, flags) in &expected {
+                let tag = tags.next().expect("it is before the last");
+                assert_eq!(tag.block.0, *number, "{layout:?} {flags:?}");
+                assert_eq!(tag.escaped, flags & 1 == 1);
+            }
+            if expected.last().is_some_and(|(_, flags)| flags & LAST != 0) {
+                assert_eq!(tags.next(), None);
+            }
+        }
+    }
+}

@@ -70,14 +70,14 @@ fn end<V>(value: &mut Option<Arc<V>>) -> Option<V> {
 }
 
 /// The shard's limit, and the objects evicted by an insertion.
-pub(super) struct Room<V> {
+pub(super) struct Insertion<V> {
     /// Target number of entries that only the cache holds.
     pub(super) max: usize,
     /// Evicted objects; the caller drops them without the shard's lock.
     pub(super) gone: Vec<V>,
 }
 
-impl<V> Room<V> {
+impl<V> Insertion<V> {
     pub(super) fn new(max: usize) -> Self {
         let gone = Vec::new();
         Self { max, gone }
@@ -131,11 +131,16 @@ impl<K: Key, V: Cached> Entries<K, V> {
 
     /// The cached object; else inserts `value`. The caller drops its own reference to `value`
     /// without the shard's lock.
-    pub(super) fn get_or_insert(&mut self, key: K, value: &Arc<V>, room: &mut Room<V>) -> Arc<V> {
+    pub(super) fn get_or_insert(
+        &mut self,
+        key: K,
+        value: &Arc<V>,
+        insertion: &mut Insertion<V>,
+    ) -> Arc<V> {
         if let Some(there) = self.get(key) {
             return there;
         }
-        self.make_room(room);
+        self.evict(insertion);
         self.insert(key, Arc::clone(value));
         Arc::clone(value)
     }
@@ -165,15 +170,15 @@ impl<K: Key, V: Cached> Entries<K, V> {
         entry.value
     }
 
-    fn make_room(&mut self, room: &mut Room<V>) {
+    fn evict(&mut self, insertion: &mut Insertion<V>) {
         let len = self.map.len();
-        if len < room.max || len < self.rest_until {
+        if len < insertion.max || len < self.rest_until {
             return;
         }
         let held = self.sweep(
             LOOKS_MAX,
-            room.gone.len() + len + 1 - room.max,
-            &mut room.gone,
+            insertion.gone.len() + len + 1 - insertion.max,
+            &mut insertion.gone,
         );
         self.rest_until = self.map.len() + held / LOOKS_PER_ARRIVAL;
     }
@@ -245,7 +250,7 @@ mod tests {
         let nr = uext4_format::BlockNr;
         let mut entries: Entries<_, u64> = Entries::new();
         for i in 0..1000 {
-            entries.get_or_insert(nr(i), &Arc::new(i), &mut Room::new(50));
+            entries.get_or_insert(nr(i), &Arc::new(i), &mut Insertion::new(50));
             if i % 3 == 0 {
                 entries.remove(nr(i / 2));
             }
@@ -261,7 +266,7 @@ mod tests {
         let nr = uext4_format::BlockNr;
         let mut entries: Entries<_, u64> = Entries::new();
         let add = |entries: &mut Entries<_, u64>, i| {
-            entries.get_or_insert(nr(i), &Arc::new(i), &mut Room::new(50))
+            entries.get_or_insert(nr(i), &Arc::new(i), &mut Insertion::new(50))
         };
         let held: Vec<_> = (0..500).map(|i| add(&mut entries, i)).collect();
         assert_eq!(entries.len(), 500);
@@ -278,7 +283,7 @@ mod tests {
         let mut entries: Entries<_, u64> = Entries::new();
         let mut held = std::collections::VecDeque::new();
         for i in 0..30_000 {
-            held.push_back(entries.get_or_insert(nr(i), &Arc::new(i), &mut Room::new(MAX)));
+            held.push_back(entries.get_or_insert(nr(i), &Arc::new(i), &mut Insertion::new(MAX)));
             entries.get(nr(i));
             if held.len() > HELD {
                 held.pop_front();

@@ -10,8 +10,8 @@
 
 use super::edit::Answer;
 use super::insert::insert_entry;
-use super::room::Way;
 use super::scan::Found;
+use super::slot::Way;
 use super::view::{Dir, Form, is_dot};
 use super::{DirError, Index, grow};
 use crate::inode::InodeState;

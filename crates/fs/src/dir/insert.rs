@@ -3,7 +3,7 @@
 use super::edit::Answer;
 use super::index::{Probe, Target, probe};
 use super::quick;
-use super::room::{Opening, Room, Way, can_insert, may_drop_index};
+use super::slot::{Opening, SlotSearch, Way, can_insert, may_drop_index};
 use super::view::{Dir, Form, names_mut};
 use super::{DirError, Index, grow, inline};
 use crate::meta::MetaBlock;
@@ -163,15 +163,15 @@ enum Full {
 }
 
 fn insert_where_room(view: &Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<Full> {
-    let mut room = Room::new(view, new.name, Index::Exclusive);
-    view.search_all(|block| room.look(view, block))?;
-    match room {
-        Room { exists: true, .. } => Err(Error::Exists.into()),
-        Room {
+    let mut search = SlotSearch::new(view, new.name, Index::Exclusive);
+    view.search_all(|block| search.look(view, block))?;
+    match search {
+        SlotSearch { exists: true, .. } => Err(Error::Exists.into()),
+        SlotSearch {
             opening: Some(opening),
             ..
         } => insert_in(view, handle, &opening.block, new).map(|()| Full::No),
-        Room { opening: None, .. } => Ok(Full::Yes),
+        SlotSearch { opening: None, .. } => Ok(Full::Yes),
     }
 }
 
@@ -192,14 +192,14 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -
             };
         }
     };
-    let mut room = Room::new(view, new.name, Index::Exclusive);
-    view.search_chain(path, |block| room.look(view, block))?;
-    match room {
-        Room { exists: true, .. } => Err(Error::Exists.into()),
-        Room {
+    let mut search = SlotSearch::new(view, new.name, Index::Exclusive);
+    view.search_chain(path, |block| search.look(view, block))?;
+    match search {
+        SlotSearch { exists: true, .. } => Err(Error::Exists.into()),
+        SlotSearch {
             opening: Some(opening),
             ..
         } => insert_in(view, handle, &opening.block, new),
-        Room { opening: None, .. } => Ok(grow::insert_with_split(view, handle, new)?),
+        SlotSearch { opening: None, .. } => Ok(grow::insert_with_split(view, handle, new)?),
     }
 }

@@ -3,7 +3,7 @@
 //! Layout: [`view`] is a directory during one operation; [`index`] descends the hash tree,
 //! [`quick`] finds leaves without locks, in the caches of [`crate::dcache`].
 //!
-//! [`scan`] finds names; [`room`] finds space for one, [`insert`] puts it in, [`edit`] changes
+//! [`scan`] finds names; [`slot`] finds space for one, [`insert`] puts it in, [`edit`] changes
 //! existing entries; [`grow`] and [`divide`] split blocks, [`shrink`] frees them ([`sparse`],
 //! [`neighbours`], [`merge`]); [`rename`] changes two entries at once; [`read`] lists;
 //! [`inline`] is the form inside the inode.
@@ -32,9 +32,9 @@ mod quick;
 mod read;
 mod reference;
 mod rename;
-mod room;
 mod scan;
 mod shrink;
+mod slot;
 mod sparse;
 mod split;
 #[cfg(test)]
@@ -49,7 +49,7 @@ pub(crate) use quick::meaning;
 pub(crate) use read::read;
 pub use read::{DirEntry, Visit};
 pub(crate) use rename::{Exchange, Move, exchange, rename};
-pub(crate) use room::{Way, can_insert};
+pub(crate) use slot::{Way, can_insert};
 
 use crate::dir_config::file_type;
 use crate::{Error, Fs, Inode, InodeRef, Result};

@@ -16,8 +16,8 @@ mod extents;
 mod growth;
 mod indirect;
 mod limits;
+mod runs;
 mod status;
-mod stretches;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -36,7 +36,7 @@ pub(crate) use clusters::cluster_mate;
 pub(crate) use extents::{join_at, mapped_end, shift_cost, split_at};
 pub(crate) use growth::{tree_growth, tree_growth_max};
 pub(crate) use limits::{block_end, insert_max_blocks, size_end_bytes};
-pub(crate) use stretches::{extent_around, for_each};
+pub(crate) use runs::{extent_around, for_each};
 pub(crate) use uext4_format::extent::{ExtentState, LOGICAL_BLOCKS as LOGICAL_END};
 
 /// A mapped run of a file.

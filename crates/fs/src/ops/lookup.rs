@@ -3,7 +3,7 @@
 use super::attr::attr_of;
 use super::{check_name, look_into, settled};
 use crate::access::Want;
-use crate::attr::{Room, StatFs};
+use crate::attr::{FreeSpace, StatFs};
 use crate::dir::{self, DirEntry, Visit};
 use crate::space::Reserve;
 use crate::times::ChangeTimes;
@@ -120,12 +120,12 @@ impl Filesystem {
 
     /// Free capacity for data: none if nothing can be written. Freed blocks count after their
     /// commit.
-    pub fn room(&self) -> Room {
+    pub fn free_space(&self) -> FreeSpace {
         let left = |reserve| match self.fs.writable() {
             Ok(()) => self.fs.space.room_bytes(reserve),
             Err(_) => 0,
         };
-        Room {
+        FreeSpace {
             users_bytes: left(Reserve::Keep),
             all_bytes: left(Reserve::MayUse),
         }

@@ -110,7 +110,7 @@ pub(super) fn watch(entry: &mut QuotaEntry, grace: GraceTimes, space_since: u64,
 }
 
 /// Remaining quota after usage, below a hard and a soft limit; 0 is no limit.
-fn room(used: u64, hard: u64, soft: u64, grace_end: u64, now: u64) -> u64 {
+fn remaining(used: u64, hard: u64, soft: u64, grace_end: u64, now: u64) -> u64 {
     let below = |limit: u64| match limit {
         0 => u64::MAX,
         limit => limit.saturating_sub(used),
@@ -120,15 +120,15 @@ fn room(used: u64, hard: u64, soft: u64, grace_end: u64, now: u64) -> u64 {
 }
 
 /// Remaining quota after usage and reservations.
-pub(super) fn rooms(entry: &QuotaEntry, claimed: Amount, now: u64) -> Amount {
+pub(super) fn remaining_of(entry: &QuotaEntry, claimed: Amount, now: u64) -> Amount {
     let kib = |kib: u64| kib.saturating_mul(1024);
     let space = entry.space_bytes.saturating_add(claimed.bytes);
     let (hard, soft) = (kib(entry.space_hard_kib), kib(entry.space_soft_kib));
     let inodes = entry.inodes.saturating_add(claimed.inodes);
     let inodes_end = entry.inodes_grace_end;
     Amount {
-        bytes: room(space, hard, soft, entry.space_grace_end, now),
-        inodes: room(
+        bytes: remaining(space, hard, soft, entry.space_grace_end, now),
+        inodes: remaining(
             inodes,
             entry.inodes_hard,
             entry.inodes_soft,
@@ -344,11 +344,11 @@ mod tests {
         let mut owner = entry(5000, 4);
         watch(&mut owner, GRACE, 1000, 1000);
         let amount = |bytes, inodes| Amount { bytes, inodes };
-        assert_eq!(rooms(&owner, none, 1000), amount(8192 - 5000, 1));
-        assert_eq!(rooms(&owner, amount(3000, 1), 1000), amount(192, 0));
-        assert_eq!(rooms(&owner, none, 1010), amount(8192 - 5000, 0));
-        assert_eq!(rooms(&owner, none, 1100), amount(0, 0));
-        let free = rooms(&QuotaEntry::default(), none, 5);
+        assert_eq!(remaining_of(&owner, none, 1000), amount(8192 - 5000, 1));
+        assert_eq!(remaining_of(&owner, amount(3000, 1), 1000), amount(192, 0));
+        assert_eq!(remaining_of(&owner, none, 1010), amount(8192 - 5000, 0));
+        assert_eq!(remaining_of(&owner, none, 1100), amount(0, 0));
+        let free = remaining_of(&QuotaEntry::default(), none, 5);
         assert_eq!(free, amount(u64::MAX, u64::MAX));
     }
 }

@@ -187,10 +187,10 @@ impl Owner {
     ) -> Option<u64> {
         let mut claimed = self.claimed.lock();
         let entry = self.entry_with(&claimed, grace);
-        let room = limits::rooms(&entry, claimed.amount, now);
-        let fits = room.bytes - room.bytes % unit_bytes;
+        let left = limits::remaining_of(&entry, claimed.amount, now);
+        let fits = left.bytes - left.bytes % unit_bytes;
         let bytes = want.bytes.min(fits);
-        if room.inodes < want.inodes || bytes == 0 && want.bytes != 0 {
+        if left.inodes < want.inodes || bytes == 0 && want.bytes != 0 {
             return None;
         }
         claimed.amount.bytes += bytes;

@@ -216,10 +216,10 @@ fn what_a_thread_left_behind_is_freed_by_others() {
         std::thread::scope(|scope| scope.spawn(|| drop(file)).join().unwrap());
         fs.fsync(&root).unwrap();
     };
-    let empty = (fs.statfs().inodes_free, fs.room().all_bytes);
+    let empty = (fs.statfs().inodes_free, fs.free_space().all_bytes);
 
     leave();
-    assert!(fs.room().all_bytes < empty.1, "no sweep yet");
+    assert!(fs.free_space().all_bytes < empty.1, "no sweep yet");
     for step in 0..256 {
         let set = SetAttr {
             mode: Some(0o700 + step % 8),
@@ -228,14 +228,14 @@ fn what_a_thread_left_behind_is_freed_by_others() {
         fs.set_attr(&root, &set, &ROOT).unwrap();
     }
     fs.fsync(&root).unwrap();
-    assert_eq!(fs.room().all_bytes, empty.1, "one of many operations");
+    assert_eq!(fs.free_space().all_bytes, empty.1, "one of many operations");
 
     leave();
     assert_eq!(fs.statfs().inodes_free, empty.0, "a count sweeps");
 
     leave();
     fs.sync().unwrap();
-    assert_eq!(fs.room().all_bytes, empty.1, "a sync sweeps");
+    assert_eq!(fs.free_space().all_bytes, empty.1, "a sync sweeps");
     drop(root);
     fs.unmount().unwrap();
     image::assert_clean(&device);

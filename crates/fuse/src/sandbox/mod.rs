@@ -37,6 +37,7 @@ enum Files {
 pub(crate) enum Locked {
     Both,
     CallsOnly,
+    FilesOnly,
     No,
 }
 
@@ -45,6 +46,7 @@ impl fmt::Display for Locked {
         f.write_str(match self {
             Self::Both => "locked in by Landlock and seccomp",
             Self::CallsOnly => "locked in by seccomp only: the kernel has no Landlock",
+            Self::FilesOnly => "locked in by Landlock only: seccomp cannot be installed",
             Self::No => "not locked in",
         })
     }
@@ -56,19 +58,22 @@ impl fmt::Display for Locked {
 /// # Errors
 /// With [`Sandbox::Must`]: a step failed, or the kernel has no Landlock.
 pub(crate) fn begin(options: &MountOptions, dir: &Path) -> Result<HalfLocked> {
-    let begun = limit_memory(options.memory_bytes_max)
-        .and_then(|()| privileges::drop_all_but_access())
-        .and_then(|()| files::restrict(options, dir));
-    let files = match begun {
-        Ok(files) => files,
-        Err(error) if options.sandbox == Sandbox::Must => return Err(failed(error)),
-        Err(_) => Files::Open,
+    // With `Sandbox::Best` a step that fails does not keep the others from being taken.
+    let taken = |step: io::Result<()>| match step {
+        Err(error) if options.sandbox == Sandbox::Must => Err(failed(error)),
+        _ => Ok(()),
     };
-    match files {
-        Files::Open if options.sandbox == Sandbox::Must => {
+    taken(limit_memory(options.memory_bytes_max))?;
+    taken(privileges::drop_all_but_access())?;
+    match files::restrict(options, dir) {
+        Ok(Files::Restricted) => Ok(HalfLocked {
+            files: Files::Restricted,
+        }),
+        Err(error) if options.sandbox == Sandbox::Must => Err(failed(error)),
+        Ok(Files::Open) if options.sandbox == Sandbox::Must => {
             Err(failed(io::ErrorKind::Unsupported.into()))
         }
-        files => Ok(HalfLocked { files }),
+        _ => Ok(HalfLocked { files: Files::Open }),
     }
 }
 
@@ -97,7 +102,8 @@ impl HalfLocked {
             (Ok(()), Files::Restricted) => Ok(Locked::Both),
             (Ok(()), Files::Open) => Ok(Locked::CallsOnly),
             (Err(error), _) if sandbox == Sandbox::Must => Err(failed(error)),
-            (Err(_), _) => Ok(Locked::No),
+            (Err(_), Files::Restricted) => Ok(Locked::FilesOnly),
+            (Err(_), Files::Open) => Ok(Locked::No),
         }
     }
 }

@@ -103,7 +103,7 @@ impl Server {
             true => Gauge::new(),
             false => Gauge::idle(),
         };
-        gauge.look(|| filesystem.room());
+        gauge.look(|| filesystem.free_space());
         Ok(Self {
             filesystem,
             nodes,

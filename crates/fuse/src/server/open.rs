@@ -116,7 +116,7 @@ impl Server {
                 self.nodes.note_cached(node);
             }
             if self.gauge.is_scarce() {
-                self.gauge.look(|| self.filesystem.room());
+                self.gauge.look(|| self.filesystem.free_space());
                 // The kernel may hold old attributes with a long lifetime.
                 self.forget_attributes(node);
             }

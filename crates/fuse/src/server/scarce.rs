@@ -29,7 +29,8 @@ use uext4::InodeRef;
 impl Server {
     /// Raises the kernel's dirty-page limit of this mount while much more space is free.
     pub(crate) fn let_hold_back(&self, bdi: &Bdi) {
-        if self.gauge.is_roomy(self.filesystem.room()) && bdi.hold_back(MORE_PERCENT).is_ok() {
+        if self.gauge.is_roomy(self.filesystem.free_space()) && bdi.hold_back(MORE_PERCENT).is_ok()
+        {
             self.gauge.expect_more();
         }
     }
@@ -86,7 +87,7 @@ impl Server {
             self.forget_attributes(request.node);
         }
         let bytes = if stops { u64::MAX } else { bytes };
-        if self.gauge.note(bytes, || self.filesystem.room()) {
+        if self.gauge.note(bytes, || self.filesystem.free_space()) {
             for node in self.nodes.with_writers() {
                 self.forget_attributes(node);
             }

@@ -86,22 +86,22 @@ fn room_in_leaf(view: &Dir<'_>, name: &[u8], index: Index) -> Option<Answer<Way>
     }
     // The prefetch of the leaf runs while the name is hashed again, for its dentry key.
     let leaf = quick::expect_leaf(view, name)?;
-    let mut room = Room::new(view, name, index);
+    let mut search = SlotSearch::new(view, name, index);
     let leaf = quick::expected_leaf(view, leaf)?;
-    let looked = room.look(view, &leaf).map_err(DirError::from);
-    Some(looked.and_then(|_| room.settle(0, || false)))
+    let looked = search.look(view, &leaf).map_err(DirError::from);
+    Some(looked.and_then(|_| search.settle(0, || false)))
 }
 
 fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index, reserve: Reserve) -> Answer<Way> {
     if index != Index::Exclusive && view.blocks != 1 {
         return Err(DirError::NeedExclusive);
     }
-    let mut room = Room::new(view, name, index);
-    view.search_all(|block| room.look(view, block))?;
+    let mut search = SlotSearch::new(view, name, index);
+    view.search_all(|block| search.look(view, block))?;
     let can_grow = || view.blocks < view.config().max_blocks() && view.fs.space.has_room(reserve);
     // The first index comes with a leaf for the old names, which may have to be split at once.
     let blocks = 1 + u32::from(view.config().index && view.blocks == 1);
-    room.settle(blocks, can_grow)
+    search.settle(blocks, can_grow)
 }
 
 fn can_insert_indexed(
@@ -117,14 +117,14 @@ fn can_insert_indexed(
     let exclusive = index == Index::Exclusive;
     let full = exclusive && grow::is_full(view, &path);
     let blocks = if exclusive { grow::blocks(&path) } else { 1 };
-    let mut room = Room::new(view, name, index);
-    view.search_chain(path, |block| room.look(view, block))?;
+    let mut search = SlotSearch::new(view, name, index);
+    view.search_chain(path, |block| search.look(view, block))?;
     let may_grow = || !full && view.blocks < view.config().max_blocks();
-    room.settle(blocks, || may_grow() && view.fs.space.has_room(reserve))
+    search.settle(blocks, || may_grow() && view.fs.space.has_room(reserve))
 }
 
 /// Result of a search of all blocks that may take a name.
-pub(super) struct Room<'a> {
+pub(super) struct SlotSearch<'a> {
     name: &'a [u8],
     index: Index,
     key: Key,
@@ -132,7 +132,7 @@ pub(super) struct Room<'a> {
     pub(super) opening: Option<Opening>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> SlotSearch<'a> {
     pub(super) fn new(view: &Dir<'_>, name: &'a [u8], index: Index) -> Self {
         Self {
             key: view.inode.dir_blocks().expect_name(name),

@@ -1,0 +1,4 @@
+//! See [`uext4_fuzz::tables::acl`].
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| uext4_fuzz::tables::acl(data));
