@@ -9,8 +9,8 @@ impl Filesystem {
     /// answers how many bytes were discarded. Freed blocks that wait for a commit are skipped.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a range that starts behind the file system or is shorter than a
-    /// block, and for runs longer than a group; errors of the device; [`Error::ReadOnly`].
+    /// [`crate::Error::Invalid`] for a range that starts behind the file system or is shorter than
+    /// a block, and for runs longer than a group; errors of the device; [`crate::Error::ReadOnly`].
     pub fn trim(&self, range: Range<u64>, min_len_bytes: u64) -> Result<u64> {
         self.change(|fs| {
             fs.writable()?;
