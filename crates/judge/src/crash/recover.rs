@@ -158,11 +158,7 @@ fn only_counts_of_attributes(verdict: &Verdict) -> bool {
     let is_known =
         |line: &&str| line.contains("UNEXPECTED") || line.contains("Extended attribute block");
     let freed_orphan = problems.iter().any(|line| line.contains("orphaned inode"));
-    freed_orphan
-        && problems
-            .iter()
-            .filter(|line| told(line))
-            .all(is_known)
+    freed_orphan && problems.iter().filter(|line| told(line)).all(is_known)
 }
 
 impl Scratch {
