@@ -189,6 +189,9 @@ fn entry(area: &[u8], at: usize) -> Result<Xattr, CorruptKind> {
     Ok(Xattr { name, value })
 }
 
+/// Offset in an entry without prefix, name and value in the area; not 0.
+const OFFSET_OF_NAMELESS: u16 = 4;
+
 /// Writes entries from byte `first` on and their values from the end of the zeroed `area` down.
 /// They must fit. Returns the offset of each entry; the caller writes hashes.
 pub(super) fn write<'a>(
@@ -205,6 +208,10 @@ pub(super) fn write<'a>(
         put_u8(bytes, 1, entry.name.index.0);
         put_u32(bytes, 8, clamp_u32(entry.value.len()));
         put_slice(bytes, ENTRY_BYTES, name);
+        if name.is_empty() && entry.name.index.0 == 0 {
+            // Without a value in the area any offset is right, but four zero bytes end the list.
+            put_u16(bytes, 2, OFFSET_OF_NAMELESS);
+        }
         match &entry.value {
             XattrValue::Here(value) if value.is_empty() => {}
             XattrValue::Here(value) => {

@@ -32,7 +32,10 @@ fn sample() -> XattrSet {
         size: 100_000,
         entry_hash: 0x1234,
     };
-    set.set(user("big"), value);
+    set.set(user("big"), value.clone());
+    // Only a damaged image has it; what follows must not get lost.
+    set.set(XattrName::new(NameIndex(0), b""), value);
+    set.set(user("after"), here(b"y"));
     set
 }
 
