@@ -1,6 +1,6 @@
 # The front door. Every target runs as root or as a user with sudo.
 
-.PHONY: help deps tools check test schedules crates quickstart lab build install uninstall deb static package-test
+.PHONY: help deps tools check test schedules crates coverage quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3
@@ -50,6 +50,12 @@ PUBLISHED = uext4-num uext4-sync uext4-format uext4-device uext4-journal uext4-a
 
 crates: ## Package the crates that are published, and build each from its package.
 	cargo package $(PUBLISHED:%=--package %)
+
+coverage: ## Line coverage of each crate by all tests; PACKAGES="uext4-format" for some.
+	@test -x target/tools/bin/cargo-llvm-cov || \
+	  cargo install --quiet cargo-llvm-cov --version 0.9.1 --locked --root target/tools
+	rustup component add llvm-tools
+	sh scripts/coverage.sh $(PACKAGES)
 
 quickstart: ## Make an image, mount it, use it, check it. Leaves nothing behind.
 	sh scripts/quickstart.sh
