@@ -48,14 +48,16 @@ pub fn is_true_within(limit: Duration, mut state: impl FnMut() -> bool) -> bool 
     within(limit, || state().then_some(())).is_some()
 }
 
-/// Waits until the clock that stamps files has moved, so that a later change has a later time.
+/// Waits until the clock that stamps files has passed now, so that a later change has a later time.
+///
+/// A stamp may be as late as the exact clock of its moment, and the coarse clock behind it by more
+/// than a tick of a busy machine. So the coarse clock must pass the exact one.
 pub fn clock_tick() {
-    let now = || {
-        let now = clock_gettime(ClockId::RealtimeCoarse);
-        (now.tv_sec, now.tv_nsec)
-    };
-    let before = now();
-    until_true("a tick of the clock", || now() != before);
+    let exact = clock_gettime(ClockId::Realtime);
+    until_true("a tick of the clock", || {
+        let coarse = clock_gettime(ClockId::RealtimeCoarse);
+        (coarse.tv_sec, coarse.tv_nsec) > (exact.tv_sec, exact.tv_nsec)
+    });
 }
 
 #[cfg(test)]
