@@ -129,7 +129,7 @@ impl Bench {
 
     fn repair(&self, how: Repair) -> Result<()> {
         let mut verdict = self.e2fsck(Some(how))?;
-        if !verdict.is_repaired() && only_counts_of_attributes(&verdict) {
+        if !verdict.is_repaired() && stopped_at_attribute_count(&verdict) {
             verdict = self.e2fsck(Some(Repair::Everything))?;
         }
         ensure!(verdict.is_repaired(), "e2fsck {how:?}: {verdict}");
@@ -150,15 +150,19 @@ impl Bench {
     }
 }
 
-/// e2fsck 1.47 frees an orphan with inline data without its reference to a shared attribute block,
-/// and `-p` then stops at the count of the block. The kernel and our recovery release it.
-fn only_counts_of_attributes(verdict: &Verdict) -> bool {
-    let told = |line: &&str| line.contains("UNEXPECTED") || line.contains("should be");
+/// Whether `e2fsck -p` stopped at the reference count of an attribute block after it had freed an
+/// orphan. e2fsck 1.47 frees an orphan with inline data without its reference to a shared block;
+/// the kernel and our recovery release it.
+fn stopped_at_attribute_count(verdict: &Verdict) -> bool {
     let problems = verdict.problems();
-    let is_known =
-        |line: &&str| line.contains("UNEXPECTED") || line.contains("Extended attribute block");
-    let freed_orphan = problems.iter().any(|line| line.contains("orphaned inode"));
-    freed_orphan && problems.iter().filter(|line| told(line)).all(is_known)
+    let stop = problems
+        .iter()
+        .position(|line| line.contains("UNEXPECTED INCONSISTENCY"));
+    let reason = stop.and_then(|stop| problems[..stop].last());
+    let frees_orphans = problems
+        .iter()
+        .any(|line| line.contains("Clearing orphaned inode"));
+    frees_orphans && reason.is_some_and(|line| line.contains("Extended attribute block"))
 }
 
 impl Scratch {
@@ -257,4 +261,30 @@ pub(super) fn no_panic<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Resul
         let text = text.or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         Err(anyhow!("{what} panicked: {}", text.unwrap_or_default()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_known(output: &str) -> bool {
+        let output = output.to_owned();
+        stopped_at_attribute_count(&Verdict {
+            code: Some(4),
+            output,
+        })
+    }
+
+    #[test]
+    fn only_a_stop_at_the_count_of_an_attribute_block_is_known() {
+        let orphan = "i: Clearing orphaned inode 19 (uid=0)\n";
+        let count = "i: Extended attribute block 483 has reference count 2, should be 1.\n";
+        let stop = "\ni: UNEXPECTED INCONSISTENCY; RUN fsck MANUALLY.\n\t(i.e., without -a)\n";
+        let other = "i: Inode 12 has illegal block(s).\n";
+        assert!(is_known(&[orphan, count, stop].concat()));
+        assert!(!is_known(&[orphan, other, stop].concat()));
+        assert!(!is_known(&[orphan, count, other, stop].concat()));
+        assert!(!is_known(&[count, stop].concat()));
+        assert!(!is_known(&[orphan, count].concat()));
+    }
 }
