@@ -37,16 +37,11 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
     if source.is_test() || EXCEPTIONS.iter().any(is_excepted) {
         return Vec::new();
     }
-    let converts = |line: &str| CONVERSIONS.iter().any(|name| line.contains(name));
-    source
-        .lines_outside_tests()
-        .filter(|(_, line)| converts(line))
-        .map(|(nr, _)| Problem {
-            file: source.path.clone(),
-            line: nr,
-            what: "bytes of a disk become numbers in `uext4_format`: add an accessor there".into(),
-        })
-        .collect()
+    source.problems(
+        source.lines_outside_tests(),
+        |line| CONVERSIONS.iter().any(|name| line.contains(name)),
+        "bytes of a disk become numbers in `uext4_format`: add an accessor there",
+    )
 }
 
 #[cfg(test)]

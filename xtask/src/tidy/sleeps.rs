@@ -29,17 +29,12 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
     }
     let is_test = source.is_test() || KITS.iter().any(starts);
     let tests = source.test_lines();
-    let lines = source.parts.code.lines().enumerate();
-    lines
-        .map(|(index, line)| (index + 1, line))
-        .filter(|(nr, _)| is_test || tests.iter().any(|range| range.contains(nr)))
-        .filter(|(_, line)| line.contains("thread::sleep") || line.contains(" sleep("))
-        .map(|(nr, _)| Problem {
-            file: source.path.clone(),
-            line: nr,
-            what: "a test waits for an event: see `uext4_testkit::wait`".into(),
-        })
-        .collect()
+    let lines = (1..).zip(source.parts.code.lines());
+    source.problems(
+        lines.filter(|(nr, _)| is_test || tests.iter().any(|range| range.contains(nr))),
+        |line| line.contains("thread::sleep") || line.contains(" sleep("),
+        "a test waits for an event: see `uext4_testkit::wait`",
+    )
 }
 
 #[cfg(test)]

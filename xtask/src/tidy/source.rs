@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::Problem;
 use super::lexer::{Parts, split};
 
 /// One `.rs` file.
@@ -39,6 +40,24 @@ impl Source {
         let tests = self.test_lines();
         let lines = (1..).zip(self.parts.code.lines());
         lines.filter(move |(nr, _)| !tests.iter().any(|range| range.contains(nr)))
+    }
+
+    /// A problem for each of `lines` that is bad.
+    pub(super) fn problems<'a>(
+        &self,
+        lines: impl Iterator<Item = (usize, &'a str)>,
+        is_bad: impl Fn(&str) -> bool,
+        what: &str,
+    ) -> Vec<Problem> {
+        let problem = |(line, _)| Problem {
+            file: self.path.clone(),
+            line,
+            what: what.into(),
+        };
+        lines
+            .filter(|(_, line)| is_bad(line))
+            .map(problem)
+            .collect()
     }
 
     /// Line ranges (from 1) of the `#[cfg(test)]` modules in this file.
