@@ -13,7 +13,7 @@ enum Buffer<'a> {
 
 /// Body of an answer, without the header. File data are read directly into the buffer.
 pub(crate) struct Answer<'a> {
-    room: Buffer<'a>,
+    buffer: Buffer<'a>,
     len: usize,
     shortcut: Option<Box<dyn InPlace>>,
     is_sent: bool,
@@ -31,17 +31,17 @@ pub(crate) type AnswerHeader = [u8; ANSWER_HEADER_BYTES];
 impl<'a> Answer<'a> {
     /// An empty answer with capacity for `capacity_bytes` bytes.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
-        Self::in_room(Buffer::Own(vec![0; capacity_bytes]))
+        Self::with_buffer(Buffer::Own(vec![0; capacity_bytes]))
     }
 
     /// An empty answer in a borrowed buffer. If it outgrows the buffer, it moves to an owned one.
     pub(crate) fn lent(buf: &'a mut [u8]) -> Self {
-        Self::in_room(Buffer::Lent(buf))
+        Self::with_buffer(Buffer::Lent(buf))
     }
 
-    fn in_room(room: Buffer<'a>) -> Self {
+    fn with_buffer(buffer: Buffer<'a>) -> Self {
         Self {
-            room,
+            buffer,
             len: 0,
             shortcut: None,
             is_sent: false,
@@ -90,7 +90,7 @@ impl<'a> Answer<'a> {
 
     /// The body so far.
     pub(crate) fn body(&self) -> &[u8] {
-        match &self.room {
+        match &self.buffer {
             Buffer::Own(buf) => &buf[..self.len],
             Buffer::Lent(buf) => &buf[..self.len],
         }
@@ -98,7 +98,7 @@ impl<'a> Answer<'a> {
 
     /// The owned body; `None` if it lies at the start of the borrowed buffer.
     pub(crate) fn into_own(self) -> Option<Vec<u8>> {
-        match self.room {
+        match self.buffer {
             Buffer::Own(mut buf) => {
                 buf.truncate(self.len);
                 Some(buf)
@@ -138,12 +138,12 @@ impl<'a> Answer<'a> {
     /// Space for `len` more bytes with unspecified contents; [`Self::filled`] appends them.
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.len + len;
-        if let Buffer::Lent(buf) = &self.room
+        if let Buffer::Lent(buf) = &self.buffer
             && end > buf.len()
         {
-            self.room = Buffer::Own(buf[..self.len].to_vec());
+            self.buffer = Buffer::Own(buf[..self.len].to_vec());
         }
-        match &mut self.room {
+        match &mut self.buffer {
             Buffer::Own(buf) => {
                 if end > buf.len() {
                     buf.resize(end, 0);

@@ -65,8 +65,10 @@ impl Attachment {
 
     /// As [`abort`], unless the mount is detached.
     pub(crate) fn abort(&self) {
-        if self.is_topmost().unwrap_or(false) {
-            abort(&self.path);
+        if let Some(&ours) = self.connection.get()
+            && self.is_topmost().unwrap_or(false)
+        {
+            abort(&self.path, ours);
         }
     }
 

@@ -236,16 +236,13 @@ pub(crate) fn detach(path: &Path, lazy: Lazy) -> Result<()> {
     }
 }
 
-/// Aborts the connection of the uext4 mount on `path`. The superuser needs no `/sys/fs/fuse` for
-/// that, other users do.
-pub(crate) fn abort(path: &Path) {
-    let Ok(Some(mount)) = crate::umount::topmost(path) else {
-        return;
-    };
+/// Aborts the connection with this number, of the topmost mount on `path`. The superuser needs no
+/// `/sys/fs/fuse` for that, other users do.
+pub(crate) fn abort(path: &Path, connection: u64) {
     // A busy mount stays mounted, but is aborted.
     let forced = rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE);
     if matches!(forced, Err(rustix::io::Errno::PERM)) {
-        let abort = format!("{CONNECTIONS}/{}/abort", mount.connection);
+        let abort = format!("{CONNECTIONS}/{connection}/abort");
         // Without sysfs the connection ends with the process.
         let _ = std::fs::write(abort, "1");
     }
