@@ -2,7 +2,7 @@
 //! nor allocate without bound. Where bytes decode, it also checks that encoding gives them back.
 //!
 //! A workspace of its own, so that stable builds need neither nightly nor libFuzzer.
-//! `cargo +nightly fuzz run decode_inode` runs one; `cargo test` runs all on mutated seeds.
+//! `cargo +nightly fuzz run inode` runs one; `cargo test` runs all on mutated seeds.
 #![forbid(unsafe_code)]
 
 pub mod directories;

@@ -181,7 +181,7 @@ fn ext4_of_huge_sizes() {
 
 /// The same with the usual block size: 139,264 groups.
 #[test]
-#[ignore = "slow: cargo test -p uext4 --lib huge_sizes_in_blocks -- --ignored, TMPDIR in memory"]
+#[ignore = "slow: cargo test -p uext4-mkfs huge_sizes_in_blocks -- --ignored, TMPDIR in memory"]
 fn ext4_of_huge_sizes_in_blocks_of_4_kib() {
     let blocks = |o: &mut MkfsOptions| o.block_size = Some(4096);
     compare(&case(17 << 20, &["-b", "4096"], "", blocks), Preset::Ext4);
