@@ -61,16 +61,23 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Sends a line, which includes its newline.
+    /// Sends a line, which includes its newline. What the socket takes at once is sent after `stop`
+    /// as well: a thaw may let the last user go, which ends the mount before the thaw is answered.
     ///
     /// # Errors
-    /// `TimedOut` if the peer does not take it within `limit`, `Interrupted` after `stop`.
+    /// `TimedOut` if the peer does not take it within `limit`, `Interrupted` if it does not take it
+    /// at once after `stop`.
     pub(super) fn send(&mut self, line: &[u8], limit: Duration) -> io::Result<()> {
         let deadline = Some(Instant::now() + limit);
         let mut rest = line;
         while !rest.is_empty() {
             let write = |lines: &mut Self| lines.stream.write(rest);
-            let len = self.in_time(PollFlags::OUT, deadline, write)?;
+            let len = match write(self) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.in_time(PollFlags::OUT, deadline, write)?
+                }
+                done => done?,
+            };
             rest = &rest[len..];
         }
         Ok(())
@@ -136,4 +143,24 @@ pub(super) fn wait(
     } else {
         Woken::Perhaps
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_sent_after_the_stop() {
+        let (ours, theirs) = UnixStream::pair().expect("there are sockets");
+        let (stopped, stop) = io::pipe().expect("there are pipes");
+        let mut lines = Lines::new(&ours, Some(&stopped), 100).expect("it is a socket");
+        drop(stop);
+        let limit = Duration::from_secs(10);
+        lines.send(b"answer\n", limit).expect("the socket is empty");
+        let mut answer = [0; 7];
+        (&theirs).read_exact(&mut answer).expect("it was sent");
+        assert_eq!(&answer, b"answer\n");
+        let ended = lines.receive(Some(limit)).expect_err("no request is taken");
+        assert_eq!(ended.kind(), io::ErrorKind::Interrupted);
+    }
 }
