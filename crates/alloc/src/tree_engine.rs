@@ -22,7 +22,7 @@ use uext4_sync::{Sharded, shard_index};
 /// No region yet.
 const NONE: u32 = u32::MAX;
 
-/// log2 limit of the backoff: a thread whose looks fail still looks at every 128th check.
+/// log2 limit of the backoff: a thread whose looks fail still looks at every 128th request.
 const PAUSE_LOG_MAX: u32 = 6;
 
 /// Backoff of a thread's looks at unknown regions.
@@ -76,8 +76,8 @@ impl TreeEngine {
         }
     }
 
-    /// Whether this thread may look: at its first and then at every second call; exponentially
-    /// rarer while its looks find nothing.
+    /// Counts a request that may look if it is due: this thread's first, and then every second;
+    /// exponentially rarer while its looks find nothing.
     pub(crate) fn is_look_due(&self) -> bool {
         let looks = self.looks.local();
         let pause = looks.in_vain.load(Relaxed).min(PAUSE_LOG_MAX);

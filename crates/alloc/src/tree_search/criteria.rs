@@ -4,7 +4,7 @@
 //! - 0: only regions that promise 1.5 times as much as the start region, or if no known region
 //!   serves;
 //! - 1: at every second request that fails the strict criterion;
-//! - 2: at every second check, for both criteria;
+//! - 2: at every second request, for both criteria;
 //! - 3: at every request, which also builds one more tree.
 //!
 //! At 1 and 2 a thread backs off while its looks find nothing, so that a volume without long runs
@@ -34,17 +34,12 @@ enum Trees {
 impl Search<'_> {
     pub(super) fn by_criteria(&self) -> Option<Run> {
         let stats = &self.regions.stats;
-        let mut looks = match self.limits.cache_aggression {
-            0 => RELUCTANT_LOOKS,
-            _ => LOOKS_PER_REQUEST,
-        };
+        let mut looks = 0;
         for criterion in [Criterion::Strict, Criterion::Whole] {
-            let allowed = if self.may_look(criterion) {
-                &mut looks
-            } else {
-                &mut 0
-            };
-            if let Some(run) = self.whole(criterion, allowed) {
+            if criterion == self.first_to_look() {
+                looks = self.looks_max();
+            }
+            if let Some(run) = self.whole(criterion, &mut looks) {
                 stats.count(criterion.counted().hits());
                 return Some(run);
             }
@@ -56,13 +51,20 @@ impl Search<'_> {
         Some(run)
     }
 
-    fn may_look(&self, criterion: Criterion) -> bool {
-        let last = criterion == Criterion::Whole;
+    /// The first criterion for which the request may read unknown regions.
+    fn first_to_look(&self) -> Criterion {
         match self.limits.cache_aggression {
-            0 => last,
-            1 => last && self.engine.is_look_due(),
-            2 => self.engine.is_look_due(),
-            _ => true,
+            0 | 1 => Criterion::Whole,
+            _ => Criterion::Strict,
+        }
+    }
+
+    /// Regions that the request may read. Called once per request, since each call counts.
+    fn looks_max(&self) -> u32 {
+        match self.limits.cache_aggression {
+            0 => RELUCTANT_LOOKS,
+            1 | 2 if !self.engine.is_look_due() => 0,
+            _ => LOOKS_PER_REQUEST,
         }
     }
 

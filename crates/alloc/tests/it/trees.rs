@@ -116,7 +116,29 @@ fn aggression_decides_how_much_is_read() {
         2 * 4,
         "the goal's region, for its longest run and its tree"
     );
-    assert!(reads.windows(2).all(|pair| pair[0] < pair[1]), "{reads:?}");
+    // No request satisfies a criterion: 1 and 2 look at the same requests.
+    assert_eq!(reads[1], reads[2]);
+    assert!(reads[0] < reads[1] && reads[2] < reads[3], "{reads:?}");
+}
+
+/// Half of the requests look although a known region satisfies the lenient criterion.
+#[test]
+fn aggression_of_two_looks_for_the_strict_criterion_too() {
+    let reads = [1, 2].map(|aggression| {
+        let disk = combed(4 * 600);
+        // In the first group of a flexible group, which the strict criterion avoids.
+        (0..16).for_each(|at| disk.clear(Run::new(ClusterNr(4 * at + 1), 3)));
+        let engine = engine(&disk, aggression, 0);
+        let reads = (0..4).map(|_| {
+            let before = engine.stats().get(Stat::Surveys);
+            let request = Request::new(2).goal(Goal::Near(ClusterNr(0)));
+            assert_eq!(engine.allocate(&request, &disk).unwrap().len, 2);
+            engine.stats().get(Stat::Surveys) - before
+        });
+        reads.collect::<Vec<_>>()
+    });
+    assert_eq!(reads[0], [1, 0, 0, 0], "the goal's region only");
+    assert_eq!(reads[1], [1 + 64, 0, 0, 0], "its first look is in vain");
 }
 
 /// 600 regions with runs of one cluster and, far from the first, one run of 90.
