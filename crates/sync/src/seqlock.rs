@@ -1,10 +1,9 @@
 //! Seqlock over N words: one writer at a time, readers without a lock.
 //!
-//! Invariants: the writer holds a lock of the caller; the version is odd while the words change. If
-//! a read overlaps a change, the reader gets `None` and reads under the lock. A reader never waits
-//! for a writer, which may have been preempted.
-//! References: kernel documentation, `locking/seqlock`.
+//! Invariants: those of [`SequenceCount`]. If a read overlaps a change, the reader gets `None` and
+//! reads under the writer's lock.
 
+use crate::SequenceCount;
 use crate::atomic::{AtomicU64, Ordering::SeqCst};
 use crossbeam_utils::CachePadded;
 
@@ -12,7 +11,7 @@ use crossbeam_utils::CachePadded;
 pub struct SeqLock<const N: usize>(CachePadded<Inner<N>>);
 
 struct Inner<const N: usize> {
-    version: AtomicU64,
+    sequence: SequenceCount,
     words: [AtomicU64; N],
 }
 
@@ -20,16 +19,16 @@ impl<const N: usize> SeqLock<N> {
     /// A seqlock over these words.
     pub fn new(words: [u64; N]) -> Self {
         Self(CachePadded::new(Inner {
-            version: AtomicU64::new(0),
+            sequence: SequenceCount::new(),
             words: words.map(AtomicU64::new),
         }))
     }
 
     /// The words; `None` if a change overlaps the read.
     pub fn read(&self) -> Option<[u64; N]> {
-        let version = self.0.version.load(SeqCst);
+        let before = self.0.sequence.sample();
         let words = self.words();
-        (version & 1 == 0 && self.0.version.load(SeqCst) == version).then_some(words)
+        (!before.is_changing() && self.0.sequence.is_still(before)).then_some(words)
     }
 
     /// Replaces the words; writes nothing if they are equal. One caller at a time.
@@ -37,12 +36,11 @@ impl<const N: usize> SeqLock<N> {
         if self.words() == words {
             return;
         }
-        let version = self.0.version.load(SeqCst);
-        self.0.version.store(version + 1, SeqCst);
+        self.0.sequence.begin();
         for (place, word) in self.0.words.iter().zip(words) {
             place.store(word, SeqCst);
         }
-        self.0.version.store(version + 2, SeqCst);
+        self.0.sequence.end();
     }
 
     fn words(&self) -> [u64; N] {

@@ -3,7 +3,7 @@
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::thread;
 use crate::{Condvar, Counter, Mutex, Rank, SeqLock};
-use crate::{FreezeBarrier, RwLock, RwLockWriteGuard, Version, VersionedLock};
+use crate::{FreezeBarrier, RwLock, RwLockWriteGuard, SequenceCount, Version, VersionedLock};
 use std::sync::Arc;
 
 const ITERATIONS: usize = 1000;
@@ -279,6 +279,38 @@ fn published_words_belong_together() {
                 reader.join().expect("a reader saw no mixture");
             }
             assert_eq!(pair.read(), Some([3, 3]));
+        },
+        ITERATIONS,
+    );
+}
+
+/// A reader that no change overlaps saw the words of one change.
+#[test]
+fn a_sequence_tells_readers_of_every_change() {
+    shuttle::check_random(
+        || {
+            let words = [0, 0].map(AtomicU32::new);
+            let shared = Arc::new((SequenceCount::new(), words));
+            let reader = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let (sequence, words) = &*shared;
+                    for _ in 0..4 {
+                        let before = sequence.sample();
+                        let [first, second] = words.each_ref().map(|word| word.load(SeqCst));
+                        if !before.is_changing() && sequence.is_still(before) {
+                            assert_eq!((first, second), (before.changes(), before.changes()));
+                        }
+                    }
+                })
+            };
+            let (sequence, words) = &*shared;
+            for change in 1..=3 {
+                sequence.begin();
+                words.iter().for_each(|word| word.store(change, SeqCst));
+                sequence.end();
+            }
+            reader.join().expect("the reader saw no mixture");
         },
         ITERATIONS,
     );

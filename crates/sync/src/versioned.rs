@@ -13,37 +13,34 @@
 //! Both calls change the version, but only `end_move` changes the structure number. A reader that
 //! follows a copy of the old structure meets a locked part, and fails validation once it has that
 //! lock.
-//! Locking: the rank is a parameter; the version is an atomic beside the lock.
+//! Locking: the rank is a parameter; the version is a [`SequenceCount`] beside the lock. It is
+//! closed before its sequence changes, and opened after that, so a sampler that reads the two in
+//! the same order gets no version of a closed lock that validates.
 
-use crate::atomic::{AtomicU64, Ordering::SeqCst};
-use crate::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-/// Set while the lock is closed.
-const CLOSED: u64 = 1;
-/// Set while parts move.
-const MOVING: u64 = 2;
-/// Difference between the versions of two successive structures.
-const STEP: u64 = 4;
+use crate::atomic::{AtomicBool, Ordering::SeqCst};
+use crate::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard, Sequence, SequenceCount};
 
 /// See the module.
 pub struct VersionedLock {
     lock: RwLock<()>,
-    version: AtomicU64,
+    is_closed: AtomicBool,
+    /// A change is in progress while parts move or the lock is closed.
+    sequence: SequenceCount,
 }
 
 /// Sampled state of the structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version(u64);
+pub struct Version(Sequence);
 
 impl Version {
     /// Whether parts are moving: a copy of the structure must not be kept.
     pub fn is_moving(self) -> bool {
-        self.0 & MOVING != 0
+        self.0.is_changing()
     }
 
     /// The number of the structure: constant until parts have moved.
-    pub fn structure(self) -> u64 {
-        self.0 / STEP
+    pub fn structure(self) -> u32 {
+        self.0.changes()
     }
 }
 
@@ -59,19 +56,20 @@ impl VersionedLock {
     pub const fn new(rank: Rank) -> Self {
         Self {
             lock: RwLock::new(rank, ()),
-            version: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
+            sequence: SequenceCount::new(),
         }
     }
 
     /// Samples the version; `None` while the lock is closed.
     pub fn version(&self) -> Option<Version> {
-        let version = self.version.load(SeqCst);
-        (version & CLOSED == 0).then_some(Version(version))
+        let version = Version(self.sequence.sample());
+        (!self.is_closed.load(SeqCst)).then_some(version)
     }
 
     /// Validates: whether no part has moved since.
     pub fn is_still(&self, version: Version) -> bool {
-        self.version.load(SeqCst) == version.0
+        self.sequence.is_still(version.0)
     }
 
     /// Waits until the lock is no longer closed: takes it shared and releases it.
@@ -112,35 +110,33 @@ impl VersionedLock {
 
     /// Begins to move parts, with their locks held. The caller holds the lock exclusively and open.
     pub fn begin_move(&self) {
-        self.version.fetch_or(MOVING, SeqCst);
+        self.sequence.begin();
     }
 
     /// Ends the move: every version sampled so far is invalid.
     pub fn end_move(&self) {
-        self.next_structure();
+        self.sequence.end();
     }
 
     /// The version that [`Self::end_move`] will make.
     pub fn after_move(&self) -> Version {
-        Version(next(self.version.load(SeqCst)))
+        Version(self.sequence.sample().after_change())
     }
 
     /// Closes the lock, which the caller holds exclusively: versions sampled so far are invalid,
     /// and none can be sampled.
     pub fn close(&self) {
-        self.version.fetch_or(CLOSED, SeqCst);
+        if !self.is_closed.swap(true, SeqCst) {
+            self.sequence.begin();
+        }
     }
 
     /// Undoes [`Self::close`], as the release of the lock does.
     pub fn open(&self) {
-        if self.version.load(SeqCst) & CLOSED != 0 {
-            self.next_structure();
+        if self.sequence.sample().is_changing() {
+            self.sequence.end();
         }
-    }
-
-    fn next_structure(&self) {
-        let version = self.version.load(SeqCst);
-        self.version.store(next(version), SeqCst);
+        self.is_closed.store(false, SeqCst);
     }
 
     fn guard<'a>(&'a self, exclusive: RwLockWriteGuard<'a, ()>) -> VersionedGuard<'a> {
@@ -159,15 +155,8 @@ impl VersionedLock {
 impl Drop for VersionedGuard<'_> {
     fn drop(&mut self) {
         // A move that failed half-way has moved parts, too.
-        if self.lock.version.load(SeqCst) & (CLOSED | MOVING) != 0 {
-            self.lock.next_structure();
-        }
+        self.lock.open();
     }
-}
-
-/// The first version of the next structure.
-fn next(version: u64) -> u64 {
-    (version / STEP + 1) * STEP
 }
 
 #[cfg(all(test, not(shuttle)))]

@@ -2,11 +2,10 @@
 //!
 //! Layout: the copies of root and nodes are indexed by logical block; an entry is one word, hash in
 //! the upper half, block in the lower.
-//! Invariants: `shown` holds the number of the copied structure, or 0 during a change. A reader
-//! that finds the same number before and after saw one whole structure. Copies of nodes carry an
-//! era; those of an earlier era are ignored. Only nodes of a validated structure are copied.
+//! Invariants: a reader that no change overlaps ([`SequenceCount`]) saw one whole structure, the one
+//! of number `structure`. Copies of nodes carry a generation; those of an earlier one are ignored.
+//! Only nodes of a validated structure are copied.
 //! Locking: `Rank::CacheShard` to change it; readers take nothing.
-//! References: kernel documentation, `locking/seqlock`.
 
 use super::near;
 use std::ops::Range;
@@ -15,33 +14,34 @@ use uext4_format::hash::HashVersion;
 use uext4_format::htree::{DxEntry, DxNode, RootInfo};
 use uext4_journal::Image;
 use uext4_sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use uext4_sync::{Mutex, OnceLock, Rank, Segments, Version, VersionedLock};
+use uext4_sync::{Mutex, OnceLock, Rank, Segments, SequenceCount, Version, VersionedLock};
 
 /// Most copied roots and nodes. An index of 4 KiB blocks with a million leaves has more; lookups
 /// read the others in their blocks.
 const NODES_MAX: u64 = 1024;
-/// Value of `shown` during a change.
-const NOTHING: u64 = 0;
+/// Value of `structure` when nothing is copied.
+const NOTHING: u64 = u64::MAX;
 /// Bits of the entry count: a node of 64 KiB has 2^13 entries.
 const COUNT_BITS: u32 = 16;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
 /// Copy of an index; see the module. Blocks from 2^(`SEGMENTS` - 1) on are not copied.
 pub(crate) struct IndexCopy<const SEGMENTS: usize> {
-    /// [`number`] of the copied structure.
-    shown: AtomicU64,
-    era: AtomicU64,
+    sequence: SequenceCount,
+    /// [`Version::structure`] of the copied structure.
+    structure: AtomicU64,
+    generation: AtomicU64,
     /// Packed hash version and depth of the root.
     info: AtomicU64,
     nodes: Segments<OnceLock<NodeCopy>, SEGMENTS>,
-    /// Number of allocated copies, of all eras.
+    /// Number of allocated copies, of all generations.
     made: AtomicU64,
     change: Mutex<()>,
 }
 
 /// Copy of a root or node.
 struct NodeCopy {
-    /// The era; in the lowest [`COUNT_BITS`] bits the number of entries.
+    /// The generation; in the lowest [`COUNT_BITS`] bits the number of entries.
     head: AtomicU64,
     entries: Box<[AtomicU64]>,
 }
@@ -49,8 +49,9 @@ struct NodeCopy {
 impl<const SEGMENTS: usize> Default for IndexCopy<SEGMENTS> {
     fn default() -> Self {
         Self {
-            shown: AtomicU64::new(NOTHING),
-            era: AtomicU64::new(1),
+            sequence: SequenceCount::new(),
+            structure: AtomicU64::new(NOTHING),
+            generation: AtomicU64::new(1),
             info: AtomicU64::new(0),
             nodes: Segments::default(),
             made: AtomicU64::new(0),
@@ -68,31 +69,36 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         blocks: u32,
         hash: impl FnOnce(HashVersion) -> u32,
     ) -> Option<LogicalBlock> {
-        let is_shown = || self.shown.load(Acquire) == number(version);
-        if !is_shown() {
+        let before = self.sequence.sample();
+        if before.is_changing() || !self.is_of(version) {
             return None;
         }
-        let (era, info) = (self.era.load(Acquire), unpacked(self.info.load(Acquire))?);
+        let generation = self.generation.load(Acquire);
+        let info = unpacked(self.info.load(Acquire))?;
         let major = hash(info.hash_version);
         let (mut place, mut from, mut next) = (LogicalBlock(0), 0, None);
         for _ in 0..=info.indirect_levels {
             let node = self.nodes.get(place.0)?.get()?;
-            let (found, behind) = node.search(era, major, from..next.unwrap_or(u32::MAX))?;
+            let (found, behind) = node.search(generation, major, from..next.unwrap_or(u32::MAX))?;
             if found.block.0 == 0 || found.block.0 >= blocks {
                 return None;
             }
             (place, from, next) = (found.block, found.hash, behind.or(next));
         }
         let is_only = !next.is_some_and(|next| runs_on(next, major));
-        (is_only && is_shown()).then_some(place)
+        (is_only && self.sequence.is_still(before)).then_some(place)
+    }
+
+    fn is_of(&self, version: Version) -> bool {
+        self.structure.load(Acquire) == u64::from(version.structure())
     }
 
     /// Whether a root or node of this version is missing in the copy.
     pub(crate) fn lacks(&self, version: Version, place: LogicalBlock) -> bool {
         let node = || self.nodes.get(place.0)?.get();
         match node() {
-            _ if self.shown.load(Acquire) != number(version) => true,
-            Some(node) => node.count(self.era.load(Acquire)).is_none(),
+            _ if !self.is_of(version) => true,
+            Some(node) => node.count(self.generation.load(Acquire)).is_none(),
             None => self.made.load(Relaxed) < NODES_MAX,
         }
     }
@@ -101,21 +107,25 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
     /// invalid.
     pub(crate) fn put(&self, version: Version, info: RootInfo, nodes: &[(LogicalBlock, Image)]) {
         let _alone = self.change.lock();
-        if self.shown.load(Relaxed) != number(version) {
-            self.shown.store(NOTHING, Relaxed);
-            self.era.fetch_add(1, Release);
+        let is_other = !self.is_of(version);
+        if is_other {
+            self.sequence.begin();
+            self.generation.fetch_add(1, Release);
             self.info.store(packed(info), Release);
         }
-        let era = self.era.load(Relaxed);
+        let generation = self.generation.load(Relaxed);
         for (place, bytes) in nodes {
             let node = view(*place, bytes);
             if let Some(copy) = self.node_or_new(*place, node.limit())
-                && copy.count(era).is_none()
+                && copy.count(generation).is_none()
             {
-                copy.set(era, &node);
+                copy.set(generation, &node);
             }
         }
-        self.shown.store(number(version), Release);
+        if is_other {
+            self.structure.store(version.structure().into(), Release);
+            self.sequence.end();
+        }
     }
 
     fn node_or_new(&self, place: LogicalBlock, limit: usize) -> Option<&NodeCopy> {
@@ -135,18 +145,20 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         nodes: impl IntoIterator<Item = (LogicalBlock, Image)>,
     ) {
         let _alone = self.change.lock();
-        let shown = self.shown.swap(NOTHING, Relaxed);
-        let is_shown = index.version().is_some_and(|now| number(now) == shown);
-        let (era, after) = (self.era.load(Relaxed), number(index.after_move()));
+        self.sequence.begin();
+        let is_current = index.version().is_some_and(|now| self.is_of(now));
+        let after = index.after_move().structure().into();
+        let generation = self.generation.load(Relaxed);
         for (place, bytes) in nodes {
             let copy = self.nodes.get(place.0).and_then(OnceLock::get);
-            if let Some(copy) = copy.filter(|copy| copy.count(era).is_some()) {
-                copy.set(era, &view(place, &bytes));
+            if let Some(copy) = copy.filter(|copy| copy.count(generation).is_some()) {
+                copy.set(generation, &view(place, &bytes));
             }
         }
         index.end_move();
-        self.shown
-            .store(if is_shown { after } else { NOTHING }, Release);
+        let shown = if is_current { after } else { NOTHING };
+        self.structure.store(shown, Release);
+        self.sequence.end();
     }
 
     /// Memory of the copies in bytes.
@@ -159,7 +171,9 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
     /// Invalidates the copy until the next [`Self::put`].
     pub(crate) fn clear(&self) {
         let _alone = self.change.lock();
-        self.shown.store(NOTHING, Relaxed);
+        self.sequence.begin();
+        self.structure.store(NOTHING, Release);
+        self.sequence.end();
     }
 }
 
@@ -171,21 +185,26 @@ impl NodeCopy {
         }
     }
 
-    /// Number of entries, if they are of this era.
-    fn count(&self, era: u64) -> Option<usize> {
+    /// Number of entries, if they are of this generation.
+    fn count(&self, generation: u64) -> Option<usize> {
         let head = self.head.load(Acquire);
-        (head >> COUNT_BITS == era).then_some((head & COUNT_MASK) as usize)
+        (head >> COUNT_BITS == generation).then_some((head & COUNT_MASK) as usize)
     }
 
     /// The entry whose block holds the hash, and the hash of the next entry. `range` is the range
     /// of the node's hashes, for the interpolation.
-    fn search(&self, era: u64, major: u32, range: Range<u32>) -> Option<(DxEntry, Option<u32>)> {
+    fn search(
+        &self,
+        generation: u64,
+        major: u32,
+        range: Range<u32>,
+    ) -> Option<(DxEntry, Option<u32>)> {
         let entry = |word: &AtomicU64| {
             let word = word.load(Acquire);
             let (hash, block) = ((word >> 32) as u32, LogicalBlock(word as u32));
             DxEntry { hash, block }
         };
-        let entries = &self.entries[..self.count(era)?];
+        let entries = &self.entries[..self.count(generation)?];
         let (first, more) = entries.split_first()?;
         let guess = near::place_in(&range, major, more.len());
         let above = near::partition_point(more, guess, |word| entry(word).hash <= major);
@@ -194,7 +213,7 @@ impl NodeCopy {
     }
 
     /// Copies the node; unchanged words are not written, to keep their cache lines shared.
-    fn set(&self, era: u64, node: &DxNode<&[u8]>) {
+    fn set(&self, generation: u64, node: &DxNode<&[u8]>) {
         let mut count = 0;
         for (place, entry) in self.entries.iter().zip(node.entries()) {
             let word = u64::from(entry.hash) << 32 | u64::from(entry.block.0);
@@ -203,18 +222,13 @@ impl NodeCopy {
             }
             count += 1;
         }
-        self.head.store(era << COUNT_BITS | count, Release);
+        self.head.store(generation << COUNT_BITS | count, Release);
     }
 }
 
 /// True when names of major hash `major` continue from the leaf before into that of hash `next`.
 pub(crate) fn runs_on(next: u32, major: u32) -> bool {
     next & 1 == 1 && next & !1 == major & !1
-}
-
-/// The value of [`IndexCopy::shown`] for this version.
-fn number(version: Version) -> u64 {
-    version.structure() + 1
 }
 
 fn view(place: LogicalBlock, bytes: &[u8]) -> DxNode<&[u8]> {

@@ -107,10 +107,10 @@ fn the_way_of_a_hash_is_that_of_its_version() {
 #[test]
 fn nobody_sees_half_a_change() {
     let (copy, index) = (Copy::default(), VersionedLock::new(Rank::DirIndex));
-    let leads_to = |leaf: u64| {
-        let more: Vec<_> = (1..40).map(|at| (at * 10, leaf as u32)).collect();
-        let first = LogicalBlock(leaf as u32);
-        let other = LogicalBlock(2 + leaf as u32 % 2);
+    let leads_to = |leaf: u32| {
+        let more: Vec<_> = (1..40).map(|at| (at * 10, leaf)).collect();
+        let first = LogicalBlock(leaf);
+        let other = LogicalBlock(2 + leaf % 2);
         [
             (LogicalBlock(0), root(other, &[])),
             (other, node(first, &more)),
@@ -133,7 +133,7 @@ fn nobody_sees_half_a_change() {
                         continue;
                     };
                     if let Some(leaf) = copy.leaf(version, BLOCKS, |_| major) {
-                        assert_eq!(u64::from(leaf.0), 11 + version.structure() % 900);
+                        assert_eq!(leaf.0, 11 + version.structure() % 900);
                     }
                 }
             });
@@ -147,5 +147,5 @@ fn nobody_sees_half_a_change() {
         is_done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     let last = index.version().expect("it is open").structure();
-    assert_eq!(leaf(&copy, &index, 5), Some(11 + (last % 900) as u32));
+    assert_eq!(leaf(&copy, &index, 5), Some(11 + last % 900));
 }

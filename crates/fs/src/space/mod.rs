@@ -53,7 +53,7 @@ use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid, Uuid};
 use uext4_journal::CommitObserver;
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{Arc, OnceLock};
+use uext4_sync::{Arc, OnceLock, SequenceCount};
 pub(crate) use zones::Zones;
 
 /// The locations of descriptors, bitmaps, inode tables and superblocks, for use before the engine
@@ -83,7 +83,8 @@ pub(crate) struct Space {
     journal_zones: OnceLock<Zones>,
     overhead_blocks: u64,
     discard: AtomicBool,
-    returns: retry::Returns,
+    /// Commits are returning freed runs while a change is in progress.
+    returns: SequenceCount,
     hurry: retry::Hurry,
     learners: learn::Learners,
     incidents: OnceLock<Arc<Incidents>>,
@@ -198,15 +199,15 @@ impl Space {
 impl CommitObserver for Space {
     /// Makes the runs that the transaction freed reusable.
     fn committed(&self, tid: Tid) {
-        self.returns.count(|| {
-            let runs = self.engine.start_return(tid);
-            if self.discard.load(Ordering::Relaxed) {
-                self.discard_runs(&runs);
-            }
-            self.engine.finish_return(&runs);
-            let clusters: u64 = runs.iter().map(|run| u64::from(run.len)).sum();
-            self.claims.give(clusters);
-        });
+        self.returns.begin(); // commits are serialized
+        let runs = self.engine.start_return(tid);
+        if self.discard.load(Ordering::Relaxed) {
+            self.discard_runs(&runs);
+        }
+        self.engine.finish_return(&runs);
+        let clusters: u64 = runs.iter().map(|run| u64::from(run.len)).sum();
+        self.claims.give(clusters);
+        self.returns.end();
     }
 
     fn late(&self, cause: &uext4_journal::Error) {

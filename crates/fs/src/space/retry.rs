@@ -11,8 +11,8 @@ use std::time::Duration;
 use uext4_alloc::Run;
 use uext4_format::Tid;
 use uext4_journal::Handle;
-use uext4_sync::Sharded;
-use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use uext4_sync::atomic::{AtomicU32, Ordering};
+use uext4_sync::{Sequence, Sharded};
 
 /// Commits that a failed allocation waits for.
 const COMMITS_BEFORE_NO_SPACE: u32 = 64;
@@ -24,23 +24,6 @@ const DISCARDS_BEFORE_NO_SPACE: u32 = 256;
 /// ahead of it and freed some behind it.
 const SEARCHES_BEFORE_NO_SPACE: u32 = 16;
 const WAIT: Duration = Duration::from_millis(1);
-
-/// Counts starts and ends of returns of freed runs, as a sequence count: odd while one runs.
-#[derive(Default)]
-pub(super) struct Returns(AtomicU64);
-
-impl Returns {
-    /// Runs `give_back`. Commits are serialized.
-    pub(super) fn count(&self, give_back: impl FnOnce()) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        give_back();
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn seen(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
 
 /// Frees between two checks of pending clusters by a thread; large frees always check. The sum over
 /// all threads touches all their cache lines.
@@ -93,7 +76,7 @@ impl Space {
         mut reserve: impl FnMut() -> Result<T>,
     ) -> Result<T> {
         for _ in 0..COMMITS_BEFORE_NO_SPACE {
-            let returns = self.returns.seen();
+            let returns = self.returns.sample();
             match reserve() {
                 Err(Error::NoSpace) if self.may_return_since(base, returns)? => {}
                 other => return other,
@@ -102,17 +85,16 @@ impl Space {
         reserve()
     }
 
-    /// Waits for freed clusters; false if none are pending, and none returned since `returns`.
-    fn may_return_since(&self, base: &Base, returns: u64) -> Result<bool> {
-        if self.engine.pending().clusters() > 0 {
+    /// Whether a retry may find more: clusters returned since the sample `before`, or were pending
+    /// and are waited for.
+    fn may_return_since(&self, base: &Base, before: Sequence) -> Result<bool> {
+        let now = self.returns.sample();
+        // The last of the clusters that a commit returns are no longer pending.
+        if self.engine.pending().clusters() > 0 || now.is_changing() {
             base.journal.commit_running()?;
             return Ok(true);
         }
-        let now = self.returns.seen();
-        if now % 2 == 1 {
-            uext4_sync::thread::sleep(WAIT); // it is being given back at this moment
-        }
-        Ok(now % 2 == 1 || now != returns)
+        Ok(now != before)
     }
 
     /// Takes up to `len` clusters from the engine. The claim guarantees that they exist. If the
