@@ -8,8 +8,8 @@
 pub(crate) const CREATE: u32 = 14;
 /// Adding blocks to a directory: two leaves, three index levels twice, map nodes, group halves.
 pub(crate) const DIR_GROW: u32 = 24;
-/// One step of shrinking a directory: two merged blocks, the new place of the last block, two
-/// nodes, the root, map nodes, the group half, the inode.
+/// One step of shrinking a directory: the merged leaf, the new place of the last block, two nodes,
+/// map nodes, the group half, the inode.
 pub(crate) const DIR_SHRINK: u32 = 20;
 /// Removing a name: leaf, parent, inode, orphan block, group halves of a small file.
 pub(crate) const REMOVE: u32 = 16;

@@ -119,11 +119,6 @@ impl MetaBlock {
         self.live.read()
     }
 
-    /// Returns after the current holder of the block's lock has left.
-    pub(crate) fn drain(&self) {
-        drop(self.live.write_unlogged());
-    }
-
     /// The current bytes, shared; a later change copies them first (copy-on-write).
     pub(crate) fn image(&self) -> Image {
         self.live.read().image()

@@ -108,6 +108,12 @@ impl VersionedLock {
         self.guard(self.lock.write())
     }
 
+    /// As [`Self::write_open`]; `None` if the lock is held.
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn try_write_open(&self) -> Option<VersionedGuard<'_>> {
+        Some(self.guard(self.lock.try_write()?))
+    }
+
     /// Begins to move parts, with their locks held. The caller holds the lock exclusively and open.
     pub fn begin_move(&self) {
         self.sequence.begin();
@@ -125,14 +131,14 @@ impl VersionedLock {
 
     /// Closes the lock, which the caller holds exclusively: versions sampled so far are invalid,
     /// and none can be sampled.
-    pub fn close(&self) {
+    fn close(&self) {
         if !self.is_closed.swap(true, SeqCst) {
             self.sequence.begin();
         }
     }
 
     /// Undoes [`Self::close`], as the release of the lock does.
-    pub fn open(&self) {
+    fn open(&self) {
         if self.sequence.sample().is_changing() {
             self.sequence.end();
         }

@@ -14,10 +14,10 @@
 use super::dentries::Dentries;
 use super::dentry::{Key, Keys};
 use super::dentry_memory::DentryMemory;
-use super::election::SparseNames;
 use super::index_copy::IndexCopy;
 use super::known_block::KnownBlock;
 use super::prefetch_hint::PrefetchHint;
+use super::sparse_leaves::SparseQueue;
 use crate::meta::{BlockState, MetaBlock};
 use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::{Arc, Segments};
@@ -33,10 +33,10 @@ const PLACE_BYTES: usize = size_of::<KnownBlock>() + size_of::<PrefetchHint>();
 pub(crate) struct DirBlocks {
     blocks: Segments<KnownBlock, SEGMENTS>,
     hints: Segments<PrefetchHint, SEGMENTS>,
+    sparse: SparseQueue,
     index: IndexCopy<SEGMENTS>,
     dentries: Dentries,
     keys: Keys,
-    sparse: SparseNames,
 }
 
 impl DirBlocks {
@@ -80,7 +80,7 @@ impl DirBlocks {
     }
 
     /// The queue of names whose leaves are sparse.
-    pub(crate) fn sparse(&self) -> &SparseNames {
+    pub(crate) fn sparse(&self) -> &SparseQueue {
         &self.sparse
     }
 

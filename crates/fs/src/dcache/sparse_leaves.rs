@@ -1,7 +1,7 @@
 //! Notes of directory leaves that lost most of their names.
 //!
-//! Notes stay in the thread's shard: taking those of other shards would block their directories for
-//! the time.
+//! An operation notes a leaf in its thread's shard. At its end it moves the note to the directory's
+//! queue, which the thread that has the directory's structure processes.
 //! Locking: [`Rank::Queue`], held to push or take.
 
 use uext4_format::dirent::KnownLeafMut;
@@ -10,13 +10,37 @@ use uext4_sync::{Arc, Mutex, Rank, Sharded};
 
 /// Changes of a non-empty leaf between two notes.
 const LOOK_EVERY: u32 = 16;
+/// Most names in a queue. A leaf that finds it full stays sparse until a neighbour is merged.
+const WAITING_MAX: usize = 1024;
 
 /// A name that was removed from a leaf with little left.
 pub(crate) struct Note<D> {
     pub(crate) dir: Arc<D>,
     pub(crate) name: Vec<u8>,
-    /// The leaf is empty.
-    pub(crate) is_blank: bool,
+}
+
+/// Names of sparse leaves of one directory.
+pub(crate) struct SparseQueue(Mutex<Vec<Vec<u8>>>);
+
+impl Default for SparseQueue {
+    fn default() -> Self {
+        Self(Mutex::new(Rank::Queue, Vec::new()))
+    }
+}
+
+impl SparseQueue {
+    /// Queues a name, unless the queue is full; answers the length.
+    pub(crate) fn push(&self, name: Vec<u8>) -> usize {
+        let mut names = self.0.lock();
+        if names.len() < WAITING_MAX {
+            names.push(name);
+        }
+        names.len()
+    }
+
+    pub(crate) fn pop(&self) -> Option<Vec<u8>> {
+        self.0.lock().pop()
+    }
 }
 
 /// Notes of one shard of threads.
@@ -50,7 +74,6 @@ impl<D> SparseLeaves<D> {
         let note = Note {
             dir: dir.clone(),
             name: name.to_vec(),
-            is_blank,
         };
         let shard = self.0.local();
         shard.notes.lock().push(note);

@@ -12,7 +12,7 @@
 
 use super::grow::{append_known, entry_of, pack_items};
 use super::index::{Path, Probe, Target, probe};
-use super::last::drop_last;
+use super::shrink::drop_last;
 use super::split::{bytes_of, cut, separator, sorted};
 use super::view::{Dir, Form, NewLeaf};
 use crate::meta::{BlockState, MetaBlock};
@@ -117,7 +117,7 @@ pub(crate) fn carry_out(
     let Some((upper, hash)) = draft.upper else {
         let mut state = handle.write(&draft.block);
         if stands(&state) {
-            state.become_leaf(draft.lower.bytes, Some(draft.lower.table));
+            state.replace(draft.lower.bytes, Some(draft.lower.table));
         }
         return Ok(());
     };
@@ -157,7 +157,7 @@ fn publish(
         added.map_err(|NoRoom| view.damage(CorruptKind::NodeNoRoom))?;
         state.image()
     };
-    leaf.become_leaf(lower.bytes, Some(lower.table));
+    leaf.replace(lower.bytes, Some(lower.table));
     let copy = view.inode.dir_blocks().index();
     copy.end_move(index, [(step.place, bytes)]);
     Ok(())

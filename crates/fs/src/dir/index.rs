@@ -75,6 +75,14 @@ pub(super) enum StepKind {
 }
 
 impl StepKind {
+    /// The kind of a root or node at this place.
+    pub(super) fn at(place: LogicalBlock) -> Self {
+        match place {
+            LogicalBlock(0) => StepKind::Root,
+            _ => StepKind::Node,
+        }
+    }
+
     /// The entries of such a block.
     pub(super) fn node<B: AsRef<[u8]>>(self, bytes: B) -> DxNode<B> {
         match self {

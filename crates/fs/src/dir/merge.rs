@@ -1,147 +1,154 @@
-//! Merge of two neighbouring blocks below one node.
+//! Merge of two neighbouring leaves below one node, while other threads change other leaves.
 //!
-//! Leaves are merged concurrently with changes elsewhere. Both leaves and the one that takes the
-//! freed place are locked during the whole move, so a thread that waits for one of them fails the
-//! version check and retries. Nodes are merged with the directory closed.
+//! The merged leaf is drafted without locks and installed if both leaves are unchanged since. Both,
+//! and the leaf that takes the freed place, are locked during the whole move, so a thread that
+//! waits for one of them fails the version check and retries.
 //!
-//! Invariants: the `index` lock is held exclusively, so roots and nodes do not change.
-//! Locking: the leaves that move, and nested in them one node after the other.
+//! Invariants: the `index` lock is held exclusively and not closed, so roots and nodes do not
+//! change. A block has its new contents before an entry leads to it.
+//! Locking: the leaves, and nested in them one node after the other.
 
-use super::grow::overwrite;
-use super::index::Step;
-use super::last::{Shrunk, drop_last, fill_with_last};
-use super::reference::Reference;
+use super::index::{Path, Step};
+use super::neighbours::{Draft, draft};
+use super::reference::{Reference, last_reference};
+use super::shrink::drop_last;
 use super::view::Dir;
-use crate::Result;
-use crate::meta::{BlockState, MetaBlock};
+use crate::meta::MetaBlock;
+use crate::{Result, credits};
 use uext4_format::LogicalBlock;
-use uext4_format::dirent::{BlockKind, LeafTable};
+use uext4_format::dirent::BlockKind;
 use uext4_journal::{Handle, Image, Object};
 use uext4_sync::Arc;
 
-/// A planned merge of two blocks.
-pub(super) struct Merge<'a> {
-    /// The node above both, and the index of the entry that goes.
-    pub(super) parent: &'a Step,
-    pub(super) gone_at: usize,
-    /// The block that stays, the block that goes, and the merged contents.
-    pub(super) kept_at: LogicalBlock,
-    pub(super) gone: LogicalBlock,
-    pub(super) bytes: Image,
-    /// Table of names of a merged leaf.
-    pub(super) table: Option<LeafTable>,
-    pub(super) last: Reference,
-    /// Both blocks as read for the plan. Nodes cannot change under the lock.
-    pub(super) seen: [Seen; 2],
+/// Merges the leaf of `path` with a neighbour, if both together are sparse; answers whether that
+/// freed a block.
+pub(super) fn merge_leaf(mut view: Dir<'_>, path: &Path) -> Result<bool> {
+    let Some(draft) = draft(&view, path)? else {
+        return Ok(false);
+    };
+    let last = LogicalBlock(view.blocks - 1);
+    // The last block is not merged into: another one would have to take its place.
+    let gone = usize::from(draft.leaves[0].place != last);
+    let moving = match draft.leaves[gone].place == last {
+        true => None,
+        false => match Moving::last(&view, path)? {
+            None => return Ok(false),
+            found => found,
+        },
+    };
+    let handle = view.fs.start(credits::DIR_SHRINK)?;
+    let merge = Merge {
+        parent: path.parent(),
+        draft,
+        gone,
+        moving,
+    };
+    let is_done = merge.carry_out(&view, &handle);
+    if is_done {
+        drop_last(&mut view, &handle)?;
+    }
+    Ok(is_done)
 }
 
-/// A block with its change counter at the time of reading.
-pub(super) struct Seen {
-    pub(super) block: Arc<MetaBlock>,
-    changes: u32,
+/// The last block of the directory, which moves to the freed place.
+struct Moving {
+    block: Arc<MetaBlock>,
+    /// The entry that leads to it.
+    reference: Reference,
+    is_leaf: bool,
 }
 
-impl Seen {
-    pub(super) fn look(block: Arc<MetaBlock>) -> Self {
-        let changes = block.read().changes();
-        Self { block, changes }
+impl Moving {
+    fn last(view: &Dir<'_>, path: &Path) -> Result<Option<Self>> {
+        let Some(reference) = last_reference(view, path)? else {
+            return Ok(None);
+        };
+        let block = view.block_or_damage(LogicalBlock(view.blocks - 1))?;
+        let is_leaf = BlockKind::of(block.read().bytes()) == BlockKind::Leaf;
+        Ok(Some(Self {
+            block,
+            reference,
+            is_leaf,
+        }))
     }
+}
 
-    fn stands(&self, state: &BlockState) -> bool {
-        state.changes() == self.changes
-    }
+struct Merge<'a> {
+    /// The node above both leaves.
+    parent: &'a Step,
+    draft: Draft,
+    /// Which of the two leaves goes.
+    gone: usize,
+    moving: Option<Moving>,
 }
 
 impl Merge<'_> {
-    /// True when neither block has changed since.
-    pub(super) fn stands(&self) -> bool {
-        let stands = |seen: &Seen| seen.stands(&seen.block.read());
-        self.seen.iter().all(stands)
+    /// Moves the entries and the last block; false if a leaf has changed since the draft.
+    fn carry_out(mut self, view: &Dir<'_>, handle: &Handle<'_>) -> bool {
+        let leaves = &self.draft.leaves;
+        let (kept, gone) = (&leaves[1 - self.gone], &leaves[self.gone]);
+        let mut merged = handle.write(&kept.block);
+        let mut freed = match self.moving {
+            Some(_) => handle.write_nested(&gone.block),
+            None => gone.block.live().write_unlogged_nested(),
+        };
+        // Nodes do not change, so only a leaf is locked.
+        let leaf = self.moving.as_ref().filter(|moving| moving.is_leaf);
+        let mut moved = leaf.map(|moving| moving.block.live().write_unlogged_nested());
+        if !kept.is_unchanged(&merged) || !gone.is_unchanged(&freed) {
+            return false;
+        }
+        let index = &view.inode.index;
+        index.begin_move();
+        merged.replace(self.draft.bytes.clone(), self.draft.table.take());
+        let mut nodes = vec![self.leave_parent(handle)];
+        if let Some(moving) = &self.moving {
+            match &mut moved {
+                Some(moved) => freed.replace(moved.image(), moved.take_table()),
+                None => {
+                    let image = image_of_node(&moving.block);
+                    freed.replace(image.clone(), None);
+                    nodes.push((gone.place, image));
+                }
+            }
+            nodes.push(self.redirect(handle, &moving.reference, gone.place));
+        }
+        view.inode.dir_blocks().index().end_move(index, nodes);
+        true
     }
 
-    /// Runs the merge with the directory closed.
-    pub(super) fn carry_out(self, view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<Shrunk> {
-        overwrite(handle, &self.seen[0].block, &self.bytes);
-        self.leave_parent(handle);
-        let last = self.last.after_removal(self.parent, self.gone_at);
-        fill_with_last(view, handle, self.gone, &last)
-    }
-
-    fn leave_parent(&self, handle: &Handle<'_>) {
-        let Step { block, kind, .. } = self.parent;
+    /// Removes an entry of the parent, and lets the other lead to the leaf that stays.
+    fn leave_parent(&self, handle: &Handle<'_>) -> (LogicalBlock, Image) {
+        let Step {
+            place, block, kind, ..
+        } = self.parent;
         let mut state = handle.write_nested(block);
-        kind.node(state.bytes_mut()).remove(self.gone_at);
+        let mut node = kind.node(state.bytes_mut());
+        let kept = self.draft.leaves[1 - self.gone].place;
+        node.set_block(self.draft.left_at, kept);
+        node.remove(self.draft.left_at + 1);
+        (*place, state.image())
     }
 
-    /// The block that takes the place of the leaf that goes.
-    pub(super) fn moving(&self, view: &Dir<'_>) -> Result<Moving> {
-        let last = LogicalBlock(view.blocks - 1);
-        if self.gone == last {
-            return Ok(Moving::Nothing);
-        }
-        let block = view.block_or_damage(last)?;
-        let is_leaf = BlockKind::of(block.read().bytes()) == BlockKind::Leaf;
-        Ok(match is_leaf && self.kept_at != last {
-            true => Moving::Leaf(block),
-            false => Moving::Another,
-        })
-    }
-
-    /// Merges two leaves concurrently, unless one has changed since it was read. `moving` is the
-    /// leaf that takes the freed place.
-    pub(super) fn carry_out_beside(
-        mut self,
-        view: &mut Dir<'_>,
+    /// Lets the entry of the last block lead to its new place.
+    fn redirect(
+        &self,
         handle: &Handle<'_>,
-        moving: Option<&Arc<MetaBlock>>,
-    ) -> Result<Shrunk> {
-        {
-            let [kept, gone] = &self.seen;
-            let mut merged = handle.write(&kept.block);
-            let mut freed = match moving {
-                Some(_) => handle.write_nested(&gone.block),
-                None => gone.block.live().write_unlogged_nested(),
-            };
-            let mut moved = moving.map(|block| block.live().write_unlogged_nested());
-            if !kept.stands(&merged) || !gone.stands(&freed) {
-                return Ok(Shrunk::NoMore);
-            }
-            let index = &view.inode.index;
-            index.begin_move();
-            merged.become_leaf(self.bytes.clone(), self.table.take());
-            if let Some(moved) = &mut moved {
-                freed.become_leaf(moved.image(), moved.take_table());
-            }
-            let nodes = self.lead_past(handle, moved.is_some());
-            view.inode.dir_blocks().index().end_move(index, nodes);
-        }
-        drop_last(view, handle)
-    }
-
-    /// Removes the entry of the leaf that goes; if another leaf takes its place, redirects that
-    /// leaf's entry. Answers the changed nodes.
-    fn lead_past(&self, handle: &Handle<'_>, is_filled: bool) -> [(LogicalBlock, Image); 2] {
-        self.leave_parent(handle);
-        let last = self.last.after_removal(self.parent, self.gone_at);
-        if is_filled {
-            let mut state = handle.write_nested(&last.block);
-            last.kind
-                .node(state.bytes_mut())
-                .set_block(last.at, self.gone);
-        }
-        [
-            (self.parent.place, &self.parent.block),
-            (last.place, &last.block),
-        ]
-        .map(|(place, block)| (place, block.live().read_nested().image()))
+        reference: &Reference,
+        to: LogicalBlock,
+    ) -> (LogicalBlock, Image) {
+        let Reference {
+            place, block, kind, ..
+        } = reference;
+        let in_parent = block.nr() == self.parent.block.nr();
+        let is_behind = in_parent && reference.at > self.draft.left_at;
+        let mut state = handle.write_nested(block);
+        let mut node = kind.node(state.bytes_mut());
+        node.set_block(reference.at - usize::from(is_behind), to);
+        (*place, state.image())
     }
 }
 
-/// The block that takes a freed place.
-pub(super) enum Moving {
-    /// None: the freed place is the last one.
-    Nothing,
-    Leaf(Arc<MetaBlock>),
-    /// A block that cannot move concurrently.
-    Another,
+fn image_of_node(block: &MetaBlock) -> Image {
+    block.live().read_nested().image()
 }

@@ -4,8 +4,8 @@
 //! [`quick`] finds leaves without locks, in the caches of [`crate::dcache`].
 //!
 //! [`scan`] finds names; [`slot`] finds space for one, [`insert`] puts it in, [`edit`] changes
-//! existing entries; [`grow`] and [`divide`] split blocks, [`shrink`] frees them ([`sparse`],
-//! [`neighbours`], [`merge`]); [`rename`] changes two entries at once; [`read`] lists;
+//! existing entries; [`grow`] and [`divide`] split blocks, [`shrink`] frees them ([`neighbours`],
+//! [`merge`]); [`rename`] changes two entries at once; [`read`] lists;
 //! [`inline`] is the form inside the inode.
 //! Invariants: a name occurs at most once; in an indexed directory its hash determines the block.
 //! Every step of growth leaves a sound directory, so "no space" in the middle needs no undo.
@@ -25,7 +25,6 @@ mod hold;
 mod index;
 mod inline;
 mod insert;
-mod last;
 mod merge;
 mod neighbours;
 mod quick;
@@ -35,7 +34,6 @@ mod rename;
 mod scan;
 mod shrink;
 mod slot;
-mod sparse;
 mod split;
 #[cfg(test)]
 mod tests;

@@ -10,16 +10,15 @@ use super::view::Dir;
 use crate::Result;
 use crate::meta::MetaBlock;
 use uext4_format::LogicalBlock;
-use uext4_format::htree::{DxEntry, DxNode};
+use uext4_format::htree::DxNode;
 use uext4_sync::Arc;
 
 /// Root and two levels of nodes, then a leaf.
 const LEVELS_MAX: usize = 4;
 /// Most nodes scanned for a block without names.
-const SCAN_NODES_MAX: usize = 64;
+const SCAN_NODES_MAX: usize = 1024;
 
 /// The entry of the index that leads to the last block of the directory.
-#[derive(Clone)]
 pub(super) struct Reference {
     /// Logical number of the entry's block.
     pub(super) place: LogicalBlock,
@@ -36,35 +35,6 @@ impl Reference {
             kind: step.kind,
             at,
         }
-    }
-
-    /// The reference after the removal of entry `gone_at` of `parent`.
-    pub(super) fn after_removal(&self, parent: &Step, gone_at: usize) -> Self {
-        let moves = self.block.nr() == parent.block.nr() && self.at > gone_at;
-        let at = self.at - usize::from(moves);
-        Self { at, ..self.clone() }
-    }
-
-    /// The reference after the entries of `gone` moved behind the first `count` ones of `kept`.
-    pub(super) fn after_merge(
-        mut self,
-        gone: &MetaBlock,
-        (kept, place): (&Arc<MetaBlock>, LogicalBlock),
-        count: usize,
-    ) -> Self {
-        if self.block.nr() == gone.nr() {
-            (self.block, self.place) = (kept.clone(), place);
-            self.at += count;
-        }
-        self
-    }
-
-    /// The same reference; its kind becomes root if its block is the root.
-    pub(super) fn in_root(mut self, root: &Step) -> Self {
-        if self.block.nr() == root.block.nr() {
-            self.kind = StepKind::Root;
-        }
-        self
     }
 }
 
@@ -128,27 +98,30 @@ fn position(step: &Step, block: LogicalBlock) -> Option<usize> {
     node.entries().position(|entry| entry.block == block)
 }
 
-/// Scans the first nodes directly below the root.
+/// Scans the index, up to [`SCAN_NODES_MAX`] nodes.
 fn by_scan(view: &Dir<'_>, path: &Path, block: LogicalBlock) -> Result<Option<Reference>> {
-    if path.len() < 2 {
-        return Ok(None);
-    }
-    let nodes: Vec<DxEntry> = {
-        let root = path.step(0);
-        let state = root.block.read();
-        let entries = root.kind.node(state.bytes());
-        entries.entries().take(SCAN_NODES_MAX).collect()
-    };
-    for entry in nodes {
+    // Nodes to scan, with the number of levels of nodes below them.
+    let mut waiting = vec![(LogicalBlock(0), path.len() - 1)];
+    for _ in 0..SCAN_NODES_MAX {
+        let Some((place, levels_below)) = waiting.pop() else {
+            break;
+        };
         let step = Step {
-            place: entry.block,
-            block: view.block_or_damage(entry.block)?,
-            kind: StepKind::Node,
+            place,
+            block: view.block_or_damage(place)?,
+            kind: StepKind::at(place),
             at: 0,
             next: None,
         };
         if let Some(at) = position(&step, block) {
             return Ok(Some(Reference::at(&step, at)));
+        }
+        if levels_below > 0 {
+            let state = step.block.read();
+            let entries = step.kind.node(state.bytes());
+            let nodes = entries.entries().map(|entry| entry.block);
+            let inside = nodes.filter(|place| (1..view.blocks).contains(&place.0));
+            waiting.extend(inside.map(|place| (place, levels_below - 1)));
         }
     }
     Ok(None)

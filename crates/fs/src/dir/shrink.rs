@@ -1,128 +1,84 @@
-//! Shrinking of a directory that loses names.
+//! Shrinking of an indexed directory that loses names.
 //!
-//! A sparse leaf is merged with a neighbour below the same node, a node with its neighbour, and a
-//! root above a single node takes over that node's entries. The last block of the directory moves
-//! to the freed place, its only reference is changed, and the directory ends one block earlier. So
-//! it never has a hole, which e2fsck and other implementations reject. The kernel never shrinks a
-//! directory, but reads a shrunk one.
+//! A sparse leaf is merged with a neighbour below the same node ([`merge`](super::merge)). The last
+//! block of the directory moves to the freed place, the only entry that leads to it is changed, and
+//! the directory ends one block earlier. So it never has a hole, which e2fsck and other
+//! implementations reject. The kernel never shrinks a directory, but reads a shrunk one. Nodes are
+//! not merged: a node costs at most two blocks, itself and one leaf.
 //!
-//! Invariants: the `index` lock is held exclusively; it is closed for all steps but the concurrent
-//! merge of leaves. All reasons to refuse are checked before the first change; a step is one
-//! transaction and leaves a sound directory. Merged blocks are at most half full, so that the next
-//! names do not split them again. Positions in hash order do not change; a linear directory loses
-//! only an empty end.
-//! Locking: one object at a time, except for merged leaves ([`merge`](super::merge)).
+//! An operation that removes a name does not hold the `index` lock exclusively, as a merge must. So
+//! it notes the leaf ([`SparseLeaves`](crate::dcache::SparseLeaves)), and queues the note at its end.
+//! The thread that gets the lock without waiting processes the queue; the others go on, so removals
+//! in one directory do not wait for each other. Each [`PATIENCE`]th note waits for the lock, so that
+//! few notes are left when the last name has gone.
+//!
+//! Invariants: a step is one transaction and leaves a sound directory. Merged leaves are at most
+//! half full, so that the next names do not split them again. Positions in hash order do not
+//! change.
 
-use super::grow::overwrite;
-use super::index::{Path, Probe, Target, probe};
-pub(crate) use super::last::Shrunk;
-use super::last::{drop_last, fill_with_last};
-use super::merge::Moving;
-use super::neighbours::{leaves_to_merge, nodes_to_merge};
-use super::reference::last_reference;
+use super::index::{Probe, Target, probe};
+use super::merge;
 use super::view::{Dir, Form};
-use crate::{Fs, Inode, Result};
-use uext4_format::htree::{DxNode, RootInfo};
-use uext4_format::{CorruptKind, LogicalBlock};
+use crate::{Fs, Inode, Result, map};
+use uext4_format::FileType;
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
-/// Runs one step near the present or former place of `name`.
-pub(crate) fn shrink(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    dir: &Arc<Inode>,
-    name: &[u8],
-) -> Result<Shrunk> {
-    let mut view = Dir::open(fs, dir)?;
-    match view.form {
-        Form::Inline => Ok(Shrunk::NoMore),
-        Form::Linear => {
-            dir.index.close();
-            drop_empty_end(&mut view, handle)
-        }
-        Form::Indexed => match probe(&view, Target::Name(name))? {
-            Probe::Path(path) => shrink_index(&mut view, handle, &path),
-            Probe::Broken(_) => Ok(Shrunk::NoMore),
-        },
-    }
-}
+/// Notes of which one waits for the lock.
+const PATIENCE: usize = 8;
+/// Most notes that one operation processes at a time.
+const BATCH: usize = 64;
 
-/// Frees the last block of a linear directory if it is empty.
-fn drop_empty_end(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<Shrunk> {
-    let Some(last) = view.blocks.checked_sub(1).filter(|last| *last > 0) else {
-        return Ok(Shrunk::NoMore);
-    };
-    let Some(block) = view.block(LogicalBlock(last))? else {
-        return Ok(Shrunk::NoMore);
-    };
-    let image = block.image();
-    let leaf = view.leaf(&image[..], block.nr());
-    let used = leaf.entries().next().transpose()?.is_some();
-    if used {
-        Ok(Shrunk::NoMore)
-    } else {
-        drop_last(view, handle)
-    }
-}
-
-fn shrink_index(view: &mut Dir<'_>, handle: &Handle<'_>, path: &Path) -> Result<Shrunk> {
-    if let Some(merge) = leaves_to_merge(view, path)? {
-        return match merge.moving(view)? {
-            Moving::Nothing => merge.carry_out_beside(view, handle, None),
-            Moving::Leaf(leaf) => merge.carry_out_beside(view, handle, Some(&leaf)),
-            Moving::Another => {
-                view.inode.index.close();
-                match merge.stands() {
-                    true => merge.carry_out(view, handle),
-                    false => Ok(Shrunk::NoMore),
-                }
+impl Fs {
+    /// Merges sparse leaves that the calling thread noted. The caller holds no lock.
+    pub(crate) fn shrink_directories(&self) -> Result<()> {
+        for note in self.sparse_leaves.take() {
+            let (dir, queue) = (&note.dir, note.dir.dir_blocks().sparse());
+            let held = match queue.push(note.name).is_multiple_of(PATIENCE) {
+                true => Some(dir.index.write_open()),
+                false => dir.index.try_write_open(),
+            };
+            let Some(_exclusive) = held else {
+                continue;
+            };
+            for _ in 0..BATCH {
+                let Some(name) = queue.pop() else {
+                    break;
+                };
+                while self.shrink_directory(dir, &name)? {}
             }
-        };
+        }
+        Ok(())
     }
-    for level in (1..path.len()).rev() {
-        if let Some(merge) = nodes_to_merge(view, path, level)? {
-            view.inode.index.close();
-            return merge.carry_out(view, handle);
+
+    /// Frees a block, if a merge at the leaf of `name` can; answers whether it did.
+    fn shrink_directory(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<bool> {
+        if self.writable().is_err() || !is_directory(dir) {
+            return Ok(false);
+        }
+        let view = Dir::open(self, dir)?;
+        if view.form != Form::Indexed {
+            return Ok(false);
+        }
+        match probe(&view, Target::Name(name))? {
+            Probe::Path(path) => merge::merge_leaf(view, &path),
+            Probe::Broken(_) => Ok(false),
         }
     }
-    lower_root(view, handle, path)
 }
 
-/// Moves the entries of the only node below the root into the root.
-fn lower_root(view: &mut Dir<'_>, handle: &Handle<'_>, path: &Path) -> Result<Shrunk> {
-    let root = path.step(0);
-    let mut bytes = root.block.image().to_vec();
-    let mut entries = DxNode::root(&mut bytes[..]);
-    let (1, Some(below)) = (entries.count(), entries.entry(0)) else {
-        return Ok(Shrunk::NoMore);
-    };
-    if path.len() < 2 {
-        return Ok(Shrunk::NoMore);
-    }
-    let node = &path.step(1).block;
-    let image = node.image();
-    let from = DxNode::node(&image[..]);
-    if from.count() > entries.limit() / 2 {
-        return Ok(Shrunk::NoMore);
-    }
-    for (at, entry) in from.entries().enumerate() {
-        if at == 0 {
-            entries.set_block(0, entry.block);
-        } else {
-            let moved = entries.insert(at, entry);
-            moved.map_err(|_| view.damage(CorruptKind::RootTakesNot))?;
-        }
-    }
-    let info = RootInfo::parse(&bytes, view.config().levels, view.place(root.block.nr()))?;
-    RootInfo::set_indirect_levels(&mut bytes, info.indirect_levels - 1);
-    let Some(last) = last_reference(view, path)? else {
-        return Ok(Shrunk::NoMore);
-    };
-    let last = last
-        .after_merge(node, (&root.block, root.place), 0)
-        .in_root(root);
-    view.inode.index.close();
-    overwrite(handle, &root.block, &bytes);
-    fill_with_last(view, handle, below.block, &last)
+/// True for a directory that still has a name: its inode number may have been reused.
+fn is_directory(dir: &Inode) -> bool {
+    let facts = dir.facts();
+    facts.file_type() == Some(FileType::Directory) && facts.links > 0
+}
+
+/// Frees the last block of a directory; no entry leads to it.
+pub(super) fn drop_last(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<()> {
+    let last = u64::from(view.blocks - 1);
+    let mut state = handle.write(view.inode);
+    map::remove(view.fs, handle, &mut state, last..last + 1)?;
+    state.disk.size = last * view.fs.block_size() as u64;
+    view.blocks -= 1;
+    Ok(())
 }

@@ -74,8 +74,8 @@ impl BlockState {
         Arc::make_mut(&mut self.bytes)
     }
 
-    /// Makes the block another directory leaf, with its name table if it is known.
-    pub(crate) fn become_leaf(&mut self, bytes: Image, table: Option<LeafTable>) {
+    /// Replaces the contents. `table` has the names of a leaf, if they are known.
+    pub(crate) fn replace(&mut self, bytes: Image, table: Option<LeafTable>) {
         self.changes = self.changes.wrapping_add(1);
         self.bytes = bytes;
         self.table = table.map_or_else(OnceLock::new, OnceLock::from);
