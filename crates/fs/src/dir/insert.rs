@@ -17,7 +17,7 @@ use uext4_sync::Arc;
 /// Inserts the entry `name` of `child` in the way that [`super::can_insert`] found.
 ///
 /// # Errors
-/// `Exists`, `NoSpace`; with [`Way::Into`] also [`DirError::NeedExclusive`], and `NotFound` for a
+/// `Exists`, `NoSpace`; with [`Way::Into`] also what a [`DirError`] lacks, and `NotFound` for a
 /// directory that lost its name.
 pub(crate) fn insert(
     fs: &Fs,
@@ -35,43 +35,23 @@ pub(crate) fn insert(
     };
     match way {
         Way::Into(opening) => match insert_into(fs, handle, dir, &new, opening) {
-            Err(DirError::Moved) => insert_again(fs, handle, dir, &new),
+            // Another inode would cost more than a second search. It must not wait for a thread
+            // that closed the index, which may wait for this thread's handle to end.
+            Err(DirError::Moved) => insert_now(fs, handle, dir, &new),
             other => other,
         },
         Way::Search { .. } => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
     }
 }
 
-/// Retries of an insert that searches its block again. It must not wait for a thread that closed
-/// the index, which may wait for this thread's handle to end.
-const LOOKS: u32 = 8;
-
 /// Searches the block again after the structure changed since the start of the handle.
-fn insert_again(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, new: &NewEntry<'_>) -> Answer<()> {
-    for _ in 0..LOOKS {
-        let Some(version) = dir.index.version() else {
-            break;
-        };
-        let answer = insert_now(fs, handle, dir, new, Index::Free(version));
-        if !matches!(answer, Err(DirError::Moved)) {
-            return answer;
-        }
-    }
-    Err(DirError::Moved)
-}
-
-fn insert_now(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    dir: &Arc<Inode>,
-    new: &NewEntry<'_>,
-    index: Index,
-) -> Answer<()> {
+fn insert_now(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, new: &NewEntry<'_>) -> Answer<()> {
+    let version = dir.index.version().ok_or(DirError::Moved)?;
     if dir.facts().links == 0 {
         return Err(Error::NotFound.into());
     }
     // The space was found before this handle, and the block does not grow: nothing is reserved.
-    match can_insert(fs, dir, new.name, index, Reserve::Keep)? {
+    match can_insert(fs, dir, new.name, Index::Free(version), Reserve::Keep)? {
         Way::Into(opening) => insert_into(fs, handle, dir, new, &opening),
         Way::Search { .. } => Err(DirError::NeedExclusive),
     }
@@ -102,7 +82,7 @@ pub(super) fn inserted(insertion: Insertion) -> Answer<()> {
     match insertion {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
-        Insertion::NoRoom => Err(DirError::NeedExclusive),
+        Insertion::NoRoom => Err(DirError::Full),
     }
 }
 

@@ -61,9 +61,11 @@ use view::{Dir, Form, is_dot};
 /// Reason why a change was not made.
 #[derive(Debug)]
 pub(crate) enum DirError {
-    /// The structure must change: retry with [`Index::Exclusive`]. Nothing was changed.
+    /// More than one leaf must change: retry with [`Index::Exclusive`]. Nothing was changed.
     NeedExclusive,
-    /// The structure changed meanwhile: retry. Nothing was changed.
+    /// The leaf has no space for the name: retry after [`carry_out`]. Nothing was changed.
+    Full,
+    /// The structure or the name changed meanwhile: retry. Nothing was changed.
     Moved,
     /// The operation failed.
     Fs(Error),
@@ -83,19 +85,26 @@ impl From<Corrupt> for DirError {
 
 /// Looks up the inode of `name`. The inode's reference is taken before the entry's block is
 /// unlocked, so a later unlink sees it.
+///
+/// # Errors
+/// `Stale` when the name changed meanwhile.
 pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<InodeRef>> {
-    Ok(look_often(fs, dir, name, Then::Remember)?.map(|(inode, _)| inode))
+    match look_twice(fs, dir, name, Then::Remember) {
+        Err(DirError::Fs(error)) => Err(error),
+        Err(_) => Err(Error::Stale),
+        Ok(found) => Ok(found.map(|(inode, _)| inode)),
+    }
 }
-
-/// Retries of a lookup that finds an entry of a free inode.
-const LOOKS: u32 = 16;
 
 /// An inode, and the holder of its entry.
 type Held = (InodeRef, Option<Holder>);
 
 /// As [`lookup`], with the block of the entry, if it is in one: for [`remove_at`].
-pub(crate) fn lookup_holder(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Held>> {
-    look_often(fs, dir, name, Then::Remove)
+///
+/// # Errors
+/// [`DirError::Moved`] when the name changed meanwhile.
+pub(crate) fn lookup_holder(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> edit::Answer<Option<Held>> {
+    look_twice(fs, dir, name, Then::Remove)
 }
 
 /// Use of a found entry.
@@ -106,41 +115,41 @@ enum Then {
     Remove,
 }
 
-/// Looks up with retries. An inode that loses its last name concurrently becomes a tracked orphan a
-/// little later. Its entry is gone by then, so a retry finds none, or another. An unchanged entry
-/// that names a free inode twice is damage.
-fn look_often(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
-    let mut last: Option<Held> = None;
-    for _ in 0..LOOKS {
-        let Some(found) = look_up(fs, dir, name, then)? else {
-            return Ok(None);
-        };
-        if found.1.as_ref().is_some_and(Holder::is_served) {
-            return Ok(Some(found));
-        }
-        // Whether the inode is in use can be checked only with the block unlocked (lock order).
-        match fs.check_served(&found.0) {
-            Err(Error::Stale) => {}
-            other => return other.map(|()| Some(found)),
-        }
-        match (&last, &found.1) {
-            (Some((_, Some(before))), Some(now)) if now.is_unchanged(before) => {
-                return Err(names_free_inode(Place::InodeBlock(
-                    dir.nr(),
-                    now.block.nr(),
-                )));
-            }
-            _ => last = Some(found),
-        }
+/// Looks up an inode in use. An inode that loses its last name concurrently becomes a tracked orphan
+/// a little later. Its entry is gone by then, so a second look finds none, or another. An unchanged
+/// entry that names a free inode is damage; so is one in the inode, which no thread changes within
+/// one version.
+fn look_twice(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> edit::Answer<Option<Held>> {
+    let Some(first) = look_up(fs, dir, name, then)? else {
+        return Ok(None);
+    };
+    if is_in_use(fs, &first)? {
+        return Ok(Some(first));
     }
-    match last {
-        Some((_, None)) => Err(names_free_inode(Place::Inode(dir.nr()))),
-        _ => Err(Error::Stale),
+    let Some(second) = look_up(fs, dir, name, then)? else {
+        return Ok(None);
+    };
+    if is_in_use(fs, &second)? {
+        return Ok(Some(second));
     }
+    let place = match (&first.1, &second.1) {
+        (Some(before), Some(now)) if !now.is_unchanged(before) => return Err(DirError::Moved),
+        (_, Some(now)) => Place::InodeBlock(dir.nr(), now.block.nr()),
+        (_, None) => Place::Inode(dir.nr()),
+    };
+    Err(Corrupt::new(place, "directory entry", CorruptKind::InodeFree).into())
 }
 
-fn names_free_inode(place: Place) -> Error {
-    Corrupt::new(place, "directory entry", CorruptKind::InodeFree).into()
+/// Whether the inode of a found entry is in use. That can be checked only with the block unlocked
+/// (lock order).
+fn is_in_use(fs: &Fs, (inode, holder): &Held) -> Result<bool> {
+    if holder.as_ref().is_some_and(Holder::is_served) {
+        return Ok(true);
+    }
+    match fs.check_served(inode) {
+        Err(Error::Stale) => Ok(false),
+        other => other.map(|()| true),
+    }
 }
 
 /// One lookup. The inode's reference is taken; the inode may be a free one.

@@ -43,7 +43,7 @@ type Named<'a> = (&'a Arc<Inode>, &'a [u8], InodeNr, FileType);
 ///
 /// # Errors
 /// `NotFound` when an entry no longer has the inode given in `step`, `Exists` when there is an
-/// entry but no victim, `NoSpace`, and [`DirError::NeedExclusive`]. Nothing is changed then.
+/// entry but no victim, `NoSpace`, and what a [`DirError`] lacks. Nothing is changed then.
 pub(crate) fn rename(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>, index: Index) -> Answer<()> {
     match index {
         Index::Exclusive => rename_exclusive(fs, handle, step),
@@ -138,7 +138,7 @@ fn set_target(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answer<
     match dir.names_mut(state)?.insert(&new) {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
-        Insertion::NoRoom => Err(DirError::NeedExclusive),
+        Insertion::NoRoom => Err(DirError::Full),
     }
 }
 

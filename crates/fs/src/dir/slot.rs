@@ -46,7 +46,7 @@ pub(crate) struct Opening {
 }
 
 /// Predicts the result of [`super::insert`] as far as possible without a handle: `Exists`,
-/// `NoSpace` when the directory cannot grow, [`DirError::NeedExclusive`], or [`DirError::Moved`].
+/// `NoSpace` when the directory cannot grow, or another [`DirError`].
 pub(crate) fn can_insert(
     fs: &Fs,
     dir: &Arc<Inode>,
@@ -177,7 +177,7 @@ impl<'a> SlotSearch<'a> {
             _ if self.exists => Err(Error::Exists.into()),
             (Some(_), Index::Exclusive) => Ok(Way::Search { blocks: 0 }),
             (Some(opening), _) => Ok(Way::Into(opening)),
-            (None, Index::Free(_) | Index::Shared) => Err(DirError::NeedExclusive),
+            (None, Index::Free(_) | Index::Shared) => Err(DirError::Full),
             (None, _) if !can_grow() => Err(Error::NoSpace.into()),
             (None, Index::Exclusive) => Ok(Way::Search { blocks }),
         }

@@ -9,9 +9,9 @@
 mod carry_out;
 mod checks;
 
-use super::{check_alive, look_into};
+use super::{Newcomer, check_alive, look_into};
 use crate::access::Want;
-use crate::dir;
+use crate::dir::{self, DirError, Index};
 use crate::inode::Inode;
 use crate::settings::Switch;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, file};
@@ -43,23 +43,6 @@ impl RenameFlags {
 
     fn leaves_whiteout(self) -> bool {
         matches!(self, RenameFlags::Whiteout | RenameFlags::WhiteoutNoReplace)
-    }
-}
-
-/// Restarts of a rename after concurrent changes of names.
-const TRIES: u32 = 1000;
-
-/// Result of an unsuccessful try.
-enum Missed {
-    /// Another thread changed a name: retry.
-    Changed,
-    /// The final error.
-    Failed(Error),
-}
-
-impl From<Error> for Missed {
-    fn from(error: Error) -> Self {
-        Missed::Failed(error)
     }
 }
 
@@ -108,7 +91,6 @@ impl Filesystem {
     }
 }
 
-/// Restarts the rename if a name changed between its look-up and the change.
 fn rename(
     fs: &Fs,
     from: &Side<'_>,
@@ -116,23 +98,24 @@ fn rename(
     flags: RenameFlags,
     caller: &Caller,
 ) -> Result<()> {
-    for _ in 0..TRIES {
-        match rename_once(fs, from, to, flags, caller) {
-            Err(Missed::Changed) => {}
-            Err(Missed::Failed(error)) => return Err(error),
-            Ok(()) => return Ok(()),
-        }
-    }
-    Err(Error::Busy)
+    let newcomer = Newcomer {
+        fs,
+        dir: to.dir,
+        name: to.name,
+        caller,
+    };
+    newcomer.with_locks(|index| rename_once(fs, from, to, flags, caller, index))
 }
 
+/// [`DirError::Moved`] if a name changed between its look-up and the change.
 fn rename_once(
     fs: &Fs,
     from: &Side<'_>,
     to: &Side<'_>,
     flags: RenameFlags,
     caller: &Caller,
-) -> std::result::Result<(), Missed> {
+    index: Index,
+) -> std::result::Result<(), DirError> {
     let source = find(fs, from)?.ok_or(Error::NotFound)?;
     let moves_dir = source.is_dir() && from.dir.nr() != to.dir.nr();
     let exchange = flags == RenameFlags::Exchange;
@@ -155,11 +138,13 @@ fn rename_once(
         return Ok(());
     }
     rename.write_out_first(fs);
-    let answer = rename.carry_out(fs);
+    let answer = rename.carry_out(fs, index);
     drop(topology);
     match answer {
-        Err(Error::NotFound | Error::Exists) if rename.is_outdated(fs)? => Err(Missed::Changed),
-        other => Ok(other?),
+        Err(DirError::Fs(Error::NotFound | Error::Exists)) if rename.is_outdated(fs)? => {
+            Err(DirError::Moved)
+        }
+        other => other,
     }
 }
 

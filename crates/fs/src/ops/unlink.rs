@@ -10,9 +10,6 @@ use uext4_format::{FileType, Timestamp};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
-/// Restarts of an unlink after concurrent changes of the name.
-const TRIES: u32 = 1000;
-
 impl Filesystem {
     /// Removes a name that is not a directory's. The inode stays for its users.
     pub fn unlink(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
@@ -21,7 +18,7 @@ impl Filesystem {
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
             let change = |index| unlink_named(fs, parent, name, caller, index);
-            with_index(parent, change)?;
+            with_index(fs, parent, change)?;
             fs.sync_if_asked(parent)
         })
     }
@@ -37,12 +34,8 @@ impl Filesystem {
             }
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
-            for _ in 0..TRIES {
-                if rmdir_named(fs, parent, name, caller)?.is_some() {
-                    return fs.sync_if_asked(parent);
-                }
-            }
-            Err(Error::Busy)
+            with_locks(fs, |index| rmdir_named(fs, parent, name, caller, index))?;
+            fs.sync_if_asked(parent)
         })
     }
 }
@@ -54,55 +47,58 @@ fn unlink_named(
     caller: &Caller,
     index: Index,
 ) -> std::result::Result<(), DirError> {
-    for _ in 0..TRIES {
-        let found = index.checked(parent, dir::lookup_holder(fs, parent.arc(), name))?;
-        let (target, holder) = found.ok_or(Error::NotFound)?;
-        fs.may_delete(parent, &target, caller)?;
-        if target.is_dir() {
-            return Err(Error::IsDirectory.into());
-        }
-        let handle = fs.start(credits::REMOVE)?;
-        let removed = match &holder {
-            Some(holder) => dir::remove_at(fs, &handle, parent.arc(), name, holder, index),
-            None => dir::remove(fs, &handle, parent.arc(), name, target.nr(), index),
-        };
-        match removed {
-            // A rename replaced the name, or another unlink removed it: look up again.
-            Err(DirError::Fs(Error::NotFound)) => continue,
-            other => other?,
-        }
-        let now = fs.now();
-        touch_dir(&handle, parent.arc(), now);
-        return Ok(fs.drop_link(&handle, target.arc(), now)?);
+    let found = index.checked(parent, dir::lookup_holder(fs, parent.arc(), name))?;
+    let (target, holder) = found.ok_or(Error::NotFound)?;
+    fs.may_delete(parent, &target, caller)?;
+    if target.is_dir() {
+        return Err(Error::IsDirectory.into());
     }
-    Err(Error::Busy.into())
+    let handle = fs.start(credits::REMOVE)?;
+    let removed = match &holder {
+        Some(holder) => dir::remove_at(fs, &handle, parent.arc(), name, holder, index),
+        None => dir::remove(fs, &handle, parent.arc(), name, target.nr(), index),
+    };
+    removed.map_err(changed_name)?;
+    let now = fs.now();
+    touch_dir(&handle, parent.arc(), now);
+    Ok(fs.drop_link(&handle, target.arc(), now)?)
 }
 
-/// `None` if the name changed meanwhile. The parent only loses an entry; the target is locked
-/// exclusively, so that no name is added to it.
-fn rmdir_named(fs: &Fs, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<Option<()>> {
+/// The error of a removal of a name that was there: a rename replaced it, or another unlink removed
+/// it.
+fn changed_name(error: DirError) -> DirError {
+    match error {
+        DirError::Fs(Error::NotFound) => DirError::Moved,
+        other => other,
+    }
+}
+
+/// The parent only loses an entry; the target is locked exclusively, so that no name is added to
+/// it.
+fn rmdir_named(
+    fs: &Fs,
+    parent: &InodeRef,
+    name: &[u8],
+    caller: &Caller,
+    index: Index,
+) -> std::result::Result<(), DirError> {
     let found = look_into(parent, || dir::lookup(fs, parent.arc(), name))?;
     let target = found.ok_or(Error::NotFound)?;
     fs.may_delete(parent, &target, caller)?;
     if !target.is_dir() {
-        return Err(Error::NotDirectory);
+        return Err(Error::NotDirectory.into());
     }
-    let removed = with_locks(|index| {
-        let _held = hold_all(vec![(parent, index), (&target, Index::Exclusive)]);
-        if !dir::is_empty(fs, target.arc())? {
-            return Err(Error::NotEmpty.into());
-        }
-        let handle = fs.start(credits::REMOVE)?;
-        dir::remove(fs, &handle, parent.arc(), name, target.nr(), index)?;
-        let now = fs.now();
-        touch_dir(&handle, parent.arc(), now);
-        fs.drop_dir_link(&handle, parent.arc());
-        Ok(fs.drop_last_link(&handle, target.arc(), now)?)
-    });
-    match removed {
-        Err(Error::NotFound) => Ok(None),
-        other => other.map(Some),
+    let _held = hold_all(vec![(parent, index), (&target, Index::Exclusive)]);
+    if !dir::is_empty(fs, target.arc())? {
+        return Err(Error::NotEmpty.into());
     }
+    let handle = fs.start(credits::REMOVE)?;
+    let removed = dir::remove(fs, &handle, parent.arc(), name, target.nr(), index);
+    removed.map_err(changed_name)?;
+    let now = fs.now();
+    touch_dir(&handle, parent.arc(), now);
+    fs.drop_dir_link(&handle, parent.arc());
+    Ok(fs.drop_last_link(&handle, target.arc(), now)?)
 }
 
 impl Fs {

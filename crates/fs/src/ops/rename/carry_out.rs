@@ -3,7 +3,7 @@
 use super::{Rename, RenameFlags};
 use crate::dir::{self, DirError, Index};
 use crate::inode::{Inode, NewInode};
-use crate::ops::{Hold, Newcomer, check_alive, hold_all, touch_dir, with_locks};
+use crate::ops::{Hold, check_alive, hold_all, touch_dir};
 use crate::quota::Claim;
 use crate::{Error, Fs, InodeRef, Result, credits};
 use uext4_format::FileType;
@@ -11,21 +11,7 @@ use uext4_journal::Handle;
 use uext4_sync::Arc;
 
 impl Rename<'_> {
-    pub(super) fn carry_out(&self, fs: &Fs) -> Result<()> {
-        let change = |index| self.run(fs, index);
-        if self.target.is_some() {
-            return with_locks(change);
-        }
-        let newcomer = Newcomer {
-            fs,
-            dir: self.to.dir,
-            name: self.to.name,
-            caller: self.caller,
-        };
-        newcomer.with_locks(change)
-    }
-
-    fn run(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
+    pub(super) fn carry_out(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
         let _locks = self.lock(index);
         for dir in [self.from.dir, self.to.dir] {
             check_alive(dir)?;
