@@ -3,7 +3,7 @@
 //! Layout: [`DirBlocks`] holds the caches of one directory: its blocks ([`known_block`],
 //! [`prefetch_hint`]), a copy of its index ([`index_copy`], [`near`]), its dentries ([`dentries`]),
 //! and the queue of its sparse leaves ([`election`]). [`DentryMemory`] bounds the dentries of a
-//! mount.
+//! mount. Operations pass a [`HashedName`].
 //! Not here: directories themselves (`dir`). These caches know neither inodes nor the engine.
 
 mod blocks;
@@ -11,6 +11,7 @@ mod dentries;
 mod dentry;
 mod dentry_memory;
 mod election;
+mod hashed_name;
 mod index_copy;
 mod known_block;
 mod linear_hash;
@@ -23,8 +24,8 @@ mod sparse_leaves;
 mod tests;
 
 pub(crate) use blocks::DirBlocks;
-pub(crate) use dentry::Key;
 pub(crate) use dentry_memory::DentryMemory;
 pub(crate) use election::Election;
+pub(crate) use hashed_name::{HashedName, Key, NameHasher};
 pub(crate) use index_copy::runs_on;
 pub(crate) use sparse_leaves::{Note, SparseLeaves};

@@ -42,7 +42,7 @@ mod tests;
 mod view;
 
 pub(crate) use divide::{carry_out, draft};
-pub(crate) use edit::{Holder, remove, remove_at};
+pub(crate) use edit::{Answer, Holder, remove, remove_at};
 pub(crate) use hold::Index;
 pub(crate) use insert::insert;
 pub(crate) use quick::meaning;
@@ -51,6 +51,7 @@ pub use read::{DirEntry, Visit};
 pub(crate) use rename::{Exchange, Move, exchange, rename};
 pub(crate) use slot::{Way, can_insert};
 
+use crate::dcache::HashedName;
 use crate::dir_config::file_type;
 use crate::{Error, Fs, Inode, InodeRef, Result};
 use uext4_format::{Corrupt, CorruptKind, FileType, InodeNr, LogicalBlock, Place, dirent};
@@ -88,7 +89,7 @@ impl From<Corrupt> for DirError {
 ///
 /// # Errors
 /// `Stale` when the name changed meanwhile.
-pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<InodeRef>> {
+pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>) -> Result<Option<InodeRef>> {
     match look_twice(fs, dir, name, Then::Remember) {
         Err(DirError::Fs(error)) => Err(error),
         Err(_) => Err(Error::Stale),
@@ -103,7 +104,11 @@ type Held = (InodeRef, Option<Holder>);
 ///
 /// # Errors
 /// [`DirError::Moved`] when the name changed meanwhile.
-pub(crate) fn lookup_holder(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> edit::Answer<Option<Held>> {
+pub(crate) fn lookup_holder(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+) -> Answer<Option<Held>> {
     look_twice(fs, dir, name, Then::Remove)
 }
 
@@ -115,11 +120,16 @@ enum Then {
     Remove,
 }
 
-/// Looks up an inode in use. An inode that loses its last name concurrently becomes a tracked orphan
-/// a little later. Its entry is gone by then, so a second look finds none, or another. An unchanged
-/// entry that names a free inode is damage; so is one in the inode, which no thread changes within
-/// one version.
-fn look_twice(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> edit::Answer<Option<Held>> {
+/// Looks up an inode in use. An inode that loses its last name concurrently becomes a tracked
+/// orphan a little later. Its entry is gone by then, so a second look finds none, or another. An
+/// unchanged entry that names a free inode is damage; so is one of an inline directory, which no
+/// thread changes within one version.
+fn look_twice(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+    then: Then,
+) -> Answer<Option<Held>> {
     let Some(first) = look_up(fs, dir, name, then)? else {
         return Ok(None);
     };
@@ -153,31 +163,35 @@ fn is_in_use(fs: &Fs, (inode, holder): &Held) -> Result<bool> {
 }
 
 /// One lookup. The inode's reference is taken; the inode may be a free one.
-fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
+fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>, then: Then) -> Result<Option<Held>> {
     let version = dir.index.version();
     let view = Dir::open(fs, dir)?;
     let held = |nr| fs.load_inode(nr).map(InodeRef::new);
     let found = match view.form {
-        Form::Inline => inline::with_entry(&view, name, |found| Ok((held(found.inode)?, None)))?,
+        Form::Inline => {
+            inline::with_entry(&view, name.bytes, |found| Ok((held(found.inode)?, None)))?
+        }
         _ => {
-            let key = dir.dir_blocks().expect_name(name);
+            dir.dir_blocks().expect_name(name.key);
             let leaf = quick::expect_leaf(&view, name);
             if then == Then::Remove
                 && let Some(leaf) = leaf
-                && let Some(held) = quick::holder(&view, key, leaf)?
+                && let Some(held) = quick::holder(&view, name.key, leaf)?
             {
                 return Ok(Some(held));
             }
             view.search_from(leaf, name, |block| {
                 let state = block.read();
-                let Some(at) = view.names_in(block, &state)?.locate(name) else {
+                let Some(at) = view
+                    .names_in(block, &state)?
+                    .locate(name.bytes, name.print())
+                else {
                     return Ok(None);
                 };
-                if then == Then::Remember && !is_dot(name) {
-                    quick::remember_name(&view, key, at.inode, version);
+                if then == Then::Remember && !is_dot(name.bytes) {
+                    quick::remember_name(&view, name.key, at.inode, version);
                 }
                 let holder = Holder {
-                    key,
                     block: block.clone(),
                     nr: at.inode,
                     seen: Some((at, state.changes())),
@@ -193,11 +207,11 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<
 pub(crate) fn find(
     fs: &Fs,
     dir: &Arc<Inode>,
-    name: &[u8],
+    name: &HashedName<'_>,
 ) -> Result<Option<(InodeNr, Option<FileType>)>> {
     let view = Dir::open(fs, dir)?;
     let found = match view.form {
-        Form::Inline => inline::with_entry(&view, name, Ok)?,
+        Form::Inline => inline::with_entry(&view, name.bytes, Ok)?,
         _ => view.locate(name)?.map(|(_, found)| found),
     };
     Ok(found.map(|found| (found.inode, file_type(found.kind))))
@@ -222,7 +236,7 @@ pub(crate) fn parent_of(fs: &Fs, dir: &Arc<Inode>) -> Result<InodeNr> {
     if view.form == Form::Inline {
         return Ok(inline::parent_of(&view));
     }
-    let found = view.find_in(&*view.block_or_damage(LogicalBlock(0))?, b"..")?;
+    let found = view.find_in(&*view.block_or_damage(LogicalBlock(0))?, &fs.hashed(b".."))?;
     Ok(found
         .ok_or_else(|| view.damage(CorruptKind::NoDotDot))?
         .inode)

@@ -21,6 +21,7 @@ use super::merge::Moving;
 use super::neighbours::{leaves_to_merge, nodes_to_merge};
 use super::reference::last_reference;
 use super::view::{Dir, Form};
+use crate::dcache::HashedName;
 use crate::{Fs, Inode, Result};
 use uext4_format::htree::{DxNode, RootInfo};
 use uext4_format::{CorruptKind, LogicalBlock};
@@ -32,7 +33,7 @@ pub(crate) fn shrink(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Arc<Inode>,
-    name: &[u8],
+    name: &HashedName<'_>,
 ) -> Result<Shrunk> {
     let mut view = Dir::open(fs, dir)?;
     match view.form {

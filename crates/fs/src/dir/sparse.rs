@@ -41,6 +41,7 @@ impl Fs {
     }
 
     fn shrink_directory(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<()> {
+        let name = &self.hashed(name);
         let _exclusive = dir.index.write_open();
         for _ in 0..STEPS_MAX {
             if self.writable().is_err() || !is_directory(dir) {

@@ -7,12 +7,11 @@
 
 use super::check_alive;
 use crate::base::Retries;
-use crate::dir::{self, DirError, Index};
+use crate::dcache::HashedName;
+use crate::dir::{self, Answer, DirError, Index};
 use crate::inode::Inode;
-use crate::{Caller, Error, Fs, Result, credits};
+use crate::{Caller, Error, Fs, InodeRef, Result, credits};
 use uext4_sync::{Arc, RwLockReadGuard, Sequence, VersionedGuard};
-
-type Answer<T> = std::result::Result<T, DirError>;
 
 /// Tries with the shared lock before an operation takes the exclusive one.
 const SHARED_TRIES: usize = 8;
@@ -29,35 +28,36 @@ pub(super) fn look_into<T>(dir: &Inode, look: impl Fn() -> Result<T>) -> Result<
     look()
 }
 
-/// Runs a change of the entries of one directory that adds no name.
-pub(super) fn with_index<T>(
-    fs: &Fs,
-    dir: &Inode,
-    change: impl FnMut(Index) -> Answer<T>,
-) -> Result<T> {
-    retried(fs, optimistic(dir), holding(dir, change), || Ok(false))
-}
-
-/// As [`with_index`], for a change that takes the structures' locks itself, in the given mode:
-/// shared for directories where only entries change.
-pub(super) fn with_locks<T>(fs: &Fs, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-    retried(fs, shared(), change, || Ok(false))
-}
-
-/// A name to insert into a directory, with the caller.
-pub(super) struct Newcomer<'a> {
+/// A name of a directory that an operation changes for a caller.
+pub(super) struct NameChange<'a> {
     pub(super) fs: &'a Fs,
     pub(super) dir: &'a Arc<Inode>,
-    pub(super) name: &'a [u8],
+    pub(super) name: HashedName<'a>,
     pub(super) caller: &'a Caller,
 }
 
-impl Newcomer<'_> {
-    /// As [`with_index`], for a change that inserts the name: a full leaf is split while optimistic
-    /// operations continue.
+impl<'a> NameChange<'a> {
+    pub(super) fn new(fs: &'a Fs, dir: &'a InodeRef, name: &'a [u8], caller: &'a Caller) -> Self {
+        let (dir, name) = (dir.arc(), fs.hashed(name));
+        Self {
+            fs,
+            dir,
+            name,
+            caller,
+        }
+    }
+
+    /// The inode of the name.
+    pub(super) fn look_up(&self) -> Result<Option<InodeRef>> {
+        look_into(self.dir, || dir::lookup(self.fs, self.dir, &self.name))
+    }
+
+    /// Runs a change of the directory's entries. A full leaf is split while optimistic operations
+    /// continue.
     pub(super) fn with_index<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+        let modes = self.dir.index.tries().map(Index::Free).chain(shared());
         let change = holding(self.dir, change);
-        retried(self.fs, optimistic(self.dir), change, || self.make_room())
+        retried(self.fs, modes, change, || self.make_room())
     }
 
     /// As [`Self::with_index`], for a change of the directory beyond its entries.
@@ -79,7 +79,7 @@ impl Newcomer<'_> {
             dir.index.wait();
             return Ok(true);
         };
-        let draft = match dir::draft(fs, dir, self.name) {
+        let draft = match dir::draft(fs, dir, &self.name) {
             Ok(Some(draft)) => draft,
             _ if !dir.index.is_still(version) => return Ok(true),
             other => return other.map(|_| false),
@@ -91,7 +91,7 @@ impl Newcomer<'_> {
         let _exclusive = dir.index.write_open();
         check_alive(dir)?;
         let handle = fs.start(credits::DIR_GROW)?;
-        dir::carry_out(fs, &handle, dir, self.name, draft)?;
+        dir::carry_out(fs, &handle, dir, &self.name, draft)?;
         Ok(true)
     }
 }
@@ -107,8 +107,9 @@ impl Fs {
         retried(self, std::iter::empty(), change, || Ok(false))
     }
 
-    /// Frees the inodes of the reclaim queue, which includes those that an earlier try allocated and
-    /// abandoned, or waits for freed clusters. Whether a retry may have what was lacking at `before`.
+    /// Frees the inodes of the reclaim queue, which includes those that an earlier try allocated
+    /// and abandoned, or waits for freed clusters. Whether a retry may have what was lacking since
+    /// `before`.
     fn give_back(&self, lacking: &Error, before: Sequence) -> Result<bool> {
         if self.inodes.evictions.has_work() {
             return self.reap().map(|()| true);
@@ -155,11 +156,6 @@ fn retried<T>(
             return settled(answer);
         }
     }
-}
-
-/// The modes of a change that may run without the lock.
-fn optimistic(dir: &Inode) -> impl Iterator<Item = Index> {
-    dir.index.tries().map(Index::Free).chain(shared())
 }
 
 fn shared() -> impl Iterator<Item = Index> {

@@ -1,8 +1,8 @@
 //! Removal of names.
 
-use super::{check_alive, check_name, hold_all, look_into, touch_dir, with_index, with_locks};
+use super::{NameChange, check_alive, check_name, hold_all, touch_dir};
 use crate::access::Want;
-use crate::dir::{self, DirError, Index};
+use crate::dir::{self, Answer, DirError, Index};
 use crate::inode::Inode;
 use crate::lifetime::has_blocks;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
@@ -17,8 +17,8 @@ impl Filesystem {
             check_name(name)?;
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
-            let change = |index| unlink_named(fs, parent, name, caller, index);
-            with_index(fs, parent, change)?;
+            let at = NameChange::new(fs, parent, name, caller);
+            at.with_index(|index| unlink_named(&at, index))?;
             fs.sync_if_asked(parent)
         })
     }
@@ -34,33 +34,29 @@ impl Filesystem {
             }
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
-            with_locks(fs, |index| rmdir_named(fs, parent, name, caller, index))?;
+            let at = NameChange::new(fs, parent, name, caller);
+            at.with_locks(|index| rmdir_named(&at, index))?;
             fs.sync_if_asked(parent)
         })
     }
 }
 
-fn unlink_named(
-    fs: &Fs,
-    parent: &InodeRef,
-    name: &[u8],
-    caller: &Caller,
-    index: Index,
-) -> std::result::Result<(), DirError> {
-    let found = index.checked(parent, dir::lookup_holder(fs, parent.arc(), name))?;
+fn unlink_named(at: &NameChange<'_>, index: Index) -> Answer<()> {
+    let (fs, parent, name) = (at.fs, at.dir, &at.name);
+    let found = index.checked(parent, dir::lookup_holder(fs, parent, name))?;
     let (target, holder) = found.ok_or(Error::NotFound)?;
-    fs.may_delete(parent, &target, caller)?;
+    fs.may_delete(parent, &target, at.caller)?;
     if target.is_dir() {
         return Err(Error::IsDirectory.into());
     }
     let handle = fs.start(credits::REMOVE)?;
     let removed = match &holder {
-        Some(holder) => dir::remove_at(fs, &handle, parent.arc(), name, holder, index),
-        None => dir::remove(fs, &handle, parent.arc(), name, target.nr(), index),
+        Some(holder) => dir::remove_at(fs, &handle, parent, name, holder, index),
+        None => dir::remove(fs, &handle, parent, name, target.nr(), index),
     };
     removed.map_err(changed_name)?;
     let now = fs.now();
-    touch_dir(&handle, parent.arc(), now);
+    touch_dir(&handle, parent, now);
     Ok(fs.drop_link(&handle, target.arc(), now)?)
 }
 
@@ -75,16 +71,10 @@ fn changed_name(error: DirError) -> DirError {
 
 /// The parent only loses an entry; the target is locked exclusively, so that no name is added to
 /// it.
-fn rmdir_named(
-    fs: &Fs,
-    parent: &InodeRef,
-    name: &[u8],
-    caller: &Caller,
-    index: Index,
-) -> std::result::Result<(), DirError> {
-    let found = look_into(parent, || dir::lookup(fs, parent.arc(), name))?;
-    let target = found.ok_or(Error::NotFound)?;
-    fs.may_delete(parent, &target, caller)?;
+fn rmdir_named(at: &NameChange<'_>, index: Index) -> Answer<()> {
+    let (fs, parent) = (at.fs, at.dir);
+    let target = at.look_up()?.ok_or(Error::NotFound)?;
+    fs.may_delete(parent, &target, at.caller)?;
     if !target.is_dir() {
         return Err(Error::NotDirectory.into());
     }
@@ -93,11 +83,11 @@ fn rmdir_named(
         return Err(Error::NotEmpty.into());
     }
     let handle = fs.start(credits::REMOVE)?;
-    let removed = dir::remove(fs, &handle, parent.arc(), name, target.nr(), index);
+    let removed = dir::remove(fs, &handle, parent, &at.name, target.nr(), index);
     removed.map_err(changed_name)?;
     let now = fs.now();
-    touch_dir(&handle, parent.arc(), now);
-    fs.drop_dir_link(&handle, parent.arc());
+    touch_dir(&handle, parent, now);
+    fs.drop_dir_link(&handle, parent);
     Ok(fs.drop_last_link(&handle, target.arc(), now)?)
 }
 

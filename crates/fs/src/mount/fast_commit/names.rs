@@ -98,8 +98,9 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
     if kind == FileType::Directory && count == Count::Adds {
         return Err(contradiction(dentry.inode, CorruptKind::FcSecondName));
     }
+    let name = &fs.hashed(&dentry.name);
     let _alone = dir.index.write();
-    match dir::find(fs, &dir, &dentry.name)? {
+    match dir::find(fs, &dir, name)? {
         Some((found, _)) if found == dentry.inode => return Ok(()),
         Some((found, kind)) => {
             let replaced = Dentry {
@@ -116,7 +117,7 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
         fs,
         &handle,
         &dir,
-        &dentry.name,
+        name,
         dentry.inode,
         kind,
         way,
@@ -136,8 +137,9 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
 
 fn remove(fs: &Fs, dentry: &Dentry) -> Result<()> {
     let dir = parent(fs, dentry)?;
+    let name = &fs.hashed(&dentry.name);
     let _alone = dir.index.write();
-    match dir::find(fs, &dir, &dentry.name)? {
+    match dir::find(fs, &dir, name)? {
         Some((found, kind)) if found == dentry.inode => take_away(fs, &dir, dentry, kind),
         _ => Ok(()),
     }
@@ -152,7 +154,7 @@ fn take_away(fs: &Fs, dir: &Arc<Inode>, dentry: &Dentry, kind: Option<FileType>)
         fs,
         &handle,
         dir,
-        &dentry.name,
+        &fs.hashed(&dentry.name),
         dentry.inode,
         Index::Exclusive,
     ))?;
