@@ -136,10 +136,8 @@ fn insert_in(
     new: &NewName<'_>,
 ) -> Answer<()> {
     let mut state = handle.write(block);
-    inserted(
-        view.names_mut(&mut state)?
-            .insert(&new.entry, new.name.print()),
-    )
+    let mut leaf = view.names_mut(&mut state)?;
+    inserted(leaf.insert(&new.entry, new.name.print()))
 }
 
 fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> Answer<()> {

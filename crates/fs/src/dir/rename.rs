@@ -66,20 +66,13 @@ fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()>
             insert_entry(&mut to, handle, &new)?;
         }
     }
-    let (dir, name) = (step.from_dir, step.from_name);
+    let (dir, name, index) = (step.from_dir, step.from_name, Index::Exclusive);
     match step.whiteout {
         Some(whiteout) => {
             let whiteout = (whiteout, FileType::CharDevice);
-            edit::replace(
-                fs,
-                handle,
-                dir,
-                (name, step.child),
-                whiteout,
-                Index::Exclusive,
-            )
+            edit::replace(fs, handle, dir, (name, step.child), whiteout, index)
         }
-        None => edit::remove(fs, handle, dir, name, step.child, Index::Exclusive),
+        None => edit::remove(fs, handle, dir, name, step.child, index),
     }
 }
 
@@ -202,17 +195,16 @@ impl<'a> Pair<'a> {
             };
         }
         let lock = |block: &'a Arc<MetaBlock>| handle.write_ordered(block, block.nr().0);
-        if source.nr() < target.nr() {
-            let source = lock(source);
-            return Self {
-                source,
+        // The fields are evaluated in the order that they are written in.
+        match source.nr() < target.nr() {
+            true => Self {
+                source: lock(source),
                 target: Some(lock(target)),
-            };
-        }
-        let target = Some(lock(target));
-        Self {
-            source: lock(source),
-            target,
+            },
+            false => Self {
+                target: Some(lock(target)),
+                source: lock(source),
+            },
         }
     }
 

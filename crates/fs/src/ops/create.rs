@@ -18,12 +18,8 @@ impl Filesystem {
         mode: u16,
         caller: &Caller,
     ) -> Result<InodeRef> {
-        self.make(
-            parent,
-            name,
-            &NewInode::new(FileType::Regular, mode),
-            caller,
-        )
+        let new = NewInode::new(FileType::Regular, mode);
+        self.make(parent, name, &new, caller)
     }
 
     /// Creates a directory. It inherits setgid from its parent only, and never gets setuid.
@@ -34,12 +30,8 @@ impl Filesystem {
         mode: u16,
         caller: &Caller,
     ) -> Result<InodeRef> {
-        self.make(
-            parent,
-            name,
-            &NewInode::new(FileType::Directory, mode & 0o1777),
-            caller,
-        )
+        let new = NewInode::new(FileType::Directory, mode & 0o1777);
+        self.make(parent, name, &new, caller)
     }
 
     /// Creates a device node, fifo, socket or regular file; `device` is (major, minor).
@@ -55,15 +47,11 @@ impl Filesystem {
         if matches!(kind, FileType::Directory | FileType::Symlink) {
             return Err(Error::NotPermitted);
         }
-        self.make(
-            parent,
-            name,
-            &NewInode {
-                device,
-                ..NewInode::new(kind, mode)
-            },
-            caller,
-        )
+        let new = NewInode {
+            device,
+            ..NewInode::new(kind, mode)
+        };
+        self.make(parent, name, &new, caller)
     }
 
     /// Creates a symbolic link to `target`.

@@ -6,7 +6,8 @@ use super::{
 use crate::dir::{self, Answer, Index};
 use crate::inode::Inode;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
-use uext4_format::{FileType, InodeFlags};
+use uext4_format::{FileType, InodeFlags, Timestamp};
+use uext4_journal::Handle;
 use uext4_sync::Arc;
 
 impl Filesystem {
@@ -68,11 +69,7 @@ fn link_named(at: &NameChange<'_>, inode: &Arc<Inode>, index: Index) -> Answer<(
 
 /// Raises the link count. An inode that lost its last name to an unlink gets no new one; a file
 /// that never had a name does.
-fn add_link(
-    handle: &uext4_journal::Handle<'_>,
-    inode: &Arc<Inode>,
-    now: uext4_format::Timestamp,
-) -> Result<()> {
+fn add_link(handle: &Handle<'_>, inode: &Arc<Inode>, now: Timestamp) -> Result<()> {
     let mut state = handle.write(inode);
     if state.disk.links == 0 && !inode.is_unnamed() {
         return Err(Error::NotFound);
@@ -88,7 +85,7 @@ fn add_link(
 
 /// Lowers the link count again, after a failed insertion of the name. Other links and unlinks of
 /// the inode may have run in between, so its state follows from the remaining count.
-fn take_link_back(fs: &Fs, handle: &uext4_journal::Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+fn take_link_back(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     {
         let mut state = handle.write(inode);
         state.disk.links -= 1;

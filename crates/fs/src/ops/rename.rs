@@ -126,9 +126,8 @@ impl Rename<'_> {
 
     /// Both names refer to one inode: no change is needed.
     fn is_same(&self) -> bool {
-        self.target
-            .as_ref()
-            .is_some_and(|target| target.nr() == self.source.nr())
+        let target = self.target.as_ref();
+        target.is_some_and(|target| target.nr() == self.source.nr())
     }
 
     /// Whether a name no longer refers to the inode that was looked up.

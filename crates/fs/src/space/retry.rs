@@ -104,9 +104,11 @@ impl Space {
         let mut retries = Retries::default();
         loop {
             let answer = self.take_once(base, want, len, min);
+            if !matches!(answer, Err(Error::NoSpace)) {
+                return answer;
+            }
             let are_held = self.preallocations.clusters() > 0;
-            let is_missed = matches!(answer, Err(Error::NoSpace)) && (are_held || min <= 1);
-            if !is_missed || !retries.may_retry() {
+            if !are_held && min > 1 || !retries.may_retry() {
                 return answer;
             }
             match self.discard_preallocations() {

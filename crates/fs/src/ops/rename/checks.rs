@@ -35,11 +35,9 @@ impl Rename<'_> {
             Some(target) => fs.may_delete(self.to.dir, target, self.to.caller)?,
             None => fs.may(self.to.dir, self.to.caller, Want::WRITE.and(Want::EXECUTE))?,
         }
-        let exchanged = self
-            .target
-            .as_ref()
-            .filter(|_| self.flags == RenameFlags::Exchange);
-        if let (Some(target), None) = (&self.target, exchanged) {
+        let target = self.target.as_ref();
+        let exchanged = target.filter(|_| self.flags == RenameFlags::Exchange);
+        if let (Some(target), None) = (target, exchanged) {
             match (self.source.is_dir(), target.is_dir()) {
                 (true, false) => return Err(Error::NotDirectory),
                 (false, true) => return Err(Error::IsDirectory),
