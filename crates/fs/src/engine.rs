@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::base::Base;
-use crate::dcache::{DentryMemory, SparseLeaves};
+use crate::dcache::{DentryMemory, HashedName, NameHasher, SparseLeaves};
 use crate::dir_config::DirConfig;
 use crate::extent_status::ExtentStatus;
 use crate::inode::{ExtraIsize, HiddenInodes, Inode, Inodes, LazyTimes};
@@ -38,6 +38,7 @@ pub(crate) struct Fs {
     pub(crate) flusher: Flusher,
     pub(crate) dirs: DirConfig,
     pub(crate) names: Arc<DentryMemory>,
+    pub(crate) name_hasher: NameHasher,
     pub(crate) sparse_leaves: SparseLeaves<Inode>,
     pub(crate) shared_xattrs: SharedBlocks,
     /// Serializes moves of directories between parents.
@@ -63,6 +64,11 @@ impl Fs {
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         self.writable()?;
         Ok(self.journal.start(credits + self.quota.credits())?)
+    }
+
+    /// The name with its hashes, to be passed through one operation.
+    pub(crate) fn hashed<'a>(&self, name: &'a [u8]) -> HashedName<'a> {
+        self.name_hasher.hashed(name)
     }
 
     /// Updates the lazy totals of the superblock in the handle's transaction.

@@ -20,6 +20,9 @@
 use crate::atomic::{AtomicBool, Ordering::SeqCst};
 use crate::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard, Sequence, SequenceCount};
 
+/// Optimistic tries of an operation before it takes the lock.
+const TRIES: usize = 8;
+
 /// See the module.
 pub struct VersionedLock {
     lock: RwLock<()>,
@@ -65,6 +68,19 @@ impl VersionedLock {
     pub fn version(&self) -> Option<Version> {
         let version = Version(self.sequence.sample());
         (!self.is_closed.load(SeqCst)).then_some(version)
+    }
+
+    /// Versions to try with, each sampled when the lock is not closed. When they are used up, the
+    /// caller takes the lock, so that it ends.
+    pub fn tries(&self) -> impl Iterator<Item = Version> {
+        let sample = |_| {
+            let version = self.version();
+            if version.is_none() {
+                self.wait();
+            }
+            version
+        };
+        (0..TRIES).filter_map(sample)
     }
 
     /// Validates: whether no part has moved since.

@@ -108,6 +108,12 @@ impl Rows {
         Some(Record::from_bytes(*raw))
     }
 
+    /// Offset and size of each record, in units.
+    pub(super) fn places(&self) -> impl Iterator<Item = (u16, u8)> {
+        let records = (0..self.len()).filter_map(|at| self.get(at));
+        records.map(|record| (record.at, record.used))
+    }
+
     /// Fingerprints and records, those that are not in use included.
     #[inline]
     fn columns(&mut self) -> (&mut [u8], &mut [[u8; RECORD_BYTES]]) {
@@ -189,12 +195,5 @@ fn close<T: Copy>(column: &mut [T], at: usize, len: usize) {
     let part = column.get_mut(at..len).unwrap_or_default();
     if !part.is_empty() {
         part.copy_within(1.., 0);
-    }
-}
-
-impl PartialEq for Rows {
-    fn eq(&self, other: &Self) -> bool {
-        let rows = |rows: &Self| (0..rows.len()).map(|at| rows.get(at)).collect::<Vec<_>>();
-        self.prints() == other.prints() && rows(self) == rows(other)
     }
 }

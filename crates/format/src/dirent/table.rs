@@ -3,8 +3,9 @@
 //! A walk over a cold leaf reads all of its cache lines. The table has one contiguous fingerprint
 //! byte per record, which selects the few candidates of a name. Their offsets and sizes are in a
 //! second array, so most lookups of absent names do not read the leaf.
-//! Layout: [`Rows`] holds both arrays, in block order. A record's fingerprint (`print`) is a 16-bit
-//! hash of its name, in two bytes; free records have size 0, which no name has.
+//! Layout: [`Rows`] holds both arrays, in block order. A record's fingerprint (`print`) is 16 bits
+//! of a hash of its name, in two bytes; free records have size 0, which no name has. The caller
+//! chooses the hash; with a keyed one an image cannot have leaves of equal fingerprints.
 //! Invariants: the records of the bytes are sound and the same as when the table was built or last
 //! updated. Code that changes the bytes otherwise drops the table. A stale table gives wrong
 //! answers, never a panic.
@@ -16,7 +17,7 @@ use super::search::Spot;
 use super::{DirEntryType, DirLeaf, FIXED_BYTES, Fit, Insertion, LeafTail, NewEntry, space_needed};
 use crate::bytes::{get_u8, rest};
 use crate::{Corrupt, InodeNr, Place};
-use uext4_num::{clamp_u8, clamp_u16, clamp_u32, u64_of, usize_of};
+use uext4_num::{clamp_u8, clamp_u16, clamp_u32, usize_of};
 
 /// The table of one leaf. See the module.
 #[derive(Clone, Debug)]
@@ -33,8 +34,8 @@ struct Print {
 }
 
 impl Print {
-    fn of(name: &[u8]) -> Self {
-        let [.., second, first] = mixed(name).to_le_bytes();
+    fn new(name: &[u8], print: u16) -> Self {
+        let [second, first] = print.to_le_bytes();
         let used = clamp_u8(units(space_needed(name.len())));
         Self {
             first,
@@ -58,30 +59,15 @@ fn units(bytes: usize) -> u16 {
     clamp_u16(bytes / UNIT_BYTES)
 }
 
-/// A hash of a name; use the upper bits.
-fn mixed(name: &[u8]) -> u64 {
-    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-    let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
-    let seed = step(0, u64_of(name.len()));
-    let Some(last) = name.last_chunk() else {
-        let word = name
-            .iter()
-            .fold(0, |word, byte| word << 8 | u64::from(*byte));
-        return step(seed, word).wrapping_mul(FACTOR);
-    };
-    let (words, _) = name.as_chunks();
-    let sum = words
-        .iter()
-        .fold(seed, |sum, word| step(sum, u64::from_le_bytes(*word)));
-    step(sum, u64::from_le_bytes(*last)).wrapping_mul(FACTOR)
-}
-
 impl LeafTable {
-    /// The table of a leaf.
+    /// The table of a leaf; `print_of` computes fingerprints.
     ///
     /// # Errors
     /// A damaged record: every one is checked.
-    pub fn build<B: AsRef<[u8]>>(leaf: &DirLeaf<B>) -> Result<Self, Corrupt> {
+    pub fn build<B: AsRef<[u8]>>(
+        leaf: &DirLeaf<B>,
+        print_of: impl Fn(&[u8]) -> u16,
+    ) -> Result<Self, Corrupt> {
         let mut records = 0u16;
         leaf.walk(|_, _| records = records.saturating_add(1))?;
         let whole = Whole {
@@ -91,24 +77,28 @@ impl LeafTable {
         };
         let rows = Rows::with_room(records.into(), whole);
         let mut table = Self { rows };
-        leaf.walk(|spot, name| table.add(spot, name))?;
+        leaf.walk(|spot, name| {
+            let print = match spot.used {
+                0 => Print::default(),
+                _ => Print::new(name, print_of(name)),
+            };
+            table.add(spot, print);
+        })?;
         Ok(table)
     }
 
-    fn add(&mut self, spot: Spot, name: &[u8]) {
-        let print = match spot.used {
-            0 => Print::default(),
-            _ => Print::of(name),
-        };
+    fn add(&mut self, spot: Spot, print: Print) {
         self.rows.push(print.first, print.record(spot.offset));
         self.rows.whole.add(units(spot.used));
     }
 
-    /// True if this table equals a fresh one of the leaf `bytes`.
+    /// True if this table equals a fresh one of the leaf `bytes`, apart from fingerprints.
     pub fn is_of(&self, bytes: &[u8]) -> bool {
         let leaf = DirLeaf::new(bytes, self.tail_in(bytes), Place::Superblock);
-        Self::build(&leaf)
-            .is_ok_and(|fresh| fresh.rows == self.rows && fresh.used_bytes() == self.used_bytes())
+        let is_same = |fresh: Self| {
+            fresh.rows.places().eq(self.rows.places()) && fresh.used_bytes() == self.used_bytes()
+        };
+        Self::build(&leaf, |_| 0).is_ok_and(is_same)
     }
 
     /// All bytes of the rows.
@@ -156,8 +146,8 @@ impl LeafTable {
     }
 
     /// The index of the record of `name`.
-    fn position(&self, bytes: &[u8], name: &[u8]) -> Option<usize> {
-        let print = Print::of(name);
+    fn position(&self, bytes: &[u8], name: &[u8], print: u16) -> Option<usize> {
+        let print = Print::new(name, print);
         let is_it = |at: &usize| {
             self.rows.get(*at).is_some_and(|record| {
                 record.print == print.second
@@ -183,8 +173,7 @@ impl LeafTable {
     }
 
     /// Updates the table for [`DirLeaf::insert_at`].
-    fn note_insert(&mut self, gap: Spot, name: &[u8]) {
-        let print = Print::of(name);
+    fn note_insert(&mut self, gap: Spot, print: Print) {
         let record = print.record(gap.used_end());
         let mut at = usize_of(gap.nr);
         if gap.used == 0 {
@@ -234,17 +223,17 @@ impl<'a> KnownLeaf<'a> {
         Self { bytes, table }
     }
 
-    /// The entry with this name, to be removed with [`KnownLeafMut::remove_at`].
-    pub fn locate(&self, name: &[u8]) -> Option<Location> {
-        let at = self.table.position(self.bytes, name)?;
+    /// The entry with this name and fingerprint, to be removed with [`KnownLeafMut::remove_at`].
+    pub fn locate(&self, name: &[u8], print: u16) -> Option<Location> {
+        let at = self.table.position(self.bytes, name, print)?;
         let before = at.checked_sub(1).and_then(|before| self.table.spot(before));
         let spot = self.table.spot(at)?;
         Some(Location::new(self.bytes, before, spot))
     }
 
     /// The result that [`KnownLeafMut::insert`] would have for `name` now.
-    pub fn fits(&self, name: &[u8]) -> Fit {
-        if self.table.position(self.bytes, name).is_some() {
+    pub fn fits(&self, name: &[u8], print: u16) -> Fit {
+        if self.table.position(self.bytes, name, print).is_some() {
             return Fit::Exists;
         }
         let gap = self.table.gap(space_needed(name.len()));
@@ -278,14 +267,14 @@ impl<'a> KnownLeafMut<'a> {
         )
     }
 
-    /// As [`DirLeaf::insert`].
-    pub fn insert(&mut self, new: &NewEntry<'_>) -> Insertion {
-        if let Some(Location { inode, kind, .. }) = self.known().locate(new.name) {
+    /// As [`DirLeaf::insert`], with the fingerprint of the name.
+    pub fn insert(&mut self, new: &NewEntry<'_>, print: u16) -> Insertion {
+        if let Some(Location { inode, kind, .. }) = self.known().locate(new.name, print) {
             return Insertion::Exists(inode, kind);
         }
         match self.table.gap(new.space_needed()) {
             Some(gap) => {
-                self.insert_at(Gap(gap), new);
+                self.insert_at(Gap(gap), new, print);
                 Insertion::Done(gap.used_end())
             }
             None => Insertion::NoRoom,
@@ -294,9 +283,9 @@ impl<'a> KnownLeafMut<'a> {
 
     /// Inserts an entry into a gap that [`KnownLeaf::fits`] found for its name. The leaf must not
     /// have changed since.
-    pub fn insert_at(&mut self, gap: Gap, new: &NewEntry<'_>) {
+    pub fn insert_at(&mut self, gap: Gap, new: &NewEntry<'_>, print: u16) {
         self.leaf().insert_at(gap, new);
-        self.table.note_insert(gap.0, new.name);
+        self.table.note_insert(gap.0, Print::new(new.name, print));
     }
 
     /// Removes an entry that [`KnownLeaf::locate`] found. The leaf must not have changed since.

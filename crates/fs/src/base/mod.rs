@@ -5,10 +5,12 @@
 mod budget;
 mod errors;
 mod random;
+mod retry;
 mod state;
 
 pub(crate) use budget::Budget;
 pub(crate) use random::Random;
+pub(crate) use retry::Retries;
 pub(crate) use state::MountState;
 
 use crate::incidents::Incidents;

@@ -12,8 +12,8 @@
 //! growth of the dentry table; nothing is taken under it.
 
 use super::dentries::Dentries;
-use super::dentry::{Key, Keys};
 use super::dentry_memory::DentryMemory;
+use super::hashed_name::Key;
 use super::index_copy::IndexCopy;
 use super::known_block::KnownBlock;
 use super::prefetch_hint::PrefetchHint;
@@ -33,10 +33,9 @@ const PLACE_BYTES: usize = size_of::<KnownBlock>() + size_of::<PrefetchHint>();
 pub(crate) struct DirBlocks {
     blocks: Segments<KnownBlock, SEGMENTS>,
     hints: Segments<PrefetchHint, SEGMENTS>,
-    sparse: SparseQueue,
     index: IndexCopy<SEGMENTS>,
     dentries: Dentries,
-    keys: Keys,
+    sparse: SparseQueue,
 }
 
 impl DirBlocks {
@@ -84,16 +83,9 @@ impl DirBlocks {
         &self.sparse
     }
 
-    /// The dentry key of a name.
-    pub(crate) fn key(&self, name: &[u8]) -> Key {
-        self.keys.of(name)
-    }
-
-    /// As [`Self::key`], and prefetches the dentry of a name that will be put or forgotten.
-    pub(crate) fn expect_name(&self, name: &[u8]) -> Key {
-        let key = self.key(name);
+    /// Prefetches the dentry of a name that will be put or forgotten.
+    pub(crate) fn expect_name(&self, key: Key) {
         self.dentries.prefetch(key);
-        key
     }
 
     /// The inode of a cached dentry.
@@ -112,11 +104,6 @@ impl DirBlocks {
     /// Drops the dentry of a name that is about to change or go. Its block is locked.
     pub(crate) fn forget(&self, key: Key) {
         self.dentries.forget(key);
-    }
-
-    /// As [`Self::forget`].
-    pub(crate) fn forget_name(&self, name: &[u8]) {
-        self.forget(self.key(name));
     }
 
     /// Memory in bytes, without the dentries, which have an account of their own.

@@ -11,8 +11,9 @@
 //! the two sees the other.
 //! Locking: none to read or write entries. `Rank::CacheShard` to grow, and to wait for a step.
 
-use super::dentry::{Dentry, Key, Set, Words};
+use super::dentry::{Dentry, Set, Words};
 use super::dentry_memory::{DentryMemory, Share};
+use super::hashed_name::Key;
 use super::linear_hash::{LinearHash, PublishedHash, SETS_MAX, SETS_MIN, Step};
 use uext4_device::prefetch;
 use uext4_format::InodeNr;
@@ -174,8 +175,8 @@ impl Dentries {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dentry::Keys;
     use super::super::dentry_memory::MEMORY_PARTS;
+    use super::super::hashed_name::NameHasher;
     use super::*;
     use uext4_sync::atomic::AtomicU64;
 
@@ -188,8 +189,8 @@ mod tests {
     }
 
     /// Fixed keys: the fill level depends on the keys.
-    fn fixed_keys() -> Keys {
-        Keys::of_seed(1, 2)
+    fn fixed_keys() -> NameHasher {
+        NameHasher::of_seed(1, 2)
     }
 
     fn name(nr: u32) -> Vec<u8> {
@@ -209,17 +210,17 @@ mod tests {
         let (mut made, mut between) = (0, 0);
         for count in (1..=200).map(|part| part * 1000) {
             for nr in made + 1..=count {
-                put(&names, keys.of(&name(nr)), nr, &memory);
+                put(&names, keys.key(&name(nr)), nr, &memory);
             }
             made = count;
             between += u32::from(!names.hash.get().sets().is_power_of_two());
-            let known = |nr: &u32| names.get(keys.of(&name(*nr))) == Some(InodeNr(*nr));
+            let known = |nr: &u32| names.get(keys.key(&name(*nr))) == Some(InodeNr(*nr));
             let known = (1..=count).step_by(10).filter(known).count();
             assert!(
                 known * 100 >= count as usize * 85 / 10,
                 "{known} of {count} / 10"
             );
-            let wrong = |nr: &u32| names.get(keys.of(&name(*nr))).is_some();
+            let wrong = |nr: &u32| names.get(keys.key(&name(*nr))).is_some();
             assert_eq!((count + 1..count * 2).step_by(10).filter(wrong).count(), 0);
             assert_eq!(memory.used_bytes(), bytes(&names));
             assert!(bytes(&names) <= u64::from(count) * 192, "{count}");
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn what_is_forgotten_is_not_known_and_the_last_word_counts() {
         let (keys, memory, names) = (fixed_keys(), memory(1 << 20), Dentries::default());
-        let key = keys.of(b"name");
+        let key = keys.key(b"name");
         names.forget(key);
         put(&names, key, 7, &memory);
         put(&names, key, 8, &memory);
@@ -247,10 +248,10 @@ mod tests {
     fn a_table_keeps_to_its_memory() {
         let (keys, memory, names) = (fixed_keys(), memory(2048), Dentries::default());
         for nr in 1..5_000 {
-            put(&names, keys.of(&name(nr)), nr, &memory);
+            put(&names, keys.key(&name(nr)), nr, &memory);
         }
         assert_eq!((names.hash.get().sets(), memory.used_bytes()), (32, 2048));
-        let known = |nr: &u32| names.get(keys.of(&name(*nr))) == Some(InodeNr(*nr));
+        let known = |nr: &u32| names.get(keys.key(&name(*nr))) == Some(InodeNr(*nr));
         assert!((1..5_000).filter(known).count() > 100);
     }
 
@@ -259,7 +260,7 @@ mod tests {
     fn words_of_two_entries_make_no_third() {
         let (keys, memory, names) = (fixed_keys(), memory(512), Dentries::default());
         names.grow(&memory);
-        let all: Vec<Key> = (0..400).map(|nr| keys.of(&name(nr))).collect();
+        let all: Vec<Key> = (0..400).map(|nr| keys.key(&name(nr))).collect();
         let say = |nr: u32| InodeNr(nr + 1);
         std::thread::scope(|scope| {
             for worker in 0..4 {

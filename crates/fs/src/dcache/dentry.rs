@@ -1,51 +1,16 @@
-//! Entry of the dentry cache, and its key.
+//! Entry of the dentry cache.
 //!
-//! Layout: an entry is an inode number and 96 bits of a keyed hash of the name (SipHash-1-3), in
-//! two words. The first word is stored xored with the second, so a torn read of two entries matches
-//! no key. Names are not stored: the false-match probability is 2^-94 per lookup. The key is random
-//! per directory, so collisions cannot be constructed.
+//! Layout: an entry is an inode number and 96 bits of a keyed hash of the name
+//! ([`hashed_name`](super::hashed_name)), in two words. The first word is stored xored with the
+//! second, so a torn read of two entries matches no key. Names are not stored: the false-match
+//! probability is 2^-94 per lookup.
 //! Locking: none. Accesses to entries and to the size of the table are `SeqCst`, in one order for
 //! all threads.
 //! References: Hyatt and Mann, "A lockless transposition table" (2002), for the xored words.
 
-use siphasher::sip128::{Hash128, SipHasher13};
-use std::hash::{BuildHasher, RandomState};
+use super::hashed_name::Key;
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-
-/// Key of a name.
-#[derive(Clone, Copy)]
-pub(crate) struct Key {
-    pub(crate) place: u64,
-    check: u32,
-    /// Random bits of the hash that the entry does not store.
-    pub(crate) chance: u32,
-}
-
-/// Computes the keys of one directory.
-pub(crate) struct Keys(SipHasher13);
-
-impl Default for Keys {
-    fn default() -> Self {
-        let random = || RandomState::new().hash_one(());
-        Self::of_seed(random(), random())
-    }
-}
-
-impl Keys {
-    pub(crate) fn of_seed(one: u64, two: u64) -> Self {
-        Self(SipHasher13::new_with_keys(one, two))
-    }
-
-    pub(crate) fn of(&self, name: &[u8]) -> Key {
-        let Hash128 { h1, h2 } = self.0.hash(name);
-        Key {
-            place: h1,
-            check: (h2 >> 32) as u32,
-            chance: h2 as u32,
-        }
-    }
-}
 
 /// A dentry: the inode of one name.
 #[derive(Default)]

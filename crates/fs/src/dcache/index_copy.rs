@@ -2,7 +2,7 @@
 //!
 //! Layout: the copies of root and nodes are indexed by logical block; an entry is one word, hash in
 //! the upper half, block in the lower.
-//! Invariants: a reader that no change overlaps ([`SequenceCount`]) saw one whole structure, the one
+//! Invariants: a reader that no change overlaps ([`SequenceCount`]) saw one whole structure, that
 //! of number `structure`. Copies of nodes carry a generation; those of an earlier one are ignored.
 //! Only nodes of a validated structure are copied.
 //! Locking: `Rank::CacheShard` to change it; readers take nothing.
@@ -156,8 +156,9 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
             }
         }
         index.end_move();
-        let shown = if is_current { after } else { NOTHING };
-        self.structure.store(shown, Release);
+        if is_current {
+            self.structure.store(after, Release);
+        }
         self.sequence.end();
     }
 

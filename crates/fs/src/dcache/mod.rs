@@ -1,15 +1,16 @@
 //! Directory caches: blocks, index and dentries of a directory in memory.
 //!
 //! Layout: [`DirBlocks`] holds the caches of one directory: its blocks ([`known_block`],
-//! [`prefetch_hint`]), a copy of its index ([`index_copy`], [`near`]) and its dentries
-//! ([`dentries`]). [`DentryMemory`] bounds the dentries of a mount, [`SparseLeaves`] notes leaves to
-//! merge.
+//! [`prefetch_hint`]), a copy of its index ([`index_copy`], [`near`]), its dentries ([`dentries`]),
+//! and the queue of its sparse leaves. [`DentryMemory`] bounds the dentries of a mount,
+//! [`SparseLeaves`] notes leaves to merge. Operations pass a [`HashedName`].
 //! Not here: directories themselves (`dir`). These caches know neither inodes nor the engine.
 
 mod blocks;
 mod dentries;
 mod dentry;
 mod dentry_memory;
+mod hashed_name;
 mod index_copy;
 mod known_block;
 mod linear_hash;
@@ -22,7 +23,7 @@ mod sparse_leaves;
 mod tests;
 
 pub(crate) use blocks::DirBlocks;
-pub(crate) use dentry::Key;
 pub(crate) use dentry_memory::DentryMemory;
+pub(crate) use hashed_name::{HashedName, Key, NameHasher};
 pub(crate) use index_copy::runs_on;
 pub(crate) use sparse_leaves::SparseLeaves;

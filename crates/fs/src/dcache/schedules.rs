@@ -1,8 +1,8 @@
 //! Model-checked schedules of a growing dentry cache, without the rest of the engine.
 
 use super::dentries::Dentries;
-use super::dentry::{Key, Keys};
 use super::dentry_memory::{DentryMemory, MEMORY_PARTS};
+use super::hashed_name::{Key, NameHasher};
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use uext4_sync::{Arc, thread};
@@ -15,7 +15,7 @@ const ROUNDS: u32 = 2;
 
 struct Table {
     dentries: Dentries,
-    keys: Keys,
+    hasher: NameHasher,
     memory: Arc<DentryMemory>,
     /// By inode: its users, and whether it was freed for lack of users.
     users: Vec<AtomicU32>,
@@ -31,7 +31,7 @@ pub fn names_table() {
     let inodes = || 0..WRITERS * NAMES * ROUNDS;
     let table = Arc::new(Table {
         dentries: Dentries::default(),
-        keys: Keys::of_seed(1, 2),
+        hasher: NameHasher::of_seed(1, 2),
         memory: DentryMemory::new(&Arc::new(AtomicU64::new(MEMORY_BYTES * MEMORY_PARTS))),
         users: inodes().map(|_| AtomicU32::new(0)).collect(),
         freed: inodes().map(|_| AtomicBool::new(false)).collect(),
@@ -50,7 +50,7 @@ pub fn names_table() {
 
 impl Table {
     fn key(&self, name: u32) -> Key {
-        self.keys.of(&name.to_le_bytes())
+        self.hasher.key(&name.to_le_bytes())
     }
 
     /// Puts and forgets the names of one writer, whose blocks no other thread locks.

@@ -15,6 +15,7 @@ use super::index::{Path, Probe, Target, probe};
 use super::shrink::drop_last;
 use super::split::{bytes_of, cut, separator, sorted};
 use super::view::{Dir, Form, NewLeaf};
+use crate::dcache::HashedName;
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Fs, Inode, Result};
 use uext4_format::dirent::space_needed;
@@ -43,7 +44,7 @@ impl Draft {
 
 /// Drafts space for `name` in its full leaf; `None` if more than that leaf must change. Without the
 /// `index` lock the draft is valid only if the version is unchanged.
-pub(crate) fn draft(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Draft>> {
+pub(crate) fn draft(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>) -> Result<Option<Draft>> {
     let view = Dir::open(fs, dir)?;
     if view.form != Form::Indexed {
         return Ok(None);
@@ -60,7 +61,7 @@ pub(crate) fn draft(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Dra
     let entries = leaf.entries().map(|entry| entry.map(entry_of));
     let items = sorted(&path.hasher, entries)?;
     let area = leaf.area_bytes();
-    let at = match bytes_of(&items) + space_needed(name.len()) <= area / 4 * 3 {
+    let at = match bytes_of(&items) + space_needed(name.bytes.len()) <= area / 4 * 3 {
         true => items.len(),
         false if view.blocks >= view.config().max_blocks() => return Ok(None),
         false => match cut(&items, area) {
@@ -84,7 +85,7 @@ pub(crate) fn draft(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Dra
 }
 
 /// The path to the leaf of `name`, if a split changes no more than the leaf and its node.
-fn path_to(view: &Dir<'_>, name: &[u8]) -> Result<Option<Path>> {
+fn path_to(view: &Dir<'_>, name: &HashedName<'_>) -> Result<Option<Path>> {
     Ok(match probe(view, Target::Name(name))? {
         Probe::Path(path) if !path.continues() && !path.parent().is_full() => Some(path),
         _ => None,
@@ -100,7 +101,7 @@ pub(crate) fn carry_out(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Arc<Inode>,
-    name: &[u8],
+    name: &HashedName<'_>,
     draft: Draft,
 ) -> Result<()> {
     let mut view = Dir::open(fs, dir)?;

@@ -2,7 +2,7 @@
 
 use super::view::{Dir, Form, names_mut};
 use super::{DirError, Index, inline};
-use crate::dcache::Key;
+use crate::dcache::HashedName;
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Error, Fs, Inode};
 use uext4_format::dirent::{DirEntryType, Location};
@@ -10,7 +10,8 @@ use uext4_format::{FileType, InodeNr};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
-pub(super) type Answer<T> = Result<T, DirError>;
+/// Answer of a change, or what it lacks.
+pub(crate) type Answer<T> = Result<T, DirError>;
 
 /// Removes the entry `name` of `child`.
 ///
@@ -20,36 +21,32 @@ pub(crate) fn remove(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Arc<Inode>,
-    name: &[u8],
+    name: &HashedName<'_>,
     child: InodeNr,
     index: Index,
 ) -> Answer<()> {
     let view = Dir::open(fs, dir)?;
     match (view.form, index) {
-        (Form::Inline, Index::Exclusive) => return inline::remove(&view, handle, name, child),
+        (Form::Inline, Index::Exclusive) => {
+            return inline::remove(&view, handle, name.bytes, child);
+        }
         (Form::Inline, _) => return Err(DirError::NeedExclusive),
         _ => {}
     }
-    let block = holder(&view, name, child)?;
-    let mut state = handle.write_checked(&block, |_| index.check(dir))?;
-    let changes = state.changes();
-    dir.dir_blocks().forget_name(name);
-    let mut leaf = view.names_mut(&mut state)?;
-    match leaf.known().locate(name) {
-        Some(at) if at.inode == child => leaf.remove_at(at),
-        _ => return Err(Error::NotFound.into()),
+    let holder = Holder {
+        block: holder(&view, name, child)?,
+        nr: child,
+        seen: None,
     };
-    fs.sparse_leaves.look_at(&leaf, changes, dir, name);
-    Ok(())
+    remove_at(fs, handle, dir, name, &holder, index)
 }
 
 /// The block of an entry of inode `nr`; valid while `index` is held, or its version is unchanged.
 pub(crate) struct Holder {
-    pub(super) key: Key,
     pub(super) block: Arc<MetaBlock>,
     pub(super) nr: InodeNr,
-    /// Location of the entry, with `BlockState::changes` at that time; `None` if it came from the
-    /// dentry cache, whose inodes are in use.
+    /// Location of the entry, with `BlockState::changes` at that time; `None` if the block
+    /// was not searched, as for a dentry, whose inode is in use.
     pub(super) seen: Option<(Location, u32)>,
 }
 
@@ -77,30 +74,34 @@ pub(crate) fn remove_at(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Arc<Inode>,
-    name: &[u8],
+    name: &HashedName<'_>,
     holder: &Holder,
     index: Index,
 ) -> Answer<()> {
     let block = &holder.block;
     let mut state = handle.write_checked(block, |_| index.check(dir))?;
     let changes = state.changes();
-    dir.dir_blocks().forget(holder.key);
+    dir.dir_blocks().forget(name.key);
     let mut leaf = names_mut(fs, dir, &mut state)?;
     let at = match holder.seen {
         Some((at, then)) if then == changes => Some(at),
-        _ => leaf.known().locate(name),
+        _ => leaf.known().locate(name.bytes, name.print()),
     };
     match at {
         Some(at) if at.inode == holder.nr => leaf.remove_at(at),
         _ => return Err(Error::NotFound.into()),
     }
-    fs.sparse_leaves.look_at(&leaf, changes, dir, name);
+    fs.sparse_leaves.look_at(&leaf, changes, dir, name.bytes);
     dir.dir_blocks().note(block, &state);
     Ok(())
 }
 
 /// The block with the entry of `name` for `child`; a hint, to be checked under the block's lock.
-pub(super) fn holder(view: &Dir<'_>, name: &[u8], child: InodeNr) -> Answer<Arc<MetaBlock>> {
+pub(super) fn holder(
+    view: &Dir<'_>,
+    name: &HashedName<'_>,
+    child: InodeNr,
+) -> Answer<Arc<MetaBlock>> {
     match view.locate(name)? {
         Some((block, found)) if found.inode == child => Ok(block),
         _ => Err(Error::NotFound.into()),
@@ -116,7 +117,7 @@ pub(crate) fn replace(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Arc<Inode>,
-    (name, old): (&[u8], InodeNr),
+    (name, old): (&HashedName<'_>, InodeNr),
     (new, kind): (InodeNr, FileType),
     index: Index,
 ) -> Answer<()> {
@@ -124,7 +125,7 @@ pub(crate) fn replace(
     let kind = fs.dirs.entry_type(kind);
     match (view.form, index) {
         (Form::Inline, Index::Exclusive) => {
-            return inline::replace(&view, handle, (name, old), (new, kind));
+            return inline::replace(&view, handle, (name.bytes, old), (new, kind));
         }
         (Form::Inline, _) => return Err(DirError::NeedExclusive),
         _ => {}
@@ -138,12 +139,12 @@ pub(crate) fn replace(
 pub(super) fn retarget(
     view: &Dir<'_>,
     state: &mut BlockState,
-    (name, old): (&[u8], InodeNr),
+    (name, old): (&HashedName<'_>, InodeNr),
     (new, kind): (InodeNr, DirEntryType),
 ) -> Answer<()> {
-    view.inode.dir_blocks().forget_name(name);
+    view.inode.dir_blocks().forget(name.key);
     let mut leaf = view.names_mut(state)?;
-    match leaf.known().locate(name) {
+    match leaf.known().locate(name.bytes, name.print()) {
         Some(at) if at.inode == old => leaf.retarget_at(at, new, kind),
         _ => return Err(Error::NotFound.into()),
     };

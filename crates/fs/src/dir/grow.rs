@@ -6,6 +6,7 @@
 //! Locking: one object at a time.
 
 use super::index::{Path, Probe, Step, Target, probe};
+use super::insert::NewName;
 use super::split::{Item, bytes_of, cut, separator, sorted};
 use super::view::{Dir, NewLeaf, is_dot};
 use crate::meta::MetaBlock;
@@ -143,7 +144,7 @@ pub(super) fn blocks(path: &Path) -> u32 {
 pub(super) fn insert_with_split(
     dir: &mut Dir<'_>,
     handle: &Handle<'_>,
-    new: &NewEntry<'_>,
+    new: &NewName<'_>,
 ) -> Result<()> {
     for _ in 0..STEPS_MAX {
         let path = match probe(dir, Target::Name(new.name))? {
@@ -155,7 +156,7 @@ pub(super) fn insert_with_split(
             full_below -= 1;
         }
         match full_below {
-            level if level == path.len() => return split_leaf(dir, handle, &path, new),
+            level if level == path.len() => return split_leaf(dir, handle, &path, &new.entry),
             0 if is_full(dir, &path) => return Err(Error::NoSpace),
             0 => add_level(dir, handle, path.step(0))?,
             level => split_node(dir, handle, path.step(level - 1), path.step(level))?,

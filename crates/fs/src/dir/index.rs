@@ -7,7 +7,7 @@
 
 use super::quick;
 use super::view::Dir;
-use crate::dcache::runs_on;
+use crate::dcache::{HashedName, runs_on};
 use crate::meta::MetaBlock;
 use crate::{Error, Result};
 use uext4_format::hash::DirHasher;
@@ -23,7 +23,7 @@ const LEVELS_MAX: usize = 3;
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a> {
     /// A name; the index says how to hash it.
-    Name(&'a [u8]),
+    Name(&'a HashedName<'a>),
     /// A major hash.
     Major(u32),
 }
@@ -132,7 +132,7 @@ fn descend(dir: &Dir<'_>, target: Target<'_>) -> std::result::Result<Path, Stop>
         .map_err(Stop::Broken)?;
     let hasher = dir.config().hasher(info.hash_version);
     let major = match target {
-        Target::Name(name) => hasher.hash(name).major,
+        Target::Name(name) => name.major(&hasher),
         Target::Major(major) => major,
     };
     let mut path = Path {

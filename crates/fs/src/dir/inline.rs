@@ -9,7 +9,7 @@
 //! References: kernel documentation, "inlinedata".
 
 use super::edit::Answer;
-use super::insert::insert_entry;
+use super::insert::{NewName, insert_entry};
 use super::scan::Found;
 use super::slot::Way;
 use super::view::{Dir, Form, is_dot};
@@ -187,15 +187,15 @@ pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: Index) -> Answer<Way
 }
 
 /// Adds an entry to the inode, or to a first block when the inode is full.
-pub(super) fn insert(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
-    let nr = dir.inode.nr();
+pub(super) fn insert(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> Answer<()> {
+    let (nr, entry) = (dir.inode.nr(), &new.entry);
     {
         let mut state = handle.write(dir.inode);
         let mut content = Content::of(&state)?;
-        if content.find(nr, new.name)?.is_some() {
+        if content.find(nr, entry.name)?.is_some() {
             return Err(Error::Exists.into());
         }
-        if add(&mut content, nr, new)? || grow_value(&state, &mut content, new)? {
+        if add(&mut content, nr, entry)? || grow_value(&state, &mut content, entry)? {
             return Ok(content.store(&mut state)?);
         }
     }

@@ -6,6 +6,7 @@ use super::quick;
 use super::slot::{Opening, SlotSearch, Way, can_insert, may_drop_index};
 use super::view::{Dir, Form, names_mut};
 use super::{DirError, Index, grow, inline};
+use crate::dcache::HashedName;
 use crate::meta::MetaBlock;
 use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
@@ -14,64 +15,58 @@ use uext4_format::{FileType, InodeFlags, InodeNr, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
+/// An entry to insert, with the hashes of its name.
+pub(super) struct NewName<'a> {
+    pub(super) name: &'a HashedName<'a>,
+    pub(super) entry: NewEntry<'a>,
+}
+
+impl<'a> NewName<'a> {
+    pub(super) fn new(fs: &Fs, name: &'a HashedName<'a>, inode: InodeNr, kind: FileType) -> Self {
+        let kind = fs.dirs.entry_type(kind);
+        let entry = NewEntry {
+            inode,
+            name: name.bytes,
+            kind,
+        };
+        Self { name, entry }
+    }
+}
+
 /// Inserts the entry `name` of `child` in the way that [`super::can_insert`] found.
 ///
 /// # Errors
-/// `Exists`, `NoSpace`; with [`Way::Into`] also [`DirError::NeedExclusive`], and `NotFound` for a
+/// `Exists`, `NoSpace`; with [`Way::Into`] also what a [`DirError`] lacks, and `NotFound` for a
 /// directory that lost its name.
 pub(crate) fn insert(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Arc<Inode>,
-    name: &[u8],
+    name: &HashedName<'_>,
     child: InodeNr,
     kind: FileType,
     way: &Way,
 ) -> Answer<()> {
-    let new = NewEntry {
-        inode: child,
-        name,
-        kind: fs.dirs.entry_type(kind),
-    };
+    let new = NewName::new(fs, name, child, kind);
     match way {
         Way::Into(opening) => match insert_into(fs, handle, dir, &new, opening) {
-            Err(DirError::Moved) => insert_again(fs, handle, dir, &new),
+            // Another inode would cost more than a second search. It must not wait for a thread
+            // that closed the index, which may wait for this thread's handle to end.
+            Err(DirError::Moved) => insert_now(fs, handle, dir, &new),
             other => other,
         },
         Way::Search { .. } => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
     }
 }
 
-/// Retries of an insert that searches its block again. It must not wait for a thread that closed
-/// the index, which may wait for this thread's handle to end.
-const LOOKS: u32 = 8;
-
 /// Searches the block again after the structure changed since the start of the handle.
-fn insert_again(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, new: &NewEntry<'_>) -> Answer<()> {
-    for _ in 0..LOOKS {
-        let Some(version) = dir.index.version() else {
-            break;
-        };
-        let answer = insert_now(fs, handle, dir, new, Index::Free(version));
-        if !matches!(answer, Err(DirError::Moved)) {
-            return answer;
-        }
-    }
-    Err(DirError::Moved)
-}
-
-fn insert_now(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    dir: &Arc<Inode>,
-    new: &NewEntry<'_>,
-    index: Index,
-) -> Answer<()> {
+fn insert_now(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, new: &NewName<'_>) -> Answer<()> {
+    let version = dir.index.version().ok_or(DirError::Moved)?;
     if dir.facts().links == 0 {
         return Err(Error::NotFound.into());
     }
     // The space was found before this handle, and the block does not grow: nothing is reserved.
-    match can_insert(fs, dir, new.name, index, Reserve::Keep)? {
+    match can_insert(fs, dir, new.name, Index::Free(version), Reserve::Keep)? {
         Way::Into(opening) => insert_into(fs, handle, dir, new, &opening),
         Way::Search { .. } => Err(DirError::NeedExclusive),
     }
@@ -82,7 +77,7 @@ fn insert_into(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Inode,
-    new: &NewEntry<'_>,
+    new: &NewName<'_>,
     opening: &Opening,
 ) -> Answer<()> {
     let block = &opening.block;
@@ -90,11 +85,12 @@ fn insert_into(
     let unchanged = state.changes() == opening.changes;
     let mut leaf = names_mut(fs, dir, &mut state)?;
     if unchanged {
-        leaf.insert_at(opening.gap, new);
+        leaf.insert_at(opening.gap, &new.entry, new.name.print());
     } else {
-        inserted(leaf.insert(new))?;
+        inserted(leaf.insert(&new.entry, new.name.print()))?;
     }
-    dir.dir_blocks().put_name(opening.key, new.inode, &fs.names);
+    let blocks = dir.dir_blocks();
+    blocks.put_name(new.name.key, new.entry.inode, &fs.names);
     Ok(())
 }
 
@@ -102,14 +98,14 @@ pub(super) fn inserted(insertion: Insertion) -> Answer<()> {
     match insertion {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
-        Insertion::NoRoom => Err(DirError::NeedExclusive),
+        Insertion::NoRoom => Err(DirError::Full),
     }
 }
 
 pub(super) fn insert_entry(
     view: &mut Dir<'_>,
     handle: &Handle<'_>,
-    new: &NewEntry<'_>,
+    new: &NewName<'_>,
 ) -> Answer<()> {
     match view.form {
         Form::Inline => inline::insert(view, handle, new),
@@ -119,7 +115,7 @@ pub(super) fn insert_entry(
 }
 
 /// The only block that may hold `name`, if there is exactly one.
-pub(super) fn one_leaf(view: &Dir<'_>, name: &[u8]) -> Answer<Arc<MetaBlock>> {
+pub(super) fn one_leaf(view: &Dir<'_>, name: &HashedName<'_>) -> Answer<Arc<MetaBlock>> {
     let leaf = match view.form {
         Form::Inline => None,
         Form::Linear => (view.blocks == 1).then_some(LogicalBlock(0)),
@@ -137,45 +133,30 @@ fn insert_in(
     view: &Dir<'_>,
     handle: &Handle<'_>,
     block: &Arc<MetaBlock>,
-    new: &NewEntry<'_>,
+    new: &NewName<'_>,
 ) -> Answer<()> {
     let mut state = handle.write(block);
-    inserted(view.names_mut(&mut state)?.insert(new))
+    let mut leaf = view.names_mut(&mut state)?;
+    inserted(leaf.insert(&new.entry, new.name.print()))
 }
 
-fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
-    let full = insert_where_room(view, handle, new)?;
-    match full {
-        Full::No => Ok(()),
-        // A directory gets its index when its first block is full, never later.
-        Full::Yes if view.config().index && view.blocks == 1 => {
+fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> Answer<()> {
+    // A directory gets its index when its first block is full, never later.
+    let may_index = view.form == Form::Linear && view.config().index && view.blocks == 1;
+    view.form = Form::Linear;
+    let mut search = SlotSearch::new(view, new.name, Index::Exclusive);
+    view.search_all(|block| search.look(view, block))?;
+    match search.found()? {
+        Some(opening) => insert_in(view, handle, &opening.block, new),
+        None if may_index => {
             grow::make_index(view, handle)?;
             insert_indexed(view, handle, new)
         }
-        Full::Yes => Ok(grow::append_leaf(view, handle, new)?),
+        None => Ok(grow::append_leaf(view, handle, &new.entry)?),
     }
 }
 
-/// Whether a linear directory was full.
-enum Full {
-    Yes,
-    No,
-}
-
-fn insert_where_room(view: &Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<Full> {
-    let mut search = SlotSearch::new(view, new.name, Index::Exclusive);
-    view.search_all(|block| search.look(view, block))?;
-    match search {
-        SlotSearch { exists: true, .. } => Err(Error::Exists.into()),
-        SlotSearch {
-            opening: Some(opening),
-            ..
-        } => insert_in(view, handle, &opening.block, new).map(|()| Full::No),
-        SlotSearch { opening: None, .. } => Ok(Full::Yes),
-    }
-}
-
-fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> Answer<()> {
+fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> Answer<()> {
     let path = match probe(view, Target::Name(new.name))? {
         Probe::Path(path) => path,
         Probe::Broken(corrupt) => {
@@ -185,21 +166,13 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -
                 .disk
                 .flags
                 .remove(InodeFlags::INDEX);
-            view.form = Form::Linear;
-            return match insert_where_room(view, handle, new)? {
-                Full::No => Ok(()),
-                Full::Yes => Ok(grow::append_leaf(view, handle, new)?),
-            };
+            return insert_linear(view, handle, new);
         }
     };
     let mut search = SlotSearch::new(view, new.name, Index::Exclusive);
     view.search_chain(path, |block| search.look(view, block))?;
-    match search {
-        SlotSearch { exists: true, .. } => Err(Error::Exists.into()),
-        SlotSearch {
-            opening: Some(opening),
-            ..
-        } => insert_in(view, handle, &opening.block, new),
-        SlotSearch { opening: None, .. } => Ok(grow::insert_with_split(view, handle, new)?),
+    match search.found()? {
+        Some(opening) => insert_in(view, handle, &opening.block, new),
+        None => Ok(grow::insert_with_split(view, handle, new)?),
     }
 }

@@ -40,7 +40,7 @@ mod tests;
 mod view;
 
 pub(crate) use divide::{carry_out, draft};
-pub(crate) use edit::{Holder, remove, remove_at};
+pub(crate) use edit::{Answer, Holder, remove, remove_at};
 pub(crate) use hold::Index;
 pub(crate) use insert::insert;
 pub(crate) use quick::meaning;
@@ -49,6 +49,7 @@ pub use read::{DirEntry, Visit};
 pub(crate) use rename::{Exchange, Move, exchange, rename};
 pub(crate) use slot::{Way, can_insert};
 
+use crate::dcache::HashedName;
 use crate::dir_config::file_type;
 use crate::{Error, Fs, Inode, InodeRef, Result};
 use uext4_format::{Corrupt, CorruptKind, FileType, InodeNr, LogicalBlock, Place, dirent};
@@ -59,9 +60,11 @@ use view::{Dir, Form, is_dot};
 /// Reason why a change was not made.
 #[derive(Debug)]
 pub(crate) enum DirError {
-    /// The structure must change: retry with [`Index::Exclusive`]. Nothing was changed.
+    /// More than one leaf must change: retry with [`Index::Exclusive`]. Nothing was changed.
     NeedExclusive,
-    /// The structure changed meanwhile: retry. Nothing was changed.
+    /// The leaf has no space for the name: retry after [`carry_out`]. Nothing was changed.
+    Full,
+    /// The structure or the name changed meanwhile: retry. Nothing was changed.
     Moved,
     /// The operation failed.
     Fs(Error),
@@ -81,19 +84,30 @@ impl From<Corrupt> for DirError {
 
 /// Looks up the inode of `name`. The inode's reference is taken before the entry's block is
 /// unlocked, so a later unlink sees it.
-pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<InodeRef>> {
-    Ok(look_often(fs, dir, name, Then::Remember)?.map(|(inode, _)| inode))
+///
+/// # Errors
+/// `Stale` when the name changed meanwhile.
+pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>) -> Result<Option<InodeRef>> {
+    match look_twice(fs, dir, name, Then::Remember) {
+        Err(DirError::Fs(error)) => Err(error),
+        Err(_) => Err(Error::Stale),
+        Ok(found) => Ok(found.map(|(inode, _)| inode)),
+    }
 }
-
-/// Retries of a lookup that finds an entry of a free inode.
-const LOOKS: u32 = 16;
 
 /// An inode, and the holder of its entry.
 type Held = (InodeRef, Option<Holder>);
 
 /// As [`lookup`], with the block of the entry, if it is in one: for [`remove_at`].
-pub(crate) fn lookup_holder(fs: &Fs, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<Held>> {
-    look_often(fs, dir, name, Then::Remove)
+///
+/// # Errors
+/// [`DirError::Moved`] when the name changed meanwhile.
+pub(crate) fn lookup_holder(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+) -> Answer<Option<Held>> {
+    look_twice(fs, dir, name, Then::Remove)
 }
 
 /// Use of a found entry.
@@ -104,69 +118,78 @@ enum Then {
     Remove,
 }
 
-/// Looks up with retries. An inode that loses its last name concurrently becomes a tracked orphan a
-/// little later. Its entry is gone by then, so a retry finds none, or another. An unchanged entry
-/// that names a free inode twice is damage.
-fn look_often(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
-    let mut last: Option<Held> = None;
-    for _ in 0..LOOKS {
-        let Some(found) = look_up(fs, dir, name, then)? else {
-            return Ok(None);
-        };
-        if found.1.as_ref().is_some_and(Holder::is_served) {
-            return Ok(Some(found));
-        }
-        // Whether the inode is in use can be checked only with the block unlocked (lock order).
-        match fs.check_served(&found.0) {
-            Err(Error::Stale) => {}
-            other => return other.map(|()| Some(found)),
-        }
-        match (&last, &found.1) {
-            (Some((_, Some(before))), Some(now)) if now.is_unchanged(before) => {
-                return Err(names_free_inode(Place::InodeBlock(
-                    dir.nr(),
-                    now.block.nr(),
-                )));
-            }
-            _ => last = Some(found),
-        }
+/// Looks up an inode in use. An inode that loses its last name concurrently becomes a tracked
+/// orphan a little later. Its entry is gone by then, so a second look finds none, or another. An
+/// unchanged entry that names a free inode is damage; so is one of an inline directory, which no
+/// thread changes within one version.
+fn look_twice(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+    then: Then,
+) -> Answer<Option<Held>> {
+    let Some(first) = look_up(fs, dir, name, then)? else {
+        return Ok(None);
+    };
+    if is_in_use(fs, &first)? {
+        return Ok(Some(first));
     }
-    match last {
-        Some((_, None)) => Err(names_free_inode(Place::Inode(dir.nr()))),
-        _ => Err(Error::Stale),
+    let Some(second) = look_up(fs, dir, name, then)? else {
+        return Ok(None);
+    };
+    if is_in_use(fs, &second)? {
+        return Ok(Some(second));
     }
+    let place = match (&first.1, &second.1) {
+        (Some(before), Some(now)) if !now.is_unchanged(before) => return Err(DirError::Moved),
+        (_, Some(now)) => Place::InodeBlock(dir.nr(), now.block.nr()),
+        (_, None) => Place::Inode(dir.nr()),
+    };
+    Err(Corrupt::new(place, "directory entry", CorruptKind::InodeFree).into())
 }
 
-fn names_free_inode(place: Place) -> Error {
-    Corrupt::new(place, "directory entry", CorruptKind::InodeFree).into()
+/// Whether the inode of a found entry is in use. That can be checked only with the block unlocked
+/// (lock order).
+fn is_in_use(fs: &Fs, (inode, holder): &Held) -> Result<bool> {
+    if holder.as_ref().is_some_and(Holder::is_served) {
+        return Ok(true);
+    }
+    match fs.check_served(inode) {
+        Err(Error::Stale) => Ok(false),
+        other => other.map(|()| true),
+    }
 }
 
 /// One lookup. The inode's reference is taken; the inode may be a free one.
-fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<Held>> {
+fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>, then: Then) -> Result<Option<Held>> {
     let version = dir.index.version();
     let view = Dir::open(fs, dir)?;
     let held = |nr| fs.load_inode(nr).map(InodeRef::new);
     let found = match view.form {
-        Form::Inline => inline::with_entry(&view, name, |found| Ok((held(found.inode)?, None)))?,
+        Form::Inline => {
+            inline::with_entry(&view, name.bytes, |found| Ok((held(found.inode)?, None)))?
+        }
         _ => {
-            let key = dir.dir_blocks().expect_name(name);
+            dir.dir_blocks().expect_name(name.key);
             let leaf = quick::expect_leaf(&view, name);
             if then == Then::Remove
                 && let Some(leaf) = leaf
-                && let Some(held) = quick::holder(&view, key, leaf)?
+                && let Some(held) = quick::holder(&view, name.key, leaf)?
             {
                 return Ok(Some(held));
             }
             view.search_from(leaf, name, |block| {
                 let state = block.read();
-                let Some(at) = view.names_in(block, &state)?.locate(name) else {
+                let Some(at) = view
+                    .names_in(block, &state)?
+                    .locate(name.bytes, name.print())
+                else {
                     return Ok(None);
                 };
-                if then == Then::Remember && !is_dot(name) {
-                    quick::remember_name(&view, key, at.inode, version);
+                if then == Then::Remember && !is_dot(name.bytes) {
+                    quick::remember_name(&view, name.key, at.inode, version);
                 }
                 let holder = Holder {
-                    key,
                     block: block.clone(),
                     nr: at.inode,
                     seen: Some((at, state.changes())),
@@ -182,11 +205,11 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &[u8], then: Then) -> Result<Option<
 pub(crate) fn find(
     fs: &Fs,
     dir: &Arc<Inode>,
-    name: &[u8],
+    name: &HashedName<'_>,
 ) -> Result<Option<(InodeNr, Option<FileType>)>> {
     let view = Dir::open(fs, dir)?;
     let found = match view.form {
-        Form::Inline => inline::with_entry(&view, name, Ok)?,
+        Form::Inline => inline::with_entry(&view, name.bytes, Ok)?,
         _ => view.locate(name)?.map(|(_, found)| found),
     };
     Ok(found.map(|found| (found.inode, file_type(found.kind))))
@@ -211,7 +234,7 @@ pub(crate) fn parent_of(fs: &Fs, dir: &Arc<Inode>) -> Result<InodeNr> {
     if view.form == Form::Inline {
         return Ok(inline::parent_of(&view));
     }
-    let found = view.find_in(&*view.block_or_damage(LogicalBlock(0))?, b"..")?;
+    let found = view.find_in(&*view.block_or_damage(LogicalBlock(0))?, &fs.hashed(b".."))?;
     Ok(found
         .ok_or_else(|| view.damage(CorruptKind::NoDotDot))?
         .inode)

@@ -9,7 +9,7 @@ use super::Held;
 use super::edit::Holder;
 use super::index::{Path, Step};
 use super::view::{Dir, Form, is_dot};
-use crate::dcache::Key;
+use crate::dcache::{HashedName, Key};
 use crate::meta::MetaBlock;
 use crate::{Fs, Inode, InodeRef, Result};
 use uext4_format::htree::RootInfo;
@@ -17,20 +17,20 @@ use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::{Arc, Version};
 
 /// Looks up a name in the dentry cache. `None` is a cache miss.
-pub(crate) fn meaning(fs: &Fs, dir: &Inode, name: &[u8]) -> Result<Option<InodeRef>> {
+pub(crate) fn meaning(fs: &Fs, dir: &Inode, name: &HashedName<'_>) -> Result<Option<InodeRef>> {
     meaning_of(dir, name, |nr| fs.inode(nr))
 }
 
 /// As [`meaning`]; `hold` takes a reference to an inode in use.
 pub(super) fn meaning_of(
     dir: &Inode,
-    name: &[u8],
+    name: &HashedName<'_>,
     hold: impl FnOnce(InodeNr) -> Result<InodeRef>,
 ) -> Result<Option<InodeRef>> {
     let Some(blocks) = dir.known_dir_blocks() else {
         return Ok(None);
     };
-    let key = blocks.key(name);
+    let key = name.key;
     let Some(nr) = blocks.meaning(key) else {
         return Ok(None);
     };
@@ -59,7 +59,6 @@ pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Opti
     };
     dir.fs.spend_block(block.nr(), dir.seal().name())?;
     let holder = Holder {
-        key,
         block,
         nr,
         seen: None,
@@ -76,17 +75,17 @@ pub(super) fn remember_name(dir: &Dir<'_>, key: Key, nr: InodeNr, version: Optio
 }
 
 /// The only leaf that may hold `name`, if index and leaf are cached. `None` is a cache miss.
-pub(super) fn leaf_of(dir: &Dir<'_>, name: &[u8]) -> Option<Arc<MetaBlock>> {
+pub(super) fn leaf_of(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<Arc<MetaBlock>> {
     expect_leaf(dir, name).and_then(|leaf| expected_leaf(dir, leaf))
 }
 
 /// The logical block of [`leaf_of`]; prefetches what a search of the leaf reads.
-pub(super) fn expect_leaf(dir: &Dir<'_>, name: &[u8]) -> Option<LogicalBlock> {
-    if dir.form != Form::Indexed || is_dot(name) {
+pub(super) fn expect_leaf(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<LogicalBlock> {
+    if dir.form != Form::Indexed || is_dot(name.bytes) {
         return None;
     }
     let blocks = dir.inode.dir_blocks();
-    let hash = |version| dir.config().hasher(version).hash(name).major;
+    let hash = |version| name.major(&dir.config().hasher(version));
     let leaf = blocks
         .index()
         .leaf(dir.inode.index.version()?, dir.blocks, hash)?;

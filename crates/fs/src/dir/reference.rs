@@ -45,7 +45,7 @@ pub(super) fn last_reference(view: &Dir<'_>, near: &Path) -> Result<Option<Refer
         return Ok(Some(found));
     }
     if let Some(name) = name_below(view, last)?
-        && let Probe::Path(path) = probe(view, Target::Name(&name))?
+        && let Probe::Path(path) = probe(view, Target::Major(near.hasher.hash(&name).major))?
         && let Some(found) = on_path(view, path, last)?
     {
         return Ok(Some(found));

@@ -5,12 +5,13 @@
 //! are sequential.
 
 use super::edit::{Answer, holder, retarget};
-use super::insert::{insert_entry, one_leaf};
+use super::insert::{NewName, insert_entry, one_leaf};
 use super::view::{Dir, Form};
 use super::{DirError, Index, edit};
+use crate::dcache::HashedName;
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Error, Fs, Inode};
-use uext4_format::dirent::{DirEntryType, Insertion, NewEntry};
+use uext4_format::dirent::{DirEntryType, Insertion};
 use uext4_format::{FileType, InodeNr};
 use uext4_journal::{Handle, LogGuard};
 use uext4_sync::Arc;
@@ -18,9 +19,9 @@ use uext4_sync::Arc;
 /// A rename.
 pub(crate) struct Move<'a> {
     pub(crate) from_dir: &'a Arc<Inode>,
-    pub(crate) from_name: &'a [u8],
+    pub(crate) from_name: &'a HashedName<'a>,
     pub(crate) to_dir: &'a Arc<Inode>,
-    pub(crate) to_name: &'a [u8],
+    pub(crate) to_name: &'a HashedName<'a>,
     /// Inode of the old name, later of the new one.
     pub(crate) child: InodeNr,
     /// Its type.
@@ -37,13 +38,13 @@ pub(crate) struct Exchange<'a> {
     pub(crate) two: Named<'a>,
 }
 
-type Named<'a> = (&'a Arc<Inode>, &'a [u8], InodeNr, FileType);
+type Named<'a> = (&'a Arc<Inode>, &'a HashedName<'a>, InodeNr, FileType);
 
 /// Moves a name.
 ///
 /// # Errors
 /// `NotFound` when an entry no longer has the inode given in `step`, `Exists` when there is an
-/// entry but no victim, `NoSpace`, and [`DirError::NeedExclusive`]. Nothing is changed then.
+/// entry but no victim, `NoSpace`, and what a [`DirError`] lacks. Nothing is changed then.
 pub(crate) fn rename(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>, index: Index) -> Answer<()> {
     match index {
         Index::Exclusive => rename_exclusive(fs, handle, step),
@@ -61,34 +62,22 @@ fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()>
         }
         None => {
             let mut to = Dir::open(fs, step.to_dir)?;
-            let kind = fs.dirs.entry_type(step.kind);
-            let new = NewEntry {
-                inode: step.child,
-                name: step.to_name,
-                kind,
-            };
+            let new = NewName::new(fs, step.to_name, step.child, step.kind);
             insert_entry(&mut to, handle, &new)?;
         }
     }
-    let (dir, name) = (step.from_dir, step.from_name);
+    let (dir, name, index) = (step.from_dir, step.from_name, Index::Exclusive);
     match step.whiteout {
         Some(whiteout) => {
             let whiteout = (whiteout, FileType::CharDevice);
-            edit::replace(
-                fs,
-                handle,
-                dir,
-                (name, step.child),
-                whiteout,
-                Index::Exclusive,
-            )
+            edit::replace(fs, handle, dir, (name, step.child), whiteout, index)
         }
-        None => edit::remove(fs, handle, dir, name, step.child, Index::Exclusive),
+        None => edit::remove(fs, handle, dir, name, step.child, index),
     }
 }
 
 /// Answers `NotFound` unless the inode of `name` is `child`.
-fn expect(fs: &Fs, dir: &Arc<Inode>, name: &[u8], child: InodeNr) -> Answer<()> {
+fn expect(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>, child: InodeNr) -> Answer<()> {
     match super::find(fs, dir, name)? {
         Some((found, _)) if found == child => Ok(()),
         _ => Err(Error::NotFound.into()),
@@ -117,8 +106,13 @@ fn open<'a>(fs: &'a Fs, dir: &'a Arc<Inode>) -> Answer<Dir<'a>> {
     }
 }
 
-fn check_entry(dir: &Dir<'_>, state: &BlockState, name: &[u8], child: InodeNr) -> Answer<()> {
-    match dir.names(state)?.locate(name) {
+fn check_entry(
+    dir: &Dir<'_>,
+    state: &BlockState,
+    name: &HashedName<'_>,
+    child: InodeNr,
+) -> Answer<()> {
+    match dir.names(state)?.locate(name.bytes, name.print()) {
         Some(entry) if entry.inode == child => Ok(()),
         _ => Err(Error::NotFound.into()),
     }
@@ -126,19 +120,15 @@ fn check_entry(dir: &Dir<'_>, state: &BlockState, name: &[u8], child: InodeNr) -
 
 fn set_target(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answer<()> {
     let (name, child) = (step.to_name, step.child);
-    let kind = dir.config().entry_type(step.kind);
     if let Some(victim) = step.victim {
+        let kind = dir.config().entry_type(step.kind);
         return retarget(dir, state, (name, victim), (child, kind));
     }
-    let new = NewEntry {
-        inode: child,
-        name,
-        kind,
-    };
-    match dir.names_mut(state)?.insert(&new) {
+    let new = NewName::new(dir.fs, name, child, step.kind);
+    match dir.names_mut(state)?.insert(&new.entry, name.print()) {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
-        Insertion::NoRoom => Err(DirError::NeedExclusive),
+        Insertion::NoRoom => Err(DirError::Full),
     }
 }
 
@@ -148,9 +138,9 @@ fn leave_source(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answe
         let kind = dir.config().entry_type(FileType::CharDevice);
         return retarget(dir, state, (name, step.child), (whiteout, kind));
     }
-    dir.inode.dir_blocks().forget_name(name);
+    dir.inode.dir_blocks().forget(name.key);
     let mut leaf = dir.names_mut(state)?;
-    if let Some(at) = leaf.known().locate(name) {
+    if let Some(at) = leaf.known().locate(name.bytes, name.print()) {
         leaf.remove_at(at);
     }
     Ok(())
@@ -205,17 +195,16 @@ impl<'a> Pair<'a> {
             };
         }
         let lock = |block: &'a Arc<MetaBlock>| handle.write_ordered(block, block.nr().0);
-        if source.nr() < target.nr() {
-            let source = lock(source);
-            return Self {
-                source,
+        // The fields are evaluated in the order that they are written in.
+        match source.nr() < target.nr() {
+            true => Self {
+                source: lock(source),
                 target: Some(lock(target)),
-            };
-        }
-        let target = Some(lock(target));
-        Self {
-            source: lock(source),
-            target,
+            },
+            false => Self {
+                target: Some(lock(target)),
+                source: lock(source),
+            },
         }
     }
 

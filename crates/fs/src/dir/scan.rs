@@ -4,6 +4,7 @@ use super::index::{Path, Probe, Target, probe};
 use super::quick;
 use super::view::{Dir, Form, is_dot};
 use crate::Result;
+use crate::dcache::HashedName;
 use crate::meta::MetaBlock;
 use uext4_format::dirent::DirEntryType;
 use uext4_format::{InodeNr, LogicalBlock};
@@ -21,7 +22,7 @@ impl Dir<'_> {
     /// inline directories. A directory with a broken index is searched block by block.
     pub(super) fn search<T>(
         &self,
-        name: &[u8],
+        name: &HashedName<'_>,
         visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         self.search_from(quick::expect_leaf(self, name), name, visit)
@@ -31,10 +32,10 @@ impl Dir<'_> {
     pub(super) fn search_from<T>(
         &self,
         leaf: Option<LogicalBlock>,
-        name: &[u8],
+        name: &HashedName<'_>,
         mut visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        if is_dot(name) {
+        if is_dot(name.bytes) {
             return match self.block(LogicalBlock(0))? {
                 Some(block) => visit(&block),
                 None => Ok(None),
@@ -84,11 +85,15 @@ impl Dir<'_> {
     }
 
     /// The entry `name` of a block.
-    pub(super) fn find_in(&self, block: &MetaBlock, name: &[u8]) -> Result<Option<Found>> {
+    pub(super) fn find_in(
+        &self,
+        block: &MetaBlock,
+        name: &HashedName<'_>,
+    ) -> Result<Option<Found>> {
         let state = block.read();
         Ok(self
             .names_in(block, &state)?
-            .locate(name)
+            .locate(name.bytes, name.print())
             .map(|entry| Found {
                 inode: entry.inode,
                 kind: entry.kind,
@@ -96,7 +101,7 @@ impl Dir<'_> {
     }
 
     /// The block that holds `name` now, and the entry.
-    pub(super) fn locate(&self, name: &[u8]) -> Result<Option<(Arc<MetaBlock>, Found)>> {
+    pub(super) fn locate(&self, name: &HashedName<'_>) -> Result<Option<(Arc<MetaBlock>, Found)>> {
         self.search(name, |block| {
             Ok(self
                 .find_in(block, name)?

@@ -19,6 +19,7 @@
 use super::index::{Probe, Target, probe};
 use super::merge;
 use super::view::{Dir, Form};
+use crate::dcache::HashedName;
 use crate::{Fs, Inode, Result, map};
 use uext4_format::FileType;
 use uext4_journal::Handle;
@@ -33,26 +34,35 @@ impl Fs {
     /// Merges sparse leaves that the calling thread noted. The caller holds no lock.
     pub(crate) fn shrink_directories(&self) -> Result<()> {
         for note in self.sparse_leaves.take() {
-            let (dir, queue) = (&note.dir, note.dir.dir_blocks().sparse());
-            let held = match queue.push(note.name).is_multiple_of(PATIENCE) {
+            let dir = &note.dir;
+            if dir.facts().size <= self.block_size() as u64 {
+                continue;
+            }
+            let waiting = dir.dir_blocks().sparse().push(note.name);
+            let held = match waiting.is_multiple_of(PATIENCE) {
                 true => Some(dir.index.write_open()),
                 false => dir.index.try_write_open(),
             };
-            let Some(_exclusive) = held else {
-                continue;
-            };
-            for _ in 0..BATCH {
-                let Some(name) = queue.pop() else {
-                    break;
-                };
-                while self.shrink_directory(dir, &name)? {}
+            if let Some(_exclusive) = held {
+                self.merge_queued(dir)?;
             }
         }
         Ok(())
     }
 
+    fn merge_queued(&self, dir: &Arc<Inode>) -> Result<()> {
+        for _ in 0..BATCH {
+            let Some(name) = dir.dir_blocks().sparse().pop() else {
+                break;
+            };
+            let name = self.hashed(&name);
+            while self.shrink_directory(dir, &name)? {}
+        }
+        Ok(())
+    }
+
     /// Frees a block, if a merge at the leaf of `name` can; answers whether it did.
-    fn shrink_directory(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<bool> {
+    fn shrink_directory(&self, dir: &Arc<Inode>, name: &HashedName<'_>) -> Result<bool> {
         if self.writable().is_err() || !is_directory(dir) {
             return Ok(false);
         }

@@ -5,7 +5,7 @@ use super::index::{Path, Probe, Target, probe};
 use super::quick;
 use super::view::{Dir, Form};
 use super::{DirError, Index, grow, inline};
-use crate::dcache::Key;
+use crate::dcache::HashedName;
 use crate::meta::MetaBlock;
 use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
@@ -38,7 +38,6 @@ impl Way {
 pub(crate) struct Opening {
     /// Hold on the structure when the gap was found.
     pub(super) index: Index,
-    pub(super) key: Key,
     pub(super) block: Arc<MetaBlock>,
     /// `BlockState::changes` when the gap was found.
     pub(super) changes: u32,
@@ -46,11 +45,11 @@ pub(crate) struct Opening {
 }
 
 /// Predicts the result of [`super::insert`] as far as possible without a handle: `Exists`,
-/// `NoSpace` when the directory cannot grow, [`DirError::NeedExclusive`], or [`DirError::Moved`].
+/// `NoSpace` when the directory cannot grow, or another [`DirError`].
 pub(crate) fn can_insert(
     fs: &Fs,
     dir: &Arc<Inode>,
-    name: &[u8],
+    name: &HashedName<'_>,
     index: Index,
     reserve: Reserve,
 ) -> Answer<Way> {
@@ -60,13 +59,13 @@ pub(crate) fn can_insert(
 fn look_for_room(
     fs: &Fs,
     dir: &Arc<Inode>,
-    name: &[u8],
+    name: &HashedName<'_>,
     index: Index,
     reserve: Reserve,
 ) -> Answer<Way> {
     let view = Dir::open(fs, dir)?;
     match view.form {
-        Form::Inline => inline::can_insert(&view, name, index),
+        Form::Inline => inline::can_insert(&view, name.bytes, index),
         Form::Linear => can_insert_linear(&view, name, index, reserve),
         Form::Indexed if let Some(answer) = room_in_leaf(&view, name, index) => answer,
         Form::Indexed => match probe(&view, Target::Name(name))? {
@@ -80,11 +79,10 @@ fn look_for_room(
 }
 
 /// The answer for the leaf of the copied index, without descent and without growth.
-fn room_in_leaf(view: &Dir<'_>, name: &[u8], index: Index) -> Option<Answer<Way>> {
+fn room_in_leaf(view: &Dir<'_>, name: &HashedName<'_>, index: Index) -> Option<Answer<Way>> {
     if !matches!(index, Index::Free(_) | Index::Shared) {
         return None;
     }
-    // The prefetch of the leaf runs while the name is hashed again, for its dentry key.
     let leaf = quick::expect_leaf(view, name)?;
     let mut search = SlotSearch::new(view, name, index);
     let leaf = quick::expected_leaf(view, leaf)?;
@@ -92,7 +90,12 @@ fn room_in_leaf(view: &Dir<'_>, name: &[u8], index: Index) -> Option<Answer<Way>
     Some(looked.and_then(|_| search.settle(0, || false)))
 }
 
-fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index, reserve: Reserve) -> Answer<Way> {
+fn can_insert_linear(
+    view: &Dir<'_>,
+    name: &HashedName<'_>,
+    index: Index,
+    reserve: Reserve,
+) -> Answer<Way> {
     if index != Index::Exclusive && view.blocks != 1 {
         return Err(DirError::NeedExclusive);
     }
@@ -107,7 +110,7 @@ fn can_insert_linear(view: &Dir<'_>, name: &[u8], index: Index, reserve: Reserve
 fn can_insert_indexed(
     view: &Dir<'_>,
     path: Path,
-    name: &[u8],
+    name: &HashedName<'_>,
     index: Index,
     reserve: Reserve,
 ) -> Answer<Way> {
@@ -125,17 +128,16 @@ fn can_insert_indexed(
 
 /// Result of a search of all blocks that may take a name.
 pub(super) struct SlotSearch<'a> {
-    name: &'a [u8],
+    name: &'a HashedName<'a>,
     index: Index,
-    key: Key,
-    pub(super) exists: bool,
-    pub(super) opening: Option<Opening>,
+    exists: bool,
+    opening: Option<Opening>,
 }
 
 impl<'a> SlotSearch<'a> {
-    pub(super) fn new(view: &Dir<'_>, name: &'a [u8], index: Index) -> Self {
+    pub(super) fn new(view: &Dir<'_>, name: &'a HashedName<'a>, index: Index) -> Self {
+        view.inode.dir_blocks().expect_name(name.key);
         Self {
-            key: view.inode.dir_blocks().expect_name(name),
             name,
             index,
             exists: false,
@@ -150,17 +152,19 @@ impl<'a> SlotSearch<'a> {
         block: &Arc<MetaBlock>,
     ) -> crate::Result<Option<()>> {
         let state = block.read();
-        match view.names_in(block, &state)?.fits(self.name) {
+        match view
+            .names_in(block, &state)?
+            .fits(self.name.bytes, self.name.print())
+        {
             Fit::Exists => {
                 self.exists = true;
                 return Ok(Some(()));
             }
             Fit::Room(gap) if self.opening.is_none() => {
-                state.expect_change(gap.bytes(space_needed(self.name.len())));
+                state.expect_change(gap.bytes(space_needed(self.name.bytes.len())));
                 let (block, changes) = (block.clone(), state.changes());
                 self.opening = Some(Opening {
                     index: self.index,
-                    key: self.key,
                     block,
                     changes,
                     gap,
@@ -171,13 +175,21 @@ impl<'a> SlotSearch<'a> {
         Ok(None)
     }
 
+    /// The block with space, if there is one. The name must be absent.
+    pub(super) fn found(self) -> crate::Result<Option<Opening>> {
+        match self.exists {
+            true => Err(Error::Exists),
+            false => Ok(self.opening),
+        }
+    }
+
     /// The plan; a directory without space grows by `blocks`.
     fn settle(self, blocks: u32, can_grow: impl FnOnce() -> bool) -> Answer<Way> {
-        match (self.opening, self.index) {
-            _ if self.exists => Err(Error::Exists.into()),
+        let index = self.index;
+        match (self.found()?, index) {
             (Some(_), Index::Exclusive) => Ok(Way::Search { blocks: 0 }),
             (Some(opening), _) => Ok(Way::Into(opening)),
-            (None, Index::Free(_) | Index::Shared) => Err(DirError::NeedExclusive),
+            (None, Index::Free(_) | Index::Shared) => Err(DirError::Full),
             (None, _) if !can_grow() => Err(Error::NoSpace.into()),
             (None, Index::Exclusive) => Ok(Way::Search { blocks }),
         }

@@ -551,7 +551,8 @@ fn names_of_one_hash_in_two_leaves() {
     {
         let _shared = world.dir.index.read();
         let dir = super::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
-        let path = match super::index::probe(&dir, super::index::Target::Name(&names[1])).unwrap() {
+        let name = dir.fs.hashed(&names[1]);
+        let path = match super::index::probe(&dir, super::index::Target::Name(&name)).unwrap() {
             super::index::Probe::Path(path) => path,
             super::index::Probe::Broken(corrupt) => panic!("{corrupt}"),
         };

@@ -149,7 +149,7 @@ impl<'a> Dir<'a> {
     /// As [`Self::leaf`], to search for names.
     pub(super) fn names<'b>(&self, state: &'b BlockState) -> Result<KnownLeaf<'b>> {
         let place = self.place(state.nr());
-        Ok(state.leaf(|bytes| table(self.config(), bytes, place))?)
+        Ok(state.leaf(|bytes| table(self.fs, bytes, place))?)
     }
 
     /// As [`Self::names`]; updates the prefetch hints of the block.
@@ -170,7 +170,7 @@ impl<'a> Dir<'a> {
 
     /// A new leaf with its table of names, built while its bytes are still in the CPU cache.
     pub(super) fn new_leaf(&self, bytes: Image) -> Result<NewLeaf> {
-        let table = table(self.config(), &bytes, Place::Inode(self.inode.nr()))?;
+        let table = table(self.fs, &bytes, Place::Inode(self.inode.nr()))?;
         Ok(NewLeaf { bytes, table })
     }
 
@@ -192,7 +192,7 @@ pub(super) fn names_mut<'b>(
     state: &'b mut BlockState,
 ) -> Result<KnownLeafMut<'b>> {
     let place = Place::InodeBlock(dir.nr(), state.nr());
-    let leaf = state.leaf_mut(|bytes| table(&fs.dirs, bytes, place))?;
+    let leaf = state.leaf_mut(|bytes| table(fs, bytes, place))?;
     if leaf.tail() != fs.dirs.tail {
         let problem = CorruptKind::IndexAsLeaf;
         return Err(Corrupt::new(place, "directory leaf", problem).into());
@@ -200,12 +200,9 @@ pub(super) fn names_mut<'b>(
     Ok(leaf)
 }
 
-fn table(
-    config: &DirConfig,
-    bytes: &[u8],
-    place: Place,
-) -> std::result::Result<LeafTable, Corrupt> {
-    LeafTable::build(&DirLeaf::new(bytes, tail_of(config, bytes), place))
+fn table(fs: &Fs, bytes: &[u8], place: Place) -> std::result::Result<LeafTable, Corrupt> {
+    let leaf = DirLeaf::new(bytes, tail_of(&fs.dirs, bytes), place);
+    LeafTable::build(&leaf, |name| fs.name_hasher.key(name).print())
 }
 
 fn tail_of(config: &DirConfig, bytes: &[u8]) -> LeafTail {

@@ -71,7 +71,7 @@ impl<'a> NewBlocks<'a> {
         plan.want.reserve = reserve;
         let tree = claim_tree(fs, inode, at, reserve)?;
         let claims = [tree, claim(fs, inode, &mut plan.want)?];
-        let got = plan.reserve(fs, inode)?;
+        let got = fs.space.with_commits(fs, || plan.reserve(fs, inode))?;
         let start = BlockNr(got.start.0 + u64::from(offset));
         let len = got.len_blocks.min(plan.want.len_blocks) - offset;
         let run = BlockRun {
@@ -276,12 +276,12 @@ impl Plan {
         let want = &self.want;
         let at_cluster = self.at.0 / fs.geometry.blocks_per_cluster();
         if let Some(held) = inode.preallocation()
-            && let Some(run) = fs.space.reserve_held(fs, want, held, at_cluster)?
+            && let Some(run) = fs.space.reserve_held(want, held, at_cluster)?
         {
             return Ok(run);
         }
         match &self.source {
-            Source::AsAsked => fs.space.reserve_or_commit(fs, want),
+            Source::AsAsked => fs.space.reserve(fs, want),
             Source::Local => fs.space.reserve_local(fs, want),
             Source::Window => {
                 let window = window::around(fs, inode, self.at, self.len_blocks)?;

@@ -16,7 +16,7 @@ use uext4_sync::Arc;
 
 impl Fs {
     /// Frees the unused orphans of all queues. If another thread is sweeping, waits for it. The
-    /// caller holds no lock except `Rank::Rename`.
+    /// caller holds no lock.
     pub(crate) fn reap(&self) -> Result<()> {
         let _alone = self.inodes.evictions.sweep.lock();
         self.sweep()

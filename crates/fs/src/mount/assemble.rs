@@ -98,6 +98,7 @@ pub(super) fn engine(
         lazy_times: LazyTimes::default(),
         blocks: Blocks::new(&metadata_cache, block_bytes, checksums.metadata),
         names: DentryMemory::new(&metadata_cache),
+        name_hasher: Default::default(),
         metadata_cache,
         extent_status: Arc::new(ExtentStatus::new(
             plan.options.extent_cache_bytes,

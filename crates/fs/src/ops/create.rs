@@ -1,14 +1,13 @@
 //! Creation of inodes: files, directories, nodes, symbolic links, unnamed files.
 
-use super::{Newcomer, check_alive, check_new_name, may_add, touch_dir};
+use super::{NameChange, check_alive, check_new_name, may_add, touch_dir};
 use crate::access::Want;
-use crate::dir::{self, DirError, Index, Way};
-use crate::inode::{Inode, NewInode};
+use crate::dir::{self, Answer, DirError, Index, Way};
+use crate::inode::NewInode;
 use crate::lifetime::InodeDraft;
-use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
+use crate::{Caller, Error, Filesystem, InodeRef, Result, credits, file};
 use uext4_format::{Feature, FileType};
 use uext4_journal::Handle;
-use uext4_sync::Arc;
 
 impl Filesystem {
     /// Creates a regular file.
@@ -19,12 +18,8 @@ impl Filesystem {
         mode: u16,
         caller: &Caller,
     ) -> Result<InodeRef> {
-        self.make(
-            parent,
-            name,
-            &NewInode::new(FileType::Regular, mode),
-            caller,
-        )
+        let new = NewInode::new(FileType::Regular, mode);
+        self.make(parent, name, &new, caller)
     }
 
     /// Creates a directory. It inherits setgid from its parent only, and never gets setuid.
@@ -35,12 +30,8 @@ impl Filesystem {
         mode: u16,
         caller: &Caller,
     ) -> Result<InodeRef> {
-        self.make(
-            parent,
-            name,
-            &NewInode::new(FileType::Directory, mode & 0o1777),
-            caller,
-        )
+        let new = NewInode::new(FileType::Directory, mode & 0o1777);
+        self.make(parent, name, &new, caller)
     }
 
     /// Creates a device node, fifo, socket or regular file; `device` is (major, minor).
@@ -56,15 +47,11 @@ impl Filesystem {
         if matches!(kind, FileType::Directory | FileType::Symlink) {
             return Err(Error::NotPermitted);
         }
-        self.make(
-            parent,
-            name,
-            &NewInode {
-                device,
-                ..NewInode::new(kind, mode)
-            },
-            caller,
-        )
+        let new = NewInode {
+            device,
+            ..NewInode::new(kind, mode)
+        };
+        self.make(parent, name, &new, caller)
     }
 
     /// Creates a symbolic link to `target`.
@@ -117,27 +104,21 @@ impl Filesystem {
         self.change(|fs| {
             check_new_name(name)?;
             check_alive(parent)?;
-            may_add(fs, parent.arc(), name, caller)?;
+            let at = NameChange::new(fs, parent, name, caller);
+            may_add(&at)?;
             let draft = fs.draft_inode(parent, new, caller)?;
             let _claim = fs.expect_owner(&draft, caller)?;
             let newborn = Newborn {
                 draft: &draft,
                 target: new.target,
-                name,
-                caller,
+                at: &at,
             };
-            let change = |index| newborn.make(fs, parent.arc(), index);
+            let change = |index| newborn.make(index);
             // A new directory is a link to its parent, which must not be removed before the name is
             // there.
-            let newcomer = Newcomer {
-                fs,
-                dir: parent.arc(),
-                name,
-                caller,
-            };
             let made = match new.kind {
-                FileType::Directory => newcomer.with_held_index(change)?,
-                _ => newcomer.with_index(change)?,
+                FileType::Directory => at.with_held_index(change)?,
+                _ => at.with_index(change)?,
             };
             fs.sync_if_asked(parent)?;
             Ok(made)
@@ -150,21 +131,16 @@ struct Newborn<'a> {
     draft: &'a InodeDraft,
     /// Target of a symbolic link.
     target: &'a [u8],
-    name: &'a [u8],
-    caller: &'a Caller,
+    at: &'a NameChange<'a>,
 }
 
 impl Newborn<'_> {
-    fn make(
-        &self,
-        fs: &Fs,
-        parent: &Arc<Inode>,
-        index: Index,
-    ) -> std::result::Result<InodeRef, DirError> {
+    fn make(&self, index: Index) -> Answer<InodeRef> {
+        let (fs, parent, caller) = (self.at.fs, self.at.dir, self.at.caller);
         check_alive(parent)?;
-        let reserve = fs.reserve_of(self.caller);
-        let way = dir::can_insert(fs, parent, self.name, index, reserve)?;
-        let _claim = fs.expect_growth(parent, way.blocks(), self.caller)?;
+        let reserve = fs.reserve_of(caller);
+        let way = dir::can_insert(fs, parent, &self.at.name, index, reserve)?;
+        let _claim = fs.expect_growth(parent, way.blocks(), caller)?;
         let is_dir = self.draft.kind == FileType::Directory;
         let needs_block = is_dir && !fs.features.has(Feature::INLINE_DATA);
         if needs_block && !fs.space.has_room(reserve) {
@@ -174,7 +150,7 @@ impl Newborn<'_> {
         if is_dir {
             fs.add_dir_link(&handle, parent)?;
         }
-        let made = self.make_linked(fs, &handle, parent, &way);
+        let made = self.make_linked(&handle, &way);
         match &made {
             Ok(_) => touch_dir(&handle, parent, fs.now()),
             Err(_) if is_dir => fs.drop_dir_link(&handle, parent),
@@ -183,20 +159,12 @@ impl Newborn<'_> {
         made
     }
 
-    fn make_linked(
-        &self,
-        fs: &Fs,
-        handle: &Handle<'_>,
-        parent: &Arc<Inode>,
-        way: &Way,
-    ) -> std::result::Result<InodeRef, DirError> {
-        let (name, kind) = (self.name, self.draft.kind);
+    fn make_linked(&self, handle: &Handle<'_>, way: &Way) -> Answer<InodeRef> {
+        let (fs, parent, kind) = (self.at.fs, self.at.dir, self.draft.kind);
         let inode = fs.new_inode(handle, parent, self.draft)?;
-        let filled = self.fill(fs, handle, parent, &inode);
-        let named = filled
-            .map_err(DirError::from)
-            .and_then(|()| dir::insert(fs, handle, parent, name, inode.nr(), kind, way));
-        match named {
+        let insert = || dir::insert(fs, handle, parent, &self.at.name, inode.nr(), kind, way);
+        let filled = self.fill(handle, &inode).map_err(DirError::from);
+        match filled.and_then(|()| insert()) {
             Ok(()) => Ok(inode),
             Err(error) => {
                 fs.abandon_inode(handle, inode.arc())?;
@@ -205,14 +173,9 @@ impl Newborn<'_> {
         }
     }
 
-    fn fill(
-        &self,
-        fs: &Fs,
-        handle: &Handle<'_>,
-        parent: &Arc<Inode>,
-        inode: &InodeRef,
-    ) -> Result<()> {
-        let reserve = fs.reserve_of(self.caller);
+    fn fill(&self, handle: &Handle<'_>, inode: &InodeRef) -> Result<()> {
+        let (fs, parent) = (self.at.fs, self.at.dir);
+        let reserve = fs.reserve_of(self.at.caller);
         match self.draft.kind {
             FileType::Directory => dir::init(fs, handle, inode.arc(), parent.nr()),
             FileType::Symlink => file::write_link(fs, handle, inode.arc(), self.target, reserve),

@@ -1,29 +1,26 @@
-//! Locking of a directory's structure by operations.
+//! Locking of a directory's structure by operations, and their retries.
 //!
 //! Look-ups and changes of entries are optimistic: they validate the structure's version at the end
 //! (`sync::VersionedLock`), and restart if it changed. Only operations that need several leaves, or
-//! a new leaf, take the lock.
+//! a new leaf, take the lock. This is the one level of an operation that retries
+//! ([`crate::base::Retries`]): a changed name, a full leaf and lack of space lead here.
 
 use super::check_alive;
-use crate::dir::{self, DirError, Index};
+use crate::base::Retries;
+use crate::dcache::HashedName;
+use crate::dir::{self, Answer, DirError, Index};
 use crate::inode::Inode;
-use crate::{Caller, Error, Fs, Result, credits};
-use uext4_sync::{Arc, RwLockReadGuard, VersionedGuard};
+use crate::{Caller, Error, Fs, InodeRef, Result, credits};
+use uext4_sync::{Arc, RwLockReadGuard, Sequence, VersionedGuard};
 
-type Answer<T> = std::result::Result<T, DirError>;
-
-/// Optimistic tries of an operation before it takes the lock.
-const TRIES: u32 = 8;
+/// Tries with the shared lock before an operation takes the exclusive one.
+const SHARED_TRIES: usize = 8;
 
 /// Runs a lookup in a directory. `look` may see an inconsistent state, and runs again then.
 pub(super) fn look_into<T>(dir: &Inode, look: impl Fn() -> Result<T>) -> Result<T> {
-    for _ in 0..TRIES {
-        let Some(version) = dir.index.version() else {
-            dir.index.wait();
-            continue;
-        };
+    for version in dir.index.tries() {
         let answer = look();
-        if dir.index.is_still(version) {
+        if dir.index.is_still(version) && !matches!(answer, Err(Error::Stale)) {
             return answer;
         }
     }
@@ -31,26 +28,36 @@ pub(super) fn look_into<T>(dir: &Inode, look: impl Fn() -> Result<T>) -> Result<
     look()
 }
 
-/// Runs a change of the entries of one directory: optimistically, with the shared lock if the
-/// structure changes too often, and with the exclusive lock if it must change.
-pub(super) fn with_index<T>(dir: &Inode, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-    without_lock(dir, change, || Ok(false))
-}
-
-/// A name to insert into a directory, with the caller.
-pub(super) struct Newcomer<'a> {
+/// A name of a directory that an operation changes for a caller.
+pub(super) struct NameChange<'a> {
     pub(super) fs: &'a Fs,
     pub(super) dir: &'a Arc<Inode>,
-    pub(super) name: &'a [u8],
+    pub(super) name: HashedName<'a>,
     pub(super) caller: &'a Caller,
 }
 
-impl Newcomer<'_> {
-    /// As [`with_index`], for a change that inserts the name: a full leaf is split while optimistic
-    /// operations continue. ENOSPC is final only after freed space has returned.
-    pub(super) fn with_index<T>(&self, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-        self.fs
-            .with_what_was_freed(|| without_lock(self.dir, &mut change, || self.make_room()))
+impl<'a> NameChange<'a> {
+    pub(super) fn new(fs: &'a Fs, dir: &'a InodeRef, name: &'a [u8], caller: &'a Caller) -> Self {
+        let (dir, name) = (dir.arc(), fs.hashed(name));
+        Self {
+            fs,
+            dir,
+            name,
+            caller,
+        }
+    }
+
+    /// The inode of the name.
+    pub(super) fn look_up(&self) -> Result<Option<InodeRef>> {
+        look_into(self.dir, || dir::lookup(self.fs, self.dir, &self.name))
+    }
+
+    /// Runs a change of the directory's entries. A full leaf is split while optimistic operations
+    /// continue.
+    pub(super) fn with_index<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+        let modes = self.dir.index.tries().map(Index::Free).chain(shared());
+        let change = holding(self.dir, change);
+        retried(self.fs, modes, change, || self.make_room())
     }
 
     /// As [`Self::with_index`], for a change of the directory beyond its entries.
@@ -60,19 +67,19 @@ impl Newcomer<'_> {
 
     /// As [`Self::with_index`], for a change that takes the structure's lock itself, in the given
     /// mode, and possibly those of other directories.
-    pub(super) fn with_locks<T>(&self, mut change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-        self.fs
-            .with_what_was_freed(|| with_lock(&mut change, || self.make_room()))
+    pub(super) fn with_locks<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+        retried(self.fs, shared(), change, || self.make_room())
     }
 
-    /// Whether the caller should retry; the structure's lock is not held.
+    /// Makes space in the leaf of the name; false if more than that leaf must change. The
+    /// structure's lock is not held.
     fn make_room(&self) -> Result<bool> {
         let (fs, dir) = (self.fs, self.dir);
         let Some(version) = dir.index.version() else {
             dir.index.wait();
             return Ok(true);
         };
-        let draft = match dir::draft(fs, dir, self.name) {
+        let draft = match dir::draft(fs, dir, &self.name) {
             Ok(Some(draft)) => draft,
             _ if !dir.index.is_still(version) => return Ok(true),
             other => return other.map(|_| false),
@@ -84,67 +91,75 @@ impl Newcomer<'_> {
         let _exclusive = dir.index.write_open();
         check_alive(dir)?;
         let handle = fs.start(credits::DIR_GROW)?;
-        dir::carry_out(fs, &handle, dir, self.name, draft)?;
+        dir::carry_out(fs, &handle, dir, &self.name, draft)?;
         Ok(true)
     }
 }
 
 impl Fs {
-    /// Runs `change`; on ENOSPC, frees the inodes of the reclaim queue and retries. That includes
-    /// inodes that an earlier try allocated and abandoned. The caller holds no lock except
-    /// `Rank::Rename`, for a directory that moves.
+    /// Runs `change`, which needs space and no directory; ENOSPC is final only after freed space
+    /// has returned. The caller holds no lock.
     pub(super) fn with_what_was_freed<T>(
         &self,
         mut change: impl FnMut() -> Result<T>,
     ) -> Result<T> {
-        for _ in 0..TRIES {
-            match self.space.with_commits(self, &mut change) {
-                Err(Error::NoSpace | Error::NoInodes) if self.inodes.evictions.has_work() => {
-                    self.reap()?;
-                }
-                other => return other,
-            }
+        let change = |_| Ok(change()?);
+        retried(self, std::iter::empty(), change, || Ok(false))
+    }
+
+    /// Frees the inodes of the reclaim queue, which includes those that an earlier try allocated
+    /// and abandoned, or waits for freed clusters. Whether a retry may have what was lacking since
+    /// `before`.
+    fn give_back(&self, lacking: &Error, before: Sequence) -> Result<bool> {
+        if self.inodes.evictions.has_work() {
+            return self.reap().map(|()| true);
         }
-        self.space.with_commits(self, change)
+        match lacking {
+            Error::NoSpace => self.space.may_return_since(self, before),
+            _ => Ok(false),
+        }
     }
 }
 
-/// See [`with_index`]; `make_room` answers whether a retry makes sense for a change that needs
-/// space.
-fn without_lock<T>(
-    dir: &Inode,
+/// Runs `change` in each of `modes` until its answer is final, and in the exclusive one from then
+/// on, or as soon as it is needed. `make_room` makes space in a full leaf; false if that needs the
+/// exclusive mode.
+fn retried<T>(
+    fs: &Fs,
+    modes: impl Iterator<Item = Index>,
     mut change: impl FnMut(Index) -> Answer<T>,
     make_room: impl Fn() -> Result<bool>,
 ) -> Result<T> {
-    for _ in 0..TRIES {
-        let Some(version) = dir.index.version() else {
-            dir.index.wait();
-            continue;
+    let mut retries = Retries::default();
+    let mut needs_exclusive = false;
+    let mut modes = modes.fuse();
+    loop {
+        let before = fs.space.returns();
+        let mode = if needs_exclusive { None } else { modes.next() };
+        let mut answer = change(mode.unwrap_or(Index::Exclusive));
+        if matches!(answer, Err(DirError::Full)) {
+            answer = Err(match make_room() {
+                Ok(true) => DirError::Moved,
+                Ok(false) => DirError::NeedExclusive,
+                Err(error) => error.into(),
+            });
+        }
+        let is_to_retry = match &answer {
+            Err(DirError::Moved) => true,
+            Err(DirError::NeedExclusive) => !std::mem::replace(&mut needs_exclusive, true),
+            Err(DirError::Fs(lacking @ (Error::NoSpace | Error::NoInodes))) => {
+                fs.give_back(lacking, before)?
+            }
+            _ => false,
         };
-        match change(Index::Free(version)) {
-            Err(DirError::Moved) => {}
-            Err(DirError::NeedExclusive) if make_room()? => {}
-            Err(DirError::NeedExclusive) => {
-                return settled(holding(dir, change)(Index::Exclusive));
-            }
-            other => return settled(other),
+        if !is_to_retry || !retries.may_retry() {
+            return settled(answer);
         }
     }
-    with_lock(holding(dir, change), make_room)
 }
 
-fn with_lock<T>(
-    mut change: impl FnMut(Index) -> Answer<T>,
-    make_room: impl Fn() -> Result<bool>,
-) -> Result<T> {
-    for _ in 0..TRIES {
-        match change(Index::Shared) {
-            Err(DirError::NeedExclusive) if make_room()? => {}
-            Err(DirError::NeedExclusive) => break,
-            other => return settled(other),
-        }
-    }
-    settled(change(Index::Exclusive))
+fn shared() -> impl Iterator<Item = Index> {
+    std::iter::repeat_n(Index::Shared, SHARED_TRIES)
 }
 
 /// Wraps `change` to hold the structure's lock of `dir` in the given mode.
@@ -166,11 +181,12 @@ pub(super) enum Hold<'a> {
 }
 
 impl<'a> Hold<'a> {
-    fn new(dir: &'a Inode, index: Index) -> Self {
+    fn new(dir: &'a Inode, index: Index) -> Option<Self> {
         let key = u64::from(dir.nr().0);
         match index {
-            Index::Exclusive => Hold::Exclusive(dir.index.write_ordered(key)),
-            _ => Hold::Shared(dir.index.read_ordered(key)),
+            Index::Free(_) => None,
+            Index::Shared => Some(Hold::Shared(dir.index.read_ordered(key))),
+            Index::Exclusive => Some(Hold::Exclusive(dir.index.write_ordered(key))),
         }
     }
 }
@@ -181,20 +197,14 @@ pub(super) fn hold_all<'a>(mut wanted: Vec<(&'a Inode, Index)>) -> Vec<Hold<'a>>
     wanted.sort_by_key(|(dir, index)| (dir.nr(), exclusive_first(index)));
     wanted.dedup_by_key(|(dir, _)| dir.nr());
     let hold = |(dir, index)| Hold::new(dir, index);
-    wanted.into_iter().map(hold).collect()
-}
-
-/// Runs a change that takes the structures' locks itself, in the given mode: shared for directories
-/// where only entries change.
-pub(super) fn with_locks<T>(change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-    with_lock(change, || Ok(false))
+    wanted.into_iter().filter_map(hold).collect()
 }
 
 /// The answer of a change that needs no retry.
 pub(crate) fn settled<T>(answer: Answer<T>) -> Result<T> {
     answer.map_err(|error| match error {
         DirError::Fs(error) => error,
-        DirError::NeedExclusive => Error::NoSpace,
+        DirError::NeedExclusive | DirError::Full => Error::NoSpace,
         DirError::Moved => Error::Busy,
     })
 }

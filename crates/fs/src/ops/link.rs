@@ -1,12 +1,13 @@
 //! Hard links.
 
 use super::{
-    LINK_MAX, Newcomer, check_alive, check_new_name, check_project, exists_or, may_add, touch_dir,
+    LINK_MAX, NameChange, check_alive, check_new_name, check_project, exists_or, may_add, touch_dir,
 };
-use crate::dir::{self, DirError, Index};
+use crate::dir::{self, Answer, Index};
 use crate::inode::Inode;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
-use uext4_format::{FileType, InodeFlags};
+use uext4_format::{FileType, InodeFlags, Timestamp};
+use uext4_journal::Handle;
 use uext4_sync::Arc;
 
 impl Filesystem {
@@ -21,19 +22,12 @@ impl Filesystem {
         self.change(|fs| {
             check_new_name(name)?;
             check_alive(parent)?;
-            may_add(fs, parent.arc(), name, caller)?;
+            let at = NameChange::new(fs, parent, name, caller);
+            may_add(&at)?;
             check_linkable(inode)
                 .and_then(|()| check_project(parent, inode))
-                .map_err(|refused| exists_or(fs, parent.arc(), name, refused))?;
-            let newcomer = Newcomer {
-                fs,
-                dir: parent.arc(),
-                name,
-                caller,
-            };
-            newcomer.with_index(|index| {
-                link_named(fs, inode.arc(), parent.arc(), name, index, caller)
-            })?;
+                .map_err(|refused| exists_or(&at, refused))?;
+            at.with_index(|index| link_named(&at, inode.arc(), index))?;
             fs.sync_if_asked(parent)
         })
     }
@@ -53,17 +47,11 @@ fn check_linkable(inode: &Inode) -> Result<()> {
     }
 }
 
-fn link_named(
-    fs: &Fs,
-    inode: &Arc<Inode>,
-    parent: &Arc<Inode>,
-    name: &[u8],
-    index: Index,
-    caller: &Caller,
-) -> std::result::Result<(), DirError> {
+fn link_named(at: &NameChange<'_>, inode: &Arc<Inode>, index: Index) -> Answer<()> {
+    let (fs, parent, name) = (at.fs, at.dir, &at.name);
     check_alive(parent)?;
-    let way = dir::can_insert(fs, parent, name, index, fs.reserve_of(caller))?;
-    let _claim = fs.expect_growth(parent, way.blocks(), caller)?;
+    let way = dir::can_insert(fs, parent, name, index, fs.reserve_of(at.caller))?;
+    let _claim = fs.expect_growth(parent, way.blocks(), at.caller)?;
     let handle = fs.start(credits::CREATE + index.growth_credits())?;
     let now = fs.now();
     add_link(&handle, inode, now)?;
@@ -81,11 +69,7 @@ fn link_named(
 
 /// Raises the link count. An inode that lost its last name to an unlink gets no new one; a file
 /// that never had a name does.
-fn add_link(
-    handle: &uext4_journal::Handle<'_>,
-    inode: &Arc<Inode>,
-    now: uext4_format::Timestamp,
-) -> Result<()> {
+fn add_link(handle: &Handle<'_>, inode: &Arc<Inode>, now: Timestamp) -> Result<()> {
     let mut state = handle.write(inode);
     if state.disk.links == 0 && !inode.is_unnamed() {
         return Err(Error::NotFound);
@@ -101,7 +85,7 @@ fn add_link(
 
 /// Lowers the link count again, after a failed insertion of the name. Other links and unlinks of
 /// the inode may have run in between, so its state follows from the remaining count.
-fn take_link_back(fs: &Fs, handle: &uext4_journal::Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+fn take_link_back(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     {
         let mut state = handle.write(inode);
         state.disk.links -= 1;

@@ -43,6 +43,7 @@ impl Filesystem {
                 return Err(Error::NotDirectory);
             }
             fs.may(parent, caller, Want::EXECUTE)?;
+            let name = &fs.hashed(name);
             if let Some(known) = dir::meaning(fs, parent, name)? {
                 return Ok(known);
             }

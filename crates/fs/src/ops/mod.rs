@@ -27,12 +27,12 @@ pub use rename::RenameFlags;
 pub use write::Writers;
 
 pub(crate) use index::settled;
-use index::{Hold, Newcomer, hold_all, look_into, with_index, with_locks};
+use index::{Hold, NameChange, hold_all, look_into};
 
 use crate::access::Want;
 use crate::dir;
 use crate::inode::Inode;
-use crate::{Caller, Error, Fs, Result};
+use crate::{Error, Fs, Result};
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::{Handle, Object};
 use uext4_sync::Arc;
@@ -92,20 +92,20 @@ fn check_data_change(fs: &Fs, inode: &Inode) -> Result<()> {
     fs.may_change(inode)
 }
 
-/// Whether `caller` may add `name` to `parent`. An existing name takes precedence over a missing
+/// Whether the caller may add the name. An existing name takes precedence over a missing
 /// permission.
-pub(crate) fn may_add(fs: &Fs, parent: &Arc<Inode>, name: &[u8], caller: &Caller) -> Result<()> {
-    let Err(refused) = fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE)) else {
+fn may_add(at: &NameChange<'_>) -> Result<()> {
+    let Err(refused) = at.fs.may(at.dir, at.caller, Want::WRITE.and(Want::EXECUTE)) else {
         return Ok(());
     };
-    fs.may(parent, caller, Want::EXECUTE)?;
-    Err(exists_or(fs, parent, name, refused))
+    at.fs.may(at.dir, at.caller, Want::EXECUTE)?;
+    Err(exists_or(at, refused))
 }
 
 /// `refused`, or `Exists` if the name exists.
-pub(crate) fn exists_or(fs: &Fs, parent: &Arc<Inode>, name: &[u8], refused: Error) -> Error {
-    let _shared = parent.index.read();
-    match dir::find(fs, parent, name) {
+fn exists_or(at: &NameChange<'_>, refused: Error) -> Error {
+    let _shared = at.dir.index.read();
+    match dir::find(at.fs, at.dir, &at.name) {
         Ok(Some(_)) => Error::Exists,
         Ok(None) => refused,
         Err(error) => error,

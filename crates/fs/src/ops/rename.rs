@@ -9,14 +9,12 @@
 mod carry_out;
 mod checks;
 
-use super::{check_alive, look_into};
+use super::{NameChange, check_alive};
 use crate::access::Want;
-use crate::dir;
-use crate::inode::Inode;
+use crate::dir::{Answer, DirError, Index};
 use crate::settings::Switch;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, file};
 use checks::check_names;
-use uext4_sync::Arc;
 
 /// Treatment of the target name (`renameat2(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,37 +44,13 @@ impl RenameFlags {
     }
 }
 
-/// Restarts of a rename after concurrent changes of names.
-const TRIES: u32 = 1000;
-
-/// Result of an unsuccessful try.
-enum Missed {
-    /// Another thread changed a name: retry.
-    Changed,
-    /// The final error.
-    Failed(Error),
-}
-
-impl From<Error> for Missed {
-    fn from(error: Error) -> Self {
-        Missed::Failed(error)
-    }
-}
-
-/// One side of a rename.
-struct Side<'a> {
-    dir: &'a Arc<Inode>,
-    name: &'a [u8],
-}
-
 /// A rename with both sides looked up.
 struct Rename<'a> {
-    from: &'a Side<'a>,
-    to: &'a Side<'a>,
+    from: &'a NameChange<'a>,
+    to: &'a NameChange<'a>,
     source: InodeRef,
     target: Option<InodeRef>,
     flags: RenameFlags,
-    caller: &'a Caller,
 }
 
 impl Filesystem {
@@ -96,75 +70,48 @@ impl Filesystem {
                 check_alive(dir)?;
                 fs.may(dir, caller, Want::EXECUTE)?;
             }
-            let sides = [(from, from_name), (to, to_name)];
-            let [old, new] = sides.map(|(dir, name)| Side {
-                dir: dir.arc(),
-                name,
-            });
-            rename(fs, &old, &new, flags, caller)?;
+            let old = NameChange::new(fs, from, from_name, caller);
+            let new = NameChange::new(fs, to, to_name, caller);
+            new.with_locks(|index| rename(&old, &new, flags, index))?;
             fs.sync_if_asked(from)?;
             fs.sync_if_asked(to)
         })
     }
 }
 
-/// Restarts the rename if a name changed between its look-up and the change.
+/// [`DirError::Moved`] if a name changed between its look-up and the change.
 fn rename(
-    fs: &Fs,
-    from: &Side<'_>,
-    to: &Side<'_>,
+    from: &NameChange<'_>,
+    to: &NameChange<'_>,
     flags: RenameFlags,
-    caller: &Caller,
-) -> Result<()> {
-    for _ in 0..TRIES {
-        match rename_once(fs, from, to, flags, caller) {
-            Err(Missed::Changed) => {}
-            Err(Missed::Failed(error)) => return Err(error),
-            Ok(()) => return Ok(()),
-        }
-    }
-    Err(Error::Busy)
-}
-
-fn rename_once(
-    fs: &Fs,
-    from: &Side<'_>,
-    to: &Side<'_>,
-    flags: RenameFlags,
-    caller: &Caller,
-) -> std::result::Result<(), Missed> {
-    let source = find(fs, from)?.ok_or(Error::NotFound)?;
+    index: Index,
+) -> Answer<()> {
+    let fs = from.fs;
+    let source = from.look_up()?.ok_or(Error::NotFound)?;
     let moves_dir = source.is_dir() && from.dir.nr() != to.dir.nr();
-    let exchange = flags == RenameFlags::Exchange;
-    let topology = if moves_dir || exchange {
-        Some(fs.rename.lock())
-    } else {
-        None
-    };
-    let target = find(fs, to)?;
+    let is_topology = moves_dir || flags == RenameFlags::Exchange;
+    let topology = is_topology.then(|| fs.rename.lock());
+    let target = to.look_up()?;
     let rename = Rename {
         from,
         to,
         source,
         target,
         flags,
-        caller,
     };
     rename.check(fs)?;
     if rename.is_same() {
         return Ok(());
     }
     rename.write_out_first(fs);
-    let answer = rename.carry_out(fs);
+    let answer = rename.carry_out(fs, index);
     drop(topology);
     match answer {
-        Err(Error::NotFound | Error::Exists) if rename.is_outdated(fs)? => Err(Missed::Changed),
-        other => Ok(other?),
+        Err(DirError::Fs(Error::NotFound | Error::Exists)) if rename.is_outdated()? => {
+            Err(DirError::Moved)
+        }
+        other => other,
     }
-}
-
-fn find(fs: &Fs, side: &Side<'_>) -> Result<Option<InodeRef>> {
-    look_into(side.dir, || dir::lookup(fs, side.dir, side.name))
 }
 
 impl Rename<'_> {
@@ -179,16 +126,15 @@ impl Rename<'_> {
 
     /// Both names refer to one inode: no change is needed.
     fn is_same(&self) -> bool {
-        self.target
-            .as_ref()
-            .is_some_and(|target| target.nr() == self.source.nr())
+        let target = self.target.as_ref();
+        target.is_some_and(|target| target.nr() == self.source.nr())
     }
 
     /// Whether a name no longer refers to the inode that was looked up.
-    fn is_outdated(&self, fs: &Fs) -> Result<bool> {
+    fn is_outdated(&self) -> Result<bool> {
         let number = |inode: Option<InodeRef>| inode.map(|inode| inode.nr());
-        let source = number(find(fs, self.from)?);
-        let target = number(find(fs, self.to)?);
+        let source = number(self.from.look_up()?);
+        let target = number(self.to.look_up()?);
         let known = self.target.as_ref().map(|target| target.nr());
         Ok(source != Some(self.source.nr()) || target != known)
     }

@@ -1,17 +1,14 @@
 //! Removal of names.
 
-use super::{check_alive, check_name, hold_all, look_into, touch_dir, with_index, with_locks};
+use super::{NameChange, check_alive, check_name, hold_all, touch_dir};
 use crate::access::Want;
-use crate::dir::{self, DirError, Index};
+use crate::dir::{self, Answer, DirError, Index};
 use crate::inode::Inode;
 use crate::lifetime::has_blocks;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use uext4_format::{FileType, Timestamp};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
-
-/// Restarts of an unlink after concurrent changes of the name.
-const TRIES: u32 = 1000;
 
 impl Filesystem {
     /// Removes a name that is not a directory's. The inode stays for its users.
@@ -20,8 +17,8 @@ impl Filesystem {
             check_name(name)?;
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
-            let change = |index| unlink_named(fs, parent, name, caller, index);
-            with_index(parent, change)?;
+            let at = NameChange::new(fs, parent, name, caller);
+            at.with_index(|index| unlink_named(&at, index))?;
             fs.sync_if_asked(parent)
         })
     }
@@ -37,72 +34,61 @@ impl Filesystem {
             }
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
-            for _ in 0..TRIES {
-                if rmdir_named(fs, parent, name, caller)?.is_some() {
-                    return fs.sync_if_asked(parent);
-                }
-            }
-            Err(Error::Busy)
+            let at = NameChange::new(fs, parent, name, caller);
+            at.with_locks(|index| rmdir_named(&at, index))?;
+            fs.sync_if_asked(parent)
         })
     }
 }
 
-fn unlink_named(
-    fs: &Fs,
-    parent: &InodeRef,
-    name: &[u8],
-    caller: &Caller,
-    index: Index,
-) -> std::result::Result<(), DirError> {
-    for _ in 0..TRIES {
-        let found = index.checked(parent, dir::lookup_holder(fs, parent.arc(), name))?;
-        let (target, holder) = found.ok_or(Error::NotFound)?;
-        fs.may_delete(parent, &target, caller)?;
-        if target.is_dir() {
-            return Err(Error::IsDirectory.into());
-        }
-        let handle = fs.start(credits::REMOVE)?;
-        let removed = match &holder {
-            Some(holder) => dir::remove_at(fs, &handle, parent.arc(), name, holder, index),
-            None => dir::remove(fs, &handle, parent.arc(), name, target.nr(), index),
-        };
-        match removed {
-            // A rename replaced the name, or another unlink removed it: look up again.
-            Err(DirError::Fs(Error::NotFound)) => continue,
-            other => other?,
-        }
-        let now = fs.now();
-        touch_dir(&handle, parent.arc(), now);
-        return Ok(fs.drop_link(&handle, target.arc(), now)?);
+fn unlink_named(at: &NameChange<'_>, index: Index) -> Answer<()> {
+    let (fs, parent, name) = (at.fs, at.dir, &at.name);
+    let found = index.checked(parent, dir::lookup_holder(fs, parent, name))?;
+    let (target, holder) = found.ok_or(Error::NotFound)?;
+    fs.may_delete(parent, &target, at.caller)?;
+    if target.is_dir() {
+        return Err(Error::IsDirectory.into());
     }
-    Err(Error::Busy.into())
+    let handle = fs.start(credits::REMOVE)?;
+    let removed = match &holder {
+        Some(holder) => dir::remove_at(fs, &handle, parent, name, holder, index),
+        None => dir::remove(fs, &handle, parent, name, target.nr(), index),
+    };
+    removed.map_err(changed_name)?;
+    let now = fs.now();
+    touch_dir(&handle, parent, now);
+    Ok(fs.drop_link(&handle, target.arc(), now)?)
 }
 
-/// `None` if the name changed meanwhile. The parent only loses an entry; the target is locked
-/// exclusively, so that no name is added to it.
-fn rmdir_named(fs: &Fs, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<Option<()>> {
-    let found = look_into(parent, || dir::lookup(fs, parent.arc(), name))?;
-    let target = found.ok_or(Error::NotFound)?;
-    fs.may_delete(parent, &target, caller)?;
+/// The error of a removal of a name that was there: a rename replaced it, or another unlink removed
+/// it.
+fn changed_name(error: DirError) -> DirError {
+    match error {
+        DirError::Fs(Error::NotFound) => DirError::Moved,
+        other => other,
+    }
+}
+
+/// The parent only loses an entry; the target is locked exclusively, so that no name is added to
+/// it.
+fn rmdir_named(at: &NameChange<'_>, index: Index) -> Answer<()> {
+    let (fs, parent) = (at.fs, at.dir);
+    let target = at.look_up()?.ok_or(Error::NotFound)?;
+    fs.may_delete(parent, &target, at.caller)?;
     if !target.is_dir() {
-        return Err(Error::NotDirectory);
+        return Err(Error::NotDirectory.into());
     }
-    let removed = with_locks(|index| {
-        let _held = hold_all(vec![(parent, index), (&target, Index::Exclusive)]);
-        if !dir::is_empty(fs, target.arc())? {
-            return Err(Error::NotEmpty.into());
-        }
-        let handle = fs.start(credits::REMOVE)?;
-        dir::remove(fs, &handle, parent.arc(), name, target.nr(), index)?;
-        let now = fs.now();
-        touch_dir(&handle, parent.arc(), now);
-        fs.drop_dir_link(&handle, parent.arc());
-        Ok(fs.drop_last_link(&handle, target.arc(), now)?)
-    });
-    match removed {
-        Err(Error::NotFound) => Ok(None),
-        other => other.map(Some),
+    let _held = hold_all(vec![(parent, index), (&target, Index::Exclusive)]);
+    if !dir::is_empty(fs, target.arc())? {
+        return Err(Error::NotEmpty.into());
     }
+    let handle = fs.start(credits::REMOVE)?;
+    let removed = dir::remove(fs, &handle, parent, &at.name, target.nr(), index);
+    removed.map_err(changed_name)?;
+    let now = fs.now();
+    touch_dir(&handle, parent, now);
+    fs.drop_dir_link(&handle, parent);
+    Ok(fs.drop_last_link(&handle, target.arc(), now)?)
 }
 
 impl Fs {

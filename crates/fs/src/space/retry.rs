@@ -5,7 +5,7 @@
 
 use super::Space;
 use super::blocks::Want;
-use crate::base::Base;
+use crate::base::{Base, Retries};
 use crate::{Error, Result};
 use std::time::Duration;
 use uext4_alloc::Run;
@@ -14,16 +14,8 @@ use uext4_journal::Handle;
 use uext4_sync::atomic::{AtomicU32, Ordering};
 use uext4_sync::{Sequence, Sharded};
 
-/// Commits that a failed allocation waits for.
-const COMMITS_BEFORE_NO_SPACE: u32 = 64;
-
-/// Times that a failed allocation discards preallocations; other threads may make new ones.
-const DISCARDS_BEFORE_NO_SPACE: u32 = 256;
-
-/// Repeats of a search that found nothing although clusters are free: other threads took clusters
-/// ahead of it and freed some behind it.
-const SEARCHES_BEFORE_NO_SPACE: u32 = 16;
-const WAIT: Duration = Duration::from_millis(1);
+/// Waiting time for a thread that takes preallocations or trims them.
+const WAIT: Duration = Duration::from_millis(4);
 
 /// Frees between two checks of pending clusters by a thread; large frees always check. The sum over
 /// all threads touches all their cache lines.
@@ -75,19 +67,25 @@ impl Space {
         base: &Base,
         mut reserve: impl FnMut() -> Result<T>,
     ) -> Result<T> {
-        for _ in 0..COMMITS_BEFORE_NO_SPACE {
-            let returns = self.returns.sample();
+        let mut retries = Retries::default();
+        loop {
+            let before = self.returns.sample();
             match reserve() {
-                Err(Error::NoSpace) if self.may_return_since(base, returns)? => {}
+                Err(Error::NoSpace)
+                    if retries.may_retry() && self.may_return_since(base, before)? => {}
                 other => return other,
             }
         }
-        reserve()
+    }
+
+    /// The count of returns, to be sampled before a request that may find no space.
+    pub(crate) fn returns(&self) -> Sequence {
+        self.returns.sample()
     }
 
     /// Whether a retry may find more: clusters returned since the sample `before`, or were pending
-    /// and are waited for.
-    fn may_return_since(&self, base: &Base, before: Sequence) -> Result<bool> {
+    /// and are waited for. The caller holds no handle and no live object.
+    pub(crate) fn may_return_since(&self, base: &Base, before: Sequence) -> Result<bool> {
         let now = self.returns.sample();
         // The last of the clusters that a commit returns are no longer pending.
         if self.engine.pending().clusters() > 0 || now.is_changing() {
@@ -98,25 +96,26 @@ impl Space {
     }
 
     /// Takes up to `len` clusters from the engine. The claim guarantees that they exist. If the
-    /// engine finds none, they are preallocated, and preallocations are discarded; or the search
-    /// missed them, and is repeated.
+    /// engine finds none, they are preallocated, and preallocations are discarded; or other threads
+    /// took clusters ahead of the search and freed some behind it, and it is repeated. Retries are
+    /// here, because a caller with a handle can neither fail nor start over: writeback must not run
+    /// out of space that was claimed by a write.
     pub(super) fn take(&self, base: &Base, want: &Want, len: u32, min: u32) -> Result<Run> {
-        let mut searches = 0;
-        for _ in 0..DISCARDS_BEFORE_NO_SPACE {
-            match self.take_once(base, want, len, min) {
-                Err(Error::NoSpace) if self.preallocations.clusters() > 0 => {
-                    if self.discard_preallocations() == 0 {
-                        // Another thread is taking or trimming them right now.
-                        uext4_sync::thread::sleep(WAIT);
-                    }
-                }
-                Err(Error::NoSpace) if min <= 1 && searches < SEARCHES_BEFORE_NO_SPACE => {
-                    searches += 1;
-                    uext4_sync::thread::yield_now();
-                }
-                other => return other,
+        let mut retries = Retries::default();
+        loop {
+            let answer = self.take_once(base, want, len, min);
+            if !matches!(answer, Err(Error::NoSpace)) {
+                return answer;
+            }
+            let are_held = self.preallocations.clusters() > 0;
+            if !are_held && min > 1 || !retries.may_retry() {
+                return answer;
+            }
+            match self.discard_preallocations() {
+                // Another thread is taking or trimming them right now.
+                0 if are_held => uext4_sync::thread::sleep(WAIT),
+                _ => uext4_sync::thread::yield_now(),
             }
         }
-        self.take_once(base, want, len, min)
     }
 }

@@ -75,7 +75,6 @@ impl Space {
     /// [`crate::Error::NoSpace`] if all free clusters are held back from the caller.
     pub(crate) fn reserve_held(
         &self,
-        base: &Base,
         want: &Want,
         file: &FilePreallocation,
         at: u32,
@@ -83,7 +82,7 @@ impl Space {
         if file.is_empty() {
             return Ok(None);
         }
-        let granted = self.with_commits(base, || self.claim(want))?;
+        let granted = self.claim(want)?;
         let run = self.preallocations.take(file, at, granted);
         let used = run.map_or(0, |run| run.len);
         self.preallocations.restore(used.into());
@@ -92,21 +91,11 @@ impl Space {
     }
 
     /// Reserves the window; answers the part for the request, and preallocates the rest for the
-    /// file. May commit, as `reserve_or_commit`.
+    /// file.
     ///
     /// # Errors
     /// As `reserve`.
     pub(crate) fn reserve_window(
-        &self,
-        base: &Base,
-        want: &Want,
-        window: &Window,
-        file: &Arc<FilePreallocation>,
-    ) -> Result<BlockRun> {
-        self.with_commits(base, || self.reserve_window_now(base, want, window, file))
-    }
-
-    fn reserve_window_now(
         &self,
         base: &Base,
         want: &Want,
@@ -145,15 +134,11 @@ impl Space {
         Ok(self.to_blocks(used))
     }
 
-    /// Reserves from the runs for small files of this thread's shard. May commit.
+    /// Reserves from the runs for small files of this thread's shard.
     ///
     /// # Errors
     /// As `reserve`.
     pub(crate) fn reserve_local(&self, base: &Base, want: &Want) -> Result<BlockRun> {
-        self.with_commits(base, || self.reserve_local_now(base, want))
-    }
-
-    fn reserve_local_now(&self, base: &Base, want: &Want) -> Result<BlockRun> {
         let granted = self.claim(want)?;
         if let Some(run) = self.take_local(want, granted) {
             self.preallocations.restore(run.len.into());

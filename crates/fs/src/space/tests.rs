@@ -227,6 +227,39 @@ fn write_and_remove(fs: &Filesystem) {
     fs.unlink(&root, b"gone", &Caller::root()).expect("unlinks");
 }
 
+/// Requests that find no space, with `meanwhile` during each; answers their number.
+fn requests(fs: &Filesystem, mut meanwhile: impl FnMut(u32)) -> u32 {
+    let mut requests = 0;
+    let answer = fs.fs.space.with_commits(&fs.fs, || {
+        requests += 1;
+        meanwhile(requests);
+        Err::<(), _>(Error::NoSpace)
+    });
+    assert!(matches!(answer, Err(Error::NoSpace)));
+    requests
+}
+
+#[test]
+fn a_request_is_repeated_while_space_returns() {
+    let (_, fs) = mount(64);
+    assert_eq!(requests(&fs, |_| {}), 1, "nothing was given back");
+    write_and_remove(&fs);
+    assert_eq!(requests(&fs, |_| {}), 2, "a commit returned the file");
+    let once = |request| {
+        if request == 1 {
+            write_and_remove(&fs);
+            fs.sync().expect("commits");
+        }
+    };
+    assert_eq!(requests(&fs, once), 2, "it returned during the request");
+    assert_eq!(
+        requests(&fs, |_| write_and_remove(&fs)),
+        65,
+        "there is an end"
+    );
+    fs.unmount().expect("unmounts");
+}
+
 #[test]
 fn trim_and_discard_give_memory_back() {
     for options in ["nodiscard", "discard"] {

@@ -18,14 +18,14 @@ fn crowded(world: &mut World) -> Vec<u8> {
 }
 
 fn drafted(world: &World, name: &[u8]) -> Option<Draft> {
-    draft(&world.fs.fs, world.dir.arc(), name).unwrap()
+    draft(&world.fs.fs, world.dir.arc(), &world.fs.fs.hashed(name)).unwrap()
 }
 
 fn carry(world: &World, name: &[u8], draft: Draft) {
     let (fs, dir) = (&world.fs.fs, world.dir.arc());
     let _exclusive = dir.index.write_open();
     let handle = fs.start(credits::DIR_GROW).unwrap();
-    carry_out(fs, &handle, dir, name, draft).unwrap();
+    carry_out(fs, &handle, dir, &fs.hashed(name), draft).unwrap();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::dir::{Dir, DirError, Index, lookup_holder, quick, remove_at};
 /// Number of names whose leaf is found by the lock-free path.
 fn known(world: &World) -> usize {
     let dir = Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
-    let is_known = |name: &&Vec<u8>| quick::leaf_of(&dir, name).is_some();
+    let is_known = |name: &&Vec<u8>| quick::leaf_of(&dir, &dir.fs.hashed(name)).is_some();
     world.model.keys().filter(is_known).count()
 }
 
@@ -17,6 +17,7 @@ fn known(world: &World) -> usize {
 fn compare(world: &World) {
     let dir = Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
     for name in world.model.keys() {
+        let name = &dir.fs.hashed(name);
         let before = quick::leaf_of(&dir, name);
         let Probe::Path(path) = probe(&dir, Target::Name(name)).unwrap() else {
             panic!("the index is sound");
@@ -88,7 +89,8 @@ fn a_name_that_changed_hands_is_not_removed() {
     let (fs, dir) = (&world.fs, &world.dir);
     // A new name may have been evicted from the table.
     assert_eq!(fs.lookup(dir, name, &ROOT).unwrap().nr(), world.model[name]);
-    let (_target, holder) = lookup_holder(&fs.fs, dir.arc(), name).unwrap().unwrap();
+    let hashed = fs.fs.hashed(name);
+    let (_target, holder) = lookup_holder(&fs.fs, dir.arc(), &hashed).unwrap().unwrap();
     let holder = holder.unwrap();
     assert!(holder.seen.is_none(), "the leaf was not looked at");
     fs.rename(dir, other, dir, name, RenameFlags::Replace, &ROOT)
@@ -96,7 +98,7 @@ fn a_name_that_changed_hands_is_not_removed() {
 
     let index = Index::Free(dir.index.version().unwrap());
     let handle = fs.fs.start(credits::REMOVE).unwrap();
-    let removed = remove_at(&fs.fs, &handle, dir.arc(), name, &holder, index);
+    let removed = remove_at(&fs.fs, &handle, dir.arc(), &hashed, &holder, index);
     drop(handle);
     assert!(matches!(removed, Err(DirError::Fs(Error::NotFound))));
     let found = fs.lookup(dir, name, &ROOT).unwrap();

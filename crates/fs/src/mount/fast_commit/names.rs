@@ -98,8 +98,9 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
     if kind == FileType::Directory && count == Count::Adds {
         return Err(contradiction(dentry.inode, CorruptKind::FcSecondName));
     }
+    let name = &fs.hashed(&dentry.name);
     let _alone = dir.index.write();
-    match dir::find(fs, &dir, &dentry.name)? {
+    match dir::find(fs, &dir, name)? {
         Some((found, _)) if found == dentry.inode => return Ok(()),
         Some((found, kind)) => {
             let replaced = Dentry {
@@ -112,15 +113,8 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
     }
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
     let way = &dir::Way::Search { blocks: 0 };
-    settled(dir::insert(
-        fs,
-        &handle,
-        &dir,
-        &dentry.name,
-        dentry.inode,
-        kind,
-        way,
-    ))?;
+    let inserted = dir::insert(fs, &handle, &dir, name, dentry.inode, kind, way);
+    settled(inserted)?;
     touch_dir(&handle, &dir, fs.now());
     match (kind, count) {
         (FileType::Directory, _) => {
@@ -136,8 +130,9 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
 
 fn remove(fs: &Fs, dentry: &Dentry) -> Result<()> {
     let dir = parent(fs, dentry)?;
+    let name = &fs.hashed(&dentry.name);
     let _alone = dir.index.write();
-    match dir::find(fs, &dir, &dentry.name)? {
+    match dir::find(fs, &dir, name)? {
         Some((found, kind)) if found == dentry.inode => take_away(fs, &dir, dentry, kind),
         _ => Ok(()),
     }
@@ -148,14 +143,8 @@ fn remove(fs: &Fs, dentry: &Dentry) -> Result<()> {
 fn take_away(fs: &Fs, dir: &Arc<Inode>, dentry: &Dentry, kind: Option<FileType>) -> Result<()> {
     let kind = kind.map_or_else(|| kind_of(fs, dentry.inode), Ok)?;
     let handle = fs.start(credits::REMOVE)?;
-    settled(dir::remove(
-        fs,
-        &handle,
-        dir,
-        &dentry.name,
-        dentry.inode,
-        Index::Exclusive,
-    ))?;
+    let (name, index) = (&fs.hashed(&dentry.name), Index::Exclusive);
+    settled(dir::remove(fs, &handle, dir, name, dentry.inode, index))?;
     touch_dir(&handle, dir, fs.now());
     if kind == FileType::Directory {
         fs.drop_dir_link(&handle, dir);

@@ -1,9 +1,9 @@
 //! Execution of a rename: the locks, then entries, `..`, link counts and times under one handle.
 
 use super::{Rename, RenameFlags};
-use crate::dir::{self, DirError, Index};
+use crate::dir::{self, Answer, Index};
 use crate::inode::{Inode, NewInode};
-use crate::ops::{Hold, Newcomer, check_alive, hold_all, touch_dir, with_locks};
+use crate::ops::{Hold, check_alive, hold_all, touch_dir};
 use crate::quota::Claim;
 use crate::{Error, Fs, InodeRef, Result, credits};
 use uext4_format::FileType;
@@ -11,21 +11,7 @@ use uext4_journal::Handle;
 use uext4_sync::Arc;
 
 impl Rename<'_> {
-    pub(super) fn carry_out(&self, fs: &Fs) -> Result<()> {
-        let change = |index| self.run(fs, index);
-        if self.target.is_some() {
-            return with_locks(change);
-        }
-        let newcomer = Newcomer {
-            fs,
-            dir: self.to.dir,
-            name: self.to.name,
-            caller: self.caller,
-        };
-        newcomer.with_locks(change)
-    }
-
-    fn run(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
+    pub(super) fn carry_out(&self, fs: &Fs, index: Index) -> Answer<()> {
         let _locks = self.lock(index);
         for dir in [self.from.dir, self.to.dir] {
             check_alive(dir)?;
@@ -41,9 +27,9 @@ impl Rename<'_> {
         let _claim = match self.target {
             Some(_) => Claim::default(),
             None => {
-                let (dir, name) = (self.to.dir, self.to.name);
-                let way = dir::can_insert(fs, dir, name, index, fs.reserve_of(self.caller))?;
-                fs.expect_growth(dir, way.blocks(), self.caller)?
+                let (dir, name) = (self.to.dir, &self.to.name);
+                let way = dir::can_insert(fs, dir, name, index, fs.reserve_of(self.to.caller))?;
+                fs.expect_growth(dir, way.blocks(), self.to.caller)?
             }
         };
         self.replace(fs, index)
@@ -67,24 +53,19 @@ impl Rename<'_> {
         hold_all(parents.into_iter().chain(held).collect())
     }
 
-    fn replace(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
+    fn replace(&self, fs: &Fs, index: Index) -> Answer<()> {
         let handle = fs.start(credits::RENAME + index.growth_credits())?;
         self.with_links(fs, &handle, || self.replace_entry(fs, &handle, index))?;
         Ok(self.finish(fs, &handle)?)
     }
 
-    fn replace_entry(
-        &self,
-        fs: &Fs,
-        handle: &Handle<'_>,
-        index: Index,
-    ) -> std::result::Result<(), DirError> {
+    fn replace_entry(&self, fs: &Fs, handle: &Handle<'_>, index: Index) -> Answer<()> {
         let whiteout = self.whiteout(fs, handle)?;
         let step = dir::Move {
             from_dir: self.from.dir,
-            from_name: self.from.name,
+            from_name: &self.from.name,
             to_dir: self.to.dir,
-            to_name: self.to.name,
+            to_name: &self.to.name,
             child: self.source.nr(),
             kind: self.source.kind(),
             victim: self.target.as_ref().map(|target| target.nr()),
@@ -103,8 +84,8 @@ impl Rename<'_> {
         &self,
         fs: &Fs,
         handle: &Handle<'_>,
-        change: impl FnOnce() -> std::result::Result<(), DirError>,
-    ) -> std::result::Result<(), DirError> {
+        change: impl FnOnce() -> Answer<()>,
+    ) -> Answer<()> {
         let (gains, loses) = self.parents_that_gain_and_lose();
         if let Some(dir) = gains {
             fs.add_dir_link(handle, dir)?;
@@ -135,7 +116,7 @@ impl Rename<'_> {
             return Ok(None);
         }
         let new = NewInode::new(FileType::CharDevice, 0);
-        let draft = fs.draft_inode(self.from.dir, &new, self.caller)?;
+        let draft = fs.draft_inode(self.from.dir, &new, self.to.caller)?;
         let inode = fs.new_inode(handle, self.from.dir, &draft)?;
         Ok(Some(inode))
     }
@@ -157,17 +138,17 @@ impl Rename<'_> {
         }
     }
 
-    fn exchange(&self, fs: &Fs, index: Index) -> std::result::Result<(), DirError> {
+    fn exchange(&self, fs: &Fs, index: Index) -> Answer<()> {
         let target = self.target.as_ref().ok_or(Error::NotFound)?;
         let handle = fs.start(credits::RENAME)?;
         let step = dir::Exchange {
             one: (
                 self.from.dir,
-                self.from.name,
+                &self.from.name,
                 self.source.nr(),
                 self.source.kind(),
             ),
-            two: (self.to.dir, self.to.name, target.nr(), target.kind()),
+            two: (self.to.dir, &self.to.name, target.nr(), target.kind()),
         };
         self.with_links(fs, &handle, || dir::exchange(fs, &handle, &step, index))?;
         let now = fs.now();

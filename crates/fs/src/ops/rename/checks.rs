@@ -30,16 +30,14 @@ impl Rename<'_> {
         if self.is_same() {
             return Ok(());
         }
-        fs.may_delete(self.from.dir, &self.source, self.caller)?;
+        fs.may_delete(self.from.dir, &self.source, self.to.caller)?;
         match &self.target {
-            Some(target) => fs.may_delete(self.to.dir, target, self.caller)?,
-            None => fs.may(self.to.dir, self.caller, Want::WRITE.and(Want::EXECUTE))?,
+            Some(target) => fs.may_delete(self.to.dir, target, self.to.caller)?,
+            None => fs.may(self.to.dir, self.to.caller, Want::WRITE.and(Want::EXECUTE))?,
         }
-        let exchanged = self
-            .target
-            .as_ref()
-            .filter(|_| self.flags == RenameFlags::Exchange);
-        if let (Some(target), None) = (&self.target, exchanged) {
+        let target = self.target.as_ref();
+        let exchanged = target.filter(|_| self.flags == RenameFlags::Exchange);
+        if let (Some(target), None) = (target, exchanged) {
             match (self.source.is_dir(), target.is_dir()) {
                 (true, false) => return Err(Error::NotDirectory),
                 (false, true) => return Err(Error::IsDirectory),
@@ -54,7 +52,7 @@ impl Rename<'_> {
             .filter(|inode| inode.is_dir() && self.moves());
         moved
             .into_iter()
-            .try_for_each(|inode| fs.may(inode, self.caller, Want::WRITE))?;
+            .try_for_each(|inode| fs.may(inode, self.to.caller, Want::WRITE))?;
         check_project(self.to.dir, &self.source)?;
         exchanged.map_or(Ok(()), |target| check_project(self.from.dir, target))
     }
