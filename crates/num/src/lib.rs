@@ -82,8 +82,14 @@ clamps! {
     clamp_u16 u16;
     /// The value of an unsigned number, or the largest `u32`.
     clamp_u32 u32;
+    /// The value of an unsigned number, or the largest `u64`.
+    clamp_u64 u64;
     /// The value of an unsigned number, or the largest `usize`, which is an offset past every end.
     clamp_usize usize;
+    /// The value of an unsigned number, or the largest `i32`.
+    clamp_i32 i32;
+    /// The value of an unsigned number, or the largest `i64`.
+    clamp_i64 i64;
 }
 
 #[cfg(test)]
@@ -116,5 +122,8 @@ mod tests {
             (65_535, 65_535)
         );
         assert_eq!((clamp_u32(u64::MAX), clamp_usize(7_u64)), (u32::MAX, 7));
+        assert_eq!((clamp_u64(7_u128), clamp_u64(u128::MAX)), (7, u64::MAX));
+        assert_eq!((clamp_i32(7_u32), clamp_i32(u32::MAX)), (7, i32::MAX));
+        assert_eq!((clamp_i64(7_usize), clamp_i64(u64::MAX)), (7, i64::MAX));
     }
 }
