@@ -27,6 +27,7 @@ use crate::inode::InodeState;
 use crate::{Fs, Result};
 use limits::check_run;
 use uext4_format::{BlockNr, Feature, InodeFlags, LogicalBlock};
+use uext4_num::usize_of;
 
 pub(crate) use change::{
     insert, insert_block, mark_unwritten, mark_written, mark_written_around, remove, shift_left,
@@ -116,7 +117,7 @@ fn is_in_inode(state: &InodeState) -> bool {
     if has_extents(state) {
         extents::depth(state) == 0
     } else {
-        let tables = &state.disk.i_block[4 * uext4_format::indirect::DIRECT_BLOCKS as usize..];
+        let tables = &state.disk.i_block[4 * usize_of(uext4_format::indirect::DIRECT_BLOCKS)..];
         tables.iter().all(|byte| *byte == 0)
     }
 }
