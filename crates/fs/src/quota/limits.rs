@@ -237,8 +237,8 @@ impl Quota {
         more: Usage,
     ) -> Result<Claim> {
         let amount = Amount {
-            bytes: more.bytes.max(0) as u64,
-            inodes: more.inodes.max(0) as u64,
+            bytes: more.bytes.max(0).cast_unsigned(),
+            inodes: more.inodes.max(0).cast_unsigned(),
         };
         if !self.is_on() || reserve != Reserve::Keep || amount == Amount::default() {
             return Ok(Claim::default());
@@ -302,7 +302,7 @@ impl Quota {
 }
 
 fn now(base: &Base) -> u64 {
-    base.now().seconds.max(0) as u64
+    base.now().seconds.max(0).cast_unsigned()
 }
 
 #[cfg(test)]
