@@ -14,7 +14,7 @@
 //!
 //! Locking: `Rank::Queue`, near the limit and once per many small claims.
 
-use uext4_num::clamp_i64;
+use uext4_num::{clamp_i64, nonnegative};
 use uext4_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use uext4_sync::{CachePadded, Counter, Mutex, Rank, SHARDS, Sharded};
 
@@ -208,7 +208,7 @@ impl FreeCount {
 
     /// Unclaimed clusters: exact while no thread claims or gives.
     pub fn available(&self) -> u64 {
-        u64::try_from(self.sum()).unwrap_or(0)
+        nonnegative(self.sum())
     }
 
     /// Unclaimed clusters that this privilege may still claim (`f_bavail` for `User`).
@@ -226,7 +226,7 @@ impl FreeCount {
     }
     /// Clusters claimed for delayed allocation (`delayed_allocation_blocks`).
     pub fn delayed(&self) -> u64 {
-        u64::try_from(self.delayed.sum()).unwrap_or(0)
+        nonnegative(self.delayed.sum())
     }
 }
 

@@ -7,7 +7,7 @@
 //! Locking: none.
 
 use uext4_format::GroupNr;
-use uext4_num::{clamp_i32, high_u32, low_u32, usize_of};
+use uext4_num::{clamp_i32, high_u32, low_u32, nonnegative, usize_of};
 use uext4_sync::atomic::{
     AtomicI32, AtomicU64,
     Ordering::{AcqRel, Relaxed},
@@ -90,12 +90,12 @@ impl InodeCounts {
 
     /// Free inodes of the file system.
     pub fn free_inodes(&self) -> u64 {
-        u64::try_from(self.free_inodes.sum()).unwrap_or(0)
+        nonnegative(self.free_inodes.sum())
     }
 
     /// Directories of the file system.
     pub fn used_dirs(&self) -> u64 {
-        u64::try_from(self.used_dirs.sum()).unwrap_or(0)
+        nonnegative(self.used_dirs.sum())
     }
 
     /// Counts an inode of the group as taken.

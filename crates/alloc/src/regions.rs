@@ -19,7 +19,7 @@ use crate::region::{Group, Region, Space, groups_of};
 use crate::{ClusterNr, Run, Stat, Stats, Summary, Volume};
 use std::ops::Range;
 use uext4_format::GroupNr;
-use uext4_num::{clamp_i64, clamp_u32, usize_of};
+use uext4_num::{clamp_i64, clamp_u32, nonnegative, usize_of};
 use uext4_sync::atomic::{AtomicU32, Ordering};
 use uext4_sync::{CachePadded, Counter};
 
@@ -137,7 +137,7 @@ impl Regions {
 
     /// Memory of the trees, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        u64::try_from(self.runs.sum()).unwrap_or(0) * RUN_BYTES
+        nonnegative(self.runs.sum()) * RUN_BYTES
     }
 
     /// Default memory limit of the trees, in bytes: that of bitmaps and buddies, or one tree at its

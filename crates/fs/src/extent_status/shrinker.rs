@@ -15,7 +15,7 @@ use super::{FileStatus, Left, Mapping};
 use std::collections::VecDeque;
 use std::time::Duration;
 use uext4_format::InodeNr;
-use uext4_num::{clamp_i64, clamp_usize, u64_of, usize_of};
+use uext4_num::{clamp_i64, clamp_usize, nonnegative, u64_of, usize_of};
 use uext4_sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use uext4_sync::{Arc, Clock, Counter, Latencies, Mutex, Rank, Sharded, Weak};
 
@@ -115,12 +115,12 @@ impl ExtentStatus {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.entries.sum().max(0).cast_unsigned() * ENTRY_BYTES
+        nonnegative(self.entries.sum()) * ENTRY_BYTES
     }
 
     /// Drops about a quarter of all entries, in calls of the usual length; answers how many.
     pub(crate) fn shed(&self) -> u64 {
-        let entries = clamp_usize(self.entries.sum().max(0).cast_unsigned());
+        let entries = clamp_usize(nonnegative(self.entries.sum()));
         let mut missing = entries.div_ceil(4);
         // Two rounds: the first may only clear reference bits.
         for _ in 0..=2 * entries / SCAN_MAX {
@@ -188,12 +188,12 @@ impl ExtentStatus {
         let report = &self.report;
         let (wall, thread) = (report.wall.summary(), report.thread.summary());
         ExtentStatusStats {
-            entries: self.entries.sum().max(0).cast_unsigned(),
+            entries: nonnegative(self.entries.sum()),
             used_bytes: self.used_bytes(),
             budget_bytes: self.budget_bytes.load(Relaxed),
             files: self.lists.iter().map(files).sum(),
-            hits: self.hits.sum().max(0).cast_unsigned(),
-            misses: self.misses.sum().max(0).cast_unsigned(),
+            hits: nonnegative(self.hits.sum()),
+            misses: nonnegative(self.misses.sum()),
             shrinker_calls: wall.count,
             shrinker_scanned: report.scanned.load(Relaxed),
             shrinker_dropped: report.dropped.load(Relaxed),

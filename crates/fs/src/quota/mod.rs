@@ -30,7 +30,7 @@ use crate::{Caller, Result};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 use uext4_format::{Inode as DiskInode, InodeFlags, InodeNr};
 use uext4_journal::Handle;
-use uext4_num::{clamp_i64, clamp_u32};
+use uext4_num::{clamp_i64, clamp_u32, nonnegative};
 use uext4_sync::{Arc, Clock};
 
 /// The owners that an inode is charged to.
@@ -139,7 +139,7 @@ impl Quota {
 
     fn now(&self) -> u64 {
         let clock = self.clock.as_ref();
-        clock.map_or(0, |clock| clock.wall().seconds.max(0).cast_unsigned())
+        clock.map_or(0, |clock| nonnegative(clock.wall().seconds))
     }
 
     /// Whether usage is charged.
