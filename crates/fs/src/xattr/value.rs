@@ -68,8 +68,8 @@ impl Held {
         }
         let bytes = read_all(fs, &state, usize_of(self.size))?;
         // Old values of Lustre have their owner's number instead of a hash.
-        let of_lustre = low(state.disk.mtime) == self.owner.0;
-        if fields(&state).hash == value_hash(seed(fs), &bytes) || of_lustre {
+        let of_lustre = low_u32(state.disk.mtime.seconds.cast_unsigned()) == self.owner.0;
+        if EaInodeFields::of(&state.disk).hash == value_hash(seed(fs), &bytes) || of_lustre {
             return Ok(bytes);
         }
         Err(corrupt(nr, CorruptKind::ValueHash))
@@ -98,16 +98,6 @@ fn read_all(fs: &Fs, state: &InodeState, size: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn fields(state: &InodeState) -> EaInodeFields {
-    let disk = &state.disk;
-    EaInodeFields::from_raw(low(disk.atime), low(disk.ctime), low_u32(disk.version))
-}
-
-/// The low 32 bits of a time, where value inodes store other numbers.
-fn low(time: Timestamp) -> u32 {
-    low_u32(time.seconds.cast_unsigned())
-}
-
 fn set_fields(state: &mut InodeState, fields: EaInodeFields) {
     let disk = &mut state.disk;
     // Preserves the raw 32 bits for either range of times.
@@ -134,7 +124,7 @@ fn set_fields(state: &mut InodeState, fields: EaInodeFields) {
 pub(super) fn take(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> Result<()> {
     let inode = load(fs, nr)?;
     let mut state = handle.write_nested(&inode);
-    let mut fields = fields(&state);
+    let mut fields = EaInodeFields::of(&state.disk);
     fields.refcount = fields.refcount.saturating_add(count);
     set_fields(&mut state, fields);
     Ok(())
@@ -146,7 +136,7 @@ pub(super) fn release(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> 
     let inode = load(fs, nr)?;
     {
         let mut state = handle.write(&inode);
-        let mut fields = fields(&state);
+        let mut fields = EaInodeFields::of(&state.disk);
         let left = fields.refcount.checked_sub(count);
         fields.refcount = left.ok_or(corrupt(nr, CorruptKind::MoreEntries))?;
         set_fields(&mut state, fields);
