@@ -25,7 +25,13 @@ pub(super) enum Life {
 
 impl Life {
     fn bits(self) -> u32 {
-        (self as u32) << LIFE_SHIFT
+        let code = match self {
+            Self::Named => 0,
+            Self::Unlinked => 1,
+            Self::Unnamed => 2,
+            Self::Freed => 3,
+        };
+        code << LIFE_SHIFT
     }
 
     fn of(word: u32) -> Self {
