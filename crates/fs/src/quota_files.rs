@@ -64,12 +64,8 @@ fn blocks_of(
     if state.disk.size > FILE_BYTES_MAX {
         return Err(corrupt(CorruptKind::TooLarge));
     }
-    let count = state.disk.size.div_ceil(u64_of(fs.block_size()));
-    let block = |logical: u64| {
-        let found = map::block_of(fs, state, LogicalBlock(clamp_u32(logical)))?;
-        found.ok_or_else(|| corrupt(CorruptKind::Hole))
-    };
-    (0..count).map(block).collect()
+    let count = clamp_u32(state.disk.size.div_ceil(u64_of(fs.block_size())));
+    map::blocks_of(fs, state, count, || corrupt(CorruptKind::Hole))
 }
 
 /// Sets an owner's limits to those of `wanted`.

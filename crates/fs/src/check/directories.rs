@@ -7,10 +7,8 @@ use std::hash::{BuildHasher, RandomState};
 use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, verify_block};
 use uext4_format::inline_data;
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
-use uext4_format::{
-    BlockNr, CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed,
-};
-use uext4_num::{clamp_usize, u64_of};
+use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed};
+use uext4_num::u64_of;
 
 /// Memory for each name during the check of its directory, in bytes.
 const BYTES_PER_NAME: u64 = 24;
@@ -38,15 +36,10 @@ impl Check<'_> {
     }
 
     fn look_at_directory(&mut self, nr: InodeNr) -> Step {
-        let Some(byte) = self.inode_byte(nr) else {
+        let Some(raw) = self.read_inode(nr)? else {
             return Ok(());
         };
-        let block_size = u64_of(self.fs.block_size());
-        let block = self.read(BlockNr(byte / block_size))?;
-        let raw = block
-            .get(clamp_usize(byte % block_size)..)
-            .unwrap_or_default();
-        let parsed = Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums);
+        let parsed = Inode::parse(&raw, nr, &self.fs.geometry, &self.fs.checksums);
         let Ok(inode) = parsed else {
             return Ok(());
         };

@@ -46,7 +46,7 @@ use uext4_device::BlockDevice;
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, GroupDescriptor, GroupNr, InodeNr, Place,
 };
-use uext4_num::{u64_of, usize_of};
+use uext4_num::{clamp_usize, u64_of, usize_of};
 use uext4_sync::Arc;
 use values::Values;
 
@@ -240,6 +240,16 @@ impl<'a> Check<'a> {
         let read = self.fs.device.read_at(at, &mut bytes);
         read.map_err(|error| Stop::Failed(error.into()))?;
         Ok(bytes)
+    }
+
+    /// The block of the inode from its first byte on; `None` if its group is damaged.
+    fn read_inode(&mut self, nr: InodeNr) -> Step<Option<Vec<u8>>> {
+        let Some(byte) = self.inode_byte(nr) else {
+            return Ok(None);
+        };
+        let block_size = u64_of(self.fs.block_size());
+        let mut block = self.read(BlockNr(byte / block_size))?;
+        Ok(Some(block.split_off(clamp_usize(byte % block_size))))
     }
 
     /// Reports damage.

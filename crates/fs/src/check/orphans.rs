@@ -3,8 +3,8 @@
 
 use super::{Check, Step};
 use std::collections::BTreeSet;
-use uext4_format::{BlockNr, InodeNr, RawInode, superblock::state};
-use uext4_num::{clamp_usize, u64_of};
+use uext4_format::{InodeNr, RawInode, superblock::state};
+use uext4_num::u64_of;
 
 /// Memory for each, in bytes.
 const BYTES_EACH: u64 = 16;
@@ -23,13 +23,10 @@ impl Check<'_> {
         let (mut next, mut met) = (last, BTreeSet::new());
         while self.may_be_orphan(next) && met.insert(next) {
             self.take(BYTES_EACH)?;
-            let Some(byte) = self.inode_byte(InodeNr(next)) else {
+            let Some(inode) = self.read_inode(InodeNr(next))? else {
                 break;
             };
-            let block_size = u64_of(self.fs.block_size());
-            let block = self.read(BlockNr(byte / block_size))?;
-            let (_, inode) = block.split_at(clamp_usize(byte % block_size));
-            next = RawInode(inode).dtime();
+            next = RawInode(&inode).dtime();
         }
         found.append(&mut met);
         self.orphans = found;

@@ -24,7 +24,7 @@ mod usage;
 
 pub(crate) use crate::extent_status::Mapping;
 use crate::inode::InodeState;
-use crate::{Fs, Result};
+use crate::{Error, Fs, Result};
 use limits::check_run;
 use uext4_format::{BlockNr, Feature, InodeFlags, LogicalBlock};
 use uext4_num::usize_of;
@@ -160,6 +160,17 @@ pub(crate) fn block_of(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<
         Mapping::Hole { .. } => None,
         Mapping::Mapped { start, .. } => Some(start),
     })
+}
+
+/// The device blocks of the first `count` blocks of a file; `hole` is the error for a hole.
+pub(crate) fn blocks_of(
+    fs: &Fs,
+    state: &InodeState,
+    count: u32,
+    hole: impl Fn() -> Error,
+) -> Result<Vec<BlockNr>> {
+    let block = |at| block_of(fs, state, LogicalBlock(at))?.ok_or_else(&hole);
+    (0..count).map(block).collect()
 }
 
 /// The goal for block `at`: behind the blocks mapped before it.

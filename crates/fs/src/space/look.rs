@@ -13,7 +13,7 @@ use std::ops::Range;
 use uext4_alloc::{Bitmap, Stat};
 use uext4_format::{Corrupt, CorruptKind, GroupDescriptor, GroupNr, Place};
 use uext4_journal::Object;
-use uext4_num::{clamp_usize, u64_of, usize_of};
+use uext4_num::{u64_of, usize_of};
 
 /// Source of a bitmap.
 enum Source {
@@ -97,15 +97,17 @@ impl Space {
         let Some(first) = first else {
             return Vec::new();
         };
-        let block_size = u64::from(self.geometry().block_size());
-        let mut bytes = vec![0; row.len() * clamp_usize(block_size)];
-        self.engine
-            .stats()
-            .add(Stat::BitmapsRead, u64_of(row.len()));
-        match self.device.read_at(first * block_size, &mut bytes) {
-            Ok(()) => bytes,
-            Err(_) => Vec::new(),
-        }
+        let read = Stat::BitmapsRead;
+        self.engine.stats().add(read, u64_of(row.len()));
+        self.read_blocks(first, row.len()).unwrap_or_default()
+    }
+
+    fn read_blocks(&self, first: u64, count: usize) -> Result<Vec<u8>> {
+        let block_size = self.geometry().block_size();
+        let mut bytes = vec![0; count * usize_of(block_size)];
+        self.device
+            .read_at(first * u64::from(block_size), &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Puts the group's bitmap into `used`. `bytes` is its block; without it, the block is read
@@ -134,7 +136,7 @@ impl Space {
             Source::Device(descriptor) => {
                 let alone = match bytes {
                     Some(_) => Vec::new(),
-                    None => self.read_alone(descriptor)?,
+                    None => self.read_blocks(descriptor.block_bitmap.0, 1)?,
                 };
                 let bytes = bytes.unwrap_or(&alone);
                 let (geometry, checksums) = (self.geometry(), &self.layout.checksums);
@@ -154,14 +156,6 @@ impl Space {
             bitmap: used.count_clear(),
         };
         Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into())
-    }
-
-    fn read_alone(&self, descriptor: &GroupDescriptor) -> Result<Vec<u8>> {
-        let block_size = u64::from(self.geometry().block_size());
-        let mut bytes = vec![0; clamp_usize(block_size)];
-        let at = descriptor.block_bitmap.0 * block_size;
-        self.device.read_at(at, &mut bytes)?;
-        Ok(bytes)
     }
 
     /// Copies the bitmap in memory to `used`; false if it is not there.
