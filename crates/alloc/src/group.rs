@@ -48,6 +48,7 @@ pub(crate) struct Shape {
 
 /// Load state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum State {
     /// Descriptor only; reading the bitmap takes I/O.
     Cold,
@@ -60,13 +61,9 @@ pub(crate) enum State {
 }
 
 impl State {
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
     fn code(self) -> u64 {
-        match self {
-            Self::Cold => 0,
-            Self::Uninit => 1,
-            Self::Loaded => 2,
-            Self::Bad => 3,
-        }
+        self as u64
     }
     fn from_code(code: u64) -> Self {
         match code {

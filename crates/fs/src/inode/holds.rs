@@ -24,14 +24,9 @@ pub(super) enum Life {
 }
 
 impl Life {
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
     fn bits(self) -> u32 {
-        let code = match self {
-            Self::Named => 0,
-            Self::Unlinked => 1,
-            Self::Unnamed => 2,
-            Self::Freed => 3,
-        };
-        code << LIFE_SHIFT
+        (self as u32) << LIFE_SHIFT
     }
 
     fn of(word: u32) -> Self {
