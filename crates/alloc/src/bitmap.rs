@@ -6,6 +6,7 @@
 
 use crate::words;
 use std::ops::Range;
+use uext4_num::{low_u8, usize_of};
 
 /// Bits of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,13 +59,13 @@ impl Bitmap {
     /// Writes the bits to the front of a bitmap block. Bits past the end, up to the next byte,
     /// and all bytes after them keep what `bytes` holds.
     pub fn write_to(&self, bytes: &mut [u8]) {
-        let whole = (self.bits / 8) as usize;
+        let whole = usize_of(self.bits / 8);
         for (at, byte) in bytes.iter_mut().enumerate().take(whole) {
-            *byte = (self.words[at / 8] >> (at % 8 * 8)) as u8;
+            *byte = low_u8(self.words[at / 8] >> (at % 8 * 8));
         }
         if let (Some(byte), true) = (bytes.get_mut(whole), !self.bits.is_multiple_of(8)) {
             let mask = !(0xffu8 << (self.bits % 8));
-            *byte = *byte & !mask | (self.words[whole / 8] >> (whole % 8 * 8)) as u8 & mask;
+            *byte = *byte & !mask | low_u8(self.words[whole / 8] >> (whole % 8 * 8)) & mask;
         }
     }
     /// Whether bit `at` is set; false past the end.
@@ -92,7 +93,7 @@ impl Bitmap {
     pub fn find_clear(&self, from: u32, len: u32) -> Option<u32> {
         let mut at = from;
         while let Some(run) = self.next_clear_run(at) {
-            if run.len() as u32 >= len {
+            if words::len(&run) >= len {
                 return Some(run.start);
             }
             at = run.end;
@@ -114,25 +115,25 @@ impl Bitmap {
     /// True when `range` lies inside and every bit of it is set.
     pub fn is_set(&self, range: Range<u32>) -> bool {
         range.end <= self.bits
-            && words::count(&self.words, range.start, range.end) == range.len() as u32
+            && words::count(&self.words, range.start, range.end) == words::len(&range)
     }
     /// Sets clear bits. Panics when one was set: check bits from a disk with
     /// [`Self::is_clear`] first.
     pub fn set_range(&mut self, range: Range<u32>) {
         assert!(range.end <= self.bits, "range past the bitmap");
         let changed = words::set(&mut self.words, range.start, range.end);
-        assert_eq!(changed, range.len() as u32, "bits to set were set");
+        assert_eq!(changed, words::len(&range), "bits to set were set");
     }
     /// Clears set bits. Panics when one was clear: check bits from a disk with
     /// [`Self::is_set`] first.
     pub fn clear_range(&mut self, range: Range<u32>) {
         assert!(range.end <= self.bits, "range past the bitmap");
         let changed = words::clear(&mut self.words, range.start, range.end);
-        assert_eq!(changed, range.len() as u32, "bits to clear were clear");
+        assert_eq!(changed, words::len(&range), "bits to clear were clear");
     }
     /// Replaces word `at`; bits past the end are clear in it.
-    pub(crate) fn fill_word(&mut self, at: u32, word: u64) {
-        self.words[at as usize] = word;
+    pub(crate) fn fill_word(&mut self, at: usize, word: u64) {
+        self.words[at] = word;
     }
     /// Sets all bits of `range`, set before or not; the part past the end is ignored.
     pub fn fill_range(&mut self, range: Range<u32>) {

@@ -9,6 +9,7 @@
 
 use crate::{Bitmap, words};
 use std::ops::Range;
+use uext4_num::{clamp_u32, usize_of};
 
 /// Maximum number of levels: groups have at most `2^19` clusters (64 KiB blocks), the top two
 /// levels are not kept.
@@ -18,7 +19,7 @@ const WORD_LEVEL: usize = 6;
 
 /// Largest order kept for groups of this size; ext4's block size bits + 1 for full-size groups.
 pub(crate) fn max_order(clusters_per_group: u32) -> u32 {
-    (clusters_per_group.max(1).ilog2().saturating_sub(2)).clamp(1, MAX_LEVELS as u32 - 1)
+    (clusters_per_group.max(1).ilog2().saturating_sub(2)).clamp(1, clamp_u32(MAX_LEVELS) - 1)
 }
 
 /// Free space of one group.
@@ -36,15 +37,15 @@ pub(crate) struct Buddy {
 impl Buddy {
     /// Builds the levels from a bitmap of used clusters.
     pub(crate) fn new(used: &Bitmap, max_order: u32) -> Self {
-        let levels = max_order as usize + 1;
+        let levels = usize_of(max_order) + 1;
         let mut offsets = [0; MAX_LEVELS + 1];
         for level in 0..levels {
             // One bit more than there are whole blocks, so that a range that ends in the
             // partial last block stays inside.
             let bits = (used.len() >> level) + 1;
-            offsets[level + 1] = offsets[level] + words::words_for(bits) as u32;
+            offsets[level + 1] = offsets[level] + clamp_u32(words::words_for(bits));
         }
-        let words = vec![0; offsets[levels] as usize].into();
+        let words = vec![0; usize_of(offsets[levels])].into();
         let counts = [0; MAX_LEVELS];
         let clusters = used.len();
         let mut buddy = Self {
@@ -65,7 +66,7 @@ impl Buddy {
             *word = !used;
         }
         if !self.clusters.is_multiple_of(64) {
-            self.words[(self.clusters / 64) as usize] &= !(!0 << (self.clusters % 64));
+            self.words[usize_of(self.clusters / 64)] &= !(!0 << (self.clusters % 64));
         }
         for level in 1..self.levels {
             let below = self.span(level - 1);
@@ -95,7 +96,7 @@ impl Buddy {
     }
 
     fn span(&self, level: usize) -> Range<usize> {
-        self.offsets[level] as usize..self.offsets[level + 1] as usize
+        usize_of(self.offsets[level])..usize_of(self.offsets[level + 1])
     }
 
     fn level(&self, level: usize) -> &[u64] {
@@ -124,11 +125,11 @@ impl Buddy {
         (0..self.levels)
             .rev()
             .find(|&level| self.counts[level] > 0)
-            .map(|level| level as u32)
+            .map(clamp_u32)
     }
     /// Free chunks of exactly this order.
     pub(crate) fn chunks(&self, order: u32) -> u32 {
-        let order = order as usize;
+        let order = usize_of(order);
         let count = |at: usize| if at < self.levels { self.counts[at] } else { 0 };
         count(order) - 2 * count(order + 1)
     }
@@ -234,7 +235,8 @@ impl Buddy {
 
     /// Start of a free chunk whose order is the smallest that is at least `order`.
     pub(crate) fn find_chunk(&self, order: u32) -> Option<u32> {
-        let order = (order as usize..self.levels).find(|&order| self.chunks(order as u32) > 0)?;
+        let mut orders = order..clamp_u32(self.levels);
+        let order = usize_of(orders.find(|order| self.chunks(*order) > 0)?);
         let above = if order + 1 < self.levels {
             self.level(order + 1)
         } else {
@@ -246,7 +248,7 @@ impl Buddy {
             .find_map(|(at, &word)| {
                 let parents = above.get(at / 2).map_or(0, |word| word >> (at % 2 * 32));
                 let chunks = word & !words::double_bits(parents);
-                (chunks != 0).then(|| (at as u32 * 64 + chunks.trailing_zeros()) << order)
+                (chunks != 0).then(|| (words::first_bit(at) + chunks.trailing_zeros()) << order)
             })
     }
 

@@ -9,6 +9,7 @@
 use crate::group_index::OrderIndex;
 use std::ops::Range;
 use uext4_format::GroupNr;
+use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 pub(crate) struct ColdIndex {
@@ -44,18 +45,18 @@ impl ColdIndex {
         }
         self.index.change(GroupNr(nr), from, to);
         if let Some(step) = from {
-            self.counts[step as usize].fetch_sub(1, Relaxed);
+            self.counts[usize_of(step)].fetch_sub(1, Relaxed);
         }
         if let Some(step) = to {
-            self.counts[step as usize].fetch_add(1, Relaxed);
+            self.counts[usize_of(step)].fetch_add(1, Relaxed);
         }
     }
 
     /// Steps that may hold regions with `clusters` free clusters in a group, the highest first.
     pub(crate) fn steps(&self, clusters: u32) -> impl Iterator<Item = u32> + '_ {
         let least = step_of(clusters).unwrap_or(0);
-        let steps = (least..self.counts.len() as u32).rev();
-        steps.filter(|step| self.counts[*step as usize].load(Relaxed) > 0)
+        let steps = (least..clamp_u32(self.counts.len())).rev();
+        steps.filter(|step| self.counts[usize_of(*step)].load(Relaxed) > 0)
     }
 
     /// First region of this step in `range`.

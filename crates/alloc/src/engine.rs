@@ -13,6 +13,7 @@ use crate::search::Search;
 use crate::{Affinity, Error, GroupReport, Loader, PendingFree, Request, Run, Stat, Stats};
 use crate::{Summary, Tunables, Volume};
 use uext4_format::{GroupNr, Tid};
+use uext4_num::clamp_u32;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Free space of one file system.
@@ -294,7 +295,7 @@ impl Engine for BuddyEngine {
                 return;
             }
             // Both are at most the number of groups.
-            self.groups.survey(from as u32..end as u32, loader);
+            self.groups.survey(clamp_u32(from)..clamp_u32(end), loader);
         }
     }
     fn unknown_regions(&self) -> u32 {

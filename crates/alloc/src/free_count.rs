@@ -14,6 +14,7 @@
 //!
 //! Locking: `Rank::Queue`, near the limit and once per many small claims.
 
+use uext4_num::{clamp_i64, nonnegative};
 use uext4_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use uext4_sync::{CachePadded, Counter, Mutex, Rank, SHARDS, Sharded};
 
@@ -27,7 +28,7 @@ const CHUNKS: i64 = 4096;
 /// Largest distance of the total from the sum: a shard waits for the lock at twice its chunk, and
 /// threads that share it may be between their change and its move.
 fn margin_of(chunk: i64) -> i64 {
-    3 * SHARDS as i64 * chunk
+    3 * clamp_i64(SHARDS) * chunk
 }
 
 /// Privilege of a claimant, which determines the reserves that it may use.
@@ -207,7 +208,7 @@ impl FreeCount {
 
     /// Unclaimed clusters: exact while no thread claims or gives.
     pub fn available(&self) -> u64 {
-        u64::try_from(self.sum()).unwrap_or(0)
+        nonnegative(self.sum())
     }
 
     /// Unclaimed clusters that this privilege may still claim (`f_bavail` for `User`).
@@ -225,7 +226,7 @@ impl FreeCount {
     }
     /// Clusters claimed for delayed allocation (`delayed_allocation_blocks`).
     pub fn delayed(&self) -> u64 {
-        u64::try_from(self.delayed.sum()).unwrap_or(0)
+        nonnegative(self.delayed.sum())
     }
 }
 

@@ -10,8 +10,10 @@
 //! Invariants: both trees hold the same runs. All but the current run are filed under their length;
 //! the current run under at least its length and at most twice that.
 
+use crate::words::len;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use uext4_num::u64_of;
 
 /// Memory of one free run in both trees, with the slack of the tree nodes.
 pub(crate) const RUN_BYTES: u64 = 32;
@@ -32,10 +34,6 @@ struct Current {
     filed_len: u32,
 }
 
-fn len(run: &Range<u32>) -> u32 {
-    run.end - run.start
-}
-
 impl FreeExtents {
     /// The trees of these runs, which are ascending and maximal in their groups. Bulk building is
     /// many times faster than inserting run by run.
@@ -50,7 +48,7 @@ impl FreeExtents {
 
     /// Number of free runs.
     pub(crate) fn runs(&self) -> u64 {
-        self.starts.len() as u64
+        u64_of(self.starts.len())
     }
 
     /// Length of the longest run; 0 when nothing is free.

@@ -8,6 +8,7 @@
 
 use crate::buddy::Buddy;
 use uext4_format::GroupNr;
+use uext4_num::low_u32;
 use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{Mutex, Rank};
 
@@ -59,6 +60,21 @@ pub(crate) enum State {
     Bad,
 }
 
+impl State {
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
+    fn code(self) -> u64 {
+        self as u64
+    }
+    fn from_code(code: u64) -> Self {
+        match code {
+            0 => Self::Cold,
+            1 => Self::Uninit,
+            2 => Self::Loaded,
+            _ => Self::Bad,
+        }
+    }
+}
+
 const FIELD: u64 = (1 << 24) - 1;
 
 impl Shape {
@@ -66,21 +82,15 @@ impl Shape {
         u64::from(self.free)
             | u64::from(self.fragments) << 24
             | u64::from(self.order.map_or(0, |order| order + 1)) << 48
-            | (self.state as u64) << 56
+            | self.state.code() << 56
     }
 
     fn unpack(word: u64) -> Self {
-        let state = match word >> 56 {
-            0 => State::Cold,
-            1 => State::Uninit,
-            2 => State::Loaded,
-            _ => State::Bad,
-        };
         Self {
-            free: (word & FIELD) as u32,
-            fragments: (word >> 24 & FIELD) as u32,
-            order: ((word >> 48 & 0xff) as u32).checked_sub(1),
-            state,
+            free: low_u32(word & FIELD),
+            fragments: low_u32(word >> 24 & FIELD),
+            order: low_u32(word >> 48 & 0xff).checked_sub(1),
+            state: State::from_code(word >> 56),
         }
     }
 

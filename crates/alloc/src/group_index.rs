@@ -7,6 +7,7 @@
 //! Invariant: under a group's lock exactly the bit of its order is set (none when it has none).
 
 use uext4_format::GroupNr;
+use uext4_num::usize_of;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub(crate) struct OrderIndex {
@@ -17,8 +18,8 @@ pub(crate) struct OrderIndex {
 
 impl OrderIndex {
     pub(crate) fn new(orders: u32, groups: u32) -> Self {
-        let words_per_order = groups.div_ceil(64) as usize;
-        let words = (0..words_per_order * orders as usize)
+        let words_per_order = usize_of(groups.div_ceil(64));
+        let words = (0..words_per_order * usize_of(orders))
             .map(|_| AtomicU64::new(0))
             .collect();
         Self {
@@ -29,7 +30,7 @@ impl OrderIndex {
     }
 
     fn word(&self, order: u32, group: u32) -> &AtomicU64 {
-        &self.words[order as usize * self.words_per_order + (group / 64) as usize]
+        &self.words[usize_of(order) * self.words_per_order + usize_of(group / 64)]
     }
 
     /// Moves a group from one order to another. The caller holds the group's lock.
@@ -63,7 +64,7 @@ impl OrderIndex {
 
     /// Groups of this order.
     pub(crate) fn count(&self, order: u32) -> u32 {
-        let from = order as usize * self.words_per_order;
+        let from = usize_of(order) * self.words_per_order;
         let words = &self.words[from..from + self.words_per_order];
         words
             .iter()

@@ -13,6 +13,7 @@ use crate::groups::Groups;
 use crate::{Bitmap, Loader, Stat};
 use std::ops::Range;
 use uext4_format::GroupNr;
+use uext4_num::clamp_u32;
 
 impl Groups {
     /// Whether only the free count of a group is known.
@@ -24,7 +25,7 @@ impl Groups {
     /// Number of groups of which only the free count is known.
     pub(crate) fn unknown(&self) -> u32 {
         let groups = (0..self.volume.groups).map(GroupNr);
-        groups.filter(|nr| self.is_unknown(*nr)).count() as u32 // at most the groups
+        clamp_u32(groups.filter(|nr| self.is_unknown(*nr)).count()) // at most the groups
     }
 
     /// Indexes the unknown ones of `groups` by their orders. An unreadable group stays unchanged;

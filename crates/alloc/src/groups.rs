@@ -11,9 +11,10 @@ use crate::group::{Group, Shape, Space, State};
 use crate::group_index::OrderIndex;
 use crate::pending_free::PendingFree;
 use crate::{Bitmap, ClusterNr, Error, GroupReport, LoadError, Loader, Run, Stat, Stats};
-use crate::{Summary, Trust, Volume};
+use crate::{Summary, Trust, Volume, words};
 use std::time::Instant;
 use uext4_format::GroupNr;
+use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
 use uext4_sync::{CachePadded, MutexGuard};
 
@@ -71,7 +72,7 @@ impl Groups {
     }
 
     pub(crate) fn group(&self, nr: GroupNr) -> &Group {
-        &self.groups[nr.0 as usize]
+        &self.groups[usize_of(nr.0)]
     }
 
     pub(crate) fn shape(&self, nr: GroupNr) -> Shape {
@@ -189,7 +190,7 @@ impl Groups {
         let end = first + u64::from(used.len());
         self.pending
             .overlapping(ClusterNr(first), ClusterNr(end), |from, to| {
-                used.fill_range((from - first) as u32..(to - first) as u32); // inside the group
+                used.fill_range(clamp_u32(from - first)..clamp_u32(to - first)); // inside the group
             });
     }
 
@@ -269,7 +270,7 @@ impl Groups {
         let runs: Vec<_> = space.buddy.as_ref().map_or(Vec::new(), |buddy| {
             buddy
                 .runs(0..buddy.clusters())
-                .filter(|run| run.len() as u32 >= min_len)
+                .filter(|run| words::len(run) >= min_len)
                 .collect()
         });
         let take =
@@ -321,7 +322,7 @@ impl Groups {
             self.pending.forget(*run);
             total += run.len;
             if let Some(buddy) = space.buddy.as_mut() {
-                buddy.give((run.start.0 - first) as u32, run.len); // inside the group
+                buddy.give(clamp_u32(run.start.0 - first), run.len); // inside the group
             }
         }
         if let Some(buddy) = &space.buddy {

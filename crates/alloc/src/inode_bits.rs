@@ -11,11 +11,12 @@
 //! Not here: choice of the group, meaning of a bit on disk.
 
 use crate::{Bitmap, words};
+use uext4_num::{clamp_u8, clamp_u32, usize_of};
 use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-const WORDS: usize = 8;
 /// Bits of a line.
-pub const INODE_LINE: u32 = WORDS as u32 * 64;
+pub const INODE_LINE: u32 = 512;
+const WORDS: usize = words::words_for(INODE_LINE);
 /// No owner.
 const NOBODY: u8 = 0;
 /// In place of an owner: the line is full.
@@ -34,7 +35,7 @@ pub struct InodeBits {
 impl InodeBits {
     /// Takes over a bitmap.
     pub fn new(used: &Bitmap) -> Self {
-        let past_end = |word: usize| match used.len().saturating_sub(word as u32 * 64) {
+        let past_end = |word: usize| match used.len().saturating_sub(words::first_bit(word)) {
             0 => !0,
             left if left < 64 => !0 << left,
             _ => 0,
@@ -43,7 +44,7 @@ impl InodeBits {
             let known = used.words().get(at).copied().unwrap_or(0);
             AtomicU64::new(known | past_end(at))
         };
-        let count = used.len().div_ceil(INODE_LINE) as usize;
+        let count = usize_of(used.len().div_ceil(INODE_LINE));
         let line = |at: usize| Line(std::array::from_fn(|i| word(at * WORDS + i)));
         Self {
             lines: (0..count).map(line).collect(),
@@ -58,17 +59,17 @@ impl InodeBits {
     }
 
     fn word(&self, index: u32) -> Option<(&AtomicU64, u64)> {
-        let line = self.lines.get((index / INODE_LINE) as usize)?;
-        let word = &line.0[(index % INODE_LINE / 64) as usize];
+        let line = self.lines.get(usize_of(index / INODE_LINE))?;
+        let word = &line.0[usize_of(index % INODE_LINE / 64)];
         (index < self.bits).then_some((word, 1 << (index % 64)))
     }
 
     /// A copy of the bits, each read at some time during the call.
     pub fn to_bitmap(&self) -> Bitmap {
         let mut used = Bitmap::new(self.bits);
-        for (at, word) in self.words().take(words::words_for(self.bits)).enumerate() {
-            let (from, left) = (at as u32 * 64, self.bits - at as u32 * 64);
-            used.fill_word(from / 64, word & if left < 64 { !(!0 << left) } else { !0 });
+        for (at, word) in (0..words::words_for(self.bits)).zip(self.words()) {
+            let left = self.bits - words::first_bit(at);
+            used.fill_word(at, word & if left < 64 { !(!0 << left) } else { !0 });
         }
         used
     }
@@ -103,7 +104,7 @@ impl InodeBits {
     /// Sets the first clear bit of a line at or past `from`, and returns its index.
     pub fn take(&self, line: u32, from: u32) -> Option<u32> {
         let base = line * INODE_LINE;
-        let words = &self.lines.get(line as usize)?.0;
+        let words = &self.lines.get(usize_of(line))?.0;
         (0u32..).zip(words).find_map(|(at, word)| {
             let first = base + at * 64;
             take_bit(word, allowed(first, from)).map(|bit| first + bit)
@@ -113,7 +114,7 @@ impl InodeBits {
     /// A line with a clear bit at or past `from`: the first that `shard` owns or that has no owner,
     /// which `shard` then owns; else one with another owner, else one marked full.
     pub(crate) fn line_for(&self, shard: usize, from: u32) -> Option<u32> {
-        let lines = 0..self.owners.len() as u32;
+        let lines = 0..clamp_u32(self.owners.len());
         let own = lines.clone().find(|&line| {
             let owner = self.owner(line);
             let may = owner == NOBODY || owner == name(shard);
@@ -124,13 +125,13 @@ impl InodeBits {
     }
 
     fn owner(&self, line: u32) -> u8 {
-        self.owners[line as usize].load(Ordering::Relaxed)
+        self.owners[usize_of(line)].load(Ordering::Relaxed)
     }
 
     /// Whether a line has a clear bit at or past `from`.
     pub(crate) fn has_clear(&self, line: u32, from: u32) -> bool {
         let first = line * INODE_LINE;
-        self.lines.get(line as usize).is_some_and(|line| {
+        self.lines.get(usize_of(line)).is_some_and(|line| {
             (0u32..).zip(&line.0).any(|(at, word)| {
                 !word.load(Ordering::Relaxed) & allowed(first + at * 64, from) != 0
             })
@@ -148,7 +149,7 @@ impl InodeBits {
 
     fn own(&self, line: u32, shard: usize) -> bool {
         let (me, relaxed) = (name(shard), Ordering::Relaxed);
-        let owner = &self.owners[line as usize];
+        let owner = &self.owners[usize_of(line)];
         let before = owner.compare_exchange(NOBODY, me, relaxed, relaxed);
         before.map_or_else(|owner| owner == me, |_| true)
     }
@@ -159,7 +160,7 @@ impl InodeBits {
     }
 
     fn change_owner(&self, line: u32, from: u8, to: u8) {
-        let Some(owner) = self.owners.get(line as usize) else {
+        let Some(owner) = self.owners.get(usize_of(line)) else {
             return;
         };
         if owner.load(Ordering::Relaxed) == from {
@@ -169,7 +170,7 @@ impl InodeBits {
 }
 
 fn name(shard: usize) -> u8 {
-    (shard % uext4_sync::SHARDS) as u8 + 1
+    clamp_u8(shard % uext4_sync::SHARDS) + 1
 }
 
 /// The bits of the word that begins at `first` which are not before `from`.

@@ -8,6 +8,7 @@
 
 use crate::{Affinity, Engine, InodeKind, InodePolicy, Parent};
 use uext4_format::GroupNr;
+use uext4_num::clamp_u32;
 use uext4_sync::shard_index;
 
 /// A range of groups, walked from an offset, with wrap-around.
@@ -69,9 +70,9 @@ impl InodePolicy {
 
     fn flex(&self, index: u32) -> Window {
         let groups = self.groups_of(index);
-        let count = groups.len() as u32;
+        let count = clamp_u32(groups.len());
         let offset = match self.affinity {
-            Affinity::PerThread => shard_index() as u32 % count,
+            Affinity::PerThread => clamp_u32(shard_index()) % count,
             Affinity::None => 0,
         };
         Window {
@@ -152,7 +153,7 @@ impl Iterator for Candidates<'_> {
                 } = self.window;
                 self.window.at += 1;
                 let group = GroupNr(
-                    first + ((u64::from(offset) + u64::from(at)) % u64::from(count)) as u32,
+                    first + clamp_u32((u64::from(offset) + u64::from(at)) % u64::from(count)),
                 );
                 if self.policy.counts().summary(group).free_inodes >= least {
                     return Some(group);

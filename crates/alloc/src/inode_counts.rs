@@ -7,6 +7,7 @@
 //! Locking: none.
 
 use uext4_format::GroupNr;
+use uext4_num::{clamp_i32, high_u32, low_u32, nonnegative, usize_of};
 use uext4_sync::atomic::{
     AtomicI32, AtomicU64,
     Ordering::{AcqRel, Relaxed},
@@ -64,14 +65,14 @@ impl InodeCounts {
             free += i64::from(one.free_inodes);
             dirs += i64::from(one.used_dirs);
             CachePadded::new(GroupCounts {
-                free_inodes: AtomicI32::new(one.free_inodes as i32),
-                used_dirs: AtomicI32::new(one.used_dirs as i32),
+                free_inodes: AtomicI32::new(clamp_i32(one.free_inodes)),
+                used_dirs: AtomicI32::new(clamp_i32(one.used_dirs)),
             })
         };
         Self {
             groups: (0..groups).map(&mut make).collect(),
             untold: Sharded::new(|_| AtomicU64::new(0)),
-            slack: SLACK_MAX.min(inodes_per_group / 64) as i32,
+            slack: clamp_i32(SLACK_MAX.min(inodes_per_group / 64)),
             free_inodes: Counter::new(free),
             used_dirs: Counter::new(dirs),
         }
@@ -79,8 +80,8 @@ impl InodeCounts {
 
     /// The approximate counts of one group.
     pub fn summary(&self, group: GroupNr) -> InodeSummary {
-        let counts = &self.groups[group.0 as usize];
-        let count = |of: &AtomicI32| of.load(Relaxed).max(0) as u32;
+        let counts = &self.groups[usize_of(group.0)];
+        let count = |of: &AtomicI32| of.load(Relaxed).max(0).cast_unsigned();
         InodeSummary {
             free_inodes: count(&counts.free_inodes),
             used_dirs: count(&counts.used_dirs),
@@ -89,12 +90,12 @@ impl InodeCounts {
 
     /// Free inodes of the file system.
     pub fn free_inodes(&self) -> u64 {
-        u64::try_from(self.free_inodes.sum()).unwrap_or(0)
+        nonnegative(self.free_inodes.sum())
     }
 
     /// Directories of the file system.
     pub fn used_dirs(&self) -> u64 {
-        u64::try_from(self.used_dirs.sum()).unwrap_or(0)
+        nonnegative(self.used_dirs.sum())
     }
 
     /// Counts an inode of the group as taken.
@@ -111,7 +112,7 @@ impl InodeCounts {
         self.free_inodes.add(free.into());
         if kind == InodeKind::Directory {
             self.used_dirs.add((-free).into());
-            self.groups[group.0 as usize]
+            self.groups[usize_of(group.0)]
                 .used_dirs
                 .fetch_sub(free, Relaxed);
             self.tell(group, free);
@@ -121,7 +122,7 @@ impl InodeCounts {
     }
 
     fn tell(&self, group: GroupNr, free: i32) {
-        self.groups[group.0 as usize]
+        self.groups[usize_of(group.0)]
             .free_inodes
             .fetch_add(free, Relaxed);
     }
@@ -173,9 +174,9 @@ impl InodeCounts {
 }
 
 fn pack(group: GroupNr, free: i32) -> u64 {
-    u64::from(group.0) << 32 | u64::from(free as u32)
+    u64::from(group.0) << 32 | u64::from(free.cast_unsigned())
 }
 
 fn unpack(untold: u64) -> (GroupNr, i32) {
-    (GroupNr((untold >> 32) as u32), untold as u32 as i32)
+    (GroupNr(high_u32(untold)), low_u32(untold).cast_signed())
 }

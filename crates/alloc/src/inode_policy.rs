@@ -15,6 +15,7 @@ use crate::inode_counts::{InodeCounts, InodeSummary};
 use crate::{Affinity, Engine, Volume};
 use std::ops::Range;
 use uext4_format::GroupNr;
+use uext4_num::usize_of;
 
 /// Flexible groups examined for a top-level directory; bounds the walk on huge volumes.
 const TOP_SCAN_MAX: u32 = 1024;
@@ -106,7 +107,7 @@ impl InodePolicy {
         };
         let walk = |start: u32| (0..flexes).map(move |at| (start % flexes + at) % flexes);
         if let Some(hash) = parent.top {
-            let good = walk(hash).take(TOP_SCAN_MAX as usize).filter_map(|flex| {
+            let good = walk(hash).take(usize_of(TOP_SCAN_MAX)).filter_map(|flex| {
                 let totals = self.totals(flex, space);
                 let full = totals.inodes == 0
                     || totals.inodes < average.inodes

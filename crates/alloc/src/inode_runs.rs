@@ -11,6 +11,7 @@
 
 use crate::{Affinity, InodeBits};
 use uext4_format::GroupNr;
+use uext4_num::{high_u32, low_u32, usize_of};
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Sharded, shard_index};
 
@@ -42,7 +43,7 @@ impl InodeRuns {
             Affinity::PerThread => shard_index(),
             Affinity::None => 0,
         };
-        let slot = &self.shards.slot(shard)[group.0 as usize % REMEMBERED];
+        let slot = &self.shards.slot(shard)[usize_of(group.0) % REMEMBERED];
         let known = line_in(slot.load(Ordering::Relaxed), group);
         if let Some(line) = known.filter(|line| bits.has_clear(*line, from)) {
             return Some(line);
@@ -58,6 +59,6 @@ impl InodeRuns {
 }
 
 fn line_in(slot: u64, group: GroupNr) -> Option<u32> {
-    let line = (slot as u32).checked_sub(1);
-    line.filter(|_| (slot >> 32) as u32 == group.0)
+    let line = low_u32(slot).checked_sub(1);
+    line.filter(|_| high_u32(slot) == group.0)
 }

@@ -19,6 +19,7 @@
 //!
 //! Not here: preallocation and normalisation of requests (fs), bits on disk (fs), quota (fs).
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod bitmap;
 mod buddy;

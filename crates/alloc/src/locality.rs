@@ -7,6 +7,7 @@
 use crate::{ClusterNr, Kind, Volume};
 use std::ops::Range;
 use uext4_format::GroupNr;
+use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
 use uext4_sync::{Mutex, Rank, SHARDS, Sharded, shard_index};
 
@@ -111,7 +112,7 @@ impl Locality {
             Affinity::None => &[],
         };
         let streaming = all.iter().filter(|group| group.load(Relaxed) != NONE);
-        let crowded = streaming.count() as u32 > end / GROUPS_PER_STREAM;
+        let crowded = clamp_u32(streaming.count()) > end / GROUPS_PER_STREAM;
         Others {
             groups: if crowded { &[] } else { all },
             me: shard_index(),
@@ -144,7 +145,7 @@ impl Locality {
         }
         // Bit reversal spreads the first threads the farthest apart.
         let spread = shard_index().reverse_bits() >> (usize::BITS - SHARDS.trailing_zeros());
-        GroupNr((spread as u64 * u64::from(end) / SHARDS as u64) as u32) // below `end`
+        GroupNr(clamp_u32(u64_of(spread) * u64::from(end) / u64_of(SHARDS))) // below `end`
     }
 
     /// The group where this thread starts for data near `group`: its last group if that is in the
@@ -161,7 +162,7 @@ impl Locality {
             return GroupNr(last);
         }
         let wanted = (group.0 - first).max(1) - 1;
-        GroupNr(first + 1 + (wanted + shard_index() as u32) % (size - 1))
+        GroupNr(first + 1 + (wanted + clamp_u32(shard_index())) % (size - 1))
     }
 }
 

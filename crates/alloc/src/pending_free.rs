@@ -12,6 +12,7 @@
 use crate::{ClusterNr, Run, Stat, Stats, Volume};
 use std::collections::BTreeMap;
 use uext4_format::Tid;
+use uext4_num::nonnegative;
 use uext4_sync::{Counter, Mutex, Rank, Sharded};
 
 /// Maximal runs by start; values are lengths in clusters.
@@ -103,7 +104,7 @@ enum Inserted {
 impl PendingFree {
     /// Clusters that wait for a commit or are being returned.
     pub fn clusters(&self) -> u64 {
-        u64::try_from(self.clusters.sum()).unwrap_or(0)
+        nonnegative(self.clusters.sum())
     }
 
     /// Inserts a run freed by `epoch` and counts it.

@@ -11,6 +11,7 @@ use crate::cold::step_of;
 use crate::free_extents::FreeExtents;
 use crate::{Summary, Volume};
 use std::ops::Range;
+use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{CachePadded, Mutex, Rank};
 
@@ -85,14 +86,14 @@ impl Region {
             known: (promise.unwrap_or(0) == 0).into(),
             claimed: false.into(),
             groups: groups.chunks(GROUPS_PER_CHUNK).map(chunk).collect(),
-            group_count: groups.len() as u32, // those of a flexible group at most
+            group_count: clamp_u32(groups.len()), // those of a flexible group at most
         }
     }
 
     /// A block group by its place in the region.
     pub(crate) fn group(&self, index: u32) -> &Group {
         debug_assert!(index < self.group_count, "a group of the region");
-        let index = index as usize;
+        let index = usize_of(index);
         &self.groups[index / GROUPS_PER_CHUNK][index % GROUPS_PER_CHUNK]
     }
 

@@ -15,6 +15,7 @@ use crate::{Bitmap, ClusterNr, LoadError, Loader, Stat, Trust};
 use std::ops::Range;
 use std::time::Instant;
 use uext4_format::GroupNr;
+use uext4_num::{clamp_i64, clamp_u32};
 use uext4_sync::MutexGuard;
 use uext4_sync::atomic::Ordering;
 
@@ -141,7 +142,7 @@ impl Regions {
             // Inside the region.
             Ok(used) => each(
                 group,
-                (self.volume.first_cluster(group).0 - base) as u32,
+                clamp_u32(self.volume.first_cluster(group).0 - base),
                 used,
             ),
             Err(LoadError) => self.mark_bad(group),
@@ -183,7 +184,7 @@ impl Regions {
                 let start = Instant::now();
                 let tree = FreeExtents::new(self.volume.clusters_per_group, view.runs);
                 self.stats.count_load(start.elapsed());
-                self.runs.add(tree.runs() as i64);
+                self.runs.add(clamp_i64(tree.runs()));
                 events::tree_built(nr, tree.runs(), view.longest);
                 space.tree = Some(tree);
                 self.region(nr).store_loaded(true);
@@ -218,7 +219,7 @@ impl Regions {
             return false;
         }
         let runs = space.tree.take().map_or(0, |tree| tree.runs());
-        self.runs.add(-(runs as i64));
+        self.runs.add(-clamp_i64(runs));
         space.generation = space.generation.wrapping_add(1);
         region.store_loaded(false);
         self.stats.count(Stat::Evictions);
@@ -260,7 +261,7 @@ fn mark_pending(pending: &[Range<u64>], first: u64, used: &mut Bitmap) {
     for range in pending {
         let (from, to) = (range.start.max(first), range.end.min(end));
         if from < to {
-            used.fill_range((from - first) as u32..(to - first) as u32); // inside the group
+            used.fill_range(clamp_u32(from - first)..clamp_u32(to - first)); // inside the group
         }
     }
 }

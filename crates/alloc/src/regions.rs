@@ -19,6 +19,7 @@ use crate::region::{Group, Region, Space, groups_of};
 use crate::{ClusterNr, Run, Stat, Stats, Summary, Volume};
 use std::ops::Range;
 use uext4_format::GroupNr;
+use uext4_num::{clamp_i64, clamp_u32, nonnegative, usize_of};
 use uext4_sync::atomic::{AtomicU32, Ordering};
 use uext4_sync::{CachePadded, Counter};
 
@@ -81,11 +82,11 @@ impl Regions {
     }
 
     pub(crate) fn count(&self) -> u32 {
-        self.regions.len() as u32 // at most the groups
+        clamp_u32(self.regions.len()) // at most the groups
     }
 
     pub(crate) fn region(&self, nr: u32) -> &Region {
-        &self.regions[nr as usize]
+        &self.regions[usize_of(nr)]
     }
 
     /// The region of a block group.
@@ -105,7 +106,7 @@ impl Regions {
 
     /// Clusters of a run as offsets in its region.
     fn offsets(&self, nr: u32, run: Run) -> Range<u32> {
-        let start = (run.start.0 - self.first_cluster(nr)) as u32; // inside the region
+        let start = clamp_u32(run.start.0 - self.first_cluster(nr)); // inside the region
         start..start + run.len
     }
 
@@ -136,7 +137,7 @@ impl Regions {
 
     /// Memory of the trees, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        u64::try_from(self.runs.sum()).unwrap_or(0) * RUN_BYTES
+        nonnegative(self.runs.sum()) * RUN_BYTES
     }
 
     /// Default memory limit of the trees, in bytes: that of bitmaps and buddies, or one tree at its
@@ -169,7 +170,7 @@ impl Regions {
             .expect("trees with reservations stay loaded");
         let before = tree.runs();
         change(tree);
-        let (grown, longest) = (tree.runs() as i64 - before as i64, tree.largest());
+        let (grown, longest) = (clamp_i64(tree.runs()) - clamp_i64(before), tree.largest());
         if grown != 0 {
             self.runs.add(grown);
         }

@@ -3,6 +3,7 @@
 //! Layout: the counters of [`Stat`], then a row of [`Effort`] counters per [`Criterion`].
 
 use std::time::Duration;
+use uext4_num::clamp_u64;
 use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -65,9 +66,14 @@ pub enum Stat {
     GiveBackGroups,
 }
 
-const STATS: usize = Stat::GiveBackGroups as usize + 1;
+const STATS: usize = Stat::GiveBackGroups.slot() + 1;
 
 impl Stat {
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
+    const fn slot(self) -> usize {
+        self as usize
+    }
+
     /// Every counter with its name.
     pub const NAMES: [(Self, &'static str); STATS] = [
         (Self::Requests, "requests"),
@@ -127,8 +133,15 @@ pub enum Effort {
     UselessLoops,
 }
 
-const EFFORTS: usize = Effort::UselessLoops as usize + 1;
+const EFFORTS: usize = Effort::UselessLoops.column() + 1;
 const COUNTERS: usize = STATS + Criterion::ALL.len() * EFFORTS;
+
+impl Effort {
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
+    const fn column(self) -> usize {
+        self as usize
+    }
+}
 
 impl Criterion {
     /// Every criterion in the order of passes, with its name.
@@ -153,11 +166,16 @@ impl Criterion {
 
     /// Its name among [`Self::ALL`].
     pub fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
+        Self::ALL[self.row()].1
+    }
+
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
+    fn row(self) -> usize {
+        self as usize
     }
 
     fn slot(self, effort: Effort) -> usize {
-        STATS + self as usize * EFFORTS + effort as usize
+        STATS + self.row() * EFFORTS + effort.column()
     }
 }
 
@@ -181,12 +199,12 @@ impl Stats {
     }
     /// Counts `n`.
     pub fn add(&self, stat: Stat, n: u64) {
-        self.shards.local()[stat as usize].fetch_add(n, Relaxed);
+        self.shards.local()[stat.slot()].fetch_add(n, Relaxed);
     }
     /// Counts a bitmap (or those of a tree) that was loaded, and the build time.
     pub fn count_load(&self, took: Duration) {
         self.count(Stat::Loads);
-        self.add(Stat::LoadNs, took.as_nanos() as u64);
+        self.add(Stat::LoadNs, clamp_u64(took.as_nanos()));
     }
     /// Adds `n` to a cost counter of `criterion`.
     pub fn add_effort(&self, criterion: Criterion, effort: Effort, n: u64) {
@@ -194,7 +212,7 @@ impl Stats {
     }
     /// The sum over all threads.
     pub fn get(&self, stat: Stat) -> u64 {
-        self.sum(stat as usize)
+        self.sum(stat.slot())
     }
     /// The sum over all threads.
     pub fn effort(&self, criterion: Criterion, effort: Effort) -> u64 {

@@ -13,9 +13,10 @@ use crate::region::groups_per_region;
 use crate::regions::Regions;
 use crate::tree_search::Search;
 use crate::{Affinity, Config, Engine, Error, GroupReport, Loader, PendingFree, Request, Run};
-use crate::{Stats, Summary, TreeMemory, Tunables, Volume};
+use crate::{Stats, Summary, TreeMemory, Tunables, Volume, words};
 use std::ops::Range;
 use uext4_format::GroupNr;
+use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
 use uext4_sync::{Sharded, shard_index};
 
@@ -52,7 +53,7 @@ impl TreeEngine {
             Affinity::PerThread => uext4_sync::cores(),
             Affinity::None => 1,
         };
-        let per_region = groups_per_region(&config.volume, cores as u32);
+        let per_region = groups_per_region(&config.volume, clamp_u32(cores));
         Self {
             regions: Regions::new(config.volume, per_region, summary),
             locality,
@@ -119,7 +120,7 @@ impl TreeEngine {
         if (first..first + count).contains(&last) {
             return last;
         }
-        first + (wanted - first + shard_index() as u32) % count
+        first + (wanted - first + clamp_u32(shard_index())) % count
     }
 
     /// Records that this thread found space in a region.
@@ -179,7 +180,7 @@ impl Engine for TreeEngine {
         let mut space = self.regions.lock_loaded(nr, loader, self.memory_limit());
         let runs: Vec<_> = space.tree.as_ref().map_or(Vec::new(), |tree| {
             tree.starting_in(self.span(group))
-                .filter(|run| run.len() as u32 >= min_len)
+                .filter(|run| words::len(run) >= min_len)
                 .collect()
         });
         Ok(runs
@@ -212,7 +213,7 @@ impl Engine for TreeEngine {
         let mut chunks = vec![
             0;
             if space.tree.is_some() {
-                orders as usize + 1
+                usize_of(orders) + 1
             } else {
                 0
             }
@@ -223,7 +224,7 @@ impl Engine for TreeEngine {
         GroupReport {
             group,
             free_clusters: self.group_free(group),
-            fragments: runs.len() as u32, // at most the clusters of a group
+            fragments: clamp_u32(runs.len()), // at most the clusters of a group
             first_free: runs.first().map(|run| run.start),
             chunks,
         }
@@ -276,7 +277,7 @@ fn count_chunks(run: Range<u32>, orders: u32, chunks: &mut [u32]) {
     let mut at = run.start;
     while at < run.end {
         let order = at.trailing_zeros().min((run.end - at).ilog2()).min(orders);
-        chunks[order as usize] += 1;
+        chunks[usize_of(order)] += 1;
         at += 1 << order;
     }
 }

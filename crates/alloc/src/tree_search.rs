@@ -17,6 +17,7 @@ use crate::tree_engine::TreeEngine;
 use crate::tunables::Limits;
 use crate::{Error, Goal, Kind, Loader, Placement, Request, Run, Stat};
 use uext4_format::GroupNr;
+use uext4_num::clamp_u32;
 
 /// Requirement on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +133,7 @@ impl<'a> Search<'a> {
             return None;
         }
         let nr = self.regions.region_of(group);
-        let at = (goal.0 - self.regions.first_cluster(nr)) as u32; // inside the region
+        let at = clamp_u32(goal.0 - self.regions.first_cluster(nr)); // inside the region
         // A stream at the end of its region does not enter the region of another stream.
         let follows = matches!(self.request.goal, Goal::At(_)) && at == 0;
         let (crosses, locality) = (follows && self.is_stream(), &self.engine.locality);
@@ -181,7 +182,7 @@ impl<'a> Search<'a> {
         };
         if self.start == wanted {
             let first = volume.first_cluster(group).0 - self.regions.first_cluster(wanted);
-            self.goal = first as u32 + offset; // inside the region
+            self.goal = clamp_u32(first) + offset; // inside the region
         }
     }
 }

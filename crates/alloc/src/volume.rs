@@ -4,6 +4,7 @@
 //! come from one division. Without bigalloc a cluster is one block.
 
 use uext4_format::{BlockNr, GroupNr};
+use uext4_num::clamp_u32;
 
 /// Cluster of the file system, counted from the first cluster of group 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,8 +73,8 @@ impl Volume {
         let per_group = u64::from(self.clusters_per_group);
         // Both fit: the cluster lies inside the volume, whose group count is a u32.
         Some((
-            GroupNr((cluster.0 / per_group) as u32),
-            (cluster.0 % per_group) as u32,
+            GroupNr(clamp_u32(cluster.0 / per_group)),
+            clamp_u32(cluster.0 % per_group),
         ))
     }
     /// The cluster that holds a block; `None` before the first data block or past the end.
@@ -99,7 +100,7 @@ impl Volume {
         std::iter::from_fn(move || {
             let (group, offset) = (at < end).then(|| self.locate(ClusterNr(at)))??;
             let room = u64::from(self.clusters_in(group) - offset);
-            let len = room.min(end - at) as u32; // at most the clusters of one group
+            let len = clamp_u32(room.min(end - at)); // at most the clusters of one group
             at += u64::from(len);
             Some((group, offset, len))
         })

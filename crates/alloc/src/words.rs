@@ -1,16 +1,29 @@
 //! Bit ranges over `u64` words: bit `i` is bit `i % 64` of word `i / 64`, as in ext4 bitmaps
 //! read little endian. All ranges are half open and in bits.
 
+use std::ops::Range;
+use uext4_num::{clamp_u32, usize_of};
+
 /// Words that hold `bits` bits.
-pub(crate) fn words_for(bits: u32) -> usize {
-    bits.div_ceil(64) as usize
+pub(crate) const fn words_for(bits: u32) -> usize {
+    usize_of(bits.div_ceil(64))
+}
+
+/// The first bit of a word of a bitmap, whose bits have numbers of 32 bits.
+pub(crate) fn first_bit(word: usize) -> u32 {
+    clamp_u32(word) * 64
+}
+
+/// Number of bits in a range.
+pub(crate) fn len(range: &Range<u32>) -> u32 {
+    range.end.saturating_sub(range.start)
 }
 
 /// The word index and mask of every word that `[from, to)` touches.
 fn masks(from: u32, to: u32) -> impl Iterator<Item = (usize, u64)> {
-    let (first, last) = ((from / 64) as usize, to.div_ceil(64) as usize);
+    let (first, last) = (usize_of(from / 64), words_for(to));
     (first..if from < to { last } else { first }).map(move |word| {
-        let base = word as u32 * 64;
+        let base = first_bit(word);
         let low = if from > base { !0 << (from - base) } else { !0 };
         let high = if to < base + 64 {
             !(!0 << (to - base))
@@ -24,7 +37,7 @@ fn masks(from: u32, to: u32) -> impl Iterator<Item = (usize, u64)> {
 /// Whether bit `at` is set; bits past the words are clear.
 pub(crate) fn get(words: &[u64], at: u32) -> bool {
     words
-        .get((at / 64) as usize)
+        .get(usize_of(at / 64))
         .is_some_and(|word| word >> (at % 64) & 1 == 1)
 }
 
@@ -62,16 +75,16 @@ fn next(words: &[u64], from: u32, to: u32, flip: u64) -> u32 {
     if from >= to {
         return to;
     }
-    let mut at = (from / 64) as usize;
+    let (mut at, end) = (usize_of(from / 64), words_for(to));
     let mut word = (words[at] ^ flip) & (!0 << (from % 64));
     while word == 0 {
         at += 1;
-        if at as u32 * 64 >= to {
+        if at >= end {
             return to;
         }
         word = words[at] ^ flip;
     }
-    (at as u32 * 64 + word.trailing_zeros()).min(to)
+    (first_bit(at) + word.trailing_zeros()).min(to)
 }
 
 /// First set bit in `[from, to)`; `to` when there is none.
@@ -92,7 +105,7 @@ pub(crate) fn longest_clear(words: &[u64], bits: u32) -> u32 {
     // `open` clear bits end where the word begins.
     let (mut longest, mut open) = (0, 0);
     for (at, word) in words[..words_for(bits)].iter().enumerate() {
-        let left = bits - at as u32 * 64;
+        let left = bits - first_bit(at);
         let clear = !word & if left < 64 { !(!0 << left) } else { !0 };
         if clear == !0 {
             open += 64;

@@ -13,6 +13,7 @@
 use crate::{BlockDevice, MemDevice};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::{Arc, Rng};
 
 /// The unit of atomic writes of a device, in bytes.
@@ -49,7 +50,7 @@ pub enum Change {
 impl Change {
     fn range(&self) -> Range<u64> {
         match self {
-            Change::Write { offset, bytes } => *offset..*offset + bytes.len() as u64,
+            Change::Write { offset, bytes } => *offset..*offset + u64_of(bytes.len()),
             Change::Zero { offset, len } | Change::Discard { offset, len } => {
                 *offset..*offset + *len
             }
@@ -299,7 +300,7 @@ fn settle_by_seed(
 ) {
     let mut rng = Rng::new(seed);
     // Almost no and almost all survivors find as much as half, and are rare under even odds.
-    let survives = [1, 4, 7][rng.below(3) as usize];
+    let survives = [1, 4, 7][clamp_usize(rng.below(3))];
     for (index, change) in pending.iter().enumerate() {
         let earlier = &pending[..index];
         // Two draws per change, so that a seed loses the same changes whether torn or whole.
@@ -376,7 +377,7 @@ fn part(change: &Change, start: u64, len: u64) -> Change {
     match change {
         Change::Write { offset, bytes } => Change::Write {
             offset: offset + start,
-            bytes: bytes[start as usize..(start + len) as usize].into(),
+            bytes: bytes[clamp_usize(start)..clamp_usize(start + len)].into(),
         },
         Change::Zero { offset, .. } => Change::Zero {
             offset: offset + start,

@@ -9,6 +9,7 @@ use crate::{BlockDevice, Claimant, Error, VolatileDevice};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::time::Duration;
+use uext4_num::{clamp_u64, u64_of};
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, Mutex, Rank, Rng};
 
@@ -135,8 +136,8 @@ impl Plan {
     fn wait(&mut self) -> Option<Duration> {
         let (delay, choices) = self.delay.as_mut()?;
         let is_hit = choices.below(1000) < delay.per_mille;
-        let longest = delay.longest.as_micros() as u64;
-        is_hit.then(|| Duration::from_micros(choices.below(longest + 1)))
+        let longest = clamp_u64(delay.longest.as_micros());
+        is_hit.then(|| Duration::from_micros(choices.below(longest.saturating_add(1))))
     }
 
     /// The result of this access if a fault hits it: an error, or `None` for a lie.
@@ -300,11 +301,11 @@ impl BlockDevice for Faulty {
         self.inner.size_bytes()
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        let range = (offset, buf.len() as u64);
+        let range = (offset, u64_of(buf.len()));
         self.access(Operation::Read, range, || self.inner.read_at(offset, buf))
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
-        let range = (offset, buf.len() as u64);
+        let range = (offset, u64_of(buf.len()));
         self.access(Operation::Write, range, || self.inner.write_at(offset, buf))
     }
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {

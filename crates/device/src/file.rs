@@ -22,6 +22,7 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use uext4_num::u64_of;
 use uext4_sync::{Mutex, OnceLock, Rank, io_point};
 
 /// Segments per `pwritev` (`IOV_MAX` of Linux).
@@ -218,7 +219,7 @@ impl FileDevice {
             match rustix::io::pwritev(self.target(), batch, at) {
                 Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Ok(n) => {
-                    at += n as u64;
+                    at += u64_of(n);
                     IoSlice::advance_slices(&mut bufs, n);
                 }
                 Err(Errno::INTR) => {}
@@ -248,20 +249,20 @@ impl BlockDevice for FileDevice {
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         io_point();
-        let len = buf.len() as u64;
+        let len = u64_of(buf.len());
         range::check(self.size_bytes, offset, len)?;
         let result = self.file.read_exact_at(buf, self.start + offset);
         result.map_err(|e| Error::io("read", offset, len, e))
     }
     fn read_past_cache_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         io_point();
-        let len = buf.len() as u64;
+        let len = u64_of(buf.len());
         range::check(self.size_bytes, offset, len)?;
         let result = direct::read(self.target(), self.direct(), buf, self.start + offset);
         result.map_err(|e| Error::io("read", offset, len, e))
     }
     fn write_past_cache_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
-        let len = buf.len() as u64;
+        let len = u64_of(buf.len());
         self.check_write(offset, len)?;
         let result = direct::write(self.target(), self.direct(), buf, self.start + offset);
         result.map_err(|e| Error::io("write", offset, len, e))
@@ -279,7 +280,7 @@ impl BlockDevice for FileDevice {
         })
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
-        let len = buf.len() as u64;
+        let len = u64_of(buf.len());
         self.check_write(offset, len)?;
         let result = self.target().write_all_at(buf, self.start + offset);
         result.map_err(|e| Error::io("write", offset, len, e))

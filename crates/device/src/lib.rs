@@ -3,6 +3,7 @@
 //! One trait, [`BlockDevice`], addressed in bytes; callers (journal, fs) use `Arc<dyn
 //! BlockDevice>`. This is the only crate besides the FUSE transport that may hold `unsafe` code.
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod crash_log;
 mod error;

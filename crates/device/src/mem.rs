@@ -10,6 +10,7 @@
 use crate::{BlockDevice, Error, range};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::{Arc, Rank, RwLock, io_point};
 
 /// Granularity of memory in bytes: small enough for scattered metadata, large enough that a
@@ -63,16 +64,16 @@ fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
         if done == len {
             return None;
         }
-        let chunk = (offset + done) / CHUNK_BYTES as u64;
-        let at = ((offset + done) % CHUNK_BYTES as u64) as usize;
-        let n = (len - done).min((CHUNK_BYTES - at) as u64) as usize;
+        let chunk = (offset + done) / u64_of(CHUNK_BYTES);
+        let at = clamp_usize((offset + done) % u64_of(CHUNK_BYTES));
+        let n = clamp_usize((len - done).min(u64_of(CHUNK_BYTES - at)));
         let piece = Piece {
             chunk,
             at,
             done,
             len: n,
         };
-        done += n as u64;
+        done += u64_of(n);
         Some(piece)
     })
 }
@@ -88,9 +89,9 @@ impl MemDevice {
 
     /// A device that holds `bytes`.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let device = Self::new(bytes.len() as u64);
-        for piece in pieces(0, bytes.len() as u64) {
-            let start = piece.done as usize;
+        let device = Self::new(u64_of(bytes.len()));
+        for piece in pieces(0, u64_of(bytes.len())) {
+            let start = clamp_usize(piece.done);
             device.write_piece(&piece, &bytes[start..start + piece.len]);
         }
         device
@@ -113,21 +114,21 @@ impl MemDevice {
     /// Memory in use for data, in bytes; chunks shared with snapshots count in each.
     pub fn resident_bytes(&self) -> u64 {
         let chunks: usize = self.shards.iter().map(|shard| shard.read().len()).sum();
-        chunks as u64 * CHUNK_BYTES as u64
+        u64_of(chunks) * u64_of(CHUNK_BYTES)
     }
 
     /// All bytes; for small devices in tests.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.size_bytes as usize];
+        let mut bytes = vec![0; clamp_usize(self.size_bytes)];
         for piece in pieces(0, self.size_bytes) {
-            let start = piece.done as usize;
+            let start = clamp_usize(piece.done);
             self.read_piece(&piece, &mut bytes[start..start + piece.len]);
         }
         bytes
     }
 
     fn shard(&self, chunk: u64) -> &RwLock<Chunks> {
-        &self.shards[(chunk % SHARDS as u64) as usize]
+        &self.shards[clamp_usize(chunk % u64_of(SHARDS))]
     }
 
     fn read_piece(&self, piece: &Piece, buf: &mut [u8]) {
@@ -165,9 +166,9 @@ impl MemDevice {
     }
 
     fn zero(&self, offset: u64, len: u64) {
-        const CHUNK: u64 = CHUNK_BYTES as u64;
+        const CHUNK: u64 = u64_of(CHUNK_BYTES);
         let (first, end) = (offset.div_ceil(CHUNK), (offset + len) / CHUNK);
-        if end.saturating_sub(first) <= SHARDS as u64 {
+        if end.saturating_sub(first) <= u64_of(SHARDS) {
             return pieces(offset, len).for_each(|piece| self.zero_piece(&piece));
         }
         self.drop_chunks(first, end);
@@ -182,18 +183,18 @@ impl BlockDevice for MemDevice {
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         io_point();
-        range::check(self.size_bytes, offset, buf.len() as u64)?;
-        for piece in pieces(offset, buf.len() as u64) {
-            let start = piece.done as usize;
+        range::check(self.size_bytes, offset, u64_of(buf.len()))?;
+        for piece in pieces(offset, u64_of(buf.len())) {
+            let start = clamp_usize(piece.done);
             self.read_piece(&piece, &mut buf[start..start + piece.len]);
         }
         Ok(())
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         io_point();
-        range::check(self.size_bytes, offset, buf.len() as u64)?;
-        for piece in pieces(offset, buf.len() as u64) {
-            let start = piece.done as usize;
+        range::check(self.size_bytes, offset, u64_of(buf.len()))?;
+        for piece in pieces(offset, u64_of(buf.len())) {
+            let start = clamp_usize(piece.done);
             self.write_piece(&piece, &buf[start..start + piece.len]);
         }
         Ok(())
@@ -203,7 +204,7 @@ impl BlockDevice for MemDevice {
         let mut at = offset;
         for buf in bufs {
             self.write_at(at, buf)?;
-            at += buf.len() as u64;
+            at += u64_of(buf.len());
         }
         Ok(())
     }

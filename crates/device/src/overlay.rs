@@ -9,6 +9,7 @@
 
 use crate::{BlockDevice, Error, range};
 use std::collections::HashMap;
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::{Arc, Rank, RwLock, io_point};
 
 const PAGE_BYTES: u64 = 4096;
@@ -34,13 +35,13 @@ struct Piece {
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
     let mut done = 0;
     std::iter::from_fn(move || {
-        let at = offset + done as u64;
-        let n = (len - done).min((PAGE_BYTES - at % PAGE_BYTES) as usize);
+        let at = offset + u64_of(done);
+        let n = (len - done).min(clamp_usize(PAGE_BYTES - at % PAGE_BYTES));
         let range = done..done + n;
         done += n;
         (n > 0).then_some(Piece {
             page: at / PAGE_BYTES,
-            at: (at % PAGE_BYTES) as usize,
+            at: clamp_usize(at % PAGE_BYTES),
             range,
         })
     })
@@ -59,7 +60,7 @@ impl Overlay {
     pub fn changed_bytes(&self) -> u64 {
         self.shards
             .iter()
-            .map(|shard| shard.read().len() as u64 * PAGE_BYTES)
+            .map(|shard| u64_of(shard.read().len()) * PAGE_BYTES)
             .sum()
     }
 
@@ -76,13 +77,13 @@ impl Overlay {
     }
 
     fn shard(&self, page: u64) -> &RwLock<Pages> {
-        &self.shards[(page % SHARDS as u64) as usize]
+        &self.shards[clamp_usize(page % u64_of(SHARDS))]
     }
 
     /// The page as it is in the base; the last one of a device may be short.
     fn load(&self, page: u64) -> Result<Box<[u8]>, Error> {
         let start = page * PAGE_BYTES;
-        let len = PAGE_BYTES.min(self.size_bytes() - start) as usize;
+        let len = clamp_usize(PAGE_BYTES.min(self.size_bytes() - start));
         let mut bytes = vec![0; len].into_boxed_slice();
         self.base.read_at(start, &mut bytes)?;
         Ok(bytes)
@@ -94,7 +95,7 @@ impl Overlay {
             page[place].copy_from_slice(bytes);
             return Ok(());
         }
-        let loaded = if place.len() as u64 == PAGE_BYTES {
+        let loaded = if u64_of(place.len()) == PAGE_BYTES {
             bytes.into()
         } else {
             self.load(piece.page)?
@@ -122,7 +123,7 @@ impl BlockDevice for Overlay {
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         io_point();
-        range::check(self.size_bytes(), offset, buf.len() as u64)?;
+        range::check(self.size_bytes(), offset, u64_of(buf.len()))?;
         for piece in pieces(offset, buf.len()) {
             self.write_piece(&piece, &buf[piece.range.clone()])?;
         }

@@ -1,6 +1,7 @@
 //! Bounds checks shared by all devices.
 
 use crate::Error;
+use uext4_num::u64_of;
 
 /// Returns [`Error::OutOfRange`] unless `offset..offset + len` lies in `0..size_bytes`.
 pub(crate) fn check(size_bytes: u64, offset: u64, len: u64) -> Result<(), Error> {
@@ -16,5 +17,5 @@ pub(crate) fn check(size_bytes: u64, offset: u64, len: u64) -> Result<(), Error>
 
 /// Total length of `bufs` in bytes.
 pub(crate) fn total_bytes(bufs: &[&[u8]]) -> u64 {
-    bufs.iter().map(|buf| buf.len() as u64).sum()
+    bufs.iter().map(|buf| u64_of(buf.len())).sum()
 }

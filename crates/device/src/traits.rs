@@ -2,6 +2,7 @@
 
 use crate::Error;
 use std::os::fd::BorrowedFd;
+use uext4_num::{clamp_usize, u64_of};
 
 /// The place of a range of device bytes in a file of the operating system.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +61,7 @@ pub trait BlockDevice: Send + Sync {
         let mut at = offset;
         for buf in bufs {
             self.write_at(at, buf)?;
-            at += buf.len() as u64;
+            at += u64_of(buf.len());
         }
         Ok(())
     }
@@ -118,11 +119,11 @@ pub(crate) fn write_zeroes_by_hand<D: BlockDevice + ?Sized>(
     offset: u64,
     len: u64,
 ) -> Result<(), Error> {
-    let zeroes = vec![0u8; len.min(1 << 20) as usize];
+    let zeroes = vec![0u8; clamp_usize(len.min(1 << 20))];
     let mut done = 0;
     while done < len {
-        let n = (len - done).min(zeroes.len() as u64);
-        device.write_at(offset + done, &zeroes[..n as usize])?;
+        let n = (len - done).min(u64_of(zeroes.len()));
+        device.write_at(offset + done, &zeroes[..clamp_usize(n)])?;
         done += n;
     }
     Ok(())

@@ -13,6 +13,7 @@
 
 use crate::{BlockDevice, Error, MemDevice, Overlay};
 use std::ops::Range;
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::{Arc, Condvar, Mutex, Rank};
 
 /// Transfer size of a flush, in bytes.
@@ -108,8 +109,8 @@ impl<D: BlockDevice + 'static> VolatileDevice<D> {
 
     fn copy(&self, pages: &Overlay, range: &Range<u64>) -> Result<(), Error> {
         let mut bytes = Vec::new();
-        for at in range.clone().step_by(COPY_BYTES as usize) {
-            bytes.resize((range.end - at).min(COPY_BYTES) as usize, 0);
+        for at in range.clone().step_by(clamp_usize(COPY_BYTES)) {
+            bytes.resize(clamp_usize((range.end - at).min(COPY_BYTES)), 0);
             pages.read_at(at, &mut bytes)?;
             self.below.write_at(at, &bytes)?;
         }
@@ -140,7 +141,7 @@ impl<D: BlockDevice + 'static> BlockDevice for VolatileDevice<D> {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         self.pages().write_at(offset, buf)?;
         // Only after the write: a flush that takes the range must find its bytes.
-        let range = offset..offset + buf.len() as u64;
+        let range = offset..offset + u64_of(buf.len());
         self.cache.lock().written.push(range);
         Ok(())
     }

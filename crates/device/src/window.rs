@@ -1,6 +1,7 @@
 //! Sub-range of a device as a device: a partition, an embedded image.
 
 use crate::{Backing, BlockDevice, Claimant, Error, range};
+use uext4_num::u64_of;
 use uext4_sync::Arc;
 
 /// Bytes `start..start + size` of another device. Errors of the inner device keep its offsets.
@@ -37,14 +38,14 @@ impl BlockDevice for Window {
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.inner
-            .read_at(self.place(offset, buf.len() as u64)?, buf)
+            .read_at(self.place(offset, u64_of(buf.len()))?, buf)
     }
     fn read_past_cache_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        let place = self.place(offset, buf.len() as u64)?;
+        let place = self.place(offset, u64_of(buf.len()))?;
         self.inner.read_past_cache_at(place, buf)
     }
     fn write_past_cache_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
-        let place = self.place(offset, buf.len() as u64)?;
+        let place = self.place(offset, u64_of(buf.len()))?;
         self.inner.write_past_cache_at(place, buf)
     }
     fn write_out(&self, offset: u64, len: u64) -> Result<(), Error> {
@@ -55,7 +56,7 @@ impl BlockDevice for Window {
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         self.inner
-            .write_at(self.place(offset, buf.len() as u64)?, buf)
+            .write_at(self.place(offset, u64_of(buf.len()))?, buf)
     }
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
         self.inner

@@ -12,6 +12,7 @@ mod entries;
 
 use entries::{Entries, Insertion};
 use std::hash::Hash;
+use uext4_num::u64_of;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Arc, Rank, RwLock, stretch_shard};
 
@@ -97,7 +98,7 @@ impl<K, V> Found<K, V> {
 
 impl<K, V> Shard<K, V> {
     fn note_evictions(&self, gone: &[V]) -> u64 {
-        let evictions = gone.len() as u64;
+        let evictions = u64_of(gone.len());
         if evictions > 0 {
             self.evictions.fetch_add(evictions, Ordering::Relaxed);
         }
@@ -251,11 +252,11 @@ impl<K: Key, V: Cached> Cache<K, V> {
         let mut sum = Counts::default();
         for shard in &self.shards {
             let entries = shard.entries.read();
-            sum.entries += entries.len() as u64;
-            sum.idle += entries.idle() as u64;
+            sum.entries += u64_of(entries.len());
+            sum.idle += u64_of(entries.idle());
             sum.more_bytes += entries
                 .values()
-                .map(|value| value.more_bytes() as u64)
+                .map(|value| u64_of(value.more_bytes()))
                 .sum::<u64>();
             sum.hits += shard.hits.load(Ordering::Relaxed);
             sum.misses += shard.misses.load(Ordering::Relaxed);

@@ -4,6 +4,7 @@ use uext4_format::dirent::{DirEntryType, LeafTail};
 use uext4_format::hash::{CharSign, DirHasher, HashVersion};
 use uext4_format::htree::MaxLevels;
 use uext4_format::{Feature, FileType, Superblock, superblock};
+use uext4_num::clamp_u32;
 use uext4_sync::atomic::{AtomicU32, Ordering};
 
 /// Features, limits and the hash of new directories.
@@ -63,7 +64,7 @@ impl DirConfig {
     pub(crate) fn set_max_size(&self, max_dir_size_kib: Option<u64>) {
         let asked = max_dir_size_kib.map(|kib| kib.saturating_mul(1024) / self.block_size);
         let max = asked.map_or(self.format_max, |blocks| blocks.clamp(1, self.format_max));
-        self.max_blocks.store(max as u32, Ordering::Relaxed);
+        self.max_blocks.store(clamp_u32(max), Ordering::Relaxed);
     }
 
     /// Most blocks of a directory.

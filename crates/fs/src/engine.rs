@@ -19,6 +19,7 @@ use crate::writeback::{Flusher, Pool};
 use std::ops::Deref;
 use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
 use uext4_journal::Handle;
+use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, Mutex};
 
@@ -78,7 +79,7 @@ impl Fs {
         self.superblock.update(handle, |disk| {
             disk.free_blocks_count = blocks;
             disk.free_inodes_count = inodes;
-            disk.wtime = now.seconds.max(0) as u64;
+            disk.wtime = nonnegative(now.seconds);
         });
     }
 

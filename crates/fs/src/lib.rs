@@ -51,6 +51,7 @@
 //!
 //! References: kernel documentation, `Documentation/filesystems/ext4/`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod access;
 mod attr;
@@ -58,13 +59,17 @@ mod base;
 mod cache;
 pub mod check;
 mod credits;
+#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod dcache;
+#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod delayed;
+#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod dir;
 mod dir_config;
 mod engine;
 mod error;
 mod extent_status;
+#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod file;
 mod filesystem;
 mod iget;
@@ -78,10 +83,12 @@ mod memory;
 mod meta;
 mod mmp;
 mod mount;
+#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod ops;
 mod options;
 mod orphan;
 mod orphan_recovery;
+#[allow(clippy::as_conversions, reason = "not converted yet")]
 pub mod path;
 mod quota;
 mod quota_files;

@@ -4,6 +4,7 @@
 //! word of its slot. The words are hints: the user compares the bytes.
 
 use uext4_format::BlockNr;
+use uext4_num::usize_of;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 
 const SLOTS: usize = 1024;
@@ -25,7 +26,7 @@ impl Default for SharedBlocks {
 impl SharedBlocks {
     fn slot(&self, hash: u32) -> &AtomicU64 {
         let mixed = hash.wrapping_mul(0x9E37_79B1);
-        &self.slots[mixed as usize >> 22 & (SLOTS - 1)]
+        &self.slots[usize_of(mixed) >> 22 & (SLOTS - 1)]
     }
 
     fn word(hash: u32, nr: BlockNr) -> u64 {

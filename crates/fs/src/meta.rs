@@ -20,6 +20,7 @@ use uext4_device::prefetch;
 use uext4_format::dirent::LeafTable;
 use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place, Seed};
 use uext4_journal::{Handle, Image, Live, Object};
+use uext4_num::{low_u16, u64_of};
 use uext4_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{Arc, RwLockReadGuard};
 
@@ -104,9 +105,9 @@ impl MetaBlock {
     /// last; notes the new ones.
     pub(crate) fn is_to_note(&self, state: &BlockState) -> bool {
         let (rows, counts) = state.addresses();
-        let both = rows ^ counts.rotate_left(24);
+        let both = u64_of(rows ^ counts.rotate_left(24));
         // The low bits of addresses carry no information.
-        let digest = (both >> 4 ^ both >> 20 ^ both >> 36) as u16;
+        let digest = low_u16(both >> 4 ^ both >> 20 ^ both >> 36);
         let is_new = self.noted.load(Ordering::Relaxed) != digest;
         if is_new {
             self.noted.store(digest, Ordering::Relaxed);
@@ -144,7 +145,7 @@ impl Blocks {
             parts: 2,
             object_bytes: block_bytes
                 + block_bytes / 4
-                + size_of::<MetaBlock>() as u64
+                + u64_of(size_of::<MetaBlock>())
                 + ENTRY_BYTES,
         };
         Self {

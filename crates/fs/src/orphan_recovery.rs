@@ -6,7 +6,8 @@ use crate::{Error, Fs, Result, credits, file, map};
 use std::collections::HashSet;
 use uext4_format::orphan_file::ORPHAN_FILE_BLOCKS_MAX;
 use uext4_format::superblock::state;
-use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeNr, LogicalBlock, Place};
+use uext4_format::{Corrupt, CorruptKind, Feature, InodeNr, Place};
+use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::Arc;
 use uext4_sync::atomic::Ordering;
 
@@ -19,16 +20,12 @@ pub(crate) fn load_file(fs: &Fs) -> Result<Option<OrphanFile>> {
     let damage = |problem| Error::Corrupt(Corrupt::new(Place::Inode(nr), "orphan file", problem));
     let inode = fs.load_inode(nr)?;
     let state = inode.read();
-    let block_size = fs.block_size() as u64;
+    let block_size = u64_of(fs.block_size());
     let count = state.disk.size / block_size;
     if count == 0 || count > ORPHAN_FILE_BLOCKS_MAX.into() || state.disk.size % block_size != 0 {
         return Err(damage(CorruptKind::BadSize));
     }
-    let block = |logical| {
-        let found = map::block_of(fs, &state, LogicalBlock(logical as u32))?;
-        found.ok_or_else(|| damage(CorruptKind::Hole))
-    };
-    let blocks: Vec<BlockNr> = (0..count).map(block).collect::<Result<_>>()?;
+    let blocks = map::blocks_of(fs, &state, clamp_u32(count), || damage(CorruptKind::Hole))?;
     let seed = fs.checksums.metadata.map(|_| state.seed());
     OrphanFile::read(fs, seed, &blocks).map(Some)
 }

@@ -9,6 +9,7 @@ use crate::{Error, Fs, Result, credits, map};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeNr, LogicalBlock, Place};
 use uext4_journal::Handle;
+use uext4_num::{clamp_u32, nonnegative, u64_of};
 
 /// Larger quota files, with several million owners, are refused.
 const FILE_BYTES_MAX: u64 = 512 << 20;
@@ -63,12 +64,8 @@ fn blocks_of(
     if state.disk.size > FILE_BYTES_MAX {
         return Err(corrupt(CorruptKind::TooLarge));
     }
-    let count = state.disk.size.div_ceil(fs.block_size() as u64);
-    let block = |logical: u64| {
-        let found = map::block_of(fs, state, LogicalBlock(logical as u32))?;
-        found.ok_or_else(|| corrupt(CorruptKind::Hole))
-    };
-    (0..count).map(block).collect()
+    let count = clamp_u32(state.disk.size.div_ceil(u64_of(fs.block_size())));
+    map::blocks_of(fs, state, count, || corrupt(CorruptKind::Hole))
 }
 
 /// Sets an owner's limits to those of `wanted`.
@@ -76,7 +73,7 @@ pub(crate) fn set_limits(fs: &Fs, kind: QuotaKind, wanted: &QuotaEntry) -> Resul
     let accounts = fs.quota.kept(kind)?;
     ensure_one(fs, accounts, wanted.id)?;
     let handle = fs.start(credits::ATTRIBUTES)?;
-    accounts.set_limits(&handle, wanted, fs.now().seconds.max(0) as u64);
+    accounts.set_limits(&handle, wanted, nonnegative(fs.now().seconds));
     Ok(())
 }
 

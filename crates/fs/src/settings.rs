@@ -7,6 +7,7 @@
 
 use crate::MountOptions;
 use crate::options::OnError;
+use uext4_num::clamp_u8;
 use uext4_sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A boolean option.
@@ -45,6 +46,13 @@ pub(crate) enum Switch {
     Delalloc = 16384,
     /// `auto_da_alloc`
     AutoDaAlloc = 32768,
+}
+
+impl Switch {
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
+    fn bit(self) -> u32 {
+        self as u32
+    }
 }
 
 /// No user or group: the largest id plus one.
@@ -87,7 +95,7 @@ impl Settings {
             (Switch::AutoDaAlloc, options.auto_da_alloc),
         ];
         let on = all.iter().filter(|(_, on)| *on);
-        let switches = on.fold(0, |word, (switch, _)| word | *switch as u32);
+        let switches = on.fold(0, |word, (switch, _)| word | switch.bit());
         self.switches.store(switches, Relaxed);
         self.on_error.store(code(options.on_error), Relaxed);
         let id = |id: Option<u32>| id.map_or(NOBODY, u64::from);
@@ -96,7 +104,7 @@ impl Settings {
     }
 
     pub(crate) fn has(&self, switch: Switch) -> bool {
-        self.switches.load(Relaxed) & switch as u32 != 0
+        self.switches.load(Relaxed) & switch.bit() != 0
     }
 
     /// `errors=`
@@ -127,5 +135,5 @@ fn code(on_error: OnError) -> u8 {
     ON_ERROR
         .iter()
         .position(|known| *known == on_error)
-        .map_or(0, |at| at as u8)
+        .map_or(0, clamp_u8)
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use uext4_alloc::{Criterion, Effort, Stat};
 use uext4_format::GroupNr;
+use uext4_num::u64_of;
 use uext4_sync::atomic::Ordering::Relaxed;
 
 /// All statistics; see [`Filesystem::stats`].
@@ -350,7 +351,7 @@ fn cache_counts(counts: Counts, object_bytes: usize) -> CacheCounts {
     CacheCounts {
         entries: counts.entries,
         idle: counts.idle,
-        bytes: counts.entries * object_bytes as u64 + counts.more_bytes,
+        bytes: counts.entries * u64_of(object_bytes) + counts.more_bytes,
         hits: counts.hits,
         misses: counts.misses,
         evictions: counts.evictions,

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use uext4_format::superblock::{ErrorBehaviour, state};
 use uext4_format::{BlockNr, Superblock, Timestamp};
 use uext4_journal::{FailedWrite, Handle, Live, LogGuard, Object, Render, Sink};
+use uext4_num::{clamp_usize, nonnegative};
 use uext4_sync::{Arc, Rank};
 
 /// Byte offset of the primary superblock on the device.
@@ -103,7 +104,7 @@ pub(crate) fn note_stopped_journal(disk: &mut Superblock, now: Timestamp, errno:
     let known = codes.iter().find(|(known, _)| same(*known));
     let code = known.map_or(ERROR_CODE_UNKNOWN, |(_, code)| *code);
     let noted = Noted {
-        now: now.seconds.max(0) as u64,
+        now: nonnegative(now.seconds),
         inode: 0,
         block: 0,
         what: "journal",
@@ -160,7 +161,7 @@ pub(crate) fn failed_write(asked: OnError, disk: &Superblock) -> FailedWrite {
 impl Super {
     pub(crate) fn new(disk: Superblock, block_size: u64) -> Arc<Self> {
         let block = BlockNr(SUPERBLOCK_OFFSET / block_size);
-        let offset_bytes = (SUPERBLOCK_OFFSET % block_size) as usize;
+        let offset_bytes = clamp_usize(SUPERBLOCK_OFFSET % block_size);
         Arc::new(Self {
             live: Live::new(SuperState {
                 disk,

@@ -1,6 +1,7 @@
 //! Allocation limits that may change while mounted, by their names in `/sys/fs/ext4`.
 
 use crate::{Error, Filesystem, Fs, Result};
+use uext4_num::clamp_u32;
 use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Storage of a value.
@@ -65,7 +66,7 @@ impl Filesystem {
             }
             Slot::Word(slot) => {
                 self.check_looked_at(name)?;
-                slot.store(value as u32, Relaxed); // at most `max`
+                slot.store(clamp_u32(value), Relaxed); // at most `max`
                 Ok(())
             }
             Slot::Bytes(slot) => {

@@ -15,6 +15,7 @@ use crate::log_space::{LogSpace, OpenLog};
 use crate::newest::Entry;
 use crate::stats::Times;
 use uext4_format::BlockNr;
+use uext4_num::u64_of;
 
 /// Blocks written under one hold of `batch`: bounds what a revoking commit waits for.
 const BATCH_BLOCKS: usize = 1024;
@@ -66,7 +67,7 @@ impl Engine {
             retired
         });
         drop(batch);
-        Times::add(&self.times.checkpointed_blocks, images.len() as u64);
+        Times::add(&self.times.checkpointed_blocks, u64_of(images.len()));
         Times::time(&self.times.freeing_ns, || drop((images, retired)));
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::{Error, Image, Threads};
 use std::collections::BTreeSet;
 use uext4_format::jbd2::CommitBlock;
 use uext4_format::{BlockNr, Tid};
+use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::Arc;
 
 /// Fewest objects per rendering thread.
@@ -141,8 +142,8 @@ impl Engine {
     /// Makes the transaction durable and its images readable.
     fn write(&self, closed: Closed) -> Result<(), Error> {
         Times::add(&self.times.transactions, 1);
-        Times::add(&self.times.image_blocks, closed.images.len() as u64);
-        Times::add(&self.times.revoked_blocks, closed.revokes.len() as u64);
+        Times::add(&self.times.image_blocks, u64_of(closed.images.len()));
+        Times::add(&self.times.revoked_blocks, u64_of(closed.revokes.len()));
         let (tid, log) = (closed.tid, self.log.get());
         match log {
             Some(log) => self.write_logged(log, closed)?,
@@ -156,21 +157,20 @@ impl Engine {
         let body = Times::time(&self.times.encode_ns, || {
             encode(&log.layout, &log.uuid, &closed, self.cores)
         })?;
-        let blocks = body.len() as u64;
-        if blocks > u64::from(log.len_blocks()) {
+        let blocks = clamp_u32(body.len());
+        if blocks > log.len_blocks() {
+            let blocks = blocks.into();
             return Err(Error::LogTooSmall { blocks });
         }
-        self.checkpoint(log, blocks as u32)?;
+        self.checkpoint(log, blocks)?;
         let start = log.head();
         Times::time(&self.times.write_ns, || self.write_body(log, start, &body))?;
         Times::time(&self.times.flush_ns, || self.flush_before_commit(log))?;
         self.gate.check()?;
-        self.write_commit_block(log, log.advance(start, blocks as u32 - 1), closed.tid)?;
+        self.write_commit_block(log, log.advance(start, blocks - 1), closed.tid)?;
         Times::time(&self.times.flush_ns, || log.file.flush())?;
-        Times::add(&self.times.log_blocks, blocks);
-        Times::time(&self.times.publish_ns, || {
-            self.publish(log, blocks as u32, closed)
-        });
+        Times::add(&self.times.log_blocks, blocks.into());
+        Times::time(&self.times.publish_ns, || self.publish(log, blocks, closed));
         Ok(())
     }
 
@@ -183,7 +183,8 @@ impl Engine {
             Threads::Background => self.cores,
             Threads::Inline => 1,
         };
-        let write = |at: usize, some: &[&[u8]]| log.write_at(log.advance(start, at as u32), some);
+        let write =
+            |at: usize, some: &[&[u8]]| log.write_at(log.advance(start, clamp_u32(at)), some);
         let written = stretches(threads, WRITTEN_PER_THREAD, &body, write)?;
         written.into_iter().collect()
     }

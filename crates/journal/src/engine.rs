@@ -18,6 +18,7 @@ use crate::{Error, Image, Live, Render};
 use std::time::Duration;
 use uext4_format::jbd2::RevokeWriter;
 use uext4_format::{BlockNr, Tid};
+use uext4_num::clamp_u64;
 use uext4_sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
 use uext4_sync::{Arc, Clock, Condvar, Mutex, OnceLock, Rank, Sharded, handle_point};
 
@@ -196,7 +197,7 @@ impl Engine {
 
     /// Never 0.
     pub(crate) fn now_ns(&self) -> u64 {
-        (self.clock.monotonic().as_nanos() as u64).max(1)
+        clamp_u64(self.clock.monotonic().as_nanos()).max(1)
     }
 
     /// Adds the run time of the transaction whose gate began to close at `closing_ns`.

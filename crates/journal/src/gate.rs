@@ -8,6 +8,7 @@
 
 use crate::Error;
 use uext4_format::Tid;
+use uext4_num::low_u32;
 use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use uext4_sync::{CachePadded, Condvar, Mutex, OnceLock, Rank, Sharded, shard_index};
 
@@ -82,7 +83,7 @@ impl Gate {
 
     /// The running transaction; while the gate is closed, the one that is being closed.
     pub(crate) fn running(&self) -> Tid {
-        Tid(self.word.load(SeqCst) as u32)
+        Tid(low_u32(self.word.load(SeqCst)))
     }
 
     /// Credits of a whole transaction, in blocks.
@@ -116,7 +117,7 @@ impl Gate {
             self.step_out(shard);
             return Err(Refused::Closed);
         }
-        let tid = Tid(word as u32);
+        let tid = Tid(low_u32(word));
         if !self.take_credits(shard, i64::from(credits)) {
             let opened = self.opened.load(SeqCst); // cannot change while we are inside
             self.step_out(shard);

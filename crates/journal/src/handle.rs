@@ -113,7 +113,7 @@ impl<'j> Handle<'j> {
             .render_earlier(object.live(), state, dirty_in, tid);
         object.live().stamp(Some(tid));
         let shared = state.shared_block();
-        let charge = self.engine.push_object(Arc::clone(object) as _, shared);
+        let charge = self.engine.push_object(object.clone(), shared);
         self.used.set(self.used.get() + charge);
     }
 

@@ -3,6 +3,7 @@
 use crate::{Error, Image};
 use uext4_device::BlockDevice;
 use uext4_format::BlockNr;
+use uext4_num::{u64_of, usize_of};
 use uext4_sync::Arc;
 
 /// Attempts of a read that a commit needs: a commit cannot skip the block without losing the
@@ -59,7 +60,7 @@ impl Home {
     }
 
     pub(crate) fn read(&self, block: BlockNr) -> Result<Image, Error> {
-        let mut image: Image = std::iter::repeat_n(0, self.block_size as usize).collect();
+        let mut image: Image = std::iter::repeat_n(0, usize_of(self.block_size)).collect();
         let out = Image::get_mut(&mut image).expect("just made, not shared");
         self.device.read_at(self.offset(block), out)?;
         Ok(image)
@@ -72,7 +73,7 @@ impl Home {
         offset: usize,
         out: &mut [u8],
     ) -> Result<(), Error> {
-        let at = self.offset(block).saturating_add(offset as u64);
+        let at = self.offset(block).saturating_add(u64_of(offset));
         Ok(self.device.read_at(at, out)?)
     }
 
@@ -85,9 +86,9 @@ impl Home {
     ) -> Result<(), Error> {
         let (mut buf, mut places) = (Vec::new(), 0..);
         for run in runs(blocks, |block| *block) {
-            buf.resize(run.len() * self.block_size as usize, 0);
+            buf.resize(run.len() * usize_of(self.block_size), 0);
             self.read_repeatedly(run[0], &mut buf)?;
-            let found = buf.chunks_exact(self.block_size as usize);
+            let found = buf.chunks_exact(usize_of(self.block_size));
             found
                 .zip(&mut places)
                 .for_each(|(bytes, at)| take(at, bytes));

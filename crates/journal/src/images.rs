@@ -11,6 +11,7 @@
 use crate::Image;
 use crate::newest::{Entry, Newest, in_stretches};
 use uext4_format::{BlockNr, Tid};
+use uext4_num::u64_of;
 use uext4_sync::{Mutex, Rank, stretch_shard};
 
 const SHARDS: usize = 16;
@@ -48,7 +49,7 @@ impl Images {
     pub(crate) fn len(&self) -> u64 {
         self.shards
             .iter()
-            .map(|shard| shard.lock().len() as u64)
+            .map(|shard| u64_of(shard.lock().len()))
             .sum()
     }
 

@@ -5,6 +5,7 @@
 //! The protocol is in `docs/internals/journal.md`.
 //! Not here: inodes, groups or any other structure of ext4; the fs renders them.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod background;
 mod checkpoint;

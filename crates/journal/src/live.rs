@@ -7,6 +7,7 @@
 use crate::sink::{Rendered, Sink};
 use std::ops::{Deref, DerefMut};
 use uext4_format::{BlockNr, Tid};
+use uext4_num::low_u32;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -94,7 +95,7 @@ impl<S: Render> Live<S> {
     /// The transaction it is dirty in. A hint unless the lock is held.
     pub fn dirty_tid(&self) -> Option<Tid> {
         let stamp = self.stamp.load(Ordering::Acquire);
-        (stamp != CLEAN).then_some(Tid(stamp as u32))
+        (stamp != CLEAN).then_some(Tid(low_u32(stamp)))
     }
     /// Exclusive lock of the state, for the journal.
     pub(crate) fn lock(&self) -> &RwLock<S> {

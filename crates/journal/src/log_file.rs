@@ -4,7 +4,7 @@ use crate::home::Barrier;
 use crate::{Error, Log};
 use uext4_format::jbd2::{SUPERBLOCK_BYTES, Superblock};
 use uext4_format::{Corrupt, CorruptKind, Place};
-use uext4_num::clamp_u32;
+use uext4_num::{clamp_u32, u64_of, usize_of};
 
 /// Blocks in one vectored write.
 const MAX_ACCESS_BLOCKS: usize = 256;
@@ -20,7 +20,7 @@ impl LogFile {
     pub(crate) fn new(log: &Log, block_size: u32) -> Self {
         Self {
             log: log.clone(),
-            block_size: block_size as usize,
+            block_size: usize_of(block_size),
             barrier: Barrier::new(&*log.device),
         }
     }
@@ -34,7 +34,7 @@ impl LogFile {
             let into = block - run.log_start;
             let left = run.len.checked_sub(into).filter(|left| *left > 0)?;
             let at = run.device_block.checked_add(u64::from(into))?;
-            Some((at.checked_mul(self.block_size as u64)?, left as usize))
+            Some((at.checked_mul(u64_of(self.block_size))?, usize_of(left)))
         });
         found
             .filter(|_| block < self.log.len_blocks)
@@ -51,7 +51,7 @@ impl LogFile {
             let (now, rest) = out.split_at_mut(bytes);
             self.log.device.read_at(at, now)?;
             out = rest;
-            block += (bytes / self.block_size) as u32;
+            block += clamp_u32(bytes / self.block_size);
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl LogFile {
             let (now, rest) = blocks.split_at(n);
             self.log.device.write_vectored_at(at, now)?;
             blocks = rest;
-            block += n as u32;
+            block += clamp_u32(n);
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::records::Records;
 use crate::{Error, Log};
 use uext4_format::jbd2::{self, Layout, Superblock};
 use uext4_format::{BlockNr, Tid};
+use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Condvar, Mutex, Rank};
 
@@ -174,7 +175,7 @@ impl OpenLog {
     pub(crate) fn advance(&self, block: u32, by: u32) -> u32 {
         let to = u64::from(block) + u64::from(by);
         let past = to.checked_sub(u64::from(self.end));
-        past.map_or(to as u32, |past| self.first + past as u32)
+        past.map_or(clamp_u32(to), |past| self.first + clamp_u32(past))
     }
 
     /// Blocks from `from` forward to `to`, with wrap-around.
@@ -188,7 +189,7 @@ impl OpenLog {
 
     /// Writes blocks with wrap-around at the end of the log.
     pub(crate) fn write_at(&self, start: u32, blocks: &[&[u8]]) -> Result<(), Error> {
-        let until_end = blocks.len().min((self.end - start) as usize);
+        let until_end = blocks.len().min(usize_of(self.end - start));
         let (now, wrapped) = blocks.split_at(until_end);
         self.file.write(start, now)?;
         self.file.write(self.first, wrapped)

@@ -7,6 +7,7 @@
 use crate::dirty_list::DirtyList;
 use crate::live::Dirty;
 use uext4_format::BlockNr;
+use uext4_num::{clamp_usize, u64_of, usize_of};
 use uext4_sync::Arc;
 
 /// Slots of the cache of charged blocks.
@@ -39,13 +40,13 @@ impl Logged {
         let is_known = shared.is_some_and(|block| self.remember(block));
         let is_paid = is_known && self.objects.len() <= self.charged * OBJECTS_PER_CREDIT;
         let charge = u32::from(!is_paid);
-        self.charged += charge as usize;
+        self.charged += usize_of(charge);
         charge
     }
 
     /// Whether the block is in the cache of charged blocks; inserts it.
     fn remember(&mut self, block: BlockNr) -> bool {
-        let place = &mut self.shared[block.0 as usize % REMEMBERED];
+        let place = &mut self.shared[clamp_usize(block.0 % u64_of(REMEMBERED))];
         place.replace(block) == Some(block)
     }
 

@@ -9,6 +9,7 @@
 
 use crate::Image;
 use uext4_format::{BlockNr, Tid};
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::StretchMap;
 
 /// Blocks of a row.
@@ -73,7 +74,7 @@ impl Row {
 
 /// Index of a block in its row.
 fn place(block: BlockNr) -> usize {
-    block.0 as usize % ROW
+    clamp_usize(block.0 % u64_of(ROW))
 }
 
 /// The first block of a block's stripe.
@@ -141,7 +142,7 @@ impl Stretch {
 
 /// Index of a block's row in its stripe.
 fn row_place(block: BlockNr) -> usize {
-    block.0 as usize / ROW % ROWS
+    clamp_usize(block.0 / u64_of(ROW) % u64_of(ROWS))
 }
 
 /// All stripes with at least one image.

@@ -6,6 +6,7 @@
 
 use crate::images::Wanted;
 use uext4_format::{BlockNr, Tid};
+use uext4_num::{clamp_usize, u64_of, usize_of};
 
 const DIGIT_BITS: u32 = 11;
 const DIGIT: usize = 1 << DIGIT_BITS;
@@ -22,12 +23,12 @@ pub(crate) fn ascending(mut list: Vec<Wanted>) -> Vec<Wanted> {
     let least = blocks().min().unwrap_or(0);
     let range = blocks().max().unwrap_or(0) - least;
     let mut sorted = vec![(BlockNr(0), Tid(0)); list.len()];
-    for shift in (0..u64::BITS).step_by(DIGIT_BITS as usize) {
+    for shift in (0..u64::BITS).step_by(usize_of(DIGIT_BITS)) {
         if range >> shift == 0 {
             break;
         }
         by_digit(&list, &mut sorted, |block| {
-            ((block.0 - least) >> shift) as usize % DIGIT
+            clamp_usize((block.0 - least) >> shift & u64_of(DIGIT - 1))
         });
         std::mem::swap(&mut list, &mut sorted);
     }

@@ -9,6 +9,7 @@ use crate::images::Wanted;
 use crate::newest::Entry;
 use std::collections::VecDeque;
 use uext4_format::{BlockNr, Tid};
+use uext4_num::{clamp_u32, usize_of};
 
 /// A committed transaction that the log still holds.
 pub(crate) struct Record {
@@ -37,7 +38,7 @@ impl Records {
             last.is_none_or(|last| last.tid.next() == tid),
             "transactions follow each other"
         );
-        self.pending.push_back(blocks.len() as u32);
+        self.pending.push_back(clamp_u32(blocks.len()));
         self.records.push_back(Record {
             tid,
             log_start,
@@ -50,7 +51,7 @@ impl Records {
         let oldest = self.records.front().map(|record| record.tid);
         for (_, owner) in retired {
             let oldest = oldest.expect("what waits belongs to a record");
-            self.pending[owner.0.wrapping_sub(oldest.0) as usize] -= 1;
+            self.pending[usize_of(owner.0.wrapping_sub(oldest.0))] -= 1;
         }
     }
 

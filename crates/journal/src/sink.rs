@@ -6,6 +6,7 @@
 
 use crate::draft::Draft;
 use uext4_format::BlockNr;
+use uext4_num::{high_u32, usize_of};
 use uext4_sync::{Arc, Mutex, Rank, StretchMap};
 
 /// One file system block, immutable.
@@ -65,8 +66,8 @@ impl Rendered {
     }
 
     fn arena(&self, block: BlockNr) -> &Mutex<Arena> {
-        let hash = block.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        &self.arenas[hash as usize % ARENAS]
+        let hash = high_u32(block.0.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        &self.arenas[usize_of(hash) % ARENAS]
     }
 }
 
@@ -113,6 +114,6 @@ impl<'a> Sink<'a> {
 
     /// Bytes of a block.
     pub fn block_size(&self) -> usize {
-        self.out.block_size as usize
+        usize_of(self.out.block_size)
     }
 }

@@ -1,6 +1,7 @@
 //! Counters and timings of the journal.
 
 use std::time::Duration;
+use uext4_num::clamp_u64;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Totals since the journal was opened.
@@ -93,7 +94,7 @@ impl Times {
     pub(crate) fn time<T>(counter: &AtomicU64, work: impl FnOnce() -> T) -> T {
         let start = std::time::Instant::now();
         let result = work();
-        Self::add(counter, start.elapsed().as_nanos() as u64);
+        Self::add(counter, clamp_u64(start.elapsed().as_nanos()));
         result
     }
 

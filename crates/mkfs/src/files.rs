@@ -10,6 +10,7 @@ use uext4_format::{
     BlockNr, BlockRun, Checksums, Feature, Features, FileType, Geometry, GroupNr, Inode,
     InodeFlags, InodeNr, Place, Superblock, Timestamp,
 };
+use uext4_num::{clamp_i64, clamp_u32, high_u32, low_u32, u64_of, usize_of};
 
 use crate::Error;
 use crate::mapping::{FileMap, map_runs};
@@ -49,7 +50,7 @@ impl<'a> Files<'a> {
         Files {
             space,
             checksums: superblock.checksums(),
-            time: Timestamp::new(superblock.mkfs_time as i64, 0),
+            time: Timestamp::new(clamp_i64(superblock.mkfs_time), 0),
             inodes: Vec::new(),
             blocks: Vec::new(),
             zeroes: Vec::new(),
@@ -85,7 +86,7 @@ impl<'a> Files<'a> {
             .iter()
             .map(|run| geometry.blocks_to_clusters(u64::from(run.len_blocks)))
             .sum();
-        self.count(inode, clusters + nodes.len() as u64)?;
+        self.count(inode, clusters + u64_of(nodes.len()))?;
         self.blocks.extend(nodes);
         Ok(())
     }
@@ -163,7 +164,7 @@ impl<'a> Files<'a> {
         inode.size = u64::from(blocks) * u64::from(block_size);
         let (tail, kind) = (self.leaf_tail(), self.entry_type());
         for at in 0..blocks {
-            let mut bytes = vec![0; block_size as usize];
+            let mut bytes = vec![0; usize_of(block_size)];
             if at == 0 {
                 init_first_block(&mut bytes, tail, ino, InodeNr::ROOT, kind);
             } else {
@@ -232,7 +233,7 @@ impl<'a> Files<'a> {
         let seed = self.checksums.inode_seed(ino, inode.generation);
         for run in &runs {
             for nr in (run.start.0..run.start.0 + u64::from(run.len_blocks)).map(BlockNr) {
-                let mut bytes = vec![0; self.geometry().block_size() as usize];
+                let mut bytes = vec![0; usize_of(self.geometry().block_size())];
                 seal_orphan_block(&mut bytes, nr, seed);
                 self.blocks.push((nr, bytes));
             }
@@ -254,8 +255,8 @@ impl<'a> Files<'a> {
             charge(&mut usages, id, inode.sectors(&geometry) * 512);
         }
         let contents = render(kind, &usages);
-        let block_size = geometry.block_size() as usize;
-        let blocks = contents.len().div_ceil(block_size) as u32;
+        let block_size = usize_of(geometry.block_size());
+        let blocks = clamp_u32(contents.len().div_ceil(block_size));
         let mut inode = self.inode(FileType::Regular, 0o600, 1);
         let goal = geometry.group_first_block(GroupNr(0));
         let start = self
@@ -270,11 +271,11 @@ impl<'a> Files<'a> {
             }],
         )?;
         inode.flags.insert(InodeFlags::IMMUTABLE);
-        inode.size = contents.len() as u64;
+        inode.size = u64_of(contents.len());
         for (at, part) in contents.chunks(block_size).enumerate() {
             let mut bytes = part.to_vec();
             bytes.resize(block_size, 0);
-            self.blocks.push((BlockNr(start.0 + at as u64), bytes));
+            self.blocks.push((BlockNr(start.0 + u64_of(at)), bytes));
         }
         self.inodes.push((ino, inode));
         Ok(())
@@ -295,18 +296,18 @@ impl<'a> Files<'a> {
             .space
             .take_run(goal, 1, Sharing::OwnClusters, "the resize inode")?;
         set_pointer(&mut inode.i_block, 13, root);
-        let mut double = vec![0; geometry.block_size() as usize];
+        let mut double = vec![0; usize_of(geometry.block_size())];
         let mut blocks = 1;
         if let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) {
             let copies: Vec<GroupNr> = geometry.reserved_gdt_copies().collect();
             for i in 0..primary.len_blocks {
                 let index = (geometry.descriptor_blocks_count() + i) % (geometry.block_size() / 4);
                 let nr = BlockNr(primary.start.0 + u64::from(i));
-                set_pointer(&mut double, index as usize, nr);
+                set_pointer(&mut double, usize_of(index), nr);
                 self.blocks
                     .push((nr, table_of_copies(&geometry, nr, &copies)));
             }
-            blocks += u64::from(primary.len_blocks) * (1 + copies.len() as u64);
+            blocks += u64::from(primary.len_blocks) * (1 + u64_of(copies.len()));
         }
         self.blocks.push((root, double));
         self.count(&mut inode, blocks)?;
@@ -321,7 +322,7 @@ fn is_directory(inode: &Inode) -> bool {
 
 /// Content of a reserved block of group 0.
 fn table_of_copies(geometry: &Geometry, primary: BlockNr, copies: &[GroupNr]) -> Vec<u8> {
-    let mut bytes = vec![0; geometry.block_size() as usize];
+    let mut bytes = vec![0; usize_of(geometry.block_size())];
     for (at, group) in copies.iter().enumerate() {
         set_pointer(&mut bytes, at, geometry.reserved_gdt_copy(primary, *group));
     }
@@ -338,8 +339,8 @@ fn lost_found_blocks(block_size: u32, features: Features) -> u32 {
 /// The superblock's copy of the journal inode: its map, then high and low half of its size.
 pub(super) fn journal_backup(inode: &Inode) -> [u32; 17] {
     std::array::from_fn(|i| match i {
-        15 => (inode.size >> 32) as u32,
-        16 => inode.size as u32,
-        _ => pointer(&inode.i_block, i).0 as u32,
+        15 => high_u32(inode.size),
+        16 => low_u32(inode.size),
+        _ => clamp_u32(pointer(&inode.i_block, i).0),
     })
 }

@@ -6,6 +6,7 @@
 use uext4_device::BlockDevice;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, default_mount_option, state};
 use uext4_format::{Feature, Features, KNOWN_EXTRA_BYTES, NoRoom, Superblock, jbd2};
+use uext4_num::clamp_u32;
 
 use crate::{DeviceContents, Error, entropy, journal_size};
 
@@ -63,8 +64,8 @@ pub fn format_journal_device(
     if options.contents == DeviceContents::Unknown {
         device.write_zeroes(0, blocks_count * u64::from(block_size))?;
     }
-    let first = start as u32 + 1;
-    let log = jbd2::Superblock::new(block_size, blocks_count as u32, first, uuid);
+    let first = clamp_u32(start) + 1;
+    let log = jbd2::Superblock::new(block_size, clamp_u32(blocks_count), first, uuid);
     device.write_at(start * u64::from(block_size), &log.encode())?;
     device.write_at(SUPERBLOCK_OFFSET, &superblock.to_bytes())?;
     device.flush()?;

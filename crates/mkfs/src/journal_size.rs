@@ -1,5 +1,7 @@
 //! Default sizes of the journal and the orphan file.
 
+use uext4_num::clamp_u32;
+
 /// Journal sizes that mke2fs accepts, in blocks.
 pub(super) const ALLOWED_BLOCKS: std::ops::RangeInclusive<u64> = 1024..=10_240_000;
 
@@ -29,7 +31,7 @@ pub(super) fn fast_commit_blocks(journal_blocks: u64) -> u64 {
 pub fn default_orphan_file_blocks(blocks_count: u64) -> u32 {
     match blocks_count {
         0..0x2_0000 => 32,
-        0x2_0000..0x20_0000 => (blocks_count / 4096) as u32,
+        0x2_0000..0x20_0000 => clamp_u32(blocks_count / 4096),
         _ => 512,
     }
 }

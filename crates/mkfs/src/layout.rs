@@ -5,6 +5,7 @@
 //! group holds its own.
 
 use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr};
+use uext4_num::{clamp_u32, usize_of};
 
 use crate::Error;
 use crate::space::{Sharing, Space};
@@ -14,15 +15,15 @@ const PURPOSE: &str = "bitmaps and inode tables";
 /// Allocates the blocks; answers descriptors with their locations, all else zero.
 pub(super) fn place(space: &mut Space) -> Result<Vec<GroupDescriptor>, Error> {
     let count = space.geometry.group_count;
-    let mut descriptors = vec![GroupDescriptor::default(); count as usize];
+    let mut descriptors = vec![GroupDescriptor::default(); usize_of(count)];
     let flexible = space.geometry.features.has(Feature::FLEX_BG);
     let step = if flexible {
         space.geometry.groups_per_flex()
     } else {
         1
     };
-    for (flex, members) in descriptors.chunks_mut(step as usize).enumerate() {
-        let group = GroupNr(flex as u32 * step);
+    for (flex, members) in descriptors.chunks_mut(usize_of(step)).enumerate() {
+        let group = GroupNr(clamp_u32(flex) * step);
         place_flex(space, group, members)?;
     }
     Ok(descriptors)

@@ -7,6 +7,7 @@
 //! Layout: `sizing` numbers, `layout` bitmaps and tables, `files` initial inodes, `write` bytes,
 //! `journal_device` external journals.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod entropy;
 mod error;
@@ -42,6 +43,7 @@ use uext4_format::{
     BlockNr, Checksums, Feature, Features, Geometry, GroupDescriptor, GroupNr, InodeNr, Superblock,
     jbd2,
 };
+use uext4_num::{clamp_u32, usize_of};
 
 use files::{Files, GROUP_QUOTA, JOURNAL, USER_QUOTA, journal_backup};
 use space::{Sharing, Space};
@@ -136,7 +138,7 @@ fn write_groups(
     used: &UsedInodes,
 ) -> Result<(), Error> {
     for (group, descriptor) in descriptors.iter_mut().enumerate() {
-        writer.group(space, GroupNr(group as u32), descriptor, used)?;
+        writer.group(space, GroupNr(clamp_u32(group)), descriptor, used)?;
     }
     Ok(())
 }
@@ -242,7 +244,7 @@ fn add_journal(
     if geometry.features.has(Feature::FAST_COMMIT) {
         log.fast_commit_blocks = blocks / 65;
     }
-    let mut bytes = vec![0; geometry.block_size() as usize];
+    let mut bytes = vec![0; usize_of(geometry.block_size())];
     let (start, _) = bytes.split_at_mut(jbd2::SUPERBLOCK_BYTES);
     start.copy_from_slice(&log.encode());
     files.blocks.push((first, bytes));
@@ -273,7 +275,7 @@ fn add_mmp(space: &mut Space, superblock: &mut Superblock) -> Result<(BlockNr, V
     superblock.mmp_block = nr.0;
     superblock.mmp_update_interval = MMP_UPDATE_INTERVAL_SECONDS;
     let checksums: Checksums = superblock.checksums();
-    let mut bytes = vec![0; space.geometry.block_size() as usize];
+    let mut bytes = vec![0; usize_of(space.geometry.block_size())];
     Mmp::clean(MMP_UPDATE_INTERVAL_SECONDS).write_to(&mut bytes, &checksums);
     Ok((nr, bytes))
 }

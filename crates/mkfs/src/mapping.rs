@@ -3,6 +3,7 @@
 use uext4_format::extent::{Extent, ExtentNode, ExtentState, Index, ROOT_CAPACITY, block_capacity};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointers_per_block, set_pointer};
 use uext4_format::{BlockNr, BlockRun, Feature, I_BLOCK_BYTES, LogicalBlock, Seed};
+use uext4_num::{clamp_u16, clamp_usize, usize_of};
 
 use crate::Error;
 use crate::space::{Sharing, Space};
@@ -39,7 +40,7 @@ fn extents_of(runs: &[BlockRun]) -> Vec<Extent> {
             extents.push(Extent {
                 logical: LogicalBlock(logical + done),
                 start: BlockNr(run.start.0 + u64::from(done)),
-                len: len as u16,
+                len: clamp_u16(len),
                 state: ExtentState::Written,
             });
             done += len;
@@ -61,7 +62,7 @@ fn map_extents(space: &mut Space, runs: &[BlockRun], seed: Option<Seed>) -> Resu
         }
         return Ok(FileMap { i_block, nodes });
     }
-    let block_size = space.geometry.block_size() as usize;
+    let block_size = usize_of(space.geometry.block_size());
     let leaves = extents.chunks(usize::from(block_capacity(block_size)));
     if leaves.len() > usize::from(ROOT_CAPACITY) {
         return Err(Error::NoSpace("a map of so many pieces"));
@@ -94,11 +95,11 @@ fn map_indirect(space: &mut Space, runs: &[BlockRun]) -> Result<FileMap, Error> 
         .collect();
     let mut i_block = [0; I_BLOCK_BYTES];
     let mut nodes = Vec::new();
-    let (direct, mut rest) = blocks.split_at(blocks.len().min(DIRECT_BLOCKS as usize));
+    let (direct, mut rest) = blocks.split_at(blocks.len().min(usize_of(DIRECT_BLOCKS)));
     for (at, block) in direct.iter().enumerate() {
         set_pointer(&mut i_block, at, BlockNr(*block));
     }
-    let per_block = pointers_per_block(space.geometry.block_size() as usize) as usize;
+    let per_block = clamp_usize(pointers_per_block(usize_of(space.geometry.block_size())));
     for level in 1..=3u32 {
         if rest.is_empty() {
             break;
@@ -106,7 +107,7 @@ fn map_indirect(space: &mut Space, runs: &[BlockRun]) -> Result<FileMap, Error> 
         let reach = per_block.saturating_pow(level).min(rest.len());
         let (here, after) = rest.split_at(reach);
         let node = indirect_node(space, here, level, &mut nodes)?;
-        set_pointer(&mut i_block, (DIRECT_BLOCKS + level - 1) as usize, node);
+        set_pointer(&mut i_block, usize_of(DIRECT_BLOCKS + level - 1), node);
         rest = after;
     }
     if rest.is_empty() {
@@ -122,11 +123,11 @@ fn indirect_node(
     level: u32,
     nodes: &mut Vec<(BlockNr, Vec<u8>)>,
 ) -> Result<BlockNr, Error> {
-    let block_size = space.geometry.block_size() as usize;
+    let block_size = usize_of(space.geometry.block_size());
     let goal = BlockNr(blocks.first().copied().unwrap_or(0));
     let nr = space.take_run(goal, 1, Sharing::OwnClusters, "indirect blocks")?;
     let mut bytes = vec![0; block_size];
-    let reach = (pointers_per_block(block_size) as usize).pow(level - 1);
+    let reach = clamp_usize(pointers_per_block(block_size)).pow(level - 1);
     for (at, part) in blocks.chunks(reach).enumerate() {
         let child = match part {
             [block] if level == 1 => BlockNr(*block),

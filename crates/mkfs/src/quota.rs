@@ -1,6 +1,7 @@
 //! Quota files: initial usage of a new file system. The format is [`uext4_format::quota`].
 
 use uext4_format::quota::{Patch, QuotaEntry, QuotaKind, QuotaTree};
+use uext4_num::clamp_usize;
 
 /// Grace time of soft limits in seconds.
 const GRACE_SECONDS: u32 = 7 * 24 * 3600;
@@ -32,9 +33,9 @@ pub(super) fn render(kind: QuotaKind, usages: &[QuotaEntry]) -> Vec<u8> {
         patches.push(Patch { at, bytes });
     }
     patches.push(tree.info_patch());
-    let mut file = vec![0; tree.used_bytes() as usize];
+    let mut file = vec![0; clamp_usize(tree.used_bytes())];
     for patch in patches {
-        let at = patch.at as usize;
+        let at = clamp_usize(patch.at);
         file[at..at + patch.bytes.len()].copy_from_slice(&patch.bytes);
     }
     file

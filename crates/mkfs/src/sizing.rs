@@ -4,6 +4,7 @@
 
 use uext4_format::superblock::{default_mount_option, flag, state};
 use uext4_format::{Feature, Features, Seed, Superblock};
+use uext4_num::{clamp_u8, clamp_u16, clamp_u32};
 
 use crate::features::{resolve, without_journal};
 use crate::options::{InodeCount, JournalSize, MkfsOptions, Usage};
@@ -181,7 +182,7 @@ fn journal_blocks(options: &MkfsOptions, wishes: &Wishes) -> Result<u32, Error> 
     } else {
         0
     };
-    Ok((blocks + extra) as u32)
+    Ok(clamp_u32(blocks + extra))
 }
 
 /// Fields that do not depend on the number of groups.
@@ -215,7 +216,7 @@ fn fill_feature_fields(superblock: &mut Superblock, options: &MkfsOptions, featu
         superblock.desc_size = 64;
     }
     if features.has(Feature::FLEX_BG) {
-        superblock.log_groups_per_flex = options.groups_per_flex.ilog2() as u8;
+        superblock.log_groups_per_flex = clamp_u8(options.groups_per_flex.ilog2());
     }
     if features.has(Feature::METADATA_CSUM) {
         superblock.checksum_type = 1;
@@ -319,7 +320,7 @@ fn set_inodes(superblock: &mut Superblock, wishes: &Wishes, groups: u32) -> Resu
     }
     per_group = per_group.min(u64::from((1 << 16) - inodes_per_block));
     loop {
-        let mut inodes = whole_blocks(per_group as u32, inodes_per_block);
+        let mut inodes = whole_blocks(clamp_u32(per_group), inodes_per_block);
         if u64::from(inodes) * u64::from(groups) <= u64::from(FIRST_INO) {
             // Rounding down must keep the inodes that every file system has.
             inodes = (FIRST_INO + 1).next_multiple_of(8.max(inodes_per_block));
@@ -360,7 +361,7 @@ fn set_reserved_gdt(
         reserved = max_descriptor_blocks.saturating_sub(descriptor_blocks);
         reserved = reserved.min(u64::from(wishes.block_size / 4));
     }
-    superblock.reserved_gdt_blocks = reserved as u16;
+    superblock.reserved_gdt_blocks = clamp_u16(reserved);
     // Descriptors that would fill most of a group are spread over the groups.
     if reserved + descriptor_blocks > u64::from(superblock.blocks_per_group) * 3 / 4 {
         let mut features = superblock.features();

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use uext4_format::{BlockNr, BlockRun, Geometry, GroupNr};
+use uext4_num::clamp_u32;
 
 use crate::Error;
 
@@ -78,7 +79,7 @@ impl Space {
                 self.mark(start, start + self.rounded(piece, Sharing::OwnClusters));
                 runs.push(BlockRun {
                     start: BlockNr(start),
-                    len_blocks: piece as u32,
+                    len_blocks: clamp_u32(piece),
                 });
                 left -= piece;
                 at = start + piece;
@@ -96,7 +97,7 @@ impl Space {
         if self.is_base_only(group) {
             let base = u64::from(self.geometry.base_metadata_blocks(group));
             let len = u64::from(self.geometry.blocks_in_group(group));
-            return self.geometry.blocks_to_clusters(base.min(len)) as u32;
+            return clamp_u32(self.geometry.blocks_to_clusters(base.min(len)));
         }
         let mut used = 0;
         let mut done = 0;
@@ -121,8 +122,8 @@ impl Space {
         let base = std::iter::once((first, first + base)).filter(|(start, end)| start < end);
         base.chain(self.runs_in(group)).map(move |(start, end)| {
             (
-                ((start - first) >> bits) as u32,
-                (end - first).div_ceil(ratio) as u32,
+                clamp_u32((start - first) >> bits),
+                clamp_u32((end - first).div_ceil(ratio)),
             )
         })
     }

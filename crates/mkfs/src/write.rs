@@ -7,6 +7,7 @@ use uext4_format::{
     BlockNr, Checksums, Feature, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Superblock,
     block_bitmap_checksum, group_flag, inode_bitmap_checksum,
 };
+use uext4_num::{clamp_u16, clamp_u32, usize_of};
 
 use crate::options::{DeviceContents, InodeTables};
 use crate::space::Space;
@@ -121,7 +122,7 @@ impl Writer<'_> {
         group: GroupNr,
         descriptor: &mut GroupDescriptor,
     ) -> Result<(), Error> {
-        let mut bitmap = vec![0; self.geometry.block_size() as usize];
+        let mut bitmap = vec![0; usize_of(self.geometry.block_size())];
         for (start, end) in space.cluster_ranges(group) {
             set_bits(&mut bitmap, start, end);
         }
@@ -138,7 +139,7 @@ impl Writer<'_> {
     }
 
     fn inode_bitmap(&self, descriptor: &mut GroupDescriptor, inodes: u32) -> Result<(), Error> {
-        let mut bitmap = vec![0; self.geometry.block_size() as usize];
+        let mut bitmap = vec![0; usize_of(self.geometry.block_size())];
         set_bits(&mut bitmap, 0, inodes);
         set_bits(&mut bitmap, self.geometry.inodes_per_group, u32::MAX);
         if let Some(seed) = self.checksums.metadata {
@@ -156,7 +157,7 @@ impl Writer<'_> {
     ) -> Result<(), Error> {
         for (ino, inode) in inodes {
             let (group, index) = self.geometry.split_inode(*ino).ok_or(Error::TooSmall)?;
-            let descriptor = descriptors.get(group.0 as usize).ok_or(Error::TooSmall)?;
+            let descriptor = descriptors.get(usize_of(group.0)).ok_or(Error::TooSmall)?;
             let (nr, offset) = self.geometry.inode_location(descriptor.inode_table, index);
             let mut bytes = vec![0; usize::from(self.geometry.inode_size)];
             inode.write_to(&mut bytes, *ino, &self.geometry, &self.checksums);
@@ -169,20 +170,20 @@ impl Writer<'_> {
     /// Writes all copies of the descriptors.
     pub(super) fn descriptors(&self, descriptors: &[GroupDescriptor]) -> Result<(), Error> {
         let geometry = &self.geometry;
-        let block_size = geometry.block_size() as usize;
+        let block_size = usize_of(geometry.block_size());
         let size = usize::from(geometry.desc_size);
-        let mut bytes = vec![0; geometry.descriptor_blocks_count() as usize * block_size];
+        let mut bytes = vec![0; usize_of(geometry.descriptor_blocks_count()) * block_size];
         for (group, (descriptor, out)) in descriptors.iter().zip(bytes.chunks_mut(size)).enumerate()
         {
-            descriptor.write_to(out, GroupNr(group as u32), geometry, &self.checksums);
+            descriptor.write_to(out, GroupNr(clamp_u32(group)), geometry, &self.checksums);
         }
         for group in (0..geometry.group_count).map(GroupNr) {
             let Some((index, run)) = geometry.descriptor_run(group) else {
                 continue;
             };
-            let start = index as usize * block_size;
+            let start = usize_of(index) * block_size;
             let end = start
-                .saturating_add(run.len_blocks as usize * block_size)
+                .saturating_add(usize_of(run.len_blocks) * block_size)
                 .min(bytes.len());
             self.block(run.start, bytes.get(start..end).unwrap_or(&[]))?;
         }
@@ -197,8 +198,8 @@ impl Writer<'_> {
             let Some(nr) = self.geometry.superblock_block(group) else {
                 continue;
             };
-            copy.block_group_nr = group.0 as u16;
-            let mut bytes = vec![0; self.geometry.block_size() as usize];
+            copy.block_group_nr = clamp_u16(group.0); // as mke2fs, for groups above 65,535
+            let mut bytes = vec![0; usize_of(self.geometry.block_size())];
             let (start, _) = bytes.split_at_mut(1024);
             start.copy_from_slice(&copy.to_bytes());
             self.block(nr, &bytes)?;
@@ -235,7 +236,7 @@ impl UsedInodes {
                 .split_inode(**ino)
                 .is_some_and(|(at, _)| at == group)
         };
-        directories.iter().filter(here).count() as u32
+        clamp_u32(directories.iter().filter(here).count())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Integer conversions by name: lossless, low bits, high half, or clamped.
+//! Integer conversions by name: lossless, low bits, high half, clamped, or not negative.
 //!
 //! `as` widens, truncates and changes the sign with the same word. Crates that deny
 //! `clippy::as_conversions` use `From`, the standard `cast_signed` and `cast_unsigned`, and these.
@@ -64,6 +64,14 @@ pub const fn high_u32(value: u64) -> u32 {
     (value >> 32) as u32
 }
 
+/// A count that concurrent changes may show as negative for a moment, or a time before 1970: the
+/// value, or 0.
+#[inline]
+#[must_use]
+pub const fn nonnegative(value: i64) -> u64 {
+    if value < 0 { 0 } else { value.cast_unsigned() }
+}
+
 macro_rules! clamps {
     ($($(#[$doc:meta])* $name:ident $int:ident;)*) => {$(
         $(#[$doc])*
@@ -82,8 +90,14 @@ clamps! {
     clamp_u16 u16;
     /// The value of an unsigned number, or the largest `u32`.
     clamp_u32 u32;
+    /// The value of an unsigned number, or the largest `u64`.
+    clamp_u64 u64;
     /// The value of an unsigned number, or the largest `usize`, which is an offset past every end.
     clamp_usize usize;
+    /// The value of an unsigned number, or the largest `i32`.
+    clamp_i32 i32;
+    /// The value of an unsigned number, or the largest `i64`.
+    clamp_i64 i64;
 }
 
 #[cfg(test)]
@@ -116,5 +130,9 @@ mod tests {
             (65_535, 65_535)
         );
         assert_eq!((clamp_u32(u64::MAX), clamp_usize(7_u64)), (u32::MAX, 7));
+        assert_eq!((clamp_u64(7_u128), clamp_u64(u128::MAX)), (7, u64::MAX));
+        assert_eq!((clamp_i32(7_u32), clamp_i32(u32::MAX)), (7, i32::MAX));
+        assert_eq!((nonnegative(7), nonnegative(-7)), (7, 0));
+        assert_eq!((clamp_i64(7_usize), clamp_i64(u64::MAX)), (7, i64::MAX));
     }
 }

@@ -13,6 +13,7 @@ use crate::stats::{Criterion, Effort};
 use crate::{Placement, Run, ScanOrder, Stat};
 use std::ops::{ControlFlow, Range};
 use uext4_format::GroupNr;
+use uext4_num::usize_of;
 
 impl<'a> Search<'a> {
     pub(super) fn by_criteria(&mut self) -> Option<Run> {
@@ -98,7 +99,7 @@ impl<'a> Search<'a> {
     fn linear(&mut self, criterion: Criterion, most: u32) -> Flow {
         for nr in (self.start.0..self.end)
             .chain(0..self.start.0)
-            .take(most as usize)
+            .take(usize_of(most))
         {
             self.visit(GroupNr(nr), criterion)?;
         }

@@ -8,9 +8,10 @@ use crate::buddy::Buddy;
 use crate::group::{Shape, Space, State};
 use crate::locality::Others;
 use crate::stats::{Criterion, Effort};
-use crate::{Kind, Run, Stat};
+use crate::{Kind, Run, Stat, words};
 use std::ops::Range;
 use uext4_format::GroupNr;
+use uext4_num::clamp_u32;
 
 impl Search<'_> {
     /// Whether a group of this shape may serve the request.
@@ -130,7 +131,7 @@ impl Search<'_> {
             u64::from(self.found - seen),
         );
         if let Some(run) = found {
-            let len = run.len() as u32;
+            let len = words::len(&run);
             if len >= self.want {
                 let len = len.min(self.request.len);
                 return Flow::Break(Some(self.groups.take(nr, space, run.start, len)));
@@ -155,7 +156,7 @@ impl Search<'_> {
         if stripe <= 1 || !self.want.is_multiple_of(stripe) {
             return None;
         }
-        let first = (self.groups.volume.first_cluster(nr).0 % u64::from(stripe)) as u32;
+        let first = clamp_u32(self.groups.volume.first_cluster(nr).0 % u64::from(stripe));
         buddy.runs(0..buddy.clusters()).find_map(|run| {
             let start = run.start + (stripe - (first + run.start) % stripe) % stripe;
             (start + self.want <= run.end).then_some(start..run.end)
@@ -172,19 +173,19 @@ impl Search<'_> {
             .chain(buddy.runs(0..from))
         {
             self.found += 1;
-            let fits = run.len() as u32 >= self.want;
-            if run.len() as u32 == self.want || (fits && from > 0 && run.start == from) {
+            let fits = words::len(&run) >= self.want;
+            if words::len(&run) == self.want || (fits && from > 0 && run.start == from) {
                 return Some(run);
             }
             fitting += u32::from(fits);
             if best
                 .as_ref()
-                .is_none_or(|best| self.is_better(run.len(), best.len()))
+                .is_none_or(|best| self.is_better(words::len(&run), words::len(best)))
             {
                 best = Some(run);
             }
             if fitting >= self.limits.min_to_scan || self.found > self.limits.max_to_scan {
-                let enough = best.as_ref().map_or(0, |best| best.len() as u32);
+                let enough = best.as_ref().map_or(0, words::len);
                 if enough >= self.request.min_len {
                     break;
                 }
@@ -193,9 +194,8 @@ impl Search<'_> {
         best
     }
 
-    fn is_better(&self, len: usize, than: usize) -> bool {
-        let want = self.want as usize;
-        match (len >= want, than >= want) {
+    fn is_better(&self, len: u32, than: u32) -> bool {
+        match (len >= self.want, than >= self.want) {
             (true, true) => len < than,
             (fits, than_fits) if fits != than_fits => fits,
             _ => len > than,

@@ -10,6 +10,7 @@ use crate::region::Space;
 use crate::stats::Effort;
 use crate::{Kind, Run, Stat};
 use std::ops::Range;
+use uext4_num::{clamp_u32, usize_of};
 
 impl Search<'_> {
     pub(super) fn visit(&self, nr: u32, criterion: Criterion) -> Option<Run> {
@@ -61,14 +62,14 @@ impl Search<'_> {
                 .filter(allowed);
             let after = || {
                 let runs = tree.starting_in(self.goal..u32::MAX);
-                runs.take(self.limits.min_to_scan as usize).find(allowed)
+                runs.take(usize_of(self.limits.min_to_scan)).find(allowed)
             };
             if let Some(run) = here.or_else(after) {
                 return Some(cut(run));
             }
         }
         tree.fitting(self.want)
-            .take(self.limits.max_to_scan as usize)
+            .take(usize_of(self.limits.max_to_scan))
             .find(allowed)
             .map(cut)
     }
@@ -84,9 +85,9 @@ impl Search<'_> {
         if stripe <= 1 || !self.want.is_multiple_of(stripe) {
             return None;
         }
-        let first = (self.regions.first_cluster(nr) % u64::from(stripe)) as u32;
+        let first = clamp_u32(self.regions.first_cluster(nr) % u64::from(stripe));
         tree.fitting(self.want)
-            .take(self.limits.max_to_scan as usize)
+            .take(usize_of(self.limits.max_to_scan))
             .map(|run| run.start + (stripe - (first + run.start) % stripe) % stripe..run.end)
             .find(|run| run.start <= run.end && allowed(run))
     }

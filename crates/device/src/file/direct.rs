@@ -12,6 +12,7 @@ use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use uext4_num::{clamp_usize, u64_of};
 
 /// Alignment of memory and file offsets that every device accepts.
 const ALIGN_BYTES: u64 = 4096;
@@ -35,7 +36,7 @@ pub(super) fn read(file: &File, direct: Option<&File>, buf: &mut [u8], at: u64) 
     }
     rustix::fs::fdatasync(file)?;
     let start = at / ALIGN_BYTES * ALIGN_BYTES;
-    let end = (at + buf.len() as u64).next_multiple_of(ALIGN_BYTES);
+    let end = (at + u64_of(buf.len())).next_multiple_of(ALIGN_BYTES);
     if let Some(len) = NonZeroU64::new(end - start) {
         rustix::fs::fadvise(file, start, Some(len), Advice::DontNeed)?;
     }
@@ -44,15 +45,15 @@ pub(super) fn read(file: &File, direct: Option<&File>, buf: &mut [u8], at: u64) 
 
 fn read_aligned(direct: &File, buf: &mut [u8], at: u64) -> io::Result<()> {
     let start = at / ALIGN_BYTES * ALIGN_BYTES;
-    let end = (at + buf.len() as u64).next_multiple_of(ALIGN_BYTES);
-    let skip = (at - start) as usize;
-    let mut memory = vec![0; (end - start + ALIGN_BYTES) as usize];
-    let memory = aligned(&mut memory, (end - start) as usize);
+    let end = (at + u64_of(buf.len())).next_multiple_of(ALIGN_BYTES);
+    let skip = clamp_usize(at - start);
+    let mut memory = vec![0; clamp_usize(end - start + ALIGN_BYTES)];
+    let memory = aligned(&mut memory, clamp_usize(end - start));
     let wanted = skip + buf.len();
     let mut got = 0;
     // The last page of a device may be short.
     while got < wanted {
-        match direct.read_at(&mut memory[got..], start + got as u64) {
+        match direct.read_at(&mut memory[got..], start + u64_of(got)) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(len) => got += len,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -67,8 +68,8 @@ fn read_aligned(direct: &File, buf: &mut [u8], at: u64) -> io::Result<()> {
 /// bytes that another host has changed since.
 pub(super) fn write(file: &File, direct: Option<&File>, bytes: &[u8], at: u64) -> io::Result<()> {
     let fits = |number: u64| number.is_multiple_of(SECTOR_BYTES);
-    if let Some(direct) = direct.filter(|_| fits(at) && fits(bytes.len() as u64)) {
-        let mut memory = vec![0; bytes.len() + ALIGN_BYTES as usize];
+    if let Some(direct) = direct.filter(|_| fits(at) && fits(u64_of(bytes.len()))) {
+        let mut memory = vec![0; bytes.len() + clamp_usize(ALIGN_BYTES)];
         let memory = aligned(&mut memory, bytes.len());
         memory.copy_from_slice(bytes);
         match direct.write_all_at(memory, at) {
@@ -81,7 +82,7 @@ pub(super) fn write(file: &File, direct: Option<&File>, bytes: &[u8], at: u64) -
 
 /// The first `len` bytes of `memory` at an aligned address; `memory` has `ALIGN_BYTES` more.
 fn aligned(memory: &mut [u8], len: usize) -> &mut [u8] {
-    let skip = memory.as_ptr().align_offset(ALIGN_BYTES as usize);
+    let skip = memory.as_ptr().align_offset(clamp_usize(ALIGN_BYTES));
     &mut memory[skip..skip + len]
 }
 

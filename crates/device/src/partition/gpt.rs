@@ -2,6 +2,7 @@
 
 use super::{Partition, addressed, bad, u32_at, u64_at};
 use crate::{BlockDevice, Error};
+use uext4_num::usize_of;
 
 const SIGNATURE: &[u8] = b"EFI PART";
 /// The header does not state the sector size, so all existing sizes are tried.
@@ -68,7 +69,7 @@ fn read_header(
     let crc = u32_at(&bytes, 16);
     // The checksum covers the header with its own field as zero.
     bytes[16..20].fill(0);
-    if crc32(&bytes[..header_bytes as usize]) != crc || u64_at(&bytes, 24) != sector {
+    if crc32(&bytes[..usize_of(header_bytes)]) != crc || u64_at(&bytes, 24) != sector {
         return Err(bad("the GPT header is damaged"));
     }
     Ok(Some(Header {
@@ -87,12 +88,12 @@ fn read_entries(device: &dyn BlockDevice, header: &Header) -> Result<Vec<Partiti
     let Some(at) = header.entries_sector.checked_mul(header.sector_bytes) else {
         return Err(bad("the GPT entries lie past the end of the device"));
     };
-    let mut bytes = vec![0; header.entries as usize * header.entry_bytes as usize];
+    let mut bytes = vec![0; usize_of(header.entries) * usize_of(header.entry_bytes)];
     device.read_at(at, &mut bytes)?;
     if crc32(&bytes) != header.entries_crc {
         return Err(bad("the GPT entries are damaged"));
     }
-    let entries = (1..).zip(bytes.chunks(header.entry_bytes as usize));
+    let entries = (1..).zip(bytes.chunks(usize_of(header.entry_bytes)));
     entries
         .filter(|(_, entry)| entry[..16].iter().any(|b| *b != 0))
         .map(|(number, entry)| read_entry(header, number, entry))

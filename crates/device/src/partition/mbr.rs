@@ -2,9 +2,10 @@
 
 use super::{Partition, Table, addressed, bad, u32_at};
 use crate::{BlockDevice, Error};
+use uext4_num::u64_of;
 
 /// The table counts in sectors of this size on every disk that Linux reads by it.
-const SECTOR_BYTES: u64 = 512;
+const SECTOR_BYTES: usize = 512;
 const ENTRIES_AT: usize = 446;
 const ENTRY_BYTES: usize = 16;
 const SIGNATURE: [u8; 2] = [0x55, 0xaa];
@@ -17,7 +18,7 @@ const FIRST_LOGICAL: u32 = 5;
 const LOGICAL_MAX: u32 = 256;
 
 /// A sector that ends in the boot signature.
-pub(super) struct BootSector([u8; SECTOR_BYTES as usize]);
+pub(super) struct BootSector([u8; SECTOR_BYTES]);
 
 struct Entry {
     kind: u8,
@@ -34,18 +35,23 @@ impl Entry {
     }
     /// The partition; its start is relative to sector `base`.
     fn partition(&self, number: u32, base: u64) -> Result<Partition, Error> {
-        addressed(number, base + self.start, self.sectors, SECTOR_BYTES)
+        addressed(
+            number,
+            base + self.start,
+            self.sectors,
+            u64_of(SECTOR_BYTES),
+        )
     }
 }
 
 impl BootSector {
     /// Reads sector number `sector`.
     pub(super) fn read(device: &dyn BlockDevice, sector: u64) -> Result<Self, Error> {
-        let mut bytes = [0; SECTOR_BYTES as usize];
+        let mut bytes = [0; SECTOR_BYTES];
         if !is_there(device, sector) {
             return Err(bad("it lies past the end of the device"));
         }
-        device.read_at(sector * SECTOR_BYTES, &mut bytes)?;
+        device.read_at(sector * u64_of(SECTOR_BYTES), &mut bytes)?;
         if bytes[510..] != SIGNATURE {
             return Err(bad("a sector of it has no boot signature"));
         }
@@ -69,7 +75,9 @@ impl BootSector {
 }
 
 fn is_there(device: &dyn BlockDevice, sector: u64) -> bool {
-    let end = sector.saturating_add(1).saturating_mul(SECTOR_BYTES);
+    let end = sector
+        .saturating_add(1)
+        .saturating_mul(u64_of(SECTOR_BYTES));
     end <= device.size_bytes()
 }
 

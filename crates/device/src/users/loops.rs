@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use uext4_num::low_u32;
 
 /// `LOOP_GET_STATUS64`.
 const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
@@ -97,8 +98,8 @@ fn status(device: &File) -> Option<Storage> {
 /// around them.
 fn of_kernel(number: u64) -> DeviceNr {
     DeviceNr {
-        major: (number >> 8 & 0xfff) as u32,
-        minor: (number & 0xff | number >> 12 & 0xfff00) as u32,
+        major: low_u32(number >> 8 & 0xfff),
+        minor: low_u32(number & 0xff | number >> 12 & 0xfff00),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Fields of an inode that holds a value (`ea_inode`), stored in place of its times.
 
-use crate::Seed;
+use crate::{Inode, Seed, Timestamp};
 use uext4_num::{high_u32, low_u32};
 
 /// Fields that describe the value.
@@ -14,6 +14,12 @@ pub struct EaInodeFields {
 }
 
 impl EaInodeFields {
+    /// Of an inode: the low 32 bits of its times are raw in either range of times.
+    pub fn of(inode: &Inode) -> Self {
+        let low = |time: Timestamp| low_u32(time.seconds.cast_unsigned());
+        Self::from_raw(low(inode.atime), low(inode.ctime), low_u32(inode.version))
+    }
+
     /// From the raw fields of the inode.
     pub fn from_raw(atime: u32, ctime: u32, version_low: u32) -> Self {
         Self {

@@ -8,6 +8,7 @@ use crate::superblock::{
 };
 use crate::{Error, Result};
 use uext4_format::{Corrupt, Place, Superblock};
+use uext4_num::nonnegative;
 
 fn damage<'a>(base: &Base, corrupt: &Corrupt) -> Noted<'a> {
     let (inode, block) = match corrupt.place {
@@ -17,7 +18,7 @@ fn damage<'a>(base: &Base, corrupt: &Corrupt) -> Noted<'a> {
         _ => (0, 0),
     };
     Noted {
-        now: base.now().seconds.max(0) as u64,
+        now: nonnegative(base.now().seconds),
         inode,
         block,
         what: corrupt.structure,
@@ -28,7 +29,7 @@ fn damage<'a>(base: &Base, corrupt: &Corrupt) -> Noted<'a> {
 /// The record of a failed device access to metadata.
 fn device_failed<'a>(base: &Base, block: u64, what: &'a str) -> Noted<'a> {
     Noted {
-        now: base.now().seconds.max(0) as u64,
+        now: nonnegative(base.now().seconds),
         inode: 0,
         block,
         what,

@@ -20,6 +20,7 @@ use crate::{Error, Result};
 use uext4_device::BlockDevice;
 use uext4_format::{Checksums, Features, GOOD_OLD_INODE_BYTES, Geometry, Timestamp};
 use uext4_journal::Journal;
+use uext4_num::usize_of;
 use uext4_sync::{Arc, Clock, FreezeBarrier};
 
 /// See the module.
@@ -78,6 +79,6 @@ impl Base {
 
     /// Block size in bytes.
     pub(crate) fn block_size(&self) -> usize {
-        self.geometry.block_size() as usize
+        usize_of(self.geometry.block_size())
     }
 }

@@ -1,5 +1,6 @@
 //! Random numbers for inode generations.
 
+use uext4_num::{low_u32, u64_of};
 use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +21,7 @@ impl Random {
                 .finish()
         };
         let first = seed.unwrap_or_else(system);
-        let start = |shard| uext4_sync::Rng::new(first.wrapping_add(shard as u64)).next_u64();
+        let start = |shard| uext4_sync::Rng::new(first.wrapping_add(u64_of(shard))).next_u64();
         Self {
             counters: Sharded::new(|shard| {
                 AtomicU64::new(if shard == 0 { first } else { start(shard) })
@@ -37,6 +38,6 @@ impl Random {
             false => self.counters.local(),
         };
         let state = counter.fetch_add(STEP, Ordering::Relaxed);
-        uext4_sync::Rng::new(state).next_u64() as u32
+        low_u32(uext4_sync::Rng::new(state).next_u64())
     }
 }

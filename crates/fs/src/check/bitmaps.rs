@@ -2,11 +2,12 @@
 
 use super::{Check, Step};
 use uext4_format::{CorruptKind, GroupDescriptor, GroupNr, Place, group_flag};
+use uext4_num::usize_of;
 
 impl Check<'_> {
     pub(super) fn look_at_bitmaps(&mut self) -> Step {
         for group in self.groups() {
-            if let Some(descriptor) = self.descriptors[group.0 as usize].clone() {
+            if let Some(descriptor) = self.descriptors[usize_of(group.0)].clone() {
                 self.look_at_bitmap(group, &descriptor)?;
             }
         }
@@ -37,14 +38,14 @@ impl Check<'_> {
         let (mut free, mut taken, mut leaked) = (0, 0, 0);
         for bit in 0..len {
             let used = self.claimed.has(first + u64::from(bit));
-            let byte = bitmap.get((bit / 8) as usize);
+            let byte = bitmap.get(usize_of(bit / 8));
             let marked = byte.map_or(used, |byte| byte & 1 << (bit % 8) != 0);
             free += u32::from(!marked);
             taken += u32::from(used && !marked);
             leaked += u32::from(marked && !used);
         }
         let place = Place::Group(group);
-        let padding = len as usize..bitmap.len() * 8;
+        let padding = usize_of(len)..bitmap.len() * 8;
         if padding
             .into_iter()
             .any(|bit| bitmap[bit / 8] & 1 << (bit % 8) == 0)

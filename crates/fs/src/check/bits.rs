@@ -1,6 +1,7 @@
 //! Bit set of numbers below a bound.
 
 use std::ops::Range;
+use uext4_num::clamp_usize;
 
 /// See the module.
 #[derive(Default)]
@@ -8,17 +9,17 @@ pub(super) struct Bits(Vec<u64>);
 
 impl Bits {
     pub(super) fn new(len: u64) -> Self {
-        Self(vec![0; len.div_ceil(64) as usize])
+        Self(vec![0; clamp_usize(len.div_ceil(64))])
     }
 
     pub(super) fn has(&self, at: u64) -> bool {
-        let word = self.0.get((at / 64) as usize);
+        let word = self.0.get(clamp_usize(at / 64));
         word.is_some_and(|word| word & 1 << (at % 64) != 0)
     }
 
     /// Inserts a number; false if it was there or is out of bounds.
     pub(super) fn put(&mut self, at: u64) -> bool {
-        let Some(word) = self.0.get_mut((at / 64) as usize) else {
+        let Some(word) = self.0.get_mut(clamp_usize(at / 64)) else {
             return false;
         };
         let bit = 1 << (at % 64);

@@ -7,9 +7,8 @@ use std::hash::{BuildHasher, RandomState};
 use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, verify_block};
 use uext4_format::inline_data;
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
-use uext4_format::{
-    BlockNr, CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed,
-};
+use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed};
+use uext4_num::u64_of;
 
 /// Memory for each name during the check of its directory, in bytes.
 const BYTES_PER_NAME: u64 = 24;
@@ -37,15 +36,10 @@ impl Check<'_> {
     }
 
     fn look_at_directory(&mut self, nr: InodeNr) -> Step {
-        let Some(byte) = self.inode_byte(nr) else {
+        let Some(raw) = self.read_inode(nr)? else {
             return Ok(());
         };
-        let block_size = self.fs.block_size() as u64;
-        let block = self.read(BlockNr(byte / block_size))?;
-        let raw = block
-            .get((byte % block_size) as usize..)
-            .unwrap_or_default();
-        let parsed = Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums);
+        let parsed = Inode::parse(&raw, nr, &self.fs.geometry, &self.fs.checksums);
         let Ok(inode) = parsed else {
             return Ok(());
         };
@@ -66,7 +60,7 @@ impl Check<'_> {
         } else {
             self.look_at_blocks(&mut dir, &inode)?;
         }
-        self.give_back(dir.names.len() as u64 * BYTES_PER_NAME);
+        self.give_back(u64_of(dir.names.len()) * BYTES_PER_NAME);
         Ok(())
     }
 
@@ -97,7 +91,7 @@ impl Check<'_> {
 
     fn look_at_blocks(&mut self, dir: &mut Dir, inode: &Inode) -> Step {
         let blocks = self.blocks_of(dir.nr, inode)?;
-        let wanted = inode.size / self.fs.block_size() as u64;
+        let wanted = inode.size / u64_of(self.fs.block_size());
         let in_order = blocks.iter().map(|(logical, _)| *logical).eq(0..wanted);
         if blocks.is_empty() || !in_order {
             self.found(Place::Inode(dir.nr), "directory", CorruptKind::Holes);
@@ -130,7 +124,7 @@ impl Check<'_> {
         if let Some(index) = index {
             self.look_at_missing(dir, &index, wanted);
         }
-        self.give_back(blocks.len() as u64 * 16);
+        self.give_back(u64_of(blocks.len()) * 16);
         Ok(())
     }
 

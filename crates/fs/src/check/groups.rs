@@ -3,6 +3,7 @@
 use super::{Check, Step};
 use std::ops::Range;
 use uext4_format::{BlockNr, CorruptKind, Feature, GroupDescriptor, GroupNr, Place, group_flag};
+use uext4_num::usize_of;
 
 impl Check<'_> {
     pub(super) fn look_at_groups(&mut self) -> Step {
@@ -14,7 +15,7 @@ impl Check<'_> {
                 read = Some((block, self.read(block)?));
             }
             let bytes = read.as_ref().map_or(&[][..], |(_, bytes)| bytes);
-            let bytes = bytes.get(at as usize..).unwrap_or_default().to_vec();
+            let bytes = bytes.get(usize_of(at)..).unwrap_or_default().to_vec();
             let (geometry, checksums) = (&self.fs.geometry, &self.fs.checksums);
             let parsed = GroupDescriptor::parse(&bytes, group, geometry, checksums);
             let size = usize::from(geometry.desc_size).min(bytes.len());

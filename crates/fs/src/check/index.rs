@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use uext4_format::hash::DirHasher;
 use uext4_format::htree::{DxNode, MaxLevels, RootInfo};
 use uext4_format::{BlockNr, CorruptKind, Feature, Place};
+use uext4_num::u64_of;
 
 /// The content of an index.
 pub(super) struct Index {
@@ -81,7 +82,7 @@ impl Check<'_> {
         while let Some(node) = waiting.pop() {
             self.look_at_node(dir, blocks, node, &mut index, &mut waiting)?;
         }
-        self.give_back(index.parts.len() as u64 * BYTES_PER_PART);
+        self.give_back(u64_of(index.parts.len()) * BYTES_PER_PART);
         Ok(Some(index))
     }
 
@@ -155,7 +156,7 @@ impl Check<'_> {
 
     /// Reports blocks of the directory that the index does not lead to.
     pub(super) fn look_at_missing(&mut self, dir: &Dir, index: &Index, blocks: u64) {
-        let led_to = index.parts.range(..blocks).count() as u64;
+        let led_to = u64_of(index.parts.range(..blocks).count());
         if led_to < blocks {
             let detail = format!("{} of {blocks}", blocks - led_to);
             let problem = CorruptKind::IndexIncomplete;

@@ -4,6 +4,7 @@ use super::links::Nameless;
 use super::maps::DIRECT;
 use super::{Check, Step};
 use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place};
+use uext4_num::u64_of;
 
 /// Inode of the blocks reserved for descriptors.
 pub(super) const RESIZE: u32 = 7;
@@ -232,7 +233,7 @@ impl Check<'_> {
         }
         let per_table = block_size / 4;
         let tables = per_table + per_table.pow(2) + per_table.pow(3);
-        (DIRECT as u64 + tables).min(BLOCKS_MAX) * block_size + 1
+        (u64_of(DIRECT) + tables).min(BLOCKS_MAX) * block_size + 1
     }
 }
 

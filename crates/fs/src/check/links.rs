@@ -2,6 +2,7 @@
 
 use super::{Check, Step};
 use uext4_format::{CorruptKind, Feature, FileType, InodeNr, Place};
+use uext4_num::{clamp_u32, clamp_usize, u64_of, usize_of};
 
 /// The inode needs no name: it is found by its number, or is an orphan.
 const NAMELESS: u8 = 0x10;
@@ -33,7 +34,7 @@ impl Links {
     pub(super) const BYTES_PER_DIRECTORY: u64 = 12;
 
     pub(super) fn new(inodes: u64) -> Self {
-        let len = inodes as usize + 1;
+        let len = clamp_usize(inodes) + 1;
         Self {
             kinds: vec![0; len],
             wanted: vec![0; len],
@@ -44,7 +45,7 @@ impl Links {
 
     /// Records an inode in use.
     pub(super) fn put(&mut self, nr: InodeNr, kind: FileType, links: u16, nameless: Nameless) {
-        let at = nr.0 as usize;
+        let at = usize_of(nr.0);
         let mark = match nameless {
             Nameless::Yes => NAMELESS,
             Nameless::No => 0,
@@ -63,19 +64,19 @@ impl Links {
 
     /// Type of an inode in use.
     pub(super) fn kind(&self, nr: InodeNr) -> Option<FileType> {
-        let code = self.kinds.get(nr.0 as usize)? & KIND;
+        let code = self.kinds.get(usize_of(nr.0))? & KIND;
         FileType::from_dirent_code(code)
     }
 
     /// Whether an inode in use must have no name.
     pub(super) fn is_nameless(&self, nr: InodeNr) -> bool {
-        let kind = self.kinds.get(nr.0 as usize);
+        let kind = self.kinds.get(usize_of(nr.0));
         kind.is_some_and(|kind| kind & NAMELESS != 0)
     }
 
     /// Counts an entry of an inode.
     pub(super) fn count(&mut self, nr: InodeNr) {
-        if let Some(found) = self.found.get_mut(nr.0 as usize) {
+        if let Some(found) = self.found.get_mut(usize_of(nr.0)) {
             *found = found.saturating_add(1);
         }
     }
@@ -131,7 +132,7 @@ impl Check<'_> {
             if kind == 0 || kind & NAMELESS != 0 || found == wanted {
                 continue;
             }
-            let place = Place::Inode(InodeNr(at as u32));
+            let place = Place::Inode(InodeNr(clamp_u32(at)));
             let is_dir = FileType::from_dirent_code(kind & KIND) == Some(FileType::Directory);
             if found == 0 || (is_dir && found == 1) {
                 self.found(place, "inode", CorruptKind::Unnamed);
@@ -146,7 +147,7 @@ impl Check<'_> {
     /// Checks that every directory leads up to the root, and its "..".
     fn look_up(&mut self) -> Step {
         let len = self.links.n_directories();
-        self.take(len as u64 * size_of::<usize>() as u64)?;
+        self.take(u64_of(len) * u64_of(size_of::<usize>()))?;
         // The start of the walk that visited each directory first.
         let mut met_from = vec![usize::MAX; len];
         for at in 0..len {

@@ -10,6 +10,7 @@ use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, FileType, GroupDescriptor, Inode, InodeFlags, InodeNr,
     Place, Seed,
 };
+use uext4_num::{clamp_u32, u64_of};
 
 /// Result of a walk over a map.
 #[derive(Default)]
@@ -145,7 +146,7 @@ impl Check<'_> {
     }
 
     fn walk_tables(&mut self, nr: InodeNr, inode: &Inode, mapped: &mut Mapped) -> Step {
-        let per_table = self.fs.geometry.block_size() as u64 / 4;
+        let per_table = u64::from(self.fs.geometry.block_size()) / 4;
         let word = |at: usize| pointer(&inode.i_block, at).0;
         let mut logical = 0;
         for at in 0..DIRECT {
@@ -153,7 +154,7 @@ impl Check<'_> {
             logical += 1;
         }
         for level in 0..LEVELS {
-            let covered = per_table.pow(level as u32 + 1);
+            let covered = per_table.pow(clamp_u32(level) + 1);
             self.walk_table(nr, logical, word(DIRECT + level), level, mapped)?;
             logical += covered;
         }
@@ -172,13 +173,13 @@ impl Check<'_> {
             return Ok(());
         }
         let bytes = self.read(BlockNr(block))?;
-        let per_table = bytes.len() as u64 / 4;
+        let per_table = u64_of(bytes.len()) / 4;
         for at in 0..bytes.len() / 4 {
             let child = pointer(&bytes, at).0;
             if child == 0 {
                 continue;
             }
-            let logical = first + at as u64 * per_table.pow(level as u32);
+            let logical = first + u64_of(at) * per_table.pow(clamp_u32(level));
             match level {
                 0 => self.claim_one(nr, logical, child, mapped)?,
                 _ => self.walk_table(nr, logical, child, level - 1, mapped)?,
@@ -252,7 +253,7 @@ impl Check<'_> {
             if sound {
                 self.take((run.end - run.start) * 16)?;
                 let places = run.enumerate();
-                let places = places.map(|(at, block)| (logical + at as u64, BlockNr(block)));
+                let places = places.map(|(at, block)| (logical + u64_of(at), BlockNr(block)));
                 mapped.blocks.extend(places);
             }
             return Ok(());

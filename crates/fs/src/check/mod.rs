@@ -46,6 +46,7 @@ use uext4_device::BlockDevice;
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, GroupDescriptor, GroupNr, InodeNr, Place,
 };
+use uext4_num::{clamp_usize, u64_of, usize_of};
 use uext4_sync::Arc;
 use values::Values;
 
@@ -235,10 +236,20 @@ impl<'a> Check<'a> {
     fn read(&mut self, block: BlockNr) -> Step<Vec<u8>> {
         self.tick()?;
         let mut bytes = vec![0; self.fs.block_size()];
-        let at = block.0 * self.fs.block_size() as u64;
+        let at = block.0 * u64_of(self.fs.block_size());
         let read = self.fs.device.read_at(at, &mut bytes);
         read.map_err(|error| Stop::Failed(error.into()))?;
         Ok(bytes)
+    }
+
+    /// The block of the inode from its first byte on; `None` if its group is damaged.
+    fn read_inode(&mut self, nr: InodeNr) -> Step<Option<Vec<u8>>> {
+        let Some(byte) = self.inode_byte(nr) else {
+            return Ok(None);
+        };
+        let block_size = u64_of(self.fs.block_size());
+        let mut block = self.read(BlockNr(byte / block_size))?;
+        Ok(Some(block.split_off(clamp_usize(byte % block_size))))
     }
 
     /// Reports damage.
@@ -289,7 +300,7 @@ impl<'a> Check<'a> {
     fn inode_byte(&self, inode: InodeNr) -> Option<u64> {
         let geometry = &self.fs.geometry;
         let (group, index) = geometry.split_inode(inode)?;
-        let descriptor = self.descriptors.get(group.0 as usize)?.as_ref()?;
+        let descriptor = self.descriptors.get(usize_of(group.0))?.as_ref()?;
         let (block, at) = geometry.inode_location(descriptor.inode_table, index);
         Some(block.0 * u64::from(geometry.block_size()) + u64::from(at))
     }

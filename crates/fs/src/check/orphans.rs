@@ -3,7 +3,8 @@
 
 use super::{Check, Step};
 use std::collections::BTreeSet;
-use uext4_format::{BlockNr, InodeNr, RawInode, superblock::state};
+use uext4_format::{InodeNr, RawInode, superblock::state};
+use uext4_num::u64_of;
 
 /// Memory for each, in bytes.
 const BYTES_EACH: u64 = 16;
@@ -18,17 +19,14 @@ impl Check<'_> {
             return Ok(());
         }
         let mut found: BTreeSet<u32> = self.fs.orphans.in_file().map(|nr| nr.0).collect();
-        self.take(found.len() as u64 * BYTES_EACH)?;
+        self.take(u64_of(found.len()) * BYTES_EACH)?;
         let (mut next, mut met) = (last, BTreeSet::new());
         while self.may_be_orphan(next) && met.insert(next) {
             self.take(BYTES_EACH)?;
-            let Some(byte) = self.inode_byte(InodeNr(next)) else {
+            let Some(inode) = self.read_inode(InodeNr(next))? else {
                 break;
             };
-            let block_size = self.fs.block_size() as u64;
-            let block = self.read(BlockNr(byte / block_size))?;
-            let (_, inode) = block.split_at((byte % block_size) as usize);
-            next = RawInode(inode).dtime();
+            next = RawInode(&inode).dtime();
         }
         found.append(&mut met);
         self.orphans = found;

@@ -9,6 +9,7 @@ use super::maps::DIRECT;
 use super::{Check, Step};
 use uext4_format::indirect::pointer;
 use uext4_format::{BlockNr, CorruptKind, FileType, GroupNr, Inode, InodeNr, Place};
+use uext4_num::{u64_of, usize_of};
 
 /// Index of the double indirect block in `i_block`.
 const DOUBLE: usize = DIRECT + 1;
@@ -33,7 +34,7 @@ impl Check<'_> {
             return Ok(());
         }
         let (kept, end) = self.look_at_kept(nr, table)?;
-        let whole_blocks = inode.size / self.fs.block_size() as u64;
+        let whole_blocks = inode.size / u64_of(self.fs.block_size());
         if inode.size >= self.size_max(inode) || end > whole_blocks + 1 {
             self.found(place, "resize inode", CorruptKind::SizeWrong);
         }
@@ -56,7 +57,7 @@ impl Check<'_> {
         let (mut led_to, mut end) = (count(&bytes), 0);
         for at in 0..primary.len_blocks {
             let kept = BlockNr(primary.start.0 + u64::from(at));
-            let entry = ((first + at) % per_table) as usize;
+            let entry = usize_of((first + at) % per_table);
             let is_there = geometry.contains_run(kept, 1);
             if !self.leads_to(nr, table, &bytes, entry, kept) || !is_there {
                 continue;
@@ -65,8 +66,8 @@ impl Check<'_> {
             self.look_for_others(nr, kept, &bytes);
             led_to += count(&bytes);
             if let Some(last) = last(&bytes) {
-                let tables = (1 + entry as u64) * u64::from(per_table);
-                end = end.max(DIRECT as u64 + tables + last + 1);
+                let tables = (1 + u64_of(entry)) * u64::from(per_table);
+                end = end.max(u64_of(DIRECT) + tables + last + 1);
             }
             for (entry, group) in copies.iter().enumerate() {
                 let copy = geometry.reserved_gdt_copy(kept, *group);
@@ -116,11 +117,11 @@ impl Check<'_> {
 /// Number of non-zero entries of a table.
 fn count(bytes: &[u8]) -> u64 {
     let entries = (0..bytes.len() / 4).map(|at| pointer(bytes, at).0);
-    entries.filter(|block| *block != 0).count() as u64
+    u64_of(entries.filter(|block| *block != 0).count())
 }
 
 /// Index of the last non-zero entry of a table.
 fn last(bytes: &[u8]) -> Option<u64> {
     let at = (0..bytes.len() / 4).rfind(|at| pointer(bytes, *at).0 != 0);
-    at.map(|at| at as u64)
+    at.map(u64_of)
 }

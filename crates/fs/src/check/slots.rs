@@ -5,6 +5,7 @@ use uext4_format::{
     CorruptKind, Feature, FileType, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Place,
     RawInode, group_flag,
 };
+use uext4_num::usize_of;
 
 /// Size of the fields that every inode has, in bytes.
 const OLD_INODE_BYTES: usize = 128;
@@ -14,7 +15,7 @@ pub(super) struct Marks(Vec<u8>);
 
 impl Marks {
     pub(super) fn has(&self, index: u32) -> bool {
-        let byte = self.0.get((index / 8) as usize);
+        let byte = self.0.get(usize_of(index / 8));
         byte.is_some_and(|byte| byte & 1 << (index % 8) != 0)
     }
 }
@@ -27,7 +28,7 @@ impl Check<'_> {
             self.claimed.put_all(clusters);
         }
         for group in self.groups() {
-            let Some(descriptor) = self.descriptors[group.0 as usize].clone() else {
+            let Some(descriptor) = self.descriptors[usize_of(group.0)].clone() else {
                 continue;
             };
             self.look_at_table(group, &descriptor)?;
@@ -37,7 +38,7 @@ impl Check<'_> {
 
     /// Reads the inode bitmap; it is empty if it was never written.
     fn marks(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step<Marks> {
-        let bytes = self.fs.geometry.inodes_per_group.div_ceil(8) as usize;
+        let bytes = usize_of(self.fs.geometry.inodes_per_group.div_ceil(8));
         if descriptor.has_flag(group_flag::INODE_UNINIT) {
             return Ok(Marks(vec![0; bytes]));
         }
@@ -76,7 +77,7 @@ impl Check<'_> {
                 let (nr, _) = geometry.inode_location(descriptor.inode_table, index);
                 block = self.read(nr)?;
             }
-            let at = (index % per_block) as usize * size;
+            let at = usize_of(index % per_block) * size;
             let raw = block.get(at..at + size).unwrap_or_default();
             let nr = geometry.inode_at(group, index);
             let kind = self.look_at_slot(nr, raw, marks.has(index))?;

@@ -4,6 +4,7 @@ use super::maps::Mapped;
 use super::{Check, Step};
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
 use uext4_format::{CorruptKind, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, Place};
+use uext4_num::u64_of;
 
 impl Check<'_> {
     /// Checks a target. `mapped` is the link's map; `None` for a target in the inode itself.
@@ -33,7 +34,7 @@ impl Check<'_> {
 
     fn is_block_sound(&mut self, nr: InodeNr, inode: &Inode, size: usize) -> Step<bool> {
         let blocks = self.blocks_of(nr, inode)?;
-        self.give_back(blocks.len() as u64 * 16);
+        self.give_back(u64_of(blocks.len()) * 16);
         let Some(&(0, block)) = blocks.first() else {
             return Ok(false);
         };

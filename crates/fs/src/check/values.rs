@@ -3,7 +3,7 @@
 use super::{Check, Step};
 use std::collections::BTreeMap;
 use uext4_format::xattr::{EaInodeFields, entry_hash_of_inode};
-use uext4_format::{CorruptKind, FileType, Inode, InodeNr, Place, Timestamp};
+use uext4_format::{CorruptKind, FileType, Inode, InodeNr, Place};
 
 /// Memory for each entry and each inode, in bytes.
 const BYTES_EACH: u64 = 120;
@@ -50,9 +50,7 @@ impl Check<'_> {
             self.found(place, "value inode", CorruptKind::ValueLinks);
         }
         self.take(BYTES_EACH)?;
-        let low = |time: Timestamp| time.seconds as u32;
-        let fields =
-            EaInodeFields::from_raw(low(inode.atime), low(inode.ctime), inode.version as u32);
+        let fields = EaInodeFields::of(inode);
         let value = Value {
             size: inode.size,
             fields,

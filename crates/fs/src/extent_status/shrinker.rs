@@ -15,6 +15,7 @@ use super::{FileStatus, Left, Mapping};
 use std::collections::VecDeque;
 use std::time::Duration;
 use uext4_format::InodeNr;
+use uext4_num::{clamp_i64, clamp_usize, nonnegative, u64_of, usize_of};
 use uext4_sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use uext4_sync::{Arc, Clock, Counter, Latencies, Mutex, Rank, Sharded, Weak};
 
@@ -82,7 +83,7 @@ impl ExtentStatus {
     /// Counts the change of a tree's length.
     pub(super) fn count(&self, before: usize, after: usize) {
         if before != after {
-            self.entries.add(after as i64 - before as i64);
+            self.entries.add(clamp_i64(after) - clamp_i64(before));
         }
     }
 
@@ -96,7 +97,7 @@ impl ExtentStatus {
 
     /// Lists a file that got its first entry.
     pub(super) fn list(&self, file: &Arc<FileStatus>) {
-        let mut list = self.lists[file.nr.0 as usize % LISTS].lock();
+        let mut list = self.lists[usize_of(file.nr.0) % LISTS].lock();
         if list.files.len() >= list.prune_at {
             list.files.retain(|file| file.strong_count() > 0);
             list.prune_at = 64.max(2 * list.files.len());
@@ -114,12 +115,12 @@ impl ExtentStatus {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.entries.sum().max(0) as u64 * ENTRY_BYTES
+        nonnegative(self.entries.sum()) * ENTRY_BYTES
     }
 
     /// Drops about a quarter of all entries, in calls of the usual length; answers how many.
     pub(crate) fn shed(&self) -> u64 {
-        let entries = self.entries.sum().max(0) as usize;
+        let entries = clamp_usize(nonnegative(self.entries.sum()));
         let mut missing = entries.div_ceil(4);
         // Two rounds: the first may only clear reference bits.
         for _ in 0..=2 * entries / SCAN_MAX {
@@ -128,7 +129,7 @@ impl ExtentStatus {
                 break;
             }
         }
-        (entries.div_ceil(4) - missing) as u64
+        u64_of(entries.div_ceil(4) - missing)
     }
 
     /// Scans up to `max` entries; answers how many were dropped.
@@ -183,16 +184,16 @@ impl ExtentStatus {
 
     /// Current counters and sizes.
     pub(crate) fn stats(&self) -> ExtentStatusStats {
-        let files = |list: &Mutex<List>| list.lock().files.len() as u64;
+        let files = |list: &Mutex<List>| u64_of(list.lock().files.len());
         let report = &self.report;
         let (wall, thread) = (report.wall.summary(), report.thread.summary());
         ExtentStatusStats {
-            entries: self.entries.sum().max(0) as u64,
+            entries: nonnegative(self.entries.sum()),
             used_bytes: self.used_bytes(),
             budget_bytes: self.budget_bytes.load(Relaxed),
             files: self.lists.iter().map(files).sum(),
-            hits: self.hits.sum().max(0) as u64,
-            misses: self.misses.sum().max(0) as u64,
+            hits: nonnegative(self.hits.sum()),
+            misses: nonnegative(self.misses.sum()),
             shrinker_calls: wall.count,
             shrinker_scanned: report.scanned.load(Relaxed),
             shrinker_dropped: report.dropped.load(Relaxed),
@@ -209,8 +210,8 @@ impl ExtentStatus {
 
 impl Report {
     fn add(&self, max: usize, round: &Round, taken: &Taken) {
-        self.scanned.fetch_add((max - round.left) as u64, Relaxed);
-        self.dropped.fetch_add(round.dropped as u64, Relaxed);
+        self.scanned.fetch_add(u64_of(max - round.left), Relaxed);
+        self.dropped.fetch_add(u64_of(round.dropped), Relaxed);
         self.thread.add(taken.thread);
         if self.wall.add(taken.wall) {
             self.worst_inode.store(round.last.0.into(), Relaxed);

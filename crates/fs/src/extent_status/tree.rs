@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use uext4_format::BlockNr;
 use uext4_format::extent::{ExtentState, LOGICAL_BLOCKS};
+use uext4_num::clamp_u32;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +142,7 @@ impl Tree {
         let Some(last) = range.end.min(LOGICAL_BLOCKS).checked_sub(1) else {
             return;
         };
-        while let Some((&first, entry)) = self.entries.range(..=last as u32).next_back() {
+        while let Some((&first, entry)) = self.entries.range(..=clamp_u32(last)).next_back() {
             if entry.end(first) <= range.start || range.is_empty() {
                 break;
             }
@@ -157,15 +158,17 @@ impl Tree {
         let end = entry.end(first);
         if u64::from(first) < range.start {
             // Fits, because it is shorter than the entry was.
-            let len_blocks = (range.start - u64::from(first)) as u32;
+            let len_blocks = clamp_u32(range.start - u64::from(first));
             self.entries
                 .insert(first, Entry::new(entry.kind, len_blocks));
         }
         if end > range.end {
-            let skip = (range.end - u64::from(first)) as u32;
+            let skip = clamp_u32(range.end - u64::from(first));
             let kind = entry.kind.advanced(skip);
-            self.entries
-                .insert(range.end as u32, Entry::new(kind, entry.len_blocks - skip));
+            self.entries.insert(
+                clamp_u32(range.end),
+                Entry::new(kind, entry.len_blocks - skip),
+            );
         }
     }
 

@@ -3,6 +3,7 @@
 //! References: `s_want_extra_isize`, `s_min_extra_isize`.
 
 use uext4_format::{Feature, GOOD_OLD_INODE_BYTES, Geometry, KNOWN_EXTRA_BYTES, Superblock};
+use uext4_num::clamp_u16;
 
 /// Sizes of the extra fields in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub(crate) struct ExtraIsize {
 impl ExtraIsize {
     /// All fields that Linux knows, and more if the superblock asks for it.
     pub(crate) fn of(superblock: &Superblock, geometry: &Geometry) -> Self {
-        let room = geometry.inode_size - GOOD_OLD_INODE_BYTES as u16;
+        let room = geometry.inode_size - clamp_u16(GOOD_OLD_INODE_BYTES);
         let asked = superblock.features().has(Feature::EXTRA_ISIZE);
         let asked = |bytes: u16| if asked { bytes & !3 } else { 0 };
         let min = asked(superblock.min_extra_isize);

@@ -7,6 +7,7 @@
 
 use super::{Inode, InodeState};
 use uext4_format::{FileType, InodeFlags, Timestamp};
+use uext4_num::{high_u32, low_u16, low_u32};
 use uext4_sync::{Arc, OnceLock, SeqLock};
 
 /// Published facts of one directory.
@@ -78,25 +79,24 @@ impl Facts {
             pair(self.uid, self.gid),
             self.size,
             pair(self.generation, self.projid),
-            self.mtime.seconds as u64,
+            self.mtime.seconds.cast_unsigned(),
             u64::from(self.mtime.nanoseconds) | notes,
         ]
     }
 
     fn from_words(words: [u64; 6]) -> Self {
         let [kept, owners, size, numbers, seconds, rest] = words;
-        let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
         Self {
-            mode: kept as u16,
-            links: (kept >> 16) as u16,
-            flags: InodeFlags(high(kept)),
-            uid: low(owners),
-            gid: high(owners),
+            mode: low_u16(kept),
+            links: low_u16(kept >> 16),
+            flags: InodeFlags(high_u32(kept)),
+            uid: low_u32(owners),
+            gid: high_u32(owners),
             size,
-            generation: low(numbers),
-            projid: high(numbers),
+            generation: low_u32(numbers),
+            projid: high_u32(numbers),
             has_xattrs: rest & HAS_XATTRS != 0,
-            mtime: Timestamp::new(seconds as i64, low(rest)),
+            mtime: Timestamp::new(seconds.cast_signed(), low_u32(rest)),
             changed_alike: rest & CHANGED_ALIKE != 0,
         }
     }

@@ -24,6 +24,7 @@ pub(super) enum Life {
 }
 
 impl Life {
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
     fn bits(self) -> u32 {
         (self as u32) << LIFE_SHIFT
     }

@@ -4,6 +4,7 @@ use super::facts::{Facts, PublishedFacts};
 use crate::extent_status::StatusSlot;
 use uext4_format::{BlockNr, Checksums, Geometry, Inode as DiskInode, InodeNr, Seed};
 use uext4_journal::{Render, Sink};
+use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::{Arc, Rank};
 
 /// Inodes up to this size are rendered on the stack.
@@ -55,7 +56,7 @@ impl InodeState {
             disksize: None,
             tree_claims: 0,
             nr,
-            offset: place.1 as u32,
+            offset: clamp_u32(place.1),
             block: place.0,
             format,
             status: StatusSlot::default(),
@@ -139,11 +140,11 @@ impl InodeState {
         if size <= STACK_BYTES {
             let mut buf = [0u8; STACK_BYTES];
             self.write_bytes(&mut buf[..size]);
-            out.patch(self.block, self.offset as usize, &buf[..size]);
+            out.patch(self.block, usize_of(self.offset), &buf[..size]);
         } else {
             let mut buf = vec![0u8; size];
             self.write_bytes(&mut buf);
-            out.patch(self.block, self.offset as usize, &buf);
+            out.patch(self.block, usize_of(self.offset), &buf);
         }
     }
 }

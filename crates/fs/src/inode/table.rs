@@ -8,6 +8,7 @@ use crate::space::Space;
 use crate::{Error, Result};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, Inode as DiskInode, InodeNr, Place};
 use uext4_journal::Handle;
+use uext4_num::u64_of;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, Sharded};
 
@@ -40,7 +41,7 @@ impl Inodes {
         let allotment = Allotment {
             bytes: Arc::clone(cache_bytes),
             parts: 2,
-            object_bytes: size_of::<Inode>() as u64 + ENTRY_BYTES,
+            object_bytes: u64_of(size_of::<Inode>()) + ENTRY_BYTES,
         };
         Self {
             cache: Cache::new(allotment),

@@ -12,6 +12,7 @@ use crate::quota::Usage;
 use crate::{Fs, Result, credits, file, xattr};
 use uext4_format::InodeFlags;
 use uext4_journal::Handle;
+use uext4_num::low_u32;
 use uext4_sync::Arc;
 
 impl Fs {
@@ -104,7 +105,7 @@ impl Fs {
             let charged = (inode.nr(), &state.disk);
             self.quota.charge(handle, charged, Usage::INODE.less());
             let kind = state.disk.file_type();
-            state.disk.dtime = self.now().seconds as u32;
+            state.disk.dtime = low_u32(self.now().seconds.cast_unsigned());
             state.disk.size = 0;
             state.disksize = None;
             kind

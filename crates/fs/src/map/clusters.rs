@@ -15,6 +15,7 @@ use uext4_format::{
     BlockNr, BlockRun, Corrupt, CorruptKind, FileType, InodeFlags, LogicalBlock, Place,
 };
 use uext4_journal::Handle;
+use uext4_num::clamp_u32;
 
 fn ratio(fs: &Fs) -> u64 {
     u64::from(fs.geometry.blocks_per_cluster())
@@ -25,7 +26,7 @@ pub(super) fn around(fs: &Fs, block: BlockNr) -> BlockRun {
     let ratio = ratio(fs);
     BlockRun {
         start: BlockNr(block.0 & !(ratio - 1)),
-        len_blocks: ratio as u32,
+        len_blocks: clamp_u32(ratio),
     }
 }
 
@@ -92,7 +93,7 @@ pub(super) fn release(
         handle,
         BlockRun {
             start,
-            len_blocks: len_blocks as u32,
+            len_blocks: clamp_u32(len_blocks),
         },
     )?;
     discharge(fs, handle, state, len_blocks);
@@ -127,7 +128,7 @@ fn first_mapped(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option
     let mut at = range.start;
     let end = range.end.min(super::LOGICAL_END);
     while at < end {
-        match lookup(fs, state, LogicalBlock(at as u32), (end - at) as u32)? {
+        match lookup(fs, state, LogicalBlock(clamp_u32(at)), clamp_u32(end - at))? {
             Mapping::Mapped { start, .. } => return Ok(Some((at, start))),
             Mapping::Hole { len_blocks } => at += u64::from(len_blocks),
         }

@@ -23,6 +23,7 @@ use std::ops::Range;
 use uext4_format::extent::{Extent, ExtentNode, ExtentState};
 use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::Handle;
+use uext4_num::{clamp_u16, clamp_u32};
 
 pub(super) use remove::remove;
 pub(in crate::map) use room::wanted as growth;
@@ -60,7 +61,7 @@ pub(super) fn lookup(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Ma
     let end = next.map_or(leaf.expect.logical.end, |key| u64::from(key.0));
     let len_blocks = end.saturating_sub(u64::from(at.0)).max(1);
     Ok(Mapping::Hole {
-        len_blocks: len_blocks.min(u64::from(u32::MAX)) as u32,
+        len_blocks: clamp_u32(len_blocks),
     })
 }
 
@@ -118,7 +119,7 @@ pub(super) fn insert(
         let extent = Extent {
             logical,
             start,
-            len: len as u16,
+            len: clamp_u16(len),
             state: written,
         };
         if let Err(error) = insert_extent(fs, handle, state, extent) {
@@ -157,7 +158,7 @@ pub(super) fn set_state(
     let max = u64::from(Extent::max_len_blocks(wanted));
     let mut at = range.start;
     while at < range.end {
-        let key = LogicalBlock(at as u32);
+        let key = LogicalBlock(clamp_u32(at));
         let mut next = at;
         change_leaf(fs, handle, state, key, |node| {
             let hole = Corrupt::new(place, "extent", CorruptKind::LostBlocks);
@@ -205,9 +206,9 @@ fn restate(
 fn piece(extent: &Extent, from: u64, to: u64) -> Option<Extent> {
     let skip = from.checked_sub(u64::from(extent.logical.0))?;
     (from < to).then(|| Extent {
-        logical: LogicalBlock(from as u32),
+        logical: LogicalBlock(clamp_u32(from)),
         start: BlockNr(extent.start.0 + skip),
-        len: (to - from) as u16,
+        len: clamp_u16(to - from),
         state: extent.state,
     })
 }

@@ -6,6 +6,7 @@ use crate::{Fs, Result};
 use uext4_format::LogicalBlock;
 use uext4_format::extent::{ExtentNode, ROOT_CAPACITY};
 use uext4_format::indirect::pointers_per_block;
+use uext4_num::u64_of;
 
 /// Direct blocks of a file without extents.
 const DIRECT: u64 = 12;
@@ -31,11 +32,11 @@ pub(crate) fn tree_growth_max(
     }
     let root = ExtentNode::new(&state.disk.i_block[..]);
     let depth = u64::from(root.depth());
-    if depth == 0 && root.count() as u64 + blocks <= u64::from(ROOT_CAPACITY) {
+    if depth == 0 && u64_of(root.count()) + blocks <= u64::from(ROOT_CAPACITY) {
         return 0;
     }
     // A node that splits keeps at least half of its entries.
-    let half = (fs.block_size() as u64 / NODE_BYTES - 2) / 2;
+    let half = (u64_of(fs.block_size()) / NODE_BYTES - 2) / 2;
     extents(depth, runs, blocks, half)
 }
 
@@ -65,7 +66,7 @@ fn tables(fs: &Fs, runs: u64, blocks: u64, end: u64) -> u64 {
     if end <= DIRECT {
         return 0;
     }
-    let pointers = pointers_per_block(fs.block_size()) as u64;
+    let pointers = pointers_per_block(fs.block_size());
     let first = runs.min(blocks) + blocks / pointers + 1;
     let second = runs.min(first) + first / pointers + 1;
     first + second + 1

@@ -16,12 +16,13 @@ use uext4_format::extent::ExtentState;
 use uext4_format::indirect::{self, IndirectPath, pointer, pointers_per_block, set_pointer};
 use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::{Handle, Object};
+use uext4_num::{clamp_u32, u64_of, usize_of};
 
 pub(super) use remove::remove;
 use uext4_sync::Arc;
 
 /// Largest block number that fits in a table.
-const BLOCK_MAX: u64 = u32::MAX as u64;
+const BLOCK_MAX: u64 = (1 << 32) - 1;
 
 /// A table of pointers: `i_block`, or a block.
 #[derive(Clone)]
@@ -51,7 +52,7 @@ impl Table {
     }
 
     fn pointer(&self, state: &InodeState, at: u32) -> Option<BlockNr> {
-        let block = self.read(state, |table| pointer(table, at as usize));
+        let block = self.read(state, |table| pointer(table, usize_of(at)));
         (block.0 != 0).then_some(block)
     }
 }
@@ -89,7 +90,7 @@ pub(super) fn growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<u6
         return Ok(0);
     };
     let there = walk(fs, state, &path)?.len();
-    Ok((path.indirect_levels() + 1).saturating_sub(there) as u64)
+    Ok(u64_of((path.indirect_levels() + 1).saturating_sub(there)))
 }
 
 /// Distance of the path's block from the first one under its pointer of `level`, and the number of
@@ -121,7 +122,7 @@ pub(super) fn lookup(
         let (offset, size) = span(fs, &path, level);
         let left = (size - offset).min(u64::from(max_blocks));
         return Ok(Mapping::Hole {
-            len_blocks: left as u32,
+            len_blocks: clamp_u32(left),
         });
     }
     let max_blocks = max_blocks.min(path.run_blocks());
@@ -132,13 +133,13 @@ pub(super) fn lookup(
 
 /// The run of equal or consecutive pointers from position `at` on.
 fn stretch(table: &[u8], at: u32, max_blocks: u32) -> Mapping {
-    let start = pointer(table, at as usize);
+    let start = pointer(table, usize_of(at));
     let step = u64::from(start.0 != 0);
     let goes_on = |&len: &u32| {
-        let next = pointer(table, (at + len) as usize);
+        let next = pointer(table, usize_of(at + len));
         next.0 == start.0 + u64::from(len) * step
     };
-    let len_blocks = 1 + (1..max_blocks).take_while(goes_on).count() as u32;
+    let len_blocks = 1 + clamp_u32((1..max_blocks).take_while(goes_on).count());
     if start.0 == 0 {
         return Mapping::Hole { len_blocks };
     }
@@ -158,9 +159,9 @@ pub(super) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Opti
     let steps = walk(fs, state, &path)?;
     let last = steps.last().expect("the root is always there");
     let before = last.table.read(state, |table| {
-        let mut positions = (0..last.at.min(table.len() as u32 / 4)).rev();
+        let mut positions = (0..last.at.min(clamp_u32(table.len()) / 4)).rev();
         positions.find_map(|position| {
-            let block = pointer(table, position as usize);
+            let block = pointer(table, usize_of(position));
             (block.0 != 0).then_some(block.0)
         })
     });
@@ -194,7 +195,7 @@ pub(super) fn insert(
         let step = make_tables(fs, handle, state, &path, run.start)?;
         let len = path.run_blocks().min(run.len_blocks - done);
         let taken = step.table.read(state, |table| {
-            (step.at..step.at + len).any(|at| pointer(table, at as usize).0 != 0)
+            (step.at..step.at + len).any(|at| pointer(table, usize_of(at)).0 != 0)
         });
         if taken {
             let place = Place::Inode(state.nr());
@@ -207,7 +208,7 @@ pub(super) fn insert(
         step.table.edit(handle, state, |table| {
             for index in 0..len {
                 let block = BlockNr(run.start.0 + u64::from(done + index));
-                set_pointer(table, (step.at + index) as usize, block);
+                set_pointer(table, usize_of(step.at + index), block);
             }
         });
     }
@@ -229,7 +230,7 @@ fn make_tables(
         let image = vec![0; fs.block_size()].into();
         let table = Table::Block(fs.blocks.create(handle, nr, Seal::Indirect, image));
         parent.table.edit(handle, state, |bytes| {
-            set_pointer(bytes, parent.at as usize, nr)
+            set_pointer(bytes, usize_of(parent.at), nr)
         });
         steps.push(Step {
             table,

@@ -5,6 +5,7 @@ use crate::inode::InodeState;
 use crate::{Fs, Result};
 use std::ops::Range;
 use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeFlags, Place};
+use uext4_num::clamp_u32;
 
 /// Blocks that one [`super::insert`] under [`crate::credits::MAP`] may map at most.
 pub(crate) fn insert_max_blocks(fs: &Fs, state: &InodeState) -> u32 {
@@ -13,7 +14,7 @@ pub(crate) fn insert_max_blocks(fs: &Fs, state: &InodeState) -> u32 {
             ExtentState::Unwritten,
         ))
     } else {
-        uext4_format::indirect::pointers_per_block(fs.block_size()) as u32
+        clamp_u32(uext4_format::indirect::pointers_per_block(fs.block_size()))
     }
 }
 

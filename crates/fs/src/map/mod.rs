@@ -24,9 +24,10 @@ mod usage;
 
 pub(crate) use crate::extent_status::Mapping;
 use crate::inode::InodeState;
-use crate::{Fs, Result};
+use crate::{Error, Fs, Result};
 use limits::check_run;
 use uext4_format::{BlockNr, Feature, InodeFlags, LogicalBlock};
+use uext4_num::usize_of;
 
 pub(crate) use change::{
     insert, insert_block, mark_unwritten, mark_written, mark_written_around, remove, shift_left,
@@ -116,7 +117,7 @@ fn is_in_inode(state: &InodeState) -> bool {
     if has_extents(state) {
         extents::depth(state) == 0
     } else {
-        let tables = &state.disk.i_block[4 * uext4_format::indirect::DIRECT_BLOCKS as usize..];
+        let tables = &state.disk.i_block[4 * usize_of(uext4_format::indirect::DIRECT_BLOCKS)..];
         tables.iter().all(|byte| *byte == 0)
     }
 }
@@ -159,6 +160,17 @@ pub(crate) fn block_of(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<
         Mapping::Hole { .. } => None,
         Mapping::Mapped { start, .. } => Some(start),
     })
+}
+
+/// The device blocks of the first `count` blocks of a file; `hole` is the error for a hole.
+pub(crate) fn blocks_of(
+    fs: &Fs,
+    state: &InodeState,
+    count: u32,
+    hole: impl Fn() -> Error,
+) -> Result<Vec<BlockNr>> {
+    let block = |at| block_of(fs, state, LogicalBlock(at))?.ok_or_else(&hole);
+    (0..count).map(block).collect()
 }
 
 /// The goal for block `at`: behind the blocks mapped before it.

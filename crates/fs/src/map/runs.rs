@@ -7,6 +7,7 @@ use crate::inode::InodeState;
 use crate::{Fs, Result};
 use std::ops::{ControlFlow, Range};
 use uext4_format::LogicalBlock;
+use uext4_num::clamp_u32;
 
 /// Calls `visit` for every mapped run that overlaps `range` (in blocks), clipped to it, in order.
 pub(crate) fn for_each(
@@ -17,8 +18,8 @@ pub(crate) fn for_each(
 ) -> Result<()> {
     let (mut at, end) = (range.start, range.end.min(LOGICAL_END));
     while at < end {
-        let logical = LogicalBlock(at as u32);
-        let max_blocks = (end - at).min(u64::from(u32::MAX)) as u32;
+        let logical = LogicalBlock(clamp_u32(at));
+        let max_blocks = clamp_u32(end - at);
         // Not from the extent status cache, which merges runs.
         let mapping = search(fs, state, logical, max_blocks)?;
         if let Mapping::Mapped {

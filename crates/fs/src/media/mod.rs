@@ -21,6 +21,7 @@ use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use std::iter;
 use std::ops::Range;
 use uext4_device::{Backing, BlockDevice, Claimant, Error, FlushQueue, Overlay};
+use uext4_num::{clamp_i64, clamp_usize, nonnegative, u64_of};
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Arc, Counter};
 
@@ -59,7 +60,7 @@ impl Media {
         let home = Medium::new(device, writes, claim.clone());
         let journal = options.journal_device.take();
         let log = journal.map(|device| Medium::new(device, writes, claim));
-        options.journal_device = log.clone().map(|log| log as _);
+        options.journal_device = log.clone().map(|log| -> Arc<dyn BlockDevice> { log });
         let media = Self { home, log };
         media.set_barrier(options.barrier);
         media
@@ -130,12 +131,12 @@ impl Medium {
 
     /// Bytes written to the device, without zeroes that the device made itself.
     pub(crate) fn written_bytes(&self) -> u64 {
-        self.written.sum().max(0).cast_unsigned()
+        nonnegative(self.written.sum())
     }
 
     fn count_written(&self, bytes: usize) {
         if !self.in_memory.load(Ordering::Relaxed) {
-            self.written.add(bytes as i64);
+            self.written.add(clamp_i64(bytes));
         }
     }
 
@@ -158,7 +159,7 @@ impl Medium {
     /// process stopped and another host took the file system over.
     fn write_out_if_claimed(&self, offset: u64, len: usize) -> Result<(), Error> {
         match self.claim_in_force() {
-            Some(claim) if claim.is_held() => self.base.write_out(offset, len as u64),
+            Some(claim) if claim.is_held() => self.base.write_out(offset, u64_of(len)),
             _ => Ok(()),
         }
     }
@@ -207,7 +208,7 @@ impl Medium {
     }
 
     fn copy(&self, piece: &Range<u64>) -> Result<(), Error> {
-        let mut bytes = vec![0; (piece.end - piece.start) as usize];
+        let mut bytes = vec![0; clamp_usize(piece.end - piece.start)];
         self.overlay.read_at(piece.start, &mut bytes)?;
         if let Some(claim) = &self.claim {
             claim.check()?;
@@ -271,7 +272,7 @@ impl BlockDevice for Medium {
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_claim()?;
         self.target().write_zeroes(offset, len)?;
-        self.write_out_if_claimed(offset, len as usize)
+        self.write_out_if_claimed(offset, clamp_usize(len))
     }
     fn is_read_only(&self) -> bool {
         self.target().is_read_only()

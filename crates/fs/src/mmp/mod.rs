@@ -30,6 +30,7 @@ use uext4_format::mmp::{
 };
 use uext4_format::{Feature, Superblock};
 use uext4_journal::Journal;
+use uext4_num::{clamp_u32, clamp_u64, nonnegative};
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, Clock, Mutex, OnceLock, Rank, Weak};
 
@@ -155,7 +156,7 @@ impl Claim {
         let mut held = self.held.lock();
         held.mmp.check_interval = check;
         held.mmp.sequence = 1 + (now.nanoseconds ^ std::process::id()) % (MMP_SEQ_MAX - 1);
-        held.mmp.time = now.seconds.max(0).cast_unsigned();
+        held.mmp.time = nonnegative(now.seconds);
         self.slot.write(&held.mmp)?;
         sleep(wait_seconds(check));
         let looked_ns = now_ns();
@@ -177,7 +178,7 @@ impl Claim {
         self.look(&held)?;
         let next = Mmp {
             sequence: 1 + held.mmp.sequence % MMP_SEQ_MAX,
-            time: self.clock.wall().seconds.max(0).cast_unsigned(),
+            time: nonnegative(self.clock.wall().seconds),
             ..held.mmp.clone()
         };
         held.attempted = Some(next.sequence);
@@ -205,14 +206,14 @@ impl Claim {
     }
 
     fn extend(&self, looked_ns: u64, check_interval: u16) {
-        let lease_ns = lease(check_interval).as_nanos() as u64;
+        let lease_ns = clamp_u64(lease(check_interval).as_nanos());
         self.end_ns.store(looked_ns + lease_ns, Ordering::Release);
     }
 
     /// Renews until stopped, or until the claim is lost.
     fn keep(&self, stop: &AtomicBool) {
         let interval = Duration::from_secs(self.interval_seconds.into());
-        let mut due_ns = now_ns() + interval.as_nanos() as u64;
+        let mut due_ns = now_ns() + clamp_u64(interval.as_nanos());
         while !stop.load(Ordering::Relaxed) {
             uext4_sync::thread::sleep(STEP);
             if now_ns() < due_ns {
@@ -229,7 +230,7 @@ impl Claim {
                 journal.inspect(|journal| journal.abort(cause.clone().into()));
                 return;
             }
-            due_ns = now_ns() + pause.as_nanos() as u64;
+            due_ns = now_ns() + clamp_u64(pause.as_nanos());
         }
     }
 
@@ -238,7 +239,7 @@ impl Claim {
         let mut held = self.held.lock();
         self.look(&held)?;
         held.mmp.sequence = MMP_SEQ_CLEAN;
-        held.mmp.time = self.clock.wall().seconds.max(0).cast_unsigned();
+        held.mmp.time = nonnegative(self.clock.wall().seconds);
         self.slot.write(&held.mmp)?;
         self.end_ns.store(UNCLAIMED, Ordering::Release);
         Ok(())
@@ -357,8 +358,11 @@ fn sleep(seconds: u64) {
 /// Nanoseconds since boot, time of suspension included.
 fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let now = Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32);
-    now.as_nanos() as u64
+    let now = Duration::new(
+        now.tv_sec.cast_unsigned(),
+        clamp_u32(now.tv_nsec.cast_unsigned()),
+    );
+    clamp_u64(now.as_nanos())
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
 use uext4_format::{Feature, Features};
 use uext4_journal::{Checksums, Config, Journal, Log, Start, Width};
+use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, FreezeBarrier, Mutex, Rank};
 
@@ -233,7 +234,7 @@ pub(super) fn begin(fs: &Fs) -> Result<()> {
     let now = fs.now();
     let handle = fs.start(1)?;
     fs.superblock.update(&handle, |disk| {
-        disk.mtime = now.seconds.max(0) as u64;
+        disk.mtime = nonnegative(now.seconds);
         disk.mnt_count = disk.mnt_count.saturating_add(1);
         say_in_use(disk);
     });

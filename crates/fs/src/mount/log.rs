@@ -11,12 +11,13 @@ use uext4_format::{
     InodeFlags, InodeNr, LogicalBlock, Place, Superblock, Uuid, indirect,
 };
 use uext4_journal::{Log, LogRun};
+use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::Arc;
 
 /// Deepest tree of a journal inode.
 const DEPTH_MAX: u32 = 5;
 /// Smallest log that jbd2 accepts, in blocks.
-const LOG_BLOCKS_MIN: u64 = 1024 / 4;
+const LOG_BLOCKS_MIN: u32 = 1024 / 4;
 
 pub(super) fn find(
     device: &Arc<dyn BlockDevice>,
@@ -77,7 +78,7 @@ fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 1
     let block_size = u64::from(geometry.block_size());
     let len_blocks = u32::try_from(head.blocks_count.min(device.size_bytes() / block_size));
     let len_blocks = len_blocks.map_err(|_| wrong("is too large"))?;
-    let superblock = (SUPERBLOCK_OFFSET / block_size) as u32 + 1;
+    let superblock = clamp_u32(SUPERBLOCK_OFFSET / block_size) + 1;
     Ok(Log {
         superblock,
         ..Log::contiguous(device, 0, len_blocks)
@@ -103,7 +104,8 @@ impl Finder<'_> {
     fn find(&self) -> Result<Log> {
         let inode = self.inode()?;
         let blocks = inode.size / u64::from(self.geometry.block_size());
-        if inode.links == 0 || blocks < LOG_BLOCKS_MIN || blocks > u64::from(u32::MAX) {
+        let blocks = u32::try_from(blocks).unwrap_or(0);
+        if inode.links == 0 || blocks < LOG_BLOCKS_MIN {
             return Err(self.bad(CorruptKind::NoJournal));
         }
         let mut found = Found::default();
@@ -111,11 +113,11 @@ impl Finder<'_> {
             let expect = Expect::root(self.block_range());
             self.walk_extents(&inode.i_block, &expect, DEPTH_MAX, &mut found)?;
         } else {
-            self.walk_indirect(&inode.i_block, blocks as u32, &mut found)?;
+            self.walk_indirect(&inode.i_block, blocks, &mut found)?;
         }
         // The size may exceed the mapped blocks, as in the kernel: the log's own superblock has the
         // required length.
-        let len_blocks = self.check_runs(&found)?.min(blocks as u32);
+        let len_blocks = self.check_runs(&found)?.min(blocks);
         Ok(Log {
             device: self.device.clone(),
             runs: found.runs,
@@ -132,11 +134,11 @@ impl Finder<'_> {
         let (block, offset) = self.geometry.descriptor_location(group);
         let checksums = self.superblock.checksums();
         let block = self.read(block)?;
-        let bytes = block.get(offset as usize..).unwrap_or(&[]);
+        let bytes = block.get(usize_of(offset)..).unwrap_or(&[]);
         let descriptor = GroupDescriptor::parse(bytes, group, self.geometry, &checksums)?;
         let (block, offset) = self.geometry.inode_location(descriptor.inode_table, index);
         let block = self.read(block)?;
-        let bytes = block.get(offset as usize..).unwrap_or(&[]);
+        let bytes = block.get(usize_of(offset)..).unwrap_or(&[]);
         Ok(Inode::parse(bytes, self.nr, self.geometry, &checksums)?)
     }
 
@@ -145,7 +147,7 @@ impl Finder<'_> {
             return Err(self.bad(CorruptKind::JournalBlockRange));
         }
         let size = self.geometry.block_size();
-        let mut bytes = vec![0; size as usize];
+        let mut bytes = vec![0; usize_of(size)];
         self.device.read_at(nr.0 * u64::from(size), &mut bytes)?;
         Ok(bytes)
     }
@@ -190,14 +192,14 @@ impl Finder<'_> {
 
     /// The log ends at the first unmapped block of a table.
     fn walk_indirect(&self, root: &[u8], blocks: u32, found: &mut Found) -> Result<()> {
-        let block_size = self.geometry.block_size() as usize;
+        let block_size = usize_of(self.geometry.block_size());
         let mut cached: Vec<(BlockNr, Vec<u8>)> = Vec::new();
         for logical in 0..blocks {
             let path = indirect::IndirectPath::new(LogicalBlock(logical), block_size)
                 .ok_or(self.bad(CorruptKind::TooLarge))?;
             let mut offsets = path.offsets().iter();
             let first = offsets.next().copied().unwrap_or(0);
-            let mut block = indirect::pointer(root, first as usize);
+            let mut block = indirect::pointer(root, usize_of(first));
             for (level, offset) in offsets.enumerate() {
                 if block.0 == 0 {
                     return Ok(());
@@ -207,7 +209,7 @@ impl Finder<'_> {
                     cached.push((block, self.read(block)?));
                     found.map_blocks.push(block.0);
                 }
-                block = indirect::pointer(&cached[level].1, *offset as usize);
+                block = indirect::pointer(&cached[level].1, usize_of(*offset));
             }
             if block.0 == 0 {
                 return Ok(());
@@ -235,7 +237,7 @@ impl Finder<'_> {
         if self.is_shared(found) {
             return Err(self.bad(CorruptKind::JournalTwice));
         }
-        if u64::from(next) < LOG_BLOCKS_MIN {
+        if next < LOG_BLOCKS_MIN {
             return Err(self.bad(CorruptKind::NoJournal));
         }
         Ok(next)

@@ -12,6 +12,7 @@ use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, superblock};
 use uext4_journal::Log;
 use uext4_journal::recovery::{self, RecoveryMode};
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
 
 /// Findings of the inspection, for assembling the engine.
@@ -153,8 +154,8 @@ fn after_replay(device: &dyn BlockDevice, options: &MountOptions) -> Result<Supe
 /// Keeps the superblock's error records when its image is replayed, because they were written past
 /// the journal. Bytes that are no superblock are left alone; the next read reports them.
 fn amend(nr: BlockNr, image: &mut [u8], before: &Superblock) {
-    let block_size = image.len() as u64;
-    let at = (SUPERBLOCK_OFFSET % block_size) as usize;
+    let block_size = u64_of(image.len());
+    let at = clamp_usize(SUPERBLOCK_OFFSET % block_size);
     if nr.0 != SUPERBLOCK_OFFSET / block_size {
         return;
     }

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use std::time::Duration;
 
 /// Longest `commit=` in seconds: the kernel's limit with 1000 clock ticks per second.
-const COMMIT_SECONDS_MAX: u64 = i32::MAX as u64 / 1000;
+const COMMIT_SECONDS_MAX: u64 = ((1 << 31) - 1) / 1000;
 /// The interval for `commit=0`, and the default.
 const COMMIT_SECONDS: u64 = 5;
 
@@ -19,7 +19,7 @@ pub(super) fn allocator(value: &str) -> Result<Allocator> {
 }
 
 /// Largest user or group id; the one after it means "none".
-pub(super) const ID_MAX: u64 = u32::MAX as u64 - 1;
+pub(super) const ID_MAX: u64 = (1 << 32) - 2;
 
 /// `None` for 0.
 pub(super) fn bound(number: u64) -> Option<u64> {
@@ -45,7 +45,7 @@ pub(super) fn seconds(name: &str, value: &str) -> Result<Option<Duration>> {
 
 /// As [`size`], for memory.
 pub(super) fn size_of_memory(name: &str, value: &str) -> Result<u64> {
-    size(name, value, i64::MAX as u64)
+    size(name, value, i64::MAX.unsigned_abs())
 }
 
 /// Bytes, as a plain number or with the suffix K, M, G or T (powers of 1024).

@@ -13,6 +13,7 @@ use uext4_format::orphan_file::{
 };
 use uext4_format::{BlockNr, InodeNr, Seed};
 use uext4_journal::{Handle, Image, Live, Object, Render, Sink};
+use uext4_num::{clamp_i64, clamp_usize, u64_of};
 use uext4_sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use uext4_sync::{Arc, Rank, shard_index};
 
@@ -93,7 +94,7 @@ impl OrphanFile {
             if block.claim() {
                 handle.touch(block);
                 if let Some(slot) = block.fill(inode) {
-                    return Some((index * self.slots_per_block + slot) as u64);
+                    return Some(u64_of(index * self.slots_per_block + slot));
                 }
                 block.free.fetch_add(1, Ordering::AcqRel);
             }
@@ -103,9 +104,9 @@ impl OrphanFile {
 
     /// Frees a slot.
     pub(crate) fn remove(&self, handle: &Handle<'_>, slot: u64) {
-        let block = &self.blocks[slot as usize / self.slots_per_block];
+        let block = &self.blocks[clamp_usize(slot) / self.slots_per_block];
         handle.touch(block);
-        block.slots[slot as usize % self.slots_per_block].store(0, Ordering::Release);
+        block.slots[clamp_usize(slot) % self.slots_per_block].store(0, Ordering::Release);
         block.free.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -120,7 +121,7 @@ impl OrphanFile {
         let taken = slots.map(|slot| slot.load(Ordering::Acquire)).enumerate();
         taken
             .filter(|(_, inode)| *inode != 0)
-            .map(|(slot, inode)| (slot as u64, InodeNr(inode)))
+            .map(|(slot, inode)| (u64_of(slot), InodeNr(inode)))
     }
 }
 
@@ -141,7 +142,7 @@ impl SlotBlock {
         let slot = |index| AtomicU32::new(orphan_slot(&bytes, index).map_or(0, |inode| inode.0));
         let slots: Arc<[AtomicU32]> = (0..slots_in(bytes.len())).map(slot).collect();
         let is_free = |slot: &&AtomicU32| slot.load(Ordering::Relaxed) == 0;
-        let free = AtomicI64::new(slots.iter().filter(is_free).count() as i64);
+        let free = AtomicI64::new(clamp_i64(slots.iter().filter(is_free).count()));
         let state = SlotState {
             nr,
             seed,

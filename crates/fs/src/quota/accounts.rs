@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 use uext4_format::{Corrupt, CorruptKind, InodeNr, Place};
 use uext4_journal::Handle;
+use uext4_num::{high_u32, low_u32};
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, Mutex, MutexGuard, Rank, Sharded};
 
@@ -90,8 +91,8 @@ impl Accounts {
     pub(super) fn grace(&self) -> GraceTimes {
         let word = self.grace.load(Ordering::Acquire);
         GraceTimes {
-            space_seconds: (word >> 32) as u32,
-            inodes_seconds: word as u32,
+            space_seconds: high_u32(word),
+            inodes_seconds: low_u32(word),
         }
     }
 

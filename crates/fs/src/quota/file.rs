@@ -7,6 +7,7 @@ use crate::{Error, Result};
 use uext4_format::quota::{Patch, QUOTA_BLOCK_BYTES, QuotaEntry, QuotaKind, QuotaTree};
 use uext4_format::{BlockNr, CorruptKind, LogicalBlock};
 use uext4_journal::{Image, Live, Object, Render, Sink};
+use uext4_num::{clamp_u32, clamp_usize, u64_of};
 use uext4_sync::{Arc, Rank};
 
 /// An entry and its location.
@@ -47,14 +48,14 @@ impl Render for FileState {
 impl FileState {
     /// Location of a byte of the file on the device.
     fn place(&self, at: u64) -> Option<Place> {
-        let block = self.blocks.get((at / self.block_size) as usize)?;
-        Some((*block, (at % self.block_size) as usize))
+        let block = self.blocks.get(clamp_usize(at / self.block_size))?;
+        Some((*block, clamp_usize(at % self.block_size)))
     }
 
     /// The block that the file needs before the next entry, if it is too short.
     pub(super) fn next_block(&self) -> Option<LogicalBlock> {
-        let have = self.blocks.len() as u64 * self.block_size;
-        let next = LogicalBlock(self.blocks.len() as u32);
+        let have = u64_of(self.blocks.len()) * self.block_size;
+        let next = LogicalBlock(clamp_u32(self.blocks.len()));
         (have < self.tree.bytes_for_insert()).then_some(next)
     }
 
@@ -80,7 +81,7 @@ impl FileState {
 
     /// Size of the file in bytes: all of its blocks, as e2fsck requires.
     pub(crate) fn size_bytes(&self) -> u64 {
-        self.blocks.len() as u64 * self.block_size
+        u64_of(self.blocks.len()) * self.block_size
     }
 }
 
@@ -92,24 +93,24 @@ impl QuotaFile {
         blocks: Vec<BlockNr>,
         corrupt: impl Fn(CorruptKind) -> Error + Copy,
     ) -> Result<(Arc<Self>, Vec<Placed>)> {
-        let block_size = base.block_size() as u64;
+        let block_size = u64_of(base.block_size());
         let mut last: Option<(BlockNr, Image)> = None;
         let read = |block: u32| {
-            let at = u64::from(block) * QUOTA_BLOCK_BYTES as u64;
-            let nr = blocks.get((at / block_size) as usize).copied();
+            let at = u64::from(block) * u64_of(QUOTA_BLOCK_BYTES);
+            let nr = blocks.get(clamp_usize(at / block_size)).copied();
             let nr = nr.ok_or_else(|| corrupt(CorruptKind::BlockBehindEnd))?;
             let image = match last.take() {
                 Some((known, image)) if known == nr => image,
                 _ => base.journal.read_block(nr)?,
             };
             let mut bytes = [0; QUOTA_BLOCK_BYTES];
-            let within = (at % block_size) as usize;
+            let within = clamp_usize(at % block_size);
             bytes.copy_from_slice(&image[within..within + QUOTA_BLOCK_BYTES]);
             last = Some((nr, image));
             Ok(bytes)
         };
         let (tree, entries) = QuotaTree::read(kind, read, corrupt)?;
-        if tree.used_bytes() > blocks.len() as u64 * block_size {
+        if tree.used_bytes() > u64_of(blocks.len()) * block_size {
             return Err(corrupt(CorruptKind::MoreBlocks));
         }
         let state = FileState {

@@ -13,6 +13,7 @@ use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Error, Result};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
+use uext4_num::nonnegative;
 use uext4_sync::Arc;
 
 /// Grace times of the soft limits.
@@ -237,8 +238,8 @@ impl Quota {
         more: Usage,
     ) -> Result<Claim> {
         let amount = Amount {
-            bytes: more.bytes.max(0) as u64,
-            inodes: more.inodes.max(0) as u64,
+            bytes: nonnegative(more.bytes),
+            inodes: nonnegative(more.inodes),
         };
         if !self.is_on() || reserve != Reserve::Keep || amount == Amount::default() {
             return Ok(Claim::default());
@@ -302,7 +303,7 @@ impl Quota {
 }
 
 fn now(base: &Base) -> u64 {
-    base.now().seconds.max(0) as u64
+    nonnegative(base.now().seconds)
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use crate::{Caller, Result};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 use uext4_format::{Inode as DiskInode, InodeFlags, InodeNr};
 use uext4_journal::Handle;
+use uext4_num::{clamp_i64, clamp_u32, nonnegative};
 use uext4_sync::{Arc, Clock};
 
 /// The owners that an inode is charged to.
@@ -82,11 +83,10 @@ impl Usage {
         inodes: 1,
     };
 
-    /// Space in sectors of 512 bytes.
+    /// Space in sectors of 512 bytes; a damaged `i_blocks` may have more than fits.
     pub(crate) fn sectors(sectors: u64) -> Self {
         Self {
-            // i_blocks has 48 bits.
-            bytes: (sectors << 9) as i64,
+            bytes: clamp_i64(sectors.saturating_mul(512)),
             inodes: 0,
         }
     }
@@ -139,7 +139,7 @@ impl Quota {
 
     fn now(&self) -> u64 {
         let clock = self.clock.as_ref();
-        clock.map_or(0, |clock| clock.wall().seconds.max(0) as u64)
+        clock.map_or(0, |clock| nonnegative(clock.wall().seconds))
     }
 
     /// Whether usage is charged.
@@ -154,7 +154,7 @@ impl Quota {
 
     /// Additional credits of a handle for quota: the old and the new owners of an inode.
     pub(crate) fn credits(&self) -> u32 {
-        2 * self.accounts.len() as u32
+        2 * clamp_u32(self.accounts.len())
     }
 
     fn accounts_of(&self, kind: QuotaKind) -> Option<&Accounts> {

@@ -74,8 +74,8 @@ impl OwnerState {
     /// be seen before its charge by another thread: the difference is owed until then.
     fn settle(&mut self) {
         let take = |shards: &Sharded<AtomicI64>| -> i64 {
-            let shards = shards.iter();
-            shards.map(|shard| shard.swap(0, Ordering::AcqRel)).sum()
+            let all = shards.iter().map(|shard| shard.swap(0, Ordering::AcqRel));
+            all.fold(0, i64::saturating_add)
         };
         let (bytes, inodes) = (take(&self.pending.bytes), take(&self.pending.inodes));
         let (owed_bytes, owed_inodes) = self.owed;
@@ -146,10 +146,8 @@ impl Owner {
         let state = self.live.read();
         let mut entry = state.entry;
         let sum = |shards: &Sharded<AtomicI64>| -> i64 {
-            shards
-                .iter()
-                .map(|shard| shard.load(Ordering::Acquire))
-                .sum()
+            let all = shards.iter().map(|shard| shard.load(Ordering::Acquire));
+            all.fold(0, i64::saturating_add)
         };
         let (owed_bytes, owed_inodes) = state.owed;
         let bytes = sum(&self.pending.bytes).saturating_add(owed_bytes);
@@ -294,5 +292,19 @@ mod tests {
         assert_eq!(settled(&owner, 4096, 1), (0, 0));
         assert_eq!(settled(&owner, 4096, 2), (0, 1));
         assert_eq!(settled(&owner, 4096, 0), (4096, 1));
+    }
+
+    /// 2^48 - 1 blocks of 64 KiB in `i_blocks`: two such inodes that change their owner.
+    #[test]
+    fn damaged_block_counts_do_not_overflow() {
+        let usage = Usage::sectors(((1 << 48) - 1) << 7);
+        assert_eq!((usage.bytes, usage.less().bytes), (i64::MAX, -i64::MAX));
+        let owner = Owner::new(QuotaEntry::default(), None);
+        for shard in 0..2 {
+            let pending = owner.pending.bytes.slot(shard);
+            pending.fetch_add(usage.bytes, Ordering::AcqRel);
+        }
+        assert_eq!(owner.entry().space_bytes, i64::MAX.unsigned_abs());
+        assert_eq!(settled(&owner, 0, 0), (i64::MAX.unsigned_abs(), 0));
     }
 }

@@ -11,6 +11,7 @@ use crate::base::Base;
 use uext4_alloc::{Bitmap, InodeBits, Stat};
 use uext4_format::{Corrupt, CorruptKind, GroupNr, Place, group_flag};
 use uext4_journal::Object;
+use uext4_num::clamp_u32;
 
 impl Space {
     /// Fills in the block bitmap of a locked half: from disk, or computed for an uninit group.
@@ -109,7 +110,7 @@ impl Space {
         self.zones.inside(first..end).map(move |range| {
             let from = (range.start - first) >> bits;
             let to = (range.end - first).div_ceil(1 << bits);
-            (from as u32, to as u32)
+            (clamp_u32(from), clamp_u32(to))
         })
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::{Error, Result};
 use uext4_alloc::{FreeCount, Privilege};
+use uext4_num::{clamp_i64, clamp_u32, nonnegative};
 use uext4_sync::Counter;
 
 pub(super) struct Claims {
@@ -33,9 +34,7 @@ impl Claims {
     pub(super) fn claim(&self, wanted: u32, min: u32, privilege: Privilege) -> Result<u32> {
         let granted = self.count.claim_up_to(wanted.into(), min.into(), privilege);
         // At most `wanted`.
-        granted
-            .map(|clusters| clusters as u32)
-            .ok_or(Error::NoSpace)
+        granted.map(clamp_u32).ok_or(Error::NoSpace)
     }
 
     /// Returns claimed clusters that were not used, or that a commit freed.
@@ -53,14 +52,14 @@ impl Claims {
             return false;
         }
         self.count.add_delayed(data);
-        self.delayed_tree.add(tree as i64);
+        self.delayed_tree.add(clamp_i64(tree));
         true
     }
 
     /// Ends reservations of delayed data, which are used or returned.
     pub(super) fn end_delay(&self, data: u64, tree: u64) {
         self.count.remove_delayed(data);
-        self.delayed_tree.add(-(tree as i64));
+        self.delayed_tree.add(-clamp_i64(tree));
     }
 
     pub(super) fn delayed(&self) -> u64 {
@@ -68,17 +67,17 @@ impl Claims {
     }
 
     pub(super) fn delayed_tree(&self) -> u64 {
-        u64::try_from(self.delayed_tree.sum()).unwrap_or(0)
+        nonnegative(self.delayed_tree.sum())
     }
 
     /// Counts claimed clusters as used on disk.
     pub(super) fn committed(&self, clusters: u64) {
-        self.on_disk.add(-(clusters as i64));
+        self.on_disk.add(-clamp_i64(clusters));
     }
 
     /// Counts clusters as freed on disk; they become available after the commit.
     pub(super) fn freed(&self, clusters: u64) {
-        self.on_disk.add(clusters as i64);
+        self.on_disk.add(clamp_i64(clusters));
     }
 
     pub(super) fn available_to(&self, privilege: Privilege) -> u64 {
@@ -95,7 +94,7 @@ impl Claims {
     }
 
     pub(super) fn free_on_disk(&self) -> u64 {
-        self.on_disk.sum().max(0) as u64
+        nonnegative(self.on_disk.sum())
     }
 
     pub(super) fn held_back_blocks(&self) -> u64 {

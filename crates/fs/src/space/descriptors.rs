@@ -9,6 +9,7 @@ use crate::Result;
 use uext4_alloc::{InodeSummary, Summary};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Geometry, GroupDescriptor, GroupNr, group_flag};
+use uext4_num::{u64_of, usize_of};
 
 /// The descriptors as read at mount.
 pub(super) struct DescriptorTable {
@@ -18,9 +19,9 @@ pub(super) struct DescriptorTable {
 
 impl DescriptorTable {
     pub(super) fn read(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Self> {
-        let block_size = geometry.block_size() as usize;
+        let block_size = usize_of(geometry.block_size());
         let blocks = geometry.descriptor_blocks_count();
-        let mut bytes = vec![0; blocks as usize * block_size];
+        let mut bytes = vec![0; usize_of(blocks) * block_size];
         let mut first = 0;
         while first < blocks {
             let start = geometry.descriptor_block(first);
@@ -29,9 +30,9 @@ impl DescriptorTable {
             let len = (1..blocks - first)
                 .find(|&len| !in_a_row(len))
                 .unwrap_or(blocks - first);
-            let from = first as usize * block_size;
-            let to = from + len as usize * block_size;
-            device.read_at(start.0 * block_size as u64, &mut bytes[from..to])?;
+            let from = usize_of(first) * block_size;
+            let to = from + usize_of(len) * block_size;
+            device.read_at(start.0 * u64_of(block_size), &mut bytes[from..to])?;
             first += len;
         }
         Ok(Self {
@@ -41,7 +42,7 @@ impl DescriptorTable {
     }
 
     fn slot(&self, nr: GroupNr) -> &[u8] {
-        let at = nr.0 as usize * self.desc_size;
+        let at = usize_of(nr.0) * self.desc_size;
         self.bytes.get(at..at + self.desc_size).unwrap_or(&[])
     }
 
@@ -72,7 +73,7 @@ pub(super) struct Survey {
 impl Survey {
     pub(super) fn of(raw: &DescriptorTable, geometry: &Geometry) -> Self {
         let mut free_clusters = 0;
-        let mut ranges = Vec::with_capacity(geometry.group_count as usize * 4);
+        let mut ranges = Vec::with_capacity(usize_of(geometry.group_count) * 4);
         for nr in (0..geometry.group_count).map(GroupNr) {
             let descriptor = raw.unverified(nr);
             let clusters = descriptor.free_clusters.min(geometry.clusters_in_group(nr));

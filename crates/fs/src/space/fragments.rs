@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use uext4_format::GroupNr;
 use uext4_journal::Object;
+use uext4_num::{clamp_u16, clamp_usize, u64_of, usize_of};
 
 /// Free extents of a range of lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,7 +95,7 @@ struct Survey {
 
 impl Survey {
     fn new(clusters: u64, slices: usize) -> Self {
-        let slice_clusters = clusters.div_ceil(slices.max(1) as u64).max(1);
+        let slice_clusters = clusters.div_ceil(u64_of(slices.max(1))).max(1);
         Self {
             clusters,
             slice_clusters,
@@ -103,7 +104,7 @@ impl Survey {
             min: u64::MAX,
             max: 0,
             // At most `slices`.
-            picture: vec![0; clusters.div_ceil(slice_clusters) as usize],
+            picture: vec![0; clamp_usize(clusters.div_ceil(slice_clusters))],
         }
     }
 
@@ -113,7 +114,7 @@ impl Survey {
         while at < run.end {
             let slice = at / self.slice_clusters;
             let end = run.end.min((slice + 1) * self.slice_clusters);
-            self.picture[slice as usize] += end - at;
+            self.picture[clamp_usize(slice)] += end - at;
             at = end;
         }
         if self.open.end == run.start {
@@ -127,7 +128,7 @@ impl Survey {
     fn close(&mut self) {
         let len = self.open.end - self.open.start;
         if len > 0 {
-            let row = &mut self.by_order[len.ilog2() as usize];
+            let row = &mut self.by_order[usize_of(len.ilog2())];
             row.extents += 1;
             row.bytes += len;
             self.min = self.min.min(len);
@@ -150,9 +151,9 @@ impl Survey {
             })
             .collect();
         let share = |(slice, free): (usize, &u64)| {
-            let start = slice as u64 * self.slice_clusters;
+            let start = u64_of(slice) * self.slice_clusters;
             let len = self.slice_clusters.min(self.clusters - start);
-            (free * 1000 / len) as u16 // at most 1000
+            clamp_u16(free * 1000 / len) // at most 1000
         };
         FreeFragments {
             size_bytes,

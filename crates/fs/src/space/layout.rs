@@ -3,6 +3,7 @@
 use uext4_alloc::Bitmap;
 use uext4_format::{Checksums, Geometry, GroupDescriptor, GroupNr};
 use uext4_journal::Sink;
+use uext4_num::usize_of;
 
 /// Descriptors up to this size are rendered on the stack.
 const DESCRIPTOR_BYTES_MAX: usize = 1024;
@@ -16,7 +17,7 @@ pub(crate) struct GroupLayout {
 impl GroupLayout {
     /// The block of a bitmap; bits past its end are set, as ext4 requires.
     pub(super) fn bitmap_bytes(&self, bitmap: &Bitmap) -> Vec<u8> {
-        let mut bytes = vec![0xFF; self.geometry.block_size() as usize];
+        let mut bytes = vec![0xFF; usize_of(self.geometry.block_size())];
         bitmap.write_to(&mut bytes);
         bytes
     }
@@ -27,6 +28,6 @@ impl GroupLayout {
         let mut bytes = [0u8; DESCRIPTOR_BYTES_MAX];
         descriptor.write_to(&mut bytes[..size], nr, &self.geometry, &self.checksums);
         let (block, offset) = self.geometry.descriptor_location(nr);
-        out.patch(block, offset as usize, &bytes[..size]);
+        out.patch(block, usize_of(offset), &bytes[..size]);
     }
 }

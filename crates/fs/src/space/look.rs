@@ -13,6 +13,7 @@ use std::ops::Range;
 use uext4_alloc::{Bitmap, Stat};
 use uext4_format::{Corrupt, CorruptKind, GroupDescriptor, GroupNr, Place};
 use uext4_journal::Object;
+use uext4_num::{u64_of, usize_of};
 
 /// Source of a bitmap.
 enum Source {
@@ -43,7 +44,7 @@ impl Space {
         let mut used = Bitmap::new(self.geometry().clusters_per_group);
         for row in sources.chunk_by(in_a_row) {
             let bytes = self.read_row(row);
-            let blocks = bytes.chunks(self.geometry().block_size() as usize);
+            let blocks = bytes.chunks(usize_of(self.geometry().block_size()));
             let blocks = blocks.map(Some).chain(std::iter::repeat(None));
             for ((source, nr), bytes) in row.iter().zip(&mut groups).zip(blocks) {
                 let seen = match source {
@@ -66,7 +67,7 @@ impl Space {
         let blocks: Vec<u64> = wanted.filter_map(block).collect();
         let block_size = u64::from(self.geometry().block_size());
         for row in blocks.chunk_by(|a, b| a + 1 == *b) {
-            let len = row.len() as u64;
+            let len = u64_of(row.len());
             self.engine.stats().add(Stat::BitmapsAhead, len);
             self.device
                 .read_ahead(row[0] * block_size, len * block_size);
@@ -74,7 +75,7 @@ impl Space {
     }
 
     fn source(&self, nr: GroupNr) -> Result<Source> {
-        let Some(group) = self.groups.get(nr.0 as usize).and_then(|cell| cell.get()) else {
+        let Some(group) = self.groups.get(usize_of(nr.0)).and_then(|cell| cell.get()) else {
             let descriptor = self.raw.parse(nr, &self.layout)?;
             let uninit = descriptor.has_flag(uext4_format::group_flag::BLOCK_UNINIT);
             return Ok(match uninit {
@@ -96,13 +97,17 @@ impl Space {
         let Some(first) = first else {
             return Vec::new();
         };
-        let block_size = u64::from(self.geometry().block_size());
-        let mut bytes = vec![0; row.len() * block_size as usize];
-        self.engine.stats().add(Stat::BitmapsRead, row.len() as u64);
-        match self.device.read_at(first * block_size, &mut bytes) {
-            Ok(()) => bytes,
-            Err(_) => Vec::new(),
-        }
+        let read = Stat::BitmapsRead;
+        self.engine.stats().add(read, u64_of(row.len()));
+        self.read_blocks(first, row.len()).unwrap_or_default()
+    }
+
+    fn read_blocks(&self, first: u64, count: usize) -> Result<Vec<u8>> {
+        let block_size = self.geometry().block_size();
+        let mut bytes = vec![0; count * usize_of(block_size)];
+        self.device
+            .read_at(first * u64::from(block_size), &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Puts the group's bitmap into `used`. `bytes` is its block; without it, the block is read
@@ -131,7 +136,7 @@ impl Space {
             Source::Device(descriptor) => {
                 let alone = match bytes {
                     Some(_) => Vec::new(),
-                    None => self.read_alone(descriptor)?,
+                    None => self.read_blocks(descriptor.block_bitmap.0, 1)?,
                 };
                 let bytes = bytes.unwrap_or(&alone);
                 let (geometry, checksums) = (self.geometry(), &self.layout.checksums);
@@ -153,17 +158,9 @@ impl Space {
         Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into())
     }
 
-    fn read_alone(&self, descriptor: &GroupDescriptor) -> Result<Vec<u8>> {
-        let block_size = u64::from(self.geometry().block_size());
-        let mut bytes = vec![0; block_size as usize];
-        let at = descriptor.block_bitmap.0 * block_size;
-        self.device.read_at(at, &mut bytes)?;
-        Ok(bytes)
-    }
-
     /// Copies the bitmap in memory to `used`; false if it is not there.
     fn copy_from_memory(&self, nr: GroupNr, used: &mut Bitmap) -> bool {
-        let group = self.groups.get(nr.0 as usize).and_then(|cell| cell.get());
+        let group = self.groups.get(usize_of(nr.0)).and_then(|cell| cell.get());
         let Some(group) = group else { return false };
         let half = group.blocks.live().read();
         let known = half.used.as_ref().map(|known| used.copy_from(known));

@@ -52,6 +52,7 @@ use uext4_alloc::{Engine, InodePolicy, InodeRuns};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid, Uuid};
 use uext4_journal::CommitObserver;
+use uext4_num::usize_of;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Arc, OnceLock, SequenceCount};
 pub(crate) use zones::Zones;
@@ -95,7 +96,7 @@ impl Space {
     fn group(&self, nr: GroupNr) -> Result<&Group> {
         let cell = self
             .groups
-            .get(nr.0 as usize)
+            .get(usize_of(nr.0))
             .ok_or(Error::Invalid("group number"))?;
         if let Some(group) = cell.get() {
             return Ok(group);
@@ -149,7 +150,7 @@ impl Space {
         let table = self.raw.inode_table(group);
         self.group(group)?;
         let (block, offset) = self.geometry().inode_location(table, index);
-        Ok(Some((block, offset as usize)))
+        Ok(Some((block, usize_of(offset))))
     }
 
     /// Free blocks and inodes by the descriptors, for the superblock.

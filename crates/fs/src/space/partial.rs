@@ -8,12 +8,13 @@
 use super::Space;
 use uext4_alloc::{ClusterNr, Privilege, Run};
 use uext4_format::BlockNr;
+use uext4_num::clamp_u32;
 
 impl Space {
     /// Number of existing blocks from `start` on, at most `len_blocks`.
     pub(crate) fn clamp_to_end(&self, start: BlockNr, len_blocks: u64) -> u32 {
         let left = self.geometry().blocks_count.saturating_sub(start.0);
-        left.min(len_blocks).min(u32::MAX.into()) as u32
+        clamp_u32(left.min(len_blocks))
     }
 
     /// The usable part of a run that the engine reserved, if it has at least `min` clusters. The

@@ -17,6 +17,7 @@
 use std::collections::HashMap;
 use uext4_alloc::{ClusterNr, Run};
 use uext4_format::InodeNr;
+use uext4_num::{clamp_i64, nonnegative, usize_of};
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Arc, Counter, Mutex, Rank, Sharded};
 
@@ -168,17 +169,17 @@ impl Preallocations {
 
     /// Clusters that are reserved but not claimed.
     pub(super) fn clusters(&self) -> u64 {
-        u64::try_from(self.clusters.sum()).unwrap_or(0)
+        nonnegative(self.clusters.sum())
     }
 
     /// Counts clusters that are about to be reserved, or were, without a claim.
     pub(super) fn withhold(&self, clusters: u64) {
-        self.clusters.add(clusters as i64);
+        self.clusters.add(clamp_i64(clusters));
     }
 
     /// Uncounts clusters that are free in the engine again, or claimed.
     pub(super) fn restore(&self, clusters: u64) {
-        self.clusters.add(-(clusters as i64));
+        self.clusters.add(-clamp_i64(clusters));
     }
 
     /// Takes up to `len` clusters preallocated for cluster `at` of the file.
@@ -210,7 +211,7 @@ impl Preallocations {
     }
 
     fn shard(&self, inode: InodeNr) -> &Mutex<Files> {
-        &self.files[inode.0 as usize % FILE_SHARDS]
+        &self.files[usize_of(inode.0) % FILE_SHARDS]
     }
 
     fn list(&self, file: &Arc<FilePreallocation>) {

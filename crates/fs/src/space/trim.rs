@@ -10,6 +10,7 @@ use crate::{Error, Result};
 use std::ops::Range;
 use uext4_alloc::{ClusterNr, Run};
 use uext4_format::GroupNr;
+use uext4_num::clamp_u32;
 
 impl Space {
     /// Discards free space; see [`crate::Filesystem::trim`].
@@ -38,7 +39,7 @@ impl Space {
                 break;
             }
             // At most the clusters of a group.
-            trimmed += self.trim_group(base, nr, start..end, min_len as u32)?;
+            trimmed += self.trim_group(base, nr, start..end, clamp_u32(min_len))?;
         }
         Ok(trimmed * cluster_bytes)
     }
@@ -104,5 +105,5 @@ fn cut(run: Run, range: &Range<u64>) -> Option<Run> {
     let start = run.start.0.max(range.start);
     let end = run.end().0.min(range.end);
     // At most the run's length.
-    (start < end).then(|| Run::new(ClusterNr(start), (end - start) as u32))
+    (start < end).then(|| Run::new(ClusterNr(start), clamp_u32(end - start)))
 }

@@ -4,6 +4,7 @@ use super::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, Result};
 use uext4_device::BlockDevice;
 use uext4_format::{Feature, Superblock, Uuid};
+use uext4_num::u64_of;
 
 /// Reads and validates the superblock of a device: the primary copy, or the one at `sb=`.
 ///
@@ -12,7 +13,7 @@ use uext4_format::{Feature, Superblock, Uuid};
 pub fn read_superblock(device: &dyn BlockDevice, at_kib: Option<u64>) -> Result<Superblock> {
     let offset = at_kib.map_or(SUPERBLOCK_OFFSET, |kib| kib.saturating_mul(1024));
     let mut bytes = [0u8; SUPERBLOCK_BYTES];
-    if offset.saturating_add(SUPERBLOCK_BYTES as u64) > device.size_bytes() {
+    if offset.saturating_add(u64_of(SUPERBLOCK_BYTES)) > device.size_bytes() {
         return Err(Error::Mount(format!(
             "{} is too small for ext4",
             device.describe()

@@ -3,6 +3,7 @@
 use crate::superblock::SUPERBLOCK_BYTES;
 use crate::{Fs, Result};
 use uext4_format::{Feature, GroupNr, superblock};
+use uext4_num::clamp_u16;
 
 /// Writes the superblock to every group that has a copy, in the state of an unmounted file system.
 /// After a crash some copies are still the old ones, which stay as usable as before.
@@ -18,8 +19,7 @@ pub(super) fn update(fs: &Fs) -> Result<()> {
         .map(GroupNr)
         .filter(|group| fs.geometry.has_super(*group));
     for group in holders {
-        // The field has 16 bits, as in mke2fs.
-        copy.block_group_nr = group.0 as u16;
+        copy.block_group_nr = clamp_u16(group.0); // as mke2fs, for groups above 65,535
         let bytes: [u8; SUPERBLOCK_BYTES] = copy.to_bytes();
         let block = fs.geometry.group_first_block(group);
         fs.device

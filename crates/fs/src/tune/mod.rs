@@ -16,6 +16,7 @@ use crate::options::OnError;
 use crate::{Error, Filesystem, Fs, Result};
 use uext4_format::superblock::ErrorBehaviour;
 use uext4_format::{Feature, Superblock};
+use uext4_num::clamp_u64;
 
 /// Longest label in bytes.
 const LABEL_BYTES: usize = 16;
@@ -85,7 +86,7 @@ fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {
         if percent > RESERVED_PERCENT_MAX {
             return Err(Error::Invalid("at most 50 percent can be reserved"));
         }
-        disk.r_blocks_count = (u128::from(disk.blocks_count) * u128::from(percent) / 100) as u64;
+        disk.r_blocks_count = clamp_u64(u128::from(disk.blocks_count) * u128::from(percent) / 100);
     }
     if let Some(on_error) = tuning.on_error {
         disk.errors = match on_error {

@@ -8,7 +8,8 @@ use crate::inode::{InodeRef, NewInode};
 use crate::mkfs::default_orphan_file_blocks;
 use crate::{Caller, Error, Fs, Result, credits, file, map};
 use uext4_format::orphan_file::seal_orphan_block;
-use uext4_format::{Feature, FileType, InodeNr, LogicalBlock};
+use uext4_format::{Feature, FileType, InodeNr};
+use uext4_num::u64_of;
 
 /// Target state of the orphan file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
         let (at, mut done) = (block << fs.geometry.block_bits, 0);
         while done < zeroes.len() {
             let reserve = crate::space::Reserve::MayUse;
-            done += file::write(fs, inode.arc(), at + done as u64, &zeroes[done..], reserve)?;
+            done += file::write(fs, inode.arc(), at + u64_of(done), &zeroes[done..], reserve)?;
         }
     }
     file::write_out(fs, inode.arc())
@@ -84,8 +85,7 @@ fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
 fn seal(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
     let state = inode.read();
     let seed = fs.checksums.metadata.map(|_| state.seed());
-    for logical in (0..blocks).map(LogicalBlock) {
-        let nr = map::block_of(fs, &state, logical)?.ok_or(Error::NoSpace)?;
+    for nr in map::blocks_of(fs, &state, blocks, || Error::NoSpace)? {
         let mut bytes = vec![0; fs.block_size()];
         seal_orphan_block(&mut bytes, nr, seed);
         fs.device.write_at(nr.0 << fs.geometry.block_bits, &bytes)?;

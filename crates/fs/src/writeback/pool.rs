@@ -11,6 +11,7 @@ use crate::memory::part_of_memory;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use uext4_format::InodeNr;
+use uext4_num::{clamp_i64, u64_of};
 use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{Arc, Mutex, Rank, SHARDS, Sharded, stretch_shard};
 
@@ -89,7 +90,7 @@ impl Pool {
     /// Counts bytes that entered or left a buffer.
     pub(crate) fn count(&self, delta_bytes: i64) {
         let limit = self.limit_bytes.load(Ordering::Relaxed);
-        let chunk = i64::try_from(limit / (16 * SHARDS as u64)).unwrap_or(i64::MAX);
+        let chunk = clamp_i64(limit / (16 * u64_of(SHARDS)));
         let part = self.parts_bytes.local();
         let here = part.fetch_add(delta_bytes, Ordering::Relaxed) + delta_bytes;
         if here.abs() >= chunk {

@@ -14,6 +14,7 @@ use uext4_format::xattr::{
 };
 use uext4_format::{Corrupt, CorruptKind, Feature, InodeFlags, Place};
 use uext4_journal::Handle;
+use uext4_num::clamp_i64;
 use uext4_sync::Arc;
 
 /// Name length of the shortest attribute that must fit beside a value in a block (as in Linux).
@@ -297,7 +298,7 @@ fn store_over(
     let after = sectors(fs, ibody, block) + u64::from(!block.is_empty()) * cluster(fs);
     let inodes = values(ibody, block) - values(&old_ibody, old_block);
     let more = Usage {
-        bytes: (after as i64 - before as i64) << 9,
+        bytes: (clamp_i64(after) - clamp_i64(before)) << 9,
         inodes,
     };
     let _claim = fs
@@ -352,9 +353,8 @@ fn sectors(fs: &Fs, ibody: &XattrSet, block: &XattrSet) -> u64 {
 /// Number of value inodes: the owner is charged for each as for a file.
 fn values(ibody: &XattrSet, block: &XattrSet) -> i64 {
     let entries = ibody.iter().chain(block.iter());
-    entries
-        .filter(|entry| matches!(entry.value, XattrValue::Inode { .. }))
-        .count() as i64
+    let in_inodes = entries.filter(|entry| matches!(entry.value, XattrValue::Inode { .. }));
+    clamp_i64(in_inodes.count())
 }
 
 /// Moves the usage of an inode and its attributes to the new owners.

@@ -44,7 +44,7 @@ impl Refs {
     /// Applies the outstanding increments. The owner's state may be locked.
     pub(super) fn settle_taken(&mut self, fs: &Fs, handle: &Handle<'_>) -> Result<()> {
         for (&inode, delta) in self.delta.iter_mut().filter(|(_, delta)| **delta > 0) {
-            value::take(fs, handle, inode, *delta as u64)?;
+            value::take(fs, handle, inode, delta.cast_unsigned())?;
             *delta = 0;
         }
         Ok(())

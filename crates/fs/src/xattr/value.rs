@@ -13,6 +13,7 @@ use uext4_format::{
     InodeNr, LogicalBlock, Place, Seed, Timestamp, WithExtra,
 };
 use uext4_journal::Handle;
+use uext4_num::{clamp_u32, low_u32, usize_of};
 use uext4_sync::Arc;
 
 /// Permissions of value inodes, as Linux sets them.
@@ -65,10 +66,10 @@ impl Held {
         if state.disk.size != u64::from(self.size) {
             return Err(corrupt(nr, CorruptKind::ValueSize));
         }
-        let bytes = read_all(fs, &state, self.size as usize)?;
+        let bytes = read_all(fs, &state, usize_of(self.size))?;
         // Old values of Lustre have their owner's number instead of a hash.
-        let of_lustre = state.disk.mtime.seconds as u32 == self.owner.0;
-        if fields(&state).hash == value_hash(seed(fs), &bytes) || of_lustre {
+        let of_lustre = low_u32(state.disk.mtime.seconds.cast_unsigned()) == self.owner.0;
+        if EaInodeFields::of(&state.disk).hash == value_hash(seed(fs), &bytes) || of_lustre {
             return Ok(bytes);
         }
         Err(corrupt(nr, CorruptKind::ValueHash))
@@ -80,9 +81,9 @@ fn read_all(fs: &Fs, state: &InodeState, size: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; size];
     let mut at = 0;
     while at < size {
-        let left_blocks = (size - at).div_ceil(fs.block_size()) as u32;
-        let mapping = map::lookup(fs, state, LogicalBlock((at >> bits) as u32), left_blocks)?;
-        let end = size.min(at + ((mapping.len_blocks() as usize) << bits));
+        let left_blocks = clamp_u32((size - at).div_ceil(fs.block_size()));
+        let mapping = map::lookup(fs, state, LogicalBlock(clamp_u32(at >> bits)), left_blocks)?;
+        let end = size.min(at + (usize_of(mapping.len_blocks()) << bits));
         let Mapping::Mapped {
             start,
             state: ExtentState::Written,
@@ -97,12 +98,6 @@ fn read_all(fs: &Fs, state: &InodeState, size: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn fields(state: &InodeState) -> EaInodeFields {
-    let disk = &state.disk;
-    let low = |time: Timestamp| time.seconds as u32;
-    EaInodeFields::from_raw(low(disk.atime), low(disk.ctime), disk.version as u32)
-}
-
 fn set_fields(state: &mut InodeState, fields: EaInodeFields) {
     let disk = &mut state.disk;
     // Preserves the raw 32 bits for either range of times.
@@ -111,7 +106,7 @@ fn set_fields(state: &mut InodeState, fields: EaInodeFields) {
         if wide {
             i64::from(raw)
         } else {
-            i64::from(raw as i32)
+            i64::from(raw.cast_signed())
         }
     };
     disk.atime = Timestamp {
@@ -129,7 +124,7 @@ fn set_fields(state: &mut InodeState, fields: EaInodeFields) {
 pub(super) fn take(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> Result<()> {
     let inode = load(fs, nr)?;
     let mut state = handle.write_nested(&inode);
-    let mut fields = fields(&state);
+    let mut fields = EaInodeFields::of(&state.disk);
     fields.refcount = fields.refcount.saturating_add(count);
     set_fields(&mut state, fields);
     Ok(())
@@ -141,7 +136,7 @@ pub(super) fn release(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> 
     let inode = load(fs, nr)?;
     {
         let mut state = handle.write(&inode);
-        let mut fields = fields(&state);
+        let mut fields = EaInodeFields::of(&state.disk);
         let left = fields.refcount.checked_sub(count);
         fields.refcount = left.ok_or(corrupt(nr, CorruptKind::MoreEntries))?;
         set_fields(&mut state, fields);
@@ -176,7 +171,7 @@ impl<'a> NewValue<'a> {
         let hash = value_hash(seed(fs), value);
         let mut new = Self {
             fs,
-            size: value.len() as u32,
+            size: clamp_u32(value.len()),
             hash,
             runs: Vec::new(),
         };
@@ -192,12 +187,12 @@ impl<'a> NewValue<'a> {
     }
 
     fn bytes(&self, run: BlockRun) -> usize {
-        (run.len_blocks as usize) << self.fs.geometry.block_bits
+        usize_of(run.len_blocks) << self.fs.geometry.block_bits
     }
 
     fn reserve(&self, owner: &Inode, bytes: usize) -> Result<BlockRun> {
         let ratio = self.fs.geometry.blocks_per_cluster();
-        let blocks = bytes.div_ceil(self.fs.block_size()) as u32;
+        let blocks = clamp_u32(bytes.div_ceil(self.fs.block_size()));
         let extents = self.fs.features.has(Feature::EXTENTS);
         let want = Want {
             goal: None,

@@ -4,6 +4,7 @@ use crate::Error;
 use crate::log_file::LogFile;
 use uext4_format::Tid;
 use uext4_format::jbd2::{BlockType, Header, Layout, Superblock, Tags};
+use uext4_num::{clamp_u32, usize_of};
 
 /// Blocks read ahead.
 const WINDOW_BLOCKS: u32 = 64;
@@ -99,17 +100,17 @@ impl<'a> Cursor<'a> {
     /// A block of the log.
     pub(super) fn read(&mut self, at: u32) -> Result<&[u8], Error> {
         let size = self.layout.block_size;
-        let held = (self.window.len() / size) as u32;
+        let held = clamp_u32(self.window.len() / size);
         if at < self.window_start || at >= self.window_start + held {
             let blocks = WINDOW_BLOCKS.min(self.end - at);
-            self.window.resize(blocks as usize * size, 0);
+            self.window.resize(usize_of(blocks) * size, 0);
             self.window_start = at;
             if let Err(error) = self.file.read(at, &mut self.window) {
                 self.window.clear();
                 return Err(error);
             }
         }
-        let from = (at - self.window_start) as usize * size;
+        let from = usize_of(at - self.window_start) * size;
         Ok(&self.window[from..from + size])
     }
 }

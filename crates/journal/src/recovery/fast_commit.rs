@@ -4,6 +4,7 @@ use crate::log_file::LogFile;
 use crate::{Error, Image, Log};
 use uext4_format::Tid;
 use uext4_format::jbd2::Superblock;
+use uext4_num::usize_of;
 
 /// Location of fast commits, and the transaction that they must belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub fn read_fast_commit_block(
         .checked_add(index)
         .filter(|block| *block < area.end);
     let Some(block) = block else { return Ok(None) };
-    let mut bytes = vec![0; block_size as usize];
+    let mut bytes = vec![0; usize_of(block_size)];
     LogFile::new(log, block_size).read(block, &mut bytes)?;
     Ok(Some(bytes.into()))
 }

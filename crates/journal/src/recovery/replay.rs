@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use uext4_device::BlockDevice;
 use uext4_format::jbd2::{BlockType, Revoked, Superblock, Tag, Tags, unescape};
 use uext4_format::{BlockNr, CorruptKind, Tid};
+use uext4_num::{u64_of, usize_of};
 use uext4_sync::Arc;
 
 /// Blocks per batch of reads and home writes.
@@ -151,13 +152,13 @@ impl<'a> Replay<'a> {
             };
             let images = batch.iter().map(load).collect::<Result<Vec<_>, Error>>()?;
             self.home.write_many(&images)?;
-            report.written_blocks += images.len() as u64;
+            report.written_blocks += u64_of(images.len());
         }
         self.home.flush()
     }
 
     fn load(&self, block: BlockNr, stored: Stored, amend: Amend<'_>) -> Result<Image, Error> {
-        let mut bytes = vec![0; self.home.block_size as usize];
+        let mut bytes = vec![0; usize_of(self.home.block_size)];
         self.file.read(stored.at, &mut bytes)?;
         if stored.escaped {
             unescape(&mut bytes);

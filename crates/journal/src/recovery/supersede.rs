@@ -13,6 +13,7 @@ use crate::{Error, Image, Log};
 use uext4_device::BlockDevice;
 use uext4_format::BlockNr;
 use uext4_format::jbd2::{CommitBlock, Superblock};
+use uext4_num::{clamp_u32, u64_of, usize_of};
 use uext4_sync::Arc;
 
 /// Logs the ascending `images` as the transaction that the fast commits of `report` belong to,
@@ -38,7 +39,7 @@ pub fn supersede(
     };
     let mut superblock = file.read_superblock()?;
     let body = encode(&superblock.layout(), &superblock.uuid, &closed, 1)?;
-    let blocks = body.len() as u64;
+    let blocks = u64_of(body.len());
     if blocks >= u64::from(superblock.end() - superblock.first) {
         return Err(Error::LogTooSmall { blocks });
     }
@@ -78,7 +79,7 @@ fn write_transaction(
     file.flush()?;
     let commit = CommitBlock::encode(&layout, closed.tid, seconds, 0);
     let to_end = superblock.end() - superblock.start;
-    let before = body.len() as u32 - 1;
+    let before = clamp_u32(body.len()) - 1;
     let at = if before < to_end {
         superblock.start + before
     } else {
@@ -95,7 +96,7 @@ fn write_around(
     start: u32,
     blocks: &[&[u8]],
 ) -> Result<(), Error> {
-    let until_end = blocks.len().min((superblock.end() - start) as usize);
+    let until_end = blocks.len().min(usize_of(superblock.end() - start));
     let (now, wrapped) = blocks.split_at(until_end);
     file.write(start, now)?;
     file.write(superblock.first, wrapped)

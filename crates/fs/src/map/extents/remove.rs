@@ -8,8 +8,9 @@ use crate::inode::InodeState;
 use crate::{Fs, Result};
 use std::ops::Range;
 use uext4_format::extent::Extent;
-use uext4_format::{BlockNr, BlockRun, LogicalBlock};
+use uext4_format::{BlockNr, BlockRun, GroupNr, LogicalBlock};
 use uext4_journal::Handle;
+use uext4_num::{clamp_u32, u64_of};
 
 /// Groups that one step may touch.
 const STEP_GROUPS: u64 = 8;
@@ -73,7 +74,7 @@ fn limit_revokes(fs: &Fs, state: &InodeState, cut: Extent) -> Extent {
     if !clusters::holds_metadata(state) {
         return cut;
     }
-    let max = STEP_REVOKE_BLOCKS * (fs.block_size() as u64 - 20) / 8;
+    let max = STEP_REVOKE_BLOCKS * (u64_of(fs.block_size()) - 20) / 8;
     let from = cut.logical_end().saturating_sub(max);
     piece(&cut, from.max(cut.logical.0.into()), cut.logical_end()).unwrap_or(cut)
 }
@@ -82,7 +83,7 @@ fn limit_revokes(fs: &Fs, state: &InodeState, cut: Extent) -> Extent {
 pub(super) fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option<Extent>> {
     let mut end = range.end.min(super::super::LOGICAL_END);
     while end > range.start {
-        let key = LogicalBlock((end - 1) as u32);
+        let key = LogicalBlock(clamp_u32(end - 1));
         let leaf = walk::leaf(fs, state, key)?;
         let found = leaf.node.read(state, |node| {
             node.search(key).and_then(|position| node.extent(position))
@@ -102,7 +103,8 @@ pub(super) fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<
 /// Limits an extent to its end in the last few groups.
 fn limit_groups(fs: &Fs, cut: Extent) -> Extent {
     let last = fs.geometry.group_of_block(BlockNr(cut.physical_end() - 1));
-    let first = uext4_format::GroupNr((u64::from(last.0) + 1).saturating_sub(STEP_GROUPS) as u32);
+    let groups_before = u64::from(last.0) + 1;
+    let first = GroupNr(clamp_u32(groups_before.saturating_sub(STEP_GROUPS)));
     let skip = fs
         .geometry
         .group_first_block(first)

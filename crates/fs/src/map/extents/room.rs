@@ -10,9 +10,10 @@ use crate::{Error, Fs, Result};
 use uext4_format::extent::{ExtentNode, Index, MAX_DEPTH};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::Handle;
+use uext4_num::u64_of;
 
 /// Each level splits at most once, and the root grows once, before a leaf has free slots.
-const STEPS_MAX: usize = 2 * MAX_DEPTH as usize + 2;
+const STEPS_MAX: u16 = 2 * MAX_DEPTH + 2;
 
 /// Free slots of a node.
 pub(super) fn free_slots(node: &Node, state: &InodeState) -> usize {
@@ -26,7 +27,7 @@ pub(in crate::map) fn wanted(fs: &Fs, state: &InodeState, key: LogicalBlock) -> 
     let path = walk::path(fs, state, key)?;
     let is_full = |step: &&Step| free_slots(&step.node, state) == 0;
     // A full root moves into a block, which then has space or splits; other full nodes split.
-    Ok(path.iter().rev().take_while(is_full).count() as u64)
+    Ok(u64_of(path.iter().rev().take_while(is_full).count()))
 }
 
 /// Splits nodes until the leaf for `key` has `slots` free slots; answers the path to it.

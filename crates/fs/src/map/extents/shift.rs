@@ -13,6 +13,7 @@ use std::ops::Range;
 use uext4_format::extent::{Extent, ExtentNode};
 use uext4_format::{BlockNr, LogicalBlock};
 use uext4_journal::Handle;
+use uext4_num::clamp_u32;
 
 /// Direction and distance of a shift, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub(crate) fn left(
 ) -> Result<Option<u64>> {
     let mut at = at;
     while at < LOGICAL_END {
-        let path = walk::path(fs, state, LogicalBlock(at as u32))?;
+        let path = walk::path(fs, state, LogicalBlock(clamp_u32(at)))?;
         let leaf = path.last().expect("a path has a leaf");
         let (first, end) = leaf.node.read(state, |node| from(&node, at));
         if let Some(end) = end {
@@ -112,7 +113,7 @@ pub(crate) fn cost(fs: &Fs, state: &InodeState, range: Range<u64>, max: u32) -> 
     let mut at = range.start;
     let (mut nodes, mut groups) = (0u32, 0u32);
     while at < LOGICAL_END && nodes.saturating_add(groups) < max {
-        let path = walk::path(fs, state, LogicalBlock(at as u32))?;
+        let path = walk::path(fs, state, LogicalBlock(clamp_u32(at)))?;
         let leaf = path.last().expect("a path has a leaf");
         nodes = nodes.saturating_add(2);
         let freed = leaf.node.read(state, |node| {

@@ -11,6 +11,7 @@ use std::ops::Range;
 use uext4_format::indirect::{IndirectPath, max_blocks, pointer, set_pointer};
 use uext4_format::{BlockNr, BlockRun, LogicalBlock};
 use uext4_journal::Handle;
+use uext4_num::{clamp_u32, usize_of};
 
 /// Credits of a step: the tables on the path, a group half for each table that becomes empty, the
 /// groups of one run (at most one table's pointers), and the revokes of the run and of the tables.
@@ -27,7 +28,8 @@ pub(in super::super) fn remove(
     let mut end = range.end.min(reach);
     let mut removed_any = false;
     while end > range.start {
-        let Some(path) = IndirectPath::new(LogicalBlock((end - 1) as u32), fs.block_size()) else {
+        let Some(path) = IndirectPath::new(LogicalBlock(clamp_u32(end - 1)), fs.block_size())
+        else {
             break;
         };
         let steps = walk(fs, state, &path)?;
@@ -41,7 +43,7 @@ pub(in super::super) fn remove(
             removed_any |= drop_if_empty(fs, handle, state, &steps)?;
             continue;
         }
-        let max = (end - range.start).min(u64::from(u32::MAX)) as u32;
+        let max = clamp_u32(end - range.start);
         let (run, skipped) = last_stretch(&steps[level], state, max);
         end -= u64::from(skipped);
         if let Some(run) = run {
@@ -59,15 +61,15 @@ pub(in super::super) fn remove(
 /// behind it.
 fn last_stretch(step: &Step, state: &InodeState, max: u32) -> (Option<BlockRun>, u32) {
     step.table.read(state, |table| {
-        let at = |distance: u32| pointer(table, (step.at - distance) as usize).0;
+        let at = |distance: u32| pointer(table, usize_of(step.at - distance)).0;
         let count = max.min(step.at + 1);
-        let skipped = (0..count).take_while(|&distance| at(distance) == 0).count() as u32;
+        let skipped = clamp_u32((0..count).take_while(|&distance| at(distance) == 0).count());
         if skipped == count {
             return (None, skipped);
         }
         let last = at(skipped);
         let follows = |&len: &u32| last.checked_sub(u64::from(len)) == Some(at(skipped + len));
-        let len_blocks = 1 + (1..count - skipped).take_while(follows).count() as u32;
+        let len_blocks = 1 + clamp_u32((1..count - skipped).take_while(follows).count());
         let start = BlockNr(last + 1 - u64::from(len_blocks));
         (Some(BlockRun { start, len_blocks }), skipped)
     })
@@ -86,7 +88,7 @@ fn clear_stretch(
     let end = step.at + 1 - skipped;
     step.table.edit(handle, state, |table| {
         for at in end - run.len_blocks..end {
-            set_pointer(table, at as usize, BlockNr(0));
+            set_pointer(table, usize_of(at), BlockNr(0));
         }
     });
     Ok(())
@@ -114,7 +116,7 @@ fn drop_if_empty(
         }
         free_tree_block(fs, handle, state, block.nr(), Seal::Indirect)?;
         parent.table.edit(handle, state, |table| {
-            set_pointer(table, parent.at as usize, BlockNr(0))
+            set_pointer(table, usize_of(parent.at), BlockNr(0))
         });
         freed = true;
     }

@@ -17,6 +17,7 @@ use uext4_format::{
     RawInode,
 };
 use uext4_journal::Handle;
+use uext4_num::u64_of;
 use uext4_sync::Arc;
 
 /// Flags of the storage format: they stay as the existing map requires.
@@ -98,7 +99,7 @@ fn make(
 
 /// Whether `i_block` holds content instead of a map.
 fn keeps_content(disk: &DiskInode, kind: FileType) -> bool {
-    let short = disk.size < I_BLOCK_BYTES as u64 && !disk.flags.contains(InodeFlags::EXTENTS);
+    let short = disk.size < u64_of(I_BLOCK_BYTES) && !disk.flags.contains(InodeFlags::EXTENTS);
     match kind {
         FileType::Regular => disk.flags.contains(InodeFlags::INLINE_DATA),
         FileType::Directory => false,

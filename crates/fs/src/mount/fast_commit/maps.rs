@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use uext4_format::fast_commit::Record;
 use uext4_format::{BlockRun, CorruptKind, InodeFlags, InodeNr, LogicalBlock, RawInode};
+use uext4_num::clamp_u32;
 use uext4_sync::Arc;
 
 /// Action for one piece.
@@ -35,7 +36,7 @@ struct Wanted {
 impl Wanted {
     fn run(&self) -> BlockRun {
         // A piece comes from one extent or removal: its length fits 32 bits.
-        let len_blocks = (self.piece.end - self.piece.start) as u32;
+        let len_blocks = clamp_u32(self.piece.end - self.piece.start);
         BlockRun {
             start: self.target.start,
             len_blocks,
@@ -283,8 +284,8 @@ fn compare(fs: &Fs, state: &InodeState, piece: Piece) -> Result<(Todo, u64)> {
         let problem = CorruptKind::FcInline;
         return Err(contradiction(state.nr(), problem));
     }
-    let max = (piece.end - piece.start).min(u64::from(u32::MAX)) as u32;
-    let found = map::lookup(fs, state, LogicalBlock(piece.start as u32), max)?;
+    let max = clamp_u32(piece.end - piece.start);
+    let found = map::lookup(fs, state, LogicalBlock(clamp_u32(piece.start)), max)?;
     let end = piece.start + u64::from(found.len_blocks());
     let piece = piece.part(piece.start, end);
     let todo = match (found, piece.target) {
@@ -326,8 +327,8 @@ fn restate(fs: &Fs, inode: &Arc<Inode>, piece: &Piece) -> Result<()> {
     let handle = fs.start(credits::MAP)?;
     let mut state = handle.write(inode);
     let (at, len) = (
-        LogicalBlock(piece.start as u32),
-        (piece.end - piece.start) as u32,
+        LogicalBlock(clamp_u32(piece.start)),
+        clamp_u32(piece.end - piece.start),
     );
     match piece.target {
         Some(Target { state: Written, .. }) => map::mark_written(fs, &handle, &mut state, at, len),
@@ -336,7 +337,7 @@ fn restate(fs: &Fs, inode: &Arc<Inode>, piece: &Piece) -> Result<()> {
 }
 
 fn map_one(fs: &Fs, inode: &Arc<Inode>, wanted: Wanted) -> Result<()> {
-    let mut at = LogicalBlock(wanted.piece.start as u32);
+    let mut at = LogicalBlock(clamp_u32(wanted.piece.start));
     for run in wanted.reserved.into_iter().flatten() {
         let handle = fs.start(credits::MAP)?;
         fs.space.commit(fs, &handle, run)?;
@@ -349,7 +350,7 @@ fn map_one(fs: &Fs, inode: &Arc<Inode>, wanted: Wanted) -> Result<()> {
 
 /// Maps a part of a cluster, which belongs to the file already or was reserved for it.
 fn map_shared(fs: &Fs, inode: &Arc<Inode>, wanted: &Wanted, shared: &mut Shared) -> Result<()> {
-    let at = LogicalBlock(wanted.piece.start as u32);
+    let at = LogicalBlock(clamp_u32(wanted.piece.start));
     let handle = fs.start(credits::MAP)?;
     let mate = map::cluster_mate(fs, &inode.read(), at)?;
     match mate {

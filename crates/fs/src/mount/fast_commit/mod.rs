@@ -35,6 +35,7 @@ use uext4_format::fast_commit::{Record, Scan, Verdict};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
 use uext4_journal::recovery::{self, RecoveryReport};
 use uext4_journal::{Image, Log};
+use uext4_num::clamp_usize;
 use uext4_sync::Arc;
 
 /// Result of the replay.
@@ -150,7 +151,7 @@ fn changed_blocks(
             if changed.last().is_some_and(|(last, _)| last.0 >= nr) {
                 continue;
             }
-            let (mut new, mut old) = (vec![0; size as usize], vec![0; size as usize]);
+            let (mut new, mut old) = (vec![0; clamp_usize(size)], vec![0; clamp_usize(size)]);
             overlay.read_at(nr * size, &mut new)?;
             base.read_at(nr * size, &mut old)?;
             if new != old {

@@ -3,6 +3,7 @@
 use super::super::values::{ID_MAX, commit, data, errors, limited};
 use super::super::{Access, QuotaLimits};
 use super::{Section, flag, row, value};
+use uext4_num::clamp_u32;
 
 pub(super) const ACCESS: Section = Section {
     title: "Access",
@@ -181,11 +182,11 @@ pub(super) const RIGHTS: Section = Section {
         row(
             &[
                 value("resuid", "UID", |o, name, value| {
-                    o.reserved_uid = Some(limited(name, value, ID_MAX)? as u32);
+                    o.reserved_uid = Some(clamp_u32(limited(name, value, ID_MAX)?));
                     Ok(())
                 }),
                 value("resgid", "GID", |o, name, value| {
-                    o.reserved_gid = Some(limited(name, value, ID_MAX)? as u32);
+                    o.reserved_gid = Some(clamp_u32(limited(name, value, ID_MAX)?));
                     Ok(())
                 }),
             ],

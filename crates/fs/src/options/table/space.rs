@@ -3,6 +3,7 @@
 use super::super::Allocator;
 use super::super::values::{allocator, bound, limited, seconds, size, size_of_memory};
 use super::{Section, flag, row, value};
+use uext4_num::{clamp_u8, clamp_u32, clamp_usize};
 
 pub(super) const SPACE: Section = Section {
     title: "Space and memory",
@@ -42,7 +43,7 @@ pub(super) const SPACE: Section = Section {
         ),
         row(
             &[value("stripe", "BLOCKS", |o, name, value| {
-                o.stripe_blocks = limited(name, value, u32::MAX.into())? as u32;
+                o.stripe_blocks = clamp_u32(limited(name, value, u32::MAX.into())?);
                 Ok(())
             })],
             "width of a stripe of the RAID array below (default: as the superblock says)",
@@ -59,7 +60,7 @@ pub(super) const SPACE: Section = Section {
                 ),
                 value("mb_optimize_scan", "0|1", |o, name, value| {
                     let scans = [Allocator::Linear, Allocator::Optimized];
-                    o.allocator = Some(scans[limited(name, value, 1)? as usize]);
+                    o.allocator = Some(scans[clamp_usize(limited(name, value, 1)?)]);
                     Ok(())
                 }),
                 flag("freespace_tree", |o| {
@@ -72,11 +73,11 @@ pub(super) const SPACE: Section = Section {
         row(
             &[
                 value("cache_aggression", "0..3", |o, name, value| {
-                    o.cache_aggression = limited(name, value, 3)? as u8;
+                    o.cache_aggression = clamp_u8(limited(name, value, 3)?);
                     Ok(())
                 }),
                 value("frsp_cache_aggression", "0..3", |o, name, value| {
-                    o.cache_aggression = limited(name, value, 3)? as u8;
+                    o.cache_aggression = clamp_u8(limited(name, value, 3)?);
                     Ok(())
                 }),
             ],
