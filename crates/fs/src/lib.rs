@@ -59,11 +59,9 @@ mod base;
 mod cache;
 pub mod check;
 mod credits;
-#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod dcache;
 #[allow(clippy::as_conversions, reason = "not converted yet")]
 mod delayed;
-#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod dir;
 mod dir_config;
 mod engine;

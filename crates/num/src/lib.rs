@@ -15,6 +15,13 @@ pub const fn usize_of(value: u32) -> usize {
     value as usize
 }
 
+/// A signed distance of 32 bits in memory; lossless.
+#[inline]
+#[must_use]
+pub const fn isize_of(value: i32) -> isize {
+    value as isize
+}
+
 /// A size in memory as a number of 64 bits; lossless.
 #[inline]
 #[must_use]
@@ -124,6 +131,7 @@ mod tests {
     #[test]
     fn widening_keeps_and_clamping_stops_at_the_largest() {
         assert_eq!(u64_of(usize_of(u32::MAX)), u64::from(u32::MAX));
+        assert_eq!((isize_of(i32::MIN), isize_of(7)), (-(1 << 31), 7));
         assert_eq!((clamp_u8(255_u64), clamp_u8(256_u64)), (255, 255));
         assert_eq!(
             (clamp_u16(65_535_usize), clamp_u16(65_536_usize)),

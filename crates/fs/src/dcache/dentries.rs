@@ -17,10 +17,11 @@ use super::hashed_name::Key;
 use super::linear_hash::{LinearHash, PublishedHash, SETS_MAX, SETS_MIN, Step};
 use uext4_device::prefetch;
 use uext4_format::InodeNr;
+use uext4_num::{u64_of, usize_of};
 use uext4_sync::{Arc, Mutex, Rank, Segments};
 
 /// Segments for the largest table, the first of `SETS_MIN` sets.
-const SEGMENTS: usize = (SETS_MAX / SETS_MIN).ilog2() as usize + 1;
+const SEGMENTS: usize = usize_of((SETS_MAX / SETS_MIN).ilog2()) + 1;
 /// Sets sampled for the fill level of a table, and evictions per sample.
 const SETS_COUNTED: u32 = 64;
 const LOSSES_PER_COUNT: u32 = 8;
@@ -28,7 +29,7 @@ const LOSSES_PER_COUNT: u32 = 8;
 /// The dentry cache of a directory; see the module.
 pub(super) struct Dentries {
     hash: PublishedHash,
-    sets: Segments<[Set; SETS_MIN as usize], SEGMENTS>,
+    sets: Segments<[Set; usize_of(SETS_MIN)], SEGMENTS>,
     /// Memory of the sets; the lock is held during a step.
     shares: Mutex<Vec<Share>>,
 }
@@ -46,7 +47,7 @@ impl Default for Dentries {
 impl Dentries {
     fn set(&self, number: u32) -> Option<&Set> {
         let sets = self.sets.get(number / SETS_MIN)?;
-        Some(&sets[(number % SETS_MIN) as usize])
+        Some(&sets[usize_of(number % SETS_MIN)])
     }
 
     /// The set of a name in a table of this size, and its number.
@@ -74,7 +75,7 @@ impl Dentries {
         self.change(key, |set| {
             let entry = set.of_name(key).next().or_else(|| set.free());
             is_lost = entry.is_none();
-            let lost = &set.0[key.chance as usize % set.0.len()];
+            let lost = &set.0[usize_of(key.chance) % set.0.len()];
             entry.unwrap_or(lost).put(key, nr);
         });
         !(is_lost && self.is_crowded(key))
@@ -124,7 +125,7 @@ impl Dentries {
     pub(super) fn grow(&self, memory: &Arc<DentryMemory>) {
         let hash = self.hash.get();
         let Some(step) = hash.step() else { return };
-        let bytes = u64::from(hash.wanted()) * size_of::<Set>() as u64;
+        let bytes = u64::from(hash.wanted()) * u64_of(size_of::<Set>());
         if !memory.has(bytes) {
             return;
         }

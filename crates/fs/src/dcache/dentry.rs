@@ -10,6 +10,7 @@
 
 use super::hashed_name::Key;
 use uext4_format::InodeNr;
+use uext4_num::{high_u32, low_u32};
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// A dentry: the inode of one name.
@@ -36,8 +37,8 @@ impl Words {
 impl Dentry {
     pub(crate) fn get(&self, key: Key) -> Option<InodeNr> {
         let words = self.words()?;
-        let is_it = words.place() == key.place && (words.said >> 32) as u32 == key.check;
-        is_it.then_some(InodeNr(words.said as u32))
+        let is_it = words.place() == key.place && high_u32(words.said) == key.check;
+        is_it.then_some(InodeNr(low_u32(words.said)))
     }
 
     /// Stores the dentry of a name for `nr`.

@@ -9,6 +9,7 @@ use siphasher::sip128::{Hash128, SipHasher13};
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use uext4_format::hash::{DirHasher, HashVersion};
+use uext4_num::{high_u16, high_u32, low_u32};
 
 /// Dentry key of a name.
 #[derive(Clone, Copy)]
@@ -23,7 +24,7 @@ impl Key {
     /// The fingerprint of the name in the table of a leaf. Its bits are not those that choose the
     /// victim of an eviction.
     pub(crate) fn print(self) -> u16 {
-        (self.chance >> 16) as u16
+        high_u16(self.chance)
     }
 }
 
@@ -46,8 +47,8 @@ impl NameHasher {
         let Hash128 { h1, h2 } = self.0.hash(name);
         Key {
             place: h1,
-            check: (h2 >> 32) as u32,
-            chance: h2 as u32,
+            check: high_u32(h2),
+            chance: low_u32(h2),
         }
     }
 

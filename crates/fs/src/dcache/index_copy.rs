@@ -13,6 +13,7 @@ use uext4_format::LogicalBlock;
 use uext4_format::hash::HashVersion;
 use uext4_format::htree::{DxEntry, DxNode, RootInfo};
 use uext4_journal::Image;
+use uext4_num::{clamp_usize, high_u32, low_u8, low_u32};
 use uext4_sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use uext4_sync::{Mutex, OnceLock, Rank, Segments, SequenceCount, Version, VersionedLock};
 
@@ -189,7 +190,7 @@ impl NodeCopy {
     /// Number of entries, if they are of this generation.
     fn count(&self, generation: u64) -> Option<usize> {
         let head = self.head.load(Acquire);
-        (head >> COUNT_BITS == generation).then_some((head & COUNT_MASK) as usize)
+        (head >> COUNT_BITS == generation).then_some(clamp_usize(head & COUNT_MASK))
     }
 
     /// The entry whose block holds the hash, and the hash of the next entry. `range` is the range
@@ -202,7 +203,7 @@ impl NodeCopy {
     ) -> Option<(DxEntry, Option<u32>)> {
         let entry = |word: &AtomicU64| {
             let word = word.load(Acquire);
-            let (hash, block) = ((word >> 32) as u32, LogicalBlock(word as u32));
+            let (hash, block) = (high_u32(word), LogicalBlock(low_u32(word)));
             DxEntry { hash, block }
         };
         let entries = &self.entries[..self.count(generation)?];
@@ -245,7 +246,7 @@ fn packed(info: RootInfo) -> u64 {
 
 fn unpacked(info: u64) -> Option<RootInfo> {
     Some(RootInfo {
-        hash_version: HashVersion::from_code(info as u8)?,
-        indirect_levels: (info >> 8) as u8,
+        hash_version: HashVersion::from_code(low_u8(info))?,
+        indirect_levels: low_u8(info >> 8),
     })
 }

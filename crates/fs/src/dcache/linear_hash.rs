@@ -8,6 +8,7 @@
 //! References: W. Litwin, "Linear hashing" (VLDB 1980).
 
 use std::ops::Range;
+use uext4_num::low_u32;
 use uext4_sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 /// Sets of the smallest table.
@@ -45,7 +46,7 @@ impl LinearHash {
     #[inline]
     pub(super) fn set_of(self, place: u64) -> Option<u32> {
         let before = 1 << self.sets.checked_ilog2()?;
-        let wide = place as u32 & (2 * before - 1);
+        let wide = low_u32(place) & (2 * before - 1);
         Some(if wide < self.sets {
             wide
         } else {

@@ -4,6 +4,7 @@
 //! two lines.
 
 use std::ops::Range;
+use uext4_num::{clamp_usize, u64_of};
 
 /// Distance from the guess that is searched first, on both sides.
 const AROUND: usize = 8;
@@ -12,7 +13,7 @@ const AROUND: usize = 8;
 pub(super) fn place_in(range: &Range<u32>, hash: u32, len: usize) -> usize {
     let width = u64::from(range.end.saturating_sub(range.start)).max(1);
     let within = u64::from(hash.saturating_sub(range.start)).min(width);
-    (within * len as u64 / width) as usize
+    clamp_usize(within * u64_of(len) / width)
 }
 
 /// As `slice::partition_point`, searched outwards from `guess`.

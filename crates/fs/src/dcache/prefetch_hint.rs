@@ -10,6 +10,7 @@
 
 use crate::meta::{BlockState, MetaBlock};
 use uext4_device::{LINE_BYTES, prefetch};
+use uext4_num::isize_of;
 use uext4_sync::Arc;
 use uext4_sync::atomic::{AtomicI32, Ordering::Relaxed};
 
@@ -73,7 +74,7 @@ impl PrefetchHint {
     /// The address of the line at this distance.
     fn address(&self, lines: &AtomicI32) -> Option<usize> {
         let lines = lines.load(Relaxed);
-        let line = self.line().wrapping_add_signed(lines as isize);
+        let line = self.line().wrapping_add_signed(isize_of(lines));
         (lines != 0).then(|| line.wrapping_mul(LINE_BYTES))
     }
 }

@@ -15,6 +15,7 @@ use uext4_format::dirent::{DirLeaf, NewEntry};
 use uext4_format::htree::{DxEntry, DxNode, RootInfo, init_root};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeFlags, LogicalBlock, NoRoom};
 use uext4_journal::{Handle, Image};
+use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::Arc;
 
 /// Most steps of one insert: one per level of the index, and one new level, with a margin.
@@ -59,7 +60,7 @@ fn append_image(
 fn map_next(dir: &Dir<'_>, handle: &Handle<'_>, logical: LogicalBlock) -> Result<BlockNr> {
     let mut state = handle.write(dir.inode);
     let nr = map::insert_block(dir.fs, handle, &mut state, logical)?;
-    state.disk.size = (u64::from(logical.0) + 1) * dir.fs.block_size() as u64;
+    state.disk.size = (u64::from(logical.0) + 1) * u64_of(dir.fs.block_size());
     Ok(nr)
 }
 
@@ -137,7 +138,7 @@ pub(super) fn blocks(path: &Path) -> u32 {
     // A leaf, and a node per full one above it; a full root moves into a node, which is then split.
     let full = path.steps().rev().take_while(|step| step.is_full()).count();
     let level = usize::from(full == path.len() && path.len() > 1);
-    (1 + full + level) as u32
+    clamp_u32(1 + full + level)
 }
 
 /// Splits the leaf of `new` as needed, and inserts it. The name must be absent.

@@ -25,6 +25,7 @@ use uext4_format::xattr::{
 };
 use uext4_format::{Corrupt, CorruptKind, FileType, InodeFlags, InodeNr, NoRoom, Place};
 use uext4_journal::Handle;
+use uext4_num::u64_of;
 
 /// A copy of an inline directory's bytes.
 pub(super) struct Content {
@@ -96,7 +97,7 @@ impl Content {
         // The value kept its length or was cut to the available space.
         encode_ibody(&mut state.disk.tail, &set).map_err(|NoRoom| Error::NoSpace)?;
         state.disk.i_block = self.i_block;
-        state.disk.size = size as u64;
+        state.disk.size = u64_of(size);
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ use uext4_format::dirent::DirEntry as DiskEntry;
 use uext4_format::hash::DirHasher;
 use uext4_format::{BlockNr, FileType, InodeNr, LogicalBlock};
 use uext4_journal::Image;
+use uext4_num::u64_of;
 use uext4_sync::Arc;
 
 /// An entry of a listing.
@@ -65,7 +66,7 @@ pub(crate) fn read(fs: &Fs, dir: &Arc<Inode>, cookie: u64, visit: Visitor<'_>) -
 
 /// Lists by offset, from the block that holds the cookie's offset.
 fn read_linear(dir: &Dir<'_>, cookie: u64, visit: Visitor<'_>) -> Result<()> {
-    let block_size = dir.fs.block_size() as u64;
+    let block_size = u64_of(dir.fs.block_size());
     let first = u32::try_from(cookie / block_size).unwrap_or(u32::MAX);
     for nr in first..dir.blocks {
         let Some(block) = dir.block(LogicalBlock(nr))? else {
@@ -74,8 +75,8 @@ fn read_linear(dir: &Dir<'_>, cookie: u64, visit: Visitor<'_>) -> Result<()> {
         let start = u64::from(nr) * block_size;
         for entry in dir.leaf(&block.image()[..], block.nr()).entries() {
             let entry = entry?;
-            let next_cookie = start + (entry.offset + entry.rec_len) as u64;
-            if start + (entry.offset as u64) < cookie {
+            let next_cookie = start + u64_of(entry.offset + entry.rec_len);
+            if start + u64_of(entry.offset) < cookie {
                 continue;
             }
             if visit(shown(&entry, next_cookie)) == Visit::Stop {
