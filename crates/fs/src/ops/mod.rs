@@ -24,15 +24,14 @@ mod xattrs;
 
 pub use privileges::KillPrivileges;
 pub use rename::RenameFlags;
-pub use write::Writers;
+pub use write::{DataSource, WriteContext, Writers};
 
 pub(crate) use index::settled;
 use index::{Hold, Newcomer, hold_all, look_into, with_index, with_locks};
 
 use crate::access::Want;
-use crate::dir;
 use crate::inode::Inode;
-use crate::{Caller, Error, Fs, Result};
+use crate::{Caller, Error, Fs, Result, dir, file};
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::{Handle, Object};
 use uext4_sync::Arc;
@@ -80,11 +79,7 @@ pub(crate) fn check_alive(dir: &Inode) -> Result<()> {
 }
 
 fn regular(inode: &Inode) -> Result<()> {
-    match inode.kind() {
-        FileType::Regular => Ok(()),
-        FileType::Directory => Err(Error::IsDirectory),
-        _ => Err(Error::Invalid("not a regular file")),
-    }
+    file::check_regular(&inode.read())
 }
 
 /// Applies to open files of an immutable inode as well.
