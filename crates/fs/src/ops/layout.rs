@@ -1,6 +1,6 @@
 //! Size of a file, and its data, holes and allocated space.
 
-use super::{WriteContext, check_data_change, regular};
+use super::{WriteContext, regular};
 use crate::file::{self, Extent, FallocateMode, Seek};
 use crate::{Checks, Error, Filesystem, Fs, InodeRef, Result};
 use std::ops::Range;
@@ -11,7 +11,7 @@ impl Filesystem {
     pub fn truncate(&self, inode: &InodeRef, size_bytes: u64) -> Result<()> {
         self.change(|fs| {
             regular(inode)?;
-            check_data_change(fs, inode)?;
+            fs.may_change(inode)?;
             if inode.read().disk.flags.contains(InodeFlags::APPEND) {
                 return Err(Error::NotPermitted);
             }
@@ -76,7 +76,7 @@ fn check_fallocate(fs: &Fs, inode: &InodeRef, mode: FallocateMode, checks: Check
     if checks == Checks::Done {
         return Ok(());
     }
-    check_data_change(fs, inode)?;
+    fs.may_change(inode)?;
     let append_only = inode.read().disk.flags.contains(InodeFlags::APPEND);
     let harmless = matches!(
         mode,

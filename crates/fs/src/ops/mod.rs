@@ -82,11 +82,6 @@ fn regular(inode: &Inode) -> Result<()> {
     file::check_regular(&inode.read())
 }
 
-/// Applies to open files of an immutable inode as well.
-fn check_data_change(fs: &Fs, inode: &Inode) -> Result<()> {
-    fs.may_change(inode)
-}
-
 /// Whether `caller` may add `name` to `parent`. An existing name takes precedence over a missing
 /// permission.
 pub(crate) fn may_add(fs: &Fs, parent: &Arc<Inode>, name: &[u8], caller: &Caller) -> Result<()> {

@@ -17,7 +17,7 @@ pub enum Writers {
 /// Where changed data come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataSource {
-    /// From this caller, who may use the blocks reserved for the superuser only if it is the
+    /// From this caller. It may use the blocks reserved for the superuser only if it is the
     /// superuser, or `resuid` or `resgid` name it.
     Caller(Caller),
     /// From a cache above that accepted them earlier, after it checked immutable and append-only
@@ -78,14 +78,15 @@ impl WriteContext {
 }
 
 impl Filesystem {
-    /// Writes `data` at `position` (a byte offset, or [`Position::End`]); answers where they are, and how many bytes were written: less
-    /// than all if space, quota or the largest size was reached. The data are durable after
-    /// [`Self::fsync`]. Permissions are checked at the open, not here. Locks the file's data.
+    /// Writes `data` at `position`, a byte offset or [`Position::End`]; answers where they are, and
+    /// how many bytes were written: less than all if space, quota or the largest size was reached.
+    /// The data are durable after [`Self::fsync`]. Permissions are checked at the open, not here.
+    /// Locks the file's data.
     ///
     /// # Errors
     /// Only if nothing was written: [`crate::Error::NotPermitted`] if a flag of the file forbids
-    /// the write, [`crate::Error::NoSpace`], [`crate::Error::Quota`],
-    /// [`crate::Error::TooLarge`], [`crate::Error::ReadOnly`], and those of the device.
+    /// the write, [`crate::Error::NoSpace`], [`crate::Error::Quota`], [`crate::Error::TooLarge`],
+    /// [`crate::Error::ReadOnly`], and those of the device.
     pub fn write(
         &self,
         inode: &InodeRef,

@@ -194,14 +194,15 @@ impl<'a> Write<'a> {
     /// is stored.
     fn run(&mut self, first: Piece) -> Result<usize> {
         let mut piece = Ok(first);
-        let mut stopped = None;
-        while stopped.is_none() {
-            stopped = piece.and_then(|piece| self.execute(piece)).err();
+        let stopped = loop {
+            if let Err(error) = piece.and_then(|piece| self.execute(piece)) {
+                break Some(error);
+            }
             if self.done == self.data.len() {
-                break;
+                break None;
             }
             piece = self.plan(&self.inode.read());
-        }
+        };
         if self.done > 0 {
             self.settle()?;
         }
