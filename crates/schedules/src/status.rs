@@ -27,7 +27,7 @@ fn put(fs: &Filesystem, file: &InodeRef, at: u64) {
         &[at as u8 + 1; BLOCK as usize],
         &WriteContext::ROOT,
     );
-    assert_eq!(written.expect("a write"), BLOCK as usize);
+    assert_eq!(written.expect("a write").len_bytes, BLOCK as usize);
 }
 
 fn read(fs: &Filesystem) {
