@@ -113,13 +113,13 @@ pub use delayed::ErrorCursor;
 pub use dir::{DirEntry, Visit};
 pub use error::{Error, RemountError, Result};
 pub use extent_status::ExtentStatusStats;
-pub use file::{Extent, FallocateMode, Seek, Stretch, Times};
+pub use file::{Extent, FallocateMode, Position, Seek, Stretch, Times, Written};
 pub use filesystem::Filesystem;
 pub use incidents::{Incident, Listener};
 pub use inode::{Inode, InodeRef};
 pub use mmp::refuse_other_hosts;
 pub use mount::{Flush, support};
-pub use ops::{KillPrivileges, RenameFlags, Writers};
+pub use ops::{DataSource, KillPrivileges, RenameFlags, WriteContext, Writers};
 pub use options::{
     Access, Allocator, BaseLines, DataMode, MountOptions, OnError, OptionHelp, QuotaLimits, Threads,
 };

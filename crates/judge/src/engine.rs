@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use uext4::format::FileType;
 use uext4::{
     Attr, Caller, Error, Filesystem, InodeRef, RenameFlags, Seek, SetAttr, SetMode, Visit,
+    WriteContext,
 };
 use uext4_testkit::manifest::{DataRun, Entry, FileKind, Source, Stat};
 use uext4_testkit::ops::{Errno, Node, Op, RenameHow, Target, XattrHow, written_bytes};
@@ -88,7 +89,8 @@ impl<'a> EngineTarget<'a> {
     pub fn write_all(&self, file: &InodeRef, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let mut done = 0;
         while done < bytes.len() {
-            done += answer(self.fs.write(file, offset + done as u64, &bytes[done..]))?;
+            let (at, rest) = (offset + done as u64, &bytes[done..]);
+            done += answer(self.fs.write(file, at, rest, &WriteContext::ROOT))?.len_bytes;
         }
         Ok(())
     }

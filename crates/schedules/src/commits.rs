@@ -4,7 +4,7 @@
 use crate::explore::explore;
 use crate::rig::{Flat, dir, image_with_directory, join, mount, recover, together, unmount};
 use std::sync::Arc;
-use uext4::{Caller, Filesystem, RenameFlags};
+use uext4::{Caller, Filesystem, Position, RenameFlags, WriteContext};
 use uext4_sync::thread;
 
 fn content(nr: u8) -> Vec<u8> {
@@ -18,7 +18,8 @@ fn write_and_sync(fs: &Filesystem, device: &Flat) {
         let name = [b'f', b'0' + nr];
         let file = fs.create(&dir_ref, &name, 0o644, &Caller::root());
         let file = file.expect("a new name");
-        fs.write(&file, 0, &content(nr)).expect("a write");
+        fs.write(&file, 0, &content(nr), &WriteContext::ROOT)
+            .expect("a write");
         fs.fsync(&file).expect("a sync");
         recover(&device.bytes(), |crashed| {
             let dir = dir(crashed, b"d");
@@ -37,7 +38,8 @@ fn change(fs: &Filesystem) {
         let file = fs.create(&dir, &from, 0o644, &caller).expect("a new name");
         let renamed = fs.rename(&dir, &from, &dir, &to, RenameFlags::NoReplace, &caller);
         renamed.expect("a name that is there");
-        fs.append(&file, b"some").expect("a write");
+        fs.write(&file, Position::End, b"some", &WriteContext::ROOT)
+            .expect("a write");
         fs.unlink(&dir, &to, &caller).expect("a name that is there");
     }
 }

@@ -7,7 +7,7 @@ use crate::rig::{
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use uext4::{Caller, Error, Filesystem, RenameFlags, Visit};
+use uext4::{Caller, Error, Filesystem, RenameFlags, Visit, WriteContext};
 use uext4_sync::thread;
 
 const STAY: u32 = 10;
@@ -119,7 +119,8 @@ fn come_and_go(image: &[u8]) {
             let (dir, caller) = (dir(&fs, b"d"), Caller::root());
             for size in [0, 2000, 0] {
                 let file = fs.create(&dir, b"x", 0o644, &caller).expect("a new name");
-                fs.write(&file, 0, &vec![1; size]).expect("a write");
+                fs.write(&file, 0, &vec![1; size], &WriteContext::ROOT)
+                    .expect("a write");
                 fs.unlink(&dir, b"x", &caller)
                     .expect("a name that is there");
             }

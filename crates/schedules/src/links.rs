@@ -4,7 +4,7 @@
 use crate::explore::explore;
 use crate::rig::{Flat, dir, fall_behind, image_with_directory, join, mount, unmount};
 use std::sync::Arc;
-use uext4::{Caller, Error, Filesystem, InodeRef};
+use uext4::{Caller, Error, Filesystem, InodeRef, WriteContext};
 use uext4_sync::thread;
 
 const DATA: &[u8] = &[7; 3000];
@@ -24,7 +24,8 @@ fn meet(image: &[u8], names: [&'static [u8]; 2], removes: bool) {
     let before = (fs.statfs().blocks_free, fs.statfs().inodes_free);
     let caller = Caller::root();
     let file = fs.tmpfile(&dir(&fs, b"d"), 0o600, &caller).expect("a file");
-    fs.write(&file, 0, DATA).expect("a write");
+    fs.write(&file, 0, DATA, &WriteContext::ROOT)
+        .expect("a write");
     let linker = |name: &'static [u8]| {
         let (fs, file) = (fs.clone(), file.clone());
         thread::spawn(move || link(&fs, &file, name))

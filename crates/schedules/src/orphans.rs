@@ -6,7 +6,7 @@ use crate::rig::{
     Flat, dir, fall_behind, image, image_with_directory, join, mount, names, recover, unmount,
 };
 use std::sync::Arc;
-use uext4::{Caller, Filesystem, InodeRef};
+use uext4::{Caller, Filesystem, InodeRef, WriteContext};
 use uext4_sync::thread;
 
 const THREADS: u8 = 3;
@@ -14,7 +14,8 @@ const THREADS: u8 = 3;
 fn orphan(fs: &Filesystem, name: &[u8]) -> InodeRef {
     let (dir, caller) = (dir(fs, b"d"), Caller::root());
     let file = fs.create(&dir, name, 0o644, &caller).expect("a new name");
-    fs.write(&file, 0, &[1; 3000]).expect("a write");
+    fs.write(&file, 0, &[1; 3000], &WriteContext::ROOT)
+        .expect("a write");
     fs.unlink(&dir, name, &caller).expect("a name");
     file
 }
@@ -115,7 +116,7 @@ fn scattered(fs: &Filesystem) {
     let file = fs.create(&dir(fs, b"d"), b"file", 0o644, &caller);
     let file = file.expect("a new name");
     for piece in 0..PIECES {
-        let written = fs.write(&file, piece * 2048, &[7; 1024]);
+        let written = fs.write(&file, piece * 2048, &[7; 1024], &WriteContext::ROOT);
         written.expect("a write");
     }
 }

@@ -4,7 +4,7 @@
 use crate::explore::explore;
 use crate::rig::{Flat, dir, image, mount, together, unmount};
 use std::sync::Arc;
-use uext4::{Caller, FallocateMode, Filesystem, InodeRef};
+use uext4::{Caller, FallocateMode, Filesystem, InodeRef, WriteContext};
 
 const BLOCK: u64 = 1024;
 /// Every second block is a hole, so that each block is an extent and the tree is deep.
@@ -21,8 +21,13 @@ fn fill(fs: &Filesystem) {
 
 /// A block contains its own number.
 fn put(fs: &Filesystem, file: &InodeRef, at: u64) {
-    let written = fs.write(file, at * BLOCK, &[at as u8 + 1; BLOCK as usize]);
-    assert_eq!(written.expect("a write"), BLOCK as usize);
+    let written = fs.write(
+        file,
+        at * BLOCK,
+        &[at as u8 + 1; BLOCK as usize],
+        &WriteContext::ROOT,
+    );
+    assert_eq!(written.expect("a write").len_bytes, BLOCK as usize);
 }
 
 fn read(fs: &Filesystem) {
@@ -41,7 +46,12 @@ fn read(fs: &Filesystem) {
 fn change(fs: &Filesystem) {
     let file = dir(fs, b"f");
     for at in (BLOCKS / 2..BLOCKS - 2).step_by(2) {
-        let punched = fs.fallocate(&file, FallocateMode::PunchHole, at * BLOCK, BLOCK);
+        let punched = fs.fallocate(
+            &file,
+            FallocateMode::PunchHole,
+            at * BLOCK..at * BLOCK + BLOCK,
+            &WriteContext::ROOT,
+        );
         punched.expect("a hole");
         put(fs, &file, at + at % 4 / 2);
     }

@@ -121,6 +121,13 @@ impl Buffer {
             .count() as u64
     }
 
+    /// Number of blocks of a hole, from `block` on, before the next delayed one; at most
+    /// `len_blocks`.
+    pub(crate) fn cut_hole(&self, block: u64, len_blocks: u32) -> u32 {
+        let next = self.next_from(block).map_or(u64::MAX, |next| next - block);
+        next.min(len_blocks.into()) as u32
+    }
+
     /// The first run of consecutive blocks.
     pub(crate) fn first_run(&self) -> Option<Range<u64>> {
         let start = self.next_from(0)?;

@@ -14,7 +14,7 @@
 //!
 //! Locking: a buffer is guarded by its inode's `InodeIo`.
 //!
-//! Not here: filling and writeback (`file::delay`, `file::write_out`), the reservations
+//! Not here: filling and writeback (`file::write`, `file::write_out`), the reservations
 //! (`space::delayed`), the dirty inodes of a mount (`writeback`).
 
 mod buffer;

@@ -47,6 +47,15 @@ impl<'a> NewBlocks<'a> {
                 .min(groups_max);
             Plan::new(fs, inode, &state, at, len_blocks, shape)?
         };
+        let new = |run, reserved, claims| Self {
+            fs,
+            at,
+            run,
+            reserved,
+            _claims: claims,
+            committed: None,
+            reserve,
+        };
         let ratio = fs.geometry.blocks_per_cluster();
         let offset = at.0 % ratio;
         if let Some(start) = plan.mate {
@@ -58,15 +67,7 @@ impl<'a> NewBlocks<'a> {
             if run.len_blocks == 0 {
                 return Err(Error::NoSpace);
             }
-            return Ok(Self {
-                fs,
-                at,
-                run,
-                reserved: None,
-                _claims: Default::default(),
-                committed: None,
-                reserve,
-            });
+            return Ok(new(run, None, Default::default()));
         }
         plan.want.reserve = reserve;
         let tree = claim_tree(fs, inode, at, reserve)?;
@@ -81,15 +82,7 @@ impl<'a> NewBlocks<'a> {
         inode
             .last_block
             .store(start.0 + u64::from(run.len_blocks), Ordering::Relaxed);
-        Ok(Self {
-            fs,
-            at,
-            run,
-            reserved: Some(got),
-            _claims: claims,
-            committed: None,
-            reserve,
-        })
+        Ok(new(run, Some(got), claims))
     }
 
     /// Reserves the first block of a file without a map. May run under a handle, so it does not
@@ -246,7 +239,6 @@ impl Plan {
         let stream_req = fs.space.shaping().stream_req_blocks.load(Ordering::Relaxed);
         let stream = size > u64::from(stream_req);
         let source = match shape {
-            _ if mate.is_some() => Source::AsAsked,
             Shape::AsAsked => Source::AsAsked,
             Shape::Data if !stream => Source::Local,
             Shape::Data => Source::Window,

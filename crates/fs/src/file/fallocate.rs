@@ -2,14 +2,13 @@
 
 use super::allocate::{NewBlocks, Shape};
 use super::write_out::write_out_locked;
-use super::{Times, check_may_change, delay, inline, io, shift, touch};
+use super::{Terms, check_may_change, delay, inline, io, shift, size, touch};
 use crate::delayed::Buffer;
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState, Mapping, Progress};
-use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::ops::Range;
-use uext4_format::{BlockNr, LogicalBlock};
+use uext4_format::{BlockNr, LogicalBlock, Timestamp};
 use uext4_sync::Arc;
 
 /// Operation of `fallocate` on a byte range.
@@ -34,6 +33,13 @@ pub enum FallocateMode {
     InsertRange,
 }
 
+impl FallocateMode {
+    /// Whether the file grows to hold the range.
+    fn grows(self) -> bool {
+        matches!(self, Self::Allocate | Self::ZeroRange | Self::WriteZeroes)
+    }
+}
+
 /// Allocates, punches or zeroes the byte range; see [`FallocateMode`].
 ///
 /// # Errors
@@ -43,66 +49,53 @@ pub(crate) fn fallocate(
     fs: &Fs,
     inode: &Arc<Inode>,
     mode: FallocateMode,
-    offset: u64,
-    len: u64,
-    reserve: Reserve,
-    times: Times,
+    bytes: Range<u64>,
+    terms: Terms,
 ) -> Result<()> {
     let mut buffer = inode.io.write();
     fs.writable()?;
-    if len == 0 {
+    if bytes.is_empty() {
         return Err(Error::Invalid("an empty range"));
     }
-    let end = check_range(fs, inode, mode, offset, len)?;
+    let bytes = bytes.start..check_end(fs, inode, mode, bytes.end)?;
+    size::allow(fs, bytes.end)?;
     if inline::is_inline(&inode.read()) {
-        inline::convert(fs, inode, reserve)?;
+        inline::convert(fs, inode, terms.reserve)?;
     }
-    let bytes = offset..end;
+    let change = Change {
+        fs,
+        inode,
+        grown: mode.grows().then_some(bytes.end),
+        terms,
+        now: terms.times.now(fs),
+    };
     if mode == FallocateMode::PunchHole {
-        delay::discard(fs, inode, &mut buffer, inner_blocks(fs, &bytes));
+        delay::discard(fs, inode, &mut buffer, change.inner_blocks(&bytes));
     }
     write_out_locked(fs, inode, &mut buffer)?;
-    let grows = Growth {
-        size: Size::Grows,
-        reserve,
-        times,
-    };
-    let stays = Growth {
-        size: Size::Stays,
-        reserve,
-        times,
-    };
     match mode {
-        FallocateMode::PunchHole => punch(fs, inode, &mut buffer, bytes, times)?,
+        FallocateMode::PunchHole => change.punch(&mut buffer, &bytes)?,
         // These update the times in the transaction that maps blocks: the common case needs one
         // handle.
-        FallocateMode::Allocate => return allocate(fs, inode, &mut buffer, bytes, grows),
-        FallocateMode::AllocateKeepSize => return allocate(fs, inode, &mut buffer, bytes, stays),
-        FallocateMode::ZeroRange => zero(fs, inode, &mut buffer, bytes, grows)?,
-        FallocateMode::ZeroRangeKeepSize => zero(fs, inode, &mut buffer, bytes, stays)?,
-        FallocateMode::WriteZeroes => write_zeroes(fs, inode, &mut buffer, bytes, grows)?,
+        FallocateMode::Allocate | FallocateMode::AllocateKeepSize => {
+            return change.allocate(&mut buffer, &bytes);
+        }
+        FallocateMode::ZeroRange | FallocateMode::ZeroRangeKeepSize => {
+            change.zero(&mut buffer, &bytes)?
+        }
+        FallocateMode::WriteZeroes => {
+            change.zero(&mut buffer, &bytes)?;
+            let blocks = change.outer_blocks(&bytes);
+            change.each_mapped(blocks, ExtentState::Unwritten, Change::write_zeroes)?
+        }
         FallocateMode::CollapseRange => shift::collapse(fs, inode, bytes)?,
         FallocateMode::InsertRange => shift::insert(fs, inode, bytes)?,
     }
-    note_change(fs, inode, None, times)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Size {
-    Grows,
-    Stays,
-}
-
-/// Permissions and limits of an allocation.
-#[derive(Clone, Copy)]
-struct Growth {
-    size: Size,
-    reserve: Reserve,
-    times: Times,
+    change.settle(None)
 }
 
 /// The end of the range, if the file may grow to it.
-fn check_range(fs: &Fs, inode: &Inode, mode: FallocateMode, offset: u64, len: u64) -> Result<u64> {
+fn check_end(fs: &Fs, inode: &Inode, mode: FallocateMode, end: u64) -> Result<u64> {
     let state = inode.read();
     check_may_change(&state)?;
     let punches = mode == FallocateMode::PunchHole;
@@ -118,244 +111,192 @@ fn check_range(fs: &Fs, inode: &Inode, mode: FallocateMode, offset: u64, len: u6
     } else {
         map::size_end_bytes(fs, &state)
     };
-    match offset.checked_add(len) {
-        Some(end) if end <= size_end => Ok(end),
-        _ if punches => Ok(size_end),
-        _ => Err(Error::TooLarge),
+    match end <= size_end || punches {
+        true => Ok(end.min(size_end)),
+        false => Err(Error::TooLarge),
     }
 }
 
-/// Updates times, and a size that grew.
-fn note_change(fs: &Fs, inode: &Arc<Inode>, size: Option<u64>, times: Times) -> Result<()> {
-    let now = times.now(fs);
-    if now.is_none() && size.is_none_or(|size| size <= inode.read().disk.size) {
-        return Ok(());
-    }
-    let handle = fs.start(credits::ATTRIBUTES)?;
-    let mut state = handle.write(inode);
-    state.disk.size = size.map_or(state.disk.size, |size| size.max(state.disk.size));
-    if let Some(now) = now {
-        touch(&mut state, now);
-    }
-    Ok(())
-}
-
-/// Blocks that overlap a byte range.
-fn outer_blocks(fs: &Fs, bytes: &Range<u64>) -> Range<u64> {
-    bytes.start >> fs.geometry.block_bits..io::blocks_for(fs, bytes.end)
-}
-
-/// Blocks entirely inside a byte range.
-fn inner_blocks(fs: &Fs, bytes: &Range<u64>) -> Range<u64> {
-    io::blocks_for(fs, bytes.start)..bytes.end >> fs.geometry.block_bits
-}
-
-/// Allocates unwritten blocks for the holes of the range, and updates size and times.
-fn allocate(
-    fs: &Fs,
-    inode: &Arc<Inode>,
-    buffer: &mut Buffer,
-    bytes: Range<u64>,
-    growth: Growth,
-) -> Result<()> {
-    let old = inode.read().disk.size;
-    if growth.size == Size::Grows && bytes.end > old {
-        io::zero_tail(fs, inode, buffer, old)?;
-    }
-    let blocks = outer_blocks(fs, &bytes);
-    let grown = (growth.size == Size::Grows).then_some(bytes.end);
-    let mut at = blocks.start;
-    let mut noted_to = blocks.start;
-    while at < blocks.end {
-        let logical = LogicalBlock(at as u32);
-        at += match look(fs, inode, at..blocks.end)? {
-            Mapping::Mapped { len_blocks, .. } => u64::from(len_blocks),
-            Mapping::Hole { len_blocks } => {
-                let blocks = NewBlocks::reserve(
-                    fs,
-                    inode,
-                    logical,
-                    len_blocks,
-                    Shape::AsAsked,
-                    growth.reserve,
-                )?;
-                let len = fill_hole(fs, inode, logical, blocks, grown, growth.times)?;
-                noted_to = at + len;
-                len
-            }
-        };
-    }
-    if noted_to < blocks.end {
-        note_change(fs, inode, grown, growth.times)?;
-    }
-    Ok(())
-}
-
-/// Maps unwritten blocks at the front of a hole; answers how many. Updates the times, and the size
-/// up to `grown`, in the same transaction.
-fn fill_hole(
-    fs: &Fs,
-    inode: &Arc<Inode>,
-    at: LogicalBlock,
-    blocks: NewBlocks<'_>,
+/// A change of a file whose data are locked.
+struct Change<'a> {
+    fs: &'a Fs,
+    inode: &'a Arc<Inode>,
+    /// The size up to which the file grows.
     grown: Option<u64>,
-    times: Times,
-) -> Result<u64> {
-    let len = u64::from(blocks.run().len_blocks);
-    let reached = (u64::from(at.0) + len) << fs.geometry.block_bits;
-    let now = times.now(fs);
-    let handle = fs.start(credits::MAP)?;
-    blocks.map(&handle, inode, ExtentState::Unwritten, |state| {
-        if let Some(grown) = grown {
-            state.disk.size = state.disk.size.max(reached.min(grown));
-        }
-        if let Some(now) = now {
+    terms: Terms,
+    /// The new times.
+    now: Option<Timestamp>,
+}
+
+impl Change<'_> {
+    /// Updates times, and a size that grew, in the transaction that logs `state`.
+    fn settle_in(&self, state: &mut InodeState, size: Option<u64>) {
+        state.disk.size = state.disk.size.max(size.unwrap_or(0));
+        if let Some(now) = self.now {
             touch(state, now);
         }
-    })?;
-    Ok(len)
-}
-
-/// Zeroes on disk the parts of the range that are not whole blocks.
-fn zero_edges(fs: &Fs, inode: &Inode, buffer: &mut Buffer, bytes: &Range<u64>) -> Result<()> {
-    let inner = inner_blocks(fs, bytes);
-    let bits = fs.geometry.block_bits;
-    if inner.start > inner.end {
-        // The range is inside one block.
-        return io::zero_within(fs, inode, buffer, bytes.start, bytes.end);
     }
-    io::zero_within(fs, inode, buffer, bytes.start, inner.start << bits)?;
-    io::zero_within(fs, inode, buffer, inner.end << bits, bytes.end)
-}
 
-fn punch(
-    fs: &Fs,
-    inode: &Arc<Inode>,
-    buffer: &mut Buffer,
-    bytes: Range<u64>,
-    times: Times,
-) -> Result<()> {
-    let size = inode.read().disk.size;
-    fs.discard_preallocation(inode);
-    // Preallocated space behind the end stays, as in the kernel.
-    let block_size = fs.block_size() as u64;
-    let end = bytes.end.min(size.next_multiple_of(block_size));
-    let bytes = bytes.start.min(end)..end;
-    zero_edges(fs, inode, buffer, &bytes)?;
-    let mut blocks = inner_blocks(fs, &bytes);
-    if blocks.is_empty() {
-        return Ok(());
+    fn settle(&self, size: Option<u64>) -> Result<()> {
+        if self.now.is_some() || size > Some(self.inode.read().disk.size) {
+            let handle = self.fs.start(credits::ATTRIBUTES)?;
+            self.settle_in(&mut handle.write(self.inode), size);
+        }
+        Ok(())
     }
-    let mut handle = fs.start(credits::TRUNCATE)?;
-    loop {
-        let progress = {
-            let mut state = handle.write(inode);
-            let progress = map::remove(fs, &handle, &mut state, blocks.clone())?;
-            if let Some(now) = times.now(fs) {
-                touch(&mut state, now);
+
+    /// Blocks that overlap a byte range.
+    fn outer_blocks(&self, bytes: &Range<u64>) -> Range<u64> {
+        bytes.start >> self.fs.geometry.block_bits..io::blocks_for(self.fs, bytes.end)
+    }
+
+    /// Blocks entirely inside a byte range.
+    fn inner_blocks(&self, bytes: &Range<u64>) -> Range<u64> {
+        io::blocks_for(self.fs, bytes.start)..bytes.end >> self.fs.geometry.block_bits
+    }
+
+    /// Allocates unwritten blocks for the holes of the range, and updates size and times.
+    fn allocate(&self, buffer: &mut Buffer, bytes: &Range<u64>) -> Result<()> {
+        let old = self.inode.read().disk.size;
+        if self.grown > Some(old) {
+            io::zero_tail(self.fs, self.inode, buffer, old)?;
+        }
+        let blocks = self.outer_blocks(bytes);
+        let (mut at, mut settled_to) = (blocks.start, blocks.start);
+        while at < blocks.end {
+            match self.look(at..blocks.end)? {
+                Mapping::Mapped { len_blocks, .. } => at += u64::from(len_blocks),
+                Mapping::Hole { len_blocks } => {
+                    at += self.fill_hole(LogicalBlock(at as u32), len_blocks)?;
+                    settled_to = at;
+                }
             }
-            progress
-        };
-        match progress {
-            Progress::Done => return Ok(()),
-            Progress::More { end } => blocks.end = end,
         }
-        handle.restart(credits::TRUNCATE)?;
-    }
-}
-
-fn zero(
-    fs: &Fs,
-    inode: &Arc<Inode>,
-    buffer: &mut Buffer,
-    bytes: Range<u64>,
-    growth: Growth,
-) -> Result<()> {
-    // Updates size and times before anything is zeroed.
-    allocate(fs, inode, buffer, bytes.clone(), growth)?;
-    zero_edges(fs, inode, buffer, &bytes)?;
-    let blocks = inner_blocks(fs, &bytes);
-    each_mapped(fs, inode, blocks, ExtentState::Written, unwrite)
-}
-
-fn write_zeroes(
-    fs: &Fs,
-    inode: &Arc<Inode>,
-    buffer: &mut Buffer,
-    bytes: Range<u64>,
-    growth: Growth,
-) -> Result<()> {
-    zero(fs, inode, buffer, bytes.clone(), growth)?;
-    let blocks = outer_blocks(fs, &bytes);
-    each_mapped(fs, inode, blocks, ExtentState::Unwritten, write_zeroes_to)
-}
-
-/// Runs `work` on each mapped run of these blocks in the state `wanted`.
-fn each_mapped(
-    fs: &Fs,
-    inode: &Arc<Inode>,
-    blocks: Range<u64>,
-    wanted: ExtentState,
-    work: fn(&Fs, &Arc<Inode>, LogicalBlock, BlockNr, u32) -> Result<()>,
-) -> Result<()> {
-    let mut at = blocks.start;
-    while at < blocks.end {
-        let logical = LogicalBlock(at as u32);
-        let mapping = look(fs, inode, at..blocks.end)?;
-        match mapping {
-            Mapping::Mapped {
-                start,
-                len_blocks,
-                state,
-            } if state == wanted => work(fs, inode, logical, start, len_blocks)?,
-            _ => {}
+        match settled_to < blocks.end {
+            true => self.settle(self.grown),
+            false => Ok(()),
         }
-        at += u64::from(mapping.len_blocks());
     }
-    Ok(())
-}
 
-/// The mapping at the front of these blocks.
-fn look(fs: &Fs, inode: &Inode, blocks: Range<u64>) -> Result<Mapping> {
-    let max_blocks = (blocks.end - blocks.start).min(u64::from(u32::MAX)) as u32;
-    let logical = LogicalBlock(blocks.start as u32);
-    map::lookup(fs, &inode.read(), logical, max_blocks)
-}
-
-/// Zeroes unwritten blocks on disk, and marks them written.
-fn write_zeroes_to(
-    fs: &Fs,
-    inode: &Arc<Inode>,
-    at: LogicalBlock,
-    start: BlockNr,
-    len_blocks: u32,
-) -> Result<()> {
-    fs.begin_unflushed(inode);
-    io::zero_blocks(fs, start, len_blocks.into())?;
-    let handle = fs.start(credits::MAP)?;
-    let mut state = handle.write(inode);
-    map::mark_written(fs, &handle, &mut state, at, len_blocks)
-}
-
-/// Makes written blocks read as zeroes: marks them unwritten, or zeroes them when the map cannot
-/// grow.
-fn unwrite(
-    fs: &Fs,
-    inode: &Arc<Inode>,
-    at: LogicalBlock,
-    start: BlockNr,
-    len_blocks: u32,
-) -> Result<()> {
-    let marked = {
+    /// Maps unwritten blocks at the front of a hole; answers how many. Updates size and times in
+    /// the same transaction.
+    fn fill_hole(&self, at: LogicalBlock, len_blocks: u32) -> Result<u64> {
+        let (fs, shape, reserve) = (self.fs, Shape::AsAsked, self.terms.reserve);
+        let blocks = NewBlocks::reserve(fs, self.inode, at, len_blocks, shape, reserve)?;
+        let len = u64::from(blocks.run().len_blocks);
+        let reached = (u64::from(at.0) + len) << fs.geometry.block_bits;
+        let size = self.grown.map(|grown| grown.min(reached));
         let handle = fs.start(credits::MAP)?;
-        let mut state = handle.write(inode);
-        map::mark_unwritten(fs, &handle, &mut state, at, len_blocks)
-    };
-    match marked {
-        Err(Error::NoSpace) => {
-            fs.begin_unflushed(inode);
-            io::zero_blocks(fs, start, u64::from(len_blocks))
+        blocks.map(&handle, self.inode, ExtentState::Unwritten, |state| {
+            self.settle_in(state, size)
+        })?;
+        Ok(len)
+    }
+
+    /// Zeroes on disk the parts of the range that are not whole blocks.
+    fn zero_edges(&self, buffer: &mut Buffer, bytes: &Range<u64>) -> Result<()> {
+        let (fs, inode, inner) = (self.fs, self.inode, self.inner_blocks(bytes));
+        let bits = fs.geometry.block_bits;
+        if inner.start > inner.end {
+            // The range is inside one block.
+            return io::zero_within(fs, inode, buffer, bytes.start, bytes.end);
         }
-        other => other,
+        io::zero_within(fs, inode, buffer, bytes.start, inner.start << bits)?;
+        io::zero_within(fs, inode, buffer, inner.end << bits, bytes.end)
+    }
+
+    fn punch(&self, buffer: &mut Buffer, bytes: &Range<u64>) -> Result<()> {
+        let (fs, inode) = (self.fs, self.inode);
+        let size = inode.read().disk.size;
+        fs.discard_preallocation(inode);
+        // Preallocated space behind the end stays, as in the kernel.
+        let end = bytes.end.min(size.next_multiple_of(fs.block_size() as u64));
+        let bytes = bytes.start.min(end)..end;
+        self.zero_edges(buffer, &bytes)?;
+        let mut blocks = self.inner_blocks(&bytes);
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let mut handle = fs.start(credits::TRUNCATE)?;
+        loop {
+            let progress = {
+                let mut state = handle.write(inode);
+                let progress = map::remove(fs, &handle, &mut state, blocks.clone())?;
+                self.settle_in(&mut state, None);
+                progress
+            };
+            match progress {
+                Progress::Done => return Ok(()),
+                Progress::More { end } => blocks.end = end,
+            }
+            handle.restart(credits::TRUNCATE)?;
+        }
+    }
+
+    fn zero(&self, buffer: &mut Buffer, bytes: &Range<u64>) -> Result<()> {
+        // Updates size and times before anything is zeroed.
+        self.allocate(buffer, bytes)?;
+        self.zero_edges(buffer, bytes)?;
+        self.each_mapped(
+            self.inner_blocks(bytes),
+            ExtentState::Written,
+            Self::unwrite,
+        )
+    }
+
+    /// Runs `work` on each mapped run of these blocks in the state `wanted`.
+    fn each_mapped(
+        &self,
+        blocks: Range<u64>,
+        wanted: ExtentState,
+        work: fn(&Self, LogicalBlock, BlockNr, u32) -> Result<()>,
+    ) -> Result<()> {
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let mapping = self.look(at..blocks.end)?;
+            match mapping {
+                Mapping::Mapped {
+                    start,
+                    len_blocks,
+                    state,
+                } if state == wanted => work(self, LogicalBlock(at as u32), start, len_blocks)?,
+                _ => {}
+            }
+            at += u64::from(mapping.len_blocks());
+        }
+        Ok(())
+    }
+
+    /// The mapping at the front of these blocks.
+    fn look(&self, blocks: Range<u64>) -> Result<Mapping> {
+        let max_blocks = (blocks.end - blocks.start).min(u64::from(u32::MAX)) as u32;
+        let logical = LogicalBlock(blocks.start as u32);
+        map::lookup(self.fs, &self.inode.read(), logical, max_blocks)
+    }
+
+    /// Zeroes unwritten blocks on disk, and marks them written.
+    fn write_zeroes(&self, at: LogicalBlock, start: BlockNr, len_blocks: u32) -> Result<()> {
+        let fs = self.fs;
+        fs.begin_unflushed(self.inode);
+        io::zero_blocks(fs, start, len_blocks.into())?;
+        let handle = fs.start(credits::MAP)?;
+        map::mark_written(fs, &handle, &mut handle.write(self.inode), at, len_blocks)
+    }
+
+    /// Makes written blocks read as zeroes: marks them unwritten, or zeroes them when the map
+    /// cannot grow.
+    fn unwrite(&self, at: LogicalBlock, start: BlockNr, len_blocks: u32) -> Result<()> {
+        let fs = self.fs;
+        let marked = {
+            let handle = fs.start(credits::MAP)?;
+            map::mark_unwritten(fs, &handle, &mut handle.write(self.inode), at, len_blocks)
+        };
+        match marked {
+            Err(Error::NoSpace) => {
+                fs.begin_unflushed(self.inode);
+                io::zero_blocks(fs, start, u64::from(len_blocks))
+            }
+            other => other,
+        }
     }
 }

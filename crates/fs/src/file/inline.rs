@@ -10,7 +10,7 @@ use crate::map::{self, ExtentState};
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};
-use uext4_format::{Corrupt, CorruptKind, InodeFlags, NoRoom, Place, Timestamp, inline_data};
+use uext4_format::{Corrupt, CorruptKind, InodeFlags, NoRoom, Place, inline_data};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
@@ -70,37 +70,38 @@ pub(super) fn read(state: &InodeState, offset: u64, buf: &mut [u8]) -> Result<()
     Ok(())
 }
 
-/// Writes into the inode if the result fits.
+/// Writes into the inode if the result fits; `settle` updates size and times.
 pub(super) fn write(
     fs: &Fs,
     inode: &Arc<Inode>,
     offset: u64,
     data: &[u8],
-    now: Option<Timestamp>,
+    settle: impl FnOnce(&mut InodeState),
 ) -> Result<Stored> {
-    let need_bytes = offset + data.len() as u64;
-    change(fs, inode, need_bytes, now, |content, old_len| {
-        let from = offset as usize;
-        content.resize(old_len.max(from + data.len()), 0);
-        content[from..from + data.len()].copy_from_slice(data);
-    })
+    let edit = |content: &mut Vec<u8>| {
+        let (from, end) = (offset as usize, offset as usize + data.len());
+        content.resize(content.len().max(end), 0);
+        content[from..end].copy_from_slice(data);
+    };
+    change(fs, inode, offset + data.len() as u64, edit, settle)
 }
 
 /// Resizes the data in the inode if they fit.
 pub(super) fn resize(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<Stored> {
-    change(fs, inode, size, Some(fs.now()), |content, _| {
-        content.resize(size as usize, 0)
+    let edit = |content: &mut Vec<u8>| content.resize(size as usize, 0);
+    change(fs, inode, size, edit, |state| {
+        state.disk.size = size;
+        touch(state, fs.now());
     })
 }
 
-/// Changes the data in the inode. `need_bytes` is a lower bound of the new size, `now` the new
-/// timestamp.
+/// Changes the data in the inode. `need_bytes` is a lower bound of the new size.
 fn change(
     fs: &Fs,
     inode: &Arc<Inode>,
     need_bytes: u64,
-    now: Option<Timestamp>,
-    edit: impl FnOnce(&mut Vec<u8>, usize),
+    edit: impl FnOnce(&mut Vec<u8>),
+    settle: impl FnOnce(&mut InodeState),
 ) -> Result<Stored> {
     let mut data = {
         let state = inode.read();
@@ -110,17 +111,13 @@ fn change(
         }
         content(&state)?
     };
-    let old_len = data.len();
-    edit(&mut data, old_len);
+    edit(&mut data);
     let handle = fs.start(credits::ATTRIBUTES)?;
     let mut state = handle.write(inode);
     if store(&mut state, &data)?.is_err() {
         return Ok(Stored::NoRoom);
     }
-    state.disk.size = data.len() as u64;
-    if let Some(now) = now {
-        touch(&mut state, now);
-    }
+    settle(&mut state);
     Ok(Stored::Inline)
 }
 

@@ -26,7 +26,7 @@ mod preallocation;
 mod read;
 mod seek;
 mod shift;
-mod slice;
+mod size;
 mod symlink;
 #[cfg(test)]
 mod tests;
@@ -48,13 +48,48 @@ pub use seek::Seek;
 pub(crate) use seek::seek;
 pub(crate) use symlink::{is_fast_link, read_link, write_link};
 pub(crate) use truncate::{can_be_cut, finish_truncate, free_all_blocks, truncate};
-pub use write::Times;
-pub(crate) use write::{append, check_room, write, write_at};
+pub use write::{Position, Written};
+pub(crate) use write::{check_position, check_room, write};
 pub(crate) use write_out::{close, hold_for_owners, write_out, write_out_and_tell, write_out_some};
 
+use crate::attr::Checks;
 use crate::inode::InodeState;
-use crate::{Error, Result};
-use uext4_format::{InodeFlags, Timestamp};
+use crate::space::Reserve;
+use crate::{Error, Fs, Result};
+use uext4_format::{FileType, InodeFlags, Timestamp};
+
+/// Effect of a change of data on the file's times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Times {
+    /// The times become the time of the change.
+    Change,
+    /// The times stay: the caller sets them itself.
+    Keep,
+}
+
+impl Times {
+    fn now(self, fs: &Fs) -> Option<Timestamp> {
+        (self == Self::Change).then(|| fs.now())
+    }
+}
+
+/// Terms of a change of data.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) reserve: Reserve,
+    pub(crate) times: Times,
+    /// Whether immutable and append-only files refuse it here.
+    pub(crate) checks: Checks,
+}
+
+impl Terms {
+    /// Those of a change by the engine itself, or by a test.
+    pub(crate) const OWN: Self = Self {
+        reserve: Reserve::MayUse,
+        times: Times::Change,
+        checks: Checks::Done,
+    };
+}
 
 /// Granularity of timestamps in nanoseconds, as the kernel's clock tick: changes within one tick
 /// share a timestamp.
@@ -66,6 +101,16 @@ fn check_not_encrypted(state: &InodeState) -> Result<()> {
         Err(Error::NoKey)
     } else {
         Ok(())
+    }
+}
+
+/// Refuses inodes other than regular files.
+pub(crate) fn check_regular(state: &InodeState) -> Result<()> {
+    match state.disk.file_type() {
+        // Loading refuses an inode in use without a type.
+        Some(FileType::Regular) | None => Ok(()),
+        Some(FileType::Directory) => Err(Error::IsDirectory),
+        _ => Err(Error::Invalid("not a regular file")),
     }
 }
 

@@ -123,7 +123,7 @@ fn next_piece(fs: &Fs, state: &InodeState, buffer: &Buffer, at: u64, len: u64) -
     }
     let mut mapping = map::lookup(fs, state, block, max_blocks)?;
     if let Mapping::Hole { len_blocks } = &mut mapping {
-        *len_blocks = delay::cut_hole(buffer, block, *len_blocks);
+        *len_blocks = buffer.cut_hole(block.0.into(), *len_blocks);
     }
     let mapped = u64::from(mapping.len_blocks()) << fs.geometry.block_bits;
     let at_byte = match mapping {

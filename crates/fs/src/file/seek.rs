@@ -1,6 +1,6 @@
 //! `SEEK_DATA` and `SEEK_HOLE`. Unwritten blocks are holes.
 
-use super::{delay, inline, io};
+use super::{inline, io};
 use crate::delayed::Buffer;
 use crate::inode::Inode;
 use crate::map::{self, ExtentState, Mapping};
@@ -74,7 +74,7 @@ fn look(
     }
     let mapping = map::lookup(fs, &inode.read(), block, max_blocks)?;
     Ok(match mapping {
-        Mapping::Hole { len_blocks } => (false, delay::cut_hole(buffer, block, len_blocks)),
+        Mapping::Hole { len_blocks } => (false, buffer.cut_hole(block.0.into(), len_blocks)),
         Mapping::Mapped {
             len_blocks, state, ..
         } => (state == ExtentState::Written, len_blocks),

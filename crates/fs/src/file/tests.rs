@@ -5,7 +5,6 @@ mod shift;
 
 use super::*;
 use crate::inode::Inode;
-use crate::space::Reserve;
 use crate::test_rig::{Rig, proptest_config};
 use crate::{Fs, Result};
 use proptest::prelude::*;
@@ -13,23 +12,18 @@ use std::sync::Arc;
 use uext4_testkit::wait;
 
 fn write(fs: &Fs, file: &Arc<Inode>, at: u64, data: &[u8]) -> Result<usize> {
-    super::write(fs, file, at, data, Reserve::MayUse)
+    let written = super::write(fs, file, Position::Offset(at), data, Terms::OWN)?;
+    Ok(written.len_bytes)
 }
 
 fn append(fs: &Fs, file: &Arc<Inode>, data: &[u8]) -> Result<(u64, usize)> {
-    super::append(fs, file, data, Reserve::MayUse)
+    let written = super::write(fs, file, Position::End, data, Terms::OWN)?;
+    Ok((written.offset, written.len_bytes))
 }
 
 fn fallocate(fs: &Fs, file: &Arc<Inode>, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
-    super::fallocate(
-        fs,
-        file,
-        mode,
-        at,
-        len,
-        Reserve::MayUse,
-        super::Times::Change,
-    )
+    let bytes = at..at.saturating_add(len);
+    super::fallocate(fs, file, mode, bytes, Terms::OWN)
 }
 
 /// Largest size that the model tries, in bytes.
@@ -500,8 +494,11 @@ fn data_of_a_cache_keep_the_times() {
         let before = times();
         wait::clock_tick();
         for offset in [0, 20, 5000] {
-            let kept = super::Times::Keep;
-            super::write_at(fs, file, offset, b"b", Reserve::MayUse, kept).expect("writes");
+            let terms = Terms {
+                times: Times::Keep,
+                ..Terms::OWN
+            };
+            super::write(fs, file, Position::Offset(offset), b"b", terms).expect("writes");
         }
         super::write_out(fs, file).expect("writes");
         assert_eq!(times(), before, "{options:?}");

@@ -4,6 +4,7 @@
 //! from the first, which has the new size, to the last. Recovery completes it with
 //! [`finish_truncate`].
 
+use super::size::Sizes;
 use super::write_out::before_unmapping;
 use super::{check_may_change, delay, inline, io, is_fast_link, touch};
 use crate::inode::{Inode, InodeState};
@@ -32,6 +33,7 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
     if size > size_end {
         return Err(Error::TooLarge);
     }
+    super::size::allow(fs, size)?;
     if inline {
         if inline::resize(fs, inode, size)? == inline::Stored::Inline {
             return Ok(());
@@ -50,7 +52,9 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
     let mut handle = fs.start(credits::TRUNCATE)?;
     {
         let mut state = handle.write(inode);
-        delay::set_size(fs, &mut state, buffer, size);
+        Sizes::of(&state)
+            .resized(fs, buffer, size)
+            .store(&mut state);
         touch(&mut state, now);
     }
     if size > old {

@@ -6,6 +6,7 @@
 //! Not here: periodic writeback (`delayed::balance`).
 
 use super::allocate::{NewBlocks, Shape};
+use super::size::Sizes;
 use super::{delay, io};
 use crate::delayed::{Advance, Buffer, ErrorCursor, Waiting};
 use crate::inode::Inode;
@@ -201,21 +202,18 @@ fn write_to(
         Err(_) => blocks.start / ratio * ratio..blocks.end.next_multiple_of(ratio),
     };
     delay::forget_bytes(fs, buffer.remove(gone));
-    let size = state.disk.size;
-    delay::set_size(fs, &mut state, buffer, size);
+    let sizes = Sizes::of(&state);
+    sizes.resized(fs, buffer, sizes.seen).store(&mut state);
     inserted
 }
 
 /// Updates the size on disk after delayed blocks in front of it were discarded.
 fn grow_on_disk(fs: &Fs, inode: &Arc<Inode>, buffer: &Buffer) -> Result<()> {
-    let (now, then) = {
-        let state = inode.read();
-        let then = delay::disksize(fs, &state, buffer, state.disk.size);
-        (state.disksize, then)
-    };
-    if now != then && fs.writable().is_ok() {
+    let before = Sizes::of(&inode.read());
+    let after = before.resized(fs, buffer, before.seen);
+    if after != before && fs.writable().is_ok() {
         let handle = fs.start(credits::ATTRIBUTES)?;
-        handle.write(inode).disksize = then;
+        after.store(&mut handle.write(inode));
     }
     Ok(())
 }

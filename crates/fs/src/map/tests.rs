@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::credits;
+use crate::file::{self, FallocateMode, Position, Terms};
 use crate::space::{Purpose, Reserve, Want};
 use crate::test_rig::{Rig, proptest_config};
 use proptest::prelude::*;
@@ -308,16 +309,8 @@ fn long_extents_stop_at_their_limits() {
     let rig = Rig::new(512, &["-b", "4096"]);
     let fs = rig.fs();
     let file = rig.file.arc();
-    crate::file::fallocate(
-        fs,
-        file,
-        crate::file::FallocateMode::Allocate,
-        0,
-        300 << 20,
-        Reserve::MayUse,
-        crate::Times::Change,
-    )
-    .expect("allocates");
+    let mode = FallocateMode::Allocate;
+    file::fallocate(fs, file, mode, 0..300 << 20, Terms::OWN).expect("allocates");
     for len in [40_000u32, 76_800] {
         let handle = fs.start(credits::MAP).expect("a handle");
         let mut inode = handle.write(file);
@@ -356,18 +349,11 @@ fn damage(options: &[&str], hits: &[(u16, u16, u8)]) {
         let _ = goal(fs, &inode, LogicalBlock(block));
     }
     drop(inode);
-    let _ = crate::file::write(fs, file, 1_000_000, &[1; 50_000], Reserve::MayUse);
-    let _ = crate::file::fallocate(
-        fs,
-        file,
-        crate::file::FallocateMode::PunchHole,
-        500_000,
-        90_000,
-        Reserve::MayUse,
-        crate::Times::Change,
-    );
-    let _ = crate::file::truncate(fs, file, 100_000);
-    let _ = crate::file::truncate(fs, file, 0);
+    let (position, mode) = (Position::Offset(1_000_000), FallocateMode::PunchHole);
+    let _ = file::write(fs, file, position, &[1; 50_000], Terms::OWN);
+    let _ = file::fallocate(fs, file, mode, 500_000..590_000, Terms::OWN);
+    let _ = file::truncate(fs, file, 100_000);
+    let _ = file::truncate(fs, file, 0);
     rig.mounted.abandon();
 }
 

@@ -105,16 +105,18 @@ impl Fs {
     /// Makes a change durable at once when the mount (`sync`, `dirsync`) or the inode (`chattr
     /// +S`, of a directory also `+D`) asks for it.
     pub(super) fn sync_if_asked(&self, inode: &InodeRef) -> Result<()> {
-        if self.syncs(inode) {
-            self.sync_inode(inode)
-        } else {
-            Ok(())
+        self.sync_if(inode, inode.facts().flags)
+    }
+
+    /// As [`Self::sync_if_asked`], for an inode with these flags.
+    pub(super) fn sync_if(&self, inode: &InodeRef, flags: InodeFlags) -> Result<()> {
+        match self.syncs(inode, flags) {
+            true => self.sync_inode(inode),
+            false => Ok(()),
         }
     }
 
-    /// Whether changes of the inode must be durable at once.
-    pub(super) fn syncs(&self, inode: &InodeRef) -> bool {
-        let flags = inode.facts().flags;
+    fn syncs(&self, inode: &InodeRef, flags: InodeFlags) -> bool {
         let entries = self.settings.has(Switch::Dirsync) || flags.contains(InodeFlags::DIRSYNC);
         self.settings.has(Switch::Sync)
             || flags.contains(InodeFlags::SYNC)

@@ -24,15 +24,14 @@ mod xattrs;
 
 pub use privileges::KillPrivileges;
 pub use rename::RenameFlags;
-pub use write::Writers;
+pub use write::{DataSource, WriteContext, Writers};
 
 pub(crate) use index::settled;
 use index::{Hold, NameChange, hold_all, look_into};
 
 use crate::access::Want;
-use crate::dir;
 use crate::inode::Inode;
-use crate::{Error, Fs, Result};
+use crate::{Error, Fs, Result, dir, file};
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::{Handle, Object};
 use uext4_sync::Arc;
@@ -80,16 +79,7 @@ pub(crate) fn check_alive(dir: &Inode) -> Result<()> {
 }
 
 fn regular(inode: &Inode) -> Result<()> {
-    match inode.kind() {
-        FileType::Regular => Ok(()),
-        FileType::Directory => Err(Error::IsDirectory),
-        _ => Err(Error::Invalid("not a regular file")),
-    }
-}
-
-/// Applies to open files of an immutable inode as well.
-fn check_data_change(fs: &Fs, inode: &Inode) -> Result<()> {
-    fs.may_change(inode)
+    file::check_regular(&inode.read())
 }
 
 /// Whether the caller may add the name. An existing name takes precedence over a missing

@@ -96,10 +96,7 @@ fn check_chown(inode: &Inode, set: &SetAttr, caller: &Caller) -> Result<()> {
 
 fn resize(fs: &Fs, inode: &InodeRef, size: u64) -> Result<()> {
     match inode.kind() {
-        FileType::Regular => {
-            fs.allow_size(size)?;
-            file::truncate(fs, inode.arc(), size)
-        }
+        FileType::Regular => file::truncate(fs, inode.arc(), size),
         FileType::Directory => Err(Error::IsDirectory),
         _ => Err(Error::Invalid("only a regular file has a size to set")),
     }

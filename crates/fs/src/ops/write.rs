@@ -1,10 +1,9 @@
-//! Writes of data: direct ones, and writeback from caches above.
+//! Writes of data: by callers, and by caches above that accepted the data earlier.
 
-use super::{KillPrivileges, check_data_change, regular};
-use crate::file::{self, Times};
+use super::KillPrivileges;
+use crate::file::{self, Position, Terms, Times, Written};
 use crate::space::Reserve;
-use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result};
-use uext4_format::InodeFlags;
+use crate::{Caller, Checks, Filesystem, Fs, InodeRef, Result};
 
 /// Writers of the data in a writeback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,77 +14,99 @@ pub enum Writers {
     Privileged,
 }
 
+/// Where changed data come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DataSource {
+    /// From this caller. It may use the blocks reserved for the superuser only if it is the
+    /// superuser, or `resuid` or `resgid` name it.
+    Caller(Caller),
+    /// From a cache above that accepted them earlier, after it checked immutable and append-only
+    /// files. Whole pages come back, even for appends.
+    Writeback(Writers),
+}
+
+/// On whose behalf data change, and what the change does beside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteContext {
+    /// Whose space is used.
+    pub source: DataSource,
+    /// Whether setuid, setgid and file capabilities are cleared. A cache above clears them itself.
+    pub privileges: KillPrivileges,
+    /// What happens to the times. A cache above that knows the time of the change keeps them.
+    pub times: Times,
+}
+
+impl WriteContext {
+    /// A change by the superuser.
+    pub const ROOT: Self = Self {
+        source: DataSource::Caller(Caller::root()),
+        privileges: KillPrivileges::No,
+        times: Times::Change,
+    };
+
+    /// A change by `caller`, which clears privileges unless it is the superuser.
+    pub fn by(caller: Caller) -> Self {
+        Self {
+            privileges: match caller.is_superuser() {
+                true => KillPrivileges::No,
+                false => KillPrivileges::Yes,
+            },
+            source: DataSource::Caller(caller),
+            times: Times::Change,
+        }
+    }
+
+    pub(super) fn terms(&self, fs: &Fs) -> Terms {
+        let (reserve, checks) = match &self.source {
+            DataSource::Caller(caller) => (fs.reserve_of(caller), Checks::Library),
+            DataSource::Writeback(writers) => (reserve_for(*writers), Checks::Done),
+        };
+        Terms {
+            reserve,
+            times: self.times,
+            checks,
+        }
+    }
+
+    /// The caller whose change clears privileges.
+    pub(super) fn unprivileged(&self) -> Option<&Caller> {
+        match &self.source {
+            DataSource::Caller(caller) if self.privileges == KillPrivileges::Yes => Some(caller),
+            _ => None,
+        }
+    }
+}
+
 impl Filesystem {
-    /// Writes `data` at byte `offset`; answers how many bytes were written. The data are durable
-    /// after [`Self::fsync`].
-    pub fn write(&self, inode: &InodeRef, offset: u64, data: &[u8]) -> Result<usize> {
-        self.write_as(inode, offset, data, KillPrivileges::No)
-    }
-
-    /// As [`Self::write`], and clears setuid and setgid on request.
-    pub fn write_as(
+    /// Writes `data` at `position`, a byte offset or [`Position::End`]; answers where they are, and
+    /// how many bytes were written: less than all if space, quota or the largest size was reached.
+    /// The data are durable after [`Self::fsync`]. Permissions are checked at the open, not here.
+    /// Locks the file's data.
+    ///
+    /// # Errors
+    /// Only if nothing was written: [`crate::Error::NotPermitted`] if a flag of the file forbids
+    /// the write, [`crate::Error::NoSpace`], [`crate::Error::Quota`], [`crate::Error::TooLarge`],
+    /// [`crate::Error::ReadOnly`], and those of the device.
+    pub fn write(
         &self,
         inode: &InodeRef,
-        offset: u64,
+        position: impl Into<Position>,
         data: &[u8],
-        kill: KillPrivileges,
-    ) -> Result<usize> {
-        self.write_by(inode, offset, data, kill, &Caller::root())
-    }
-
-    /// As [`Self::write_as`]; `caller` may use the blocks reserved for the superuser only if it is
-    /// the superuser, or `resuid` or `resgid` name it. Permissions are checked at the open, not
-    /// here.
-    pub fn write_by(
-        &self,
-        inode: &InodeRef,
-        offset: u64,
-        data: &[u8],
-        kill: KillPrivileges,
-        caller: &Caller,
-    ) -> Result<usize> {
+        context: &WriteContext,
+    ) -> Result<Written> {
+        let position = position.into();
         self.change(|fs| {
-            check_write(fs, inode, offset)?;
-            if kill == KillPrivileges::Yes {
+            let terms = context.terms(fs);
+            if let Some(caller) = context.unprivileged() {
+                fs.writable()?;
+                file::check_position(&inode.read(), position, terms.checks)?;
                 fs.kill_privileges(inode, caller)?;
             }
-            write(fs, inode, offset, data, Times::Change, caller)
-        })
-    }
-
-    /// As [`Self::write_by`], for a cache above that passes the write on: it handles setuid and
-    /// setgid itself, and the times if `times` says so.
-    pub fn write_through(
-        &self,
-        inode: &InodeRef,
-        offset: u64,
-        data: &[u8],
-        times: Times,
-        caller: &Caller,
-    ) -> Result<usize> {
-        self.change(|fs| {
-            check_write(fs, inode, offset)?;
-            write(fs, inode, offset, data, times, caller)
-        })
-    }
-
-    /// Writes data that a cache above accepted earlier, after it checked immutable and append-only
-    /// files and cleared setuid. Whole pages come back, even for appends. A cache that knows the
-    /// time of the write keeps the times.
-    pub fn write_back(
-        &self,
-        inode: &InodeRef,
-        offset: u64,
-        data: &[u8],
-        times: Times,
-        writers: Writers,
-    ) -> Result<usize> {
-        self.change(|fs| {
-            regular(inode)?;
-            fs.writable()?;
-            fs.allow_size(offset.saturating_add(data.len() as u64))?;
-            let reserve = reserve_for(writers);
-            file::write_at(fs, inode.arc(), offset, data, reserve, times)
+            let written = file::write(fs, inode.arc(), position, data, terms)?;
+            if terms.checks == Checks::Library {
+                fs.sync_if(inode, written.flags)?;
+            }
+            Ok(written)
         })
     }
 
@@ -93,7 +114,7 @@ impl Filesystem {
     /// the file must fail for lack of space.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] in that case.
+    /// [`crate::Error::NoSpace`] in that case.
     pub fn check_room(&self, inode: &InodeRef, writers: Writers) -> Result<()> {
         self.run(|fs| file::check_room(fs, inode.arc(), reserve_for(writers)))
     }
@@ -105,32 +126,6 @@ impl Filesystem {
             _ => Writers::Users,
         }
     }
-
-    /// Appends `data`; answers the offset and how many bytes were written.
-    pub fn append(&self, inode: &InodeRef, data: &[u8]) -> Result<(u64, usize)> {
-        self.append_by(inode, data, KillPrivileges::No, &Caller::root())
-    }
-
-    /// As [`Self::append`], with the rules of [`Self::write_by`].
-    pub fn append_by(
-        &self,
-        inode: &InodeRef,
-        data: &[u8],
-        kill: KillPrivileges,
-        caller: &Caller,
-    ) -> Result<(u64, usize)> {
-        self.change(|fs| {
-            regular(inode)?;
-            check_data_change(fs, inode)?;
-            if kill == KillPrivileges::Yes {
-                fs.kill_privileges(inode, caller)?;
-            }
-            fs.allow_size(inode.read().disk.size.saturating_add(data.len() as u64))?;
-            let written = file::append(fs, inode.arc(), data, fs.reserve_of(caller))?;
-            fs.sync_if_asked(inode)?;
-            Ok(written)
-        })
-    }
 }
 
 fn reserve_for(writers: Writers) -> Reserve {
@@ -138,29 +133,4 @@ fn reserve_for(writers: Writers) -> Reserve {
         Writers::Users => Reserve::Keep,
         Writers::Privileged => Reserve::MayUse,
     }
-}
-
-fn check_write(fs: &Fs, inode: &InodeRef, offset: u64) -> Result<()> {
-    regular(inode)?;
-    check_data_change(fs, inode)?;
-    let state = inode.read();
-    match state.disk.flags.contains(InodeFlags::APPEND) && offset < state.disk.size {
-        true => Err(Error::NotPermitted),
-        false => Ok(()),
-    }
-}
-
-fn write(
-    fs: &Fs,
-    inode: &InodeRef,
-    offset: u64,
-    data: &[u8],
-    times: Times,
-    caller: &Caller,
-) -> Result<usize> {
-    fs.allow_size(offset.saturating_add(data.len() as u64))?;
-    let reserve = fs.reserve_of(caller);
-    let written = file::write_at(fs, inode.arc(), offset, data, reserve, times)?;
-    fs.sync_if_asked(inode)?;
-    Ok(written)
 }

@@ -3,8 +3,8 @@
 use super::Metadata;
 use super::holder::Holder;
 use crate::{
-    Caller, Error, ErrorCursor, FallocateMode, Filesystem, InodeRef, KillPrivileges, Result,
-    Seek as SeekTo, SetAttr,
+    Error, ErrorCursor, FallocateMode, Filesystem, InodeRef, Position, Result, Seek as SeekTo,
+    SetAttr, WriteContext, Written,
 };
 use std::io;
 
@@ -14,9 +14,8 @@ pub(super) struct Rights {
     pub(super) read: bool,
     pub(super) write: bool,
     pub(super) append: bool,
-    pub(super) kill: KillPrivileges,
-    /// The opener, whose space is used.
-    pub(super) caller: Caller,
+    /// That of the opener, whose space is used.
+    pub(super) context: WriteContext,
 }
 
 /// An open regular file of a mounted [`Filesystem`], with a position of its own.
@@ -92,17 +91,17 @@ impl<'fs> File<'fs> {
 
     /// Writes `data` at byte `offset` (at the end in append mode); answers the number of bytes.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
-        self.check_write()?;
-        if self.rights.append {
-            return Ok(self.append(data)?.1);
-        }
-        let Rights { kill, caller, .. } = &self.rights;
-        self.fs.write_by(&self.inode, offset, data, *kill, caller)
+        Ok(self.put(offset, data)?.len_bytes)
     }
 
-    fn append(&self, data: &[u8]) -> Result<(u64, usize)> {
-        let Rights { kill, caller, .. } = &self.rights;
-        self.fs.append_by(&self.inode, data, *kill, caller)
+    fn put(&self, offset: u64, data: &[u8]) -> Result<Written> {
+        self.check_write()?;
+        let position = match self.rights.append {
+            true => Position::End,
+            false => Position::Offset(offset),
+        };
+        let context = &self.rights.context;
+        self.fs.write(&self.inode, position, data, context)
     }
 
     /// Sets the size: truncates the file, or extends it with a hole.
@@ -114,9 +113,9 @@ impl<'fs> File<'fs> {
     /// Allocates, punches or zeroes a byte range.
     pub fn allocate(&self, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         self.check_write()?;
-        let Rights { kill, caller, .. } = &self.rights;
-        self.fs
-            .fallocate_by(&self.inode, mode, offset, len, *kill, caller)
+        let bytes = offset..offset.saturating_add(len);
+        let context = &self.rights.context;
+        self.fs.fallocate(&self.inode, mode, bytes, context)
     }
 
     /// The next byte of data or hole at or after `offset` ([`Error::NoOffset`] past the end).
@@ -166,15 +165,9 @@ impl io::Read for File<'_> {
 
 impl io::Write for File<'_> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        if self.rights.append {
-            self.check_write()?;
-            let (offset, written) = self.append(data)?;
-            self.position = offset + written as u64;
-            return Ok(written);
-        }
-        let written = self.write_at(self.position, data)?;
-        self.position += written as u64;
-        Ok(written)
+        let written = self.put(self.position, data)?;
+        self.position = written.offset + written.len_bytes as u64;
+        Ok(written.len_bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

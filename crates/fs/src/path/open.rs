@@ -3,7 +3,7 @@
 use super::file::Rights;
 use super::walk::{Last, Walker};
 use super::{AsBytes, File, Paths};
-use crate::{Caller, Error, FileType, InodeRef, KillPrivileges, Result, Want};
+use crate::{Caller, Error, FileType, InodeRef, Result, Want, WriteContext};
 
 /// Options to open a file, as `std::fs::OpenOptions`; all are off at first.
 #[derive(Clone, Debug)]
@@ -76,11 +76,6 @@ impl OpenOptions {
         self.check()?;
         let caller = paths.caller();
         let inode = self.inode(paths, path.as_bytes())?;
-        let kill = if caller.is_superuser() {
-            KillPrivileges::No
-        } else {
-            KillPrivileges::Yes
-        };
         let writes = self.writes();
         if self.truncate && paths.fs().attr(&inode).size_bytes != 0 {
             paths.fs().truncate(&inode, 0)?;
@@ -89,8 +84,7 @@ impl OpenOptions {
             read: self.read,
             write: writes,
             append: self.append,
-            kill,
-            caller: caller.clone(),
+            context: WriteContext::by(caller.clone()),
         };
         Ok(File::new(paths.fs(), inode, rights))
     }

@@ -99,7 +99,7 @@ pub(super) fn set_limits(tunables: &Tunables, stripe: u32, options: &MountOption
 
 #[cfg(test)]
 mod tests {
-    use crate::{Caller, Filesystem, MountOptions};
+    use crate::{Caller, Filesystem, MountOptions, WriteContext};
     use std::sync::Arc;
     use uext4_alloc::{Engine, Stat};
     use uext4_device::MemDevice;
@@ -120,7 +120,9 @@ mod tests {
         let file = mounted
             .create(&root, b"file", 0o644, &Caller::root())
             .expect("a file");
-        mounted.write(&file, 0, &[7; 300_000]).expect("data");
+        mounted
+            .write(&file, 0, &[7; 300_000], &WriteContext::ROOT)
+            .expect("data");
         mounted.fsync(&file).expect("durable");
         look(&*mounted.fs.space.engine);
         drop((root, file));

@@ -4,7 +4,7 @@ mod partial;
 
 use crate::file::FallocateMode;
 use crate::mkfs::{self, InodeCount, MkfsOptions, Preset};
-use crate::{Caller, Error, Filesystem, InodeRef, MountOptions};
+use crate::{Caller, Error, Filesystem, InodeRef, MountOptions, Position, WriteContext};
 use std::sync::Arc;
 use uext4_device::MemDevice;
 use uext4_sync::atomic::Ordering::Relaxed;
@@ -29,6 +29,11 @@ fn create(fs: &Filesystem, name: &str) -> InodeRef {
     let root = fs.root().expect("the root");
     fs.create(&root, name.as_bytes(), 0o644, &Caller::root())
         .expect("a new file")
+}
+
+fn put(fs: &Filesystem, file: &InodeRef, position: impl Into<Position>, data: &[u8]) {
+    fs.write(file, position, data, &WriteContext::ROOT)
+        .expect("writes");
 }
 
 fn assert_clean(device: &MemDevice) {
@@ -60,7 +65,7 @@ fn writers_at_once_get_long_extents() {
             let fs = &fs;
             scope.spawn(move || {
                 for page in 0..BYTES / PAGE {
-                    fs.append(file, &[page as u8; PAGE]).expect("appends");
+                    put(fs, file, Position::End, &[page as u8; PAGE]);
                 }
             });
         }
@@ -115,7 +120,7 @@ fn small_files_of_a_thread_lie_together() {
     let mut starts = Vec::new();
     for nr in 0..FILES {
         let file = create(&fs, &format!("file {nr}"));
-        fs.write(&file, 0, &[nr as u8; 6000]).expect("writes");
+        put(&fs, &file, 0, &[nr as u8; 6000]);
         starts.extend(
             fs.fiemap(&file, 0, u64::MAX)
                 .expect("extents")
@@ -145,7 +150,7 @@ fn held_space_is_free_to_others() {
         .map(|nr| create(&fs, &format!("holder {nr}")))
         .collect();
     for holder in &holders {
-        fs.write(holder, 5 << 20, &[1; PAGE]).expect("writes");
+        put(&fs, holder, 5 << 20, &[1; PAGE]);
     }
     assert!(
         fs.fs.space.preallocated_clusters() >= 1024,
@@ -156,8 +161,8 @@ fn held_space_is_free_to_others() {
     let chunk = vec![2; 1 << 20];
     let mut at = 0;
     let end = loop {
-        match fs.write(&filler, at, &chunk) {
-            Ok(written) => at += written as u64,
+        match fs.write(&filler, at, &chunk, &WriteContext::ROOT) {
+            Ok(written) => at += written.len_bytes as u64,
             Err(Error::NoSpace) => break at,
             Err(error) => panic!("{error}"),
         }
@@ -175,25 +180,30 @@ fn what_is_held_is_let_go() {
     let (_device, fs) = mount(64);
     let held = || fs.fs.space.preallocated_clusters();
     let file = create(&fs, "file");
-    let write = |at| fs.write(&file, at, &[3; PAGE]).expect("writes");
+    let write = |at| put(&fs, &file, at, &[3; PAGE]);
     write(100 << 10);
     assert_eq!(held(), 31, "a window of 128 KiB for a file of 104");
     write(50 << 10);
     assert_eq!(held(), 29, "served from the window, which covers the hole");
     assert_eq!(fs.fiemap(&file, 0, u64::MAX).expect("extents").len(), 2);
-    fs.fallocate(&file, FallocateMode::Allocate, 0, 8192)
+    fs.fallocate(&file, FallocateMode::Allocate, 0..8192, &WriteContext::ROOT)
         .expect("allocates");
     assert_eq!(held(), 27, "fallocate uses what is held");
     fs.truncate(&file, 60 << 10).expect("truncates");
     assert_eq!(held(), 0);
-    fs.write(&file, 1 << 20, &[3; PAGE]).expect("writes");
+    put(&fs, &file, 1 << 20, &[3; PAGE]);
     assert!(held() > 0);
     drop(file);
     fs.sync().expect("any operation reaps");
     assert_eq!(held(), 0, "the last user is gone");
     let file = create(&fs, "other");
-    fs.fallocate(&file, FallocateMode::Allocate, 0, 1 << 20)
-        .expect("allocates");
+    fs.fallocate(
+        &file,
+        FallocateMode::Allocate,
+        0..1 << 20,
+        &WriteContext::ROOT,
+    )
+    .expect("allocates");
     assert_eq!(held(), 0, "fallocate holds nothing in advance");
     assert_counts(&fs);
 }
@@ -202,9 +212,8 @@ fn what_is_held_is_let_go() {
 fn a_crash_loses_nothing_that_is_held() {
     let (device, fs) = mount(64);
     let file = create(&fs, "file");
-    fs.write(&file, 3 << 20, &[4; PAGE]).expect("writes");
-    fs.write(&create(&fs, "small"), 0, &[5; PAGE])
-        .expect("writes");
+    put(&fs, &file, 3 << 20, &[4; PAGE]);
+    put(&fs, &create(&fs, "small"), 0, &[5; PAGE]);
     fs.sync().expect("commits");
     assert!(fs.fs.space.preallocated_clusters() > 0);
     let free = fs.statfs().blocks_free;
@@ -221,7 +230,7 @@ fn a_crash_loses_nothing_that_is_held() {
 fn write_and_remove(fs: &Filesystem) {
     let root = fs.root().expect("the root");
     let file = create(fs, "gone");
-    fs.write(&file, 0, &vec![7; 8 << 20]).expect("writes");
+    put(fs, &file, 0, &vec![7; 8 << 20]);
     drop(file);
     fs.sync().expect("commits");
     fs.unlink(&root, b"gone", &Caller::root()).expect("unlinks");
@@ -303,7 +312,7 @@ fn trim_and_discard_give_memory_back() {
 fn trim_keeps_to_its_range_and_length() {
     let (device, fs) = mount(64);
     let keep = create(&fs, "keep");
-    fs.write(&keep, 0, &[9; 100_000]).expect("writes");
+    put(&fs, &keep, 0, &[9; 100_000]);
     let fragments = fs.free_fragments(64).expect("bitmaps");
     let part = fs.trim(8 << 20..16 << 20, 0).expect("trims");
     assert!(part <= 8 << 20 && part > 0, "{part}");
@@ -331,8 +340,7 @@ fn trimming_beside_writers_refuses_nobody_space() {
             let (fs, file) = (&fs, create(&fs, &format!("file {nr}")));
             scope.spawn(move || {
                 for round in 0..20u8 {
-                    fs.write(&file, 0, &vec![round + 1; 3 << 20])
-                        .expect("there is space");
+                    put(fs, &file, 0, &vec![round + 1; 3 << 20]);
                     let mut found = vec![0; 3 << 20];
                     fs.read(&file, 0, &mut found).expect("reads");
                     assert!(found.iter().all(|byte| *byte == round + 1), "trimmed data");
@@ -361,7 +369,7 @@ fn fragments_are_what_the_counts_say() {
 fn numbers_tell_what_happened() {
     let (_device, fs) = mount(64);
     let file = create(&fs, "file");
-    fs.write(&file, 0, &[1; 300_000]).expect("writes");
+    put(&fs, &file, 0, &[1; 300_000]);
     fs.sync().expect("commits");
     let stats = fs.stats();
     assert!(stats.allocator["requests"] > 0 && stats.allocator["clusters"] >= 74);
@@ -414,7 +422,7 @@ fn tunables_take_any_value_that_is_set() {
             }
             let file = create(&fs, &format!("file {value}"));
             for at in [0, 100_000, 5 << 20] {
-                fs.write(&file, at, &[1; 30_000]).expect("writes");
+                put(&fs, &file, at, &[1; 30_000]);
             }
         }
         assert!(matches!(
@@ -501,7 +509,7 @@ fn writers_at_once_use_all_space() {
             let (fs, file) = (&fs, create(&fs, &format!("file {nr}")));
             scope.spawn(move || {
                 loop {
-                    match fs.append(&file, &[nr; PAGE]) {
+                    match fs.write(&file, Position::End, &[nr; PAGE], &WriteContext::ROOT) {
                         Ok(_) => {}
                         Err(Error::NoSpace) => break,
                         Err(error) => panic!("{error}"),
@@ -526,7 +534,7 @@ fn a_nearly_new_file_system_of_100_gib_costs_10_kb_of_trees() {
     let fs = Filesystem::mount(device, options.expect("a known option")).expect("mounts");
     for nr in 0..50 {
         let file = create(&fs, &format!("file {nr}"));
-        fs.write(&file, 0, &[1; 100_000]).expect("writes");
+        put(&fs, &file, 0, &[1; 100_000]);
     }
     fs.sync().expect("syncs");
     let trees = |fs: &Filesystem| fs.stats().trees.expect("there are trees");

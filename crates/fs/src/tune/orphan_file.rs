@@ -4,9 +4,10 @@
 //! transaction that disables it makes the old file an orphan on the legacy list. Recovery frees
 //! either.
 
+use crate::file::{self, Position, Terms};
 use crate::inode::{InodeRef, NewInode};
 use crate::mkfs::default_orphan_file_blocks;
-use crate::{Caller, Error, Fs, Result, credits, file, map};
+use crate::{Caller, Error, Fs, Result, credits, map};
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::{Feature, FileType, InodeNr};
 use uext4_num::u64_of;
@@ -74,8 +75,9 @@ fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
     for block in 0..u64::from(blocks) {
         let (at, mut done) = (block << fs.geometry.block_bits, 0);
         while done < zeroes.len() {
-            let reserve = crate::space::Reserve::MayUse;
-            done += file::write(fs, inode.arc(), at + u64_of(done), &zeroes[done..], reserve)?;
+            let position = Position::Offset(at + u64_of(done));
+            let written = file::write(fs, inode.arc(), position, &zeroes[done..], Terms::OWN)?;
+            done += written.len_bytes;
         }
     }
     file::write_out(fs, inode.arc())

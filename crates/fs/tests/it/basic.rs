@@ -1,7 +1,7 @@
 //! End-to-end test: mkfs, mount, change, unmount, check, mount again.
 
 use crate::image;
-use uext4::{Caller, Error, FileType, RenameFlags};
+use uext4::{Caller, Error, FileType, RenameFlags, WriteContext};
 
 #[test]
 fn an_empty_mount_leaves_a_clean_image() {
@@ -21,7 +21,8 @@ fn files_and_directories_survive_a_remount() {
         let name = format!("file number {i}");
         let file = fs.create(&dir, name.as_bytes(), 0o644, &root_user).unwrap();
         let data = vec![i as u8; i * 97];
-        assert_eq!(fs.write(&file, 0, &data).unwrap(), data.len());
+        let written = fs.write(&file, 0, &data, &WriteContext::ROOT).unwrap();
+        assert_eq!(written.len_bytes, data.len());
     }
     fs.symlink(&dir, b"short", b"target", &root_user).unwrap();
     fs.symlink(&dir, b"long", &[b'x'; 200], &root_user).unwrap();

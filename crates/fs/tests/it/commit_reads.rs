@@ -5,7 +5,7 @@
 use crate::image;
 use std::sync::Arc;
 use uext4::device::{Cause, Fault, Faulty, MemDevice, Operation, When};
-use uext4::{Caller, Filesystem, MountOptions, Threads};
+use uext4::{Caller, Filesystem, MountOptions, Threads, WriteContext};
 
 const EIO: i32 = 5;
 
@@ -22,7 +22,7 @@ fn fsync_when_reads_fail(device: &MemDevice, failing: u64) -> (i32, u64) {
     let root = fs.root().unwrap();
     let file = fs.lookup(&root, b"file", &Caller::root()).unwrap();
     // The size changes, because the times may be equal within one clock tick.
-    fs.write(&file, 0, b"longer").unwrap();
+    fs.write(&file, 0, b"longer", &WriteContext::ROOT).unwrap();
     faulty.arm(Fault {
         operation: Operation::Read,
         when: When::Counted {
@@ -46,7 +46,7 @@ fn a_commit_repeats_reads_that_fail() {
         let fs = image::mount(&device);
         let root = fs.root().unwrap();
         let file = fs.create(&root, b"file", 0o644, &Caller::root()).unwrap();
-        fs.write(&file, 0, b"old").unwrap();
+        fs.write(&file, 0, b"old", &WriteContext::ROOT).unwrap();
         drop((file, root));
         fs.unmount().unwrap();
         for (failing, answer) in [(0, 0), (1, 0), (2, 0), (3, EIO)] {

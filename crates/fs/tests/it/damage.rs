@@ -12,6 +12,7 @@ use uext4::device::{Access, FileDevice};
 use uext4::mkfs::{self, MkfsOptions, Preset};
 use uext4::{
     Caller, FallocateMode, FileType, Filesystem, InodeRef, MountOptions, SetMode, Threads, Visit,
+    WriteContext,
 };
 use uext4_testkit::damage::{Checksums, Target, Wound};
 
@@ -73,9 +74,14 @@ fn fill(fs: &Filesystem) -> uext4::Result<()> {
     }
     let holes = fs.create(&root, b"holes", 0o644, &root_user)?;
     for i in 0..300 {
-        fs.write(&holes, i * 16384, &[i as u8; 600])?;
+        fs.write(&holes, i * 16384, &[i as u8; 600], &WriteContext::ROOT)?;
     }
-    fs.fallocate(&holes, FallocateMode::Allocate, 8 << 20, 100_000)?;
+    fs.fallocate(
+        &holes,
+        FallocateMode::Allocate,
+        8 << 20..(8 << 20) + 100_000,
+        &WriteContext::ROOT,
+    )?;
     let rich = fs.create(&root, b"rich", 0o644, &root_user)?;
     for i in 0..7 {
         let name = format!("user.attribute{i}");
@@ -167,10 +173,10 @@ fn change(fs: &Filesystem) -> uext4::Result<()> {
     let new = fs.mkdir(&root, b"new directory", 0o755, &caller)?;
     for i in 0..40 {
         let file = fs.create(&new, format!("new {i}").as_bytes(), 0o644, &caller)?;
-        fs.write(&file, i * 1000, &[7; 5000])?;
+        fs.write(&file, i * 1000, &[7; 5000], &WriteContext::ROOT)?;
     }
     let holes = fs.lookup(&root, b"holes", &caller)?;
-    fs.write(&holes, 100_000, &[9; 50_000])?;
+    fs.write(&holes, 100_000, &[9; 50_000], &WriteContext::ROOT)?;
     fs.truncate(&holes, 70_000)?;
     let rich = fs.lookup(&root, b"rich", &caller)?;
     fs.set_xattr(&rich, b"user.attribute3", &[1; 300], SetMode::Any, &caller)?;

@@ -3,7 +3,9 @@
 use crate::image;
 use std::sync::Arc;
 use uext4::device::{Cause, Event, Fault, Faulty, Operation, Recorder, Survivors, When};
-use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, RenameFlags};
+use uext4::{
+    Caller, Error, FallocateMode, Filesystem, InodeRef, Position, RenameFlags, WriteContext,
+};
 use uext4::{MountOptions, Seek};
 use uext4_sync::Rng;
 use uext4_testkit::wait;
@@ -87,7 +89,13 @@ fn a_file_deleted_before_it_is_written_out_never_touches_the_disk() {
         recorder.restart();
         for nr in 0..50 {
             let file = create(&fs, &format!("{nr}"));
-            fs.append(&file, &b"NEVERSEEN".repeat(5000)).unwrap();
+            fs.write(
+                &file,
+                Position::End,
+                &b"NEVERSEEN".repeat(5000),
+                &WriteContext::ROOT,
+            )
+            .unwrap();
             if nr % 2 == 0 {
                 // Even files are closed before the unlink, odd ones after it.
                 drop(file);
@@ -124,7 +132,13 @@ fn writers_of_small_pieces_at_once_end_in_one_extent_each() {
             scope.spawn(move || {
                 for page in 0..PAGES {
                     for file in files {
-                        fs.append(file, &[page as u8; 4096]).expect("appends");
+                        fs.write(
+                            file,
+                            Position::End,
+                            &[page as u8; 4096],
+                            &WriteContext::ROOT,
+                        )
+                        .expect("appends");
                     }
                 }
             });
@@ -169,8 +183,9 @@ fn fill(fs: &Filesystem, rng: &mut Rng, caller: &Caller) -> Accepted {
         let at = rng.next_u64() as usize % (model.len() + 60_000);
         let len = [1, 500, 4096, 30_000, 200_000][rng.next_u64() as usize % 5];
         let data = vec![rng.next_u64() as u8 | 1; len];
-        match fs.write_by(file, at as u64, &data, KillPrivileges::No, caller) {
+        match fs.write(file, at as u64, &data, &WriteContext::by(caller.clone())) {
             Ok(written) => {
+                let written = written.len_bytes;
                 model.resize(model.len().max(at + written), 0);
                 model[at..at + written].copy_from_slice(&data[..written]);
             }
@@ -219,11 +234,23 @@ fn any_change(fs: &Filesystem, file: &InodeRef, rng: &mut Rng) -> uext4::Result<
     let at = rng.next_u64() % 300_000;
     let len = 1 + rng.next_u64() % 50_000;
     match rng.next_u64() % 12 {
-        0..6 => fs.write(file, at, &vec![7; len as usize]).map(drop),
+        0..6 => fs
+            .write(file, at, &vec![7; len as usize], &WriteContext::ROOT)
+            .map(drop),
         6 => fs.truncate(file, at),
         7 => fs.fsync(file),
-        8 => fs.fallocate(file, FallocateMode::PunchHole, at, len),
-        9 => fs.fallocate(file, FallocateMode::AllocateKeepSize, at, len),
+        8 => fs.fallocate(
+            file,
+            FallocateMode::PunchHole,
+            at..at + len,
+            &WriteContext::ROOT,
+        ),
+        9 => fs.fallocate(
+            file,
+            FallocateMode::AllocateKeepSize,
+            at..at + len,
+            &WriteContext::ROOT,
+        ),
         10 => fs.fiemap(file, 0, u64::MAX).map(drop),
         _ => fs.close(file),
     }
@@ -243,8 +270,8 @@ fn many_writers_share_the_last_block() {
                 let mut end = 0;
                 loop {
                     let len = 1 + rng.next_u64() as usize % 20_000;
-                    match fs.write(file, end, &vec![nr as u8 + 1; len]) {
-                        Ok(written) => end += written as u64,
+                    match fs.write(file, end, &vec![nr as u8 + 1; len], &WriteContext::ROOT) {
+                        Ok(written) => end += written.len_bytes as u64,
                         Err(Error::NoSpace) => return end,
                         Err(error) => panic!("{error}"),
                     }
@@ -344,7 +371,8 @@ fn what_waits_is_seen_by_all_but_the_disk() {
         let file = create(&fs, "file");
         fs.sync().unwrap();
         let before = fs.statfs();
-        fs.write(&file, 100_000, &[5; 50_000]).unwrap();
+        fs.write(&file, 100_000, &[5; 50_000], &WriteContext::ROOT)
+            .unwrap();
         let space = fs.stats().space;
         assert!(space.delayed_bytes >= 50_000 && space.delayed_bytes < 60_000);
         let blocks = space.delayed_clusters * (before.blocks_free / fs.stats().space.free_clusters);
@@ -374,9 +402,11 @@ fn what_waits_is_seen_by_all_but_the_disk() {
 fn a_crash_shows_the_old_size_or_the_data() {
     let (recorder, fs) = recorded("delalloc");
     let file = create(&fs, "grows");
-    fs.append(&file, &[1; 5000]).unwrap();
+    fs.write(&file, Position::End, &[1; 5000], &WriteContext::ROOT)
+        .unwrap();
     fs.fsync(&file).unwrap();
-    fs.append(&file, &[2; 50_000]).unwrap();
+    fs.write(&file, Position::End, &[2; 50_000], &WriteContext::ROOT)
+        .unwrap();
     fs.fsync(&create(&fs, "another")).unwrap();
     {
         let found = crash(&recorder);
@@ -391,7 +421,8 @@ fn a_crash_shows_the_old_size_or_the_data() {
         );
     }
     fs.truncate(&file, 200_000).unwrap();
-    fs.write(&file, 150_000, &[3; 10]).unwrap();
+    fs.write(&file, 150_000, &[3; 10], &WriteContext::ROOT)
+        .unwrap();
     fs.fsync(&create(&fs, "and another")).unwrap();
     let found = crash(&recorder);
     assert!(found.attr(&find(&found, "grows")).size_bytes <= 8192);
@@ -404,7 +435,8 @@ fn a_crash_shows_the_old_size_or_the_data() {
 fn after_crash(list: &str, change: impl Fn(&Filesystem)) -> Vec<u8> {
     let (recorder, fs) = recorded(list);
     let file = create(&fs, "name");
-    fs.append(&file, &[b'o'; 9000]).unwrap();
+    fs.write(&file, Position::End, &[b'o'; 9000], &WriteContext::ROOT)
+        .unwrap();
     fs.fsync(&file).unwrap();
     drop(file);
     change(&fs);
@@ -417,7 +449,8 @@ fn after_crash(list: &str, change: impl Fn(&Filesystem)) -> Vec<u8> {
 fn what_replaces_an_old_file_is_never_empty() {
     let by_rename = |fs: &Filesystem| {
         let new = create(fs, "new");
-        fs.append(&new, &[b'n'; 9000]).unwrap();
+        fs.write(&new, Position::End, &[b'n'; 9000], &WriteContext::ROOT)
+            .unwrap();
         let top = fs.root().unwrap();
         fs.rename(&top, b"new", &top, b"name", RenameFlags::Replace, &root())
             .unwrap();
@@ -425,7 +458,8 @@ fn what_replaces_an_old_file_is_never_empty() {
     let by_truncate = |fs: &Filesystem| {
         let file = find(fs, "name");
         fs.truncate(&file, 0).unwrap();
-        fs.append(&file, &[b'n'; 9000]).unwrap();
+        fs.write(&file, Position::End, &[b'n'; 9000], &WriteContext::ROOT)
+            .unwrap();
         fs.close(&file).unwrap();
     };
     assert_eq!(after_crash("delalloc", by_rename), [b'n'; 9000]);
@@ -481,8 +515,10 @@ fn a_failed_write_out_is_told_once_and_leaves_nothing_claimed() {
     let (lost, kept) = (create(&fs, "lost"), create(&fs, "kept"));
     fs.sync().unwrap();
     let free = fs.statfs().blocks_free;
-    fs.append(&lost, &[1; 100_000]).unwrap();
-    fs.append(&kept, &[2; 100_000]).unwrap();
+    fs.write(&lost, Position::End, &[1; 100_000], &WriteContext::ROOT)
+        .unwrap();
+    fs.write(&kept, Position::End, &[2; 100_000], &WriteContext::ROOT)
+        .unwrap();
     faulty.arm(Fault {
         operation: Operation::Write,
         when: When::Counted { after: 0, count: 1 },
@@ -510,8 +546,13 @@ fn the_thread_writes_out_what_is_old() {
     fs.set_tunable("delalloc_expire_centisecs", 5).unwrap();
     for nr in 0..3 {
         // Writeback must also work after the thread was idle.
-        fs.append(&create(&fs, &format!("{nr}")), &[9; 10_000])
-            .unwrap();
+        fs.write(
+            &create(&fs, &format!("{nr}")),
+            Position::End,
+            &[9; 10_000],
+            &WriteContext::ROOT,
+        )
+        .unwrap();
         wait_until_at_most(&fs, 0);
     }
     assert_nothing_waits(&fs);
@@ -537,7 +578,8 @@ fn the_thread_makes_room_before_writers_must_and_when_memory_is_short() {
     let write = |name: &str, bytes: u64| {
         let file = create(&fs, name);
         for _ in 0..bytes / 4096 {
-            fs.append(&file, &[5; 4096]).expect("appends");
+            fs.write(&file, Position::End, &[5; 4096], &WriteContext::ROOT)
+                .expect("appends");
         }
     };
     write("a little", BOUND / 4);
@@ -558,7 +600,8 @@ fn a_writer_makes_room_for_itself_and_not_for_all() {
     let file = create(&fs, "file");
     let mut most = 0;
     for _ in 0..2 * BOUND / 4096 {
-        fs.append(&file, &[6; 4096]).expect("appends");
+        fs.write(&file, Position::End, &[6; 4096], &WriteContext::ROOT)
+            .expect("appends");
         let waits = fs.stats().space.delayed_bytes;
         assert!(waits <= BOUND);
         most = most.max(waits);
@@ -581,7 +624,13 @@ fn so_many_bytes_wait_and_no_more() {
         image::mount_with(&device, &format!("delalloc,delalloc_memory={BOUND}")).expect("mounts");
     for nr in 0..300 {
         let file = create(&fs, &format!("{nr}"));
-        fs.append(&file, &vec![nr as u8; 1000 * (nr % 40)]).unwrap();
+        fs.write(
+            &file,
+            Position::End,
+            &vec![nr as u8; 1000 * (nr % 40)],
+            &WriteContext::ROOT,
+        )
+        .unwrap();
         assert!(fs.stats().space.delayed_bytes <= BOUND);
     }
     assert_eq!(fs.tunable("delalloc_memory"), Some(BOUND));
@@ -595,9 +644,15 @@ fn a_file_whose_waiting_data_are_punched_keeps_its_size() {
         let device = image::mke2fs(24, shape);
         let fs = Filesystem::mount(device.clone(), delaying()).expect("mounts");
         let file = create(&fs, "file");
-        fs.write(&file, 25_153, &[7; 9905]).expect("is kept");
-        fs.fallocate(&file, FallocateMode::PunchHole, 15_901, 31_542)
-            .expect("punches");
+        fs.write(&file, 25_153, &[7; 9905], &WriteContext::ROOT)
+            .expect("is kept");
+        fs.fallocate(
+            &file,
+            FallocateMode::PunchHole,
+            15_901..47_443,
+            &WriteContext::ROOT,
+        )
+        .expect("punches");
         drop(file);
         fs.unmount().expect("unmounts");
         image::assert_clean(&device);

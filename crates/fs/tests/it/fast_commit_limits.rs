@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uext4::device::BlockDevice;
 use uext4::format::crc32c;
 use uext4::format::jbd2::{INCOMPAT_FAST_COMMIT, Superblock};
-use uext4::{Caller, FallocateMode, Filesystem};
+use uext4::{Caller, FallocateMode, Filesystem, WriteContext};
 use uext4_journal::Log;
 use uext4_journal::recovery::{FastCommitArea, RecoveryMode, recover};
 use uext4_testkit::oracle;
@@ -89,8 +89,13 @@ fn what_the_log_cannot_hold_at_once_is_refused() {
     let fs = Filesystem::mount(device.clone(), crashed::options()).unwrap();
     let root = fs.root().unwrap();
     let file = fs.create(&root, b"large", 0o644, &ROOT).unwrap();
-    fs.fallocate(&file, FallocateMode::Allocate, 0, FILE_BYTES)
-        .unwrap();
+    fs.fallocate(
+        &file,
+        FallocateMode::Allocate,
+        0..FILE_BYTES,
+        &WriteContext::ROOT,
+    )
+    .unwrap();
     fs.sync().unwrap();
     let inode = file.nr().0;
     fs.abandon();

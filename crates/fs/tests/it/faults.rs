@@ -7,7 +7,9 @@ use uext4::device::{
     BlockDevice, Cause, Event, Fault, Faulty, MemDevice, Operation, Recorder, When,
 };
 use uext4::format::{BlockNr, GroupNr};
-use uext4::{Caller, Error, Filesystem, InodeRef, MountOptions, Reading, Threads, Tuning};
+use uext4::{
+    Caller, Error, Filesystem, InodeRef, MountOptions, Reading, Threads, Tuning, WriteContext,
+};
 
 /// Linux' `EIO` and `EROFS`.
 const EIO: i32 = 5;
@@ -32,7 +34,8 @@ impl Rig {
         let durable = fs
             .create(&root, b"durable", 0o644, &Caller::root())
             .unwrap();
-        fs.write(&durable, 0, b"promised").unwrap();
+        fs.write(&durable, 0, b"promised", &WriteContext::ROOT)
+            .unwrap();
         fs.fsync(&durable).unwrap();
         Self {
             device,
@@ -80,7 +83,8 @@ impl Rig {
         let made = self.fs.create(&root, b"late", 0o644, &caller);
         assert!(matches!(made, Err(Error::ReadOnly)), "{made:?}");
         assert!(matches!(
-            self.fs.write(&self.durable, 0, b"late"),
+            self.fs
+                .write(&self.durable, 0, b"late", &WriteContext::ROOT),
             Err(Error::ReadOnly)
         ));
         assert!(matches!(
@@ -214,11 +218,18 @@ fn a_failed_data_write_is_told_to_the_writer() {
     rig.fail(Operation::Write, When::Counted { after: 0, count: 1 });
     let data = vec![7; 100_000];
     assert_eq!(
-        rig.fs.write(&rig.durable, 4096, &data).unwrap_err().errno(),
+        rig.fs
+            .write(&rig.durable, 4096, &data, &WriteContext::ROOT)
+            .unwrap_err()
+            .errno(),
         EIO
     );
     assert!(rig.fs.failure().is_none());
-    assert_eq!(rig.fs.write(&rig.durable, 4096, &data).unwrap(), data.len());
+    let written = rig
+        .fs
+        .write(&rig.durable, 4096, &data, &WriteContext::ROOT)
+        .unwrap();
+    assert_eq!(written.len_bytes, data.len());
     rig.fs.fsync(&rig.durable).unwrap();
     let mut found = vec![0; data.len()];
     rig.fs.read(&rig.durable, 4096, &mut found).unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use uext4::device::{BlockDevice, MemDevice, Recorder};
 use uext4::format::Feature;
 use uext4::mkfs::{MkfsOptions, Preset};
-use uext4::{Caller, Error, Filesystem, InodeRef, MountOptions};
+use uext4::{Caller, Error, Filesystem, InodeRef, MountOptions, WriteContext};
 use uext4_judge::EngineTarget;
 use uext4_testkit::manifest::Manifest;
 use uext4_testkit::oracle::KernelMount;
@@ -21,7 +21,7 @@ const FREEZES: u32 = 3;
 fn file_with(fs: &Filesystem, name: &[u8], data: &[u8]) -> InodeRef {
     let root = fs.root().unwrap();
     let file = fs.create(&root, name, 0o644, &Caller::root()).unwrap();
-    fs.write(&file, 0, data).unwrap();
+    fs.write(&file, 0, data, &WriteContext::ROOT).unwrap();
     file
 }
 
@@ -92,7 +92,7 @@ fn changes_wait_and_reads_of_the_same_file_do_not() {
     thread::scope(|scope| {
         let root = fs.root().unwrap();
         let (fs, file) = (&fs, &file);
-        let write = scope.spawn(move || fs.write(file, 0, b"after!").unwrap());
+        let write = scope.spawn(move || fs.write(file, 0, b"after!", &WriteContext::ROOT).unwrap());
         let unlink = scope.spawn(move || fs.unlink(&root, b"file", &Caller::root()));
         for _ in 0..200 {
             assert_eq!(read(fs, b"file"), b"before");
@@ -100,7 +100,7 @@ fn changes_wait_and_reads_of_the_same_file_do_not() {
         }
         assert!(!write.is_finished() && !unlink.is_finished());
         fs.thaw().unwrap();
-        assert_eq!(write.join().unwrap(), 6);
+        assert_eq!(write.join().unwrap().len_bytes, 6);
         unlink.join().unwrap().unwrap();
     });
     drop(file);
@@ -135,10 +135,12 @@ fn unmounting_while_frozen_ends_who_waits() {
     let file = file_with(&fs, b"file", b"data");
     fs.freeze().unwrap();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| fs.write(&file, 0, b"late"));
+        let waiting = scope.spawn(|| fs.write(&file, 0, b"late", &WriteContext::ROOT));
         fs.unmount().unwrap();
         let answer = waiting.join().unwrap();
-        assert!(answer.is_ok_and(|len| len == 4) || read(&fs, b"file") == b"data");
+        assert!(
+            answer.is_ok_and(|written| written.len_bytes == 4) || read(&fs, b"file") == b"data"
+        );
     });
     image::assert_clean(&device);
 }
@@ -272,7 +274,8 @@ fn fsync_ends_while_frozen() {
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
             while !stop.load(Ordering::SeqCst) {
-                fs.write(&busy, 0, &[3; 100_000]).unwrap();
+                fs.write(&busy, 0, &[3; 100_000], &WriteContext::ROOT)
+                    .unwrap();
             }
         });
         let mut all_end = true;

@@ -1,7 +1,7 @@
 //! Full devices: reserved blocks, exact counts, and complete release of space.
 
 use crate::image;
-use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, KillPrivileges, SetMode};
+use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, SetMode, WriteContext};
 
 const SHAPES: &[&[&str]] = &[
     &["-m", "10"],
@@ -32,7 +32,7 @@ fn write_until_full(fs: &Filesystem, file: &InodeRef, who: &Caller) {
     let data = vec![0x5A; 1 << 20];
     loop {
         let end = fs.attr(file).size_bytes;
-        match fs.write_by(file, end, &data, KillPrivileges::No, who) {
+        match fs.write(file, end, &data, &WriteContext::by(who.clone())) {
             Ok(_) => {}
             Err(Error::NoSpace) => return,
             Err(error) => panic!("{error}"),
@@ -76,13 +76,11 @@ fn the_reserve_is_for_the_superuser() {
             "{shape:?}: {full:?}"
         );
         let more = fs.create(&top, b"more", 0o666, &root).unwrap();
-        let refused = fs.fallocate_by(
+        let refused = fs.fallocate(
             &more,
             FallocateMode::Allocate,
-            0,
-            1 << 16,
-            KillPrivileges::No,
-            &user,
+            0..1 << 16,
+            &WriteContext::by(user.clone()),
         );
         if !shape.iter().any(|word| word.contains("^extent")) {
             assert!(
@@ -220,7 +218,12 @@ fn what_others_free_is_not_refused() {
             for _ in 0..60 {
                 for step in 0..STEPS {
                     let at = step * STEP_BYTES;
-                    let taken = fs.fallocate(&file, FallocateMode::Allocate, at, STEP_BYTES);
+                    let taken = fs.fallocate(
+                        &file,
+                        FallocateMode::Allocate,
+                        at..at + STEP_BYTES,
+                        &WriteContext::ROOT,
+                    );
                     taken.unwrap_or_else(|error| panic!("{allocator}, {step}: {error}"));
                 }
                 fs.truncate(&file, 0).unwrap();

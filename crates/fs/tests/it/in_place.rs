@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use uext4::device::{Access, FileDevice};
-use uext4::{Caller, FallocateMode, Filesystem, InodeRef, MountOptions, Stretch};
+use uext4::{Caller, FallocateMode, Filesystem, InodeRef, MountOptions, Stretch, WriteContext};
 use uext4_testkit::rng::Rng;
 use uext4_testkit::{oracle, wait};
 
@@ -59,16 +59,28 @@ fn compare(seed: u64, made_with: &[&str]) {
         match rng.below(8) {
             0 => fs.truncate(&inode, at).expect("it cuts"),
             1 => fs
-                .fallocate(&inode, FallocateMode::PunchHole, at, len)
+                .fallocate(
+                    &inode,
+                    FallocateMode::PunchHole,
+                    at..at + len,
+                    &WriteContext::ROOT,
+                )
                 .expect("it punches"),
             2 => fs
-                .fallocate(&inode, FallocateMode::Allocate, at, len)
+                .fallocate(
+                    &inode,
+                    FallocateMode::Allocate,
+                    at..at + len,
+                    &WriteContext::ROOT,
+                )
                 .expect("there is room"),
             3 => fs.fsync(&inode).expect("it syncs"),
             _ => {
                 let data = rng.bytes(len as usize);
-                let written = fs.write(&inode, at, &data).expect("there is room");
-                assert_eq!(written, data.len());
+                let written = fs
+                    .write(&inode, at, &data, &WriteContext::ROOT)
+                    .expect("there is room");
+                assert_eq!(written.len_bytes, data.len());
             }
         }
         let (at, len) = (rng.below(3 << 20), 1 + rng.below(1 << 20) as usize);
@@ -101,17 +113,24 @@ fn what_stands_in_place_is_what_a_read_answers() {
 fn what_stands_nowhere_must_be_read() {
     let (_dir, _, fs) = fresh(&["-b", "4096", "-O", "inline_data"]);
     let file = create(&fs, "file");
-    fs.write(&file, 0, b"in the inode").expect("there is room");
+    fs.write(&file, 0, b"in the inode", &WriteContext::ROOT)
+        .expect("there is room");
     assert!(in_place(&fs, &file, 0, 100).is_none());
-    fs.write(&file, 0, &[1; 200_000]).expect("there is room");
+    fs.write(&file, 0, &[1; 200_000], &WriteContext::ROOT)
+        .expect("there is room");
     assert!(in_place(&fs, &file, 0, 16_384).is_none(), "it waits");
     fs.fsync(&file).expect("it syncs");
     assert!(in_place(&fs, &file, 0, 16_384) == Some(vec![1; 16_384]));
     assert_eq!(in_place(&fs, &file, 199_990, 4096), Some(vec![1; 10]));
     assert!(in_place(&fs, &file, 200_000, 4096).is_none(), "the end");
     let (hole, len) = (65_536, 4096);
-    fs.fallocate(&file, FallocateMode::PunchHole, hole, len)
-        .expect("it punches");
+    fs.fallocate(
+        &file,
+        FallocateMode::PunchHole,
+        hole..hole + len,
+        &WriteContext::ROOT,
+    )
+    .expect("it punches");
     assert!(in_place(&fs, &file, 61_440, 12_288).is_none(), "a hole");
     assert!(in_place(&fs, &file, 0, 65_536).is_some());
     let taken = fs.read_in_place(&file, 0, 4096, |_| false);
@@ -127,14 +146,15 @@ fn who_looks_keeps_the_blocks() {
     let (_dir, _, fs) = fresh(&["-b", "4096"]);
     let (file, other) = (create(&fs, "file"), create(&fs, "other"));
     let len = 1 << 20;
-    fs.write(&file, 0, &vec![1; len]).expect("there is room");
+    fs.write(&file, 0, &vec![1; len], &WriteContext::ROOT)
+        .expect("there is room");
     fs.fsync(&file).expect("it syncs");
     let steal = || {
         fs.truncate(&file, 0).expect("it cuts");
         fs.sync().expect("it syncs");
         for at in 0..40 {
             // Fills all free space.
-            let written = fs.write(&other, at << 20, &vec![2; 1 << 20]);
+            let written = fs.write(&other, at << 20, &vec![2; 1 << 20], &WriteContext::ROOT);
             if written.is_err() {
                 break;
             }

@@ -4,7 +4,7 @@
 use crate::image;
 use std::sync::Arc;
 use uext4::device::{Cause, Fault, Faulty, MemDevice, Operation, VolatileDevice, When};
-use uext4::{Caller, Filesystem, InodeRef, MountOptions, Threads};
+use uext4::{Caller, Filesystem, InodeRef, MountOptions, Threads, WriteContext};
 
 const EIO: i32 = 5;
 const BLOCK: usize = 4096;
@@ -54,7 +54,8 @@ impl Rig {
     }
 
     fn write(&self, file: &InodeRef, stamp: u8) {
-        assert_eq!(self.fs.write(file, 0, &[stamp; BLOCK]).unwrap(), BLOCK);
+        let written = self.fs.write(file, 0, &[stamp; BLOCK], &WriteContext::ROOT);
+        assert_eq!(written.unwrap().len_bytes, BLOCK);
     }
 
     fn fsync(&self, file: &InodeRef) -> i32 {
@@ -203,7 +204,9 @@ fn with_deep_file(image: &MemDevice) -> (MemDevice, std::ops::Range<u64>) {
     let file = rig.file("deep");
     for nr in 1..12 {
         let at = nr * 8 * BLOCK as u64;
-        rig.fs.write(&file, at, &[1; BLOCK]).unwrap();
+        rig.fs
+            .write(&file, at, &[1; BLOCK], &WriteContext::ROOT)
+            .unwrap();
     }
     rig.fs.fsync(&file).unwrap();
     drop(file);
@@ -235,7 +238,9 @@ fn a_map_that_cannot_be_written_costs_nothing_that_was_durable() {
         // More extents than fit in the inode.
         for nr in 1..8 {
             let at = nr * 8 * BLOCK as u64;
-            rig.fs.write(&file, at, &[2; BLOCK]).unwrap();
+            rig.fs
+                .write(&file, at, &[2; BLOCK], &WriteContext::ROOT)
+                .unwrap();
         }
         let inode = inode_block(&image, file.nr().0);
         let behind = When::Touching(inode.end..u64::MAX);

@@ -6,7 +6,7 @@ use uext4::device::{BlockDevice, Error as DeviceError, MemDevice, User};
 use uext4::format::mmp::{MMP_SEQ_CLEAN, Mmp};
 use uext4::format::{BlockNr, Feature};
 use uext4::mkfs::{MkfsOptions, Preset};
-use uext4::{Caller, Error, Filesystem, MountOptions};
+use uext4::{Caller, Error, Filesystem, MountOptions, WriteContext};
 use uext4_testkit::wait;
 
 /// Generous time limit for noticing a lost claim.
@@ -39,7 +39,7 @@ fn take_over(device: &dyn BlockDevice) {
 
 fn write(fs: &Filesystem, name: &[u8]) -> uext4::Result<()> {
     let file = fs.create(&fs.root()?, name, 0o644, &Caller::root())?;
-    fs.write(&file, 0, b"data")?;
+    fs.write(&file, 0, b"data", &WriteContext::ROOT)?;
     fs.fsync(&file)
 }
 

@@ -2,7 +2,9 @@
 
 use crate::image;
 use uext4::format::Feature;
-use uext4::{Caller, Error, RenameFlags, SetAttr, SetTime, Timestamp, read_superblock};
+use uext4::{
+    Caller, Error, RenameFlags, SetAttr, SetTime, Timestamp, WriteContext, read_superblock,
+};
 
 const EXT2: &[&str] = &[
     "-O",
@@ -23,7 +25,7 @@ fn large_files_are_told_by_the_superblock() {
             let file = fs.create(&top, b"large", 0o644, &root).unwrap();
             let large = 3 << 30;
             match way {
-                0 => drop(fs.write(&file, large, b"x").unwrap()),
+                0 => drop(fs.write(&file, large, b"x", &WriteContext::ROOT).unwrap()),
                 1 => fs.truncate(&file, large).unwrap(),
                 _ => {
                     let set = SetAttr {

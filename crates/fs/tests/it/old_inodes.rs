@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 use uext4::device::{Access, BlockDevice, FileDevice};
 use uext4::mkfs::{self, MkfsOptions, Preset};
-use uext4::{Caller, Error, FallocateMode, Filesystem, MountOptions, SetAttr, Threads};
+use uext4::{
+    Caller, Error, FallocateMode, Filesystem, MountOptions, SetAttr, Threads, WriteContext,
+};
 use uext4_testkit::oracle::{self, KernelMount, debugfs, debugfs_one};
 
 const ROOT: Caller = Caller::root();
@@ -155,7 +157,8 @@ fn a_count_in_blocks_becomes_one_in_sectors() {
     let fs = image.mount();
     let inode = fs.lookup(&fs.root().unwrap(), b"file", &ROOT).unwrap();
     assert_eq!(fs.attr(&inode).sectors, 80);
-    fs.write(&inode, 40_960, &[1; 4096]).unwrap();
+    fs.write(&inode, 40_960, &[1; 4096], &WriteContext::ROOT)
+        .unwrap();
     assert_eq!(fs.attr(&inode).sectors, 88);
     drop(inode);
     fs.unmount().unwrap();
@@ -178,7 +181,7 @@ fn files_of_more_than_two_tebibytes_are_counted() {
         .create(&fs.root().unwrap(), b"huge", 0o644, &ROOT)
         .unwrap();
     let len = 2 * TIB + (1 << 30);
-    fs.fallocate(&inode, FallocateMode::Allocate, 0, len)
+    fs.fallocate(&inode, FallocateMode::Allocate, 0..len, &WriteContext::ROOT)
         .unwrap();
     assert!(fs.attr(&inode).sectors > u64::from(u32::MAX));
     drop(inode);

@@ -4,7 +4,7 @@ use crate::image;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uext4::device::{BlockDevice, Error, MemDevice};
-use uext4::{Caller, Filesystem, MountOptions, Threads};
+use uext4::{Caller, Filesystem, MountOptions, Threads, WriteContext};
 use uext4_testkit::oracle::{KernelMount, debugfs_one};
 
 /// A device that counts its flushes.
@@ -49,7 +49,7 @@ fn flushes_of_a_run(list: &str) -> u64 {
     let file = fs
         .create(&fs.root().unwrap(), b"file", 0o644, &Caller::root())
         .unwrap();
-    fs.write(&file, 0, b"data").unwrap();
+    fs.write(&file, 0, b"data", &WriteContext::ROOT).unwrap();
     fs.fsync(&file).unwrap();
     drop(file);
     fs.unmount().unwrap();
@@ -70,7 +70,7 @@ fn crashed(device: &Arc<MemDevice>, list: &str) {
     let file = fs
         .create(&fs.root().unwrap(), b"file", 0o644, &Caller::root())
         .unwrap();
-    fs.write(&file, 0, b"data").unwrap();
+    fs.write(&file, 0, b"data", &WriteContext::ROOT).unwrap();
     fs.sync().unwrap();
     drop(file);
     fs.abandon();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use uext4::device::{Cause, Fault, Faulty, MemDevice, Operation, When};
 use uext4::format::superblock::state;
-use uext4::{Caller, Filesystem};
+use uext4::{Caller, Filesystem, WriteContext};
 use uext4_testkit::oracle;
 
 const ROOT: Caller = Caller::root();
@@ -17,7 +17,8 @@ fn image_with(names: &[&str], change: impl Fn(&[u32]) -> Vec<String>) -> Arc<Mem
     let root = fs.root().unwrap();
     let make = |name: &&str| {
         let file = fs.create(&root, name.as_bytes(), 0o644, &ROOT).unwrap();
-        fs.write(&file, 0, &[7; 50_000]).unwrap();
+        fs.write(&file, 0, &[7; 50_000], &WriteContext::ROOT)
+            .unwrap();
         file.nr().0
     };
     let numbers: Vec<u32> = names.iter().map(make).collect();
@@ -104,7 +105,8 @@ fn entries_of_a_file_system_with_errors_do_not_keep_it_busy() {
         fs.trigger_error().unwrap();
         let root = fs.root().unwrap();
         let file = fs.create(&root, b"file", 0o644, &ROOT).unwrap();
-        fs.write(&file, 0, &[7; 100_000]).unwrap();
+        fs.write(&file, 0, &[7; 100_000], &WriteContext::ROOT)
+            .unwrap();
         fs.unlink(&root, b"file", &ROOT).unwrap();
         fs.sync().unwrap();
         fs.abandon();

@@ -4,7 +4,7 @@ use crate::{crashed, image};
 use std::sync::Arc;
 use uext4::device::{Event, MemDevice, Recorder, Survivors};
 use uext4::format::Feature;
-use uext4::{Caller, Filesystem, SetAttr};
+use uext4::{Caller, Filesystem, SetAttr, WriteContext};
 use uext4_testkit::oracle::{self, KernelMount, Repair};
 
 const ROOT: Caller = Caller::root();
@@ -21,7 +21,8 @@ fn orphans_of_a_file_system_with_errors_wait_for_e2fsck() {
             }
             let root = fs.root().unwrap();
             let file = fs.create(&root, b"file", 0o644, &ROOT).unwrap();
-            fs.write(&file, 0, &[7; 100_000]).unwrap();
+            fs.write(&file, 0, &[7; 100_000], &WriteContext::ROOT)
+                .unwrap();
             fs.sync().unwrap();
             let free = fs.statfs().inodes_free;
             fs.unlink(&root, b"file", &ROOT).unwrap();
@@ -61,7 +62,8 @@ fn leave_orphan(feature: &str, errors: Errors) -> Arc<MemDevice> {
     }
     let root = fs.root().unwrap();
     let file = fs.create(&root, b"file", 0o644, &ROOT).unwrap();
-    fs.write(&file, 0, &[7; 100_000]).unwrap();
+    fs.write(&file, 0, &[7; 100_000], &WriteContext::ROOT)
+        .unwrap();
     fs.unlink(&root, b"file", &ROOT).unwrap();
     fs.create(&root, b"other", 0o644, &ROOT).unwrap();
     fs.sync().unwrap();
@@ -210,7 +212,8 @@ fn what_a_thread_left_behind_is_freed_by_others() {
     let root = fs.root().unwrap();
     let leave = || {
         let file = fs.create(&root, b"file", 0o644, &ROOT).unwrap();
-        fs.write(&file, 0, &[7; 1 << 20]).unwrap();
+        fs.write(&file, 0, &[7; 1 << 20], &WriteContext::ROOT)
+            .unwrap();
         fs.fsync(&file).unwrap();
         fs.unlink(&root, b"file", &ROOT).unwrap();
         std::thread::scope(|scope| scope.spawn(|| drop(file)).join().unwrap());

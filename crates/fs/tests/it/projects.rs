@@ -4,7 +4,7 @@ use crate::image;
 use std::sync::Arc;
 use uext4::device::MemDevice;
 use uext4::format::quota::{QuotaEntry, QuotaKind};
-use uext4::{Caller, Error, Filesystem, InodeRef, RenameFlags, SetAttr};
+use uext4::{Caller, Error, Filesystem, InodeRef, RenameFlags, SetAttr, WriteContext};
 
 const ROOT: Caller = Caller::root();
 const PROJECT: u32 = 77;
@@ -77,7 +77,8 @@ fn statfs_shows_what_a_project_may_use() {
     };
     fs.set_quota(QuotaKind::Project, &limits).unwrap();
     let file = fs.create(&dir, b"file", 0o644, &ROOT).unwrap();
-    fs.write(&file, 0, &[7; 40 << 10]).unwrap();
+    fs.write(&file, 0, &[7; 40 << 10], &WriteContext::ROOT)
+        .unwrap();
     fs.fsync(&file).unwrap();
     let seen = fs.statfs_at(&dir);
     let block = u64::from(seen.block_size);

@@ -4,7 +4,7 @@ use crate::image;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::sync::Arc;
 use uext4::device::MemDevice;
-use uext4::{Caller, FallocateMode, Filesystem, InodeRef, SetAttr, SetMode};
+use uext4::{Caller, FallocateMode, Filesystem, InodeRef, SetAttr, SetMode, WriteContext};
 use uext4_testkit::oracle::{self, KernelMount};
 use uext4_testkit::rng::Rng;
 
@@ -60,7 +60,9 @@ impl<'a> Work<'a> {
                 let (file, at) = (self.pick(), self.rng.below(1 << 20));
                 let len = self.rng.below(100_000) as usize;
                 let data = self.rng.bytes(len);
-                self.fs.write(&file, at, &data).unwrap();
+                self.fs
+                    .write(&file, at, &data, &WriteContext::ROOT)
+                    .unwrap();
             }
             5 | 6 => {
                 let (file, set) = (self.pick(), self.owner());
@@ -72,9 +74,12 @@ impl<'a> Work<'a> {
             }
             8 => {
                 let (file, at) = (self.pick(), self.rng.below(1 << 20));
-                let _no_extents =
-                    self.fs
-                        .fallocate(&file, FallocateMode::AllocateKeepSize, at, 60_000);
+                let _no_extents = self.fs.fallocate(
+                    &file,
+                    FallocateMode::AllocateKeepSize,
+                    at..at + 60_000,
+                    &WriteContext::ROOT,
+                );
             }
             9 => self.attribute(),
             10 => {

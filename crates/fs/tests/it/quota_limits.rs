@@ -6,8 +6,8 @@ use std::time::Duration;
 use uext4::device::MemDevice;
 use uext4::format::quota::{QuotaEntry, QuotaKind};
 use uext4::{
-    Caller, Error, FallocateMode, Filesystem, GraceTimes, InodeRef, KillPrivileges, MountOptions,
-    SetAttr, Threads,
+    Caller, Error, FallocateMode, Filesystem, GraceTimes, InodeRef, MountOptions, SetAttr, Threads,
+    WriteContext,
 };
 use uext4_sync::{ManualClock, WallTime};
 
@@ -41,10 +41,10 @@ fn public(fs: &Filesystem) -> InodeRef {
 
 fn write(fs: &Filesystem, file: &InodeRef, at: u64, len: usize, who: &Caller) -> usize {
     let data = vec![7; len];
-    let written = fs.write_by(file, at, &data, KillPrivileges::No, who);
+    let written = fs.write(file, at, &data, &WriteContext::by(who.clone()));
     match written {
         Err(Error::Quota) => 0,
-        other => other.unwrap(),
+        other => other.unwrap().len_bytes,
     }
 }
 
@@ -80,8 +80,8 @@ fn space_ends_at_the_hard_limit() {
     assert_eq!(done, 100 * KIB);
     assert_eq!(entry(&fs, QuotaKind::User, USER).space_bytes, 100 * KIB);
     let mode = FallocateMode::AllocateKeepSize;
-    let keep = KillPrivileges::No;
-    let more = fs.fallocate_by(&file, mode, 1 << 20, 4096, keep, &caller(100));
+    let range = 1 << 20..(1 << 20) + 4096;
+    let more = fs.fallocate(&file, mode, range, &WriteContext::by(caller(100)));
     assert!(matches!(more, Err(Error::Quota)));
     // Existing blocks can be overwritten, and the superuser is not limited.
     assert_eq!(write(&fs, &file, 0, 5000, &caller(100)), 5000);

@@ -4,7 +4,7 @@
 use crate::image;
 use std::sync::Arc;
 use std::thread;
-use uext4::{Caller, Error, Filesystem, InodeRef, MountOptions, RenameFlags};
+use uext4::{Caller, Error, Filesystem, InodeRef, MountOptions, RenameFlags, WriteContext};
 use uext4_sync::Rng;
 
 const THREADS: u64 = 8;
@@ -44,11 +44,12 @@ fn step(fs: &Filesystem, dirs: &[InodeRef], rng: &mut Rng) -> Result<(), Error> 
                 &file,
                 rng.below(100_000),
                 &vec![1; rng.below(30_000) as usize],
+                &WriteContext::ROOT,
             )?;
         }
         _ => {
             let file = fs.tmpfile(dir, 0o600, &caller)?;
-            fs.write(&file, 0, &[7; 5000])?;
+            fs.write(&file, 0, &[7; 5000], &WriteContext::ROOT)?;
             fs.link(&file, dir, &one, &caller)?;
         }
     }
@@ -107,7 +108,8 @@ fn unmount_frees_files_that_are_still_held() {
     let caller = Caller::root();
     let root = fs.root().unwrap();
     let held = fs.create(&root, b"held", 0o644, &caller).unwrap();
-    fs.write(&held, 0, &[1; 100_000]).unwrap();
+    fs.write(&held, 0, &[1; 100_000], &WriteContext::ROOT)
+        .unwrap();
     fs.unlink(&root, b"held", &caller).unwrap();
     let mut read = [0; 10];
     assert_eq!(fs.read(&held, 50_000, &mut read).unwrap(), 10);

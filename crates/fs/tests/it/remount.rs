@@ -9,12 +9,12 @@ use uext4::device::{Fault, Faulty, MemDevice, Recorder};
 use uext4::format::Feature;
 use uext4::{
     Access, Caller, Error, Filesystem, InodeRef, MountOptions, RemountError, SetAttr, SetTime,
-    Timestamp,
+    Timestamp, WriteContext,
 };
 
 fn file_with(fs: &Filesystem, name: &[u8], data: &[u8]) -> uext4::Result<InodeRef> {
     let file = fs.create(&fs.root()?, name, 0o644, &Caller::root())?;
-    fs.write(&file, 0, data)?;
+    fs.write(&file, 0, data, &WriteContext::ROOT)?;
     Ok(file)
 }
 
@@ -194,7 +194,8 @@ fn open_files_without_a_name_keep_it_read_write() {
     fs.unlink(&fs.root().unwrap(), b"file", &Caller::root())
         .unwrap();
     assert_refused(fs.remount("ro"), &RemountError::Busy);
-    fs.write(&file, 0, b"still").expect("nothing has changed");
+    fs.write(&file, 0, b"still", &WriteContext::ROOT)
+        .expect("nothing has changed");
     drop(file);
     fs.remount("ro").unwrap();
     image::assert_clean(&device);

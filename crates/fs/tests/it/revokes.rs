@@ -5,7 +5,7 @@ use crate::image;
 use std::path::Path;
 use std::sync::Arc;
 use uext4::device::MemDevice;
-use uext4::{Caller, FallocateMode, Filesystem};
+use uext4::{Caller, FallocateMode, Filesystem, WriteContext};
 use uext4_testkit::oracle::{self, Access};
 
 const ROOT: Caller = Caller::root();
@@ -20,8 +20,13 @@ fn journaled() -> Arc<MemDevice> {
     let fs = image::mount(&device);
     let root = fs.root().unwrap();
     let file = fs.create(&root, b"file", 0o644, &ROOT).unwrap();
-    fs.fallocate(&file, FallocateMode::Allocate, 0, BYTES)
-        .unwrap();
+    fs.fallocate(
+        &file,
+        FallocateMode::Allocate,
+        0..BYTES,
+        &WriteContext::ROOT,
+    )
+    .unwrap();
     drop((root, file));
     fs.unmount().unwrap();
     let (_dir, path) = image::on_disk(&device);

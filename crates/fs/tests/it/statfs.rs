@@ -1,6 +1,7 @@
 //! `statfs` compared with the kernel on the same image.
 
 use crate::image;
+use uext4::WriteContext;
 use uext4_testkit::oracle::KernelMount;
 
 const SHAPES: &[&[&str]] = &[
@@ -74,7 +75,8 @@ fn statfs_counts_as_the_kernel_does_after_changes() {
             let file = fs
                 .create(&top, format!("{i}").as_bytes(), 0o644, &root)
                 .expect("creates");
-            fs.write(&file, i * 5000, &vec![1; 30_000]).expect("writes");
+            fs.write(&file, i * 5000, &vec![1; 30_000], &WriteContext::ROOT)
+                .expect("writes");
         }
         fs.unlink(&top, b"7", &root).expect("unlinks");
         fs.sync().expect("syncs");

@@ -3,7 +3,7 @@
 use crate::image;
 use std::sync::Arc;
 use uext4::device::{BlockDevice, Error, MemDevice};
-use uext4::{Caller, Filesystem, MountOptions, Threads};
+use uext4::{Caller, Filesystem, MountOptions, Threads, WriteContext};
 use uext4_sync::{Mutex, Rank};
 
 /// A device that records readahead hints and may be rotational.
@@ -65,7 +65,7 @@ fn mount(device: Arc<dyn BlockDevice>, list: &str, threads: Threads) -> Filesyst
 fn write_small_file(fs: &Filesystem) {
     let root = fs.root().unwrap();
     let file = fs.create(&root, b"small", 0o644, &Caller::root()).unwrap();
-    fs.write(&file, 0, &[7; 8192]).unwrap();
+    fs.write(&file, 0, &[7; 8192], &WriteContext::ROOT).unwrap();
     fs.fsync(&file).unwrap();
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use uext4::{Caller, Filesystem, InodeRef, RenameFlags};
+use uext4::{Caller, Filesystem, InodeRef, RenameFlags, WriteContext};
 use uext4_sync::Rng;
 
 /// Names per thread in each directory.
@@ -118,8 +118,11 @@ impl Worker {
                 .expect("a create of a new name"),
         };
         self.fs.truncate(&file, 0).expect("a truncate");
-        let written = self.fs.write(&file, 0, &data).expect("a write");
-        assert_eq!(written, len);
+        let written = self
+            .fs
+            .write(&file, 0, &data, &WriteContext::ROOT)
+            .expect("a write");
+        assert_eq!(written.len_bytes, len);
         self.model.insert(key, data);
     }
 

@@ -7,7 +7,10 @@ use crate::errno::Errno;
 use crate::opened::Manner;
 use crate::protocol::{WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::request::Request;
-use uext4::{ChangeTimes, FallocateMode, FileType, Filesystem, InodeRef, Seek, Stretch, Times};
+use uext4::{
+    ChangeTimes, DataSource, FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek,
+    Stretch, Times, WriteContext,
+};
 
 /// Smaller reads, in bytes, are cheaper through memory than through a pipe.
 const IN_PLACE_BYTES_MIN: usize = 64 << 10;
@@ -80,12 +83,10 @@ impl Server {
             if flags & WRITE_KILL_SUIDGID != 0 {
                 self.kill_privileges(request, &inode, times)?;
             }
-            let caller = self.asker(request);
-            let write = |at, data: &[u8]| {
-                let written = self
-                    .filesystem
-                    .write_through(&inode, at, data, times, &caller);
-                Ok(written?)
+            let context = self.context(request, times);
+            let write = |at: u64, data: &[u8]| {
+                let written = self.filesystem.write(&inode, at, data, &context)?;
+                Ok(written.len_bytes)
             };
             match opened & O_DIRECT {
                 0 => write(offset, data)?,
@@ -106,6 +107,15 @@ impl Server {
         }
     }
 
+    /// A change that the kernel passes on: privileges are cleared separately.
+    fn context(&self, request: &Request<'_>, times: Times) -> WriteContext {
+        WriteContext {
+            source: DataSource::Caller(self.asker(request)),
+            privileges: KillPrivileges::No,
+            times,
+        }
+    }
+
     /// Writeback of data that the kernel has already accepted.
     fn write_back(
         &self,
@@ -114,12 +124,15 @@ impl Server {
         offset: u64,
         data: &[u8],
     ) -> Result<usize, Errno> {
-        let (times, writers) = (self.times_of_changes(), self.nodes.who_wrote(node));
+        let context = WriteContext {
+            source: DataSource::Writeback(self.nodes.who_wrote(node)),
+            privileges: KillPrivileges::No,
+            times: self.times_of_changes(),
+        };
         write_all(data, |done| {
-            let at = offset + done as u64;
-            Ok(self
-                .filesystem
-                .write_back(inode, at, &data[done..], times, writers)?)
+            let (at, rest) = (offset + done as u64, &data[done..]);
+            let written = self.filesystem.write(inode, at, rest, &context)?;
+            Ok(written.len_bytes)
         })
     }
 
@@ -134,14 +147,14 @@ impl Server {
             true => Times::Keep,
             false => Times::Change,
         };
-        let caller = self.asker(request);
         if request.uid != 0 {
             self.kill_privileges(request, &inode, times)?;
         }
         // Kernels before Linux 5.19 leave this to the server.
         self.filesystem.kill_capabilities(&inode)?;
-        self.filesystem
-            .fallocate_through(&inode, mode, offset, len, times, &caller)?;
+        let bytes = offset..offset.saturating_add(len);
+        let context = self.context(request, times);
+        self.filesystem.fallocate(&inode, mode, bytes, &context)?;
         Ok(())
     }
 
@@ -168,8 +181,8 @@ impl Server {
         let (from, to) = (self.get(request.node)?, self.get(to_node)?);
         let mut left = len.min(COPY_BYTES_MAX);
         let mut copied = 0u32;
-        let (times, caller) = (self.times_of_changes(), self.asker(request));
-        let write = |at, data: &[u8]| self.filesystem.write_through(&to, at, data, times, &caller);
+        let times = self.times_of_changes();
+        let context = self.context(request, times);
         let mut buf = vec![0; COPY_STEP_BYTES.min(left as usize)];
         while left > 0 {
             let step = buf.len().min(left as usize);
@@ -177,9 +190,9 @@ impl Server {
             if read == 0 {
                 break;
             }
-            let written = match write(to_at, &buf[..read]) {
+            let written = match self.filesystem.write(&to, to_at, &buf[..read], &context) {
                 Err(_) if copied > 0 => break,
-                written => written?,
+                written => written?.len_bytes,
             };
             (from_at, to_at) = (from_at + written as u64, to_at + written as u64);
             left -= written as u64;

@@ -43,8 +43,8 @@ fn ends_with_its_file(fs: &Filesystem, path: &[u8], size_bytes: u64) -> Result<(
 mod tests {
     use std::sync::Arc;
 
-    use uext4::Caller;
     use uext4::device::MemDevice;
+    use uext4::{Caller, WriteContext};
     use uext4_testkit::oracle::{Access, debugfs, e2fsck, scratch_dir};
 
     use super::*;
@@ -63,7 +63,8 @@ mod tests {
         let root = fs.root().expect("the root");
         let file = fs.create(&root, b"f", 0o644, &Caller::root());
         let file = file.expect("a new file");
-        fs.write(&file, 0, &[1; 8192]).expect("writes");
+        fs.write(&file, 0, &[1; 8192], &WriteContext::ROOT)
+            .expect("writes");
         fs.unmount().expect("unmounts");
         let scratch = scratch_dir().expect("a scratch directory");
         let path = scratch.path().join("image");

@@ -1,7 +1,9 @@
 //! One step of a workload: an operation of testkit, or one that needs a handle or a device.
 
 use anyhow::{Result as Checked, ensure};
-use uext4::{Caller, FallocateMode, Filesystem, SetAttr, SetMode, SetTime, Timestamp};
+use uext4::{
+    Caller, FallocateMode, Filesystem, SetAttr, SetMode, SetTime, Timestamp, WriteContext,
+};
 use uext4_testkit::manifest::Source;
 use uext4_testkit::model::Model;
 use uext4_testkit::ops::{Errno, Op, Target, written_bytes};
@@ -97,7 +99,7 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), E
             len,
         } => {
             let file = target.file(path)?;
-            answer(fs.fallocate(&file, *mode, *offset, *len))
+            answer(fs.fallocate(&file, *mode, *offset..*offset + *len, &WriteContext::ROOT))
         }
         Step::SetAcl { path } => {
             let file = target.find(path)?;

@@ -10,7 +10,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use uext4::device::{Event, Recorder};
-use uext4::{Caller, Filesystem, InodeRef, MountOptions, RenameFlags};
+use uext4::{Caller, Filesystem, InodeRef, MountOptions, RenameFlags, WriteContext};
 use uext4_testkit::manifest::Source;
 use uext4_testkit::ops::written_bytes;
 use uext4_testkit::rng::Rng;
@@ -162,8 +162,8 @@ impl Worker {
             let name = format!("kept {n}");
             let file = self.fs.create(&own, name.as_bytes(), 0o644, &caller)?;
             let data = kept(self.seed, self.id, n);
-            let written = self.fs.write(&file, 0, &data)?;
-            ensure!(written == data.len(), "a short write");
+            let written = self.fs.write(&file, 0, &data, &WriteContext::ROOT)?;
+            ensure!(written.len_bytes == data.len(), "a short write");
             self.fs.fsync(&file)?;
             self.recorder.mark(self.id * FILES + n);
         }
@@ -183,7 +183,12 @@ impl Worker {
         match made.remove(&n) {
             None => {
                 let file = self.fs.create(own, name.as_bytes(), 0o600, &caller)?;
-                self.fs.write(&file, rng.below(9000), &rng.bytes(5000))?;
+                self.fs.write(
+                    &file,
+                    rng.below(9000),
+                    &rng.bytes(5000),
+                    &WriteContext::ROOT,
+                )?;
                 made.insert(n, file);
             }
             Some(file) => match rng.below(3) {

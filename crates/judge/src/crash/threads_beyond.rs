@@ -1,7 +1,7 @@
 //! Threads that use space behind the end of files, during background commits and those of others.
 
 use anyhow::{Result, ensure};
-use uext4::{Caller, FallocateMode, Filesystem, InodeRef};
+use uext4::{Caller, FallocateMode, Filesystem, InodeRef, WriteContext};
 use uext4_testkit::rng::Rng;
 
 use super::config::Config;
@@ -27,23 +27,48 @@ impl BeyondFiles<'_> {
         let fs = self.fs;
         let unit = self.config.shift_bytes();
         let file = self.create(&format!("held {n}"))?;
-        fs.write(&file, 0, &rng.bytes(100))?;
+        fs.write(&file, 0, &rng.bytes(100), &WriteContext::ROOT)?;
         let start = rng.between(2, 5) * unit;
         let len = rng.between(1, 2) * unit;
-        fs.fallocate(&file, FallocateMode::AllocateKeepSize, start, len)?;
+        fs.fallocate(
+            &file,
+            FallocateMode::AllocateKeepSize,
+            start..start + len,
+            &WriteContext::ROOT,
+        )?;
         if rng.chance(50) {
             fs.fsync(&file)?;
         }
         let from = rng.between(101, start - 1);
         let data = rng.bytes((start + len - from) as usize);
-        let written = fs.write(&file, from, &data)?;
-        ensure!(written == data.len(), "a short write");
+        let written = fs.write(&file, from, &data, &WriteContext::ROOT)?;
+        ensure!(written.len_bytes == data.len(), "a short write");
         match rng.below(6) {
-            0 => fs.fallocate(&file, FallocateMode::PunchHole, start / 2, len)?,
+            0 => fs.fallocate(
+                &file,
+                FallocateMode::PunchHole,
+                start / 2..start / 2 + len,
+                &WriteContext::ROOT,
+            )?,
             1 => fs.truncate(&file, start + len / 2)?,
-            2 => fs.fallocate(&file, FallocateMode::InsertRange, unit, unit)?,
-            3 => fs.fallocate(&file, FallocateMode::CollapseRange, unit, unit)?,
-            4 => fs.fallocate(&file, FallocateMode::WriteZeroes, start, 2 * len)?,
+            2 => fs.fallocate(
+                &file,
+                FallocateMode::InsertRange,
+                unit..unit + unit,
+                &WriteContext::ROOT,
+            )?,
+            3 => fs.fallocate(
+                &file,
+                FallocateMode::CollapseRange,
+                unit..unit + unit,
+                &WriteContext::ROOT,
+            )?,
+            4 => fs.fallocate(
+                &file,
+                FallocateMode::WriteZeroes,
+                start..start + 2 * len,
+                &WriteContext::ROOT,
+            )?,
             _ => {}
         }
         Ok(())
@@ -56,10 +81,20 @@ impl BeyondFiles<'_> {
         let data: Vec<u8> = (1..=MOVED_BLOCKS)
             .flat_map(|block| vec![block; unit as usize])
             .collect();
-        let written = fs.write(&file, 0, &data)?;
-        ensure!(written == data.len(), "a short write");
-        fs.fallocate(&file, FallocateMode::CollapseRange, unit, unit)?;
-        fs.fallocate(&file, FallocateMode::InsertRange, unit, 2 * unit)?;
+        let written = fs.write(&file, 0, &data, &WriteContext::ROOT)?;
+        ensure!(written.len_bytes == data.len(), "a short write");
+        fs.fallocate(
+            &file,
+            FallocateMode::CollapseRange,
+            unit..unit + unit,
+            &WriteContext::ROOT,
+        )?;
+        fs.fallocate(
+            &file,
+            FallocateMode::InsertRange,
+            unit..unit + 2 * unit,
+            &WriteContext::ROOT,
+        )?;
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Arc;
-use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, Visit};
+use uext4::{Caller, Error, FallocateMode, Filesystem, InodeRef, Visit, WriteContext};
 
 /// A directory of a mounted [`Filesystem`].
 pub(crate) struct LibraryClient {
@@ -115,9 +115,10 @@ struct LibraryFile {
 impl OpenFile for LibraryFile {
     fn fallocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()> {
         let mode = FallocateMode::Allocate;
+        let bytes = offset_bytes..offset_bytes + len_bytes;
         Ok(self
             .filesystem
-            .fallocate(&self.inode, mode, offset_bytes, len_bytes)?)
+            .fallocate(&self.inode, mode, bytes, &WriteContext::ROOT)?)
     }
 
     fn truncate(&self, size_bytes: u64) -> Result<()> {
@@ -125,7 +126,11 @@ impl OpenFile for LibraryFile {
     }
 
     fn write(&self, offset_bytes: u64, data: &[u8]) -> Result<()> {
-        let written = self.filesystem.write(&self.inode, offset_bytes, data)?;
+        let context = &WriteContext::ROOT;
+        let written = self
+            .filesystem
+            .write(&self.inode, offset_bytes, data, context)?
+            .len_bytes;
         ensure!(written == data.len(), "only {written} bytes were written");
         Ok(())
     }

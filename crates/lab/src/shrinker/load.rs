@@ -4,7 +4,7 @@ use super::{Calls, Plan};
 use anyhow::{Result, anyhow};
 use std::sync::Arc;
 use uext4::mkfs::{self, MkfsOptions, Preset};
-use uext4::{Caller, ExtentStatusStats, Filesystem, MountOptions};
+use uext4::{Caller, ExtentStatusStats, Filesystem, MountOptions, WriteContext};
 use uext4_device::MemDevice;
 use uext4_sync::LatencySummary;
 
@@ -91,7 +91,7 @@ pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
         for place in load.places(plan, worker) {
             let file = &files[place.file as usize];
             let at = u64::from(place.block) * BLOCK_BYTES;
-            filesystem.write(file, at, &data)?;
+            filesystem.write(file, at, &data, &WriteContext::ROOT)?;
             filesystem.read(file, at, &mut back)?;
         }
         Ok(())

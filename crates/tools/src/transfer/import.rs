@@ -14,7 +14,10 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use uext4::{Caller, Error, FileType, Filesystem, InodeRef, SetAttr, SetMode, SetTime, Timestamp};
+use uext4::{
+    Caller, Error, FileType, Filesystem, InodeRef, SetAttr, SetMode, SetTime, Timestamp,
+    WriteContext,
+};
 
 /// Treatment of an existing file with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -406,10 +409,10 @@ impl<'a> Import<'a> {
             }
             let mut rest = piece.split_at(read).0;
             while !rest.is_empty() {
-                let written = self.fs.write(inode, offset, rest);
+                let written = self.fs.write(inode, offset, rest, &WriteContext::ROOT);
                 let written = written.of(|| self.image.name_of(&spot.path()))?;
-                rest = rest.split_at(written).1;
-                offset += written as u64;
+                rest = rest.split_at(written.len_bytes).1;
+                offset += written.len_bytes as u64;
             }
             self.progress.add(read as u64);
             self.outcome.add_bytes(read as u64);

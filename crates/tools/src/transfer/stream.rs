@@ -5,7 +5,7 @@ use super::outcome::{Ended, Place, Step};
 use crate::failure::{At, Exit, Failure, Result};
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
-use uext4::{Filesystem, InodeRef};
+use uext4::{Filesystem, InodeRef, WriteContext};
 use uext4_sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 
 /// Interval at which a reader of standard input polls for an interrupt.
@@ -48,9 +48,11 @@ pub(crate) fn read_in(fs: &Filesystem, inode: &InodeRef, at: &str) -> Step<()> {
         };
         let mut rest = piece.as_slice();
         while !rest.is_empty() {
-            let written = fs.write(inode, offset, rest).of(|| at.into())?;
-            rest = rest.split_at(written).1;
-            offset += written as u64;
+            let written = fs
+                .write(inode, offset, rest, &WriteContext::ROOT)
+                .of(|| at.into())?;
+            rest = rest.split_at(written.len_bytes).1;
+            offset += written.len_bytes as u64;
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use uext4::device::{
     Access, BlockDevice, Cause, Fault, Faulty, FileDevice, Operation, VolatileDevice, When,
 };
-use uext4::{Caller, Filesystem, MountOptions};
+use uext4::{Caller, Filesystem, MountOptions, WriteContext};
 use uext4_testkit::oracle::{self, Repair};
 
 /// Exit status of e2fsck with errors left uncorrected.
@@ -30,7 +30,8 @@ fn leave_an_orphan(image: &Path, stop: Stop) {
     let fs = Filesystem::mount(faulty.clone(), MountOptions::default()).unwrap();
     let (root, caller) = (fs.root().unwrap(), Caller::root());
     let open = fs.create(&root, b"open", 0o644, &caller).unwrap();
-    fs.write(&open, 0, &[1; 20_000]).unwrap();
+    fs.write(&open, 0, &[1; 20_000], &WriteContext::ROOT)
+        .unwrap();
     fs.unlink(&root, b"open", &caller).unwrap();
     fs.sync().unwrap();
     if stop == Stop::FailedFlush {

@@ -1,6 +1,7 @@
 //! Bigalloc on a device that ends inside a cluster.
 
 use super::*;
+use crate::WriteContext;
 
 const CLUSTER: u64 = 16 << 10;
 
@@ -43,8 +44,8 @@ fn a_cluster_cut_by_the_end_is_given_to_no_file() {
         let data = vec![7; CLUSTER as usize];
         let mut written = 0;
         let full = loop {
-            match fs.write(&file, written, &data) {
-                Ok(len) => written += len as u64,
+            match fs.write(&file, written, &data, &WriteContext::ROOT) {
+                Ok(more) => written += more.len_bytes as u64,
                 Err(error) => break error,
             }
         };

@@ -2,8 +2,8 @@
 
 use super::{Op, Side, Stat, UMASK, Who, split};
 use uext4::{
-    Caller, Checks, Error, Filesystem, InodeRef, KillPrivileges, RenameFlags, Result, SetAttr,
-    SetMode, SetTime, Timestamp, Visit, Want,
+    Caller, Checks, Error, Filesystem, InodeRef, RenameFlags, Result, SetAttr, SetMode, SetTime,
+    Timestamp, Visit, Want, WriteContext,
 };
 
 pub(super) struct Library {
@@ -151,13 +151,8 @@ impl Library {
             }
             Op::Write(path) => {
                 let inode = self.open(path, caller, Want::WRITE)?;
-                let superuser = caller.uid == 0;
-                let kill = if superuser {
-                    KillPrivileges::No
-                } else {
-                    KillPrivileges::Yes
-                };
-                fs.write_by(&inode, 0, b"data", kill, caller).map(drop)
+                fs.write(&inode, 0, b"data", &WriteContext::by(caller.clone()))
+                    .map(drop)
             }
             Op::Read(path) => {
                 let inode = self.open(path, caller, Want::READ)?;

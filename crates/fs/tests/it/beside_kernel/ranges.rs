@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use uext4::{Caller, FallocateMode, Filesystem, InodeRef, Seek};
+use uext4::{Caller, FallocateMode, Filesystem, InodeRef, Seek, WriteContext};
 use uext4_sync::Rng;
 use uext4_testkit::oracle::KernelMount;
 
@@ -105,10 +105,12 @@ fn by_kernel(file: &File, op: &Op, byte: u8) -> i32 {
 
 fn by_us(fs: &Filesystem, file: &InodeRef, op: &Op, byte: u8) -> i32 {
     let result = match *op {
-        Op::Write(at, len) => fs.write(file, at, &vec![byte; len]).map(drop),
+        Op::Write(at, len) => fs
+            .write(file, at, &vec![byte; len], &WriteContext::ROOT)
+            .map(drop),
         Op::Truncate(size) => fs.truncate(file, size),
         Op::Sync => fs.fsync(file),
-        Op::Fallocate(mode, at, len) => fs.fallocate(file, mode, at, len),
+        Op::Fallocate(mode, at, len) => fs.fallocate(file, mode, at..at + len, &WriteContext::ROOT),
     };
     result.err().map_or(0, |error| error.errno())
 }

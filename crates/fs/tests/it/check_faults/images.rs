@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use uext4::check::Limits;
 use uext4::device::{Access, FileDevice};
-use uext4::{Caller, FileType, Filesystem, InodeRef, MountOptions, SetMode, Threads};
+use uext4::{Caller, FileType, Filesystem, InodeRef, MountOptions, SetMode, Threads, WriteContext};
 use uext4_testkit::oracle;
 
 pub(super) const MODERN: &[&str] = &["-b", "1024", "-O", "ea_inode,quota,project,orphan_file"];
@@ -26,7 +26,7 @@ fn fill(fs: &Filesystem) -> uext4::Result<()> {
     }
     let holes = fs.create(&root, b"holes", 0o644, &caller)?;
     for i in 0..500 {
-        fs.write(&holes, i * 8192, &[i as u8; 600])?;
+        fs.write(&holes, i * 8192, &[i as u8; 600], &WriteContext::ROOT)?;
     }
     fs.symlink(&root, b"fast", b"wide", &caller)?;
     fs.symlink(&root, b"slow", &[b's'; 300], &caller)?;
@@ -38,7 +38,7 @@ fn fill(fs: &Filesystem) -> uext4::Result<()> {
             let value = vec![at as u8 + 1; *len];
             fs.set_xattr(&file, name.as_bytes(), &value, SetMode::Any, &caller)?;
         }
-        fs.write(&file, 0, b"data")?;
+        fs.write(&file, 0, b"data", &WriteContext::ROOT)?;
         Ok(())
     };
     let sub = fs.mkdir(&root, b"sub", 0o755, &caller)?;

@@ -4,7 +4,7 @@
 //! `fsync` or `sync`; `sure` was written later without a reported error; `tried` is the last
 //! attempt. A block may contain any version from the due one (see [`Due`]) to `tried`.
 
-use uext4::{Caller, ErrorCursor, Filesystem, InodeRef, Result};
+use uext4::{Caller, ErrorCursor, Filesystem, InodeRef, Result, WriteContext};
 use uext4_sync::Rng;
 
 const BLOCKS: u64 = 6;
@@ -78,8 +78,8 @@ impl Tracked {
             block.tried += 1;
             data.extend(stamp(&self.name, at, block.tried));
         }
-        let written = fs.write(&self.inode, first * BLOCK_BYTES, &data)? as u64;
-        for at in first..first + written / BLOCK_BYTES {
+        let written = fs.write(&self.inode, first * BLOCK_BYTES, &data, &WriteContext::ROOT)?;
+        for at in first..first + written.len_bytes as u64 / BLOCK_BYTES {
             let block = &mut self.blocks[at as usize];
             block.sure = Some(block.tried);
         }
@@ -156,7 +156,7 @@ impl Model {
         let name = format!("passing {}", self.next_name);
         self.next_name += 1;
         let made = fs.create(&dir, name.as_bytes(), 0o644, &caller)?;
-        fs.write(&made, 0, &[7; 5000])?;
+        fs.write(&made, 0, &[7; 5000], &WriteContext::ROOT)?;
         if self.rng.chance(1, 2) {
             fs.unlink(&dir, name.as_bytes(), &caller)?;
         }

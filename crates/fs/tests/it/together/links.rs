@@ -3,7 +3,7 @@
 use super::{content, in_threads, judge, mount, rounds};
 use crate::image;
 use std::sync::{Arc, Barrier};
-use uext4::{Caller, Error, Filesystem, InodeRef};
+use uext4::{Caller, Error, Filesystem, InodeRef, WriteContext};
 
 /// Files per round.
 const FILES: u64 = 100;
@@ -28,7 +28,8 @@ fn link(fs: &Filesystem, file: &InodeRef, nr: u64) -> bool {
 fn unnamed(fs: &Filesystem, nr: u64) -> InodeRef {
     let root = fs.root().expect("a root");
     let file = fs.tmpfile(&root, 0o600, &Caller::root()).expect("a file");
-    fs.write(&file, 0, &data(nr)).expect("a write");
+    fs.write(&file, 0, &data(nr), &WriteContext::ROOT)
+        .expect("a write");
     file
 }
 

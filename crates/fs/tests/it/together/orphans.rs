@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use uext4::device::MemDevice;
 use uext4::mkfs::{MkfsOptions, Preset};
-use uext4::{Caller, Filesystem};
+use uext4::{Caller, Filesystem, WriteContext};
 use uext4_sync::Rng;
 
 const BLOCK_BYTES: u64 = 1024;
@@ -24,8 +24,13 @@ fn device(features: &str) -> Arc<MemDevice> {
 fn scattered(fs: &Filesystem) {
     let file = create(fs, "file");
     for piece in 0..PIECES {
-        fs.write(&file, piece * 2 * BLOCK_BYTES, &[7; BLOCK_BYTES as usize])
-            .expect("a write");
+        fs.write(
+            &file,
+            piece * 2 * BLOCK_BYTES,
+            &[7; BLOCK_BYTES as usize],
+            &WriteContext::ROOT,
+        )
+        .expect("a write");
     }
 }
 

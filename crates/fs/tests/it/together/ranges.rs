@@ -9,7 +9,7 @@ use crate::image;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use uext4::device::MemDevice;
-use uext4::{FallocateMode, Filesystem, InodeRef};
+use uext4::{FallocateMode, Filesystem, InodeRef, WriteContext};
 use uext4_sync::Rng;
 
 const BLOCK_BYTES: usize = 4096;
@@ -24,13 +24,19 @@ const FILE: &str = "file";
 type Blocks = Vec<u8>;
 
 fn write(fs: &Filesystem, file: &InodeRef, block: u64, byte: u8) {
-    let done = fs.write(file, block * BLOCK_BYTES as u64, &[byte; BLOCK_BYTES]);
-    assert_eq!(done.expect("a write"), BLOCK_BYTES);
+    let done = fs.write(
+        file,
+        block * BLOCK_BYTES as u64,
+        &[byte; BLOCK_BYTES],
+        &WriteContext::ROOT,
+    );
+    assert_eq!(done.expect("a write").len_bytes, BLOCK_BYTES);
 }
 
 fn range(fs: &Filesystem, file: &InodeRef, mode: FallocateMode, block: u64, n_blocks: u64) {
     let (at, len) = (block * BLOCK_BYTES as u64, n_blocks * BLOCK_BYTES as u64);
-    fs.fallocate(file, mode, at, len).expect("a range");
+    fs.fallocate(file, mode, at..at + len, &WriteContext::ROOT)
+        .expect("a range");
 }
 
 /// Writes the even blocks of one writer until `over`.

@@ -2,7 +2,7 @@
 
 use super::{content, create, in_threads, judge, mount, open, rounds};
 use crate::image;
-use uext4::{Caller, Error, Filesystem, SetMode};
+use uext4::{Caller, Error, Filesystem, SetMode, WriteContext};
 
 const THREADS: u64 = 6;
 const STEPS: u64 = 800;
@@ -63,7 +63,7 @@ fn inherit(fs: &Filesystem, id: u64) {
 fn fill(fs: &Filesystem) {
     let file = create(fs, "filler");
     for at in (0..).step_by(CHUNK.len()) {
-        match fs.write(&file, at, &CHUNK) {
+        match fs.write(&file, at, &CHUNK, &WriteContext::ROOT) {
             Ok(_) => {}
             Err(Error::NoSpace) => return,
             Err(error) => panic!("a write: {error}"),
