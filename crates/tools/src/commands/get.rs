@@ -198,7 +198,10 @@ fn total_bytes(fs: &Filesystem, source: &InodeRef) -> u64 {
                 total = total.saturating_add(data / u64::from(attr.links.max(1)));
             }
             FileType::Directory if entered.insert(attr.ino) => {
-                let entries = Directory::of(fs, &inode).into_iter().flatten().flatten();
+                let entries = Directory::of(fs, &inode, b"")
+                    .into_iter()
+                    .flatten()
+                    .flatten();
                 waiting.extend(entries.map(|entry| entry.inode));
             }
             _ => {}

@@ -94,7 +94,7 @@ impl Args {
 struct Listing<'a> {
     args: &'a Args,
     fs: &'a Filesystem,
-    paths: Paths<'a>,
+    paths: Paths,
     rows: Vec<Row>,
     /// Inodes of directories that were listed. Each is listed once, so that a cycle ends.
     entered: HashSet<u32>,
@@ -132,7 +132,7 @@ impl Listing<'_> {
         let entries = self
             .paths
             .read_dir(dir)
-            .and_then(Iterator::collect::<uext4::Result<Vec<_>>>);
+            .and_then(Iterator::collect::<uext4::path::Result<Vec<_>>>);
         let mut entries = entries.at(&at)?;
         let parent = self.paths.inode(dir).at(&at)?;
         entries.retain(|entry| self.args.all || !entry.name.starts_with(b"."));

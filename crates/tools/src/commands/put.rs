@@ -103,7 +103,7 @@ impl Args {
     fn target(&self, fs: &Filesystem) -> Result<Option<InodeRef>> {
         let path = self.path.as_bytes();
         let at = self.image.name_of(path);
-        match fs.paths().inode(path) {
+        match fs.paths().inode(path).map_err(Error::from) {
             Ok(inode) if inode.is_dir() => Ok(Some(inode)),
             Ok(_) | Err(Error::NotFound) if self.sources.len() == 1 => Ok(None),
             Ok(_) => Err(Error::NotDirectory).at(at),

@@ -69,13 +69,13 @@ struct First {
 }
 
 /// A directory that is being filled.
-struct Frame<'a> {
+struct Frame {
     fd: OwnedFd,
     /// From the root of the export.
     host: PathBuf,
     path: Vec<u8>,
     inode: InodeRef,
-    entries: Directory<'a>,
+    entries: Directory,
 }
 
 /// Destination of one name: in `dir`, at the path `host_dir` below the root of the export.
@@ -175,7 +175,7 @@ impl<'a> Export<'a> {
     /// Exports the entries of a directory, without the directory itself. `/lost+found` is left out.
     pub(crate) fn content(&mut self, inode: &InodeRef, path: &[u8]) -> Result<()> {
         self.entered.insert(self.fs.attr(inode).ino.0);
-        let entries = Directory::of(self.fs, inode).at(self.image.name_of(path))?;
+        let entries = Directory::of(self.fs, inode, path).at(self.image.name_of(path))?;
         for entry in entries {
             if self.outcome.is_interrupted() {
                 break;
@@ -196,7 +196,7 @@ impl<'a> Export<'a> {
     }
 
     /// Fills the open directories depth-first until none is open.
-    fn drain(&mut self, mut open: Vec<Frame<'a>>) -> Result<()> {
+    fn drain(&mut self, mut open: Vec<Frame>) -> Result<()> {
         while let Some(frame) = open.last_mut() {
             let interrupted = self.outcome.is_interrupted();
             let next = frame.entries.next().filter(|_| !interrupted);
@@ -213,7 +213,7 @@ impl<'a> Export<'a> {
     }
 
     /// Pushes a directory for filling; counts everything else as done or failed.
-    fn go_on(&mut self, done: Step<Option<Frame<'a>>>, open: &mut Vec<Frame<'a>>) -> Result<()> {
+    fn go_on(&mut self, done: Step<Option<Frame>>, open: &mut Vec<Frame>) -> Result<()> {
         match done {
             Ok(Some(frame)) => {
                 open.push(frame);
@@ -225,9 +225,9 @@ impl<'a> Export<'a> {
 
     fn child(
         &mut self,
-        frame: &Frame<'a>,
-        entry: uext4::Result<uext4::path::Entry>,
-    ) -> Step<Option<Frame<'a>>> {
+        frame: &Frame,
+        entry: uext4::path::Result<uext4::path::Entry>,
+    ) -> Step<Option<Frame>> {
         let entry = entry.of(|| self.image.name_of(&frame.path))?;
         let spot = Spot {
             dir: frame.fd.as_fd(),
@@ -241,7 +241,7 @@ impl<'a> Export<'a> {
     }
 
     /// Sets the attributes of a directory after its content, because filling it changes its times.
-    fn close(&mut self, done: &Frame<'a>) -> Step<()> {
+    fn close(&mut self, done: &Frame) -> Step<()> {
         let attr = self.fs.attr(&done.inode);
         let set = self
             .restore
@@ -255,7 +255,7 @@ impl<'a> Export<'a> {
     }
 
     /// Exports one entry. For a directory it returns the open, empty directory.
-    fn entry(&mut self, spot: &Spot<'_>, inode: InodeRef) -> Step<Option<Frame<'a>>> {
+    fn entry(&mut self, spot: &Spot<'_>, inode: InodeRef) -> Step<Option<Frame>> {
         if !spot.is_name() {
             let at = self.image.name_of(&spot.path());
             let text = format!("{at}: no file can have this name");
@@ -284,12 +284,12 @@ impl<'a> Export<'a> {
         Ok(None)
     }
 
-    fn directory(&mut self, spot: &Spot<'_>, inode: InodeRef, attr: &Attr) -> Step<Frame<'a>> {
+    fn directory(&mut self, spot: &Spot<'_>, inode: InodeRef, attr: &Attr) -> Step<Frame> {
         let path = spot.path();
         if !self.entered.insert(attr.ino.0) {
             return Err(second_name(&self.image.name_of(&path), attr.ino.0).into());
         }
-        let entries = Directory::of(self.fs, &inode);
+        let entries = Directory::of(self.fs, &inode, &path);
         let entries = entries.of(|| self.image.name_of(&path))?;
         let host = spot.host();
         let fd = handles::make_directory(spot.dir, spot.name());

@@ -70,6 +70,12 @@ impl<T> Place<T> for uext4::Result<T> {
     }
 }
 
+impl<T> Place<T> for uext4::path::Result<T> {
+    fn of(self, place: impl FnOnce() -> String) -> Step<T> {
+        self.map_err(uext4::Error::from).of(place)
+    }
+}
+
 /// Whether the first failure ends the transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failures {
