@@ -43,18 +43,6 @@ impl Directory {
         }
     }
 
-    /// The entries of an open directory; `path` is its name in errors.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotDirectory`].
-    pub fn of(fs: &Filesystem, dir: &InodeRef, path: &[u8]) -> Result<Self> {
-        if dir.is_dir() {
-            Ok(Self::new(fs, dir.clone(), path))
-        } else {
-            Err(crate::Error::NotDirectory).at(path)
-        }
-    }
-
     fn fill(&mut self) -> crate::Result<()> {
         while let (true, Some(start)) = (self.batch.is_empty(), self.cookie) {
             let mut next = None;

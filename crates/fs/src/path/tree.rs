@@ -13,8 +13,19 @@ use crate::{Error, InodeRef};
 pub struct WalkEntry {
     /// Path from the start of the walk, without a leading `/`.
     pub path: Vec<u8>,
+    /// Number of names in `path`; 1 in the directory where the walk starts.
+    pub depth: usize,
+    name_bytes: usize,
     /// The file; a symbolic link is not followed.
     pub inode: InodeRef,
+}
+
+impl WalkEntry {
+    /// The last name of the path. In a damaged image it may contain `/`.
+    pub fn name(&self) -> &[u8] {
+        let start = self.path.len() - self.name_bytes;
+        self.path.split_at(start).1
+    }
 }
 
 /// All files below a directory; each directory comes before its content.
@@ -62,6 +73,8 @@ impl Paths {
         };
         walk.enter(WalkEntry {
             path: Vec::new(),
+            depth: 0,
+            name_bytes: 0,
             inode: self.inode(path)?,
         })?;
         Ok(walk)
@@ -111,7 +124,12 @@ impl Iterator for Walk {
                 Err(error) => return Some(Err(error).at(&join(&self.start, &path))),
                 Ok(inode) => inode,
             };
-            let file = WalkEntry { path, inode };
+            let file = WalkEntry {
+                path,
+                depth: dir.depth + 1,
+                name_bytes: entry.name.len(),
+                inode,
+            };
             self.next = file.inode.is_dir().then(|| file.clone());
             return Some(Ok(file));
         }

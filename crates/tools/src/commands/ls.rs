@@ -11,6 +11,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use uext4::path::Paths;
 use uext4::{Attr, Caller, FileType, Filesystem};
+use uext4_tree::Damage;
 
 /// List a directory, or show one file
 #[derive(clap::Args)]
@@ -124,7 +125,7 @@ impl Listing<'_> {
         let nr = self.paths.metadata(dir).at(&at)?.attr().ino.0;
         if !self.entered.insert(nr) {
             self.out.flush()?;
-            transfer::second_name(&at, nr).say();
+            Failure::at(&Damage::SecondName(nr), &at).say();
             self.damaged = true;
             return Ok(Vec::new());
         }
