@@ -248,7 +248,7 @@ impl<'a> KnownLeaf<'a> {
             return Fit::Exists;
         }
         let gap = self.table.gap(space_needed(name.len()));
-        gap.map_or(Fit::NoRoom, |gap| Fit::Room(Gap(gap)))
+        gap.map_or(Fit::Full, |gap| Fit::Gap(Gap(gap)))
     }
 }
 
@@ -288,7 +288,7 @@ impl<'a> KnownLeafMut<'a> {
                 self.insert_at(Gap(gap), new);
                 Insertion::Done(gap.used_end())
             }
-            None => Insertion::NoRoom,
+            None => Insertion::Full,
         }
     }
 

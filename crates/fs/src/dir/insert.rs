@@ -102,7 +102,7 @@ pub(super) fn inserted(insertion: Insertion) -> Answer<()> {
     match insertion {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
-        Insertion::NoRoom => Err(DirError::NeedExclusive),
+        Insertion::Full => Err(DirError::NeedExclusive),
     }
 }
 

@@ -138,7 +138,7 @@ fn set_target(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answer<
     match dir.names_mut(state)?.insert(&new) {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
-        Insertion::NoRoom => Err(DirError::NeedExclusive),
+        Insertion::Full => Err(DirError::NeedExclusive),
     }
 }
 

@@ -229,7 +229,7 @@ pub(super) fn expect_part(
         | Step::Fallocate { path, .. } => {
             let mut whole = model.clone();
             let done = expect(step, &mut whole, held);
-            ensure!(done.is_ok(), "the model says {done:?}, and we find no room");
+            ensure!(done.is_ok(), "the model says {done:?}, and we find no space");
             let found = content(fs, path)?;
             let (old, new) = (data_of(model, path), data_of(&whole, path));
             ensure!(

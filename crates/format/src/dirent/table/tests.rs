@@ -72,13 +72,13 @@ impl World {
 
     fn insert(&mut self, name: &[u8], inode: u32) {
         let room = match self.walk().fits(name).unwrap() {
-            Fit::Room(_) => true,
-            Fit::NoRoom => false,
+            Fit::Gap(_) => true,
+            Fit::Full => false,
             Fit::Exists => return self.insert_what_exists(name, inode),
         };
-        let Fit::Room(gap) = self.known().fits(name) else {
+        let Fit::Gap(gap) = self.known().fits(name) else {
             assert!(!room, "a gap is not found");
-            assert_eq!(self.change().insert(&new(inode, name)), Insertion::NoRoom);
+            assert_eq!(self.change().insert(&new(inode, name)), Insertion::Full);
             return;
         };
         assert!(room, "a gap that is none");
