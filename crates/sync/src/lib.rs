@@ -24,7 +24,7 @@ mod rwlock;
 mod segments;
 mod seqlock;
 mod shard;
-mod stretch;
+mod stripe;
 mod versioned;
 mod waits;
 
@@ -44,7 +44,7 @@ pub use segments::Segments;
 pub use seqlock::SeqLock;
 pub use shard::{SHARDS, Sharded, shard_index};
 pub use std::sync::{Arc, Weak};
-pub use stretch::{StretchHasher, StretchMap, stretch_shard};
+pub use stripe::{StripeHasher, StripeMap, stripe_shard};
 pub use versioned::{Version, VersionedGuard, VersionedLock};
 pub use waits::{LockWait, lock_waits};
 
