@@ -108,7 +108,7 @@ pub use delayed::ErrorCursor;
 pub use dir::{DirEntry, Visit};
 pub use error::{Error, RemountError, Result};
 pub use extent_status::ExtentStatusStats;
-pub use file::{Extent, FallocateMode, Seek, Stretch, Times};
+pub use file::{Extent, FallocateMode, FileRange, Seek, Times};
 pub use filesystem::Filesystem;
 pub use incidents::{Incident, Listener};
 pub use inode::{Inode, InodeRef};
