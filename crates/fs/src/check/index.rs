@@ -9,7 +9,7 @@ use uext4_format::htree::{DxNode, MaxLevels, RootInfo};
 use uext4_format::{BlockNr, CorruptKind, Feature, Place};
 
 /// The content of an index.
-pub(super) struct Index {
+pub(super) struct Htree {
     hasher: DirHasher,
     /// Hash range of each leaf; `None` for a block of the index itself.
     parts: BTreeMap<u64, Option<RangeInclusive<u32>>>,
@@ -18,7 +18,7 @@ pub(super) struct Index {
 /// Memory for each block, in bytes.
 const BYTES_PER_PART: u64 = 48;
 
-impl Index {
+impl Htree {
     /// Whether the block belongs to the index itself.
     pub(super) fn is_node(&self, logical: u64) -> bool {
         matches!(self.parts.get(&logical), Some(None))
@@ -47,7 +47,7 @@ impl Check<'_> {
         &mut self,
         dir: &Dir,
         blocks: &[(u64, BlockNr)],
-    ) -> Step<Option<Index>> {
+    ) -> Step<Option<Htree>> {
         let Some(&(0, first)) = blocks.first() else {
             return Ok(None);
         };
@@ -67,7 +67,7 @@ impl Check<'_> {
                 return Ok(None);
             }
         };
-        let mut index = Index {
+        let mut index = Htree {
             hasher: self.fs.dirs.hasher(info.hash_version),
             parts: BTreeMap::from([(0, None)]),
         };
@@ -90,7 +90,7 @@ impl Check<'_> {
         dir: &Dir,
         blocks: &[(u64, BlockNr)],
         node: Node,
-        index: &mut Index,
+        index: &mut Htree,
         waiting: &mut Vec<Node>,
     ) -> Step {
         let is_leaf = node.levels == 0;
@@ -154,7 +154,7 @@ impl Check<'_> {
     }
 
     /// Reports blocks of the directory that the index does not lead to.
-    pub(super) fn look_at_missing(&mut self, dir: &Dir, index: &Index, blocks: u64) {
+    pub(super) fn look_at_missing(&mut self, dir: &Dir, index: &Htree, blocks: u64) {
         let led_to = index.parts.range(..blocks).count() as u64;
         if led_to < blocks {
             let detail = format!("{} of {blocks}", blocks - led_to);
