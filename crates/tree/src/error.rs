@@ -10,6 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// The error type; each error names the path.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// A file of the host cannot be read or made.
     #[error("{}: {error}", path.display())]
@@ -52,6 +53,7 @@ pub enum Error {
 
 /// Damage of an image that only a copy notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Damage {
     /// A directory has two entries.
     #[error("the directory inode {0} has a second name here: a cycle, or two directories of one")]

@@ -6,6 +6,7 @@ use uext4::FileType;
 
 /// What a transfer tells its callback. Paths are those in the image.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Event<'e> {
     /// The copy of this file begins.
     File(&'e [u8]),

@@ -5,21 +5,16 @@
 //! image is ever accessed.
 //!
 //! ```
-//! use std::io::{Read, Seek, SeekFrom, Write};
-//! use std::sync::Arc;
-//! use uext4::device::MemDevice;
-//! use uext4::mkfs::{self, MkfsOptions, Preset};
-//! use uext4::{Filesystem, MountOptions};
-//!
+//! # use std::sync::Arc;
+//! # use uext4::{Filesystem, MountOptions, device::MemDevice, mkfs};
+//! use std::io::{Read, Seek, SeekFrom};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A file system of 64 MiB in memory; `uext4::device::FileDevice` has one in an image.
-//! let device = Arc::new(MemDevice::new(64 << 20));
-//! mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4))?;
-//!
-//! let fs = Filesystem::mount(device, MountOptions::default())?;
+//! # let device = Arc::new(MemDevice::new(16 << 20));
+//! # mkfs::format(&*device, &mkfs::MkfsOptions::new(mkfs::Preset::Ext4))?;
+//! # let fs = Filesystem::mount(device, MountOptions::default())?;
 //! let paths = fs.paths();
 //! paths.create_dir_all("/srv/www")?;
-//! paths.write("/srv/www/index.html", b"<h1>Hello</h1>")?;
+//! paths.write("/srv/www/index.html", "<h1>Hello</h1>")?;
 //! paths.symlink("/srv/www", "/www")?;
 //!
 //! let mut file = paths.open("/www/index.html")?;
@@ -30,8 +25,6 @@
 //!
 //! let names: Vec<_> = paths.read_dir("/srv")?.map(|entry| entry.unwrap().name).collect();
 //! assert_eq!(names, [b"www"]);
-//! # drop(file);
-//! fs.unmount()?;
 //! # Ok(())
 //! # }
 //! ```

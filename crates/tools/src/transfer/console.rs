@@ -57,6 +57,7 @@ impl<'a> Console<'a> {
                 let (at, kind) = (self.image.name_of(path), show::kind(kind));
                 failure::note(format_args!("{at}: only the superuser can make a {kind}"));
             }
+            _ => {}
         }
         match uext4_fuse::is_interrupted() {
             true => ControlFlow::Break(()),

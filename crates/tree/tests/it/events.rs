@@ -25,7 +25,7 @@ fn a_failure_ends_the_transfer_unless_the_callback_goes_on() {
             Event::File(path) => files.push(String::from_utf8_lossy(path).into_owned()),
             Event::Bytes(more) => bytes += more,
             Event::Failed(error) => failures.push(error.to_string()),
-            Event::NotPrivileged(..) => {}
+            _ => {}
         }
         ControlFlow::Continue(())
     });
