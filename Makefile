@@ -46,7 +46,7 @@ schedules: ## What threads may do to each other, tried by the model checker.
 	$(SHUTTLE) --package uext4-journal model
 
 PUBLISHED = uext4-num uext4-sync uext4-format uext4-device uext4-journal uext4-alloc uext4-mkfs \
-	uext4 uext4-fuse uext4-tools
+	uext4 uext4-tree uext4-fuse uext4-tools
 
 crates: ## Package the crates that are published, and build each from its package.
 	cargo package $(PUBLISHED:%=--package %)

@@ -60,7 +60,7 @@ fn fill(fs: &Filesystem) -> Result<()> {
         &Caller::root(),
     )?;
     paths.symlink("/wide", "/fast")?;
-    paths.symlink([b's'; 200], "/slow")
+    Ok(paths.symlink([b's'; 200], "/slow")?)
 }
 
 /// The first 4-byte pieces of the input change a byte each.

@@ -134,18 +134,18 @@ impl Extent {
 
 /// An entry of an inner node: the child that maps from `logical` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Index {
+pub struct ExtentIndex {
     /// First logical block of the child's range.
     pub logical: LogicalBlock,
     /// Block of the child node; 48 bits.
     pub child: BlockNr,
 }
 
-impl Index {
+impl ExtentIndex {
     /// Reads the 12 bytes of an entry.
-    pub fn decode(raw: &[u8; ENTRY_BYTES]) -> Index {
+    pub fn decode(raw: &[u8; ENTRY_BYTES]) -> ExtentIndex {
         let child = u64::from(get_u16(raw, 8)) << 32 | u64::from(get_u32(raw, 4));
-        Index {
+        ExtentIndex {
             logical: LogicalBlock(get_u32(raw, 0)),
             child: BlockNr(child),
         }

@@ -20,6 +20,7 @@ mod error;
 pub mod extent;
 pub mod fast_commit;
 mod feature;
+mod full;
 mod geometry;
 mod group;
 pub mod hash;
@@ -30,7 +31,6 @@ pub mod inline_data;
 mod inode;
 pub mod jbd2;
 pub mod mmp;
-mod no_room;
 pub mod orphan_file;
 pub mod quota;
 pub mod superblock;
@@ -41,6 +41,7 @@ pub mod xattr;
 pub use checksum::{Checksums, DescriptorChecksum, Seed, crc16, crc32c};
 pub use error::{Corrupt, CorruptKind, Hex, Place};
 pub use feature::{Feature, FeatureError, FeatureSet, Features, Support};
+pub use full::Full;
 pub use geometry::{BlockRun, Geometry};
 pub use group::{GroupDescriptor, block_bitmap_checksum, group_flag, inode_bitmap_checksum};
 pub use ids::{BlockNr, GroupNr, InodeNr, LogicalBlock, Tid};
@@ -48,7 +49,6 @@ pub use inode::{
     DeviceNumber, FileType, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode, InodeFlags,
     KNOWN_EXTRA_BYTES, RawInode, Tail, TooManyBlocks,
 };
-pub use no_room::NoRoom;
 pub use superblock::Superblock;
 pub use times::{Timestamp, WithExtra};
 pub use uuid::Uuid;

@@ -14,7 +14,7 @@ use entries::{Entries, Insertion};
 use std::hash::Hash;
 use uext4_num::u64_of;
 use uext4_sync::atomic::{AtomicU64, Ordering};
-use uext4_sync::{Arc, Rank, RwLock, stretch_shard};
+use uext4_sync::{Arc, Rank, RwLock, stripe_shard};
 
 const CACHE_SHARDS: usize = 128;
 /// Objects that each shard keeps at least, whatever the allotment is.
@@ -24,7 +24,7 @@ const SHARD_MIN: usize = 8;
 pub(crate) const ENTRY_BYTES: u64 = 96;
 /// Log2 of the consecutive numbers that share a shard. A thread that works through its own files or
 /// directory stays on few locks, and other threads rarely write their cache lines.
-const STRETCH_BITS: u32 = 8;
+const STRIPE_BITS: u32 = 8;
 
 /// A key with a number that selects its shard.
 pub(crate) trait Key: Copy + Eq + Hash {
@@ -285,7 +285,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
     }
 
     fn shard(&self, key: K) -> &Shard<K, V> {
-        &self.shards[stretch_shard::<STRETCH_BITS>(key.number(), CACHE_SHARDS)]
+        &self.shards[stripe_shard::<STRIPE_BITS>(key.number(), CACHE_SHARDS)]
     }
 }
 

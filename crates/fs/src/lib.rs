@@ -1,18 +1,43 @@
 //! ext4 in user space: the whole file system as a library.
 //!
 //! ```
+//! use std::io::Write;
 //! use std::sync::Arc;
+//! use uext4::check::{self, Limits};
 //! use uext4::device::MemDevice;
 //! use uext4::mkfs::{self, MkfsOptions, Preset};
-//! use uext4::{Filesystem, MountOptions};
+//! use uext4::{Error, Filesystem, MountOptions};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // In memory; `FileDevice::open("disk.img", Access::ReadWrite)` opens an image.
 //! let device = Arc::new(MemDevice::new(64 << 20));
 //! mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4))?;
-//! let fs = Filesystem::mount(device, MountOptions::default())?;
-//! fs.paths().write("/hello", "world")?;
-//! assert_eq!(fs.paths().read("/hello")?, b"world");
+//! let fs = Filesystem::mount(device.clone(), MountOptions::default())?;
+//!
+//! // Whole files, as with `std::fs`.
+//! let paths = fs.paths();
+//! paths.create_dir_all("/srv/www")?;
+//! paths.write("/srv/www/index.html", "<h1>Hello</h1>")?;
+//! assert_eq!(paths.read("/srv/www/index.html")?, b"<h1>Hello</h1>");
+//!
+//! // An open file. What was written is durable after `sync_all`.
+//! let mut log = paths.create("/srv/log")?;
+//! writeln!(log, "started")?;
+//! log.sync_all()?;
+//!
+//! // All files below a directory.
+//! let files: Result<Vec<_>, _> = paths.walk("/srv")?.collect();
+//! assert_eq!(files?.len(), 3);
+//!
+//! // Errors name the path, the component, and the errno of Linux.
+//! let failed = paths.read("/srv/log/today").unwrap_err();
+//! assert_eq!(failed.to_string(), "/srv/log/today: /srv/log: not a directory");
+//! assert!(matches!(failed.error(), Error::NotDirectory));
+//!
+//! // The unmount writes everything home, and reports what could not be written.
 //! fs.unmount()?;
+//! let report = check::check(device, MountOptions::default(), &Limits::default())?;
+//! assert!(report.is_clean());
 //! # Ok(())
 //! # }
 //! ```
@@ -25,8 +50,9 @@
 //! | make a file system | [`mkfs::format`] |
 //! | mount, unmount | [`Filesystem::mount`] with [`MountOptions`], [`Filesystem::unmount`] |
 //! | use files by path, as with `std::fs` | [`Filesystem::paths`] and [`path`] |
+//! | copy trees of the host in and out | the crate `uext4-tree` |
 //! | write a server | the operations by inode of [`Filesystem`], for a [`Caller`] |
-//! | look for damage | [`check`] |
+//! | look for damage | [`check`](mod@check) |
 //! | change parameters | [`Filesystem::tune`] |
 //! | read structures on disk | [`mod@format`] |
 //!
@@ -46,7 +72,8 @@
 //!
 //! # Errors
 //!
-//! [`Error::errno`] is the errno that Linux would answer, and `?` turns an [`Error`] into
+//! [`Error::errno`] is the errno that Linux would answer. Operations by path fail with
+//! [`path::PathError`], which has the path too; `?` turns it into an [`Error`], and both into
 //! `std::io::Error`. Damaged structures give [`Error::Corrupt`] with their place, never a panic.
 //!
 //! References: kernel documentation, `Documentation/filesystems/ext4/`.
@@ -113,7 +140,7 @@ pub use delayed::ErrorCursor;
 pub use dir::{DirEntry, Visit};
 pub use error::{Error, RemountError, Result};
 pub use extent_status::ExtentStatusStats;
-pub use file::{Extent, FallocateMode, Position, Seek, Stretch, Times, Written};
+pub use file::{Extent, FallocateMode, FileRange, Position, Seek, Times, Written};
 pub use filesystem::Filesystem;
 pub use incidents::{Incident, Listener};
 pub use inode::{Inode, InodeRef};

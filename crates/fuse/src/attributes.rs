@@ -9,9 +9,9 @@
 //! it invalidates at close only. Attributes of files open for writing have a short lifetime.
 //!
 //! With the write-back cache the kernel owns size, mtime and ctime of regular files while it holds
-//! the inode, ignores those in answers, and sends them before it evicts the inode.
+//! the inode, ignores those in replies, and sends them before it evicts the inode.
 
-use crate::answer::Answer;
+use crate::reply::Reply;
 use std::time::Duration;
 use uext4::{Attr, Timestamp};
 
@@ -31,15 +31,15 @@ pub(crate) enum Writers {
 }
 
 /// Puts `struct fuse_attr`.
-pub(crate) fn put_attr(answer: &mut Answer, attr: &Attr) {
+pub(crate) fn put_attr(reply: &mut Reply, attr: &Attr) {
     for word in [u64::from(attr.ino.0), attr.size_bytes, attr.sectors] {
-        answer.u64(word);
+        reply.u64(word);
     }
     for time in [attr.atime, attr.mtime, attr.ctime] {
-        answer.u64(time.seconds as u64);
+        reply.u64(time.seconds as u64);
     }
     for time in [attr.atime, attr.mtime, attr.ctime] {
-        answer.u32(time.nanoseconds);
+        reply.u32(time.nanoseconds);
     }
     let rdev = device_word(attr.rdev);
     let mode = mode_of(attr);
@@ -52,38 +52,38 @@ pub(crate) fn put_attr(answer: &mut Answer, attr: &Attr) {
         attr.block_size,
         0,
     ] {
-        answer.u32(word);
+        reply.u32(word);
     }
 }
 
 /// Puts `struct fuse_attr_out`.
-pub(crate) fn put_attr_out(answer: &mut Answer, attr: &Attr, ttl: Duration) {
-    answer.u64(ttl.as_secs());
-    answer.u32(ttl.subsec_nanos());
-    answer.u32(0);
-    put_attr(answer, attr);
+pub(crate) fn put_attr_out(reply: &mut Reply, attr: &Attr, ttl: Duration) {
+    reply.u64(ttl.as_secs());
+    reply.u32(ttl.subsec_nanos());
+    reply.u32(0);
+    put_attr(reply, attr);
 }
 
 /// Puts `struct fuse_entry_out`.
-pub(crate) fn put_entry(answer: &mut Answer, node: u64, attr: &Attr, attr_ttl: Duration) {
-    answer.u64(node);
-    answer.u64(u64::from(attr.generation));
-    answer.u64(TTL.as_secs());
-    answer.u64(attr_ttl.as_secs());
-    answer.u32(TTL.subsec_nanos());
-    answer.u32(attr_ttl.subsec_nanos());
-    put_attr(answer, attr);
+pub(crate) fn put_entry(reply: &mut Reply, node: u64, attr: &Attr, attr_ttl: Duration) {
+    reply.u64(node);
+    reply.u64(u64::from(attr.generation));
+    reply.u64(TTL.as_secs());
+    reply.u64(attr_ttl.as_secs());
+    reply.u32(TTL.subsec_nanos());
+    reply.u32(attr_ttl.subsec_nanos());
+    put_attr(reply, attr);
 }
 
 /// Bytes of `struct fuse_entry_out`.
 pub(crate) const ENTRY_BYTES: usize = 128;
 
 /// Puts a negative `struct fuse_entry_out`.
-pub(crate) fn put_no_entry(answer: &mut Answer) {
-    answer.u64(0);
-    answer.u64(0);
-    answer.u64(TTL.as_secs());
-    answer.zeroes(ENTRY_BYTES - 24);
+pub(crate) fn put_no_entry(reply: &mut Reply) {
+    reply.u64(0);
+    reply.u64(0);
+    reply.u64(TTL.as_secs());
+    reply.zeroes(ENTRY_BYTES - 24);
 }
 
 /// Bits of `struct statx` that are filled: the basic ones and the birth time.
@@ -100,27 +100,27 @@ const STATX_ATTRIBUTES: &[(u64, u32)] = &[
 ];
 
 /// Puts `struct fuse_statx_out`.
-pub(crate) fn put_statx(answer: &mut Answer, attr: &Attr, ttl: Duration) {
-    answer.u64(ttl.as_secs());
-    answer.u32(ttl.subsec_nanos());
-    answer.zeroes(4 + 16);
+pub(crate) fn put_statx(reply: &mut Reply, attr: &Attr, ttl: Duration) {
+    reply.u64(ttl.as_secs());
+    reply.u32(ttl.subsec_nanos());
+    reply.zeroes(4 + 16);
     let born = attr.crtime != Timestamp::new(0, 0);
     let mask = if born {
         STATX_BASIC | STATX_BTIME
     } else {
         STATX_BASIC
     };
-    answer.u32(mask);
-    answer.u32(attr.block_size);
+    reply.u32(mask);
+    reply.u32(attr.block_size);
     let shown = |flags: u32| {
         let set = STATX_ATTRIBUTES
             .iter()
             .filter(move |(_, flag)| flags & flag != 0);
         set.fold(0, |bits, (bit, _)| bits | bit)
     };
-    answer.u64(shown(attr.flags));
+    reply.u64(shown(attr.flags));
     for word in [attr.links, attr.uid, attr.gid, mode_of(attr)] {
-        answer.u32(word);
+        reply.u32(word);
     }
     for word in [
         u64::from(attr.ino.0),
@@ -128,17 +128,17 @@ pub(crate) fn put_statx(answer: &mut Answer, attr: &Attr, ttl: Duration) {
         attr.sectors,
         shown(u32::MAX),
     ] {
-        answer.u64(word);
+        reply.u64(word);
     }
     for time in [attr.atime, attr.crtime, attr.ctime, attr.mtime] {
-        answer.u64(time.seconds as u64);
-        answer.u32(time.nanoseconds);
-        answer.u32(0);
+        reply.u64(time.seconds as u64);
+        reply.u32(time.nanoseconds);
+        reply.u32(0);
     }
     for word in [attr.rdev.0, attr.rdev.1, 0, 0] {
-        answer.u32(word);
+        reply.u32(word);
     }
-    answer.zeroes(14 * 8);
+    reply.zeroes(14 * 8);
 }
 
 /// Type and permission bits.
@@ -171,18 +171,18 @@ mod tests {
     #[test]
     fn structures_have_the_sizes_of_the_protocol() {
         let attr = sample();
-        let mut answer = Answer::new(0);
-        put_attr_out(&mut answer, &attr, TTL);
-        assert_eq!(answer.len(), 104);
-        answer.clear();
-        put_entry(&mut answer, 9, &attr, TTL);
-        assert_eq!(answer.len(), ENTRY_BYTES);
-        answer.clear();
-        put_no_entry(&mut answer);
-        assert_eq!(answer.len(), ENTRY_BYTES);
-        answer.clear();
-        put_statx(&mut answer, &attr, TTL);
-        assert_eq!(answer.len(), 288);
+        let mut reply = Reply::new(0);
+        put_attr_out(&mut reply, &attr, TTL);
+        assert_eq!(reply.len(), 104);
+        reply.clear();
+        put_entry(&mut reply, 9, &attr, TTL);
+        assert_eq!(reply.len(), ENTRY_BYTES);
+        reply.clear();
+        put_no_entry(&mut reply);
+        assert_eq!(reply.len(), ENTRY_BYTES);
+        reply.clear();
+        put_statx(&mut reply, &attr, TTL);
+        assert_eq!(reply.len(), 288);
     }
 
     fn sample() -> Attr {

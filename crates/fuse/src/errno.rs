@@ -1,4 +1,4 @@
-//! Errno values of answers.
+//! Errno values of replies.
 
 /// A Linux errno in kernel format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

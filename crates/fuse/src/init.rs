@@ -10,12 +10,12 @@
 //! a reader cached meanwhile would stay and overwrite the newer data at writeback. Splicing needs
 //! no flag.
 
-use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::options::{Backing, DataCache, MountOptions};
 use crate::protocol::{
     MINOR_CHECKS_FLAG_IOCTLS, MINOR_MIN, MINOR_OWN_FALLOCATE_TIMES, VERSION, capability as cap,
 };
+use crate::reply::Reply;
 use crate::request::Request;
 
 /// Maximum bytes of a write in one request; a power of two pages.
@@ -75,7 +75,7 @@ pub(crate) struct Offer {
 pub(crate) enum Greeting {
     /// The kernel offers capabilities and waits for [`Offer::accept`].
     Offered(Offer),
-    /// The kernel has a later major version and asks again with ours. The answer is complete.
+    /// The kernel has a later major version and asks again with ours. The reply is complete.
     AskAgain,
 }
 
@@ -117,7 +117,7 @@ impl Agreement {
         self.flags & cap::SETXATTR_EXT != 0
     }
 
-    /// Maximum bytes of one answer.
+    /// Maximum bytes of one reply.
     pub(crate) fn read_bytes_max(self) -> u32 {
         WRITE_BYTES_MAX
     }
@@ -127,12 +127,12 @@ impl Agreement {
 ///
 /// # Errors
 /// `EPROTO` if the kernel is too old.
-pub(crate) fn greet(request: &Request<'_>, answer: &mut Answer) -> Result<Greeting, Errno> {
+pub(crate) fn greet(request: &Request<'_>, reply: &mut Reply) -> Result<Greeting, Errno> {
     let mut args = request.args();
     let (major, minor) = (args.u32()?, args.u32()?);
     if major > VERSION.0 {
-        put_version(answer);
-        answer.zeroes(56);
+        put_version(reply);
+        reply.zeroes(56);
         return Ok(Greeting::AskAgain);
     }
     if major < VERSION.0 || minor < MINOR_MIN {
@@ -167,12 +167,12 @@ impl Offer {
         }
     }
 
-    /// Puts the answer to `FUSE_INIT`.
+    /// Puts the reply to `FUSE_INIT`.
     pub(crate) fn accept(
         self,
         options: &MountOptions,
         rings: Rings,
-        answer: &mut Answer,
+        reply: &mut Reply,
     ) -> Agreement {
         let write_back = match options.data_cache {
             DataCache::WriteBack if !options.read_only => cap::WRITEBACK_CACHE,
@@ -183,7 +183,7 @@ impl Offer {
             Rings::No => (0, BACKGROUND_MAX),
         };
         let flags = self.flags & (WANTED | write_back | rings);
-        self.put_agreement(answer, flags, background_max);
+        self.put_agreement(reply, flags, background_max);
         Agreement {
             flags,
             minor: self.minor,
@@ -192,23 +192,23 @@ impl Offer {
     }
 
     /// Puts `struct fuse_init_out`.
-    fn put_agreement(self, answer: &mut Answer, flags: u64, background_max: u16) {
+    fn put_agreement(self, reply: &mut Reply, flags: u64, background_max: u16) {
         let pages = WRITE_BYTES_MAX / page_bytes();
-        put_version(answer);
-        answer.u32(self.read_ahead_bytes.max(READ_AHEAD_BYTES));
-        answer.u32(flags as u32);
-        answer.u32(u32::from(background_max) | u32::from(background_max / 4 * 3) << 16);
-        answer.u32(WRITE_BYTES_MAX);
-        answer.u32(self.granularity_ns);
-        answer.u32(pages.min(0xffff));
-        answer.u32((flags >> 32) as u32);
-        answer.zeroes(4 + 6 * 4);
+        put_version(reply);
+        reply.u32(self.read_ahead_bytes.max(READ_AHEAD_BYTES));
+        reply.u32(flags as u32);
+        reply.u32(u32::from(background_max) | u32::from(background_max / 4 * 3) << 16);
+        reply.u32(WRITE_BYTES_MAX);
+        reply.u32(self.granularity_ns);
+        reply.u32(pages.min(0xffff));
+        reply.u32((flags >> 32) as u32);
+        reply.zeroes(4 + 6 * 4);
     }
 }
 
-fn put_version(answer: &mut Answer) {
-    answer.u32(VERSION.0);
-    answer.u32(VERSION.1);
+fn put_version(reply: &mut Reply) {
+    reply.u32(VERSION.0);
+    reply.u32(VERSION.1);
 }
 
 fn page_bytes() -> u32 {
@@ -233,10 +233,10 @@ mod tests {
     }
 
     fn greeting(bytes: &[u8]) -> (Result<Greeting, Errno>, usize) {
-        let mut answer = Answer::new(0);
+        let mut reply = Reply::new(0);
         let request = Request::parse(bytes).expect("it is complete");
-        let got = greet(&request, &mut answer);
-        (got, answer.len())
+        let got = greet(&request, &mut reply);
+        (got, reply.len())
     }
 
     #[test]
@@ -248,13 +248,12 @@ mod tests {
             panic!("{got:?}")
         };
         assert!(offer.has_rings() && len == 0);
-        let mut answer = Answer::new(0);
-        let accepted = |rings, answer: &mut Answer| {
-            offer.accept(&MountOptions::default(), rings, answer).flags
-        };
-        assert_eq!(accepted(Rings::No, &mut answer), common);
-        assert_eq!(answer.len(), 64);
-        let with_rings = accepted(Rings::Yes, &mut answer);
+        let mut reply = Reply::new(0);
+        let accepted =
+            |rings, reply: &mut Reply| offer.accept(&MountOptions::default(), rings, reply).flags;
+        assert_eq!(accepted(Rings::No, &mut reply), common);
+        assert_eq!(reply.len(), 64);
+        let with_rings = accepted(Rings::Yes, &mut reply);
         assert_eq!(with_rings, common | cap::OVER_IO_URING);
         let agreement = Agreement {
             flags: with_rings,
@@ -272,7 +271,7 @@ mod tests {
                 panic!("{got:?}")
             };
             let options = MountOptions::default();
-            let agreement = offer.accept(&options, Rings::No, &mut Answer::new(0));
+            let agreement = offer.accept(&options, Rings::No, &mut Reply::new(0));
             agreement.owns_fallocate_times()
         };
         let flags = NEEDED | cap::WRITEBACK_CACHE;

@@ -4,9 +4,9 @@
 //! of the image, serves one mount point, and ends with the server.
 //!
 //! Layout: the server sends one byte, [`ATTACH`], [`ATTACH_BLOCK`], [`DETACH`] or
-//! [`DETACH_LAZILY`]. The answer is a status byte and a text, with the descriptor of the mount if
-//! there is one. [`ABORT`] has no answer and may come during another request: unserved requests may
-//! block an unmount in the kernel. [`LOG`] has no answer; a severity and a log line follow it.
+//! [`DETACH_LAZILY`]. The reply is a status byte and a text, with the descriptor of the mount if
+//! there is one. [`ABORT`] has no reply and may come during another request: unserved requests may
+//! block an unmount in the kernel. [`LOG`] has no reply; a severity and a log line follow it.
 #![allow(unsafe_code)]
 
 use crate::attachment::Attachment;
@@ -43,7 +43,7 @@ const MESSAGE_BYTES_MAX: usize = 4096;
 /// Server's handle of the keeper, which ends when this is dropped.
 pub(crate) struct Keeper {
     socket: OwnedFd,
-    /// Held from a request to its answer.
+    /// Held from a request to its reply.
     talk: Mutex<()>,
     path: PathBuf,
 }
@@ -186,7 +186,7 @@ fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions, mut relay:
     });
 }
 
-/// Unmounts in a thread of its own, which sends the answer. The server makes no other request
+/// Unmounts in a thread of its own, which sends the reply. The server makes no other request
 /// meanwhile, but may abort.
 fn leave_detach<'s>(
     scope: &'s uext4_sync::thread::Scope<'s, '_>,
@@ -194,8 +194,8 @@ fn leave_detach<'s>(
     attachment: &'s Attachment,
     lazy: Lazy,
 ) -> io::Result<()> {
-    // A dead server needs no answer.
-    let work = move || drop(answer(socket, attachment.detach(lazy)));
+    // A dead server needs no reply.
+    let work = move || drop(reply(socket, attachment.detach(lazy)));
     uext4_sync::thread::Builder::new()
         .spawn_scoped(scope, work)
         .map(drop)
@@ -208,7 +208,7 @@ fn hand_over(socket: BorrowedFd<'_>, attached: Result<DevFuse>) -> io::Result<()
     }
 }
 
-fn answer(socket: BorrowedFd<'_>, done: Result<()>) -> io::Result<()> {
+fn reply(socket: BorrowedFd<'_>, done: Result<()>) -> io::Result<()> {
     match done {
         Ok(()) => send(socket, &[DONE], None),
         Err(Error::Busy { .. }) => send(socket, &[BUSY], None),

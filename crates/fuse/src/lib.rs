@@ -4,8 +4,8 @@
 //! [`Session`] serves in the background of this process. [`umount`] unmounts and waits until the
 //! server has closed the image.
 //!
-//! Layout, requests: `transport` receives requests and sends answers (io_uring or `/dev/fuse`);
-//! `request` and `answer` encode them; `init` negotiates the connection; `server` turns requests
+//! Layout, requests: `transport` receives requests and sends replies (io_uring or `/dev/fuse`);
+//! `request` and `reply` encode them; `init` negotiates the connection; `server` turns requests
 //! into operations of [`uext4`]; `worker_pool` runs the ones that take long; `nodes` holds the
 //! inodes that the kernel knows; `owners` maps users and groups.
 //!
@@ -20,7 +20,6 @@
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
 
-mod answer;
 mod attachment;
 mod attributes;
 mod bdi;
@@ -48,6 +47,7 @@ mod pressure;
 mod privileged;
 mod protocol;
 mod remount;
+mod reply;
 mod request;
 mod request_stats;
 mod runtime_dir;

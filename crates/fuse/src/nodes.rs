@@ -13,12 +13,12 @@ use std::time::Duration;
 use uext4::InodeRef;
 use uext4_format::InodeNr;
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{Rank, RwLock, StretchMap, stretch_shard};
+use uext4_sync::{Rank, RwLock, StripeMap, stripe_shard};
 
 /// Shards of the table; a power of two.
 const SHARDS: usize = 64;
 /// log2 of the run of consecutive numbers that share a shard; consecutive new files have them.
-const STRETCH_BITS: u32 = 6;
+const STRIPE_BITS: u32 = 6;
 
 struct Node {
     inode: InodeRef,
@@ -32,7 +32,7 @@ struct Node {
     lost: Option<Errno>,
 }
 
-type Shard = RwLock<StretchMap<u64, Node, STRETCH_BITS>>;
+type Shard = RwLock<StripeMap<u64, Node, STRIPE_BITS>>;
 
 /// Sharded table of nodes.
 pub(crate) struct Nodes {
@@ -60,7 +60,7 @@ pub(crate) fn inode_of(node: u64) -> Result<InodeNr, Errno> {
 impl Nodes {
     /// A table with only the root.
     pub(crate) fn new(root: InodeRef) -> Self {
-        let shard = |_| RwLock::new(Rank::CacheShard, StretchMap::default());
+        let shard = |_| RwLock::new(Rank::CacheShard, StripeMap::default());
         let nodes = Self {
             shards: (0..SHARDS).map(shard).collect(),
         };
@@ -69,7 +69,7 @@ impl Nodes {
     }
 
     fn shard(&self, node: u64) -> &Shard {
-        &self.shards[stretch_shard::<STRETCH_BITS>(node, SHARDS)]
+        &self.shards[stripe_shard::<STRIPE_BITS>(node, SHARDS)]
     }
 
     /// Inode of a node.

@@ -15,8 +15,8 @@ pub(crate) const MINOR_OWN_FALLOCATE_TIMES: u32 = 37;
 pub(crate) const MINOR_CHECKS_FLAG_IOCTLS: u32 = 34;
 /// Node id of the root directory.
 pub(crate) const ROOT_ID: u64 = 1;
-/// Size of the answer header, in bytes.
-pub(crate) const ANSWER_HEADER_BYTES: usize = 16;
+/// Size of the reply header, in bytes.
+pub(crate) const REPLY_HEADER_BYTES: usize = 16;
 /// Size of the request header, in bytes.
 pub(crate) const REQUEST_HEADER_BYTES: usize = 40;
 
@@ -141,7 +141,7 @@ pub(crate) mod fattr {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
-/// Flags in the answer to an open (`FOPEN_*`).
+/// Flags in the reply to an open (`FOPEN_*`).
 pub(crate) mod fopen {
     pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;

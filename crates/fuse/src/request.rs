@@ -14,7 +14,7 @@ const EXTENSION_HEADER_BYTES: usize = 8;
 pub(crate) struct Request<'a> {
     /// Operation, one of `protocol::opcode`.
     pub(crate) opcode: u32,
-    /// Id of the request, repeated in the answer.
+    /// Id of the request, repeated in the reply.
     pub(crate) unique: u64,
     /// Target node.
     pub(crate) node: u64,

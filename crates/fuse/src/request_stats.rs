@@ -1,7 +1,7 @@
 //! Counters of served requests, errors and times by opcode.
 //!
 //! Layout: one table per thread shard, allocated at its first request. A request updates up to
-//! three counters. Its time is measured from the start of service to the answer; time in the queues
+//! three counters. Its time is measured from the start of service to the reply; time in the queues
 //! of the kernel and of the worker pools is not included.
 
 use crate::errno::Errno;

@@ -212,7 +212,7 @@ impl Session {
         let device = privileged.attach(&filesystem, options)?;
         let launched = Self::launch(device, filesystem, privileged.clone(), options, dir);
         if launched.is_err() {
-            // What is mounted now would answer nothing.
+            // What is mounted now would serve nothing.
             let _ = privileged.detach(Lazy::Yes);
         }
         launched

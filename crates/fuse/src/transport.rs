@@ -1,4 +1,4 @@
-//! Transports of requests and answers: per-core io_uring queues (`uring`) or `/dev/fuse`
+//! Transports of requests and replies: per-core io_uring queues (`uring`) or `/dev/fuse`
 //! (`dev_fuse`). The server depends on neither.
 //!
 //! With rings, `/dev/fuse` still delivers `FORGET` and `INTERRUPT` and takes notifications, so one
@@ -18,7 +18,7 @@ use crate::worker_pool::WorkerPool;
 use std::io;
 use uext4_sync::Arc;
 
-/// Request channel of one thread. An answer leaves through the channel of its request.
+/// Request channel of one thread. A reply leaves through the channel of its request.
 pub(crate) trait Transport: Send {
     /// Passes requests to the server until the file system is unmounted.
     ///

@@ -121,8 +121,8 @@ fn detach_thawed(path: &Path, lazy: Lazy) -> Result<()> {
 }
 
 /// Whether a server answered, even if it refused.
-fn is_there(answer: Result<Value>) -> bool {
-    matches!(answer, Ok(_) | Err(Error::Refused(_)))
+fn is_there(reply: Result<Value>) -> bool {
+    matches!(reply, Ok(_) | Err(Error::Refused(_)))
 }
 
 /// The absolute path, also of a mount point whose server is dead.

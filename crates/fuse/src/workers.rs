@@ -3,13 +3,13 @@
 //! The rings exist before the kernel is told to use them, because it blocks all callers until they
 //! are registered. If a registration fails after that, kernel and server return to `/dev/fuse`.
 
-use crate::answer::Answer;
 use crate::ends::{End, Ends};
 use crate::errno::Errno;
 use crate::error::{Error, Result};
 use crate::init::{self, Agreement, Greeting, Offer, greet};
 use crate::options::{Channel, MountOptions};
 use crate::protocol::opcode;
+use crate::reply::Reply;
 use crate::request::Request;
 use crate::server::Server;
 use crate::transport::{
@@ -189,22 +189,22 @@ impl Workers {
 /// device's.
 fn hear(device: &DevFuse) -> io::Result<Result<(u64, Offer)>> {
     let mut buf = request_buffer();
-    let mut answer = Answer::new(64);
+    let mut reply = Reply::new(64);
     let mut skipped = SkippedPolls::default();
     loop {
         let len = device.receive(&mut buf, &mut skipped)?;
         let len = len.ok_or(io::ErrorKind::NotConnected)?;
         let request = Request::parse(&buf[..len]).ok_or(Errno::EPROTO)?;
         let greeting = match request.opcode {
-            opcode::INIT => greet(&request, &mut answer),
+            opcode::INIT => greet(&request, &mut reply),
             _ => Err(Errno::EIO),
         };
         if let Ok(Greeting::Offered(offer)) = greeting {
             return Ok(Ok((request.unique, offer)));
         }
-        let header = answer.finish(request.unique, greeting.map(|_| ()));
-        device.send(&header, answer.body())?;
-        answer.clear();
+        let header = reply.finish(request.unique, greeting.map(|_| ()));
+        device.send(&header, reply.body())?;
+        reply.clear();
         if greeting.is_err() && request.opcode == opcode::INIT {
             return Ok(Err(Error::Protocol));
         }
@@ -234,14 +234,14 @@ fn accept(
     options: &MountOptions,
     has_rings: bool,
 ) -> io::Result<Agreement> {
-    let mut answer = Answer::new(64);
+    let mut reply = Reply::new(64);
     let rings = if has_rings {
         init::Rings::Yes
     } else {
         init::Rings::No
     };
-    let agreement = offer.accept(options, rings, &mut answer);
-    let header = answer.finish(unique, Ok(()));
-    device.send(&header, answer.body())?;
+    let agreement = offer.accept(options, rings, &mut reply);
+    let header = reply.finish(unique, Ok(()));
+    device.send(&header, reply.body())?;
     Ok(agreement)
 }

@@ -9,7 +9,7 @@ use crate::encode::{LogBlock, encode};
 use crate::engine::Engine;
 use crate::live::Dirty;
 use crate::log_space::OpenLog;
-use crate::parallel::stretches;
+use crate::parallel::by_parts;
 use crate::stats::Times;
 use crate::{Error, Image, Threads};
 use std::collections::BTreeSet;
@@ -136,7 +136,7 @@ impl Engine {
         };
         let all: usize = objects.iter().map(DirtyList::len).sum();
         let threads = self.cores.min(all / OBJECTS_PER_THREAD);
-        stretches(threads, 1, &pieces, render).map(drop)
+        by_parts(threads, 1, &pieces, render).map(drop)
     }
 
     /// Makes the transaction durable and its images readable.
@@ -185,7 +185,7 @@ impl Engine {
         };
         let write =
             |at: usize, some: &[&[u8]]| log.write_at(log.advance(start, clamp_u32(at)), some);
-        let written = stretches(threads, WRITTEN_PER_THREAD, &body, write)?;
+        let written = by_parts(threads, WRITTEN_PER_THREAD, &body, write)?;
         written.into_iter().collect()
     }
 

@@ -1,7 +1,7 @@
 //! Encodes a closed transaction as log blocks.
 
 use crate::commit::Closed;
-use crate::parallel::stretches;
+use crate::parallel::by_parts;
 use crate::{Error, Image};
 use uext4_format::jbd2::{DescriptorWriter, Layout, RevokeWriter, escape, is_escaped_image};
 use uext4_format::{BlockNr, Tid};
@@ -58,7 +58,7 @@ pub(crate) fn encode(
         }
         out
     };
-    for part in stretches(threads, least, &described, encode)? {
+    for part in by_parts(threads, least, &described, encode)? {
         out.extend(part);
     }
     out.push(LogBlock::Own(vec![0; layout.block_size]));

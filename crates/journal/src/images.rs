@@ -9,10 +9,10 @@
 //! entries of a long queue are in memory, not in a cache, so their loads overlap.
 
 use crate::Image;
-use crate::newest::{Entry, Newest, in_stretches};
+use crate::newest::{Entry, Newest, in_stripes};
 use uext4_format::{BlockNr, Tid};
 use uext4_num::u64_of;
-use uext4_sync::{Mutex, Rank, stretch_shard};
+use uext4_sync::{Mutex, Rank, stripe_shard};
 
 const SHARDS: usize = 16;
 /// Consecutive blocks of one shard, as a power of two: usually one block group.
@@ -42,7 +42,7 @@ impl Images {
     }
 
     fn shard(&self, block: BlockNr) -> &Mutex<Newest> {
-        &self.shards[stretch_shard::<SHARD_BITS>(block.0, SHARDS)]
+        &self.shards[stripe_shard::<SHARD_BITS>(block.0, SHARDS)]
     }
 
     /// Number of images held.
@@ -56,7 +56,7 @@ impl Images {
     /// The newest committed image of `block`; `None`: the device has it.
     pub(crate) fn get(&self, block: BlockNr) -> Option<Image> {
         let shard = self.shard(block).lock();
-        let (image, _) = shard.stretch(block)?.get(block)?;
+        let (image, _) = shard.stripe(block)?.get(block)?;
         Some(image.clone())
     }
 
@@ -66,10 +66,10 @@ impl Images {
         for part in parts_of(wanted, |(block, _)| *block) {
             let shard = &*self.shard(part[0].0).lock();
             shard.fetch(part, |(block, _)| *block);
-            for part in in_stretches(part, |(block, _)| *block) {
-                let stretch = shard.stretch(part[0].0);
+            for part in in_stripes(part, |(block, _)| *block) {
+                let stripe = shard.stripe(part[0].0);
                 let newest = |(block, tid): &Wanted| {
-                    let (image, owner) = stretch?.get(*block)?;
+                    let (image, owner) = stripe?.get(*block)?;
                     (owner == *tid).then(|| (*block, image.clone()))
                 };
                 found.extend(part.iter().filter_map(newest));
@@ -91,10 +91,10 @@ impl Images {
         for part in parts_of(blocks, |block| *block) {
             let shard = &mut *self.shard(part[0]).lock();
             shard.fetch(part, |block| *block);
-            for part in in_stretches(part, |block| *block) {
-                let stretch = shard.stretch_to_fill(part[0]);
+            for part in in_stripes(part, |block| *block) {
+                let stripe = shard.stripe_to_fill(part[0]);
                 let images = images.by_ref().take(part.len());
-                retired.extend(images.filter_map(|(block, image)| stretch.put(block, image, tid)));
+                retired.extend(images.filter_map(|(block, image)| stripe.put(block, image, tid)));
             }
         }
         retired
@@ -107,10 +107,10 @@ impl Images {
         for part in parts_of(images, |(block, _)| *block) {
             let shard = &mut *self.shard(part[0].0).lock();
             shard.fetch(part, |(block, _)| *block);
-            for part in in_stretches(part, |(block, _)| *block) {
-                shard.take_from(part[0].0, |stretch| {
+            for part in in_stripes(part, |(block, _)| *block) {
+                shard.take_from(part[0].0, |stripe| {
                     retired.extend(part.iter().filter_map(|(block, image)| {
-                        stretch.take_if(*block, |newest| Image::ptr_eq(newest, image))
+                        stripe.take_if(*block, |newest| Image::ptr_eq(newest, image))
                     }));
                 });
             }
@@ -121,16 +121,16 @@ impl Images {
     /// True when some image of `block` waits for its home write.
     pub(crate) fn contains(&self, block: BlockNr) -> bool {
         let shard = self.shard(block).lock();
-        let stretch = shard.stretch(block);
-        stretch.is_some_and(|stretch| stretch.get(block).is_some())
+        let stripe = shard.stripe(block);
+        stripe.is_some_and(|stripe| stripe.get(block).is_some())
     }
 
     /// Removes the images of freed blocks, so that none is written home. Answers the entries.
     pub(crate) fn revoke(&self, blocks: &[BlockNr]) -> Vec<Entry> {
         let mut retired = Vec::new();
         for block in blocks {
-            self.shard(*block).lock().take_from(*block, |stretch| {
-                retired.extend(stretch.take_if(*block, |_| true));
+            self.shard(*block).lock().take_from(*block, |stripe| {
+                retired.extend(stripe.take_if(*block, |_| true));
             });
         }
         retired

@@ -10,7 +10,7 @@
 use crate::Image;
 use uext4_format::{BlockNr, Tid};
 use uext4_num::{clamp_usize, u64_of};
-use uext4_sync::StretchMap;
+use uext4_sync::StripeMap;
 
 /// Blocks of a row.
 const ROW: usize = 64;
@@ -18,7 +18,7 @@ const ROW: usize = 64;
 /// lookups for scattered blocks.
 const ROWS: usize = 128;
 /// Blocks of a stripe, as a power of two.
-const STRETCH_BITS: u32 = (ROW * ROWS).ilog2();
+const STRIPE_BITS: u32 = (ROW * ROWS).ilog2();
 
 /// An image, and the transaction that committed it.
 pub(crate) type Entry = (Image, Tid);
@@ -78,26 +78,23 @@ fn place(block: BlockNr) -> usize {
 }
 
 /// The first block of a block's stripe.
-fn stretch_of(block: BlockNr) -> BlockNr {
-    BlockNr(block.0 >> STRETCH_BITS << STRETCH_BITS)
+fn stripe_of(block: BlockNr) -> BlockNr {
+    BlockNr(block.0 >> STRIPE_BITS << STRIPE_BITS)
 }
 
 /// Cuts a list of ascending blocks by stripes.
-pub(crate) fn in_stretches<T>(
-    list: &[T],
-    nr: impl Fn(&T) -> BlockNr,
-) -> impl Iterator<Item = &[T]> {
-    list.chunk_by(move |a, b| stretch_of(nr(a)) == stretch_of(nr(b)))
+pub(crate) fn in_stripes<T>(list: &[T], nr: impl Fn(&T) -> BlockNr) -> impl Iterator<Item = &[T]> {
+    list.chunk_by(move |a, b| stripe_of(nr(a)) == stripe_of(nr(b)))
 }
 
 /// Consecutive rows.
-pub(crate) struct Stretch {
+pub(crate) struct Stripe {
     rows: [Option<Box<Row>>; ROWS],
     /// Number of allocated rows.
     held: usize,
 }
 
-impl Stretch {
+impl Stripe {
     fn new() -> Box<Self> {
         Box::new(Self {
             rows: [const { None }; ROWS],
@@ -148,13 +145,13 @@ fn row_place(block: BlockNr) -> usize {
 /// All stripes with at least one image.
 #[derive(Default)]
 pub(crate) struct Newest {
-    stretches: StretchMap<BlockNr, Box<Stretch>, 0>,
+    stripes: StripeMap<BlockNr, Box<Stripe>, 0>,
 }
 
 impl Newest {
     /// Number of images held; visits each row.
     pub(crate) fn len(&self) -> usize {
-        let rows = self.stretches.values().flat_map(|stretch| &stretch.rows);
+        let rows = self.stripes.values().flat_map(|stripe| &stripe.rows);
         rows.flatten().map(|row| row.held).sum()
     }
 
@@ -162,9 +159,9 @@ impl Newest {
     /// one after the other.
     pub(crate) fn fetch<T>(&self, list: &[T], nr: impl Fn(&T) -> BlockNr) {
         let mut sum = 0;
-        for part in in_stretches(list, &nr) {
-            let stretch = self.stretch(nr(&part[0]));
-            let slot = |block| Some(&stretch?.row(block)?.slots[place(block)]);
+        for part in in_stripes(list, &nr) {
+            let stripe = self.stripe(nr(&part[0]));
+            let slot = |block| Some(&stripe?.row(block)?.slots[place(block)]);
             let slots = part.iter().filter_map(|one| slot(nr(one)));
             sum = slots.fold(sum, |sum, slot| sum ^ slot.owner.0);
         }
@@ -172,27 +169,25 @@ impl Newest {
     }
 
     /// The stripe of a block, if it holds any image.
-    pub(crate) fn stretch(&self, block: BlockNr) -> Option<&Stretch> {
-        self.stretches
-            .get(&stretch_of(block))
-            .map(|stretch| &**stretch)
+    pub(crate) fn stripe(&self, block: BlockNr) -> Option<&Stripe> {
+        self.stripes.get(&stripe_of(block)).map(|stripe| &**stripe)
     }
 
     /// The stripe of a block, allocated if missing.
-    pub(crate) fn stretch_to_fill(&mut self, block: BlockNr) -> &mut Stretch {
-        self.stretches
-            .entry(stretch_of(block))
-            .or_insert_with(Stretch::new)
+    pub(crate) fn stripe_to_fill(&mut self, block: BlockNr) -> &mut Stripe {
+        self.stripes
+            .entry(stripe_of(block))
+            .or_insert_with(Stripe::new)
     }
 
     /// Lets `work` remove images from the stripe of a block, if there is one.
-    pub(crate) fn take_from(&mut self, block: BlockNr, work: impl FnOnce(&mut Stretch)) {
-        let Some(stretch) = self.stretches.get_mut(&stretch_of(block)) else {
+    pub(crate) fn take_from(&mut self, block: BlockNr, work: impl FnOnce(&mut Stripe)) {
+        let Some(stripe) = self.stripes.get_mut(&stripe_of(block)) else {
             return;
         };
-        work(stretch);
-        if stretch.held == 0 {
-            self.stretches.remove(&stretch_of(block));
+        work(stripe);
+        if stripe.held == 0 {
+            self.stripes.remove(&stripe_of(block));
         }
     }
 }
@@ -214,28 +209,28 @@ mod tests {
             let image = &images[step as usize % images.len()];
             // Grows for 10000 steps, then shrinks, and so on.
             if rng.below(10) < 4 + u64::from(step / 10_000 % 2) * 2 {
-                let stretch = newest.stretch_to_fill(block);
-                let old = stretch.put(block, image.clone(), Tid(step));
+                let stripe = newest.stripe_to_fill(block);
+                let old = stripe.put(block, image.clone(), Tid(step));
                 assert_eq!(old, plain.insert(block, (image.clone(), Tid(step))));
             } else {
                 let is_there = plain.get(&block).is_some_and(|(there, _)| there == image);
                 let old = is_there.then(|| plain.remove(&block)).flatten();
                 let mut taken = None;
-                newest.take_from(block, |stretch| {
-                    taken = stretch.take_if(block, |there| there == image)
+                newest.take_from(block, |stripe| {
+                    taken = stripe.take_if(block, |there| there == image)
                 });
                 assert_eq!(taken, old);
             }
-            let found = newest.stretch(block).and_then(|stretch| stretch.get(block));
+            let found = newest.stripe(block).and_then(|stripe| stripe.get(block));
             let found = found.map(|(image, tid)| (image.clone(), tid));
             assert_eq!(found.as_ref(), plain.get(&block), "step {step}");
             assert_eq!(newest.len(), plain.len());
         }
         for (block, entry) in plain {
             let mut taken = None;
-            newest.take_from(block, |stretch| taken = stretch.take_if(block, |_| true));
+            newest.take_from(block, |stripe| taken = stripe.take_if(block, |_| true));
             assert_eq!(taken, Some(entry));
         }
-        assert!(newest.stretches.is_empty(), "empty parts go");
+        assert!(newest.stripes.is_empty(), "empty parts go");
     }
 }

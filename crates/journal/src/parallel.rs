@@ -9,7 +9,7 @@ use uext4_sync::thread;
 ///
 /// # Errors
 /// [`Error::Panicked`] when `work` panicked.
-pub(crate) fn stretches<T: Sync, R: Send>(
+pub(crate) fn by_parts<T: Sync, R: Send>(
     threads: usize,
     least: usize,
     items: &[T],
@@ -50,7 +50,7 @@ mod tests {
                 assert!(some.iter().enumerate().all(|(nr, item)| at + nr == *item));
                 some.to_vec()
             };
-            let answers = stretches(threads, least, &items, same).unwrap();
+            let answers = by_parts(threads, least, &items, same).unwrap();
             assert!(answers.len() <= threads);
             assert_eq!(answers.concat(), items);
         }
@@ -61,7 +61,7 @@ mod tests {
         let refuse = |_: usize, some: &[u32]| assert!(!some.contains(&7));
         let items: Vec<u32> = (0..9).collect();
         for threads in [1, 3] {
-            let answer = stretches(threads, 1, &items, refuse);
+            let answer = by_parts(threads, 1, &items, refuse);
             assert!(matches!(answer, Err(Error::Panicked)));
         }
     }

@@ -7,7 +7,7 @@
 use crate::draft::Draft;
 use uext4_format::BlockNr;
 use uext4_num::{high_u32, usize_of};
-use uext4_sync::{Arc, Mutex, Rank, StretchMap};
+use uext4_sync::{Arc, Mutex, Rank, StripeMap};
 
 /// One file system block, immutable.
 pub type Image = Arc<[u8]>;
@@ -19,7 +19,7 @@ const ARENAS: usize = 64;
 #[derive(Default)]
 struct Arena {
     drafts: Vec<Draft>,
-    places: StretchMap<BlockNr, usize, 6>,
+    places: StripeMap<BlockNr, usize, 6>,
 }
 
 impl Arena {

@@ -5,7 +5,7 @@
 
 use uext4_device::BlockDevice;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, default_mount_option, state};
-use uext4_format::{Feature, Features, KNOWN_EXTRA_BYTES, NoRoom, Superblock, jbd2};
+use uext4_format::{Feature, Features, Full, KNOWN_EXTRA_BYTES, Superblock, jbd2};
 use uext4_num::clamp_u32;
 
 use crate::{DeviceContents, Error, entropy, journal_size};
@@ -89,7 +89,7 @@ pub fn add_journal_user(device: &dyn BlockDevice, user: [u8; 16]) -> Result<(), 
     device.read_at(at, &mut log)?;
     let mut log = jbd2::Superblock::parse(&log)?;
     log.add_user(&user)
-        .map_err(|NoRoom| Error::NoSpace("another user of the journal"))?;
+        .map_err(|Full| Error::NoSpace("another user of the journal"))?;
     device.write_at(at, &log.encode())?;
     Ok(device.flush()?)
 }

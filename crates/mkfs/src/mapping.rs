@@ -1,6 +1,8 @@
 //! Maps of complete files: an extent tree or indirect blocks.
 
-use uext4_format::extent::{Extent, ExtentNode, ExtentState, Index, ROOT_CAPACITY, block_capacity};
+use uext4_format::extent::{
+    Extent, ExtentIndex, ExtentNode, ExtentState, ROOT_CAPACITY, block_capacity,
+};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointers_per_block, set_pointer};
 use uext4_format::{BlockNr, BlockRun, Feature, I_BLOCK_BYTES, LogicalBlock, Seed};
 use uext4_num::{clamp_u16, clamp_usize, usize_of};
@@ -82,7 +84,8 @@ fn map_extents(space: &mut Space, runs: &[BlockRun], seed: Option<Seed>) -> Resu
         let logical = leaf
             .first()
             .map_or(LogicalBlock(0), |extent| extent.logical);
-        root.insert_index(at, Index { logical, child }).expect(FULL);
+        root.insert_index(at, ExtentIndex { logical, child })
+            .expect(FULL);
         nodes.push((child, bytes));
     }
     Ok(FileMap { i_block, nodes })

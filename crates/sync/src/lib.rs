@@ -25,7 +25,7 @@ mod segments;
 mod seqlock;
 mod sequence;
 mod shard;
-mod stretch;
+mod stripe;
 mod versioned;
 mod waits;
 
@@ -46,7 +46,7 @@ pub use seqlock::SeqLock;
 pub use sequence::{Sequence, SequenceCount};
 pub use shard::{SHARDS, Sharded, shard_index};
 pub use std::sync::{Arc, Weak};
-pub use stretch::{StretchHasher, StretchMap, stretch_shard};
+pub use stripe::{StripeHasher, StripeMap, stripe_shard};
 pub use versioned::{Version, VersionedGuard, VersionedLock};
 pub use waits::{LockWait, lock_waits};
 

@@ -1,6 +1,7 @@
 //! Failure of a command: one sentence (cause, place, remedy) and an exit status.
 
 use crate::helper::Caller;
+use crate::show;
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
@@ -205,6 +206,24 @@ impl Cause for uext4::Error {
                 Some("removing files frees some; `uext4 mkfs -N` makes a file system with more")
             }
             _ => None,
+        }
+    }
+}
+
+/// The path is the place; the text adds the component where a look-up ended.
+impl Cause for uext4::path::PathError {
+    fn exit(&self) -> Exit {
+        self.error().exit()
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        self.error().hint()
+    }
+
+    fn text(&self) -> String {
+        match self.component() {
+            Some(component) => format!("{}: {}", show::name(component), self.error().text()),
+            None => self.error().text(),
         }
     }
 }

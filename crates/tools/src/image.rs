@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use uext4::check::{Limits, Report};
 use uext4::device::{self, BlockDevice, FileDevice, partition};
 use uext4::format::Superblock;
+use uext4::path::PathError;
 use uext4::{Filesystem, MountOptions};
 use uext4_sync::Arc;
 
@@ -202,6 +203,15 @@ impl ImageArgs {
     /// Name of a path of the image in messages.
     pub(crate) fn name_of(&self, path: &[u8]) -> String {
         format!("{}:{}", self.name(), crate::show::name(path))
+    }
+
+    /// The failure of an operation by path, at its path.
+    pub(crate) fn failure(&self, failed: &PathError) -> Failure {
+        let mut place = self.name_of(failed.path());
+        if let Some(target) = failed.target() {
+            place = format!("{place} -> {}", crate::show::name(target));
+        }
+        Failure::at(failed, place)
     }
 
     /// Files that a mount with these options opens.

@@ -9,7 +9,7 @@ use super::source::Source;
 /// Pronouns of people.
 const PEOPLE: [&str; 6] = ["who", "whoever", "whom", "nobody", "somebody", "everybody"];
 /// Retired words, and the words to use.
-const RETIRED: [(&str, &str); 15] = [
+const RETIRED: [(&str, &str); 16] = [
     ("whereabouts", "prefetch hint"),
     ("turnstile", "freeze barrier"),
     ("newcomer", "new entry"),
@@ -20,6 +20,7 @@ const RETIRED: [(&str, &str); 15] = [
     ("hurry", "urgency"),
     ("stretch", "extent, run or stripe"),
     ("stretches", "extents, runs or stripes"),
+    ("no room", "full, or no space"),
     ("crew", "workers"),
     ("seat", "client"),
     ("janitor", "cleanup"),

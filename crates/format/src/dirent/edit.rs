@@ -4,7 +4,7 @@ use super::iter::{DirEntries, DirEntry};
 use super::search::{Findings, Spot, search, walk};
 use super::{DirEntryType, LeafTail, NewEntry, encode_rec_len, space_needed, tail};
 use crate::bytes::{clear, get_u8, get_u32, put_u8, put_u16, put_u32, rest, rest_mut, upto};
-use crate::{Corrupt, InodeNr, NoRoom, Place, Seed};
+use crate::{Corrupt, Full, InodeNr, Place, Seed};
 use std::ops::Range;
 
 /// The records of a block (or of another area with the same layout), with the parameters to read
@@ -25,7 +25,7 @@ pub enum Insertion {
     /// The name exists and refers to this file; nothing was changed.
     Exists(InodeNr, DirEntryType),
     /// No gap is large enough; nothing was changed.
-    NoRoom,
+    Full,
 }
 
 /// Result of a check for a new name.
@@ -34,9 +34,9 @@ pub enum Fit {
     /// The name exists.
     Exists,
     /// This gap is large enough.
-    Room(Gap),
+    Gap(Gap),
     /// No gap is large enough.
-    NoRoom,
+    Full,
 }
 
 /// A gap found by [`DirLeaf::fits`]; valid until the leaf changes.
@@ -166,8 +166,8 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         let found = self.search(name, space_needed(name.len()))?;
         Ok(match found {
             Findings { entry: Some(_), .. } => Fit::Exists,
-            Findings { gap: Some(gap), .. } => Fit::Room(Gap(gap)),
-            Findings { .. } => Fit::NoRoom,
+            Findings { gap: Some(gap), .. } => Fit::Gap(Gap(gap)),
+            Findings { .. } => Fit::Full,
         })
     }
 
@@ -233,9 +233,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
             let (inode, kind) = self.meaning(spot);
             return Ok(Insertion::Exists(inode, kind));
         }
-        Ok(found.gap.map_or(Insertion::NoRoom, |gap| {
-            Insertion::Done(self.fill(gap, new))
-        }))
+        Ok(found
+            .gap
+            .map_or(Insertion::Full, |gap| Insertion::Done(self.fill(gap, new))))
     }
 
     /// Inserts an entry into a gap that [`Self::fits`] found for its name. The leaf must not have
@@ -313,7 +313,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
 
     /// Replaces all entries by `entries`, packed from the start in the given order; the last one
     /// gets the rest of the area. If they do not fit, nothing is changed.
-    pub fn pack<'a, I>(&mut self, entries: I) -> Result<(), NoRoom>
+    pub fn pack<'a, I>(&mut self, entries: I) -> Result<(), Full>
     where
         I: IntoIterator<Item = NewEntry<'a>>,
         I::IntoIter: Clone,
@@ -326,7 +326,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
             .sum::<usize>()
             > area
         {
-            return Err(NoRoom);
+            return Err(Full);
         }
         let (tail, place, block_size) = (self.tail, self.place, self.block_size());
         DirLeaf::init(self.bytes.as_mut(), tail, place);

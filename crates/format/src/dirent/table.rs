@@ -237,7 +237,7 @@ impl<'a> KnownLeaf<'a> {
             return Fit::Exists;
         }
         let gap = self.table.gap(space_needed(name.len()));
-        gap.map_or(Fit::NoRoom, |gap| Fit::Room(Gap(gap)))
+        gap.map_or(Fit::Full, |gap| Fit::Gap(Gap(gap)))
     }
 }
 
@@ -277,7 +277,7 @@ impl<'a> KnownLeafMut<'a> {
                 self.insert_at(Gap(gap), new, print);
                 Insertion::Done(gap.used_end())
             }
-            None => Insertion::NoRoom,
+            None => Insertion::Full,
         }
     }
 

@@ -144,7 +144,7 @@ proptest! {
                 match leaf.insert(&new(number + 1, &name)).unwrap() {
                     Insertion::Done(_) => prop_assert!(model.insert(name, number + 1).is_none()),
                     Insertion::Exists(inode, _) => prop_assert_eq!(model[&name], inode.0),
-                    Insertion::NoRoom => {
+                    Insertion::Full => {
                         let gap = leaf.space().unwrap().largest_gap_bytes;
                         prop_assert!(gap < space_needed(name.len()));
                     }

@@ -206,7 +206,7 @@ kinds! {
     Misaligned = "not aligned to its cluster";
     NoEntries = "no entries";
     NotAsParent = "not what its parent says";
-    NoSplit = "limit leaves no room to split";
+    NoSplit = "limit leaves no space to split";
     OutsideData = "blocks outside the data area";
     BlockNumber = "block number is outside the data area";
     SharedBlock = "block belongs to another structure, too";
@@ -245,9 +245,9 @@ kinds! {
     BlockTooSmall = "entries do not fit a block";
     NoDots = "does not begin with \".\" and \"..\"";
     NoDotDot = "no \"..\"";
-    IndexNoRoom = "index does not get room";
+    IndexFull = "index does not get room";
     NodeEmpty = "empty node";
-    NodeNoRoom = "no room in a node that had some";
+    NodeFull = "no space in a node that had some";
     LeafUnsplit = "leaf cannot be split";
     BelowItself = "is below itself";
     InsideItself = "it is inside itself";
@@ -309,7 +309,7 @@ kinds! {
     MoreBlocks = "says that it has more blocks than it has";
     NoSuchEntry = "has no such entry";
     Hole = "has a hole";
-    NoRoom = "has no room";
+    Full = "has no space";
     OrphansDenied = "it names orphans, and the superblock says that there are none";
     // Journal.
     RevokeCount { bytes: u32 } = "count is too large";

@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
-use super::{ENTRY_BYTES, Extent, Index, MAGIC, ROOT_BYTES, ROOT_CAPACITY, block_capacity};
+use super::{ENTRY_BYTES, Extent, ExtentIndex, MAGIC, ROOT_BYTES, ROOT_CAPACITY, block_capacity};
 use crate::bytes::{clear, get_u16, get_u32, part, put_slice, put_u16, put_u32, rest, shift, upto};
-use crate::{Corrupt, CorruptKind, LogicalBlock, NoRoom, Place, Seed};
+use crate::{Corrupt, CorruptKind, Full, LogicalBlock, Place, Seed};
 use uext4_num::clamp_u16;
 
 /// A view of the bytes of a node: `ExtentNode::new(&block[..])` to read, `&mut block[..]` to edit.
@@ -83,8 +83,8 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
     }
 
     /// Entry `at` of an inner node.
-    pub fn index(&self, at: usize) -> Option<Index> {
-        self.entries().get(at).map(Index::decode)
+    pub fn index(&self, at: usize) -> Option<ExtentIndex> {
+        self.entries().get(at).map(ExtentIndex::decode)
     }
 
     /// The logical block that entry `at` starts with, in leaves and inner nodes.
@@ -98,8 +98,8 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
     }
 
     /// The entries of an inner node, in order.
-    pub fn indexes(&self) -> impl DoubleEndedIterator<Item = Index> + '_ {
-        self.entries().iter().map(Index::decode)
+    pub fn indexes(&self) -> impl DoubleEndedIterator<Item = ExtentIndex> + '_ {
+        self.entries().iter().map(ExtentIndex::decode)
     }
 
     /// The last entry that starts at or before `block`; `None` if all start after it.
@@ -198,7 +198,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
     }
 
     /// Overwrites entry `at` of an inner node.
-    pub fn set_index(&mut self, at: usize, index: Index) {
+    pub fn set_index(&mut self, at: usize, index: ExtentIndex) {
         debug_assert!(at < self.count());
         put_slice(self.edit(), slot(at), &index.encode());
     }
@@ -210,19 +210,19 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
     }
 
     /// Inserts an extent at position `at`, moving the later entries up.
-    pub fn insert_extent(&mut self, at: usize, extent: Extent) -> Result<(), NoRoom> {
+    pub fn insert_extent(&mut self, at: usize, extent: Extent) -> Result<(), Full> {
         self.insert(at, extent.encode())
     }
 
     /// Inserts an index at position `at`, moving the later entries up.
-    pub fn insert_index(&mut self, at: usize, index: Index) -> Result<(), NoRoom> {
+    pub fn insert_index(&mut self, at: usize, index: ExtentIndex) -> Result<(), Full> {
         self.insert(at, index.encode())
     }
 
-    fn insert(&mut self, at: usize, raw: [u8; ENTRY_BYTES]) -> Result<(), NoRoom> {
+    fn insert(&mut self, at: usize, raw: [u8; ENTRY_BYTES]) -> Result<(), Full> {
         let count = self.count();
         if at > count || count >= self.max().min(self.capacity()) {
-            return Err(NoRoom);
+            return Err(Full);
         }
         let bytes = self.edit();
         shift(bytes, slots(at..count), slot(at.saturating_add(1)));
@@ -246,7 +246,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
     }
 
     /// Moves the entries from `at` on to the end of `other` (a split). Needs the space there.
-    pub fn move_tail_to<C>(&mut self, at: usize, other: &mut ExtentNode<C>) -> Result<(), NoRoom>
+    pub fn move_tail_to<C>(&mut self, at: usize, other: &mut ExtentNode<C>) -> Result<(), Full>
     where
         C: AsRef<[u8]> + AsMut<[u8]>,
     {
@@ -255,7 +255,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
         let there = other.count();
         let total = there.saturating_add(moved);
         if total > other.max().min(other.capacity()) {
-            return Err(NoRoom);
+            return Err(Full);
         }
         if moved > 0 {
             let entries = part(self.bytes(), slots(at..count));

@@ -77,7 +77,7 @@ fn split_keeps_all_entries_and_the_checksum_fits_behind_them() {
         let mut right = ExtentNode::init_block(vec![0; block_size], 1);
         let full = left.max();
         for at in 0..full {
-            let index = Index {
+            let index = ExtentIndex {
                 logical: LogicalBlock(at as u32),
                 child: BlockNr(1 << 33),
             };
@@ -152,7 +152,7 @@ fn a_child_must_keep_to_the_range_that_its_index_gives() {
     let mut root = ExtentNode::init_root([0; ROOT_BYTES], 1);
     root.insert_index(
         0,
-        Index {
+        ExtentIndex {
             logical: LogicalBlock(0),
             child: BlockNr(9),
         },
@@ -160,7 +160,7 @@ fn a_child_must_keep_to_the_range_that_its_index_gives() {
     .unwrap();
     root.insert_index(
         1,
-        Index {
+        ExtentIndex {
             logical: LogicalBlock(50),
             child: BlockNr(8),
         },

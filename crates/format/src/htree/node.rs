@@ -5,7 +5,7 @@ use crate::bytes::{
     clear, get_u8, get_u16, get_u32, part, put_slice, put_u16, put_u32, rest, rest_mut, shift, upto,
 };
 use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
-use crate::{Corrupt, CorruptKind, Hex, LogicalBlock, NoRoom, Place, Seed};
+use crate::{Corrupt, CorruptKind, Full, Hex, LogicalBlock, Place, Seed};
 use std::ops::Range;
 use uext4_num::{clamp_u16, clamp_u32};
 
@@ -261,11 +261,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
     }
 
     /// Inserts an entry at position `at` (1 or more: usually after the one that was split).
-    pub fn insert(&mut self, at: usize, entry: DxEntry) -> Result<(), NoRoom> {
+    pub fn insert(&mut self, at: usize, entry: DxEntry) -> Result<(), Full> {
         let count = self.count();
         let more = count.saturating_add(1);
         if at == 0 || at > count || self.is_full() || self.slot(more) > self.raw().len() {
-            return Err(NoRoom);
+            return Err(Full);
         }
         let (moved, to) = (self.slots(at..count), self.slot(at.saturating_add(1)));
         shift(self.bytes.as_mut(), moved, to);

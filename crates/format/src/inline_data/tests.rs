@@ -23,8 +23,8 @@ fn a_directory_fills_the_inode_then_the_value() {
     for (at, name) in names.iter().enumerate() {
         let entry = new(name.as_bytes());
         let done = root_area_mut(&mut i_block, PLACE).insert(&entry).unwrap();
-        assert_eq!(done == Insertion::NoRoom, at >= 4);
-        if done == Insertion::NoRoom {
+        assert_eq!(done == Insertion::Full, at >= 4);
+        if done == Insertion::Full {
             let len = value.len() + 12;
             grow_value(&mut value, len, PLACE).unwrap();
             let done = value_area(&mut value[..], PLACE).insert(&entry).unwrap();

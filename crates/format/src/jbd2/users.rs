@@ -3,7 +3,7 @@
 //! Layout: the number at byte 0x40 of the superblock, the list of up to 48 UUIDs at 0x100.
 
 use super::{SUPERBLOCK_BYTES, Superblock};
-use crate::NoRoom;
+use crate::Full;
 use crate::bytes::{get_u32_be, put_slice, put_u32_be, rest_mut};
 use uext4_num::usize_of;
 
@@ -22,11 +22,11 @@ impl Superblock {
     /// Appends the UUID of a file system to the users.
     ///
     /// # Errors
-    /// [`NoRoom`] when the list is full.
-    pub fn add_user(&mut self, uuid: &[u8; UUID_BYTES]) -> Result<(), NoRoom> {
+    /// [`Full`] when the list is full.
+    pub fn add_user(&mut self, uuid: &[u8; UUID_BYTES]) -> Result<(), Full> {
         let users = self.users();
         if users >= USERS_MAX {
-            return Err(NoRoom);
+            return Err(Full);
         }
         let at = usize_of(users).saturating_mul(UUID_BYTES);
         put_slice(rest_mut(self.raw_mut(), LIST_AT), at, uuid);
@@ -49,7 +49,7 @@ mod tests {
         }
         assert_eq!(
             (journal.users(), journal.add_user(&[9; 16])),
-            (48, Err(NoRoom))
+            (48, Err(Full))
         );
         let bytes = journal.encode();
         assert_eq!((bytes[0xFF], bytes[0x110], bytes[0x3FF]), (0, 1, 47));
@@ -60,6 +60,6 @@ mod tests {
         let mut bytes = Superblock::new(1024, 1024, 1, [7; 16]).encode();
         bytes[0x40] = 0xFF;
         let mut journal = Superblock::parse(&bytes).expect("not checked");
-        assert_eq!(journal.add_user(&[9; 16]), Err(NoRoom));
+        assert_eq!(journal.add_user(&[9; 16]), Err(Full));
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::bytes::{
     get_u8, get_u16, get_u32, part, put_slice, put_u8, put_u16, put_u32, rest, rest_mut,
 };
-use crate::{Corrupt, CorruptKind, InodeNr, NoRoom, Place};
+use crate::{Corrupt, CorruptKind, Full, InodeNr, Place};
 use std::ops::Range;
 use uext4_num::{clamp_u8, clamp_u16, clamp_u32, usize_of};
 
@@ -33,13 +33,13 @@ pub fn decode_ibody(area: &[u8], place: Place) -> Result<XattrSet, Corrupt> {
 
 /// Writes the area after the extra fields of an inode. An empty set writes only zeroes. If the set
 /// does not fit, the area is unchanged.
-pub fn encode_ibody(area: &mut [u8], set: &XattrSet) -> Result<(), NoRoom> {
+pub fn encode_ibody(area: &mut [u8], set: &XattrSet) -> Result<(), Full> {
     if set.is_empty() {
         area.fill(0);
         return Ok(());
     }
     if set.area_bytes() > ibody_capacity_bytes(area.len()) {
-        return Err(NoRoom);
+        return Err(Full);
     }
     area.fill(0);
     put_u32(area, 0, IBODY_MAGIC);

@@ -3,7 +3,7 @@
 use super::area::{END_BYTES, parse, set_hash, write};
 use super::{XattrSet, XattrValue, block_hash, entry_hash};
 use crate::bytes::{get_u32, put_u32};
-use crate::{BlockNr, Corrupt, CorruptKind, NoRoom, Place, Seed};
+use crate::{BlockNr, Corrupt, CorruptKind, Full, Place, Seed};
 
 /// First four bytes of the block.
 pub const BLOCK_MAGIC: u32 = 0xEA02_0000;
@@ -43,9 +43,9 @@ pub fn decode_block(block: &[u8], place: Place) -> Result<XattrSet, Corrupt> {
 
 /// Writes a block with one reference; the caller writes the checksum. If the set does not fit, the
 /// block is unchanged.
-pub fn encode_block(block: &mut [u8], set: &XattrSet) -> Result<(), NoRoom> {
+pub fn encode_block(block: &mut [u8], set: &XattrSet) -> Result<(), Full> {
     if set.area_bytes() > block_capacity_bytes(block.len()) {
-        return Err(NoRoom);
+        return Err(Full);
     }
     block.fill(0);
     put_u32(block, 0, BLOCK_MAGIC);

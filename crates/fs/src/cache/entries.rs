@@ -6,9 +6,9 @@
 //! no holder, and weak references to it no longer upgrade.
 //! Locking: the caller holds the shard's lock.
 
-use super::{Cached, Key, STRETCH_BITS};
+use super::{Cached, Key, STRIPE_BITS};
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{Arc, StretchMap};
+use uext4_sync::{Arc, StripeMap};
 
 /// Most entries that the hand passes per insertion.
 const LOOKS_MAX: usize = 32;
@@ -86,7 +86,7 @@ impl<V> Insertion<V> {
 
 /// See the module.
 pub(super) struct Entries<K, V> {
-    map: StretchMap<K, Entry<V>, STRETCH_BITS>,
+    map: StripeMap<K, Entry<V>, STRIPE_BITS>,
     ring: Vec<K>,
     hand: usize,
     /// CLOCK is paused until the shard has this many entries: the last pass met only held entries.
@@ -97,7 +97,7 @@ pub(super) struct Entries<K, V> {
 impl<K: Key, V: Cached> Entries<K, V> {
     pub(super) fn new() -> Self {
         Self {
-            map: StretchMap::default(),
+            map: StripeMap::default(),
             ring: Vec::new(),
             hand: 0,
             rest_until: 0,

@@ -1,6 +1,6 @@
 //! Check of directories: their blocks and entries, and the inodes that these name.
 
-use super::index::Index;
+use super::index::Htree;
 use super::{Check, Step};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -133,7 +133,7 @@ impl Check<'_> {
         dir: &mut Dir,
         bytes: &[u8],
         (logical, place): (u64, Place),
-        bounds: Option<&mut Index>,
+        bounds: Option<&mut Htree>,
     ) -> Step {
         let is_root = logical == 0 && BlockKind::of(bytes) == BlockKind::Root;
         let tail = if is_root { LeafTail::None } else { dir.tail };

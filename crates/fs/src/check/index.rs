@@ -10,7 +10,7 @@ use uext4_format::{BlockNr, CorruptKind, Feature, Place};
 use uext4_num::u64_of;
 
 /// The content of an index.
-pub(super) struct Index {
+pub(super) struct Htree {
     hasher: DirHasher,
     /// Hash range of each leaf; `None` for a block of the index itself.
     parts: BTreeMap<u64, Option<RangeInclusive<u32>>>,
@@ -19,7 +19,7 @@ pub(super) struct Index {
 /// Memory for each block, in bytes.
 const BYTES_PER_PART: u64 = 48;
 
-impl Index {
+impl Htree {
     /// Whether the block belongs to the index itself.
     pub(super) fn is_node(&self, logical: u64) -> bool {
         matches!(self.parts.get(&logical), Some(None))
@@ -48,7 +48,7 @@ impl Check<'_> {
         &mut self,
         dir: &Dir,
         blocks: &[(u64, BlockNr)],
-    ) -> Step<Option<Index>> {
+    ) -> Step<Option<Htree>> {
         let Some(&(0, first)) = blocks.first() else {
             return Ok(None);
         };
@@ -68,7 +68,7 @@ impl Check<'_> {
                 return Ok(None);
             }
         };
-        let mut index = Index {
+        let mut index = Htree {
             hasher: self.fs.dirs.hasher(info.hash_version),
             parts: BTreeMap::from([(0, None)]),
         };
@@ -91,7 +91,7 @@ impl Check<'_> {
         dir: &Dir,
         blocks: &[(u64, BlockNr)],
         node: Node,
-        index: &mut Index,
+        index: &mut Htree,
         waiting: &mut Vec<Node>,
     ) -> Step {
         let is_leaf = node.levels == 0;
@@ -155,7 +155,7 @@ impl Check<'_> {
     }
 
     /// Reports blocks of the directory that the index does not lead to.
-    pub(super) fn look_at_missing(&mut self, dir: &Dir, index: &Index, blocks: u64) {
+    pub(super) fn look_at_missing(&mut self, dir: &Dir, index: &Htree, blocks: u64) {
         let led_to = u64_of(index.parts.range(..blocks).count());
         if led_to < blocks {
             let detail = format!("{} of {blocks}", blocks - led_to);

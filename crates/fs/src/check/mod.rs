@@ -4,7 +4,6 @@
 //! (`groups`), inode tables (`slots`, `reserved`, `orphans`), fields and maps of inodes in use
 //! (`inodes`, `maps`, `attributes`, `resize`), directories (`directories`, `index`), names and
 //! links (`links`), bitmaps and counts (`bitmaps`).
-//! links that these came to (`links`), bitmaps and counts (`bitmaps`).
 //!
 //! Invariants: a block is walked only by the structure that claimed it first, so the size of the
 //! file system bounds the time, whatever it contains. Memory is counted before it is allocated

@@ -20,7 +20,7 @@ use crate::meta::{BlockState, MetaBlock};
 use crate::{Fs, Inode, Result};
 use uext4_format::dirent::space_needed;
 use uext4_format::htree::DxEntry;
-use uext4_format::{CorruptKind, NoRoom};
+use uext4_format::{CorruptKind, Full};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
@@ -155,7 +155,7 @@ fn publish(
         let mut state = handle.write_nested(&step.block);
         let mut node = step.kind.node(state.bytes_mut());
         let added = node.insert(step.at + 1, above);
-        added.map_err(|NoRoom| view.damage(CorruptKind::NodeNoRoom))?;
+        added.map_err(|Full| view.damage(CorruptKind::NodeFull))?;
         state.image()
     };
     leaf.replace(lower.bytes, Some(lower.table));

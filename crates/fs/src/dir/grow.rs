@@ -13,7 +13,7 @@ use crate::meta::MetaBlock;
 use crate::{Error, Result, map};
 use uext4_format::dirent::{DirLeaf, NewEntry};
 use uext4_format::htree::{DxEntry, DxNode, RootInfo, init_root};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeFlags, LogicalBlock, NoRoom};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, Full, InodeFlags, LogicalBlock};
 use uext4_journal::{Handle, Image};
 use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::Arc;
@@ -83,7 +83,7 @@ pub(super) fn packed<'a>(
     let place = uext4_format::Place::Inode(dir.inode.nr());
     let mut leaf = DirLeaf::init(Arc::make_mut(&mut image), dir.config().tail, place);
     leaf.pack(entries)
-        .map_err(|NoRoom| dir.damage(CorruptKind::BlockTooSmall))?;
+        .map_err(|Full| dir.damage(CorruptKind::BlockTooSmall))?;
     Ok(image)
 }
 
@@ -163,7 +163,7 @@ pub(super) fn insert_with_split(
             level => split_node(dir, handle, path.step(level - 1), path.step(level))?,
         }
     }
-    Err(dir.damage(CorruptKind::IndexNoRoom).into())
+    Err(dir.damage(CorruptKind::IndexFull).into())
 }
 
 /// Moves the entries of the root into a new node below it.
@@ -202,7 +202,7 @@ pub(super) fn overwrite(handle: &Handle<'_>, block: &Arc<MetaBlock>, bytes: &[u8
 fn add_entry(dir: &Dir<'_>, handle: &Handle<'_>, step: &Step, entry: DxEntry) -> Result<()> {
     let mut state = handle.write(&step.block);
     let added = step.kind.node(state.bytes_mut()).insert(step.at + 1, entry);
-    added.map_err(|NoRoom| dir.damage(CorruptKind::NodeNoRoom).into())
+    added.map_err(|Full| dir.damage(CorruptKind::NodeFull).into())
 }
 
 /// Splits the leaf of `path` and inserts `new` into its half. A leaf that is only fragmented is

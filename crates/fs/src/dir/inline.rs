@@ -23,7 +23,7 @@ use uext4_format::inline_data::{self, ROOT_BYTES};
 use uext4_format::xattr::{
     XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody, ibody_capacity_bytes, value_bytes,
 };
-use uext4_format::{Corrupt, CorruptKind, FileType, InodeFlags, InodeNr, NoRoom, Place};
+use uext4_format::{Corrupt, CorruptKind, FileType, Full, InodeFlags, InodeNr, Place};
 use uext4_journal::Handle;
 use uext4_num::u64_of;
 
@@ -95,7 +95,7 @@ impl Content {
         let size = ROOT_BYTES + self.value.len();
         set.set(XattrName::inline_data(), XattrValue::Here(self.value));
         // The value kept its length or was cut to the available space.
-        encode_ibody(&mut state.disk.tail, &set).map_err(|NoRoom| Error::NoSpace)?;
+        encode_ibody(&mut state.disk.tail, &set).map_err(|Full| Error::NoSpace)?;
         state.disk.i_block = self.i_block;
         state.disk.size = u64_of(size);
         Ok(())
@@ -207,7 +207,7 @@ pub(super) fn insert(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) 
 fn add(content: &mut Content, nr: InodeNr, new: &NewEntry<'_>) -> Result<bool> {
     let added = content.in_areas(nr, |area| match area.insert(new)? {
         Insertion::Done(_) => Ok(Some(())),
-        Insertion::Exists(..) | Insertion::NoRoom => Ok(None),
+        Insertion::Exists(..) | Insertion::Full => Ok(None),
     })?;
     Ok(added.is_some())
 }
@@ -267,7 +267,7 @@ fn block_image(dir: &Dir<'_>, parent: InodeNr, content: Option<&Content>) -> Res
         match leaf.insert(&NewEntry { inode, name, kind })? {
             Insertion::Done(_) => {}
             Insertion::Exists(..) => return Err(dir.damage(CorruptKind::NameStandsTwice).into()),
-            Insertion::NoRoom => return Err(dir.damage(CorruptKind::BlockTooSmall).into()),
+            Insertion::Full => return Err(dir.damage(CorruptKind::BlockTooSmall).into()),
         }
     }
     Ok(image)

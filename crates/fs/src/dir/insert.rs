@@ -98,7 +98,7 @@ pub(super) fn inserted(insertion: Insertion) -> Answer<()> {
     match insertion {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
-        Insertion::NoRoom => Err(DirError::Full),
+        Insertion::Full => Err(DirError::Full),
     }
 }
 

@@ -128,7 +128,7 @@ fn set_target(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answer<
     match dir.names_mut(state)?.insert(&new.entry, name.print()) {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
-        Insertion::NoRoom => Err(DirError::Full),
+        Insertion::Full => Err(DirError::Full),
     }
 }
 

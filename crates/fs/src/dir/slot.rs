@@ -160,7 +160,7 @@ impl<'a> SlotSearch<'a> {
                 self.exists = true;
                 return Ok(Some(()));
             }
-            Fit::Room(gap) if self.opening.is_none() => {
+            Fit::Gap(gap) if self.opening.is_none() => {
                 state.expect_change(gap.bytes(space_needed(self.name.bytes.len())));
                 let (block, changes) = (block.clone(), state.changes());
                 self.opening = Some(Opening {
@@ -170,7 +170,7 @@ impl<'a> SlotSearch<'a> {
                     gap,
                 });
             }
-            Fit::Room(_) | Fit::NoRoom => {}
+            Fit::Gap(_) | Fit::Full => {}
         }
         Ok(None)
     }

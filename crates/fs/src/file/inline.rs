@@ -10,7 +10,7 @@ use crate::map::{self, ExtentState};
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};
-use uext4_format::{Corrupt, CorruptKind, InodeFlags, NoRoom, Place, inline_data};
+use uext4_format::{Corrupt, CorruptKind, Full, InodeFlags, Place, inline_data};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) enum Stored {
     /// Stored in the inode.
     Inline,
     /// Not stored: the inode has no space.
-    NoRoom,
+    Full,
 }
 
 /// Whether the file has inline data.
@@ -107,7 +107,7 @@ fn change(
         let state = inode.read();
         let max = inline_data::max_file_bytes(state.disk.tail.len()) as u64;
         if need_bytes > max {
-            return Ok(Stored::NoRoom);
+            return Ok(Stored::Full);
         }
         content(&state)?
     };
@@ -115,14 +115,14 @@ fn change(
     let handle = fs.start(credits::ATTRIBUTES)?;
     let mut state = handle.write(inode);
     if store(&mut state, &data)?.is_err() {
-        return Ok(Stored::NoRoom);
+        return Ok(Stored::Full);
     }
     settle(&mut state);
     Ok(Stored::Inline)
 }
 
 /// Stores the data in the inode; changes nothing when they do not fit.
-fn store(state: &mut InodeState, data: &[u8]) -> Result<std::result::Result<(), NoRoom>> {
+fn store(state: &mut InodeState, data: &[u8]) -> Result<std::result::Result<(), Full>> {
     let mut set = attributes(state)?;
     let (i_block, value) = inline_data::split_file(data);
     set.set(XattrName::inline_data(), XattrValue::Here(value.to_vec()));

@@ -42,7 +42,7 @@ pub use fiemap::Extent;
 pub(crate) use fiemap::fiemap;
 pub(crate) use inline::{clear as leave_inode, init as init_inline};
 use lost_flush::lost;
-pub use read::Stretch;
+pub use read::FileRange;
 pub(crate) use read::{read, read_in_place};
 pub use seek::Seek;
 pub(crate) use seek::seek;

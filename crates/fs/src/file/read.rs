@@ -24,7 +24,7 @@ impl Piece {
 
 /// A range of file data inside the host file that backs the device.
 #[derive(Clone, Copy, Debug)]
-pub struct Stretch<'a> {
+pub struct FileRange<'a> {
     /// Start in the host file.
     pub place: Backing<'a>,
     /// Length in bytes.
@@ -32,7 +32,7 @@ pub struct Stretch<'a> {
 }
 
 /// Limit for in-place reads; more pieces are not worth separate transfers.
-const STRETCHES_MAX: usize = 16;
+const RANGES_MAX: usize = 16;
 
 /// Passes the places of a byte range's data, up to the end of the file, to `take`; answers its
 /// result. The data stay in place until it returns: the file's lock is held. Answers false, without
@@ -43,7 +43,7 @@ pub(crate) fn read_in_place(
     inode: &Inode,
     offset: u64,
     len: usize,
-    take: impl FnOnce(&[Stretch<'_>]) -> bool,
+    take: impl FnOnce(&[FileRange<'_>]) -> bool,
 ) -> Result<bool> {
     let buffer = inode.io.read();
     let pieces = {
@@ -55,17 +55,17 @@ pub(crate) fn read_in_place(
         }
         plan(fs, &state, &buffer, offset, left.min(len as u64))?
     };
-    if pieces.len() > STRETCHES_MAX {
+    if pieces.len() > RANGES_MAX {
         return Ok(false);
     }
-    let stretch = |piece: &Piece| {
-        Some(Stretch {
+    let range = |piece: &Piece| {
+        Some(FileRange {
             place: fs.device.backing(piece.at_byte?, piece.len_bytes)?,
             len_bytes: piece.len_bytes as usize,
         })
     };
-    let stretches: Option<Vec<Stretch<'_>>> = pieces.iter().map(stretch).collect();
-    Ok(stretches.is_some_and(|stretches| take(&stretches)))
+    let ranges: Option<Vec<FileRange<'_>>> = pieces.iter().map(range).collect();
+    Ok(ranges.is_some_and(|ranges| take(&ranges)))
 }
 
 /// Reads up to `buf.len()` bytes from byte `offset` on; answers how many (less only at the end).

@@ -13,7 +13,7 @@
 //! that the kernel writes none of them back long after the process was stopped. A few instructions
 //! separate the check from the write; a process stopped exactly there writes late.
 //!
-//! Locking: the held block under [`uext4_sync::Rank::Claim`], over its reads and writes.
+//! Locking: the written block under [`uext4_sync::Rank::Claim`], over its reads and writes.
 //! References: kernel documentation, `filesystems/ext4/mmp.rst`.
 
 mod slot;
@@ -59,7 +59,7 @@ pub(crate) struct Claim {
     slot: Slot,
     interval_seconds: u16,
     clock: Arc<dyn Clock>,
-    held: Mutex<Held>,
+    written: Mutex<Written>,
     /// End of the lease, in nanoseconds since boot, time of suspension included.
     end_ns: AtomicU64,
     /// The error that ended the claim early.
@@ -69,13 +69,13 @@ pub(crate) struct Claim {
 }
 
 /// The block as this mount wrote it.
-struct Held {
+struct Written {
     mmp: Mmp,
     /// The number of a failed write, which may be on the device.
     attempted: Option<u32>,
 }
 
-impl Held {
+impl Written {
     fn is(&self, found: &Mmp) -> bool {
         let number = found.sequence;
         found.node_name == self.mmp.node_name
@@ -108,7 +108,7 @@ impl Claim {
                 .mmp_update_interval
                 .max(MMP_UPDATE_INTERVAL_SECONDS),
             clock: clock.clone(),
-            held: Mutex::new(Rank::Claim, Held { mmp, attempted }),
+            written: Mutex::new(Rank::Claim, Written { mmp, attempted }),
             end_ns: AtomicU64::new(UNCLAIMED),
             lost: OnceLock::new(),
             journal: OnceLock::new(),
@@ -153,15 +153,15 @@ impl Claim {
         let found = await_silence(&self.slot, self.interval_seconds)?;
         let now = self.clock.wall();
         let check = check_interval(&found, self.interval_seconds);
-        let mut held = self.held.lock();
-        held.mmp.check_interval = check;
-        held.mmp.sequence = 1 + (now.nanoseconds ^ std::process::id()) % (MMP_SEQ_MAX - 1);
-        held.mmp.time = nonnegative(now.seconds);
-        self.slot.write(&held.mmp)?;
+        let mut written = self.written.lock();
+        written.mmp.check_interval = check;
+        written.mmp.sequence = 1 + (now.nanoseconds ^ std::process::id()) % (MMP_SEQ_MAX - 1);
+        written.mmp.time = nonnegative(now.seconds);
+        self.slot.write(&written.mmp)?;
         sleep(wait_seconds(check));
         let looked_ns = now_ns();
         let found = self.slot.read()?;
-        if !held.is(&found) {
+        if !written.is(&found) {
             return Err(self.slot.busy(&found));
         }
         self.extend(looked_ns, check);
@@ -170,34 +170,34 @@ impl Claim {
 
     /// Writes the next number; reads the block before and after.
     fn renew(&self, when: Renewal) -> Result<()> {
-        let mut held = self.held.lock();
+        let mut written = self.written.lock();
         if when == Renewal::IfOver && now_ns() < self.end_ns.load(Ordering::Acquire) {
             // Another thread was first.
             return Ok(());
         }
-        self.look(&held)?;
+        self.look(&written)?;
         let next = Mmp {
-            sequence: 1 + held.mmp.sequence % MMP_SEQ_MAX,
+            sequence: 1 + written.mmp.sequence % MMP_SEQ_MAX,
             time: nonnegative(self.clock.wall().seconds),
-            ..held.mmp.clone()
+            ..written.mmp.clone()
         };
-        held.attempted = Some(next.sequence);
+        written.attempted = Some(next.sequence);
         self.slot.write(&next)?;
-        held.mmp = next;
-        held.attempted = None;
+        written.mmp = next;
+        written.attempted = None;
         let looked_ns = now_ns();
-        self.look(&held)?;
-        self.extend(looked_ns, held.mmp.check_interval);
+        self.look(&written)?;
+        self.extend(looked_ns, written.mmp.check_interval);
         Ok(())
     }
 
     /// Checks that the block is as this mount left it; if not, the claim is lost for good.
-    fn look(&self, held: &Held) -> Result<()> {
+    fn look(&self, written: &Written) -> Result<()> {
         if let Some(cause) = self.lost.get() {
             return Err(Error::Device(cause.clone()));
         }
         let found = self.slot.read()?;
-        if held.is(&found) {
+        if written.is(&found) {
             return Ok(());
         }
         let user = slot::user(&found);
@@ -236,11 +236,11 @@ impl Claim {
 
     /// Marks the file system unused in the block, if the claim still holds.
     fn give_back(&self) -> Result<()> {
-        let mut held = self.held.lock();
-        self.look(&held)?;
-        held.mmp.sequence = MMP_SEQ_CLEAN;
-        held.mmp.time = nonnegative(self.clock.wall().seconds);
-        self.slot.write(&held.mmp)?;
+        let mut written = self.written.lock();
+        self.look(&written)?;
+        written.mmp.sequence = MMP_SEQ_CLEAN;
+        written.mmp.time = nonnegative(self.clock.wall().seconds);
+        self.slot.write(&written.mmp)?;
         self.end_ns.store(UNCLAIMED, Ordering::Release);
         Ok(())
     }

@@ -18,10 +18,10 @@ fn held_claim() -> (Arc<Faulty>, Arc<Claim>) {
     let claim = Claim::new(&device, &superblock, &clock).expect("it is sound");
     let claim = claim.expect("it has MMP");
     {
-        let mut held = claim.held.lock();
-        held.mmp.sequence = 77;
-        held.mmp.check_interval = 5;
-        claim.slot.write(&held.mmp).expect("no fault yet");
+        let mut written = claim.written.lock();
+        written.mmp.sequence = 77;
+        written.mmp.check_interval = 5;
+        claim.slot.write(&written.mmp).expect("no fault yet");
         claim.extend(now_ns(), 5);
     }
     (faulty, claim)
@@ -98,11 +98,11 @@ fn a_claim_that_another_host_took_is_lost_for_good() {
         assert!(matches!(error, DeviceError::Taken { .. }), "{error}");
         assert_eq!(claim.slot.read().unwrap(), other, "it is left alone");
         // Whatever the block contains later.
-        let held = claim.held.lock().mmp.clone();
-        claim.slot.write(&held).unwrap();
+        let written = claim.written.lock().mmp.clone();
+        claim.slot.write(&written).unwrap();
         assert!(claim.check().is_err() && claim.renew(Renewal::Now).is_err());
         assert!(claim.give_back().is_err());
-        assert_eq!(claim.slot.read().unwrap(), held);
+        assert_eq!(claim.slot.read().unwrap(), written);
     }
 }
 

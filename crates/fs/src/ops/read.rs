@@ -1,7 +1,7 @@
 //! Reads of data, and updates of the access time.
 
 use super::regular;
-use crate::file::{self, Stretch};
+use crate::file::{self, FileRange};
 use crate::times::{Atime, ChangeTimes};
 use crate::{Filesystem, InodeRef, Result};
 
@@ -37,7 +37,7 @@ impl Filesystem {
         inode: &InodeRef,
         offset: u64,
         len_bytes: usize,
-        take: impl FnOnce(&[Stretch<'_>]) -> bool,
+        take: impl FnOnce(&[FileRange<'_>]) -> bool,
     ) -> Result<bool> {
         self.run(|fs| {
             regular(inode)?;

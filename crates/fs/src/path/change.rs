@@ -1,11 +1,13 @@
 //! Creation, renaming and removal by path.
 
-use super::walk::{Last, Place};
+use super::error::{At, PathError, Result};
+use super::tree::join;
+use super::walk::Place;
 use super::{AsBytes, Paths};
-use crate::{Error, FileType, InodeRef, RenameFlags, Result, SetAttr};
+use crate::{Error, FileType, InodeRef, RenameFlags, SetAttr};
 use uext4_format::{Corrupt, CorruptKind, InodeNr};
 
-impl Paths<'_> {
+impl Paths {
     /// Creates a directory.
     pub fn create_dir(&self, path: impl AsBytes) -> Result<()> {
         self.create_dir_mode(path, 0o777)
@@ -13,22 +15,24 @@ impl Paths<'_> {
 
     /// Creates a directory with these permission bits, less those of the umask.
     pub fn create_dir_mode(&self, path: impl AsBytes, mode: u16) -> Result<()> {
-        let place = self.new_place(path.as_bytes())?;
-        self.fs
-            .mkdir(&place.parent, place.name, mode, &self.caller)
-            .map(drop)
+        let Place {
+            path, parent, name, ..
+        } = self.new_place(path.as_bytes())?;
+        let made = self.fs.mkdir(&parent, name, mode, &self.caller);
+        made.map(drop).at(path)
     }
 
     /// Creates a directory and its missing parents; it may exist.
     pub fn create_dir_all(&self, path: impl AsBytes) -> Result<()> {
         let path = path.as_bytes();
-        let mut ends: Vec<usize> = ends_of_names(path);
-        while let Some(end) = ends.first().copied() {
-            ends.remove(0);
+        for end in ends_of_names(path) {
             let part = path.split_at(end).0;
             match self.create_dir(part) {
-                Err(Error::Exists) if self.metadata(part)?.is_dir() => {}
-                Err(Error::Exists) => return Err(Error::NotDirectory),
+                Err(failed) if matches!(failed.error(), Error::Exists) => {
+                    if !self.metadata(part)?.is_dir() {
+                        return Err(PathError::look_up(path, part.to_vec(), Error::NotDirectory));
+                    }
+                }
                 other => other?,
             }
         }
@@ -37,11 +41,12 @@ impl Paths<'_> {
 
     /// Creates a symbolic link at `path` to `target`, which need not exist.
     pub fn symlink(&self, target: impl AsBytes, path: impl AsBytes) -> Result<()> {
-        let place = self.new_place(path.as_bytes())?;
-        place.no_slash()?;
-        self.fs
-            .symlink(&place.parent, place.name, target.as_bytes(), &self.caller)
-            .map(drop)
+        let Place {
+            path, parent, name, ..
+        } = self.new_place(path.as_bytes())?.no_slash()?;
+        let target = target.as_bytes();
+        let made = self.fs.symlink(&parent, name, target, &self.caller);
+        made.map(drop).at(path)
     }
 
     /// Creates a device node, fifo or socket; `device` is (major, minor).
@@ -52,20 +57,23 @@ impl Paths<'_> {
         mode: u16,
         device: (u32, u32),
     ) -> Result<()> {
-        let place = self.new_place(path.as_bytes())?;
-        place.no_slash()?;
-        self.fs
-            .mknod(&place.parent, place.name, kind, mode, device, &self.caller)
-            .map(drop)
+        let Place {
+            path, parent, name, ..
+        } = self.new_place(path.as_bytes())?.no_slash()?;
+        let made = self
+            .fs
+            .mknod(&parent, name, kind, mode, device, &self.caller);
+        made.map(drop).at(path)
     }
 
     /// Creates a hard link to the file at `original`; a symbolic link is not followed.
     pub fn hard_link(&self, original: impl AsBytes, path: impl AsBytes) -> Result<()> {
-        let inode = self.walker().existing(original.as_bytes(), Last::Keep)?;
-        let place = self.new_place(path.as_bytes())?;
-        place.no_slash()?;
-        self.fs
-            .link(&inode, &place.parent, place.name, &self.caller)
+        let inode = self.symlink_inode(&original)?;
+        let Place {
+            path, parent, name, ..
+        } = self.new_place(path.as_bytes())?.no_slash()?;
+        let linked = self.fs.link(&inode, &parent, name, &self.caller);
+        linked.map_err(|error| PathError::with_target(original.as_bytes(), path, error))
     }
 
     /// Renames, and replaces an existing file at `to`.
@@ -83,69 +91,65 @@ impl Paths<'_> {
         let from = self.old_place(from.as_bytes())?;
         let to = self.old_place(to.as_bytes())?;
         if from.slash || to.slash {
-            let source = self.fs.lookup(&from.parent, from.name, &self.caller)?;
-            if !source.is_dir() {
-                return Err(Error::NotDirectory);
+            let source = self.fs.lookup(&from.parent, from.name, &self.caller);
+            if !source.at(from.path)?.is_dir() {
+                return Err(Error::NotDirectory).at(from.path);
             }
         }
-        self.fs.rename(
+        let renamed = self.fs.rename(
             &from.parent,
             from.name,
             &to.parent,
             to.name,
             flags,
             &self.caller,
-        )
+        );
+        renamed.map_err(|error| PathError::with_target(from.path, to.path, error))
     }
 
     /// Removes a name of anything but a directory.
     pub fn remove_file(&self, path: impl AsBytes) -> Result<()> {
-        let place = self
-            .walker()
-            .place(path.as_bytes())?
-            .ok_or(Error::IsDirectory)?;
-        place.no_slash()?;
-        self.fs.unlink(&place.parent, place.name, &self.caller)
+        let place = self.walker().place(path.as_bytes(), Error::IsDirectory)?;
+        let Place {
+            path, parent, name, ..
+        } = place.no_slash()?;
+        self.fs.unlink(&parent, name, &self.caller).at(path)
     }
 
     /// Removes an empty directory.
     pub fn remove_dir(&self, path: impl AsBytes) -> Result<()> {
-        let place = self.old_place(path.as_bytes())?;
-        self.fs.rmdir(&place.parent, place.name, &self.caller)
+        let Place {
+            path, parent, name, ..
+        } = self.old_place(path.as_bytes())?;
+        self.fs.rmdir(&parent, name, &self.caller).at(path)
     }
 
     /// Removes a directory and all below it; symbolic links are removed, not followed. After an
-    /// error, the files removed so far stay removed.
+    /// error, which names the file that stays, the files removed so far stay removed.
     pub fn remove_dir_all(&self, path: impl AsBytes) -> Result<()> {
         let place = self.old_place(path.as_bytes())?;
-        let dir = self.fs.lookup(&place.parent, place.name, &self.caller)?;
+        let (path, caller) = (place.path, &self.caller);
+        let dir = self.fs.lookup(&place.parent, place.name, caller).at(path)?;
         if !dir.is_dir() {
-            return Err(Error::NotDirectory);
+            return Err(Error::NotDirectory).at(path);
         }
         if matches!(place.name, b"." | b"..") {
-            return Err(Error::Invalid("'.' and '..' cannot be removed"));
+            return Err(Error::Invalid("'.' and '..' cannot be removed")).at(path);
         }
-        let mut open = vec![Open {
-            name: place.name.to_vec(),
-            subdirs: self.empty(&dir)?,
-            dir,
-        }];
+        let mut open = vec![self.emptied(dir, place.name, path.to_vec())?];
         while let Some(top) = open.last_mut() {
             if let Some(name) = top.subdirs.pop() {
-                let dir = self.fs.lookup(&top.dir, &name, &self.caller)?;
+                let path = join(&top.path, &name);
+                let dir = self.fs.lookup(&top.dir, &name, caller).at(&path)?;
                 if open.iter().any(|above| above.dir.nr() == dir.nr()) {
-                    return Err(cycle(dir.nr()));
+                    return Err(cycle(dir.nr())).at(&path);
                 }
-                open.push(Open {
-                    name,
-                    subdirs: self.empty(&dir)?,
-                    dir,
-                });
+                open.push(self.emptied(dir, &name, path)?);
                 continue;
             }
             let Some(done) = open.pop() else { break };
             let parent = open.last().map_or(&place.parent, |above| &above.dir);
-            self.fs.rmdir(parent, &done.name, &self.caller)?;
+            self.fs.rmdir(parent, &done.name, caller).at(&done.path)?;
         }
         Ok(())
     }
@@ -163,33 +167,43 @@ impl Paths<'_> {
 
     /// Changes attributes of the file at `path`; symbolic links are followed.
     pub fn set_attr(&self, path: impl AsBytes, set: &SetAttr) -> Result<()> {
-        let inode = self.walker().existing(path.as_bytes(), Last::Follow)?;
-        self.fs.set_attr(&inode, set, &self.caller).map(drop)
+        let set = self.fs.set_attr(&self.inode(&path)?, set, &self.caller);
+        set.map(drop).at(path.as_bytes())
     }
 
-    /// Removes all but the subdirectories of `dir`; answers their names.
-    fn empty(&self, dir: &InodeRef) -> Result<Vec<Vec<u8>>> {
-        let entries: Vec<_> = self.list(dir.clone())?.collect::<Result<_>>()?;
+    /// Removes all but the subdirectories of `dir`.
+    fn emptied(&self, dir: InodeRef, name: &[u8], path: Vec<u8>) -> Result<Emptied> {
+        let entries: Vec<_> = self.list(dir.clone(), &path)?.collect::<Result<_>>()?;
         let mut subdirs = Vec::new();
         for entry in entries {
-            let kind = match entry.kind {
-                Some(kind) => kind,
-                None => self.fs.lookup(dir, &entry.name, &self.caller)?.kind(),
+            let below = join(&path, &entry.name);
+            let is_dir = match entry.kind {
+                Some(kind) => kind == FileType::Directory,
+                None => {
+                    let inode = self.fs.lookup(&dir, &entry.name, &self.caller);
+                    inode.at(&below)?.is_dir()
+                }
             };
-            match kind {
-                FileType::Directory => subdirs.push(entry.name),
-                _ => self.fs.unlink(dir, &entry.name, &self.caller)?,
+            if is_dir {
+                subdirs.push(entry.name);
+            } else {
+                self.fs.unlink(&dir, &entry.name, &self.caller).at(&below)?;
             }
         }
-        Ok(subdirs)
+        Ok(Emptied {
+            name: name.to_vec(),
+            path,
+            dir,
+            subdirs,
+        })
     }
 
     fn new_place<'p>(&self, path: &'p [u8]) -> Result<Place<'p>> {
-        self.walker().place(path)?.ok_or(Error::Exists)
+        self.walker().place(path, Error::Exists)
     }
 
     fn old_place<'p>(&self, path: &'p [u8]) -> Result<Place<'p>> {
-        self.walker().place(path)?.ok_or(Error::Busy)
+        self.walker().place(path, Error::Busy)
     }
 }
 
@@ -200,18 +214,19 @@ pub(super) fn cycle(nr: InodeNr) -> Error {
 }
 
 /// A directory being removed: only empty subdirectories of these names are left in it.
-struct Open {
+struct Emptied {
     name: Vec<u8>,
+    path: Vec<u8>,
     dir: InodeRef,
     subdirs: Vec<Vec<u8>>,
 }
 
 impl Place<'_> {
-    fn no_slash(&self) -> Result<()> {
+    fn no_slash(self) -> Result<Self> {
         if self.slash {
-            Err(Error::NotDirectory)
+            Err(Error::NotDirectory).at(self.path)
         } else {
-            Ok(())
+            Ok(self)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Listing a directory.
 
-use super::holder::Holder;
-use crate::{Error, FileType, Filesystem, InodeRef, Result, Visit};
+use super::error::{At, Result};
+use crate::{FileType, Filesystem, InodeRef, Visit};
 use std::collections::VecDeque;
 use uext4_format::InodeNr;
 
@@ -22,47 +22,28 @@ pub struct Entry {
 /// The entries of a directory, without `.` and `..`, in the order of the directory.
 ///
 /// The directory may change during the listing: each unchanged entry is listed once.
-pub struct Directory<'fs> {
-    fs: Holder<'fs>,
+pub struct Directory {
+    fs: Filesystem,
+    /// For errors.
+    path: Vec<u8>,
     inode: InodeRef,
     /// Cookie of the next batch; `None` after the end.
     cookie: Option<u64>,
     batch: VecDeque<Entry>,
 }
 
-impl<'fs> Directory<'fs> {
-    pub(super) fn new(fs: &'fs Filesystem, inode: InodeRef) -> Self {
+impl Directory {
+    pub(super) fn new(fs: &Filesystem, inode: InodeRef, path: &[u8]) -> Self {
         Self {
-            fs: Holder::Borrowed(fs),
+            fs: fs.clone(),
+            path: path.to_vec(),
             inode,
             cookie: Some(0),
             batch: VecDeque::new(),
         }
     }
 
-    /// The entries of an open directory.
-    ///
-    /// # Errors
-    /// [`Error::NotDirectory`].
-    pub fn of(fs: &'fs Filesystem, dir: &InodeRef) -> Result<Self> {
-        if dir.is_dir() {
-            Ok(Self::new(fs, dir.clone()))
-        } else {
-            Err(Error::NotDirectory)
-        }
-    }
-
-    /// The same listing, with a clone of the file system instead of a reference.
-    pub fn into_owned(self) -> Directory<'static> {
-        Directory {
-            fs: self.fs.to_owned(),
-            inode: self.inode,
-            cookie: self.cookie,
-            batch: self.batch,
-        }
-    }
-
-    fn fill(&mut self) -> Result<()> {
+    fn fill(&mut self) -> crate::Result<()> {
         while let (true, Some(start)) = (self.batch.is_empty(), self.cookie) {
             let mut next = None;
             let batch = &mut self.batch;
@@ -87,13 +68,13 @@ impl<'fs> Directory<'fs> {
     }
 }
 
-impl Iterator for Directory<'_> {
+impl Iterator for Directory {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Err(error) = self.fill() {
             self.cookie = None;
-            return Some(Err(error));
+            return Some(Err(error).at(&self.path));
         }
         self.batch.pop_front().map(Ok)
     }

@@ -1,15 +1,16 @@
 //! An open file.
 
 use super::Metadata;
-use super::holder::Holder;
+use super::error::{At, Result};
 use crate::{
-    Error, ErrorCursor, FallocateMode, Filesystem, InodeRef, Position, Result, Seek as SeekTo,
+    Caller, Error, ErrorCursor, FallocateMode, Filesystem, InodeRef, Position, Seek as SeekTo,
     SetAttr, WriteContext, Written,
 };
 use std::io;
+use uext4_num::u64_of;
 
 /// Rights of an open file.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Rights {
     pub(super) read: bool,
     pub(super) write: bool,
@@ -22,15 +23,28 @@ pub(super) struct Rights {
 ///
 /// Written data are durable after [`File::sync_all`] or after the unmount. The object has no buffer
 /// of its own.
-pub struct File<'fs> {
-    fs: Holder<'fs>,
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use uext4::{Filesystem, MountOptions, device::MemDevice, mkfs};
+/// # let device = Arc::new(MemDevice::new(16 << 20));
+/// # mkfs::format(&*device, &mkfs::MkfsOptions::new(mkfs::Preset::Ext4)).unwrap();
+/// # let fs = Filesystem::mount(device, MountOptions::default()).unwrap();
+/// let file = fs.paths().create("/log").unwrap();
+/// let writer = uext4_sync::thread::spawn(move || file.write_at(0, b"from a thread").unwrap());
+/// assert_eq!(writer.join().unwrap(), 13);
+/// ```
+pub struct File {
+    fs: Filesystem,
+    /// For errors.
+    path: Vec<u8>,
     inode: InodeRef,
     rights: Rights,
     position: u64,
     errors: ErrorCursor,
 }
 
-impl Drop for File<'_> {
+impl Drop for File {
     fn drop(&mut self) {
         if self.rights.write {
             // `sync_all` reports errors; a drop cannot.
@@ -39,41 +53,17 @@ impl Drop for File<'_> {
     }
 }
 
-impl<'fs> File<'fs> {
-    pub(super) fn new(fs: &'fs Filesystem, inode: InodeRef, rights: Rights) -> Self {
+impl File {
+    pub(super) fn new(fs: &Filesystem, path: &[u8], inode: InodeRef, rights: Rights) -> Self {
         let errors = fs.error_cursor(&inode);
         Self {
-            fs: Holder::Borrowed(fs),
+            fs: fs.clone(),
+            path: path.to_vec(),
             inode,
             rights,
             position: 0,
             errors,
         }
-    }
-
-    /// The same open file, with a clone of the file system instead of a reference.
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # use uext4::{Filesystem, MountOptions, device::MemDevice, mkfs};
-    /// # let device = Arc::new(MemDevice::new(16 << 20));
-    /// # mkfs::format(&*device, &mkfs::MkfsOptions::new(mkfs::Preset::Ext4)).unwrap();
-    /// # let fs = Filesystem::mount(device, MountOptions::default()).unwrap();
-    /// let file = fs.paths().create("/log").unwrap().into_owned();
-    /// let writer = uext4_sync::thread::spawn(move || file.write_at(0, b"from a thread").unwrap());
-    /// assert_eq!(writer.join().unwrap(), 13);
-    /// ```
-    pub fn into_owned(mut self) -> File<'static> {
-        let owned = File {
-            fs: self.fs.to_owned(),
-            inode: self.inode.clone(),
-            rights: self.rights.clone(),
-            position: self.position,
-            errors: std::mem::take(&mut self.errors),
-        };
-        // The new one closes the file.
-        self.rights.write = false;
-        owned
     }
 
     /// The inode, for the operations of [`Filesystem`].
@@ -84,9 +74,9 @@ impl<'fs> File<'fs> {
     /// Reads up to `buf.len()` bytes at byte `offset`; answers the number read, 0 at the end.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if !self.rights.read {
-            return Err(Error::Invalid("the file was not opened for reading"));
+            return Err(Error::Invalid("the file was not opened for reading")).at(&self.path);
         }
-        self.fs.read(&self.inode, offset, buf)
+        self.fs.read(&self.inode, offset, buf).at(&self.path)
     }
 
     /// Writes `data` at byte `offset` (at the end in append mode); answers the number of bytes.
@@ -94,6 +84,20 @@ impl<'fs> File<'fs> {
         Ok(self.put(offset, data)?.len_bytes)
     }
 
+    /// Writes all of `data` at byte `offset`; at the end in append mode.
+    pub fn write_all_at(&self, mut offset: u64, mut data: &[u8]) -> Result<()> {
+        while !data.is_empty() {
+            let written = self.write_at(offset, data)?;
+            if written == 0 {
+                return Err(Error::NoSpace).at(&self.path);
+            }
+            offset += u64_of(written);
+            data = data.split_at(written).1;
+        }
+        Ok(())
+    }
+
+    /// Writes at `offset`, or at the end in append mode.
     fn put(&self, offset: u64, data: &[u8]) -> Result<Written> {
         self.check_write()?;
         let position = match self.rights.append {
@@ -101,13 +105,15 @@ impl<'fs> File<'fs> {
             false => Position::Offset(offset),
         };
         let context = &self.rights.context;
-        self.fs.write(&self.inode, position, data, context)
+        self.fs
+            .write(&self.inode, position, data, context)
+            .at(&self.path)
     }
 
     /// Sets the size: truncates the file, or extends it with a hole.
     pub fn set_len(&self, size_bytes: u64) -> Result<()> {
         self.check_write()?;
-        self.fs.truncate(&self.inode, size_bytes)
+        self.fs.truncate(&self.inode, size_bytes).at(&self.path)
     }
 
     /// Allocates, punches or zeroes a byte range.
@@ -115,12 +121,14 @@ impl<'fs> File<'fs> {
         self.check_write()?;
         let bytes = offset..offset.saturating_add(len);
         let context = &self.rights.context;
-        self.fs.fallocate(&self.inode, mode, bytes, context)
+        self.fs
+            .fallocate(&self.inode, mode, bytes, context)
+            .at(&self.path)
     }
 
     /// The next byte of data or hole at or after `offset` ([`Error::NoOffset`] past the end).
     pub fn seek_to(&self, offset: u64, what: SeekTo) -> Result<u64> {
-        self.fs.seek(&self.inode, offset, what)
+        self.fs.seek(&self.inode, offset, what).at(&self.path)
     }
 
     /// Makes data and attributes durable.
@@ -128,7 +136,7 @@ impl<'fs> File<'fs> {
     /// # Errors
     /// Also errors of writeback since the file was opened, once.
     pub fn sync_all(&self) -> Result<()> {
-        self.fs.fsync_open(&self.inode, &self.errors)
+        self.fs.fsync_open(&self.inode, &self.errors).at(&self.path)
     }
 
     /// Makes data durable, with the attributes needed to read them.
@@ -142,20 +150,21 @@ impl<'fs> File<'fs> {
     }
 
     /// Changes attributes; permission is checked for `caller`, whatever the file was opened for.
-    pub fn set_attr(&self, set: &SetAttr, caller: &crate::Caller) -> Result<()> {
-        self.fs.set_attr(&self.inode, set, caller).map(drop)
+    pub fn set_attr(&self, set: &SetAttr, caller: &Caller) -> Result<()> {
+        let set = self.fs.set_attr(&self.inode, set, caller);
+        set.map(drop).at(&self.path)
     }
 
     fn check_write(&self) -> Result<()> {
         if self.rights.write {
             Ok(())
         } else {
-            Err(Error::Invalid("the file was not opened for writing"))
+            Err(Error::Invalid("the file was not opened for writing")).at(&self.path)
         }
     }
 }
 
-impl io::Read for File<'_> {
+impl io::Read for File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.read_at(self.position, buf)?;
         self.position += read as u64;
@@ -163,10 +172,10 @@ impl io::Read for File<'_> {
     }
 }
 
-impl io::Write for File<'_> {
+impl io::Write for File {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         let written = self.put(self.position, data)?;
-        self.position = written.offset + written.len_bytes as u64;
+        self.position = written.offset + u64_of(written.len_bytes);
         Ok(written.len_bytes)
     }
 
@@ -175,14 +184,15 @@ impl io::Write for File<'_> {
     }
 }
 
-impl io::Seek for File<'_> {
+impl io::Seek for File {
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
         let target = match to {
             io::SeekFrom::Start(offset) => Some(offset),
             io::SeekFrom::End(offset) => self.metadata().len().checked_add_signed(offset),
             io::SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
         };
-        self.position = target.ok_or(Error::Invalid("a position before the start of the file"))?;
+        let before = Error::Invalid("a position before the start of the file");
+        self.position = target.ok_or(before).at(&self.path)?;
         Ok(self.position)
     }
 }

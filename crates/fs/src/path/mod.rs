@@ -5,21 +5,16 @@
 //! image is ever accessed.
 //!
 //! ```
-//! use std::io::{Read, Seek, SeekFrom, Write};
-//! use std::sync::Arc;
-//! use uext4::device::MemDevice;
-//! use uext4::mkfs::{self, MkfsOptions, Preset};
-//! use uext4::{Filesystem, MountOptions};
-//!
+//! # use std::sync::Arc;
+//! # use uext4::{Filesystem, MountOptions, device::MemDevice, mkfs};
+//! use std::io::{Read, Seek, SeekFrom};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A file system of 64 MiB in memory; `uext4::device::FileDevice` has one in an image.
-//! let device = Arc::new(MemDevice::new(64 << 20));
-//! mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4))?;
-//!
-//! let fs = Filesystem::mount(device, MountOptions::default())?;
+//! # let device = Arc::new(MemDevice::new(16 << 20));
+//! # mkfs::format(&*device, &mkfs::MkfsOptions::new(mkfs::Preset::Ext4))?;
+//! # let fs = Filesystem::mount(device, MountOptions::default())?;
 //! let paths = fs.paths();
 //! paths.create_dir_all("/srv/www")?;
-//! paths.write("/srv/www/index.html", b"<h1>Hello</h1>")?;
+//! paths.write("/srv/www/index.html", "<h1>Hello</h1>")?;
 //! paths.symlink("/srv/www", "/www")?;
 //!
 //! let mut file = paths.open("/www/index.html")?;
@@ -30,17 +25,16 @@
 //!
 //! let names: Vec<_> = paths.read_dir("/srv")?.map(|entry| entry.unwrap().name).collect();
 //! assert_eq!(names, [b"www"]);
-//! # drop(file);
-//! fs.unmount()?;
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! Every operation is checked against a [`Caller`]: the superuser, unless
-//! [`Filesystem::paths_as`] names another. Errors are [`Error`]; its `errno` is what Linux would
-//! answer, and `?` turns it into `std::io::Error`.
+//! [`Filesystem::paths_as`] names another. Errors are [`PathError`], which has the path and the
+//! [`Error`]; `?` turns it into either of them or into `std::io::Error`.
 //!
-//! [`File`] and [`Directory`] borrow the file system; `into_owned` gives one that keeps it mounted.
+//! [`Paths`], [`File`], [`Directory`] and [`Walk`] hold a clone of the [`Filesystem`]: they keep it
+//! mounted until [`Filesystem::unmount`] or until all of them are dropped.
 //!
 //! Layout: `walk` resolves a path to inodes, `open` and `file` are open files, `change` holds all
 //! changes of names, `tree` visits all files below a directory.
@@ -48,8 +42,8 @@
 
 mod change;
 mod directory;
+mod error;
 mod file;
-mod holder;
 mod metadata;
 mod open;
 mod tree;
@@ -60,12 +54,14 @@ mod xattrs;
 mod tests;
 
 pub use directory::{Directory, Entry};
+pub use error::{PathError, Result};
 pub use file::File;
 pub use metadata::Metadata;
 pub use open::OpenOptions;
-pub use tree::{Walk, WalkEntry, WalkError};
+pub use tree::{Walk, WalkEntry};
 
-use crate::{Caller, Error, Filesystem, InodeRef, Result, Seek, SetAttr, Want};
+use crate::{Caller, Error, Filesystem, InodeRef, Seek, SetAttr, Want};
+use error::At;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -117,14 +113,14 @@ impl<T: AsBytes + ?Sized> AsBytes for &T {
 
 /// The tree of a mounted file system, by path, on behalf of one caller.
 #[derive(Clone)]
-pub struct Paths<'fs> {
-    fs: &'fs Filesystem,
+pub struct Paths {
+    fs: Filesystem,
     caller: Caller,
 }
 
 impl Filesystem {
     /// The tree by path, for the superuser with the umask 022.
-    pub fn paths(&self) -> Paths<'_> {
+    pub fn paths(&self) -> Paths {
         self.paths_as(Caller {
             umask: UMASK,
             ..Caller::root()
@@ -140,38 +136,36 @@ impl Filesystem {
     /// # mkfs::format(&*device, &mkfs::MkfsOptions::new(mkfs::Preset::Ext4)).unwrap();
     /// # let fs = Filesystem::mount(device, MountOptions::default()).unwrap();
     /// let user = Caller { uid: 1000, gid: 1000, ..Caller::root() };
-    /// let refused = fs.paths_as(user).write("/file", b"data");
-    /// assert!(matches!(refused, Err(Error::Access)));
+    /// let refused = fs.paths_as(user).write("/file", b"data").unwrap_err();
+    /// assert!(matches!(refused.error(), Error::Access));
+    /// assert_eq!(refused.to_string(), "/file: permission denied");
     /// ```
-    pub fn paths_as(&self, caller: Caller) -> Paths<'_> {
-        Paths { fs: self, caller }
+    pub fn paths_as(&self, caller: Caller) -> Paths {
+        let fs = self.clone();
+        Paths { fs, caller }
     }
 }
 
-impl<'fs> Paths<'fs> {
+impl Paths {
     /// The caller of all operations.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    fn fs(&self) -> &'fs Filesystem {
-        self.fs
-    }
-
     fn walker(&self) -> Walker<'_> {
         Walker {
-            fs: self.fs,
+            fs: &self.fs,
             caller: &self.caller,
         }
     }
 
     /// Opens a file for reading.
-    pub fn open(&self, path: impl AsBytes) -> Result<File<'fs>> {
+    pub fn open(&self, path: impl AsBytes) -> Result<File> {
         OpenOptions::new().read(true).open(self, path)
     }
 
     /// Opens a file for writing; creates it, or truncates it.
-    pub fn create(&self, path: impl AsBytes) -> Result<File<'fs>> {
+    pub fn create(&self, path: impl AsBytes) -> Result<File> {
         OpenOptions::new()
             .write(true)
             .create(true)
@@ -195,27 +189,30 @@ impl<'fs> Paths<'fs> {
 
     /// Creates a file with these bytes, or replaces its content.
     pub fn write(&self, path: impl AsBytes, data: impl AsRef<[u8]>) -> Result<()> {
-        write_all(&self.create(path)?, 0, data.as_ref())
+        self.create(path)?.write_all_at(0, data.as_ref())
     }
 
     /// Copies content (holes stay holes) and permission bits of a file; answers its size in bytes.
     pub fn copy(&self, from: impl AsBytes, to: impl AsBytes) -> Result<u64> {
-        let source = self.open(from)?;
-        let target = self.create(to)?;
+        let source = self.open(&from)?;
+        let target = self.create(&to)?;
         if source.inode().nr() == target.inode().nr() {
-            return Err(Error::Invalid("a file cannot be copied to itself"));
+            let itself = Error::Invalid("a file cannot be copied to itself");
+            return Err(PathError::with_target(
+                from.as_bytes(),
+                to.as_bytes(),
+                itself,
+            ));
         }
         let size = source.metadata().len();
         copy_data(&source, &target)?;
         target.set_len(size)?;
         let mode = Some(source.metadata().mode());
-        target.set_attr(
-            &SetAttr {
-                mode,
-                ..SetAttr::default()
-            },
-            &self.caller,
-        )?;
+        let set = SetAttr {
+            mode,
+            ..SetAttr::default()
+        };
+        target.set_attr(&set, &self.caller)?;
         Ok(size)
     }
 
@@ -243,58 +240,50 @@ impl<'fs> Paths<'fs> {
     pub fn exists(&self, path: impl AsBytes) -> Result<bool> {
         match self.inode(path) {
             Ok(_) => Ok(true),
-            Err(Error::NotFound | Error::NotDirectory) => Ok(false),
-            Err(error) => Err(error),
+            Err(failed) => match failed.error() {
+                Error::NotFound | Error::NotDirectory => Ok(false),
+                _ => Err(failed),
+            },
         }
     }
 
     /// The path without symbolic links, `.` and `..`; all of it must exist.
     pub fn canonicalize(&self, path: impl AsBytes) -> Result<Vec<u8>> {
-        let found = self.walker().walk(path.as_bytes(), Last::Follow)?;
-        if found.missing.is_some() {
-            Err(Error::NotFound)
-        } else {
-            Ok(found.path())
+        let path = path.as_bytes();
+        let found = self.walker().walk(path, Last::Follow)?;
+        match found.missing {
+            Some(_) => Err(PathError::look_up(path, found.path(), Error::NotFound)),
+            None => Ok(found.path()),
         }
     }
 
     /// The names in a directory.
-    pub fn read_dir(&self, path: impl AsBytes) -> Result<Directory<'fs>> {
-        self.list(self.inode(path)?)
+    pub fn read_dir(&self, path: impl AsBytes) -> Result<Directory> {
+        let path = path.as_bytes();
+        self.list(self.inode(path)?, path)
     }
 
     /// Target of a symbolic link.
     pub fn read_link(&self, path: impl AsBytes) -> Result<Vec<u8>> {
-        self.fs.read_link(&self.symlink_inode(path)?)
+        let path = path.as_bytes();
+        self.fs.read_link(&self.symlink_inode(path)?).at(path)
     }
 
-    fn list(&self, dir: InodeRef) -> Result<Directory<'fs>> {
+    fn list(&self, dir: InodeRef, path: &[u8]) -> Result<Directory> {
         if !dir.is_dir() {
-            return Err(Error::NotDirectory);
+            return Err(Error::NotDirectory).at(path);
         }
-        self.fs.access(&dir, &self.caller, Want::READ)?;
-        Ok(Directory::new(self.fs, dir))
+        self.fs.access(&dir, &self.caller, Want::READ).at(path)?;
+        Ok(Directory::new(&self.fs, dir, path))
     }
 }
 
-fn write_all(file: &File<'_>, mut offset: u64, mut data: &[u8]) -> Result<()> {
-    while !data.is_empty() {
-        let written = file.write_at(offset, data)?;
-        if written == 0 {
-            return Err(Error::NoSpace);
-        }
-        offset += written as u64;
-        data = data.split_at(written).1;
-    }
-    Ok(())
-}
-
-fn copy_data(source: &File<'_>, target: &File<'_>) -> Result<()> {
+fn copy_data(source: &File, target: &File) -> Result<()> {
     let mut buffer = vec![0; COPY_BYTES];
     let mut end = 0;
     loop {
         let start = match source.seek_to(end, Seek::Data) {
-            Err(Error::NoOffset) => return Ok(()),
+            Err(failed) if matches!(failed.error(), Error::NoOffset) => return Ok(()),
             other => other?,
         };
         end = source.seek_to(start, Seek::Hole)?;
@@ -307,7 +296,7 @@ fn copy_data(source: &File<'_>, target: &File<'_>) -> Result<()> {
             if read == 0 {
                 return Ok(());
             }
-            write_all(target, at, buffer.split_at(read).0)?;
+            target.write_all_at(at, buffer.split_at(read).0)?;
             at += read as u64;
         }
     }

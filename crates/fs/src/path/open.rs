@@ -1,9 +1,10 @@
 //! Options to open a file.
 
+use super::error::{At, PathError, Result};
 use super::file::Rights;
-use super::walk::{Last, Walker};
+use super::walk::Last;
 use super::{AsBytes, File, Paths};
-use crate::{Caller, Error, FileType, InodeRef, Result, Want, WriteContext};
+use crate::{Error, FileType, InodeRef, Want, WriteContext};
 
 /// Options to open a file, as `std::fs::OpenOptions`; all are off at first.
 #[derive(Clone, Debug)]
@@ -72,28 +73,28 @@ impl OpenOptions {
     /// # Errors
     /// As open(2): [`Error::IsDirectory`] for writing a directory, [`Error::Exists`] when the file
     /// must be new, [`Error::Invalid`] when the options contradict each other.
-    pub fn open<'fs>(&self, paths: &Paths<'fs>, path: impl AsBytes) -> Result<File<'fs>> {
-        self.check()?;
+    pub fn open(&self, paths: &Paths, path: impl AsBytes) -> Result<File> {
+        let path = path.as_bytes();
+        self.check().at(path)?;
         let caller = paths.caller();
-        let inode = self.inode(paths, path.as_bytes())?;
-        let writes = self.writes();
-        if self.truncate && paths.fs().attr(&inode).size_bytes != 0 {
-            paths.fs().truncate(&inode, 0)?;
+        let inode = self.inode(paths, path)?;
+        if self.truncate && paths.fs.attr(&inode).size_bytes != 0 {
+            paths.fs.truncate(&inode, 0).at(path)?;
         }
         let rights = Rights {
             read: self.read,
-            write: writes,
+            write: self.writes(),
             append: self.append,
             context: WriteContext::by(caller.clone()),
         };
-        Ok(File::new(paths.fs(), inode, rights))
+        Ok(File::new(&paths.fs, path, inode, rights))
     }
 
     fn writes(&self) -> bool {
         self.write || self.append
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self) -> crate::Result<()> {
         let makes = self.create || self.create_new;
         if !self.read && !self.writes() {
             return Err(Error::Invalid(
@@ -106,39 +107,35 @@ impl OpenOptions {
         Ok(())
     }
 
-    fn inode(&self, paths: &Paths<'_>, path: &[u8]) -> Result<InodeRef> {
-        let walker = Walker {
-            fs: paths.fs(),
-            caller: paths.caller(),
-        };
+    fn inode(&self, paths: &Paths, path: &[u8]) -> Result<InodeRef> {
         let last = if self.create_new {
             Last::Keep
         } else {
             Last::Follow
         };
         loop {
-            let found = walker.walk(path, last)?;
+            let found = paths.walker().walk(path, last)?;
             let Some(name) = &found.missing else {
-                return self.existing(paths, found.existing()?);
+                let inode = found.inode().clone();
+                self.check_existing(paths, &inode).at(path)?;
+                return Ok(inode);
             };
             if !(self.create || self.create_new) {
-                return Err(Error::NotFound);
+                return Err(PathError::look_up(path, found.path(), Error::NotFound));
             }
             if path.ends_with(b"/") {
-                return Err(Error::IsDirectory);
+                return Err(Error::IsDirectory).at(path);
             }
-            match paths
-                .fs()
-                .create(found.inode(), name, self.mode, paths.caller())
-            {
+            let (dir, caller) = (found.inode(), paths.caller());
+            match paths.fs.create(dir, name, self.mode, caller) {
                 // Another thread created it meanwhile.
                 Err(Error::Exists) if !self.create_new => {}
-                other => return other,
+                other => return other.at(path),
             }
         }
     }
 
-    fn existing(&self, paths: &Paths<'_>, inode: InodeRef) -> Result<InodeRef> {
+    fn check_existing(&self, paths: &Paths, inode: &InodeRef) -> crate::Result<()> {
         if self.create_new {
             return Err(Error::Exists);
         }
@@ -147,16 +144,11 @@ impl OpenOptions {
             FileType::Directory => return Err(Error::IsDirectory),
             _ => return Err(Error::Invalid("not a regular file")),
         }
-        self.check_access(paths, &inode, paths.caller())?;
-        Ok(inode)
-    }
-
-    fn check_access(&self, paths: &Paths<'_>, inode: &InodeRef, caller: &Caller) -> Result<()> {
         if self.read {
-            paths.fs().access(inode, caller, Want::READ)?;
+            paths.fs.access(inode, paths.caller(), Want::READ)?;
         }
         if self.writes() {
-            paths.fs().access(inode, caller, Want::WRITE)?;
+            paths.fs.access(inode, paths.caller(), Want::WRITE)?;
         }
         Ok(())
     }

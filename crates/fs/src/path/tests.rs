@@ -1,4 +1,4 @@
-use super::{AsBytes, Directory, File, OpenOptions, Paths};
+use super::{AsBytes, Directory, File, OpenOptions, Paths, Result, Walk};
 use crate::mkfs::{self, MkfsOptions, Preset};
 use crate::options::Threads;
 use crate::{Caller, Error, FileType, Filesystem, MountOptions, SetMode};
@@ -25,13 +25,18 @@ fn assert_clean(device: &MemDevice, fs: Filesystem) {
     uext4_testkit::oracle::assert_clean(&image);
 }
 
+fn why<T>(answer: Result<T>) -> Error {
+    answer.map(drop).expect_err("must be refused").into()
+}
+
 #[test]
 fn everything_may_go_to_other_threads() {
     fn check<T: Send + Sync>() {}
     check::<Filesystem>();
-    check::<Paths<'_>>();
-    check::<File<'_>>();
-    check::<Directory<'_>>();
+    check::<Paths>();
+    check::<File>();
+    check::<Directory>();
+    check::<Walk>();
     check::<crate::InodeRef>();
 }
 
@@ -58,10 +63,10 @@ fn a_tree_is_made_and_taken_apart() {
     paths.hard_link("/a/b/file-1", "/one").unwrap();
     assert_eq!(paths.metadata("/one").unwrap().nlink(), 2);
     paths.rename("/a/b", "/moved").unwrap();
-    assert!(matches!(paths.remove_dir("/moved"), Err(Error::NotEmpty)));
+    assert!(matches!(why(paths.remove_dir("/moved")), Error::NotEmpty));
     assert!(matches!(
-        paths.remove_dir_all("/one"),
-        Err(Error::NotDirectory)
+        why(paths.remove_dir_all("/one")),
+        Error::NotDirectory
     ));
     paths.remove_dir_all("/moved").unwrap();
     assert!(!paths.exists("/moved").unwrap() && paths.exists("/one").unwrap());
@@ -104,7 +109,7 @@ fn loops_end_at_forty_links() {
     let (device, fs) = mounted();
     let paths = fs.paths();
     paths.symlink("loop", "/loop").unwrap();
-    assert!(matches!(paths.metadata("/loop"), Err(Error::Loop)));
+    assert!(matches!(why(paths.metadata("/loop")), Error::Loop));
     paths.write("/link-0", "end").unwrap();
     for n in 1..=41 {
         paths
@@ -112,7 +117,7 @@ fn loops_end_at_forty_links() {
             .unwrap();
     }
     assert_eq!(paths.read("/link-40").unwrap(), b"end");
-    assert!(matches!(paths.read("/link-41"), Err(Error::Loop)));
+    assert!(matches!(why(paths.read("/link-41")), Error::Loop));
     assert_clean(&device, fs);
 }
 
@@ -122,7 +127,7 @@ fn paths_that_lead_nowhere_are_refused_as_linux_does() {
     let paths = fs.paths();
     paths.write("/file", "").unwrap();
     paths.create_dir("/dir").unwrap();
-    let errno = |answer: crate::Result<()>| answer.expect_err("must be refused").errno();
+    let errno = |answer: Result<()>| why(answer).errno();
     let get = |path: &str| errno(paths.metadata(path).map(drop));
     const NOENT: i32 = 2;
     const BUSY: i32 = 16;
@@ -159,7 +164,7 @@ fn open_files_keep_position_rights_and_the_end() {
     let mut new = OpenOptions::new();
     new.read(true).write(true).create_new(true).mode(0o640);
     let mut file = new.open(&paths, "/file").unwrap();
-    assert!(matches!(new.open(&paths, "/file"), Err(Error::Exists)));
+    assert!(matches!(why(new.open(&paths, "/file")), Error::Exists));
     file.write_all(b"0123456789").unwrap();
     file.seek(SeekFrom::End(-3)).unwrap();
     let mut rest = String::new();
@@ -229,10 +234,10 @@ fn callers_get_what_the_modes_give_them() {
     root.create_dir("/closed").unwrap();
     root.set_permissions("/closed", 0o700).unwrap();
     root.write("/closed/file", "").unwrap();
-    assert!(matches!(user.metadata("/closed/file"), Err(Error::Access)));
+    assert!(matches!(why(user.metadata("/closed/file")), Error::Access));
     assert!(matches!(
-        user.read_dir("/closed").map(drop),
-        Err(Error::Access)
+        why(user.read_dir("/closed").map(drop)),
+        Error::Access
     ));
     user.write("/open/mine", "mine").unwrap();
     let mine = root.metadata("/open/mine").unwrap();
@@ -297,7 +302,7 @@ fn a_walk_meets_every_file_once_and_goes_on_after_an_error() {
             Err(error) => failed.push(error.to_string()),
         }
     }
-    assert_eq!(failed, ["secret: permission denied"]);
+    assert_eq!(failed, ["/top/secret: permission denied"]);
     assert_eq!(files, made.len() - 300);
     let mut walk = paths.walk("/").unwrap();
     let mut seen = Vec::new();
@@ -309,7 +314,7 @@ fn a_walk_meets_every_file_once_and_goes_on_after_an_error() {
         seen.push(file.path);
     }
     assert_eq!(seen.len(), 2, "top and lost+found: {seen:?}");
-    assert!(matches!(paths.walk("/top/a/0"), Err(Error::NotDirectory)));
+    assert!(matches!(why(paths.walk("/top/a/0")), Error::NotDirectory));
     drop(walk);
     assert_clean(&device, fs);
 }
@@ -322,25 +327,25 @@ fn attributes_are_set_by_path() {
     paths.symlink("/file", "/link").unwrap();
     let set = |value: &str, mode| paths.set_xattr("/link", "user.name", value, mode);
     set("first", SetMode::Create).unwrap();
-    assert!(matches!(set("second", SetMode::Create), Err(Error::Exists)));
+    assert!(matches!(why(set("second", SetMode::Create)), Error::Exists));
     set("third", SetMode::Replace).unwrap();
     assert_eq!(paths.xattr("/file", b"user.name").unwrap(), b"third");
     assert_eq!(paths.xattrs("/file").unwrap(), [b"user.name"]);
     paths.remove_xattr("/file", "user.name").unwrap();
     let gone = paths.xattr("/file", "user.name");
-    assert!(matches!(gone, Err(Error::NoAttribute)));
+    assert!(matches!(why(gone), Error::NoAttribute));
     assert_clean(&device, fs);
 }
 
 #[test]
-fn the_last_clone_or_owned_handle_unmounts() {
+fn the_last_clone_or_open_file_unmounts() {
     let (device, fs) = mounted();
     let is_clean = || {
         let superblock = crate::read_superblock(&*device, None).unwrap();
         !superblock.features().has(uext4_format::Feature::RECOVER)
     };
-    let file = fs.paths().create("/file").unwrap().into_owned();
-    let list = fs.paths().read_dir("/").unwrap().into_owned();
+    let file = fs.paths().create("/file").unwrap();
+    let list = fs.paths().read_dir("/").unwrap();
     let clone = fs.clone();
     drop(fs);
     assert_eq!(file.write_at(0, b"data").unwrap(), 4);
@@ -350,4 +355,47 @@ fn the_last_clone_or_owned_handle_unmounts() {
     assert_eq!(clone.paths().read("/file").unwrap(), b"data");
     drop(clone);
     assert!(is_clean());
+}
+
+#[test]
+fn errors_tell_path_component_and_target() {
+    let (device, fs) = mounted();
+    let paths = fs.paths();
+    paths.create_dir_all("/dir/full/below").unwrap();
+    paths.write("/dir/file", "x").unwrap();
+    paths.symlink("/dir/none", "/link").unwrap();
+    let user = fs.paths_as(Caller {
+        uid: 7,
+        ..Caller::root()
+    });
+    paths.set_permissions("/dir/full", 0o700).unwrap();
+    let told = |answer: Result<()>| answer.expect_err("must be refused").to_string();
+    let read = |path: &str| told(paths.read(path).map(drop));
+    assert_eq!(read("//dir/no/"), "//dir/no/: no such file or directory");
+    assert_eq!(
+        read("/dir/file/x/y"),
+        "/dir/file/x/y: /dir/file: not a directory"
+    );
+    assert_eq!(read("/link"), "/link: /dir/none: no such file or directory");
+    assert_eq!(read("/dir"), "/dir: is a directory");
+    let below = user.metadata("/dir/full/below").map(drop);
+    assert_eq!(told(below), "/dir/full/below: permission denied");
+    assert_eq!(
+        told(paths.write("/no/x", "")),
+        "/no/x: /no: no such file or directory"
+    );
+    assert_eq!(
+        told(paths.rename("/dir/file", "/dir/full")),
+        "/dir/file -> /dir/full: is a directory"
+    );
+    let missing = paths.rename("/no", "/yes").expect_err("must be refused");
+    assert_eq!(missing.target(), Some(b"/yes".as_slice()));
+    let removed = user.remove_dir_all("/dir").expect_err("must be refused");
+    assert_eq!(removed.path(), b"/dir/file");
+    let file = paths.open("/dir/file").unwrap();
+    let refused = std::io::Error::from(file.write_at(0, b"x").unwrap_err());
+    assert!(refused.to_string().starts_with("/dir/file: "), "{refused}");
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+    drop(file);
+    assert_clean(&device, fs);
 }

@@ -1,49 +1,52 @@
-//! Depth-first walk of a tree, and its errors with paths.
+//! Depth-first walk of a tree.
 //!
 //! Invariants: memory is bounded by the depth of the tree. A directory that is below itself, which
 //! only a damaged image has, is an error and not an endless walk.
 
 use super::change::cycle;
+use super::error::{At, Result};
 use super::{AsBytes, Directory, Paths};
-use crate::{Error, InodeRef, Result};
+use crate::{Error, InodeRef};
 
 /// One file of a [`Walk`].
 #[derive(Clone)]
 pub struct WalkEntry {
     /// Path from the start of the walk, without a leading `/`.
     pub path: Vec<u8>,
+    /// Number of names in `path`; 1 in the directory where the walk starts.
+    pub depth: usize,
+    name_bytes: usize,
     /// The file; a symbolic link is not followed.
     pub inode: InodeRef,
 }
 
-/// An error of a [`Walk`], and the path where it occurred.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{}: {error}", String::from_utf8_lossy(path))]
-pub struct WalkError {
-    /// Path from the start of the walk.
-    pub path: Vec<u8>,
-    /// The error there.
-    #[source]
-    pub error: Error,
+impl WalkEntry {
+    /// The last name of the path. In a damaged image it may contain `/`.
+    pub fn name(&self) -> &[u8] {
+        let start = self.path.len() - self.name_bytes;
+        self.path.split_at(start).1
+    }
 }
 
 /// All files below a directory; each directory comes before its content.
 ///
 /// A file that is removed during the walk may be left out. After an error the walk goes on with the
 /// next file.
-pub struct Walk<'fs> {
-    paths: Paths<'fs>,
-    open: Vec<Level<'fs>>,
+pub struct Walk {
+    paths: Paths,
+    /// Path of the directory where the walk starts, for errors.
+    start: Vec<u8>,
+    open: Vec<Level>,
     /// The directory that was answered last: its content comes next.
     next: Option<WalkEntry>,
 }
 
-struct Level<'fs> {
+struct Level {
     dir: WalkEntry,
-    entries: Directory<'fs>,
+    entries: Directory,
 }
 
-impl<'fs> Paths<'fs> {
+impl Paths {
     /// All files below the directory at `path`, in the order of the directories.
     ///
     /// ```
@@ -61,44 +64,42 @@ impl<'fs> Paths<'fs> {
     ///
     /// # Errors
     /// `path` is no directory that the caller may read.
-    pub fn walk(&self, path: impl AsBytes) -> Result<Walk<'fs>> {
+    pub fn walk(&self, path: impl AsBytes) -> Result<Walk> {
         let mut walk = Walk {
             paths: self.clone(),
+            start: path.as_bytes().to_vec(),
             open: Vec::new(),
             next: None,
         };
-        let start = WalkEntry {
+        walk.enter(WalkEntry {
             path: Vec::new(),
+            depth: 0,
+            name_bytes: 0,
             inode: self.inode(path)?,
-        };
-        walk.enter(start).map_err(|failed| failed.error)?;
+        })?;
         Ok(walk)
     }
 }
 
-impl<'fs> Walk<'fs> {
+impl Walk {
     /// Leaves out the content of the directory that was answered last.
     pub fn skip_content(&mut self) {
         self.next = None;
     }
 
-    fn enter(&mut self, dir: WalkEntry) -> std::result::Result<(), WalkError> {
-        let nr = dir.inode.nr();
-        let entries = match self.open.iter().any(|above| above.dir.inode.nr() == nr) {
-            true => Err(cycle(nr)),
-            false => self.paths.list(dir.inode.clone()),
-        };
-        let entries = entries.map_err(|error| WalkError {
-            path: dir.path.clone(),
-            error,
-        })?;
+    fn enter(&mut self, dir: WalkEntry) -> Result<()> {
+        let (nr, path) = (dir.inode.nr(), join(&self.start, &dir.path));
+        if self.open.iter().any(|above| above.dir.inode.nr() == nr) {
+            return Err(cycle(nr)).at(&path);
+        }
+        let entries = self.paths.list(dir.inode.clone(), &path)?;
         self.open.push(Level { dir, entries });
         Ok(())
     }
 }
 
-impl Iterator for Walk<'_> {
-    type Item = std::result::Result<WalkEntry, WalkError>;
+impl Iterator for Walk {
+    type Item = Result<WalkEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(dir) = self.next.take()
@@ -108,34 +109,36 @@ impl Iterator for Walk<'_> {
         }
         loop {
             let Level { dir, entries } = self.open.last_mut()?;
-            let (path, found) = match entries.next() {
+            let entry = match entries.next() {
                 None => {
                     self.open.pop();
                     continue;
                 }
-                Some(Err(error)) => (dir.path.clone(), Err(error)),
-                Some(Ok(entry)) => {
-                    let Paths { fs, caller } = &self.paths;
-                    let found = fs.lookup(&dir.inode, &entry.name, caller);
-                    (join(&dir.path, &entry.name), found)
-                }
+                Some(Err(failed)) => return Some(Err(failed)),
+                Some(Ok(entry)) => entry,
             };
-            return Some(match found {
+            let path = join(&dir.path, &entry.name);
+            let Paths { fs, caller } = &self.paths;
+            let inode = match fs.lookup(&dir.inode, &entry.name, caller) {
                 Err(Error::NotFound) => continue,
-                Err(error) => Err(WalkError { path, error }),
-                Ok(inode) => {
-                    let file = WalkEntry { path, inode };
-                    self.next = file.inode.is_dir().then(|| file.clone());
-                    Ok(file)
-                }
-            });
+                Err(error) => return Some(Err(error).at(&join(&self.start, &path))),
+                Ok(inode) => inode,
+            };
+            let file = WalkEntry {
+                path,
+                depth: dir.depth + 1,
+                name_bytes: entry.name.len(),
+                inode,
+            };
+            self.next = file.inode.is_dir().then(|| file.clone());
+            return Some(Ok(file));
         }
     }
 }
 
-fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    match dir.is_empty() {
-        true => name.to_vec(),
+pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    match dir.is_empty() || name.is_empty() || dir.ends_with(b"/") {
+        true => [dir, name].concat(),
         false => [dir, b"/", name].concat(),
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! References: path_resolution(7).
 
-use crate::{Caller, Error, FileType, Filesystem, InodeRef, Result};
+use super::error::{At, PathError, Result};
+use crate::{Caller, Error, FileType, Filesystem, InodeRef};
 
 /// Most symbolic links followed per path, as in Linux.
 const SYMLINKS_MAX: u32 = 40;
@@ -22,7 +23,8 @@ pub(super) struct Found {
     /// The walked path without the root: names and their inodes.
     trail: Vec<(Vec<u8>, InodeRef)>,
     root: InodeRef,
-    /// The last name, when it does not exist; the trail then ends at its directory.
+    /// The last name, when it does not exist, or the one at which the walk failed; the trail then
+    /// ends at its directory.
     pub(super) missing: Option<Vec<u8>>,
 }
 
@@ -30,14 +32,6 @@ impl Found {
     /// The last inode of the trail.
     pub(super) fn inode(&self) -> &InodeRef {
         self.trail.last().map_or(&self.root, |(_, inode)| inode)
-    }
-
-    /// The last inode, unless the last name is missing.
-    pub(super) fn existing(self) -> Result<InodeRef> {
-        match self.missing {
-            Some(_) => Err(Error::NotFound),
-            None => Ok(self.inode().clone()),
-        }
     }
 
     /// The path without symbolic links, `.` and `..`.
@@ -54,6 +48,7 @@ impl Found {
 
 /// A directory and a name in it; the name may be absent.
 pub(super) struct Place<'p> {
+    pub(super) path: &'p [u8],
     pub(super) parent: InodeRef,
     pub(super) name: &'p [u8],
     /// The path ends with `/`: the name must be, or become, a directory.
@@ -69,20 +64,32 @@ pub(super) struct Walker<'a> {
 impl Walker<'_> {
     /// Resolves all of `path`. A missing last name is not an error.
     pub(super) fn walk(&self, path: &[u8], last: Last) -> Result<Found> {
+        self.walk_part(path, path, last)
+    }
+
+    /// Resolves `part`, the beginning of `path`, which errors name.
+    fn walk_part(&self, part: &[u8], path: &[u8], last: Last) -> Result<Found> {
         if path.is_empty() {
-            return Err(Error::NotFound);
+            return Err(Error::NotFound).at(path);
         }
         let mut found = Found {
             trail: Vec::new(),
-            root: self.fs.root()?,
+            root: self.fs.root().at(path)?,
             missing: None,
         };
+        match self.follow(&mut found, part, last) {
+            Ok(()) => Ok(found),
+            Err(error) => Err(PathError::look_up(path, found.path(), error)),
+        }
+    }
+
+    fn follow(&self, found: &mut Found, path: &[u8], last: Last) -> crate::Result<()> {
         let must_be_dir = path.ends_with(b"/");
         let mut waiting = components(path);
         let mut links = 0;
         while let Some(name) = waiting.pop() {
             let follow = last == Last::Follow || must_be_dir || !waiting.is_empty();
-            let Some(inode) = self.step(&mut found, &name, waiting.is_empty())? else {
+            let Some(inode) = self.step(found, &name, waiting.is_empty())? else {
                 continue;
             };
             if inode.kind() == FileType::Symlink && follow {
@@ -92,54 +99,63 @@ impl Walker<'_> {
                     found.trail.clear();
                 }
                 waiting.extend(components(&target));
-                continue;
+            } else {
+                found.trail.push((name, inode));
             }
-            found.trail.push((name, inode));
+            found.missing = None;
         }
         if must_be_dir && found.missing.is_none() && !found.inode().is_dir() {
             return Err(Error::NotDirectory);
         }
-        Ok(found)
+        Ok(())
     }
 
-    /// The directory of the last name of `path`; `None` for the root, which has no name.
-    pub(super) fn place<'p>(&self, path: &'p [u8]) -> Result<Option<Place<'p>>> {
-        if path.is_empty() {
-            return Err(Error::NotFound);
-        }
+    /// The directory of the last name of `path`; the error `no_name` for the root.
+    pub(super) fn place<'p>(&self, path: &'p [u8], no_name: Error) -> Result<Place<'p>> {
         let bare = without_slashes(path);
         if bare.is_empty() {
-            return Ok(None);
+            let error = if path.is_empty() {
+                Error::NotFound
+            } else {
+                no_name
+            };
+            return Err(error).at(path);
         }
         let start = bare
             .iter()
             .rposition(|byte| *byte == b'/')
             .map_or(0, |slash| slash + 1);
         let (before, name) = bare.split_at(start);
-        let parent = if before.is_empty() {
-            self.fs.root()?
-        } else {
-            self.existing(before, Last::Follow)?
-        };
-        if !parent.is_dir() {
-            return Err(Error::NotDirectory);
-        }
-        Ok(Some(Place {
-            parent,
+        Ok(Place {
+            path,
+            parent: self.existing_part(before, path, Last::Follow)?,
             name,
             slash: bare.len() < path.len(),
-        }))
+        })
     }
 
     /// The inode that `path` names.
     pub(super) fn existing(&self, path: &[u8], last: Last) -> Result<InodeRef> {
-        self.walk(path, last)?.existing()
+        self.existing_part(path, path, last)
     }
 
-    /// Resolves one name; `None` for `.`, `..`, or a missing last name.
-    fn step(&self, found: &mut Found, name: &[u8], is_last: bool) -> Result<Option<InodeRef>> {
-        let dir = found.inode();
-        if !dir.is_dir() {
+    fn existing_part(&self, part: &[u8], path: &[u8], last: Last) -> Result<InodeRef> {
+        let found = self.walk_part(part, path, last)?;
+        match found.missing {
+            Some(_) => Err(PathError::look_up(path, found.path(), Error::NotFound)),
+            None => Ok(found.inode().clone()),
+        }
+    }
+
+    /// Resolves one name, which stays `missing` until the caller takes it; `None` for `.`, `..`, or
+    /// a missing last name.
+    fn step(
+        &self,
+        found: &mut Found,
+        name: &[u8],
+        is_last: bool,
+    ) -> crate::Result<Option<InodeRef>> {
+        if !found.inode().is_dir() {
             return Err(Error::NotDirectory);
         }
         match name {
@@ -150,16 +166,14 @@ impl Walker<'_> {
             }
             _ => {}
         }
-        match self.fs.lookup(dir, name, self.caller) {
-            Err(Error::NotFound) if is_last => {
-                found.missing = Some(name.to_vec());
-                Ok(None)
-            }
+        found.missing = Some(name.to_vec());
+        match self.fs.lookup(found.inode(), name, self.caller) {
+            Err(Error::NotFound) if is_last => Ok(None),
             other => other.map(Some),
         }
     }
 
-    fn target(&self, link: &InodeRef, links: u32) -> Result<Vec<u8>> {
+    fn target(&self, link: &InodeRef, links: u32) -> crate::Result<Vec<u8>> {
         if links > SYMLINKS_MAX {
             return Err(Error::Loop);
         }
@@ -173,7 +187,7 @@ impl Walker<'_> {
 }
 
 /// The names of a path, in reverse order.
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path
         .split(|byte| *byte == b'/')
         .filter(|name| !name.is_empty());

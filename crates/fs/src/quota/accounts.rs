@@ -168,7 +168,7 @@ impl Accounts {
     /// Gives the owner an entry in the file, which has space for it.
     pub(crate) fn place(&self, handle: &Handle<'_>, id: u32) -> Result<()> {
         let place = handle.write(&self.file).insert(id);
-        let damaged = Corrupt::new(Place::Inode(self.nr), "quota file", CorruptKind::NoRoom);
+        let damaged = Corrupt::new(Place::Inode(self.nr), "quota file", CorruptKind::Full);
         let place = place.ok_or(Error::Corrupt(damaged))?;
         let owner = self.owner(id);
         handle.write(&owner).set_place(place);

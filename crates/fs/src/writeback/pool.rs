@@ -13,11 +13,11 @@ use std::time::Duration;
 use uext4_format::InodeNr;
 use uext4_num::{clamp_i64, u64_of};
 use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use uext4_sync::{Arc, Mutex, Rank, SHARDS, Sharded, stretch_shard};
+use uext4_sync::{Arc, Mutex, Rank, SHARDS, Sharded, stripe_shard};
 
 const LISTS: usize = 64;
 /// Log2 of the consecutive inode numbers in one list.
-const STRETCH_BITS: u32 = 6;
+const STRIPE_BITS: u32 = 6;
 /// The default limit: the memory that this process may use, divided by this, ...
 const MEMORY_PART: u64 = 16;
 /// ... at most this many bytes.
@@ -69,7 +69,7 @@ impl Pool {
     }
 
     fn list(&self, nr: InodeNr) -> &Mutex<BTreeMap<Ticket, Waiting>> {
-        &self.lists[stretch_shard::<STRETCH_BITS>(nr.0.into(), LISTS)]
+        &self.lists[stripe_shard::<STRIPE_BITS>(nr.0.into(), LISTS)]
     }
 
     /// Lists an inode that is dirty since `since_ns`.

@@ -43,22 +43,22 @@ fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<Inode>> {
 }
 
 /// A value inode that is held in use.
-pub(super) struct Held {
+pub(super) struct ValueInode {
     inode: InodeRef,
     owner: InodeNr,
     size: u32,
 }
 
 /// Holds the value inode of an entry of `owner`, the locked state of the inode with the attribute.
-pub(super) fn hold(fs: &Fs, owner: &InodeState, nr: InodeNr, size: u32) -> Result<Held> {
-    Ok(Held {
+pub(super) fn hold(fs: &Fs, owner: &InodeState, nr: InodeNr, size: u32) -> Result<ValueInode> {
+    Ok(ValueInode {
         inode: InodeRef::new(load(fs, nr)?),
         owner: owner.nr(),
         size,
     })
 }
 
-impl Held {
+impl ValueInode {
     /// The value. The caller has no inode's state locked.
     pub(super) fn read(&self, fs: &Fs) -> Result<Vec<u8>> {
         let state = self.inode.read();

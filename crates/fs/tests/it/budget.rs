@@ -44,7 +44,7 @@ fn what_looks_at_too_much_ends() {
     let paths = fs.paths();
     for _ in 0..3 {
         let error = paths.metadata("/dir/absent").expect_err("it is far");
-        assert!(is_told(&error, "operation_bytes"), "{error}");
+        assert!(is_told(error.error(), "operation_bytes"), "{error}");
         // Each operation has its own budget.
         assert_eq!(paths.read("/file").expect("reads"), b"text");
         paths
@@ -61,7 +61,7 @@ fn what_looks_at_too_much_ends() {
             .paths()
             .metadata("/dir/absent")
             .expect_err("it is not there");
-        assert!(matches!(error, Error::NotFound), "{list}: {error}");
+        assert!(matches!(error.error(), Error::NotFound), "{list}: {error}");
     }
 }
 
@@ -76,7 +76,7 @@ fn what_takes_too_long_ends() {
         .paths()
         .metadata("/dir/absent")
         .expect_err("it takes time");
-    assert!(is_told(&error, "operation_seconds"), "{error}");
+    assert!(is_told(error.error(), "operation_seconds"), "{error}");
     assert!(
         MountOptions::default()
             .parse("operation_seconds=x")

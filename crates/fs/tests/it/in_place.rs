@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use uext4::device::{Access, FileDevice};
-use uext4::{Caller, FallocateMode, Filesystem, InodeRef, MountOptions, Stretch, WriteContext};
+use uext4::{Caller, FallocateMode, FileRange, Filesystem, InodeRef, MountOptions, WriteContext};
 use uext4_testkit::rng::Rng;
 use uext4_testkit::{oracle, wait};
 
@@ -26,12 +26,12 @@ fn create(fs: &Filesystem, name: &str) -> InodeRef {
         .expect("a new file")
 }
 
-fn look(stretches: &[Stretch<'_>]) -> Vec<u8> {
-    let bytes = stretches.iter().flat_map(|stretch| {
-        let file = stretch.place.file.try_clone_to_owned();
-        let mut part = vec![0; stretch.len_bytes];
+fn look(ranges: &[FileRange<'_>]) -> Vec<u8> {
+    let bytes = ranges.iter().flat_map(|range| {
+        let file = range.place.file.try_clone_to_owned();
+        let mut part = vec![0; range.len_bytes];
         File::from(file.expect("a descriptor"))
-            .read_exact_at(&mut part, stretch.place.offset)
+            .read_exact_at(&mut part, range.place.offset)
             .expect("the image is that long");
         part
     });
@@ -41,8 +41,8 @@ fn look(stretches: &[Stretch<'_>]) -> Vec<u8> {
 /// Data read in place; `None` if a part of it has no place.
 fn in_place(fs: &Filesystem, inode: &InodeRef, at: u64, len: usize) -> Option<Vec<u8>> {
     let mut found = None;
-    let taken = fs.read_in_place(inode, at, len, |stretches| {
-        found = Some(look(stretches));
+    let taken = fs.read_in_place(inode, at, len, |ranges| {
+        found = Some(look(ranges));
         true
     });
     assert_eq!(taken.expect("it reads"), found.is_some());
@@ -162,12 +162,12 @@ fn who_looks_keeps_the_blocks() {
         fs.sync().expect("it syncs");
     };
     std::thread::scope(|scope| {
-        let taken = fs.read_in_place(&file, 0, len, |stretches| {
+        let taken = fs.read_in_place(&file, 0, len, |ranges| {
             let steal = scope.spawn(steal);
             let limit = Duration::from_millis(200);
             let is_stolen = wait::is_true_within(limit, || steal.is_finished());
             assert!(!is_stolen, "the reader was not waited for");
-            assert!(look(stretches) == vec![1; len]);
+            assert!(look(ranges) == vec![1; len]);
             true
         });
         assert!(matches!(taken, Ok(true)));

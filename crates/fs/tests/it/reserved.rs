@@ -69,8 +69,9 @@ fn inject(path: &Path, command: &str) {
     oracle::debugfs(path, oracle::Access::Write, &[command]).expect("debugfs writes");
 }
 
-fn errno<T>(answer: uext4::Result<T>) -> i32 {
-    answer.map(drop).expect_err("it is refused").errno()
+fn errno<T, E: Into<uext4::Error>>(answer: Result<T, E>) -> i32 {
+    let refused = answer.map(drop).map_err(Into::into);
+    refused.expect_err("it is refused").errno()
 }
 
 /// All operations by name and by number must fail.

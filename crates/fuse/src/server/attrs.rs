@@ -1,33 +1,33 @@
 //! Attributes: getattr, setattr, statx, statfs.
 
 use super::{Handled, Server};
-use crate::answer::Answer;
 use crate::attributes::{put_attr_out, put_statx};
 use crate::errno::Errno;
 use crate::protocol::fattr;
+use crate::reply::Reply;
 use crate::request::{Args, Request};
 use uext4::{Attr, InodeRef, SetAttr, SetTime, Times, Timestamp};
 
 impl Server {
-    pub(super) fn getattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn getattr(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let inode = self.get(request.node)?;
         self.tell_writer(request, &inode)?;
-        self.put_attributes(request.node, &self.shown(&inode), answer)
+        self.put_attributes(request.node, &self.shown(&inode), reply)
     }
 
-    fn put_attributes(&self, node: u64, attr: &Attr, answer: &mut Answer) -> Handled {
-        put_attr_out(answer, attr, self.ttl(node));
+    fn put_attributes(&self, node: u64, attr: &Attr, reply: &mut Reply) -> Handled {
+        put_attr_out(reply, attr, self.ttl(node));
         Ok(())
     }
 
-    pub(super) fn statx(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn statx(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let inode = self.get(request.node)?;
         let ttl = self.ttl(request.node);
-        put_statx(answer, &self.shown(&inode), ttl);
+        put_statx(reply, &self.shown(&inode), ttl);
         Ok(())
     }
 
-    pub(super) fn setattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn setattr(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let inode = self.get(request.node)?;
         let (valid, mut set) = parse(request.args())?;
         // The kernel sets the flag for any change of owner, also by the
@@ -42,7 +42,7 @@ impl Server {
         let attr = self
             .filesystem
             .set_attr(&inode, &set, &self.asker(request))?;
-        self.put_attributes(request.node, &self.show(attr), answer)
+        self.put_attributes(request.node, &self.show(attr), reply)
     }
 
     /// The mode after clearing setuid and setgid where the caller may not keep them; `None` if
@@ -77,17 +77,17 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn statfs(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn statfs(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let numbers = self.filesystem.statfs_at(&self.get(request.node)?);
-        answer.u64(numbers.blocks);
-        answer.u64(numbers.blocks_free);
-        answer.u64(numbers.blocks_available);
-        answer.u64(numbers.inodes);
-        answer.u64(numbers.inodes_free);
+        reply.u64(numbers.blocks);
+        reply.u64(numbers.blocks_free);
+        reply.u64(numbers.blocks_available);
+        reply.u64(numbers.inodes);
+        reply.u64(numbers.inodes_free);
         for word in [numbers.block_size, numbers.name_max, numbers.block_size] {
-            answer.u32(word);
+            reply.u32(word);
         }
-        answer.zeroes(4 + 6 * 4);
+        reply.zeroes(4 + 6 * 4);
         Ok(())
     }
 }

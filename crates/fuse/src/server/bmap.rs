@@ -5,24 +5,24 @@
 //! never moves a written block.
 
 use super::{Handled, Server};
-use crate::answer::Answer;
 use crate::errno::Errno;
+use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{Extent, FileType};
 
 impl Server {
     /// Answers 0 for holes, unwritten blocks and inline data.
-    pub(super) fn bmap(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn bmap(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         // On a part of a device the kernel would use wrong blocks.
         if !self.agreement.maps_blocks() {
             return Err(Errno::ENOSYS);
         }
         let block = self.block_on_device(request)?;
-        answer.u64(block.unwrap_or(0));
+        reply.u64(block.unwrap_or(0));
         Ok(())
     }
 
-    /// Whether writeback of dirty pages may change the answer.
+    /// Whether writeback of dirty pages may change the reply.
     pub(super) fn bmap_lacks_data(&self, request: &Request<'_>) -> bool {
         self.agreement.maps_blocks()
             && self.may_lack_data(request.node)

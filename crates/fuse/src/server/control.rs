@@ -9,8 +9,8 @@
 
 use super::commands::{self, native};
 use super::{Handled, Server};
-use crate::answer::Answer;
 use crate::errno::Errno;
+use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{Attr, Error, InodeRef, SetAttr, Tuning};
 
@@ -51,18 +51,18 @@ pub(super) fn changes_inode(request: &Request<'_>) -> bool {
 }
 
 impl Server {
-    pub(super) fn ioctl(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn ioctl(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let (_fh, flags, command, _arg) = (args.u64()?, args.u32()?, args.u32()?, args.u64()?);
         let (in_size, out_size) = (args.u32()?, args.u32()?);
         let mut input = args;
         let inode = self.get(request.node)?;
         let attr = self.filesystem.attr(&inode);
-        put_head(answer);
+        put_head(reply);
         match native(command, flags) {
-            commands::GETFLAGS => put_number(answer, attr.flags, out_size),
+            commands::GETFLAGS => put_number(reply, attr.flags, out_size),
             commands::GETVERSION | commands::EXT4_GETVERSION => {
-                put_number(answer, attr.generation, out_size)
+                put_number(reply, attr.generation, out_size)
             }
             commands::SETVERSION | commands::EXT4_SETVERSION => {
                 self.set_version(request, &inode, input.u32()?)
@@ -78,7 +78,7 @@ impl Server {
                     },
                 )
             }
-            commands::FSGETXATTR => put_fsxattr(answer, &attr, out_size),
+            commands::FSGETXATTR => put_fsxattr(reply, &attr, out_size),
             commands::FSSETXATTR if in_size as usize >= FSXATTR_BYTES => {
                 let (xflags, _, _, project) =
                     (input.u32()?, input.u32()?, input.u32()?, input.u32()?);
@@ -98,14 +98,14 @@ impl Server {
                 let (start, len, min_len) = (input.u64()?, input.u64()?, input.u64()?);
                 let trimmed = self.trim(request, start, len, min_len)?;
                 for word in [start, trimmed, min_len] {
-                    answer.u64(word);
+                    reply.u64(word);
                 }
                 Ok(())
             }
             commands::GETFSLABEL if out_size as usize >= FSLABEL_BYTES => {
                 let label = self.filesystem.label();
-                answer.put(&label);
-                answer.zeroes(FSLABEL_BYTES - label.len());
+                reply.put(&label);
+                reply.zeroes(FSLABEL_BYTES - label.len());
                 Ok(())
             }
             commands::SETFSLABEL if in_size as usize >= FSLABEL_BYTES => {
@@ -183,29 +183,29 @@ impl Server {
 }
 
 /// Puts `struct fuse_ioctl_out`: result 0, nothing to retry.
-fn put_head(answer: &mut Answer) {
-    answer.zeroes(16);
+fn put_head(reply: &mut Reply) {
+    reply.zeroes(16);
 }
 
 /// A 32-bit number whatever width the ioctl's code declares: programs pass an `int`, as for ext4.
-fn put_number(answer: &mut Answer, number: u32, out_size: u32) -> Handled {
+fn put_number(reply: &mut Reply, number: u32, out_size: u32) -> Handled {
     if out_size < 4 {
         return Err(Errno::EINVAL);
     }
-    answer.u32(number);
+    reply.u32(number);
     Ok(())
 }
 
-fn put_fsxattr(answer: &mut Answer, attr: &Attr, out_size: u32) -> Handled {
+fn put_fsxattr(reply: &mut Reply, attr: &Attr, out_size: u32) -> Handled {
     if (out_size as usize) < FSXATTR_BYTES {
         return Err(Errno::EINVAL);
     }
     let set = XFLAGS.iter().filter(|(_, flag)| attr.flags & flag != 0);
     let xflags = set.fold(0, |bits, (xflag, _)| bits | xflag);
     for word in [xflags, 0, 0, attr.project, 0] {
-        answer.u32(word);
+        reply.u32(word);
     }
-    answer.zeroes(8);
+    reply.zeroes(8);
     Ok(())
 }
 

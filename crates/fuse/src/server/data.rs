@@ -1,15 +1,15 @@
 //! File data: read, write, fallocate, seek, copy, fsync.
 
 use super::{Handled, Server};
-use crate::answer::Answer;
 use crate::attributes::Writers;
 use crate::errno::Errno;
 use crate::opened::Manner;
 use crate::protocol::{WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
+use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{
-    ChangeTimes, DataSource, FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek,
-    Stretch, Times, WriteContext,
+    ChangeTimes, DataSource, FallocateMode, FileRange, FileType, Filesystem, InodeRef,
+    KillPrivileges, Seek, Times, WriteContext,
 };
 
 /// Smaller reads, in bytes, are cheaper through memory than through a pipe.
@@ -30,29 +30,29 @@ const COPY_BYTES_MAX: u64 = 16 << 20;
 const COPY_STEP_BYTES: usize = 1 << 20;
 
 impl Server {
-    pub(super) fn read(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn read(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let (handle, offset, size) = (args.u64()?, args.u64()?, args.u32()?);
         let (_, _, flags) = (args.u32()?, args.u64()?, args.u32()?);
         let size = size.min(self.agreement.read_bytes_max()) as usize;
         let inode = self.get(request.node)?;
         let access = is_access(Manner::of(handle), flags) || self.fills_cache(request, flags);
-        if size >= IN_PLACE_BYTES_MIN && answer.has_shortcut() {
+        if size >= IN_PLACE_BYTES_MIN && reply.has_shortcut() {
             if access {
                 self.filesystem.note_access(&inode, ChangeTimes::Here)?;
             }
-            let send = |stretches: &[Stretch<'_>]| answer.send(request.unique, stretches);
+            let send = |ranges: &[FileRange<'_>]| reply.send(request.unique, ranges);
             if self.filesystem.read_in_place(&inode, offset, size, send)? {
                 self.request_stats.note_in_place();
                 return Ok(());
             }
         }
-        let room = answer.room(size);
+        let room = reply.room(size);
         let read = match access {
             true => self.filesystem.read(&inode, offset, room)?,
             false => self.filesystem.read_untouched(&inode, offset, room)?,
         };
-        answer.filled(read);
+        reply.filled(read);
         Ok(())
     }
 
@@ -62,7 +62,7 @@ impl Server {
         flags & (O_NOATIME | O_DIRECT) == 0 && !self.nodes.note_cached(request.node)
     }
 
-    pub(super) fn write(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn write(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let (handle, offset, size, flags) = (args.u64()?, args.u64()?, args.u32()?, args.u32()?);
         let (_owner, opened, _) = (args.u64()?, args.u32()?, args.u32()?);
@@ -93,8 +93,8 @@ impl Server {
                 _ => write_all(data, |done| write(offset + done as u64, &data[done..]))?,
             }
         };
-        answer.u32(u32::try_from(written).map_err(|_| Errno::EIO)?);
-        answer.u32(0);
+        reply.u32(u32::try_from(written).map_err(|_| Errno::EIO)?);
+        reply.u32(0);
         Ok(())
     }
 
@@ -164,13 +164,13 @@ impl Server {
     }
 
     /// Dirty pages of the node were written back before (`fetch_data`).
-    pub(super) fn lseek(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn lseek(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let (offset, what) = parse_seek(request)?;
         let inode = self.get(request.node)?;
-        seek(&self.filesystem, &inode, offset, what, answer)
+        seek(&self.filesystem, &inode, offset, what, reply)
     }
 
-    pub(super) fn copy_file_range(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn copy_file_range(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let (_fh_in, mut from_at) = (args.u64()?, args.u64()?);
         let (to_node, _fh_out, mut to_at) = (args.u64()?, args.u64()?, args.u64()?);
@@ -206,8 +206,8 @@ impl Server {
         }
         // Kernels before Linux 6.1 leave this to the server.
         self.filesystem.kill_capabilities(&to)?;
-        answer.u32(copied);
-        answer.u32(0);
+        reply.u32(copied);
+        reply.u32(0);
         Ok(())
     }
 
@@ -227,14 +227,14 @@ impl Server {
         Ok(synced?)
     }
 
-    pub(super) fn readlink(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn readlink(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let inode = self.get(request.node)?;
-        answer.put(&self.filesystem.read_link(&inode)?);
+        reply.put(&self.filesystem.read_link(&inode)?);
         Ok(())
     }
 }
 
-/// Writes all of `data` or fails. The kernel takes a short answer to a writeback for a full one,
+/// Writes all of `data` or fails. The kernel takes a short reply to a writeback for a full one,
 /// and a short direct write for an I/O error, after which it truncates to the old size. `write`
 /// writes from a byte offset in `data` on.
 fn write_all(data: &[u8], write: impl Fn(usize) -> Result<usize, Errno>) -> Result<usize, Errno> {
@@ -290,12 +290,12 @@ fn seek(
     inode: &InodeRef,
     offset: u64,
     what: Seek,
-    answer: &mut Answer,
+    reply: &mut Reply,
 ) -> Handled {
     if inode.kind() != FileType::Regular {
         return Err(Errno::EINVAL);
     }
-    answer.u64(filesystem.seek(inode, offset, what)?);
+    reply.u64(filesystem.seek(inode, offset, what)?);
     Ok(())
 }
 

@@ -4,9 +4,9 @@
 //! directory changes.
 
 use super::{Handled, Server};
-use crate::answer::Answer;
 use crate::attributes::{ENTRY_BYTES, put_entry};
 use crate::errno::Errno;
+use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{DirEntry, FileType, InodeRef, Visit};
 use uext4_format::InodeNr;
@@ -23,14 +23,14 @@ struct Found {
 }
 
 impl Server {
-    pub(super) fn readdir(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn readdir(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let (dir, cookie, size) = self.parse_readdir(request)?;
         self.filesystem.read_dir(&dir, cookie, &mut |entry| {
-            if answer.len() + dirent_bytes(entry.name) > size {
+            if reply.len() + dirent_bytes(entry.name) > size {
                 return Visit::Stop;
             }
             put_dirent(
-                answer,
+                reply,
                 entry.inode,
                 entry.next_cookie,
                 entry.kind,
@@ -50,7 +50,7 @@ impl Server {
 
     /// Reads the entries first and the inodes afterwards, because an inode must not be loaded under
     /// the directory's locks. The kernel locks the directory, so no name disappears in between.
-    pub(super) fn readdirplus(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn readdirplus(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let (dir, cookie, size) = self.parse_readdir(request)?;
         let mut found = Vec::new();
         let mut room = size;
@@ -63,13 +63,13 @@ impl Server {
             Visit::Continue
         })?;
         for entry in &found {
-            self.put_found(entry, answer);
+            self.put_found(entry, reply);
         }
         Ok(())
     }
 
     /// Entries without attributes (`.`, `..`, an inode that cannot be read) count no lookup.
-    fn put_found(&self, entry: &Found, answer: &mut Answer) {
+    fn put_found(&self, entry: &Found, reply: &mut Reply) {
         let dots = matches!(&*entry.name, b"." | b"..");
         let inode = if dots {
             None
@@ -78,15 +78,15 @@ impl Server {
         };
         let mut kind = entry.kind;
         match inode {
-            None => answer.zeroes(ENTRY_BYTES),
+            None => reply.zeroes(ENTRY_BYTES),
             Some(inode) => {
                 let attr = self.shown(&inode);
                 kind = Some(attr.kind);
                 let node = self.nodes.insert(inode);
-                put_entry(answer, node, &attr, self.ttl(node));
+                put_entry(reply, node, &attr, self.ttl(node));
             }
         }
-        put_dirent(answer, entry.inode, entry.next_cookie, kind, &entry.name);
+        put_dirent(reply, entry.inode, entry.next_cookie, kind, &entry.name);
     }
 }
 
@@ -106,16 +106,16 @@ fn dirent_bytes(name: &[u8]) -> usize {
 }
 
 fn put_dirent(
-    answer: &mut Answer,
+    reply: &mut Reply,
     inode: InodeNr,
     next_cookie: u64,
     kind: Option<FileType>,
     name: &[u8],
 ) {
-    answer.u64(u64::from(inode.0));
-    answer.u64(next_cookie);
-    answer.u32(name.len() as u32);
-    answer.u32(kind.map_or(0, |kind| u32::from(kind.mode_bits() >> 12)));
-    answer.put(name);
-    answer.align();
+    reply.u64(u64::from(inode.0));
+    reply.u64(next_cookie);
+    reply.u32(name.len() as u32);
+    reply.u32(kind.map_or(0, |kind| u32::from(kind.mode_bits() >> 12)));
+    reply.put(name);
+    reply.align();
 }

@@ -19,7 +19,6 @@ mod open;
 mod scarce;
 mod xattrs;
 
-use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::free_space::Gauge;
 use crate::halt::{self, Halt};
@@ -28,6 +27,7 @@ use crate::nodes::{Nodes, inode_of};
 use crate::opened::Opened;
 use crate::owners::Owners;
 use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
+use crate::reply::Reply;
 use crate::request::Request;
 use crate::request_stats::RequestStats;
 use crate::transport::DevFuse;
@@ -35,7 +35,7 @@ use uext4::device::Claimant;
 use uext4::{Filesystem, InodeRef};
 use uext4_sync::{Arc, FreezeBarrier, OnceLock, Pass};
 
-/// Result of an operation; the body is in the [`Answer`].
+/// Result of an operation; the body is in the [`Reply`].
 type Handled = Result<(), Errno>;
 
 /// Serves one mounted file system.
@@ -59,9 +59,9 @@ pub(crate) struct Server {
 /// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Send this answer.
-    Answer(Handled),
-    /// Send no answer.
+    /// Send this reply.
+    Reply(Handled),
+    /// Send no reply.
     Silent,
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum RequestClass {
     Awaited,
     /// Until a commit is durable.
     Waits,
-    /// Until the kernel has sent other requests and received their answers.
+    /// Until the kernel has sent other requests and received their replies.
     Asks,
     /// As `Asks`; if it cannot wait for others, it is served with the data at hand.
     MayAsk,
@@ -174,26 +174,26 @@ impl Server {
         self.fetches.close();
     }
 
-    /// Serves an admitted request and puts the body into `answer`.
-    pub(crate) fn handle(&self, request: &Request<'_>, answer: &mut Answer) -> Outcome {
+    /// Serves an admitted request and puts the body into `reply`.
+    pub(crate) fn handle(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
         match request.opcode {
             opcode::FORGET => self.forget(request),
             opcode::BATCH_FORGET => self.batch_forget(request),
             _ => {
                 let privileged = self.privileged_target(request);
-                let done = self.count(request, answer);
+                let done = self.count(request, reply);
                 self.note_written(request, done);
                 if let Some(node) = privileged {
                     self.forget_attributes(node);
                 }
-                Outcome::Answer(done)
+                Outcome::Reply(done)
             }
         }
     }
 
-    fn count(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    fn count(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         self.request_stats
-            .count(request.opcode, || self.answer(request, answer))
+            .count(request.opcode, || self.reply(request, reply))
     }
 
     /// The setuid or setgid node whose data `request` changes; the change may clear these bits. The
@@ -208,44 +208,44 @@ impl Server {
         (mode & 0o6000 != 0).then_some(node)
     }
 
-    fn answer(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    fn reply(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         self.check_known(request)?;
         match request.opcode {
-            opcode::LOOKUP => self.lookup(request, answer),
-            opcode::GETATTR => self.getattr(request, answer),
-            opcode::SETATTR => self.setattr(request, answer),
-            opcode::STATX => self.statx(request, answer),
-            opcode::READLINK => self.readlink(request, answer),
-            opcode::SYMLINK => self.symlink(request, answer),
-            opcode::MKNOD => self.mknod(request, answer),
-            opcode::MKDIR => self.mkdir(request, answer),
+            opcode::LOOKUP => self.lookup(request, reply),
+            opcode::GETATTR => self.getattr(request, reply),
+            opcode::SETATTR => self.setattr(request, reply),
+            opcode::STATX => self.statx(request, reply),
+            opcode::READLINK => self.readlink(request, reply),
+            opcode::SYMLINK => self.symlink(request, reply),
+            opcode::MKNOD => self.mknod(request, reply),
+            opcode::MKDIR => self.mkdir(request, reply),
             opcode::UNLINK => self.unlink(request),
             opcode::RMDIR => self.rmdir(request),
             opcode::RENAME => self.rename(request),
             opcode::RENAME2 => self.rename2(request),
-            opcode::LINK => self.link(request, answer),
-            opcode::OPEN => self.open(request, answer),
-            opcode::OPENDIR => Self::opendir(answer),
-            opcode::CREATE => self.create(request, answer),
-            opcode::TMPFILE => self.tmpfile(request, answer),
+            opcode::LINK => self.link(request, reply),
+            opcode::OPEN => self.open(request, reply),
+            opcode::OPENDIR => Self::opendir(reply),
+            opcode::CREATE => self.create(request, reply),
+            opcode::TMPFILE => self.tmpfile(request, reply),
             opcode::RELEASE => self.release(request),
-            opcode::READ => self.read(request, answer),
-            opcode::WRITE => self.write(request, answer),
+            opcode::READ => self.read(request, reply),
+            opcode::WRITE => self.write(request, reply),
             opcode::FALLOCATE => self.fallocate(request),
-            opcode::LSEEK => self.lseek(request, answer),
-            opcode::COPY_FILE_RANGE => self.copy_file_range(request, answer),
+            opcode::LSEEK => self.lseek(request, reply),
+            opcode::COPY_FILE_RANGE => self.copy_file_range(request, reply),
             opcode::FSYNC | opcode::FSYNCDIR => self.fsync(request),
             opcode::SYNCFS => Ok(self.filesystem.sync()?),
-            opcode::READDIR => self.readdir(request, answer),
-            opcode::READDIRPLUS => self.readdirplus(request, answer),
-            opcode::STATFS => self.statfs(request, answer),
+            opcode::READDIR => self.readdir(request, reply),
+            opcode::READDIRPLUS => self.readdirplus(request, reply),
+            opcode::STATFS => self.statfs(request, reply),
             opcode::SETXATTR => self.setxattr(request),
-            opcode::GETXATTR => self.getxattr(request, answer),
-            opcode::LISTXATTR => self.listxattr(request, answer),
+            opcode::GETXATTR => self.getxattr(request, reply),
+            opcode::LISTXATTR => self.listxattr(request, reply),
             opcode::REMOVEXATTR => self.removexattr(request),
             opcode::ACCESS => self.get(request.node).map(|_| ()),
-            opcode::IOCTL => self.ioctl(request, answer),
-            opcode::BMAP => self.bmap(request, answer),
+            opcode::IOCTL => self.ioctl(request, reply),
+            opcode::BMAP => self.bmap(request, reply),
             opcode::DESTROY => self.destroy(),
             // FLUSH, POLL, INTERRUPT and newer opcodes: after ENOSYS the kernel no longer sends
             // them, and the server needs none of the three.
@@ -308,7 +308,7 @@ impl Server {
 
     /// Invalidates the kernel's attributes of `node` and its pages from `offset` on.
     fn invalidate(&self, node: u64, offset: u64) {
-        let mut notification = Answer::new(24);
+        let mut notification = Reply::new(24);
         notification.u64(node);
         notification.u64(offset);
         // Up to the end of the file.

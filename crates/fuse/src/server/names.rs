@@ -1,9 +1,9 @@
 //! Names: lookup, create, link, rename, unlink, forget.
 
 use super::{Handled, Outcome, Server};
-use crate::answer::Answer;
 use crate::attributes::{device_of, put_entry, put_no_entry};
 use crate::errno::Errno;
+use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{Error, FileType, InodeRef, RenameFlags};
 
@@ -13,7 +13,7 @@ const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 
 impl Server {
-    pub(super) fn lookup(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn lookup(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let name = request.args().name()?;
         // NFS servers look up "." and ".." of inodes that the kernel may have forgotten.
         let found = match name {
@@ -27,9 +27,9 @@ impl Server {
                 .lookup(&self.get(request.node)?, name, &self.asker(request)),
         };
         match found {
-            Ok(inode) => self.entry(inode, answer),
+            Ok(inode) => self.entry(inode, reply),
             Err(Error::NotFound) => {
-                put_no_entry(answer);
+                put_no_entry(reply);
                 Ok(())
             }
             Err(error) => Err(error.into()),
@@ -37,10 +37,10 @@ impl Server {
     }
 
     /// Counts a lookup of `inode` and puts its entry.
-    pub(super) fn entry(&self, inode: InodeRef, answer: &mut Answer) -> Handled {
+    pub(super) fn entry(&self, inode: InodeRef, reply: &mut Reply) -> Handled {
         let attr = self.shown(&inode);
         let node = self.nodes.insert(inode);
-        put_entry(answer, node, &attr, self.ttl(node));
+        put_entry(reply, node, &attr, self.ttl(node));
         Ok(())
     }
 
@@ -72,13 +72,13 @@ impl Server {
         drop(inode);
         if unlinked {
             // Any operation frees inodes that lost their last user; an idle mount has none, so the
-            // space would stay allocated. FORGET has no answer; an error is recorded in the
+            // space would stay allocated. FORGET has no reply; an error is recorded in the
             // superblock.
             let _ = self.filesystem.root();
         }
     }
 
-    pub(super) fn mknod(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn mknod(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let (mode, rdev, umask) = (args.u32()?, args.u32()?, args.u32()?);
         args.skip(4)?;
@@ -91,10 +91,10 @@ impl Server {
         let made = self
             .filesystem
             .mknod(&parent, name, kind, permissions, device, &caller)?;
-        self.entry(made, answer)
+        self.entry(made, reply)
     }
 
-    pub(super) fn mkdir(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn mkdir(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let (mode, umask) = (args.u32()?, args.u32()?);
         let name = args.name()?;
@@ -102,25 +102,25 @@ impl Server {
         let permissions = (mode & 0o7777) as u16;
         let caller = self.maker(request, umask, &parent)?;
         let made = self.filesystem.mkdir(&parent, name, permissions, &caller)?;
-        self.entry(made, answer)
+        self.entry(made, reply)
     }
 
-    pub(super) fn symlink(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn symlink(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let (name, target) = (args.name()?, args.name()?);
         let parent = self.get(request.node)?;
         let caller = self.maker(request, 0, &parent)?;
         let made = self.filesystem.symlink(&parent, name, target, &caller)?;
-        self.entry(made, answer)
+        self.entry(made, reply)
     }
 
-    pub(super) fn link(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn link(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let inode = self.get(args.u64()?)?;
         let parent = self.get(request.node)?;
         self.filesystem
             .link(&inode, &parent, args.name()?, &self.asker(request))?;
-        self.entry(inode, answer)
+        self.entry(inode, reply)
     }
 
     pub(super) fn unlink(&self, request: &Request<'_>) -> Handled {

@@ -9,11 +9,11 @@
 
 use super::data::{O_DIRECT, O_NOATIME};
 use super::{Handled, Server};
-use crate::answer::Answer;
 use crate::attributes::Writers as Has;
 use crate::errno::Errno;
 use crate::opened::Manner;
 use crate::protocol::{OPEN_KILL_SUIDGID, fopen};
+use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{Atime, ChangeTimes, Error, InodeRef, SetAttr};
 
@@ -34,7 +34,7 @@ fn writes(flags: u32) -> bool {
 }
 
 impl Server {
-    pub(super) fn open(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn open(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let (flags, open_flags) = (args.u32()?, args.u32()?);
         let inode = self.get(request.node)?;
@@ -44,14 +44,14 @@ impl Server {
         }
         let manner = self.manner(request, &inode, flags);
         self.note_opening(request.node, &inode, flags, manner);
-        self.put_opened(request.node, &inode, flags, manner, answer);
+        self.put_opened(request.node, &inode, flags, manner, reply);
         Ok(())
     }
 
     /// The kernel does not cache listings. A listing that it began to cache before a name came or
     /// went could end a newer listing too early.
-    pub(super) fn opendir(answer: &mut Answer) -> Handled {
-        answer.zeroes(16);
+    pub(super) fn opendir(reply: &mut Reply) -> Handled {
+        reply.zeroes(16);
         Ok(())
     }
 
@@ -107,7 +107,7 @@ impl Server {
         inode: &InodeRef,
         flags: u32,
         manner: Manner,
-        answer: &mut Answer,
+        reply: &mut Reply,
     ) {
         if writes(flags) {
             // Before the scarcity check, so that a later finder of scarcity sees the writer.
@@ -122,9 +122,9 @@ impl Server {
             }
         }
         let cursor = self.filesystem.error_cursor(inode);
-        answer.u64(self.opened.open(cursor, manner));
+        reply.u64(self.opened.open(cursor, manner));
         let always = fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES | fopen::KEEP_CACHE;
-        answer.u32(
+        reply.u32(
             always
                 | if manner.past_cache {
                     fopen::DIRECT_IO
@@ -132,7 +132,7 @@ impl Server {
                     0
                 },
         );
-        answer.u32(0);
+        reply.u32(0);
     }
 
     fn manner(&self, request: &Request<'_>, inode: &InodeRef, flags: u32) -> Manner {
@@ -154,7 +154,7 @@ impl Server {
             || (self.agreement.maps_past_cache() && strict())
     }
 
-    pub(super) fn create(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn create(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let (flags, mode, umask, _) = (args.u32()?, args.u32()?, args.u32()?, args.u32()?);
         let name = args.name()?;
@@ -169,17 +169,17 @@ impl Server {
             }
             made => made?,
         };
-        self.put_created(request, inode, flags, answer)
+        self.put_created(request, inode, flags, reply)
     }
 
-    pub(super) fn tmpfile(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn tmpfile(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let (flags, mode, umask) = (args.u32()?, args.u32()?, args.u32()?);
         let parent = self.get(request.node)?;
         let permissions = (mode & 0o7777) as u16;
         let caller = self.maker(request, umask, &parent)?;
         let made = self.filesystem.tmpfile(&parent, permissions, &caller)?;
-        self.put_created(request, made, flags, answer)
+        self.put_created(request, made, flags, reply)
     }
 
     /// Adds the writer before the kernel sees the entry, so that the entry is answered with one.
@@ -188,15 +188,15 @@ impl Server {
         request: &Request<'_>,
         inode: InodeRef,
         flags: u32,
-        answer: &mut Answer,
+        reply: &mut Reply,
     ) -> Handled {
         let attr = self.shown(&inode);
         let node = self.nodes.insert(inode.clone());
-        let mut opened = Answer::new(16);
+        let mut opened = Reply::new(16);
         let manner = self.manner(request, &inode, flags);
         self.put_opened(node, &inode, flags, manner, &mut opened);
-        crate::attributes::put_entry(answer, node, &attr, self.ttl(node));
-        answer.put(opened.body());
+        crate::attributes::put_entry(reply, node, &attr, self.ttl(node));
+        reply.put(opened.body());
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! While space is plentiful (`free_space`), the kernel completes a `write` in its page cache. When
 //! space is scarce, attributes get a lifetime of 0, so a `write` first sends `GETATTR` with its
 //! handle (`stat` sends none). The server then makes the kernel write the dirty pages of the file
-//! back, and answers with their error. At most one `write` succeeds in vain; the next `write` or
+//! back, and replies with their error. At most one `write` succeeds in vain; the next `write` or
 //! `close` reports it.
 //!
 //! `GETATTR` carries neither offset nor length of the `write`. With no space left, a file without

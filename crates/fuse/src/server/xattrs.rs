@@ -1,9 +1,9 @@
 //! Extended attributes.
 
 use super::{Handled, Server};
-use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::protocol::SETXATTR_ACL_KILL_SGID;
+use crate::reply::Reply;
 use crate::request::Request;
 use std::borrow::Cow;
 use uext4::{Error, SetAttr, SetMode};
@@ -61,7 +61,7 @@ impl Server {
         }
     }
 
-    pub(super) fn getxattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn getxattr(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();
         let (size, _) = (args.u32()?, args.u32()?);
         let inode = self.get(request.node)?;
@@ -80,11 +80,11 @@ impl Server {
         if list && !self.owners.are_same() {
             self.owners.show_list(&mut value)?;
         }
-        put_value(answer, size, &value)
+        put_value(reply, size, &value)
     }
 
     /// Shows `trusted.*` names only to the superuser, as the kernel's ext4 does.
-    pub(super) fn listxattr(&self, request: &Request<'_>, answer: &mut Answer) -> Handled {
+    pub(super) fn listxattr(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let size = request.args().u32()?;
         let inode = self.get(request.node)?;
         let mut list = Vec::new();
@@ -96,7 +96,7 @@ impl Server {
                 list.push(0);
             }
         }
-        put_value(answer, size, &list)
+        put_value(reply, size, &list)
     }
 
     pub(super) fn removexattr(&self, request: &Request<'_>) -> Handled {
@@ -117,14 +117,14 @@ fn is_list(name: &[u8]) -> bool {
 }
 
 /// A size of 0 asks for the length only.
-fn put_value(answer: &mut Answer, size: u32, value: &[u8]) -> Handled {
+fn put_value(reply: &mut Reply, size: u32, value: &[u8]) -> Handled {
     if size == 0 {
-        answer.u32(u32::try_from(value.len()).map_err(|_| Errno::ERANGE)?);
-        answer.u32(0);
+        reply.u32(u32::try_from(value.len()).map_err(|_| Errno::ERANGE)?);
+        reply.u32(0);
     } else if value.len() > size as usize {
         return Err(Errno::ERANGE);
     } else {
-        answer.put(value);
+        reply.put(value);
     }
     Ok(())
 }
@@ -135,13 +135,13 @@ mod tests {
 
     #[test]
     fn sizes_follow_the_rules_of_getxattr() {
-        let mut answer = Answer::new(0);
-        assert_eq!(put_value(&mut answer, 0, b"four"), Ok(()));
-        assert_eq!(answer.body(), [4, 0, 0, 0, 0, 0, 0, 0]);
-        answer.clear();
-        assert_eq!(put_value(&mut answer, 4, b"four"), Ok(()));
-        assert_eq!(answer.body(), b"four");
-        answer.clear();
-        assert_eq!(put_value(&mut answer, 3, b"four"), Err(Errno::ERANGE));
+        let mut reply = Reply::new(0);
+        assert_eq!(put_value(&mut reply, 0, b"four"), Ok(()));
+        assert_eq!(reply.body(), [4, 0, 0, 0, 0, 0, 0, 0]);
+        reply.clear();
+        assert_eq!(put_value(&mut reply, 4, b"four"), Ok(()));
+        assert_eq!(reply.body(), b"four");
+        reply.clear();
+        assert_eq!(put_value(&mut reply, 3, b"four"), Err(Errno::ERANGE));
     }
 }

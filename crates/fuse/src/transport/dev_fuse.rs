@@ -1,20 +1,20 @@
-//! `/dev/fuse`: one read per request, one write per answer, one descriptor per thread.
+//! `/dev/fuse`: one read per request, one write per reply, one descriptor per thread.
 //!
-//! After an answer a thread busy-polls for the next request before it sleeps (`polling`). Threads
+//! After a reply a thread busy-polls for the next request before it sleeps (`polling`). Threads
 //! that share a descriptor sleep at once. The kernel wakes a sleeping thread for each request, even
 //! if a polling thread takes it.
 //!
 //! Invariant: this code never reads `/proc` files guarded by the caller's `exec_update_lock`
 //! (`stat`, `fd`, `exe`). `execve(2)` holds that lock while it closes files and waits for our
-//! answers.
+//! replies.
 
 use super::polling::BusyPolling;
 pub(crate) use super::polling::SkippedPolls;
 use super::splice::Splicer;
 use super::{Ended, Service, Transport};
-use crate::answer::{Answer, AnswerHeader};
 use crate::errno::Errno;
 use crate::init::WRITE_BYTES_MAX;
+use crate::reply::{Reply, ReplyHeader};
 use crate::request::Request;
 use crate::server::{Outcome, RequestClass, Server};
 use rustix::pipe::{SpliceFlags, splice};
@@ -117,8 +117,8 @@ impl DevFuse {
         }
     }
 
-    /// Sends a finished answer or notification. An answer to an aborted request is no error.
-    pub(crate) fn send(&self, header: &AnswerHeader, body: &[u8]) -> io::Result<()> {
+    /// Sends a finished reply or notification. A reply to an aborted request is no error.
+    pub(crate) fn send(&self, header: &ReplyHeader, body: &[u8]) -> io::Result<()> {
         let sent = (&self.file).write_vectored(&[IoSlice::new(header), IoSlice::new(body)]);
         let Err(error) = sent else {
             return Ok(());
@@ -130,7 +130,7 @@ impl DevFuse {
         }
     }
 
-    /// Sends a finished answer from a pipe.
+    /// Sends a finished reply from a pipe.
     pub(super) fn send_piped(&self, pipe: &OwnedFd, len_bytes: usize) -> io::Result<Sent> {
         let sent = splice(
             pipe,
@@ -179,16 +179,16 @@ impl DevFuse {
     }
 }
 
-/// Result of sending an answer.
+/// Result of sending a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// The kernel took it.
     Taken,
-    /// Its request was aborted; the answer may still lie in the pipe.
+    /// Its request was aborted; the reply may still lie in the pipe.
     Unwanted,
 }
 
-/// Whether the kernel refused an answer because its request is gone.
+/// Whether the kernel refused a reply because its request is gone.
 fn is_unwanted(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -229,7 +229,7 @@ pub(crate) struct Reader {
     device: Arc<DevFuse>,
     brings: Brings,
     skipped: SkippedPolls,
-    answer: Answer<'static>,
+    reply: Reply<'static>,
 }
 
 impl Reader {
@@ -241,7 +241,7 @@ impl Reader {
             device,
             brings,
             skipped: SkippedPolls::default(),
-            answer: Answer::new(WRITE_BYTES_MAX as usize).with_shortcut(Box::new(splicer)),
+            reply: Reply::new(WRITE_BYTES_MAX as usize).with_shortcut(Box::new(splicer)),
         }
     }
 
@@ -256,7 +256,7 @@ impl Reader {
                 Away::new(bytes, &self.device, service).leave(class);
             }
             RequestClass::Soon | RequestClass::Bulk | RequestClass::Awaited => {
-                answer(&self.device, &service.server, &request, &mut self.answer)?
+                reply(&self.device, &service.server, &request, &mut self.reply)?
             }
         }
         Ok(())
@@ -310,33 +310,33 @@ impl Away {
             return self.leave(class);
         }
         // The threads that read the device see its failure.
-        let _ = answer(
+        let _ = reply(
             &self.device,
             &self.service.server,
             &request,
-            &mut Answer::new(64),
+            &mut Reply::new(64),
         );
     }
 }
 
-fn answer(
+fn reply(
     device: &DevFuse,
     server: &Server,
     request: &Request<'_>,
-    answer: &mut Answer,
+    reply: &mut Reply,
 ) -> io::Result<()> {
-    answer.clear();
-    let Outcome::Answer(done) = server.handle(request, answer) else {
+    reply.clear();
+    let Outcome::Reply(done) = server.handle(request, reply) else {
         return Ok(());
     };
-    if answer.is_sent() {
+    if reply.is_sent() {
         return Ok(());
     }
-    let header = answer.finish(request.unique, done);
-    device.send(&header, answer.body()).or_else(|_| {
-        // The kernel rejected the answer; its caller gets an error instead of hanging.
-        let header = answer.finish(request.unique, Err(Errno::EIO));
-        device.send(&header, answer.body())
+    let header = reply.finish(request.unique, done);
+    device.send(&header, reply.body()).or_else(|_| {
+        // The kernel rejected the reply; its caller gets an error instead of hanging.
+        let header = reply.finish(request.unique, Err(Errno::EIO));
+        device.send(&header, reply.body())
     })
 }
 

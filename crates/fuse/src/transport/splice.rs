@@ -1,22 +1,22 @@
-//! Zero-copy answers with splice(2): image, pipe, `/dev/fuse`.
+//! Zero-copy replies with splice(2): image, pipe, `/dev/fuse`.
 //!
 //! The pipe holds references to pages of the image. Until the kernel has copied them, their blocks
 //! must not be freed; the lender of the extents guarantees that. The kernel copies before the call
 //! returns. Pages are never moved (`SPLICE_F_MOVE`), since they belong to the image.
 //!
-//! Invariants: the pipe is empty between answers; after a failure a new pipe replaces it.
+//! Invariants: the pipe is empty between replies; after a failure a new pipe replaces it.
 //! Limits: without privileges, as in the sandbox, a pipe has at most [`PIPE_BYTES`]
 //! (`/proc/sys/fs/pipe-max-size`), and the header takes one page. The kernel is therefore told to
 //! read at most [`SPLICED_BYTES_MAX`] at a time.
 
 use super::dev_fuse::{DevFuse, Sent};
-use crate::answer::InPlace;
-use crate::protocol::ANSWER_HEADER_BYTES;
+use crate::protocol::REPLY_HEADER_BYTES;
+use crate::reply::InPlace;
 use rustix::io::Errno;
 use rustix::pipe::{self, PipeFlags, SpliceFlags, pipe_with, splice};
 use std::io;
 use std::os::fd::OwnedFd;
-use uext4::Stretch;
+use uext4::FileRange;
 use uext4_sync::Arc;
 
 /// Pipe capacity in bytes that needs no privileges.
@@ -49,10 +49,10 @@ impl Pipe {
     }
 
     /// Splices an extent of the image into the pipe.
-    fn take(&self, stretch: &Stretch<'_>) -> io::Result<()> {
-        let (mut at, mut left) = (stretch.place.offset, stretch.len_bytes);
+    fn take(&self, range: &FileRange<'_>) -> io::Result<()> {
+        let (mut at, mut left) = (range.place.offset, range.len_bytes);
         while left > 0 {
-            let file = stretch.place.file;
+            let file = range.place.file;
             match splice(
                 file,
                 Some(&mut at),
@@ -70,11 +70,11 @@ impl Pipe {
         Ok(())
     }
 
-    fn fill(&self, header: &[u8], stretches: &[Stretch<'_>]) -> io::Result<()> {
+    fn fill(&self, header: &[u8], ranges: &[FileRange<'_>]) -> io::Result<()> {
         if rustix::io::write(&self.into, header)? != header.len() {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        stretches.iter().try_for_each(|stretch| self.take(stretch))
+        ranges.iter().try_for_each(|range| self.take(range))
     }
 }
 
@@ -91,11 +91,11 @@ impl Splicer {
         self.pipe.take().map_or_else(Pipe::new, Ok)
     }
 
-    fn try_send(&mut self, header: &[u8], stretches: &[Stretch<'_>]) -> io::Result<()> {
+    fn try_send(&mut self, header: &[u8], ranges: &[FileRange<'_>]) -> io::Result<()> {
         // A failure drops the pipe, which may not be empty.
         let pipe = self.take_pipe()?;
-        pipe.fill(header, stretches)?;
-        let len_bytes: usize = stretches.iter().map(|stretch| stretch.len_bytes).sum();
+        pipe.fill(header, ranges)?;
+        let len_bytes: usize = ranges.iter().map(|range| range.len_bytes).sum();
         let sent = self
             .device
             .send_piped(&pipe.out, header.len() + len_bytes)?;
@@ -104,33 +104,33 @@ impl Splicer {
     }
 
     /// Whether the pipe has space for the header and the extents. Makes a pipe if needed.
-    fn has_room(&mut self, stretches: &[Stretch<'_>]) -> io::Result<bool> {
+    fn has_room(&mut self, ranges: &[FileRange<'_>]) -> io::Result<bool> {
         let pipe = self.take_pipe()?;
         let n_pages_max = pipe.n_pages;
         self.pipe = Some(pipe);
-        Ok(n_pages(stretches) < n_pages_max)
+        Ok(n_pages(ranges) < n_pages_max)
     }
 }
 
 impl InPlace for Splicer {
-    fn send(&mut self, header: &[u8; ANSWER_HEADER_BYTES], stretches: &[Stretch<'_>]) -> bool {
-        if self.n_failures == FAILURES_MAX || matches!(self.has_room(stretches), Ok(false)) {
+    fn send(&mut self, header: &[u8; REPLY_HEADER_BYTES], ranges: &[FileRange<'_>]) -> bool {
+        if self.n_failures == FAILURES_MAX || matches!(self.has_room(ranges), Ok(false)) {
             return false;
         }
-        let sent = self.try_send(header, stretches).is_ok();
+        let sent = self.try_send(header, ranges).is_ok();
         self.n_failures += u32::from(!sent);
         sent
     }
 }
 
 /// Pages of the image that the extents touch.
-fn n_pages(stretches: &[Stretch<'_>]) -> usize {
+fn n_pages(ranges: &[FileRange<'_>]) -> usize {
     let page_bytes = page_bytes();
-    let pages = |stretch: &Stretch<'_>| {
-        let within = (stretch.place.offset % page_bytes as u64) as usize;
-        (within + stretch.len_bytes).div_ceil(page_bytes)
+    let pages = |range: &FileRange<'_>| {
+        let within = (range.place.offset % page_bytes as u64) as usize;
+        (within + range.len_bytes).div_ceil(page_bytes)
     };
-    stretches.iter().map(pages).sum()
+    ranges.iter().map(pages).sum()
 }
 
 fn page_bytes() -> usize {
@@ -146,11 +146,11 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use uext4::device::Backing;
 
-    const HEADER: [u8; ANSWER_HEADER_BYTES] = [7; ANSWER_HEADER_BYTES];
+    const HEADER: [u8; REPLY_HEADER_BYTES] = [7; REPLY_HEADER_BYTES];
 
-    fn stretch(image: &File, offset: u64, len_bytes: usize) -> Stretch<'_> {
+    fn range(image: &File, offset: u64, len_bytes: usize) -> FileRange<'_> {
         let file = image.as_fd();
-        Stretch {
+        FileRange {
             place: Backing { file, offset },
             len_bytes,
         }
@@ -178,10 +178,10 @@ mod tests {
     }
 
     #[test]
-    fn header_and_stretches_go_in_order() {
+    fn header_and_ranges_go_in_order() {
         let (image, device, mut splicer) = rig();
-        let stretches = [stretch(&image, 5000, 1), stretch(&image, 70_001, 500_000)];
-        assert!(splicer.send(&HEADER, &stretches));
+        let ranges = [range(&image, 5000, 1), range(&image, 70_001, 500_000)];
+        assert!(splicer.send(&HEADER, &ranges));
         let mut expected = HEADER.to_vec();
         expected.push((5000 / 5) as u8);
         expected.extend((70_001..570_001).map(|at| (at / 5) as u8));
@@ -193,10 +193,10 @@ mod tests {
         let (image, device, mut splicer) = rig();
         let end = 1 << 20;
         for n_failures in 1..=FAILURES_MAX {
-            assert!(!splicer.send(&HEADER, &[stretch(&image, end - 9000, 9001)]));
+            assert!(!splicer.send(&HEADER, &[range(&image, end - 9000, 9001)]));
             assert!(taken(&device).is_empty());
             if n_failures < FAILURES_MAX {
-                assert!(splicer.send(&HEADER, &[stretch(&image, 0, 1)]));
+                assert!(splicer.send(&HEADER, &[range(&image, 0, 1)]));
                 let mut expected = HEADER.to_vec();
                 expected.push(0);
                 assert_eq!(taken(&device), expected);
@@ -205,7 +205,7 @@ mod tests {
             }
         }
         assert!(
-            !splicer.send(&HEADER, &[stretch(&image, 0, 1)]),
+            !splicer.send(&HEADER, &[range(&image, 0, 1)]),
             "it tries no more"
         );
     }
@@ -213,9 +213,9 @@ mod tests {
     #[test]
     fn what_a_pipe_has_no_room_for_is_no_failure() {
         let (image, device, mut splicer) = rig();
-        let whole = [stretch(&image, 0, 1 << 20), stretch(&image, 0, 1)];
+        let whole = [range(&image, 0, 1 << 20), range(&image, 0, 1)];
         (0..=FAILURES_MAX).for_each(|_| assert!(!splicer.send(&HEADER, &whole)));
-        assert!(splicer.send(&HEADER, &[stretch(&image, 0, 600_000)]));
+        assert!(splicer.send(&HEADER, &[range(&image, 0, 600_000)]));
         assert_eq!(taken(&device).len(), HEADER.len() + 600_000);
     }
 }

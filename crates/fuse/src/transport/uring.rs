@@ -1,5 +1,5 @@
 //! FUSE over io_uring (Linux 6.14). The kernel writes a request into memory of the server; one
-//! system call commits an answer and fetches the next request. Each core has a queue, and its
+//! system call commits a reply and fetches the next request. Each core has a queue, and its
 //! thread stays on that core, so a request is served without waking another core. During large
 //! transfers the thread may run on any core.
 //!

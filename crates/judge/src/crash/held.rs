@@ -29,18 +29,18 @@ const UNNAMED_NUMBERS: u64 = 1 << 48;
 
 /// Open files of a workload.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct OpenFiles {
     inodes: BTreeMap<u64, InodeRef>,
     /// Their expected state.
-    files: BTreeMap<u64, HeldFile>,
+    files: BTreeMap<u64, OpenFile>,
     /// Files whose last step hit "no space": its extent on disk is unknown.
-    cut_short: BTreeMap<u64, HeldFile>,
+    cut_short: BTreeMap<u64, OpenFile>,
     /// The numbers of an inode before and after it got its first name.
     named: Option<(u64, u64)>,
 }
 
 /// A file without a name, which the model does not have.
-struct HeldFile {
+struct OpenFile {
     number: u64,
     name: Name,
     data: Vec<u8>,
@@ -54,7 +54,7 @@ enum Name {
     Lost,
 }
 
-impl Held {
+impl OpenFiles {
     /// Number and content of every inode without a name.
     pub(super) fn contents(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let files = self.files.values().chain(self.cut_short.values());
@@ -84,7 +84,7 @@ impl Held {
     }
 
     fn hold(&mut self, id: u64, number: u64, name: Name, data: Vec<u8>) {
-        let file = HeldFile { number, name, data };
+        let file = OpenFile { number, name, data };
         self.files.insert(id, file);
     }
 
@@ -96,7 +96,7 @@ impl Held {
 }
 
 /// Runs a step that creates, uses or ends an open file.
-pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), Errno> {
+pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut OpenFiles) -> Result<(), Errno> {
     let target = EngineTarget::new(fs);
     let caller = Caller::root();
     let answer = |result: uext4::Result<()>| result.map_err(|error| crate::errno(&error));
@@ -136,7 +136,7 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), E
 }
 
 /// Applies such a step to the model.
-pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<(), Errno> {
+pub(super) fn expect(step: &Step, model: &mut Model, held: &mut OpenFiles) -> Result<(), Errno> {
     match step {
         Step::Tmpfile { held: id } => {
             held.hold(*id, UNNAMED_NUMBERS + id, Name::Never, Vec::new());
@@ -158,7 +158,12 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<
 }
 
 /// Removes the last name of a file that stays open.
-fn expect_unlink(id: u64, path: &[u8], model: &mut Model, held: &mut Held) -> Result<(), Errno> {
+fn expect_unlink(
+    id: u64,
+    path: &[u8],
+    model: &mut Model,
+    held: &mut OpenFiles,
+) -> Result<(), Errno> {
     model.write(path, 0, &[])?;
     let found = model.files().remove(path);
     let (number, data) = found.map_or((0, &[][..]), |found| found);
@@ -171,10 +176,10 @@ fn expect_unlink(id: u64, path: &[u8], model: &mut Model, held: &mut Held) -> Re
 }
 
 /// Gives a file its first name.
-fn expect_link(id: u64, path: &[u8], model: &mut Model, held: &mut Held) -> Result<(), Errno> {
+fn expect_link(id: u64, path: &[u8], model: &mut Model, held: &mut OpenFiles) -> Result<(), Errno> {
     let file = held.files.remove(&id);
     let file = file.filter(|file| file.name == Name::Never);
-    let HeldFile { number, data, .. } = file.ok_or(Errno::ENOENT)?;
+    let OpenFile { number, data, .. } = file.ok_or(Errno::ENOENT)?;
     model.run(&Op::Create {
         path: path.to_vec(),
         mode: 0o600,

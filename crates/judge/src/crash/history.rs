@@ -8,7 +8,7 @@ use uext4_testkit::model::Model;
 use uext4_testkit::ops::{Op, RenameHow};
 
 use super::config::Config;
-use super::held::Held;
+use super::held::OpenFiles;
 use super::step::Step;
 
 /// Bytes of a file; equal contents of successive states share memory.
@@ -81,7 +81,7 @@ impl History {
         Self {
             states: vec![State::of(
                 model,
-                &Held::default(),
+                &OpenFiles::default(),
                 None,
                 None,
                 "mount".into(),
@@ -101,7 +101,7 @@ impl History {
         &mut self,
         (step, done): (&Step, bool),
         model: &Model,
-        held: &mut Held,
+        held: &mut OpenFiles,
         text: String,
     ) {
         if let Some((before, now)) = held.take_named() {
@@ -216,7 +216,7 @@ fn written_out(step: &Step, before: &State, model: &Model) -> Option<(Option<u64
 impl State {
     fn of(
         model: &Model,
-        held: &Held,
+        held: &OpenFiles,
         before: Option<&State>,
         step: Option<&Step>,
         text: String,

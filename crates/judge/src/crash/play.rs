@@ -14,7 +14,7 @@ use uext4_testkit::rng::Rng;
 
 use super::config::Config;
 use super::disk::Recorders;
-use super::held::Held;
+use super::held::OpenFiles;
 use super::history::History;
 use super::plot::Plot;
 use super::step::{self, Step};
@@ -149,7 +149,7 @@ struct Player {
     rng: Rng,
     workload: Workload,
     model: Model,
-    held: Held,
+    held: OpenFiles,
     history: History,
     done: BTreeSet<String>,
     /// Whether the last step succeeded.
@@ -168,7 +168,7 @@ impl Player {
             workload: Workload::new(run.seed, run.config),
             history: History::new(&model, &run.config),
             model,
-            held: Held::default(),
+            held: OpenFiles::default(),
             done: BTreeSet::new(),
             succeeded: true,
         }

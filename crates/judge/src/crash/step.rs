@@ -8,7 +8,7 @@ use uext4_testkit::manifest::Source;
 use uext4_testkit::model::Model;
 use uext4_testkit::ops::{Errno, Op, Target, written_bytes};
 
-use super::held::{self, Held, HeldWrite};
+use super::held::{self, HeldWrite, OpenFiles};
 use super::plot::LONG;
 use crate::EngineTarget;
 
@@ -85,7 +85,7 @@ pub(super) enum Step {
 }
 
 /// Runs a step on the engine.
-pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut Held) -> Result<(), Errno> {
+pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut OpenFiles) -> Result<(), Errno> {
     let mut target = EngineTarget::new(fs);
     let caller = Caller::root();
     let answer = |result: uext4::Result<()>| result.map_err(|error| crate::errno(&error));
@@ -166,7 +166,7 @@ fn times(seconds: i64) -> SetAttr {
 }
 
 /// Applies the step to the model.
-pub(super) fn expect(step: &Step, model: &mut Model, held: &mut Held) -> Result<(), Errno> {
+pub(super) fn expect(step: &Step, model: &mut Model, held: &mut OpenFiles) -> Result<(), Errno> {
     held.begin_step();
     match step {
         Step::Op(op) => model.run(op),
@@ -213,7 +213,7 @@ pub(super) fn expect_part(
     step: &Step,
     fs: &Filesystem,
     model: &mut Model,
-    held: &mut Held,
+    held: &mut OpenFiles,
 ) -> Checked<()> {
     match step {
         Step::WriteHeld(write) => {
@@ -231,7 +231,10 @@ pub(super) fn expect_part(
         | Step::Fallocate { path, .. } => {
             let mut whole = model.clone();
             let done = expect(step, &mut whole, held);
-            ensure!(done.is_ok(), "the model says {done:?}, and we find no room");
+            ensure!(
+                done.is_ok(),
+                "the model says {done:?}, and we find no space"
+            );
             let found = content(fs, path)?;
             let (old, new) = (data_of(model, path), data_of(&whole, path));
             ensure!(

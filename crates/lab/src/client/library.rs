@@ -155,8 +155,8 @@ impl OpenFile for LibraryFile {
 
     fn extent_count(&self) -> Result<usize> {
         let extents = self.filesystem.fiemap(&self.inode, 0, u64::MAX)?;
-        let stretch = |extent: &uext4::Extent| (extent.physical_bytes, extent.len_bytes);
-        Ok(super::stretches(extents.iter().map(stretch)))
+        let run = |extent: &uext4::Extent| (extent.physical_bytes, extent.len_bytes);
+        Ok(super::count_runs(extents.iter().map(run)))
     }
 
     fn drop_cache(&self) -> Result<()> {

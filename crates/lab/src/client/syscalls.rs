@@ -148,7 +148,7 @@ impl OpenFile for SystemFile {
     fn extent_count(&self) -> Result<usize> {
         let path = of_descriptor(&self.0);
         let output = Program::new("filefrag")?.arg("-v").arg(path).run_ok()?;
-        Ok(super::stretches(output.stdout.lines().filter_map(stretch)))
+        Ok(super::count_runs(output.stdout.lines().filter_map(run)))
     }
 
     fn drop_cache(&self) -> Result<()> {
@@ -157,7 +157,7 @@ impl OpenFile for SystemFile {
 }
 
 /// Start and length from a line of filefrag: `EXTENT: FIRST..LAST: START..END: LENGTH: FLAGS`.
-fn stretch(line: &str) -> Option<(u64, u64)> {
+fn run(line: &str) -> Option<(u64, u64)> {
     let mut fields = line.split(':').map(str::trim);
     fields.next()?.parse::<u64>().ok()?;
     let start = fields.nth(1)?.split("..").next()?.trim().parse().ok()?;
@@ -166,16 +166,16 @@ fn stretch(line: &str) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::stretch;
+    use super::run;
 
     #[test]
     fn lines_of_filefrag_are_read() {
         let line = "   1:    10492..   10495:      98304..     98307:      4:      34815: last,eof";
-        assert_eq!(stretch(line), Some((98304, 4)));
+        assert_eq!(run(line), Some((98304, 4)));
         assert_eq!(
-            stretch(" ext:     logical_offset:  physical_offset: length:"),
+            run(" ext:     logical_offset:  physical_offset: length:"),
             None
         );
-        assert_eq!(stretch("/a: 2 extents found"), None);
+        assert_eq!(run("/a: 2 extents found"), None);
     }
 }

@@ -3,7 +3,7 @@
 //! All changes go through the journal: after a crash each operation is complete or absent.
 
 use super::mode::Mode;
-use crate::failure::{At, Exit, Failure, Result};
+use crate::failure::{Exit, Failure, Result};
 use crate::image::ImageArgs;
 use crate::{numbers, transfer};
 use std::ffi::{OsStr, OsString};
@@ -69,13 +69,13 @@ impl RmArgs {
         }
         each(&self.image, &self.paths, |paths, path| {
             match self.remove(paths, path) {
-                Err(Error::NotFound) if self.force => Ok(()),
+                Err(failed) if self.force && matches!(failed.error(), Error::NotFound) => Ok(()),
                 other => other,
             }
         })
     }
 
-    fn remove(&self, paths: &Paths<'_>, path: &OsStr) -> uext4::Result<()> {
+    fn remove(&self, paths: &Paths, path: &OsStr) -> uext4::path::Result<()> {
         let is_dir = paths.symlink_metadata(path)?.is_dir();
         if is_dir && self.recursive {
             paths.remove_dir_all(path)
@@ -105,19 +105,20 @@ pub(crate) struct LnArgs {
 
 impl LnArgs {
     pub(crate) fn run(self) -> Result<()> {
-        let at = self.image.name_of(self.path.as_bytes());
+        let told = |failed| self.image.failure(&failed);
         self.image.change(|fs| {
             let paths = fs.paths();
             let path = into_directory(&paths, &self.target, &self.path);
             if self.symbolic {
-                return paths.symlink(&self.target, path).at(at);
+                return paths.symlink(&self.target, path).map_err(told);
             }
-            let target = self.image.name_of(self.target.as_bytes());
-            if paths.symlink_metadata(&self.target).at(&target)?.is_dir() {
+            let target = paths.symlink_metadata(&self.target).map_err(told)?;
+            if target.is_dir() {
+                let target = self.image.name_of(self.target.as_bytes());
                 let failure = Failure::new(Exit::Failed, format!("{target}: is a directory"));
                 return Err(failure.hint("only -s gives it another name"));
             }
-            paths.hard_link(&self.target, path).at(at)
+            paths.hard_link(&self.target, path).map_err(told)
         })
     }
 }
@@ -140,12 +141,11 @@ pub(crate) struct MvArgs {
 impl MvArgs {
     pub(crate) fn run(self) -> Result<()> {
         check_movable(&self.image, &self.from)?;
-        let at = self.image.name_of(self.from.as_bytes());
         self.image.change(|fs| {
             let paths = fs.paths();
-            paths
-                .rename(&self.from, into_directory(&paths, &self.from, &self.to))
-                .at(at)
+            let to = into_directory(&paths, &self.from, &self.to);
+            let moved = paths.rename(&self.from, to);
+            moved.map_err(|failed| self.image.failure(&failed))
         })
     }
 }
@@ -229,13 +229,13 @@ fn owner(text: &str) -> std::result::Result<(Option<u32>, Option<u32>), String> 
 fn each(
     image: &ImageArgs,
     paths: &[OsString],
-    change: impl Fn(&Paths<'_>, &OsStr) -> uext4::Result<()>,
+    change: impl Fn(&Paths, &OsStr) -> uext4::path::Result<()>,
 ) -> Result<()> {
     image.change(|fs| {
         let tree = fs.paths();
         paths
             .iter()
-            .try_for_each(|path| change(&tree, path).at(image.name_of(path.as_bytes())))
+            .try_for_each(|path| change(&tree, path).map_err(|failed| image.failure(&failed)))
     })
 }
 
@@ -252,7 +252,7 @@ fn check_movable(image: &ImageArgs, path: &OsStr) -> Result<()> {
 }
 
 /// `to` if it is no directory, else `to` joined with the last name of `from`.
-fn into_directory(paths: &Paths<'_>, from: &OsStr, to: &OsStr) -> Vec<u8> {
+fn into_directory(paths: &Paths, from: &OsStr, to: &OsStr) -> Vec<u8> {
     let is_dir = paths.metadata(to).is_ok_and(|found| found.is_dir());
     match Path::new(from).file_name() {
         Some(name) if is_dir => transfer::join(to.as_bytes(), name.as_bytes()),

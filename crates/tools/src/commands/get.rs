@@ -3,19 +3,14 @@
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::show;
-use crate::transfer::export::{Devices, Export, Policy};
-use crate::transfer::outcome::Failures;
-use crate::transfer::restore::Permissions;
-use crate::transfer::{handles, last_name, split, stream};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
-use std::collections::HashSet;
+use crate::transfer::console::{Console, Failures};
+use crate::transfer::{self, last_name, stream};
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use uext4::path::Directory;
 use uext4::{FileType, Filesystem, InodeRef, MountOptions, Threads};
+use uext4_tree::{Devices, Export, Permissions};
 
 /// Memory for unused inodes and metadata blocks, in bytes: each is read once, or again soon.
 const METADATA_CACHE_BYTES: u64 = 1 << 20;
@@ -78,33 +73,45 @@ impl Args {
             let failure = Failure::new(Exit::Failed, format!("{at}: is a directory"));
             return Err(failure.hint("-r copies directories"));
         }
-        match (last_name(path), self.dest.is_dir()) {
-            (None, is_dir) => {
-                let root = match is_dir {
-                    true => open_directory(&self.dest)?,
-                    false => self.new_directory()?,
-                };
-                let mut export = self.export(&fs, root, &self.dest, &inode);
-                export.content(&inode, path)?;
-                export.finish()
+        self.copy(&fs, &inode)
+    }
+
+    fn copy(&self, fs: &Filesystem, inode: &InodeRef) -> Result<()> {
+        let path = self.path.as_bytes();
+        let dest = self.new_path(inode)?;
+        transfer::allow_deep_trees();
+        let failures = match self.strict {
+            true => Failures::Stop,
+            false => Failures::GoOn,
+        };
+        let total = || self.export(fs).total_bytes(path);
+        let mut console = Console::new(&self.image, failures, total);
+        let mut export = self.export(fs).on_event(|event| console.take(event));
+        let done = match dest {
+            Some(host) => export.tree(path, host),
+            None => export.content(path, &self.dest),
+        };
+        let summary = export.summary();
+        drop(export);
+        console.finish(done, summary)
+    }
+
+    /// The new path on the host; `None` for the content of a directory, which goes into DEST.
+    fn new_path(&self, inode: &InodeRef) -> Result<Option<PathBuf>> {
+        let dest = self.dest.as_os_str().as_bytes();
+        match (last_name(self.path.as_bytes()), self.dest.is_dir()) {
+            (None, true) => Ok(None),
+            (Some(name), true) => Ok(Some(self.dest.join(OsStr::from_bytes(name)))),
+            _ if last_name(dest).is_none() => {
+                let at = self.dest.display();
+                Err(Failure::usage(format!("{at}: a name is needed")))
             }
-            (Some(name), true) => {
-                let root = open_directory(&self.dest)?;
-                let mut export = self.export(&fs, root, &self.dest, &inode);
-                export.tree(inode, path, name)?;
-                export.finish()
+            (None, false) => Ok(None),
+            (Some(_), false) if !inode.is_dir() && dest.ends_with(b"/") => {
+                let text = format!("{}: no such directory", self.dest.display());
+                Err(Failure::new(Exit::Failed, text))
             }
-            (Some(_), false) => {
-                let (dir, name) = self.new_name()?;
-                if !inode.is_dir() && self.dest.as_os_str().as_bytes().ends_with(b"/") {
-                    let text = format!("{}: no such directory", self.dest.display());
-                    return Err(Failure::new(Exit::Failed, text));
-                }
-                let root = open_directory(dir)?;
-                let mut export = self.export(&fs, root, dir, &inode);
-                export.tree(inode, path, name)?;
-                export.finish()
-            }
+            (Some(_), false) => Ok(Some(self.dest.clone())),
         }
     }
 
@@ -122,31 +129,20 @@ impl Args {
             .at(self.image.name())
     }
 
-    fn export<'a>(
-        &'a self,
-        fs: &'a Filesystem,
-        root: OwnedFd,
-        root_path: &Path,
-        source: &InodeRef,
-    ) -> Export<'a> {
+    fn export<'a>(&self, fs: &Filesystem) -> Export<'a> {
         let is_root = rustix::process::geteuid().is_root();
         let is_same = self.same_permissions || (is_root && !self.no_same_permissions);
-        let policy = Policy {
-            permissions: match is_same {
+        Export::new(fs)
+            .permissions(match is_same {
                 true => Permissions::Same,
-                false => Permissions::Ordinary,
-            },
-            devices: match self.no_devices {
+                false => Permissions::Ordinary {
+                    umask: transfer::umask(),
+                },
+            })
+            .devices(match self.no_devices {
                 true => Devices::Leave,
                 false => Devices::Make,
-            },
-            failures: match self.strict {
-                true => Failures::Stop,
-                false => Failures::GoOn,
-            },
-        };
-        let export = Export::new(fs, &self.image, root, root_path, policy);
-        export.with_total(|| Some(total_bytes(fs, source)))
+            })
     }
 
     /// Writes a file to standard output.
@@ -159,50 +155,4 @@ impl Args {
         stream::write_out(fs, inode, at, &mut out)?;
         Ok(out.flush()?)
     }
-
-    fn new_directory(&self) -> Result<OwnedFd> {
-        let (dir, name) = self.new_name()?;
-        let parent = open_directory(dir)?;
-        let made = handles::make_directory(parent.as_fd(), OsStr::from_bytes(name));
-        made.at(self.dest.display())
-    }
-
-    fn new_name(&self) -> Result<(&Path, &[u8])> {
-        let path = self.dest.as_os_str().as_bytes();
-        let name = last_name(path);
-        let name = name
-            .ok_or_else(|| Failure::usage(format!("{}: a name is needed", self.dest.display())))?;
-        let (dir, _) = split(path);
-        let dir = if dir.is_empty() { b"." } else { dir };
-        Ok((Path::new(OsStr::from_bytes(dir)), name))
-    }
-}
-
-fn open_directory(path: &Path) -> Result<OwnedFd> {
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).at(path.display())
-}
-
-/// Number of bytes to copy, for the progress bar. Unreadable parts are left out.
-fn total_bytes(fs: &Filesystem, source: &InodeRef) -> u64 {
-    let mut total: u64 = 0;
-    let mut entered = HashSet::new();
-    let mut waiting = vec![fs.attr(source).ino];
-    while let Some(nr) = waiting.pop() {
-        // The copy reports damage.
-        let Ok(inode) = fs.inode(nr) else { continue };
-        let attr = fs.attr(&inode);
-        match attr.kind {
-            FileType::Regular => {
-                let data = attr.size_bytes.min(attr.sectors.saturating_mul(512));
-                total = total.saturating_add(data / u64::from(attr.links.max(1)));
-            }
-            FileType::Directory if entered.insert(attr.ino) => {
-                let entries = Directory::of(fs, &inode).into_iter().flatten().flatten();
-                waiting.extend(entries.map(|entry| entry.inode));
-            }
-            _ => {}
-        }
-    }
-    total
 }

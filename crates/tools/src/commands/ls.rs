@@ -11,6 +11,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use uext4::path::Paths;
 use uext4::{Attr, Caller, FileType, Filesystem};
+use uext4_tree::Damage;
 
 /// List a directory, or show one file
 #[derive(clap::Args)]
@@ -94,7 +95,7 @@ impl Args {
 struct Listing<'a> {
     args: &'a Args,
     fs: &'a Filesystem,
-    paths: Paths<'a>,
+    paths: Paths,
     rows: Vec<Row>,
     /// Inodes of directories that were listed. Each is listed once, so that a cycle ends.
     entered: HashSet<u32>,
@@ -124,7 +125,7 @@ impl Listing<'_> {
         let nr = self.paths.metadata(dir).at(&at)?.attr().ino.0;
         if !self.entered.insert(nr) {
             self.out.flush()?;
-            transfer::second_name(&at, nr).say();
+            Failure::at(&Damage::SecondName(nr), &at).say();
             self.damaged = true;
             return Ok(Vec::new());
         }
@@ -132,7 +133,7 @@ impl Listing<'_> {
         let entries = self
             .paths
             .read_dir(dir)
-            .and_then(Iterator::collect::<uext4::Result<Vec<_>>>);
+            .and_then(Iterator::collect::<uext4::path::Result<Vec<_>>>);
         let mut entries = entries.at(&at)?;
         let parent = self.paths.inode(dir).at(&at)?;
         entries.retain(|entry| self.args.all || !entry.name.starts_with(b"."));

@@ -96,7 +96,7 @@ impl Made<'_> {
             .collect();
         if !dropped.is_empty() {
             crate::failure::note(format_args!(
-                "made without {}, which it has no room or use for",
+                "made without {}, which it has no space or use for",
                 dropped.join(", ")
             ));
         }

@@ -3,14 +3,13 @@
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::ImageArgs;
 use crate::reproducible::Epoch;
-use crate::transfer::import::{Directories, Existing, Import, Into, Policy, Times};
-use crate::transfer::outcome::{Ended, Place, Step};
-use crate::transfer::source::Links;
-use crate::transfer::{last_name, split, stream};
+use crate::transfer::console::{Console, Failures};
+use crate::transfer::{self, join, last_name, split, stream};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uext4::{Caller, Error, Filesystem, InodeRef, SetAttr, SetTime};
+use uext4_tree::{Existing, Import, Links, Times};
 
 /// Mode of a new file from standard input, before the umask.
 const STREAM_MODE: u16 = 0o666;
@@ -54,6 +53,13 @@ pub(crate) struct Args {
     time: Option<u64>,
 }
 
+/// What the path in the image is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Directory,
+    NewName,
+}
+
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         uext4_fuse::catch_interrupts()
@@ -72,78 +78,88 @@ impl Args {
     }
 
     fn copy(&self, fs: &Filesystem, epoch: &Epoch) -> Result<()> {
-        let policy = Policy {
-            existing: match self.force {
+        let target = self.target(fs)?;
+        transfer::allow_deep_trees();
+        let total = || {
+            let import = self.import(fs, epoch);
+            let sizes = self.sources.iter().map(|host| import.total_bytes(host));
+            sizes.sum()
+        };
+        let mut console = Console::new(&self.image, Failures::GoOn, total);
+        let mut sources = Vec::new();
+        for source in &self.sources {
+            match self.recursive || !self.is_dir(source) {
+                true => sources.push((source, self.new_path(source, target)?)),
+                false => {
+                    let text = format!("{}: is a directory", source.display());
+                    let failure = Failure::new(Exit::Failed, text);
+                    console.fail(&failure.hint("-r copies directories"));
+                }
+            }
+        }
+        let mut import = self.import(fs, epoch).on_event(|event| console.take(event));
+        let done = sources.iter().try_for_each(|(source, path)| match path {
+            Some(path) => import.tree(source, path),
+            None => import.content(source, self.path.as_bytes()),
+        });
+        let summary = import.summary();
+        drop(import);
+        console.finish(done, summary)
+    }
+
+    fn import<'a>(&self, fs: &Filesystem, epoch: &Epoch) -> Import<'a> {
+        Import::new(fs)
+            .existing(match self.force {
                 true => Existing::Replace,
                 false => Existing::Refuse,
-            },
-            links: match self.dereference {
+            })
+            .links(match self.dereference {
                 true => Links::Follow,
                 false => Links::Keep,
-            },
-            times: match *epoch {
+            })
+            .times(match *epoch {
                 Epoch::None => Times::Host,
                 Epoch::All(time) => Times::At(time),
                 Epoch::Latest(time) => Times::NotAfter(time),
-            },
-            directories: match self.recursive {
-                true => Directories::Copy,
-                false => Directories::Refuse,
-            },
-        };
-        let target = self.target(fs)?;
-        let mut import = Import::new(fs, &self.image, policy).with_total(&self.sources);
-        for source in &self.sources {
-            self.one(fs, &mut import, source, target.as_ref())?;
-        }
-        import.finish()
+            })
     }
 
-    /// The directory that the files go into; `None` when the path is a new name.
-    fn target(&self, fs: &Filesystem) -> Result<Option<InodeRef>> {
+    /// Whether a source names a directory, or a link to one that is followed.
+    fn is_dir(&self, source: &Path) -> bool {
+        let follows = self.dereference || source.as_os_str().as_bytes().ends_with(b"/");
+        let found = match follows {
+            true => source.metadata(),
+            false => source.symlink_metadata(),
+        };
+        found.is_ok_and(|found| found.is_dir())
+    }
+
+    /// What PATH is.
+    fn target(&self, fs: &Filesystem) -> Result<Target> {
         let path = self.path.as_bytes();
         let at = self.image.name_of(path);
         match fs.paths().inode(path) {
-            Ok(inode) if inode.is_dir() => Ok(Some(inode)),
-            Ok(_) | Err(Error::NotFound) if self.sources.len() == 1 => Ok(None),
+            Ok(inode) if inode.is_dir() => Ok(Target::Directory),
+            Ok(_) if self.sources.len() == 1 => Ok(Target::NewName),
             Ok(_) => Err(Error::NotDirectory).at(at),
-            Err(Error::NotFound) => Err(no_directory(&at)),
-            Err(error) => Err(error).at(at),
+            Err(failed) if matches!(failed.error(), Error::NotFound) => match self.sources.len() {
+                1 => Ok(Target::NewName),
+                _ => Err(no_directory(&at)),
+            },
+            Err(failed) => Err(self.image.failure(&failed)),
         }
     }
 
-    fn one(
-        &self,
-        fs: &Filesystem,
-        import: &mut Import<'_>,
-        source: &Path,
-        target: Option<&InodeRef>,
-    ) -> Result<()> {
+    /// The new path of a source; `None` for the content of a directory, which goes into PATH.
+    fn new_path(&self, source: &Path, target: Target) -> Result<Option<Vec<u8>>> {
         let path = self.path.as_bytes();
-        let at = self.image.name_of(path);
         match (last_name(source.as_os_str().as_bytes()), target) {
-            (Some(name), Some(inode)) => import.tree(source, Into { inode, path }, name),
-            (None, _) if !self.recursive => {
-                let failure = Failure::new(
-                    Exit::Failed,
-                    format!("{}: is a directory", source.display()),
-                );
-                import.fail(failure.hint("-r copies directories"))
+            (None, _) => Ok(None),
+            (Some(name), Target::Directory) => Ok(Some(join(path, name))),
+            (Some(_), Target::NewName) if path.ends_with(b"/") && !source.is_dir() => {
+                Err(no_directory(&self.image.name_of(path)))
             }
-            (None, Some(inode)) => import.content(source, Into { inode, path }),
-            (None, None) => {
-                fs.paths().create_dir(path).at(&at)?;
-                let inode = &fs.paths().inode(path).at(&at)?;
-                import.content(source, Into { inode, path })
-            }
-            (Some(_), None) => {
-                if path.ends_with(b"/") && !source.is_dir() {
-                    return Err(no_directory(&at));
-                }
-                let (dir, name) = self.new_name()?;
-                let inode = &fs.paths().inode(dir).at(self.image.name_of(dir))?;
-                import.tree(source, Into { inode, path: dir }, name)
-            }
+            (Some(_), Target::NewName) => self.new_name().map(|_| Some(path.to_vec())),
         }
     }
 
@@ -183,16 +199,14 @@ impl Args {
             // Removes the incomplete file. A second error is ignored.
             let _ = fs.unlink(&parent, name, &caller);
         }
-        filled.map_err(|(Ended::File(failure) | Ended::All(failure))| failure)
+        filled
     }
 
     /// Writes data and attributes. The file belongs to the calling user.
-    fn fill(&self, fs: &Filesystem, inode: &InodeRef, at: &str) -> Step<()> {
+    fn fill(&self, fs: &Filesystem, inode: &InodeRef, at: &str) -> Result<()> {
         stream::read_in(fs, inode, at)?;
-        let umask = rustix::process::umask(rustix::fs::Mode::empty());
-        rustix::process::umask(umask);
         let set = SetAttr {
-            mode: Some(STREAM_MODE & !(umask.as_raw_mode() as u16)),
+            mode: Some(STREAM_MODE & !transfer::umask()),
             uid: Some(rustix::process::geteuid().as_raw()),
             gid: Some(rustix::process::getegid().as_raw()),
             atime: Some(SetTime::Now),
@@ -200,7 +214,7 @@ impl Args {
             ..SetAttr::default()
         };
         let set = fs.set_attr(inode, &set, &Caller::root());
-        set.map(drop).of(|| at.into())
+        set.map(drop).at(at)
     }
 }
 

@@ -183,7 +183,9 @@ impl CatArgs {
         for path in &self.paths {
             let at = self.image.name_of(path.as_bytes());
             let file = match fs.paths().open(path) {
-                Err(uext4::Error::IsDirectory) => return Err(is_directory(&at)),
+                Err(failed) if matches!(failed.error(), uext4::Error::IsDirectory) => {
+                    return Err(is_directory(&at));
+                }
                 file => file.at(&at)?,
             };
             let mut offset = 0;

@@ -1,24 +1,31 @@
-//! Copies trees between the host and an image, with mode, owner, times, extended attributes, hard
-//! links and holes.
+//! Transfers between the host and an image, for `put` and `get`.
 //!
-//! Layout: `export` copies from an image and `import` into one. `handles` opens and creates host
-//! files below directory handles; `source` reads them; `restore` sets their attributes. `stream`
-//! copies single files to and from standard streams. `outcome` counts copied and failed files;
-//! `progress` shows a progress bar.
+//! Layout: `console` prints progress, failures and the result; `stream` copies single files to and
+//! from standard streams. `uext4_tree` copies trees.
 
-pub(crate) mod export;
-pub(crate) mod handles;
-pub(crate) mod import;
-pub(crate) mod outcome;
+pub(crate) mod console;
 mod progress;
-pub(crate) mod restore;
-pub(crate) mod source;
 pub(crate) mod stream;
 
-use crate::failure::{Exit, Failure};
+/// Raises the soft limit of open files to the hard limit, because a transfer holds one descriptor
+/// per level of the tree.
+pub(crate) fn allow_deep_trees() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // If it fails, a tree that is too deep fails with an error.
+    let _ = setrlimit(Resource::Nofile, raised);
+}
 
-/// Size of the copy buffer in bytes.
-const PIECE_BYTES: usize = 256 << 10;
+/// The umask of this process, which can only be read by setting it.
+pub(crate) fn umask() -> u16 {
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    (umask.as_raw_mode() & 0o777) as u16
+}
 
 /// Joins a directory and a name to a path.
 pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
@@ -41,13 +48,6 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let path = path.split_at(end).0;
     let start = path.iter().rposition(|byte| *byte == b'/');
     path.split_at(start.map_or(0, |slash| slash + 1))
-}
-
-/// Failure of a walk that reached a directory twice: a cycle, or two entries for one directory.
-pub(crate) fn second_name(at: &str, inode: u32) -> Failure {
-    let problem = "has a second name here: a cycle, or two directories of one";
-    let text = format!("{at}: the directory inode {inode} {problem}");
-    Failure::new(Exit::Damaged, text).hint("e2fsck repairs it")
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Copies single files between an image and standard streams.
 
-use super::PIECE_BYTES;
-use super::outcome::{Ended, Place, Step};
 use crate::failure::{At, Exit, Failure, Result};
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 use uext4::{Filesystem, InodeRef, WriteContext};
 use uext4_sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+
+/// Size of the copy buffer in bytes.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// Interval at which a reader of standard input polls for an interrupt.
 const TICK: Duration = Duration::from_millis(100);
@@ -33,24 +34,22 @@ pub(crate) fn write_out(
 /// Fills a new file from standard input.
 ///
 /// Also after an interrupt, because the end of the data is unknown then.
-pub(crate) fn read_in(fs: &Filesystem, inode: &InodeRef, at: &str) -> Step<()> {
+pub(crate) fn read_in(fs: &Filesystem, inode: &InodeRef, at: &str) -> Result<()> {
     let pieces = standard_input();
     let mut offset = 0;
     loop {
         let piece = match pieces.recv_timeout(TICK) {
-            Ok(piece) => piece.of(|| "standard input".into())?,
+            Ok(piece) => piece.at("standard input")?,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) if uext4_fuse::is_interrupted() => {
                 let text = format!("{at}: interrupted before standard input ended, not made");
-                return Err(Ended::All(Failure::new(Exit::Failed, text)));
+                return Err(Failure::new(Exit::Failed, text));
             }
             Err(RecvTimeoutError::Timeout) => continue,
         };
         let mut rest = piece.as_slice();
         while !rest.is_empty() {
-            let written = fs
-                .write(inode, offset, rest, &WriteContext::ROOT)
-                .of(|| at.into())?;
+            let written = fs.write(inode, offset, rest, &WriteContext::ROOT).at(at)?;
             rest = rest.split_at(written.len_bytes).1;
             offset += written.len_bytes as u64;
         }

@@ -74,15 +74,15 @@ impl World {
 
     fn insert(&mut self, name: &[u8], inode: u32) {
         let room = match self.walk().fits(name).unwrap() {
-            Fit::Room(_) => true,
-            Fit::NoRoom => false,
+            Fit::Gap(_) => true,
+            Fit::Full => false,
             Fit::Exists => return self.insert_what_exists(name, inode),
         };
-        let Fit::Room(gap) = self.known().fits(name, print_of(name)) else {
+        let Fit::Gap(gap) = self.known().fits(name, print_of(name)) else {
             assert!(!room, "a gap is not found");
             assert_eq!(
                 self.change().insert(&new(inode, name), print_of(name)),
-                Insertion::NoRoom
+                Insertion::Full
             );
             return;
         };

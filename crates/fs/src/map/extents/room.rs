@@ -7,7 +7,7 @@ use super::super::clusters::new_tree_block;
 use super::walk::{self, Node, Step, Steps};
 use crate::inode::InodeState;
 use crate::{Error, Fs, Result};
-use uext4_format::extent::{ExtentNode, Index, MAX_DEPTH};
+use uext4_format::extent::{ExtentIndex, ExtentNode, MAX_DEPTH};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::Handle;
 use uext4_num::u64_of;
@@ -70,7 +70,7 @@ pub(super) fn grow(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState) -> Resu
         .expect("a block holds more than the root");
     let logical = child.key(0).unwrap_or_default();
     root.set_depth(depth + 1);
-    root.insert_index(0, Index { logical, child: nr })
+    root.insert_index(0, ExtentIndex { logical, child: nr })
         .expect("the root is empty");
     fs.blocks
         .create(handle, nr, walk::seal(state), bytes.into());
@@ -105,7 +105,7 @@ fn split(
     let step = &path[parent];
     step.node
         .edit(handle, state, |node| {
-            node.insert_index(step.at + 1, Index { logical, child: nr })
+            node.insert_index(step.at + 1, ExtentIndex { logical, child: nr })
         })
         .expect("the parent has a free slot");
     Ok(())

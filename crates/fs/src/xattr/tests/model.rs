@@ -110,7 +110,7 @@ fn apply(rig: &Rig, model: &mut Model, step: &Step) {
                     let needed: usize = all.iter().map(|(n, v)| n.len() + v.len() + 24).sum();
                     assert!(
                         needed > rig.fs().block_size() - 36,
-                        "{needed} bytes find no room"
+                        "{needed} bytes find no space"
                     );
                 }
                 Err(Error::Exists) => assert!(exists && mode == SetMode::Create),

@@ -119,13 +119,13 @@ fn by_us(fs: &Filesystem, file: &InodeRef, op: &Op, byte: u8) -> i32 {
 type Map = Vec<(u64, u64)>;
 
 fn map(mut seek: impl FnMut(u64, Seek) -> Option<u64>) -> Map {
-    let mut stretches = Map::new();
+    let mut ranges = Map::new();
     let mut at = 0;
     while let Some(data) = seek(at, Seek::Data) {
         at = seek(data, Seek::Hole).expect("the end is a hole");
-        stretches.push((data, at));
+        ranges.push((data, at));
     }
-    stretches
+    ranges
 }
 
 fn kernel_map(file: &File) -> Map {

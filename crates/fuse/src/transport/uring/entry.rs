@@ -1,17 +1,17 @@
-//! Memory of one request: its headers, and a payload buffer shared by request and answer.
+//! Memory of one request: its headers, and a payload buffer shared by request and reply.
 
-use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::init::WRITE_BYTES_MAX;
-use crate::protocol::{ANSWER_HEADER_BYTES, REQUEST_HEADER_BYTES};
+use crate::protocol::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES};
+use crate::reply::Reply;
 use crate::request::Request;
 use crate::server::{Outcome, RequestClass, Server};
 use uext4_sync::Pass;
 
-/// Size of the request or answer header, and of the first argument, in bytes.
+/// Size of the request or reply header, and of the first argument, in bytes.
 const PART_BYTES: usize = 128;
-/// Longer arguments, in bytes, stay in the payload buffer, and the answer is built elsewhere.
-/// Answers to such requests are short.
+/// Longer arguments, in bytes, stay in the payload buffer, and the reply is built elsewhere.
+/// Replies to such requests are short.
 const COPY_BYTES_MAX: usize = 4096;
 
 /// `struct fuse_uring_req_header`.
@@ -32,17 +32,17 @@ pub(super) struct Entry {
     payload: Box<[u8]>,
     /// Number of its queue.
     pub(super) queue: u16,
-    /// Why the kernel gets no answer through the entry for a while.
+    /// Why the kernel gets no reply through the entry for a while.
     pub(super) away: Option<Away>,
     /// A worker copies the data of the entry.
     pub(super) is_copied: bool,
-    /// The entry returns from a worker with the answer; otherwise with the original request.
+    /// The entry returns from a worker with the reply; otherwise with the original request.
     pub(super) is_served: bool,
     /// Two `struct iovec`: header and payload.
     vectors: [[usize; 2]; 2],
 }
 
-/// Reason for a delayed answer.
+/// Reason for a delayed reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Away {
     /// The request waits for other requests.
@@ -111,10 +111,10 @@ impl Entry {
         }
     }
 
-    /// Replaces the request with an error answer.
+    /// Replaces the request with an error reply.
     pub(super) fn refuse(&mut self, errno: Errno) {
         let unique = self.header.commit_id;
-        self.put(&Answer::new(0).finish(unique, Err(errno)), 0);
+        self.put(&Reply::new(0).finish(unique, Err(errno)), 0);
     }
 
     /// Size of the request's arguments except the first, in bytes.
@@ -122,27 +122,27 @@ impl Entry {
         self.payload.len().min(self.header.payload_bytes as usize)
     }
 
-    /// Serves the request and replaces it with the answer.
+    /// Serves the request and replaces it with the reply.
     pub(super) fn serve(&mut self, server: &Server, scratch: &mut Scratch) {
         let n_payload = self.payload_bytes();
-        let (arguments, mut answer) = if n_payload <= COPY_BYTES_MAX {
+        let (arguments, mut reply) = if n_payload <= COPY_BYTES_MAX {
             scratch.clear();
             scratch.extend_from_slice(&self.payload[..n_payload]);
-            (&scratch[..], Answer::lent(&mut self.payload))
+            (&scratch[..], Reply::lent(&mut self.payload))
         } else {
-            (&self.payload[..n_payload], Answer::new(64))
+            (&self.payload[..n_payload], Reply::new(64))
         };
         let done = match parse(&self.header, arguments) {
-            Some(request) => match server.handle(&request, &mut answer) {
-                Outcome::Answer(done) => done,
-                // The kernel expects an answer to every request on a ring.
+            Some(request) => match server.handle(&request, &mut reply) {
+                Outcome::Reply(done) => done,
+                // The kernel expects a reply to every request on a ring.
                 Outcome::Silent => Ok(()),
             },
             None => Err(Errno::EPROTO),
         };
-        let header = answer.finish(self.header.commit_id, done);
-        let answer_bytes = answer.len();
-        let done = match answer.into_own() {
+        let header = reply.finish(self.header.commit_id, done);
+        let reply_bytes = reply.len();
+        let done = match reply.into_own() {
             Some(own) if own.len() > self.payload.len() => Err(Errno::EIO),
             Some(own) => {
                 self.payload[..own.len()].copy_from_slice(&own);
@@ -151,13 +151,13 @@ impl Entry {
             None => Ok(()),
         };
         match done {
-            Ok(()) => self.put(&header, answer_bytes),
+            Ok(()) => self.put(&header, reply_bytes),
             Err(errno) => self.refuse(errno),
         }
     }
 
-    fn put(&mut self, header: &[u8; ANSWER_HEADER_BYTES], payload_bytes: usize) {
-        self.header.in_out[..ANSWER_HEADER_BYTES].copy_from_slice(header);
+    fn put(&mut self, header: &[u8; REPLY_HEADER_BYTES], payload_bytes: usize) {
+        self.header.in_out[..REPLY_HEADER_BYTES].copy_from_slice(header);
         self.header.payload_bytes = payload_bytes as u32;
     }
 }

@@ -1,12 +1,12 @@
-//! Ring thread: takes requests from the queues of a ring and commits the answers.
+//! Ring thread: takes requests from the queues of a ring and commits the replies.
 //!
 //! Short requests are answered on this thread. A longer one moves to a worker together with its
-//! entry and comes back through [`Returned`]. This thread commits the answer, since a ring belongs
+//! entry and comes back through [`Returned`]. This thread commits the reply, since a ring belongs
 //! to one thread.
 //!
 //! Invariants: in each queue at least [`ENTRIES`] entries hold no request that waits for other
 //! requests ([`RequestClass::Asks`], [`RequestClass::Halted`]); each entry with such a request is
-//! replaced by a new one. Pools without askers answer those entries, and each answer fetches the
+//! replaced by a new one. Pools without askers answer those entries, and each reply fetches the
 //! next request of the queue, so no request waits forever.
 //!
 //! Adding an entry only when all are taken does not suffice: the kernel looks for waiting requests
@@ -177,7 +177,7 @@ impl Queue {
             .is_some_and(|pool| pool.n_asking < ASKING_MAX)
     }
 
-    /// Counts an entry without an answer for a while, and adds a replacement if needed.
+    /// Counts an entry without a reply for a while, and adds a replacement if needed.
     fn send_away(&mut self, entry: &mut Entry, why: Away) -> io::Result<()> {
         entry.away = Some(why);
         let Some(pool) = self.pool(entry.queue) else {

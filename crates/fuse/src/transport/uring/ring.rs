@@ -96,7 +96,7 @@ impl Ring {
         self.command(REGISTER, entry)
     }
 
-    /// Gives the kernel an entry with an answer, to be reused for the next request.
+    /// Gives the kernel an entry with a reply, to be reused for the next request.
     pub(super) fn commit(&mut self, entry: Box<Entry>) -> io::Result<()> {
         self.command(COMMIT_AND_FETCH, entry)
     }

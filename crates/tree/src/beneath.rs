@@ -131,19 +131,6 @@ pub(crate) fn link_beneath(
     rustix::fs::linkat(CWD, &by_handle, dir, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-/// Raises the soft limit of open files to the hard limit, because a walk holds one descriptor per
-/// level of the tree.
-pub(crate) fn allow_deep_trees() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    // If it fails, a tree that is too deep fails with an error.
-    let _ = setrlimit(Resource::Nofile, raised);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

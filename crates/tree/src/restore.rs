@@ -1,29 +1,34 @@
 //! Restores owner, mode, extended attributes and times of exported files.
 //!
-//! Permissions follow GNU tar. [`Permissions::Same`], root's default, keeps all permission bits.
-//! [`Permissions::Ordinary`], the default of other users, drops setuid, setgid and sticky and
-//! applies the umask.
+//! Permissions follow GNU tar. [`Permissions::Same`], that of root, keeps all permission bits.
+//! [`Permissions::Ordinary`], that of other users, drops setuid, setgid and sticky and applies the
+//! umask.
 
-use crate::show;
+use crate::Result;
+use crate::beneath::magic_path;
+use crate::error::{InImage, OnHost};
+use crate::export::Original;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use uext4::{Attr, Caller, Error, FileType, Filesystem, InodeRef, Timestamp};
+use std::path::Path;
+use uext4::{Attr, Caller, FileType, Timestamp};
 
-use super::handles::magic_path;
-
-type Result<T> = std::result::Result<T, Errno>;
+type HostResult<T> = std::result::Result<T, Errno>;
 
 /// Treatment of permission bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Permissions {
+pub enum Permissions {
     /// All of them, access control lists and capabilities.
     Same,
-    /// Permission bits after the umask, without setuid, setgid, sticky, access control lists and
-    /// capabilities.
-    Ordinary,
+    /// Permission bits without those of `umask`, setuid, setgid and sticky; no access control lists
+    /// and capabilities.
+    Ordinary {
+        /// The bits that new files of this process do not get.
+        umask: u16,
+    },
 }
 
 /// Extended attributes that grant permissions in addition to the mode.
@@ -34,24 +39,19 @@ const GRANTING: [&[u8]; 3] = [
 ];
 
 /// Sets attributes of exported files.
-pub(super) struct Restore {
-    permissions: Permissions,
-    umask: Mode,
+pub(crate) struct Restore {
+    pub(crate) permissions: Permissions,
     /// True if the process can set owners and privileged attributes and create device nodes.
     privileged: bool,
     /// Count of owners and attributes that were lost to the policy, or for lack of privilege or
     /// support.
-    pub(super) reduced: u64,
+    pub(crate) reduced: u64,
 }
 
 impl Restore {
-    pub(super) fn new(permissions: Permissions) -> Self {
-        // The umask can only be read by setting it.
-        let umask = rustix::process::umask(Mode::empty());
-        rustix::process::umask(umask);
+    pub(crate) fn new(permissions: Permissions) -> Self {
         Self {
             permissions,
-            umask,
             privileged: is_privileged(),
             reduced: 0,
         }
@@ -59,87 +59,81 @@ impl Restore {
 
     /// The permission bits that a file of the image gets on the host.
     fn mode(&self, attr: &Attr) -> Mode {
-        let mode = Mode::from_raw_mode(attr.mode.into());
-        match self.permissions {
-            Permissions::Same => mode,
-            Permissions::Ordinary => mode
-                .intersection(Mode::RWXU | Mode::RWXG | Mode::RWXO)
-                .difference(self.umask),
-        }
+        let bits = match self.permissions {
+            Permissions::Same => attr.mode,
+            Permissions::Ordinary { umask } => attr.mode & 0o777 & !umask,
+        };
+        Mode::from_raw_mode(bits.into())
     }
 
-    /// Sets attributes of an open file or directory.
-    pub(super) fn open(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        fs: &Filesystem,
-        inode: &InodeRef,
-        attr: &Attr,
-    ) -> Result<()> {
-        let (uid, gid) = owner(attr);
-        self.unless_refused(rustix::fs::fchown(fd, uid, gid))?;
-        rustix::fs::fchmod(fd, self.mode(attr))?;
+    /// Sets attributes of an open file or directory, which is at `host`.
+    pub(crate) fn open(&mut self, fd: BorrowedFd<'_>, from: &Original, host: &Path) -> Result<()> {
+        let (uid, gid) = owner(&from.attr);
+        let set = self.unless_refused(rustix::fs::fchown(fd, uid, gid));
+        set.and_then(|()| rustix::fs::fchmod(fd, self.mode(&from.attr)))
+            .on_host(|| host.into())?;
         // After the owner, because a change of owner removes capabilities.
-        self.xattrs(fs, inode, |key, value| {
+        self.xattrs(from, host, |key, value| {
             rustix::fs::fsetxattr(fd, key, value, XattrFlags::empty())
         })?;
-        rustix::fs::futimens(fd, &times(attr))
+        rustix::fs::futimens(fd, &times(&from.attr)).on_host(|| host.into())
     }
 
     /// Sets attributes of a symbolic link, device node, pipe or socket through an `O_PATH` handle,
     /// because opening a device or pipe has side effects.
-    pub(super) fn by_handle(
+    pub(crate) fn by_handle(
         &mut self,
         fd: BorrowedFd<'_>,
-        fs: &Filesystem,
-        inode: &InodeRef,
-        attr: &Attr,
+        from: &Original,
+        host: &Path,
     ) -> Result<()> {
         let path = magic_path(fd.as_fd());
-        let (uid, gid) = owner(attr);
-        self.unless_refused(rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH))?;
-        if attr.kind != FileType::Symlink {
-            rustix::fs::chmod(&path, self.mode(attr))?;
+        let (uid, gid) = owner(&from.attr);
+        let set = rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH);
+        self.unless_refused(set).on_host(|| host.into())?;
+        if from.attr.kind != FileType::Symlink {
+            rustix::fs::chmod(&path, self.mode(&from.attr)).on_host(|| host.into())?;
         }
-        self.xattrs(fs, inode, |key, value| {
+        self.xattrs(from, host, |key, value| {
             rustix::fs::setxattr(&path, key, value, XattrFlags::empty())
         })?;
-        rustix::fs::utimensat(rustix::fs::CWD, &path, &times(attr), AtFlags::empty())
+        let times = times(&from.attr);
+        rustix::fs::utimensat(rustix::fs::CWD, &path, &times, AtFlags::empty())
+            .on_host(|| host.into())
     }
 
     fn xattrs(
         &mut self,
-        fs: &Filesystem,
-        inode: &InodeRef,
-        put: impl Fn(&OsStr, &[u8]) -> Result<()>,
+        from: &Original,
+        host: &Path,
+        put: impl Fn(&OsStr, &[u8]) -> HostResult<()>,
     ) -> Result<()> {
         let caller = Caller::root();
-        for name in fs.list_xattrs(inode, &caller).map_err(errno)? {
-            if self.permissions == Permissions::Ordinary && GRANTING.contains(&name.as_slice()) {
+        let in_image = || from.path.clone();
+        let names = from.fs.list_xattrs(&from.inode, &caller);
+        for name in names.in_image(in_image)? {
+            let is_ordinary = matches!(self.permissions, Permissions::Ordinary { .. });
+            if is_ordinary && GRANTING.contains(&name.as_slice()) {
                 self.reduced += 1;
                 continue;
             }
-            let value = fs.get_xattr(inode, &name, &caller).map_err(errno)?;
+            let value = from.fs.get_xattr(&from.inode, &name, &caller);
+            let value = value.in_image(in_image)?;
             match put(OsStr::from_bytes(&name), &value) {
                 // The host's file system does not support the attribute.
                 Err(Errno::NOTSUP) => self.reduced += 1,
-                other => self.unless_refused(other)?,
+                other => self.unless_refused(other).on_host(|| host.into())?,
             }
         }
         Ok(())
     }
 
-    /// True if a node could not be created for lack of privilege; prints a note.
-    pub(super) fn lacks_privilege(&self, error: Errno, attr: &Attr, at: &str) -> bool {
-        if error != Errno::PERM || self.privileged {
-            return false;
-        }
-        let kind = show::kind(attr.kind);
-        crate::failure::note(format_args!("{at}: only the superuser can make a {kind}"));
-        true
+    /// Whether a node could not be created for lack of privilege.
+    pub(crate) fn lacks_privilege(&self, error: Errno) -> bool {
+        error == Errno::PERM && !self.privileged
     }
 
-    fn unless_refused(&mut self, answer: Result<()>) -> Result<()> {
+    fn unless_refused(&mut self, answer: HostResult<()>) -> HostResult<()> {
         match answer {
             // EINVAL: an owner that the user namespace does not map.
             Err(Errno::PERM | Errno::INVAL) if !self.privileged => {
@@ -156,10 +150,6 @@ fn is_privileged() -> bool {
     let all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
     let maps_all = std::fs::read_to_string("/proc/self/uid_map").map_or(true, all);
     rustix::process::geteuid().is_root() && maps_all
-}
-
-fn errno(error: Error) -> Errno {
-    Errno::from_raw_os_error(error.errno())
 }
 
 fn owner(attr: &Attr) -> (Option<Uid>, Option<Gid>) {

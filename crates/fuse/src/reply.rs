@@ -1,18 +1,18 @@
-//! Builder of answers. The buffer is reused: it belongs to the thread, or the kernel reads the
-//! answer from it.
+//! Builder of replies. The buffer is reused: it belongs to the thread, or the kernel reads the
+//! reply from it.
 
 use crate::errno::Errno;
-use crate::protocol::ANSWER_HEADER_BYTES;
-use uext4::Stretch;
+use crate::protocol::REPLY_HEADER_BYTES;
+use uext4::FileRange;
 
-/// Buffer of an answer.
+/// Buffer of a reply.
 enum Buffer<'a> {
     Own(Vec<u8>),
     Lent(&'a mut [u8]),
 }
 
-/// Body of an answer, without the header. File data are read directly into the buffer.
-pub(crate) struct Answer<'a> {
+/// Body of a reply, without the header. File data are read directly into the buffer.
+pub(crate) struct Reply<'a> {
     buffer: Buffer<'a>,
     len: usize,
     shortcut: Option<Box<dyn InPlace>>,
@@ -21,20 +21,20 @@ pub(crate) struct Answer<'a> {
 
 /// Zero-copy path to the kernel.
 pub(crate) trait InPlace: Send {
-    /// Sends an answer. Returns false if this path cannot carry it; nothing was sent then.
-    fn send(&mut self, header: &AnswerHeader, stretches: &[Stretch<'_>]) -> bool;
+    /// Sends a reply. Returns false if this path cannot carry it; nothing was sent then.
+    fn send(&mut self, header: &ReplyHeader, ranges: &[FileRange<'_>]) -> bool;
 }
 
-/// Header of an answer in kernel format.
-pub(crate) type AnswerHeader = [u8; ANSWER_HEADER_BYTES];
+/// Header of a reply in kernel format.
+pub(crate) type ReplyHeader = [u8; REPLY_HEADER_BYTES];
 
-impl<'a> Answer<'a> {
-    /// An empty answer with capacity for `capacity_bytes` bytes.
+impl<'a> Reply<'a> {
+    /// An empty reply with capacity for `capacity_bytes` bytes.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
         Self::with_buffer(Buffer::Own(vec![0; capacity_bytes]))
     }
 
-    /// An empty answer in a borrowed buffer. If it outgrows the buffer, it moves to an owned one.
+    /// An empty reply in a borrowed buffer. If it outgrows the buffer, it moves to an owned one.
     pub(crate) fn lent(buf: &'a mut [u8]) -> Self {
         Self::with_buffer(Buffer::Lent(buf))
     }
@@ -56,28 +56,28 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Whether the answer has a zero-copy path.
+    /// Whether the reply has a zero-copy path.
     pub(crate) fn has_shortcut(&self) -> bool {
         self.shortcut.is_some()
     }
 
-    /// Sends extents of the image as the whole answer to request `unique`. Returns false if the
+    /// Sends extents of the image as the whole reply to request `unique`. Returns false if the
     /// data must go through the buffer instead.
-    pub(crate) fn send(&mut self, unique: u64, stretches: &[Stretch<'_>]) -> bool {
-        let len: usize = stretches.iter().map(|stretch| stretch.len_bytes).sum();
-        let header = header(ANSWER_HEADER_BYTES + len, unique, 0);
+    pub(crate) fn send(&mut self, unique: u64, ranges: &[FileRange<'_>]) -> bool {
+        let len: usize = ranges.iter().map(|range| range.len_bytes).sum();
+        let header = header(REPLY_HEADER_BYTES + len, unique, 0);
         if let Some(shortcut) = &mut self.shortcut {
-            self.is_sent = shortcut.send(&header, stretches);
+            self.is_sent = shortcut.send(&header, ranges);
         }
         self.is_sent
     }
 
-    /// Whether the answer was already sent.
+    /// Whether the reply was already sent.
     pub(crate) fn is_sent(&self) -> bool {
         self.is_sent
     }
 
-    /// Empties the answer.
+    /// Empties the reply.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
         self.is_sent = false;
@@ -161,9 +161,9 @@ impl<'a> Answer<'a> {
         let _ = self.body();
     }
 
-    /// Finishes the answer to request `unique`; the header precedes [`Self::body`]. An error
+    /// Finishes the reply to request `unique`; the header precedes [`Self::body`]. An error
     /// discards the body.
-    pub(crate) fn finish(&mut self, unique: u64, result: Result<(), Errno>) -> AnswerHeader {
+    pub(crate) fn finish(&mut self, unique: u64, result: Result<(), Errno>) -> ReplyHeader {
         let error = match result {
             Ok(()) => 0,
             Err(errno) => {
@@ -175,18 +175,18 @@ impl<'a> Answer<'a> {
     }
 
     /// Finishes a notification with the current body.
-    pub(crate) fn finish_notification(&self, code: i32) -> AnswerHeader {
+    pub(crate) fn finish_notification(&self, code: i32) -> ReplyHeader {
         self.header(0, code)
     }
 
-    fn header(&self, unique: u64, error: i32) -> AnswerHeader {
-        header(ANSWER_HEADER_BYTES + self.len, unique, error)
+    fn header(&self, unique: u64, error: i32) -> ReplyHeader {
+        header(REPLY_HEADER_BYTES + self.len, unique, error)
     }
 }
 
 /// `struct fuse_out_header` of a message of `len_bytes` bytes, header included.
-fn header(len_bytes: usize, unique: u64, error: i32) -> AnswerHeader {
-    let mut header = [0; ANSWER_HEADER_BYTES];
+fn header(len_bytes: usize, unique: u64, error: i32) -> ReplyHeader {
+    let mut header = [0; REPLY_HEADER_BYTES];
     header[0..4].copy_from_slice(&(len_bytes as u32).to_ne_bytes());
     header[4..8].copy_from_slice(&error.to_ne_bytes());
     header[8..16].copy_from_slice(&unique.to_ne_bytes());
@@ -199,38 +199,38 @@ mod tests {
 
     #[test]
     fn an_error_carries_no_body() {
-        let mut answer = Answer::new(0);
-        answer.u64(1);
-        let header = answer.finish(5, Err(Errno::EIO));
-        assert!(answer.body().is_empty());
+        let mut reply = Reply::new(0);
+        reply.u64(1);
+        let header = reply.finish(5, Err(Errno::EIO));
+        assert!(reply.body().is_empty());
         assert_eq!(header[..4], 16u32.to_ne_bytes());
         assert_eq!(header[4..8], (-5i32).to_ne_bytes());
     }
 
     #[test]
     fn room_grows_and_alignment_pads_with_zeroes() {
-        let mut answer = Answer::new(1);
-        answer.room(100).fill(0xff);
-        answer.filled(3);
-        answer.align();
-        let header = answer.finish(9, Ok(()));
-        assert_eq!(answer.body(), [0xff, 0xff, 0xff, 0, 0, 0, 0, 0]);
+        let mut reply = Reply::new(1);
+        reply.room(100).fill(0xff);
+        reply.filled(3);
+        reply.align();
+        let header = reply.finish(9, Ok(()));
+        assert_eq!(reply.body(), [0xff, 0xff, 0xff, 0, 0, 0, 0, 0]);
         assert_eq!(header[..4], 24u32.to_ne_bytes());
     }
 
     #[test]
     fn what_does_not_fit_moves() {
         let mut buf = [0; 8];
-        let mut answer = Answer::lent(&mut buf);
-        answer.u64(1);
-        assert_eq!(answer.body(), 1u64.to_ne_bytes());
-        answer.u32(2);
-        assert_eq!(answer.body()[..8], 1u64.to_ne_bytes());
-        assert_eq!(answer.body()[8..], 2u32.to_ne_bytes());
-        assert_eq!(answer.into_own().map(|own| own.len()), Some(12));
-        let mut answer = Answer::lent(&mut buf);
-        answer.u64(3);
-        assert_eq!(answer.into_own(), None);
+        let mut reply = Reply::lent(&mut buf);
+        reply.u64(1);
+        assert_eq!(reply.body(), 1u64.to_ne_bytes());
+        reply.u32(2);
+        assert_eq!(reply.body()[..8], 1u64.to_ne_bytes());
+        assert_eq!(reply.body()[8..], 2u32.to_ne_bytes());
+        assert_eq!(reply.into_own().map(|own| own.len()), Some(12));
+        let mut reply = Reply::lent(&mut buf);
+        reply.u64(3);
+        assert_eq!(reply.into_own(), None);
         assert_eq!(buf, 3u64.to_ne_bytes());
     }
 }

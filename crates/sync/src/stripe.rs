@@ -1,4 +1,4 @@
-//! Sharded maps by number with locality: each run of `1 << STRETCH_BITS` numbers shares a shard and
+//! Sharded maps by number with locality: each run of `1 << STRIPE_BITS` numbers shares a shard and
 //! is contiguous in its table. A thread that works through its own numbers rarely contends.
 //!
 //! Not here: keys that an attacker chooses. Block and inode numbers have a bounded range.
@@ -12,22 +12,22 @@ const PLACE_MIX: u64 = 0xD6E8_FEB8_6659_FD93;
 /// The tag bits by which a table tells entries apart; the other bits place them.
 const UPPER: u64 = !0 << 57;
 
-/// A map with integer keys; runs of `1 << STRETCH_BITS` numbers stay together.
-pub type StretchMap<K, V, const STRETCH_BITS: u32> =
-    HashMap<K, V, BuildHasherDefault<StretchHasher<STRETCH_BITS>>>;
+/// A map with integer keys; runs of `1 << STRIPE_BITS` numbers stay together.
+pub type StripeMap<K, V, const STRIPE_BITS: u32> =
+    HashMap<K, V, BuildHasherDefault<StripeHasher<STRIPE_BITS>>>;
 
 /// The shard of `number` among `shards`, a power of two, at most 128.
-pub fn stretch_shard<const STRETCH_BITS: u32>(number: u64, shards: usize) -> usize {
+pub fn stripe_shard<const STRIPE_BITS: u32>(number: u64, shards: usize) -> usize {
     debug_assert!(shards.is_power_of_two() && shards <= 128);
-    let mixed = (number >> STRETCH_BITS).wrapping_mul(SHARD_MIX);
+    let mixed = (number >> STRIPE_BITS).wrapping_mul(SHARD_MIX);
     (mixed >> 57) as usize % shards
 }
 
-/// The hash of [`StretchMap`].
+/// The hash of [`StripeMap`].
 #[derive(Default)]
-pub struct StretchHasher<const STRETCH_BITS: u32>(u64);
+pub struct StripeHasher<const STRIPE_BITS: u32>(u64);
 
-impl<const STRETCH_BITS: u32> Hasher for StretchHasher<STRETCH_BITS> {
+impl<const STRIPE_BITS: u32> Hasher for StripeHasher<STRIPE_BITS> {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -38,8 +38,8 @@ impl<const STRETCH_BITS: u32> Hasher for StretchHasher<STRETCH_BITS> {
         self.write_u64(number.into());
     }
     fn write_u64(&mut self, number: u64) {
-        let stretch = (number >> STRETCH_BITS).wrapping_mul(PLACE_MIX) >> 32;
-        let place = number ^ (stretch << STRETCH_BITS);
+        let stripe = (number >> STRIPE_BITS).wrapping_mul(PLACE_MIX) >> 32;
+        let place = number ^ (stripe << STRIPE_BITS);
         self.0 = number.wrapping_mul(SHARD_MIX) & UPPER | place & !UPPER;
     }
 }
@@ -50,19 +50,19 @@ mod tests {
     use std::collections::HashSet;
 
     fn hash(number: u64) -> u64 {
-        let mut hasher = StretchHasher::<6>::default();
+        let mut hasher = StripeHasher::<6>::default();
         hasher.write_u64(number);
         hasher.finish()
     }
 
     #[test]
-    fn neighbours_stay_together_and_stretches_do_not() {
+    fn neighbours_stay_together_and_stripes_do_not() {
         let places: HashSet<u64> = (640..704)
             .map(|number| hash(number) >> 6 & 0xffff)
             .collect();
         assert_eq!(places.len(), 1, "64 neighbours in 64 places side by side");
         let shards = |numbers: std::ops::Range<u64>, step| {
-            let shard = |number| stretch_shard::<6>(number, 64);
+            let shard = |number| stripe_shard::<6>(number, 64);
             let all: HashSet<usize> = numbers.step_by(step).map(shard).collect();
             all.len()
         };
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_map_keeps_what_is_put_in() {
-        let mut map: StretchMap<u64, u64, 8> = StretchMap::default();
+        let mut map: StripeMap<u64, u64, 8> = StripeMap::default();
         (0..5000).for_each(|number| _ = map.insert(number * 37, number));
         assert!((0..5000).all(|number| map.get(&(number * 37)) == Some(&number)));
         assert_eq!(map.get(&1), None);

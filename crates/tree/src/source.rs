@@ -4,7 +4,7 @@
 //! that a concurrent rename cannot combine the owner of one file with the data of another. Without
 //! [`Links::Follow`] no symbolic link is followed.
 
-use super::handles::{magic_path, open_beneath};
+use super::beneath::{magic_path, open_beneath};
 use rustix::buffer::{SpareCapacity, spare_capacity};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
@@ -20,9 +20,9 @@ type Result<T> = std::result::Result<T, Errno>;
 /// maximum.
 const XATTR_BYTES: usize = 64 << 10;
 
-/// Treatment of symbolic links.
+/// Treatment of symbolic links on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Links {
+pub enum Links {
     /// Import the link.
     Keep,
     /// Import its target.
@@ -30,18 +30,18 @@ pub(crate) enum Links {
 }
 
 /// Type, owner, mode and times of a host file, from one `stat`.
-pub(super) struct State(Stat);
+pub(crate) struct State(Stat);
 
 /// A file of the host.
-pub(super) struct Source {
-    pub(super) state: State,
+pub(crate) struct Source {
+    pub(crate) state: State,
     /// Handle of a regular file or directory; opening other types has side effects.
-    pub(super) fd: Option<OwnedFd>,
+    pub(crate) fd: Option<OwnedFd>,
 }
 
 impl Source {
     /// Looks `name` up in `dir`.
-    pub(super) fn open(dir: BorrowedFd<'_>, name: &OsStr, links: Links) -> Result<Self> {
+    pub(crate) fn open(dir: BorrowedFd<'_>, name: &OsStr, links: Links) -> Result<Self> {
         let at_flags = match links {
             Links::Keep => AtFlags::SYMLINK_NOFOLLOW,
             Links::Follow => AtFlags::empty(),
@@ -58,7 +58,7 @@ impl Source {
             Links::Keep => open_beneath(dir, Path::new(name), flags)?,
             Links::Follow => rustix::fs::openat(dir, name, flags | OFlags::CLOEXEC, Mode::empty())?,
         };
-        let opened = State(rustix::fs::fstat(&fd)?);
+        let opened = State::of(&fd)?;
         if opened.kind() != state.kind() {
             return Err(Errno::STALE);
         }
@@ -70,7 +70,7 @@ impl Source {
 
     /// Extended attributes that ext4 can store; none if the host's file system has none. `name` in
     /// `dir` locates files without a handle.
-    pub(super) fn xattrs(&self, dir: BorrowedFd<'_>, name: &OsStr) -> Result<Xattrs> {
+    pub(crate) fn xattrs(&self, dir: BorrowedFd<'_>, name: &OsStr) -> Result<Xattrs> {
         match &self.fd {
             Some(fd) => xattrs_of(fd.as_fd()),
             None => {
@@ -85,41 +85,46 @@ impl Source {
 }
 
 impl State {
-    pub(super) fn kind(&self) -> FileType {
+    /// The state of an open file.
+    pub(crate) fn of(fd: &OwnedFd) -> Result<Self> {
+        Ok(Self(rustix::fs::fstat(fd)?))
+    }
+
+    pub(crate) fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.0.st_mode)
     }
 
     /// Device and inode number: equal for all names of one file.
-    pub(super) fn identity(&self) -> (u64, u64) {
+    pub(crate) fn identity(&self) -> (u64, u64) {
         (self.0.st_dev, self.0.st_ino)
     }
 
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.0.st_size as u64 // no file has a negative one
     }
 
-    pub(super) fn has_more_names(&self) -> bool {
+    pub(crate) fn has_more_names(&self) -> bool {
         self.0.st_nlink > 1
     }
 
     /// Permission bits with setuid, setgid and sticky.
-    pub(super) fn mode(&self) -> u16 {
+    pub(crate) fn mode(&self) -> u16 {
         (self.0.st_mode & 0o7777) as u16
     }
 
     /// Owner and group.
-    pub(super) fn owner(&self) -> (u32, u32) {
+    pub(crate) fn owner(&self) -> (u32, u32) {
         (self.0.st_uid, self.0.st_gid)
     }
 
     /// Major and minor number of a device node.
-    pub(super) fn device(&self) -> (u32, u32) {
+    pub(crate) fn device(&self) -> (u32, u32) {
         let device = self.0.st_rdev;
         (rustix::fs::major(device), rustix::fs::minor(device))
     }
 
     /// Times of the last access and modification.
-    pub(super) fn times(&self) -> (Timestamp, Timestamp) {
+    pub(crate) fn times(&self) -> (Timestamp, Timestamp) {
         let stat = &self.0;
         (
             Timestamp::new(stat.st_atime, stat.st_atime_nsec as u32),
@@ -129,10 +134,10 @@ impl State {
 }
 
 /// Names and values of extended attributes.
-pub(super) type Xattrs = Vec<(OsString, Vec<u8>)>;
+pub(crate) type Xattrs = Vec<(OsString, Vec<u8>)>;
 
 /// Extended attributes of an open file or directory.
-pub(super) fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs> {
+pub(crate) fn xattrs_of(fd: BorrowedFd<'_>) -> Result<Xattrs> {
     xattrs(
         |list| rustix::fs::flistxattr(fd, list),
         |key, value| rustix::fs::fgetxattr(fd, key, value),
@@ -167,7 +172,7 @@ fn is_kept(name: &[u8]) -> bool {
 
 /// Names in an open directory in descending order. The caller pops them from the end, so that the
 /// same tree produces the same image.
-pub(super) fn names(dir: &OwnedFd) -> Result<Vec<OsString>> {
+pub(crate) fn names(dir: &OwnedFd) -> Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(dir.as_fd())? {
         let name = entry?.file_name().to_bytes().to_vec();
@@ -181,7 +186,7 @@ pub(super) fn names(dir: &OwnedFd) -> Result<Vec<OsString>> {
 
 /// Total size in bytes of the files below a path, for the progress bar. Unreadable entries are left
 /// out.
-pub(super) fn total_bytes(path: &Path, links: Links) -> u64 {
+pub(crate) fn total_bytes(path: &Path, links: Links) -> u64 {
     let found = match links {
         Links::Keep => std::fs::symlink_metadata(path),
         Links::Follow => std::fs::metadata(path),

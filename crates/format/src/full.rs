@@ -2,5 +2,5 @@
 
 /// The node, block or area is full; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no room left in the block")]
-pub struct NoRoom;
+#[error("no space left in the node, block or area")]
+pub struct Full;

@@ -1,0 +1,115 @@
+//! Errors of transfers.
+
+use rustix::io::Errno;
+use std::io;
+use std::path::PathBuf;
+use uext4::path::PathError;
+
+/// Result of a transfer.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The error type; each error names the path.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file of the host cannot be read or made.
+    #[error("{}: {error}", path.display())]
+    Host {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        #[source]
+        error: io::Error,
+    },
+    /// A file of the image cannot be read or made.
+    #[error(transparent)]
+    Image(#[from] PathError),
+    /// The image has a structure that no copy can have.
+    #[error("{}: {damage}", String::from_utf8_lossy(path))]
+    Damaged {
+        /// Path in the image.
+        path: Vec<u8>,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// A symbolic link that is followed leads to a directory above it.
+    #[error("{}: leads back to {}, without end", path.display(), above.display())]
+    Loop {
+        /// The link on the host.
+        path: PathBuf,
+        /// The directory above it.
+        above: PathBuf,
+    },
+    /// A path without a last name, such as `/` or `..`, where a new file needs one.
+    #[error("{}: a name is needed", path.display())]
+    NoName {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The callback ended the transfer.
+    #[error("the transfer was cancelled")]
+    Cancelled,
+}
+
+/// Damage of an image that only a copy notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// A directory has two entries.
+    #[error("the directory inode {0} has a second name here: a cycle, or two directories of one")]
+    SecondName(u32),
+    /// The name is empty, `.` or `..`, or contains `/` or a zero byte.
+    #[error("no file can have this name")]
+    Name,
+    /// Reads end before the size of the file.
+    #[error("its data end before its size")]
+    ShortData,
+}
+
+impl Error {
+    /// Whether the transfer cannot go on: the target is full or read-only, or it was cancelled.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Host { error, .. } => matches!(
+                Errno::from_io_error(error),
+                Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS)
+            ),
+            Self::Image(failed) => matches!(
+                failed.error(),
+                uext4::Error::NoSpace
+                    | uext4::Error::NoInodes
+                    | uext4::Error::ReadOnly
+                    | uext4::Error::Journal(_)
+            ),
+            Self::Cancelled => true,
+            _ => false,
+        }
+    }
+}
+
+/// Adds the path on the host to an error.
+pub(crate) trait OnHost<T> {
+    /// `path` is evaluated only for an error.
+    fn on_host(self, path: impl FnOnce() -> PathBuf) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> OnHost<T> for std::result::Result<T, E> {
+    fn on_host(self, path: impl FnOnce() -> PathBuf) -> Result<T> {
+        self.map_err(|error| Error::Host {
+            path: path(),
+            error: error.into(),
+        })
+    }
+}
+
+/// Adds the path in the image to an error.
+pub(crate) trait InImage<T> {
+    /// `path` is evaluated only for an error.
+    fn in_image(self, path: impl FnOnce() -> Vec<u8>) -> Result<T>;
+}
+
+impl<T> InImage<T> for uext4::Result<T> {
+    fn in_image(self, path: impl FnOnce() -> Vec<u8>) -> Result<T> {
+        self.map_err(|error| PathError::new(&path(), error).into())
+    }
+}

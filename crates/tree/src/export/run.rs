@@ -1,0 +1,269 @@
+//! One export into a directory of the host.
+//!
+//! Invariants: the image may be hostile, and so may other processes in the destination. The export
+//! creates every file itself, with a checked name, below the destination or a directory that it
+//! created and holds open. It follows no symbolic link on the host and overwrites nothing. It
+//! exports each directory once; a second name of a directory is reported as damage.
+
+use super::{Export, Original};
+use crate::beneath::{self, Identity};
+use crate::error::{Damage, InImage, OnHost};
+use crate::{Error, Result, join, name_of};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use uext4::path::Walk;
+use uext4::{FileType, InodeRef};
+
+/// One export into a directory of the host.
+pub(super) struct Run<'r, 'a> {
+    pub(super) export: &'r mut Export<'a>,
+    /// Destination directory; targets of hard links are relative to it.
+    root: OwnedFd,
+    /// Its path, for errors.
+    root_path: PathBuf,
+    /// Files with further names to export, by inode number.
+    links: HashMap<u32, First>,
+    /// Inode numbers of exported directories.
+    entered: HashSet<u32>,
+    /// A path of the walk that is not exported.
+    left_out: Option<&'static [u8]>,
+}
+
+/// First exported name of a file with several names.
+struct First {
+    /// From the root of the export.
+    host: PathBuf,
+    identity: Identity,
+    /// Number of names still to export.
+    names_left: u32,
+}
+
+/// A directory that is being filled.
+struct Frame {
+    fd: OwnedFd,
+    /// From the root of the export.
+    host: PathBuf,
+    /// The directory whose attributes it gets at the end; `None` for the root of the export.
+    from: Option<Original>,
+}
+
+/// Destination of one name: in `dir`, at the path `host_dir` below the root of the export.
+pub(super) struct Spot<'s> {
+    pub(super) dir: BorrowedFd<'s>,
+    host_dir: &'s Path,
+    pub(super) name: &'s OsStr,
+}
+
+impl Spot<'_> {
+    fn host(&self) -> PathBuf {
+        self.host_dir.join(self.name)
+    }
+
+    fn is_name(&self) -> bool {
+        let name = self.name.as_bytes();
+        !name.is_empty()
+            && name != b"."
+            && name != b".."
+            && !name.iter().any(|b| b"/\0".contains(b))
+    }
+}
+
+impl<'r, 'a> Run<'r, 'a> {
+    /// An export into the directory `root`; `root_path` is its path in errors.
+    pub(super) fn new(export: &'r mut Export<'a>, root: OwnedFd, root_path: &Path) -> Self {
+        Self {
+            export,
+            root,
+            root_path: root_path.strip_prefix(".").unwrap_or(root_path).into(),
+            links: HashMap::new(),
+            entered: HashSet::new(),
+            left_out: None,
+        }
+    }
+
+    /// Exports the file or tree at `path`; `host` has its new name.
+    pub(super) fn tree(&mut self, path: &[u8], host: &Path) -> Result<()> {
+        match self.begin_tree(path, host) {
+            Ok(Some(frame)) => self.fill(path, frame),
+            other => self.export.monitor.finish(other.map(drop)),
+        }
+    }
+
+    fn begin_tree(&mut self, path: &[u8], host: &Path) -> Result<Option<Frame>> {
+        let inode = self.export.fs.paths().symlink_inode(path)?;
+        let root = self.root.try_clone().on_host(|| host.into())?;
+        let top = Spot {
+            dir: root.as_fd(),
+            host_dir: Path::new(""),
+            name: name_of(host)?,
+        };
+        self.entry(&top, inode, path.to_vec())
+    }
+
+    /// Exports the content of the directory at `path` into the root.
+    pub(super) fn content(&mut self, path: &[u8]) -> Result<()> {
+        match self.begin_content(path) {
+            Ok(frame) => self.fill(path, frame),
+            Err(error) => self.export.monitor.finish(Err(error)),
+        }
+    }
+
+    fn begin_content(&mut self, path: &[u8]) -> Result<Frame> {
+        let fs = &self.export.fs;
+        let (inode, root) = (fs.paths().inode(path)?, fs.root());
+        if root.in_image(|| path.to_vec())?.nr() == inode.nr() {
+            self.left_out = Some(b"lost+found");
+        }
+        self.entered.insert(inode.nr().0);
+        Ok(Frame {
+            fd: self.root.try_clone().on_host(|| self.root_path.clone())?,
+            host: PathBuf::new(),
+            from: None,
+        })
+    }
+
+    /// Exports all below the directory at `path` into the open directory `frame`.
+    fn fill(&mut self, path: &[u8], frame: Frame) -> Result<()> {
+        let mut open = vec![frame];
+        let filled = match self.export.fs.paths().walk(path) {
+            Ok(walk) => self.follow(walk, path, &mut open),
+            Err(failed) => self.export.monitor.finish(Err(failed.into())),
+        };
+        let filled = filled.and_then(|()| self.close_below(0, &mut open));
+        for left in open.iter().rev() {
+            // The first error is told.
+            let _ = self.close(left);
+        }
+        filled
+    }
+
+    fn follow(&mut self, mut walk: Walk, start: &[u8], open: &mut Vec<Frame>) -> Result<()> {
+        while let Some(file) = walk.next() {
+            self.export.monitor.check()?;
+            let file = match file {
+                Ok(file) => file,
+                Err(failed) => {
+                    self.export.monitor.finish(Err(failed.into()))?;
+                    continue;
+                }
+            };
+            self.close_below(file.depth, open)?;
+            if self.left_out == Some(file.path.as_slice()) {
+                walk.skip_content();
+                continue;
+            }
+            let Some(top) = open.last() else { break };
+            let spot = Spot {
+                dir: top.fd.as_fd(),
+                host_dir: &top.host,
+                name: OsStr::from_bytes(file.name()),
+            };
+            match self.entry(&spot, file.inode.clone(), join(start, &file.path)) {
+                Ok(Some(frame)) => open.push(frame),
+                other => {
+                    walk.skip_content();
+                    self.export.monitor.finish(other.map(drop))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the directories below this depth, deepest first.
+    fn close_below(&mut self, depth: usize, open: &mut Vec<Frame>) -> Result<()> {
+        while open.len() > depth
+            && let Some(done) = open.pop()
+        {
+            if done.from.is_some() {
+                let closed = self.close(&done);
+                self.export.monitor.finish(closed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the attributes of a directory after its content, because filling it changes its times.
+    fn close(&mut self, done: &Frame) -> Result<()> {
+        let Some(from) = &done.from else {
+            return Ok(());
+        };
+        let host = self.root_path.join(&done.host);
+        self.export.restore.open(done.fd.as_fd(), from, &host)
+    }
+
+    /// Path of a host file in errors.
+    pub(super) fn host(&self, spot: &Spot<'_>) -> PathBuf {
+        self.root_path.join(spot.host())
+    }
+
+    /// Exports one file. For a directory it returns the open, empty directory.
+    fn entry(&mut self, spot: &Spot<'_>, inode: InodeRef, path: Vec<u8>) -> Result<Option<Frame>> {
+        let fs = self.export.fs.clone();
+        let from = Original {
+            attr: fs.attr(&inode),
+            fs,
+            inode,
+            path,
+        };
+        if !spot.is_name() {
+            return Err(from.damaged(Damage::Name));
+        }
+        self.export.monitor.begin(&from.path)?;
+        if from.attr.kind == FileType::Directory {
+            return self.directory(spot, from).map(Some);
+        }
+        if self.is_link(spot, &from)? {
+            return Ok(None);
+        }
+        let made = match from.attr.kind {
+            FileType::Regular => Some(self.file(spot, &from)?),
+            _ => self.special(spot, &from)?,
+        };
+        if let (Some(made), true) = (made, from.attr.links > 1) {
+            let first = First {
+                host: spot.host(),
+                identity: Identity::of(made.as_fd()).on_host(|| self.host(spot))?,
+                names_left: from.attr.links - 1,
+            };
+            self.links.insert(from.attr.ino.0, first);
+        }
+        Ok(None)
+    }
+
+    fn directory(&mut self, spot: &Spot<'_>, from: Original) -> Result<Frame> {
+        let nr = from.attr.ino.0;
+        if !self.entered.insert(nr) {
+            return Err(from.damaged(Damage::SecondName(nr)));
+        }
+        Ok(Frame {
+            fd: beneath::make_directory(spot.dir, spot.name).on_host(|| self.host(spot))?,
+            host: spot.host(),
+            from: Some(from),
+        })
+    }
+
+    /// Creates a hard link to a file that was already exported; false if it was not.
+    fn is_link(&mut self, spot: &Spot<'_>, from: &Original) -> Result<bool> {
+        let Some(first) = self.links.get_mut(&from.attr.ino.0) else {
+            return Ok(false);
+        };
+        let (root, identity) = (self.root.as_fd(), first.identity);
+        let linked = beneath::link_beneath(root, &first.host, identity, spot.dir, spot.name);
+        first.names_left = first.names_left.saturating_sub(1);
+        if first.names_left == 0 {
+            self.links.remove(&from.attr.ino.0);
+        }
+        linked.on_host(|| self.host(spot))?;
+        Ok(true)
+    }
+}
+
+impl Original {
+    pub(super) fn damaged(&self, damage: Damage) -> Error {
+        let path = self.path.clone();
+        Error::Damaged { path, damage }
+    }
+}

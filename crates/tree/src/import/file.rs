@@ -1,0 +1,228 @@
+//! Imports one file: its data, attributes and further names.
+
+use super::{Existing, Frame, Import, Times};
+use crate::error::{InImage, OnHost};
+use crate::source::{self, Links, Source, State};
+use crate::{PIECE_BYTES, Result};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{FileType as Host, SeekFrom};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use uext4::{FileType, InodeRef, SetAttr, SetMode, SetTime, Timestamp, WriteContext};
+
+/// A file of the host and its destination name.
+pub(super) struct Spot<'s> {
+    pub(super) dir: BorrowedFd<'s>,
+    pub(super) host_name: &'s OsStr,
+    /// For errors.
+    pub(super) host: &'s Path,
+    pub(super) parent: &'s InodeRef,
+    pub(super) name: &'s [u8],
+    /// For errors.
+    pub(super) path: &'s [u8],
+}
+
+impl Spot<'_> {
+    pub(super) fn host(&self) -> PathBuf {
+        self.host.to_path_buf()
+    }
+
+    pub(super) fn path(&self) -> Vec<u8> {
+        self.path.to_vec()
+    }
+}
+
+impl Import<'_> {
+    /// Imports one name. For a directory it returns the open, empty directory. `open` holds the
+    /// directories above.
+    pub(super) fn entry(
+        &mut self,
+        spot: &Spot<'_>,
+        links: Links,
+        open: &[Frame],
+    ) -> Result<Option<Frame>> {
+        self.monitor.begin(spot.path)?;
+        let source = Source::open(spot.dir, spot.host_name, links).on_host(|| spot.host())?;
+        let source = match source {
+            Source {
+                state,
+                fd: Some(fd),
+            } if state.kind() == Host::Directory => {
+                return self.directory(spot, &state, fd, open).map(Some);
+            }
+            other => other,
+        };
+        let identity = source.state.identity();
+        if self.existing == Existing::Replace {
+            match self.fs.unlink(spot.parent, spot.name, &self.caller) {
+                Err(uext4::Error::NotFound) => {}
+                other => other.in_image(|| spot.path())?,
+            }
+        }
+        if let Some(inode) = self.links.get(&identity) {
+            let linked = self.fs.link(inode, spot.parent, spot.name, &self.caller);
+            linked.in_image(|| spot.path())?;
+            return Ok(None);
+        }
+        let inode = self.make(&source, spot)?;
+        let filled = self.fill(&source, spot, &inode);
+        if filled.is_err() {
+            // Removes the incomplete file. A second error is ignored.
+            let _ = self.fs.unlink(spot.parent, spot.name, &self.caller);
+        }
+        filled?;
+        if source.state.has_more_names() {
+            self.links.insert(identity, inode);
+        }
+        Ok(None)
+    }
+
+    /// Creates the empty file.
+    fn make(&self, source: &Source, spot: &Spot<'_>) -> Result<InodeRef> {
+        let (fs, caller) = (&self.fs, &self.caller);
+        let Spot { parent, name, .. } = *spot;
+        let made = match source.state.kind() {
+            Host::RegularFile => fs.create(parent, name, 0o600, caller),
+            Host::Symlink => {
+                let target = rustix::fs::readlinkat(spot.dir, spot.host_name, Vec::new());
+                let target = target.on_host(|| spot.host())?;
+                fs.symlink(parent, name, target.as_bytes(), caller)
+            }
+            special => {
+                let kind = match special {
+                    Host::CharacterDevice => FileType::CharDevice,
+                    Host::BlockDevice => FileType::BlockDevice,
+                    Host::Socket => FileType::Socket,
+                    _ => FileType::Fifo,
+                };
+                fs.mknod(parent, name, kind, 0o600, source.state.device(), caller)
+            }
+        };
+        made.in_image(|| spot.path())
+    }
+
+    /// Writes data and attributes.
+    fn fill(&mut self, source: &Source, spot: &Spot<'_>, inode: &InodeRef) -> Result<()> {
+        if let Some(file) = &source.fd {
+            self.data(file.as_fd(), source.state.size(), spot, inode)?;
+        }
+        let xattrs = source.xattrs(spot.dir, spot.host_name);
+        let xattrs = xattrs.on_host(|| spot.host())?;
+        let set = self.set_attributes(&source.state, xattrs, inode);
+        set.in_image(|| spot.path())
+    }
+
+    /// Copies the data and preserves holes.
+    fn data(
+        &mut self,
+        file: BorrowedFd<'_>,
+        size: u64,
+        spot: &Spot<'_>,
+        inode: &InodeRef,
+    ) -> Result<()> {
+        let mut end = 0;
+        while end < size {
+            let start = match rustix::fs::seek(file, SeekFrom::Data(end)) {
+                Err(Errno::NXIO) => break,
+                // A file system without SEEK_DATA support: everything is data.
+                Err(Errno::INVAL) => end,
+                other => other.on_host(|| spot.host())?,
+            };
+            end = rustix::fs::seek(file, SeekFrom::Hole(start))
+                .unwrap_or(size)
+                .clamp(start, size.max(start));
+            if end == start {
+                break;
+            }
+            self.run(file, start..end, spot, inode)?;
+        }
+        if self.fs.attr(inode).size_bytes < size {
+            let extended = self.fs.truncate(inode, size);
+            extended.in_image(|| spot.path())?;
+        }
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        file: BorrowedFd<'_>,
+        range: Range<u64>,
+        spot: &Spot<'_>,
+        inode: &InodeRef,
+    ) -> Result<()> {
+        let mut offset = range.start;
+        while offset < range.end {
+            let want = (range.end - offset).min(PIECE_BYTES as u64) as usize;
+            let piece = self.buffer.split_at_mut(want).0;
+            let read = rustix::io::pread(file, &mut *piece, offset).on_host(|| spot.host())?;
+            if read == 0 {
+                // The file was truncated concurrently.
+                return Ok(());
+            }
+            let mut rest = piece.split_at(read).0;
+            while !rest.is_empty() {
+                let written = self.fs.write(inode, offset, rest, &WriteContext::ROOT);
+                let written = written.in_image(|| spot.path())?;
+                rest = rest.split_at(written.len_bytes).1;
+                offset += written.len_bytes as u64;
+            }
+            self.monitor.add_bytes(read as u64);
+        }
+        Ok(())
+    }
+
+    pub(super) fn made_directory(&self, spot: &Spot<'_>) -> uext4::Result<InodeRef> {
+        let Spot { parent, name, .. } = *spot;
+        match self.fs.mkdir(parent, name, 0o700, &self.caller) {
+            Err(uext4::Error::Exists) => {
+                let there = self.fs.lookup(parent, name, &self.caller)?;
+                match there.is_dir() {
+                    true => Ok(there),
+                    false => Err(uext4::Error::Exists),
+                }
+            }
+            other => other,
+        }
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        state: &State,
+        xattrs: source::Xattrs,
+        inode: &InodeRef,
+    ) -> uext4::Result<()> {
+        let caller = &self.caller;
+        for (name, value) in xattrs {
+            let name = name.as_bytes();
+            self.fs
+                .set_xattr(inode, name, &value, SetMode::Any, caller)?;
+        }
+        let (atime, mtime) = self.times.of(state.times());
+        let (uid, gid) = state.owner();
+        let set = SetAttr {
+            mode: (state.kind() != Host::Symlink).then_some(state.mode()),
+            uid: Some(uid),
+            gid: Some(gid),
+            atime: Some(SetTime::At(atime)),
+            mtime: Some(SetTime::At(mtime)),
+            ..SetAttr::default()
+        };
+        self.fs.set_attr(inode, &set, caller).map(drop)
+    }
+}
+
+impl Times {
+    /// Access and modification time in the image, from those on the host.
+    fn of(self, (atime, mtime): (Timestamp, Timestamp)) -> (Timestamp, Timestamp) {
+        let order = |time: Timestamp| (time.seconds, time.nanoseconds);
+        match self {
+            Times::Host => (atime, mtime),
+            Times::At(time) => (time, time),
+            Times::NotAfter(latest) if order(mtime) > order(latest) => (latest, latest),
+            Times::NotAfter(_) => (mtime, mtime),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Trees go into a file system and come back as they were.
+
+#[path = "../../examples/copy_tree.rs"]
+#[allow(dead_code, reason = "its main function")]
+mod copy_tree;
+mod events;
+mod example;
+mod rig;
+mod round_trip;

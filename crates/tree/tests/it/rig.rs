@@ -1,0 +1,56 @@
+//! A scratch directory of the host and a file system in memory.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use uext4::device::MemDevice;
+use uext4::mkfs::{self, MkfsOptions, Preset};
+use uext4::{Filesystem, MountOptions, Threads};
+use uext4_testkit::oracle;
+
+pub(crate) struct Rig {
+    scratch: tempfile::TempDir,
+    device: Arc<MemDevice>,
+    pub(crate) fs: Filesystem,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        let device = Arc::new(MemDevice::new(16 << 20));
+        mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("makes a file system");
+        let options = MountOptions {
+            threads: Threads::Inline,
+            ..MountOptions::default()
+        };
+        let fs = Filesystem::mount(device.clone(), options).expect("mounts");
+        let scratch = oracle::scratch_dir().expect("a scratch directory");
+        Self {
+            scratch,
+            device,
+            fs,
+        }
+    }
+
+    /// A path on the host.
+    pub(crate) fn host(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// Makes files with their name as content; names with a slash at the end are directories.
+    pub(crate) fn make(&self, names: &[&str]) {
+        for name in names {
+            match name.strip_suffix('/') {
+                Some(dir) => fs::create_dir_all(self.host(dir)).expect("makes it"),
+                None => fs::write(self.host(name), name).expect("makes it"),
+            }
+        }
+    }
+
+    /// Unmounts; e2fsck must find nothing.
+    pub(crate) fn assert_clean(self) {
+        self.fs.unmount().expect("unmounts");
+        let image = self.host("image");
+        fs::write(&image, self.device.to_bytes()).expect("writes the image");
+        oracle::assert_clean(&image);
+    }
+}
