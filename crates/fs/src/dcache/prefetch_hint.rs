@@ -86,6 +86,10 @@ mod tests {
     use crate::{Caller, Error};
     use uext4_format::LogicalBlock;
 
+    #[derive(Default)]
+    #[repr(align(64))]
+    struct OwnLine(PrefetchHint);
+
     #[test]
     fn an_address_is_kept_unless_it_is_far_away() {
         let place = PrefetchHint::default();
@@ -115,8 +119,10 @@ mod tests {
         let block = root.dir_blocks().block(LogicalBlock(0));
         let block = block.expect("the search leaves it here");
         let line = |address: usize| Some(address / LINE_BYTES * LINE_BYTES);
-        // On the heap, as in a directory: a stack is far away.
-        let hints = Box::<PrefetchHint>::default();
+        // On the heap, as in a directory: a stack is far away. In a line of its own, since a
+        // distance of 0 is none.
+        let hints = Box::<OwnLine>::default();
+        let hints = &hints.0;
         let at = line(MetaBlock::address(&block));
         for _ in 0..2 {
             hints.put(&block);
