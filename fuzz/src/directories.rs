@@ -11,10 +11,10 @@ pub fn leaf(data: &[u8]) {
     for tail in [LeafTail::None, LeafTail::Checksum] {
         let leaf = DirLeaf::new(data, tail, PLACE);
         assert_eq!(leaf.validate().is_ok(), LeafTable::build(&leaf, |_| 0).is_ok());
-        assert_eq!(
-            leaf.validate().is_ok(),
-            leaf.find(b"\xFFnot there\xFF").is_ok()
-        );
+        // A search ends at its name, before damage that may follow.
+        let found = leaf.find(b"\xFFnot there\xFF");
+        let is_there = matches!(found, Ok(Some(_)));
+        assert!(is_there || found.is_ok() == leaf.validate().is_ok());
         if leaf.validate().is_ok() && data.len().is_multiple_of(4) {
             change(data, tail);
         }
