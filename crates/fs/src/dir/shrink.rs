@@ -7,10 +7,10 @@
 //! not merged: a node costs at most two blocks, itself and one leaf.
 //!
 //! An operation that removes a name does not hold the `index` lock exclusively, as a merge must. So
-//! it notes the leaf ([`SparseLeaves`](crate::dcache::SparseLeaves)), and queues the note at its end.
-//! The thread that gets the lock without waiting processes the queue; the others go on, so removals
-//! in one directory do not wait for each other. Each [`PATIENCE`]th note waits for the lock, so that
-//! few notes are left when the last name has gone.
+//! it notes the leaf ([`SparseLeaves`](crate::dcache::SparseLeaves)), and queues the note at its
+//! end. The thread that gets the lock without waiting processes the queue; the others go on, so
+//! removals in one directory do not wait for each other. Each [`PATIENCE`]th note waits for the
+//! lock, so that few notes are left when the last name has gone.
 //!
 //! Invariants: a step is one transaction and leaves a sound directory. Merged leaves are at most
 //! half full, so that the next names do not split them again. Positions in hash order do not
