@@ -87,7 +87,6 @@ mod cache;
 pub mod check;
 mod credits;
 mod dcache;
-#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod delayed;
 mod dir;
 mod dir_config;
