@@ -93,7 +93,6 @@ mod dir_config;
 mod engine;
 mod error;
 mod extent_status;
-#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod file;
 mod filesystem;
 mod iget;
