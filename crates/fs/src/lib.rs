@@ -106,12 +106,10 @@ mod memory;
 mod meta;
 mod mmp;
 mod mount;
-#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod ops;
 mod options;
 mod orphan;
 mod orphan_recovery;
-#[allow(clippy::as_conversions, reason = "not converted yet")]
 pub mod path;
 mod quota;
 mod quota_files;
