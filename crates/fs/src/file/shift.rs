@@ -97,7 +97,7 @@ pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<(
                 "the range begins behind the end of the file",
             ));
         }
-        if len > map::size_end_bytes(fs, &state) - state.disk.size {
+        if len > map::size_end_bytes(fs, &state).saturating_sub(state.disk.size) {
             return Err(Error::TooLarge);
         }
         if map::mapped_end(fs, &state)? + u64::from(by) > LOGICAL_END {
