@@ -87,14 +87,12 @@ mod cache;
 pub mod check;
 mod credits;
 mod dcache;
-#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod delayed;
 mod dir;
 mod dir_config;
 mod engine;
 mod error;
 mod extent_status;
-#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod file;
 mod filesystem;
 mod iget;
@@ -108,12 +106,10 @@ mod memory;
 mod meta;
 mod mmp;
 mod mount;
-#[allow(clippy::as_conversions, reason = "not converted yet")]
 mod ops;
 mod options;
 mod orphan;
 mod orphan_recovery;
-#[allow(clippy::as_conversions, reason = "not converted yet")]
 pub mod path;
 mod quota;
 mod quota_files;

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use uext4_format::orphan_file::ORPHAN_FILE_BLOCKS_MAX;
 use uext4_format::superblock::state;
 use uext4_format::{Corrupt, CorruptKind, Feature, InodeNr, Place};
-use uext4_num::{clamp_u32, u64_of};
+use uext4_num::clamp_u32;
 use uext4_sync::Arc;
 use uext4_sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ pub(crate) fn load_file(fs: &Fs) -> Result<Option<OrphanFile>> {
     let damage = |problem| Error::Corrupt(Corrupt::new(Place::Inode(nr), "orphan file", problem));
     let inode = fs.load_inode(nr)?;
     let state = inode.read();
-    let block_size = u64_of(fs.block_size());
+    let block_size = fs.block_bytes();
     let count = state.disk.size / block_size;
     if count == 0 || count > ORPHAN_FILE_BLOCKS_MAX.into() || state.disk.size % block_size != 0 {
         return Err(damage(CorruptKind::BadSize));

@@ -9,7 +9,7 @@ use crate::{Error, Fs, Result, credits, map};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeNr, LogicalBlock, Place};
 use uext4_journal::Handle;
-use uext4_num::{clamp_u32, nonnegative, u64_of};
+use uext4_num::{clamp_u32, nonnegative};
 
 /// Larger quota files, with several million owners, are refused.
 const FILE_BYTES_MAX: u64 = 512 << 20;
@@ -64,7 +64,7 @@ fn blocks_of(
     if state.disk.size > FILE_BYTES_MAX {
         return Err(corrupt(CorruptKind::TooLarge));
     }
-    let count = clamp_u32(state.disk.size.div_ceil(u64_of(fs.block_size())));
+    let count = clamp_u32(state.disk.size.div_ceil(fs.block_bytes()));
     map::blocks_of(fs, state, count, || corrupt(CorruptKind::Hole))
 }
 

@@ -49,6 +49,7 @@
 //! out of it; `restore` sets attributes on the host. `beneath` resolves host paths below directory
 //! handles. `monitor` counts and calls the callback.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod beneath;
 mod error;

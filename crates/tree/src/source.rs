@@ -13,6 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use uext4::Timestamp;
+use uext4_num::{clamp_u32, low_u16, nonnegative};
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -100,7 +101,7 @@ impl State {
     }
 
     pub(crate) fn size(&self) -> u64 {
-        self.0.st_size as u64 // no file has a negative one
+        nonnegative(self.0.st_size)
     }
 
     pub(crate) fn has_more_names(&self) -> bool {
@@ -109,7 +110,7 @@ impl State {
 
     /// Permission bits with setuid, setgid and sticky.
     pub(crate) fn mode(&self) -> u16 {
-        (self.0.st_mode & 0o7777) as u16
+        low_u16(self.0.st_mode & 0o7777)
     }
 
     /// Owner and group.
@@ -127,8 +128,8 @@ impl State {
     pub(crate) fn times(&self) -> (Timestamp, Timestamp) {
         let stat = &self.0;
         (
-            Timestamp::new(stat.st_atime, stat.st_atime_nsec as u32),
-            Timestamp::new(stat.st_mtime, stat.st_mtime_nsec as u32),
+            Timestamp::new(stat.st_atime, clamp_u32(stat.st_atime_nsec)),
+            Timestamp::new(stat.st_mtime, clamp_u32(stat.st_mtime_nsec)),
         )
     }
 }

@@ -81,4 +81,9 @@ impl Base {
     pub(crate) fn block_size(&self) -> usize {
         usize_of(self.geometry.block_size())
     }
+
+    /// Block size in bytes, for sizes and offsets of files.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.geometry.block_size().into()
+    }
 }

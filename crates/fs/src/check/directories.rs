@@ -91,7 +91,7 @@ impl Check<'_> {
 
     fn look_at_blocks(&mut self, dir: &mut Dir, inode: &Inode) -> Step {
         let blocks = self.blocks_of(dir.nr, inode)?;
-        let wanted = inode.size / u64_of(self.fs.block_size());
+        let wanted = inode.size / self.fs.block_bytes();
         let in_order = blocks.iter().map(|(logical, _)| *logical).eq(0..wanted);
         if blocks.is_empty() || !in_order {
             self.found(Place::Inode(dir.nr), "directory", CorruptKind::Holes);

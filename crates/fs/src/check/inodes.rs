@@ -195,7 +195,7 @@ impl Check<'_> {
     }
 
     fn compare_size(&mut self, nr: InodeNr, inode: &Inode, kind: FileType, end: u64) {
-        let block_size = u64::from(self.fs.geometry.block_size());
+        let block_size = self.fs.block_bytes();
         let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
         let odd =
             kind == FileType::Directory && !is_inline && !inode.size.is_multiple_of(block_size);
@@ -227,7 +227,7 @@ impl Check<'_> {
 
     /// Exclusive upper bound of the size, by the format of the map.
     pub(super) fn size_max(&self, inode: &Inode) -> u64 {
-        let block_size = u64::from(self.fs.geometry.block_size());
+        let block_size = self.fs.block_bytes();
         if inode.flags.contains(InodeFlags::EXTENTS) {
             return BLOCKS_MAX * block_size;
         }

@@ -146,7 +146,7 @@ impl Check<'_> {
     }
 
     fn walk_tables(&mut self, nr: InodeNr, inode: &Inode, mapped: &mut Mapped) -> Step {
-        let per_table = u64::from(self.fs.geometry.block_size()) / 4;
+        let per_table = self.fs.block_bytes() / 4;
         let word = |at: usize| pointer(&inode.i_block, at).0;
         let mut logical = 0;
         for at in 0..DIRECT {

@@ -45,7 +45,7 @@ use uext4_device::BlockDevice;
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, GroupDescriptor, GroupNr, InodeNr, Place,
 };
-use uext4_num::{clamp_usize, u64_of, usize_of};
+use uext4_num::{clamp_usize, usize_of};
 use uext4_sync::Arc;
 use values::Values;
 
@@ -235,7 +235,7 @@ impl<'a> Check<'a> {
     fn read(&mut self, block: BlockNr) -> Step<Vec<u8>> {
         self.tick()?;
         let mut bytes = vec![0; self.fs.block_size()];
-        let at = block.0 * u64_of(self.fs.block_size());
+        let at = block.0 * self.fs.block_bytes();
         let read = self.fs.device.read_at(at, &mut bytes);
         read.map_err(|error| Stop::Failed(error.into()))?;
         Ok(bytes)
@@ -246,7 +246,7 @@ impl<'a> Check<'a> {
         let Some(byte) = self.inode_byte(nr) else {
             return Ok(None);
         };
-        let block_size = u64_of(self.fs.block_size());
+        let block_size = self.fs.block_bytes();
         let mut block = self.read(BlockNr(byte / block_size))?;
         Ok(Some(block.split_off(clamp_usize(byte % block_size))))
     }

@@ -34,7 +34,7 @@ impl Check<'_> {
             return Ok(());
         }
         let (kept, end) = self.look_at_kept(nr, table)?;
-        let whole_blocks = inode.size / u64_of(self.fs.block_size());
+        let whole_blocks = inode.size / self.fs.block_bytes();
         if inode.size >= self.size_max(inode) || end > whole_blocks + 1 {
             self.found(place, "resize inode", CorruptKind::SizeWrong);
         }

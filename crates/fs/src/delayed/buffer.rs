@@ -4,6 +4,7 @@ use crate::Error;
 use crate::quota::Claim;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use uext4_num::{clamp_u32, u64_of};
 
 /// Bytes of one block; unwritten bytes are zero.
 type Block = Box<[u8]>;
@@ -79,7 +80,7 @@ impl Buffer {
 
     /// Number of delayed blocks.
     pub(crate) fn len_blocks(&self) -> u64 {
-        self.blocks.len() as u64
+        u64_of(self.blocks.len())
     }
 
     /// Number of runs of consecutive delayed blocks.
@@ -89,7 +90,7 @@ impl Buffer {
 
     /// Number of reserved clusters.
     pub(crate) fn claimed_clusters(&self) -> u64 {
-        self.claimed.len() as u64
+        u64_of(self.claimed.len())
     }
 
     /// The bytes of a delayed block.
@@ -114,18 +115,15 @@ impl Buffer {
 
     /// Number of consecutive delayed blocks from `block` on.
     pub(crate) fn len_from(&self, block: u64) -> u64 {
-        let blocks = self.blocks.range(block..);
-        (block..)
-            .zip(blocks)
-            .take_while(|(expected, (block, _))| expected == *block)
-            .count() as u64
+        let blocks = (block..).zip(self.blocks.range(block..));
+        u64_of(blocks.take_while(|(at, (nr, _))| at == *nr).count())
     }
 
     /// Number of blocks of a hole, from `block` on, before the next delayed one; at most
     /// `len_blocks`.
     pub(crate) fn cut_hole(&self, block: u64, len_blocks: u32) -> u32 {
         let next = self.next_from(block).map_or(u64::MAX, |next| next - block);
-        next.min(len_blocks.into()) as u32
+        clamp_u32(next).min(len_blocks)
     }
 
     /// The first run of consecutive blocks.

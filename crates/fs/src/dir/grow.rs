@@ -15,7 +15,7 @@ use uext4_format::dirent::{DirLeaf, NewEntry};
 use uext4_format::htree::{DxEntry, DxNode, RootInfo, init_root};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, Full, InodeFlags, LogicalBlock};
 use uext4_journal::{Handle, Image};
-use uext4_num::{clamp_u32, u64_of};
+use uext4_num::clamp_u32;
 use uext4_sync::Arc;
 
 /// Most steps of one insert: one per level of the index, and one new level, with a margin.
@@ -60,7 +60,7 @@ fn append_image(
 fn map_next(dir: &Dir<'_>, handle: &Handle<'_>, logical: LogicalBlock) -> Result<BlockNr> {
     let mut state = handle.write(dir.inode);
     let nr = map::insert_block(dir.fs, handle, &mut state, logical)?;
-    state.disk.size = (u64::from(logical.0) + 1) * u64_of(dir.fs.block_size());
+    state.disk.size = (u64::from(logical.0) + 1) * dir.fs.block_bytes();
     Ok(nr)
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn read(fs: &Fs, dir: &Arc<Inode>, cookie: u64, visit: Visitor<'_>) -
 
 /// Lists by offset, from the block that holds the cookie's offset.
 fn read_linear(dir: &Dir<'_>, cookie: u64, visit: Visitor<'_>) -> Result<()> {
-    let block_size = u64_of(dir.fs.block_size());
+    let block_size = dir.fs.block_bytes();
     let first = u32::try_from(cookie / block_size).unwrap_or(u32::MAX);
     for nr in first..dir.blocks {
         let Some(block) = dir.block(LogicalBlock(nr))? else {

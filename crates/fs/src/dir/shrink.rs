@@ -23,7 +23,6 @@ use crate::dcache::HashedName;
 use crate::{Fs, Inode, Result, map};
 use uext4_format::FileType;
 use uext4_journal::Handle;
-use uext4_num::u64_of;
 use uext4_sync::Arc;
 
 /// Notes of which one waits for the lock.
@@ -36,7 +35,7 @@ impl Fs {
     pub(crate) fn shrink_directories(&self) -> Result<()> {
         for note in self.sparse_leaves.take() {
             let dir = &note.dir;
-            if dir.facts().size <= u64_of(self.block_size()) {
+            if dir.facts().size <= self.block_bytes() {
                 continue;
             }
             let waiting = dir.dir_blocks().sparse().push(note.name);
@@ -89,7 +88,7 @@ pub(super) fn drop_last(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<()> {
     let last = u64::from(view.blocks - 1);
     let mut state = handle.write(view.inode);
     map::remove(view.fs, handle, &mut state, last..last + 1)?;
-    state.disk.size = last * u64_of(view.fs.block_size());
+    state.disk.size = last * view.fs.block_bytes();
     view.blocks -= 1;
     Ok(())
 }

@@ -11,7 +11,6 @@ use crate::{Error, Fs, Inode, Result, map};
 use uext4_format::dirent::{BlockKind, DirLeaf, KnownLeaf, KnownLeafMut, LeafTable, LeafTail};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeFlags, LogicalBlock, Place, Seed};
 use uext4_journal::Image;
-use uext4_num::u64_of;
 use uext4_sync::Arc;
 
 /// Arrangement of the entries of a directory.
@@ -56,7 +55,7 @@ impl<'a> Dir<'a> {
         };
         let blocks = match form {
             Form::Inline => 0,
-            _ => u32::try_from(facts.size / u64_of(fs.block_size())).map_err(|_| {
+            _ => u32::try_from(facts.size / fs.block_bytes()).map_err(|_| {
                 Corrupt::new(Place::Inode(inode.nr()), "directory", CorruptKind::TooLarge)
             })?,
         };

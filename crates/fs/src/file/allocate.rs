@@ -8,6 +8,7 @@ use crate::space::{Purpose, Reserve, Want};
 use crate::{Error, Fs, Result};
 use uext4_format::{BlockNr, BlockRun, Feature, LogicalBlock};
 use uext4_journal::Handle;
+use uext4_num::clamp_u32;
 use uext4_sync::Arc;
 use uext4_sync::atomic::Ordering;
 
@@ -189,7 +190,7 @@ fn claim(fs: &Fs, inode: &Inode, want: &mut Want) -> Result<Claim> {
     let unit = fs.geometry.cluster_size();
     let asked = (wanted, unit);
     let (granted, claim) = fs.quota.claim_space(fs, owners, asked, want.reserve)?;
-    want.len_blocks = (granted >> bits) as u32;
+    want.len_blocks = clamp_u32(granted >> bits);
     Ok(claim)
 }
 
@@ -286,7 +287,7 @@ impl Plan {
 
 /// Ends the run before a last cluster that the file has already.
 fn clip_to_mates(fs: &Fs, state: &InodeState, at: LogicalBlock, len_blocks: u32) -> Result<u32> {
-    let last = (u64::from(at.0) + u64::from(len_blocks) - 1) as u32;
+    let last = at.0.saturating_add(len_blocks).saturating_sub(1);
     let last_cluster = last - last % fs.geometry.blocks_per_cluster();
     let ends_before =
         last_cluster > at.0 && map::cluster_mate(fs, state, LogicalBlock(last_cluster))?.is_some();
@@ -313,7 +314,7 @@ fn clip_to_held(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) -> u3
     if room == 0 {
         return len_blocks;
     }
-    room.min(len_blocks.into()) as u32
+    clamp_u32(room).min(len_blocks)
 }
 
 /// A request for one cluster of data near the inode.

@@ -10,6 +10,7 @@ use super::{renew_age, write_out_some};
 use crate::inode::Inode;
 use crate::writeback::Reach;
 use crate::{Fs, Result};
+use uext4_num::clamp_u64;
 use uext4_sync::Arc;
 
 /// Largest background step of one file, in bytes; the file is locked meanwhile.
@@ -41,7 +42,7 @@ impl Fs {
     /// One step of the oldest file, and its length in bytes; `None` if no file is free.
     fn step_oldest(&self, step_bytes: u64) -> Option<Result<u64>> {
         let (since, inode) = self.delayed.claim_oldest()?;
-        let blocks = step_bytes.div_ceil(self.block_size() as u64);
+        let blocks = step_bytes.div_ceil(self.block_bytes());
         let written = write_out_some(self, &inode, blocks);
         self.delayed.done(inode.nr(), since);
         self.discard_unused(&inode);
@@ -73,7 +74,7 @@ impl Fs {
     fn write_out_old(&self) {
         let now = self.clock.monotonic();
         let before = now.saturating_sub(self.delayed.expire());
-        for inode in self.delayed.older_than(before.as_nanos() as u64) {
+        for inode in self.delayed.older_than(clamp_u64(before.as_nanos())) {
             if !self.write_out_waiting(&inode) {
                 return;
             }
@@ -83,7 +84,7 @@ impl Fs {
     /// Writes out the file's current delayed data, in steps; data added meanwhile count as new.
     /// False when the freeze barrier is closed.
     fn write_out_waiting(&self, inode: &Arc<Inode>) -> bool {
-        let step = STEP_BYTES / self.block_size() as u64;
+        let step = STEP_BYTES / self.block_bytes();
         let mut left = inode.delayed_blocks();
         while left > 0 {
             let Some(_pass) = self.changes.try_enter() else {

@@ -9,6 +9,7 @@ use crate::inode::Inode;
 use crate::map::{self, LOGICAL_END};
 use crate::settings::Switch;
 use std::ops::Range;
+use uext4_num::{clamp_u64, clamp_usize, u64_of};
 use uext4_sync::Arc;
 
 /// Writes of at least this size in bytes are allocated at once: they form long extents by
@@ -38,7 +39,7 @@ impl When {
 /// Puts a file on the pool's list when its first data are delayed.
 pub(super) fn enter(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer) {
     if buffer.listed.is_none() {
-        let now_ns = fs.clock.monotonic().as_nanos() as u64;
+        let now_ns = clamp_u64(fs.clock.monotonic().as_nanos());
         buffer.listed = Some(now_ns);
         fs.delayed.enter(inode, now_ns);
         fs.flusher.wake();
@@ -61,13 +62,14 @@ pub(super) fn copy_out(fs: &Fs, buffer: &Buffer, at_byte: u64, buf: &mut [u8]) {
     let (mut at, mut rest) = (at_byte, buf);
     while !rest.is_empty() {
         let (block, within) = io::split(fs, at);
-        let len = rest.len().min(fs.block_size() - within as usize);
+        let within = clamp_usize(within);
+        let len = rest.len().min(fs.block_size() - within);
         let (here, behind) = rest.split_at_mut(len);
         match buffer.get(block.0.into()) {
-            Some(bytes) => here.copy_from_slice(&bytes[within as usize..within as usize + len]),
+            Some(bytes) => here.copy_from_slice(&bytes[within..within + len]),
             None => here.fill(0),
         }
-        (at, rest) = (at + len as u64, behind);
+        (at, rest) = (at + u64_of(len), behind);
     }
 }
 
@@ -98,8 +100,8 @@ pub(crate) fn discard_delayed(fs: &Fs, inode: &Inode, buffer: &mut Waiting) {
 
 /// Uncounts this many delayed blocks.
 pub(super) fn forget_bytes(fs: &Fs, blocks: u64) {
-    fs.delayed
-        .count(-((blocks << fs.geometry.block_bits) as i64));
+    let bytes = blocks << fs.geometry.block_bits;
+    fs.delayed.count(-bytes.cast_signed());
 }
 
 /// After blocks left the buffer: releases surplus reservations for map blocks, and leaves the

@@ -9,6 +9,7 @@ use crate::map::{self, ExtentState, Mapping, Progress};
 use crate::{Error, Fs, Result, credits};
 use std::ops::Range;
 use uext4_format::{BlockNr, LogicalBlock, Timestamp};
+use uext4_num::clamp_u32;
 use uext4_sync::Arc;
 
 /// Operation of `fallocate` on a byte range.
@@ -167,7 +168,7 @@ impl Change<'_> {
             match self.look(at..blocks.end)? {
                 Mapping::Mapped { len_blocks, .. } => at += u64::from(len_blocks),
                 Mapping::Hole { len_blocks } => {
-                    at += self.fill_hole(LogicalBlock(at as u32), len_blocks)?;
+                    at += self.fill_hole(LogicalBlock(clamp_u32(at)), len_blocks)?;
                     settled_to = at;
                 }
             }
@@ -210,7 +211,7 @@ impl Change<'_> {
         let size = inode.read().disk.size;
         fs.discard_preallocation(inode);
         // Preallocated space behind the end stays, as in the kernel.
-        let end = bytes.end.min(size.next_multiple_of(fs.block_size() as u64));
+        let end = bytes.end.min(size.next_multiple_of(fs.block_bytes()));
         let bytes = bytes.start.min(end)..end;
         self.zero_edges(buffer, &bytes)?;
         let mut blocks = self.inner_blocks(&bytes);
@@ -259,7 +260,7 @@ impl Change<'_> {
                     start,
                     len_blocks,
                     state,
-                } if state == wanted => work(self, LogicalBlock(at as u32), start, len_blocks)?,
+                } if state == wanted => work(self, LogicalBlock(clamp_u32(at)), start, len_blocks)?,
                 _ => {}
             }
             at += u64::from(mapping.len_blocks());
@@ -269,8 +270,8 @@ impl Change<'_> {
 
     /// The mapping at the front of these blocks.
     fn look(&self, blocks: Range<u64>) -> Result<Mapping> {
-        let max_blocks = (blocks.end - blocks.start).min(u64::from(u32::MAX)) as u32;
-        let logical = LogicalBlock(blocks.start as u32);
+        let max_blocks = clamp_u32(blocks.end - blocks.start);
+        let logical = LogicalBlock(clamp_u32(blocks.start));
         map::lookup(self.fs, &self.inode.read(), logical, max_blocks)
     }
 

@@ -12,6 +12,7 @@ use crate::{Error, Fs, Result, credits};
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};
 use uext4_format::{Corrupt, CorruptKind, Full, InodeFlags, Place, inline_data};
 use uext4_journal::Handle;
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
 
 /// Result of a change of inline data.
@@ -63,7 +64,7 @@ pub(super) fn read(state: &InodeState, offset: u64, buf: &mut [u8]) -> Result<()
         return Ok(());
     }
     let content = content(state)?;
-    let from = offset as usize;
+    let from = clamp_usize(offset);
     if let Some(bytes) = content.get(from..from + buf.len()) {
         buf.copy_from_slice(bytes);
     }
@@ -79,16 +80,16 @@ pub(super) fn write(
     settle: impl FnOnce(&mut InodeState),
 ) -> Result<Stored> {
     let edit = |content: &mut Vec<u8>| {
-        let (from, end) = (offset as usize, offset as usize + data.len());
-        content.resize(content.len().max(end), 0);
-        content[from..end].copy_from_slice(data);
+        let from = clamp_usize(offset);
+        content.resize(content.len().max(from + data.len()), 0);
+        content[from..][..data.len()].copy_from_slice(data);
     };
-    change(fs, inode, offset + data.len() as u64, edit, settle)
+    change(fs, inode, offset + u64_of(data.len()), edit, settle)
 }
 
 /// Resizes the data in the inode if they fit.
 pub(super) fn resize(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<Stored> {
-    let edit = |content: &mut Vec<u8>| content.resize(size as usize, 0);
+    let edit = |content: &mut Vec<u8>| content.resize(clamp_usize(size), 0);
     change(fs, inode, size, edit, |state| {
         state.disk.size = size;
         touch(state, fs.now());
@@ -105,7 +106,7 @@ fn change(
 ) -> Result<Stored> {
     let mut data = {
         let state = inode.read();
-        let max = inline_data::max_file_bytes(state.disk.tail.len()) as u64;
+        let max = u64_of(inline_data::max_file_bytes(state.disk.tail.len()));
         if need_bytes > max {
             return Ok(Stored::Full);
         }

@@ -5,9 +5,13 @@ use crate::inode::Inode;
 use crate::map::{self, ExtentState, Mapping};
 use crate::{Fs, Result};
 use uext4_format::{BlockNr, LogicalBlock};
+use uext4_num::{clamp_u32, clamp_usize, u64_of};
 
-/// Has the size of the largest block.
-static ZEROES: [u8; 65536] = [0; 65536];
+/// Zeroes, up to the size of the largest block.
+fn zeroes(len_bytes: u64) -> &'static [u8] {
+    static ZEROES: [u8; 65536] = [0; 65536];
+    &ZEROES[..clamp_usize(len_bytes)]
+}
 
 /// Byte offset of a block on the device.
 pub(super) fn byte_of(fs: &Fs, block: BlockNr) -> u64 {
@@ -17,23 +21,20 @@ pub(super) fn byte_of(fs: &Fs, block: BlockNr) -> u64 {
 /// The block of a file that contains a byte, and the offset in it. Bytes past the last block give
 /// that block's successor, which is never mapped.
 pub(super) fn split(fs: &Fs, byte: u64) -> (LogicalBlock, u64) {
-    let block = (byte >> fs.geometry.block_bits).min(map::LOGICAL_END);
-    (
-        LogicalBlock(block as u32),
-        byte & (fs.block_size() as u64 - 1),
-    )
+    let block = LogicalBlock(clamp_u32(byte >> fs.geometry.block_bits));
+    (block, byte & (fs.block_bytes() - 1))
 }
 
 /// Blocks that hold `bytes` bytes, rounded up.
 pub(super) fn blocks_for(fs: &Fs, bytes: u64) -> u64 {
-    bytes.div_ceil(fs.block_size() as u64)
+    bytes.div_ceil(fs.block_bytes())
 }
 
 /// Writes `data` from byte `within` of block `start` on, and zeroes the rest of these blocks.
 pub(super) fn write_padded(fs: &Fs, start: BlockNr, within: u64, data: &[u8]) -> Result<()> {
-    let end = within + data.len() as u64;
-    let tail = blocks_for(fs, end) * fs.block_size() as u64 - end;
-    let bufs = [&ZEROES[..within as usize], data, &ZEROES[..tail as usize]];
+    let end = within + u64_of(data.len());
+    let tail = blocks_for(fs, end) * fs.block_bytes() - end;
+    let bufs = [zeroes(within), data, zeroes(tail)];
     let used: Vec<&[u8]> = bufs.into_iter().filter(|buf| !buf.is_empty()).collect();
     Ok(fs.device.write_vectored_at(byte_of(fs, start), &used)?)
 }
@@ -50,9 +51,9 @@ pub(super) fn zero_within(
         return Ok(());
     }
     let (block, within) = split(fs, from);
-    debug_assert!(within + (to - from) <= fs.block_size() as u64);
+    debug_assert!(within + (to - from) <= fs.block_bytes());
     if let Some(bytes) = buffer.get_mut(block.0.into()) {
-        bytes[within as usize..(within + (to - from)) as usize].fill(0);
+        bytes[clamp_usize(within)..][..clamp_usize(to - from)].fill(0);
         return Ok(());
     }
     let mapping = map::lookup(fs, &inode.read(), block, 1)?;
@@ -62,8 +63,8 @@ pub(super) fn zero_within(
         ..
     } = mapping
     {
-        let zeroes = &ZEROES[..(to - from) as usize];
         fs.begin_unflushed(inode);
+        let zeroes = zeroes(to - from);
         fs.device.write_at(byte_of(fs, start) + within, zeroes)?;
     }
     Ok(())
@@ -71,9 +72,8 @@ pub(super) fn zero_within(
 
 /// Zeroes the block of byte `size` from that byte on.
 pub(super) fn zero_tail(fs: &Fs, inode: &Inode, buffer: &mut Buffer, size: u64) -> Result<()> {
-    let block_size = fs.block_size() as u64;
-    let end = size.checked_next_multiple_of(block_size).unwrap_or(size);
-    zero_within(fs, inode, buffer, size, end)
+    let end = size.checked_next_multiple_of(fs.block_bytes());
+    zero_within(fs, inode, buffer, size, end.unwrap_or(size))
 }
 
 /// Zeroes whole blocks of the device.

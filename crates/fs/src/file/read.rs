@@ -6,6 +6,7 @@ use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState, Mapping};
 use crate::{Fs, Result};
 use uext4_device::Backing;
+use uext4_num::{clamp_u32, clamp_usize, u64_of};
 
 /// A range of a file and its byte offset on the device; `None` reads as zeroes.
 struct Piece {
@@ -53,7 +54,7 @@ pub(crate) fn read_in_place(
         if left == 0 || inline::is_inline(&state) {
             return Ok(false);
         }
-        plan(fs, &state, &buffer, offset, left.min(len as u64))?
+        plan(fs, &state, &buffer, offset, left.min(u64_of(len)))?
     };
     if pieces.len() > RANGES_MAX {
         return Ok(false);
@@ -61,7 +62,7 @@ pub(crate) fn read_in_place(
     let range = |piece: &Piece| {
         Some(FileRange {
             place: fs.device.backing(piece.at_byte?, piece.len_bytes)?,
-            len_bytes: piece.len_bytes as usize,
+            len_bytes: clamp_usize(piece.len_bytes),
         })
     };
     let ranges: Option<Vec<FileRange<'_>>> = pieces.iter().map(range).collect();
@@ -75,12 +76,12 @@ pub(crate) fn read(fs: &Fs, inode: &Inode, offset: u64, buf: &mut [u8]) -> Resul
         let state = inode.read();
         check_not_encrypted(&state)?;
         let left = state.disk.size.saturating_sub(offset);
-        let len = left.min(buf.len() as u64) as usize;
+        let len = clamp_usize(left).min(buf.len());
         if inline::is_inline(&state) {
             inline::read(&state, offset, &mut buf[..len])?;
             return Ok(len);
         }
-        (plan(fs, &state, &buffer, offset, len as u64)?, len)
+        (plan(fs, &state, &buffer, offset, u64_of(len))?, len)
     };
     fetch(fs, &buffer, &pieces, offset, &mut buf[..len])?;
     Ok(len)
@@ -112,7 +113,7 @@ fn next_piece(fs: &Fs, state: &InodeState, buffer: &Buffer, at: u64, len: u64) -
         });
     }
     let (block, within) = io::split(fs, at);
-    let max_blocks = io::blocks_for(fs, within + len).min(u64::from(u32::MAX)) as u32;
+    let max_blocks = clamp_u32(io::blocks_for(fs, within + len));
     let waiting = buffer.len_from(block.0.into()).min(max_blocks.into());
     if waiting > 0 {
         return Ok(Piece {
@@ -144,7 +145,7 @@ fn next_piece(fs: &Fs, state: &InodeState, buffer: &Buffer, at: u64, len: u64) -
 fn fetch(fs: &Fs, buffer: &Buffer, pieces: &[Piece], offset: u64, buf: &mut [u8]) -> Result<()> {
     let (mut at, mut rest) = (offset, buf);
     for piece in pieces {
-        let (part, behind) = rest.split_at_mut(piece.len_bytes as usize);
+        let (part, behind) = rest.split_at_mut(clamp_usize(piece.len_bytes));
         match piece.at_byte {
             Some(byte) => fs.device.read_at(byte, part)?,
             None if piece.waits => delay::copy_out(fs, buffer, at, part),

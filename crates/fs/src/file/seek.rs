@@ -6,6 +6,7 @@ use crate::inode::Inode;
 use crate::map::{self, ExtentState, Mapping};
 use crate::{Error, Fs, Result};
 use uext4_format::LogicalBlock;
+use uext4_num::clamp_u32;
 
 /// Target of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ fn search(
     let mut at = offset;
     while at >> fs.geometry.block_bits < end {
         let (block, within) = io::split(fs, at);
-        let max_blocks = (end - u64::from(block.0)) as u32;
+        let max_blocks = clamp_u32(end - u64::from(block.0));
         let (data, len_blocks) = look(fs, inode, buffer, block, max_blocks)?;
         if data == (what == Seek::Data) {
             return Ok(Some(at));
@@ -70,7 +71,7 @@ fn look(
 ) -> Result<(bool, u32)> {
     let waiting = buffer.len_from(block.0.into());
     if waiting > 0 {
-        return Ok((true, waiting.min(max_blocks.into()) as u32));
+        return Ok((true, clamp_u32(waiting).min(max_blocks)));
     }
     let mapping = map::lookup(fs, &inode.read(), block, max_blocks)?;
     Ok(match mapping {

@@ -12,6 +12,7 @@ use crate::{Error, Fs, Result, credits};
 use std::ops::Range;
 use uext4_format::LogicalBlock;
 use uext4_journal::Handle;
+use uext4_num::clamp_u32;
 use uext4_sync::Arc;
 
 /// Shifting the extents of one leaf: it, the nodes above it, the inode; and a merge at the end.
@@ -29,7 +30,8 @@ pub(super) fn collapse(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result
     }
     fs.discard_preallocation(inode);
     let blocks = blocks(fs, &bytes);
-    let by = (blocks.end - blocks.start) as u32;
+    let by = clamp_u32(blocks.end - blocks.start);
+    let first = LogicalBlock(clamp_u32(blocks.start));
     let mut handle = fs.start(credits_of(fs, inode, &blocks)?)?;
     unmap(fs, &mut handle, inode, blocks.clone())?;
     let mut at = Some(blocks.end);
@@ -41,7 +43,7 @@ pub(super) fn collapse(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result
     let mut state = handle.write(inode);
     state.disk.size -= bytes.end - bytes.start;
     touch(&mut state, fs.now());
-    map::join_at(fs, &handle, &mut state, LogicalBlock(blocks.start as u32))
+    map::join_at(fs, &handle, &mut state, first)
 }
 
 fn unmap(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
@@ -86,7 +88,8 @@ pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<(
     check_aligned(fs, &bytes)?;
     let len = bytes.end - bytes.start;
     let blocks = blocks(fs, &bytes);
-    let by = (blocks.end - blocks.start) as u32;
+    let by = clamp_u32(blocks.end - blocks.start);
+    let first = LogicalBlock(clamp_u32(blocks.start));
     {
         let state = inode.read();
         if bytes.start >= state.disk.size {
@@ -94,7 +97,7 @@ pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<(
                 "the range begins behind the end of the file",
             ));
         }
-        if len > map::size_end_bytes(fs, &state) - state.disk.size {
+        if len > map::size_end_bytes(fs, &state).saturating_sub(state.disk.size) {
             return Err(Error::TooLarge);
         }
         if map::mapped_end(fs, &state)? + u64::from(by) > LOGICAL_END {
@@ -107,7 +110,7 @@ pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<(
     let mut handle = fs.start(credits_of(fs, inode, &(blocks.start..blocks.start))?)?;
     {
         let mut state = handle.write(inode);
-        map::split_at(fs, &handle, &mut state, LogicalBlock(blocks.start as u32))?;
+        map::split_at(fs, &handle, &mut state, first)?;
         state.disk.size += len;
         touch(&mut state, fs.now());
     }

@@ -42,7 +42,7 @@ impl Sizes {
 /// after an error, is harmless.
 pub(super) fn allow(fs: &Fs, size_bytes: u64) -> Result<()> {
     let known = |features: uext4_format::Features| features.has(Feature::LARGE_FILE);
-    if size_bytes <= i32::MAX as u64
+    if size_bytes < 1 << 31
         || fs.features.has(Feature::LARGE_FILE)
         || known(fs.superblock.read().disk.features())
     {

@@ -10,6 +10,7 @@ use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, I_BLOCK_BYTES, InodeFlags, LogicalBlock, Place,
 };
 use uext4_journal::Handle;
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
 
 /// Stores the target of a new symbolic link; a long one goes to a block.
@@ -26,14 +27,14 @@ pub(crate) fn write_link(
         disk.flags.remove(InodeFlags::EXTENTS);
         disk.i_block.fill(0);
         disk.i_block[..target.len()].copy_from_slice(target);
-        disk.size = target.len() as u64;
+        disk.size = u64_of(target.len());
         return Ok(());
     }
     let blocks = NewBlocks::reserve_first(fs, inode, reserve)?;
     io::write_padded(fs, blocks.run().start, 0, target)?;
     map::init(fs, &mut handle.write(inode));
     blocks.map(handle, inode, ExtentState::Written, |state| {
-        state.disk.size = target.len() as u64;
+        state.disk.size = u64_of(target.len());
     })
 }
 
@@ -41,7 +42,7 @@ pub(crate) fn write_link(
 pub(crate) fn read_link(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
     let state = inode.read();
     check_not_encrypted(&state)?;
-    let size = state.disk.size as usize;
+    let size = clamp_usize(state.disk.size);
     let problem = |problem| Corrupt::new(Place::Inode(state.nr()), "symbolic link", problem);
     if size == 0 || size > fs.block_size() {
         return Err(problem(CorruptKind::BadSize).into());
@@ -77,7 +78,7 @@ fn read_block(fs: &Fs, block: BlockNr, size: usize) -> Result<Vec<u8>> {
 pub(crate) fn is_fast_link(fs: &Fs, state: &InodeState) -> bool {
     let disk = &state.disk;
     if fs.features.has(Feature::EA_INODE) {
-        return disk.size != 0 && disk.size < I_BLOCK_BYTES as u64;
+        return disk.size != 0 && disk.size < u64_of(I_BLOCK_BYTES);
     }
     let attributes = if disk.file_acl.0 == 0 {
         0

@@ -10,6 +10,7 @@ use crate::space::Window;
 use crate::{Fs, Result};
 use std::ops::{ControlFlow, Range};
 use uext4_format::{BlockNr, LogicalBlock};
+use uext4_num::clamp_u32;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -60,17 +61,18 @@ pub(super) fn around(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) 
     let hole = cut_to_hole(fs, state, wanted, &request)?;
     // Border clusters with mapped blocks belong to the neighbours.
     let covers = request.start / ratio..request.end.div_ceil(ratio);
+    let at = clamp_u32(covers.start);
     let mut range =
         hole.start.div_ceil(ratio).min(covers.start)..(hole.end / ratio).max(covers.end);
     if let Some(held) = inode.preallocation() {
-        let gap = fs.space.gap_around(held, covers.start as u32);
+        let gap = fs.space.gap_around(held, at);
         range = range.start.max(gap.start)..range.end.min(gap.end);
     }
     let range = cut_to_group(range, covers, fs.geometry.clusters_per_group.into());
-    let goal = map::goal(fs, state, LogicalBlock((range.start * ratio) as u32))?;
+    let goal = map::goal(fs, state, LogicalBlock(clamp_u32(range.start * ratio)))?;
     Ok(Window {
-        at: at.0 / ratio as u32,
-        range: range.start as u32..range.end as u32,
+        at,
+        range: clamp_u32(range.start)..clamp_u32(range.end),
         goal: goal
             .or_else(|| inode.goal_hint())
             .map(|goal| BlockNr(goal.0 - goal.0 % ratio)),
@@ -85,7 +87,7 @@ fn cut_to_hole(
     request: &Range<u64>,
 ) -> Result<Range<u64>> {
     let mut start = window.start;
-    let before = LogicalBlock(request.start.saturating_sub(1) as u32);
+    let before = LogicalBlock(clamp_u32(request.start.saturating_sub(1)));
     if request.start == 0 || map::block_of(fs, state, before)?.is_some() {
         start = request.start;
     }
@@ -93,8 +95,8 @@ fn cut_to_hole(
         start = u64::from(mapped.logical.0) + u64::from(mapped.len_blocks);
         ControlFlow::Continue(())
     })?;
-    let at = LogicalBlock(request.start as u32);
-    let max_blocks = (window.end - request.start) as u32;
+    let at = LogicalBlock(clamp_u32(request.start));
+    let max_blocks = clamp_u32(window.end - request.start);
     Ok(match map::lookup(fs, state, at, max_blocks)? {
         Mapping::Hole { len_blocks } => start..request.start + u64::from(len_blocks),
         Mapping::Mapped { .. } => request.clone(),

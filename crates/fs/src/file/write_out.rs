@@ -16,6 +16,7 @@ use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use std::ops::Range;
 use uext4_format::LogicalBlock;
+use uext4_num::clamp_u32;
 use uext4_sync::{Arc, RwLockWriteGuard};
 
 /// Most blocks of one step.
@@ -159,9 +160,9 @@ fn write_run(
     buffer: &mut Buffer,
     blocks: Range<u64>,
 ) -> std::result::Result<(), Failed> {
-    let (at, len) = (LogicalBlock(blocks.start as u32), blocks.end - blocks.start);
-    let reserve = Reserve::Delayed;
-    let reserved = NewBlocks::reserve(fs, inode, at, len as u32, Shape::Data, reserve);
+    let at = LogicalBlock(clamp_u32(blocks.start));
+    let (len, reserve) = (clamp_u32(blocks.end - blocks.start), Reserve::Delayed);
+    let reserved = NewBlocks::reserve(fs, inode, at, len, Shape::Data, reserve);
     let new = match reserved {
         Ok(new) => new,
         Err(error) => return Err(Failed { blocks, error }),

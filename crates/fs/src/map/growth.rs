@@ -36,7 +36,7 @@ pub(crate) fn tree_growth_max(
         return 0;
     }
     // A node that splits keeps at least half of its entries.
-    let half = (u64_of(fs.block_size()) / NODE_BYTES - 2) / 2;
+    let half = (fs.block_bytes() / NODE_BYTES - 2) / 2;
     extents(depth, runs, blocks, half)
 }
 

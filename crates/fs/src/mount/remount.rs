@@ -195,7 +195,7 @@ impl Fs {
     }
 
     fn take_into_use(&self, life: &mut Lifecycle) -> Result<()> {
-        let block_size = u64::from(self.geometry.block_size());
+        let block_size = self.block_bytes();
         life.media
             .settle(&log_bytes(life, block_size), block_size)?;
         self.attach_log(life)?;

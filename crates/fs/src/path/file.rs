@@ -167,7 +167,7 @@ impl File {
 impl io::Read for File {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.read_at(self.position, buf)?;
-        self.position += read as u64;
+        self.position += u64_of(read);
         Ok(read)
     }
 }

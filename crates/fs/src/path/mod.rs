@@ -65,6 +65,7 @@ use error::At;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use uext4_num::u64_of;
 use walk::{Last, Walker};
 
 /// Bytes copied at once.
@@ -179,7 +180,7 @@ impl Paths {
         let mut bytes = Vec::new();
         let mut buffer = vec![0; COPY_BYTES];
         loop {
-            let read = file.read_at(bytes.len() as u64, &mut buffer)?;
+            let read = file.read_at(u64_of(bytes.len()), &mut buffer)?;
             if read == 0 {
                 return Ok(bytes);
             }
@@ -297,7 +298,7 @@ fn copy_data(source: &File, target: &File) -> Result<()> {
                 return Ok(());
             }
             target.write_all_at(at, buffer.split_at(read).0)?;
-            at += read as u64;
+            at += u64_of(read);
         }
     }
 }

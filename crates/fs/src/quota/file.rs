@@ -93,7 +93,7 @@ impl QuotaFile {
         blocks: Vec<BlockNr>,
         corrupt: impl Fn(CorruptKind) -> Error + Copy,
     ) -> Result<(Arc<Self>, Vec<Placed>)> {
-        let block_size = u64_of(base.block_size());
+        let block_size = base.block_bytes();
         let mut last: Option<(BlockNr, Image)> = None;
         let read = |block: u32| {
             let at = u64::from(block) * u64_of(QUOTA_BLOCK_BYTES);

@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use uext4::{FileType, Seek};
+use uext4_num::{clamp_usize, u64_of};
 
 impl Run<'_, '_> {
     pub(super) fn file(&mut self, spot: &Spot<'_>, from: &Original) -> Result<OwnedFd> {
@@ -57,7 +58,7 @@ impl Run<'_, '_> {
     ) -> Result<()> {
         let mut offset = range.start;
         while offset < range.end {
-            let want = (range.end - offset).min(PIECE_BYTES as u64) as usize;
+            let want = clamp_usize(range.end - offset).min(PIECE_BYTES);
             let piece = self.export.buffer.split_at_mut(want).0;
             let read = match from.fs.read(&from.inode, offset, piece) {
                 Ok(read) if read > 0 => read,
@@ -70,8 +71,8 @@ impl Run<'_, '_> {
             };
             let written = file.write_all_at(piece.split_at(read).0, offset);
             written.on_host(|| host.into())?;
-            offset += read as u64;
-            self.export.monitor.add_bytes(read as u64);
+            offset += u64_of(read);
+            self.export.monitor.add_bytes(u64_of(read));
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uext4::{FileType, InodeRef, SetAttr, SetMode, SetTime, Timestamp, WriteContext};
+use uext4_num::{clamp_usize, u64_of};
 
 /// A file of the host and its destination name.
 pub(super) struct Spot<'s> {
@@ -155,7 +156,7 @@ impl Import<'_> {
     ) -> Result<()> {
         let mut offset = range.start;
         while offset < range.end {
-            let want = (range.end - offset).min(PIECE_BYTES as u64) as usize;
+            let want = clamp_usize(range.end - offset).min(PIECE_BYTES);
             let piece = self.buffer.split_at_mut(want).0;
             let read = rustix::io::pread(file, &mut *piece, offset).on_host(|| spot.host())?;
             if read == 0 {
@@ -167,9 +168,9 @@ impl Import<'_> {
                 let written = self.fs.write(inode, offset, rest, &WriteContext::ROOT);
                 let written = written.in_image(|| spot.path())?;
                 rest = rest.split_at(written.len_bytes).1;
-                offset += written.len_bytes as u64;
+                offset += u64_of(written.len_bytes);
             }
-            self.monitor.add_bytes(read as u64);
+            self.monitor.add_bytes(u64_of(read));
         }
         Ok(())
     }

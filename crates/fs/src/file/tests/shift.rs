@@ -1,6 +1,7 @@
 //! Collapse and insert of ranges in one transaction.
 
 use super::*;
+use uext4_journal::Object;
 
 /// Handles that the operation takes, the last of them for the times.
 fn handles(rig: &Rig, mode: FallocateMode, at: u64, len: u64) -> u64 {
@@ -33,4 +34,14 @@ fn a_range_is_moved_under_one_handle() {
         }
         rig.assert_clean();
     }
+}
+
+/// The format permits a larger `i_size` than the map of a file can reach.
+#[test]
+fn a_file_that_is_too_large_takes_no_range() {
+    let rig = Rig::new(8, &["-b", "1024"]);
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    file.live().write_unlogged().disk.size = i64::MAX.cast_unsigned();
+    let inserted = fallocate(fs, file, FallocateMode::InsertRange, 0, 1024);
+    assert!(matches!(inserted, Err(Error::TooLarge)), "{inserted:?}");
 }

@@ -8,6 +8,7 @@ use crate::quota::{Claim, Owners};
 use crate::{Result, map};
 use std::ops::Range;
 use uext4_format::LogicalBlock;
+use uext4_num::{clamp_u32, clamp_usize, u64_of};
 
 /// Blocks that are neither mapped nor in the buffer, and what they need.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub(super) struct Need {
 
 impl Need {
     pub(super) fn len_blocks(&self) -> u32 {
-        (self.blocks.end - self.blocks.start) as u32
+        clamp_u32(self.blocks.end - self.blocks.start)
     }
 }
 
@@ -46,7 +47,7 @@ impl Write<'_> {
         }
         let mut unclaimed = Vec::new();
         for cluster in clusters.filter(|cluster| !self.buffer.is_claimed(*cluster)) {
-            let first = LogicalBlock((cluster * ratio) as u32);
+            let first = LogicalBlock(clamp_u32(cluster * ratio));
             if map::cluster_mate(self.fs, state, first)?.is_none() {
                 unclaimed.push(cluster);
             }
@@ -73,7 +74,7 @@ impl Write<'_> {
     /// buffered.
     pub(super) fn delay(&mut self, need: &Need) -> Result<usize> {
         let fs = self.fs;
-        let clusters = need.clusters.len() as u64;
+        let clusters = u64_of(need.clusters.len());
         let promised = self.ask_owners(clusters, need.owners)?;
         fs.space.delay(clusters, need.tree, self.terms.reserve)?;
         self.buffer.tree_claims += need.tree;
@@ -87,7 +88,7 @@ impl Write<'_> {
         }
         let len_bytes = self.copy_in(need);
         let bytes = u64::from(need.len_blocks()) << fs.geometry.block_bits;
-        fs.delayed.count(bytes as i64);
+        fs.delayed.count(bytes.cast_signed());
         enter(fs, self.inode, self.buffer);
         self.inode.publish_delayed(self.buffer);
         Ok(len_bytes)
@@ -111,7 +112,7 @@ impl Write<'_> {
     fn copy_in(&mut self, need: &Need) -> usize {
         let block_size = self.fs.block_size();
         let data = self.front(need.len_blocks());
-        let (mut within, mut rest) = (self.place().1 as usize, data);
+        let (mut within, mut rest) = (clamp_usize(self.place().1), data);
         for block in need.blocks.clone() {
             let (here, behind) = rest.split_at(rest.len().min(block_size - within));
             let bytes: Box<[u8]> = if here.len() == block_size {

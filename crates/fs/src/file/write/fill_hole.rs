@@ -5,6 +5,7 @@ use super::super::io;
 use super::Write;
 use crate::map::ExtentState;
 use crate::{Result, credits};
+use uext4_num::u64_of;
 
 impl Write<'_> {
     /// Writes out delayed data first, so that blocks follow each other as the data do.
@@ -16,7 +17,7 @@ impl Write<'_> {
         let data = self.front(blocks.run().len_blocks);
         fs.begin_unflushed(inode);
         io::write_padded(fs, blocks.run().start, within, data)?;
-        let end = self.at() + data.len() as u64;
+        let end = self.at() + u64_of(data.len());
         let handle = fs.start(credits::MAP)?;
         blocks.map(&handle, inode, ExtentState::Written, |state| {
             self.settle_in(state, end)

@@ -28,6 +28,7 @@ use crate::{Error, Fs, Result, map};
 use plan::{Limits, Piece};
 use settle::Snapshot;
 use uext4_format::{InodeFlags, LogicalBlock, Timestamp};
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
 
 /// Where a write begins.
@@ -83,11 +84,11 @@ pub(crate) fn write(
         if room == 0 {
             return Err(Error::TooLarge);
         }
-        let data = &data[..room.min(data.len() as u64) as usize];
+        let data = &data[..clamp_usize(room).min(data.len())];
         let mut write = Write::new(fs, inode, &mut buffer, &state, offset, data, terms);
         let first = write.plan(&state)?;
         drop(state);
-        size::allow(fs, offset + data.len() as u64)?;
+        size::allow(fs, offset + u64_of(data.len()))?;
         written.len_bytes = write.run(first)?;
         Ok(written)
     })
@@ -119,7 +120,7 @@ fn retried<T>(fs: &Fs, len_bytes: usize, mut write: impl FnMut() -> Result<T>) -
         fs.write_out_all()?;
         written = write();
     }
-    fs.balance_delayed(len_bytes as u64);
+    fs.balance_delayed(u64_of(len_bytes));
     written
 }
 
@@ -235,7 +236,7 @@ impl<'a> Write<'a> {
 
     /// The next byte in the file.
     fn at(&self) -> u64 {
-        self.start + self.done as u64
+        self.start + u64_of(self.done)
     }
 
     /// The block of the next byte, and its offset in it.
@@ -248,6 +249,6 @@ impl<'a> Write<'a> {
         let (_, within) = self.place();
         let room = (u64::from(len_blocks) << self.fs.geometry.block_bits) - within;
         let data = &self.data[self.done..];
-        &data[..room.min(data.len() as u64) as usize]
+        &data[..clamp_usize(room).min(data.len())]
     }
 }

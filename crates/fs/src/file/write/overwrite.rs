@@ -4,12 +4,13 @@ use super::super::{inline, io};
 use super::Write;
 use crate::Result;
 use uext4_format::BlockNr;
+use uext4_num::{clamp_usize, u64_of};
 
 impl Write<'_> {
     /// Stores all data in the inode, or gives the file a map.
     pub(super) fn write_inline(&mut self) -> Result<usize> {
         let (fs, inode, start, data) = (self.fs, self.inode, self.start, self.data);
-        let end = start + data.len() as u64;
+        let end = start + u64_of(data.len());
         let settle = |state: &mut _| self.settle_in(state, end);
         if inline::write(fs, inode, start, data, settle)? == inline::Stored::Inline {
             return Ok(data.len());
@@ -29,7 +30,7 @@ impl Write<'_> {
     /// Overwrites consecutive delayed blocks.
     pub(super) fn overwrite_buffered(&mut self) -> usize {
         let (block, within) = self.place();
-        let (mut within, mut rest) = (within as usize, &self.data[self.done..]);
+        let (mut within, mut rest) = (clamp_usize(within), &self.data[self.done..]);
         let len_bytes = rest.len();
         for block in u64::from(block.0).. {
             let Some(bytes) = self.buffer.get_mut(block).filter(|_| !rest.is_empty()) else {

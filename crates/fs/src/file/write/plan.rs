@@ -8,6 +8,7 @@ use crate::inode::InodeState;
 use crate::map::{self, ExtentState, Mapping};
 use crate::{Error, Result};
 use uext4_format::BlockNr;
+use uext4_num::{clamp_u32, u64_of};
 
 /// How the next bytes are stored. Lengths count blocks from the next byte's on; the data may end
 /// inside the last.
@@ -73,8 +74,8 @@ impl Write<'_> {
         if self.buffer.get(block.0.into()).is_some() {
             return Ok(Piece::Buffered);
         }
-        let bytes = within + (self.data.len() - self.done) as u64;
-        let blocks = io::blocks_for(self.fs, bytes).min(self.limits.blocks_max.into()) as u32;
+        let bytes = within + u64_of(self.data.len() - self.done);
+        let blocks = clamp_u32(io::blocks_for(self.fs, bytes)).min(self.limits.blocks_max);
         Ok(match map::lookup(self.fs, state, block, blocks)? {
             Mapping::Mapped {
                 start,

@@ -29,7 +29,7 @@ impl Snapshot {
         Self {
             sizes,
             inline: inline::is_inline(state),
-            gap: start > sizes.seen && !sizes.seen.is_multiple_of(fs.block_size() as u64),
+            gap: start > sizes.seen && !sizes.seen.is_multiple_of(fs.block_bytes()),
             stale: now.is_some_and(|now| stale_times(state, now)),
         }
     }

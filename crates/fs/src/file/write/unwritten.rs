@@ -6,11 +6,12 @@ use crate::inode::InodeState;
 use crate::map::{self, ExtentState, Mapped, Mapping};
 use crate::{Error, Result, credits};
 use uext4_format::BlockNr;
+use uext4_num::{clamp_u32, u64_of};
 
 impl Write<'_> {
     pub(super) fn fill_unwritten(&mut self, start: BlockNr, len_blocks: u32) -> Result<usize> {
         let data = self.front(len_blocks);
-        let end = self.at() + data.len() as u64;
+        let end = self.at() + u64_of(data.len());
         self.fs.begin_unflushed(self.inode);
         if self.sizes_at(end).on_disk < end {
             self.write_out_before()?;
@@ -29,7 +30,7 @@ impl Write<'_> {
     /// [`Error::NoSpace`] if there were none, because no tree block was free.
     fn mark_written(&mut self, len_bytes: usize) -> Result<usize> {
         let (fs, (block, within)) = (self.fs, self.place());
-        let blocks = io::blocks_for(fs, within + len_bytes as u64) as u32;
+        let blocks = clamp_u32(io::blocks_for(fs, within + u64_of(len_bytes)));
         let handle = fs.start(credits::MAP)?;
         let mut state = handle.write(self.inode);
         let done = match map::mark_written(fs, &handle, &mut state, block, blocks) {
@@ -40,7 +41,7 @@ impl Write<'_> {
         if done == 0 {
             return Err(Error::NoSpace);
         }
-        self.settle_in(&mut state, self.at() + done as u64);
+        self.settle_in(&mut state, self.at() + u64_of(done));
         Ok(done)
     }
 
@@ -63,7 +64,7 @@ impl Write<'_> {
     /// is freed cluster by cluster until a split succeeds.
     fn mark_without_room(&mut self, len_bytes: usize) -> Result<usize> {
         let fs = self.fs;
-        let end = self.at() + len_bytes as u64;
+        let end = self.at() + u64_of(len_bytes);
         let size_blocks = io::blocks_for(fs, end.max(self.file.sizes.seen));
         loop {
             let found = map::extent_around(fs, &self.inode.read(), self.place().0)?;
@@ -93,7 +94,7 @@ impl Write<'_> {
     fn zero_out_around(&mut self, extent: Mapped, len_bytes: usize) -> Result<usize> {
         let (fs, (block, within)) = (self.fs, self.place());
         let before = block.0 - extent.logical.0;
-        let behind = u64::from(before) + io::blocks_for(fs, within + len_bytes as u64);
+        let behind = u64::from(before) + io::blocks_for(fs, within + u64_of(len_bytes));
         io::zero_blocks(fs, extent.start, before.into())?;
         let rest = u64::from(extent.len_blocks).saturating_sub(behind);
         io::zero_blocks(fs, BlockNr(extent.start.0 + behind), rest)?;
@@ -101,7 +102,7 @@ impl Write<'_> {
         let handle = fs.start(credits::MAP)?;
         let mut state = handle.write(self.inode);
         map::mark_written_around(fs, &handle, &mut state, block)?;
-        self.settle_in(&mut state, self.at() + done as u64);
+        self.settle_in(&mut state, self.at() + u64_of(done));
         Ok(done)
     }
 }

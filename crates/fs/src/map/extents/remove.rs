@@ -10,7 +10,7 @@ use std::ops::Range;
 use uext4_format::extent::Extent;
 use uext4_format::{BlockNr, BlockRun, GroupNr, LogicalBlock};
 use uext4_journal::Handle;
-use uext4_num::{clamp_u32, u64_of};
+use uext4_num::clamp_u32;
 
 /// Groups that one step may touch.
 const STEP_GROUPS: u64 = 8;
@@ -74,7 +74,7 @@ fn limit_revokes(fs: &Fs, state: &InodeState, cut: Extent) -> Extent {
     if !clusters::holds_metadata(state) {
         return cut;
     }
-    let max = STEP_REVOKE_BLOCKS * (u64_of(fs.block_size()) - 20) / 8;
+    let max = STEP_REVOKE_BLOCKS * (fs.block_bytes() - 20) / 8;
     let from = cut.logical_end().saturating_sub(max);
     piece(&cut, from.max(cut.logical.0.into()), cut.logical_end()).unwrap_or(cut)
 }
