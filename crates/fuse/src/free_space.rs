@@ -76,7 +76,7 @@ impl Gauge {
     }
 
     /// Accounts for a dirty limit of [`MORE_PERCENT`]. Called at most once.
-    pub(crate) fn expect_more(&self) {
+    pub(crate) fn assume_larger_limit(&self) {
         let held = self.held_bytes_max() * u64::from(MORE_PERCENT);
         self.held_bytes_max.store(held, Ordering::Relaxed);
         self.set_unseen_bytes(0);
@@ -187,7 +187,7 @@ mod tests {
         let gauge = Gauge::holding(100);
         assert!(!gauge.is_roomy(room(1199, 2000)()) && gauge.is_roomy(room(1200, 1200)()));
         assert!(!gauge.look(room(299, 299)));
-        gauge.expect_more();
+        gauge.assume_larger_limit();
         assert!(gauge.note(1, room(299, 299)) && scarce(&gauge) == (true, true));
         assert!(!Gauge::idle().is_roomy(room(u64::MAX, u64::MAX)()));
     }

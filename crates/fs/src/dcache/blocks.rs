@@ -45,10 +45,10 @@ impl DirBlocks {
     }
 
     /// Prefetches what a search of the block reads.
-    pub(crate) fn expect_block(&self, nr: LogicalBlock) {
+    pub(crate) fn prefetch_block(&self, nr: LogicalBlock) {
         if let (Some(block), Some(parts)) = (self.blocks.get(nr.0), self.hints.get(nr.0)) {
-            block.expect();
-            parts.expect();
+            block.prefetch();
+            parts.prefetch();
         }
     }
 
@@ -84,7 +84,7 @@ impl DirBlocks {
     }
 
     /// Prefetches the dentry of a name that will be put or forgotten.
-    pub(crate) fn expect_name(&self, key: Key) {
+    pub(crate) fn prefetch_name(&self, key: Key) {
         self.dentries.prefetch(key);
     }
 

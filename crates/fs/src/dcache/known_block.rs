@@ -29,7 +29,7 @@ impl KnownBlock {
     }
 
     /// Prefetches what [`Self::block`] reads first.
-    pub(super) fn expect(&self) {
+    pub(super) fn prefetch(&self) {
         prefetch(std::ptr::from_ref(self).cast(), size_of::<Self>());
     }
 

@@ -43,7 +43,7 @@ impl PrefetchHint {
     }
 
     /// Prefetches what a search for a name reads.
-    pub(super) fn expect(&self) {
+    pub(super) fn prefetch(&self) {
         let [block, rows, counts] = self.addresses();
         if let Some(block) = block {
             MetaBlock::prefetch(block);

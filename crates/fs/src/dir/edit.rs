@@ -1,7 +1,7 @@
 //! Changes of single existing entries, under the lock of one block.
 
 use super::view::{Dir, Form, names_mut};
-use super::{DirError, Index, inline};
+use super::{DirError, LockMode, inline};
 use crate::dcache::HashedName;
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Error, Fs, Inode};
@@ -11,7 +11,7 @@ use uext4_journal::Handle;
 use uext4_sync::Arc;
 
 /// Answer of a change, or what it lacks.
-pub(crate) type Answer<T> = Result<T, DirError>;
+pub(crate) type DirResult<T> = Result<T, DirError>;
 
 /// Removes the entry `name` of `child`.
 ///
@@ -23,11 +23,11 @@ pub(crate) fn remove(
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
     child: InodeNr,
-    index: Index,
-) -> Answer<()> {
+    index: LockMode,
+) -> DirResult<()> {
     let view = Dir::open(fs, dir)?;
     match (view.form, index) {
-        (Form::Inline, Index::Exclusive) => {
+        (Form::Inline, LockMode::Exclusive) => {
             return inline::remove(&view, handle, name.bytes, child);
         }
         (Form::Inline, _) => return Err(DirError::NeedExclusive),
@@ -76,8 +76,8 @@ pub(crate) fn remove_at(
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
     holder: &Holder,
-    index: Index,
-) -> Answer<()> {
+    index: LockMode,
+) -> DirResult<()> {
     let block = &holder.block;
     let mut state = handle.write_checked(block, |_| index.check(dir))?;
     let changes = state.changes();
@@ -101,7 +101,7 @@ pub(super) fn holder(
     view: &Dir<'_>,
     name: &HashedName<'_>,
     child: InodeNr,
-) -> Answer<Arc<MetaBlock>> {
+) -> DirResult<Arc<MetaBlock>> {
     match view.locate(name)? {
         Some((block, found)) if found.inode == child => Ok(block),
         _ => Err(Error::NotFound.into()),
@@ -119,12 +119,12 @@ pub(crate) fn replace(
     dir: &Arc<Inode>,
     (name, old): (&HashedName<'_>, InodeNr),
     (new, kind): (InodeNr, FileType),
-    index: Index,
-) -> Answer<()> {
+    index: LockMode,
+) -> DirResult<()> {
     let view = Dir::open(fs, dir)?;
     let kind = fs.dirs.entry_type(kind);
     match (view.form, index) {
-        (Form::Inline, Index::Exclusive) => {
+        (Form::Inline, LockMode::Exclusive) => {
             return inline::replace(&view, handle, (name.bytes, old), (new, kind));
         }
         (Form::Inline, _) => return Err(DirError::NeedExclusive),
@@ -141,7 +141,7 @@ pub(super) fn retarget(
     state: &mut BlockState,
     (name, old): (&HashedName<'_>, InodeNr),
     (new, kind): (InodeNr, DirEntryType),
-) -> Answer<()> {
+) -> DirResult<()> {
     view.inode.dir_blocks().forget(name.key);
     let mut leaf = view.names_mut(state)?;
     match leaf.known().locate(name.bytes, name.print()) {

@@ -8,12 +8,12 @@
 //! Locking: changes need the `index` lock exclusively; the inode's state guards the bytes.
 //! References: kernel documentation, "inlinedata".
 
-use super::edit::Answer;
+use super::edit::DirResult;
 use super::insert::{NewName, insert_entry};
 use super::scan::Found;
 use super::slot::Way;
 use super::view::{Dir, Form, is_dot};
-use super::{DirError, Index, grow};
+use super::{DirError, LockMode, grow};
 use crate::inode::InodeState;
 use crate::{Error, Result, map};
 use uext4_format::dirent::{
@@ -169,14 +169,14 @@ pub(super) fn init(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: InodeNr) -> R
 }
 
 /// As [`super::can_insert`].
-pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: Index) -> Answer<Way> {
+pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: LockMode) -> DirResult<Way> {
     let nr = dir.inode.nr();
     let state = dir.inode.read();
     let mut content = Content::of(&state)?;
     if content.find(nr, name)?.is_some() {
         return Err(Error::Exists.into());
     }
-    if index != Index::Exclusive {
+    if index != LockMode::Exclusive {
         return Err(DirError::NeedExclusive);
     }
     let kind = dir.config().entry_type(FileType::Regular);
@@ -188,7 +188,7 @@ pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: Index) -> Answer<Way
 }
 
 /// Adds an entry to the inode, or to a first block when the inode is full.
-pub(super) fn insert(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> Answer<()> {
+pub(super) fn insert(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> DirResult<()> {
     let (nr, entry) = (dir.inode.nr(), &new.entry);
     {
         let mut state = handle.write(dir.inode);
@@ -279,7 +279,7 @@ pub(super) fn remove(
     handle: &Handle<'_>,
     name: &[u8],
     child: InodeNr,
-) -> Answer<()> {
+) -> DirResult<()> {
     change(dir, handle, (name, child), |area| {
         Ok(area.remove(name)?.map(drop))
     })
@@ -291,7 +291,7 @@ pub(super) fn replace(
     handle: &Handle<'_>,
     (name, old): (&[u8], InodeNr),
     (new, kind): (InodeNr, DirEntryType),
-) -> Answer<()> {
+) -> DirResult<()> {
     change(dir, handle, (name, old), |area| {
         Ok(area.retarget(name, new, kind)?.then_some(()))
     })
@@ -303,7 +303,7 @@ fn change(
     handle: &Handle<'_>,
     (name, child): (&[u8], InodeNr),
     change: impl FnMut(&mut DirLeaf<&mut [u8]>) -> std::result::Result<Option<()>, Corrupt>,
-) -> Answer<()> {
+) -> DirResult<()> {
     let nr = dir.inode.nr();
     let mut state = handle.write(dir.inode);
     let mut content = Content::of(&state)?;

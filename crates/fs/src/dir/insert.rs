@@ -1,11 +1,11 @@
 //! Insertion of an entry, under the lock of one block where possible.
 
-use super::edit::Answer;
+use super::edit::DirResult;
 use super::index::{Probe, Target, probe};
 use super::quick;
 use super::slot::{Opening, SlotSearch, Way, can_insert, may_drop_index};
 use super::view::{Dir, Form, names_mut};
-use super::{DirError, Index, grow, inline};
+use super::{DirError, LockMode, grow, inline};
 use crate::dcache::HashedName;
 use crate::meta::MetaBlock;
 use crate::space::Reserve;
@@ -46,7 +46,7 @@ pub(crate) fn insert(
     child: InodeNr,
     kind: FileType,
     way: &Way,
-) -> Answer<()> {
+) -> DirResult<()> {
     let new = NewName::new(fs, name, child, kind);
     match way {
         Way::Into(opening) => match insert_into(fs, handle, dir, &new, opening) {
@@ -60,13 +60,19 @@ pub(crate) fn insert(
 }
 
 /// Searches the block again after the structure changed since the start of the handle.
-fn insert_now(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, new: &NewName<'_>) -> Answer<()> {
+fn insert_now(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, new: &NewName<'_>) -> DirResult<()> {
     let version = dir.index.version().ok_or(DirError::Moved)?;
     if dir.facts().links == 0 {
         return Err(Error::NotFound.into());
     }
     // The space was found before this handle, and the block does not grow: nothing is reserved.
-    match can_insert(fs, dir, new.name, Index::Free(version), Reserve::Keep)? {
+    match can_insert(
+        fs,
+        dir,
+        new.name,
+        LockMode::Optimistic(version),
+        Reserve::Keep,
+    )? {
         Way::Into(opening) => insert_into(fs, handle, dir, new, &opening),
         Way::Search { .. } => Err(DirError::NeedExclusive),
     }
@@ -79,7 +85,7 @@ fn insert_into(
     dir: &Inode,
     new: &NewName<'_>,
     opening: &Opening,
-) -> Answer<()> {
+) -> DirResult<()> {
     let block = &opening.block;
     let mut state = handle.write_checked(block, |_| opening.index.check(dir))?;
     let unchanged = state.changes() == opening.changes;
@@ -94,7 +100,7 @@ fn insert_into(
     Ok(())
 }
 
-pub(super) fn inserted(insertion: Insertion) -> Answer<()> {
+pub(super) fn inserted(insertion: Insertion) -> DirResult<()> {
     match insertion {
         Insertion::Done(_) => Ok(()),
         Insertion::Exists(..) => Err(Error::Exists.into()),
@@ -106,7 +112,7 @@ pub(super) fn insert_entry(
     view: &mut Dir<'_>,
     handle: &Handle<'_>,
     new: &NewName<'_>,
-) -> Answer<()> {
+) -> DirResult<()> {
     match view.form {
         Form::Inline => inline::insert(view, handle, new),
         Form::Linear => insert_linear(view, handle, new),
@@ -115,7 +121,7 @@ pub(super) fn insert_entry(
 }
 
 /// The only block that may hold `name`, if there is exactly one.
-pub(super) fn one_leaf(view: &Dir<'_>, name: &HashedName<'_>) -> Answer<Arc<MetaBlock>> {
+pub(super) fn one_leaf(view: &Dir<'_>, name: &HashedName<'_>) -> DirResult<Arc<MetaBlock>> {
     let leaf = match view.form {
         Form::Inline => None,
         Form::Linear => (view.blocks == 1).then_some(LogicalBlock(0)),
@@ -134,17 +140,17 @@ fn insert_in(
     handle: &Handle<'_>,
     block: &Arc<MetaBlock>,
     new: &NewName<'_>,
-) -> Answer<()> {
+) -> DirResult<()> {
     let mut state = handle.write(block);
     let mut leaf = view.names_mut(&mut state)?;
     inserted(leaf.insert(&new.entry, new.name.print()))
 }
 
-fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> Answer<()> {
+fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> DirResult<()> {
     // A directory gets its index when its first block is full, never later.
     let may_index = view.form == Form::Linear && view.config().index && view.blocks == 1;
     view.form = Form::Linear;
-    let mut search = SlotSearch::new(view, new.name, Index::Exclusive);
+    let mut search = SlotSearch::new(view, new.name, LockMode::Exclusive);
     view.search_all(|block| search.look(view, block))?;
     match search.found()? {
         Some(opening) => insert_in(view, handle, &opening.block, new),
@@ -156,11 +162,11 @@ fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> 
     }
 }
 
-fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> Answer<()> {
+fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> DirResult<()> {
     let path = match probe(view, Target::Name(new.name))? {
         Probe::Path(path) => path,
         Probe::Broken(corrupt) => {
-            may_drop_index(view, corrupt, Index::Exclusive)?;
+            may_drop_index(view, corrupt, LockMode::Exclusive)?;
             handle
                 .write(view.inode)
                 .disk
@@ -169,7 +175,7 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) ->
             return insert_linear(view, handle, new);
         }
     };
-    let mut search = SlotSearch::new(view, new.name, Index::Exclusive);
+    let mut search = SlotSearch::new(view, new.name, LockMode::Exclusive);
     view.search_chain(path, |block| search.look(view, block))?;
     match search.found()? {
         Some(opening) => insert_in(view, handle, &opening.block, new),

@@ -5,15 +5,15 @@
 //!
 //! [`scan`] finds names; [`slot`] finds space for one, [`insert`] puts it in, [`edit`] changes
 //! existing entries; [`grow`] and [`divide`] split blocks, [`shrink`] frees them ([`neighbours`],
-//! [`merge`]); [`rename`] changes two entries at once; [`read`] lists;
-//! [`inline`] is the form inside the inode.
+//! [`merge`]); [`rename`] changes two entries at once; [`read`] lists; [`inline`] is the form in the
+//! inode.
 //! Invariants: a name occurs at most once; in an indexed directory its hash determines the block.
 //! Every step of growth leaves a sound directory, so "no space" in the middle needs no undo.
 //! Locking: callers hold the directory's `index` lock (`Rank::DirIndex`) for the whole call, or
-//! validate its version at the end ([`Index`]; optimistic lock). A change of an entry locks one
-//! block, which makes "absent, then insert" atomic; with [`Index::Free`] it validates the version
-//! under that lock. Leaves are split and merged concurrently ([`divide`], [`merge`]). An operation
-//! that needs more answers [`DirError::NeedExclusive`] and has changed nothing.
+//! validate its version at the end ([`LockMode`]; optimistic lock). A change of an entry locks one
+//! block, which makes "absent, then insert" atomic; with [`LockMode::Optimistic`] it validates the
+//! version under that lock. Leaves are split and merged concurrently ([`divide`], [`merge`]). An
+//! operation that needs more answers [`DirError::NeedExclusive`] and has changed nothing.
 //! Not here: permissions, link counts, times, case folding, encrypted names.
 //! References: kernel documentation, "directory".
 
@@ -21,10 +21,10 @@ mod cookie;
 mod divide;
 mod edit;
 mod grow;
-mod hold;
 mod index;
 mod inline;
 mod insert;
+mod lock_mode;
 mod merge;
 mod neighbours;
 mod quick;
@@ -40,9 +40,9 @@ mod tests;
 mod view;
 
 pub(crate) use divide::{carry_out, draft};
-pub(crate) use edit::{Answer, Holder, remove, remove_at};
-pub(crate) use hold::Index;
+pub(crate) use edit::{DirResult, Holder, remove, remove_at};
 pub(crate) use insert::insert;
+pub(crate) use lock_mode::LockMode;
 pub(crate) use quick::meaning;
 pub(crate) use read::read;
 pub use read::{DirEntry, Visit};
@@ -60,7 +60,7 @@ use view::{Dir, Form, is_dot};
 /// Reason why a change was not made.
 #[derive(Debug)]
 pub(crate) enum DirError {
-    /// More than one leaf must change: retry with [`Index::Exclusive`]. Nothing was changed.
+    /// More than one leaf must change: retry with [`LockMode::Exclusive`]. Nothing was changed.
     NeedExclusive,
     /// The leaf has no space for the name: retry after [`carry_out`]. Nothing was changed.
     Full,
@@ -96,7 +96,7 @@ pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>) -> Result
 }
 
 /// An inode, and the holder of its entry.
-type Held = (InodeRef, Option<Holder>);
+type FoundEntry = (InodeRef, Option<Holder>);
 
 /// As [`lookup`], with the block of the entry, if it is in one: for [`remove_at`].
 ///
@@ -106,7 +106,7 @@ pub(crate) fn lookup_holder(
     fs: &Fs,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
-) -> Answer<Option<Held>> {
+) -> DirResult<Option<FoundEntry>> {
     look_twice(fs, dir, name, Then::Remove)
 }
 
@@ -127,7 +127,7 @@ fn look_twice(
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
     then: Then,
-) -> Answer<Option<Held>> {
+) -> DirResult<Option<FoundEntry>> {
     let Some(first) = look_up(fs, dir, name, then)? else {
         return Ok(None);
     };
@@ -150,7 +150,7 @@ fn look_twice(
 
 /// Whether the inode of a found entry is in use. That can be checked only with the block unlocked
 /// (lock order).
-fn is_in_use(fs: &Fs, (inode, holder): &Held) -> Result<bool> {
+fn is_in_use(fs: &Fs, (inode, holder): &FoundEntry) -> Result<bool> {
     if holder.as_ref().is_some_and(Holder::is_served) {
         return Ok(true);
     }
@@ -161,7 +161,12 @@ fn is_in_use(fs: &Fs, (inode, holder): &Held) -> Result<bool> {
 }
 
 /// One lookup. The inode's reference is taken; the inode may be a free one.
-fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>, then: Then) -> Result<Option<Held>> {
+fn look_up(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+    then: Then,
+) -> Result<Option<FoundEntry>> {
     let version = dir.index.version();
     let view = Dir::open(fs, dir)?;
     let held = |nr| fs.load_inode(nr).map(InodeRef::new);
@@ -170,8 +175,8 @@ fn look_up(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>, then: Then) -> Resu
             inline::with_entry(&view, name.bytes, |found| Ok((held(found.inode)?, None)))?
         }
         _ => {
-            dir.dir_blocks().expect_name(name.key);
-            let leaf = quick::expect_leaf(&view, name);
+            dir.dir_blocks().prefetch_name(name.key);
+            let leaf = quick::prefetch_leaf(&view, name);
             if then == Then::Remove
                 && let Some(leaf) = leaf
                 && let Some(held) = quick::holder(&view, name.key, leaf)?

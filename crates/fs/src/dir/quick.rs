@@ -5,7 +5,7 @@
 //! the `index` lock, the caller validates the sampled version at the end.
 //! Locking: none is held on return.
 
-use super::Held;
+use super::FoundEntry;
 use super::edit::Holder;
 use super::index::{Path, Step};
 use super::view::{Dir, Form, is_dot};
@@ -45,9 +45,9 @@ fn in_use(held: Result<InodeRef>, is_meant: bool) -> Option<InodeRef> {
     held.ok().filter(|_| is_meant)
 }
 
-/// As [`super::lookup_holder`], for a cached dentry and the leaf from [`expect_leaf`]. The leaf is
-/// not read, but its prefetch runs during the search for the inode.
-pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Option<Held>> {
+/// As [`super::lookup_holder`], for a cached dentry and the leaf from [`prefetch_leaf`], whose
+/// prefetch runs during the search for the inode. The leaf is not read.
+pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Option<FoundEntry>> {
     let blocks = dir.inode.dir_blocks();
     let Some(nr) = blocks.meaning(key) else {
         return Ok(None);
@@ -76,11 +76,11 @@ pub(super) fn remember_name(dir: &Dir<'_>, key: Key, nr: InodeNr, version: Optio
 
 /// The only leaf that may hold `name`, if index and leaf are cached. `None` is a cache miss.
 pub(super) fn leaf_of(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<Arc<MetaBlock>> {
-    expect_leaf(dir, name).and_then(|leaf| expected_leaf(dir, leaf))
+    prefetch_leaf(dir, name).and_then(|leaf| prefetched_leaf(dir, leaf))
 }
 
 /// The logical block of [`leaf_of`]; prefetches what a search of the leaf reads.
-pub(super) fn expect_leaf(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<LogicalBlock> {
+pub(super) fn prefetch_leaf(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<LogicalBlock> {
     if dir.form != Form::Indexed || is_dot(name.bytes) {
         return None;
     }
@@ -89,12 +89,12 @@ pub(super) fn expect_leaf(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<Logica
     let leaf = blocks
         .index()
         .leaf(dir.inode.index.version()?, dir.blocks, hash)?;
-    blocks.expect_block(leaf);
+    blocks.prefetch_block(leaf);
     Some(leaf)
 }
 
-/// The leaf answered by [`expect_leaf`].
-pub(super) fn expected_leaf(dir: &Dir<'_>, leaf: LogicalBlock) -> Option<Arc<MetaBlock>> {
+/// The leaf answered by [`prefetch_leaf`].
+pub(super) fn prefetched_leaf(dir: &Dir<'_>, leaf: LogicalBlock) -> Option<Arc<MetaBlock>> {
     let block = dir.inode.dir_blocks().block(leaf)?;
     dir.fs.spend_block(block.nr(), dir.seal().name()).ok()?;
     Some(block)

@@ -4,10 +4,10 @@
 //! entry is read, so every thread sees both changes or none. With exclusive locks the two changes
 //! are sequential.
 
-use super::edit::{Answer, holder, retarget};
+use super::edit::{DirResult, holder, retarget};
 use super::insert::{NewName, insert_entry, one_leaf};
 use super::view::{Dir, Form};
-use super::{DirError, Index, edit};
+use super::{DirError, LockMode, edit};
 use crate::dcache::HashedName;
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Error, Fs, Inode};
@@ -45,20 +45,25 @@ type Named<'a> = (&'a Arc<Inode>, &'a HashedName<'a>, InodeNr, FileType);
 /// # Errors
 /// `NotFound` when an entry no longer has the inode given in `step`, `Exists` when there is an
 /// entry but no victim, `NoSpace`, and what a [`DirError`] lacks. Nothing is changed then.
-pub(crate) fn rename(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>, index: Index) -> Answer<()> {
+pub(crate) fn rename(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    step: &Move<'_>,
+    index: LockMode,
+) -> DirResult<()> {
     match index {
-        Index::Exclusive => rename_exclusive(fs, handle, step),
+        LockMode::Exclusive => rename_exclusive(fs, handle, step),
         _ => rename_shared(fs, handle, step),
     }
 }
 
-fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()> {
+fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> DirResult<()> {
     expect(fs, step.from_dir, step.from_name, step.child)?;
     let moved = (step.child, step.kind);
     match step.victim {
         Some(victim) => {
             let place = (step.to_name, victim);
-            edit::replace(fs, handle, step.to_dir, place, moved, Index::Exclusive)?;
+            edit::replace(fs, handle, step.to_dir, place, moved, LockMode::Exclusive)?;
         }
         None => {
             let mut to = Dir::open(fs, step.to_dir)?;
@@ -66,7 +71,7 @@ fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()>
             insert_entry(&mut to, handle, &new)?;
         }
     }
-    let (dir, name, index) = (step.from_dir, step.from_name, Index::Exclusive);
+    let (dir, name, index) = (step.from_dir, step.from_name, LockMode::Exclusive);
     match step.whiteout {
         Some(whiteout) => {
             let whiteout = (whiteout, FileType::CharDevice);
@@ -77,14 +82,14 @@ fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()>
 }
 
 /// Answers `NotFound` unless the inode of `name` is `child`.
-fn expect(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>, child: InodeNr) -> Answer<()> {
+fn expect(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>, child: InodeNr) -> DirResult<()> {
     match super::find(fs, dir, name)? {
         Some((found, _)) if found == child => Ok(()),
         _ => Err(Error::NotFound.into()),
     }
 }
 
-fn rename_shared(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()> {
+fn rename_shared(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> DirResult<()> {
     let (from, to) = (open(fs, step.from_dir)?, open(fs, step.to_dir)?);
     let source = holder(&from, step.from_name, step.child)?;
     let target = match step.victim {
@@ -97,7 +102,7 @@ fn rename_shared(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> Answer<()> {
     leave_source(&from, pair.source(), step)
 }
 
-fn open<'a>(fs: &'a Fs, dir: &'a Arc<Inode>) -> Answer<Dir<'a>> {
+fn open<'a>(fs: &'a Fs, dir: &'a Arc<Inode>) -> DirResult<Dir<'a>> {
     let view = Dir::open(fs, dir)?;
     if view.form == Form::Inline {
         Err(DirError::NeedExclusive)
@@ -111,14 +116,14 @@ fn check_entry(
     state: &BlockState,
     name: &HashedName<'_>,
     child: InodeNr,
-) -> Answer<()> {
+) -> DirResult<()> {
     match dir.names(state)?.locate(name.bytes, name.print()) {
         Some(entry) if entry.inode == child => Ok(()),
         _ => Err(Error::NotFound.into()),
     }
 }
 
-fn set_target(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answer<()> {
+fn set_target(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> DirResult<()> {
     let (name, child) = (step.to_name, step.child);
     if let Some(victim) = step.victim {
         let kind = dir.config().entry_type(step.kind);
@@ -132,7 +137,7 @@ fn set_target(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answer<
     }
 }
 
-fn leave_source(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> Answer<()> {
+fn leave_source(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> DirResult<()> {
     let name = step.from_name;
     if let Some(whiteout) = step.whiteout {
         let kind = dir.config().entry_type(FileType::CharDevice);
@@ -154,10 +159,10 @@ pub(crate) fn exchange(
     fs: &Fs,
     handle: &Handle<'_>,
     step: &Exchange<'_>,
-    index: Index,
-) -> Answer<()> {
+    index: LockMode,
+) -> DirResult<()> {
     let (one, two) = (&step.one, &step.two);
-    if index == Index::Exclusive {
+    if index == LockMode::Exclusive {
         expect(fs, one.0, one.1, one.2)?;
         expect(fs, two.0, two.1, two.2)?;
         edit::replace(fs, handle, one.0, (one.1, one.2), (two.2, two.3), index)?;

@@ -25,10 +25,10 @@ impl Dir<'_> {
         name: &HashedName<'_>,
         visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        self.search_from(quick::expect_leaf(self, name), name, visit)
+        self.search_from(quick::prefetch_leaf(self, name), name, visit)
     }
 
-    /// As [`Self::search`], with the leaf from [`quick::expect_leaf`].
+    /// As [`Self::search`], with the leaf from [`quick::prefetch_leaf`].
     pub(super) fn search_from<T>(
         &self,
         leaf: Option<LogicalBlock>,
@@ -41,7 +41,7 @@ impl Dir<'_> {
                 None => Ok(None),
             };
         }
-        if let Some(leaf) = leaf.and_then(|leaf| quick::expected_leaf(self, leaf)) {
+        if let Some(leaf) = leaf.and_then(|leaf| quick::prefetched_leaf(self, leaf)) {
             return visit(&leaf);
         }
         if self.form == Form::Indexed

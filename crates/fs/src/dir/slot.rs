@@ -1,10 +1,10 @@
 //! Search for space for a new name, before a handle is started.
 
-use super::edit::Answer;
+use super::edit::DirResult;
 use super::index::{Path, Probe, Target, probe};
 use super::quick;
 use super::view::{Dir, Form};
-use super::{DirError, Index, grow, inline};
+use super::{DirError, LockMode, grow, inline};
 use crate::dcache::HashedName;
 use crate::meta::MetaBlock;
 use crate::space::Reserve;
@@ -37,7 +37,7 @@ impl Way {
 /// A block with space for a name.
 pub(crate) struct Opening {
     /// Hold on the structure when the gap was found.
-    pub(super) index: Index,
+    pub(super) index: LockMode,
     pub(super) block: Arc<MetaBlock>,
     /// `BlockState::changes` when the gap was found.
     pub(super) changes: u32,
@@ -50,9 +50,9 @@ pub(crate) fn can_insert(
     fs: &Fs,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
-    index: Index,
+    index: LockMode,
     reserve: Reserve,
-) -> Answer<Way> {
+) -> DirResult<Way> {
     index.checked(dir, look_for_room(fs, dir, name, index, reserve))
 }
 
@@ -60,9 +60,9 @@ fn look_for_room(
     fs: &Fs,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
-    index: Index,
+    index: LockMode,
     reserve: Reserve,
-) -> Answer<Way> {
+) -> DirResult<Way> {
     let view = Dir::open(fs, dir)?;
     match view.form {
         Form::Inline => inline::can_insert(&view, name.bytes, index),
@@ -79,13 +79,13 @@ fn look_for_room(
 }
 
 /// The answer for the leaf of the copied index, without descent and without growth.
-fn room_in_leaf(view: &Dir<'_>, name: &HashedName<'_>, index: Index) -> Option<Answer<Way>> {
-    if !matches!(index, Index::Free(_) | Index::Shared) {
+fn room_in_leaf(view: &Dir<'_>, name: &HashedName<'_>, index: LockMode) -> Option<DirResult<Way>> {
+    if !matches!(index, LockMode::Optimistic(_) | LockMode::Shared) {
         return None;
     }
-    let leaf = quick::expect_leaf(view, name)?;
+    let leaf = quick::prefetch_leaf(view, name)?;
     let mut search = SlotSearch::new(view, name, index);
-    let leaf = quick::expected_leaf(view, leaf)?;
+    let leaf = quick::prefetched_leaf(view, leaf)?;
     let looked = search.look(view, &leaf).map_err(DirError::from);
     Some(looked.and_then(|_| search.settle(0, || false)))
 }
@@ -93,10 +93,10 @@ fn room_in_leaf(view: &Dir<'_>, name: &HashedName<'_>, index: Index) -> Option<A
 fn can_insert_linear(
     view: &Dir<'_>,
     name: &HashedName<'_>,
-    index: Index,
+    index: LockMode,
     reserve: Reserve,
-) -> Answer<Way> {
-    if index != Index::Exclusive && view.blocks != 1 {
+) -> DirResult<Way> {
+    if index != LockMode::Exclusive && view.blocks != 1 {
         return Err(DirError::NeedExclusive);
     }
     let mut search = SlotSearch::new(view, name, index);
@@ -111,13 +111,13 @@ fn can_insert_indexed(
     view: &Dir<'_>,
     path: Path,
     name: &HashedName<'_>,
-    index: Index,
+    index: LockMode,
     reserve: Reserve,
-) -> Answer<Way> {
-    if index != Index::Exclusive && path.continues() {
+) -> DirResult<Way> {
+    if index != LockMode::Exclusive && path.continues() {
         return Err(DirError::NeedExclusive);
     }
-    let exclusive = index == Index::Exclusive;
+    let exclusive = index == LockMode::Exclusive;
     let full = exclusive && grow::is_full(view, &path);
     let blocks = if exclusive { grow::blocks(&path) } else { 1 };
     let mut search = SlotSearch::new(view, name, index);
@@ -129,14 +129,14 @@ fn can_insert_indexed(
 /// Result of a search of all blocks that may take a name.
 pub(super) struct SlotSearch<'a> {
     name: &'a HashedName<'a>,
-    index: Index,
+    index: LockMode,
     exists: bool,
     opening: Option<Opening>,
 }
 
 impl<'a> SlotSearch<'a> {
-    pub(super) fn new(view: &Dir<'_>, name: &'a HashedName<'a>, index: Index) -> Self {
-        view.inode.dir_blocks().expect_name(name.key);
+    pub(super) fn new(view: &Dir<'_>, name: &'a HashedName<'a>, index: LockMode) -> Self {
+        view.inode.dir_blocks().prefetch_name(name.key);
         Self {
             name,
             index,
@@ -161,7 +161,7 @@ impl<'a> SlotSearch<'a> {
                 return Ok(Some(()));
             }
             Fit::Gap(gap) if self.opening.is_none() => {
-                state.expect_change(gap.bytes(space_needed(self.name.bytes.len())));
+                state.prefetch_for_change(gap.bytes(space_needed(self.name.bytes.len())));
                 let (block, changes) = (block.clone(), state.changes());
                 self.opening = Some(Opening {
                     index: self.index,
@@ -184,24 +184,24 @@ impl<'a> SlotSearch<'a> {
     }
 
     /// The plan; a directory without space grows by `blocks`.
-    fn settle(self, blocks: u32, can_grow: impl FnOnce() -> bool) -> Answer<Way> {
+    fn settle(self, blocks: u32, can_grow: impl FnOnce() -> bool) -> DirResult<Way> {
         let index = self.index;
         match (self.found()?, index) {
-            (Some(_), Index::Exclusive) => Ok(Way::Search { blocks: 0 }),
+            (Some(_), LockMode::Exclusive) => Ok(Way::Search { blocks: 0 }),
             (Some(opening), _) => Ok(Way::Into(opening)),
-            (None, Index::Free(_) | Index::Shared) => Err(DirError::Full),
+            (None, LockMode::Optimistic(_) | LockMode::Shared) => Err(DirError::Full),
             (None, _) if !can_grow() => Err(Error::NoSpace.into()),
-            (None, Index::Exclusive) => Ok(Way::Search { blocks }),
+            (None, LockMode::Exclusive) => Ok(Way::Search { blocks }),
         }
     }
 }
 
 /// Whether a broken index may be dropped for an insert: as in Linux, the directory is linear then.
 /// With checksums a broken index is real damage, and nothing is changed.
-pub(super) fn may_drop_index(view: &Dir<'_>, corrupt: Corrupt, index: Index) -> Answer<()> {
+pub(super) fn may_drop_index(view: &Dir<'_>, corrupt: Corrupt, index: LockMode) -> DirResult<()> {
     match (view.config().tail, index) {
         (LeafTail::Checksum, _) => Err(corrupt.into()),
-        (_, Index::Exclusive) => Ok(()),
+        (_, LockMode::Exclusive) => Ok(()),
         _ => Err(DirError::NeedExclusive),
     }
 }

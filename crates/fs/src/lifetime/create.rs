@@ -85,7 +85,7 @@ impl Fs {
 
     /// Ensures quota entries for the future owners, and reserves quota for the inode and for the
     /// first block of a directory. The caller has no handle.
-    pub(crate) fn expect_owner(&self, draft: &InodeDraft, caller: &Caller) -> Result<Claim> {
+    pub(crate) fn reserve_inode_quota(&self, draft: &InodeDraft, caller: &Caller) -> Result<Claim> {
         if !self.quota.is_on() {
             return Ok(Claim::default());
         }
@@ -99,7 +99,12 @@ impl Fs {
     }
 
     /// Reserves quota for blocks that a directory grows by. The caller has no handle.
-    pub(crate) fn expect_growth(&self, dir: &Inode, blocks: u32, caller: &Caller) -> Result<Claim> {
+    pub(crate) fn reserve_growth_quota(
+        &self,
+        dir: &Inode,
+        blocks: u32,
+        caller: &Caller,
+    ) -> Result<Claim> {
         if blocks == 0 {
             return Ok(Claim::default());
         }

@@ -128,11 +128,11 @@ pub(super) fn lookup(
     let max_blocks = max_blocks.min(path.run_blocks());
     Ok(last
         .table
-        .read(state, |table| stretch(table, last.at, max_blocks)))
+        .read(state, |table| run_from(table, last.at, max_blocks)))
 }
 
 /// The run of equal or consecutive pointers from position `at` on.
-fn stretch(table: &[u8], at: u32, max_blocks: u32) -> Mapping {
+fn run_from(table: &[u8], at: u32, max_blocks: u32) -> Mapping {
     let start = pointer(table, usize_of(at));
     let step = u64::from(start.0 != 0);
     let goes_on = |&len: &u32| {

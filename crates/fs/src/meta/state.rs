@@ -50,7 +50,7 @@ impl BlockState {
     }
 
     /// Prefetches bytes that will be changed.
-    pub(crate) fn expect_change(&self, bytes: Range<usize>) {
+    pub(crate) fn prefetch_for_change(&self, bytes: Range<usize>) {
         if let Some(bytes) = self.bytes.get(bytes) {
             prefetch(bytes.as_ptr(), bytes.len());
         }

@@ -2,7 +2,7 @@
 
 use super::{NameChange, check_alive, check_new_name, may_add, touch_dir};
 use crate::access::Want;
-use crate::dir::{self, Answer, DirError, Index, Way};
+use crate::dir::{self, DirError, DirResult, LockMode, Way};
 use crate::inode::NewInode;
 use crate::lifetime::InodeDraft;
 use crate::{Caller, Error, Filesystem, InodeRef, Result, credits, file};
@@ -82,7 +82,7 @@ impl Filesystem {
             check_alive(parent)?;
             fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
             let draft = fs.draft_inode(parent, &NewInode::new(FileType::Regular, mode), caller)?;
-            let _claim = fs.expect_owner(&draft, caller)?;
+            let _claim = fs.reserve_inode_quota(&draft, caller)?;
             fs.with_what_was_freed(|| {
                 let handle = fs.start(credits::CREATE)?;
                 let inode = fs.new_inode(&handle, parent, &draft)?;
@@ -107,7 +107,7 @@ impl Filesystem {
             let at = NameChange::new(fs, parent, name, caller);
             may_add(&at)?;
             let draft = fs.draft_inode(parent, new, caller)?;
-            let _claim = fs.expect_owner(&draft, caller)?;
+            let _claim = fs.reserve_inode_quota(&draft, caller)?;
             let newborn = Newborn {
                 draft: &draft,
                 target: new.target,
@@ -135,12 +135,12 @@ struct Newborn<'a> {
 }
 
 impl Newborn<'_> {
-    fn make(&self, index: Index) -> Answer<InodeRef> {
+    fn make(&self, index: LockMode) -> DirResult<InodeRef> {
         let (fs, parent, caller) = (self.at.fs, self.at.dir, self.at.caller);
         check_alive(parent)?;
         let reserve = fs.reserve_of(caller);
         let way = dir::can_insert(fs, parent, &self.at.name, index, reserve)?;
-        let _claim = fs.expect_growth(parent, way.blocks(), caller)?;
+        let _claim = fs.reserve_growth_quota(parent, way.blocks(), caller)?;
         let is_dir = self.draft.kind == FileType::Directory;
         let needs_block = is_dir && !fs.features.has(Feature::INLINE_DATA);
         if needs_block && !fs.space.has_room(reserve) {
@@ -159,7 +159,7 @@ impl Newborn<'_> {
         made
     }
 
-    fn make_linked(&self, handle: &Handle<'_>, way: &Way) -> Answer<InodeRef> {
+    fn make_linked(&self, handle: &Handle<'_>, way: &Way) -> DirResult<InodeRef> {
         let (fs, parent, kind) = (self.at.fs, self.at.dir, self.draft.kind);
         let inode = fs.new_inode(handle, parent, self.draft)?;
         let insert = || dir::insert(fs, handle, parent, &self.at.name, inode.nr(), kind, way);

@@ -8,7 +8,7 @@
 use super::check_alive;
 use crate::base::Retries;
 use crate::dcache::HashedName;
-use crate::dir::{self, Answer, DirError, Index};
+use crate::dir::{self, DirError, DirResult, LockMode};
 use crate::inode::Inode;
 use crate::{Caller, Error, Fs, InodeRef, Result, credits};
 use uext4_sync::{Arc, RwLockReadGuard, Sequence, VersionedGuard};
@@ -54,20 +54,28 @@ impl<'a> NameChange<'a> {
 
     /// Runs a change of the directory's entries. A full leaf is split while optimistic operations
     /// continue.
-    pub(super) fn with_index<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
-        let modes = self.dir.index.tries().map(Index::Free).chain(shared());
+    pub(super) fn with_index<T>(&self, change: impl FnMut(LockMode) -> DirResult<T>) -> Result<T> {
+        let modes = self
+            .dir
+            .index
+            .tries()
+            .map(LockMode::Optimistic)
+            .chain(shared());
         let change = holding(self.dir, change);
         retried(self.fs, modes, change, || self.make_room())
     }
 
     /// As [`Self::with_index`], for a change of the directory beyond its entries.
-    pub(super) fn with_held_index<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+    pub(super) fn with_held_index<T>(
+        &self,
+        change: impl FnMut(LockMode) -> DirResult<T>,
+    ) -> Result<T> {
         self.with_locks(holding(self.dir, change))
     }
 
     /// As [`Self::with_index`], for a change that takes the structure's lock itself, in the given
     /// mode, and possibly those of other directories.
-    pub(super) fn with_locks<T>(&self, change: impl FnMut(Index) -> Answer<T>) -> Result<T> {
+    pub(super) fn with_locks<T>(&self, change: impl FnMut(LockMode) -> DirResult<T>) -> Result<T> {
         retried(self.fs, shared(), change, || self.make_room())
     }
 
@@ -87,7 +95,7 @@ impl<'a> NameChange<'a> {
         if draft.blocks() > 0 && !fs.space.has_room(fs.reserve_of(self.caller)) {
             return Ok(false);
         }
-        let _claim = fs.expect_growth(dir, draft.blocks(), self.caller)?;
+        let _claim = fs.reserve_growth_quota(dir, draft.blocks(), self.caller)?;
         let _exclusive = dir.index.write_open();
         check_alive(dir)?;
         let handle = fs.start(credits::DIR_GROW)?;
@@ -126,8 +134,8 @@ impl Fs {
 /// exclusive mode.
 fn retried<T>(
     fs: &Fs,
-    modes: impl Iterator<Item = Index>,
-    mut change: impl FnMut(Index) -> Answer<T>,
+    modes: impl Iterator<Item = LockMode>,
+    mut change: impl FnMut(LockMode) -> DirResult<T>,
     make_room: impl Fn() -> Result<bool>,
 ) -> Result<T> {
     let mut retries = Retries::default();
@@ -136,7 +144,7 @@ fn retried<T>(
     loop {
         let before = fs.space.returns();
         let mode = if needs_exclusive { None } else { modes.next() };
-        let mut answer = change(mode.unwrap_or(Index::Exclusive));
+        let mut answer = change(mode.unwrap_or(LockMode::Exclusive));
         if matches!(answer, Err(DirError::Full)) {
             answer = Err(match make_room() {
                 Ok(true) => DirError::Moved,
@@ -158,15 +166,15 @@ fn retried<T>(
     }
 }
 
-fn shared() -> impl Iterator<Item = Index> {
-    std::iter::repeat_n(Index::Shared, SHARED_TRIES)
+fn shared() -> impl Iterator<Item = LockMode> {
+    std::iter::repeat_n(LockMode::Shared, SHARED_TRIES)
 }
 
 /// Wraps `change` to hold the structure's lock of `dir` in the given mode.
 fn holding<T>(
     dir: &Inode,
-    mut change: impl FnMut(Index) -> Answer<T>,
-) -> impl FnMut(Index) -> Answer<T> {
+    mut change: impl FnMut(LockMode) -> DirResult<T>,
+) -> impl FnMut(LockMode) -> DirResult<T> {
     move |index| {
         let _held = Hold::new(dir, index);
         change(index)
@@ -181,19 +189,19 @@ pub(super) enum Hold<'a> {
 }
 
 impl<'a> Hold<'a> {
-    fn new(dir: &'a Inode, index: Index) -> Option<Self> {
+    fn new(dir: &'a Inode, index: LockMode) -> Option<Self> {
         let key = u64::from(dir.nr().0);
         match index {
-            Index::Free(_) => None,
-            Index::Shared => Some(Hold::Shared(dir.index.read_ordered(key))),
-            Index::Exclusive => Some(Hold::Exclusive(dir.index.write_ordered(key))),
+            LockMode::Optimistic(_) => None,
+            LockMode::Shared => Some(Hold::Shared(dir.index.read_ordered(key))),
+            LockMode::Exclusive => Some(Hold::Exclusive(dir.index.write_ordered(key))),
         }
     }
 }
 
 /// Locks the structures of several directories, ascending by inode number, each once.
-pub(super) fn hold_all<'a>(mut wanted: Vec<(&'a Inode, Index)>) -> Vec<Hold<'a>> {
-    let exclusive_first = |index: &Index| u8::from(*index != Index::Exclusive);
+pub(super) fn hold_all<'a>(mut wanted: Vec<(&'a Inode, LockMode)>) -> Vec<Hold<'a>> {
+    let exclusive_first = |index: &LockMode| u8::from(*index != LockMode::Exclusive);
     wanted.sort_by_key(|(dir, index)| (dir.nr(), exclusive_first(index)));
     wanted.dedup_by_key(|(dir, _)| dir.nr());
     let hold = |(dir, index)| Hold::new(dir, index);
@@ -201,7 +209,7 @@ pub(super) fn hold_all<'a>(mut wanted: Vec<(&'a Inode, Index)>) -> Vec<Hold<'a>>
 }
 
 /// The answer of a change that needs no retry.
-pub(crate) fn settled<T>(answer: Answer<T>) -> Result<T> {
+pub(crate) fn settled<T>(answer: DirResult<T>) -> Result<T> {
     answer.map_err(|error| match error {
         DirError::Fs(error) => error,
         DirError::NeedExclusive | DirError::Full => Error::NoSpace,

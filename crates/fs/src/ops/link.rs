@@ -3,7 +3,7 @@
 use super::{
     LINK_MAX, NameChange, check_alive, check_new_name, check_project, exists_or, may_add, touch_dir,
 };
-use crate::dir::{self, Answer, Index};
+use crate::dir::{self, DirResult, LockMode};
 use crate::inode::Inode;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
 use uext4_format::{FileType, InodeFlags, Timestamp};
@@ -47,11 +47,11 @@ fn check_linkable(inode: &Inode) -> Result<()> {
     }
 }
 
-fn link_named(at: &NameChange<'_>, inode: &Arc<Inode>, index: Index) -> Answer<()> {
+fn link_named(at: &NameChange<'_>, inode: &Arc<Inode>, index: LockMode) -> DirResult<()> {
     let (fs, parent, name) = (at.fs, at.dir, &at.name);
     check_alive(parent)?;
     let way = dir::can_insert(fs, parent, name, index, fs.reserve_of(at.caller))?;
-    let _claim = fs.expect_growth(parent, way.blocks(), at.caller)?;
+    let _claim = fs.reserve_growth_quota(parent, way.blocks(), at.caller)?;
     let handle = fs.start(credits::CREATE + index.growth_credits())?;
     let now = fs.now();
     add_link(&handle, inode, now)?;

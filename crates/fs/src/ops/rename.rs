@@ -11,7 +11,7 @@ mod checks;
 
 use super::{NameChange, check_alive};
 use crate::access::Want;
-use crate::dir::{Answer, DirError, Index};
+use crate::dir::{DirError, DirResult, LockMode};
 use crate::settings::Switch;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, file};
 use checks::check_names;
@@ -84,8 +84,8 @@ fn rename(
     from: &NameChange<'_>,
     to: &NameChange<'_>,
     flags: RenameFlags,
-    index: Index,
-) -> Answer<()> {
+    index: LockMode,
+) -> DirResult<()> {
     let fs = from.fs;
     let source = from.look_up()?.ok_or(Error::NotFound)?;
     let moves_dir = source.is_dir() && from.dir.nr() != to.dir.nr();

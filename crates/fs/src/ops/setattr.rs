@@ -107,7 +107,7 @@ fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     let owners = new_owners(&inode.read().disk, set);
     // The current owners hold the quota reservation of delayed data.
     let _nothing_waits = file::hold_for_owners(fs, inode.arc(), owners);
-    let _claim = expect_owners(fs, inode, owners, caller)?;
+    let _claim = reserve_owners_quota(fs, inode, owners, caller)?;
     let handle = fs.start(credits::ATTRIBUTES + credits::XATTR)?;
     let mode = new_mode(inode, set, caller);
     let flags = new_flags(inode, set, caller)?;
@@ -191,7 +191,7 @@ fn new_owners(disk: &uext4_format::Inode, set: &SetAttr) -> Owners {
 }
 
 /// Ensures quota entries for the new owners, and reserves quota for the inode's usage.
-fn expect_owners(fs: &Fs, inode: &Inode, to: Owners, caller: &Caller) -> Result<Claim> {
+fn reserve_owners_quota(fs: &Fs, inode: &Inode, to: Owners, caller: &Caller) -> Result<Claim> {
     if !fs.quota.is_on() {
         return Ok(Claim::default());
     }

@@ -2,7 +2,7 @@
 
 use super::{NameChange, check_alive, check_name, hold_all, touch_dir};
 use crate::access::Want;
-use crate::dir::{self, Answer, DirError, Index};
+use crate::dir::{self, DirError, DirResult, LockMode};
 use crate::inode::Inode;
 use crate::lifetime::has_blocks;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
@@ -41,7 +41,7 @@ impl Filesystem {
     }
 }
 
-fn unlink_named(at: &NameChange<'_>, index: Index) -> Answer<()> {
+fn unlink_named(at: &NameChange<'_>, index: LockMode) -> DirResult<()> {
     let (fs, parent, name) = (at.fs, at.dir, &at.name);
     let found = index.checked(parent, dir::lookup_holder(fs, parent, name))?;
     let (target, holder) = found.ok_or(Error::NotFound)?;
@@ -71,14 +71,14 @@ fn changed_name(error: DirError) -> DirError {
 
 /// The parent only loses an entry; the target is locked exclusively, so that no name is added to
 /// it.
-fn rmdir_named(at: &NameChange<'_>, index: Index) -> Answer<()> {
+fn rmdir_named(at: &NameChange<'_>, index: LockMode) -> DirResult<()> {
     let (fs, parent) = (at.fs, at.dir);
     let target = at.look_up()?.ok_or(Error::NotFound)?;
     fs.may_delete(parent, &target, at.caller)?;
     if !target.is_dir() {
         return Err(Error::NotDirectory.into());
     }
-    let _held = hold_all(vec![(parent, index), (&target, Index::Exclusive)]);
+    let _held = hold_all(vec![(parent, index), (&target, LockMode::Exclusive)]);
     if !dir::is_empty(fs, target.arc())? {
         return Err(Error::NotEmpty.into());
     }

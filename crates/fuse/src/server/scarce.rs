@@ -31,7 +31,7 @@ impl Server {
     pub(crate) fn let_hold_back(&self, bdi: &Bdi) {
         if self.gauge.is_roomy(self.filesystem.free_space()) && bdi.hold_back(MORE_PERCENT).is_ok()
         {
-            self.gauge.expect_more();
+            self.gauge.assume_larger_limit();
         }
     }
 

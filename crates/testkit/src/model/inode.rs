@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answer, Number};
+use super::{Number, OpResult};
 use crate::ops::{Errno, Node};
 
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl Inode {
     }
 
     /// User attributes are allowed on regular files and directories only.
-    pub(super) fn admits_xattr(&self, name: &str) -> Answer<()> {
+    pub(super) fn admits_xattr(&self, name: &str) -> OpResult<()> {
         let has_user = matches!(self.body, Body::File(_) | Body::Directory { .. });
         if name.starts_with("user.") && !has_user {
             Err(Errno::EPERM)

@@ -20,7 +20,7 @@ type Number = u64;
 
 const ROOT: Number = 1;
 
-type Answer<T> = Result<T, Errno>;
+type OpResult<T> = Result<T, Errno>;
 
 /// Name of the attribute with the access ACL.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
@@ -148,7 +148,7 @@ impl Model {
     }
 
     /// Content of a regular file, to be written.
-    fn data(&mut self, path: &[u8]) -> Answer<&mut Vec<u8>> {
+    fn data(&mut self, path: &[u8]) -> OpResult<&mut Vec<u8>> {
         let number = self.lookup(path)?;
         match &mut self.inode_mut(number).body {
             Body::File(data) => Ok(data),
@@ -158,7 +158,7 @@ impl Model {
         }
     }
 
-    fn chmod(&mut self, path: &[u8], mode: u32) -> Answer<()> {
+    fn chmod(&mut self, path: &[u8], mode: u32) -> OpResult<()> {
         let number = self.lookup(path)?;
         let inode = self.inode_mut(number);
         if matches!(inode.body, Body::Symlink(_)) {
@@ -172,7 +172,7 @@ impl Model {
     }
 
     /// A change of owner clears setuid, and setgid of a group-executable file.
-    fn chown(&mut self, path: &[u8], uid: u32, gid: u32) -> Answer<()> {
+    fn chown(&mut self, path: &[u8], uid: u32, gid: u32) -> OpResult<()> {
         let number = self.lookup(path)?;
         let inode = self.inode_mut(number);
         inode.owner = (uid, gid);
@@ -185,7 +185,7 @@ impl Model {
         Ok(())
     }
 
-    fn set_xattr(&mut self, path: &[u8], name: &str, value: &[u8], how: XattrHow) -> Answer<()> {
+    fn set_xattr(&mut self, path: &[u8], name: &str, value: &[u8], how: XattrHow) -> OpResult<()> {
         let number = self.lookup(path)?;
         let inode = self.inode_mut(number);
         inode.admits_xattr(name)?;
@@ -198,7 +198,7 @@ impl Model {
         Ok(())
     }
 
-    fn remove_xattr(&mut self, path: &[u8], name: &str) -> Answer<()> {
+    fn remove_xattr(&mut self, path: &[u8], name: &str) -> OpResult<()> {
         let number = self.lookup(path)?;
         let inode = self.inode_mut(number);
         inode.admits_xattr(name)?;
@@ -210,7 +210,7 @@ impl Model {
     }
 
     /// Opens for reading, then fsync.
-    fn fsync(&mut self, path: &[u8]) -> Answer<()> {
+    fn fsync(&mut self, path: &[u8]) -> OpResult<()> {
         let number = self.lookup(path)?;
         match self.inode(number).body {
             Body::File(_) | Body::Directory { .. } => Ok(()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::inode::{Body, Inode};
-use super::{ACCESS_ACL, Answer, DEFAULT_ACL, Model, Number, ROOT, inherit};
+use super::{ACCESS_ACL, DEFAULT_ACL, Model, Number, OpResult, ROOT, inherit};
 use crate::ops::Errno;
 
 /// Longest name in bytes.
@@ -35,7 +35,7 @@ impl Model {
     }
 
     /// Resolves a path to the parent directory and the last name.
-    pub(super) fn place<'a>(&self, path: &'a [u8]) -> Answer<Place<'a>> {
+    pub(super) fn place<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
         let mut parent = ROOT;
         let mut parts = path.split(|byte| *byte == b'/').peekable();
         loop {
@@ -51,7 +51,7 @@ impl Model {
         }
     }
 
-    pub(super) fn child(&self, place: &Place<'_>) -> Answer<Option<Number>> {
+    pub(super) fn child(&self, place: &Place<'_>) -> OpResult<Option<Number>> {
         if place.name.len() > NAME_MAX_BYTES {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -61,12 +61,12 @@ impl Model {
             .copied())
     }
 
-    pub(super) fn lookup(&self, path: &[u8]) -> Answer<Number> {
+    pub(super) fn lookup(&self, path: &[u8]) -> OpResult<Number> {
         self.child(&self.place(path)?)?.ok_or(Errno::ENOENT)
     }
 
     /// As [`Self::place`], for a name that does not exist.
-    fn free_place<'a>(&self, path: &'a [u8]) -> Answer<Place<'a>> {
+    fn free_place<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
         let place = self.place(path)?;
         match self.child(&place)? {
             Some(_) => Err(Errno::EEXIST),
@@ -79,7 +79,7 @@ impl Model {
         path: &[u8],
         mode: u32,
         body: impl FnOnce(Number) -> Body,
-    ) -> Answer<()> {
+    ) -> OpResult<()> {
         let place = self.free_place(path)?;
         self.add(&place, Inode::new(body(place.parent), mode));
         Ok(())
@@ -106,7 +106,7 @@ impl Model {
             .insert(place.name.to_vec(), number);
     }
 
-    pub(super) fn link(&mut self, from: &[u8], to: &[u8]) -> Answer<()> {
+    pub(super) fn link(&mut self, from: &[u8], to: &[u8]) -> OpResult<()> {
         let number = self.lookup(from)?;
         let place = self.free_place(to)?;
         if self.inode(number).is_directory() {
@@ -118,7 +118,7 @@ impl Model {
         Ok(())
     }
 
-    pub(super) fn unlink(&mut self, path: &[u8]) -> Answer<()> {
+    pub(super) fn unlink(&mut self, path: &[u8]) -> OpResult<()> {
         let place = self.place(path)?;
         let number = self.child(&place)?.ok_or(Errno::ENOENT)?;
         if self.inode(number).is_directory() {
@@ -128,7 +128,7 @@ impl Model {
         Ok(())
     }
 
-    pub(super) fn rmdir(&mut self, path: &[u8]) -> Answer<()> {
+    pub(super) fn rmdir(&mut self, path: &[u8]) -> OpResult<()> {
         let place = self.place(path)?;
         let number = self.child(&place)?.ok_or(Errno::ENOENT)?;
         match self.inode(number).children() {

@@ -2,11 +2,11 @@
 
 use super::inode::{Body, Inode};
 use super::names::Place;
-use super::{Answer, Model, Number, ROOT};
+use super::{Model, Number, OpResult, ROOT};
 use crate::ops::{Errno, Node, RenameHow};
 
 impl Model {
-    pub(super) fn rename(&mut self, from: &[u8], to: &[u8], how: RenameHow) -> Answer<()> {
+    pub(super) fn rename(&mut self, from: &[u8], to: &[u8], how: RenameHow) -> OpResult<()> {
         if how == RenameHow::NoReplaceExchange {
             return Err(Errno::EINVAL);
         }
@@ -49,7 +49,7 @@ impl Model {
         old: Number,
         new: Option<Number>,
         how: RenameHow,
-    ) -> Answer<()> {
+    ) -> OpResult<()> {
         if let Some(new) = new {
             self.may_replace(old, new)?;
             self.remove(to);
@@ -67,7 +67,7 @@ impl Model {
         Ok(())
     }
 
-    fn may_replace(&self, old: Number, new: Number) -> Answer<()> {
+    fn may_replace(&self, old: Number, new: Number) -> OpResult<()> {
         match (self.inode(old).is_directory(), self.inode(new).children()) {
             (true, None) => Err(Errno::ENOTDIR),
             (false, Some(_)) => Err(Errno::EISDIR),

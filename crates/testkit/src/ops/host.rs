@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags};
 
 use super::{Errno, Node, Op, RenameHow, Target, XattrHow, written_bytes};
 
-type Answer<T> = Result<T, Errno>;
+type OpResult<T> = Result<T, Errno>;
 
 /// A mounted directory as a [`Target`]. It agrees with the model only if run as root.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl HostTarget {
     }
 
     /// Opens the parent of `path`; follows no symlink.
-    fn place<'a>(&self, path: &'a [u8]) -> Answer<Place<'a>> {
+    fn place<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut parent = sys::open(&self.root, flags, Mode::empty())?;
         let mut parts = path.split(|byte| *byte == b'/').peekable();
@@ -52,7 +52,7 @@ impl HostTarget {
         }
     }
 
-    fn open(&self, path: &[u8], flags: OFlags) -> Answer<OwnedFd> {
+    fn open(&self, path: &[u8], flags: OFlags) -> OpResult<OwnedFd> {
         let place = self.place(path)?;
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Ok(sys::openat(
@@ -63,13 +63,13 @@ impl HostTarget {
         )?)
     }
 
-    fn make(&self, path: &[u8], kind: FileType, mode: u32) -> Answer<()> {
+    fn make(&self, path: &[u8], kind: FileType, mode: u32) -> OpResult<()> {
         let at = self.place(path)?;
         sys::mknodat(&at.parent, at.name, kind, Mode::from_raw_mode(mode), 0)?;
         self.chmod(path, mode)
     }
 
-    fn make_node(&self, path: &[u8], mode: u32, node: Node) -> Answer<()> {
+    fn make_node(&self, path: &[u8], mode: u32, node: Node) -> OpResult<()> {
         let (kind, (major, minor)) = match node {
             Node::Socket => (FileType::Socket, (0, 0)),
             Node::Char(major, minor) => (FileType::CharacterDevice, (major, minor)),
@@ -82,7 +82,7 @@ impl HostTarget {
     }
 
     /// Independent of the umask. A symlink is refused as by `fchmodat2`.
-    fn chmod(&self, path: &[u8], mode: u32) -> Answer<()> {
+    fn chmod(&self, path: &[u8], mode: u32) -> OpResult<()> {
         let at = self.place(path)?;
         let stat = sys::statat(&at.parent, at.name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
@@ -92,7 +92,7 @@ impl HostTarget {
         Ok(sys::chmodat(&at.parent, at.name, mode, AtFlags::empty())?)
     }
 
-    fn rename(&self, from: &[u8], to: &[u8], how: RenameHow) -> Answer<()> {
+    fn rename(&self, from: &[u8], to: &[u8], how: RenameHow) -> OpResult<()> {
         let flags = match how {
             RenameHow::Replace => RenameFlags::empty(),
             RenameHow::NoReplace => RenameFlags::NOREPLACE,
@@ -116,7 +116,7 @@ impl HostTarget {
     }
 
     /// As `linkat`, looks up `from` before it walks to `to`.
-    fn link(&self, from: &[u8], to: &[u8]) -> Answer<()> {
+    fn link(&self, from: &[u8], to: &[u8]) -> OpResult<()> {
         let from = self.place(from)?;
         sys::statat(&from.parent, from.name, AtFlags::SYMLINK_NOFOLLOW)?;
         let to = self.place(to)?;
@@ -129,7 +129,7 @@ impl HostTarget {
         )?)
     }
 
-    fn write(&self, path: &[u8], offset_bytes: u64, bytes: &[u8]) -> Answer<()> {
+    fn write(&self, path: &[u8], offset_bytes: u64, bytes: &[u8]) -> OpResult<()> {
         let file = self.open(path, OFlags::WRONLY)?;
         let mut done = 0;
         while done < bytes.len() {
@@ -139,14 +139,14 @@ impl HostTarget {
     }
 
     /// Runs a call that takes no directory descriptor with a path through `/proc`.
-    fn through_proc<T>(&self, path: &[u8], call: impl FnOnce(&Path) -> Answer<T>) -> Answer<T> {
+    fn through_proc<T>(&self, path: &[u8], call: impl FnOnce(&Path) -> OpResult<T>) -> OpResult<T> {
         use std::os::fd::AsRawFd;
         let at = self.place(path)?;
         let dir = PathBuf::from(format!("/proc/self/fd/{}", at.parent.as_raw_fd()));
         call(&dir.join(std::ffi::OsStr::from_bytes(at.name)))
     }
 
-    fn set_xattr(&self, path: &[u8], name: &str, value: &[u8], how: XattrHow) -> Answer<()> {
+    fn set_xattr(&self, path: &[u8], name: &str, value: &[u8], how: XattrHow) -> OpResult<()> {
         let flags = match how {
             XattrHow::Either => XattrFlags::empty(),
             XattrHow::Create => XattrFlags::CREATE,
@@ -155,7 +155,7 @@ impl HostTarget {
         self.through_proc(path, |path| Ok(sys::lsetxattr(path, name, value, flags)?))
     }
 
-    fn chown(&self, path: &[u8], uid: u32, gid: u32) -> Answer<()> {
+    fn chown(&self, path: &[u8], uid: u32, gid: u32) -> OpResult<()> {
         let at = self.place(path)?;
         let (uid, gid) = (
             rustix::fs::Uid::from_raw(uid),

@@ -4,7 +4,7 @@ use super::shrink::{RANGE, empty, fill};
 use super::*;
 use crate::credits;
 use crate::dir::index::{Probe, Target, probe};
-use crate::dir::{Dir, DirError, Index, lookup_holder, quick, remove_at};
+use crate::dir::{Dir, DirError, LockMode, lookup_holder, quick, remove_at};
 
 /// Number of names whose leaf is found by the lock-free path.
 fn known(world: &World) -> usize {
@@ -96,7 +96,7 @@ fn a_name_that_changed_hands_is_not_removed() {
     fs.rename(dir, other, dir, name, RenameFlags::Replace, &ROOT)
         .unwrap();
 
-    let index = Index::Free(dir.index.version().unwrap());
+    let index = LockMode::Optimistic(dir.index.version().unwrap());
     let handle = fs.fs.start(credits::REMOVE).unwrap();
     let removed = remove_at(&fs.fs, &handle, dir.arc(), &hashed, &holder, index);
     drop(handle);

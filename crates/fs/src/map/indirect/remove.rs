@@ -44,10 +44,10 @@ pub(in super::super) fn remove(
             continue;
         }
         let max = clamp_u32(end - range.start);
-        let (run, skipped) = last_stretch(&steps[level], state, max);
+        let (run, skipped) = last_run(&steps[level], state, max);
         end -= u64::from(skipped);
         if let Some(run) = run {
-            clear_stretch(fs, handle, state, &steps[level], skipped, run)?;
+            clear_run(fs, handle, state, &steps[level], skipped, run)?;
             end -= u64::from(run.len_blocks);
             clusters::release(fs, handle, state, end, run)?;
             removed_any = true;
@@ -59,7 +59,7 @@ pub(in super::super) fn remove(
 
 /// The last run of consecutive blocks up to the step's position, and the number of empty pointers
 /// behind it.
-fn last_stretch(step: &Step, state: &InodeState, max: u32) -> (Option<BlockRun>, u32) {
+fn last_run(step: &Step, state: &InodeState, max: u32) -> (Option<BlockRun>, u32) {
     step.table.read(state, |table| {
         let at = |distance: u32| pointer(table, usize_of(step.at - distance)).0;
         let count = max.min(step.at + 1);
@@ -76,7 +76,7 @@ fn last_stretch(step: &Step, state: &InodeState, max: u32) -> (Option<BlockRun>,
 }
 
 /// Clears the pointers of a run that has `skipped` empty ones behind it.
-fn clear_stretch(
+fn clear_run(
     fs: &Fs,
     handle: &Handle<'_>,
     state: &mut InodeState,

@@ -5,7 +5,7 @@
 //! derived here, from subdirectories added and removed.
 
 use super::{contradiction, load};
-use crate::dir::{self, Index};
+use crate::dir::{self, LockMode};
 use crate::inode::Inode;
 use crate::ops::{check_new_name, settled, touch_dir};
 use crate::{Fs, Result, credits};
@@ -143,7 +143,7 @@ fn remove(fs: &Fs, dentry: &Dentry) -> Result<()> {
 fn take_away(fs: &Fs, dir: &Arc<Inode>, dentry: &Dentry, kind: Option<FileType>) -> Result<()> {
     let kind = kind.map_or_else(|| kind_of(fs, dentry.inode), Ok)?;
     let handle = fs.start(credits::REMOVE)?;
-    let (name, index) = (&fs.hashed(&dentry.name), Index::Exclusive);
+    let (name, index) = (&fs.hashed(&dentry.name), LockMode::Exclusive);
     settled(dir::remove(fs, &handle, dir, name, dentry.inode, index))?;
     touch_dir(&handle, dir, fs.now());
     if kind == FileType::Directory {

@@ -1,7 +1,7 @@
 //! Execution of a rename: the locks, then entries, `..`, link counts and times under one handle.
 
 use super::{Rename, RenameFlags};
-use crate::dir::{self, Answer, Index};
+use crate::dir::{self, DirResult, LockMode};
 use crate::inode::{Inode, NewInode};
 use crate::ops::{Hold, check_alive, hold_all, touch_dir};
 use crate::quota::Claim;
@@ -11,7 +11,7 @@ use uext4_journal::Handle;
 use uext4_sync::Arc;
 
 impl Rename<'_> {
-    pub(super) fn carry_out(&self, fs: &Fs, index: Index) -> Answer<()> {
+    pub(super) fn carry_out(&self, fs: &Fs, index: LockMode) -> DirResult<()> {
         let _locks = self.lock(index);
         for dir in [self.from.dir, self.to.dir] {
             check_alive(dir)?;
@@ -29,21 +29,21 @@ impl Rename<'_> {
             None => {
                 let (dir, name) = (self.to.dir, &self.to.name);
                 let way = dir::can_insert(fs, dir, name, index, fs.reserve_of(self.to.caller))?;
-                fs.expect_growth(dir, way.blocks(), self.to.caller)?
+                fs.reserve_growth_quota(dir, way.blocks(), self.to.caller)?
             }
         };
         self.replace(fs, index)
     }
 
     /// Locks the parents in the given mode, a renamed directory shared, a removed one exclusively.
-    fn lock(&self, index: Index) -> Vec<Hold<'_>> {
+    fn lock(&self, index: LockMode) -> Vec<Hold<'_>> {
         let parents = [self.from.dir, self.to.dir].map(|dir| (&**dir, index));
         let of_target = match self.flags {
-            RenameFlags::Exchange => Index::Shared,
-            _ => Index::Exclusive,
+            RenameFlags::Exchange => LockMode::Shared,
+            _ => LockMode::Exclusive,
         };
         let children = [
-            (Some(&self.source), Index::Shared),
+            (Some(&self.source), LockMode::Shared),
             (self.target.as_ref(), of_target),
         ];
         let held = children
@@ -53,13 +53,13 @@ impl Rename<'_> {
         hold_all(parents.into_iter().chain(held).collect())
     }
 
-    fn replace(&self, fs: &Fs, index: Index) -> Answer<()> {
+    fn replace(&self, fs: &Fs, index: LockMode) -> DirResult<()> {
         let handle = fs.start(credits::RENAME + index.growth_credits())?;
         self.with_links(fs, &handle, || self.replace_entry(fs, &handle, index))?;
         Ok(self.finish(fs, &handle)?)
     }
 
-    fn replace_entry(&self, fs: &Fs, handle: &Handle<'_>, index: Index) -> Answer<()> {
+    fn replace_entry(&self, fs: &Fs, handle: &Handle<'_>, index: LockMode) -> DirResult<()> {
         let whiteout = self.whiteout(fs, handle)?;
         let step = dir::Move {
             from_dir: self.from.dir,
@@ -84,8 +84,8 @@ impl Rename<'_> {
         &self,
         fs: &Fs,
         handle: &Handle<'_>,
-        change: impl FnOnce() -> Answer<()>,
-    ) -> Answer<()> {
+        change: impl FnOnce() -> DirResult<()>,
+    ) -> DirResult<()> {
         let (gains, loses) = self.parents_that_gain_and_lose();
         if let Some(dir) = gains {
             fs.add_dir_link(handle, dir)?;
@@ -138,7 +138,7 @@ impl Rename<'_> {
         }
     }
 
-    fn exchange(&self, fs: &Fs, index: Index) -> Answer<()> {
+    fn exchange(&self, fs: &Fs, index: LockMode) -> DirResult<()> {
         let target = self.target.as_ref().ok_or(Error::NotFound)?;
         let handle = fs.start(credits::RENAME)?;
         let step = dir::Exchange {

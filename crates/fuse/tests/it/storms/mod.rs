@@ -13,7 +13,7 @@ mod workers;
 
 use crate::support::{IMAGE_BYTES, Mounted};
 use crate::watchdog::Watchdog;
-use model::{Answer, Life, Model, Order, Users};
+use model::{Life, Model, Order, Outcome, Users};
 use rustix::fs::{SeekFrom, seek};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
@@ -41,7 +41,7 @@ struct Storm<'a> {
     server: &'a mut Child,
     model: Model,
     /// What was ordered, and the answers.
-    told: Vec<(Order, Answer)>,
+    told: Vec<(Order, Outcome)>,
 }
 
 type Done = Result<(), String>;
@@ -100,26 +100,26 @@ impl Storm<'_> {
         }
     }
 
-    fn give(&mut self, order: Order) -> Result<Answer, String> {
+    fn give(&mut self, order: Order) -> Result<Outcome, String> {
         let root = self.root;
         Ok(match order {
-            Order::Freeze => Answer::of(freeze(root)),
-            Order::Thaw => Answer::of(thaw(root)),
-            Order::ReadOnly => Answer::of(remount(root, "ro")),
-            Order::ReadWrite => Answer::of(remount(root, "rw")),
-            Order::Shutdown(flush) => Answer::of(shutdown(root, flush)),
-            Order::Umount => Answer::of(umount(root, Lazy::No)),
-            Order::UmountLazily => Answer::of(umount(root, Lazy::Yes)),
+            Order::Freeze => Outcome::of(freeze(root)),
+            Order::Thaw => Outcome::of(thaw(root)),
+            Order::ReadOnly => Outcome::of(remount(root, "ro")),
+            Order::ReadWrite => Outcome::of(remount(root, "rw")),
+            Order::Shutdown(flush) => Outcome::of(shutdown(root, flush)),
+            Order::Umount => Outcome::of(umount(root, Lazy::No)),
+            Order::UmountLazily => Outcome::of(umount(root, Lazy::Yes)),
             Order::Terminate => {
                 terminate(self.server);
                 wait_for("the mount to be taken off", || {
                     (!is_mounted(root)).then_some(())
                 })?;
-                Answer::Done
+                Outcome::Done
             }
             Order::TerminateInPassing => {
                 terminate(self.server);
-                Answer::Done
+                Outcome::Done
             }
         })
     }
@@ -144,7 +144,7 @@ impl Storm<'_> {
         self.scene.stop();
         let off = || match umount(self.root, Lazy::No) {
             Err(Error::Busy { .. }) => None,
-            done => Some(Answer::of(done)),
+            done => Some(Outcome::of(done)),
         };
         let answer = wait_for("the last user", off)?;
         self.told.push((Order::Umount, answer.clone()));

@@ -34,7 +34,7 @@ pub(crate) enum Users {
 
 /// The kinds of answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum Outcome {
     Done,
     Frozen,
     NotFrozen,
@@ -74,7 +74,7 @@ pub(crate) struct Model {
     n_signals: u32,
 }
 
-impl Answer {
+impl Outcome {
     pub(crate) fn of<T>(done: uext4_fuse::Result<T>) -> Self {
         let Err(error) = done else {
             return Self::Done;
@@ -133,25 +133,25 @@ impl Model {
     }
 
     /// Whether `answer` is one that `order` may have now.
-    pub(crate) fn allows(&self, order: Order, answer: &Answer) -> bool {
+    pub(crate) fn allows(&self, order: Order, answer: &Outcome) -> bool {
         match (self.life, order) {
             // A signal has no answer.
-            (_, Order::Terminate | Order::TerminateInPassing) => *answer == Answer::Done,
+            (_, Order::Terminate | Order::TerminateInPassing) => *answer == Outcome::Done,
             // Any answer: what counts is that there is one.
             (Life::Leaving, _) => true,
             // The server may be found, and says that it ends, or ends.
             (Life::Detached, Order::Thaw) => {
-                [Answer::NotMounted, Answer::Busy, Answer::ServerEnded].contains(answer)
+                [Outcome::NotMounted, Outcome::Busy, Outcome::ServerEnded].contains(answer)
             }
             // It may be found while it exits.
             (Life::Ended, Order::Thaw) => true,
-            (Life::Detached | Life::Ended, _) => *answer == Answer::NotMounted,
+            (Life::Detached | Life::Ended, _) => *answer == Outcome::NotMounted,
             (Life::Mounted, _) => self.allowed_mounted(order).contains(answer),
         }
     }
 
-    fn allowed_mounted(&self, order: Order) -> &'static [Answer] {
-        use Answer::{Busy, Done, Frozen, Lost, NotFrozen, Shut};
+    fn allowed_mounted(&self, order: Order) -> &'static [Outcome] {
+        use Outcome::{Busy, Done, Frozen, Lost, NotFrozen, Shut};
         let comes_and_goes = self.users == Users::ComeAndGo;
         match order {
             Order::Umount if !comes_and_goes => &[Busy],
@@ -180,8 +180,8 @@ impl Model {
     }
 
     /// The state after `order` got `answer`.
-    pub(crate) fn go_on(&mut self, order: Order, answer: &Answer) {
-        let is_done = *answer == Answer::Done;
+    pub(crate) fn go_on(&mut self, order: Order, answer: &Outcome) {
+        let is_done = *answer == Outcome::Done;
         match order {
             Order::Terminate | Order::TerminateInPassing => self.signal(order),
             // Of what was asked of it meanwhile nothing is known, but that it ends.
@@ -194,7 +194,7 @@ impl Model {
             Order::Umount | Order::UmountLazily => {
                 // It thaws first, also when users are found after that.
                 self.is_frozen = false;
-                if *answer != Answer::Busy {
+                if *answer != Outcome::Busy {
                     self.life = Life::Detached;
                 }
             }

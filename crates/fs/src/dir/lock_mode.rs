@@ -1,21 +1,21 @@
-//! Hold of a caller on the structure of a directory.
+//! How an operation holds the `index` lock of a directory.
 
 use super::DirError;
 use crate::{Inode, credits};
 use uext4_sync::Version;
 
-/// Hold of the caller on the directory's `index` lock.
+/// Mode in which the caller holds the `index` lock of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Index {
+pub(crate) enum LockMode {
     /// Optimistic, without a lock: entries may change while the version is valid.
-    Free(Version),
+    Optimistic(Version),
     /// Shared: entries may change.
     Shared,
     /// Exclusive and closed: blocks may be added and moved.
     Exclusive,
 }
 
-impl Index {
+impl LockMode {
     /// Validates `answer`; [`DirError::Moved`] if the structure changed while it was computed.
     pub(crate) fn checked<T, E>(self, dir: &Inode, answer: Result<T, E>) -> Result<T, DirError>
     where
@@ -29,7 +29,7 @@ impl Index {
     /// directory is locked, success holds until that is unlocked.
     pub(super) fn check(self, dir: &Inode) -> Result<(), DirError> {
         match self {
-            Index::Free(version) if !dir.index.is_still(version) => Err(DirError::Moved),
+            LockMode::Optimistic(version) if !dir.index.is_still(version) => Err(DirError::Moved),
             _ => Ok(()),
         }
     }
@@ -37,8 +37,8 @@ impl Index {
     /// Additional credits of a handle for a name that makes the directory grow.
     pub(crate) fn growth_credits(self) -> u32 {
         match self {
-            Index::Free(_) | Index::Shared => 0,
-            Index::Exclusive => credits::DIR_GROW,
+            LockMode::Optimistic(_) | LockMode::Shared => 0,
+            LockMode::Exclusive => credits::DIR_GROW,
         }
     }
 }
