@@ -5,7 +5,7 @@
 //!
 //! [`scan`] finds names; [`slot`] finds space for one, [`insert`] puts it in, [`edit`] changes
 //! existing entries; [`grow`] and [`divide`] split blocks, [`shrink`] frees them ([`neighbours`],
-//! [`merge`]); [`rename`] changes two entries at once; [`read`] lists; [`inline`] is the form in the
+//! [`merge`]); [`rename`] changes two entries at once; [`read`] lists; [`inline`] is the form in an
 //! inode.
 //! Invariants: a name occurs at most once; in an indexed directory its hash determines the block.
 //! Every step of growth leaves a sound directory, so "no space" in the middle needs no undo.
