@@ -12,3 +12,4 @@ mod quiet;
 #[cfg(not(shuttle))]
 mod reclaim;
 mod stress;
+mod supersede;
