@@ -133,3 +133,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn ids_of_users_and_groups_are_replaced_until_one_is_refused() {
+    let mut value = sample().to_xattr();
+    let shift = |kind, id| match kind {
+        IdKind::User => Ok(id + 1),
+        IdKind::Group => Err(id),
+    };
+    assert_eq!(replace_ids(&mut value, shift), Err(50));
+    let ids = |value: &[u8]| {
+        let acl = Acl::from_xattr(value).unwrap().unwrap();
+        acl.entries()
+            .iter()
+            .fold((0, 0), |ids, entry| match entry.tag {
+                Tag::User(id) => (id, ids.1),
+                Tag::Group(id) => (ids.0, id),
+                _ => ids,
+            })
+    };
+    assert_eq!(ids(&value), (1001, 50));
+    replace_ids(&mut value, |_, id| Ok::<_, ()>(id * 2)).unwrap();
+    assert_eq!(ids(&value), (2002, 100));
+    // What is not an entry stays: a header, and bytes behind the last entry.
+    let mut short = value[..9].to_vec();
+    replace_ids(&mut short, |_, _| Err(())).unwrap();
+    assert_eq!(short, value[..9]);
+}

@@ -232,3 +232,62 @@ proptest! {
         let _ = get_u32(&bytes, 0);
     }
 }
+
+/// Offset of the entry with this value in an encoded block.
+fn entry_at(block: &[u8], value_offset: usize) -> usize {
+    let mut at = BLOCK_HEADER_BYTES;
+    while usize::from(crate::bytes::get_u16(block, at + 2)) != value_offset {
+        at += (usize::from(block[at]) + ENTRY_BYTES).next_multiple_of(4);
+    }
+    at
+}
+
+#[test]
+fn hashes_cover_names_and_values() {
+    let mut set = XattrSet::new();
+    set.set(user("a"), here(b"first value"));
+    set.set(XattrName::new(NameIndex::USER, b"\xE4"), here(b"four"));
+    let mut block = vec![0; 1024];
+    encode_block(&mut block, &set).expect("they fit");
+    assert!(hashes_match(&block, Area::InBlock) && offsets_fit(&block, Area::InBlock));
+
+    // A kernel with a signed `char` hashes the second name differently.
+    let value_at = block
+        .windows(4)
+        .rposition(|bytes| bytes == b"four")
+        .unwrap();
+    let at = entry_at(&block, value_at);
+    let unsigned = get_u32(&block, at + 12);
+    let signed = hash::signed_entry_hash(b"\xE4", b"four");
+    assert_ne!(signed, unsigned);
+    put_u32(&mut block, at + 12, signed);
+    assert!(hashes_match(&block, Area::InBlock));
+    put_u32(&mut block, at + 12, signed ^ 1);
+    assert!(!hashes_match(&block, Area::InBlock));
+    put_u32(&mut block, at + 12, signed);
+    block[value_at] ^= 1;
+    assert!(!hashes_match(&block, Area::InBlock));
+    block[value_at] ^= 1;
+
+    // An offset behind the area: of a value with bytes, and of an empty one.
+    put_u16(&mut block, at + 2, 1025);
+    assert!(!hashes_match(&block, Area::InBlock) && !offsets_fit(&block, Area::InBlock));
+}
+
+/// There a hash of 0 means none, and an area without the magic has no entries.
+#[test]
+fn entries_in_an_inode_need_no_hash() {
+    let mut set = XattrSet::new();
+    set.set(user("a"), here(b"value"));
+    let mut area = vec![0; 96];
+    encode_ibody(&mut area, &set).expect("it fits");
+    assert!(hashes_match(&area, Area::InInode) && offsets_fit(&area, Area::InInode));
+    let hash_at = 4 + 12;
+    put_u32(&mut area, hash_at, 7);
+    assert!(!hashes_match(&area, Area::InInode));
+    put_u32(&mut area, hash_at, 0);
+    assert!(hashes_match(&area, Area::InInode));
+    put_u32(&mut area, hash_at, 7);
+    put_u32(&mut area, 0, 0);
+    assert!(hashes_match(&area, Area::InInode) && hashes_match(&[], Area::InInode));
+}
