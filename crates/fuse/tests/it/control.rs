@@ -22,6 +22,17 @@ fn socket(mounted: &Mounted) -> PathBuf {
     socket
 }
 
+/// Threads of the server that serve clients.
+fn clients(mounted: &mut Mounted) -> usize {
+    let tasks = format!("/proc/{}/task", mounted.server().id());
+    let tasks = std::fs::read_dir(tasks).expect("the server runs");
+    let is_client = |task: &std::fs::DirEntry| {
+        let name = std::fs::read_to_string(task.path().join("comm"));
+        name.is_ok_and(|name| name.trim_end() == "uext4-client")
+    };
+    tasks.filter_map(Result::ok).filter(is_client).count()
+}
+
 fn get(client: &Client, name: &str) -> Value {
     let names = vec![name.to_owned()];
     client.ask(&Ask::Get { names }).expect("it is known")[name].take()
@@ -109,6 +120,8 @@ fn a_bad_client_harms_nobody() {
     let mut said = Vec::new();
     let _ = loud.read_to_end(&mut said);
     assert!(sent.is_err(), "it listened to all: {said:?}");
+    drop(loud);
+    wait::until_true("both clients have gone", || clients(&mut mounted) == 0);
     // Enough silent clients, or clients that never read, for the next one to be rejected.
     let mut silent: Vec<UnixStream> = (0..15).map(|_| connect()).collect();
     let mut deaf = connect();
