@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
+use uext4_num::{clamp_i64, low_u32, nonnegative};
 
 const NS: i64 = 1_000_000_000;
 
@@ -56,7 +57,7 @@ impl Clock for RealClock {
         WallTime {
             seconds: now.tv_sec,
             // The kernel returns less than a second's worth.
-            nanoseconds: now.tv_nsec as u32,
+            nanoseconds: low_u32(now.tv_nsec.cast_unsigned()),
         }
     }
     fn monotonic(&self) -> Duration {
@@ -67,7 +68,7 @@ impl Clock for RealClock {
         // The kernel returns no negative time, and less than a second's worth of nanoseconds.
         Duration::new(
             time.tv_sec.unsigned_abs(),
-            time.tv_nsec.unsigned_abs() as u32,
+            low_u32(time.tv_nsec.unsigned_abs()),
         )
     }
 }
@@ -94,7 +95,7 @@ impl ManualClock {
     /// Moves it forward.
     pub fn advance(&self, by: Duration) {
         self.now_ns
-            .fetch_add(by.as_nanos() as i64, Ordering::AcqRel);
+            .fetch_add(clamp_i64(by.as_nanos()), Ordering::AcqRel);
     }
 }
 
@@ -107,7 +108,7 @@ impl Clock for ManualClock {
             .now_ns
             .load(Ordering::Acquire)
             .saturating_sub(self.start_ns);
-        Duration::from_nanos(ns.max(0).cast_unsigned())
+        Duration::from_nanos(nonnegative(ns))
     }
     /// Every thread has a processor all the time.
     fn of_thread(&self) -> Duration {
@@ -118,7 +119,7 @@ impl Clock for ManualClock {
 fn from_ns(ns: i64) -> WallTime {
     WallTime {
         seconds: ns.div_euclid(NS),
-        nanoseconds: ns.rem_euclid(NS) as u32,
+        nanoseconds: low_u32(ns.rem_euclid(NS).cast_unsigned()),
     }
 }
 

@@ -13,12 +13,13 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::time::Duration;
+use uext4_num::{clamp_u64, clamp_usize, u64_of, usize_of};
 
 /// Buckets of a power of two.
-const LINEAR: u64 = 8;
-const LINEAR_BITS: u32 = LINEAR.ilog2();
+const LINEAR: u64 = 1 << LINEAR_BITS;
+const LINEAR_BITS: u32 = 3;
 /// One for each number below [`LINEAR`], then `LINEAR` for each power of two.
-const BUCKETS: usize = ((u64::BITS - LINEAR_BITS + 1) as u64 * LINEAR) as usize;
+const BUCKETS: usize = usize_of((u64::BITS - LINEAR_BITS + 1) << LINEAR_BITS);
 
 /// See the module.
 pub struct Latencies {
@@ -54,7 +55,7 @@ impl Default for Latencies {
 impl Latencies {
     /// Counts a call; true when it is the longest so far.
     pub fn add(&self, time: Duration) -> bool {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let ns = clamp_u64(time.as_nanos());
         let is_worst = self.worst_ns.fetch_max(ns, Relaxed) < ns;
         self.total_ns.fetch_add(ns, Relaxed);
         // Release: a reader that sees the call in its bucket also sees the longest call of that
@@ -93,21 +94,21 @@ fn bound_of_share(counts: &[u64], per_mille: u64) -> u64 {
 /// The bucket of a time in nanoseconds.
 fn bucket_of(ns: u64) -> usize {
     if ns < LINEAR {
-        return ns as usize;
+        return clamp_usize(ns);
     }
     let power = ns.ilog2() - LINEAR_BITS;
-    (u64::from(power) * LINEAR + (ns >> power)) as usize
+    clamp_usize(u64::from(power) * LINEAR + (ns >> power))
 }
 
 /// The longest time of a bucket, in nanoseconds.
 fn bound_of(bucket: usize) -> u64 {
-    let bucket = bucket as u64;
+    let bucket = u64_of(bucket);
     if bucket < LINEAR {
         return bucket;
     }
     let power = bucket / LINEAR - 1;
     let next = u128::from(LINEAR + bucket % LINEAR + 1) << power;
-    u64::try_from(next - 1).unwrap_or(u64::MAX)
+    clamp_u64(next - 1)
 }
 
 #[cfg(test)]

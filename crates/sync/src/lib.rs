@@ -9,6 +9,7 @@
 //! Locking: [`Rank`] *is* the lock order; `docs/internals/locking.md` gives the reasons for it.
 //! Not here: waiting for a device (that is `device`), transactions (`journal`).
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod allowance;
 mod backend;

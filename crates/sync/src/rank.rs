@@ -138,14 +138,20 @@ impl Rank {
                 | Self::Queue
         )
     }
+
+    /// The place in [`Self::ALL`].
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
+    pub(crate) const fn place(self) -> usize {
+        self as usize
+    }
 }
 
 // `Rank::ALL` indexes by discriminant and leaves none out.
 const _: () = {
-    assert!(Rank::ALL.len() == Rank::Device as usize + 1);
+    assert!(Rank::ALL.len() == Rank::Device.place() + 1);
     let mut i = 0;
     while i < Rank::ALL.len() {
-        assert!(Rank::ALL[i] as usize == i);
+        assert!(Rank::ALL[i].place() == i);
         i += 1;
     }
 };

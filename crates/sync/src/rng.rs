@@ -3,6 +3,8 @@
 //! References: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (splitmix64);
 //! Lemire, "Fast random integer generation in an interval".
 
+use uext4_num::low_u64;
+
 /// A splitmix64 generator; equal seeds give equal streams, on every machine and version.
 #[derive(Clone, Debug)]
 pub struct Rng {
@@ -24,7 +26,7 @@ impl Rng {
     }
     /// A number in `0..end`, close enough to uniform for tests and policies; 0 when `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
+        low_u64((u128::from(self.next_u64()) * u128::from(end)) >> 64)
     }
     /// True `numerator` times out of `denominator`.
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {

@@ -7,6 +7,7 @@
 //! Locking: none; of two threads that need the same new segment, one waits for the other.
 
 use crate::OnceLock;
+use uext4_num::usize_of;
 
 /// See the module. `N` segments have 2^(N-1) entries.
 pub struct Segments<T, const N: usize>([OnceLock<Box<[T]>>; N]);
@@ -22,7 +23,7 @@ impl<T: Default, const N: usize> Segments<T, N> {
     #[inline]
     pub fn get(&self, at: u32) -> Option<&T> {
         let (segment, first) = segment_of(at);
-        self.0.get(segment)?.get()?.get((at - first) as usize)
+        self.0.get(segment)?.get()?.get(usize_of(at - first))
     }
 
     /// The entry at this index; allocates its segment if needed. `None` past the end.
@@ -30,7 +31,7 @@ impl<T: Default, const N: usize> Segments<T, N> {
         let (segment, first) = segment_of(at);
         let make = || (0..first.max(1)).map(|_| T::default()).collect();
         let places = self.0.get(segment)?.get_or_init(make);
-        places.get((at - first) as usize)
+        places.get(usize_of(at - first))
     }
 
     /// All entries of the allocated segments.
@@ -44,7 +45,7 @@ impl<T: Default, const N: usize> Segments<T, N> {
 fn segment_of(at: u32) -> (usize, u32) {
     let segment = u32::BITS - at.leading_zeros();
     let first = if segment == 0 { 0 } else { 1 << (segment - 1) };
-    (segment as usize, first)
+    (usize_of(segment), first)
 }
 
 #[cfg(all(test, not(shuttle)))]

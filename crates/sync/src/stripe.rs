@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use uext4_num::low_u8;
 
 /// Odd factors: the shard and the place in a table must not depend on the same mix.
 const SHARD_MIX: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -20,7 +21,7 @@ pub type StripeMap<K, V, const STRIPE_BITS: u32> =
 pub fn stripe_shard<const STRIPE_BITS: u32>(number: u64, shards: usize) -> usize {
     debug_assert!(shards.is_power_of_two() && shards <= 128);
     let mixed = (number >> STRIPE_BITS).wrapping_mul(SHARD_MIX);
-    (mixed >> 57) as usize % shards
+    usize::from(low_u8(mixed >> 57)) % shards
 }
 
 /// The hash of [`StripeMap`].

@@ -7,6 +7,7 @@ use crate::{Rank, Sharded};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
+use uext4_num::clamp_u64;
 
 #[derive(Default)]
 struct Slot {
@@ -33,10 +34,10 @@ pub struct LockWait {
 pub(crate) fn timed<G>(rank: Rank, take: impl FnOnce() -> G) -> G {
     let start = Instant::now();
     let guard = take();
-    let slot = &WAITS.local()[rank as usize];
+    let slot = &WAITS.local()[rank.place()];
     slot.waits.fetch_add(1, Relaxed);
     slot.wait_ns
-        .fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+        .fetch_add(clamp_u64(start.elapsed().as_nanos()), Relaxed);
     guard
 }
 
@@ -45,7 +46,7 @@ pub fn lock_waits() -> Vec<LockWait> {
     let sum = |rank: Rank, of: fn(&Slot) -> &AtomicU64| {
         WAITS
             .iter()
-            .map(|slots| of(&slots[rank as usize]).load(Relaxed))
+            .map(|slots| of(&slots[rank.place()]).load(Relaxed))
             .sum()
     };
     let wait = |rank| LockWait {
