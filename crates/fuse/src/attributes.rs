@@ -36,7 +36,7 @@ pub(crate) fn put_attr(reply: &mut Reply, attr: &Attr) {
         reply.u64(word);
     }
     for time in [attr.atime, attr.mtime, attr.ctime] {
-        reply.u64(time.seconds as u64);
+        reply.u64(time.seconds.cast_unsigned());
     }
     for time in [attr.atime, attr.mtime, attr.ctime] {
         reply.u32(time.nanoseconds);
@@ -131,7 +131,7 @@ pub(crate) fn put_statx(reply: &mut Reply, attr: &Attr, ttl: Duration) {
         reply.u64(word);
     }
     for time in [attr.atime, attr.crtime, attr.ctime, attr.mtime] {
-        reply.u64(time.seconds as u64);
+        reply.u64(time.seconds.cast_unsigned());
         reply.u32(time.nanoseconds);
         reply.u32(0);
     }

@@ -10,6 +10,7 @@
 //! `ABI/testing/sysfs-class-bdi` (`max_ratio`: 1 % for FUSE).
 
 use uext4::{FreeSpace, Writers};
+use uext4_num::clamp_i64;
 use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
@@ -34,6 +35,13 @@ enum Scarce {
     All,
 }
 
+impl Scarce {
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
+    fn number(self) -> u8 {
+        self as u8
+    }
+}
+
 /// Free-space gauge; see the module.
 pub(crate) struct Gauge {
     /// Maximum dirty bytes in the kernel; 0 without write-back cache.
@@ -54,7 +62,7 @@ impl Gauge {
         Self {
             held_bytes_max: AtomicU64::new(0),
             unseen_bytes: Sharded::new(|_| AtomicI64::new(0)),
-            scarce: AtomicU8::new(Scarce::Nobody as u8),
+            scarce: AtomicU8::new(Scarce::Nobody.number()),
         }
     }
 
@@ -83,14 +91,14 @@ impl Gauge {
     }
 
     fn set_unseen_bytes(&self, bytes: i64) {
-        let share = bytes / self.unseen_bytes.iter().count() as i64;
+        let share = bytes / clamp_i64(self.unseen_bytes.iter().count());
         let shards = self.unseen_bytes.iter();
         shards.for_each(|shard| shard.store(share, Ordering::Relaxed));
     }
 
     /// Whether space is scarce for any writer.
     pub(crate) fn is_scarce(&self) -> bool {
-        self.scarce.load(Ordering::SeqCst) != Scarce::Nobody as u8
+        self.scarce.load(Ordering::SeqCst) != Scarce::Nobody.number()
     }
 
     /// Whether space is scarce for this class of writers.
@@ -99,12 +107,12 @@ impl Gauge {
             Writers::Users => Scarce::Nobody,
             Writers::Privileged => Scarce::Users,
         };
-        self.scarce.load(Ordering::SeqCst) > enough as u8
+        self.scarce.load(Ordering::SeqCst) > enough.number()
     }
 
     /// Accounts for `bytes` written bytes. Returns true if scarcity increased.
     pub(crate) fn note(&self, bytes: u64, room: impl FnOnce() -> FreeSpace) -> bool {
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let bytes = clamp_i64(bytes);
         let looks = || {
             let unseen = self.unseen_bytes.local();
             unseen.fetch_sub(bytes, Ordering::Relaxed) <= bytes || self.is_scarce()
@@ -120,7 +128,7 @@ impl Gauge {
         }
         let room = room();
         // Hysteresis: scarcity ends only with 25 % more space.
-        let needs = |now| match self.scarce.load(Ordering::SeqCst) >= now as u8 {
+        let needs = |now: Scarce| match self.scarce.load(Ordering::SeqCst) >= now.number() {
             true => held + held / 4,
             false => held,
         };
@@ -131,10 +139,10 @@ impl Gauge {
         } else {
             Scarce::Nobody
         };
-        let spare = i64::try_from(room.users_bytes.saturating_sub(held)).unwrap_or(i64::MAX);
+        let spare = clamp_i64(room.users_bytes.saturating_sub(held));
         let step = (spare / 4).min(STEP_BYTES_MAX);
         self.set_unseen_bytes(step);
-        self.scarce.swap(scarce as u8, Ordering::SeqCst) < scarce as u8
+        self.scarce.swap(scarce.number(), Ordering::SeqCst) < scarce.number()
     }
 }
 

@@ -17,6 +17,7 @@ use crate::protocol::{
 };
 use crate::reply::Reply;
 use crate::request::Request;
+use uext4_num::{high_u32, low_u32};
 
 /// Maximum bytes of a write in one request; a power of two pages.
 pub(crate) const WRITE_BYTES_MAX: u32 = 1 << 20;
@@ -196,12 +197,12 @@ impl Offer {
         let pages = WRITE_BYTES_MAX / page_bytes();
         put_version(reply);
         reply.u32(self.read_ahead_bytes.max(READ_AHEAD_BYTES));
-        reply.u32(flags as u32);
+        reply.u32(low_u32(flags));
         reply.u32(u32::from(background_max) | u32::from(background_max / 4 * 3) << 16);
         reply.u32(WRITE_BYTES_MAX);
         reply.u32(self.granularity_ns);
         reply.u32(pages.min(0xffff));
-        reply.u32((flags >> 32) as u32);
+        reply.u32(high_u32(flags));
         reply.zeroes(4 + 6 * 4);
     }
 }

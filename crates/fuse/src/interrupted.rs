@@ -36,7 +36,7 @@ fn install(signal: libc::c_int) -> io::Result<()> {
             asked
         } else {
             let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            action.sa_sigaction = crate::signals::handler(note);
             action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
             libc::sigaction(signal, &action, std::ptr::null_mut())
         }

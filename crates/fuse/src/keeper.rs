@@ -134,7 +134,7 @@ impl Keeper {
     /// # Errors
     /// The keeper does not take the line at once.
     pub(crate) fn log(&self, severity: Severity, line: &str) -> io::Result<()> {
-        let message = [&[LOG, severity as u8], line.as_bytes()].concat();
+        let message = [&[LOG, severity.number()], line.as_bytes()].concat();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::send(&self.socket, &message, flags)?;
         Ok(())

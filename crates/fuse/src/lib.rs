@@ -19,6 +19,7 @@
 //!
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod attachment;
 mod attributes;

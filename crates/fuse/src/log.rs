@@ -41,10 +41,15 @@ pub(crate) enum Severity {
 }
 
 impl Severity {
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
+    pub(crate) fn number(self) -> u8 {
+        self as u8
+    }
+
     /// The severity with this number; [`Self::Error`] for any other number.
     pub(crate) fn of(number: u8) -> Self {
         let all = [Self::Critical, Self::Warning, Self::Notice];
-        let found = all.into_iter().find(|severity| *severity as u8 == number);
+        let found = all.into_iter().find(|severity| severity.number() == number);
         found.unwrap_or(Self::Error)
     }
 }
@@ -204,7 +209,7 @@ mod tests {
             Severity::Warning,
             Severity::Notice,
         ] {
-            assert_eq!(Severity::of(severity as u8), severity);
+            assert_eq!(Severity::of(severity.number()), severity);
         }
         assert_eq!(Severity::of(0), Severity::Error);
     }

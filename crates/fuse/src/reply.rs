@@ -4,6 +4,7 @@
 use crate::errno::Errno;
 use crate::protocol::REPLY_HEADER_BYTES;
 use uext4::FileRange;
+use uext4_num::clamp_u32;
 
 /// Buffer of a reply.
 enum Buffer<'a> {
@@ -187,7 +188,7 @@ impl<'a> Reply<'a> {
 /// `struct fuse_out_header` of a message of `len_bytes` bytes, header included.
 fn header(len_bytes: usize, unique: u64, error: i32) -> ReplyHeader {
     let mut header = [0; REPLY_HEADER_BYTES];
-    header[0..4].copy_from_slice(&(len_bytes as u32).to_ne_bytes());
+    header[0..4].copy_from_slice(&clamp_u32(len_bytes).to_ne_bytes());
     header[4..8].copy_from_slice(&error.to_ne_bytes());
     header[8..16].copy_from_slice(&unique.to_ne_bytes());
     header

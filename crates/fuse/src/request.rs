@@ -5,6 +5,7 @@
 use crate::errno::Errno;
 use crate::protocol::{EXTENSION_GROUPS, REQUEST_HEADER_BYTES};
 use uext4::{Caller, Checks};
+use uext4_num::{low_u16, usize_of};
 
 /// Size of `struct fuse_ext_header`, in bytes.
 const EXTENSION_HEADER_BYTES: usize = 8;
@@ -40,7 +41,7 @@ impl<'a> Request<'a> {
     /// `None` if they are shorter than the header says.
     pub(crate) fn parse_parts(header: &'a [u8], first: &'a [u8], others: &'a [u8]) -> Option<Self> {
         let mut head = Args::new(header.get(..REQUEST_HEADER_BYTES)?);
-        let len_bytes = head.u32().ok()? as usize;
+        let len_bytes = usize_of(head.u32().ok()?);
         let opcode = head.u32().ok()?;
         let unique = head.u64().ok()?;
         let node = head.u64().ok()?;
@@ -86,7 +87,7 @@ impl<'a> Request<'a> {
             uid: self.uid,
             gid: self.gid,
             groups: self.groups().unwrap_or_default(),
-            umask: (umask & 0o777) as u16,
+            umask: low_u16(umask & 0o777),
             checks: Checks::Done,
         }
     }
@@ -106,7 +107,7 @@ impl<'a> Request<'a> {
     fn groups(&self) -> Result<Vec<u32>, Errno> {
         let mut rest = Args::new(self.extensions);
         while !rest.first.is_empty() {
-            let (size_bytes, kind) = (rest.u32()? as usize, rest.u32()?);
+            let (size_bytes, kind) = (usize_of(rest.u32()?), rest.u32()?);
             let body = size_bytes.checked_sub(EXTENSION_HEADER_BYTES);
             let mut body = Args::new(rest.bytes(body.ok_or(Errno::EPROTO)?)?);
             if kind == EXTENSION_GROUPS {

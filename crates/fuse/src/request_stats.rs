@@ -8,6 +8,7 @@ use crate::errno::Errno;
 use crate::protocol::opcode;
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use uext4_num::{clamp_u64, usize_of};
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 use uext4_sync::{Counter, OnceLock, Sharded};
 
@@ -71,10 +72,10 @@ impl RequestStats {
             .shards
             .local()
             .get_or_init(|| (0..OPCODES).map(|_| Slot::default()).collect());
-        let Some(slot) = table.get(opcode as usize) else {
+        let Some(slot) = table.get(usize_of(opcode)) else {
             return;
         };
-        let took_ns = took.as_nanos() as u64;
+        let took_ns = clamp_u64(took.as_nanos());
         if failed {
             slot.errors.fetch_add(1, Relaxed);
         }
@@ -110,7 +111,7 @@ impl RequestStats {
 
     fn of(&self, opcode: u32, name: &'static str) -> Requests {
         let tables = || self.shards.iter().filter_map(OnceLock::get);
-        let slots = || tables().filter_map(|table| table.get(opcode as usize));
+        let slots = || tables().filter_map(|table| table.get(usize_of(opcode)));
         let sum = |number: &dyn Fn(&Slot) -> &AtomicU64| -> u64 {
             slots().map(|slot| number(slot).load(Relaxed)).sum()
         };
@@ -127,7 +128,7 @@ impl RequestStats {
 
 fn bucket_of(took_ns: u64) -> usize {
     let times = took_ns.div_ceil(FIRST_BOUND_NS).max(1);
-    (times.next_power_of_two().trailing_zeros() as usize).min(BUCKETS - 1)
+    usize_of(times.next_power_of_two().trailing_zeros()).min(BUCKETS - 1)
 }
 
 #[cfg(test)]

@@ -50,13 +50,19 @@ impl Caught {
     }
 }
 
+/// A handler in the type of `sigaction(2)`.
+#[expect(clippy::as_conversions, reason = "the address of a function")]
+pub(crate) fn handler(note: extern "C" fn(libc::c_int)) -> libc::sighandler_t {
+    note as libc::sighandler_t
+}
+
 #[allow(unsafe_code)]
 fn install(signal: libc::c_int) -> io::Result<()> {
     // SAFETY: the structure is zeroed, which is a valid value; the handler is an `extern "C"`
     // function that makes only calls that are allowed in handlers.
     let done = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = note as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        action.sa_sigaction = handler(note);
         action.sa_flags = libc::SA_RESTART;
         libc::sigaction(signal, &action, std::ptr::null_mut())
     };

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uext4::format::quota::{QuotaEntry, QuotaKind};
 use uext4::{Filesystem, GraceTimes};
+use uext4_num::usize_of;
 
 /// Maximum number of owners in one answer.
 const ROWS_MAX: u32 = 4096;
@@ -137,7 +138,7 @@ pub(super) fn rows(filesystem: &Filesystem, kind: &str, from: u32, count: u32) -
         });
     };
     let wanted = all.iter().filter(|entry| entry.id >= from);
-    let rows = wanted.take(count.min(ROWS_MAX) as usize).map(QuotaRow::of);
+    let rows = wanted.take(usize_of(count.min(ROWS_MAX))).map(QuotaRow::of);
     let rows = serde_json::to_value(rows.collect::<Vec<_>>());
     Ok(rows.expect("keys are text and numbers are whole"))
 }

@@ -13,6 +13,7 @@ use crate::workers::Served;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use uext4::Filesystem;
+use uext4_num::usize_of;
 use uext4_sync::{Arc, OnceLock};
 
 /// Maximum number of groups in one answer.
@@ -133,13 +134,13 @@ fn incidents(filesystem: &Filesystem) -> Value {
 }
 
 fn groups(filesystem: &Filesystem, from: u32, count: u32) -> Value {
-    let count = count.min(GROUPS_MAX) as usize;
-    let rows = filesystem.group_stats().skip(from as usize).take(count);
+    let count = usize_of(count.min(GROUPS_MAX));
+    let rows = filesystem.group_stats().skip(usize_of(from)).take(count);
     rows.map(|row| to_value(&row)).collect()
 }
 
 fn free_fragments(filesystem: &Filesystem, slices: u32) -> Answered {
-    let slices = slices.min(SLICES_MAX) as usize;
+    let slices = usize_of(slices.min(SLICES_MAX));
     Ok(to_value(&filesystem.free_fragments(slices)?))
 }
 

@@ -42,7 +42,7 @@ impl SystemLog {
     }
 
     fn message(&self, severity: Severity, line: &str, time: &str) -> String {
-        let priority = FACILITY_DAEMON * 8 + severity as u8;
+        let priority = FACILITY_DAEMON * 8 + severity.number();
         format!("<{priority}>{time} {TAG}[{}]: {line}", self.pid)
     }
 }

@@ -98,7 +98,7 @@ const BY_PATH_HERE: &[libc::c_long] = &[libc::SYS_open, libc::SYS_unlink];
 const BY_PATH_HERE: &[libc::c_long] = &[];
 
 /// ioctls for non-blocking sockets and terminal detection.
-// The type of the constants depends on the C library: u64 with glibc, i32 with musl.
+#[expect(clippy::as_conversions, reason = "u64 with glibc, i32 with musl")]
 #[allow(clippy::unnecessary_cast)]
 const CONTROLS: [u64; 2] = [libc::FIONBIO as u64, libc::TCGETS as u64];
 
@@ -137,17 +137,19 @@ fn rules(files: Files) -> Result<Rules, seccompiler::BackendError> {
     let mut rules: Rules = plain.map(|call| (*call, Vec::new())).collect();
     // The other filter decides on `clone3`.
     rules.insert(libc::SYS_clone3, Vec::new());
-    let not_run = argument(2, SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64), 0)?;
+    let run = u64::from(libc::PROT_EXEC.cast_unsigned());
+    let not_run = argument(2, SeccompCmpOp::MaskedEq(run), 0)?;
     rules.insert(libc::SYS_mmap, vec![not_run.clone()]);
     rules.insert(libc::SYS_mprotect, vec![not_run]);
-    let thread = libc::CLONE_THREAD as u64;
+    let thread = u64::from(libc::CLONE_THREAD.cast_unsigned());
     let thread = argument(0, SeccompCmpOp::MaskedEq(thread), thread)?;
     rules.insert(libc::SYS_clone, vec![thread]);
     let controls = CONTROLS
         .iter()
         .map(|call| argument(1, SeccompCmpOp::Eq, *call));
     rules.insert(libc::SYS_ioctl, controls.collect::<Result<_, _>>()?);
-    let name = argument(0, SeccompCmpOp::Eq, libc::PR_SET_NAME as u64)?;
+    let name = u64::from(libc::PR_SET_NAME.cast_unsigned());
+    let name = argument(0, SeccompCmpOp::Eq, name)?;
     rules.insert(libc::SYS_prctl, vec![name]);
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, vec![argument(0, SeccompCmpOp::Eq, own)?]);

@@ -7,6 +7,7 @@ use crate::protocol::fattr;
 use crate::reply::Reply;
 use crate::request::{Args, Request};
 use uext4::{Attr, InodeRef, SetAttr, SetTime, Times, Timestamp};
+use uext4_num::low_u16;
 
 impl Server {
     pub(super) fn getattr(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
@@ -100,14 +101,14 @@ fn parse(mut args: Args<'_>) -> Result<(u32, SetAttr), Errno> {
     let nanoseconds = [args.u32()?, args.u32()?, args.u32()?];
     let (mode, _, uid, gid) = (args.u32()?, args.u32()?, args.u32()?, args.u32()?);
     let has = |bit| valid & bit != 0;
-    let at = |which: usize| Timestamp::new(seconds[which] as i64, nanoseconds[which]);
+    let at = |which: usize| Timestamp::new(seconds[which].cast_signed(), nanoseconds[which]);
     let time = |bit, now_bit, which| match (has(bit), has(now_bit)) {
         (false, _) => None,
         (true, true) => Some(SetTime::Now),
         (true, false) => Some(SetTime::At(at(which))),
     };
     let set = SetAttr {
-        mode: has(fattr::MODE).then_some((mode & 0o7777) as u16),
+        mode: has(fattr::MODE).then_some(low_u16(mode & 0o7777)),
         uid: has(fattr::UID).then_some(uid),
         gid: has(fattr::GID).then_some(gid),
         size_bytes: has(fattr::SIZE).then_some(size),

@@ -6,18 +6,13 @@
 //!
 //! References: `linux/fs.h`, `linux/fscrypt.h`, `linux/fsverity.h` of the kernel's user API.
 
-/// Directions of `_IOC`.
-const W: u32 = 1;
-const R: u32 = 2;
-const WR: u32 = W | R;
-/// Size of `long`, the declared type of the flag and version ioctls, in bytes.
-const LONG: u32 = size_of::<libc::c_long>() as u32;
-/// Size of `int`, in the numbers of 32-bit callers, in bytes.
-const INT: u32 = 4;
+use rustix::ioctl::Direction::{Read as R, ReadWrite as WR, Write as W};
+use rustix::ioctl::opcode::from_components as number;
 
-const fn number(direction: u32, kind: u8, nr: u8, size_bytes: u32) -> u32 {
-    direction << 30 | size_bytes << 16 | (kind as u32) << 8 | nr as u32
-}
+/// Size of `long`, the declared type of the flag and version ioctls, in bytes.
+const LONG: usize = size_of::<libc::c_long>();
+/// Size of `int`, in the numbers of 32-bit callers, in bytes.
+const INT: usize = 4;
 
 pub(super) const GETFLAGS: u32 = number(R, b'f', 1, LONG);
 pub(super) const SETFLAGS: u32 = number(W, b'f', 2, LONG);

@@ -13,6 +13,7 @@ use crate::errno::Errno;
 use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{Attr, Error, InodeRef, SetAttr, Tuning};
+use uext4_num::usize_of;
 
 /// Bytes of `struct fstrim_range`.
 const FSTRIM_RANGE_BYTES: usize = 24;
@@ -79,7 +80,7 @@ impl Server {
                 )
             }
             commands::FSGETXATTR => put_fsxattr(reply, &attr, out_size),
-            commands::FSSETXATTR if in_size as usize >= FSXATTR_BYTES => {
+            commands::FSSETXATTR if usize_of(in_size) >= FSXATTR_BYTES => {
                 let (xflags, _, _, project) =
                     (input.u32()?, input.u32()?, input.u32()?, input.u32()?);
                 let flags = Some(flags_of(xflags, attr.flags));
@@ -94,7 +95,7 @@ impl Server {
                     },
                 )
             }
-            commands::FITRIM if in_size as usize >= FSTRIM_RANGE_BYTES => {
+            commands::FITRIM if usize_of(in_size) >= FSTRIM_RANGE_BYTES => {
                 let (start, len, min_len) = (input.u64()?, input.u64()?, input.u64()?);
                 let trimmed = self.trim(request, start, len, min_len)?;
                 for word in [start, trimmed, min_len] {
@@ -102,13 +103,13 @@ impl Server {
                 }
                 Ok(())
             }
-            commands::GETFSLABEL if out_size as usize >= FSLABEL_BYTES => {
+            commands::GETFSLABEL if usize_of(out_size) >= FSLABEL_BYTES => {
                 let label = self.filesystem.label();
                 reply.put(&label);
                 reply.zeroes(FSLABEL_BYTES - label.len());
                 Ok(())
             }
-            commands::SETFSLABEL if in_size as usize >= FSLABEL_BYTES => {
+            commands::SETFSLABEL if usize_of(in_size) >= FSLABEL_BYTES => {
                 self.set_label(request, input.bytes(FSLABEL_BYTES)?)
             }
             commands::SHUTDOWN if request.uid != 0 => Err(Errno::EPERM),
@@ -197,7 +198,7 @@ fn put_number(reply: &mut Reply, number: u32, out_size: u32) -> Handled {
 }
 
 fn put_fsxattr(reply: &mut Reply, attr: &Attr, out_size: u32) -> Handled {
-    if (out_size as usize) < FSXATTR_BYTES {
+    if usize_of(out_size) < FSXATTR_BYTES {
         return Err(Errno::EINVAL);
     }
     let set = XFLAGS.iter().filter(|(_, flag)| attr.flags & flag != 0);

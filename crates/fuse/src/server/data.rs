@@ -11,6 +11,7 @@ use uext4::{
     ChangeTimes, DataSource, FallocateMode, FileRange, FileType, Filesystem, InodeRef,
     KillPrivileges, Seek, Times, WriteContext,
 };
+use uext4_num::{clamp_u32, clamp_usize, u64_of, usize_of};
 
 /// Smaller reads, in bytes, are cheaper through memory than through a pipe.
 const IN_PLACE_BYTES_MIN: usize = 64 << 10;
@@ -34,7 +35,7 @@ impl Server {
         let mut args = request.args();
         let (handle, offset, size) = (args.u64()?, args.u64()?, args.u32()?);
         let (_, _, flags) = (args.u32()?, args.u64()?, args.u32()?);
-        let size = size.min(self.agreement.read_bytes_max()) as usize;
+        let size = usize_of(size.min(self.agreement.read_bytes_max()));
         let inode = self.get(request.node)?;
         let access = is_access(Manner::of(handle), flags) || self.fills_cache(request, flags);
         if size >= IN_PLACE_BYTES_MIN && reply.has_shortcut() {
@@ -66,7 +67,7 @@ impl Server {
         let mut args = request.args();
         let (handle, offset, size, flags) = (args.u64()?, args.u64()?, args.u32()?, args.u32()?);
         let (_owner, opened, _) = (args.u64()?, args.u32()?, args.u32()?);
-        let data = args.bytes(size as usize)?;
+        let data = args.bytes(usize_of(size))?;
         let inode = self.get(request.node)?;
         let written = if flags & WRITE_CACHE != 0 {
             self.write_back(request.node, &inode, offset, data)?
@@ -90,7 +91,7 @@ impl Server {
             };
             match opened & O_DIRECT {
                 0 => write(offset, data)?,
-                _ => write_all(data, |done| write(offset + done as u64, &data[done..]))?,
+                _ => write_all(data, |done| write(offset + u64_of(done), &data[done..]))?,
             }
         };
         reply.u32(u32::try_from(written).map_err(|_| Errno::EIO)?);
@@ -130,7 +131,7 @@ impl Server {
             times: self.times_of_changes(),
         };
         write_all(data, |done| {
-            let (at, rest) = (offset + done as u64, &data[done..]);
+            let (at, rest) = (offset + u64_of(done), &data[done..]);
             let written = self.filesystem.write(inode, at, rest, &context)?;
             Ok(written.len_bytes)
         })
@@ -183,9 +184,9 @@ impl Server {
         let mut copied = 0u32;
         let times = self.times_of_changes();
         let context = self.context(request, times);
-        let mut buf = vec![0; COPY_STEP_BYTES.min(left as usize)];
+        let mut buf = vec![0; COPY_STEP_BYTES.min(clamp_usize(left))];
         while left > 0 {
-            let step = buf.len().min(left as usize);
+            let step = buf.len().min(clamp_usize(left));
             let read = self.filesystem.read(&from, from_at, &mut buf[..step])?;
             if read == 0 {
                 break;
@@ -194,9 +195,9 @@ impl Server {
                 Err(_) if copied > 0 => break,
                 written => written?.len_bytes,
             };
-            (from_at, to_at) = (from_at + written as u64, to_at + written as u64);
-            left -= written as u64;
-            copied += written as u32;
+            (from_at, to_at) = (from_at + u64_of(written), to_at + u64_of(written));
+            left -= u64_of(written);
+            copied += clamp_u32(written);
             if written < read {
                 break;
             }

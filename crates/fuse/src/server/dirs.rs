@@ -10,6 +10,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{DirEntry, FileType, InodeRef, Visit};
 use uext4_format::InodeNr;
+use uext4_num::{clamp_u32, usize_of};
 
 /// Bytes of `struct fuse_dirent` before the name.
 const DIRENT_BYTES: usize = 24;
@@ -44,7 +45,7 @@ impl Server {
     fn parse_readdir(&self, request: &Request<'_>) -> Result<(InodeRef, u64, usize), Errno> {
         let mut args = request.args();
         let (_fh, cookie, size) = (args.u64()?, args.u64()?, args.u32()?);
-        let size = size.min(self.agreement.read_bytes_max()) as usize;
+        let size = usize_of(size.min(self.agreement.read_bytes_max()));
         Ok((self.get(request.node)?, cookie, size))
     }
 
@@ -114,7 +115,7 @@ fn put_dirent(
 ) {
     reply.u64(u64::from(inode.0));
     reply.u64(next_cookie);
-    reply.u32(name.len() as u32);
+    reply.u32(clamp_u32(name.len()));
     reply.u32(kind.map_or(0, |kind| u32::from(kind.mode_bits() >> 12)));
     reply.put(name);
     reply.align();

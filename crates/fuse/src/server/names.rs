@@ -6,6 +6,7 @@ use crate::errno::Errno;
 use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{Error, FileType, InodeRef, RenameFlags};
+use uext4_num::low_u16;
 
 /// `RENAME_*` of `renameat2(2)`.
 const RENAME_NOREPLACE: u32 = 1;
@@ -85,8 +86,8 @@ impl Server {
         let name = args.name()?;
         let parent = self.get(request.node)?;
         let caller = self.maker(request, umask, &parent)?;
-        let permissions = (mode & 0o7777) as u16;
-        let kind = FileType::from_mode((mode & 0xffff) as u16).unwrap_or(FileType::Regular);
+        let permissions = low_u16(mode & 0o7777);
+        let kind = FileType::from_mode(low_u16(mode)).unwrap_or(FileType::Regular);
         let device = device_of(rdev);
         let made = self
             .filesystem
@@ -99,7 +100,7 @@ impl Server {
         let (mode, umask) = (args.u32()?, args.u32()?);
         let name = args.name()?;
         let parent = self.get(request.node)?;
-        let permissions = (mode & 0o7777) as u16;
+        let permissions = low_u16(mode & 0o7777);
         let caller = self.maker(request, umask, &parent)?;
         let made = self.filesystem.mkdir(&parent, name, permissions, &caller)?;
         self.entry(made, reply)

@@ -16,6 +16,7 @@ use crate::protocol::{OPEN_KILL_SUIDGID, fopen};
 use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{Atime, ChangeTimes, Error, InodeRef, SetAttr};
+use uext4_num::low_u16;
 
 /// `O_*` flags of `open(2)` that matter here.
 const O_ACCMODE: u32 = 0o3;
@@ -160,7 +161,7 @@ impl Server {
         let name = args.name()?;
         let parent = self.get(request.node)?;
         let caller = self.maker(request, umask, &parent)?;
-        let permissions = (mode & 0o7777) as u16;
+        let permissions = low_u16(mode & 0o7777);
         let inode = match self.filesystem.create(&parent, name, permissions, &caller) {
             Err(Error::Exists) if flags & O_EXCL == 0 => {
                 let inode = self.filesystem.lookup(&parent, name, &caller)?;
@@ -176,7 +177,7 @@ impl Server {
         let mut args = request.args();
         let (flags, mode, umask) = (args.u32()?, args.u32()?, args.u32()?);
         let parent = self.get(request.node)?;
-        let permissions = (mode & 0o7777) as u16;
+        let permissions = low_u16(mode & 0o7777);
         let caller = self.maker(request, umask, &parent)?;
         let made = self.filesystem.tmpfile(&parent, permissions, &caller)?;
         self.put_created(request, made, flags, reply)

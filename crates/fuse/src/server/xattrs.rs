@@ -7,6 +7,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use std::borrow::Cow;
 use uext4::{Error, SetAttr, SetMode};
+use uext4_num::usize_of;
 
 /// `setxattr(2)` flags.
 const XATTR_CREATE: u32 = 1;
@@ -24,7 +25,7 @@ impl Server {
             args.skip(4)?;
         }
         let name = args.name()?;
-        let mut value = Cow::Borrowed(args.bytes(size as usize)?);
+        let mut value = Cow::Borrowed(args.bytes(usize_of(size))?);
         if is_list(name) && !self.owners.are_same() {
             self.check_lists()?;
             self.owners.take_list(value.to_mut())?;
@@ -121,7 +122,7 @@ fn put_value(reply: &mut Reply, size: u32, value: &[u8]) -> Handled {
     if size == 0 {
         reply.u32(u32::try_from(value.len()).map_err(|_| Errno::ERANGE)?);
         reply.u32(0);
-    } else if value.len() > size as usize {
+    } else if value.len() > usize_of(size) {
         return Err(Errno::ERANGE);
     } else {
         reply.put(value);

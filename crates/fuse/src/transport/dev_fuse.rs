@@ -17,11 +17,13 @@ use crate::init::WRITE_BYTES_MAX;
 use crate::reply::{Reply, ReplyHeader};
 use crate::request::Request;
 use crate::server::{Outcome, RequestClass, Server};
+use rustix::ioctl::{Opcode, Setter, ioctl};
 use rustix::pipe::{SpliceFlags, splice};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+use uext4_num::usize_of;
 use uext4_sync::Arc;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +37,7 @@ pub(crate) struct DevFuse {
 }
 
 /// `FUSE_DEV_IOC_CLONE`.
-const CLONE: libc::c_ulong = 0x8004_e500;
+const CLONE: Opcode = 0x8004_e500;
 
 /// Path of the device.
 pub(crate) const PATH: &str = "/dev/fuse";
@@ -159,13 +161,11 @@ impl DevFuse {
             }
             opened => opened?,
         };
-        let mut from = self.file.as_raw_fd() as u32;
-        // SAFETY: the ioctl reads one u32 from the pointer, which lives until it returns; both
-        // descriptors are open.
+        let from = self.file.as_raw_fd().cast_unsigned();
+        // SAFETY: the ioctl reads one u32; both descriptors are open.
         #[allow(unsafe_code)]
-        let done = unsafe { libc::ioctl(file.as_raw_fd(), CLONE as _, &raw mut from) };
-        if done < 0 {
-            return Err(io::Error::last_os_error());
+        unsafe {
+            ioctl(&file, Setter::<CLONE, u32>::new(from))?;
         }
         Ok(Self::with(file, self.polling.clone()))
     }
@@ -207,7 +207,7 @@ const REQUEST_MORE_BYTES: usize = 8192;
 
 /// A buffer large enough for any request.
 pub(crate) fn request_buffer() -> Vec<u8> {
-    vec![0; REQUEST_MORE_BYTES + WRITE_BYTES_MAX as usize]
+    vec![0; REQUEST_MORE_BYTES + usize_of(WRITE_BYTES_MAX)]
 }
 
 /// How long a reader lets `FORGET` requests accumulate.
@@ -241,7 +241,7 @@ impl Reader {
             device,
             brings,
             skipped: SkippedPolls::default(),
-            reply: Reply::new(WRITE_BYTES_MAX as usize).with_shortcut(Box::new(splicer)),
+            reply: Reply::new(usize_of(WRITE_BYTES_MAX)).with_shortcut(Box::new(splicer)),
         }
     }
 

@@ -17,6 +17,7 @@ use rustix::pipe::{self, PipeFlags, SpliceFlags, pipe_with, splice};
 use std::io;
 use std::os::fd::OwnedFd;
 use uext4::FileRange;
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
 
 /// Pipe capacity in bytes that needs no privileges.
@@ -127,7 +128,7 @@ impl InPlace for Splicer {
 fn n_pages(ranges: &[FileRange<'_>]) -> usize {
     let page_bytes = page_bytes();
     let pages = |range: &FileRange<'_>| {
-        let within = (range.place.offset % page_bytes as u64) as usize;
+        let within = clamp_usize(range.place.offset % u64_of(page_bytes));
         (within + range.len_bytes).div_ceil(page_bytes)
     };
     ranges.iter().map(pages).sum()

@@ -6,6 +6,7 @@ use crate::protocol::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::server::{Outcome, RequestClass, Server};
+use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::Pass;
 
 /// Size of the request or reply header, and of the first argument, in bytes.
@@ -68,7 +69,7 @@ impl Entry {
         };
         Self {
             header: Box::new(header),
-            payload: vec![0; WRITE_BYTES_MAX as usize].into(),
+            payload: vec![0; usize_of(WRITE_BYTES_MAX)].into(),
             queue,
             away: None,
             is_copied: false,
@@ -119,7 +120,7 @@ impl Entry {
 
     /// Size of the request's arguments except the first, in bytes.
     fn payload_bytes(&self) -> usize {
-        self.payload.len().min(self.header.payload_bytes as usize)
+        self.payload.len().min(usize_of(self.header.payload_bytes))
     }
 
     /// Serves the request and replaces it with the reply.
@@ -158,7 +159,7 @@ impl Entry {
 
     fn put(&mut self, header: &[u8; REPLY_HEADER_BYTES], payload_bytes: usize) {
         self.header.in_out[..REPLY_HEADER_BYTES].copy_from_slice(header);
-        self.header.payload_bytes = payload_bytes as u32;
+        self.header.payload_bytes = clamp_u32(payload_bytes);
     }
 }
 

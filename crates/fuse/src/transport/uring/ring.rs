@@ -14,6 +14,7 @@ use io_uring::register::Restriction;
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use uext4_num::{clamp_u32, clamp_usize, u64_of};
 use uext4_sync::{Arc, Mutex, Rank};
 
 /// Capacity of the submission queue.
@@ -106,8 +107,8 @@ impl Ring {
         let mut request = [0; 80];
         request[8..16].copy_from_slice(&entry.commit_id().to_ne_bytes());
         request[16..18].copy_from_slice(&entry.queue.to_ne_bytes());
-        let vectors = entry.vectors().expose_provenance() as u64;
-        let address = Box::into_raw(entry).expose_provenance() as u64;
+        let vectors = u64_of(entry.vectors().expose_provenance());
+        let address = u64_of(Box::into_raw(entry).expose_provenance());
         let command = opcode::UringCmd80::new(types::Fixed(0), op)
             .cmd(request)
             .addr(Some(vectors));
@@ -123,7 +124,7 @@ impl Ring {
 
     fn watch_bell(&mut self) -> io::Result<()> {
         let bell = types::Fd(self.returned.bell.as_raw_fd());
-        let poll = opcode::PollAdd::new(bell, libc::POLLIN as u32).build();
+        let poll = opcode::PollAdd::new(bell, u32::from(libc::POLLIN.cast_unsigned())).build();
         self.push(&poll.user_data(BELL).into())
     }
 
@@ -167,7 +168,7 @@ impl Ring {
     }
 
     fn enter(&mut self, n_wanted: u32) -> io::Result<()> {
-        let n_given = self.ring.submission().len() as u32;
+        let n_given = clamp_u32(self.ring.submission().len());
         let mut flags = EnterFlags::GETEVENTS;
         // An idle thread does not wait for a device, so it must not count as iowait.
         flags.set(
@@ -202,7 +203,7 @@ impl Ring {
             self.watch_bell()?;
             return Ok(Some(Completion::Bell));
         }
-        let address = std::ptr::with_exposed_provenance_mut(done.user_data() as usize);
+        let address = std::ptr::with_exposed_provenance_mut(clamp_usize(done.user_data()));
         // SAFETY: the address is that of an entry that `command` gave up, since no other commands
         // have another `user_data` than `BELL`; a command completes once (none is multishot); so
         // this is the one box of it.
