@@ -27,10 +27,15 @@ const MOUNT_USAGE: u8 = 1;
 const MOUNT_FAILED: u8 = 32;
 
 impl Exit {
+    #[expect(clippy::as_conversions, reason = "the number of the variant")]
+    fn number(self) -> u8 {
+        self as u8
+    }
+
     /// The failing variant with this number; [`Exit::Failed`] for any other number.
     pub(crate) fn from_status(status: u8) -> Self {
         let all = [Self::Usage, Self::NotExt4, Self::Damaged, Self::Busy];
-        let found = all.into_iter().find(|exit| *exit as u8 == status);
+        let found = all.into_iter().find(|exit| exit.number() == status);
         found.unwrap_or(Self::Failed)
     }
 }
@@ -96,13 +101,13 @@ impl Failure {
 
     /// Exit status and sentence, for transfer to another process.
     pub(crate) fn into_parts(self) -> (u8, String) {
-        (self.exit as u8, self.text)
+        (self.exit.number(), self.text)
     }
 
     /// Prints the sentence and returns the exit status in the caller's numbering.
     pub(crate) fn report(self, caller: Caller) -> ExitCode {
         ExitCode::from(match (caller, self.say()) {
-            (Caller::Anybody, exit) => exit as u8,
+            (Caller::Anybody, exit) => exit.number(),
             (_, Exit::Quiet) => 0,
             (_, Exit::Usage) => MOUNT_USAGE,
             _ => MOUNT_FAILED,

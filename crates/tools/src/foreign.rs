@@ -8,6 +8,7 @@ use uext4::device::BlockDevice;
 use uext4::device::partition::{self, Partition};
 use uext4_format::Superblock;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use uext4_num::clamp_usize;
 
 /// Length of the prefix that contains all signatures, in bytes.
 const FRONT_BYTES: u64 = 68 << 10;
@@ -93,7 +94,7 @@ const SIGNS: &[Sign] = &[
 /// Content of `device` and the remedy, as the second half of a sentence. `None` if no signature,
 /// partition table or backup superblock is found and the start is not blank.
 pub(crate) fn describe(device: &dyn BlockDevice) -> Option<String> {
-    let front = read(device, 0, FRONT_BYTES.min(device.size_bytes()) as usize)?;
+    let front = read(device, 0, clamp_usize(FRONT_BYTES.min(device.size_bytes())))?;
     let has = |sign: &&Sign| {
         front
             .get(sign.0..)

@@ -7,6 +7,7 @@
 //!
 //! The library lets `xtask` serve its mounts with the code of `uext4 mount`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod cli;
 mod commands;

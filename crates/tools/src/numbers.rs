@@ -61,7 +61,7 @@ pub(crate) fn readable_size(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes} bytes");
     }
-    let mut value = bytes as f64 / 1024.0;
+    let mut value = nearest(bytes) / 1024.0;
     let mut unit = 0;
     while value >= 1024.0 && unit + 1 < UNITS.len() {
         value /= 1024.0;
@@ -69,6 +69,12 @@ pub(crate) fn readable_size(bytes: u64) -> String {
     }
     let digits = usize::from(value.fract() >= 0.05 && value < 100.0);
     format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// The nearest floating-point number.
+#[expect(clippy::as_conversions, reason = "no other conversion rounds")]
+pub(crate) fn nearest(number: u64) -> f64 {
+    number as f64
 }
 
 /// Permission bits in octal: `755`, `0755`, `4711`.

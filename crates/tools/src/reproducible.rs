@@ -4,6 +4,7 @@
 
 use crate::failure::{Failure, Result};
 use uext4::{MountOptions, Timestamp};
+use uext4_num::clamp_i64;
 
 const VARIABLE: &str = "SOURCE_DATE_EPOCH";
 
@@ -23,7 +24,7 @@ impl Epoch {
     ///
     /// The variable is not a number.
     pub(crate) fn given(time: Option<u64>) -> Result<Self> {
-        let seconds = |seconds: u64| Timestamp::new(i64::try_from(seconds).unwrap_or(i64::MAX), 0);
+        let seconds = |seconds: u64| Timestamp::new(clamp_i64(seconds), 0);
         if let Some(time) = time {
             return Ok(Epoch::All(seconds(time)));
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use uext4::MountOptions;
 use uext4::check::{Finding, Limits, Report};
 use uext4::format::Place;
+use uext4_num::u64_of;
 
 /// Look over a whole file system, as e2fsck -fn does; nothing is changed
 #[derive(clap::Args)]
@@ -62,7 +63,7 @@ impl Args {
 
 /// Turns findings or an incomplete check into a failure.
 fn verdict(name: &str, report: &Report) -> Result<()> {
-    let count = report.findings.len() as u64 + report.n_more;
+    let count = u64_of(report.findings.len()) + report.n_more;
     if count > 0 {
         let first = report.findings.first().map(Finding::to_string);
         let first = first.unwrap_or_default();

@@ -7,6 +7,7 @@ use crate::{numbers, show};
 use std::io::Write;
 use uext4::FreeFragments;
 use uext4_fuse::Ask;
+use uext4_num::clamp_u32;
 
 const COLUMNS: usize = 64;
 const ROWS: usize = 16;
@@ -49,7 +50,7 @@ impl Args {
 
     fn look(&self) -> Result<FreeFragments> {
         if control::is_running(&self.image.image) {
-            let slices = (COLUMNS * ROWS) as u32;
+            let slices = clamp_u32(COLUMNS * ROWS);
             let answer = control::ask(&self.image.image, &Ask::FreeFragments { slices })?;
             let found = serde_json::from_value(answer).map_err(std::io::Error::from);
             return found.at(self.image.name());
@@ -125,6 +126,6 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
     } else {
-        part as f64 * 100.0 / whole as f64
+        numbers::nearest(part) * 100.0 / numbers::nearest(whole)
     }
 }

@@ -11,6 +11,7 @@ use uext4::Timestamp;
 use uext4::format::superblock::{ErrorBehaviour, state};
 use uext4::format::{Feature, Superblock, Support};
 use uext4_fuse::Ask;
+use uext4_num::clamp_i64;
 
 /// Show sizes, features and state of a file system
 #[derive(clap::Args)]
@@ -151,7 +152,6 @@ impl Info {
                 .filter(|f| support.is_none_or(|s| f.support() == s));
             list.map(|feature| feature.to_string()).collect()
         };
-        let time = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
         Ok(Self {
             label: Name::new(disk.label()),
             uuid: uext4_format::Uuid(&disk.uuid).to_string(),
@@ -179,10 +179,10 @@ impl Info {
                 ErrorBehaviour::Panic => "panic",
             },
             errors: disk.error_count,
-            made: time(disk.mkfs_time),
-            mounted: time(disk.mtime),
-            written: time(disk.wtime),
-            checked: time(disk.lastcheck),
+            made: clamp_i64(disk.mkfs_time),
+            mounted: clamp_i64(disk.mtime),
+            written: clamp_i64(disk.wtime),
+            checked: clamp_i64(disk.lastcheck),
             mounts: disk.mnt_count,
             group_list,
         })

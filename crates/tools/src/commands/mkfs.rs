@@ -204,7 +204,7 @@ impl Args {
                 "-m: between 0 and 50 percent can be reserved",
             ));
         }
-        options.reserved_permyriad = (self.reserved * 100.0).round() as u32;
+        options.reserved_permyriad = permyriad(self.reserved);
         options.label = self.label.clone().unwrap_or_default().into_bytes();
         options.uuid = self.uuid;
         options.hash_seed = self.hash_seed;
@@ -235,6 +235,12 @@ impl Args {
             ))
         })
     }
+}
+
+/// A share up to 100 percent, in hundredths of a percent.
+#[expect(clippy::as_conversions, reason = "no other conversion rounds")]
+fn permyriad(percent: f64) -> u32 {
+    (percent * 100.0).round() as u32
 }
 
 fn small(bytes: u64, option: &str) -> Result<u32> {

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::mkfs::{DeviceContents, MkfsOptions};
+use uext4_num::u64_of;
 use uext4_sync::Arc;
 
 /// Path and size of the new file system.
@@ -182,7 +183,7 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
 fn found(device: &dyn BlockDevice) -> std::result::Result<Option<&'static str>, device::Error> {
     for (offset, mark, what) in SIGNATURES {
         let mut bytes = vec![0; mark.len()];
-        if offset + mark.len() as u64 > device.size_bytes() {
+        if offset + u64_of(mark.len()) > device.size_bytes() {
             continue;
         }
         device.read_at(*offset, &mut bytes)?;

@@ -5,6 +5,7 @@ use crate::image::Place;
 use std::collections::HashSet;
 use uext4::{MountOptions, OptionHelp};
 use uext4_fuse::{BadOwners, Channel, DataCache, Owners, Sandbox, Sharing};
+use uext4_num::u64_of;
 
 /// Whether the image comes from a trusted source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +107,7 @@ pub(super) fn take_ours(
     }
     let Ours { mount, trust } = ours;
     if trust == Trust::No {
-        let cores = uext4_sync::cores() as u64;
+        let cores = u64_of(uext4_sync::cores());
         mount.memory_bytes_max = Some(UNTRUSTED_MEMORY_BYTES + cores * RING_MEMORY_BYTES);
         (mount.no_suid, mount.no_dev) = (true, true);
         mount.sandbox = Sandbox::Must;

@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use uext4::{Attr, Caller, FileType, Filesystem, InodeRef};
+use uext4_num::u64_of;
 
 /// Show all attributes of a file
 #[derive(clap::Args)]
@@ -195,7 +196,7 @@ impl CatArgs {
                     break;
                 }
                 out.write_all(buffer.split_at(read).0)?;
-                offset += read as u64;
+                offset += u64_of(read);
             }
         }
         Ok(out.flush()?)

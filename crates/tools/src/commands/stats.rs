@@ -11,6 +11,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use uext4_fuse::Ask;
+use uext4_num::low_u32;
 
 /// Groups per request.
 const GROUPS_AT_ONCE: u32 = 4096;
@@ -96,7 +97,8 @@ impl Args {
             let answer = ask(&Ask::Groups { from, count })?;
             let rows = answer.as_array().cloned().unwrap_or_default();
             let Some(last) = rows.last() else { break };
-            from = last["group"].as_u64().unwrap_or(0) as u32 + 1; // the server's number of a group
+            // The server's number of a group.
+            from = low_u32(last["group"].as_u64().unwrap_or(0)) + 1;
             match self.json {
                 true => all.extend(rows),
                 false => text::write_groups(&mut out, &rows)?,

@@ -7,6 +7,8 @@ pub(crate) mod console;
 mod progress;
 pub(crate) mod stream;
 
+use uext4_num::low_u16;
+
 /// Raises the soft limit of open files to the hard limit, because a transfer holds one descriptor
 /// per level of the tree.
 pub(crate) fn allow_deep_trees() {
@@ -24,7 +26,7 @@ pub(crate) fn allow_deep_trees() {
 pub(crate) fn umask() -> u16 {
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
-    (umask.as_raw_mode() & 0o777) as u16
+    low_u16(umask.as_raw_mode() & 0o777)
 }
 
 /// Joins a directory and a name to a path.

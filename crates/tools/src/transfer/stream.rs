@@ -4,6 +4,7 @@ use crate::failure::{At, Exit, Failure, Result};
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 use uext4::{Filesystem, InodeRef, WriteContext};
+use uext4_num::u64_of;
 use uext4_sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 
 /// Size of the copy buffer in bytes.
@@ -27,7 +28,7 @@ pub(crate) fn write_out(
             return Ok(());
         }
         out.write_all(buffer.split_at(read).0)?;
-        offset += read as u64;
+        offset += u64_of(read);
     }
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn read_in(fs: &Filesystem, inode: &InodeRef, at: &str) -> Result<()>
         while !rest.is_empty() {
             let written = fs.write(inode, offset, rest, &WriteContext::ROOT).at(at)?;
             rest = rest.split_at(written.len_bytes).1;
-            offset += written.len_bytes as u64;
+            offset += u64_of(written.len_bytes);
         }
     }
 }
