@@ -4,8 +4,11 @@ use crate::image;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
-use uext4::device::{Access, BlockDevice, Error, Faulty, FileDevice, MemDevice, VolatileDevice};
+use uext4::device::{
+    Access, BlockDevice, Error, Faulty, FileDevice, MemDevice, User, VolatileDevice,
+};
 use uext4_testkit::oracle::{self, HeldLoop};
+use uext4_testkit::wait;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -38,8 +41,14 @@ impl Files {
         self.held.as_ref().map_or(&self.path, HeldLoop::path)
     }
 
+    /// Opens the file or device. A process that another thread is starting has copies of all
+    /// descriptors until it executes its program, so an earlier claim may last a moment longer.
     fn open(&self) -> Result<FileDevice, Error> {
-        FileDevice::open(self.path(), Access::ReadWrite)
+        let open = || match FileDevice::open(self.path(), Access::ReadWrite) {
+            Err(Error::Busy { user, .. }) if matches!(user, User::Unknown { .. }) => None,
+            other => Some(other),
+        };
+        wait::until("the earlier claim has ended", open)
     }
 }
 
