@@ -45,7 +45,10 @@ impl Files {
     /// descriptors until it executes its program, so an earlier claim may last a moment longer.
     fn open(&self) -> Result<FileDevice, Error> {
         let open = || match FileDevice::open(self.path(), Access::ReadWrite) {
-            Err(Error::Busy { user, .. }) if matches!(user, User::Unknown { .. }) => None,
+            Err(Error::Busy {
+                user: User::Unknown { .. },
+                ..
+            }) => None,
             other => Some(other),
         };
         wait::until("the earlier claim has ended", open)
