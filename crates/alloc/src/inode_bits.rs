@@ -18,7 +18,7 @@ use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 pub const INODE_LINE: u32 = 512;
 const WORDS: usize = words::words_for(INODE_LINE);
 /// No owner.
-const NOBODY: u8 = 0;
+const UNOWNED: u8 = 0;
 /// In place of an owner: the line is full.
 const FULL: u8 = u8::MAX;
 
@@ -48,7 +48,7 @@ impl InodeBits {
         let line = |at: usize| Line(std::array::from_fn(|i| word(at * WORDS + i)));
         Self {
             lines: (0..count).map(line).collect(),
-            owners: (0..count).map(|_| AtomicU8::new(NOBODY)).collect(),
+            owners: (0..count).map(|_| AtomicU8::new(UNOWNED)).collect(),
             bits: used.len(),
         }
     }
@@ -97,7 +97,7 @@ impl InodeBits {
             return false;
         };
         let was_set = word.fetch_and(!bit, Ordering::AcqRel) & bit != 0;
-        self.change_owner(index / INODE_LINE, FULL, NOBODY);
+        self.change_owner(index / INODE_LINE, FULL, UNOWNED);
         was_set
     }
 
@@ -117,7 +117,7 @@ impl InodeBits {
         let lines = 0..clamp_u32(self.owners.len());
         let own = lines.clone().find(|&line| {
             let owner = self.owner(line);
-            let may = owner == NOBODY || owner == name(shard);
+            let may = owner == UNOWNED || owner == name(shard);
             may && self.has_clear_or_close(line, from, owner) && self.own(line, shard)
         });
         let open = lines.clone().filter(|&line| self.owner(line) != FULL);
@@ -150,7 +150,7 @@ impl InodeBits {
     fn own(&self, line: u32, shard: usize) -> bool {
         let (me, relaxed) = (name(shard), Ordering::Relaxed);
         let owner = &self.owners[usize_of(line)];
-        let before = owner.compare_exchange(NOBODY, me, relaxed, relaxed);
+        let before = owner.compare_exchange(UNOWNED, me, relaxed, relaxed);
         before.map_or_else(|owner| owner == me, |_| true)
     }
 

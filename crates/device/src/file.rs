@@ -368,7 +368,7 @@ impl BlockDevice for FileDevice {
         let mut exclusion = self.exclusion.lock();
         match claimant {
             Claimant::Mount => exclusion.own = None,
-            Claimant::Nobody => {
+            Claimant::None => {
                 *exclusion = Exclusion::default();
                 self.unlock();
             }

@@ -21,7 +21,7 @@ pub enum Claimant {
     /// A mount of the kernel on it that the opener serves.
     Mount,
     /// No claimant: the opener writes no more. Other programs may write, also to a file.
-    Nobody,
+    None,
 }
 
 /// A random-access store of bytes with an explicit durability barrier.

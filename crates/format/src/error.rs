@@ -38,7 +38,7 @@ impl std::fmt::Display for Place {
 
 /// A damaged structure: its kind, the problem and the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{structure}: {problem}", self.whereabouts())]
+#[error("{}{structure}: {problem}", self.prefix())]
 pub struct Corrupt {
     /// Its place.
     pub place: Place,
@@ -50,7 +50,7 @@ pub struct Corrupt {
 
 impl Corrupt {
     /// The place, unless it equals the structure.
-    fn whereabouts(&self) -> String {
+    fn prefix(&self) -> String {
         let place = self.place.to_string();
         if place == self.structure {
             String::new()

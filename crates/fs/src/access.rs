@@ -59,11 +59,11 @@ impl Fs {
         let granted = match acl {
             Some(acl) => {
                 let gids = group_list(caller);
-                let who = Subject {
+                let subject = Subject {
                     uid: caller.uid,
                     gids: &gids,
                 };
-                acl.allows(who, facts.uid, facts.gid, want.0)
+                acl.allows(subject, facts.uid, facts.gid, want.0)
             }
             None => class_bits(&facts, caller) & want.0 == want.0,
         };

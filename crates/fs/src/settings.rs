@@ -56,7 +56,7 @@ impl Switch {
 }
 
 /// No user or group: the largest id plus one.
-const NOBODY: u64 = 1 << 32;
+const NO_ID: u64 = 1 << 32;
 
 /// See the module.
 #[derive(Default)]
@@ -98,7 +98,7 @@ impl Settings {
         let switches = on.fold(0, |word, (switch, _)| word | switch.bit());
         self.switches.store(switches, Relaxed);
         self.on_error.store(code(options.on_error), Relaxed);
-        let id = |id: Option<u32>| id.map_or(NOBODY, u64::from);
+        let id = |id: Option<u32>| id.map_or(NO_ID, u64::from);
         self.reserved_uid.store(id(options.reserved_uid), Relaxed);
         self.reserved_gid.store(id(options.reserved_gid), Relaxed);
     }

@@ -29,7 +29,7 @@ const STEP_BYTES_MAX: i64 = 16 << 20;
 /// Writers for which space is scarce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scarce {
-    Nobody,
+    None,
     /// Writers without access to the reserved blocks.
     Users,
     All,
@@ -62,7 +62,7 @@ impl Gauge {
         Self {
             held_bytes_max: AtomicU64::new(0),
             unseen_bytes: Sharded::new(|_| AtomicI64::new(0)),
-            scarce: AtomicU8::new(Scarce::Nobody.number()),
+            scarce: AtomicU8::new(Scarce::None.number()),
         }
     }
 
@@ -98,13 +98,13 @@ impl Gauge {
 
     /// Whether space is scarce for any writer.
     pub(crate) fn is_scarce(&self) -> bool {
-        self.scarce.load(Ordering::SeqCst) != Scarce::Nobody.number()
+        self.scarce.load(Ordering::SeqCst) != Scarce::None.number()
     }
 
     /// Whether space is scarce for this class of writers.
     pub(crate) fn is_scarce_for(&self, writer: Writers) -> bool {
         let enough = match writer {
-            Writers::Users => Scarce::Nobody,
+            Writers::Users => Scarce::None,
             Writers::Privileged => Scarce::Users,
         };
         self.scarce.load(Ordering::SeqCst) > enough.number()
@@ -137,7 +137,7 @@ impl Gauge {
         } else if room.users_bytes < needs(Scarce::Users) {
             Scarce::Users
         } else {
-            Scarce::Nobody
+            Scarce::None
         };
         let spare = clamp_i64(room.users_bytes.saturating_sub(held));
         let step = (spare / 4).min(STEP_BYTES_MAX);

@@ -162,7 +162,7 @@ impl Nodes {
     }
 
     /// Class of the writers of the node's dirty pages; `Privileged` once all have closed the file.
-    pub(crate) fn who_wrote(&self, node: u64) -> uext4::Writers {
+    pub(crate) fn writers_of(&self, node: u64) -> uext4::Writers {
         match self.shard(node).read().get(&node) {
             Some(node) if node.writers > 0 && node.privileged == 0 => uext4::Writers::Users,
             _ => uext4::Writers::Privileged,
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_has_two_numbers_and_nobody_else_has_them() {
+    fn only_the_root_has_two_numbers() {
         assert_eq!(node_of(InodeNr::ROOT), ROOT_ID);
         assert_eq!(inode_of(ROOT_ID), Ok(InodeNr::ROOT));
         assert_eq!(inode_of(2), Err(Errno::ESTALE));

@@ -25,7 +25,7 @@ pub enum Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// All users, subject to file permissions (`allow_other`).
-    Everybody,
+    All,
     /// No other user.
     Owner,
     /// All users if the superuser mounts, otherwise no other user.
@@ -168,7 +168,7 @@ impl MountOptions {
     /// Whether the kernel admits other users.
     pub(crate) fn allows_others(&self) -> bool {
         match self.sharing {
-            Sharing::Everybody => true,
+            Sharing::All => true,
             Sharing::Owner => false,
             Sharing::Default => rustix::process::geteuid().is_root(),
         }

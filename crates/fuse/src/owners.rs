@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_lead_both_ways_and_nobody_else_gets_in() {
+    fn ranges_lead_both_ways_and_no_other_id_gets_in() {
         let words = ["map=u:0:100000:1000", "map=u:2000:7:1", "map=g:5:50:2"];
         let owners = owners(&words).expect("they go together");
         for (inside, outside) in [(0, 100_000), (999, 100_999), (2000, 7)] {

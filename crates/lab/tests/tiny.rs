@@ -218,7 +218,7 @@ fn own_lab(args: &[&str]) -> String {
 }
 
 #[test]
-fn sizes_that_nobody_gave_go_together() {
+fn default_sizes_go_together() {
     let task = ["mdtest", "--workers", "1", "--count", "10"];
     let lines = own_lab(&[&task[..], &["--systems", "uext4", "--variants", "own"]].concat());
     assert_eq!(lines.lines().count(), 3, "{lines}");

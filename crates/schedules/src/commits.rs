@@ -66,7 +66,7 @@ fn what_was_synced_survives() {
 }
 
 #[test]
-fn freezing_lets_everybody_go_on() {
+fn freezing_lets_all_go_on() {
     fn freeze(fs: &Filesystem) {
         for _ in 0..2 {
             fs.freeze().expect("freezes");

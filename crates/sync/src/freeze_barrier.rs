@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_inside_while_it_is_closed() {
+    fn it_is_empty_while_it_is_closed() {
         let barrier = FreezeBarrier::default();
         let inside = AtomicU64::new(0);
         let done = AtomicBool::new(false);

@@ -1,7 +1,8 @@
-//! Checks the words of comments, strings, documents and scripts.
+//! Checks the words of comments, strings, names, documents and scripts.
 //!
 //! Threads and programs are things, not people. Retired words had a second meaning, or none in the
-//! literature; `docs/glossary.md` has the words to use. Code between backticks is not checked.
+//! literature; `docs/glossary.md` has the words to use. In comments and documents, code between
+//! backticks is not checked.
 
 use super::Problem;
 use super::source::Source;
@@ -36,11 +37,26 @@ const EXCEPTIONS: [(&str, &str); 4] = [
     ("crates/tools/tests/it/arguments.rs", "the user nobody"),
 ];
 
-/// Checks comments and strings of Rust sources.
+/// Checks comments, strings and names of Rust sources.
 pub(super) fn check(source: &Source) -> Vec<Problem> {
     let mut problems = check_text(&source.path, &source.parts.comments);
     problems.extend(check_text(&source.path, &source.parts.strings));
+    problems.extend(check_text(&source.path, &words_of(&source.parts.code)));
     problems
+}
+
+/// The words of the names in code, line by line: at underscores and before capitals.
+fn words_of(code: &str) -> String {
+    let mut words = String::with_capacity(code.len() * 2);
+    let mut before = ' ';
+    for one in code.chars() {
+        if one.is_uppercase() && before.is_lowercase() {
+            words.push(' ');
+        }
+        words.push(if one == '_' { ' ' } else { one });
+        before = one;
+    }
+    words
 }
 
 /// Checks all lines of a document or script.
@@ -107,13 +123,16 @@ mod tests {
             "let a = r\"somebody\";\n",
             "/* a crew */\n",
             "// A thread that lost the processor.\n",
+            "fn wait(who: u32) {}\n",
+            "enum Owner {\n    Nobody,\n}\n",
+            "fn hurry_return() {}\n",
         ] {
             assert_eq!(problems(text), 1, "{text}");
         }
         for text in [
             "// whose\n",
             "// `who`\n",
-            "let who = 1;\n",
+            "let whole = Whose::new();\n",
             "let a = \"{who:?}\";\n",
             "// a seated_crew\n",
         ] {

@@ -17,7 +17,7 @@ use uext4_num::usize_of;
 
 impl<'a> Search<'a> {
     pub(super) fn by_criteria(&mut self) -> Option<Run> {
-        self.others = self.whom_to_avoid();
+        self.others = self.others_to_avoid();
         let mut criterion = self.first_criterion();
         loop {
             match self.pass(criterion) {
@@ -55,7 +55,7 @@ impl<'a> Search<'a> {
     }
 
     /// The stream groups of other threads, if this search avoids them at first.
-    fn whom_to_avoid(&self) -> Option<Others<'a>> {
+    fn others_to_avoid(&self) -> Option<Others<'a>> {
         let is_stream = self.placement() == Placement::Stream && !self.locality.is_base_line();
         is_stream.then(|| self.locality.others(self.end))
     }

@@ -274,14 +274,14 @@ fn a_disk_that_turns_is_known_and_reading_ahead_changes_nothing() {
 }
 
 #[test]
-fn who_writes_no_more_lets_others_write() {
+fn an_opener_that_writes_no_more_lets_others_write() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     let device = FileDevice::create(&path, 4096).unwrap();
     device.claim_for(Claimant::Mount).unwrap();
     let other = || FileDevice::open(&path, Access::ReadWrite);
     assert!(matches!(other(), Err(Error::Busy { .. })));
-    device.claim_for(Claimant::Nobody).unwrap();
+    device.claim_for(Claimant::None).unwrap();
     other().unwrap();
 }
 

@@ -80,10 +80,10 @@ fn what_is_inserted_is_read_again() {
 
 #[test]
 fn an_owner_of_nothing_is_there() {
-    let nobody = QuotaEntry::default();
-    let bytes = nobody.encode();
+    let unlimited = QuotaEntry::default();
+    let bytes = unlimited.encode();
     assert_ne!(bytes, [0; QUOTA_ENTRY_BYTES]);
-    assert_eq!(QuotaEntry::decode(&bytes), Some(nobody));
+    assert_eq!(QuotaEntry::decode(&bytes), Some(unlimited));
     assert_eq!(QuotaEntry::decode(&[0; QUOTA_ENTRY_BYTES]), None);
 }
 

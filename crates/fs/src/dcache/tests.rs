@@ -105,7 +105,7 @@ fn the_way_of_a_hash_is_that_of_its_version() {
 
 /// In structure number n every path leads to leaf n, through one of two nodes.
 #[test]
-fn nobody_sees_half_a_change() {
+fn no_reader_sees_half_a_change() {
     let (copy, index) = (Copy::default(), VersionedLock::new(Rank::DirIndex));
     let leads_to = |leaf: u32| {
         let more: Vec<_> = (1..40).map(|at| (at * 10, leaf)).collect();

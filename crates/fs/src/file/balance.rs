@@ -24,7 +24,7 @@ impl Fs {
         if !self.delayed.is_crowded() {
             return;
         }
-        if !self.flusher.hurry() || self.delayed.is_over() {
+        if !self.flusher.wake_now() || self.delayed.is_over() {
             self.make_room(written_bytes);
         }
     }

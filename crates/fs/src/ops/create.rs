@@ -108,12 +108,12 @@ impl Filesystem {
             may_add(&at)?;
             let draft = fs.draft_inode(parent, new, caller)?;
             let _claim = fs.reserve_inode_quota(&draft, caller)?;
-            let newborn = Newborn {
+            let creation = Creation {
                 draft: &draft,
                 target: new.target,
                 at: &at,
             };
-            let change = |index| newborn.make(index);
+            let change = |index| creation.make(index);
             // A new directory is a link to its parent, which must not be removed before the name is
             // there.
             let made = match new.kind {
@@ -127,14 +127,14 @@ impl Filesystem {
 }
 
 /// An inode to be created with a name.
-struct Newborn<'a> {
+struct Creation<'a> {
     draft: &'a InodeDraft,
     /// Target of a symbolic link.
     target: &'a [u8],
     at: &'a NameChange<'a>,
 }
 
-impl Newborn<'_> {
+impl Creation<'_> {
     fn make(&self, index: LockMode) -> DirResult<InodeRef> {
         let (fs, parent, caller) = (self.at.fs, self.at.dir, self.at.caller);
         check_alive(parent)?;

@@ -240,7 +240,7 @@ impl Space {
         for (nr, from, len) in self.engine.volume().split(run) {
             self.free_in_group(base, handle, nr, from, len)?;
         }
-        self.hurry_return(handle, run);
+        self.request_early_commit(handle, run);
         Ok(())
     }
 

@@ -71,7 +71,7 @@ impl Space {
             journal_zones: OnceLock::new(),
             discard: options.discard.into(),
             returns: Default::default(),
-            hurry: Default::default(),
+            early_commits: Default::default(),
             learners: super::learn::Learners::new(),
             incidents: OnceLock::new(),
             preallocations: Preallocations::new(),

@@ -86,7 +86,7 @@ pub(crate) struct Space {
     discard: AtomicBool,
     /// Commits are returning freed runs while a change is in progress.
     returns: SequenceCount,
-    hurry: retry::Hurry,
+    early_commits: retry::EarlyCommits,
     learners: learn::Learners,
     incidents: OnceLock<Arc<Incidents>>,
 }

@@ -23,13 +23,13 @@ const FREES_PER_LOOK: u32 = 16;
 const LARGE_CLUSTERS: u32 = 4096;
 
 /// Early commits because space is scarce.
-pub(super) struct Hurry {
+pub(super) struct EarlyCommits {
     frees: Sharded<AtomicU32>,
     /// Tid of the last requested commit.
     asked: AtomicU32,
 }
 
-impl Default for Hurry {
+impl Default for EarlyCommits {
     fn default() -> Self {
         Self {
             frees: Sharded::new(|_| AtomicU32::new(0)),
@@ -38,7 +38,7 @@ impl Default for Hurry {
     }
 }
 
-impl Hurry {
+impl EarlyCommits {
     fn is_time_to_look(&self, clusters: u32) -> bool {
         let before = self.frees.local().fetch_add(1, Ordering::Relaxed);
         clusters >= LARGE_CLUSTERS || before.is_multiple_of(FREES_PER_LOOK)
@@ -48,14 +48,14 @@ impl Hurry {
 impl Space {
     /// Requests the commit of the handle's transaction, once, if more clusters wait for commits
     /// than are available. Other threads continue meanwhile, and need not wait for space later.
-    pub(super) fn hurry_return(&self, handle: &Handle<'_>, freed: Run) {
-        if !self.claims.is_scarce() || !self.hurry.is_time_to_look(freed.len) {
+    pub(super) fn request_early_commit(&self, handle: &Handle<'_>, freed: Run) {
+        if !self.claims.is_scarce() || !self.early_commits.is_time_to_look(freed.len) {
             return;
         }
         let Tid(tid) = handle.tid();
-        let asked = self.hurry.asked.load(Ordering::Relaxed) == tid;
+        let asked = self.early_commits.asked.load(Ordering::Relaxed) == tid;
         if !asked && self.engine.pending().clusters() > self.claims.available() {
-            self.hurry.asked.store(tid, Ordering::Relaxed);
+            self.early_commits.asked.store(tid, Ordering::Relaxed);
             handle.mark_sync();
         }
     }

@@ -328,7 +328,7 @@ fn trim_keeps_to_its_range_and_length() {
 }
 
 #[test]
-fn trimming_beside_writers_refuses_nobody_space() {
+fn trimming_beside_writers_refuses_no_writer_space() {
     let (device, fs) = mount(64);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -458,7 +458,7 @@ const LIMITS: [(&str, &str); 9] = [
 
 /// The effects of the tunables are tested in `alloc`.
 #[test]
-fn each_limit_has_a_field_of_its_own_and_is_refused_where_nobody_looks_at_it() {
+fn each_limit_has_a_field_of_its_own_and_is_refused_where_it_has_no_effect() {
     for allocator in ["linear", "optimized", "freespace-tree"] {
         let (device, fs) = mount(64);
         fs.unmount().expect("unmounts");

@@ -80,7 +80,7 @@ impl Flusher {
     }
 
     /// Wakes the thread to write out some data now. False if there is no thread.
-    pub(crate) fn hurry(&self) -> bool {
+    pub(crate) fn wake_now(&self) -> bool {
         let runs = self.shared.runs.load(Ordering::Relaxed);
         let hurried = &self.shared.hurried;
         if runs && !hurried.load(Ordering::Relaxed) && !hurried.swap(true, Ordering::SeqCst) {

@@ -36,7 +36,7 @@ fn look_up_all(fs: &Filesystem) {
 }
 
 #[test]
-fn what_nobody_uses_stays_within_metadata_cache() {
+fn what_is_unused_stays_within_metadata_cache() {
     let device = with_files();
     let fs = mount(&device, "");
     let kept = |fs: &Filesystem| {

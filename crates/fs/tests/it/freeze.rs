@@ -129,7 +129,7 @@ fn freezing_is_answered_as_linux_does() {
 }
 
 #[test]
-fn unmounting_while_frozen_ends_who_waits() {
+fn unmounting_while_frozen_ends_the_waiters() {
     let device = image::ext4(32);
     let fs = image::mount(&device);
     let file = file_with(&fs, b"file", b"data");

@@ -28,11 +28,11 @@ fn caller(uid: u32, gid: u32) -> Caller {
     }
 }
 
-fn write_until_full(fs: &Filesystem, file: &InodeRef, who: &Caller) {
+fn write_until_full(fs: &Filesystem, file: &InodeRef, caller: &Caller) {
     let data = vec![0x5A; 1 << 20];
     loop {
         let end = fs.attr(file).size_bytes;
-        match fs.write(file, end, &data, &WriteContext::by(who.clone())) {
+        match fs.write(file, end, &data, &WriteContext::by(caller.clone())) {
             Ok(_) => {}
             Err(Error::NoSpace) => return,
             Err(error) => panic!("{error}"),
@@ -43,7 +43,7 @@ fn write_until_full(fs: &Filesystem, file: &InodeRef, who: &Caller) {
 /// An attribute value that needs a separate block.
 fn attributes_too(fs: &Filesystem, file: &InodeRef, user: &Caller, shape: &[&str]) {
     let value = vec![7; 600];
-    let set = |who| fs.set_xattr(file, b"user.long", &value, SetMode::Any, who);
+    let set = |caller| fs.set_xattr(file, b"user.long", &value, SetMode::Any, caller);
     let refused = set(user);
     assert!(
         matches!(refused, Err(Error::NoSpace)),

@@ -142,7 +142,7 @@ fn what_stands_nowhere_must_be_read() {
 
 /// Shown blocks are neither changed nor reallocated until the callback returns.
 #[test]
-fn who_looks_keeps_the_blocks() {
+fn a_reader_keeps_the_blocks() {
     let (_dir, _, fs) = fresh(&["-b", "4096"]);
     let (file, other) = (create(&fs, "file"), create(&fs, "other"));
     let len = 1 << 20;

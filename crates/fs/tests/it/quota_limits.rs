@@ -39,9 +39,9 @@ fn public(fs: &Filesystem) -> InodeRef {
     fs.mkdir(&root, b"public", 0o777, &ROOT).unwrap()
 }
 
-fn write(fs: &Filesystem, file: &InodeRef, at: u64, len: usize, who: &Caller) -> usize {
+fn write(fs: &Filesystem, file: &InodeRef, at: u64, len: usize, user: &Caller) -> usize {
     let data = vec![7; len];
-    let written = fs.write(file, at, &data, &WriteContext::by(who.clone()));
+    let written = fs.write(file, at, &data, &WriteContext::by(user.clone()));
     match written {
         Err(Error::Quota) => 0,
         other => other.unwrap().len_bytes,
@@ -113,16 +113,16 @@ fn inodes_end_at_their_limit_and_changes_of_owner_too() {
         ..QuotaEntry::default()
     };
     fs.set_quota(QuotaKind::Group, &inodes(100, 2)).unwrap();
-    let who = caller(100);
-    let first = fs.create(&dir, b"1", 0o644, &who).unwrap();
-    fs.mkdir(&dir, b"2", 0o755, &who).unwrap();
+    let user = caller(100);
+    let first = fs.create(&dir, b"1", 0o644, &user).unwrap();
+    fs.mkdir(&dir, b"2", 0o755, &user).unwrap();
     assert!(matches!(
-        fs.create(&dir, b"3", 0o644, &who),
+        fs.create(&dir, b"3", 0o644, &user),
         Err(Error::Quota)
     ));
-    assert!(matches!(fs.tmpfile(&dir, 0o644, &who), Err(Error::Quota)));
+    assert!(matches!(fs.tmpfile(&dir, 0o644, &user), Err(Error::Quota)));
     assert!(matches!(
-        fs.symlink(&dir, b"4", b"5", &who),
+        fs.symlink(&dir, b"4", b"5", &user),
         Err(Error::Quota)
     ));
     let other = fs.create(&dir, b"6", 0o644, &caller(200)).unwrap();
@@ -133,7 +133,7 @@ fn inodes_end_at_their_limit_and_changes_of_owner_too() {
     let refused = fs.set_attr(&other, &group(100), &caller(200));
     assert!(matches!(refused, Err(Error::Quota)));
     assert_eq!(fs.attr(&other).gid, 200);
-    fs.set_attr(&first, &group(200), &who).unwrap();
+    fs.set_attr(&first, &group(200), &user).unwrap();
     fs.set_attr(&other, &group(100), &caller(200)).unwrap();
     // The superuser may.
     fs.create(&dir, b"7", 0o644, &Caller { gid: 100, ..ROOT })
@@ -330,20 +330,20 @@ fn directories_do_not_grow_past_a_limit() {
         let features = format!("quota,{features}");
         let device = image::mke2fs(64, &["-I", "256", "-O", &features, "-b", "1024"]);
         let fs = image::mount_with(&device, "usrquota").unwrap();
-        let who = caller(100);
+        let user = caller(100);
         let dir = own(&fs, 30);
-        let file = fs.create(&dir, b"file", 0o644, &who).unwrap();
+        let file = fs.create(&dir, b"file", 0o644, &user).unwrap();
         let mut names = 0;
         let refused = loop {
             let name = format!("{names:050}");
-            match fs.link(&file, &dir, name.as_bytes(), &who) {
+            match fs.link(&file, &dir, name.as_bytes(), &user) {
                 Ok(()) => names += 1,
                 Err(error) => break error,
             }
         };
         assert!(matches!(refused, Error::Quota), "{features}: {refused}");
         assert_eq!(used_kib(&fs), 30, "{features}");
-        let made = fs.mkdir(&dir, b"more", 0o755, &who);
+        let made = fs.mkdir(&dir, b"more", 0o755, &user);
         assert!(matches!(made, Err(Error::Quota)) || features.contains("inline"));
         let before = used_kib(&fs);
         // The limit does not apply to the superuser.
@@ -365,11 +365,11 @@ fn maps_do_not_grow_past_a_limit() {
         let device = image::mke2fs(64, &["-I", "256", "-O", features, "-b", "1024"]);
         let fs = image::mount_with(&device, "usrquota,nodelalloc").unwrap();
         let dir = own(&fs, 250);
-        let who = caller(100);
-        let file = fs.create(&dir, b"file", 0o644, &who).unwrap();
+        let user = caller(100);
+        let file = fs.create(&dir, b"file", 0o644, &user).unwrap();
         let mut at = 0;
         // Every second block, so that each is an extent of its own.
-        while at < 2000 * KIB && write(&fs, &file, at, 1024, &who) == 1024 {
+        while at < 2000 * KIB && write(&fs, &file, at, 1024, &user) == 1024 {
             at += 2 * KIB;
         }
         assert_eq!(used_kib(&fs), 250, "{features}");
@@ -388,16 +388,16 @@ fn attributes_do_not_grow_past_a_limit() {
     let device = image::mke2fs(64, &["-I", "256", "-O", "quota,ea_inode", "-b", "1024"]);
     let fs = image::mount_with(&device, "usrquota").unwrap();
     let dir = own(&fs, 4);
-    let who = caller(100);
-    let file = fs.create(&dir, b"file", 0o644, &who).unwrap();
-    assert_eq!(write(&fs, &file, 0, 4096, &who), 3072);
-    let set = |name: &[u8], len: usize, who: &Caller| {
+    let user = caller(100);
+    let file = fs.create(&dir, b"file", 0o644, &user).unwrap();
+    assert_eq!(write(&fs, &file, 0, 4096, &user), 3072);
+    let set = |name: &[u8], len: usize, user: &Caller| {
         let value = vec![7; len];
-        fs.set_xattr(&file, name, &value, uext4::SetMode::Any, who)
+        fs.set_xattr(&file, name, &value, uext4::SetMode::Any, user)
     };
-    set(b"user.small", 20, &who).unwrap();
+    set(b"user.small", 20, &user).unwrap();
     for len in [500, 5000] {
-        let refused = set(b"user.large", len, &who);
+        let refused = set(b"user.large", len, &user);
         assert!(matches!(refused, Err(Error::Quota)), "{len}: {refused:?}");
     }
     assert_eq!(used_kib(&fs), 4);

@@ -126,7 +126,7 @@ impl Server {
         data: &[u8],
     ) -> Result<usize, Errno> {
         let context = WriteContext {
-            source: DataSource::Writeback(self.nodes.who_wrote(node)),
+            source: DataSource::Writeback(self.nodes.writers_of(node)),
             privileges: KillPrivileges::No,
             times: self.times_of_changes(),
         };

@@ -291,7 +291,7 @@ impl Server {
     /// too.
     fn destroy(&self) -> Handled {
         self.close()?;
-        Ok(self.filesystem.claim_device_for(Claimant::Nobody)?)
+        Ok(self.filesystem.claim_device_for(Claimant::None)?)
     }
 
     /// Invalidates the kernel's attributes of `node`.

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pipe_has_no_room_for_is_no_failure() {
+    fn what_does_not_fit_in_a_pipe_is_no_failure() {
         let (image, device, mut splicer) = rig();
         let whole = [range(&image, 0, 1 << 20), range(&image, 0, 1)];
         (0..=FAILURES_MAX).for_each(|_| assert!(!splicer.send(&HEADER, &whole)));

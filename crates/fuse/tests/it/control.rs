@@ -94,7 +94,7 @@ fn numbers_come_out_and_tunables_go_in() {
 }
 
 #[test]
-fn a_bad_client_harms_nobody() {
+fn a_bad_client_harms_no_other() {
     let mut mounted = Mounted::new();
     let socket = socket(&mounted);
     let connect = || UnixStream::connect(&socket).expect("it listens");

@@ -117,7 +117,7 @@ fn large_reads_are_those_of_a_model() {
 /// A file is truncated and rewritten repeatedly on a nearly full file system, so that other files
 /// soon reuse its blocks.
 #[test]
-fn nobody_reads_what_others_wrote_to_freed_blocks() {
+fn no_reader_sees_later_data_of_freed_blocks() {
     const LEN: usize = 4 << 20;
     let mut mounted = Mounted::new();
     let path = mounted.path("own");

@@ -103,7 +103,7 @@ fn ranges_lead_both_ways() {
 
 /// To the kernel the shown id owns the file; `open` is world-writable.
 #[test]
-fn what_belongs_to_nobody_outside_stays() {
+fn an_owner_unknown_outside_stays() {
     let mut mounted = furnished();
     // Created by an unmapped owner in a directory of a mapped one.
     mounted.mount(&[]);

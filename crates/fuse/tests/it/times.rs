@@ -153,14 +153,14 @@ fn what_is_synchronous_survives_at_once() {
         let mine = |case: &&Case| case.0 == options;
         for (nr, &(_, before, action, check, durable)) in CASES.iter().filter(mine).enumerate() {
             let place = format!("mkdir -p case{nr}; cd case{nr};");
-            for (who, at, image) in [
+            for (side, at, image) in [
                 ("the kernel", both.kernel.path(), &both.image),
                 ("we", &*both.ours.root(), &both.ours.image()),
             ] {
                 said(at, &format!("{place} {before}\n touch z; sync z"));
                 said(at, &format!("cd case{nr}; {action}"));
                 let found = survives(image, &format!("cd case{nr}; {check}"));
-                assert_eq!(found, durable, "{who}, -o {options}: {before}; {action}");
+                assert_eq!(found, durable, "{side}, -o {options}: {before}; {action}");
             }
         }
         both.end();
@@ -179,14 +179,14 @@ fn lazy_times_are_kept_until_they_are_asked_for() {
         ("chmod 700 f; touch g; sync g", true),
     ] {
         let both = Both::new("lazytime,strictatime,commit=600");
-        for (who, at, image) in [
+        for (side, at, image) in [
             ("the kernel", both.kernel.path(), &both.image),
             ("we", &*both.ours.root(), &both.ours.image()),
         ] {
             said(at, "echo text >f; touch -d @1000 f; sync f .");
             said(at, "cat f");
             said(at, finish);
-            assert_eq!(survives(image, atime), kept, "{who}: {finish}");
+            assert_eq!(survives(image, atime), kept, "{side}: {finish}");
         }
         both.end();
     }

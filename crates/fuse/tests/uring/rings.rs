@@ -36,7 +36,7 @@ fn a_mount_tells_how_it_is_served() {
 }
 
 #[test]
-fn who_demands_rings_gets_no_mount_without_them() {
+fn a_mount_that_demands_rings_fails_without_them() {
     let mut mounted = Mounted::new();
     mounted.unmount();
     let (image, root) = (mounted.image(), mounted.root());
@@ -52,7 +52,7 @@ fn who_demands_rings_gets_no_mount_without_them() {
 
 /// Default transport: rings if the kernel offers them, otherwise the device.
 #[test]
-fn who_says_nothing_gets_what_there_is() {
+fn without_a_word_the_kernel_decides() {
     for (switch, expected) in [
         (RingsSwitch::off as fn() -> _, "through /dev/fuse"),
         (RingsSwitch::on, "over io_uring"),
@@ -107,7 +107,7 @@ fn seeks_that_wait_for_data_do_not_stop_a_queue() {
 
 /// WorkerPool serve large writes when a freeze begins; small reads continue.
 #[test]
-fn large_writes_wait_for_a_thaw_and_stop_nobody() {
+fn large_writes_wait_for_a_thaw_and_stop_no_other() {
     const LARGE: u64 = 1 << 20;
     let mut mounted = Mounted::new();
     fs::write(mounted.path("small"), "read").unwrap();

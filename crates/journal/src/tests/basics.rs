@@ -273,7 +273,7 @@ fn a_transaction_larger_than_its_credits_still_commits() {
 }
 
 #[test]
-fn a_failed_write_stops_the_journal_for_everybody() {
+fn a_failed_write_stops_the_journal_for_all() {
     let device = Recorder::new(disk(200, LOG));
     let told = Arc::new(Told::default());
     let mut config = config(&device, LOG);

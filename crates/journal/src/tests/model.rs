@@ -78,7 +78,7 @@ fn background_threads_lose_no_wake_up() {
 
 /// A thread that waits for a commit is woken when the journal closes.
 #[test]
-fn a_close_leaves_nobody_waiting() {
+fn a_close_leaves_no_thread_waiting() {
     shuttle::check_random(
         || {
             let device = Recorder::new(disk(60, LOG));

@@ -110,7 +110,7 @@ fn a_journal_opened_quiet_serves_waits_and_starts_later() {
 }
 
 #[test]
-fn closing_a_quiet_journal_ends_who_waits() {
+fn closing_a_quiet_journal_ends_the_waiters() {
     let device = Recorder::new(disk(200, LOG));
     let journal = Journal::open(config(&device, LOG)).expect("opens");
     journal.quiesce().expect("comes to rest");

@@ -108,7 +108,7 @@ fn a_commit_waits_for_a_step_of_a_pass_and_not_for_its_end() {
 
 /// A pass without waiters moves the tail once, whatever its number of steps.
 #[test]
-fn a_pass_that_nobody_waits_for_flushes_twice() {
+fn a_pass_without_waiters_flushes_twice() {
     let recorder = Recorder::new(disk(300, LOG));
     let journal = Journal::open(config(&recorder, LOG)).expect("opens");
     let flushes = |nr| {

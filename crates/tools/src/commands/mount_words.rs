@@ -47,7 +47,7 @@ const TABLE: &[Row] = &[
     },
     Row {
         words: &[("allow_other", |it| {
-            it.mount.sharing = Sharing::Everybody;
+            it.mount.sharing = Sharing::All;
         })],
         about: "other users may use the mount, as with the superuser's; needs user_allow_other in \
                 /etc/fuse.conf",

@@ -197,7 +197,7 @@ const READ: &str = r#"
 
 /// Read-only mounts take no exclusive claim, so two may share a device.
 #[test]
-fn who_reads_a_device_shares_it() {
+fn readers_share_a_device() {
     if !can_mount() {
         return;
     }

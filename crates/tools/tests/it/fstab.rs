@@ -1,7 +1,7 @@
 //! `mount(8)`, `umount(8)`, fstab and a service, as `docs/mounting.md` shows them.
 
 use crate::rig::Rig;
-use crate::room::{MOUNT_FUSE, NOBODY, OURS, ROOT, can_mount, in_room, rig_of};
+use crate::room::{MOUNT_FUSE, OURS, ROOT, UNPRIVILEGED, can_mount, in_room, rig_of};
 use std::path::Path;
 use std::process::Command;
 use uext4_testkit::rings::RingsSwitch;
@@ -133,7 +133,7 @@ fn by_mount_fuse() {
 }
 
 #[test]
-fn by_a_user_whom_fstab_allows() {
+fn by_a_user_that_fstab_allows() {
     if !can_mount() {
         return;
     }
@@ -160,7 +160,7 @@ fn by_a_user_whom_fstab_allows() {
         umount mnt
     "#;
     for links in [OURS, MOUNT_FUSE] {
-        let rig = rig_of(NOBODY);
+        let rig = rig_of(UNPRIVILEGED);
         let line = "{room}/disk.img {room}/mnt fuse.uext4 user,noauto 0 0\n";
         let room = rig.path("");
         let room = room
@@ -168,7 +168,7 @@ fn by_a_user_whom_fstab_allows() {
             .expect("the path is plain")
             .trim_end_matches('/');
         std::fs::write(rig.path("fstab"), line.replace("{room}", room)).expect("it is fresh");
-        in_room(&rig, links, NOBODY, script);
+        in_room(&rig, links, UNPRIVILEGED, script);
         rig.assert_clean();
         assert_eq!(rig.ok(&["cat", "disk.img", "/file"]), "mine\nmine\n");
     }

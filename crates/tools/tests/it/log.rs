@@ -111,7 +111,7 @@ fn the_end_of_writing_is_logged() {
 
 /// Without a log socket the mount logs nothing; `uext4 info` still lists the damage.
 #[test]
-fn without_a_log_the_mount_tells_who_asks() {
+fn without_a_log_the_mount_answers_a_question() {
     if !can_mount() {
         return;
     }

@@ -1,7 +1,7 @@
 //! Errors name the missing resource: the FUSE device, its helper, inodes, the journal of an image.
 
 use crate::rig::Rig;
-use crate::room::{NOBODY, OURS, ROOT, can_mount, in_room, rig_of};
+use crate::room::{OURS, ROOT, UNPRIVILEGED, can_mount, in_room, rig_of};
 use std::process::Command;
 
 /// `refused WORD STATUS COMMAND`: the command must fail with this status and one line that matches
@@ -59,11 +59,11 @@ fn a_missing_helper_is_named_and_where_it_comes_from() {
         return;
     }
     for mode in ["666", "000"] {
-        let rig = rig_of(NOBODY);
+        let rig = rig_of(UNPRIVILEGED);
         // Mode 000: a machine that grants users no access to the device.
         let script = format!(
             "chmod {mode} /dev/fuse
-            chown {NOBODY} . mnt
+            chown {UNPRIVILEGED} . mnt
             mkdir bin
             for program in grep wc cat; do ln -s \"$(command -v $program)\" bin/; done
             cat >refused.sh <<'END'
@@ -72,7 +72,7 @@ fn a_missing_helper_is_named_and_where_it_comes_from() {
             refused 'fusermount3, which is not in PATH; .* package fuse3' 1 \\
                 \"$TOOL\" mount disk.img mnt
 END
-            setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups sh -eu refused.sh"
+            setpriv --reuid={UNPRIVILEGED} --regid={UNPRIVILEGED} --clear-groups sh -eu refused.sh"
         );
         in_room(&rig, OURS, ROOT, &script);
         rig.assert_clean();

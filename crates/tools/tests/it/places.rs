@@ -124,14 +124,14 @@ fn a_journal_on_another_device_is_named() {
 }
 
 /// `nobody` of Debian.
-const NOBODY: u32 = 65534;
+const UNPRIVILEGED: u32 = 65534;
 
 /// Runs the tool as an unprivileged user that gets the rig's directory.
-fn as_nobody(rig: &Rig, args: &[&str]) -> Output {
+fn as_unprivileged(rig: &Rig, args: &[&str]) -> Output {
     let tool = env!("CARGO_BIN_EXE_uext4");
     let mut command = match rustix::process::geteuid().is_root() {
         true => {
-            std::os::unix::fs::chown(rig.path(""), Some(NOBODY), Some(NOBODY)).unwrap();
+            std::os::unix::fs::chown(rig.path(""), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).unwrap();
             let mut command = Command::new("setpriv");
             command.args(["--reuid=65534", "--regid=65534", "--clear-groups", tool]);
             command
@@ -146,8 +146,8 @@ fn as_nobody(rig: &Rig, args: &[&str]) -> Output {
         .unwrap()
 }
 
-fn nobody_can(rig: &Rig, args: &[&str]) -> String {
-    let output = as_nobody(rig, args);
+fn unprivileged_can(rig: &Rig, args: &[&str]) -> String {
+    let output = as_unprivileged(rig, args);
     assert!(output.status.success(), "{args:?}: {output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -156,15 +156,15 @@ fn nobody_can(rig: &Rig, args: &[&str]) -> String {
 fn users_work_on_images_of_their_own() {
     let rig = Rig::empty();
     let make = ["mkfs", "disk.img", "--size", "64M", "-q"];
-    nobody_can(&rig, &make);
+    unprivileged_can(&rig, &make);
     fs::write(rig.path("src"), "mine").unwrap();
-    nobody_can(&rig, &["put", "disk.img", "src", "/file"]);
-    nobody_can(&rig, &["get", "disk.img", "/file", "back"]);
+    unprivileged_can(&rig, &["put", "disk.img", "src", "/file"]);
+    unprivileged_can(&rig, &["get", "disk.img", "/file", "back"]);
     assert_eq!(fs::read_to_string(rig.path("back")).unwrap(), "mine");
     rig.assert_clean();
     if rustix::process::geteuid().is_root() {
         fs::write(rig.path("theirs.img"), fs::read(rig.image()).unwrap()).unwrap();
-        let denied = as_nobody(&rig, &["mkdir", "theirs.img", "/x"]);
+        let denied = as_unprivileged(&rig, &["mkdir", "theirs.img", "/x"]);
         assert_eq!(denied.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&denied.stderr).contains("Permission denied"));
     }
@@ -175,10 +175,10 @@ fn users_mount_through_fusermount() {
     if !can_mount() {
         return;
     }
-    let rig = rig_of(room::NOBODY);
+    let rig = rig_of(room::UNPRIVILEGED);
     let script = r#""$TOOL" mount -o noatime disk.img mnt; how; grep user_id=65534 /proc/self/mounts
         echo mine >mnt/file; "$TOOL" info mnt; "$TOOL" remount -o ro mnt; "$TOOL" umount mnt"#;
-    let said = in_room(&rig, OURS, room::NOBODY, script);
+    let said = in_room(&rig, OURS, room::UNPRIVILEGED, script);
     for word in ["fuse.uext4", "nosuid", "nodev", "user_id=65534", "noatime"] {
         assert!(said.contains(word), "{word}: {said}");
     }

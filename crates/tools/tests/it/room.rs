@@ -8,7 +8,7 @@ use uext4_testkit::oracle;
 
 /// User IDs of Debian: the superuser and `nobody`.
 pub(crate) const ROOT: &str = "0";
-pub(crate) const NOBODY: &str = "65534";
+pub(crate) const UNPRIVILEGED: &str = "65534";
 
 /// Links to the tool in `/sbin`.
 pub(crate) const OURS: &str = "mount.fuse.uext4 umount.fuse.uext4";

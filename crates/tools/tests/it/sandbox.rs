@@ -171,7 +171,7 @@ fn the_server_inherits_no_descriptor() {
 /// Injected system calls in each thread of the server, as an attacker's code would make them.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn whoever_takes_a_server_over_reaches_nothing() {
+fn a_server_taken_over_reaches_nothing() {
     use uext4_testkit::inside;
     if !can_mount() || !rustix::process::geteuid().is_root() {
         return;

@@ -1,7 +1,7 @@
 //! Interference by other users with root's commands, and leftovers of a killed server.
 
 use crate::rig::Rig;
-use crate::room::{NOBODY, OURS, ROOT, can_mount, in_room, rig_of};
+use crate::room::{OURS, ROOT, UNPRIVILEGED, can_mount, in_room, rig_of};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
@@ -130,7 +130,7 @@ fn other_users_do_not_keep_the_superuser_waiting() {
         return;
     }
     for script in [SOCKETS, PLACES, EXEC] {
-        let rig = rig_of(NOBODY);
+        let rig = rig_of(UNPRIVILEGED);
         in_room(&rig, OURS, ROOT, &format!("{PRELUDE}{script}"));
     }
 }

@@ -134,7 +134,7 @@ fn new_files_inherit_the_default_list() {
 }
 
 #[test]
-fn who_does_not_belong_to_the_group_loses_setgid() {
+fn a_caller_outside_the_group_loses_setgid() {
     let rig = Rig::new(24, &[]);
     let own = SetAttr {
         uid: Some(5),

@@ -1,6 +1,6 @@
 //! Kernel side: system calls of a thread with the caller's identity.
 
-use super::{Op, Side, Stat, Who};
+use super::{Identity, Op, Side, Stat};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags,
 };
@@ -93,15 +93,19 @@ impl Host {
 }
 
 impl Side for Host {
-    fn run(&self, who: Who, op: &Op) -> i32 {
+    fn run(&self, caller: Identity, op: &Op) -> i32 {
         // Linux keeps identities per thread; this thread ends with the operation.
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
-                let groups: Vec<Gid> = who.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+                let groups: Vec<Gid> = caller
+                    .groups
+                    .iter()
+                    .map(|gid| Gid::from_raw(*gid))
+                    .collect();
                 set_thread_groups(&groups).expect("setgroups");
-                let gid = Gid::from_raw(who.gid);
+                let gid = Gid::from_raw(caller.gid);
                 set_thread_res_gid(gid, gid, gid).expect("setresgid");
-                let uid = Uid::from_raw(who.uid);
+                let uid = Uid::from_raw(caller.uid);
                 set_thread_res_uid(uid, uid, uid).expect("setresuid");
                 self.change(op)
                     .map_or_else(|error| error.raw_os_error(), |()| 0)

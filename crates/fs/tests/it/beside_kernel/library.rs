@@ -1,6 +1,6 @@
 //! Library side: the same operations through the API of uext4.
 
-use super::{Op, Side, Stat, UMASK, Who, split};
+use super::{Identity, Op, Side, Stat, UMASK, split};
 use uext4::{
     Caller, Checks, Error, Filesystem, InodeRef, RenameFlags, Result, SetAttr, SetMode, SetTime,
     Timestamp, Visit, Want, WriteContext,
@@ -182,11 +182,11 @@ impl Library {
 }
 
 impl Side for Library {
-    fn run(&self, who: Who, op: &Op) -> i32 {
+    fn run(&self, caller: Identity, op: &Op) -> i32 {
         let caller = Caller {
-            uid: who.uid,
-            gid: who.gid,
-            groups: who.groups.to_vec(),
+            uid: caller.uid,
+            gid: caller.gid,
+            groups: caller.groups.to_vec(),
             umask: UMASK,
             checks: Checks::Library,
         };

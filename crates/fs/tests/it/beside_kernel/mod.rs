@@ -17,13 +17,13 @@ const UMASK: u16 = 0o022;
 
 /// Identity of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Who {
+struct Identity {
     uid: u32,
     gid: u32,
     groups: &'static [u32],
 }
 
-const ROOT: Who = Who {
+const ROOT: Identity = Identity {
     uid: 0,
     gid: 0,
     groups: &[],
@@ -71,7 +71,7 @@ type Times = [i128; 3];
 
 /// One implementation; operations return an errno, 0 for success.
 trait Side {
-    fn run(&self, who: Who, op: &Op) -> i32;
+    fn run(&self, caller: Identity, op: &Op) -> i32;
     fn stat(&self, path: &str) -> Option<Stat>;
 }
 

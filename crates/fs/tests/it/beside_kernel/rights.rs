@@ -1,6 +1,6 @@
 //! Permission checks, compared with the kernel.
 
-use super::{Op, ROOT, Side, Stat, Who, acl, side_by_side, split};
+use super::{Identity, Op, ROOT, Side, Stat, acl, side_by_side, split};
 use std::path::Path;
 use std::process::Command;
 use uext4_sync::Rng;
@@ -8,19 +8,19 @@ use uext4_sync::Rng;
 /// Operations per seed.
 const STEPS: usize = 4000;
 
-const CALLERS: &[Who] = &[
+const CALLERS: &[Identity] = &[
     ROOT,
-    Who {
+    Identity {
         uid: 1000,
         gid: 1000,
         groups: &[500],
     },
-    Who {
+    Identity {
         uid: 2000,
         gid: 2000,
         groups: &[],
     },
-    Who {
+    Identity {
         uid: 3000,
         gid: 500,
         groups: &[1000, 600],
@@ -137,7 +137,7 @@ fn op(rng: &mut Rng) -> Op {
 
 /// Excludes operations under two rules of the VFS that a file system does not implement: protected
 /// hard links, and following symbolic links.
-fn is_comparable(host: &impl Side, who: Who, op: &Op) -> bool {
+fn is_comparable(host: &impl Side, caller: Identity, op: &Op) -> bool {
     use Op::*;
     let is_link = |path: &str| {
         host.stat(path)
@@ -155,7 +155,7 @@ fn is_comparable(host: &impl Side, who: Who, op: &Op) -> bool {
         SetXattr(_, name, value) if name.contains("acl") && value == b"value" => false,
         Link(from, _) => host
             .stat(from)
-            .is_none_or(|stat| who.uid == 0 || stat.uid == who.uid),
+            .is_none_or(|stat| caller.uid == 0 || stat.uid == caller.uid),
         Chown(_, None, None) => false,
         _ => true,
     }
@@ -168,14 +168,14 @@ fn without_times(stat: Option<Stat>) -> Option<Stat> {
     })
 }
 
-fn compare(host: &impl Side, library: &impl Side, who: Who, op: &Op) {
+fn compare(host: &impl Side, library: &impl Side, caller: Identity, op: &Op) {
     let before: Vec<_> = op
         .paths()
         .iter()
         .map(|path| without_times(host.stat(path)))
         .collect();
-    let (theirs, ours) = (host.run(who, op), library.run(who, op));
-    assert_eq!(ours, theirs, "{op:?} by {who:?}, before: {before:?}");
+    let (theirs, ours) = (host.run(caller, op), library.run(caller, op));
+    assert_eq!(ours, theirs, "{op:?} by {caller:?}, before: {before:?}");
     for path in op.paths() {
         for path in [path, split(path).0] {
             let (theirs, ours) = (
@@ -184,7 +184,7 @@ fn compare(host: &impl Side, library: &impl Side, who: Who, op: &Op) {
             );
             assert_eq!(
                 ours, theirs,
-                "{path} after {op:?} by {who:?}, before: {before:?}"
+                "{path} after {op:?} by {caller:?}, before: {before:?}"
             );
         }
     }
@@ -196,10 +196,10 @@ fn the_same_is_allowed_and_refused() {
         side_by_side(&[], prepare, |host, library| {
             let mut rng = Rng::new(seed);
             for _ in 0..STEPS {
-                let who = CALLERS[rng.below(CALLERS.len() as u64) as usize];
+                let caller = CALLERS[rng.below(CALLERS.len() as u64) as usize];
                 let op = op(&mut rng);
-                if is_comparable(host, who, &op) {
-                    compare(host, library, who, &op);
+                if is_comparable(host, caller, &op) {
+                    compare(host, library, caller, &op);
                 }
             }
         });
