@@ -31,7 +31,7 @@ pub(super) struct Rights {
 /// # mkfs::format(&*device, &mkfs::MkfsOptions::new(mkfs::Preset::Ext4)).unwrap();
 /// # let fs = Filesystem::mount(device, MountOptions::default()).unwrap();
 /// let file = fs.paths().create("/log").unwrap();
-/// let writer = uext4_sync::thread::spawn(move || file.write_at(0, b"from a thread").unwrap());
+/// let writer = std::thread::spawn(move || file.write_at(0, b"from a thread").unwrap());
 /// assert_eq!(writer.join().unwrap(), 13);
 /// ```
 pub struct File {
