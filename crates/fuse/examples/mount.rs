@@ -1,6 +1,11 @@
-//! Mounts an image: `mount IMAGE DIR [daemon] [ro] [through] [io_uring|dev_fuse] [-o WORDS]`, and
-//! `mount umount DIR [lazy]`.
+//! Mounts an image: `mount IMAGE DIR [daemon] [ro] [through] [gate=FILE] [io_uring|dev_fuse]
+//! [-o WORDS]`, and `mount umount DIR [lazy]`.
+//!
+//! With `gate=FILE`, a flush of the image waits while another process holds the lock of the file,
+//! as on a device whose flushes take long.
 
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -45,6 +50,7 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         true => uext4::MountOptions::read_only(),
         false => uext4::MountOptions::default(),
     };
+    let gate = words.iter().find_map(|word| word.strip_prefix("gate="));
     let mut owners = Owners::default();
     let is_owner = |word: &&str| owners.take(word).expect("the option makes sense");
     let (_, rest): (Vec<&str>, Vec<&str>) = list.split(',').partition(is_owner);
@@ -61,7 +67,11 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
             Run::Foreground
         },
         owners,
-        sandbox: Sandbox::Best,
+        // The sandbox has no locks of files.
+        sandbox: match gate {
+            Some(_) => Sandbox::Off,
+            None => Sandbox::Best,
+        },
         files: vec![image.into()],
         channel: if words.contains(&"io_uring") {
             Channel::IoUring
@@ -82,8 +92,53 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         } else {
             Access::ReadWrite
         };
-        let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(Path::new(image), mode)?);
+        let image = FileDevice::open(Path::new(image), mode)?;
+        let device: Arc<dyn BlockDevice> = match gate {
+            Some(gate) => Arc::new(Gated::new(image, Path::new(gate))),
+            None => Arc::new(image),
+        };
         uext4::Filesystem::mount(device, wanted)
     };
     mount(open, Path::new(dir), &options)
+}
+
+/// An image whose flushes wait for the lock of a file.
+struct Gated {
+    image: FileDevice,
+    gate: File,
+}
+
+impl Gated {
+    fn new(image: FileDevice, gate: &Path) -> Self {
+        let gate = File::open(gate).expect("the gate is there");
+        Self { image, gate }
+    }
+}
+
+impl BlockDevice for Gated {
+    fn size_bytes(&self) -> u64 {
+        self.image.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), uext4_device::Error> {
+        self.image.read_at(offset, buf)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), uext4_device::Error> {
+        self.image.write_at(offset, buf)
+    }
+
+    fn flush(&self) -> Result<(), uext4_device::Error> {
+        flock(&self.gate, FlockOperation::LockExclusive).expect("the gate can be locked");
+        flock(&self.gate, FlockOperation::Unlock).expect("it is locked");
+        self.image.flush()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.image.is_read_only()
+    }
+
+    fn describe(&self) -> String {
+        self.image.describe()
+    }
 }

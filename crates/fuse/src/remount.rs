@@ -3,6 +3,9 @@
 //! The kernel does not forward `MS_REMOUNT` to a FUSE server, so the kernel and the server are both
 //! asked. The kernel knows the files open for writing and holds the dirty pages. It goes first on
 //! the way to read-only, the server on the way to read-write.
+//!
+//! Invariant: no connection to the server is held over a sync. A sync lasts as long as the device
+//! needs, and the server closes idle connections after a time.
 
 use crate::control::{Ask, Client};
 use crate::error::{Error, Result};
@@ -20,11 +23,10 @@ use uext4::Flush;
 /// # Errors
 /// [`Error::Refused`] with the reason; [`Error::NotMounted`].
 pub fn freeze(dir: &Path) -> Result<()> {
-    let client = Client::connect(dir)?;
     // On a frozen mount the sync would wait for the thaw.
-    check_not_frozen(&client, dir)?;
+    check_not_frozen(dir)?;
     sync(dir)?;
-    client.ask(&Ask::Freeze {}).map(drop)
+    ask(dir, &Ask::Freeze {}).map(drop)
 }
 
 /// Thaws a frozen mount, even one detached by `umount2(2)`: it is in no mount table any more, but
@@ -46,15 +48,14 @@ pub fn thaw(dir: &Path) -> Result<()> {
 /// # Errors
 /// As [`freeze`].
 pub fn shutdown(dir: &Path, flush: Flush) -> Result<()> {
-    let client = Client::connect(dir)?;
     if flush == Flush::Everything {
-        if is_frozen(&client)? {
+        if is_frozen(dir)? {
             // Writeback needs a thawed mount. An error means that it is thawed already.
-            let _ = client.ask(&Ask::Thaw {});
+            let _ = ask(dir, &Ask::Thaw {});
         }
         sync(dir)?;
     }
-    client.ask(&Ask::Shutdown { flush }).map(drop)
+    ask(dir, &Ask::Shutdown { flush }).map(drop)
 }
 
 /// Changes the options of a mount, as `mount -o remount,LIST` does.
@@ -62,15 +63,14 @@ pub fn shutdown(dir: &Path, flush: Flush) -> Result<()> {
 /// # Errors
 /// As [`freeze`]; [`Error::Busy`] on the way to read-only with files open for writing.
 pub fn remount(dir: &Path, list: &str) -> Result<()> {
-    let client = Client::connect(dir)?;
     if access(list) == Some(Access::ReadWrite) {
         refuse_beside_mount(dir)?;
     }
     let options = list.to_owned();
-    let ask = || client.ask(&Ask::Remount { options }).map(drop);
+    let ask = || ask(dir, &Ask::Remount { options }).map(drop);
     match access(list) {
         Some(Access::ReadOnly) => {
-            check_not_frozen(&client, dir)?;
+            check_not_frozen(dir)?;
             sync(dir)?;
             let before = flags_now(dir)?;
             let told = tell_kernel(dir, before, list)?;
@@ -134,12 +134,17 @@ enum Told {
     No,
 }
 
-fn is_frozen(client: &Client) -> Result<bool> {
-    Ok(client.ask(&Ask::Server {})?["frozen"] == true)
+/// Asks the server of the mount over a new connection.
+fn ask(dir: &Path, ask: &Ask) -> Result<serde_json::Value> {
+    Client::connect(dir)?.ask(ask)
 }
 
-fn check_not_frozen(client: &Client, dir: &Path) -> Result<()> {
-    match is_frozen(client)? {
+fn is_frozen(dir: &Path) -> Result<bool> {
+    Ok(ask(dir, &Ask::Server {})?["frozen"] == true)
+}
+
+fn check_not_frozen(dir: &Path) -> Result<()> {
+    match is_frozen(dir)? {
         true => Err(Error::Frozen { path: dir.into() }),
         false => Ok(()),
     }

@@ -27,6 +27,7 @@ mod programs;
 mod remounts;
 mod reserved;
 mod shutdown;
+mod slow_device;
 mod steps;
 mod stopped;
 mod storms;

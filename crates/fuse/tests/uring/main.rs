@@ -52,6 +52,8 @@ mod remounts;
 mod rings;
 #[path = "../it/shutdown.rs"]
 mod shutdown;
+#[path = "../it/slow_device.rs"]
+mod slow_device;
 #[path = "../it/steps.rs"]
 mod steps;
 #[path = "../it/stopped.rs"]
