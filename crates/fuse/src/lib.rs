@@ -11,7 +11,8 @@
 //!
 //! State: `control` is the control socket; `request_stats` counts, `log` writes messages; `halt` is
 //! the freeze barrier; `free_space` watches free space; `bdi` sets the kernel's limits for the
-//! mount; `pressure` returns memory.
+//! mount; `pressure` returns memory; `rings_hint` tells that io_uring
+//! is off.
 //!
 //! Life of a mount: `session`, `workers`, `mount_point`, `claim`, `umount`, `daemon` and `signals`;
 //! `inherited` closes inherited descriptors; `sandbox` confines the server, and `keeper` unmounts
@@ -51,6 +52,7 @@ mod remount;
 mod reply;
 mod request;
 mod request_stats;
+mod rings_hint;
 mod runtime_dir;
 mod sandbox;
 mod server;
@@ -70,5 +72,6 @@ pub use mount_point::Lazy;
 pub use options::{Announce, Backing, Channel, DataCache, MountOptions, Run, Sandbox, Sharing};
 pub use owners::{BadOwners, Owners};
 pub use remount::{freeze, remount, shutdown, thaw};
+pub use rings_hint::io_uring_hint;
 pub use session::{Session, Stages, mount, mount_explained};
 pub use umount::{Image, umount};

@@ -29,16 +29,35 @@ const STICKY: u32 = 0o1000;
 /// # Errors
 /// The error of the first candidate, if none can be used.
 pub(crate) fn make(mount_point: &Path) -> io::Result<PathBuf> {
-    let mut first = None;
-    for base in bases(own_uid()) {
-        let dir = base.join(file_name(mount_point, NAME_BYTES_MAX));
+    let name = file_name(mount_point, NAME_BYTES_MAX);
+    let dirs = bases(own_uid()).into_iter().map(|base| base.join(&name));
+    first_usable(dirs, |dir| {
+        let base = dir.parent().ok_or(io::ErrorKind::NotFound)?;
         // A base that was made before may have become read-only.
-        match make_private(&base).and_then(|()| make_private(&dir)) {
+        make_private(base).and_then(|()| make_private(dir))
+    })
+}
+
+fn first_usable(
+    candidates: impl IntoIterator<Item = PathBuf>,
+    make: impl Fn(&Path) -> io::Result<()>,
+) -> io::Result<PathBuf> {
+    let mut first = None;
+    for dir in candidates {
+        match make(&dir) {
             Ok(()) => return Ok(dir),
             Err(error) => first = first.or(Some(error)),
         }
     }
     Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// Makes the base of this user, unless it exists.
+///
+/// # Errors
+/// The error of the first candidate, if none can be used.
+pub(crate) fn make_base() -> io::Result<PathBuf> {
+    first_usable(bases(own_uid()), make_private)
 }
 
 /// Directory of a current or former server of user `uid` for `mount_point`.

@@ -16,14 +16,12 @@ mod ring;
 
 use super::DevFuse;
 use super::polling::BusyPolling;
+use crate::rings_hint::PARAMETER;
 use queue::Queue;
 use ring::Ring;
 use std::io;
 use uext4_sync::Arc;
 use uext4_sync::mpsc::{Receiver, channel};
-
-/// Module parameter: the kernel offers rings to new mounts.
-const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 pub(super) fn is_offered() -> bool {
     std::fs::read(PARAMETER).is_ok_and(|value| value.starts_with(b"Y"))

@@ -12,7 +12,7 @@ use std::time::Duration;
 use uext4::check::Limits;
 use uext4::{Access, Filesystem, MountOptions, OnError, QuotaLimits};
 use uext4_fuse::{
-    Announce, Backing, DataCache, Error, Explained, Image, Lazy, Run, Sandbox, Stages,
+    Announce, Backing, Channel, DataCache, Error, Explained, Image, Lazy, Run, Sandbox, Stages,
 };
 
 const EXAMPLES: &str = "\
@@ -101,7 +101,12 @@ impl Args {
         (mount.sync, mount.dirsync) = (options.sync, options.dirsync);
         // The server's process reports the reason, because it opens the image.
         let stages = Stages {
-            open: || self.devices(&options),
+            open: || {
+                let devices = self.devices(&options)?;
+                // Later the sandbox allows no file of a hint.
+                hint_at_io_uring(mount.channel);
+                Ok(devices)
+            },
             mount: |devices: Devices| {
                 if trust == Trust::No {
                     self.vet(&options)?;
@@ -190,6 +195,19 @@ impl Args {
             }
             _ => Failure::new(error.exit(), error.to_string()),
         }
+    }
+}
+
+fn hint_at_io_uring(channel: Channel) {
+    if channel != Channel::Best {
+        return;
+    }
+    if let Some(switch) = uext4_fuse::io_uring_hint() {
+        failure::note(format_args!(
+            "requests come through /dev/fuse; over io_uring small operations of several programs \
+             are 1.2 to 3 times as fast: echo Y | sudo tee {}",
+            switch.display()
+        ));
     }
 }
 
