@@ -288,6 +288,15 @@ fn tunables_are_read_and_set_while_it_runs() {
         "can only be read",
         &["tunables", "mnt", "frsp_tree_usage=1"],
     );
+    let set_only = ["tunables", "mnt", "trigger_fs_error"];
+    rig.fails(1, "can only be set", &set_only);
+    for (word, more) in [
+        ("keeps no user quota", &[][..]),
+        ("not supported", &["--set", "7", "--inodes-hard", "9"]),
+        ("not supported", &["--space-grace", "7"]),
+    ] {
+        rig.fails(1, word, &[&["quota", "mnt"], more].concat());
+    }
     rig.fails(1, "range", &["tunables", "mnt", "frsp_cache_aggression=4"]);
     rig.fails(2, "whole number", &["tunables", "mnt", "mb_prefetch=many"]);
     rig.fails(
