@@ -2,12 +2,24 @@
 
 use crate::support::{Mounted, run, try_run};
 use serde_json::Value;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use uext4_fuse::{Ask, Client, Error};
 use uext4_testkit::wait;
+
+/// Connects to the socket in a directory as another user, and prints what the server says at once.
+const STRANGER: &str = r#"
+import os, socket, sys
+os.chdir(sys.argv[1])
+os.setgroups([])
+os.setuid(65534)
+client = socket.socket(socket.AF_UNIX)
+client.connect("control")
+print(client.makefile().readline())
+"#;
 
 /// The socket in the directory of the superuser; paths of tests are short and plain.
 fn socket(mounted: &Mounted) -> PathBuf {
@@ -150,6 +162,16 @@ fn a_stranger_is_not_let_in_and_a_dead_socket_is_replaced() {
     let stranger = "exec setpriv --reuid 65534 --clear-groups test -e \"$0\"";
     let output = try_run("sh", &[&"-c", &stranger, &socket]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+    // One that was let into the directory is refused by its user ID.
+    let open = |dir: u32, control: u32| {
+        let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
+        set(&socket, control).and_then(|()| set(socket.parent().unwrap(), dir))
+    };
+    open(0o711, 0o666).unwrap();
+    let output = try_run("python3", &[&"-c", &STRANGER, &socket.parent().unwrap()]);
+    open(0o700, 0o600).unwrap();
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    assert_eq!(line["refusal"]["errno"], libc::EACCES, "{output:?}");
     mounted.kill();
     // The keeper removes the leftovers of the server, now or a moment later.
     assert!(UnixStream::connect(&socket).is_err());

@@ -602,6 +602,19 @@ def copies():
     say("for reading", lambda: copy(a, os.open("to", O_RDONLY), 10))
     say("for writing", lambda: copy(os.open("from", O_WRONLY), b, 10))
     say("directory", lambda: copy(os.open(".", O_RDONLY), b, 10))
+    say("to a directory", lambda: copy(a, os.open(".", O_RDONLY), 10))
+    say("flags", lambda: checked(libc.copy_file_range(a, None, b, None, ctypes.c_long(10), 1)))
+    size = os.fstat(b).st_size
+    for what, at in (("past the largest", (1 << 44)), ("past all", (1 << 63) - 100)):
+        say(what, lambda: copy(a, b, 1000, 0, at))
+    say("up to the largest", lambda: copy(a, b, 1000, 0, (1 << 44) - 4096 - 10))
+    os.ftruncate(b, size)
+    os.symlink("to", "link")
+    os.chown("to", USER, USER)
+    for mode in (0o6755, 0o2745):
+        os.chmod("to", mode)
+        as_user(lambda: say("by its owner", lambda: copy(a, os.open("to", O_WRONLY), 10, 0, 0)))
+        look("to")
     print(os.fstat(a).st_size, os.fstat(b).st_size, sum(read("to")), read("to")[99:105], sum(read("from")))
 
 
@@ -790,6 +803,8 @@ def ioctls():
     print("version", now if now == 77 else now == version, attempt(same))
     say("set version of ext4", lambda: fcntl.ioctl(inner, 0x40086604, struct.pack("l", 78)) and 0)
     as_user(lambda: say("of the owner", lambda: fcntl.ioctl(inner, 0x40087602, struct.pack("l", 79)) and 0))
+    for number in (0x40087602, 0x40086604):
+        as_user(lambda: say("version of others", lambda: fcntl.ioctl(os.open("d", O_RDONLY), number, struct.pack("l", 80)) and 0))
     label = lambda: fcntl.ioctl(inner, 0x81009431, bytes(256)).rstrip(b"\0")
     named = lambda text: fcntl.ioctl(inner, 0x41009432, text.ljust(256, b"\0")) and 0
     say("label", label)
@@ -955,6 +970,22 @@ def birth():
     print(statx("g")[4] == old, statx("g", 0x7FF)[0] & 0x7FF == 0x7FF)
 
 
+def attribute_flags():
+    """Each flag of setxattr(2), on an attribute that is there and one that is not."""
+    write("f")
+    os.mkdir("d")
+    for path in ("f", "d"):
+        for there in (False, True):
+            for name in (b"user.a", b"trusted.a", b"security.a", b"user.", b"none.a", b"a", b"user." + b"n" * 251):
+                for bits in range(6):
+                    attempt(os.removexattr, path, name)
+                    if there:
+                        attempt(os.setxattr, path, name, b"old")
+                    put = lambda: checked(libc.setxattr(path.encode(), name, b"new", ctypes.c_size_t(3), bits))
+                    print(path, name[:12], there, bits, attempt(put), attempt(os.getxattr, path, name))
+    print(sorted(os.listxattr("f")), sorted(os.listxattr("d")))
+
+
 def limits():
     for size in (1023, 1024, 4095, 4096):
         say(f"target {size}", os.symlink, "t" * size, f"l{size}")
@@ -1049,7 +1080,7 @@ def full():
 
 ALL = [
     appending, direct_and_buffered, mapped, locks, set_id, sticky, renames, times, accesses, tmpfile, holes, copies, fixed, acls,
-    ioctls, foreign_numbers, capabilities, inherits, birth, limits, attributes, full,
+    ioctls, foreign_numbers, capabilities, inherits, birth, attribute_flags, limits, attributes, full,
 ]
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ impl Info {
         let named = |support: Option<Support>| -> Vec<String> {
             let list = features
                 .iter()
-                .filter(|f| support.is_none_or(|s| f.support() == s));
+                .filter(|f| support.is_none_or(|s| uext4::support(*f) == s));
             list.map(|feature| feature.to_string()).collect()
         };
         Ok(Self {

@@ -5,7 +5,7 @@ use crate::image::Place;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use uext4::device::{self, BlockDevice, FileDevice};
-use uext4::mkfs::{DeviceContents, MkfsOptions};
+use uext4::mkfs::{DeviceContents, MkfsOptions, Usage};
 use uext4_num::u64_of;
 use uext4_sync::Arc;
 
@@ -37,7 +37,7 @@ impl Target<'_> {
             self.check_unused(&*device)?;
             uext4::refuse_other_hosts(&device).at(&name)?;
             options.contents = DeviceContents::Unknown;
-            options.blocks_count = self.blocks_count(options)?;
+            self.limit(options);
             return Ok(device);
         }
         let reader = self.place.open(path, device::Access::ReadOnly).at(&name)?;
@@ -47,16 +47,16 @@ impl Target<'_> {
         if size == 0 {
             return Err(no_size(path));
         }
+        options.contents = DeviceContents::Zeroed;
+        // What cannot be made is refused before the old content goes.
+        uext4::mkfs::format(&Imagined { size_bytes: size }, options).at(&name)?;
         match FileDevice::create(path, size) {
             // Files of nbdfuse, which exports remote devices, have a fixed size.
             Err(error) if size == there.len() && has_fixed_size(&error) => {
                 options.contents = DeviceContents::Unknown;
                 Ok(self.place.open(path, device::Access::ReadWrite).at(&name)?)
             }
-            created => {
-                options.contents = DeviceContents::Zeroed;
-                Ok(Arc::new(created.at(&name)?))
-            }
+            created => Ok(Arc::new(created.at(&name)?)),
         }
     }
 
@@ -90,23 +90,23 @@ impl Target<'_> {
             return Err(no_size(self.path));
         }
         if keeps_size {
-            options.blocks_count = self.blocks_count(options)?;
+            self.limit(options);
         }
         Ok(Imagined { size_bytes })
     }
 
-    fn blocks_count(&self, options: &MkfsOptions) -> Result<Option<u64>> {
+    /// Limits the file system to the given size. The number of blocks depends on the block size,
+    /// so that is settled as well.
+    fn limit(&self, options: &mut MkfsOptions) {
         let Some(size) = self.size_bytes else {
-            return Ok(None);
+            return;
         };
-        let usage = uext4::mkfs::Usage::of_size(size);
-        let usual = if usage == uext4::mkfs::Usage::Default {
-            4096
-        } else {
-            1024
+        let usual = match Usage::of_size(size) {
+            Usage::Floppy | Usage::Small => 1024,
+            _ => 4096,
         };
-        let block_size = u64::from(options.block_size.unwrap_or(usual));
-        Ok(Some(size / block_size.max(1)))
+        let block_size = *options.block_size.get_or_insert(usual);
+        options.blocks_count = Some(size / u64::from(block_size.max(1)));
     }
 
     fn check_unused(&self, device: &dyn BlockDevice) -> Result<()> {

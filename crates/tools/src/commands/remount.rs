@@ -2,7 +2,7 @@
 
 use super::control;
 use super::mount_words::take_ours;
-use crate::failure::{Cause, Exit, Failure, Result};
+use crate::failure::{Failure, Result};
 use crate::image::Place;
 use std::path::{Path, PathBuf};
 use uext4::Flush;
@@ -102,16 +102,7 @@ fn check_words(list: &str) -> Result<()> {
 
 impl FreezeArgs {
     pub(crate) fn run(self) -> Result<()> {
-        use uext4_fuse::Error;
-        let frozen = uext4_fuse::freeze(&self.dir);
-        if let Err(error @ Error::Refused(_)) = &frozen
-            && error.exit() == Exit::Busy
-        {
-            let dir = self.dir.display();
-            let text = format!("{dir}: it is frozen already; `uext4 thaw {dir}` ends that");
-            return Err(Failure::new(Exit::Busy, text));
-        }
-        told(&self.dir, frozen)
+        told(&self.dir, uext4_fuse::freeze(&self.dir))
     }
 }
 

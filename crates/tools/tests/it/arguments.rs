@@ -6,13 +6,16 @@ use std::process::{Command, Stdio};
 #[test]
 fn wrong_arguments_are_status_two() {
     let rig = Rig::new(&[]);
-    let wrong: [&[&str]; 10] = [
+    let wrong: [&[&str]; 13] = [
         &[],
         &["frobnicate"],
         &["ls"],
         &["ls", "disk.img", "/", "--offset", "1", "--partition", "1"],
         &["chmod", "999", "disk.img", "/"],
+        &["chmod", "u+q", "disk.img", "/"],
         &["chown", "nobody", "disk.img", "/"],
+        &["chown", ":", "disk.img", "/"],
+        &["tune", "-e", "stop", "disk.img"],
         &["mkfs", "x.img", "--size", "1Q"],
         &["mkfs", "x.img", "--size", "64M", "-O", "no_such_feature"],
         &["mkfs", "x.img", "--size", "64M", "-E", "no_such_option=1"],

@@ -193,3 +193,36 @@ fn what_holds_no_ext4_is_told_by_its_name() {
     assert!(fsck.unwrap().status.code().is_some_and(|code| code < 4));
     rig.ok(&["ls", "lost.img"]);
 }
+
+/// The place of a finding is where debugfs made the damage.
+#[test]
+fn findings_name_their_place() {
+    for (command, place, number) in [
+        ("set_bg 1 free_blocks_count 7", "group", 1),
+        ("set_inode_field <11> links_count 5", "inode", 11),
+        ("set_super_value inodes_count 5", "block", 0),
+    ] {
+        let rig = Rig::new(&[]);
+        oracle::debugfs(&rig.image(), oracle::Access::Write, &[command]).expect("debugfs writes");
+        let output = rig.run(&["check", "--json", "disk.img"]);
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        for name in ["block", "group", "inode"] {
+            let is_place = told["findings"][0][name] == number;
+            assert_eq!(is_place, name == place, "{command}: {told}");
+        }
+    }
+    // Used in the bitmap, and empty: two findings, of which one is shown.
+    let rig = Rig::new(&[]);
+    oracle::debugfs(&rig.image(), oracle::Access::Write, &["seti <20>"]).expect("debugfs writes");
+    let output = rig.run(&["check", "--max", "1", "disk.img"]);
+    let told = String::from_utf8(output.stdout).expect("text");
+    assert!(
+        told.starts_with("inode 20: ") && told.ends_with("and 1 more\n"),
+        "{told}"
+    );
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert!(
+        said.contains("damaged, 2 findings, the first: inode 20: "),
+        "{said}"
+    );
+}

@@ -23,6 +23,7 @@ mod rig;
 mod room;
 mod running;
 mod sandbox;
+mod show;
 mod space;
 mod strangers;
 mod system;

@@ -116,6 +116,9 @@ fn what_linux_alone_can_mount_is_said_and_what_cannot_be_made_leaves_no_file() {
     };
     assert!(made("encrypt").contains("encrypt: Linux can use it, uext4 cannot mount it"));
     assert!(made("verity").contains("verity: Linux can use it, uext4 can only read it"));
+    let only = "a feature of this image allows only reading, `uext4 info` names it";
+    rig.fails(1, only, &["mkdir", "new.img", "/dir"]);
+    assert!(rig.ok(&["info", "new.img"]).contains("read-only by verity"));
     assert_eq!(made("ea_inode"), "");
     std::fs::remove_file(rig.path("new.img")).unwrap();
     assert!(made("compression").contains("compression"));
@@ -233,4 +236,117 @@ fn the_root_directory_belongs_to_its_maker() {
         0
     );
     oracle::assert_clean(&rig.path("home/user.img"));
+}
+
+/// The same options of mke2fs, judged by dumpe2fs.
+#[test]
+fn extended_options_are_those_of_mke2fs() {
+    for (options, labels) in [
+        ("resize=1048576", &["Reserved GDT blocks"][..]),
+        (
+            "hash_seed=01234567-89ab-cdef-0123-456789abcdef",
+            &["Directory Hash Seed"],
+        ),
+        ("orphan_file_size=48", &["Orphan file inode", "Free blocks"]),
+        ("lazy_itable_init=1,nodiscard", &["Free blocks"]),
+        ("lazy_itable_init=0,discard", &["Free blocks"]),
+        (
+            "stride=16,stripe-width=32",
+            &["RAID stride", "RAID stripe width"],
+        ),
+    ] {
+        let rig = Rig::new(&["-b", "1K", "-O", "orphan_file", "-E", options]);
+        rig.assert_clean();
+        let other = rig.path("other.img");
+        let shape = ["-b", "1024", "-O", "orphan_file", "-E", options];
+        oracle::mke2fs(&other, 64 << 20, &shape).expect("mke2fs runs");
+        let [ours, theirs] = [rig.image(), other].map(|image| {
+            let header = oracle::dumpe2fs(&image).expect("dumpe2fs answers");
+            let text = |label: &&str| header.text(label).map(str::to_owned).expect("a line");
+            labels.iter().map(text).collect::<Vec<_>>()
+        });
+        assert_eq!(ours, theirs, "{options}");
+    }
+}
+
+#[test]
+fn what_is_made_is_told_and_what_was_left_out() {
+    for (args, word) in [
+        (&["64M", "-O", "^has_journal"][..], "inodes, no journal"),
+        (&["1M"], "made without has_journal"),
+        (
+            &["64M", "-E", "root_owner=7:8"],
+            "root directory of 7:8; -E root_owner=0:0",
+        ),
+    ] {
+        let rig = Rig::empty();
+        let output = rig.run(&[&["mkfs", "disk.img"], args].concat());
+        assert!(output.status.success(), "{output:?}");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).expect("text");
+        assert!(said.contains(word), "{args:?}: {said}");
+        rig.assert_clean();
+    }
+}
+
+/// Nothing is written, or a file made, where the size or the place is not known.
+#[test]
+fn targets_without_a_size_or_place_are_refused() {
+    let rig = Rig::empty();
+    std::fs::write(rig.path("empty.img"), "").unwrap();
+    std::fs::write(rig.path("short.img"), "only a few bytes").unwrap();
+    for (status, word, args) in [
+        (2, "how large?", "none.img"),
+        (2, "how large?", "empty.img"),
+        (1, "no such file", "none.img 9M --offset 1M"),
+        (1, "too small", "short.img"),
+        (2, "between 0 and 50", "none.img 9M -m 50.5"),
+        (2, "between 0 and 50", "none.img 9M -m=-1"),
+        (2, "not a number that fits", "none.img 9M -E stride=65536"),
+        (2, "an owner is UID:GID", "none.img 9M -E root_owner=7"),
+        (2, "too large", "none.img 18446744073709551615 -b 4K"),
+    ] {
+        for dry in [&[][..], &["-n"]] {
+            let args: Vec<&str> = args.split(' ').collect();
+            rig.fails(status, word, &[&["mkfs"], dry, &args].concat());
+            assert!(!rig.path("none.img").exists(), "{args:?}");
+            assert_eq!(bytes(&rig.path("empty.img")), b"");
+            assert_eq!(bytes(&rig.path("short.img")), b"only a few bytes");
+        }
+    }
+}
+
+/// A file system in a part of a disk has the size that mke2fs gives it, and a dry run tells it.
+#[test]
+fn sizes_in_a_part_are_those_of_mke2fs() {
+    for (size, offset) in [
+        ("64M", 1 << 20),
+        ("513M", 1 << 20),
+        ("600000", 512 << 10),
+        ("2M", 88 << 20),
+        ("", 88 << 20),
+    ] {
+        let rig = Rig::empty();
+        let offset = format!("{offset}");
+        for name in ["disk.img", "other.img"] {
+            let disk = std::fs::File::create(rig.path(name)).unwrap();
+            disk.set_len(700 << 20).unwrap();
+        }
+        let args = ["--json", "disk.img", "--offset", &offset, size];
+        let args: Vec<&str> = args.into_iter().filter(|arg| !arg.is_empty()).collect();
+        let would = rig.json(&[&["mkfs", "-n"], &args[..]].concat());
+        let disk = std::fs::metadata(rig.image()).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::blocks(&disk), 0, "{size}");
+        let made = rig.json(&[&["mkfs"], &args[..]].concat());
+        let mut mke2fs = std::process::Command::new("mke2fs");
+        mke2fs.args(["-q", "-F", "-t", "ext4", "-E", &format!("offset={offset}")]);
+        mke2fs.arg(rig.path("other.img"));
+        mke2fs.args(Some(size).filter(|size| !size.is_empty()));
+        assert!(mke2fs.output().expect("mke2fs").status.success());
+        let theirs = rig.json(&["info", "--json", "other.img", "--offset", &offset]);
+        for name in ["blocks", "block_size", "inodes"] {
+            assert_eq!(would[name], theirs[name], "{size} at {offset}: {name}");
+            assert_eq!(made[name], theirs[name], "{size} at {offset}: {name}");
+        }
+    }
 }

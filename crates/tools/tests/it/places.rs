@@ -192,6 +192,8 @@ fn messages_say_what_where_and_what_to_do() {
     for dir in ["dir", "mnt", "dir/lost+found"] {
         fs::create_dir(rig.path(dir)).unwrap();
     }
+    fs::write(rig.path("file"), "text").unwrap();
+    rig.ok(&["put", "disk.img", "file", "/file"]);
     let image = fs::read(rig.image()).unwrap();
     fs::write(rig.path("zero.img"), vec![0; 1 << 20]).unwrap();
     fs::write(rig.path("short.img"), &image[..3 << 20]).unwrap();
@@ -274,6 +276,27 @@ fn messages_say_what_where_and_what_to_do() {
             1,
             "disk.img:/none: no such file or directory",
             "cat disk.img /none",
+        ),
+        (
+            1,
+            "disk.img:/none/new: /none: no such file or directory",
+            "mv disk.img /file /none/new",
+        ),
+        (
+            1,
+            "disk.img:/file/x: /file: not a directory",
+            "ls disk.img /file/x",
+        ),
+        (2, "none/..: a name is needed", "get -r disk.img / none/.."),
+        (
+            2,
+            "disk.img:/x/..: a name is needed",
+            "put disk.img file /x/..",
+        ),
+        (
+            2,
+            "-o usrquota,writeback: writeback: limits of quota need writethrough",
+            "mount -o usrquota,writeback disk.img mnt",
         ),
         (
             2,

@@ -3,7 +3,9 @@
 use crate::rig::Rig;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use uext4_testkit::wait;
 
 /// A background mount on `mnt`, unmounted on drop.
@@ -286,6 +288,15 @@ fn tunables_are_read_and_set_while_it_runs() {
         "can only be read",
         &["tunables", "mnt", "frsp_tree_usage=1"],
     );
+    let set_only = ["tunables", "mnt", "trigger_fs_error"];
+    rig.fails(1, "can only be set", &set_only);
+    for (word, more) in [
+        ("keeps no user quota", &[][..]),
+        ("not supported", &["--set", "7", "--inodes-hard", "9"]),
+        ("not supported", &["--space-grace", "7"]),
+    ] {
+        rig.fails(1, word, &[&["quota", "mnt"], more].concat());
+    }
     rig.fails(1, "range", &["tunables", "mnt", "frsp_cache_aggression=4"]);
     rig.fails(2, "whole number", &["tunables", "mnt", "mb_prefetch=many"]);
     rig.fails(
@@ -458,4 +469,103 @@ fn quota_of_a_mount_is_told_and_set() {
     let line = told.lines().find(|line| line.contains("4242")).unwrap();
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words, ["4242", "0", "0", "1024", "0", "7", "9"], "{told}");
+}
+
+/// `uext4 stats --watch` of a mount, and the lines that it prints.
+fn watched(rig: &Rig, more: &[&str]) -> (Child, BufReader<ChildStdout>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uext4"));
+    command.current_dir(rig.path("")).stdout(Stdio::piped());
+    command.args(["stats", "mnt", "--watch"]).args(more);
+    let mut child = command.spawn().expect("the tool starts");
+    let lines = child.stdout.take().expect("it is piped");
+    (child, BufReader::new(lines))
+}
+
+#[test]
+fn statistics_are_shown_again_with_what_was_added() {
+    let Some(mounted) = Mounted::new(&[]) else {
+        return;
+    };
+    let rig = &mounted.0;
+    let read = |lines: &mut BufReader<ChildStdout>| {
+        let mut line = String::new();
+        lines.read_line(&mut line).expect("it is text");
+        assert!(!line.is_empty(), "it ended");
+        line
+    };
+    let work = |name: &str| {
+        let file = std::fs::File::create(rig.path("mnt").join(name)).unwrap();
+        std::io::Write::write_all(&mut &file, &[7; 50_000]).unwrap();
+        file.sync_all().unwrap();
+    };
+    // Each snapshot is one line of JSON.
+    let (mut child, mut lines) = watched(rig, &["--json"]);
+    let requested = |line: String| -> u64 {
+        let stats: Value = serde_json::from_str(&line).expect("a line is JSON");
+        stats["journal"]["requested"].as_u64().expect("a number")
+    };
+    let before = requested(read(&mut lines));
+    work("one");
+    assert!(requested(read(&mut lines)) > before);
+    // Its reader has gone, which is no failure.
+    drop(lines);
+    assert!(child.wait().unwrap().success());
+
+    let (mut child, mut lines) = watched(rig, &["1"]);
+    let mut next = || loop {
+        let line = read(&mut lines);
+        let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+        if words.first().is_some_and(|word| word == "requested") {
+            return words;
+        }
+    };
+    let (first, mut added) = (next(), 0);
+    work("two");
+    let second = next();
+    let number = |word: &String| word.parse::<i64>().expect("a number");
+    if let [_, _, word] = &second[..] {
+        added = number(word);
+    }
+    assert_eq!(
+        (first.len(), added),
+        (2, number(&second[1]) - number(&first[1]))
+    );
+    assert!(added > 0, "{second:?}");
+    drop(lines);
+    assert!(child.wait().unwrap().success());
+    mounted.umount();
+}
+
+#[test]
+fn shutdown_writes_what_it_is_told_to() {
+    for (flush, late, is_lost) in [
+        (&["--flush", "all"][..], true, false),
+        (&[], true, false),
+        (&["--flush", "log"], true, true),
+        (&["--flush", "none"], false, true),
+    ] {
+        let Some(mounted) = Mounted::new(&["-o", "commit=2000"]).map(Mounted::used) else {
+            return;
+        };
+        let rig = &mounted.0;
+        std::fs::create_dir(rig.path("mnt/late")).unwrap();
+        rig.ok(&[&["shutdown", "mnt"], flush].concat());
+        let refused = std::fs::create_dir(rig.path("mnt/refused")).expect_err("it is shut");
+        assert_eq!(refused.raw_os_error(), Some(5), "{flush:?}");
+        rig.fails(1, "shut down", &["freeze", "mnt"]);
+        let umounted = rig.run(&["umount", "mnt"]);
+        assert_eq!(umounted.status.success(), !is_lost, "{umounted:?}");
+        if !is_lost {
+            rig.assert_clean();
+        }
+        rig.ok(&["replay", "-q", "disk.img"]);
+        rig.assert_clean();
+        let listed = rig.ok(&["ls", "disk.img"]);
+        assert_eq!(listed.contains("late"), late, "{flush:?}: {listed}");
+        assert!(listed.contains("file19"), "{flush:?}: {listed}");
+        assert_eq!(
+            rig.ok(&["cat", "disk.img", "/file7"]),
+            "\u{7}".repeat(50_000)
+        );
+    }
 }

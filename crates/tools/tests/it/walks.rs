@@ -114,7 +114,13 @@ pub(crate) fn as_user(rig: &Rig, umask: &str, args: &[&str]) -> Output {
         fs::create_dir(&dir).unwrap();
         std::os::unix::fs::chown(&dir, Some(1234), Some(1234)).unwrap();
         fs::set_permissions(rig.path("."), Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_uext4"), &tool).unwrap();
+        // By another process: a child that another test forks would hold a file that is open for
+        // writing here, and the tool could not be run (`ETXTBSY`).
+        let copied = Command::new("cp")
+            .arg(env!("CARGO_BIN_EXE_uext4"))
+            .arg(&tool)
+            .status();
+        assert!(copied.expect("cp is there").success());
     }
     let line = format!("umask {umask}; exec \"$@\"");
     let mut command = Command::new("setpriv");
