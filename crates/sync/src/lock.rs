@@ -62,10 +62,6 @@ impl<T: ?Sized> Mutex<T> {
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
-    /// The place of this lock in the order.
-    pub fn rank(&self) -> Rank {
-        self.rank
-    }
 
     #[cfg_attr(debug_assertions, track_caller)]
     #[inline]

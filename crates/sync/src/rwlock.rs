@@ -116,10 +116,6 @@ impl<T: ?Sized> RwLock<T> {
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
-    /// The place of this lock in the order.
-    pub fn rank(&self) -> Rank {
-        self.rank
-    }
 
     #[cfg_attr(debug_assertions, track_caller)]
     #[inline]
