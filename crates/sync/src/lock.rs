@@ -55,7 +55,7 @@ impl<T: ?Sized> Mutex<T> {
         let inner = self.inner.try_lock()?;
         Some(MutexGuard {
             inner,
-            held: Held::enter(self.rank, Order::Try(None)),
+            held: Held::enter(self.rank, Order::Try),
         })
     }
     /// The value; exclusive access needs no lock.
