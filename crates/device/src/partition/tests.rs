@@ -168,7 +168,7 @@ fn bad_gpt_entries_are_refused() {
     }
 }
 
-/// Sets bytes of the header in sector 1, and makes the checksums right again where that is possible.
+/// Sets bytes of the header in sector 1 and, where that is possible, the checksums anew.
 fn change_gpt(device: &MemDevice, changes: &[(u64, Vec<u8>)]) {
     for (at, bytes) in changes {
         device.write_at(512 + at, bytes).unwrap();
