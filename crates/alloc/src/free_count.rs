@@ -15,7 +15,7 @@
 //! Locking: `Rank::Queue`, near the limit and once per many small claims.
 
 use uext4_num::{clamp_i64, nonnegative};
-use uext4_sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use uext4_sync::atomic::{AtomicI64, Ordering};
 use uext4_sync::{CachePadded, Counter, Mutex, Rank, SHARDS, Sharded};
 
 /// Clusters that a shard may deviate by before it updates the total: minimum, maximum, and the
@@ -49,8 +49,8 @@ pub struct FreeCount {
     scarce_below: i64,
     locals: Sharded<AtomicI64>,
     exact: CachePadded<Mutex<()>>,
-    root_reserve: AtomicU64,
-    metadata_reserve: AtomicU64,
+    root_reserve: u64,
+    metadata_reserve: u64,
     delayed: Counter,
 }
 
@@ -65,8 +65,8 @@ impl FreeCount {
             scarce_below: (signed(free) / 2).max(4 * margin_of(chunk)),
             locals: Sharded::new(|_| AtomicI64::new(0)),
             exact: Mutex::new(Rank::Queue, ()).into(),
-            root_reserve: root_reserve.into(),
-            metadata_reserve: metadata_reserve.into(),
+            root_reserve,
+            metadata_reserve,
             delayed: Counter::new(0),
         }
     }
@@ -76,23 +76,12 @@ impl FreeCount {
         (clusters / 50).min(4096)
     }
 
-    /// Changes the reserve for root, in clusters.
-    pub fn set_root_reserve(&self, clusters: u64) {
-        self.root_reserve.store(clusters, Ordering::Relaxed);
-    }
-    /// Changes the reserve for metadata, in clusters.
-    pub fn set_metadata_reserve(&self, clusters: u64) {
-        self.metadata_reserve.store(clusters, Ordering::Relaxed);
-    }
-
     fn floor(&self, privilege: Privilege) -> i64 {
-        let metadata = signed(self.metadata_reserve.load(Ordering::Relaxed));
+        let metadata = signed(self.metadata_reserve);
         match privilege {
             Privilege::Metadata => 0,
             Privilege::Root => metadata,
-            Privilege::User => {
-                metadata.saturating_add(signed(self.root_reserve.load(Ordering::Relaxed)))
-            }
+            Privilege::User => metadata.saturating_add(signed(self.root_reserve)),
         }
     }
 

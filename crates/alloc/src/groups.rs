@@ -11,7 +11,7 @@ use crate::group::{Group, Shape, Space, State};
 use crate::group_index::OrderIndex;
 use crate::pending_free::PendingFree;
 use crate::{Bitmap, ClusterNr, Error, GroupReport, LoadError, Loader, Run, Stat, Stats};
-use crate::{Summary, Trust, Volume, words};
+use crate::{Summary, Volume, words};
 use std::time::Instant;
 use uext4_format::GroupNr;
 use uext4_num::{clamp_u32, usize_of};
@@ -152,36 +152,29 @@ impl Groups {
                 self.mark_bad(nr);
                 return Err(error);
             }
-            if let Some(differs) = self.install(nr, used, generation) {
-                match loader.count_differs(nr, differs.expected, differs.found) {
-                    Trust::Bitmap => self.accept_count(nr, differs),
-                    Trust::Neither => self.mark_bad(nr),
-                }
+            if self.install(nr, used, generation).is_err() {
+                self.mark_bad(nr);
             }
         }
     }
 
-    /// Builds the group from `used` if that is still current and matches the descriptor's count.
-    fn install(&self, nr: GroupNr, mut used: Bitmap, generation: u32) -> Option<Differs> {
+    /// Builds the group from `used` if that is still current. Fails if the descriptor's count of
+    /// free clusters differs.
+    fn install(&self, nr: GroupNr, mut used: Bitmap, generation: u32) -> Result<(), LoadError> {
         let mut space = self.group(nr).space.lock();
         if space.buddy.is_some() || space.generation != generation {
-            return None;
+            return Ok(());
         }
         self.mark_pending(nr, &mut used);
-        let (expected, found) = (self.shape(nr).free, used.count_clear());
-        if expected != found {
-            return Some(Differs {
-                expected,
-                found,
-                generation,
-            });
+        if self.shape(nr).free != used.count_clear() {
+            return Err(LoadError);
         }
         let start = Instant::now();
         let buddy = Buddy::new(&used, self.max_order);
         self.stats.count_load(start.elapsed());
         self.publish_buddy(nr, &buddy);
         space.buddy = Some(Box::new(buddy));
-        None
+        Ok(())
     }
 
     /// Marks clusters that wait for a commit: the bitmap of the group shows them as free.
@@ -192,20 +185,6 @@ impl Groups {
             .overlapping(ClusterNr(first), ClusterNr(end), |from, to| {
                 used.fill_range(clamp_u32(from - first)..clamp_u32(to - first)); // inside the group
             });
-    }
-
-    fn accept_count(&self, nr: GroupNr, differs: Differs) {
-        let space = self.group(nr).space.lock();
-        let shape = self.shape(nr);
-        if space.buddy.is_none() && space.generation == differs.generation {
-            self.publish(
-                nr,
-                Shape {
-                    free: differs.found,
-                    ..shape
-                },
-            );
-        }
     }
 
     fn mark_bad(&self, nr: GroupNr) {
@@ -380,11 +359,4 @@ impl Groups {
             }),
         }
     }
-}
-
-/// A bitmap whose free count differs from its descriptor.
-struct Differs {
-    expected: u32,
-    found: u32,
-    generation: u32,
 }

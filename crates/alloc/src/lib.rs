@@ -61,7 +61,7 @@ pub use inode_candidates::Candidates;
 pub use inode_counts::{InodeCounts, InodeKind, InodeSummary};
 pub use inode_policy::{InodePolicy, Parent};
 pub use inode_runs::InodeRuns;
-pub use loader::{LoadError, Loader, Trust};
+pub use loader::{LoadError, Loader};
 pub use locality::{Affinity, inode_goal};
 pub use pending_free::PendingFree;
 pub use request::{Error, Goal, Kind, Placement, Request};

@@ -11,15 +11,6 @@ use uext4_format::GroupNr;
 #[error("bitmap of the group cannot be used")]
 pub struct LoadError;
 
-/// Reaction to a group whose descriptor and bitmap differ in their free clusters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// Use the bitmap.
-    Bitmap,
-    /// Allocate nothing from the group.
-    Neither,
-}
-
 /// Source of block bitmaps.
 pub trait Loader {
     /// Puts the group's current bitmap, one bit per cluster, into `used`, which starts all clear.
@@ -34,11 +25,5 @@ pub trait Loader {
     /// Prefetches the bitmaps of these groups, all of one flexible group; must not wait.
     fn prefetch(&self, groups: Range<u32>) {
         let _ = groups;
-    }
-
-    /// Reports that the descriptor has `expected` free clusters and the bitmap `found`.
-    fn count_differs(&self, group: GroupNr, expected: u32, found: u32) -> Trust {
-        let _ = (group, expected, found);
-        Trust::Neither
     }
 }

@@ -11,7 +11,7 @@ use crate::events;
 use crate::free_extents::FreeExtents;
 use crate::region::Space;
 use crate::regions::Regions;
-use crate::{Bitmap, ClusterNr, LoadError, Loader, Stat, Trust};
+use crate::{Bitmap, ClusterNr, LoadError, Loader, Stat};
 use std::ops::Range;
 use std::time::Instant;
 use uext4_format::GroupNr;
@@ -42,8 +42,8 @@ enum Installed {
     Done,
     /// The region changed after the bitmaps were read.
     Stale,
-    /// The free count of this group differs: `(group, promised, found)`.
-    Differs(GroupNr, u32, u32),
+    /// The descriptor of this group has another count of free clusters.
+    Differs(GroupNr),
 }
 
 impl Regions {
@@ -88,12 +88,7 @@ impl Regions {
             match self.install(nr, view) {
                 Installed::Done => return,
                 Installed::Stale => {}
-                Installed::Differs(group, promised, found) => {
-                    match loader.count_differs(group, promised, found) {
-                        Trust::Bitmap => self.group(group).free.store(found, Ordering::Relaxed),
-                        Trust::Neither => self.mark_bad(group),
-                    }
-                }
+                Installed::Differs(group) => self.mark_bad(group),
             }
         }
     }
@@ -168,9 +163,8 @@ impl Regions {
             return Installed::Stale;
         }
         for &(group, found) in &view.found {
-            let promised = self.group(group).free.load(Ordering::Relaxed);
-            if found != promised {
-                return Installed::Differs(group, promised, found);
+            if found != self.group(group).free.load(Ordering::Relaxed) {
+                return Installed::Differs(group);
             }
         }
         self.publish(nr, view.longest);

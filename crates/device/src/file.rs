@@ -44,8 +44,11 @@ pub struct FileDevice {
     access: Access,
     /// The same file, reopened by [`BlockDevice::begin_writing`].
     reopened: OnceLock<File>,
-    /// The same file, opened with `O_DIRECT`, where that is possible.
-    direct: OnceLock<Option<File>>,
+    /// The same file, opened with `O_DIRECT` to read, where that is possible; not used once it is
+    /// writable.
+    direct_reader: OnceLock<Option<File>>,
+    /// The same, opened to read and write.
+    direct_writer: OnceLock<Option<File>>,
     /// The claims that exclude other writers, unless given up.
     exclusion: Mutex<Exclusion>,
     /// Start of the window in the file, in bytes.
@@ -109,7 +112,8 @@ impl FileDevice {
             path: path.to_owned(),
             access,
             reopened: OnceLock::new(),
-            direct: OnceLock::new(),
+            direct_reader: OnceLock::new(),
+            direct_writer: OnceLock::new(),
             exclusion: Mutex::new(Rank::Device, Exclusion::new(claim, around)),
             start: offset,
             size_bytes,
@@ -140,7 +144,8 @@ impl FileDevice {
             path: path.to_owned(),
             access,
             reopened: OnceLock::new(),
-            direct: OnceLock::new(),
+            direct_reader: OnceLock::new(),
+            direct_writer: OnceLock::new(),
             exclusion: Mutex::new(Rank::Device, Exclusion::new(None, around)),
             start: 0,
             size_bytes,
@@ -182,8 +187,13 @@ impl FileDevice {
     }
 
     fn direct(&self) -> Option<&File> {
-        let open = || direct::open(&self.path_of_descriptor(), !self.is_read_only());
-        self.direct.get_or_init(open).as_ref()
+        let writable = !self.is_read_only();
+        let handle = match writable {
+            true => &self.direct_writer,
+            false => &self.direct_reader,
+        };
+        let open = || direct::open(&self.path_of_descriptor(), writable);
+        handle.get_or_init(open).as_ref()
     }
 
     fn check_write(&self, offset: u64, len: u64) -> Result<(), Error> {
@@ -389,5 +399,7 @@ impl BlockDevice for FileDevice {
     }
 }
 
+#[cfg(test)]
+mod past_cache_tests;
 #[cfg(test)]
 mod tests;

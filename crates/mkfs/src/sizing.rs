@@ -146,10 +146,10 @@ fn inodes_count(
             return Err(Error::OutOfRange("there are at least 1024 bytes per inode"));
         }
         InodeCount::BytesPerInode(bytes) => bytes,
-        InodeCount::Usage => usage.bytes_per_inode(),
+        // No file with data is smaller than a cluster.
+        InodeCount::Usage => usage.bytes_per_inode().max(u64::from(cluster_size)),
     };
-    // No file is smaller than a cluster.
-    Ok((size_bytes / bytes_per_inode.max(u64::from(cluster_size))).min(u64::from(u32::MAX)))
+    Ok((size_bytes / bytes_per_inode).min(u64::from(u32::MAX)))
 }
 
 fn journal_blocks(options: &MkfsOptions, wishes: &Wishes) -> Result<u32, Error> {
@@ -310,12 +310,14 @@ fn set_inodes(superblock: &mut Superblock, wishes: &Wishes, groups: u32) -> Resu
     let wanted = wishes.inodes_count.max(u64::from(FIRST_INO) + 1);
     let mut per_group = wanted.div_ceil(u64::from(groups));
     if per_group > u64::from(block_size) * 8 {
-        // Smaller groups have more inodes in total.
+        // Smaller groups have more inodes in total. They divide all blocks anew: a last group that
+        // larger ones left may have been dropped.
         if superblock.blocks_per_group < 256 || wishes.cluster_bits != 0 {
             return Err(Error::TooManyInodes);
         }
         superblock.blocks_per_group -= 8;
         superblock.clusters_per_group = superblock.blocks_per_group;
+        superblock.blocks_count = wishes.blocks_count;
         return Ok(false);
     }
     per_group = per_group.min(u64::from((1 << 16) - inodes_per_block));

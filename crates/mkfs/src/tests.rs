@@ -340,6 +340,22 @@ fn numbers() {
     compare(&case(300, &["-N", "1234"], "", inodes), Preset::Ext4);
     let ratio: fn(&mut MkfsOptions) = |o| o.inodes = InodeCount::BytesPerInode(2048);
     compare(&case(300, &["-i", "2048"], "", ratio), Preset::Ext4);
+    // More inodes than blocks, as empty files need them: groups become smaller, also with a last
+    // group that was too short before. mke2fs then reserves a share of the blocks before it.
+    let many: fn(&mut MkfsOptions) =
+        |o| (o.inodes, o.reserved_permyriad) = (InodeCount::BytesPerInode(2048), 0);
+    for mib in [599, 600, 620, 700] {
+        compare(
+            &case(mib, &["-i", "2048", "-m", "0"], "", many),
+            Preset::Ext4,
+        );
+    }
+    let many: fn(&mut MkfsOptions) =
+        |o| (o.inodes, o.reserved_permyriad) = (InodeCount::AtLeast(307_200), 0);
+    compare(
+        &case(600, &["-N", "307200", "-m", "0"], "", many),
+        Preset::Ext4,
+    );
     compare(
         &case(300, &["-m", "1"], "", |o| o.reserved_permyriad = 100),
         Preset::Ext4,
@@ -358,6 +374,9 @@ fn numbers() {
         &case(300, &["-E", "orphan_file_size=64k"], "", orphan),
         Preset::Ext4,
     );
+    // Small groups: the descriptors would fill a group, and are spread instead.
+    let groups: fn(&mut MkfsOptions) = |o| o.blocks_per_group = Some(256);
+    compare(&case(64, &["-g", "256"], "", groups), Preset::Ext4);
 }
 
 fn fixed(preset: Preset, features: &str) -> MkfsOptions {
@@ -531,6 +550,38 @@ fn impossible_wishes_are_refused() {
     );
     let inodes: fn(&mut MkfsOptions) = |o| o.inodes = InodeCount::AtLeast(u32::MAX);
     assert_eq!(refuse(64 * MIB, inodes), "too many inodes");
+    assert_eq!(
+        refuse(64 * MIB, |o| o.inodes = InodeCount::BytesPerInode(1023)),
+        "there are at least 1024 bytes per inode"
+    );
+    assert_eq!(
+        refuse(64 * MIB, |o| o.reserved_permyriad = 5001),
+        "at most half of the blocks can be reserved"
+    );
+    let narrow: fn(&mut MkfsOptions) = |o| o.features = fixed(Preset::Ext4, "^64bit").features;
+    assert_eq!(
+        refuse(17 << 40, narrow),
+        "more than 4294967295 blocks need the feature 64bit"
+    );
+    for size in [512, 3000, 32 << 20] {
+        let device = MemDevice::new(64 * MIB);
+        let mut options = fixed(Preset::Ext4, "bigalloc");
+        (options.block_size, options.cluster_size) = (Some(1024), Some(size));
+        assert_eq!(
+            format(&device, &options)
+                .expect_err("impossible")
+                .to_string(),
+            "a cluster size is a power of two, from one block to 16384 blocks and 512 MiB"
+        );
+    }
+    for blocks in [0, 513] {
+        let device = MemDevice::new(64 * MIB);
+        let mut options = fixed(Preset::Ext4, "orphan_file");
+        options.orphan_file_blocks = Some(blocks);
+        let error = format(&device, &options).expect_err("impossible");
+        assert_eq!(error.to_string(), "an orphan file has 1 to 512 blocks");
+        assert_eq!(device.resident_bytes(), 0);
+    }
 }
 
 #[test]
@@ -579,6 +630,62 @@ fn external_journals() {
     }
 }
 
+#[test]
+fn impossible_external_journals_are_refused() {
+    let wishes = |block_size, label: &[u8]| JournalDeviceOptions {
+        block_size,
+        uuid: None,
+        label: label.to_vec(),
+        time: None,
+        contents: DeviceContents::Zeroed,
+    };
+    let device = MemDevice::new(16 * MIB);
+    let refuse = |wishes| {
+        let error = format_journal_device(&device, &wishes).expect_err("impossible");
+        assert_eq!(device.resident_bytes(), 0, "{error}");
+        error.to_string()
+    };
+    let size = "a block size is a power of two from 1024 to 65536";
+    for block_size in [0, 512, 3000, 1 << 17] {
+        assert_eq!(refuse(wishes(block_size, b"")), size);
+    }
+    assert!(refuse(wishes(65_536, b"")).starts_with("a journal has 1024 to"));
+    assert_eq!(
+        refuse(wishes(1024, &[b'x'; 17])),
+        "a label has up to 16 bytes"
+    );
+    add_journal_user(&device, [7; 16]).expect_err("no superblock");
+    format(&device, &fixed(Preset::Ext4, "")).expect("fits");
+    let error = add_journal_user(&device, [7; 16]).expect_err("a file system");
+    assert_eq!(error.to_string(), "the device holds no journal");
+    format_journal_device(&device, &wishes(1024, b"")).expect("fits");
+    for user in 0..48 {
+        add_journal_user(&device, [user; 16]).expect("room");
+    }
+    let full = add_journal_user(&device, [48; 16])
+        .expect_err("full")
+        .to_string();
+    assert_eq!(full, "no space left for another user of the journal");
+}
+
+/// The number of inodes has 32 bits, and mke2fs says how many that makes.
+#[test]
+fn most_inodes() {
+    let size_bytes = 5 << 40;
+    let dir = oracle::scratch_dir().expect("scratch");
+    let path = dir.path().join("image");
+    let file = std::fs::File::create(&path).expect("scratch file");
+    file.set_len(size_bytes).expect("sparse file");
+    let program = oracle::Program::new("mke2fs").expect("mke2fs");
+    let program = program.args(["-n", "-F", "-t", "ext4", "-i", "1024"]);
+    let said = program.arg(&path).run_ok().expect("mke2fs").all();
+    let mut options = fixed(Preset::Ext4, "");
+    options.inodes = InodeCount::BytesPerInode(1024);
+    let (superblock, _) = sizing::plan(&options, size_bytes).expect("fits");
+    let ours = format!("4k blocks and {} inodes", superblock.inodes_count);
+    assert!(said.contains(&ours), "{ours}\n{said}");
+}
+
 /// Any options: a clean file system, or an error.
 #[test]
 fn random_wishes_make_clean_file_systems() {
@@ -621,9 +728,15 @@ fn random_wishes_make_clean_file_systems() {
         options.block_size = Some(1024 << below(4));
         options.inode_size = Some(128 << below(3));
         options.groups_per_flex = 1 << below(7);
-        options.inodes = InodeCount::BytesPerInode(1024 << below(8));
+        options.inodes = match below(4) {
+            0 => InodeCount::AtLeast(below(200_000) as u32),
+            _ => InodeCount::BytesPerInode(1024 << below(8)),
+        };
         if below(3) == 0 {
             options.blocks_per_group = Some(256 + 8 * below(4000) as u32);
+        }
+        if below(4) == 0 {
+            options.journal = JournalSize::Blocks(1024 + below(4000) as u32);
         }
         let wishes = format!("round {round}: {} {options:?}", options.features);
         let result = format(&device, &options);

@@ -21,8 +21,8 @@ pub(crate) enum Order {
     Key(u64),
     /// An outer exclusive lock covers both.
     Nested,
-    /// It does not wait; later acquisitions compare with the key, if any.
-    Try(Option<u64>),
+    /// It does not wait.
+    Try,
 }
 
 /// The record of one held rank; dropping it forgets the rank.
@@ -36,7 +36,7 @@ impl Held {
     #[track_caller]
     pub(crate) fn enter(rank: Rank, order: Order) -> Self {
         let entry = stack::Entry::new(rank, order);
-        if !matches!(order, Order::Try(_)) {
+        if !matches!(order, Order::Try) {
             stack::check(&entry, order);
         }
         stack::push(entry);
@@ -135,8 +135,7 @@ mod stack {
         pub(super) fn new(rank: Rank, order: Order) -> Self {
             let key = match order {
                 Order::Key(key) => Some(key),
-                Order::Try(key) => key,
-                Order::Rising | Order::Nested => None,
+                Order::Rising | Order::Nested | Order::Try => None,
             };
             let nested = matches!(order, Order::Nested);
             Self {
@@ -158,7 +157,7 @@ mod stack {
                     && match order {
                         Order::Key(key) => self.key.is_some_and(|held| held < key),
                         Order::Nested => true,
-                        Order::Rising | Order::Try(_) => false,
+                        Order::Rising | Order::Try => false,
                     }
         }
     }

@@ -55,16 +55,12 @@ impl<T: ?Sized> Mutex<T> {
         let inner = self.inner.try_lock()?;
         Some(MutexGuard {
             inner,
-            held: Held::enter(self.rank, Order::Try(None)),
+            held: Held::enter(self.rank, Order::Try),
         })
     }
     /// The value; exclusive access needs no lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
-    }
-    /// The place of this lock in the order.
-    pub fn rank(&self) -> Rank {
-        self.rank
     }
 
     #[cfg_attr(debug_assertions, track_caller)]

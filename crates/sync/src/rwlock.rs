@@ -38,10 +38,6 @@ impl<T> RwLock<T> {
             inner: backend::RwLock::new(value),
         }
     }
-    /// Consumes the lock and returns the value.
-    pub fn into_inner(self) -> T {
-        self.inner.into_inner()
-    }
 }
 
 impl<T: ?Sized> RwLock<T> {
@@ -89,7 +85,7 @@ impl<T: ?Sized> RwLock<T> {
         let inner = self.inner.try_read()?;
         Some(RwLockReadGuard {
             inner,
-            _held: Held::enter(self.rank, Order::Try(None)),
+            _held: Held::enter(self.rank, Order::Try),
         })
     }
     /// Takes the lock exclusively if that needs no wait.
@@ -99,26 +95,12 @@ impl<T: ?Sized> RwLock<T> {
         let inner = self.inner.try_write()?;
         Some(RwLockWriteGuard {
             inner,
-            held: Held::enter(self.rank, Order::Try(None)),
-        })
-    }
-    /// As [`Self::try_write`]; later ordered acquisitions compare their keys with this one.
-    #[cfg_attr(debug_assertions, track_caller)]
-    #[inline]
-    pub fn try_write_ordered(&self, key: u64) -> Option<RwLockWriteGuard<'_, T>> {
-        let inner = self.inner.try_write()?;
-        Some(RwLockWriteGuard {
-            inner,
-            held: Held::enter(self.rank, Order::Try(Some(key))),
+            held: Held::enter(self.rank, Order::Try),
         })
     }
     /// The value; exclusive access needs no lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
-    }
-    /// The place of this lock in the order.
-    pub fn rank(&self) -> Rank {
-        self.rank
     }
 
     #[cfg_attr(debug_assertions, track_caller)]

@@ -217,4 +217,27 @@ mod tests {
         let now = lock.version().expect("it is open");
         assert!(!now.is_moving() && now.structure() != half.structure());
     }
+
+    #[test]
+    fn tries_end_and_wait_while_the_lock_is_closed() {
+        let lock = VersionedLock::new(Rank::DirIndex);
+        let open = lock.try_write_open().expect("it is free");
+        assert_eq!(lock.tries().filter(|it| lock.is_still(*it)).count(), TRIES);
+        let (closed, wait) = std::sync::mpsc::channel();
+        let is_released = AtomicBool::new(false);
+        drop(open);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let guard = lock.write();
+                closed
+                    .send(lock.try_write_open().is_none())
+                    .expect("it is received");
+                is_released.store(true, SeqCst);
+                drop(guard);
+            });
+            assert_eq!(wait.recv(), Ok(true));
+            let version = lock.tries().next().expect("the lock was opened");
+            assert!(is_released.load(SeqCst) && lock.is_still(version));
+        });
+    }
 }

@@ -443,6 +443,33 @@ fn damaged_groups_are_left_alone_and_named() {
     }
 }
 
+/// The descriptor of group 0 counts one free cluster more, or one less, than its bitmap has.
+#[test]
+fn groups_with_a_wrong_count_are_left_alone() {
+    for (choice, has_more) in CHOICES.into_iter().flat_map(|it| [(it, true), (it, false)]) {
+        let disk = Disk::new(volume(2, 64, 64, 1));
+        let run = Run::new(ClusterNr(7), 1);
+        if !has_more {
+            disk.set(run);
+        }
+        let engine = disk.engine(choice, Affinity::None);
+        if has_more {
+            disk.set(run);
+        } else {
+            disk.clear(run);
+        }
+        let request = Request::new(30).min_len(30);
+        for at in [64, 94] {
+            let found = engine.allocate(&request, &disk);
+            assert_eq!(found, Ok(Run::new(ClusterNr(at), 30)), "{choice:?}");
+        }
+        let found = engine.allocate(&request, &disk);
+        assert_eq!(found, Err(Error::Unreadable(GroupNr(0))), "{choice:?}");
+        let exact = engine.take_exact(Run::new(ClusterNr(40), 1), &disk);
+        assert_eq!(exact, Err(Error::Unreadable(GroupNr(0))), "{choice:?}");
+    }
+}
+
 /// Groups past the end of a request are not touched even when nothing else is free.
 #[test]
 fn the_end_of_a_request_is_a_border() {

@@ -168,6 +168,49 @@ fn bad_gpt_entries_are_refused() {
     }
 }
 
+/// Sets bytes of the header in sector 1 and, where that is possible, the checksums anew.
+fn change_gpt(device: &MemDevice, changes: &[(u64, Vec<u8>)]) {
+    for (at, bytes) in changes {
+        device.write_at(512 + at, bytes).unwrap();
+    }
+    let mut header = [0; 512];
+    device.read_at(512, &mut header).unwrap();
+    let number = |header: &[u8], at: usize| u32_at(header, at) as usize;
+    let len = number(&header, 80).saturating_mul(number(&header, 84));
+    let mut entries = vec![0; len.min(MIB as usize)];
+    let at = u64_at(&header, 72).saturating_mul(512);
+    if device.read_at(at, &mut entries).is_ok() {
+        header[88..92].copy_from_slice(&gpt::crc32(&entries).to_le_bytes());
+    }
+    header[16..20].fill(0);
+    let crc = gpt::crc32(&header[..number(&header, 12).min(512)]);
+    header[16..20].copy_from_slice(&crc.to_le_bytes());
+    device.write_at(512, &header).unwrap();
+}
+
+#[test]
+fn impossible_gpt_headers_with_right_checksums_are_refused() {
+    let word = |number: u32| number.to_le_bytes().to_vec();
+    let cases = [
+        (12, word(91), "size of the GPT header"),
+        (12, word(513), "size of the GPT header"),
+        (80, word(1 << 30), "size of the GPT entries"),
+        (84, word(0), "size of the GPT entries"),
+        (84, word(u32::MAX), "size of the GPT entries"),
+        (72, vec![0xff; 8], "the GPT entries lie past the end"),
+        (72, vec![0, 0, 1], "which is at byte 1048576"),
+    ];
+    for (at, bytes, told) in cases {
+        let device = MemDevice::new(MIB);
+        write_gpt(&device, 1, 2, 512, &[(40, 49)]);
+        change_gpt(&device, &[]);
+        read_table(&device).unwrap();
+        change_gpt(&device, &[(at, bytes)]);
+        let error = read_table(&device).unwrap_err().to_string();
+        assert!(error.contains(told), "{told}: {error}");
+    }
+}
+
 /// A disk of 2 MiB of which only this many bytes were copied.
 fn cut_short(disk: &MemDevice, len: usize) -> Arc<MemDevice> {
     let device = MemDevice::new(len as u64);
@@ -258,7 +301,9 @@ fn partx_finds_the_same_partitions() {
 proptest! {
     #[test]
     fn hostile_tables_never_panic(
-        noise in prop::collection::vec((0..6000u64, any::<u8>()), 0..30), gpt in any::<bool>()
+        noise in prop::collection::vec((0..6000u64, any::<u8>()), 0..30),
+        gpt in any::<bool>(),
+        sealed in any::<bool>()
     ) {
         let device = MemDevice::new(MIB);
         if gpt {
@@ -268,6 +313,9 @@ proptest! {
             write_mbr(&device, 5, &[mbr_entry(0x83, 1, 10), mbr_entry(0x05, 3, 100)]);
         }
         noise.iter().for_each(|(at, byte)| device.write_at(*at, &[*byte]).unwrap());
+        if sealed && gpt {
+            change_gpt(&device, &[]);
+        }
         for partition in read_table(&device).unwrap_or_default() {
             prop_assert!(partition.start_bytes.checked_add(partition.len_bytes).is_some());
         }

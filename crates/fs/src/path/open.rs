@@ -94,20 +94,26 @@ impl OpenOptions {
         self.write || self.append
     }
 
+    fn makes(&self) -> bool {
+        self.create || self.create_new
+    }
+
     fn check(&self) -> crate::Result<()> {
-        let makes = self.create || self.create_new;
         if !self.read && !self.writes() {
             return Err(Error::Invalid(
                 "a file is opened for reading, writing or both",
             ));
         }
-        if (self.truncate || makes) && !self.writes() {
+        if (self.truncate || self.makes()) && !self.writes() {
             return Err(Error::Invalid("making and truncating need writing"));
         }
         Ok(())
     }
 
     fn inode(&self, paths: &Paths, path: &[u8]) -> Result<InodeRef> {
+        if self.makes() && path.ends_with(b"/") {
+            return refused_as_directory(paths, path);
+        }
         let last = if self.create_new {
             Last::Keep
         } else {
@@ -120,11 +126,8 @@ impl OpenOptions {
                 self.check_existing(paths, &inode).at(path)?;
                 return Ok(inode);
             };
-            if !(self.create || self.create_new) {
+            if !self.makes() {
                 return Err(PathError::look_up(path, found.path(), Error::NotFound));
-            }
-            if path.ends_with(b"/") {
-                return Err(Error::IsDirectory).at(path);
             }
             let (dir, caller) = (found.inode(), paths.caller());
             match paths.fs.create(dir, name, self.mode, caller) {
@@ -152,4 +155,12 @@ impl OpenOptions {
         }
         Ok(())
     }
+}
+
+/// The error of making a file under a name with a slash at its end.
+fn refused_as_directory(paths: &Paths, path: &[u8]) -> Result<InodeRef> {
+    let last = path.iter().rposition(|byte| *byte != b'/').unwrap_or(0);
+    let name = path.split_at(last + 1).0;
+    paths.walker().walk(name, Last::Keep)?;
+    Err(Error::IsDirectory).at(path)
 }

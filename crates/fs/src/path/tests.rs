@@ -1,3 +1,5 @@
+mod open;
+
 use super::{AsBytes, Directory, File, OpenOptions, Paths, Result, Walk};
 use crate::mkfs::{self, MkfsOptions, Preset};
 use crate::options::Threads;

@@ -5,7 +5,7 @@ use super::group::Group;
 use crate::base::Base;
 use crate::{Error, Result};
 use std::ops::Range;
-use uext4_alloc::{Bitmap, LoadError, Loader, Trust};
+use uext4_alloc::{Bitmap, LoadError, Loader};
 use uext4_format::GroupNr;
 use uext4_journal::Object;
 
@@ -49,10 +49,6 @@ impl Loader for BitmapLoader<'_> {
 
     fn prefetch(&self, groups: Range<u32>) {
         self.space.read_ahead(groups);
-    }
-
-    fn count_differs(&self, _group: GroupNr, _expected: u32, _found: u32) -> Trust {
-        Trust::Neither
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::image::{self, Sealed};
 use std::sync::Arc;
-use uext4::device::{BlockDevice, Error as DeviceError, MemDevice, User};
+use uext4::device::{Access, BlockDevice, Error as DeviceError, FileDevice, MemDevice, User};
 use uext4::format::mmp::{MMP_SEQ_CLEAN, Mmp};
 use uext4::format::{BlockNr, Feature};
 use uext4::mkfs::{MkfsOptions, Preset};
 use uext4::{Caller, Error, Filesystem, MountOptions, WriteContext};
-use uext4_testkit::wait;
+use uext4_testkit::{oracle, wait};
 
 /// Generous time limit for noticing a lost claim.
 fn fresh() -> Arc<MemDevice> {
@@ -110,4 +110,21 @@ fn a_claim_beside_an_overlay_is_on_the_device() {
     second.unmount().unwrap();
     assert_eq!(block(&*device).0.sequence, MMP_SEQ_CLEAN);
     image::assert_clean(&device);
+}
+
+/// A read-only mount reads the superblock past the cache, and a writable one writes the claim so.
+#[test]
+fn a_read_only_mount_of_a_file_becomes_writable() {
+    let dir = oracle::scratch_dir().unwrap();
+    let path = dir.path().join("image");
+    std::fs::write(&path, fresh().to_bytes()).unwrap();
+    let device = Arc::new(FileDevice::open(&path, Access::ReadOnly).unwrap());
+    let fs = Filesystem::mount(device.clone(), MountOptions::read_only()).unwrap();
+    fs.remount("rw").unwrap();
+    assert_ne!(block(&*device).0.sequence, MMP_SEQ_CLEAN);
+    write(&fs, b"file").unwrap();
+    fs.unmount().unwrap();
+    assert_eq!(block(&*device).0.sequence, MMP_SEQ_CLEAN);
+    drop((fs, device));
+    oracle::assert_clean(&path);
 }

@@ -3,7 +3,9 @@
 #[path = "../../examples/copy_tree.rs"]
 #[allow(dead_code, reason = "its main function")]
 mod copy_tree;
+mod damage;
 mod events;
 mod example;
+mod policies;
 mod rig;
 mod round_trip;

@@ -10,14 +10,22 @@ use uext4_testkit::oracle;
 
 pub(crate) struct Rig {
     scratch: tempfile::TempDir,
-    device: Arc<MemDevice>,
+    pub(crate) device: Arc<MemDevice>,
     pub(crate) fs: Filesystem,
 }
 
 impl Rig {
     pub(crate) fn new() -> Self {
-        let device = Arc::new(MemDevice::new(16 << 20));
-        mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("makes a file system");
+        Self::of_size(16 << 20)
+    }
+
+    pub(crate) fn of_size(bytes: u64) -> Self {
+        let device = MemDevice::new(bytes);
+        mkfs::format(&device, &MkfsOptions::new(Preset::Ext4)).expect("makes a file system");
+        Self::on(Arc::new(device))
+    }
+
+    pub(crate) fn on(device: Arc<MemDevice>) -> Self {
         let options = MountOptions {
             threads: Threads::Inline,
             ..MountOptions::default()
