@@ -169,6 +169,22 @@ fn a_name_that_goes_while_it_is_looked_up() {
     });
 }
 
+/// The lookup found the inode before the unlink, and counts it after.
+#[test]
+fn a_lookup_that_an_unlink_overtakes_holds_the_inode() {
+    on_fresh_image(|rig| {
+        rig.make(b"name");
+        let found = rig.fs.lookup(&rig.root, b"name", &rig.user).unwrap();
+        rig.unlink(b"name");
+        let (node, generation) = (rig.nodes.insert(&found), rig.fs.attr(&found).generation);
+        rig.let_go(Some(found));
+        rig.make(b"taker");
+        assert!(rig.is_still((node, generation)));
+        rig.unlink(b"taker");
+        rig.forget(node, 1);
+    });
+}
+
 /// A forget beside the unlink that takes the last name: whoever comes second frees the inode.
 #[test]
 fn a_name_that_goes_while_it_is_forgotten() {
