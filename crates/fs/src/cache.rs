@@ -151,6 +151,14 @@ impl<K: Key, V: Cached> Cache<K, V> {
         self.look(key).ok()
     }
 
+    /// As [`Self::get`], without counting a miss: the caller loads the object then.
+    pub(crate) fn hit(&self, key: K) -> Option<Arc<V>> {
+        let shard = self.shard(key);
+        let found = shard.entries.read().get(key)?;
+        shard.hits.fetch_add(1, Ordering::Relaxed);
+        Some(found)
+    }
+
     /// The cached object; on a miss, the shard's [`Entries::departures`] counter.
     fn look(&self, key: K) -> Result<Arc<V>, u64> {
         let shard = self.shard(key);

@@ -6,7 +6,7 @@
 //!
 //! Layout, requests: `transport` receives requests and sends replies (io_uring or `/dev/fuse`);
 //! `request` and `reply` encode them; `init` negotiates the connection; `server` turns requests
-//! into operations of [`uext4`]; `worker_pool` runs the ones that take long; `nodes` holds the
+//! into operations of [`uext4`]; `worker_pool` runs the ones that take long; `nodes` counts the
 //! inodes that the kernel knows; `owners` maps users and groups.
 //!
 //! State: `control` is the control socket; `request_stats` counts, `log` writes messages; `halt` is

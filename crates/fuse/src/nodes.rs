@@ -1,42 +1,104 @@
-//! Node table: FUSE node id to inode. A node holds its inode until the kernel forgets it.
+//! Node table: what the server knows of the nodes that the kernel remembers.
 //!
-//! Invariants: a node id is the inode number, except for the root (id 1, inode 2); inode 1 is never
-//! exposed. `lookups` counts the answered entries that the kernel has not yet forgotten; the root
-//! is never forgotten. A node keeps an unlinked inode alive while a process has it open.
-//! Locking: one lock per shard, never held over a call of the library.
+//! Layout: a node id is the inode number, except for the root (id 1, inode 2); inode 1 is never
+//! exposed. A node is one word: the answered entries that the kernel has not yet forgotten, and a
+//! flag. Its inode is in the library's cache, or is read again. Few nodes hold their inode: open
+//! files, for their write errors, writers and preallocated space; and inodes without a name, which
+//! are freed when the last hold is dropped.
+//!
+//! Invariants: the kernel knows no inode without a name that is not held here. The last name goes
+//! before [`Nodes::keep`], and [`Nodes::insert`] and [`Nodes::close`] look at the names under the
+//! shard's lock. So whichever of two comes second sees the other: `keep` finds the node, or
+//! `insert` and `close` find no name. Until then the caller holds the inode.
+//! Locking: one lock per shard, never held over a call of the library, and no inode is dropped
+//! under it.
 
-use crate::attributes::{TTL, TTL_WRITERS, Writers};
+use crate::attributes::Writers;
 use crate::errno::Errno;
 use crate::protocol::ROOT_ID;
-use std::collections::hash_map::Entry;
-use std::time::Duration;
+use serde::Serialize;
 use uext4::InodeRef;
 use uext4_format::InodeNr;
-use uext4_sync::atomic::{AtomicBool, Ordering};
+use uext4_num::u64_of;
 use uext4_sync::{Rank, RwLock, StripeMap, stripe_shard};
 
 /// Shards of the table; a power of two.
 const SHARDS: usize = 64;
 /// log2 of the run of consecutive numbers that share a shard; consecutive new files have them.
 const STRIPE_BITS: u32 = 6;
+/// A shard with fewer entries than this keeps its table.
+const SHRINK_MIN: usize = 64;
 
-struct Node {
+/// A node that the kernel remembers.
+#[derive(Clone, Copy, Default)]
+struct Known(u64);
+
+impl Known {
+    /// The kernel may cache pages of the node; reads of those send no request.
+    const CACHED: u64 = 1;
+    /// One lookup.
+    const LOOKUP: u64 = 2;
+
+    fn lookups(self) -> u64 {
+        self.0 / Self::LOOKUP
+    }
+
+    fn is_cached(self) -> bool {
+        self.0 & Self::CACHED != 0
+    }
+}
+
+/// A node whose inode is held.
+struct Held {
     inode: InodeRef,
-    lookups: u64,
+    opens: u32,
     writers: u32,
     /// Writers that may use the blocks reserved for the superuser.
     privileged: u32,
-    /// The kernel may cache pages of the node; reads of those send no request.
-    cached: AtomicBool,
     /// Unreported error of a lost writeback.
     lost: Option<Errno>,
 }
 
-type Shard = RwLock<StripeMap<u64, Node, STRIPE_BITS>>;
+impl Held {
+    fn new(inode: &InodeRef) -> Self {
+        Self {
+            inode: inode.clone(),
+            opens: 0,
+            writers: 0,
+            privileged: 0,
+            lost: None,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Shard {
+    known: StripeMap<u64, Known, STRIPE_BITS>,
+    held: StripeMap<u64, Held, STRIPE_BITS>,
+}
 
 /// Sharded table of nodes.
 pub(crate) struct Nodes {
-    shards: Box<[Shard]>,
+    shards: Box<[RwLock<Shard>]>,
+}
+
+/// A closed file.
+pub(crate) struct Closed {
+    /// Its inode; none if the node was not open.
+    pub(crate) inode: Option<InodeRef>,
+    /// Whether other files of the node are open for writing.
+    pub(crate) writers: Writers,
+}
+
+/// Numbers of nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct NodeCounts {
+    /// Nodes that the kernel remembers.
+    known: u64,
+    /// Nodes that hold their inode.
+    held: u64,
+    /// Memory of the table, without the inodes.
+    bytes: u64,
 }
 
 /// Node id of an inode.
@@ -58,76 +120,70 @@ pub(crate) fn inode_of(node: u64) -> Result<InodeNr, Errno> {
 }
 
 impl Nodes {
-    /// A table with only the root.
-    pub(crate) fn new(root: InodeRef) -> Self {
-        let shard = |_| RwLock::new(Rank::CacheShard, StripeMap::default());
-        let nodes = Self {
+    /// An empty table.
+    pub(crate) fn new() -> Self {
+        let shard = |_| RwLock::new(Rank::CacheShard, Shard::default());
+        Self {
             shards: (0..SHARDS).map(shard).collect(),
-        };
-        nodes.insert(root);
-        nodes
+        }
     }
 
-    fn shard(&self, node: u64) -> &Shard {
+    fn shard(&self, node: u64) -> &RwLock<Shard> {
         &self.shards[stripe_shard::<STRIPE_BITS>(node, SHARDS)]
     }
 
-    /// Inode of a node.
-    pub(crate) fn get(&self, node: u64) -> Result<InodeRef, Errno> {
-        let shard = self.shard(node).read();
-        shard
-            .get(&node)
-            .map(|node| node.inode.clone())
-            .ok_or(Errno::ESTALE)
-    }
-
     /// Counts a lookup of an inode and returns its node id.
-    pub(crate) fn insert(&self, inode: InodeRef) -> u64 {
+    pub(crate) fn insert(&self, inode: &InodeRef) -> u64 {
         let id = node_of(inode.nr());
-        let spare = {
-            let mut shard = self.shard(id).write();
-            match shard.entry(id) {
-                Entry::Occupied(mut known) => {
-                    known.get_mut().lookups += 1;
-                    Some(inode)
-                }
-                Entry::Vacant(free) => {
-                    free.insert(Node {
-                        inode,
-                        lookups: 1,
-                        writers: 0,
-                        privileged: 0,
-                        cached: AtomicBool::new(false),
-                        lost: None,
-                    });
-                    None
-                }
-            }
-        };
-        // Dropping an inode may take locks of the library.
-        drop(spare);
+        let mut shard = self.shard(id).write();
+        shard.known.entry(id).or_default().0 += Known::LOOKUP;
+        if inode.is_nameless() {
+            let held = || Held::new(inode);
+            shard.held.entry(id).or_insert_with(held);
+        }
         id
     }
 
-    /// Subtracts `lookups` from the count of a node. Returns the inode when the count reaches 0.
+    /// Holds an inode that lost its last name, if the kernel knows it; else answers it.
+    pub(crate) fn keep(&self, inode: InodeRef) -> Option<InodeRef> {
+        let id = node_of(inode.nr());
+        let is_known = {
+            let mut shard = self.shard(id).write();
+            let is_known = shard.known.contains_key(&id);
+            if is_known {
+                let held = || Held::new(&inode);
+                shard.held.entry(id).or_insert_with(held);
+            }
+            is_known
+        };
+        (!is_known).then_some(inode)
+    }
+
+    /// Subtracts `lookups` from the count of a node. Returns the inode that it held when the count
+    /// reaches 0.
     pub(crate) fn forget(&self, node: u64, lookups: u64) -> Option<InodeRef> {
-        if node == ROOT_ID {
-            return None;
-        }
         let mut shard = self.shard(node).write();
-        let known = shard.get_mut(&node)?;
-        known.lookups = known.lookups.saturating_sub(lookups);
-        if known.lookups > 0 {
+        let known = shard.known.get_mut(&node)?;
+        if known.lookups() > lookups {
+            known.0 -= lookups * Known::LOOKUP;
             return None;
         }
-        shard.remove(&node).map(|node| node.inode)
+        shard.known.remove(&node);
+        shrink(&mut shard.known);
+        shard.held.remove(&node).map(|held| held.inode)
     }
 
     /// Marks the node as cached by the kernel; returns whether it was marked before.
     pub(crate) fn note_cached(&self, node: u64) -> bool {
-        match self.shard(node).read().get(&node) {
-            Some(node) if node.cached.load(Ordering::Relaxed) => true,
-            Some(node) => node.cached.swap(true, Ordering::Relaxed),
+        if self.may_be_cached(node) {
+            return true;
+        }
+        match self.shard(node).write().known.get_mut(&node) {
+            Some(known) => {
+                let was = known.is_cached();
+                known.0 |= Known::CACHED;
+                was
+            }
             None => true,
         }
     }
@@ -135,36 +191,62 @@ impl Nodes {
     /// Whether the kernel may cache pages of the node.
     pub(crate) fn may_be_cached(&self, node: u64) -> bool {
         let shard = self.shard(node).read();
-        shard
-            .get(&node)
-            .is_none_or(|node| node.cached.load(Ordering::Relaxed))
+        shard.known.get(&node).is_none_or(|known| known.is_cached())
     }
 
-    /// Counts an open for writing.
-    pub(crate) fn add_writer(&self, node: u64, writer: uext4::Writers) {
-        if let Some(node) = self.shard(node).write().get_mut(&node) {
-            if node.writers == 0 {
+    /// Holds the inode of a file that is opened, and counts a `writer`.
+    pub(crate) fn open(&self, node: u64, inode: &InodeRef, writer: Option<uext4::Writers>) {
+        let mut shard = self.shard(node).write();
+        let held = || Held::new(inode);
+        let held = shard.held.entry(node).or_insert_with(held);
+        held.opens += 1;
+        if let Some(writer) = writer {
+            if held.writers == 0 {
                 // The error concerned earlier writers.
-                node.lost = None;
+                held.lost = None;
             }
-            node.writers += 1;
-            node.privileged += u32::from(writer == uext4::Writers::Privileged);
+            held.writers += 1;
+            held.privileged += u32::from(writer == uext4::Writers::Privileged);
         }
     }
 
-    /// Counts the release of a file open for writing.
-    pub(crate) fn drop_writer(&self, node: u64, writer: uext4::Writers) {
-        if let Some(node) = self.shard(node).write().get_mut(&node) {
+    /// Counts the release of a file that was opened with `writer`. The last one ends the hold on an
+    /// inode with a name.
+    pub(crate) fn close(&self, node: u64, writer: Option<uext4::Writers>) -> Closed {
+        let mut shard = self.shard(node).write();
+        let Some(held) = shard.held.get_mut(&node) else {
+            return Closed {
+                inode: None,
+                writers: Writers::None,
+            };
+        };
+        held.opens = held.opens.saturating_sub(1);
+        if let Some(writer) = writer {
             let privileged = u32::from(writer == uext4::Writers::Privileged);
-            node.writers = node.writers.saturating_sub(1);
-            node.privileged = node.privileged.saturating_sub(privileged);
+            held.writers = held.writers.saturating_sub(1);
+            held.privileged = held.privileged.saturating_sub(privileged);
         }
+        let writers = match held.writers {
+            0 => Writers::None,
+            _ => Writers::Some,
+        };
+        let inode = match held.opens == 0 && !held.inode.is_nameless() {
+            true => shard.held.remove(&node).map(|held| held.inode),
+            false => Some(held.inode.clone()),
+        };
+        Closed { inode, writers }
+    }
+
+    /// What `look` finds at a held node.
+    fn held<T>(&self, node: u64, look: impl FnOnce(&Held) -> T) -> Option<T> {
+        self.shard(node).read().held.get(&node).map(look)
     }
 
     /// Class of the writers of the node's dirty pages; `Privileged` once all have closed the file.
     pub(crate) fn writers_of(&self, node: u64) -> uext4::Writers {
-        match self.shard(node).read().get(&node) {
-            Some(node) if node.writers > 0 && node.privileged == 0 => uext4::Writers::Users,
+        let only_users = |held: &Held| held.writers > 0 && held.privileged == 0;
+        match self.held(node, only_users) {
+            Some(true) => uext4::Writers::Users,
             _ => uext4::Writers::Privileged,
         }
     }
@@ -174,7 +256,7 @@ impl Nodes {
         let mut found = Vec::new();
         for shard in &self.shards {
             let shard = shard.read();
-            let written = shard.iter().filter(|(_, node)| node.writers > 0);
+            let written = shard.held.iter().filter(|(_, held)| held.writers > 0);
             found.extend(written.map(|(&id, _)| id));
         }
         found
@@ -182,34 +264,35 @@ impl Nodes {
 
     /// Records a lost writeback of the node.
     pub(crate) fn note_lost(&self, node: u64, why: Errno) {
-        if let Some(node) = self.shard(node).write().get_mut(&node) {
-            node.lost = Some(why);
+        if let Some(held) = self.shard(node).write().held.get_mut(&node) {
+            held.lost = Some(why);
         }
     }
 
     /// Takes the unreported error of a lost writeback.
     pub(crate) fn take_lost(&self, node: u64) -> Option<Errno> {
-        let lost = |node: &Node| node.lost.is_some();
-        if !self.shard(node).read().get(&node).is_some_and(lost) {
-            return None;
-        }
-        self.shard(node).write().get_mut(&node)?.lost.take()
+        self.held(node, |held| held.lost)??;
+        self.shard(node).write().held.get_mut(&node)?.lost.take()
     }
 
     /// Whether the node is open for writing.
     pub(crate) fn writers(&self, node: u64) -> Writers {
-        match self.shard(node).read().get(&node) {
-            Some(node) if node.writers > 0 => Writers::Some,
+        match self.held(node, |held| held.writers > 0) {
+            Some(true) => Writers::Some,
             _ => Writers::None,
         }
     }
 
-    /// Lifetime of the node's attributes in the kernel.
-    pub(crate) fn ttl(&self, node: u64) -> Duration {
-        match self.shard(node).read().get(&node) {
-            Some(node) if node.writers > 0 || node.inode.has_delayed() => TTL_WRITERS,
-            _ => TTL,
+    /// Sizes of the table.
+    pub(crate) fn counts(&self) -> NodeCounts {
+        let mut sum = NodeCounts::default();
+        for shard in &self.shards {
+            let shard = shard.read();
+            sum.known += u64_of(shard.known.len());
+            sum.held += u64_of(shard.held.len());
+            sum.bytes += u64_of(table_bytes(&shard.known) + table_bytes(&shard.held));
         }
+        sum
     }
 
     /// Drops all nodes after the connection has ended.
@@ -221,17 +304,17 @@ impl Nodes {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_root_has_two_numbers() {
-        assert_eq!(node_of(InodeNr::ROOT), ROOT_ID);
-        assert_eq!(inode_of(ROOT_ID), Ok(InodeNr::ROOT));
-        assert_eq!(inode_of(2), Err(Errno::ESTALE));
-        assert_eq!(inode_of(0), Err(Errno::ESTALE));
-        assert_eq!(inode_of(1 << 32), Err(Errno::ESTALE));
-        assert_eq!(inode_of(12), Ok(InodeNr(12)));
+/// Gives back most of the memory of a table that became nearly empty.
+fn shrink<V>(table: &mut StripeMap<u64, V, STRIPE_BITS>) {
+    if table.len() >= SHRINK_MIN && table.len() < table.capacity() / 8 {
+        table.shrink_to(table.len() * 2);
     }
 }
+
+/// Memory of a table, in bytes: entries with a byte of tag each, and an eighth of free room.
+fn table_bytes<V>(table: &StripeMap<u64, V, STRIPE_BITS>) -> usize {
+    table.capacity() / 7 * 8 * (size_of::<(u64, V)>() + 1)
+}
+
+#[cfg(test)]
+mod tests;

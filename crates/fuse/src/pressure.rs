@@ -1,4 +1,4 @@
-//! Memory-pressure handling: shrinks the caches of the file system.
+//! Memory-pressure handling: shrinks the caches of the file system, and returns the memory.
 //!
 //! A thread sleeps in `poll` on a PSI trigger of its control group, or of the whole system if the
 //! group has none. When tasks have waited for memory, it asks the file system to drop part of its
@@ -34,6 +34,7 @@ impl Pressure {
         let source = files().into_iter().find_map(|path| arm(&path).ok())?;
         Self::start(source, move || {
             server.filesystem().reclaim_memory();
+            give_back();
         })
         .ok()
     }
@@ -90,6 +91,17 @@ pub(crate) fn files() -> Vec<PathBuf> {
         .filter_map(|root| Some(PathBuf::from(root).join(group?).join("memory.pressure")));
     of_group.chain([PathBuf::from(SYSTEM)]).collect()
 }
+
+/// Returns freed memory to the system. glibc keeps pages between objects that are in use.
+#[cfg(target_env = "gnu")]
+#[allow(unsafe_code)]
+fn give_back() {
+    // SAFETY: it locks each heap that it trims, and takes no pointer.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn give_back() {}
 
 fn arm(path: &PathBuf) -> io::Result<File> {
     let mut file = OpenOptions::new().read(true).write(true).open(path)?;

@@ -211,6 +211,11 @@ impl Inode {
         self.notes.load(Ordering::Acquire) & NOTE_VALUE != 0
     }
 
+    /// Whether the inode is in use without a name: its last user frees it. Takes no lock.
+    pub fn is_nameless(&self) -> bool {
+        self.holds.life().ends_unheld()
+    }
+
     /// Whether the inode is free or being freed.
     pub(crate) fn is_freed(&self) -> bool {
         self.holds.life() == Life::Freed

@@ -71,6 +71,11 @@ impl Inodes {
         })
     }
 
+    /// The inode, if it is in memory. A miss is not counted: the caller loads it then.
+    pub(crate) fn cached(&self, nr: InodeNr) -> Option<Arc<Inode>> {
+        self.cache.hit(nr)
+    }
+
     /// Reads inode `nr`, and the inodes in use among the slots that follow in the same block.
     fn read_slots(
         &self,

@@ -35,6 +35,16 @@ impl Filesystem {
         })
     }
 
+    /// As [`Self::inode`], for a number that an earlier call answered and that has been in use
+    /// since. A cached inode is answered even after a shutdown.
+    pub fn known_inode(&self, nr: InodeNr) -> Result<InodeRef> {
+        match self.fs.inodes.cached(nr).map(InodeRef::new) {
+            Some(inode) if inode.is_freed() => Err(Error::Stale),
+            Some(inode) => Ok(inode),
+            None => self.run(|fs| fs.inode(nr)),
+        }
+    }
+
     /// Finds `name` in `parent`.
     pub fn lookup(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<InodeRef> {
         self.run(|fs| {

@@ -64,6 +64,20 @@ impl Filesystem {
         flags: RenameFlags,
         caller: &Caller,
     ) -> Result<()> {
+        let (from, to) = ((from, from_name), (to, to_name));
+        self.rename_watched(from, to, flags, caller, &mut |_| ())
+    }
+
+    /// As [`Self::rename`], with a `victim` as for [`Self::unlink_watched`]: the inode that is
+    /// replaced, if there is one.
+    pub fn rename_watched(
+        &self,
+        (from, from_name): (&InodeRef, &[u8]),
+        (to, to_name): (&InodeRef, &[u8]),
+        flags: RenameFlags,
+        caller: &Caller,
+        victim: &mut dyn FnMut(&InodeRef),
+    ) -> Result<()> {
         self.change(|fs| {
             check_names(from_name, to_name, flags)?;
             for dir in [from, to] {
@@ -72,7 +86,7 @@ impl Filesystem {
             }
             let old = NameChange::new(fs, from, from_name, caller);
             let new = NameChange::new(fs, to, to_name, caller);
-            new.with_locks(|index| rename(&old, &new, flags, index))?;
+            new.with_locks(|index| rename(&old, &new, flags, index, victim))?;
             fs.sync_if_asked(from)?;
             fs.sync_if_asked(to)
         })
@@ -85,6 +99,7 @@ fn rename(
     to: &NameChange<'_>,
     flags: RenameFlags,
     index: LockMode,
+    victim: &mut dyn FnMut(&InodeRef),
 ) -> DirResult<()> {
     let fs = from.fs;
     let source = from.look_up()?.ok_or(Error::NotFound)?;
@@ -103,6 +118,9 @@ fn rename(
     if rename.is_same() {
         return Ok(());
     }
+    if let Some(target) = rename.replaced() {
+        victim(target);
+    }
     rename.write_out_first(fs);
     let answer = rename.carry_out(fs, index);
     drop(topology);
@@ -115,11 +133,16 @@ fn rename(
 }
 
 impl Rename<'_> {
+    /// The inode that loses its name.
+    fn replaced(&self) -> Option<&InodeRef> {
+        let exchanges = self.flags == RenameFlags::Exchange;
+        self.target.as_ref().filter(|_| !exchanges)
+    }
+
     /// Writes out the data of a file that replaces another before the rename (`auto_da_alloc`). Its
     /// `fsync` reports a failure.
     fn write_out_first(&self, fs: &Fs) {
-        let replaces = self.target.is_some() && self.flags != RenameFlags::Exchange;
-        if replaces && fs.settings.has(Switch::AutoDaAlloc) {
+        if self.replaced().is_some() && fs.settings.has(Switch::AutoDaAlloc) {
             let _told_by_fsync = fs.note(file::write_out(fs, self.source.arc()));
         }
     }

@@ -13,18 +13,41 @@ use uext4_sync::Arc;
 impl Filesystem {
     /// Removes a name that is not a directory's. The inode stays for its users.
     pub fn unlink(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
+        self.unlink_watched(parent, name, caller, &mut |_| ())
+    }
+
+    /// As [`Self::unlink`]. `victim` gets the inode before it loses the name, again at a retry. A
+    /// clone of it keeps an inode without a name ([`Inode::is_nameless`]), also if this fails later.
+    pub fn unlink_watched(
+        &self,
+        parent: &InodeRef,
+        name: &[u8],
+        caller: &Caller,
+        victim: &mut dyn FnMut(&InodeRef),
+    ) -> Result<()> {
         self.change(|fs| {
             check_name(name)?;
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
             let at = NameChange::new(fs, parent, name, caller);
-            at.with_index(|index| unlink_named(&at, index))?;
+            at.with_index(|index| unlink_named(&at, index, victim))?;
             fs.sync_if_asked(parent)
         })
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
+        self.rmdir_watched(parent, name, caller, &mut |_| ())
+    }
+
+    /// As [`Self::rmdir`], with a `victim` as for [`Self::unlink_watched`].
+    pub fn rmdir_watched(
+        &self,
+        parent: &InodeRef,
+        name: &[u8],
+        caller: &Caller,
+        victim: &mut dyn FnMut(&InodeRef),
+    ) -> Result<()> {
         self.change(|fs| {
             check_name(name)?;
             match name {
@@ -35,13 +58,17 @@ impl Filesystem {
             check_alive(parent)?;
             fs.may(parent, caller, Want::EXECUTE)?;
             let at = NameChange::new(fs, parent, name, caller);
-            at.with_locks(|index| rmdir_named(&at, index))?;
+            at.with_locks(|index| rmdir_named(&at, index, victim))?;
             fs.sync_if_asked(parent)
         })
     }
 }
 
-fn unlink_named(at: &NameChange<'_>, index: LockMode) -> DirResult<()> {
+fn unlink_named(
+    at: &NameChange<'_>,
+    index: LockMode,
+    victim: &mut dyn FnMut(&InodeRef),
+) -> DirResult<()> {
     let (fs, parent, name) = (at.fs, at.dir, &at.name);
     let found = index.checked(parent, dir::lookup_holder(fs, parent, name))?;
     let (target, holder) = found.ok_or(Error::NotFound)?;
@@ -49,6 +76,7 @@ fn unlink_named(at: &NameChange<'_>, index: LockMode) -> DirResult<()> {
     if target.is_dir() {
         return Err(Error::IsDirectory.into());
     }
+    victim(&target);
     let handle = fs.start(credits::REMOVE)?;
     let removed = match &holder {
         Some(holder) => dir::remove_at(fs, &handle, parent, name, holder, index),
@@ -71,7 +99,11 @@ fn changed_name(error: DirError) -> DirError {
 
 /// The parent only loses an entry; the target is locked exclusively, so that no name is added to
 /// it.
-fn rmdir_named(at: &NameChange<'_>, index: LockMode) -> DirResult<()> {
+fn rmdir_named(
+    at: &NameChange<'_>,
+    index: LockMode,
+    victim: &mut dyn FnMut(&InodeRef),
+) -> DirResult<()> {
     let (fs, parent) = (at.fs, at.dir);
     let target = at.look_up()?.ok_or(Error::NotFound)?;
     fs.may_delete(parent, &target, at.caller)?;
@@ -82,6 +114,7 @@ fn rmdir_named(at: &NameChange<'_>, index: LockMode) -> DirResult<()> {
     if !dir::is_empty(fs, target.arc())? {
         return Err(Error::NotEmpty.into());
     }
+    victim(&target);
     let handle = fs.start(credits::REMOVE)?;
     let removed = dir::remove(fs, &handle, parent, &at.name, target.nr(), index);
     removed.map_err(changed_name)?;

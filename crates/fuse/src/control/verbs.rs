@@ -124,6 +124,7 @@ fn stats(mount: &Mount) -> Value {
     stats["requests"] = to_value(&request_stats.requests());
     stats["reads_in_place"] = request_stats.reads_in_place().into();
     stats["request_bounds_ns"] = RequestStats::bounds_ns().into();
+    stats["nodes"] = to_value(&mount.server.node_counts());
     stats["server"] = server(mount);
     stats
 }

@@ -6,24 +6,20 @@ use crate::errno::Errno;
 use crate::protocol::fattr;
 use crate::reply::Reply;
 use crate::request::{Args, Request};
-use uext4::{Attr, InodeRef, SetAttr, SetTime, Times, Timestamp};
+use uext4::{InodeRef, SetAttr, SetTime, Times, Timestamp};
 use uext4_num::low_u16;
 
 impl Server {
     pub(super) fn getattr(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let inode = self.get(request.node)?;
         self.tell_writer(request, &inode)?;
-        self.put_attributes(request.node, &self.shown(&inode), reply)
-    }
-
-    fn put_attributes(&self, node: u64, attr: &Attr, reply: &mut Reply) -> Handled {
-        put_attr_out(reply, attr, self.ttl(node));
+        put_attr_out(reply, &self.shown(&inode), self.ttl(request.node, &inode));
         Ok(())
     }
 
     pub(super) fn statx(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let inode = self.get(request.node)?;
-        let ttl = self.ttl(request.node);
+        let ttl = self.ttl(request.node, &inode);
         put_statx(reply, &self.shown(&inode), ttl);
         Ok(())
     }
@@ -43,7 +39,8 @@ impl Server {
         let attr = self
             .filesystem
             .set_attr(&inode, &set, &self.asker(request))?;
-        self.put_attributes(request.node, &self.show(attr), reply)
+        put_attr_out(reply, &self.show(attr), self.ttl(request.node, &inode));
+        Ok(())
     }
 
     /// The mode after clearing setuid and setgid where the caller may not keep them; `None` if

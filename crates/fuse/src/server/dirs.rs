@@ -83,8 +83,8 @@ impl Server {
             Some(inode) => {
                 let attr = self.shown(&inode);
                 kind = Some(attr.kind);
-                let node = self.nodes.insert(inode);
-                put_entry(reply, node, &attr, self.ttl(node));
+                let node = self.nodes.insert(&inode);
+                put_entry(reply, node, &attr, self.ttl(node, &inode));
             }
         }
         put_dirent(reply, entry.inode, entry.next_cookie, kind, &entry.name);

@@ -1,9 +1,9 @@
 //! Dispatch of FUSE requests to operations of the library; one file per family.
 //!
 //! Invariants: the kernel checks permissions, sticky directories and ACLs (`default_permissions`,
-//! always on), so every caller here is [`uext4::Checks::Done`]. A request names its node, and a
-//! node holds its inode; a file handle only carries the error cursor and the way the file was
-//! opened.
+//! always on), so every caller here is [`uext4::Checks::Done`]. A request names its node, whose
+//! inode is in use while the kernel knows it (`nodes`); a file handle only carries the error cursor
+//! and the way the file was opened.
 //! Locking: none here; operations run in parallel on all threads.
 //! References: `linux/fuse.h`.
 
@@ -23,7 +23,7 @@ use crate::errno::Errno;
 use crate::free_space::Gauge;
 use crate::halt::{self, Halt};
 use crate::init::Agreement;
-use crate::nodes::{Nodes, inode_of};
+use crate::nodes::{NodeCounts, Nodes, inode_of};
 use crate::opened::Opened;
 use crate::owners::Owners;
 use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
@@ -98,7 +98,6 @@ impl Server {
         kernel: Arc<DevFuse>,
         owners: Owners,
     ) -> uext4::Result<Self> {
-        let nodes = Nodes::new(filesystem.root()?);
         let gauge = match agreement.writeback() {
             true => Gauge::new(),
             false => Gauge::idle(),
@@ -106,7 +105,7 @@ impl Server {
         gauge.look(|| filesystem.free_space());
         Ok(Self {
             filesystem,
-            nodes,
+            nodes: Nodes::new(),
             opened: Opened::new(),
             agreement,
             kernel,
@@ -263,16 +262,19 @@ impl Server {
         &self.filesystem
     }
 
-    /// Inode of a node.
+    /// Inode of a node that the kernel knows.
     fn get(&self, node: u64) -> Result<InodeRef, Errno> {
-        self.nodes.get(node)
+        Ok(self.filesystem.known_inode(inode_of(node)?)?)
     }
 
     /// Inode of a node, or of an inode number from an NFS handle.
     fn get_any(&self, node: u64) -> Result<InodeRef, Errno> {
-        self.nodes
-            .get(node)
-            .or_else(|_| Ok(self.filesystem.inode(inode_of(node)?)?))
+        Ok(self.filesystem.inode(inode_of(node)?)?)
+    }
+
+    /// Numbers of nodes.
+    pub(crate) fn node_counts(&self) -> NodeCounts {
+        self.nodes.counts()
     }
 
     /// Drops all nodes and unmounts the file system. Later calls return the result of the first.

@@ -40,8 +40,8 @@ impl Server {
     /// Counts a lookup of `inode` and puts its entry.
     pub(super) fn entry(&self, inode: InodeRef, reply: &mut Reply) -> Handled {
         let attr = self.shown(&inode);
-        let node = self.nodes.insert(inode);
-        put_entry(reply, node, &attr, self.ttl(node));
+        let node = self.nodes.insert(&inode);
+        put_entry(reply, node, &attr, self.ttl(node, &inode));
         Ok(())
     }
 
@@ -66,17 +66,34 @@ impl Server {
     }
 
     fn forget_node(&self, node: u64, lookups: u64) {
-        let Some(inode) = self.nodes.forget(node, lookups) else {
-            return;
-        };
-        let unlinked = self.filesystem.attr(&inode).links == 0;
+        if let Some(inode) = self.nodes.forget(node, lookups) {
+            self.let_go(inode);
+        }
+    }
+
+    /// Drops a hold. Any operation frees inodes that lost their last user; an idle mount has none,
+    /// so the space would stay allocated.
+    fn let_go(&self, inode: InodeRef) {
+        let nameless = inode.is_nameless();
         drop(inode);
-        if unlinked {
-            // Any operation frees inodes that lost their last user; an idle mount has none, so the
-            // space would stay allocated. FORGET has no reply; an error is recorded in the
-            // superblock.
+        if nameless {
+            // An error is recorded in the superblock.
             let _ = self.filesystem.root();
         }
+    }
+
+    /// Runs a removal, and holds the inode that lost its last name while the kernel knows it.
+    fn remove(
+        &self,
+        removal: impl FnOnce(&mut dyn FnMut(&InodeRef)) -> uext4::Result<()>,
+    ) -> Handled {
+        let mut victim = None;
+        let done = removal(&mut |inode| victim = Some(inode.clone()));
+        let nameless = victim.filter(|inode: &InodeRef| inode.is_nameless());
+        if let Some(unknown) = nameless.and_then(|inode| self.nodes.keep(inode)) {
+            self.let_go(unknown);
+        }
+        Ok(done?)
     }
 
     pub(super) fn mknod(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
@@ -126,16 +143,17 @@ impl Server {
 
     pub(super) fn unlink(&self, request: &Request<'_>) -> Handled {
         let parent = self.get(request.node)?;
-        Ok(self
-            .filesystem
-            .unlink(&parent, request.args().name()?, &self.asker(request))?)
+        let (name, asker) = (request.args().name()?, self.asker(request));
+        self.remove(|victim| {
+            self.filesystem
+                .unlink_watched(&parent, name, &asker, victim)
+        })
     }
 
     pub(super) fn rmdir(&self, request: &Request<'_>) -> Handled {
         let parent = self.get(request.node)?;
-        Ok(self
-            .filesystem
-            .rmdir(&parent, request.args().name()?, &self.asker(request))?)
+        let (name, asker) = (request.args().name()?, self.asker(request));
+        self.remove(|victim| self.filesystem.rmdir_watched(&parent, name, &asker, victim))
     }
 
     pub(super) fn rename(&self, request: &Request<'_>) -> Handled {
@@ -177,9 +195,11 @@ impl Server {
             }
             _ => self.asker(request),
         };
-        Ok(self
-            .filesystem
-            .rename(&from, from_name, &to, to_name, flags, &caller)?)
+        let (from, to) = ((&from, from_name), (&to, to_name));
+        self.remove(|victim| {
+            self.filesystem
+                .rename_watched(from, to, flags, &caller, victim)
+        })
     }
 }
 

@@ -15,7 +15,7 @@ use crate::opened::Manner;
 use crate::protocol::{OPEN_KILL_SUIDGID, fopen};
 use crate::reply::Reply;
 use crate::request::Request;
-use uext4::{Atime, ChangeTimes, Error, InodeRef, SetAttr};
+use uext4::{Atime, ChangeTimes, Error, InodeRef, SetAttr, Writers};
 use uext4_num::low_u16;
 
 /// `O_*` flags of `open(2)` that matter here.
@@ -32,6 +32,11 @@ const FLAG_APPEND: u32 = 0x20;
 /// Whether the open flags allow writes.
 fn writes(flags: u32) -> bool {
     flags & O_ACCMODE != 0
+}
+
+/// Class of the writer, if the open flags allow writes.
+fn writer(flags: u32, manner: Manner) -> Option<Writers> {
+    writes(flags).then_some(manner.by)
 }
 
 impl Server {
@@ -101,7 +106,7 @@ impl Server {
         Ok(())
     }
 
-    /// Puts `struct fuse_open_out` and notes a writer.
+    /// Puts `struct fuse_open_out` and notes the open file.
     fn put_opened(
         &self,
         node: u64,
@@ -110,9 +115,9 @@ impl Server {
         manner: Manner,
         reply: &mut Reply,
     ) {
+        // Before the scarcity check, so that a later finder of scarcity sees the writer.
+        self.nodes.open(node, inode, writer(flags, manner));
         if writes(flags) {
-            // Before the scarcity check, so that a later finder of scarcity sees the writer.
-            self.nodes.add_writer(node, manner.by);
             if !manner.past_cache {
                 self.nodes.note_cached(node);
             }
@@ -192,34 +197,28 @@ impl Server {
         reply: &mut Reply,
     ) -> Handled {
         let attr = self.shown(&inode);
-        let node = self.nodes.insert(inode.clone());
+        let node = self.nodes.insert(&inode);
         let mut opened = Reply::new(16);
         let manner = self.manner(request, &inode, flags);
         self.put_opened(node, &inode, flags, manner, &mut opened);
-        crate::attributes::put_entry(reply, node, &attr, self.ttl(node));
+        crate::attributes::put_entry(reply, node, &attr, self.ttl(node, &inode));
         reply.put(opened.body());
         Ok(())
-    }
-
-    /// Discards the preallocation after the last writer closed, as ext4 does.
-    fn let_go_of_space(&self, node: u64) {
-        if self.nodes.writers(node) == Has::None
-            && let Ok(inode) = self.get(node)
-        {
-            self.filesystem.discard_preallocation(&inode);
-        }
     }
 
     pub(super) fn release(&self, request: &Request<'_>) -> Handled {
         let mut args = request.args();
         let (handle, flags) = (args.u64()?, args.u32()?);
         self.opened.close(handle);
-        if writes(flags) {
-            self.nodes.drop_writer(request.node, Manner::of(handle).by);
-            let inode = self.get(request.node)?;
+        let writer = writer(flags, Manner::of(handle));
+        let closed = self.nodes.close(request.node, writer);
+        if let (Some(_), Some(inode)) = (writer, &closed.inode) {
             // A release cannot report an error; the next fsync does.
-            let _told_by_fsync = self.filesystem.close(&inode);
-            self.let_go_of_space(request.node);
+            let _told_by_fsync = self.filesystem.close(inode);
+            if closed.writers == Has::None {
+                // As ext4 does.
+                self.filesystem.discard_preallocation(inode);
+            }
         }
         Ok(())
     }

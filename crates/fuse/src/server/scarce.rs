@@ -16,7 +16,7 @@
 //! error, once. ENOSPC in advance goes to write-only handles, which do neither.
 
 use super::{Handled, Server};
-use crate::attributes::Writers as Has;
+use crate::attributes::{TTL, TTL_WRITERS, Writers as Has};
 use crate::bdi::Bdi;
 use crate::errno::Errno;
 use crate::free_space::MORE_PERCENT;
@@ -64,10 +64,12 @@ impl Server {
     }
 
     /// Lifetime of the node's attributes in the kernel.
-    pub(super) fn ttl(&self, node: u64) -> Duration {
-        match self.gauge.is_scarce() && self.nodes.writers(node) == Has::Some {
-            true => Duration::ZERO,
-            false => self.nodes.ttl(node),
+    pub(super) fn ttl(&self, node: u64, inode: &InodeRef) -> Duration {
+        match self.nodes.writers(node) {
+            Has::Some if self.gauge.is_scarce() => Duration::ZERO,
+            Has::Some => TTL_WRITERS,
+            Has::None if inode.has_delayed() => TTL_WRITERS,
+            Has::None => TTL,
         }
     }
 

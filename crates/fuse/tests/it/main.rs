@@ -18,6 +18,7 @@ mod handles;
 mod in_place;
 mod life;
 mod like_a_mount;
+mod memory;
 mod model;
 mod names;
 mod owners;

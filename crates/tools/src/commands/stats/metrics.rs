@@ -260,6 +260,21 @@ pub(super) const METRICS: &[Metric] = &[
         "Objects that made room for others.",
     ),
     metric(
+        "uext4_nodes_known",
+        One("/nodes/known"),
+        "Inodes that the kernel remembers.",
+    ),
+    metric(
+        "uext4_nodes_held",
+        One("/nodes/held"),
+        "Of these, open or without a name: they stay in memory.",
+    ),
+    metric(
+        "uext4_nodes_bytes",
+        One("/nodes/bytes"),
+        "Memory of the table of these.",
+    ),
+    metric(
         "uext4_reads_in_place_total",
         One("/reads_in_place"),
         "Reads answered with pages of the image.",

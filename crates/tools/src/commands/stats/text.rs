@@ -9,6 +9,7 @@ const SECTIONS: &[(&str, &str)] = &[
     ("/space", "space"),
     ("/allocator", "allocator"),
     ("/trees", "free-space trees"),
+    ("/nodes", "nodes"),
     ("/extent_status", "extent status"),
     ("/journal", "journal"),
 ];
