@@ -17,7 +17,8 @@ impl Filesystem {
     }
 
     /// As [`Self::unlink`]. `victim` gets the inode before it loses the name, again at a retry. A
-    /// clone of it keeps an inode without a name ([`Inode::is_nameless`]), also if this fails later.
+    /// clone of it keeps an inode without a name ([`Inode::is_nameless`]), also if this fails
+    /// later.
     pub fn unlink_watched(
         &self,
         parent: &InodeRef,

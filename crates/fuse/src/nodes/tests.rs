@@ -185,7 +185,7 @@ fn a_lookup_that_an_unlink_overtakes_holds_the_inode() {
     });
 }
 
-/// A forget beside the unlink that takes the last name: whoever comes second frees the inode.
+/// A forget beside the unlink that takes the last name: the second of them frees the inode.
 #[test]
 fn a_name_that_goes_while_it_is_forgotten() {
     on_fresh_image(|rig| {
