@@ -41,7 +41,8 @@ fn mounted(options: impl Into<String>) -> Setup {
     }
 }
 
-fn allocators(variant: &str, system: System) -> Option<Setup> {
+/// The setup that selects an allocator by name; `None` when the system does not have it.
+pub(crate) fn allocators(variant: &str, system: System) -> Option<Setup> {
     let blocking = BaseLines {
         blocking_groups: true,
         ..BaseLines::default()
