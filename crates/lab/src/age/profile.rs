@@ -10,6 +10,9 @@ use uext4_testkit::rng::Rng;
 /// Upper bound of a bucket, and its weight by number of files.
 type Bucket = (u64, u64);
 
+/// Number of trees of directories.
+const TREES: usize = 4;
+
 /// A profile.
 #[derive(Debug)]
 pub(crate) struct Profile {
@@ -191,15 +194,18 @@ fn pick(weights: impl Iterator<Item = u64> + Clone, rng: &mut Rng) -> usize {
 }
 
 impl Profile {
-    /// The parent of each directory, `None` for the root; parents come first.
+    /// The parent of each directory, `None` for the root; parents come first. The directories of
+    /// the profile are there several times, so that the allocator of inodes spreads them.
     pub(super) fn parents(&self) -> Vec<Option<usize>> {
         let mut parents = Vec::new();
-        let mut above = 0..0;
-        for depth in self.depths {
-            let first = parents.len();
-            let of = |nr: usize| (!above.is_empty()).then(|| above.start + nr % above.len());
-            parents.extend((0..depth.dirs).map(of));
-            above = first..parents.len();
+        for _ in 0..TREES {
+            let mut above = 0..0;
+            for depth in self.depths {
+                let first = parents.len();
+                let of = |nr: usize| (!above.is_empty()).then(|| above.start + nr % above.len());
+                parents.extend((0..depth.dirs).map(of));
+                above = first..parents.len();
+            }
         }
         parents
     }
@@ -207,8 +213,9 @@ impl Profile {
     /// A random directory: its position in [`Profile::parents`].
     pub(super) fn dir(&self, rng: &mut Rng) -> usize {
         let depth = pick(self.depths.iter().map(|depth| depth.weight), rng);
-        let first: usize = self.depths[..depth].iter().map(|depth| depth.dirs).sum();
-        first + rng.below(self.depths[depth].dirs as u64) as usize
+        let dirs = |depths: &[Depth]| depths.iter().map(|depth| depth.dirs).sum::<usize>();
+        let tree = rng.below(TREES as u64) as usize * dirs(self.depths);
+        tree + dirs(&self.depths[..depth]) + rng.below(self.depths[depth].dirs as u64) as usize
     }
 
     /// A random size in bytes, from the buckets up to `max`.
