@@ -51,7 +51,7 @@ pub(crate) fn allocators(variant: &str, system: System) -> Option<Setup> {
         ("default", _) => Some(Setup::default()),
         ("blocking", System::Uext4) => Some(Setup {
             base_lines: blocking,
-            ..Setup::default()
+            ..mounted("allocator=optimized")
         }),
         ("linear", System::KernelExt4) => Some(mounted("mb_optimize_scan=0")),
         ("optimized", System::KernelExt4) => Some(mounted("mb_optimize_scan=1")),
