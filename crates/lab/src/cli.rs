@@ -67,10 +67,10 @@ enum Command {
     /// Very many files in one directory and in a tree: created, looked up, listed, removed, each on
     /// a fresh mount, with the memory use, and e2fsck after each change.
     Scale(ScaleOptions),
-    /// Layout of a volume after years of use, by allocator: files of a published profile are created
-    /// and removed at a given utilisation until the volume was overwritten many times. Measured are
-    /// extents of files, free extents, locality and the speed of writing (variants: linear,
-    /// optimized, freespace-tree).
+    /// Layout of a volume after years of use, by allocator: files of a published profile are
+    /// created and removed at a given utilisation until the volume was overwritten many times.
+    /// Measured are extents of files, free extents, locality and the speed of writing (variants:
+    /// linear, optimized, freespace-tree).
     Age(AgeOptions),
     /// The writes of one row of `fragmented`.
     #[command(hide = true)]

@@ -1,4 +1,5 @@
-//! Profiles of aged file systems: sizes, ages and directory depths of files, from published studies.
+//! Profiles of aged file systems: sizes, ages and directory depths of files, from published
+//! studies.
 //!
 //! The numbers are the profiles of the same names that Geriatrix ships (Kadekodi, Nagarajan,
 //! Ganger, Gibson: "Geriatrix: Aging what you see and what you don't see", USENIX ATC 2018), which
