@@ -1,7 +1,7 @@
 //! An aging workload: the layout that each allocator has left after a volume was overwritten many
 //! times at a given utilisation.
 //!
-//! Layout: [`profile`] has the distributions of published studies, [`workload`] the steps,
+//! Layout: [`mod@profile`] has the distributions of published studies, [`workload`] the steps,
 //! [`volume`] runs them on a mounted file system, [`layout`] reads the unmounted image and compares
 //! it with the workload.
 
