@@ -164,17 +164,6 @@ pub enum ScanOrder {
     Optimized,
 }
 
-impl ScanOrder {
-    /// The default of a mount.
-    pub fn default_for(groups: u32) -> Self {
-        if groups >= 16 {
-            Self::Optimized
-        } else {
-            Self::Linear
-        }
-    }
-}
-
 /// Construction parameters of an engine.
 #[derive(Clone, Debug)]
 pub struct Config {

@@ -155,8 +155,8 @@ pub struct MountOptions {
     pub superblock_kib: Option<u64>,
     /// `discard`: freed blocks are discarded after the commit of their transaction.
     pub discard: bool,
-    /// `allocator=`; `None` takes the linear scan below 16 groups, else the optimized one.
-    pub allocator: Option<Allocator>,
+    /// `allocator=`.
+    pub allocator: Allocator,
     /// `cache_aggression=` (`frsp_cache_aggression=`): how eagerly free-space trees are built, 0 to
     /// 3.
     pub cache_aggression: u8,
@@ -227,7 +227,7 @@ impl Default for MountOptions {
             reserved_gid: None,
             superblock_kib: None,
             discard: false,
-            allocator: None,
+            allocator: Allocator::FreespaceTree,
             cache_aggression: 1,
             prefetch_bitmaps: true,
             freespace_memory_bytes: 0,

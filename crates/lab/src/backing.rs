@@ -46,18 +46,21 @@ impl Backing {
 
     /// Formats the image, keeping its pages; `features` as for mke2fs.
     pub(crate) fn format(&self, features: &str) -> Result<()> {
+        match features.is_empty() {
+            true => self.format_with(&[]),
+            false => self.format_with(&["-O", features]),
+        }
+    }
+
+    /// Formats the image with further arguments of mke2fs, keeping its pages.
+    pub(crate) fn format_with(&self, args: &[&str]) -> Result<()> {
         let journal = format!("size={}", self.journal_mib);
         let inodes = BYTES_PER_INODE.to_string();
         Program::new("mke2fs")?
             .args([
                 "-q", "-F", "-t", "ext4", "-b", "4096", "-i", &inodes, "-J", &journal,
             ])
-            .args(
-                (!features.is_empty())
-                    .then_some(["-O", features])
-                    .into_iter()
-                    .flatten(),
-            )
+            .args(args)
             .args(["-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"])
             .arg(self.image())
             .run_ok()?;

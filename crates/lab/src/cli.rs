@@ -3,7 +3,9 @@
 use crate::experiments::{Clock, Experiment, Plan};
 use crate::measure::{self, Results};
 use crate::system::System;
-use crate::{allocator, checkpoint, cleanup, fragmented, mounts, report, scale, shrinker, workers};
+use crate::{
+    age, allocator, checkpoint, cleanup, fragmented, mounts, report, scale, shrinker, workers,
+};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use std::io::IsTerminal;
@@ -65,6 +67,11 @@ enum Command {
     /// Very many files in one directory and in a tree: created, looked up, listed, removed, each on
     /// a fresh mount, with the memory use, and e2fsck after each change.
     Scale(ScaleOptions),
+    /// Layout of a volume after years of use, by allocator: files of a published profile are
+    /// created and removed at a given utilisation until the volume was overwritten many times.
+    /// Measured are extents of files, free extents, locality and the speed of writing (variants:
+    /// linear, optimized, freespace-tree).
+    Age(AgeOptions),
     /// The writes of one row of `fragmented`.
     #[command(hide = true)]
     FragmentedRow {
@@ -153,6 +160,7 @@ impl Cli {
             Command::Checkpoint(options) => options.run(),
             Command::Shrinker(options) => options.run(),
             Command::Scale(options) => options.run(),
+            Command::Age(options) => options.run(),
             Command::FragmentedRow {
                 kind,
                 place,
@@ -412,5 +420,59 @@ impl ScaleOptions {
             mount_options: self.mount_options,
         };
         self.output.show(&scale::run(&plan)?)
+    }
+}
+
+#[derive(Args)]
+struct AgeOptions {
+    /// Distributions of sizes, ages and depths of files.
+    #[arg(long, default_value = "agrawal", value_parser = age::profiles())]
+    profile: String,
+    /// Percentages of the space for data that files use.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "50,80,95",
+        value_parser = clap::value_parser!(u64).range(1..=95)
+    )]
+    utilisations: Vec<u64>,
+    /// Data written while aging, as a multiple of the space for data.
+    #[arg(long, default_value_t = 10)]
+    overwrites: u64,
+    /// Allocators; default: all. The kernel has linear and optimized.
+    #[arg(long, value_delimiter = ',', value_parser = age::VARIANTS)]
+    variants: Vec<String>,
+    #[command(flatten)]
+    turns: Turns,
+    /// Seed of the first run; each further run has the next one.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Size of the file system in MiB.
+    #[arg(long, default_value_t = 1024)]
+    image_mib: u64,
+    /// Size of the journal in MiB.
+    #[arg(long, default_value_t = 32)]
+    journal_mib: u64,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl AgeOptions {
+    fn run(self) -> Result<()> {
+        let is_chosen = |name: &&str| {
+            self.variants.is_empty() || self.variants.iter().any(|chosen| chosen == name)
+        };
+        let plan = age::Plan {
+            profile: age::profile(&self.profile).context("an unknown profile")?,
+            systems: self.turns.peers.systems,
+            variants: age::VARIANTS.into_iter().filter(is_chosen).collect(),
+            utilisations: self.utilisations,
+            overwrites: self.overwrites,
+            runs: self.turns.runs.max(1),
+            seed: self.seed,
+            image_mib: self.image_mib,
+            journal_mib: self.journal_mib,
+        };
+        self.output.show(&age::run(&plan)?)
     }
 }

@@ -6,6 +6,7 @@
 //! turns, so that noise affects all of them; [`report`] shows medians.
 #![forbid(unsafe_code)]
 
+mod age;
 mod allocator;
 mod backing;
 mod checkpoint;

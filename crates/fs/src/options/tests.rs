@@ -87,16 +87,16 @@ fn a_bad_string_of_the_superblock_is_left_out_as_a_whole() {
 #[test]
 fn allocators_have_the_names_of_ext4_and_their_own() {
     let allocator = |list| parse(list).unwrap().allocator;
-    assert_eq!(allocator(""), None);
-    assert_eq!(allocator("mb_optimize_scan=0"), Some(Allocator::Linear));
+    assert_eq!(allocator(""), Allocator::FreespaceTree);
+    assert_eq!(allocator("mb_optimize_scan=0"), Allocator::Linear);
     assert_eq!(
         allocator("allocator=linear,mb_optimize_scan=1"),
-        Some(Allocator::Optimized)
+        Allocator::Optimized
     );
-    assert_eq!(allocator("freespace_tree"), Some(Allocator::FreespaceTree));
+    assert_eq!(allocator("freespace_tree"), Allocator::FreespaceTree);
     assert_eq!(
         allocator("allocator=freespace-tree"),
-        Some(Allocator::FreespaceTree)
+        Allocator::FreespaceTree
     );
     for list in ["allocator=best", "cache_aggression=4", "mb_optimize_scan=2"] {
         assert!(parse(list).is_err(), "{list}");
@@ -108,7 +108,7 @@ fn allocation_has_the_words_of_ext4_and_of_the_patch_and_they_are_documented() {
     let all = "freespace_tree,frsp_cache_aggression=3,freespace_memory=4096,stripe=16,delalloc,\
                no_prefetch_block_bitmaps,noauto_da_alloc,discard";
     let options = parse(all).unwrap();
-    assert_eq!(options.allocator, Some(Allocator::FreespaceTree));
+    assert_eq!(options.allocator, Allocator::FreespaceTree);
     assert_eq!(options.cache_aggression, 3);
     assert_eq!(options.freespace_memory_bytes, 4096);
     let sized = parse("freespace_memory=64M,extent_cache=3K,delalloc_memory=1T").unwrap();
@@ -149,8 +149,9 @@ fn options_of_trees_are_refused_where_there_are_none() {
             true,
         ),
         ("allocator=linear,cache_aggression=1", true),
-        ("cache_aggression=3", false),
-        ("freespace_memory=1M", false),
+        ("cache_aggression=3,freespace_memory=1M", true),
+        ("allocator=linear,cache_aggression=3", false),
+        ("mb_optimize_scan=1,freespace_memory=1M", false),
         ("freespace_tree,freespace_memory=1M,allocator=linear", false),
     ] {
         let settled = parse(list).unwrap().settled(&superblock);

@@ -96,7 +96,7 @@ pub(super) fn check_together(options: &MountOptions) -> Result<()> {
     let defaults = MountOptions::default();
     let same_aggression = options.cache_aggression == defaults.cache_aggression;
     let same_memory = options.freespace_memory_bytes == defaults.freespace_memory_bytes;
-    if options.allocator != Some(Allocator::FreespaceTree) && !(same_aggression && same_memory) {
+    if options.allocator != Allocator::FreespaceTree && !(same_aggression && same_memory) {
         let reason = "cache_aggression= and freespace_memory= are for allocator=freespace-tree";
         return Err(Error::Option(reason.into()));
     }

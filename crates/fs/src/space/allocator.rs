@@ -43,20 +43,14 @@ pub(super) fn engine(
     summary: &dyn Fn(GroupNr) -> Summary,
 ) -> Box<dyn Engine> {
     let order = match options.allocator {
-        None => Some(ScanOrder::default_for(config.volume.groups)),
-        Some(Allocator::Linear) => Some(ScanOrder::Linear),
-        Some(Allocator::Optimized) => Some(ScanOrder::Optimized),
-        Some(Allocator::FreespaceTree) => None,
+        Allocator::Linear => ScanOrder::Linear,
+        Allocator::Optimized => ScanOrder::Optimized,
+        Allocator::FreespaceTree => return Box::new(TreeEngine::new(config, summary)),
     };
-    match order {
-        Some(order) => {
-            let engine = BuddyEngine::new(config, order, summary);
-            match options.base_lines.blocking_groups {
-                true => Box::new(engine.with_blocking_locks()),
-                false => Box::new(engine),
-            }
-        }
-        None => Box::new(TreeEngine::new(config, summary)),
+    let engine = BuddyEngine::new(config, order, summary);
+    match options.base_lines.blocking_groups {
+        true => Box::new(engine.with_blocking_locks()),
+        false => Box::new(engine),
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Config {
     blocks_per_group: Option<u32>,
     orphan_file_blocks: Option<u32>,
     log: LogPlace,
-    allocator: Option<Allocator>,
+    allocator: Allocator,
     mount: Mount,
     data: Data,
     /// Percent of the space filled before the run.
@@ -81,7 +81,7 @@ const EXT4: Config = Config {
     blocks_per_group: None,
     orphan_file_blocks: None,
     log: LogPlace::Inside,
-    allocator: None,
+    allocator: Allocator::FreespaceTree,
     mount: Mount::Plain,
     data: Data::Wait,
     full_percent: 0,
@@ -100,7 +100,7 @@ const fn groups(name: &'static str, allocator: Allocator) -> Config {
     Config {
         name,
         blocks_per_group: Some(SMALL_GROUP_BLOCKS),
-        allocator: Some(allocator),
+        allocator,
         ..EXT4
     }
 }
@@ -161,13 +161,13 @@ impl Config {
         groups("optimized", Allocator::Optimized),
         groups("freespace-tree", Allocator::FreespaceTree),
         Config {
-            name: "bigalloc-optimized",
-            allocator: Some(Allocator::Optimized),
+            name: "bigalloc-linear",
+            allocator: Allocator::Linear,
             ..BIGALLOC
         },
         Config {
-            name: "bigalloc-tree",
-            allocator: Some(Allocator::FreespaceTree),
+            name: "bigalloc-optimized",
+            allocator: Allocator::Optimized,
             ..BIGALLOC
         },
         full(groups("full-linear", Allocator::Linear)),

@@ -173,8 +173,8 @@ fn bigalloc_optimized() {
 }
 
 #[test]
-fn bigalloc_tree() {
-    suite("bigalloc-tree");
+fn bigalloc_linear() {
+    suite("bigalloc-linear");
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub(crate) trait OpenFile {
 }
 
 /// Number of runs, given as `(start, length)`, after merging adjacent ones.
-fn count_runs(runs: impl Iterator<Item = (u64, u64)>) -> usize {
+pub(crate) fn count_runs(runs: impl Iterator<Item = (u64, u64)>) -> usize {
     let mut end = None;
     let starts_anew = |&(start, len): &(u64, u64)| {
         let anew = end != Some(start);

@@ -14,7 +14,7 @@ mod parallel_write;
 mod setup;
 mod stress_orphan;
 
-pub(crate) use setup::setup;
+pub(crate) use setup::{allocators, setup};
 
 use crate::backing::BYTES_PER_INODE;
 use crate::client::Client;

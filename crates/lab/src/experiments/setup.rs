@@ -41,7 +41,8 @@ fn mounted(options: impl Into<String>) -> Setup {
     }
 }
 
-fn allocators(variant: &str, system: System) -> Option<Setup> {
+/// The setup that selects an allocator by name; `None` when the system does not have it.
+pub(crate) fn allocators(variant: &str, system: System) -> Option<Setup> {
     let blocking = BaseLines {
         blocking_groups: true,
         ..BaseLines::default()
@@ -50,7 +51,7 @@ fn allocators(variant: &str, system: System) -> Option<Setup> {
         ("default", _) => Some(Setup::default()),
         ("blocking", System::Uext4) => Some(Setup {
             base_lines: blocking,
-            ..Setup::default()
+            ..mounted("allocator=optimized")
         }),
         ("linear", System::KernelExt4) => Some(mounted("mb_optimize_scan=0")),
         ("optimized", System::KernelExt4) => Some(mounted("mb_optimize_scan=1")),

@@ -277,11 +277,11 @@ fn tunables_are_read_and_set_while_it_runs() {
     assert_eq!(all["mb_max_to_scan"], 200);
     assert_eq!(rig.ok(&["tunables", "mnt", "mb_max_to_scan"]), "200\n");
     assert_eq!(
-        rig.ok(&["tunables", "mnt", "mb_max_to_scan=7", "mb_prefetch=9"]),
+        rig.ok(&["tunables", "mnt", "mb_max_to_scan=7", "mb_stream_req=9"]),
         ""
     );
-    let two = rig.ok(&["tunables", "mnt", "mb_max_to_scan", "mb_prefetch"]);
-    assert_eq!(two, "mb_max_to_scan=7\nmb_prefetch=9\n");
+    let two = rig.ok(&["tunables", "mnt", "mb_max_to_scan", "mb_stream_req"]);
+    assert_eq!(two, "mb_max_to_scan=7\nmb_stream_req=9\n");
     rig.fails(1, "no such tunable", &["tunables", "mnt", "mb_scan"]);
     rig.fails(
         1,

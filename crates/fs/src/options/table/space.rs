@@ -54,21 +54,19 @@ pub(super) const SPACE: Section = Section {
                     "allocator",
                     "linear|optimized|freespace-tree",
                     |o, _, value| {
-                        o.allocator = Some(allocator(value)?);
+                        o.allocator = allocator(value)?;
                         Ok(())
                     },
                 ),
                 value("mb_optimize_scan", "0|1", |o, name, value| {
                     let scans = [Allocator::Linear, Allocator::Optimized];
-                    o.allocator = Some(scans[clamp_usize(limited(name, value, 1)?)]);
+                    o.allocator = scans[clamp_usize(limited(name, value, 1)?)];
                     Ok(())
                 }),
-                flag("freespace_tree", |o| {
-                    o.allocator = Some(Allocator::FreespaceTree)
-                }),
+                flag("freespace_tree", |o| o.allocator = Allocator::FreespaceTree),
             ],
             "how free space is searched: group after group (mb_optimize_scan=0), by the length of \
-             free runs (1), or in trees (default: linear below 16 groups, else optimized)",
+             free runs (1), or in trees (default)",
         ),
         row(
             &[

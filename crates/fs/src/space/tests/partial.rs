@@ -36,7 +36,7 @@ fn a_cluster_cut_by_the_end_is_given_to_no_file() {
         ));
         let options = MountOptions {
             delalloc: Some(delalloc),
-            allocator: Some(allocator),
+            allocator,
             ..MountOptions::default()
         };
         let fs = Filesystem::mount(device.clone(), options).expect("mounts");
