@@ -20,6 +20,7 @@ use serde::Serialize;
 use uext4::InodeRef;
 use uext4_format::InodeNr;
 use uext4_num::u64_of;
+use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Rank, RwLock, StripeMap, stripe_shard};
 
 /// Shards of the table; a power of two.
@@ -80,6 +81,8 @@ struct Shard {
 /// Sharded table of nodes.
 pub(crate) struct Nodes {
     shards: Box<[RwLock<Shard>]>,
+    /// The image is being closed: no inode is in use for the kernel any more.
+    is_cleared: AtomicBool,
 }
 
 /// A closed file.
@@ -125,6 +128,7 @@ impl Nodes {
         let shard = |_| RwLock::new(Rank::CacheShard, Shard::default());
         Self {
             shards: (0..SHARDS).map(shard).collect(),
+            is_cleared: AtomicBool::new(false),
         }
     }
 
@@ -295,8 +299,18 @@ impl Nodes {
         sum
     }
 
-    /// Drops all nodes after the connection has ended.
+    /// Checks that the nodes are not cleared. The library answers cached inodes even after an
+    /// unmount, and attributes from then would stay in the kernel for long.
+    pub(crate) fn check_kept(&self) -> Result<(), Errno> {
+        match self.is_cleared.load(Ordering::Relaxed) {
+            true => Err(Errno::ESTALE),
+            false => Ok(()),
+        }
+    }
+
+    /// Drops all nodes, before the image is closed.
     pub(crate) fn clear(&self) {
+        self.is_cleared.store(true, Ordering::Relaxed);
         for shard in &self.shards {
             let nodes = std::mem::take(&mut *shard.write());
             drop(nodes);

@@ -233,6 +233,20 @@ fn an_open_file_is_held_until_it_is_closed() {
     });
 }
 
+/// The library still answers the inode of a file system that is unmounted.
+#[test]
+fn no_node_is_answered_while_the_image_is_closed() {
+    on_fresh_image(|rig| {
+        rig.make(b"name");
+        let (node, _) = rig.look_up(b"name").unwrap();
+        assert_eq!(rig.nodes.check_kept(), Ok(()));
+        rig.nodes.clear();
+        assert_eq!(rig.nodes.check_kept(), Err(Errno::ESTALE));
+        assert!(rig.fs.known_inode(inode_of(node).unwrap()).is_ok());
+        rig.unlink(b"name");
+    });
+}
+
 #[test]
 fn a_table_that_empties_gives_memory_back() {
     on_fresh_image(|rig| {

@@ -264,11 +264,13 @@ impl Server {
 
     /// Inode of a node that the kernel knows.
     fn get(&self, node: u64) -> Result<InodeRef, Errno> {
+        self.nodes.check_kept()?;
         Ok(self.filesystem.known_inode(inode_of(node)?)?)
     }
 
     /// Inode of a node, or of an inode number from an NFS handle.
     fn get_any(&self, node: u64) -> Result<InodeRef, Errno> {
+        self.nodes.check_kept()?;
         Ok(self.filesystem.inode(inode_of(node)?)?)
     }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use uext4::device::{Access, FileDevice};
 use uext4::{Caller, Filesystem, MountOptions};
 use uext4_fuse::Ask;
-use uext4_testkit::oracle;
 
 const DIRS: u64 = 50;
 const NAMES_PER_DIR: u64 = 1000;
