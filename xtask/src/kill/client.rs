@@ -8,10 +8,10 @@
 use std::fs::{self, File};
 use std::io;
 use std::ops::AddAssign;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use uext4_testkit::rng::Rng;
 
 use super::promise::{Content, Known};
@@ -236,21 +236,7 @@ impl Client {
         let Some((from, to, known)) = &self.moving else {
             return Ok(());
         };
-        let (old, new) = (self.path(root, *from), self.path(root, *to));
-        let at_new = known.check(&new);
-        if at_new.is_err() {
-            known
-                .check(&old)
-                .context("a rename under way lost the file")?;
-        } else {
-            ensure!(
-                !old.exists(),
-                "{} and {} are the same file",
-                old.display(),
-                new.display()
-            );
-        }
-        Ok(())
+        check_moving(&self.path(root, *from), &self.path(root, *to), known)
     }
 
     /// Records the current state of every name.
@@ -266,6 +252,19 @@ impl Client {
     }
 }
 
+/// Checks that a rename under way from `old` to `new` was done or not done. Another file at `new`
+/// may have the same content: empty files are common after a crash.
+fn check_moving(old: &Path, new: &Path, known: &Known) -> Result<()> {
+    let inode = |path: &Path| fs::metadata(path).ok().map(|found| found.ino());
+    match (inode(old), inode(new)) {
+        (None, _) => known.check(new).context("a rename under way lost the file"),
+        (Some(old_inode), Some(new_inode)) if old_inode == new_inode => {
+            bail!("{} and {} are the same file", old.display(), new.display())
+        }
+        (Some(_), _) => known.check(old).context("a rename under way lost the file"),
+    }
+}
+
 /// True for errors of a mount whose server is gone. Rings disappear shortly after their process,
 /// and requests in between fail with `ECANCELED`. Lost writeback fails with `EIO`; `EIO` from a
 /// live mount is a bug.
@@ -276,4 +275,33 @@ fn is_end(error: &io::Error, root: &Path) -> bool {
     let aborted = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     let aborted = aborted.into_iter().any(|errno| is(error, errno));
     aborted || (is(error, Errno::IO) && is_gone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rename_under_way_is_done_or_not_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        let (known, empty) = (Known::Found(b"data".into()), Known::Found(Vec::new()));
+        let check = |known| check_moving(&old, &new, known);
+        fs::write(&old, "data").unwrap();
+        check(&known).unwrap();
+        check(&empty).unwrap_err();
+        fs::write(&new, "").unwrap();
+        check(&known).unwrap();
+        fs::write(&old, "").unwrap();
+        check(&empty).unwrap();
+        fs::remove_file(&new).unwrap();
+        fs::hard_link(&old, &new).unwrap();
+        let same = check(&empty).unwrap_err().to_string();
+        assert!(same.ends_with("are the same file"), "{same}");
+        fs::remove_file(&old).unwrap();
+        check(&empty).unwrap();
+        check(&known).unwrap_err();
+        fs::remove_file(&new).unwrap();
+        check(&empty).unwrap_err();
+    }
 }
