@@ -327,7 +327,7 @@ fn shrink<V>(table: &mut StripeMap<u64, V, STRIPE_BITS>) {
 
 /// Memory of a table, in bytes: entries with a byte of tag each, and an eighth of free room.
 fn table_bytes<V>(table: &StripeMap<u64, V, STRIPE_BITS>) -> usize {
-    table.capacity() / 7 * 8 * (size_of::<(u64, V)>() + 1)
+    (table.capacity() * 8).div_ceil(7) * (size_of::<(u64, V)>() + 1)
 }
 
 #[cfg(test)]

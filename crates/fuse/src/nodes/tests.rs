@@ -257,6 +257,9 @@ fn a_table_that_empties_gives_memory_back() {
         rig.unlink(b"name");
     });
     let mut table: StripeMap<u64, Known, STRIPE_BITS> = StripeMap::default();
+    assert_eq!(table_bytes(&table), 0);
+    table.insert(0, Known::default());
+    assert!(table_bytes(&table) > 0);
     (0..100_000).for_each(|node| _ = table.insert(node, Known::default()));
     let full = table_bytes(&table);
     (1000..100_000).for_each(|node| {
