@@ -5,7 +5,7 @@ use super::mount_access::{self, LookInside};
 use super::mount_words::{self, Trust, take_ours};
 use crate::failure::{self, At, Cause, Exit, Failure, Result};
 use crate::image::{Devices, ImageArgs, Purpose};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -101,12 +101,7 @@ impl Args {
         (mount.sync, mount.dirsync) = (options.sync, options.dirsync);
         // The server's process reports the reason, because it opens the image.
         let stages = Stages {
-            open: || {
-                let devices = self.devices(&options)?;
-                // Later the sandbox allows no file of a hint.
-                hint_at_io_uring(mount.channel);
-                Ok(devices)
-            },
+            open: || self.devices(&options),
             mount: |devices: Devices| {
                 if trust == Trust::No {
                     self.vet(&options)?;
@@ -119,7 +114,13 @@ impl Args {
             Explained { status, text }
         };
         let mounted = uext4_fuse::mount_explained(stages, &self.dir, &mount, explain);
-        mounted.map_err(|error| self.failure(&error))
+        mounted.map_err(|error| self.failure(&error))?;
+        // In the foreground the mount has ended, and its transport was announced.
+        let is_seen = mount.run == Run::Daemon && std::io::stderr().is_terminal();
+        if is_seen && mount.channel == Channel::Best {
+            hint_at_io_uring();
+        }
+        Ok(())
     }
 
     fn source(&self) -> String {
@@ -198,10 +199,7 @@ impl Args {
     }
 }
 
-fn hint_at_io_uring(channel: Channel) {
-    if channel != Channel::Best {
-        return;
-    }
+fn hint_at_io_uring() {
     if let Some(switch) = uext4_fuse::io_uring_hint() {
         failure::note(format_args!(
             "requests come through /dev/fuse; over io_uring small ones are served 1.2 to 2.4 times \
