@@ -13,70 +13,21 @@
 //! Locking: one lock per shard, never held over a call of the library, and no inode is dropped
 //! under it.
 
+mod shard;
+
 use crate::attributes::Writers;
 use crate::errno::Errno;
 use crate::protocol::ROOT_ID;
 use serde::Serialize;
+use shard::{Held, Known, STRIPE_BITS, Shard, shrink, table_bytes};
 use uext4::InodeRef;
 use uext4_format::InodeNr;
 use uext4_num::u64_of;
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{Rank, RwLock, StripeMap, stripe_shard};
+use uext4_sync::{Rank, RwLock, stripe_shard};
 
 /// Shards of the table; a power of two.
 const SHARDS: usize = 64;
-/// log2 of the run of consecutive numbers that share a shard; consecutive new files have them.
-const STRIPE_BITS: u32 = 6;
-/// A shard with fewer entries than this keeps its table.
-const SHRINK_MIN: usize = 64;
-
-/// A node that the kernel remembers.
-#[derive(Clone, Copy, Default)]
-struct Known(u64);
-
-impl Known {
-    /// The kernel may cache pages of the node; reads of those send no request.
-    const CACHED: u64 = 1;
-    /// One lookup.
-    const LOOKUP: u64 = 2;
-
-    fn lookups(self) -> u64 {
-        self.0 / Self::LOOKUP
-    }
-
-    fn is_cached(self) -> bool {
-        self.0 & Self::CACHED != 0
-    }
-}
-
-/// A node whose inode is held.
-struct Held {
-    inode: InodeRef,
-    opens: u32,
-    writers: u32,
-    /// Writers that may use the blocks reserved for the superuser.
-    privileged: u32,
-    /// Unreported error of a lost writeback.
-    lost: Option<Errno>,
-}
-
-impl Held {
-    fn new(inode: &InodeRef) -> Self {
-        Self {
-            inode: inode.clone(),
-            opens: 0,
-            writers: 0,
-            privileged: 0,
-            lost: None,
-        }
-    }
-}
-
-#[derive(Default)]
-struct Shard {
-    known: StripeMap<u64, Known, STRIPE_BITS>,
-    held: StripeMap<u64, Held, STRIPE_BITS>,
-}
 
 /// Sharded table of nodes.
 pub(crate) struct Nodes {
@@ -316,18 +267,6 @@ impl Nodes {
             drop(nodes);
         }
     }
-}
-
-/// Gives back most of the memory of a table that became nearly empty.
-fn shrink<V>(table: &mut StripeMap<u64, V, STRIPE_BITS>) {
-    if table.len() >= SHRINK_MIN && table.len() < table.capacity() / 8 {
-        table.shrink_to(table.len() * 2);
-    }
-}
-
-/// Memory of a table, in bytes: entries with a byte of tag each, and an eighth of free room.
-fn table_bytes<V>(table: &StripeMap<u64, V, STRIPE_BITS>) -> usize {
-    (table.capacity() * 8).div_ceil(7) * (size_of::<(u64, V)>() + 1)
 }
 
 #[cfg(test)]

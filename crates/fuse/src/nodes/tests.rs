@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use uext4::device::{Access, FileDevice};
 use uext4::{Caller, Filesystem, MountOptions, RenameFlags};
-use uext4_sync::Arc;
+use uext4_sync::{Arc, StripeMap};
 use uext4_testkit::oracle;
 
 const ROUNDS: usize = 400;
