@@ -79,7 +79,7 @@ impl Workers {
             agreement,
             device.clone(),
             options.owners.clone(),
-        )?;
+        );
         let service = Service {
             server: Arc::new(server),
             askers,

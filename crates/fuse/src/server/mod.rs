@@ -89,21 +89,18 @@ const SOON_BYTES_MAX: u32 = 64 << 10;
 
 impl Server {
     /// A server for `filesystem` with the negotiated `agreement`.
-    ///
-    /// # Errors
-    /// The root directory cannot be read.
     pub(crate) fn new(
         filesystem: Filesystem,
         agreement: Agreement,
         kernel: Arc<DevFuse>,
         owners: Owners,
-    ) -> uext4::Result<Self> {
+    ) -> Self {
         let gauge = match agreement.writeback() {
             true => Gauge::new(),
             false => Gauge::idle(),
         };
         gauge.look(|| filesystem.free_space());
-        Ok(Self {
+        Self {
             filesystem,
             nodes: Nodes::new(),
             opened: Opened::new(),
@@ -115,7 +112,7 @@ impl Server {
             fetches: FreezeBarrier::default(),
             closed: OnceLock::new(),
             gauge,
-        })
+        }
     }
 
     /// Admits `request` through the freeze barrier and returns its class. The caller holds the pass
