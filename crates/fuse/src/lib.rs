@@ -11,8 +11,7 @@
 //!
 //! State: `control` is the control socket; `request_stats` counts, `log` writes messages; `halt` is
 //! the freeze barrier; `free_space` watches free space; `bdi` sets the kernel's limits for the
-//! mount; `pressure` returns memory; `rings_hint` tells that io_uring
-//! is off.
+//! mount; `pressure` returns memory; `rings_hint` tells that io_uring is off.
 //!
 //! Life of a mount: `session`, `workers`, `mount_point`, `claim`, `umount`, `daemon` and `signals`;
 //! `inherited` closes inherited descriptors; `sandbox` confines the server, and `keeper` unmounts
