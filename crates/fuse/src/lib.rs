@@ -6,8 +6,8 @@
 //!
 //! Layout, requests: `transport` receives requests and sends replies (io_uring or `/dev/fuse`);
 //! `request` and `reply` encode them; `init` negotiates the connection; `server` turns requests
-//! into operations of [`uext4`]; `worker_pool` runs the ones that take long; `nodes` counts the
-//! inodes that the kernel knows; `owners` maps users and groups.
+//! into operations of [`uext4`]; `worker_pool` runs the ones that take long, `home` pins
+//! its threads; `nodes` counts the inodes that the kernel knows; `owners` maps users and groups.
 //!
 //! State: `control` is the control socket; `request_stats` counts, `log` writes messages; `halt` is
 //! the freeze barrier; `free_space` watches free space; `bdi` sets the kernel's limits for the
@@ -32,6 +32,7 @@ mod errno;
 mod error;
 mod free_space;
 mod halt;
+mod home;
 mod inherited;
 mod init;
 mod interrupted;

@@ -8,6 +8,7 @@
 //! pool never queues behind a job that depends on it. The copying pool has about one worker per
 //! core: more would contend.
 
+use crate::home::Home;
 use std::collections::VecDeque;
 use std::io;
 use uext4_sync::thread::{self, JoinHandle};
@@ -24,6 +25,7 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 /// Worker pool of a mount.
 pub(crate) struct WorkerPool {
     n_threads_max: usize,
+    home: Home,
     state: Mutex<State>,
     work: Condvar,
 }
@@ -48,8 +50,8 @@ impl WorkerPool {
     ///
     /// # Errors
     /// The worker cannot be started.
-    pub(crate) fn for_waiting() -> io::Result<Arc<Self>> {
-        Self::new(WAITING_MAX)
+    pub(crate) fn for_waiting(home: Home) -> io::Result<Arc<Self>> {
+        Self::new(WAITING_MAX, home)
     }
 
     /// Makes a pool for copying jobs and starts its first worker.
@@ -58,14 +60,15 @@ impl WorkerPool {
     /// The worker cannot be started.
     pub(crate) fn for_copying() -> io::Result<Arc<Self>> {
         let n_cores = thread::available_parallelism().map_or(1, usize::from);
-        Self::new(n_cores.max(COPYING_MIN))
+        Self::new(n_cores.max(COPYING_MIN), Home::default())
     }
 
-    fn new(n_threads_max: usize) -> io::Result<Arc<Self>> {
+    fn new(n_threads_max: usize, home: Home) -> io::Result<Arc<Self>> {
         let state = Mutex::new(Rank::Queue, State::default());
         let work = Condvar::new();
         let pool = Arc::new(Self {
             n_threads_max,
+            home,
             state,
             work,
         });
@@ -99,6 +102,7 @@ impl WorkerPool {
         let name = format!("uext4-help-{index}");
         thread::Builder::new().name(name).spawn(move || {
             let _guard = AbortOnPanic;
+            pool.home.stay();
             while let Some(job) = pool.next() {
                 job();
                 pool.state.lock().n_busy -= 1;
@@ -155,7 +159,7 @@ mod tests {
 
     #[test]
     fn jobs_that_wait_for_each_other_are_done() {
-        let pool = WorkerPool::for_waiting().expect("a thread starts");
+        let pool = WorkerPool::for_waiting(Home::default()).expect("a thread starts");
         let (to_second, from_first) = channel();
         let (to_first, from_second) = channel();
         let first = move || {
@@ -173,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_was_left_is_done_before_the_end() {
-        let pool = WorkerPool::for_waiting().expect("a thread starts");
+        let pool = WorkerPool::for_waiting(Home::default()).expect("a thread starts");
         let (sender, receiver) = channel();
         for number in 0..200 {
             let sender = sender.clone();
@@ -188,7 +192,7 @@ mod tests {
 
     #[test]
     fn there_are_no_more_threads_than_may_be() {
-        let pool = WorkerPool::new(2).expect("a thread starts");
+        let pool = WorkerPool::new(2, Home::default()).expect("a thread starts");
         // Each job waits for another one, so that both threads run jobs.
         let pair = Arc::new(Barrier::new(2));
         let (sender, receiver) = channel();

@@ -3,6 +3,7 @@
 //! The kernel has one queue per possible core and puts a request into the queue of the calling
 //! core.
 
+use crate::home::Home;
 use crate::server::RequestClass;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
@@ -68,20 +69,15 @@ const SHORT_TO_STAY: u32 = 32;
 /// CPU affinity of a thread. It is pinned to its core, where callers of short requests run. During
 /// large transfers it may run on any core, because a caller on its own core processes the data.
 pub(super) struct Place {
-    home: Option<CpuSet>,
+    home: Home,
     anywhere: CpuSet,
     /// Short requests since the last large transfer; [`SHORT_TO_STAY`] while the thread is pinned.
     n_short: u32,
 }
 
 impl Place {
-    /// An affinity to `cpu` for a thread that may run where this one may.
-    pub(super) fn new(cpu: Option<usize>) -> io::Result<Self> {
-        let home = cpu.map(|cpu| {
-            let mut set = CpuSet::new();
-            set.set(cpu);
-            set
-        });
+    /// An affinity to `home` for a thread that may run where this one may.
+    pub(super) fn new(home: Home) -> io::Result<Self> {
         Ok(Self {
             home,
             anywhere: sched_getaffinity(None)?,
@@ -89,17 +85,15 @@ impl Place {
         })
     }
 
-    /// Pins the calling thread to its core. A failure only costs locality.
+    /// Pins the calling thread to its core.
     pub(super) fn stay(&self) {
-        if let Some(home) = &self.home {
-            let _ = sched_setaffinity(None, home);
-        }
+        self.home.stay();
     }
 
     /// Accounts for a request that the calling thread is about to serve.
     pub(super) fn note(&mut self, class: RequestClass) {
         if class == RequestClass::Bulk {
-            if self.n_short == SHORT_TO_STAY && self.home.is_some() {
+            if self.n_short == SHORT_TO_STAY && self.home.exists() {
                 let _ = sched_setaffinity(None, &self.anywhere);
             }
             self.n_short = 0;
@@ -134,7 +128,7 @@ mod tests {
         if !sched_getaffinity(None).expect("it may look").is_set(0) {
             return;
         }
-        let mut place = Place::new(Some(0)).expect("it may look");
+        let mut place = Place::new(Home::new(Some(0))).expect("it may look");
         let many = place.anywhere.count() > 1;
         place.stay();
         assert_eq!(home(), Some(()));

@@ -16,9 +16,10 @@ use super::cpus::{Place, Share};
 use super::entry::{Away, Entry, Scratch};
 use super::ring::{Completion, Returned, Ring};
 use crate::errno::Errno;
+use crate::home::Home;
 use crate::server::{RequestClass, Server};
 use crate::transport::{Ended, Service, Transport};
-use crate::worker_pool::Job;
+use crate::worker_pool::{Job, WorkerPool};
 use std::io;
 use uext4_sync::Arc;
 use uext4_sync::mpsc::Sender;
@@ -34,6 +35,9 @@ const ASKING_MAX: usize = 256;
 pub(crate) struct Queue {
     ring: Ring,
     place: Place,
+    /// Serves requests that wait for a commit, on the core of their callers: waking another core
+    /// costs more than the commit of a small transaction.
+    waiters: Arc<WorkerPool>,
     pools: Vec<Pool>,
     /// Reports how the thread started.
     teller: Option<Sender<io::Result<()>>>,
@@ -70,9 +74,11 @@ impl Queue {
             n_away: 0,
             n_asking: 0,
         };
+        let home = Home::new(share.cpu);
         Ok(Self {
             ring,
-            place: Place::new(share.cpu)?,
+            waiters: WorkerPool::for_waiting(home.clone())?,
+            place: Place::new(home)?,
             pools: share.queues.into_iter().map(pool).collect(),
             teller: Some(teller),
             n_alive: 0,
@@ -148,7 +154,7 @@ impl Queue {
             }
             // All askers may wait for requests that need this entry.
             RequestClass::Waits => {
-                service.waiters.leave(self.job(entry, class, service));
+                self.waiters.leave(self.job(entry, class, service));
                 return Ok(());
             }
             // All askers may wait for this request.
@@ -246,5 +252,11 @@ impl Transport for Queue {
             return Ok(Ended::Unused);
         }
         self.run(service).map(|()| Ended::Disconnected)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.waiters.finish();
     }
 }
