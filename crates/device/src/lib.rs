@@ -5,6 +5,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
+mod attached_loop;
 mod crash_log;
 mod error;
 mod fault;
@@ -23,6 +24,7 @@ mod users;
 mod volatile;
 mod window;
 
+pub use attached_loop::{AttachedLoop, LoopIo};
 pub use crash_log::{Change, CrashLog, Event, Survivors, Tearing};
 pub use error::Error;
 pub use fault::{Cause, Delay, Fault, Faulty, Flushes, Operation, When};

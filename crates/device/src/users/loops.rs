@@ -17,7 +17,7 @@ const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
 
 /// `struct loop_info64`.
 #[repr(C)]
-struct LoopInfo {
+pub(crate) struct LoopInfo {
     device: u64,
     inode: u64,
     block_device: u64,
@@ -31,6 +31,32 @@ struct LoopInfo {
     crypt_name: [u8; 64],
     encrypt_key: [u8; 32],
     init: [u64; 2],
+}
+
+impl LoopInfo {
+    /// As `LOOP_CONFIGURE` takes it: all of the file at `path`, with these flags.
+    pub(crate) fn of_whole_file(flags: u32, path: &Path) -> Self {
+        let mut file_name = [0; 64];
+        // The last byte ends the text.
+        for (to, from) in file_name[..63].iter_mut().zip(path.as_os_str().as_bytes()) {
+            *to = *from;
+        }
+        Self {
+            device: 0,
+            inode: 0,
+            block_device: 0,
+            offset: 0,
+            size_limit: 0,
+            number: 0,
+            encrypt_type: 0,
+            encrypt_key_bytes: 0,
+            flags,
+            file_name,
+            crypt_name: [0; 64],
+            encrypt_key: [0; 32],
+            init: [0; 2],
+        }
+    }
 }
 
 /// A loop device that has a file or block device below it.

@@ -26,6 +26,7 @@ mod sysfs;
 mod tests;
 
 use crate::Error;
+pub(crate) use loops::LoopInfo;
 use processes::Lock;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
