@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// First descriptor that is not a standard stream.
 const FIRST: libc::c_uint = 3;
@@ -33,4 +34,22 @@ pub fn close_inherited() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Closes every descriptor except the standard streams and `kept`, in a child that a fork made: it
+/// would keep files of its parent open, which then cannot go. Without `close_range` they stay open.
+///
+/// # Safety
+/// The process uses no other descriptor from now on, and ends without dropping their owners.
+pub(crate) unsafe fn close_all_but(kept: BorrowedFd<'_>) {
+    let kept = kept.as_raw_fd().cast_unsigned();
+    for (first, last) in [
+        (FIRST, kept.saturating_sub(1)),
+        (kept.saturating_add(1).max(FIRST), libc::c_uint::MAX),
+    ] {
+        if first <= last {
+            // SAFETY: the call takes three numbers. The caller uses none of the descriptors.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
+    }
 }

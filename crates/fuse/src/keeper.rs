@@ -1,7 +1,7 @@
 //! Keeper: helper process of a sandboxed server for mount, unmount and the system log.
 //!
 //! Landlock forbids changes of mounts, so the keeper is forked before the sandbox. It sees no byte
-//! of the image, serves one mount point, and ends with the server.
+//! of the image, serves one mount point, has no other descriptor of the server, and ends with it.
 //!
 //! Layout: the server sends one byte, [`ATTACH`], [`ATTACH_BLOCK`], [`DETACH`] or
 //! [`DETACH_LAZILY`]. The reply is a status byte and a text, with the descriptor of the mount if
@@ -66,6 +66,8 @@ impl Keeper {
             -1 => Err(failed()(io::Error::last_os_error())),
             0 => {
                 drop(ours);
+                // SAFETY: the keeper opens what it needs itself, and ends by `exit` below.
+                unsafe { crate::inherited::close_all_but(theirs.as_fd()) };
                 ignore_signals();
                 let _ = rustix::process::chdir("/");
                 crate::daemon::leave_terminal();
