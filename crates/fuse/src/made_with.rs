@@ -5,10 +5,12 @@
 use uext4::RemountError;
 
 /// Fixed options, by the name before `=`.
-const KEPT: [&str; 13] = [
+const KEPT: [&str; 15] = [
     "allow_other",
     "gid",
     "io_uring",
+    "loop",
+    "loop_direct",
     "map",
     "no_io_uring",
     "no_sandbox",

@@ -15,6 +15,9 @@ pub(crate) struct ImageArgs {
     /// File or block device with an ext4 file system
     #[arg(value_name = "IMAGE")]
     pub(crate) image: PathBuf,
+    /// Block device that shows the image and is opened instead of it.
+    #[arg(skip)]
+    shown_by: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Place,
     /// Image of the external journal
@@ -214,9 +217,19 @@ impl ImageArgs {
         Failure::at(failed, place)
     }
 
+    /// Opens `device` instead of the image from now on; messages name the image.
+    pub(crate) fn show_by(&mut self, device: &Path) {
+        self.shown_by = Some(device.to_owned());
+    }
+
+    /// The file or block device that is opened.
+    pub(crate) fn storage(&self) -> &PathBuf {
+        self.shown_by.as_ref().unwrap_or(&self.image)
+    }
+
     /// Files that a mount with these options opens.
     pub(crate) fn files(&self, options: &MountOptions) -> Vec<PathBuf> {
-        let files = std::iter::once(&self.image).chain(self.journal(options));
+        let files = std::iter::once(self.storage()).chain(self.journal(options));
         files.cloned().collect()
     }
 
@@ -238,7 +251,7 @@ impl ImageArgs {
     /// Opens the device without mounting it.
     pub(crate) fn device(&self, purpose: Purpose) -> Result<Arc<dyn BlockDevice>> {
         self.place
-            .open(&self.image, purpose.access())
+            .open(self.storage(), purpose.access())
             .at(self.name())
     }
 
@@ -268,20 +281,20 @@ impl ImageArgs {
             journal: journal
                 .map(|path| open_journal(path, purpose))
                 .transpose()?,
-            home: self.place.open(&self.image, purpose.access())?,
+            home: self.place.open(self.storage(), purpose.access())?,
         })
     }
 
     /// Another writer of the image, as far as the system reports one.
     pub(crate) fn other_writer(&self) -> Option<device::User> {
-        device::writer_of(&self.image)
+        device::writer_of(self.storage())
     }
 
     /// Checks the whole file system read-only.
     pub(crate) fn check(&self, options: MountOptions, limits: &Limits) -> uext4::Result<Report> {
         let journal = self.journal(&options);
         let journal = journal.map(|path| open_journal(path, Purpose::Read));
-        let device = self.place.open(&self.image, device::Access::ReadOnly)?;
+        let device = self.place.open(self.storage(), device::Access::ReadOnly)?;
         let options = MountOptions {
             journal_device: journal.transpose()?,
             ..options

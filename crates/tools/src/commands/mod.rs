@@ -18,6 +18,7 @@ mod mkfs_target;
 mod mode;
 pub(crate) mod mount;
 mod mount_access;
+mod mount_loop;
 mod mount_words;
 pub(crate) mod put;
 pub(crate) mod quota;

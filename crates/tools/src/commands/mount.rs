@@ -2,6 +2,7 @@
 
 use super::control;
 use super::mount_access::{self, LookInside};
+use super::mount_loop;
 use super::mount_words::{self, Trust, take_ours};
 use crate::failure::{self, At, Cause, Exit, Failure, Result};
 use crate::image::{Devices, ImageArgs, Purpose};
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   uext4 mount disk.img /mnt/data
   uext4 mount -o ro,noatime disk.img --partition 2 /mnt/data
+  uext4 mount -o loop disk.img /mnt/data          sync and syncfs reach the image
   uext4 mount --foreground disk.img /mnt/data     until Ctrl-C or umount
 
 The image is clean once `uext4 umount` returns. What goes wrong meanwhile is logged: in the
@@ -58,28 +60,12 @@ impl Args {
     pub(crate) fn run(mut self) -> Result<()> {
         // At this point the only open descriptors are those inherited from the caller.
         uext4_fuse::close_inherited().at("the descriptors of the caller")?;
-        let mut mount = uext4_fuse::MountOptions {
-            n_threads: self.threads,
-            source: self.source(),
-            run: if self.foreground {
-                Run::Foreground
-            } else {
-                Run::Daemon
-            },
-            announce: if self.foreground {
-                Announce::Yes
-            } else {
-                Announce::No
-            },
-            sandbox: Sandbox::Best,
-            ..uext4_fuse::MountOptions::default()
-        };
+        let mut mount = self.of_server();
         let list = self.options.join(",");
         let rest = self.image.place.take(&list)?;
-        mount.backing = self.backing();
-        let rest = take_ours(&rest, &mut mount);
-        let (rest, trust) = rest.map_err(|error| Failure::usage(format!("-o {error}")))?;
-        let options = MountOptions::default().parse(&rest);
+        let words = take_ours(&rest, &mut mount);
+        let words = words.map_err(|error| Failure::usage(format!("-o {error}")))?;
+        let options = MountOptions::default().parse(&words.rest);
         let mut options = options.map_err(|error| Failure::options(&list, &error))?;
         if options.quota_limits != QuotaLimits::default() {
             // A writer must get EDQUOT from its write. The kernel's writeback cache does not know
@@ -90,20 +76,28 @@ impl Args {
             }
             mount.data_cache = DataCache::WriteThrough;
         }
-        let look_inside = match trust {
+        let look_inside = match words.trust {
             Trust::Yes => LookInside::Yes,
             Trust::No => LookInside::No,
         };
         mount_access::settle(&self.image, &mut options, look_inside);
+        let over_loop = mount_loop::attach(&mut self.image, words.over_loop, options.access)?;
+        (mount.source, mount.backing) = (self.source(), self.backing());
         mount.list = list;
         mount.read_only = options.access == Access::ReadOnly;
         mount.files = self.image.files(&options);
         (mount.sync, mount.dirsync) = (options.sync, options.dirsync);
         // The server's process reports the reason, because it opens the image.
+        let (this, settled) = (&self, &options);
         let stages = Stages {
-            open: || self.devices(&options),
+            open: move || {
+                let devices = this.devices(settled);
+                // What is open keeps the loop device from now on.
+                drop(over_loop);
+                devices
+            },
             mount: |devices: Devices| {
-                if trust == Trust::No {
+                if words.trust == Trust::No {
                     self.vet(&options)?;
                 }
                 self.open(devices, options.clone())
@@ -123,16 +117,31 @@ impl Args {
         Ok(())
     }
 
+    /// The options of the server that are not in the list.
+    fn of_server(&self) -> uext4_fuse::MountOptions {
+        let (run, announce) = match self.foreground {
+            true => (Run::Foreground, Announce::Yes),
+            false => (Run::Daemon, Announce::No),
+        };
+        uext4_fuse::MountOptions {
+            n_threads: self.threads,
+            run,
+            announce,
+            sandbox: Sandbox::Best,
+            ..uext4_fuse::MountOptions::default()
+        }
+    }
+
     fn source(&self) -> String {
-        let path = self.image.image.canonicalize();
-        path.unwrap_or_else(|_| self.image.image.clone())
+        let path = self.image.storage().canonicalize();
+        path.unwrap_or_else(|_| self.image.storage().clone())
             .display()
             .to_string()
     }
 
     /// An unreadable file counts as a file; opening it reports the error.
     fn backing(&self) -> Backing {
-        match std::fs::metadata(&self.image.image) {
+        match std::fs::metadata(self.image.storage()) {
             Ok(found) if !found.file_type().is_block_device() => Backing::File,
             Ok(_) if self.image.place.is_part() => Backing::PartOfBlockDevice,
             Ok(_) => Backing::BlockDevice,

@@ -3,6 +3,7 @@
 
 use crate::image::Place;
 use std::collections::HashSet;
+use uext4::device::LoopIo;
 use uext4::{MountOptions, OptionHelp};
 use uext4_fuse::{BadOwners, Channel, DataCache, Owners, Sandbox, Sharing};
 use uext4_num::u64_of;
@@ -25,6 +26,17 @@ const RING_MEMORY_BYTES: u64 = 256 << 20;
 struct Ours<'a> {
     mount: &'a mut uext4_fuse::MountOptions,
     trust: Trust,
+    over_loop: Option<LoopIo>,
+}
+
+/// What remains of a list, and the options that are not of the mount itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Words {
+    /// The options of the file system.
+    pub(super) rest: String,
+    pub(super) trust: Trust,
+    /// Whether the image is mounted through a loop device of its own.
+    pub(super) over_loop: Option<LoopIo>,
 }
 
 /// An option without a value, and its setter.
@@ -82,6 +94,15 @@ const TABLE: &[Row] = &[
                 (default: as far as the kernel can)",
     },
     Row {
+        words: &[
+            ("loop", |it| it.over_loop = Some(LoopIo::Buffered)),
+            ("loop_direct", |it| it.over_loop = Some(LoopIo::Direct)),
+        ],
+        about: "an image file is mounted through a loop device of its own, so that sync reaches \
+                it; with loop_direct that device bypasses the page cache for the file; for the \
+                superuser",
+    },
+    Row {
         words: &[("untrusted", |it| it.trust = Trust::No)],
         about: "the image is of strangers: see above",
     },
@@ -91,9 +112,13 @@ const TABLE: &[Row] = &[
 pub(super) fn take_ours(
     list: &str,
     mount: &mut uext4_fuse::MountOptions,
-) -> std::result::Result<(String, Trust), BadOwners> {
-    let trust = Trust::Yes;
-    let (mut rest, mut ours) = (Vec::new(), Ours { mount, trust });
+) -> std::result::Result<Words, BadOwners> {
+    let mut rest = Vec::new();
+    let mut ours = Ours {
+        mount,
+        trust: Trust::Yes,
+        over_loop: None,
+    };
     for word in list.split(',').filter(|word| !word.is_empty()) {
         let mut known = TABLE.iter().flat_map(|row| row.words);
         match known.find(|(name, _)| *name == word) {
@@ -105,7 +130,11 @@ pub(super) fn take_ours(
             }
         }
     }
-    let Ours { mount, trust } = ours;
+    let Ours {
+        mount,
+        trust,
+        over_loop,
+    } = ours;
     if trust == Trust::No {
         let cores = u64_of(uext4_sync::cores());
         mount.memory_bytes_max = Some(UNTRUSTED_MEMORY_BYTES + cores * RING_MEMORY_BYTES);
@@ -114,7 +143,11 @@ pub(super) fn take_ours(
         // Later words override these.
         rest.insert(0, UNTRUSTED_WORDS);
     }
-    Ok((rest.join(","), trust))
+    Ok(Words {
+        rest: rest.join(","),
+        trust,
+        over_loop,
+    })
 }
 
 /// All mount options, in the order of help.
@@ -208,15 +241,24 @@ mod tests {
     #[test]
     fn options_of_both_sides_are_told_apart() {
         let mut mount = uext4_fuse::MountOptions::default();
+        let words = |rest: &str, trust, over_loop| {
+            let rest = rest.to_owned();
+            Ok(Words {
+                rest,
+                trust,
+                over_loop,
+            })
+        };
         assert_eq!(
             take_ours("ro,nosuid,noatime,uid=7,writethrough,commit=9", &mut mount),
-            Ok(("ro,noatime,commit=9".into(), Trust::Yes))
+            words("ro,noatime,commit=9", Trust::Yes, None)
         );
         assert!(mount.no_suid && mount.no_atime && !mount.no_dev);
         assert_ne!(mount.owners, uext4_fuse::Owners::default());
         assert!(take_ours("ro,map=u:1", &mut mount).is_err());
         let rest = take_ours("untrusted,rw,dev", &mut mount);
-        assert_eq!(rest, Ok((format!("{UNTRUSTED_WORDS},rw,dev"), Trust::No)));
+        let all = format!("{UNTRUSTED_WORDS},rw,dev");
+        assert_eq!(rest, words(&all, Trust::No, None));
         assert!(mount.memory_bytes_max.is_some());
         assert!(mount.no_suid && mount.no_dev);
         assert_eq!(mount.sandbox, Sandbox::Must);
@@ -226,8 +268,12 @@ mod tests {
             ("no_io_uring", Channel::DevFuse),
         ] {
             let rest = take_ours(word, &mut mount);
-            assert_eq!(rest, Ok((String::new(), Trust::Yes)));
+            assert_eq!(rest, words("", Trust::Yes, None));
             assert_eq!(mount.channel, channel);
+        }
+        for (word, how) in [("loop", LoopIo::Buffered), ("loop_direct", LoopIo::Direct)] {
+            let rest = take_ours(word, &mut mount);
+            assert_eq!(rest, words("", Trust::Yes, Some(how)));
         }
     }
 

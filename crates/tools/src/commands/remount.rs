@@ -93,8 +93,8 @@ impl Args {
 fn check_words(list: &str) -> Result<()> {
     let rest = Place::default().take(list)?;
     let ours = take_ours(&rest, &mut uext4_fuse::MountOptions::default());
-    let (rest, _) = ours.map_err(|error| Failure::usage(format!("-o {error}")))?;
-    let known = uext4::MountOptions::default().parse(&rest);
+    let words = ours.map_err(|error| Failure::usage(format!("-o {error}")))?;
+    let known = uext4::MountOptions::default().parse(&words.rest);
     known
         .map(drop)
         .map_err(|error| Failure::options(list, &error))

@@ -9,6 +9,7 @@ mod damage;
 mod fstab;
 mod in_use;
 mod log;
+mod loop_mount;
 mod missing;
 mod mkfs;
 mod mmp;
