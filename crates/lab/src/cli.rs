@@ -4,7 +4,8 @@ use crate::experiments::{Clock, Experiment, Plan};
 use crate::measure::{self, Results};
 use crate::system::System;
 use crate::{
-    age, allocator, checkpoint, cleanup, fragmented, mounts, report, scale, shrinker, workers,
+    age, allocator, checkpoint, cleanup, durable, fragmented, mounts, report, scale, shrinker,
+    workers,
 };
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -31,8 +32,12 @@ enum Command {
     /// of groups, and there is one goal; apart is the ceiling: each worker has a file system of its
     /// own).
     Fallocate2(Options),
-    /// Create a file, write 4 KiB, fsync.
-    Fsync(Options),
+    /// Durable changes: rate, and KiB, writes and flushes of the block device for each fsync
+    /// (variants: create: a new file of 4 KiB; append: 512 bytes).
+    Fsync(DurableOptions),
+    /// A mail server as filebench's varmail: files removed, created, appended to with fsync, and
+    /// read; the columns of fsync, and the number of commits.
+    Varmail(DurableOptions),
     /// Writers that append 4 KiB at a time to their own files: extents per file (variants: default,
     /// nodelalloc).
     Append(Options),
@@ -147,7 +152,8 @@ impl Cli {
         match self.command {
             Command::Mdtest(options) => options.run(Experiment::Mdtest),
             Command::Fallocate2(options) => options.run(Experiment::Fallocate2),
-            Command::Fsync(options) => options.run(Experiment::Fsync),
+            Command::Fsync(options) => options.run(Experiment::Fsync, &[1, 16, 64]),
+            Command::Varmail(options) => options.run(Experiment::Varmail, &[16]),
             Command::ParallelWrite(options) => options.run(Experiment::ParallelWrite),
             Command::Mount(options) => options.run(Experiment::Mount),
             Command::MountCreate(options) => options.run(Experiment::MountCreate),
@@ -213,6 +219,80 @@ impl Options {
     }
 }
 
+/// Options of the experiments with fsync.
+#[derive(Args)]
+struct DurableOptions {
+    /// Numbers of concurrent workers, one measurement each; default: 1, 16 and 64, for varmail 16.
+    #[arg(long, value_delimiter = ',')]
+    workers: Vec<u32>,
+    /// Length of a measurement in seconds.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Fresh file systems per system; the table shows the median.
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Systems that take turns; the mount uses both transports.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    systems: Vec<System>,
+    /// Variants of the experiment; default: all.
+    #[arg(long, value_delimiter = ',')]
+    variants: Vec<String>,
+    /// Commits: without the feature fast_commit, and with it.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "full,fast")]
+    commits: Vec<durable::Feature>,
+    /// Below the loop device: a file on tmpfs; the same behind nbdkit and nbdfuse, with slow
+    /// flushes.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "loop")]
+    devices: Vec<durable::DeviceKind>,
+    /// Delay of a flush of the slow device, in microseconds.
+    #[arg(long, default_value_t = 100)]
+    flush_us: u64,
+    /// Files of varmail, for all workers together; fsyncs per worker, 0 for as many as the time
+    /// allows.
+    #[arg(long)]
+    count: Option<u64>,
+    /// Size of the file system in MiB.
+    #[arg(long, default_value_t = 1024)]
+    image_mib: u64,
+    /// Size of the journal in MiB.
+    #[arg(long, default_value_t = 64)]
+    journal_mib: u64,
+    /// Additional mount options for uext4.
+    #[arg(long, default_value = "")]
+    mount_options: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl DurableOptions {
+    fn run(self, experiment: Experiment, workers: &[u32]) -> Result<()> {
+        let systems = match self.systems.is_empty() {
+            true => experiment.default_systems().to_vec(),
+            false => self.systems,
+        };
+        let workers = match self.workers.is_empty() {
+            true => workers.to_vec(),
+            false => self.workers,
+        };
+        let plan = durable::Plan {
+            experiment,
+            variants: experiment.pick_variants(&self.variants)?,
+            features: self.commits,
+            devices: self.devices,
+            workers,
+            systems,
+            seconds: self.seconds,
+            runs: self.runs.max(1),
+            count: self.count.unwrap_or(experiment.default_count()),
+            image_mib: self.image_mib,
+            journal_mib: self.journal_mib,
+            flush_us: self.flush_us,
+            mount_options: self.mount_options,
+        };
+        self.output.show_as(&durable::run(&plan)?, report::wide)
+    }
+}
+
 /// Form of the results.
 #[derive(Args)]
 struct Output {
@@ -226,12 +306,16 @@ struct Output {
 
 impl Output {
     fn show(&self, results: &Results) -> Result<()> {
+        self.show_as(results, |results| {
+            report::table(results, std::io::stdout().is_terminal())
+        })
+    }
+
+    /// As [`Self::show`], with this text table.
+    fn show_as(&self, results: &Results, table: impl Fn(&Results) -> String) -> Result<()> {
         match self.json {
             true => print!("{}", report::json_lines(results)?),
-            false => print!(
-                "{}",
-                report::table(results, std::io::stdout().is_terminal())
-            ),
+            false => print!("{}", table(results)),
         }
         if let Some(path) = &self.svg {
             let drawing = report::svg(results);

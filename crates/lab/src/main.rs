@@ -14,6 +14,7 @@ mod cleanup;
 mod cli;
 mod client;
 mod collection;
+mod durable;
 mod experiments;
 mod fragmented;
 mod measure;

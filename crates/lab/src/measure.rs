@@ -8,13 +8,14 @@ use crate::system::{self, System};
 use crate::workers::{self, Done};
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::borrow::Cow;
 
 /// Key of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
     pub(crate) experiment: &'static str,
     pub(crate) system: System,
-    pub(crate) variant: &'static str,
+    pub(crate) variant: Cow<'static, str>,
     pub(crate) workers: u32,
 }
 
@@ -22,9 +23,9 @@ impl Key {
     /// Whether two keys are compared: they differ only in the system, or in the transport of a
     /// mount.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
-        let is_way = |variant| matches!(variant, "dev_fuse" | "io_uring" | "peers");
+        let is_way = |variant: &str| matches!(variant, "dev_fuse" | "io_uring" | "peers");
         let same = self.variant == other.variant;
-        self.workers == other.workers && (same || is_way(self.variant) && is_way(other.variant))
+        self.workers == other.workers && (same || is_way(&self.variant) && is_way(&other.variant))
     }
 }
 
@@ -121,7 +122,7 @@ fn keys(plan: &Plan) -> Vec<Key> {
                     keys.push(Key {
                         experiment,
                         system,
-                        variant,
+                        variant: variant.into(),
                         workers,
                     });
                 }
@@ -148,14 +149,14 @@ fn one_run(
     backing: &Backing,
     cleanup: &mut Cleanup,
 ) -> Result<Vec<Vec<Done>>> {
-    let mut setup = setup(plan.experiment, key.variant, key.system).unwrap_or_default();
+    let mut setup = setup(plan.experiment, &key.variant, key.system).unwrap_or_default();
     add_words(
         &mut setup.options,
         &of_system(key.system, &plan.mount_options),
     );
     add_words(&mut setup.features, &plan.features);
     let stage = Stage::set(key.system, backing, &setup, cleanup)?;
-    let task = |worker| Task::new(plan, key.variant, worker, key.workers);
+    let task = |worker| Task::new(plan, &key.variant, worker, key.workers);
     let tasks: Vec<Task> = (0..key.workers).map(task).collect();
     let answers = workers::work(&stage.place(), &tasks);
     let struck = stage.strike();

@@ -2,12 +2,12 @@
 
 use crate::stage::Setup;
 use anyhow::{Context, Result, bail, ensure};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use uext4_fuse::{Channel, Sandbox};
+use uext4_fuse::{Backing, Channel, Sandbox};
 use uext4_testkit::oracle::Program;
 use uext4_testkit::rings::RingsSwitch;
 
@@ -130,8 +130,13 @@ impl Drop for FuseMount {
 
 /// Serves `image` on `dir` until it is unmounted.
 pub(crate) fn serve(image: &Path, dir: &Path, options: &str) -> Result<()> {
+    let is_block = std::fs::metadata(image)?.file_type().is_block_device();
     let mut fuse = uext4_fuse::MountOptions {
         source: image.display().to_string(),
+        backing: match is_block {
+            true => Backing::BlockDevice,
+            false => Backing::File,
+        },
         // As in the `uext4` tool.
         sandbox: Sandbox::Best,
         files: vec![image.into()],

@@ -209,7 +209,7 @@ impl Ground {
             key: Key {
                 experiment: EXPERIMENT,
                 system: self.system,
-                variant: self.variant,
+                variant: self.variant.into(),
                 workers: 1,
             },
             metric,

@@ -51,6 +51,15 @@ pub(crate) fn taken(clock: Clock, done: &[Done]) -> Duration {
 
 /// Runs all phases; answers the results of all workers by phase.
 pub(crate) fn work(place: &Place, tasks: &[Task]) -> Result<Vec<Vec<Done>>> {
+    work_watched(place, tasks, &mut || Ok(()))
+}
+
+/// As [`work`]; `look` is called before the first phase and after each, while no worker works.
+pub(crate) fn work_watched(
+    place: &Place,
+    tasks: &[Task],
+    look: &mut dyn FnMut() -> Result<()>,
+) -> Result<Vec<Vec<Done>>> {
     let start = |task: &Task| -> Result<Box<dyn Member>> {
         match place {
             Place::Library(filesystem) => Ok(Box::new(Thread::start(filesystem.clone(), task)?)),
@@ -67,7 +76,12 @@ pub(crate) fn work(place: &Place, tasks: &[Task]) -> Result<Vec<Vec<Done>>> {
     for _ in 0..rehearsals {
         (0..=phases).try_for_each(|index| phase(index).map(drop))?;
     }
-    (0..phases).map(phase).collect()
+    look()?;
+    let mut watched = |index| {
+        let done = phase(index)?;
+        look().map(|()| done)
+    };
+    (0..phases).map(&mut watched).collect()
 }
 
 /// Control of one worker.

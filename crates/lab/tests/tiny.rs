@@ -93,7 +93,7 @@ fn parallel_write_runs_every_allocator() {
 /// Programs read the lines by these keys.
 #[test]
 fn a_line_has_exactly_the_keys_that_are_documented() {
-    let lines = lab(&["fsync", "--workers", "1", "--json"]);
+    let lines = lab(&["append", "--workers", "1", "--count", "8", "--json"]);
     let keys = [
         "experiment",
         "system",
@@ -112,11 +112,6 @@ fn a_line_has_exactly_the_keys_that_are_documented() {
         assert!(found.eq(keys), "{line}");
     }
     assert!(lines.contains("\"uext4\""), "{lines}");
-}
-
-#[test]
-fn fsync_reports_files() {
-    assert_eq!(rows(&["fsync", "--workers", "2"], "uext4"), 1);
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn key(system: System, variant: &'static str) -> Key {
     Key {
         experiment: EXPERIMENT,
         system,
-        variant,
+        variant: variant.into(),
         workers: 1,
     }
 }

@@ -64,7 +64,7 @@ fn key(system: System, variant: &'static str, workers: u32) -> Key {
     Key {
         experiment: EXPERIMENT,
         system,
-        variant,
+        variant: variant.into(),
         workers,
     }
 }

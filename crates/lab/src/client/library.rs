@@ -98,6 +98,13 @@ impl Client for LibraryClient {
         }))
     }
 
+    fn open(&self, name: &str) -> Result<Box<dyn OpenFile>> {
+        Ok(Box::new(LibraryFile {
+            filesystem: self.filesystem.clone(),
+            inode: self.look_up(name)?,
+        }))
+    }
+
     fn sync(&self) -> Result<()> {
         Ok(self.filesystem.sync()?)
     }

@@ -38,6 +38,8 @@ pub(crate) trait Client {
     fn remove(&self, name: &str) -> Result<()>;
     /// Creates a file, exclusively, and keeps it open.
     fn open_new(&self, name: &str) -> Result<Box<dyn OpenFile>>;
+    /// Opens a file that exists.
+    fn open(&self, name: &str) -> Result<Box<dyn OpenFile>>;
     /// Makes all changes to this file system durable.
     fn sync(&self) -> Result<()>;
     /// A path of this directory for other programs, valid while this exists; `None` in the library.

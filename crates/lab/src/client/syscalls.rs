@@ -89,6 +89,12 @@ impl Client for SystemClient {
         Ok(Box::new(SystemFile(self.make(name, OFlags::RDWR)?)))
     }
 
+    fn open(&self, name: &str) -> Result<Box<dyn OpenFile>> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = fs::openat(&self.dir, name, flags, Mode::empty())?;
+        Ok(Box::new(SystemFile(file)))
+    }
+
     fn sync(&self) -> Result<()> {
         Ok(fs::syncfs(&self.dir)?)
     }

@@ -1,43 +1,72 @@
-//! Small durable files: create, write 4 KiB, fsync, close.
+//! Small durable changes, each with an fsync: a new file of 4 KiB, or 512 bytes at the end of the
+//! worker's file.
 
 use super::{Task, Work};
-use crate::client::Client;
+use crate::client::{Client, OpenFile};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
+/// Variants.
+pub(super) const CREATE: &str = "create";
+pub(super) const APPEND: &str = "append";
+
 const FILE_BYTES: usize = 4096;
+const APPEND_BYTES: usize = 512;
 
 struct Fsync {
     client: Box<dyn Client>,
+    /// The file that grows, and its size; none makes new files.
+    grows: Option<(Box<dyn OpenFile>, u64)>,
     seconds: f64,
-    /// Number of files; 0: as many as the time allows.
+    /// Number of changes; 0: as many as the time allows.
     count: u64,
 }
 
+/// The directory, and the file that grows, are durable before the clock runs.
 pub(super) fn start(task: Task, mut client: Box<dyn Client>) -> Result<Box<dyn Work>> {
     let dir = format!("dir.{}", task.worker);
     client.make_dir(&dir)?;
     client.enter(&dir)?;
+    let grows = match &*task.variant {
+        APPEND => Some((client.open_new("grows")?, 0)),
+        _ => None,
+    };
+    client.sync()?;
     Ok(Box::new(Fsync {
         client,
+        grows,
         seconds: task.seconds,
         count: task.count,
     }))
 }
 
+impl Fsync {
+    fn change(&mut self, nr: u64) -> Result<()> {
+        match &mut self.grows {
+            Some((file, size_bytes)) => {
+                file.write(*size_bytes, &[0x5a; APPEND_BYTES])?;
+                *size_bytes += APPEND_BYTES as u64;
+                file.fsync()
+            }
+            None => {
+                let file = self.client.open_new(&format!("file.{nr}"))?;
+                file.write(0, &[0x5a; FILE_BYTES])?;
+                file.fsync()
+            }
+        }
+    }
+}
+
 impl Work for Fsync {
     fn phase(&mut self, _index: usize) -> Result<u64> {
         let end = Instant::now() + Duration::from_secs_f64(self.seconds);
-        let data = [0x5a; FILE_BYTES];
-        let mut done = 0;
-        let goes_on = |done| match self.count {
+        let (count, mut done) = (self.count, 0);
+        let goes_on = |done| match count {
             0 => Instant::now() < end,
             count => done < count,
         };
         while goes_on(done) {
-            let file = self.client.open_new(&format!("file.{done}"))?;
-            file.write(0, &data)?;
-            file.fsync()?;
+            self.change(done)?;
             done += 1;
         }
         Ok(done)

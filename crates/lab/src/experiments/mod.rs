@@ -13,6 +13,7 @@ mod mount_tree;
 mod parallel_write;
 mod setup;
 mod stress_orphan;
+mod varmail;
 
 pub(crate) use setup::{allocators, setup};
 
@@ -38,6 +39,7 @@ pub(crate) enum Experiment {
     MountNames,
     MountTree,
     ParallelWrite,
+    Varmail,
 }
 
 /// Parameters chosen by the user.
@@ -177,6 +179,7 @@ impl Experiment {
             Self::MountNames => "mount-names",
             Self::MountTree => "mount-tree",
             Self::ParallelWrite => "parallel-write",
+            Self::Varmail => "varmail",
         }
     }
 
@@ -186,7 +189,9 @@ impl Experiment {
             Self::Mount | Self::MountIo | Self::MountNames | Self::MountTree => {
                 &[System::Uext4Mount, System::Fuse2fs, System::KernelExt4]
             }
-            Self::StressOrphan => &[System::Uext4, System::Uext4Mount, System::KernelExt4],
+            Self::StressOrphan | Self::Fsync | Self::Varmail => {
+                &[System::Uext4, System::Uext4Mount, System::KernelExt4]
+            }
             _ => &[System::Uext4, System::KernelExt4],
         }
     }
@@ -202,7 +207,8 @@ impl Experiment {
                 "blocking",
                 apart::APART,
             ],
-            Self::Fsync => &["own"],
+            Self::Fsync => &[fsync::CREATE, fsync::APPEND],
+            Self::Varmail => &["varmail"],
             Self::Append => &["default", "nodelalloc"],
             Self::StressOrphan => &["file", "list", "none"],
             Self::Mount
@@ -227,6 +233,14 @@ impl Experiment {
         wanted.iter().map(pick).collect()
     }
 
+    /// Operations and fsyncs in one unit of what a worker counts.
+    pub(crate) fn operations(self) -> (u64, u64) {
+        match self {
+            Self::Varmail => (varmail::OPERATIONS, varmail::FSYNCS),
+            _ => (1, 1),
+        }
+    }
+
     /// Default of `--count`; its meaning is on the command line.
     pub(crate) fn default_count(self) -> u64 {
         match self {
@@ -235,7 +249,7 @@ impl Experiment {
             Self::MountCreate => 200_000,
             Self::MountIo => 256,
             Self::Append => 1024,
-            Self::Mount | Self::MountNames => 1000,
+            Self::Mount | Self::MountNames | Self::Varmail => 1000,
             Self::MountTree => 0,
             Self::ParallelWrite => 64,
         }
@@ -275,6 +289,7 @@ impl Experiment {
             Self::MountNames => mount_names::phases(),
             Self::MountTree => mount_tree::phases(),
             Self::ParallelWrite => parallel_write::phases(),
+            Self::Varmail => vec![Phase::new("iterations", Unit::PerSecond)],
         }
     }
 }
@@ -313,6 +328,7 @@ impl Task {
             Experiment::MountNames => mount_names::start(self, client),
             Experiment::MountTree => mount_tree::start(self, client),
             Experiment::ParallelWrite => parallel_write::start(self, client),
+            Experiment::Varmail => varmail::start(self, client),
         }
     }
 

@@ -18,7 +18,7 @@ impl Row {
         Key {
             experiment: EXPERIMENT,
             system: self.system,
-            variant: self.name,
+            variant: self.name.into(),
             workers: 1,
         }
     }

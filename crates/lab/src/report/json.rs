@@ -25,7 +25,7 @@ pub(crate) fn json_lines(results: &Results) -> Result<String> {
         let line = Line {
             experiment: series.key.experiment,
             system: series.key.system.name(),
-            variant: series.key.variant,
+            variant: &series.key.variant,
             workers: series.key.workers,
             metric: &series.metric,
             unit: series.unit.name(),

@@ -3,10 +3,12 @@
 mod json;
 mod svg;
 mod table;
+mod wide;
 
 pub(crate) use json::json_lines;
 pub(crate) use svg::svg;
 pub(crate) use table::table;
+pub(crate) use wide::wide;
 
 /// A number with its significant digits, thousands separated.
 fn human(value: f64) -> String {

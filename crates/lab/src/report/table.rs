@@ -64,7 +64,7 @@ fn row(series: &Series, results: &Results) -> Row {
         ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"))
     };
     [
-        series.key.variant.to_owned(),
+        series.key.variant.to_string(),
         series.key.workers.to_string(),
         series.metric.clone(),
         series.key.system.name().to_owned(),

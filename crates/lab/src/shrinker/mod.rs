@@ -127,7 +127,7 @@ fn key(plan: &Plan, system: System, variant: &'static str) -> Key {
     Key {
         experiment: EXPERIMENT,
         system,
-        variant,
+        variant: variant.into(),
         workers: plan.workers,
     }
 }
