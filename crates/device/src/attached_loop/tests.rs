@@ -31,7 +31,7 @@ fn it_shows_the_file_and_goes_with_its_last_descriptor() {
         // tmpfs supports direct I/O since Linux 6.6.
         let dio = told(&path, "dio").expect("it is attached");
         assert!(dio == direct || dio == "0", "{how:?}: {dio}");
-        let device = FileDevice::open(&path, Access::ReadWrite).expect("nobody else uses it");
+        let device = FileDevice::open(&path, Access::ReadWrite).expect("no other program uses it");
         drop(attached);
         device.write_at(4096, b"through it").expect("it is there");
         device.flush().expect("it is there");
