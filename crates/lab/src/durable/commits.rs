@@ -78,17 +78,18 @@ impl Commits {
     }
 }
 
-/// From the statistics of our engine.
+/// From the statistics of our engine, which may be older than its fast commits.
 fn of_stats(stats: &Value) -> Result<Commits> {
-    let journal = &stats["journal"];
-    let number = |name: &str| journal[name].as_u64();
-    let fast = number("fast_commits").map(|commits| Fast {
+    let fast = &stats["fast_commits"];
+    let number = |name: &str| fast[name].as_u64();
+    let fast = number("commits").map(|commits| Fast {
         commits,
-        blocks: number("fast_commit_blocks").unwrap_or(0),
-        of_one_block: number("fast_commits_of_one_block"),
+        blocks: number("blocks").unwrap_or(0),
+        of_one_block: number("of_one_block"),
     });
+    let full = stats["journal"]["transactions"].as_u64();
     Ok(Commits {
-        full: number("transactions").context("the statistics have no journal")?,
+        full: full.context("the statistics have no journal")?,
         fast,
     })
 }
@@ -149,12 +150,10 @@ mod tests {
     fn fast_commits_of_our_engine_are_told_where_it_counts_them() {
         let old = of_stats(&serde_json::json!({"journal": {"transactions": 4}})).unwrap();
         assert_eq!((old.full, old.fast), (4, None));
-        let new = serde_json::json!({"journal": {
-            "transactions": 5,
-            "fast_commits": 10,
-            "fast_commit_blocks": 12,
-            "fast_commits_of_one_block": 8,
-        }});
+        let new = serde_json::json!({
+            "journal": { "transactions": 5 },
+            "fast_commits": { "commits": 10, "blocks": 12, "of_one_block": 8 },
+        });
         let samples = of_stats(&new).unwrap().since(&Commits {
             full: 4,
             fast: Some(Fast {
