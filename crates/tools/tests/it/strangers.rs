@@ -11,6 +11,8 @@ const PRELUDE: &str = r#"
     chmod 755 .
     chown 65534 mnt disk.img
     as() { id=$1; shift; setpriv --reuid="$id" --regid="$id" --clear-groups "$@"; }
+    # In the background: $! is the command, not a shell that waits for it.
+    become() { id=$1; shift; exec setpriv --reuid="$id" --regid="$id" --clear-groups "$@"; }
     # In time, whatever it answers.
     in_time() {
         got=0; timeout 20 "$@" >said 2>&1 || got=$?
@@ -20,7 +22,7 @@ const PRELUDE: &str = r#"
     got() { [ "$got" = "$1" ] || { echo "$got, not $1: $(cat said)" >&2; exit 1; }; }
     # silent USER SOCKET BACKLOG: listens, and says nothing.
     silent() {
-        as "$1" /usr/bin/python3 -c 'import os, signal, socket, sys
+        become "$1" /usr/bin/python3 -c 'import os, signal, socket, sys
 os.umask(0)
 s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(int(sys.argv[2]))
 os.rename(sys.argv[1], sys.argv[3]); signal.pause()' "$2.new" "$3" "$2" >/dev/null 2>&1 &
@@ -66,7 +68,7 @@ const PLACES: &str = r#"
     rm -r $dir
     # A lock that is never given up.
     as 65534 "$TOOL" mount disk.img mnt
-    as 65534 sh -c "rm '$dir/$claim'; exec flock '$dir/$claim' \
+    become 65534 sh -c "rm '$dir/$claim'; exec flock '$dir/$claim' \
         sh -c ': >tmp/locked; exec sleep 20'" >/dev/null 2>&1 &
     holders="${holders:-} $!"
     until [ -e tmp/locked ]; do sleep 0.02; done
