@@ -1,9 +1,10 @@
 //! The set of disk images that a crash may leave, given a log of changes and flushes.
 //!
 //! A crash is a *cut* (the number of events that happened) and a set of survivors. A change is
-//! durable if it returned before a flush began that returned before the cut. All other changes
-//! before the cut are *pending*: any subset may survive, each also in part. A device writes sectors
-//! of 512 bytes whole and promises nothing about larger units.
+//! durable if it returned before a flush began that returned before the cut, or if it is a durable
+//! write that returned before the cut. All other changes before the cut are *pending*: any subset
+//! may survive, each also in part. A device writes sectors of 512 bytes whole and promises nothing
+//! about larger units.
 //!
 //! Survivors are applied in log order: a device cache keeps only the newest version of a sector, so
 //! an older change never overwrites a newer one. For the same reason a change of part of a sector
@@ -58,6 +59,15 @@ impl Change {
     }
 }
 
+/// What the return of a change promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing: a flush makes it durable.
+    Cached,
+    /// It is durable ([`BlockDevice::write_durable_at`]).
+    Durable,
+}
+
 /// One entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -65,8 +75,15 @@ pub enum Event {
     Change {
         /// The change.
         change: Change,
+        /// What its return promises.
+        durability: Durability,
         /// Number of events when it returned.
         returned_at: usize,
+    },
+    /// A durable change returned.
+    DurableDone {
+        /// The index of its [`Event::Change`].
+        started: usize,
     },
     /// A change that the device refused.
     Failed,
@@ -243,12 +260,29 @@ impl CrashLog {
 
     /// Indices of the changes before the cut that may or may not survive.
     pub fn pending(&self, cut: usize) -> Vec<usize> {
-        let horizon = self.horizons[cut];
-        let is_pending = |index: &usize| match &self.events[*index] {
-            Event::Change { returned_at, .. } => *returned_at > horizon,
-            _ => false,
+        let is_pending = |index: &usize| {
+            let unflushed = self.unflushed(*index, cut);
+            unflushed.is_some_and(|unflushed| unflushed.fate == Fate::Open)
         };
         (0..cut).filter(is_pending).collect()
+    }
+
+    /// The event as a change that no flush before the cut made durable.
+    fn unflushed(&self, index: usize, cut: usize) -> Option<Unflushed<'_>> {
+        let Event::Change {
+            change,
+            durability,
+            returned_at,
+        } = &self.events[index]
+        else {
+            return None;
+        };
+        // The event at `returned_at` of a durable change is its `DurableDone`.
+        let fate = match durability {
+            Durability::Durable if *returned_at < cut => Fate::Survives,
+            _ => Fate::Open,
+        };
+        (*returned_at > self.horizons[cut]).then_some(Unflushed { change, fate })
     }
 
     /// The contents of the device after a crash at `cut`.
@@ -259,57 +293,88 @@ impl CrashLog {
         }
         self.durable.advance(&self.events, horizon);
         let image = self.durable.image.snapshot();
-        let pending = (self.durable.from..cut).filter_map(|index| match &self.events[index] {
-            Event::Change {
-                change,
-                returned_at,
-            } if *returned_at > horizon => Some(change),
-            _ => None,
-        });
-        settle(&image, pending, survivors, &self.whole);
+        let events = self.durable.from..cut;
+        let unflushed: Vec<_> = events
+            .filter_map(|index| self.unflushed(index, cut))
+            .collect();
+        settle(&image, &unflushed, survivors, &self.whole);
         image
     }
 }
 
-/// Applies the survivors among the pending changes.
-fn settle<'a>(
+/// A change that no flush made durable.
+struct Unflushed<'a> {
+    change: &'a Change,
+    fate: Fate,
+}
+
+/// Whether a crash decides about a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// A durable write.
+    Survives,
+    /// Pending: it may survive.
+    Open,
+}
+
+/// How much of a pending change survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    Nothing,
+    Whole,
+    /// Some sectors.
+    Torn,
+}
+
+/// Applies what survives of the changes, in log order.
+fn settle(
     image: &MemDevice,
-    pending: impl Iterator<Item = &'a Change>,
+    unflushed: &[Unflushed<'_>],
     survivors: Survivors,
     whole: &Range<u64>,
 ) {
-    let pending: Vec<&Change> = pending.collect();
-    match survivors {
-        Survivors::All => pending.iter().for_each(|change| apply(image, change)),
-        Survivors::None => {}
-        Survivors::Mask(mask) => (0..pending.len().min(64))
-            .filter(|i| mask >> i & 1 == 1)
-            .for_each(|i| land(image, &pending[..i], pending[i])),
-        Survivors::Seeded { seed, tearing } => {
-            settle_by_seed(image, &pending, seed, tearing, whole);
+    let seed = match survivors {
+        Survivors::Seeded { seed, .. } => seed,
+        _ => 0,
+    };
+    let mut rng = Rng::new(seed);
+    // Almost no and almost all survivors find as much as half, and are rare under even odds.
+    let odds = [1, 4, 7][clamp_usize(rng.below(3))];
+    let changes: Vec<&Change> = unflushed.iter().map(|it| it.change).collect();
+    let mut pending = 0;
+    for (index, Unflushed { change, fate }) in unflushed.iter().enumerate() {
+        let share = match fate {
+            Fate::Survives => Share::Whole,
+            Fate::Open => {
+                pending += 1;
+                share(survivors, pending - 1, odds, &mut rng)
+            }
+        };
+        let earlier = &changes[..index];
+        match share {
+            Share::Nothing => {}
+            Share::Whole => land(image, earlier, change),
+            Share::Torn => apply_torn(image, earlier, change, rng.fork(), whole),
         }
     }
 }
 
-fn settle_by_seed(
-    image: &MemDevice,
-    pending: &[&Change],
-    seed: u64,
-    tearing: Tearing,
-    whole: &Range<u64>,
-) {
-    let mut rng = Rng::new(seed);
-    // Almost no and almost all survivors find as much as half, and are rare under even odds.
-    let survives = [1, 4, 7][clamp_usize(rng.below(3))];
-    for (index, change) in pending.iter().enumerate() {
-        let earlier = &pending[..index];
+/// What survives of the `nr`-th pending change.
+fn share(survivors: Survivors, nr: u32, odds: u64, rng: &mut Rng) -> Share {
+    let (kept, torn) = match survivors {
+        Survivors::All => (true, false),
+        Survivors::None => (false, false),
+        Survivors::Mask(mask) => (mask.checked_shr(nr).unwrap_or(0) & 1 == 1, false),
         // Two draws per change, so that a seed loses the same changes whether torn or whole.
-        let (kept, torn) = (rng.chance(survives, 8), rng.chance(1, 4));
-        match (kept, torn && tearing == Tearing::Sectors) {
-            (false, _) => {}
-            (true, false) => land(image, earlier, change),
-            (true, true) => apply_torn(image, earlier, change, rng.fork(), whole),
+        Survivors::Seeded { tearing, .. } => {
+            let (kept, torn) = (rng.chance(odds, 8), rng.chance(1, 4));
+            (kept, torn && tearing == Tearing::Sectors)
         }
+    };
+    match (kept, torn) {
+        (false, _) => Share::Nothing,
+        (true, false) => Share::Whole,
+        (true, true) => Share::Torn,
     }
 }
 

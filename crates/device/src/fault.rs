@@ -18,9 +18,9 @@ use uext4_sync::{Arc, Mutex, Rank, Rng};
 pub enum Operation {
     /// `read_at`.
     Read,
-    /// `write_at`, `write_vectored_at`, `write_zeroes`.
+    /// `write_at`, `write_vectored_at`, `write_zeroes`, `write_durable_at`.
     Write,
-    /// `flush`.
+    /// `flush`, `write_durable_at`.
     Flush,
     /// `discard`.
     Discard,
@@ -72,12 +72,13 @@ pub struct Fault {
     pub cause: Cause,
 }
 
-/// Whether a flush reaches the device.
+/// Whether a flush, and the durability of a durable write, reach the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flushes {
-    /// It does.
+    /// They do.
     Kept,
-    /// It returns success and does nothing, which a crash test must detect.
+    /// A flush returns success and does nothing, and a durable write is an ordinary one, which a
+    /// crash test must detect.
     Dropped,
 }
 
@@ -263,6 +264,10 @@ impl Faulty {
         }
     }
 
+    fn drops_flushes(&self) -> bool {
+        self.active.load(Ordering::Acquire) && self.plan.lock().flushes == Flushes::Dropped
+    }
+
     /// Delays the access if told to; fails it if a fault hits it.
     fn course(&self, operation: Operation, offset: u64, len: u64) -> Result<Course, Error> {
         if !self.active.load(Ordering::Acquire) {
@@ -314,12 +319,21 @@ impl BlockDevice for Faulty {
             self.inner.write_vectored_at(offset, bufs)
         })
     }
-    fn flush(&self) -> Result<(), Error> {
-        self.access(Operation::Flush, (0, 0), || {
-            if self.active.load(Ordering::Acquire) && self.plan.lock().flushes == Flushes::Dropped {
-                return Ok(());
+    fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        let range = (offset, u64_of(buf.len()));
+        self.access(Operation::Write, range, || {
+            match self.course(Operation::Flush, 0, 0)? {
+                Course::Inward if !self.drops_flushes() => self.inner.write_durable_at(offset, buf),
+                // Lost with the cache.
+                Course::Claimed if self.lose_cache.is_some() => Ok(()),
+                _ => self.inner.write_at(offset, buf),
             }
-            self.inner.flush()
+        })
+    }
+    fn flush(&self) -> Result<(), Error> {
+        self.access(Operation::Flush, (0, 0), || match self.drops_flushes() {
+            true => Ok(()),
+            false => self.inner.flush(),
         })
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {

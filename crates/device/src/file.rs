@@ -15,7 +15,7 @@ use crate::{Backing, BlockDevice, Claimant, Error, range};
 pub use opening::write_protected;
 use opening::{claim, lock_for_writing, open_file};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Seek, SeekFrom};
 use std::num::NonZeroU64;
@@ -221,12 +221,17 @@ impl FileDevice {
         }
     }
 
-    fn write_segments(&self, mut at: u64, mut bufs: &mut [IoSlice<'_>]) -> std::io::Result<()> {
+    fn write_segments(
+        &self,
+        mut at: u64,
+        mut bufs: &mut [IoSlice<'_>],
+        flags: ReadWriteFlags,
+    ) -> std::io::Result<()> {
         // Leading empty segments would look like a write without progress.
         IoSlice::advance_slices(&mut bufs, 0);
         while !bufs.is_empty() {
             let batch = &bufs[..bufs.len().min(SEGMENTS_MAX)];
-            match rustix::io::pwritev(self.target(), batch, at) {
+            match rustix::io::pwritev2(self.target(), batch, at, flags) {
                 Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Ok(n) => {
                     at += u64_of(n);
@@ -299,7 +304,18 @@ impl BlockDevice for FileDevice {
         let len = range::total_bytes(bufs);
         self.check_write(offset, len)?;
         let mut segments: Vec<IoSlice<'_>> = bufs.iter().map(|buf| IoSlice::new(buf)).collect();
-        let result = self.write_segments(self.start + offset, &mut segments);
+        let none = ReadWriteFlags::empty();
+        let result = self.write_segments(self.start + offset, &mut segments, none);
+        result.map_err(|e| Error::io("write", offset, len, e))
+    }
+    /// Writes back the pages of this range only, not what other threads wrote meanwhile. A block
+    /// device is flushed after it: the kernel has no way to ask it for FUA from here.
+    fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        let len = u64_of(buf.len());
+        self.check_write(offset, len)?;
+        let mut segments = [IoSlice::new(buf)];
+        let durably = ReadWriteFlags::DSYNC;
+        let result = self.write_segments(self.start + offset, &mut segments, durably);
         result.map_err(|e| Error::io("write", offset, len, e))
     }
     fn flush(&self) -> Result<(), Error> {

@@ -1,7 +1,8 @@
 //! Group flush: one flush of a device at a time, shared by waiting callers, with a failure count.
 //!
 //! A caller needs a flush that begins after its call. If one is running, all callers that arrive
-//! share the next one.
+//! share the next one. A durable write takes its turn between flushes and is none: a failed one may
+//! have reported what a failed flush would have.
 //!
 //! Invariants: a failed flush is counted before a later one begins. If a flush succeeds and the
 //! count has not changed since before a write, no flush that could have lost the write failed.
@@ -24,10 +25,18 @@ struct Counters {
     /// Flushes begun and ended, in all; they differ while one is running.
     begun: u64,
     ended: u64,
-    /// Flushes that failed, in all.
+    /// A durable write is running.
+    is_writing: bool,
+    /// Flushes and durable writes that failed, in all.
     failed: u64,
     /// Number of the last one that failed, and its error.
     last_failed: Option<(u64, Error)>,
+}
+
+impl Counters {
+    fn is_idle(&self) -> bool {
+        self.begun == self.ended && !self.is_writing
+    }
 }
 
 impl Default for FlushQueue {
@@ -48,7 +57,7 @@ impl FlushQueue {
         let mut counters = self.counters.lock();
         let needed = counters.begun + 1;
         while counters.ended < needed {
-            if counters.begun == counters.ended {
+            if counters.is_idle() {
                 counters.begun += 1;
                 drop(counters);
                 let flushed = flush();
@@ -63,6 +72,25 @@ impl FlushQueue {
         }
     }
 
+    /// Runs a durable write while no flush runs.
+    ///
+    /// # Errors
+    /// That of the write.
+    pub fn write_durable(&self, write: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mut counters = self.counters.lock();
+        while !counters.is_idle() {
+            self.ended.wait(&mut counters);
+        }
+        counters.is_writing = true;
+        drop(counters);
+        let written = write();
+        let mut counters = self.counters.lock();
+        counters.is_writing = false;
+        counters.failed += u64::from(written.is_err());
+        self.ended.notify_all();
+        written
+    }
+
     fn note(&self, flushed: &Result<(), Error>) {
         let mut counters = self.counters.lock();
         counters.ended += 1;
@@ -73,7 +101,7 @@ impl FlushQueue {
         self.ended.notify_all();
     }
 
-    /// Flushes that failed so far.
+    /// Flushes and durable writes that failed so far.
     pub fn failed(&self) -> u64 {
         self.counters.lock().failed
     }
@@ -153,5 +181,36 @@ mod tests {
                     .all(|other| other.join().unwrap().is_err())
             );
         });
+    }
+
+    /// A flush that comes during a durable write begins after it, and is not replaced by it.
+    #[test]
+    fn a_durable_write_takes_its_turn_and_its_failure_is_counted_first() {
+        let queue = FlushQueue::default();
+        let (go, gone) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let queue = &queue;
+            let writer = scope.spawn(move || {
+                queue.write_durable(|| {
+                    gone.recv().unwrap();
+                    Err(failure())
+                })
+            });
+            while !queue.counters.lock().is_writing {
+                std::thread::yield_now();
+            }
+            let flush = || {
+                assert_eq!(queue.failed(), 1);
+                Ok(())
+            };
+            let other = scope.spawn(move || queue.flush(flush));
+            assert!(!wait::is_true_within(A_WHILE, || other.is_finished()));
+            go.send(()).unwrap();
+            assert!(writer.join().unwrap().is_err());
+            assert!(other.join().unwrap().is_ok());
+        });
+        assert_eq!((queue.failed(), queue.counters.lock().begun), (1, 1));
+        queue.write_durable(|| Ok(())).unwrap();
+        assert_eq!(queue.failed(), 1);
     }
 }

@@ -25,7 +25,7 @@ mod volatile;
 mod window;
 
 pub use attached_loop::{AttachedLoop, LoopIo};
-pub use crash_log::{Change, CrashLog, Event, Survivors, Tearing};
+pub use crash_log::{Change, CrashLog, Durability, Event, Survivors, Tearing};
 pub use error::Error;
 pub use fault::{Cause, Delay, Fault, Faulty, Flushes, Operation, When};
 pub use file::{Access, FileDevice, write_protected};

@@ -7,7 +7,7 @@
 //! logs.
 //! Locking: the log is under one mutex ([`Rank::Device`]), never held during an access.
 
-use crate::crash_log::{Change, CrashLog, Event, NEVER};
+use crate::crash_log::{Change, CrashLog, Durability, Event, NEVER};
 use crate::{BlockDevice, Error, MemDevice, Survivors};
 use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Arc, Mutex, Rank};
@@ -88,7 +88,10 @@ impl Recorder {
 
     /// Appends an event and returns its index.
     fn push(&self, event: Event) -> usize {
-        let mut recording = self.recording.lock();
+        self.push_to(&mut self.recording.lock(), event)
+    }
+
+    fn push_to(&self, recording: &mut Recording, event: Event) -> usize {
         recording.events.push(event);
         let moment = self.moment.fetch_add(1, Ordering::Relaxed);
         recording.moments.push(moment);
@@ -98,10 +101,12 @@ impl Recorder {
     fn change(
         &self,
         change: impl FnOnce() -> Change,
+        durability: Durability,
         access: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let index = self.push(Event::Change {
             change: change(),
+            durability,
             returned_at: NEVER,
         });
         let result = access();
@@ -111,6 +116,9 @@ impl Recorder {
             Some(event) if result.is_err() => *event = Event::Failed,
             Some(Event::Change { returned_at, .. }) => *returned_at = now,
             _ => {}
+        }
+        if result.is_ok() && durability == Durability::Durable {
+            self.push_to(&mut recording, Event::DurableDone { started: index });
         }
         result
     }
@@ -128,14 +136,26 @@ impl BlockDevice for Recorder {
             offset,
             bytes: buf.into(),
         };
-        self.change(change, || self.inner.write_at(offset, buf))
+        let cached = Durability::Cached;
+        self.change(change, cached, || self.inner.write_at(offset, buf))
+    }
+    fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        let change = || Change::Write {
+            offset,
+            bytes: buf.into(),
+        };
+        self.change(change, Durability::Durable, || {
+            self.inner.write_durable_at(offset, buf)
+        })
     }
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
         let change = || Change::Write {
             offset,
             bytes: bufs.concat().into(),
         };
-        self.change(change, || self.inner.write_vectored_at(offset, bufs))
+        self.change(change, Durability::Cached, || {
+            self.inner.write_vectored_at(offset, bufs)
+        })
     }
     fn flush(&self) -> Result<(), Error> {
         let started = self.push(Event::FlushStarted);
@@ -146,12 +166,14 @@ impl BlockDevice for Recorder {
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.change(
             || Change::Discard { offset, len },
+            Durability::Cached,
             || self.inner.discard(offset, len),
         )
     }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.change(
             || Change::Zero { offset, len },
+            Durability::Cached,
             || self.inner.write_zeroes(offset, len),
         )
     }

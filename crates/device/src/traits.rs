@@ -28,7 +28,7 @@ pub enum Claimant {
 ///
 /// All methods take `&self` and are thread-safe; the caller orders overlapping accesses. A write is
 /// durable only after a later [`Self::flush`] returned. Writes between two flushes may become
-/// durable in any order.
+/// durable in any order. [`Self::write_durable_at`] is the exception.
 pub trait BlockDevice: Send + Sync {
     /// Size in bytes.
     fn size_bytes(&self) -> u64;
@@ -65,10 +65,19 @@ pub trait BlockDevice: Send + Sync {
         }
         Ok(())
     }
+    /// Writes `buf` at byte `offset`, durably (FUA): the bytes are durable when it returns. Says
+    /// nothing about other writes: those still need a flush.
+    ///
+    /// # Errors
+    /// Also of the write-back of earlier writes, as [`Self::flush`] would report it.
+    fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        self.write_at(offset, buf)?;
+        self.flush()
+    }
     /// Makes every write durable that returned before this call.
     fn flush(&self) -> Result<(), Error>;
-    /// Number of failed flushes so far ([`crate::FlushQueue`]); a failed flush is counted before a
-    /// later one begins. 0 for a device that does not count.
+    /// Number of failed flushes and durable writes so far ([`crate::FlushQueue`]); a failed one is
+    /// counted before a later flush begins. 0 for a device that does not count.
     fn failed_flushes(&self) -> u64 {
         0
     }

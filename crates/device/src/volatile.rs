@@ -145,6 +145,17 @@ impl<D: BlockDevice + 'static> BlockDevice for VolatileDevice<D> {
         self.cache.lock().written.push(range);
         Ok(())
     }
+    fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        self.alone(|| {
+            self.pages().write_at(offset, buf)?;
+            let through = self.below.write_durable_at(offset, buf);
+            if through.is_err() {
+                let range = offset..offset + u64_of(buf.len());
+                self.cache.lock().written.push(range);
+            }
+            through
+        })
+    }
     fn flush(&self) -> Result<(), Error> {
         self.alone(|| self.flush_alone())
     }
@@ -183,6 +194,20 @@ mod tests {
         device.write_at(1, &[3]).unwrap();
         device.flush().unwrap();
         assert_eq!(device.durable().to_bytes()[..2], [1, 3]);
+    }
+
+    #[test]
+    fn a_durable_write_outlives_the_cache_alone() {
+        let device = VolatileDevice::new(&MemDevice::new(1 << 20));
+        device.write_at(0, &[1, 1]).unwrap();
+        device.write_durable_at(1, &[2]).unwrap();
+        assert_eq!(device.durable().to_bytes()[..2], [0, 2]);
+        let mut seen = [0; 2];
+        device.read_at(0, &mut seen).unwrap();
+        assert_eq!(seen, [1, 2]);
+        device.lose_cache();
+        device.read_at(0, &mut seen).unwrap();
+        assert_eq!(seen, [0, 2]);
     }
 
     #[test]

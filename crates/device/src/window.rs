@@ -62,6 +62,10 @@ impl BlockDevice for Window {
         self.inner
             .write_vectored_at(self.place(offset, range::total_bytes(bufs))?, bufs)
     }
+    fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        let place = self.place(offset, u64_of(buf.len()))?;
+        self.inner.write_durable_at(place, buf)
+    }
     fn flush(&self) -> Result<(), Error> {
         self.inner.flush()
     }
@@ -109,16 +113,18 @@ mod tests {
         window.write_at(0, &[1]).unwrap();
         window.write_vectored_at(1, &[&[2], &[3]]).unwrap();
         window.write_zeroes(3, 1).unwrap();
+        window.write_durable_at(18, &[4]).unwrap();
         window.discard(19, 1).unwrap();
         let bytes = inner.to_bytes();
         assert_eq!((bytes[9], &bytes[10..15]), (9, [1, 2, 3, 0, 9].as_slice()));
-        assert_eq!(bytes[28..31], [9, 0, 9]);
+        assert_eq!(bytes[28..31], [4, 0, 9]);
         let mut buf = [0; 3];
         window.read_at(0, &mut buf).unwrap();
         assert_eq!(buf, [1, 2, 3]);
         for past in [20, u64::MAX] {
             assert!(window.read_at(past, &mut [0]).is_err());
             assert!(window.write_at(past, &[0]).is_err());
+            assert!(window.write_durable_at(past, &[0]).is_err());
             assert!(window.write_vectored_at(past, &[&[0]]).is_err());
             assert!(window.discard(past, 1).is_err() && window.write_zeroes(past, 1).is_err());
         }

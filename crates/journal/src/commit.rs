@@ -167,8 +167,10 @@ impl Engine {
         Times::time(&self.times.write_ns, || self.write_body(log, start, &body))?;
         Times::time(&self.times.flush_ns, || self.flush_before_commit(log))?;
         self.gate.check()?;
-        self.write_commit_block(log, log.advance(start, blocks - 1), closed.tid)?;
-        Times::time(&self.times.flush_ns, || log.file.flush())?;
+        let at = log.advance(start, blocks - 1);
+        Times::time(&self.times.flush_ns, || {
+            self.write_commit_block(log, at, closed.tid)
+        })?;
         Times::add(&self.times.log_blocks, blocks.into());
         Times::time(&self.times.publish_ns, || self.publish(log, blocks, closed));
         Ok(())
@@ -201,7 +203,7 @@ impl Engine {
         let now = self.clock.wall();
         let seconds = u64::try_from(now.seconds).unwrap_or(0);
         let block = CommitBlock::encode(&log.layout, tid, seconds, now.nanoseconds);
-        log.write_at(at, &[&block])
+        log.file.write_durable(at, &block)
     }
 
     /// Publishes a durable transaction: its images are the newest, its revoked blocks are dropped.

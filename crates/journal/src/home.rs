@@ -20,7 +20,8 @@ pub(crate) struct Home {
     barrier: Barrier,
 }
 
-/// Flush barrier: a flush counts only if no flush of the device failed since the barrier was made.
+/// Flush barrier: a flush or a durable write counts only if none of the device failed since the
+/// barrier was made.
 #[derive(Clone)]
 pub(crate) struct Barrier {
     failed_before: u64,
@@ -38,6 +39,24 @@ impl Barrier {
     /// The device's error, or [`Error::Lost`] after any failed flush.
     pub(crate) fn flush(&self, device: &dyn BlockDevice) -> Result<(), Error> {
         device.flush()?;
+        self.check(device)
+    }
+
+    /// Writes bytes, durably; says nothing about earlier writes.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub(crate) fn write_durable(
+        &self,
+        device: &dyn BlockDevice,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        device.write_durable_at(offset, bytes)?;
+        self.check(device)
+    }
+
+    fn check(&self, device: &dyn BlockDevice) -> Result<(), Error> {
         match device.failed_flushes() == self.failed_before {
             true => Ok(()),
             false => Err(Error::Lost),

@@ -69,6 +69,13 @@ impl LogFile {
         Ok(())
     }
 
+    /// Writes one block, durably. See [`Barrier::write_durable`].
+    pub(crate) fn write_durable(&self, block: u32, bytes: &[u8]) -> Result<(), Error> {
+        let (at, _) = self.locate(block)?;
+        let device = &*self.log.device;
+        self.barrier.write_durable(device, at, bytes)
+    }
+
     /// See [`Barrier::flush`].
     pub(crate) fn flush(&self) -> Result<(), Error> {
         self.barrier.flush(&*self.log.device)

@@ -12,6 +12,8 @@ const SIZE: u64 = SECTORS * SECTOR_BYTES;
 enum Op {
     /// First sector, sectors, fill byte.
     Write(u64, u64, u8),
+    /// As a write.
+    Durable(u64, u64, u8),
     Zero(u64, u64),
     Discard(u64, u64),
     Flush,
@@ -21,6 +23,7 @@ fn op() -> impl Strategy<Value = Op> {
     let run = (0..SECTORS).prop_flat_map(|s| (Just(s), 1..=SECTORS - s));
     prop_oneof![
         4 => (run.clone(), 1..=255u8).prop_map(|((s, n), b)| Op::Write(s, n, b)),
+        1 => (run.clone(), 1..=255u8).prop_map(|((s, n), b)| Op::Durable(s, n, b)),
         1 => run.clone().prop_map(|(s, n)| Op::Zero(s, n)),
         1 => run.prop_map(|(s, n)| Op::Discard(s, n)),
         2 => Just(Op::Flush),
@@ -36,6 +39,10 @@ fn record(ops: &[Op]) -> (Arc<MemDevice>, Recorder) {
                 let bytes = vec![*byte; (n * SECTOR_BYTES) as usize];
                 recorder.write_at(s * SECTOR_BYTES, &bytes)
             }
+            Op::Durable(s, n, byte) => {
+                let bytes = vec![*byte; (n * SECTOR_BYTES) as usize];
+                recorder.write_durable_at(s * SECTOR_BYTES, &bytes)
+            }
             Op::Zero(s, n) => recorder.write_zeroes(s * SECTOR_BYTES, n * SECTOR_BYTES),
             Op::Discard(s, n) => recorder.discard(s * SECTOR_BYTES, n * SECTOR_BYTES),
             Op::Flush => recorder.flush(),
@@ -45,32 +52,36 @@ fn record(ops: &[Op]) -> (Arc<MemDevice>, Recorder) {
     (device, recorder)
 }
 
-/// For each sector the bytes it may hold after a crash before `ops[cut]`: those of the last flush
-/// or of any later change.
-fn possible(ops: &[Op]) -> Vec<HashSet<u8>> {
+/// For each sector the bytes it may hold after a crash after `ops`: the durable ones first, then
+/// those of each later change.
+fn possible(ops: &[Op]) -> Vec<Vec<u8>> {
     let mut sectors = vec![vec![0xee]; SECTORS as usize];
     for op in ops {
         let (start, len, byte) = match op {
-            Op::Write(s, n, byte) => (*s, *n, *byte),
+            Op::Write(s, n, byte) | Op::Durable(s, n, byte) => (*s, *n, *byte),
             Op::Zero(s, n) | Op::Discard(s, n) => (*s, *n, 0),
-            Op::Flush => {
-                sectors
-                    .iter_mut()
-                    .for_each(|values| values.drain(..values.len() - 1).for_each(drop));
-                continue;
-            }
+            Op::Flush => (0, 0, 0),
         };
-        (start..start + len).for_each(|s| sectors[s as usize].push(byte));
+        let changed = start..start + len;
+        changed.clone().for_each(|s| sectors[s as usize].push(byte));
+        let durable = match op {
+            Op::Durable(..) => changed,
+            Op::Flush => 0..SECTORS,
+            _ => 0..0,
+        };
+        for values in durable.map(|s| s as usize) {
+            let older = sectors[values].len() - 1;
+            sectors[values].drain(..older);
+        }
     }
-    sectors.into_iter().map(HashSet::from_iter).collect()
+    sectors
 }
 
 /// The cut in the log after the first `done` operations.
 fn cut_after(ops: &[Op], done: usize) -> usize {
-    ops[..done]
-        .iter()
-        .map(|op| if matches!(op, Op::Flush) { 2 } else { 1 })
-        .sum()
+    let has_two = |op: &Op| matches!(op, Op::Flush | Op::Durable(..));
+    let events = |op| if has_two(op) { 2 } else { 1 };
+    ops[..done].iter().map(events).sum()
 }
 
 proptest! {
@@ -106,9 +117,9 @@ proptest! {
                     prop_assert!(allowed[sector].contains(&bytes[0]), "sector {sector} at {done}");
                 }
             }
-            let expect_durable = record(&ops[..ops[..done].iter()
-                .rposition(|op| matches!(op, Op::Flush)).unwrap_or(0)]).0.to_bytes();
-            prop_assert!(log.image(cut, Survivors::None).to_bytes() == expect_durable);
+            let sector = |values: &Vec<u8>| [values[0]; SECTOR_BYTES as usize];
+            let durable = allowed.iter().flat_map(sector).collect::<Vec<_>>();
+            prop_assert!(log.image(cut, Survivors::None).to_bytes() == durable);
             prop_assert!(log.image(cut, Survivors::All).to_bytes()
                 == record(&ops[..done]).0.to_bytes());
         }
@@ -174,6 +185,7 @@ fn a_write_in_flight_during_a_flush_is_not_made_durable_by_it() {
             offset: 0,
             bytes: [byte].into(),
         },
+        durability: Durability::Cached,
         returned_at,
     };
     // The write begins, a flush begins, the write returns, the flush returns.
@@ -196,6 +208,32 @@ fn a_write_in_flight_during_a_flush_is_not_made_durable_by_it() {
     assert_eq!((log.pending(2), log.pending(3)), (vec![0], vec![]));
     assert_eq!(log.image(3, Survivors::None).to_bytes(), [1]);
     assert_eq!(log.image(2, Survivors::None).to_bytes(), [0]);
+}
+
+/// Until it returns, a durable write is pending like any other, and may be torn.
+#[test]
+fn a_durable_write_is_durable_when_it_returns_and_not_before() {
+    let recorder = Recorder::new(Arc::new(MemDevice::new(SIZE)));
+    recorder.write_at(0, &[1; 1024]).unwrap();
+    recorder.write_durable_at(512, &[2; 1024]).unwrap();
+    let mut log = recorder.log();
+    assert_eq!(log.events()[2], Event::DurableDone { started: 1 });
+    assert_eq!((log.pending(2), log.pending(3)), (vec![0, 1], vec![0]));
+    let first_bytes = |log: &mut CrashLog, cut, survivors| -> Vec<u8> {
+        let image = log.image(cut, survivors).to_bytes();
+        image[..1536].iter().step_by(512).copied().collect()
+    };
+    assert_eq!(first_bytes(&mut log, 2, Survivors::None), [0, 0, 0]);
+    assert_eq!(first_bytes(&mut log, 2, Survivors::Mask(0b10)), [0, 2, 2]);
+    let torn = (0..100).map(|seed| Survivors::Seeded {
+        seed,
+        tearing: Tearing::Sectors,
+    });
+    let torn: HashSet<_> = torn.map(|it| first_bytes(&mut log, 2, it)).collect();
+    assert!(torn.contains([0, 2, 0].as_slice()));
+    // The older write of the second sector does not come back over it.
+    assert_eq!(first_bytes(&mut log, 3, Survivors::None), [0, 2, 2]);
+    assert_eq!(first_bytes(&mut log, 3, Survivors::All), [1, 2, 2]);
 }
 
 #[test]

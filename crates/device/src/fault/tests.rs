@@ -111,12 +111,33 @@ fn a_dropped_flush_claims_success_and_makes_nothing_durable() {
     faulty.write_at(0, &[1]).unwrap();
     faulty.set_flushes(Flushes::Dropped);
     faulty.flush().unwrap();
+    faulty.write_durable_at(1, &[1]).unwrap();
     let log = recorder.log();
-    assert_eq!(log.pending(log.len()).len(), 1);
+    assert_eq!(log.pending(log.len()).len(), 2);
     faulty.set_flushes(Flushes::Kept);
     faulty.flush().unwrap();
     let log = recorder.log();
     assert_eq!(log.pending(log.len()).len(), 0);
+}
+
+/// A durable write is a write, and then a flush of its own bytes.
+#[test]
+fn a_durable_write_fails_as_a_write_and_as_a_flush() {
+    let cache = Arc::new(crate::VolatileDevice::new(&MemDevice::new(1000)));
+    let faulty = Faulty::over_cache(cache.clone());
+    let once = When::Counted { after: 0, count: 1 };
+    faulty.write_at(0, &[1]).unwrap();
+    arm(&faulty, Operation::Write, once.clone(), Cause::NoSpace);
+    assert_eq!(errno(faulty.write_durable_at(1, &[2])), ENOSPC);
+    arm(&faulty, Operation::Flush, once.clone(), Cause::Io);
+    assert_eq!(errno(faulty.write_durable_at(1, &[2])), EIO);
+    faulty.write_at(0, &[3]).unwrap();
+    arm(&faulty, Operation::Flush, once, Cause::Lie);
+    assert_eq!(errno(faulty.write_durable_at(1, &[4])), None);
+    faulty.flush().unwrap();
+    assert_eq!(cache.durable().to_bytes()[..2], [0, 0], "lost, and a lie");
+    faulty.write_durable_at(1, &[5]).unwrap();
+    assert_eq!(cache.durable().to_bytes()[..2], [0, 5]);
 }
 
 #[test]

@@ -91,6 +91,26 @@ fn what_is_written_out_leaves_the_cache() {
     }
 }
 
+#[test]
+fn a_durable_write_is_behind_the_cache_when_it_returns() {
+    let Some((_dir, path, node)) = disk() else {
+        return;
+    };
+    let file = Arc::new(FileDevice::open(node.path(), Access::ReadWrite).unwrap());
+    let window = Window::new(file.clone(), 8192, 16384).unwrap();
+    let devices: [(&dyn BlockDevice, u64); 2] = [(&*file, 0), (&window, 8192)];
+    for (device, start) in devices {
+        for (round, len) in [(1, 4096), (2, 1), (3, 7000)] {
+            device.write_durable_at(4096, &vec![round; len]).unwrap();
+            assert!(behind(&path, start + 4096, len) == vec![round; len]);
+        }
+    }
+    drop((window, file));
+    let device = FileDevice::open(node.path(), Access::ReadOnly).unwrap();
+    let refused = device.write_durable_at(0, &[1]);
+    assert!(matches!(refused, Err(Error::ReadOnly)));
+}
+
 /// A mount that becomes writable, on a file system that supports no `O_DIRECT` as well.
 #[test]
 fn a_device_opened_to_read_writes_past_the_cache_later() {

@@ -248,6 +248,15 @@ impl BlockDevice for Medium {
         self.target().write_vectored_at(offset, bufs)?;
         self.write_out_if_claimed(offset, len)
     }
+    fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        if !self.barrier.load(Ordering::Relaxed) {
+            return self.write_at(offset, buf);
+        }
+        self.count_written(buf.len());
+        self.check_claim()?;
+        let write = || self.target().write_durable_at(offset, buf);
+        self.flushes.write_durable(write)
+    }
     fn flush(&self) -> Result<(), Error> {
         self.check_claim()?;
         if self.barrier.load(Ordering::Relaxed) {

@@ -259,6 +259,36 @@ fn full_transactions_commit_and_the_log_wraps() {
     ));
 }
 
+/// A commit is two writes and a flush; where its body wraps around at the end of the log, three.
+#[test]
+fn a_commit_writes_its_body_at_once_and_its_commit_block_durably() {
+    const BLOCKS: usize = 5;
+    let device = Recorder::new(disk(64, 32));
+    let journal = open(&device);
+    let blocks = [41, 43, 45].map(|nr| Block::new(nr, vec![0; BLOCK]));
+    let mut bodies = Vec::new();
+    for byte in 1..=12 {
+        let from = device.len();
+        blocks.iter().for_each(|block| set(&journal, block, byte));
+        journal.commit_running().expect("commits");
+        let all = device.kinds(from);
+        let at = all.iter().position(|kind| kind.0 == "durable");
+        let at = at.expect("a commit block");
+        assert_eq!(all[at - 1..=at], [("flush", 0), ("durable", BLOCK)]);
+        bodies.push(all[..at - 1].to_vec());
+    }
+    let (whole, others): (Vec<_>, Vec<_>) = bodies[1..]
+        .iter()
+        .partition(|body| ***body == [("write", BLOCKS * BLOCK)]);
+    assert!(whole.len() >= 8, "{others:?}");
+    for body in others {
+        let parts: Vec<_> = body.iter().filter(|kind| kind.0 == "write").collect();
+        let bytes: usize = parts.iter().map(|kind| kind.1).sum();
+        assert_eq!((parts.len(), bytes), (2, BLOCKS * BLOCK), "wraps around");
+    }
+    assert_eq!(bodies[0].len(), 2, "the superblock marks the log as in use");
+}
+
 #[test]
 fn a_transaction_larger_than_its_credits_still_commits() {
     let device = Recorder::new(disk(400, LOG));

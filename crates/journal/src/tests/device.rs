@@ -7,10 +7,21 @@ use uext4_sync::{Mutex, Rank, Rng};
 
 const SECTOR: usize = 512;
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) enum Event {
     Write(usize, Vec<u8>),
+    /// A durable write.
+    Durable(usize, Vec<u8>),
     Flush,
+}
+
+impl Event {
+    fn written(&self) -> Option<(usize, &[u8])> {
+        match self {
+            Event::Write(at, bytes) | Event::Durable(at, bytes) => Some((*at, bytes)),
+            Event::Flush => None,
+        }
+    }
 }
 
 struct Inner {
@@ -40,9 +51,32 @@ impl Recorder {
     pub(super) fn len(&self) -> usize {
         self.0.lock().events.len()
     }
+    /// The events from `from` on: kind and bytes.
+    pub(super) fn kinds(&self, from: usize) -> Vec<(&'static str, usize)> {
+        let kind = |event: &Event| match event {
+            Event::Write(_, bytes) => ("write", bytes.len()),
+            Event::Durable(_, bytes) => ("durable", bytes.len()),
+            Event::Flush => ("flush", 0),
+        };
+        self.0.lock().events[from..].iter().map(kind).collect()
+    }
     /// Lets writes fail from event `len` on.
     pub(super) fn fail_after(&self, len: usize) {
         self.0.lock().fail_after = Some(len);
+    }
+    fn write(&self, event: Event) -> Result<(), Error> {
+        let mut inner = self.0.lock();
+        if inner
+            .fail_after
+            .is_some_and(|len| inner.events.len() >= len)
+        {
+            return Err(Error::ReadOnly);
+        }
+        if let Some((at, bytes)) = event.written() {
+            inner.now[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        inner.events.push(event);
+        Ok(())
     }
     /// True when one of the events from `from` to `to` is a flush.
     pub(super) fn is_flushed_between(&self, from: usize, to: usize) -> bool {
@@ -65,24 +99,22 @@ impl Recorder {
     pub(super) fn with_torn_commit_block(&self) -> Vec<u8> {
         let inner = self.0.lock();
         let is_commit = |event: &Event| {
-            let Event::Write(_, bytes) = event else {
-                return false;
-            };
-            Header::parse(bytes).is_some_and(|header| header.block_type == BlockType::Commit)
+            let header = event.written().and_then(|(_, bytes)| Header::parse(bytes));
+            header.is_some_and(|header| header.block_type == BlockType::Commit)
         };
         let last = inner.events.iter().rposition(is_commit).expect("a commit");
         let mut disk = inner.start.clone();
         for (nr, event) in inner.events[..=last].iter().enumerate() {
-            if let Event::Write(at, bytes) = event {
+            if let Some((at, bytes)) = event.written() {
                 let arrived = if nr == last { SECTOR } else { bytes.len() };
-                disk[*at..*at + arrived].copy_from_slice(&bytes[..arrived]);
+                disk[at..at + arrived].copy_from_slice(&bytes[..arrived]);
             }
         }
         disk
     }
 
-    /// A possible disk after a crash after `cut` events: all flushed writes, and any subset of the
-    /// other sectors.
+    /// A possible disk after a crash after `cut` events: all flushed and durable writes, and any
+    /// subset of the other sectors.
     pub(super) fn crash(&self, cut: usize, rng: &mut Rng) -> Vec<u8> {
         let inner = self.0.lock();
         let events = &inner.events[..cut];
@@ -92,19 +124,22 @@ impl Recorder {
         let flushed = flushed.map_or(0, |at| at + 1);
         let mut disk = inner.start.clone();
         for event in &events[..flushed] {
-            if let Event::Write(at, bytes) = event {
-                disk[*at..*at + bytes.len()].copy_from_slice(bytes);
+            if let Some((at, bytes)) = event.written() {
+                disk[at..at + bytes.len()].copy_from_slice(bytes);
             }
         }
         let mut sectors: Vec<(usize, &[u8])> = Vec::new();
         for event in &events[flushed..] {
-            if let Event::Write(at, bytes) = event {
-                sectors.extend(
-                    bytes
-                        .chunks(SECTOR)
-                        .enumerate()
-                        .map(|(i, s)| (at + i * SECTOR, s)),
-                );
+            let Some((at, bytes)) = event.written() else {
+                continue;
+            };
+            if let Event::Durable(..) = event {
+                // Older writes of its sectors do not come back over it.
+                sectors.retain(|(other, _)| !(at..at + bytes.len()).contains(other));
+                disk[at..at + bytes.len()].copy_from_slice(bytes);
+            } else {
+                let parts = bytes.chunks(SECTOR).enumerate();
+                sectors.extend(parts.map(|(i, s)| (at + i * SECTOR, s)));
             }
         }
         let keep = [0, 1, 5, 9, 10][rng.below(5) as usize];
@@ -137,17 +172,13 @@ impl BlockDevice for Recorder {
         Ok(())
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
-        let mut inner = self.0.lock();
-        if inner
-            .fail_after
-            .is_some_and(|len| inner.events.len() >= len)
-        {
-            return Err(Error::ReadOnly);
-        }
-        let at = offset as usize;
-        inner.now[at..at + buf.len()].copy_from_slice(buf);
-        inner.events.push(Event::Write(at, buf.to_vec()));
-        Ok(())
+        self.write(Event::Write(offset as usize, buf.to_vec()))
+    }
+    fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
+        self.write(Event::Write(offset as usize, bufs.concat()))
+    }
+    fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        self.write(Event::Durable(offset as usize, buf.to_vec()))
     }
     fn flush(&self) -> Result<(), Error> {
         self.0.lock().events.push(Event::Flush);

@@ -237,7 +237,7 @@ impl<'a> Worker<'a> {
 fn is_inside(recording: &Recording, cut: usize) -> bool {
     let label = recording.tape.last_mark(cut).unwrap_or(1);
     let commits = recording.history.commits((label / 2) as usize);
-    // Two flushes make a commit durable.
+    // A flush and a durable write make a commit durable.
     label.is_multiple_of(2) && !commits && recording.tape.flushes_since_mark(cut) >= 2
 }
 

@@ -1,24 +1,27 @@
-//! Canary: plants a bug in a recording, by removing some of its flushes.
+//! Canary: plants a bug in a recording, by removing some of its flushes, or the durability of
+//! durable writes.
 //!
 //! A crash suite that misses these bugs misses all.
 
 use std::sync::Arc;
 
 use anyhow::Result;
-use uext4::device::{BlockDevice, Change, CrashLog, Event, MemDevice, Recorder, Survivors};
+use uext4::device::{
+    BlockDevice, Change, CrashLog, Durability, Event, MemDevice, Recorder, Survivors,
+};
 
 use super::play::Recording;
 use super::tape::Tape;
 
-/// The flushes to remove.
+/// What to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// All.
+    /// All, and the durability of all writes.
     AllFlushes,
     /// Those before a commit block: data and log body may reach the disk after it.
     BeforeCommitBlock,
-    /// Those after a commit block: an fsync returns too early.
-    AfterCommitBlock,
+    /// None, but the device ignores that a write is to be durable: an fsync returns too early.
+    Durability,
 }
 
 /// First bytes of a commit block of a jbd2 log: the magic number and the type.
@@ -38,26 +41,29 @@ impl Plant {
 
     fn rewrite(self, log: &CrashLog, base: MemDevice) -> Result<CrashLog> {
         let recorder = Recorder::new(Arc::new(base));
-        let mut after_commit = false;
         for (index, event) in log.events().iter().enumerate() {
             match event {
-                Event::Change { change, .. } => {
-                    after_commit = is_commit_block(change);
-                    apply(&recorder, change)?;
-                }
+                Event::Change {
+                    change, durability, ..
+                } => match (self, durability) {
+                    (Self::BeforeCommitBlock, Durability::Durable) => {
+                        apply_durably(&recorder, change)?;
+                    }
+                    _ => apply(&recorder, change)?,
+                },
                 Event::FlushDone { .. } => {
                     let next = log.events()[index..].iter().find_map(as_change);
                     let left_out = match self {
                         Self::AllFlushes => true,
                         Self::BeforeCommitBlock => next.is_some_and(is_commit_block),
-                        Self::AfterCommitBlock => after_commit,
+                        Self::Durability => false,
                     };
                     if !left_out {
                         recorder.flush()?;
                     }
                 }
                 Event::Mark(label) => recorder.mark(*label),
-                Event::FlushStarted | Event::Failed => {}
+                Event::FlushStarted | Event::DurableDone { .. } | Event::Failed => {}
             }
         }
         Ok(recorder.log())
@@ -73,6 +79,13 @@ fn as_change(event: &Event) -> Option<&Change> {
 
 fn is_commit_block(change: &Change) -> bool {
     matches!(change, Change::Write { bytes, .. } if bytes.starts_with(&COMMIT_BLOCK))
+}
+
+fn apply_durably(device: &Recorder, change: &Change) -> Result<()> {
+    match change {
+        Change::Write { offset, bytes } => Ok(device.write_durable_at(*offset, bytes)?),
+        Change::Zero { .. } | Change::Discard { .. } => apply(device, change),
+    }
 }
 
 fn apply(device: &Recorder, change: &Change) -> Result<()> {

@@ -61,22 +61,22 @@ impl Tape {
         Some(&journal.events()[now.journal])
     }
 
-    /// Cuts with different images: before a change, before a flush returns, and at the end. Marks
+    /// Cuts with different images: before a change, before a flush or a durable write returns, and
+    /// at the end. Marks
     /// before such an event are included, so that promises hold as early as possible.
     pub(super) fn cuts(&self) -> Vec<usize> {
         let counts = |cut: &usize| match self.event(*cut) {
             None => true,
-            Some(event) => matches!(event, Event::Change { .. } | Event::FlushDone { .. }),
+            Some(event) => matches!(event, Event::Change { .. }) || makes_durable(event),
         };
         (0..=self.len()).filter(counts).collect()
     }
 
-    /// Flushes that returned between the last mark and the cut.
+    /// Flushes and durable writes that returned between the last mark and the cut.
     pub(super) fn flushes_since_mark(&self, cut: usize) -> usize {
         let before = (0..cut).rev().filter_map(|cut| self.event(cut));
         let step = before.take_while(|event| !matches!(event, Event::Mark(_)));
-        step.filter(|event| matches!(event, Event::FlushDone { .. }))
-            .count()
+        step.filter(|event| makes_durable(event)).count()
     }
 
     /// The last mark before the cut.
@@ -102,6 +102,10 @@ impl Tape {
             journal: log.map(|log| device(log.image(journal, other))),
         }
     }
+}
+
+fn makes_durable(event: &Event) -> bool {
+    matches!(event, Event::FlushDone { .. } | Event::DurableDone { .. })
 }
 
 /// Another choice for the journal's device, so that it loses other changes than the main one.

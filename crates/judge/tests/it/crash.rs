@@ -236,7 +236,7 @@ fn planted_bugs_are_caught() {
     for plant in [
         Plant::AllFlushes,
         Plant::BeforeCommitBlock,
-        Plant::AfterCommitBlock,
+        Plant::Durability,
     ] {
         let caught = (1..=PLANT_SEEDS).find_map(|seed| violation(plant, seed));
         let text = caught.unwrap_or_else(|| panic!("{plant:?} is not caught"));
