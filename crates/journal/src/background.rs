@@ -1,7 +1,8 @@
 //! The commit thread and the checkpoint thread.
 
 use crate::Threads;
-use crate::engine::{Engine, Progress};
+use crate::engine::Engine;
+use crate::group_commit::Progress;
 use std::time::Duration;
 use uext4_sync::thread::{self, JoinHandle};
 use uext4_sync::{Arc, Mutex, MutexGuard, Rank};
@@ -30,8 +31,6 @@ impl Background {
         let (commits, checkpoints) = (Arc::clone(&self.engine), Arc::clone(&self.engine));
         threads.push(thread::spawn(move || commits.commit_thread()));
         threads.push(thread::spawn(move || checkpoints.checkpoint_thread()));
-        drop(threads);
-        self.engine.progress.lock().has_threads = true;
     }
 
     /// Ends the threads and waits until each has finished the work it began.
@@ -59,35 +58,42 @@ impl Drop for Background {
 
 impl Engine {
     fn is_idle(&self, progress: &Progress) -> bool {
-        progress.requests == progress.served || self.gate.check().is_err()
+        progress.asked <= progress.ended || self.gate.check().is_err()
     }
 
-    /// Waits until a commit is requested, or until the commit interval has passed since `since`.
-    /// Answers false when the thread must end.
-    fn await_commit(&self, since: Duration) -> bool {
+    /// Waits until a commit is asked for, or until the commit interval has passed since `since` and
+    /// since the last commit. Answers the number of the commit to run, or `None` when the thread
+    /// must end.
+    fn await_commit(&self, since: Duration) -> Option<u64> {
         let mut progress = self.progress.lock();
         while self.is_idle(&progress) && !progress.ending {
             // Read in each round: a remount may change the interval.
+            let since = since.max(progress.ended_at);
             let deadline = since.saturating_add(self.commit_interval());
             let left = deadline.saturating_sub(self.clock.monotonic());
             if self.gate.check().is_err() {
                 self.work.wait(&mut progress);
-            } else if self.work.wait_for(&mut progress, left) || left.is_zero() {
-                break;
+            } else if left.is_zero() {
+                return Some(progress.ended + 1).filter(|_| !progress.ending);
+            } else {
+                self.work.wait_for(&mut progress, left);
             }
         }
-        !progress.ending
+        Some(progress.asked).filter(|_| !progress.ending)
     }
 
     fn commit_thread(&self) {
         let mut since = self.clock.monotonic();
-        while self.await_commit(since) {
-            let asked = { !self.is_idle(&self.progress.lock()) };
-            if asked || self.is_dirty() || !self.late.is_empty() {
+        while let Some(number) = self.await_commit(since) {
+            let is_asked = { !self.is_idle(&self.progress.lock()) };
+            if is_asked || self.is_dirty() || !self.late.is_empty() {
                 let _one = self.one_commit.lock();
-                // `commit_locked` has already stopped the journal and woken the waiters on an
-                // error.
-                let _told = self.commit_locked();
+                let is_over = { self.progress.lock().ended >= number };
+                if !is_over {
+                    // `commit_locked` has already stopped the journal and woken the waiters on an
+                    // error.
+                    let _told = self.commit_locked();
+                }
             }
             since = self.clock.monotonic();
         }

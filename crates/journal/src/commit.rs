@@ -39,10 +39,6 @@ impl Engine {
     pub(crate) fn commit_locked(&self) -> Result<(), Error> {
         self.gate.check()?;
         let tid = self.gate.running();
-        {
-            let mut progress = self.progress.lock();
-            progress.serving = progress.requests;
-        }
         let result = self.close_and_write(tid);
         let late = match &result {
             Err(late @ Error::Late { .. }) => {
@@ -59,12 +55,13 @@ impl Engine {
         progress.late = late;
         if let Ok(Some(durable)) = result {
             progress.committed = durable;
-            let asked = progress.serving != progress.served;
-            Times::add(&self.times.requested, u64::from(asked));
+            let requested = progress.needed >= progress.closed;
+            Times::add(&self.times.requested, u64::from(requested));
         }
         progress.committing = None;
-        progress.served = progress.serving;
-        self.changed.notify_all();
+        progress.ended = progress.closed;
+        progress.ended_at = self.clock.monotonic();
+        self.ends.tell(progress.ended);
         drop(progress);
         result.and(self.gate.check())
     }
@@ -120,9 +117,11 @@ impl Engine {
             revokes.append(&mut revoked);
         }
         let nothing = objects.is_empty() && revokes.is_empty();
-        if !nothing {
-            // Only now: an empty transaction stays open, and its waiters must not join this commit.
-            self.progress.lock().committing = Some(tid);
+        {
+            // An empty transaction stays open: who waits for it later must not join this commit.
+            let mut progress = self.progress.lock();
+            progress.closed += 1;
+            progress.committing = Some(tid).filter(|_| !nothing);
         }
         self.gate.open(if nothing { tid } else { tid.next() });
         (objects, revokes)

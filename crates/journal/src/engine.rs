@@ -6,6 +6,7 @@
 use crate::config::{CommitObserver, Config, Threads};
 use crate::draft::Draft;
 use crate::gate::{Gate, Refused, Ticket};
+use crate::group_commit::{Ends, Progress};
 use crate::home::Home;
 use crate::images::Images;
 use crate::late::Late;
@@ -20,32 +21,10 @@ use uext4_format::jbd2::RevokeWriter;
 use uext4_format::{BlockNr, Tid};
 use uext4_num::clamp_u64;
 use uext4_sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
-use uext4_sync::{Arc, Clock, Condvar, Mutex, OnceLock, Rank, Sharded, handle_point};
+use uext4_sync::{Arc, Clock, Condvar, Mutex, OnceLock, Rank, Sharded};
 
 /// Credits of a transaction without a log, in blocks.
 const LIMIT_WITHOUT_LOG: u32 = 16384;
-
-/// State of commits, for the waiters and the background threads.
-pub(crate) struct Progress {
-    /// Last durable transaction.
-    pub(crate) committed: Tid,
-    /// The transaction that is closed, not empty, and being committed.
-    pub(crate) committing: Option<Tid>,
-    /// Number of commits requested.
-    pub(crate) requests: u64,
-    /// The last request that the present commit serves.
-    pub(crate) serving: u64,
-    /// The last request that was served.
-    pub(crate) served: u64,
-    /// Without a log: why the last commit is in memory only.
-    pub(crate) late: Option<Error>,
-    /// The log is more than half full.
-    pub(crate) checkpoint_wanted: bool,
-    /// A commit thread exists to serve requests.
-    pub(crate) has_threads: bool,
-    /// The background threads must end.
-    pub(crate) ending: bool,
-}
 
 pub(crate) struct Engine {
     pub(crate) gate: Gate,
@@ -60,8 +39,8 @@ pub(crate) struct Engine {
     pub(crate) images: Images,
     pub(crate) late: Late,
     pub(crate) progress: Mutex<Progress>,
-    /// `progress` changed.
-    pub(crate) changed: Condvar,
+    /// Commits ended (with `progress`).
+    pub(crate) ends: Ends,
     /// The background threads have work (with `progress`).
     pub(crate) work: Condvar,
     pub(crate) one_commit: Mutex<()>,
@@ -92,17 +71,7 @@ impl Engine {
         let limit = log
             .as_ref()
             .map_or(LIMIT_WITHOUT_LOG, |log| limit_of(log, max_blocks));
-        let progress = Progress {
-            committed: Tid(first.0.wrapping_sub(1)),
-            committing: None,
-            requests: 0,
-            serving: 0,
-            served: 0,
-            late: None,
-            checkpoint_wanted: false,
-            has_threads: false,
-            ending: false,
-        };
+        let progress = Progress::new(first, config.clock.monotonic());
         Engine {
             gate: Gate::new(first, limit),
             home: Home::new(config.home, config.block_size),
@@ -116,7 +85,7 @@ impl Engine {
             images: Images::new(),
             late: Late::new(config.failed_write),
             progress: Mutex::new(Rank::JournalState, progress),
-            changed: Condvar::new(),
+            ends: Ends::new(),
             work: Condvar::new(),
             one_commit: Mutex::new(Rank::JournalCommit, ()),
             log: log.map_or_else(OnceLock::new, OnceLock::from),
@@ -270,66 +239,6 @@ impl Engine {
             .read_many(&blocks, |at, bytes| away[at].fill(bytes))
     }
 
-    /// Requests a commit; answers the number of the request.
-    pub(crate) fn request_commit(&self) -> u64 {
-        let mut progress = self.progress.lock();
-        progress.requests += 1;
-        self.work.notify_all();
-        progress.requests
-    }
-
-    /// Waits until `tid` is durable, or until a commit found that it logged nothing.
-    pub(crate) fn wait_durable(&self, tid: Tid) -> Result<(), Error> {
-        handle_point();
-        match self.threads {
-            Threads::Inline => self.commit_inline(tid),
-            Threads::Background => self.join_commit(tid),
-        }
-    }
-
-    fn commit_inline(&self, tid: Tid) -> Result<(), Error> {
-        let _one = self.one_commit.lock();
-        self.gate.check()?;
-        let is_durable = !tid.is_after(self.progress.lock().committed);
-        if is_durable {
-            Ok(())
-        } else {
-            self.commit_locked()
-        }
-    }
-
-    fn join_commit(&self, tid: Tid) -> Result<(), Error> {
-        let mut progress = self.progress.lock();
-        if !tid.is_after(progress.committed) {
-            return self.gate.check();
-        }
-        if !progress.has_threads {
-            drop(progress);
-            return self.commit_inline(tid);
-        }
-        // A commit that the timer started serves no request, so a thread that joins it waits for
-        // the end of the commit, not for a request number.
-        let joined = progress.committing == Some(tid);
-        if !joined {
-            progress.requests += 1;
-            self.work.notify_all();
-        }
-        let ticket = progress.requests;
-        let is_over = |progress: &Progress| match joined {
-            true => progress.committing != Some(tid),
-            false => progress.served >= ticket,
-        };
-        while tid.is_after(progress.committed) && !is_over(&progress) {
-            self.gate.check()?;
-            self.changed.wait(&mut progress);
-        }
-        match &progress.late {
-            _ if !tid.is_after(progress.committed) => Ok(()),
-            Some(late) => Err(late.clone()),
-            None => self.gate.check(),
-        }
-    }
-
     /// Stops the journal. The only write after that notes the error in the journal superblock. The
     /// caller holds no lock of the journal but `one_commit`.
     pub(crate) fn abort(&self, cause: Error) {
@@ -345,7 +254,7 @@ impl Engine {
     /// Wakes all waiters after the gate was stopped.
     pub(crate) fn tell_stopped(&self) {
         let _progress = self.progress.lock();
-        self.changed.notify_all();
+        self.ends.tell_all();
         self.work.notify_all();
     }
 

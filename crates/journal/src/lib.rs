@@ -17,6 +17,7 @@ mod encode;
 mod engine;
 mod error;
 mod gate;
+mod group_commit;
 mod handle;
 mod home;
 mod images;

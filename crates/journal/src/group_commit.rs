@@ -1,0 +1,183 @@
+//! Group commit: which thread runs a commit, and which ones wait for it.
+//!
+//! A caller that needs a commit *leads* it, if nobody leads one: no other thread has to wake up for
+//! it. Callers that come meanwhile need the next commit; when the running one ends, one of them
+//! leads that, for all of them.
+//!
+//! Commits are numbered. A commit *closes* when it has drained its transaction: who comes later
+//! needs the next number. At most two numbers have waiters, and those of one number wait on a
+//! condition variable of their own. So the end of a commit wakes its own waiters and one leader.
+//!
+//! The commit thread and [`crate::Journal::quiesce`] commit without leading: whoever commits holds
+//! `one_commit`, and a leader that gets it later finds its commit ended.
+
+use crate::engine::Engine;
+use crate::{Error, Threads};
+use std::time::Duration;
+use uext4_format::Tid;
+use uext4_sync::{Condvar, MutexGuard, handle_point};
+
+/// State of commits, for the waiters and the background threads.
+pub(crate) struct Progress {
+    /// Last durable transaction.
+    pub(crate) committed: Tid,
+    /// The transaction that is closed, not empty, and being committed.
+    pub(crate) committing: Option<Tid>,
+    /// Number of the last commit that has closed.
+    pub(crate) closed: u64,
+    /// Number of the last commit that has ended: that of `closed`, or the one before.
+    pub(crate) ended: u64,
+    /// Time of that.
+    pub(crate) ended_at: Duration,
+    /// A caller leads a commit.
+    is_led: bool,
+    /// Number of the last commit that somebody needed.
+    pub(crate) needed: u64,
+    /// Number of the last commit that the commit thread must run if nobody else does.
+    pub(crate) asked: u64,
+    /// Without a log: why the last commit is in memory only.
+    pub(crate) late: Option<Error>,
+    /// The log is more than half full.
+    pub(crate) checkpoint_wanted: bool,
+    /// The background threads must end.
+    pub(crate) ending: bool,
+}
+
+impl Progress {
+    /// Nothing runs; the next transaction is `first`.
+    pub(crate) fn new(first: Tid, now: Duration) -> Self {
+        Self {
+            committed: Tid(first.0.wrapping_sub(1)),
+            committing: None,
+            closed: 0,
+            ended: 0,
+            ended_at: now,
+            is_led: false,
+            needed: 0,
+            asked: 0,
+            late: None,
+            checkpoint_wanted: false,
+            ending: false,
+        }
+    }
+
+    /// Number of the commit that makes `tid` durable, or finds that it logged nothing.
+    fn need(&mut self, tid: Tid) -> u64 {
+        if self.committing == Some(tid) {
+            return self.closed;
+        }
+        self.needed = self.closed + 1;
+        self.needed
+    }
+
+    fn is_durable(&self, tid: Tid) -> bool {
+        !tid.is_after(self.committed)
+    }
+}
+
+/// Condition variables of the commits with odd and with even numbers.
+pub(crate) struct Ends([Condvar; 2]);
+
+impl Ends {
+    pub(crate) fn new() -> Self {
+        Self([Condvar::new(), Condvar::new()])
+    }
+
+    fn of(&self, number: u64) -> &Condvar {
+        let [even, odd] = &self.0;
+        if number.is_multiple_of(2) { even } else { odd }
+    }
+
+    /// Wakes the waiters of this commit.
+    pub(crate) fn tell(&self, number: u64) {
+        self.of(number).notify_all();
+    }
+
+    /// Wakes all waiters.
+    pub(crate) fn tell_all(&self) {
+        self.0.iter().for_each(Condvar::notify_all);
+    }
+}
+
+/// The lead of one commit; dropping it passes the lead on.
+struct Lead<'a>(&'a Engine);
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The transaction is lost, and later ones depend on it.
+            self.0.abort(Error::Panicked);
+        }
+        let mut progress = self.0.progress.lock();
+        progress.is_led = false;
+        self.0.wake_leader(&progress);
+    }
+}
+
+impl Engine {
+    /// Asks the commit thread for a commit, without waiting.
+    pub(crate) fn request_commit(&self) {
+        let mut progress = self.progress.lock();
+        progress.asked = progress.closed + 1;
+        progress.needed = progress.asked;
+        self.work.notify_all();
+    }
+
+    /// Waits until `tid` is durable, or until a commit found that it logged nothing; runs that
+    /// commit if no other caller runs one.
+    pub(crate) fn wait_durable(&self, tid: Tid) -> Result<(), Error> {
+        handle_point();
+        let mut progress = self.progress.lock();
+        if progress.is_durable(tid) {
+            return self.gate.check();
+        }
+        let number = progress.need(tid);
+        while !progress.is_durable(tid) && progress.ended < number {
+            self.gate.check()?;
+            if progress.is_led || number <= progress.closed {
+                self.ends.of(number).wait(&mut progress);
+                continue;
+            }
+            progress.is_led = true;
+            drop(progress);
+            let led = self.lead(tid, number);
+            if self.threads == Threads::Inline {
+                // The caller did the work and gets its error; others are told that it stopped the
+                // journal, so among threads all of them are.
+                led?;
+            }
+            progress = self.progress.lock();
+        }
+        if number > progress.closed {
+            // Durable without this commit, after late ones: this thread may be the one that was
+            // woken to lead it.
+            self.wake_leader(&progress);
+        }
+        match &progress.late {
+            _ if progress.is_durable(tid) => Ok(()),
+            Some(late) => Err(late.clone()),
+            None => self.gate.check(),
+        }
+    }
+
+    /// Runs the commit of this number, unless another thread has run it. An error stops the
+    /// journal or is in [`Progress::late`].
+    fn lead(&self, tid: Tid, number: u64) -> Result<(), Error> {
+        let _lead = Lead(self);
+        let _one = self.one_commit.lock();
+        let is_over = {
+            let progress = self.progress.lock();
+            progress.is_durable(tid) || progress.ended >= number
+        };
+        if is_over {
+            return Ok(());
+        }
+        self.commit_locked()
+    }
+
+    fn wake_leader(&self, progress: &MutexGuard<'_, Progress>) {
+        if !progress.is_led {
+            self.ends.of(progress.closed + 1).notify_one();
+        }
+    }
+}
