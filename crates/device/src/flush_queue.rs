@@ -27,6 +27,9 @@ struct Counters {
     ended: u64,
     /// A durable write is running.
     is_writing: bool,
+    /// Durable writes that wait for their turn. They go first: a flush that one caller after
+    /// another begins would keep them out.
+    writers: u32,
     /// Flushes and durable writes that failed, in all.
     failed: u64,
     /// Number of the last one that failed, and its error.
@@ -57,7 +60,7 @@ impl FlushQueue {
         let mut counters = self.counters.lock();
         let needed = counters.begun + 1;
         while counters.ended < needed {
-            if counters.is_idle() {
+            if counters.is_idle() && counters.writers == 0 {
                 counters.begun += 1;
                 drop(counters);
                 let flushed = flush();
@@ -78,9 +81,11 @@ impl FlushQueue {
     /// That of the write.
     pub fn write_durable(&self, write: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let mut counters = self.counters.lock();
+        counters.writers += 1;
         while !counters.is_idle() {
             self.ended.wait(&mut counters);
         }
+        counters.writers -= 1;
         counters.is_writing = true;
         drop(counters);
         let written = write();

@@ -142,8 +142,8 @@ impl Engine {
             drop(progress);
             let led = self.lead(tid, number);
             if self.threads == Threads::Inline {
-                // The caller did the work and gets its error; others are told that it stopped the
-                // journal, so among threads all of them are.
+                // One thread: the caller gets the error itself. With threads, all callers that
+                // share a commit get the same answer: the journal has stopped.
                 led?;
             }
             progress = self.progress.lock();

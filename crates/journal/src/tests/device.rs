@@ -86,6 +86,7 @@ impl Recorder {
     }
 
     /// Number of flushes so far.
+    #[cfg(not(shuttle))]
     pub(super) fn flushes(&self) -> usize {
         let inner = self.0.lock();
         let flushes = inner

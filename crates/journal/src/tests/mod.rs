@@ -3,6 +3,8 @@
 mod basics;
 mod crash;
 mod device;
+#[cfg(not(shuttle))]
+mod group;
 mod hostile;
 mod linux;
 #[cfg(shuttle)]

@@ -76,6 +76,65 @@ fn background_threads_lose_no_wake_up() {
     shuttle::check_random(|| race(Threads::Background), 1000);
 }
 
+/// Callers of a group commit: each leads a commit or waits for one, and its change is durable when
+/// it returns. `beside` runs in a thread of its own.
+fn group(threads: Threads, beside: fn(&Journal)) {
+    let device = Recorder::new(disk(60, LOG));
+    let mut config = config(&device, LOG);
+    config.threads = threads;
+    let journal = Journal::open(config).expect("opens");
+    let caller = |nr: u64| {
+        let (journal, device) = (journal.clone(), device.clone());
+        thread::spawn(move || {
+            let pair = (Slot::new(50 + nr, 0), Slot::new(54 + nr, 0));
+            for value in 1..=2 {
+                let handle = journal.start(2).expect("starts");
+                handle.write(&pair.0).value = value;
+                handle.write(&pair.1).value = value;
+                let tid = handle.tid();
+                drop(handle);
+                journal.wait_durable(tid).expect("commits");
+                assert_eq!(assert_atomic(&device, &pair), value);
+            }
+        })
+    };
+    let mut running: Vec<_> = (0..4).map(caller).collect();
+    let other = journal.clone();
+    running.push(thread::spawn(move || beside(&other)));
+    running
+        .into_iter()
+        .for_each(|t| t.join().expect("no thread panics"));
+    assert!(journal.stats().transactions <= 8);
+    journal.close().expect("closes");
+}
+
+#[test]
+fn callers_that_share_commits_lose_no_wake_up() {
+    let nothing = |_: &Journal| ();
+    shuttle::check_random(move || group(Threads::Inline, nothing), 300);
+    shuttle::check_pct(move || group(Threads::Inline, nothing), 300, 3);
+}
+
+#[test]
+fn callers_share_commits_beside_the_commit_thread_and_a_freeze() {
+    fn ask(journal: &Journal) {
+        for _ in 0..2 {
+            journal.start(1).expect("starts").mark_sync();
+            journal.commit_running().expect("commits");
+        }
+    }
+    fn freeze(journal: &Journal) {
+        for _ in 0..2 {
+            journal.quiesce().expect("quiesces");
+            journal.resume();
+        }
+    }
+    for beside in [ask, freeze] {
+        shuttle::check_random(move || group(Threads::Background, beside), 150);
+        shuttle::check_pct(move || group(Threads::Background, beside), 150, 3);
+    }
+}
+
 /// A thread that waits for a commit is woken when the journal closes.
 #[test]
 fn a_close_leaves_no_thread_waiting() {

@@ -1,0 +1,120 @@
+//! Group commit: who runs a commit, and how many callers share one.
+
+use super::device::Recorder;
+use super::objects::{BLOCK, Block, config, disk, log};
+use crate::{Config, Journal, Threads};
+use std::sync::Arc;
+use std::thread::ThreadId;
+use std::time::Duration;
+use uext4_device::{BlockDevice, Error};
+use uext4_sync::{Condvar, Mutex, Rank, thread};
+
+const LOG: u32 = 128;
+const CALLERS: u64 = 16;
+
+#[derive(Default)]
+struct State {
+    is_open: bool,
+    /// The threads that flushed, in order.
+    flushed_by: Vec<ThreadId>,
+}
+
+/// A log device whose flushes block until they are let through.
+struct Dam {
+    below: Arc<Recorder>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl BlockDevice for Dam {
+    fn size_bytes(&self) -> u64 {
+        self.below.size_bytes()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.below.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        self.below.write_at(offset, buf)
+    }
+    fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        self.below.write_durable_at(offset, buf)
+    }
+    fn flush(&self) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        state.flushed_by.push(std::thread::current().id());
+        self.changed.notify_all();
+        while !state.is_open {
+            self.changed.wait(&mut state);
+        }
+        drop(state);
+        self.below.flush()
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> String {
+        "dam".into()
+    }
+}
+
+fn change_and_wait(journal: &Journal, nr: u64) {
+    let handle = journal.start(1).expect("starts");
+    handle.write(&Block::new(200 + nr, vec![1; BLOCK]));
+    let tid = handle.tid();
+    drop(handle);
+    journal.wait_durable(tid).expect("commits");
+}
+
+/// While the commit of the first caller is stuck, others change something. One of them commits for
+/// all; the commit thread does nothing.
+#[test]
+fn one_of_the_callers_that_come_during_a_commit_runs_the_next_for_all() {
+    let recorder = Recorder::new(disk(400, LOG));
+    let dam = Arc::new(Dam {
+        below: recorder.clone(),
+        state: Mutex::new(Rank::Device, State::default()),
+        changed: Condvar::new(),
+    });
+    let mut log = log(&recorder, LOG);
+    log.device = dam.clone();
+    let journal = Journal::open(Config {
+        threads: Threads::Background,
+        commit_interval: Duration::from_secs(3600),
+        log: Some(log),
+        home: dam.clone(),
+        ..config(&recorder, LOG)
+    });
+    let journal = &journal.expect("opens");
+    thread::scope(|scope| {
+        let caller = |nr| {
+            scope.spawn(move || {
+                change_and_wait(journal, nr);
+                std::thread::current().id()
+            })
+        };
+        let first = caller(0);
+        let mut state = dam.state.lock();
+        while state.flushed_by.is_empty() {
+            dam.changed.wait(&mut state);
+        }
+        drop(state);
+        let others: Vec<_> = (1..=CALLERS).map(caller).collect();
+        while journal.stats().handles < 1 + CALLERS {
+            thread::yield_now();
+        }
+        assert_eq!(journal.stats().transactions, 1);
+        dam.state.lock().is_open = true;
+        dam.changed.notify_all();
+        let first = first.join().expect("no panic");
+        let others: Vec<_> = others
+            .into_iter()
+            .map(|it| it.join().expect("no panic"))
+            .collect();
+        let stats = journal.stats();
+        assert_eq!((stats.transactions, stats.requested), (2, 2));
+        let flushed_by = dam.state.lock().flushed_by.clone();
+        assert_eq!((flushed_by.len(), flushed_by[0]), (2, first));
+        assert!(others.contains(&flushed_by[1]), "one of them leads");
+    });
+    journal.close().expect("closes");
+}
