@@ -32,13 +32,17 @@ pub enum ChangeTimes {
 }
 
 impl Fs {
-    /// Changes timestamps only: logged at once, or in memory with `lazytime`.
+    /// Changes timestamps, and nothing else on disk: logged at once, or in memory with `lazytime`.
     pub(crate) fn change_times(
         &self,
         inode: &Arc<Inode>,
         now: Timestamp,
         change: impl FnOnce(&mut InodeState),
     ) -> Result<()> {
+        let change = |state: &mut InodeState| {
+            change(state);
+            state.only_attributes();
+        };
         if !self.settings.has(Switch::Lazytime) {
             let handle = self.start(credits::ATTRIBUTES)?;
             change(&mut handle.write(inode));
@@ -70,7 +74,7 @@ impl Fs {
     fn log_times(&self, inode: &Arc<Inode>) -> Result<()> {
         if !inode.is_freed() {
             let handle = self.start(credits::ATTRIBUTES)?;
-            drop(handle.write(inode));
+            handle.write(inode).only_attributes();
         }
         Ok(())
     }

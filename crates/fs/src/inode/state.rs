@@ -4,7 +4,7 @@ use super::facts::{Facts, PublishedFacts};
 use crate::extent_status::StatusSlot;
 use uext4_format::{BlockNr, Checksums, Geometry, Inode as DiskInode, InodeNr, Seed};
 use uext4_journal::{Render, Sink};
-use uext4_num::{clamp_u32, usize_of};
+use uext4_num::clamp_u16;
 use uext4_sync::{Arc, Rank};
 
 /// Inodes up to this size are rendered on the stack.
@@ -34,14 +34,27 @@ pub struct InodeState {
     /// Clusters reserved for map blocks that the current change of the map takes (`delayed`).
     pub(crate) tree_claims: u64,
     nr: InodeNr,
-    /// Byte offset of the slot in its block.
-    offset: u32,
+    /// Byte offset of the slot in its block, which has at most 64 KiB.
+    offset: u16,
     block: BlockNr,
     format: Arc<InodeFormat>,
     /// Cached map lookups (extent status).
     pub(crate) status: StatusSlot,
     /// Of a directory: the published facts.
     pub(super) published: Option<Arc<PublishedFacts>>,
+    /// What the transaction in which the inode is dirty changes in it.
+    unsynced: Change,
+    /// What the present holder of the lock changes.
+    changing: Change,
+}
+
+/// What a change of an inode leaves for `fdatasync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// Nothing: attributes without which the data can be read.
+    Attributes,
+    /// Data, size or map, or it is not known.
+    Data,
 }
 
 impl InodeState {
@@ -56,12 +69,25 @@ impl InodeState {
             disksize: None,
             tree_claims: 0,
             nr,
-            offset: clamp_u32(place.1),
+            offset: clamp_u16(place.1),
             block: place.0,
             format,
             status: StatusSlot::default(),
             published: None,
+            unsynced: Change::Attributes,
+            changing: Change::Data,
         }
+    }
+
+    /// Declares that the holder of the lock changes no data, no size on disk and no map, so that
+    /// `fdatasync` need not commit the change.
+    pub(crate) fn only_attributes(&mut self) {
+        self.changing = Change::Attributes;
+    }
+
+    /// Whether a change of data, size or map is not rendered for a commit.
+    pub(crate) fn has_unsynced_data(&self) -> bool {
+        self.unsynced == Change::Data
     }
 
     /// Byte offset of `i_block` on the device.
@@ -117,6 +143,9 @@ impl Render for InodeState {
     const RANK: Rank = Rank::InodeState;
 
     fn released(&mut self) {
+        if std::mem::replace(&mut self.changing, Change::Data) == Change::Data {
+            self.unsynced = Change::Data;
+        }
         if let Some(published) = &self.published {
             published.publish(Facts::of(self).to_words());
         }
@@ -131,6 +160,7 @@ impl Render for InodeState {
         self.disk.size = self.disksize.unwrap_or(seen);
         self.render_disk(out);
         self.disk.size = seen;
+        self.unsynced = Change::Attributes;
     }
 }
 
@@ -140,11 +170,11 @@ impl InodeState {
         if size <= STACK_BYTES {
             let mut buf = [0u8; STACK_BYTES];
             self.write_bytes(&mut buf[..size]);
-            out.patch(self.block, usize_of(self.offset), &buf[..size]);
+            out.patch(self.block, usize::from(self.offset), &buf[..size]);
         } else {
             let mut buf = vec![0u8; size];
             self.write_bytes(&mut buf);
-            out.patch(self.block, usize_of(self.offset), &buf);
+            out.patch(self.block, usize::from(self.offset), &buf);
         }
     }
 }

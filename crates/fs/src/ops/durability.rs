@@ -3,7 +3,17 @@
 use crate::delayed::ErrorCursor;
 use crate::settings::Switch;
 use crate::{Filesystem, Fs, InodeRef, Result, file};
-use uext4_format::{InodeFlags, Tid};
+use uext4_format::{FileType, InodeFlags, Tid};
+use uext4_journal::Object;
+
+/// What a caller wants durable of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// Data and all attributes.
+    All,
+    /// Data, and what reading them needs: size and map.
+    Data,
+}
 
 impl Filesystem {
     /// Makes data and attributes of one file durable.
@@ -14,7 +24,7 @@ impl Filesystem {
     /// a writeback error since the data were accepted; callers without an open file
     /// ([`Self::fsync_open`]) get it once, together.
     pub fn fsync(&self, inode: &InodeRef) -> Result<()> {
-        self.fsync_from(inode, None)
+        self.fsync_from(inode, None, Wanted::All)
     }
 
     /// The error cursor that [`Self::fsync_open`] needs, for a file that is opened now.
@@ -28,10 +38,32 @@ impl Filesystem {
     /// Also a writeback error since the file was opened, or an earlier unreported one; every open
     /// file gets it once.
     pub fn fsync_open(&self, inode: &InodeRef, cursor: &ErrorCursor) -> Result<()> {
-        self.fsync_from(inode, Some(cursor))
+        self.fsync_from(inode, Some(cursor), Wanted::All)
     }
 
-    fn fsync_from(&self, inode: &InodeRef, cursor: Option<&ErrorCursor>) -> Result<()> {
+    /// Makes data durable, and what reading them needs. A change of attributes alone (times, mode,
+    /// owners) since the last commit stays for a later one.
+    ///
+    /// # Errors
+    /// As [`Self::fsync`].
+    pub fn fdatasync(&self, inode: &InodeRef) -> Result<()> {
+        self.fsync_from(inode, None, Wanted::Data)
+    }
+
+    /// As [`Self::fdatasync`] of an open file.
+    ///
+    /// # Errors
+    /// As [`Self::fsync_open`].
+    pub fn fdatasync_open(&self, inode: &InodeRef, cursor: &ErrorCursor) -> Result<()> {
+        self.fsync_from(inode, Some(cursor), Wanted::Data)
+    }
+
+    fn fsync_from(
+        &self,
+        inode: &InodeRef,
+        cursor: Option<&ErrorCursor>,
+        wanted: Wanted,
+    ) -> Result<()> {
         let tell = |fs: &Fs| file::write_out_and_tell(fs, inode.arc(), cursor);
         let written = match inode.has_delayed() {
             true => self.change_unless_frozen(tell),
@@ -43,7 +75,7 @@ impl Filesystem {
             true => self.check_writable(),
             false => self.run(tell),
         });
-        self.run(|fs| fs.wait_durable(inode, cursor))?;
+        self.run(|fs| fs.wait_durable(inode, cursor, wanted))?;
         written
     }
 
@@ -58,11 +90,6 @@ impl Filesystem {
             Some(pass) => self.change_inside(&pass, |fs| file::close(fs, inode.arc())),
             None => Ok(()),
         }
-    }
-
-    /// Makes data durable, and the attributes needed to read it.
-    pub fn fdatasync(&self, inode: &InodeRef) -> Result<()> {
-        self.fsync(inode)
     }
 
     /// Makes everything durable.
@@ -125,26 +152,50 @@ impl Fs {
 
     fn sync_inode(&self, inode: &InodeRef) -> Result<()> {
         let written = file::write_out_and_tell(self, inode.arc(), None);
-        self.wait_durable(inode, None)?;
+        self.wait_durable(inode, None, Wanted::All)?;
         written
     }
 
-    fn wait_durable(&self, inode: &InodeRef, cursor: Option<&ErrorCursor>) -> Result<()> {
+    fn wait_durable(
+        &self,
+        inode: &InodeRef,
+        cursor: Option<&ErrorCursor>,
+        wanted: Wanted,
+    ) -> Result<()> {
         let exposed = self.sample_flush_generation(inode);
-        self.wait_committed(inode)?;
+        match wanted {
+            // Changes of a directory are in its blocks.
+            Wanted::Data if inode.kind() == FileType::Regular => self.wait_data_committed(inode)?,
+            Wanted::All | Wanted::Data => self.wait_committed(inode)?,
+        }
         self.check_lost_flush(inode, cursor, exposed)
     }
 
+    fn wait_data_committed(&self, inode: &InodeRef) -> Result<()> {
+        let dirty_in = {
+            // The stamp and the kind of change are consistent under the lock.
+            let state = inode.read();
+            let dirty_in = inode.arc().live().dirty_tid();
+            dirty_in.filter(|_| state.has_unsynced_data())
+        };
+        self.wait_unrendered(dirty_in)
+    }
+
     fn wait_committed(&self, inode: &InodeRef) -> Result<()> {
-        use uext4_journal::Object;
         // A freeze logs all times itself, and blocks later changes of them.
         if let Some(_pass) = self.changes.try_enter() {
             self.log_lazy_times_of(inode)?;
         }
-        match inode.arc().live().dirty_tid() {
+        self.wait_unrendered(inode.arc().live().dirty_tid())
+    }
+
+    /// Waits for the commit of an inode whose unrendered changes that count are in `dirty_in`, and
+    /// makes its data durable.
+    fn wait_unrendered(&self, dirty_in: Option<Tid>) -> Result<()> {
+        match dirty_in {
             Some(tid) => Ok(self.journal.wait_durable(tid)?),
-            // The inode has no unrendered change. It may be in the committing transaction, and its
-            // data may need a flush.
+            // No unrendered change counts. One may be in the committing transaction, and the data
+            // may need a flush.
             None => {
                 let committing = Tid(self.journal.running().0.wrapping_sub(1));
                 self.journal.wait_durable(committing)?;

@@ -160,6 +160,9 @@ struct New {
 fn change(fs: &Fs, handle: &Handle<'_>, inode: &InodeRef, set: &SetAttr, new: New) -> Result<()> {
     let New { mode, flags, now } = new;
     let mut state = handle.write(inode.arc());
+    if flags.is_none() && set.generation.is_none() {
+        state.only_attributes();
+    }
     let owners = new_owners(&state.disk, set);
     xattr::transfer(fs, handle, &state, owners)?;
     let disk = &mut state.disk;

@@ -140,8 +140,12 @@ impl File {
     }
 
     /// Makes data durable, with the attributes needed to read them.
+    ///
+    /// # Errors
+    /// As [`Self::sync_all`].
     pub fn sync_data(&self) -> Result<()> {
-        self.sync_all()
+        let (inode, errors) = (&self.inode, &self.errors);
+        self.fs.fdatasync_open(inode, errors).at(&self.path)
     }
 
     /// Attributes.

@@ -16,6 +16,7 @@ mod fast_commits;
 mod fast_commits_hostile;
 mod fault_suite;
 mod faults;
+mod fdatasync;
 mod freeze;
 mod full;
 mod image;

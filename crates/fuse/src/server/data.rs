@@ -4,7 +4,7 @@ use super::{Handled, Server};
 use crate::attributes::Writers;
 use crate::errno::Errno;
 use crate::opened::Manner;
-use crate::protocol::{WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
+use crate::protocol::{FSYNC_FDATASYNC, WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{
@@ -215,11 +215,15 @@ impl Server {
     pub(super) fn fsync(&self, request: &Request<'_>) -> Handled {
         let mut args = request.args();
         let handle = args.u64()?;
+        let data_only = args.u32()? & FSYNC_FDATASYNC != 0;
         let inode = self.get(request.node)?;
         let cursor = self.opened.cursor(handle);
         let space = || self.filesystem.attr(&inode).sectors;
         let before = space();
-        let synced = self.filesystem.fsync_open(&inode, &cursor);
+        let synced = match data_only {
+            true => self.filesystem.fdatasync_open(&inode, &cursor),
+            false => self.filesystem.fsync_open(&inode, &cursor),
+        };
         if space() != before {
             // Allocated map blocks change the block count that the kernel shows.
             self.forget_attributes(request.node);

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use uext4_fuse::Ask;
 use uext4_testkit::wait;
 
 fn pattern(bytes: usize, seed: u8) -> Vec<u8> {
@@ -242,5 +243,29 @@ fn two_threads_write_two_files_each_while_a_third_syncs() {
             }
         });
     });
+    mounted.unmount();
+}
+
+/// The kernel says in `FSYNC` which of the two calls it was.
+#[test]
+fn fdatasync_of_an_overwrite_commits_nothing_and_fsync_does() {
+    let mut mounted = Mounted::with(&["-b", "4096"], &["commit=3600"]);
+    let path = mounted.path("file");
+    fs::write(&path, pattern(100_000, 1)).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.sync_all().unwrap();
+    let commits = || {
+        let stats = mounted.client().ask(&Ask::Stats {}).unwrap();
+        stats["journal"]["transactions"].as_u64().unwrap()
+    };
+    let before = commits();
+    file.write_all_at(&[7; 8192], 4096).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(commits(), before);
+    file.sync_all().unwrap();
+    assert_eq!(commits(), before + 1, "the times");
+    file.write_all_at(&[7; 8192], 100_000).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(commits(), before + 2, "the size");
     mounted.unmount();
 }
