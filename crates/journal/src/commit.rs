@@ -19,7 +19,7 @@ use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::Arc;
 
 /// Fewest objects per rendering thread.
-const OBJECTS_PER_THREAD: usize = 1000;
+pub(crate) const OBJECTS_PER_THREAD: usize = 1000;
 /// Fewest blocks per thread that writes the log.
 const WRITTEN_PER_THREAD: usize = 2048;
 

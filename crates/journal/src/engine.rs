@@ -3,6 +3,7 @@
 //! Locking: see `uext4_sync::Rank`, from `JournalCommit` to `Checkpoint`. The fast path of a
 //! handle touches its thread's shard of the gate and of the object lists, and the objects.
 
+use crate::commit::OBJECTS_PER_THREAD;
 use crate::config::{CommitObserver, Config, Threads};
 use crate::draft::Draft;
 use crate::gate::{Gate, Refused, Ticket};
@@ -280,6 +281,12 @@ impl Engine {
             .store(nanoseconds(interval), Ordering::Relaxed);
         let _progress = self.progress.lock();
         self.work.notify_all();
+    }
+
+    /// Whether the objects of the running transaction are rendered in parallel; a hint.
+    pub(crate) fn is_large(&self) -> bool {
+        let objects: usize = self.logged.iter().map(|shard| shard.lock().len()).sum();
+        objects >= 2 * OBJECTS_PER_THREAD
     }
 
     /// True when the running transaction has something to commit; a hint.

@@ -8,6 +8,8 @@
 //! needs the next number. At most two numbers have waiters, and those of one number wait on a
 //! condition variable of their own. So the end of a commit wakes its own waiters and one leader.
 //!
+//! A leader leaves a large commit to the commit thread, and waits for it.
+//!
 //! The commit thread and [`crate::Journal::quiesce`] commit without leading: whoever commits holds
 //! `one_commit`, and a leader that gets it later finds its commit ended.
 
@@ -164,6 +166,11 @@ impl Engine {
     /// journal or is in [`Progress::late`].
     fn lead(&self, tid: Tid, number: u64) -> Result<(), Error> {
         let _lead = Lead(self);
+        if self.threads == Threads::Background && self.is_large() {
+            // Its parts run in parallel, by threads that inherit the affinity of their parent, and
+            // the caller may be pinned to a core.
+            return self.leave_to_thread(number);
+        }
         let _one = self.one_commit.lock();
         let is_over = {
             let progress = self.progress.lock();
@@ -173,6 +180,18 @@ impl Engine {
             return Ok(());
         }
         self.commit_locked()
+    }
+
+    /// Waits until the commit thread has run the commit of this number.
+    fn leave_to_thread(&self, number: u64) -> Result<(), Error> {
+        let mut progress = self.progress.lock();
+        progress.asked = progress.asked.max(number);
+        self.work.notify_all();
+        while progress.ended < number {
+            self.gate.check()?;
+            self.ends.of(number).wait(&mut progress);
+        }
+        Ok(())
     }
 
     fn wake_leader(&self, progress: &MutexGuard<'_, Progress>) {

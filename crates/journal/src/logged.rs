@@ -62,6 +62,11 @@ impl Logged {
         self.objects.is_empty() && self.revokes.is_empty()
     }
 
+    /// Number of objects.
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
     /// Takes the whole list at a change of transactions. Nothing is copied, because all handles
     /// wait.
     pub(crate) fn take(&mut self) -> (DirtyList, Vec<BlockNr>) {

@@ -1,7 +1,7 @@
 //! Group commit: who runs a commit, and how many callers share one.
 
 use super::device::Recorder;
-use super::objects::{BLOCK, Block, config, disk, log};
+use super::objects::{BLOCK, Block, Slot, config, disk, log};
 use crate::{Config, Journal, Threads};
 use std::sync::Arc;
 use std::thread::ThreadId;
@@ -65,26 +65,36 @@ fn change_and_wait(journal: &Journal, nr: u64) {
     journal.wait_durable(tid).expect("commits");
 }
 
-/// While the commit of the first caller is stuck, others change something. One of them commits for
-/// all; the commit thread does nothing.
-#[test]
-fn one_of_the_callers_that_come_during_a_commit_runs_the_next_for_all() {
-    let recorder = Recorder::new(disk(400, LOG));
+/// A journal with threads, over a device whose flushes block until `dam` is open.
+fn dammed(recorder: &Arc<Recorder>, is_open: bool) -> (Arc<Journal>, Arc<Dam>) {
+    let state = State {
+        is_open,
+        ..State::default()
+    };
     let dam = Arc::new(Dam {
         below: recorder.clone(),
-        state: Mutex::new(Rank::Device, State::default()),
+        state: Mutex::new(Rank::Device, state),
         changed: Condvar::new(),
     });
-    let mut log = log(&recorder, LOG);
+    let mut log = log(recorder, LOG);
     log.device = dam.clone();
     let journal = Journal::open(Config {
         threads: Threads::Background,
         commit_interval: Duration::from_secs(3600),
         log: Some(log),
         home: dam.clone(),
-        ..config(&recorder, LOG)
+        ..config(recorder, LOG)
     });
-    let journal = &journal.expect("opens");
+    (journal.expect("opens"), dam)
+}
+
+/// While the commit of the first caller is stuck, others change something. One of them commits for
+/// all; the commit thread does nothing.
+#[test]
+fn one_of_the_callers_that_come_during_a_commit_runs_the_next_for_all() {
+    let recorder = Recorder::new(disk(400, LOG));
+    let (journal, dam) = dammed(&recorder, false);
+    let journal = &journal;
     thread::scope(|scope| {
         let caller = |nr| {
             scope.spawn(move || {
@@ -116,5 +126,26 @@ fn one_of_the_callers_that_come_during_a_commit_runs_the_next_for_all() {
         assert_eq!((flushed_by.len(), flushed_by[0]), (2, first));
         assert!(others.contains(&flushed_by[1]), "one of them leads");
     });
+    journal.close().expect("closes");
+}
+
+#[test]
+fn a_small_commit_runs_on_its_caller_and_a_large_one_on_the_commit_thread() {
+    let recorder = Recorder::new(disk(400, LOG));
+    let (journal, dam) = dammed(&recorder, true);
+    let this = std::thread::current().id();
+    for (objects, by_caller) in [(10, true), (5_000, false)] {
+        dam.state.lock().flushed_by.clear();
+        let handle = journal.start(4).expect("starts");
+        for at in 0..objects {
+            handle.write(&Slot::new(200, 8 * (at % (BLOCK / 8))));
+        }
+        let tid = handle.tid();
+        drop(handle);
+        journal.wait_durable(tid).expect("commits");
+        let flushed_by = dam.state.lock().flushed_by.clone();
+        assert!(!flushed_by.is_empty());
+        assert!(flushed_by.iter().all(|it| (*it == this) == by_caller));
+    }
     journal.close().expect("closes");
 }
