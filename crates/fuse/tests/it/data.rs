@@ -267,5 +267,6 @@ fn fdatasync_of_an_overwrite_commits_nothing_and_fsync_does() {
     file.write_all_at(&[7; 8192], 100_000).unwrap();
     file.sync_data().unwrap();
     assert_eq!(commits(), before + 2, "the size");
+    drop(file);
     mounted.unmount();
 }
