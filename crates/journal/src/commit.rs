@@ -118,7 +118,7 @@ impl Engine {
         }
         let nothing = objects.is_empty() && revokes.is_empty();
         {
-            // An empty transaction stays open: who waits for it later must not join this commit.
+            // An empty transaction stays open: a caller that waits for it later must not join this commit.
             let mut progress = self.progress.lock();
             progress.closed += 1;
             progress.committing = Some(tid).filter(|_| !nothing);

@@ -1,23 +1,23 @@
 //! Group commit: which thread runs a commit, and which ones wait for it.
 //!
-//! A caller that needs a commit *leads* it, if nobody leads one: no other thread has to wake up for
-//! it. Callers that come meanwhile need the next commit; when the running one ends, one of them
-//! leads that, for all of them.
+//! A caller that needs a commit *leads* it, if no other caller leads one: no other thread has to
+//! wake up for it. Callers that come meanwhile need the next commit; when the running one ends, one
+//! of them leads that, for all of them.
 //!
-//! Commits are numbered. A commit *closes* when it has drained its transaction: who comes later
+//! Commits are numbered. A commit *closes* when it has drained its transaction: a later caller
 //! needs the next number. At most two numbers have waiters, and those of one number wait on a
 //! condition variable of their own. So the end of a commit wakes its own waiters and one leader.
 //!
 //! A leader leaves a large commit to the commit thread, and waits for it.
 //!
-//! The commit thread and [`crate::Journal::quiesce`] commit without leading: whoever commits holds
+//! The commit thread and [`crate::Journal::quiesce`] commit without leading: each commit holds
 //! `one_commit`, and a leader that gets it later finds its commit ended.
 
 use crate::engine::Engine;
 use crate::{Error, Threads};
 use std::time::Duration;
 use uext4_format::Tid;
-use uext4_sync::{Condvar, MutexGuard, handle_point};
+use uext4_sync::{Condvar, MutexGuard, handle_point, thread};
 
 /// State of commits, for the waiters and the background threads.
 pub(crate) struct Progress {
@@ -33,9 +33,9 @@ pub(crate) struct Progress {
     pub(crate) ended_at: Duration,
     /// A caller leads a commit.
     is_led: bool,
-    /// Number of the last commit that somebody needed.
+    /// Number of the last commit that a caller needed.
     pub(crate) needed: u64,
-    /// Number of the last commit that the commit thread must run if nobody else does.
+    /// Number of the last commit that the commit thread must run if no caller does.
     pub(crate) asked: u64,
     /// Without a log: why the last commit is in memory only.
     pub(crate) late: Option<Error>,
@@ -106,7 +106,7 @@ struct Lead<'a>(&'a Engine);
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             // The transaction is lost, and later ones depend on it.
             self.0.abort(Error::Panicked);
         }

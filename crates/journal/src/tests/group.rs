@@ -1,4 +1,4 @@
-//! Group commit: who runs a commit, and how many callers share one.
+//! Group commit: which thread runs a commit, and how many callers share one.
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, Slot, config, disk, log};
