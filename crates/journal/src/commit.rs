@@ -61,7 +61,10 @@ impl Engine {
         progress.committing = None;
         progress.ended = progress.closed;
         progress.ended_at = self.clock.monotonic();
-        self.ends.tell(progress.ended);
+        // The next leader before the many that this commit served.
+        let ended = progress.ended;
+        self.pass_lead(&mut progress, ended);
+        self.ends.tell(ended);
         drop(progress);
         result.and(self.gate.check())
     }
@@ -118,7 +121,8 @@ impl Engine {
         }
         let nothing = objects.is_empty() && revokes.is_empty();
         {
-            // An empty transaction stays open: a caller that waits for it later must not join this commit.
+            // An empty transaction stays open: a later caller that waits for it must not join this
+            // commit.
             let mut progress = self.progress.lock();
             progress.closed += 1;
             progress.committing = Some(tid).filter(|_| !nothing);

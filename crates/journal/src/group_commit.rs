@@ -31,8 +31,8 @@ pub(crate) struct Progress {
     pub(crate) ended: u64,
     /// Time of that.
     pub(crate) ended_at: Duration,
-    /// A caller leads a commit.
-    is_led: bool,
+    /// Number of the commit that a caller leads.
+    led: Option<u64>,
     /// Number of the last commit that a caller needed.
     pub(crate) needed: u64,
     /// Number of the last commit that the commit thread must run if no caller does.
@@ -54,7 +54,7 @@ impl Progress {
             closed: 0,
             ended: 0,
             ended_at: now,
-            is_led: false,
+            led: None,
             needed: 0,
             asked: 0,
             late: None,
@@ -102,7 +102,7 @@ impl Ends {
 }
 
 /// The lead of one commit; dropping it passes the lead on.
-struct Lead<'a>(&'a Engine);
+struct Lead<'a>(&'a Engine, u64);
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
@@ -111,8 +111,7 @@ impl Drop for Lead<'_> {
             self.0.abort(Error::Panicked);
         }
         let mut progress = self.0.progress.lock();
-        progress.is_led = false;
-        self.0.wake_leader(&progress);
+        self.0.pass_lead(&mut progress, self.1);
     }
 }
 
@@ -136,11 +135,11 @@ impl Engine {
         let number = progress.need(tid);
         while !progress.is_durable(tid) && progress.ended < number {
             self.gate.check()?;
-            if progress.is_led || number <= progress.closed {
+            if progress.led.is_some() || number <= progress.closed {
                 self.ends.of(number).wait(&mut progress);
                 continue;
             }
-            progress.is_led = true;
+            progress.led = Some(number);
             drop(progress);
             let led = self.lead(tid, number);
             if self.threads == Threads::Inline {
@@ -165,7 +164,7 @@ impl Engine {
     /// Runs the commit of this number, unless another thread has run it. An error stops the
     /// journal or is in [`Progress::late`].
     fn lead(&self, tid: Tid, number: u64) -> Result<(), Error> {
-        let _lead = Lead(self);
+        let _lead = Lead(self, number);
         if self.threads == Threads::Background && self.is_large() {
             // Its parts run in parallel, by threads that inherit the affinity of their parent, and
             // the caller may be pinned to a core.
@@ -194,8 +193,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Ends the lead of the commit of this number, if a caller has it, and wakes the next leader.
+    pub(crate) fn pass_lead(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
+        if progress.led == Some(number) {
+            progress.led = None;
+            self.wake_leader(progress);
+        }
+    }
+
     fn wake_leader(&self, progress: &MutexGuard<'_, Progress>) {
-        if !progress.is_led {
+        if progress.led.is_none() {
             self.ends.of(progress.closed + 1).notify_one();
         }
     }
