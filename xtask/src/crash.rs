@@ -32,8 +32,11 @@ pub(super) struct Options {
     /// file, a deep index, special files.
     #[arg(long)]
     plots: bool,
+    /// One of these workloads.
+    #[arg(long, value_parser = PossibleValuesParser::new(Plot::ALL.map(Plot::name)))]
+    plot: Option<String>,
     /// Four threads and background commits in place of one thread; so many crashes of each run.
-    #[arg(long, conflicts_with_all = ["plots", "ops"])]
+    #[arg(long, conflicts_with_all = ["plots", "plot", "ops"])]
     threads: Option<u64>,
     /// Go on after a failure.
     #[arg(long)]
@@ -48,6 +51,8 @@ pub(super) struct Options {
 enum Judges {
     /// Our own recovery only.
     Ours,
+    /// Our own and the kernel's.
+    Kernel,
     /// All, on a sample.
     Sample,
     /// All, on every image.
@@ -58,6 +63,11 @@ impl Judges {
     fn effort(self) -> Effort {
         match self {
             Self::Ours => Effort::OURS,
+            Self::Kernel => Effort {
+                check: 1,
+                kernel: 1,
+                ..Effort::OURS
+            },
             Self::Sample => Effort::SAMPLE,
             Self::Full => Effort::FULL,
         }
@@ -66,6 +76,9 @@ impl Judges {
 
 impl Options {
     fn runs(&self, config: Config, seed: u64) -> Vec<Run> {
+        if let Some(plot) = self.plot.as_deref().and_then(Plot::named) {
+            return vec![Run::of_plot(config, plot, seed)];
+        }
         if !self.plots {
             return vec![Run::of(config, seed, self.ops)];
         }

@@ -16,8 +16,11 @@ use crate::bytes::{get_u16, get_u32, rest, upto};
 use crate::extent::Extent;
 use crate::{GOOD_OLD_INODE_BYTES, InodeNr, LogicalBlock, Tid, crc32c};
 
+mod encode;
 #[cfg(test)]
 mod tests;
+
+pub use encode::{Turn, blocks_max, encode};
 
 const TAG_ADD_RANGE: u16 = 1;
 const TAG_DEL_RANGE: u16 = 2;
@@ -77,6 +80,11 @@ pub enum Record {
         /// Its bytes as in the inode table; not checksummed.
         raw: Box<[u8]>,
     },
+}
+
+/// Whether fast commits may start in this block, the first of an area: it begins with a HEAD.
+pub fn begins_area(block: &[u8]) -> bool {
+    get_u16(block, 0) == TAG_HEAD
 }
 
 /// Reads an area of fast commits block by block.

@@ -67,6 +67,14 @@ impl Fs {
         Ok(self.journal.start(credits + self.quota.credits())?)
     }
 
+    /// As [`Self::start`], for an operation whose whole effect fast-commit records have
+    /// ([`Handle::promise_records`]).
+    pub(crate) fn start_recorded(&self, credits: u32) -> Result<Handle<'_>> {
+        let handle = self.start(credits)?;
+        handle.promise_records();
+        Ok(handle)
+    }
+
     /// The name with its hashes, to be passed through one operation.
     pub(crate) fn hashed<'a>(&self, name: &'a [u8]) -> HashedName<'a> {
         self.name_hasher.hashed(name)

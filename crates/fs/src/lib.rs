@@ -93,6 +93,7 @@ mod dir_config;
 mod engine;
 mod error;
 mod extent_status;
+mod fast_commit;
 mod file;
 mod filesystem;
 mod iget;
@@ -153,8 +154,8 @@ pub use quota::GraceTimes;
 pub use reclaim::Reclaimed;
 pub use space::{FreeExtents, FreeFragments};
 pub use stats::{
-    CacheCounts, CacheStats, CriterionStats, GroupStats, JournalStats, LockStats, OrderStats,
-    SpaceStats, Stats, TreeStats,
+    CacheCounts, CacheStats, CriterionStats, FastCommitStats, FullCommitStats, GroupStats,
+    JournalStats, LockStats, OrderStats, SpaceStats, Stats, TreeStats,
 };
 pub use superblock::read_superblock;
 pub use sysfs::Reading;

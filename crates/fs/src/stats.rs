@@ -7,6 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use uext4_alloc::{Criterion, Effort, Stat};
 use uext4_format::GroupNr;
+use uext4_journal::FullReason;
 use uext4_num::u64_of;
 use uext4_sync::atomic::Ordering::Relaxed;
 
@@ -27,6 +28,8 @@ pub struct Stats {
     pub trees: Option<TreeStats>,
     /// The journal.
     pub journal: JournalStats,
+    /// Fast commits.
+    pub fast_commits: FastCommitStats,
     /// Waits for locks since the process started, in the lock order.
     pub locks: Vec<LockStats>,
     /// Objects in memory.
@@ -154,6 +157,38 @@ pub struct JournalStats {
     pub publish_ns: u64,
 }
 
+/// Fast commits (feature `fast_commit`), as `/proc/fs/ext4/*/fc_info`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FastCommitStats {
+    /// Fast commits.
+    pub commits: u64,
+    /// Those of one block.
+    pub of_one_block: u64,
+    /// Those of two blocks.
+    pub of_two_blocks: u64,
+    /// Those of more.
+    pub of_more_blocks: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// Bytes of their records.
+    pub bytes: u64,
+    /// Inodes in their records.
+    pub inodes: u64,
+    /// Time to write and flush them.
+    pub write_ns: u64,
+    /// Requests that took a full commit.
+    pub full: Vec<FullCommitStats>,
+}
+
+/// Requests that took a full commit, by a reason; one may have several reasons.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FullCommitStats {
+    /// The reason in a word.
+    pub reason: String,
+    /// Requests.
+    pub requests: u64,
+}
+
 /// Waits for the locks of one rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LockStats {
@@ -218,6 +253,7 @@ impl Filesystem {
             orders: self.order_stats(),
             trees: self.tree_stats(),
             journal: self.journal_stats(),
+            fast_commits: self.fast_commit_stats(),
             locks: lock_stats(),
             caches: CacheStats {
                 inodes: cache_counts(self.fs.inodes.counts(), size_of::<Inode>()),
@@ -334,6 +370,28 @@ impl Filesystem {
             write_ns: ns(stats.write),
             flush_ns: ns(stats.flush),
             publish_ns: ns(stats.publish),
+        }
+    }
+}
+
+impl Filesystem {
+    fn fast_commit_stats(&self) -> FastCommitStats {
+        let fast = self.fs.journal.stats().fast;
+        let row = |(reason, requests): (&FullReason, u64)| FullCommitStats {
+            reason: reason.name().into(),
+            requests,
+        };
+        let [of_one_block, of_two_blocks, of_more_blocks] = fast.by_blocks;
+        FastCommitStats {
+            commits: fast.commits,
+            of_one_block,
+            of_two_blocks,
+            of_more_blocks,
+            blocks: fast.blocks,
+            bytes: fast.bytes,
+            inodes: fast.inodes,
+            write_ns: u64::try_from(fast.time.as_nanos()).unwrap_or(u64::MAX),
+            full: FullReason::ALL.iter().zip(fast.full).map(row).collect(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::inode::{DAY_SECONDS, Inode, InodeRef, InodeState};
 use crate::settings::Switch;
 use crate::{Fs, Result, credits};
 use uext4_format::{InodeFlags, Timestamp};
-use uext4_journal::Object;
+use uext4_journal::{FullReason, Handle, Object};
 use uext4_sync::Arc;
 
 /// Effect of an access on the access time.
@@ -45,6 +45,7 @@ impl Fs {
         };
         if !self.settings.has(Switch::Lazytime) {
             let handle = self.start(credits::ATTRIBUTES)?;
+            record_unless_directory(&handle, inode);
             change(&mut handle.write(inode));
             return Ok(());
         }
@@ -74,6 +75,7 @@ impl Fs {
     fn log_times(&self, inode: &Arc<Inode>) -> Result<()> {
         if !inode.is_freed() {
             let handle = self.start(credits::ATTRIBUTES)?;
+            record_unless_directory(&handle, inode);
             handle.write(inode).only_attributes();
         }
         Ok(())
@@ -120,5 +122,13 @@ impl Fs {
             ChangeTimes::Above => disk.mtime.max(disk.ctime).max(now),
         };
         !self.settings.has(Switch::Relatime) || disk.atime <= changed || day_old
+    }
+}
+
+/// A directory has no record of its own times.
+fn record_unless_directory(handle: &Handle<'_>, inode: &Inode) {
+    match inode.is_dir() {
+        true => handle.require_full(FullReason::Directory),
+        false => handle.promise_records(),
     }
 }

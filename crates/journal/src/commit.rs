@@ -66,6 +66,11 @@ impl Engine {
         self.pass_lead(&mut progress, ended);
         self.ends.tell(ended);
         drop(progress);
+        if matches!(result, Ok(Some(_))) {
+            // The waiters know already that the transaction is durable.
+            self.clear_fast()
+                .inspect_err(|cause| self.abort(cause.clone()))?;
+        }
         result.and(self.gate.check())
     }
 
@@ -166,6 +171,7 @@ impl Engine {
             return Err(Error::LogTooSmall { blocks });
         }
         self.checkpoint(log, blocks)?;
+        self.clear_old_fast(log)?;
         let start = log.head();
         Times::time(&self.times.write_ns, || self.write_body(log, start, &body))?;
         Times::time(&self.times.flush_ns, || self.flush_before_commit(log))?;

@@ -53,6 +53,15 @@ pub enum Width {
     Wide,
 }
 
+/// Use of fast commits; by the file system's `fast_commit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FastCommits {
+    /// Every commit is a full one.
+    Never,
+    /// Written to the area behind the log ([`crate::Journal::make_durable`]), if it has one.
+    Written,
+}
+
 /// A run of the log that is contiguous on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRun {
@@ -141,6 +150,8 @@ pub struct Config {
     pub checksums: Checksums,
     /// Width of block numbers in the log.
     pub width: Width,
+    /// Use of fast commits.
+    pub fast_commits: FastCommits,
     /// Clock for commit intervals and the times in commit blocks.
     pub clock: Arc<dyn Clock>,
 }
@@ -161,6 +172,7 @@ impl Config {
             transaction_max_blocks: 16384,
             checksums: Checksums::V3,
             width: Width::Wide,
+            fast_commits: FastCommits::Never,
             clock: Arc::new(RealClock::new()),
         }
     }

@@ -6,6 +6,7 @@
 use crate::commit::OBJECTS_PER_THREAD;
 use crate::config::{CommitObserver, Config, Threads};
 use crate::draft::Draft;
+use crate::fast::FastArea;
 use crate::gate::{Gate, Refused, Ticket};
 use crate::group_commit::{Ends, Progress};
 use crate::home::Home;
@@ -14,6 +15,7 @@ use crate::late::Late;
 use crate::live::Dirty;
 use crate::log_space::OpenLog;
 use crate::logged::Logged;
+use crate::reasons::Reasons;
 use crate::sink::Rendered;
 use crate::stats::Times;
 use crate::{Error, Image, Live, Render};
@@ -21,7 +23,7 @@ use std::time::Duration;
 use uext4_format::jbd2::RevokeWriter;
 use uext4_format::{BlockNr, Tid};
 use uext4_num::clamp_u64;
-use uext4_sync::atomic::{AtomicU64, Ordering, Ordering::Relaxed};
+use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering, Ordering::Relaxed};
 use uext4_sync::{Arc, Clock, Condvar, Mutex, OnceLock, Rank, Sharded};
 
 /// Credits of a transaction without a log, in blocks.
@@ -44,7 +46,12 @@ pub(crate) struct Engine {
     pub(crate) ends: Ends,
     /// The background threads have work (with `progress`).
     pub(crate) work: Condvar,
-    pub(crate) one_commit: Mutex<()>,
+    /// One commit at a time, full or fast.
+    pub(crate) one_commit: Mutex<FastArea>,
+    /// The log has an area for fast commits.
+    pub(crate) records: AtomicBool,
+    /// That area has fast commits of the running transaction.
+    pub(crate) has_fast: AtomicBool,
     /// Set when the journal is opened, or once while it is quiet.
     pub(crate) log: OnceLock<OpenLog>,
     /// Held while home writes of images are in flight.
@@ -68,6 +75,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 impl Engine {
     pub(crate) fn new(config: Config, log: Option<OpenLog>) -> Engine {
         let first = log.as_ref().map_or(Tid(1), OpenLog::next);
+        let records = log.as_ref().is_some_and(OpenLog::has_fast_area);
         let max_blocks = config.transaction_max_blocks;
         let limit = log
             .as_ref()
@@ -88,7 +96,9 @@ impl Engine {
             progress: Mutex::new(Rank::JournalState, progress),
             ends: Ends::new(),
             work: Condvar::new(),
-            one_commit: Mutex::new(Rank::JournalCommit, ()),
+            one_commit: Mutex::new(Rank::JournalCommit, FastArea::default()),
+            records: AtomicBool::new(records),
+            has_fast: AtomicBool::new(false),
             log: log.map_or_else(OnceLock::new, OnceLock::from),
             batch: Mutex::new(Rank::CheckpointBatch, ()),
             cores: uext4_sync::cores(),
@@ -157,12 +167,36 @@ impl Engine {
     }
 
     /// Puts an object on the running transaction's list; answers its charge in blocks (a bound).
-    pub(crate) fn push_object(&self, object: Arc<dyn Dirty>, shared: Option<BlockNr>) -> u32 {
-        let charge = { self.logged.local().lock().push(object, shared) };
+    /// `record` is the object's [`crate::Render::record_key`], if fast commits record it.
+    pub(crate) fn push_object(
+        &self,
+        object: Arc<dyn Dirty>,
+        shared: Option<BlockNr>,
+        record: Option<u64>,
+    ) -> u32 {
+        let charge = {
+            let mut logged = self.logged.local().lock();
+            if let Some(key) = record {
+                logged.push_record(key);
+            }
+            logged.push(object, shared)
+        };
         if self.began_ns.load(Relaxed) == 0 {
             self.began_ns.store(self.now_ns(), Relaxed);
         }
         charge
+    }
+
+    /// Notes an object that is on the list already as changed in this round.
+    pub(crate) fn push_record(&self, key: u64) {
+        self.logged.local().lock().push_record(key);
+    }
+
+    /// Adds the reasons of a handle that is about to leave.
+    pub(crate) fn require_full(&self, reasons: Reasons) {
+        if self.records() && !reasons.is_empty() {
+            self.gate.require_full(reasons);
+        }
     }
 
     /// Never 0.
@@ -268,6 +302,7 @@ impl Engine {
         self.gate
             .set_limit(limit_of(&log, self.transaction_max_blocks));
         self.gate.open(next);
+        self.records.store(log.has_fast_area(), Relaxed);
         let _the_first_stays = self.log.set(log);
     }
 

@@ -7,6 +7,8 @@
 //! Locking: one mutex ([`Rank::JournalState`]) to park, never on the fast path.
 
 use crate::Error;
+use crate::live::{ROUND_SHIFT, Stamp};
+use crate::reasons::Reasons;
 use uext4_format::Tid;
 use uext4_num::low_u32;
 use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -18,6 +20,8 @@ const CLOSED: u64 = 1 << 32;
 const STOPPED: u64 = 1 << 33;
 /// No new handle may enter until the journal is resumed; commits go on.
 const HELD: u64 = 1 << 34;
+/// One more round of the running transaction.
+const ROUND: u64 = 1 << ROUND_SHIFT;
 /// Polls before a waiter parks; a drain takes microseconds.
 const SPINS: u32 = if cfg!(shuttle) { 1 } else { 200 };
 
@@ -26,6 +30,13 @@ struct Shard {
     active: AtomicU64,
     credits: AtomicI64,
     handles: AtomicU64,
+}
+
+/// Round of a transaction that continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Round {
+    Same,
+    Next,
 }
 
 /// Why a handle could not enter.
@@ -38,7 +49,7 @@ pub(crate) enum Refused {
 
 /// A handle's entry in the gate, with its credits.
 pub(crate) struct Ticket {
-    pub(crate) tid: Tid,
+    pub(crate) stamp: Stamp,
     pub(crate) credits: u32,
     shard: Option<usize>,
 }
@@ -61,6 +72,8 @@ pub(crate) struct Gate {
     /// Credits of this transaction that no shard has. Padded: every handle reads the other fields.
     remaining: CachePadded<AtomicI64>,
     limit: AtomicU32,
+    /// Why the transaction needs a full commit. Handles change it at most once per reason.
+    reasons: CachePadded<AtomicU32>,
     stopped: OnceLock<Error>,
     park: Mutex<()>,
     wake: Condvar,
@@ -75,6 +88,7 @@ impl Gate {
             shards: Sharded::new(|_| Shard::default()),
             remaining: AtomicI64::new(i64::from(limit)).into(),
             limit: AtomicU32::new(limit),
+            reasons: AtomicU32::new(0).into(),
             stopped: OnceLock::new(),
             park: Mutex::new(Rank::JournalState, ()),
             wake: Condvar::new(),
@@ -84,6 +98,23 @@ impl Gate {
     /// The running transaction; while the gate is closed, the one that is being closed.
     pub(crate) fn running(&self) -> Tid {
         Tid(low_u32(self.word.load(SeqCst)))
+    }
+
+    /// The running transaction and its round.
+    pub(crate) fn now(&self) -> Stamp {
+        Stamp::of_word(self.word.load(SeqCst))
+    }
+
+    /// Why the running transaction needs a full commit. Final once the gate is closed and empty.
+    pub(crate) fn reasons(&self) -> Reasons {
+        Reasons::of_bits(self.reasons.load(SeqCst))
+    }
+
+    /// Adds reasons. The caller is inside, or has closed the gate.
+    pub(crate) fn require_full(&self, reasons: Reasons) {
+        if !self.reasons().contains(reasons) {
+            self.reasons.fetch_or(reasons.bits(), SeqCst);
+        }
     }
 
     /// Credits of a whole transaction, in blocks.
@@ -117,14 +148,15 @@ impl Gate {
             self.step_out(shard);
             return Err(Refused::Closed);
         }
-        let tid = Tid(low_u32(word));
+        let stamp = Stamp::of_word(word);
         if !self.take_credits(shard, i64::from(credits)) {
             let opened = self.opened.load(SeqCst); // cannot change while we are inside
             self.step_out(shard);
+            let tid = stamp.tid;
             return Err(Refused::Full { tid, opened });
         }
         Ok(Ticket {
-            tid,
+            stamp,
             credits,
             shard: Some(index),
         })
@@ -199,9 +231,22 @@ impl Gate {
             shard.credits.store(0, SeqCst);
         }
         self.remaining.store(i64::from(self.limit()), SeqCst);
+        self.reasons.store(0, SeqCst);
         let _parked = self.park.lock();
         self.opened.fetch_add(1, SeqCst);
         let next = |word| Some(word & (STOPPED | HELD) | u64::from(tid.0));
+        let _always = self.word.fetch_update(SeqCst, SeqCst, next);
+        self.wake.notify_all();
+    }
+
+    /// Opens the (closed, empty) gate again for the same transaction.
+    pub(crate) fn open_round(&self, round: Round) {
+        let _parked = self.park.lock();
+        let more = match round {
+            Round::Same => 0,
+            Round::Next => ROUND,
+        };
+        let next = |word: u64| Some((word & !CLOSED).wrapping_add(more));
         let _always = self.word.fetch_update(SeqCst, SeqCst, next);
         self.wake.notify_all();
     }

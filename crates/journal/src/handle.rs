@@ -5,7 +5,8 @@
 
 use crate::engine::Engine;
 use crate::gate::Ticket;
-use crate::live::LogGuard;
+use crate::live::{LogGuard, Stamp};
+use crate::reasons::{FullReason, Reasons};
 use crate::{Error, Object, Render};
 use std::cell::Cell;
 use uext4_format::{BlockNr, Tid};
@@ -18,6 +19,8 @@ pub struct Handle<'j> {
     ticket: Ticket,
     used: Cell<u32>,
     sync: Cell<bool>,
+    /// Why the transaction cannot be durable by a fast commit.
+    reasons: Cell<Reasons>,
     scope: Option<Scope>,
 }
 
@@ -30,13 +33,38 @@ impl<'j> Handle<'j> {
             ticket,
             used,
             sync,
+            reasons: Cell::new(Reasons::UNKNOWN),
             scope: Some(scope(Rank::Handle)),
         })
     }
 
     /// The transaction.
     pub fn tid(&self) -> Tid {
-        self.ticket.tid
+        self.ticket.stamp.tid
+    }
+
+    /// Promises that replaying fast-commit records has the effect of this handle: the records of
+    /// the inodes logged through it ([`Render::record_key`]), of their changed ranges, and of the
+    /// names that the caller notes. Without this promise its transaction needs a full commit, as
+    /// with any reason given to [`Self::require_full`].
+    pub fn promise_records(&self) {
+        let reasons = self.reasons.get();
+        self.reasons.set(reasons.without(FullReason::Other));
+    }
+
+    /// Makes the transaction need a full commit.
+    pub fn require_full(&self, reason: FullReason) {
+        self.reasons.set(self.reasons.get().with(reason));
+    }
+
+    /// Whether a fast commit of the transaction is still possible, so that changes are to be noted.
+    pub fn is_recorded(&self) -> bool {
+        self.engine.records() && self.engine.gate.reasons().is_empty()
+    }
+
+    /// Transaction and round of changes through this handle.
+    pub fn stamp(&self) -> Stamp {
+        self.ticket.stamp
     }
 
     /// Credits not used yet, in blocks.
@@ -104,17 +132,26 @@ impl<'j> Handle<'j> {
     }
 
     fn log<O: Object>(&self, object: &Arc<O>, state: &mut O::State) {
-        let tid = self.tid();
-        let dirty_in = object.live().dirty_tid();
-        if dirty_in == Some(tid) {
+        let (now, before) = (self.ticket.stamp, object.live().stamp());
+        if before == Some(now) {
             return;
         }
-        self.engine
-            .render_earlier(object.live(), state, dirty_in, tid);
-        object.live().stamp(Some(tid));
-        let shared = state.shared_block();
-        let charge = self.engine.push_object(object.clone(), shared);
-        self.used.set(self.used.get() + charge);
+        let record = state.record_key().filter(|_| self.engine.records());
+        let dirty_in = before.map(|stamp| stamp.tid);
+        if dirty_in != Some(now.tid) {
+            self.engine
+                .render_earlier(object.live(), state, dirty_in, now.tid);
+            object.live().set_stamp(Some(now));
+            let shared = state.shared_block();
+            let charge = self.engine.push_object(object.clone(), shared, record);
+            self.used.set(self.used.get() + charge);
+            return;
+        }
+        // A new round of the same transaction: only fast commits tell rounds apart.
+        object.live().set_stamp(Some(now));
+        if let Some(key) = record {
+            self.engine.push_record(key);
+        }
     }
 
     /// Forgets the object after its metadata block `nr` was freed: revokes `nr` and does not render
@@ -130,7 +167,7 @@ impl<'j> Handle<'j> {
             self.engine
                 .render_earlier(live, &mut state, dirty_in, self.tid());
         }
-        live.stamp(None);
+        live.set_stamp(None);
         self.revoke(nr);
     }
 
@@ -152,7 +189,7 @@ impl<'j> Handle<'j> {
     pub fn restart(&mut self, credits: u32) -> Result<(), Error> {
         self.engine.fits(credits)?;
         self.engine
-            .leave(&self.ticket, self.used.replace(0), self.sync.replace(false));
+            .leave(&self.ticket, self.used.replace(0), self.end_sync());
         self.ticket.set_outside();
         self.scope = None;
         handle_point();
@@ -162,11 +199,21 @@ impl<'j> Handle<'j> {
     }
 }
 
+impl Handle<'_> {
+    /// Hands the reasons for a full commit over, before the handle leaves; answers whether it asked
+    /// for a commit.
+    fn end_sync(&self) -> bool {
+        self.engine
+            .require_full(self.reasons.replace(Reasons::UNKNOWN));
+        self.sync.replace(false)
+    }
+}
+
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
         if self.ticket.is_inside() {
-            self.engine
-                .leave(&self.ticket, self.used.get(), self.sync.get());
+            let sync = self.end_sync();
+            self.engine.leave(&self.ticket, self.used.get(), sync);
         }
     }
 }

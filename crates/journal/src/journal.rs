@@ -2,8 +2,12 @@
 
 use crate::background::Background;
 use crate::engine::Engine;
+use crate::fast::MakeRecords;
+use crate::live::Stamp;
 use crate::log_space::OpenLog;
-use crate::{Checksums, Config, Error, FailedWrite, Handle, Image, Log, Start, Stats, Width};
+use crate::{
+    Checksums, Config, Error, FailedWrite, FastCommits, Handle, Image, Log, Start, Stats, Width,
+};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Tid};
 use uext4_sync::Arc;
@@ -25,6 +29,7 @@ impl Journal {
                 config.block_size,
                 config.checksums,
                 config.width,
+                config.fast_commits,
             )
         };
         let log = config.log.as_ref().map(open);
@@ -59,6 +64,14 @@ impl Journal {
     /// handle and no live object. Does not flush data written since: see [`Self::flush_device`].
     pub fn wait_durable(&self, tid: Tid) -> Result<(), Error> {
         self.engine.wait_durable(tid)
+    }
+
+    /// Makes a change of a live object and all earlier changes durable: by a fast commit if the
+    /// journal writes them and `records` answers records for the objects with these keys
+    /// ([`crate::Render::record_key`]), else as [`Self::wait_durable`]. The caller holds no handle
+    /// and no live object.
+    pub fn make_durable(&self, change: Stamp, records: MakeRecords<'_>) -> Result<(), Error> {
+        self.engine.make_durable(change, records)
     }
 
     /// The newest committed image of a block, else its contents on the device.
@@ -108,16 +121,23 @@ impl Journal {
     }
 
     /// Attaches a log to a journal that was opened quiet and without one; a journal that has a log
-    /// keeps it. `checksums` and `width` as in [`Config`].
+    /// keeps it. `checksums`, `width` and `fast_commits` as in [`Config`].
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn attach(&self, log: &Log, checksums: Checksums, width: Width) -> Result<(), Error> {
+    pub fn attach(
+        &self,
+        log: &Log,
+        checksums: Checksums,
+        width: Width,
+        fast_commits: FastCommits,
+    ) -> Result<(), Error> {
         let engine = &self.engine;
         let _one = engine.one_commit.lock();
         if engine.log.get().is_none() {
             let home = &engine.home;
-            let log = open_log(log, &home.device, home.block_size, checksums, width)?;
+            let (device, block_size) = (&home.device, home.block_size);
+            let log = open_log(log, device, block_size, checksums, width, fast_commits)?;
             engine.attach(log);
         }
         Ok(())
@@ -186,7 +206,8 @@ fn open_log(
     block_size: u32,
     checksums: Checksums,
     width: Width,
+    fast_commits: FastCommits,
 ) -> Result<OpenLog, Error> {
     let is_external = Arc::as_ptr(&log.device).addr() != Arc::as_ptr(home).addr();
-    OpenLog::open(log, block_size, checksums, width, is_external)
+    OpenLog::open(log, block_size, checksums, width, fast_commits, is_external)
 }

@@ -16,6 +16,7 @@ mod draft;
 mod encode;
 mod engine;
 mod error;
+mod fast;
 mod gate;
 mod group_commit;
 mod handle;
@@ -30,6 +31,7 @@ mod logged;
 mod newest;
 mod order;
 mod parallel;
+mod reasons;
 mod records;
 pub mod recovery;
 mod sink;
@@ -38,11 +40,14 @@ mod stats;
 mod tests;
 
 pub use config::{
-    Checksums, CommitObserver, Config, FailedWrite, Log, LogRun, NoObserver, Start, Threads, Width,
+    Checksums, CommitObserver, Config, FailedWrite, FastCommits, Log, LogRun, NoObserver, Start,
+    Threads, Width,
 };
 pub use error::Error;
+pub use fast::MakeRecords;
 pub use handle::Handle;
 pub use journal::Journal;
-pub use live::{Live, LogGuard, Object, Render};
+pub use live::{Live, LogGuard, Object, Render, Stamp};
+pub use reasons::FullReason;
 pub use sink::{Image, Sink};
-pub use stats::Stats;
+pub use stats::{FastStats, Stats};

@@ -3,6 +3,7 @@
 //! Invariants: the stamp changes only under the object's exclusive lock. It is `CLEAN`, or names
 //! the transaction T in which the object is dirty and not rendered. T is the running transaction,
 //! or the committing one while that renders; never an older one (`Engine::render_earlier` checks).
+//! The stamp also has the round of the last change.
 
 use crate::sink::{Rendered, Sink};
 use std::ops::{Deref, DerefMut};
@@ -13,6 +14,31 @@ use uext4_sync::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 const CLEAN: u64 = 0;
 const DIRTY: u64 = 1 << 32;
+/// Place of the round in a stamp, and in the word of the gate.
+pub(crate) const ROUND_SHIFT: u32 = 35;
+
+/// Transaction and round of a change: each fast commit of a transaction begins a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The transaction.
+    pub tid: Tid,
+    /// Fast commits of the transaction before the change.
+    pub round: u32,
+}
+
+impl Stamp {
+    fn word(self) -> u64 {
+        DIRTY | u64::from(self.tid.0) | u64::from(self.round) << ROUND_SHIFT
+    }
+
+    /// From a stamp of a live object, or from the word of the gate.
+    pub(crate) fn of_word(word: u64) -> Stamp {
+        Stamp {
+            tid: Tid(low_u32(word)),
+            round: low_u32(word >> ROUND_SHIFT),
+        }
+    }
+}
 
 /// The state of a live object, which can render itself to bytes.
 pub trait Render: Send + Sync + 'static {
@@ -25,6 +51,11 @@ pub trait Render: Send + Sync + 'static {
     /// The block that the object shares with many others, if any: the objects of one such block
     /// that a thread logs are charged one block together.
     fn shared_block(&self) -> Option<BlockNr> {
+        None
+    }
+    /// Identifies the object in the list of those that a fast commit records, if it is one: see
+    /// [`crate::Journal::make_durable`].
+    fn record_key(&self) -> Option<u64> {
         None
     }
     /// Called when a guard that may have changed the state is about to release the lock.
@@ -94,23 +125,27 @@ impl<S: Render> Live<S> {
     }
     /// The transaction it is dirty in. A hint unless the lock is held.
     pub fn dirty_tid(&self) -> Option<Tid> {
-        let stamp = self.stamp.load(Ordering::Acquire);
-        (stamp != CLEAN).then_some(Tid(low_u32(stamp)))
+        self.stamp().map(|stamp| stamp.tid)
+    }
+    /// The last change that no full commit has rendered. A hint unless the lock is held.
+    pub fn stamp(&self) -> Option<Stamp> {
+        let word = self.stamp.load(Ordering::Acquire);
+        (word != CLEAN).then(|| Stamp::of_word(word))
     }
     /// Exclusive lock of the state, for the journal.
     pub(crate) fn lock(&self) -> &RwLock<S> {
         &self.lock
     }
     /// Sets the stamp; the caller holds the lock exclusively.
-    pub(crate) fn stamp(&self, dirty_in: Option<Tid>) {
-        let stamp = dirty_in.map_or(CLEAN, |tid| DIRTY | u64::from(tid.0));
-        self.stamp.store(stamp, Ordering::Release);
+    pub(crate) fn set_stamp(&self, stamp: Option<Stamp>) {
+        let word = stamp.map_or(CLEAN, Stamp::word);
+        self.stamp.store(word, Ordering::Release);
     }
     /// Renders the state if it is dirty in `tid`, and makes it clean; the caller holds the lock.
     pub(crate) fn render_for(&self, tid: Tid, state: &mut S, out: &Rendered) {
         if self.dirty_tid() == Some(tid) {
             state.render(&mut Sink::new(out));
-            self.stamp(None);
+            self.set_stamp(None);
         }
     }
 }

@@ -7,7 +7,7 @@
 //! while the log's superblock is written and the tail moves, `space` ([`Rank::JournalState`])
 //! briefly.
 
-use crate::config::{Checksums, Width};
+use crate::config::{Checksums, FastCommits, Width};
 use crate::images::Wanted;
 use crate::log_file::LogFile;
 use crate::newest::Entry;
@@ -45,6 +45,8 @@ pub(crate) struct OpenLog {
     pub(crate) uuid: [u8; 16],
     first: u32,
     end: u32,
+    /// First block of the area for fast commits, and one past its last.
+    fast: (u32, u32),
     /// The log is not on the file system's device.
     pub(crate) is_external: bool,
     pub(crate) superblock: Mutex<Superblock>,
@@ -91,6 +93,7 @@ impl OpenLog {
         block_size: u32,
         checksums: Checksums,
         width: Width,
+        fast_commits: FastCommits,
         is_external: bool,
     ) -> Result<OpenLog, Error> {
         let file = LogFile::new(log, block_size);
@@ -107,7 +110,12 @@ impl OpenLog {
         if width == Width::Wide {
             superblock.incompat |= jbd2::INCOMPAT_64BIT;
         }
+        superblock.incompat &= !jbd2::INCOMPAT_FAST_COMMIT;
+        if fast_commits == FastCommits::Written {
+            superblock.incompat |= jbd2::INCOMPAT_FAST_COMMIT;
+        }
         let (first, end) = (superblock.first, superblock.end());
+        let fast = superblock.fast_commit_area();
         let space = Space {
             head: first,
             next: superblock.sequence,
@@ -121,6 +129,7 @@ impl OpenLog {
             uuid: superblock.uuid,
             first,
             end,
+            fast,
             is_external,
             is_in_use: AtomicBool::new(false),
             superblock: Mutex::new(Rank::JournalTail, superblock),
@@ -132,6 +141,25 @@ impl OpenLog {
     /// Blocks that transactions can use.
     pub(crate) fn len_blocks(&self) -> u32 {
         (self.end - self.first).saturating_sub(1)
+    }
+
+    /// First block of the area for fast commits.
+    pub(crate) fn fast_start(&self) -> u32 {
+        self.fast.0
+    }
+
+    /// Blocks of that area; 0 without fast commits.
+    pub(crate) fn fast_len_blocks(&self) -> u32 {
+        self.fast.1 - self.fast.0
+    }
+
+    pub(crate) fn has_fast_area(&self) -> bool {
+        self.fast_len_blocks() > 0
+    }
+
+    /// Whether the superblock says that the log has contents.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.is_in_use.load(Ordering::Acquire)
     }
 
     pub(crate) fn free_blocks(&self) -> u32 {
@@ -198,7 +226,7 @@ impl OpenLog {
     /// Marks the log in use in the superblock, unless it is already. The write needs no flush of
     /// its own: the flush before the first commit block covers it.
     pub(crate) fn mark_in_use(&self) -> Result<(), Error> {
-        if self.is_in_use.load(Ordering::Acquire) {
+        if self.is_in_use() {
             return Ok(());
         }
         let mut superblock = self.superblock.lock();
@@ -326,7 +354,10 @@ impl OpenLog {
         self.is_in_use.store(false, Ordering::Release);
         superblock.head = space.head;
         drop(space);
-        self.file.write_superblock(&superblock)?;
+        // As Linux: a clean log is readable by those who do not know fast commits.
+        let mut clean = superblock.clone();
+        clean.incompat &= !jbd2::INCOMPAT_FAST_COMMIT;
+        self.file.write_superblock(&clean)?;
         self.file.flush()
     }
 }

@@ -19,6 +19,8 @@ const OBJECTS_PER_CREDIT: usize = 32;
 pub(crate) struct Logged {
     objects: DirtyList,
     revokes: Vec<BlockNr>,
+    /// Keys of the objects that changed in this round and have records.
+    records: Vec<u64>,
     shared: [Option<BlockNr>; REMEMBERED],
     charged: usize,
 }
@@ -28,6 +30,7 @@ impl Logged {
         Self {
             objects: DirtyList::default(),
             revokes: Vec::new(),
+            records: Vec::new(),
             shared: [None; REMEMBERED],
             charged: 0,
         }
@@ -48,6 +51,16 @@ impl Logged {
     fn remember(&mut self, block: BlockNr) -> bool {
         let place = &mut self.shared[clamp_usize(block.0 % u64_of(REMEMBERED))];
         place.replace(block) == Some(block)
+    }
+
+    /// Notes an object that has a record.
+    pub(crate) fn push_record(&mut self, key: u64) {
+        self.records.push(key);
+    }
+
+    /// Takes the keys of this round.
+    pub(crate) fn take_records(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.records)
     }
 
     /// Notes a revoke; answers its charge in log blocks, each with `per_block` revokes. A shard
@@ -71,6 +84,7 @@ impl Logged {
     /// wait.
     pub(crate) fn take(&mut self) -> (DirtyList, Vec<BlockNr>) {
         self.shared.fill(None);
+        self.records.clear();
         self.charged = 0;
         let objects = std::mem::take(&mut self.objects);
         (objects, std::mem::take(&mut self.revokes))

@@ -1,8 +1,33 @@
 //! Counters and timings of the journal.
 
+use crate::FullReason;
+use crate::reasons::Reasons;
 use std::time::Duration;
-use uext4_num::clamp_u64;
+use uext4_format::fast_commit::Record;
+use uext4_num::{clamp_u64, u64_of};
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Reasons of full commits, counted.
+const REASONS: usize = FullReason::ALL.len();
+
+/// Totals of fast commits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastStats {
+    /// Fast commits.
+    pub commits: u64,
+    /// Fast commits of one block, of two, and of more.
+    pub by_blocks: [u64; 3],
+    /// Their blocks.
+    pub blocks: u64,
+    /// Bytes of their records.
+    pub bytes: u64,
+    /// Records of inodes among them.
+    pub inodes: u64,
+    /// Time of their writes and flushes.
+    pub time: Duration,
+    /// Requests that needed a full commit, by the reasons' order in [`FullReason::ALL`].
+    pub full: [u64; REASONS],
+}
 
 /// Totals since the journal was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +82,8 @@ pub struct Stats {
     pub flush: Duration,
     /// Time to publish images and to call the observer.
     pub publish: Duration,
+    /// Fast commits.
+    pub fast: FastStats,
 }
 
 /// Atomic counters behind [`Stats`]; changed by committing threads and by waiting handles.
@@ -82,6 +109,12 @@ pub(crate) struct Times {
     pub(crate) write_ns: AtomicU64,
     pub(crate) flush_ns: AtomicU64,
     pub(crate) publish_ns: AtomicU64,
+    fast_commits: [AtomicU64; 3],
+    fast_blocks: AtomicU64,
+    fast_bytes: AtomicU64,
+    fast_inodes: AtomicU64,
+    pub(crate) fast_ns: AtomicU64,
+    full: [AtomicU64; REASONS],
 }
 
 impl Times {
@@ -96,6 +129,43 @@ impl Times {
         let result = work();
         Self::add(counter, clamp_u64(start.elapsed().as_nanos()));
         result
+    }
+
+    /// Counts a fast commit.
+    pub(crate) fn count_fast(&self, blocks: u64, records: &[Record]) {
+        let place = match blocks {
+            0 | 1 => 0,
+            2 => 1,
+            _ => 2,
+        };
+        let is_inode = |record: &&Record| matches!(record, Record::Inode { .. });
+        let inodes = records.iter().filter(is_inode).count();
+        let bytes = records.iter().map(Record::encoded_bytes).sum();
+        Self::add(&self.fast_commits[place], 1);
+        Self::add(&self.fast_blocks, blocks);
+        Self::add(&self.fast_bytes, u64_of(bytes));
+        Self::add(&self.fast_inodes, u64_of(inodes));
+    }
+
+    /// Counts a request that needed a full commit.
+    pub(crate) fn count_full(&self, reasons: Reasons) {
+        reasons.places().for_each(|at| Self::add(&self.full[at], 1));
+    }
+
+    fn fast(&self) -> FastStats {
+        let by_blocks = self
+            .fast_commits
+            .each_ref()
+            .map(|count| count.load(Relaxed));
+        FastStats {
+            commits: by_blocks.iter().sum(),
+            by_blocks,
+            blocks: self.fast_blocks.load(Relaxed),
+            bytes: self.fast_bytes.load(Relaxed),
+            inodes: self.fast_inodes.load(Relaxed),
+            time: Duration::from_nanos(self.fast_ns.load(Relaxed)),
+            full: self.full.each_ref().map(|count| count.load(Relaxed)),
+        }
     }
 
     /// A snapshot of these counters; all other fields are 0.
@@ -122,6 +192,7 @@ impl Times {
             write: ns(&self.write_ns),
             flush: ns(&self.flush_ns),
             publish: ns(&self.publish_ns),
+            fast: self.fast(),
             ..Stats::default()
         }
     }

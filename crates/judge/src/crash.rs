@@ -26,6 +26,7 @@ mod judge;
 mod plant;
 mod play;
 mod plot;
+mod records;
 mod recover;
 mod step;
 mod suite;

@@ -140,7 +140,7 @@ impl Change<'_> {
 
     fn settle(&self, size: Option<u64>) -> Result<()> {
         if self.now.is_some() || size > Some(self.inode.read().disk.size) {
-            let handle = self.fs.start(credits::ATTRIBUTES)?;
+            let handle = self.fs.start_recorded(credits::ATTRIBUTES)?;
             self.settle_in(&mut handle.write(self.inode), size);
         }
         Ok(())
@@ -187,7 +187,7 @@ impl Change<'_> {
         let len = u64::from(blocks.run().len_blocks);
         let reached = (u64::from(at.0) + len) << fs.geometry.block_bits;
         let size = self.grown.map(|grown| grown.min(reached));
-        let handle = fs.start(credits::MAP)?;
+        let handle = fs.start_recorded(credits::MAP)?;
         blocks.map(&handle, self.inode, ExtentState::Unwritten, |state| {
             self.settle_in(state, size)
         })?;
@@ -218,7 +218,7 @@ impl Change<'_> {
         if blocks.is_empty() {
             return Ok(());
         }
-        let mut handle = fs.start(credits::TRUNCATE)?;
+        let mut handle = fs.start_recorded(credits::TRUNCATE)?;
         loop {
             let progress = {
                 let mut state = handle.write(inode);
@@ -280,7 +280,7 @@ impl Change<'_> {
         let fs = self.fs;
         fs.begin_unflushed(self.inode);
         io::zero_blocks(fs, start, len_blocks.into())?;
-        let handle = fs.start(credits::MAP)?;
+        let handle = fs.start_recorded(credits::MAP)?;
         map::mark_written(fs, &handle, &mut handle.write(self.inode), at, len_blocks)
     }
 
@@ -289,7 +289,7 @@ impl Change<'_> {
     fn unwrite(&self, at: LogicalBlock, start: BlockNr, len_blocks: u32) -> Result<()> {
         let fs = self.fs;
         let marked = {
-            let handle = fs.start(credits::MAP)?;
+            let handle = fs.start_recorded(credits::MAP)?;
             map::mark_unwritten(fs, &handle, &mut handle.write(self.inode), at, len_blocks)
         };
         match marked {

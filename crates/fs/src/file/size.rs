@@ -17,7 +17,7 @@ impl Sizes {
     pub(super) fn of(state: &InodeState) -> Self {
         Self {
             seen: state.disk.size,
-            on_disk: state.disksize.unwrap_or(state.disk.size),
+            on_disk: state.size_on_disk(),
         }
     }
 
@@ -34,7 +34,10 @@ impl Sizes {
 
     pub(super) fn store(self, state: &mut InodeState) {
         state.disk.size = self.seen;
-        state.disksize = (self.on_disk < self.seen).then_some(self.on_disk);
+        state.disksize = match self.on_disk < self.seen {
+            true => self.on_disk,
+            false => u64::MAX,
+        };
     }
 }
 

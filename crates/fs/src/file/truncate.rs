@@ -49,7 +49,7 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
     buffer.out_at_close |= size == 0 && fs.settings.has(Switch::AutoDaAlloc);
     io::zero_tail(fs, inode, buffer, size.min(old))?;
     let now = fs.now();
-    let mut handle = fs.start(credits::TRUNCATE)?;
+    let mut handle = fs.start_recorded(credits::TRUNCATE)?;
     {
         let mut state = handle.write(inode);
         Sizes::of(&state)

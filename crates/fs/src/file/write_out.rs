@@ -184,7 +184,7 @@ fn write_to(
     let slices = buffer.slices(blocks.clone());
     fs.begin_unflushed(inode);
     fs.device.write_vectored_at(place, &slices)?;
-    let handle = fs.start(credits::MAP)?;
+    let handle = fs.start_recorded(credits::MAP)?;
     new.commit(&handle)?;
     let ratio = u64::from(fs.geometry.blocks_per_cluster());
     let taken = buffer.take_claims(blocks.start / ratio..blocks.end.div_ceil(ratio));
@@ -213,7 +213,7 @@ fn grow_on_disk(fs: &Fs, inode: &Arc<Inode>, buffer: &Buffer) -> Result<()> {
     let before = Sizes::of(&inode.read());
     let after = before.resized(fs, buffer, before.seen);
     if after != before && fs.writable().is_ok() {
-        let handle = fs.start(credits::ATTRIBUTES)?;
+        let handle = fs.start_recorded(credits::ATTRIBUTES)?;
         after.store(&mut handle.write(inode));
     }
     Ok(())

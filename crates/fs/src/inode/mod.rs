@@ -8,6 +8,7 @@
 //! reuses the cached object, so that its images stay in order.
 //! Locking: `index` (DirIndex) and `io` (InodeIo) before a handle, the state (InodeState) after.
 
+mod changed_ranges;
 mod evict_queue;
 mod extra_isize;
 mod facts;

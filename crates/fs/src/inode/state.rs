@@ -1,8 +1,12 @@
 //! The live state of an inode and its rendering.
 
+use super::changed_ranges::ChangedRanges;
 use super::facts::{Facts, PublishedFacts};
 use crate::extent_status::StatusSlot;
-use uext4_format::{BlockNr, Checksums, Geometry, Inode as DiskInode, InodeNr, Seed};
+use std::ops::Range;
+use uext4_format::{
+    BlockNr, Checksums, GOOD_OLD_INODE_BYTES, Geometry, Inode as DiskInode, InodeNr, Seed,
+};
 use uext4_journal::{Render, Sink};
 use uext4_num::clamp_u16;
 use uext4_sync::{Arc, Rank};
@@ -29,8 +33,8 @@ impl InodeFormat {
 pub struct InodeState {
     pub(crate) disk: DiskInode,
     /// The size on disk while it is below `disk.size`, which users see: the data between the two
-    /// are in memory (`delayed`).
-    pub(crate) disksize: Option<u64>,
+    /// are in memory (`delayed`). Else `u64::MAX`.
+    pub(crate) disksize: u64,
     /// Clusters reserved for map blocks that the current change of the map takes (`delayed`).
     pub(crate) tree_claims: u64,
     nr: InodeNr,
@@ -40,6 +44,8 @@ pub struct InodeState {
     format: Arc<InodeFormat>,
     /// Cached map lookups (extent status).
     pub(crate) status: StatusSlot,
+    /// Ranges changed since the last commit, if it may be a fast one.
+    changed: Option<Box<ChangedRanges>>,
     /// Of a directory: the published facts.
     pub(super) published: Option<Arc<PublishedFacts>>,
     /// What the transaction in which the inode is dirty changes in it.
@@ -66,13 +72,14 @@ impl InodeState {
     ) -> Self {
         Self {
             disk,
-            disksize: None,
+            disksize: u64::MAX,
             tree_claims: 0,
             nr,
             offset: clamp_u16(place.1),
             block: place.0,
             format,
             status: StatusSlot::default(),
+            changed: None,
             published: None,
             unsynced: Change::Attributes,
             changing: Change::Data,
@@ -121,6 +128,32 @@ impl InodeState {
         self.disk.file_acl != BlockNr(0) || magic.is_some_and(|magic| magic != [0; 4])
     }
 
+    /// The size on disk in bytes.
+    pub(crate) fn size_on_disk(&self) -> u64 {
+        self.disksize.min(self.disk.size)
+    }
+
+    /// Notes a changed range of the map, for a fast commit.
+    pub(crate) fn note_changed(&mut self, range: Range<u64>) {
+        self.changed.get_or_insert_default().add(range);
+    }
+
+    /// Takes the ranges noted since the last commit.
+    pub(crate) fn take_changed(&mut self) -> ChangedRanges {
+        self.changed
+            .take()
+            .map_or_else(Default::default, |changed| *changed)
+    }
+
+    /// The bytes that a commit would log now, without the attribute area.
+    pub(crate) fn record_bytes(&mut self) -> Box<[u8]> {
+        let (size, base) = (self.format.geometry.inode_size, GOOD_OLD_INODE_BYTES);
+        let mut bytes = vec![0; usize::from(size)];
+        self.with_disk_size(|state| state.write_bytes(&mut bytes));
+        bytes.truncate(base + usize::from(self.disk.extra_isize));
+        bytes.into()
+    }
+
     /// The inode's number.
     pub(crate) fn nr(&self) -> InodeNr {
         self.nr
@@ -155,16 +188,25 @@ impl Render for InodeState {
         Some(self.block)
     }
 
+    fn record_key(&self) -> Option<u64> {
+        Some(self.nr.0.into())
+    }
+
     fn render(&mut self, out: &mut Sink<'_>) {
-        let seen = self.disk.size;
-        self.disk.size = self.disksize.unwrap_or(seen);
-        self.render_disk(out);
-        self.disk.size = seen;
+        self.changed = None;
+        self.with_disk_size(|state| state.render_disk(out));
         self.unsynced = Change::Attributes;
     }
 }
 
 impl InodeState {
+    fn with_disk_size(&mut self, work: impl FnOnce(&Self)) {
+        let seen = self.disk.size;
+        self.disk.size = self.size_on_disk();
+        work(self);
+        self.disk.size = seen;
+    }
+
     fn render_disk(&self, out: &mut Sink<'_>) {
         let size = usize::from(self.format.geometry.inode_size);
         if size <= STACK_BYTES {

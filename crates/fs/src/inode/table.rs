@@ -134,7 +134,7 @@ impl Inodes {
         let mut state = handle.write(&inode);
         state.status.clear();
         state.disk.clone_from(disk);
-        state.disksize = None;
+        state.disksize = u64::MAX;
         inode.reborn(&mut state);
         drop(state);
         Ok(inode)

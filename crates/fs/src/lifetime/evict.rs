@@ -107,7 +107,7 @@ impl Fs {
             let kind = state.disk.file_type();
             state.disk.dtime = low_u32(self.now().seconds.cast_unsigned());
             state.disk.size = 0;
-            state.disksize = None;
+            state.disksize = u64::MAX;
             kind
         };
         self.space.free_inode(self, handle, inode.nr(), kind)

@@ -1,6 +1,7 @@
 //! Changes of a map in both formats: insert, convert, shift and remove blocks.
 //!
-//! Invariants: a range leaves the extent status cache before its map changes.
+//! Invariants: a range leaves the extent status cache before its map changes, and is noted for the
+//! next fast commit.
 //! Not here: the changes of one format (`extents`, `indirect`).
 
 use super::usage::charge;
@@ -10,8 +11,8 @@ use crate::inode::InodeState;
 use crate::space::Reserve;
 use crate::{Error, Fs, Result};
 use std::ops::Range;
-use uext4_format::{BlockNr, BlockRun, LogicalBlock};
-use uext4_journal::Handle;
+use uext4_format::{BlockNr, BlockRun, FileType, LogicalBlock};
+use uext4_journal::{FullReason, Handle};
 
 /// Maps `run`, which the handle's transaction allocated, into the hole at `at`.
 ///
@@ -27,6 +28,7 @@ pub(crate) fn insert(
     written: ExtentState,
 ) -> Result<()> {
     let range = block_range(at, run.len_blocks);
+    note(handle, state, &range);
     status::changing(state, range, |state| {
         insert_run(fs, handle, state, at, run, written)
     })
@@ -100,6 +102,7 @@ pub(crate) fn mark_written(
         return Ok(());
     }
     let range = block_range(at, len_blocks);
+    note(handle, state, &range);
     status::changing(state, range.clone(), |state| {
         extents::set_state(fs, handle, state, range, ExtentState::Written)
     })
@@ -136,6 +139,7 @@ pub(crate) fn mark_unwritten(
         ));
     }
     let range = block_range(at, len_blocks);
+    note(handle, state, &range);
     status::changing(state, range.clone(), |state| {
         extents::set_state(fs, handle, state, range, ExtentState::Unwritten)
     })
@@ -152,6 +156,7 @@ pub(crate) fn remove(
     if range.is_empty() {
         return Ok(Progress::Done);
     }
+    note(handle, state, &range);
     status::changing(state, range.clone(), |state| {
         if has_extents(state) {
             extents::remove(fs, handle, state, range)
@@ -170,6 +175,7 @@ pub(crate) fn shift_left(
     at: u64,
     by: u32,
 ) -> Result<Option<u64>> {
+    handle.require_full(FullReason::Shift);
     let moved = at.saturating_sub(by.into())..LOGICAL_END;
     status::changing(state, moved, |state| {
         extents::shift_left(fs, handle, state, at, by)
@@ -185,9 +191,18 @@ pub(crate) fn shift_right(
     range: Range<u64>,
     by: u32,
 ) -> Result<Option<u64>> {
+    handle.require_full(FullReason::Shift);
     status::changing(state, range.start..LOGICAL_END, |state| {
         extents::shift_right(fs, handle, state, range, by)
     })
+}
+
+/// Notes a range that changes, for a fast commit. Names record what changes in directories.
+fn note(handle: &Handle<'_>, state: &mut InodeState, range: &Range<u64>) {
+    let is_directory = state.disk.file_type() == Some(FileType::Directory);
+    if handle.is_recorded() && !is_directory {
+        state.note_changed(range.clone());
+    }
 }
 
 fn block_range(at: LogicalBlock, len_blocks: u32) -> Range<u64> {

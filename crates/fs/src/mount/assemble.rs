@@ -25,7 +25,7 @@ use crate::{Error, Fs, MountOptions, Result, orphan_recovery, quota_files};
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
 use uext4_format::{Feature, Features};
-use uext4_journal::{Checksums, Config, Journal, Log, Start, Width};
+use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, Start, Width};
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, FreezeBarrier, Mutex, Rank};
@@ -176,7 +176,7 @@ fn journal_config(
 ) -> Config {
     let features = plan.superblock.features();
     let writable = plan.options.access == Access::ReadWrite;
-    let (checksums, width) = log_format(features, &plan.options);
+    let (checksums, width, fast_commits) = log_format(features, &plan.options);
     Config {
         log,
         failed_write: failed_write(plan.options.on_error, &plan.superblock),
@@ -190,6 +190,7 @@ fn journal_config(
         transaction_max_blocks: transaction_max_blocks(plan.geometry.block_size()),
         checksums,
         width,
+        fast_commits,
         clock: plan.options.clock.clone(),
         ..Config::new(device.clone(), plan.geometry.block_size())
     }
@@ -204,7 +205,10 @@ fn transaction_max_blocks(block_bytes: u32) -> u32 {
 }
 
 /// Encoding of the log.
-pub(super) fn log_format(features: Features, options: &MountOptions) -> (Checksums, Width) {
+pub(super) fn log_format(
+    features: Features,
+    options: &MountOptions,
+) -> (Checksums, Width, FastCommits) {
     let by_feature = features.has(Feature::METADATA_CSUM);
     let checksums = match options.journal_checksum.unwrap_or(by_feature) {
         true => Checksums::V3,
@@ -214,7 +218,14 @@ pub(super) fn log_format(features: Features, options: &MountOptions) -> (Checksu
         true => Width::Wide,
         false => Width::Narrow,
     };
-    (checksums, width)
+    // Records have neither the usage of owners nor the clusters that two ranges share.
+    let unrecorded = [Feature::QUOTA, Feature::BIGALLOC];
+    let is_recorded = !unrecorded.iter().any(|feature| features.has(*feature));
+    let fast_commits = match features.has(Feature::FAST_COMMIT) && is_recorded {
+        true => FastCommits::Written,
+        false => FastCommits::Never,
+    };
+    (checksums, width, fast_commits)
 }
 
 /// Blocks of the file system's own device that hold the log.

@@ -222,8 +222,9 @@ impl Fs {
             }
         };
         open::wipe(&found, &self.device, self.geometry.block_size())?;
-        let (checksums, width) = assemble::log_format(self.features, &life.options);
-        self.journal.attach(&found, checksums, width)?;
+        let (checksums, width, fast_commits) = assemble::log_format(self.features, &life.options);
+        self.journal
+            .attach(&found, checksums, width, fast_commits)?;
         life.log = Some(found);
         Ok(())
     }

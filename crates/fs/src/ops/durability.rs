@@ -4,7 +4,7 @@ use crate::delayed::ErrorCursor;
 use crate::settings::Switch;
 use crate::{Filesystem, Fs, InodeRef, Result, file};
 use uext4_format::{FileType, InodeFlags, Tid};
-use uext4_journal::Object;
+use uext4_journal::{Object, Stamp};
 
 /// What a caller wants durable of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,13 +172,13 @@ impl Fs {
     }
 
     fn wait_data_committed(&self, inode: &InodeRef) -> Result<()> {
-        let dirty_in = {
+        let change = {
             // The stamp and the kind of change are consistent under the lock.
             let state = inode.read();
-            let dirty_in = inode.arc().live().dirty_tid();
-            dirty_in.filter(|_| state.has_unsynced_data())
+            let change = inode.arc().live().stamp();
+            change.filter(|_| state.has_unsynced_data())
         };
-        self.wait_unrendered(dirty_in)
+        self.wait_unrendered(change)
     }
 
     fn wait_committed(&self, inode: &InodeRef) -> Result<()> {
@@ -186,14 +186,13 @@ impl Fs {
         if let Some(_pass) = self.changes.try_enter() {
             self.log_lazy_times_of(inode)?;
         }
-        self.wait_unrendered(inode.arc().live().dirty_tid())
+        self.wait_unrendered(inode.arc().live().stamp())
     }
 
-    /// Waits for the commit of an inode whose unrendered changes that count are in `dirty_in`, and
-    /// makes its data durable.
-    fn wait_unrendered(&self, dirty_in: Option<Tid>) -> Result<()> {
-        match dirty_in {
-            Some(tid) => Ok(self.journal.wait_durable(tid)?),
+    /// Makes the last unrendered change of an inode that counts durable, and its data.
+    fn wait_unrendered(&self, change: Option<Stamp>) -> Result<()> {
+        match change {
+            Some(change) => self.make_durable(change),
             // No unrendered change counts. One may be in the committing transaction, and the data
             // may need a flush.
             None => {

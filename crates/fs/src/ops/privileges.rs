@@ -35,7 +35,7 @@ impl Fs {
     /// Clears the privileges of a file that an unprivileged `caller` changes.
     pub(super) fn kill_privileges(&self, inode: &InodeRef, caller: &Caller) -> Result<()> {
         if let Some(mode) = mode_without_privileges(inode, caller) {
-            let handle = self.start(credits::ATTRIBUTES)?;
+            let handle = self.start_recorded(credits::ATTRIBUTES)?;
             let mut state = handle.write(inode.arc());
             state.disk.mode = state.disk.mode & !0o7777 | mode;
             state.disk.ctime = self.now();

@@ -11,7 +11,7 @@ use crate::{
     xattr,
 };
 use uext4_format::{Feature, FileType, InodeFlags, Timestamp};
-use uext4_journal::Handle;
+use uext4_journal::{FullReason, Handle};
 
 const SET_UID: u16 = 0o4000;
 const SET_GID: u16 = 0o2000;
@@ -109,6 +109,12 @@ fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     let _nothing_waits = file::hold_for_owners(fs, inode.arc(), owners);
     let _claim = reserve_owners_quota(fs, inode, owners, caller)?;
     let handle = fs.start(credits::ATTRIBUTES + credits::XATTR)?;
+    let is_plain = set.flags.is_none() && set.project.is_none() && set.generation.is_none();
+    match inode.is_dir() {
+        true => handle.require_full(FullReason::Directory),
+        false if is_plain => handle.promise_records(),
+        false => {}
+    }
     let mode = new_mode(inode, set, caller);
     let flags = new_flags(inode, set, caller)?;
     if let Some(mode) = mode.filter(|_| set.mode.is_some() && fs.settings.has(Switch::Acl)) {

@@ -13,7 +13,7 @@ use uext4_format::xattr::{
     ibody_capacity_bytes,
 };
 use uext4_format::{Corrupt, CorruptKind, Feature, InodeFlags, Place};
-use uext4_journal::Handle;
+use uext4_journal::{FullReason, Handle};
 use uext4_num::clamp_i64;
 use uext4_sync::Arc;
 
@@ -151,6 +151,7 @@ fn apply(
     edit: Edit<'_>,
     change: &impl Fn(&mut InodeState),
 ) -> (Result<()>, Refs) {
+    handle.require_full(FullReason::Attribute);
     let mut refs = Refs::default();
     let now = fs.now();
     if let Err(error) = super::expand(fs, handle, inode) {

@@ -14,7 +14,7 @@ use uext4_format::InodeFlags;
 use uext4_format::xattr::{
     XattrName, XattrSet, block_capacity_bytes, encode_ibody, ibody_capacity_bytes,
 };
-use uext4_journal::Handle;
+use uext4_journal::{FullReason, Handle};
 use uext4_sync::Arc;
 
 /// Grows the extra fields of the inode to the wanted size, if they are smaller.
@@ -22,6 +22,7 @@ pub(crate) fn expand(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result
     if inode.read().disk.extra_isize >= fs.extra_isize.want {
         return Ok(());
     }
+    handle.require_full(FullReason::Attribute);
     let mut refs = Refs::default();
     let expanded = {
         let mut state = handle.write(inode);

@@ -3,6 +3,7 @@
 mod basics;
 mod crash;
 mod device;
+mod fast;
 #[cfg(not(shuttle))]
 mod group;
 mod hostile;

@@ -114,6 +114,15 @@ pub(super) fn config(device: &Arc<Recorder>, log_blocks: u32) -> Config {
     config
 }
 
+/// As [`config`], with fast commits; the log has at least 1,281 blocks.
+pub(super) fn fast_config(device: &Arc<Recorder>, log_blocks: u32) -> Config {
+    let fast_commits = crate::FastCommits::Written;
+    Config {
+        fast_commits,
+        ..config(device, log_blocks)
+    }
+}
+
 /// The block `nr` in `bytes`.
 pub(super) fn block_of(bytes: &[u8], nr: u64) -> &[u8] {
     &bytes[nr as usize * BLOCK..][..BLOCK]

@@ -3,7 +3,7 @@
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, block_of, config, disk, log};
 use crate::recovery::needs_recovery;
-use crate::{Config, Error, Journal, Start, Threads};
+use crate::{Config, Error, FastCommits, Journal, Start, Threads};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -73,7 +73,7 @@ fn a_quiet_journal_takes_a_log_later() {
     })
     .expect("opens");
     journal
-        .attach(&log(&device, LOG), checksums, width)
+        .attach(&log(&device, LOG), checksums, width, FastCommits::Never)
         .expect("a clean log");
     journal.resume();
     let block = Block::new(100, vec![0; BLOCK]);

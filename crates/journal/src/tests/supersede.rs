@@ -2,13 +2,12 @@
 //! fast commits or that transaction.
 
 use super::device::Recorder;
-use super::objects::{BLOCK, Block, LOG_AT, block_of, config, disk, log};
+use super::objects::{BLOCK, Block, block_of, disk, fast_config, log};
 use crate::recovery::{RecoveryMode, RecoveryReport, recover, supersede};
 use crate::{Error, Image, Journal};
 use std::ops::Range;
 use std::sync::Arc;
 use uext4_format::BlockNr;
-use uext4_format::jbd2::{INCOMPAT_FAST_COMMIT, Superblock};
 use uext4_sync::Rng;
 
 const LOG: u32 = 1400;
@@ -25,13 +24,8 @@ fn replay(device: &Arc<Recorder>) -> RecoveryReport {
 
 /// A replayed disk whose log may hold fast commits; the changed blocks are filled with 1.
 fn replayed() -> (Vec<u8>, RecoveryReport) {
-    let mut bytes = disk(1600, LOG);
-    let at = LOG_AT as usize * BLOCK;
-    let mut superblock = Superblock::parse(&bytes[at..]).expect("own superblock");
-    superblock.incompat |= INCOMPAT_FAST_COMMIT;
-    bytes[at..at + 1024].copy_from_slice(&superblock.encode());
-    let device = Recorder::new(bytes);
-    let journal = Journal::open(config(&device, LOG)).expect("opens");
+    let device = Recorder::new(disk(1600, LOG));
+    let journal = Journal::open(fast_config(&device, LOG)).expect("opens");
     for nr in CHANGED {
         let handle = journal.start(1).expect("starts");
         let block = Block::new(nr, vec![0; BLOCK]);

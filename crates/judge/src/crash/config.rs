@@ -320,6 +320,11 @@ impl Config {
         u64::from(self.block_size) * blocks
     }
 
+    /// Whether the log may have fast commits.
+    pub(super) fn has_fast_commits(&self) -> bool {
+        self.features.contains("fast_commit")
+    }
+
     /// Whether hidden quota files hold the usage of each user.
     pub(super) fn has_quota(&self) -> bool {
         self.features.contains("quota")

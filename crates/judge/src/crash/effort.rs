@@ -71,6 +71,10 @@ pub struct Figures {
     pub inside: u64,
     /// Images with an older state than the last step begun.
     pub older: u64,
+    /// Fast commits.
+    pub fast_commits: u64,
+    /// Images whose log e2fsck refused wrongly.
+    pub refused: u64,
 }
 
 impl std::ops::AddAssign for Figures {
@@ -83,6 +87,8 @@ impl std::ops::AddAssign for Figures {
         self.twice += other.twice;
         self.older += other.older;
         self.inside += other.inside;
+        self.fast_commits += other.fast_commits;
+        self.refused += other.refused;
     }
 }
 
@@ -97,12 +103,15 @@ impl fmt::Display for Figures {
             twice,
             older,
             inside,
+            fast_commits,
+            refused,
         } = self;
         write!(
             f,
             "{cuts} cuts, {images} images recovered ({older} to an older state), {checked} \
              checked, {by_e2fsck} also by e2fsck -p, {by_kernel} also by the kernel, {twice} \
-             crashed again, {inside} cuts after a commit inside an operation"
+             crashed again, {inside} cuts after a commit inside an operation, {fast_commits} \
+             fast commits, {refused} logs refused by e2fsck"
         )
     }
 }

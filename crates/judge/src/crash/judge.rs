@@ -55,6 +55,7 @@ impl Judge {
     /// # Errors
     /// A crash that violates a promise, with the text of its case.
     pub fn all(&mut self, effort: &Effort) -> Result<()> {
+        self.figures.fast_commits += self.recording.fast_commits;
         let tasks = self.tasks(effort);
         let share = tasks.len().div_ceil(WORKERS).max(1);
         let (recording, stop) = (&self.recording, AtomicBool::new(false));
@@ -180,9 +181,13 @@ impl<'a> Worker<'a> {
         let window = window(self.recording, task.cut);
         let tree = self.recover(image.snapshot(), window, task.check)?;
         if task.e2fsck {
-            let other = self.scratch.by_e2fsck(&image)?;
-            same(&tree, &other).context("e2fsck -p recovers another tree")?;
-            self.figures.by_e2fsck += 1;
+            match self.scratch.by_e2fsck(&image)? {
+                Some(other) => {
+                    same(&tree, &other).context("e2fsck -p recovers another tree")?;
+                    self.figures.by_e2fsck += 1;
+                }
+                None => self.figures.refused += 1,
+            }
         }
         if task.kernel && self.scratch.has_kernel() {
             let now = || RealClock::new().wall().seconds;

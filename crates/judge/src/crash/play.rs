@@ -91,6 +91,8 @@ pub struct Recording {
     pub(super) history: History,
     /// The kinds of recorded steps that succeeded.
     pub done: BTreeSet<String>,
+    /// Fast commits since the mount.
+    pub fast_commits: u64,
 }
 
 /// The clock of a run.
@@ -132,12 +134,14 @@ pub fn play(run: Run) -> Result<Recording> {
         player.mark(player.history.last() as u64 * 2 + 1);
     }
     player.second_part()?;
+    let fast_commits = player.fs.stats().fast_commits.commits;
     player.take(&Step::Unmount)?;
     Ok(Recording {
         run,
         tape: Tape::of(&player.recorders),
         history: player.history,
         done: player.done,
+        fast_commits,
     })
 }
 
@@ -176,7 +180,7 @@ impl Player {
 
     fn first_part(&mut self) -> Result<()> {
         match self.run.plot {
-            Some(plot) => self.follow(plot.before(&self.run.config)),
+            Some(plot) => self.follow(plot.before(&self.run.config, self.run.seed)),
             None => (0..self.run.warm_up).try_for_each(|_| self.step()),
         }
     }

@@ -10,6 +10,7 @@ use uext4_testkit::rng::Rng;
 
 use super::beyond::Beyond;
 use super::config::Config;
+use super::records;
 use super::step::Step;
 
 /// Data blocks of the file with many extents, with holes between them.
@@ -52,13 +53,15 @@ pub enum Plot {
     Index,
     /// Holds space behind the end of files, which is written, moved and cut.
     Beyond,
+    /// Changes data and attributes of files, with an fsync after most changes.
+    Files,
     /// Special files of all kinds, in a directory with a default ACL.
     Nodes,
 }
 
 impl Plot {
     /// All plots.
-    pub const ALL: [Plot; 11] = [
+    pub const ALL: [Plot; 12] = [
         Plot::Truncate,
         Plot::Reclaim,
         Plot::Punch,
@@ -69,6 +72,7 @@ impl Plot {
         Plot::Orphans,
         Plot::Index,
         Plot::Beyond,
+        Plot::Files,
         Plot::Nodes,
     ];
 
@@ -96,6 +100,7 @@ impl Plot {
             Self::Orphans => "orphans",
             Self::Index => "index",
             Self::Beyond => "beyond",
+            Self::Files => "files",
             Self::Nodes => "nodes",
         }
     }
@@ -116,8 +121,9 @@ impl Plot {
     }
 
     /// The steps before the recording.
-    pub(super) fn before(self, config: &Config) -> Vec<Step> {
+    pub(super) fn before(self, config: &Config, seed: u64) -> Vec<Step> {
         match self {
+            Self::Files => records::before(config, seed),
             Self::Orphans => orphans_before(),
             Self::Index => index_before(),
             Self::Nodes => vec![mkdir(b"acls"), default_acl(b"acls")],
@@ -134,6 +140,7 @@ impl Plot {
             Self::Index => index(),
             Self::Nodes => nodes(),
             Self::Beyond => beyond(config, seed),
+            Self::Files => records::files(config, seed),
             Self::Truncate => long(seed, vec![truncate(3 * block / 2)]),
             Self::Reclaim => {
                 let path = LONG.to_vec();

@@ -90,7 +90,10 @@ fn after_syncs(recording: &mut Recording, scratch: &mut Scratch) -> Result<u64> 
         let recovered = by_us(&recording.run.config, image.snapshot()).with_context(text)?;
         let source = EngineTarget::new(&recovered.fs);
         verdict::judge(&recording.history, window, &recovered.tree, &source).with_context(text)?;
-        same(&recovered.tree, &scratch.by_e2fsck(&image)?).with_context(text)?;
+        let other = scratch
+            .by_e2fsck(&image)?
+            .context("e2fsck refuses the log")?;
+        same(&recovered.tree, &other).with_context(text)?;
         if scratch.has_kernel() {
             same(&recovered.tree, &scratch.by_kernel(&image)?).with_context(text)?;
         }

@@ -12,7 +12,7 @@ pub(super) fn check_size_on_disk(rig: &Rig) {
     if inline::is_inline(&state) {
         return;
     }
-    let size = state.disksize.unwrap_or(state.disk.size);
+    let size = state.size_on_disk();
     let mut end = 0;
     map::for_each(rig.fs(), &state, 0..map::LOGICAL_END, |mapped| {
         if mapped.state == ExtentState::Written {

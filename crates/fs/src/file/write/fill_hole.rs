@@ -18,7 +18,7 @@ impl Write<'_> {
         fs.begin_unflushed(inode);
         io::write_padded(fs, blocks.run().start, within, data)?;
         let end = self.at() + u64_of(data.len());
-        let handle = fs.start(credits::MAP)?;
+        let handle = fs.start_recorded(credits::MAP)?;
         blocks.map(&handle, inode, ExtentState::Written, |state| {
             self.settle_in(state, end)
         })?;

@@ -58,7 +58,7 @@ impl Write<'_> {
         let (fs, inode, end) = (self.fs, self.inode, self.at());
         let (before, after) = (self.file.sizes, self.sizes_at(end));
         if after.on_disk != before.on_disk {
-            let handle = fs.start(credits::ATTRIBUTES)?;
+            let handle = fs.start_recorded(credits::ATTRIBUTES)?;
             self.settle_in(&mut handle.write(inode), end);
         } else if let Some(now) = self.now.filter(|_| self.file.stale) {
             fs.change_times(inode, now, |state| self.settle_in(state, end))?;

@@ -31,7 +31,7 @@ impl Write<'_> {
     fn mark_written(&mut self, len_bytes: usize) -> Result<usize> {
         let (fs, (block, within)) = (self.fs, self.place());
         let blocks = clamp_u32(io::blocks_for(fs, within + u64_of(len_bytes)));
-        let handle = fs.start(credits::MAP)?;
+        let handle = fs.start_recorded(credits::MAP)?;
         let mut state = handle.write(self.inode);
         let done = match map::mark_written(fs, &handle, &mut state, block, blocks) {
             Ok(()) => len_bytes,
@@ -77,7 +77,7 @@ impl Write<'_> {
             }
             let ratio = u64::from(fs.geometry.blocks_per_cluster());
             let last_cluster = (end - 1) / ratio * ratio;
-            let handle = fs.start(credits::TRUNCATE)?;
+            let handle = fs.start_recorded(credits::TRUNCATE)?;
             let given_up = last_cluster.max(size_blocks)..end;
             map::remove(fs, &handle, &mut handle.write(self.inode), given_up)?;
             drop(handle);
@@ -99,7 +99,7 @@ impl Write<'_> {
         let rest = u64::from(extent.len_blocks).saturating_sub(behind);
         io::zero_blocks(fs, BlockNr(extent.start.0 + behind), rest)?;
         let done = len_bytes.min(self.front(extent.len_blocks - before).len());
-        let handle = fs.start(credits::MAP)?;
+        let handle = fs.start_recorded(credits::MAP)?;
         let mut state = handle.write(self.inode);
         map::mark_written_around(fs, &handle, &mut state, block)?;
         self.settle_in(&mut state, self.at() + u64_of(done));

@@ -1,0 +1,219 @@
+//! Fast commits: make a transaction durable by records of its changes, and keep it running.
+//!
+//! Layout: the area behind the log, one fast commit after the other (`uext4_format::fast_commit`).
+//! They belong to the running transaction; the full commit of the transaction makes them stale, and
+//! the next one starts at the front of the area.
+//!
+//! Protocol: close the gate, drain, take the keys of the changed objects, let the caller make their
+//! records, begin the next round, open the gate; then flush, write the records, flush. So handles
+//! do not wait for the device. `one_commit` is held throughout: a fast commit of a transaction
+//! starts only when the one before it is durable, and callers that come meanwhile find their
+//! changes in an earlier round, which is durable by then.
+//!
+//! After the full commit the front of the area is overwritten. e2fsck 1.47 discards the whole log if
+//! it finds the HEAD of another transaction there; Linux and uext4 ignore that.
+//!
+//! Not here: the choice of records (`fs`).
+
+use crate::engine::Engine;
+use crate::gate::Round;
+use crate::live::Stamp;
+use crate::log_space::OpenLog;
+use crate::reasons::Reasons;
+use crate::stats::Times;
+use crate::{Error, FullReason};
+use uext4_format::Tid;
+use uext4_format::fast_commit::{Record, Turn, begins_area, blocks_max, encode};
+use uext4_num::{clamp_u32, u64_of, usize_of};
+use uext4_sync::atomic::Ordering::Relaxed;
+
+/// What the area holds.
+#[derive(Default)]
+pub(crate) struct FastArea {
+    /// Transaction of the fast commits in it.
+    tid: Option<Tid>,
+    used_blocks: u32,
+}
+
+/// Makes the records of the objects with these keys, which changed in the transaction since its
+/// last fast commit. No handle is open meanwhile.
+pub type MakeRecords<'a> = &'a mut dyn FnMut(Tid, Vec<u64>) -> Result<Vec<Record>, FullReason>;
+
+impl Engine {
+    /// Whether changes are noted for fast commits.
+    pub(crate) fn records(&self) -> bool {
+        self.records.load(Relaxed)
+    }
+
+    /// Makes a change durable: see [`crate::Journal::make_durable`].
+    pub(crate) fn make_durable(
+        &self,
+        change: Stamp,
+        records: MakeRecords<'_>,
+    ) -> Result<(), Error> {
+        let Some(log) = self.log.get().filter(|_| self.records()) else {
+            return self.wait_durable(change.tid);
+        };
+        uext4_sync::handle_point();
+        let mut area = self.one_commit.lock();
+        self.gate.check()?;
+        if !change.tid.is_after(self.progress.lock().committed) {
+            return Ok(());
+        }
+        // No commit is in progress, so the change is in the running transaction.
+        if change.round != self.gate.now().round {
+            drop(area);
+            return self.flush_device();
+        }
+        if self.fast_commit(log, &mut area, records)? {
+            return Ok(());
+        }
+        drop(area);
+        self.wait_durable(change.tid)
+    }
+
+    /// Answers false if the transaction needs a full commit.
+    fn fast_commit(
+        &self,
+        log: &OpenLog,
+        area: &mut FastArea,
+        records: MakeRecords<'_>,
+    ) -> Result<bool, Error> {
+        let tid = self.gate.running();
+        if area.tid != Some(tid) {
+            *area = FastArea {
+                tid: Some(tid),
+                used_blocks: 0,
+            };
+        }
+        let free_blocks = log.fast_len_blocks() - area.used_blocks;
+        let taken = match log.is_in_use() {
+            true if self.gate.reasons().is_empty() => self.take_round(tid, free_blocks, records),
+            true => Err(self.gate.reasons()),
+            false => Err(Reasons::one(FullReason::FirstCommit)),
+        };
+        match taken {
+            Err(reasons) => {
+                self.times.count_full(reasons);
+                Ok(false)
+            }
+            Ok(records) => {
+                let written = self.write_fast(log, area, tid, &records);
+                written.inspect_err(|cause| self.abort(cause.clone()))?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Ends a round of the transaction `tid`, and answers its records.
+    fn take_round(
+        &self,
+        tid: Tid,
+        free_blocks: u32,
+        make: MakeRecords<'_>,
+    ) -> Result<Vec<Record>, Reasons> {
+        Times::time(&self.times.drain_ns, || self.gate.close());
+        let made = match self.gate.reasons() {
+            none if none.is_empty() => {
+                let take =
+                    |shard: &uext4_sync::Mutex<crate::logged::Logged>| shard.lock().take_records();
+                let keys = self.logged.iter().flat_map(take).collect();
+                make(tid, keys).map_err(Reasons::one)
+            }
+            reasons => Err(reasons),
+        };
+        let made = made.and_then(|records| match self.fits_area(&records, free_blocks) {
+            true => Ok(records),
+            false => Err(Reasons::one(FullReason::NoRoom)),
+        });
+        match &made {
+            Ok(_) => self.gate.open_round(Round::Next),
+            Err(reasons) => {
+                // What was taken is noted nowhere now: only a full commit has it.
+                self.gate.require_full(*reasons);
+                self.gate.open_round(Round::Same);
+            }
+        }
+        made
+    }
+
+    fn fits_area(&self, records: &[Record], free_blocks: u32) -> bool {
+        let lens = records.iter().map(Record::encoded_bytes);
+        let (bytes, longest) = (lens.clone().sum(), lens.max().unwrap_or(0));
+        let block_size = usize_of(self.home.block_size);
+        blocks_max(block_size, bytes, longest) <= usize_of(free_blocks)
+    }
+
+    fn write_fast(
+        &self,
+        log: &OpenLog,
+        area: &mut FastArea,
+        tid: Tid,
+        records: &[Record],
+    ) -> Result<(), Error> {
+        let turn = match area.used_blocks {
+            0 => Turn::First,
+            _ => Turn::Later,
+        };
+        let block_size = usize_of(self.home.block_size);
+        let bytes = encode(block_size, tid, turn, records);
+        let blocks: Vec<&[u8]> = bytes.chunks_exact(block_size).collect();
+        Times::time(&self.times.fast_ns, || {
+            self.has_fast.store(true, Relaxed);
+            self.write_durable(log, log.fast_start() + area.used_blocks, &blocks)
+        })?;
+        area.used_blocks += clamp_u32(blocks.len());
+        self.times.count_fast(u64_of(blocks.len()), records);
+        Ok(())
+    }
+
+    /// Overwrites fast commits of an earlier use of the log, before it is used again. The caller
+    /// holds `one_commit`.
+    pub(crate) fn clear_old_fast(&self, log: &OpenLog) -> Result<(), Error> {
+        if !self.records() || log.is_in_use() {
+            return Ok(());
+        }
+        let mut block = vec![0; usize_of(self.home.block_size)];
+        log.file.read(log.fast_start(), &mut block)?;
+        match begins_area(&block) {
+            true => self.clear_front(log),
+            false => Ok(()),
+        }
+    }
+
+    /// Overwrites the fast commits of a transaction that is in the log now. The caller holds
+    /// `one_commit`.
+    pub(crate) fn clear_fast(&self) -> Result<(), Error> {
+        match self
+            .log
+            .get()
+            .filter(|_| self.has_fast.swap(false, Relaxed))
+        {
+            Some(log) => self.clear_front(log),
+            None => Ok(()),
+        }
+    }
+
+    fn clear_front(&self, log: &OpenLog) -> Result<(), Error> {
+        let zeroes = vec![0; usize_of(self.home.block_size)];
+        log.file.write(log.fast_start(), &[&zeroes])?;
+        log.file.flush()
+    }
+
+    /// Writes blocks of the log that must be durable after all earlier writes, and durable at the
+    /// return.
+    fn write_durable(&self, log: &OpenLog, start: u32, blocks: &[&[u8]]) -> Result<(), Error> {
+        if log.is_external {
+            self.home.flush()?;
+        }
+        log.file.flush()?;
+        self.gate.check()?;
+        match blocks {
+            [block] => log.file.write_durable(start, block),
+            _ => {
+                log.file.write(start, blocks)?;
+                log.file.flush()
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Reasons for a full commit, where the log may hold fast commits.
+
+/// Why a transaction cannot be made durable by a fast commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FullReason {
+    /// An operation without records.
+    Other,
+    /// The log has no full commit yet since it was clean.
+    FirstCommit,
+    /// The area for fast commits is full.
+    NoRoom,
+    /// More inodes, ranges or names changed than one fast commit records.
+    TooMany,
+    /// An extended attribute or an access control list.
+    Attribute,
+    /// An attribute, or the content, of a directory itself.
+    Directory,
+    /// The list of orphans.
+    Orphan,
+    /// Data that moved within a file (collapse and insert range).
+    Shift,
+    /// A file without extents, or with its data in the inode.
+    Layout,
+    /// An inode number that was given to another file.
+    Reused,
+}
+
+impl FullReason {
+    /// Every reason.
+    pub const ALL: [FullReason; 10] = [
+        FullReason::Other,
+        FullReason::FirstCommit,
+        FullReason::NoRoom,
+        FullReason::TooMany,
+        FullReason::Attribute,
+        FullReason::Directory,
+        FullReason::Orphan,
+        FullReason::Shift,
+        FullReason::Layout,
+        FullReason::Reused,
+    ];
+
+    /// A word for statistics.
+    pub fn name(self) -> &'static str {
+        match self {
+            FullReason::Other => "other",
+            FullReason::FirstCommit => "first_commit",
+            FullReason::NoRoom => "no_room",
+            FullReason::TooMany => "too_many",
+            FullReason::Attribute => "attribute",
+            FullReason::Directory => "directory",
+            FullReason::Orphan => "orphan",
+            FullReason::Shift => "shift",
+            FullReason::Layout => "layout",
+            FullReason::Reused => "reused",
+        }
+    }
+
+    fn bit(self) -> u32 {
+        let at = Self::ALL.iter().position(|reason| *reason == self);
+        1 << at.unwrap_or(0)
+    }
+}
+
+/// A set of reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reasons(u32);
+
+impl Reasons {
+    /// What holds for a handle whose operation promises no records: [`FullReason::Other`].
+    pub(crate) const UNKNOWN: Reasons = Reasons(1);
+
+    pub(crate) fn one(reason: FullReason) -> Reasons {
+        Reasons(reason.bit())
+    }
+
+    pub(crate) fn of_bits(bits: u32) -> Reasons {
+        Reasons(bits)
+    }
+
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn with(self, reason: FullReason) -> Reasons {
+        Reasons(self.0 | reason.bit())
+    }
+
+    pub(crate) fn without(self, reason: FullReason) -> Reasons {
+        Reasons(self.0 & !reason.bit())
+    }
+
+    pub(crate) fn contains(self, other: Reasons) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The places of its reasons in [`FullReason::ALL`].
+    pub(crate) fn places(self) -> impl Iterator<Item = usize> {
+        (0..FullReason::ALL.len()).filter(move |at| self.0 & 1 << at != 0)
+    }
+}

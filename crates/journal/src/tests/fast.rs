@@ -1,0 +1,262 @@
+//! Fast commits: what they write, when they are refused, and which changes they cover.
+
+use super::device::Recorder;
+use super::objects::{BLOCK, Slot, disk, fast_config, log};
+use crate::recovery::{RecoveryMode, read_fast_commit_block, recover};
+use crate::{Config, FullReason, Journal, Live, Object, Render, Sink, Threads};
+use std::sync::Arc;
+use uext4_format::fast_commit::{Record, Scan, Verdict};
+use uext4_format::{BlockNr, InodeNr, Tid};
+use uext4_sync::{Rank, thread};
+
+const LOG: u32 = 1400;
+/// Blocks of the area.
+const AREA: usize = 255;
+const SLOT_AT: u64 = 1500;
+
+/// A number with a record of its own.
+struct Number {
+    live: Live<NumberState>,
+}
+
+struct NumberState {
+    nr: usize,
+    value: u64,
+}
+
+impl Render for NumberState {
+    const RANK: Rank = Rank::InodeState;
+    fn render(&mut self, out: &mut Sink<'_>) {
+        out.patch(BlockNr(SLOT_AT), 8 * self.nr, &self.value.to_le_bytes());
+    }
+    fn record_key(&self) -> Option<u64> {
+        Some(self.nr as u64)
+    }
+}
+
+impl Object for Number {
+    type State = NumberState;
+    fn live(&self) -> &Live<NumberState> {
+        &self.live
+    }
+}
+
+impl Number {
+    fn new(nr: usize) -> Arc<Number> {
+        let live = Live::new(NumberState { nr, value: 0 });
+        Arc::new(Number { live })
+    }
+
+    fn set(self: &Arc<Self>, journal: &Journal, value: u64) {
+        let handle = journal.start(1).expect("starts");
+        handle.promise_records();
+        handle.write(self).value = value;
+    }
+
+    fn record(&self) -> Record {
+        let state = self.live.read();
+        let mut raw = vec![0; 128];
+        raw[..8].copy_from_slice(&state.value.to_le_bytes());
+        Record::Inode {
+            inode: InodeNr(state.nr as u32),
+            raw: raw.into(),
+        }
+    }
+
+    /// Makes it durable, with records of those of `all` that changed.
+    fn sync(&self, journal: &Journal, all: &[Arc<Number>]) {
+        let change = self.live.stamp().expect("is dirty");
+        let mut make = |_: Tid, mut keys: Vec<u64>| {
+            keys.sort_unstable();
+            Ok(keys.iter().map(|key| all[*key as usize].record()).collect())
+        };
+        journal.make_durable(change, &mut make).expect("durable");
+    }
+}
+
+/// A journal after its first full commit, and numbers from 0 on.
+fn open(threads: Threads) -> (Arc<Recorder>, Arc<Journal>, Vec<Arc<Number>>) {
+    let device = Recorder::new(disk(1600, LOG));
+    let journal = Journal::open(Config {
+        threads,
+        ..fast_config(&device, LOG)
+    })
+    .expect("opens");
+    let numbers: Vec<_> = (0..8).map(Number::new).collect();
+    numbers[7].set(&journal, 1);
+    journal.commit_running().expect("commits");
+    (device, journal, numbers)
+}
+
+/// Records of the area after a crash.
+fn recovered(device: &Arc<Recorder>) -> Vec<Record> {
+    let device = Recorder::new(device.bytes());
+    let (log, home) = (log(&device, LOG), Arc::clone(&device) as _);
+    let report = recover(&log, &home, BLOCK as u32, RecoveryMode::Replay).expect("replays");
+    let area = report.fast_commit.expect("the log has an area");
+    let mut scan = Scan::new(area.tid, 256);
+    for index in 0.. {
+        let block = read_fast_commit_block(&log, BLOCK as u32, &area, index).expect("reads");
+        let Some(block) = block else { break };
+        if scan.push(&block) == Verdict::Ends {
+            break;
+        }
+    }
+    scan.into_records()
+}
+
+fn full(journal: &Journal, reason: FullReason) -> u64 {
+    let place = FullReason::ALL.iter().position(|other| *other == reason);
+    journal.stats().fast.full[place.expect("is one of all")]
+}
+
+#[test]
+fn rounds_add_up_until_a_full_commit() {
+    let (device, journal, numbers) = open(Threads::Inline);
+    assert!(recovered(&device).is_empty());
+    numbers[0].set(&journal, 5);
+    numbers[1].set(&journal, 6);
+    numbers[0].sync(&journal, &numbers);
+    let mut records = vec![numbers[0].record(), numbers[1].record()];
+    assert_eq!(recovered(&device), records);
+    // The other one was in the same fast commit: only a flush is missing.
+    let before = journal.stats().fast.commits;
+    numbers[1].sync(&journal, &numbers);
+    assert_eq!(journal.stats().fast.commits, before);
+    numbers[1].set(&journal, 7);
+    numbers[1].sync(&journal, &numbers);
+    records.push(numbers[1].record());
+    assert_eq!(recovered(&device), records);
+    assert_eq!(journal.stats().transactions, 1);
+    journal.commit_running().expect("commits");
+    assert!(recovered(&device).is_empty(), "the log has them");
+    assert_eq!(super::objects::block_of(&device.bytes(), SLOT_AT)[0], 0);
+    numbers[2].set(&journal, 8);
+    numbers[2].sync(&journal, &numbers);
+    assert_eq!(recovered(&device), [numbers[2].record()]);
+}
+
+#[test]
+fn an_operation_without_promise_needs_a_full_commit() {
+    let (device, journal, numbers) = open(Threads::Inline);
+    numbers[0].set(&journal, 5);
+    drop(
+        journal
+            .start(1)
+            .expect("starts")
+            .write(&Slot::new(SLOT_AT, 99 * 8)),
+    );
+    numbers[0].sync(&journal, &numbers);
+    assert!(recovered(&device).is_empty());
+    assert_eq!(
+        (
+            full(&journal, FullReason::Other),
+            journal.stats().transactions
+        ),
+        (1, 2)
+    );
+    // The next transaction is free of it.
+    numbers[0].set(&journal, 6);
+    numbers[0].sync(&journal, &numbers);
+    assert_eq!(recovered(&device), [numbers[0].record()]);
+}
+
+#[test]
+fn a_reason_outlasts_a_promise() {
+    let (_device, journal, numbers) = open(Threads::Inline);
+    let handle = journal.start(1).expect("starts");
+    handle.require_full(FullReason::Orphan);
+    handle.promise_records();
+    handle.write(&numbers[0]).value = 3;
+    drop(handle);
+    numbers[0].sync(&journal, &numbers);
+    assert_eq!(
+        (
+            full(&journal, FullReason::Orphan),
+            full(&journal, FullReason::Other)
+        ),
+        (1, 0)
+    );
+}
+
+#[test]
+fn a_full_area_and_a_clean_log_need_a_full_commit() {
+    let (device, journal, numbers) = open(Threads::Inline);
+    for value in 0..2 * AREA as u64 {
+        numbers[0].set(&journal, value);
+        numbers[0].sync(&journal, &numbers);
+        assert!(
+            recovered(&device)
+                .last()
+                .is_none_or(|last| *last == numbers[0].record())
+        );
+    }
+    assert!(full(&journal, FullReason::NoRoom) >= 2);
+    journal.quiesce().expect("rests");
+    journal.resume();
+    numbers[0].set(&journal, 7);
+    numbers[0].sync(&journal, &numbers);
+    assert_eq!(full(&journal, FullReason::FirstCommit), 1);
+}
+
+#[test]
+fn records_that_cannot_be_made_are_not_lost() {
+    let (_device, journal, numbers) = open(Threads::Inline);
+    numbers[0].set(&journal, 5);
+    let change = numbers[0].live.stamp().expect("is dirty");
+    let mut refuse = |_: Tid, _: Vec<u64>| Err(FullReason::TooMany);
+    journal.make_durable(change, &mut refuse).expect("durable");
+    assert_eq!(
+        (
+            full(&journal, FullReason::TooMany),
+            journal.stats().transactions
+        ),
+        (1, 2)
+    );
+    assert!(numbers[0].live.stamp().is_none());
+}
+
+/// Threads that change their own number and sync it: each sync is durable when it returns.
+#[test]
+fn threads_share_fast_commits() {
+    let (device, journal, numbers) = open(Threads::Background);
+    let workers: Vec<_> = (0..4)
+        .map(|nr| {
+            let (journal, numbers) = (journal.clone(), numbers.clone());
+            thread::spawn(move || {
+                for value in 1..100 {
+                    numbers[nr].set(&journal, value);
+                    if let Some(change) = numbers[nr].live.stamp() {
+                        let mut make = |_: Tid, keys: Vec<u64>| {
+                            Ok(keys
+                                .iter()
+                                .map(|key| numbers[*key as usize].record())
+                                .collect())
+                        };
+                        journal.make_durable(change, &mut make).expect("durable");
+                    }
+                }
+            })
+        })
+        .collect();
+    workers
+        .into_iter()
+        .for_each(|worker| worker.join().expect("no panic"));
+    let after = Recorder::new(device.bytes());
+    let (log, home) = (log(&after, LOG), Arc::clone(&after) as _);
+    recover(&log, &home, BLOCK as u32, RecoveryMode::Replay).expect("replays");
+    let bytes = after.bytes();
+    let mut found: Vec<u64> = (0..4)
+        .map(|nr| {
+            let at = SLOT_AT as usize * BLOCK + 8 * nr;
+            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+        })
+        .collect();
+    for record in recovered(&device) {
+        if let Record::Inode { inode, raw } = record {
+            found[inode.0 as usize] = u64::from_le_bytes(raw[..8].try_into().expect("eight bytes"));
+        }
+    }
+    assert_eq!(found, [99; 4]);
+    assert!(journal.stats().fast.commits > 0);
+}
