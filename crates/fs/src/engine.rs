@@ -12,6 +12,7 @@ use crate::inode::{ExtraIsize, HiddenInodes, Inode, Inodes, LazyTimes};
 use crate::mbcache::SharedBlocks;
 use crate::media::Lifecycle;
 use crate::meta::{Blocks, MetaBlock, Seal};
+use crate::name_log::NameLog;
 use crate::orphan::Orphans;
 use crate::quota::Quota;
 use crate::space::Space;
@@ -40,6 +41,7 @@ pub(crate) struct Fs {
     pub(crate) dirs: DirConfig,
     pub(crate) names: Arc<DentryMemory>,
     pub(crate) name_hasher: NameHasher,
+    pub(crate) name_log: NameLog,
     pub(crate) sparse_leaves: SparseLeaves<Inode>,
     pub(crate) shared_xattrs: SharedBlocks,
     /// Serializes moves of directories between parents.

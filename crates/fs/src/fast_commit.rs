@@ -1,19 +1,25 @@
 //! Records of the running transaction, for a fast commit.
 //!
-//! As in Linux: the changed ranges of a file, then its inode; a directory has no record. A range is
-//! recorded as it is mapped now, so that the order of its changes does not matter. An inode
-//! without a name has none: a crash frees it.
+//! First the changes of names in their order, then the changed ranges of each file and its inode, as
+//! in Linux. A directory has no record. A range is recorded as it is mapped now, so that the order
+//! of its changes does not matter. An inode without a name has no record: a crash frees it.
+//!
+//! A new inode has a record before its first name, since Linux reads its type. A file has a record
+//! without data before its last name is removed: e2fsck does not count links, but it frees an empty
+//! file without a name. Linux frees it at the removal.
 //!
 //! Locking: no handle is open meanwhile, so no map changes; inode states are locked one by one.
 
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, LOGICAL_END, Mapping};
+use crate::name_log::{NameChange, Noted, NotedName};
 use crate::{Error, Fs, Result};
+use std::collections::HashMap;
 use std::ops::Range;
 use uext4_format::extent::Extent;
 use uext4_format::fast_commit::Record;
 use uext4_format::{FileType, InodeFlags, InodeNr, LogicalBlock, Tid};
-use uext4_journal::{FullReason, Object, Stamp};
+use uext4_journal::{FullReason, Handle, Object, Stamp};
 use uext4_num::{clamp_u16, clamp_u32};
 
 /// Most inodes of a fast commit: bounds the time for which no handle may start.
@@ -32,22 +38,110 @@ fn failed(_error: Error) -> FullReason {
 impl Fs {
     /// Makes a change of an inode durable, by a fast commit where possible.
     pub(crate) fn make_durable(&self, change: Stamp) -> Result<()> {
-        let mut make = |_tid: Tid, keys: Vec<u64>| self.records(keys);
+        let mut make = |tid: Tid, keys: Vec<u64>| self.records(tid, keys);
         Ok(self.journal.make_durable(change, &mut make)?)
     }
 
-    fn records(&self, mut keys: Vec<u64>) -> Recorded<Vec<Record>> {
+    /// Promises the records of changed names of files in `dir`.
+    pub(crate) fn promise_names(&self, handle: &Handle<'_>, dir: &Inode) {
+        handle.promise_records();
+        if dir.facts().flags.contains(InodeFlags::INLINE_DATA) {
+            handle.require_full(FullReason::Layout);
+        }
+    }
+
+    /// Promises the record of a freed inode: that of the removal of its last name.
+    pub(crate) fn promise_if_gone(&self, handle: &Handle<'_>, inode: InodeNr) {
+        if self.name_log.is_gone(handle, inode) {
+            handle.promise_records();
+        }
+    }
+
+    /// Notes that a noted removal took the inode's last name.
+    pub(crate) fn note_last_name(
+        &self,
+        handle: &Handle<'_>,
+        state: &mut InodeState,
+        noted: &Noted,
+    ) {
+        let is_regular = state.disk.file_type() == Some(FileType::Regular);
+        let is_inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
+        if !is_regular || is_inline || !map::has_extents(state) {
+            handle.require_full(FullReason::Layout);
+        } else if state.has_xattrs() {
+            handle.require_full(FullReason::Attribute);
+        } else {
+            let emptied = state.emptied_bytes();
+            self.name_log.note_last(handle, noted, emptied);
+        }
+    }
+
+    fn records(&self, tid: Tid, mut keys: Vec<u64>) -> Recorded<Vec<Record>> {
         keys.sort_unstable();
         keys.dedup();
         if keys.len() > INODES_MAX {
             return Err(FullReason::TooMany);
         }
         let mut records = Vec::new();
+        let names = without_short_lives(self.name_log.take(tid));
+        self.check_link_counts(&names)?;
+        for name in names {
+            self.record_name(name, &mut records)?;
+        }
         for key in keys {
             let inode = self.load_inode(InodeNr(clamp_u32(key))).map_err(failed)?;
             self.record_inode(&inode, &mut records)?;
         }
         Ok(records)
+    }
+
+    fn record_name(&self, name: NotedName, records: &mut Vec<Record>) -> Recorded<()> {
+        let NotedName { change, dentry, .. } = name;
+        let inode = dentry.inode;
+        match change {
+            NameChange::Create => {
+                let created = self.load_inode(inode).map_err(failed)?;
+                let mut state = created.live().write_unlogged();
+                records.push(inode_record(&mut state));
+                records.push(Record::Create(dentry));
+            }
+            NameChange::Link => records.push(Record::Link(dentry)),
+            NameChange::Unlink { last } => {
+                if let Some(raw) = last {
+                    records.push(Record::DelRange {
+                        inode,
+                        start: LogicalBlock(0),
+                        len_blocks: clamp_u32(LOGICAL_END),
+                    });
+                    records.push(Record::Inode { inode, raw });
+                }
+                records.push(Record::Unlink(dentry));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses an order of changes in which a replay would free an inode that has another name:
+    /// changes of different names are noted in any order.
+    fn check_link_counts(&self, names: &[NotedName]) -> Recorded<()> {
+        let mut counts: HashMap<InodeNr, u16> = HashMap::new();
+        for name in names.iter().rev() {
+            let nr = name.dentry.inode;
+            let known = counts.get(&nr).copied();
+            let after = match (&name.change, known) {
+                (NameChange::Unlink { last: Some(_) }, _) => 0,
+                (_, Some(after)) => after,
+                (_, None) => self.load_inode(nr).map_err(failed)?.read().disk.links,
+            };
+            let before = match name.change {
+                NameChange::Unlink { last: Some(_) } => Some(1),
+                NameChange::Unlink { last: None } => (after > 0).then_some(after + 1),
+                NameChange::Link => after.checked_sub(1).filter(|before| *before > 0),
+                NameChange::Create => after.checked_sub(1).filter(|before| *before == 0),
+            };
+            counts.insert(nr, before.ok_or(FullReason::Other)?);
+        }
+        Ok(())
     }
 
     fn record_inode(&self, inode: &Inode, records: &mut Vec<Record>) -> Recorded<()> {
@@ -64,15 +158,12 @@ impl Fs {
             return Err(FullReason::Layout);
         }
         for range in changed.iter() {
-            if !map::has_extents(&state) {
+            if !map::has_extents(&state) || !map::is_in_inode(&state) {
                 return Err(FullReason::Layout);
             }
             self.record_range(&state, range, records)?;
         }
-        records.push(Record::Inode {
-            inode: inode.nr(),
-            raw: state.record_bytes(),
-        });
+        records.push(inode_record(&mut state));
         Ok(())
     }
 
@@ -99,6 +190,43 @@ impl Fs {
         }
         Ok(())
     }
+}
+
+fn inode_record(state: &mut InodeState) -> Record {
+    Record::Inode {
+        inode: state.nr(),
+        raw: state.record_bytes(),
+    }
+}
+
+/// The changes without those of inodes that were created and lost their last name since the last
+/// fast commit.
+fn without_short_lives(mut names: Vec<NotedName>) -> Vec<NotedName> {
+    let mut at = 0;
+    while at < names.len() {
+        let is_last = matches!(names[at].change, NameChange::Unlink { last: Some(_) });
+        let nr = names[at].dentry.inode;
+        let is_creation =
+            |name: &NotedName| name.dentry.inode == nr && matches!(name.change, NameChange::Create);
+        match names[..at]
+            .iter()
+            .rposition(is_creation)
+            .filter(|_| is_last)
+        {
+            None => at += 1,
+            Some(created) => {
+                let mut place = 0..;
+                names.retain(|name| {
+                    let is_inside = place
+                        .next()
+                        .is_some_and(|now| (created..=at).contains(&now));
+                    !(is_inside && name.dentry.inode == nr)
+                });
+                at = created;
+            }
+        }
+    }
+    names
 }
 
 /// The record of a mapping, or of its front if it is longer than an extent.

@@ -107,6 +107,7 @@ mod memory;
 mod meta;
 mod mmp;
 mod mount;
+mod name_log;
 mod ops;
 mod options;
 mod orphan;
@@ -154,8 +155,8 @@ pub use quota::GraceTimes;
 pub use reclaim::Reclaimed;
 pub use space::{FreeExtents, FreeFragments};
 pub use stats::{
-    CacheCounts, CacheStats, CriterionStats, FastCommitStats, FullCommitStats, GroupStats,
-    JournalStats, LockStats, OrderStats, SpaceStats, Stats, TreeStats,
+    CacheCounts, CacheStats, CriterionStats, FastCommitStats, GroupStats, JournalStats, LockStats,
+    OrderStats, SpaceStats, Stats, TreeStats,
 };
 pub use superblock::read_superblock;
 pub use sysfs::Reading;

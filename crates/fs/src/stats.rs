@@ -30,6 +30,8 @@ pub struct Stats {
     pub journal: JournalStats,
     /// Fast commits.
     pub fast_commits: FastCommitStats,
+    /// Requests that took a full commit instead, by reason; one may have several.
+    pub full_commits: BTreeMap<&'static str, u64>,
     /// Waits for locks since the process started, in the lock order.
     pub locks: Vec<LockStats>,
     /// Objects in memory.
@@ -176,17 +178,6 @@ pub struct FastCommitStats {
     pub inodes: u64,
     /// Time to write and flush them.
     pub write_ns: u64,
-    /// Requests that took a full commit.
-    pub full: Vec<FullCommitStats>,
-}
-
-/// Requests that took a full commit, by a reason; one may have several reasons.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FullCommitStats {
-    /// The reason in a word.
-    pub reason: String,
-    /// Requests.
-    pub requests: u64,
 }
 
 /// Waits for the locks of one rank.
@@ -254,6 +245,7 @@ impl Filesystem {
             trees: self.tree_stats(),
             journal: self.journal_stats(),
             fast_commits: self.fast_commit_stats(),
+            full_commits: self.full_commit_stats(),
             locks: lock_stats(),
             caches: CacheStats {
                 inodes: cache_counts(self.fs.inodes.counts(), size_of::<Inode>()),
@@ -377,10 +369,6 @@ impl Filesystem {
 impl Filesystem {
     fn fast_commit_stats(&self) -> FastCommitStats {
         let fast = self.fs.journal.stats().fast;
-        let row = |(reason, requests): (&FullReason, u64)| FullCommitStats {
-            reason: reason.name().into(),
-            requests,
-        };
         let [of_one_block, of_two_blocks, of_more_blocks] = fast.by_blocks;
         FastCommitStats {
             commits: fast.commits,
@@ -391,8 +379,13 @@ impl Filesystem {
             bytes: fast.bytes,
             inodes: fast.inodes,
             write_ns: u64::try_from(fast.time.as_nanos()).unwrap_or(u64::MAX),
-            full: FullReason::ALL.iter().zip(fast.full).map(row).collect(),
         }
+    }
+
+    fn full_commit_stats(&self) -> BTreeMap<&'static str, u64> {
+        let full = self.fs.journal.stats().fast.full;
+        let reasons = FullReason::ALL.iter().map(|reason| reason.name());
+        reasons.zip(full).collect()
     }
 }
 

@@ -20,15 +20,13 @@ pub enum FullReason {
     Orphan,
     /// Data that moved within a file (collapse and insert range).
     Shift,
-    /// A file without extents, or with its data in the inode.
+    /// A file without extents, with its data in the inode, or with more extents than it holds.
     Layout,
-    /// An inode number that was given to another file.
-    Reused,
 }
 
 impl FullReason {
     /// Every reason.
-    pub const ALL: [FullReason; 10] = [
+    pub const ALL: [FullReason; 9] = [
         FullReason::Other,
         FullReason::FirstCommit,
         FullReason::NoRoom,
@@ -38,7 +36,6 @@ impl FullReason {
         FullReason::Orphan,
         FullReason::Shift,
         FullReason::Layout,
-        FullReason::Reused,
     ];
 
     /// A word for statistics.
@@ -53,7 +50,6 @@ impl FullReason {
             FullReason::Orphan => "orphan",
             FullReason::Shift => "shift",
             FullReason::Layout => "layout",
-            FullReason::Reused => "reused",
         }
     }
 

@@ -133,5 +133,6 @@ pub(crate) fn free_all_blocks(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inod
             Progress::More { end: left } => end = left,
         }
         handle.restart(credits::TRUNCATE)?;
+        fs.promise_if_gone(handle, inode.nr());
     }
 }

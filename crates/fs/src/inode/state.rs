@@ -154,6 +154,15 @@ impl InodeState {
         bytes.into()
     }
 
+    /// As [`Self::record_bytes`], of the file without its data, with its last name.
+    pub(crate) fn emptied_bytes(&mut self) -> Box<[u8]> {
+        let (size, links) = (self.disk.size, self.disk.links);
+        (self.disk.size, self.disk.links) = (0, 1);
+        let bytes = self.record_bytes();
+        (self.disk.size, self.disk.links) = (size, links);
+        bytes
+    }
+
     /// The inode's number.
     pub(crate) fn nr(&self) -> InodeNr {
         self.nr

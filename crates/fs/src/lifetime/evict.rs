@@ -90,6 +90,7 @@ impl Fs {
         self.discard_preallocation(inode);
         file::discard_delayed(self, inode, &mut inode.io.write());
         let mut handle = self.start(credits::TRUNCATE)?;
+        self.promise_if_gone(&handle, inode.nr());
         if has_blocks(self, inode) {
             file::free_all_blocks(self, &mut handle, inode)?;
         }

@@ -28,6 +28,10 @@ pub(crate) fn insert(
     written: ExtentState,
 ) -> Result<()> {
     let range = block_range(at, run.len_blocks);
+    if state.disk.file_type() == Some(FileType::Directory) {
+        // e2fsck replays names into the blocks that the directory has.
+        handle.require_full(FullReason::Directory);
+    }
     note(handle, state, &range);
     status::changing(state, range, |state| {
         insert_run(fs, handle, state, at, run, written)
@@ -200,9 +204,14 @@ pub(crate) fn shift_right(
 /// Notes a range that changes, for a fast commit. Names record what changes in directories.
 fn note(handle: &Handle<'_>, state: &mut InodeState, range: &Range<u64>) {
     let is_directory = state.disk.file_type() == Some(FileType::Directory);
-    if handle.is_recorded() && !is_directory {
-        state.note_changed(range.clone());
+    if !handle.is_recorded() || is_directory {
+        return;
     }
+    // e2fsck gives new blocks to the tree, without regard to those that later records map.
+    if !super::is_in_inode(state) {
+        handle.require_full(FullReason::Layout);
+    }
+    state.note_changed(range.clone());
 }
 
 fn block_range(at: LogicalBlock, len_blocks: u32) -> Range<u64> {

@@ -113,7 +113,7 @@ fn is_deep(state: &InodeState, at: LogicalBlock) -> bool {
 }
 
 /// Whether the whole map is in the inode.
-fn is_in_inode(state: &InodeState) -> bool {
+pub(crate) fn is_in_inode(state: &InodeState) -> bool {
     if has_extents(state) {
         extents::depth(state) == 0
     } else {

@@ -14,6 +14,7 @@ use crate::media::{Lifecycle, Media};
 use crate::memory::part_of_memory;
 use crate::meta::Blocks;
 use crate::mmp::MmpGuard;
+use crate::name_log::NameLog;
 use crate::options::{Access, Threads};
 use crate::orphan::Orphans;
 use crate::quota::Quota;
@@ -100,6 +101,7 @@ pub(super) fn engine(
         blocks: Blocks::new(&metadata_cache, block_bytes, checksums.metadata),
         names: DentryMemory::new(&metadata_cache),
         name_hasher: Default::default(),
+        name_log: NameLog::new(),
         metadata_cache,
         extent_status: Arc::new(ExtentStatus::new(
             plan.options.extent_cache_bytes,

@@ -5,9 +5,10 @@ use crate::access::Want;
 use crate::dir::{self, DirError, DirResult, LockMode, Way};
 use crate::inode::NewInode;
 use crate::lifetime::InodeDraft;
+use crate::name_log::NameChange as Change;
 use crate::{Caller, Error, Filesystem, InodeRef, Result, credits, file};
 use uext4_format::{Feature, FileType};
-use uext4_journal::Handle;
+use uext4_journal::{FullReason, Handle};
 
 impl Filesystem {
     /// Creates a regular file.
@@ -147,6 +148,9 @@ impl Creation<'_> {
             return Err(Error::NoSpace.into());
         }
         let handle = fs.start(credits::CREATE + index.growth_credits())?;
+        if self.draft.kind == FileType::Regular {
+            fs.promise_names(&handle, parent);
+        }
         if is_dir {
             fs.add_dir_link(&handle, parent)?;
         }
@@ -162,11 +166,15 @@ impl Creation<'_> {
     fn make_linked(&self, handle: &Handle<'_>, way: &Way) -> DirResult<InodeRef> {
         let (fs, parent, kind) = (self.at.fs, self.at.dir, self.draft.kind);
         let inode = fs.new_inode(handle, parent, self.draft)?;
+        let name = (parent.nr(), self.at.name.bytes, inode.nr());
+        let noted = fs.name_log.note(handle, Change::Create, name);
         let insert = || dir::insert(fs, handle, parent, &self.at.name, inode.nr(), kind, way);
         let filled = self.fill(handle, &inode).map_err(DirError::from);
         match filled.and_then(|()| insert()) {
             Ok(()) => Ok(inode),
             Err(error) => {
+                fs.name_log.retract(noted);
+                handle.require_full(FullReason::Orphan);
                 fs.abandon_inode(handle, inode.arc())?;
                 Err(error)
             }

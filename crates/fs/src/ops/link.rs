@@ -5,9 +5,10 @@ use super::{
 };
 use crate::dir::{self, DirResult, LockMode};
 use crate::inode::Inode;
+use crate::name_log::NameChange as Change;
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
 use uext4_format::{FileType, InodeFlags, Timestamp};
-use uext4_journal::Handle;
+use uext4_journal::{FullReason, Handle};
 use uext4_sync::Arc;
 
 impl Filesystem {
@@ -54,9 +55,19 @@ fn link_named(at: &NameChange<'_>, inode: &Arc<Inode>, index: LockMode) -> DirRe
     let _claim = fs.reserve_growth_quota(parent, way.blocks(), at.caller)?;
     let handle = fs.start(credits::CREATE + index.growth_credits())?;
     let now = fs.now();
-    add_link(&handle, inode, now)?;
+    if inode.is_dir() || inode.is_orphan() || inode.is_unnamed() {
+        handle.require_full(FullReason::Orphan);
+    }
+    fs.promise_names(&handle, parent);
+    let noted = (parent.nr(), name.bytes, inode.nr());
+    let noted = fs.name_log.note(&handle, Change::Link, noted);
+    if let Err(error) = add_link(&handle, inode, now) {
+        fs.name_log.retract(noted);
+        return Err(error.into());
+    }
     let kind = inode.kind();
     if let Err(error) = dir::insert(fs, &handle, parent, name, inode.nr(), kind, &way) {
+        fs.name_log.retract(noted);
         take_link_back(fs, &handle, inode)?;
         return Err(error);
     }
@@ -97,5 +108,6 @@ fn take_link_back(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()
             return Ok(());
         }
     }
+    handle.require_full(FullReason::Orphan);
     fs.orphans.add(fs, handle, inode)
 }

@@ -111,9 +111,9 @@ pub(crate) fn check_project(dir: &Inode, inode: &Inode) -> Result<()> {
     }
 }
 
-/// Updates the times after a change of entries, once per clock tick and transaction.
+/// Updates the times after a change of entries, once per clock tick and commit.
 pub(crate) fn touch_dir(handle: &Handle<'_>, dir: &Arc<Inode>, now: Timestamp) {
-    if dir.live().dirty_tid() == Some(handle.tid()) && dir.facts().changed_at(now) {
+    if dir.live().stamp() == Some(handle.stamp()) && dir.facts().changed_at(now) {
         return;
     }
     let mut state = handle.write(dir);

@@ -5,6 +5,7 @@ use crate::access::Want;
 use crate::dir::{self, DirError, DirResult, LockMode};
 use crate::inode::Inode;
 use crate::lifetime::has_blocks;
+use crate::name_log::{NameChange as Change, Noted};
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use uext4_format::{FileType, Timestamp};
 use uext4_journal::Handle;
@@ -79,14 +80,22 @@ fn unlink_named(
     }
     victim(&target);
     let handle = fs.start(credits::REMOVE)?;
+    fs.promise_names(&handle, parent);
+    let noted = (parent.nr(), name.bytes, target.nr());
+    let noted = fs
+        .name_log
+        .note(&handle, Change::Unlink { last: None }, noted);
     let removed = match &holder {
         Some(holder) => dir::remove_at(fs, &handle, parent, name, holder, index),
         None => dir::remove(fs, &handle, parent, name, target.nr(), index),
     };
-    removed.map_err(changed_name)?;
+    if let Err(error) = removed {
+        fs.name_log.retract(noted);
+        return Err(changed_name(error));
+    }
     let now = fs.now();
     touch_dir(&handle, parent, now);
-    Ok(fs.drop_link(&handle, target.arc(), now)?)
+    Ok(fs.drop_link(&handle, target.arc(), now, &noted)?)
 }
 
 /// The error of a removal of a name that was there: a rename replaced it, or another unlink removed
@@ -126,19 +135,24 @@ fn rmdir_named(
 }
 
 impl Fs {
-    /// Drops one link. An inode without a name becomes an orphan, or is freed at once if it maps no
+    /// Drops one link, whose removal was noted. An inode without a name becomes an orphan, or is freed at once if it maps no
     /// blocks and only the caller holds it.
     pub(crate) fn drop_link(
         &self,
         handle: &Handle<'_>,
         inode: &Arc<Inode>,
         now: Timestamp,
+        noted: &Noted,
     ) -> Result<()> {
         let last = {
             let mut state = handle.write(inode);
             state.disk.ctime = now;
             state.disk.links = state.disk.links.saturating_sub(1);
-            state.disk.links == 0
+            let last = state.disk.links == 0;
+            if last {
+                self.note_last_name(handle, &mut state, noted);
+            }
+            last
         };
         if last {
             self.orphan_or_free(handle, inode)

@@ -216,47 +216,66 @@ fn records_that_cannot_be_made_are_not_lost() {
     assert!(numbers[0].live.stamp().is_none());
 }
 
-/// Threads that change their own number and sync it: each sync is durable when it returns.
-#[test]
-fn threads_share_fast_commits() {
-    let (device, journal, numbers) = open(Threads::Background);
-    let workers: Vec<_> = (0..4)
-        .map(|nr| {
-            let (journal, numbers) = (journal.clone(), numbers.clone());
-            thread::spawn(move || {
-                for value in 1..100 {
-                    numbers[nr].set(&journal, value);
-                    if let Some(change) = numbers[nr].live.stamp() {
-                        let mut make = |_: Tid, keys: Vec<u64>| {
-                            Ok(keys
-                                .iter()
-                                .map(|key| numbers[*key as usize].record())
-                                .collect())
-                        };
-                        journal.make_durable(change, &mut make).expect("durable");
-                    }
-                }
-            })
-        })
-        .collect();
-    workers
-        .into_iter()
-        .for_each(|worker| worker.join().expect("no panic"));
-    let after = Recorder::new(device.bytes());
+/// Values of the numbers after a crash.
+fn values(device: &Arc<Recorder>) -> Vec<u64> {
+    let crashed = device.bytes();
+    let after = Recorder::new(crashed.clone());
     let (log, home) = (log(&after, LOG), Arc::clone(&after) as _);
     recover(&log, &home, BLOCK as u32, RecoveryMode::Replay).expect("replays");
     let bytes = after.bytes();
-    let mut found: Vec<u64> = (0..4)
-        .map(|nr| {
-            let at = SLOT_AT as usize * BLOCK + 8 * nr;
-            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-        })
-        .collect();
-    for record in recovered(&device) {
+    let eight = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    let slot = |nr: usize| eight(&bytes[SLOT_AT as usize * BLOCK + 8 * nr..]);
+    let mut values: Vec<u64> = (0..8).map(slot).collect();
+    for record in recovered(&Recorder::new(crashed)) {
         if let Record::Inode { inode, raw } = record {
-            found[inode.0 as usize] = u64::from_le_bytes(raw[..8].try_into().expect("eight bytes"));
+            values[inode.0 as usize] = eight(&raw);
         }
     }
-    assert_eq!(found, [99; 4]);
-    assert!(journal.stats().fast.commits > 0);
+    values
+}
+
+/// Threads that change a number of their own and make it durable, beside full commits and changes
+/// without records. A change is in the image of a crash once it is durable, whoever made it so.
+pub(super) fn race(threads: Threads, rounds: u64) {
+    let (device, journal, numbers) = open(threads);
+    let changing = |nr: usize| {
+        let (device, journal, numbers) = (device.clone(), journal.clone(), numbers.clone());
+        thread::spawn(move || {
+            for value in 1..=rounds {
+                numbers[nr].set(&journal, value);
+                if let Some(change) = numbers[nr].live.stamp() {
+                    let mut make = |_: Tid, keys: Vec<u64>| {
+                        let record = |key: &u64| numbers[*key as usize].record();
+                        Ok(keys.iter().map(record).collect())
+                    };
+                    journal.make_durable(change, &mut make).expect("durable");
+                } else {
+                    journal.commit_running().expect("durable");
+                }
+                assert_eq!(values(&device)[nr], value);
+            }
+        })
+    };
+    let committing = {
+        let (journal, numbers) = (journal.clone(), numbers.clone());
+        thread::spawn(move || {
+            for value in 1..=rounds {
+                journal.start(1).expect("starts").write(&numbers[5]).value = value;
+                journal.commit_running().expect("commits");
+            }
+        })
+    };
+    let running = [changing(0), changing(1), committing];
+    running
+        .into_iter()
+        .for_each(|thread| thread.join().expect("no panic"));
+    assert_eq!(values(&device)[..2], [rounds; 2]);
+    journal.close().expect("closes");
+}
+
+#[cfg(not(shuttle))]
+#[test]
+fn threads_share_fast_commits() {
+    race(Threads::Background, 60);
+    race(Threads::Inline, 60);
 }

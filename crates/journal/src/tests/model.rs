@@ -167,3 +167,10 @@ fn a_close_leaves_no_thread_waiting() {
 fn a_stalled_starter_does_not_slip_into_a_closed_transaction() {
     shuttle::check_pct(|| race(Threads::Inline), 3000, 3);
 }
+
+#[test]
+fn changes_are_durable_by_fast_and_full_commits() {
+    shuttle::check_random(|| super::fast::race(Threads::Inline, 2), 1000);
+    shuttle::check_random(|| super::fast::race(Threads::Background, 2), 500);
+    shuttle::check_pct(|| super::fast::race(Threads::Inline, 2), 1000, 3);
+}

@@ -11,6 +11,7 @@ use uext4_testkit::manifest::{Field, FileKind, Manifest, Policy};
 use uext4_testkit::rng::Rng;
 
 use super::case::{Case, Survivors};
+use super::config::Config;
 use super::disk::Disk;
 use super::effort::{Effort, Figures};
 use super::extents;
@@ -179,11 +180,12 @@ impl<'a> Worker<'a> {
     fn judge(&mut self, task: &Task) -> Result<()> {
         let image = self.tape.image(task.cut, task.survivors.for_device());
         let window = window(self.recording, task.cut);
+        let config = self.recording.run.config;
         let tree = self.recover(image.snapshot(), window, task.check)?;
         if task.e2fsck {
             match self.scratch.by_e2fsck(&image)? {
                 Some(other) => {
-                    same(&tree, &other).context("e2fsck -p recovers another tree")?;
+                    same(&config, &tree, &other).context("e2fsck -p recovers another tree")?;
                     self.figures.by_e2fsck += 1;
                 }
                 None => self.figures.refused += 1,
@@ -194,7 +196,7 @@ impl<'a> Worker<'a> {
             let since = now();
             let mut other = self.scratch.by_kernel(&image)?;
             forget_cuts(&mut other, &tree, since..=now());
-            same(&tree, &other).context("the kernel recovers another tree")?;
+            same(&config, &tree, &other).context("the kernel recovers another tree")?;
             self.figures.by_kernel += 1;
         }
         if task.twice {
@@ -273,9 +275,13 @@ fn forget_cuts(kernels: &mut Manifest, ours: &Manifest, seconds: RangeInclusive<
     }
 }
 
-/// Two recoveries of one image give the same tree.
-pub(super) fn same(ours: &Manifest, other: &Manifest) -> Result<()> {
-    let policy = Policy::default().check(Field::DirectoryMtime);
+/// Two recoveries of one image give the same tree. Fast commits do not record the times of
+/// directories.
+pub(super) fn same(config: &Config, ours: &Manifest, other: &Manifest) -> Result<()> {
+    let policy = match config.has_fast_commits() {
+        true => Policy::default().ignore(Field::DirectoryMtime),
+        false => Policy::default().check(Field::DirectoryMtime),
+    };
     let differences = ours.diff(other, &policy);
     let shown: Vec<_> = differences
         .iter()

@@ -195,6 +195,9 @@ impl Player {
     /// Runs a plot; every step must succeed.
     fn follow(&mut self, steps: Vec<Step>) -> Result<()> {
         for step in steps {
+            if self.run.plot.is_some_and(Plot::takes_time) {
+                self.clock.advance(Duration::from_millis(20));
+            }
             self.take(&step)?;
             ensure!(self.succeeded, "{} fails", short(&step));
         }

@@ -55,13 +55,15 @@ pub enum Plot {
     Beyond,
     /// Changes data and attributes of files, with an fsync after most changes.
     Files,
+    /// The same with changes of names.
+    Names,
     /// Special files of all kinds, in a directory with a default ACL.
     Nodes,
 }
 
 impl Plot {
     /// All plots.
-    pub const ALL: [Plot; 12] = [
+    pub const ALL: [Plot; 13] = [
         Plot::Truncate,
         Plot::Reclaim,
         Plot::Punch,
@@ -73,6 +75,7 @@ impl Plot {
         Plot::Index,
         Plot::Beyond,
         Plot::Files,
+        Plot::Names,
         Plot::Nodes,
     ];
 
@@ -101,6 +104,7 @@ impl Plot {
             Self::Index => "index",
             Self::Beyond => "beyond",
             Self::Files => "files",
+            Self::Names => "names",
             Self::Nodes => "nodes",
         }
     }
@@ -108,6 +112,11 @@ impl Plot {
     /// The plot of that name.
     pub fn named(name: &str) -> Option<Plot> {
         Self::ALL.into_iter().find(|plot| plot.name() == name)
+    }
+
+    /// Whether time passes between its steps, so that each write changes the inode.
+    pub(super) fn takes_time(self) -> bool {
+        matches!(self, Self::Files | Self::Names)
     }
 
     /// Whether the configuration has the space and the `fallocate` that the plot needs.
@@ -123,7 +132,7 @@ impl Plot {
     /// The steps before the recording.
     pub(super) fn before(self, config: &Config, seed: u64) -> Vec<Step> {
         match self {
-            Self::Files => records::before(config, seed),
+            Self::Files | Self::Names => records::before(config, seed),
             Self::Orphans => orphans_before(),
             Self::Index => index_before(),
             Self::Nodes => vec![mkdir(b"acls"), default_acl(b"acls")],
@@ -141,6 +150,7 @@ impl Plot {
             Self::Nodes => nodes(),
             Self::Beyond => beyond(config, seed),
             Self::Files => records::files(config, seed),
+            Self::Names => records::names(config, seed),
             Self::Truncate => long(seed, vec![truncate(3 * block / 2)]),
             Self::Reclaim => {
                 let path = LONG.to_vec();

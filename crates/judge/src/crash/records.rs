@@ -1,7 +1,7 @@
 //! Workloads for fast commits: small changes, each followed by an fsync more often than not.
 
 use uext4::FallocateMode;
-use uext4_testkit::ops::Op;
+use uext4_testkit::ops::{Op, RenameHow};
 use uext4_testkit::rng::Rng;
 
 use super::config::Config;
@@ -129,5 +129,107 @@ fn full(rng: &mut Rng, path: Vec<u8>) -> Step {
         1 => Step::Flag { path },
         2 => Step::Sync,
         _ => Step::Freeze,
+    }
+}
+
+/// Changes of names in two directories, with changes of data between them.
+pub(super) fn names(config: &Config, seed: u64) -> Vec<Step> {
+    let mut rng = Rng::new(seed).fork(7);
+    let mut known = Known {
+        paths: (0..FILES).map(path).collect(),
+        next: 0,
+    };
+    let mut steps = vec![Step::Op(Op::Mkdir {
+        path: b"dir".to_vec(),
+        mode: 0o755,
+    })];
+    steps.push(Step::Sync);
+    for _ in 0..STEPS {
+        steps.push(known.change(&mut rng, config));
+        if let Some(file) = known.sync(&mut rng) {
+            steps.push(Step::Op(Op::Fsync { path: file }));
+        }
+    }
+    steps
+}
+
+/// Names that exist.
+struct Known {
+    paths: Vec<Vec<u8>>,
+    next: u64,
+}
+
+impl Known {
+    fn fresh(&mut self, rng: &mut Rng) -> Vec<u8> {
+        self.next += 1;
+        let dir = if rng.chance(50) { "dir/" } else { "" };
+        // Long names, so that a small directory has little room.
+        let fill = "x".repeat(rng.below(60) as usize);
+        format!("{dir}{fill}{}", self.next).into_bytes()
+    }
+
+    fn take(&mut self, rng: &mut Rng) -> Vec<u8> {
+        let place = rng.below(self.paths.len() as u64) as usize;
+        self.paths.swap_remove(place)
+    }
+
+    fn sync(&self, rng: &mut Rng) -> Option<Vec<u8>> {
+        match rng.below(10) {
+            0..=4 => self.paths.last().cloned(),
+            5 => Some(rng.pick(&self.paths).clone()),
+            6 => Some(b"dir".to_vec()),
+            _ => None,
+        }
+    }
+
+    fn change(&mut self, rng: &mut Rng, config: &Config) -> Step {
+        let new = self.fresh(rng);
+        if self.paths.len() < 3 {
+            return self.create(new);
+        }
+        match rng.below(20) {
+            0..=4 => self.create(new),
+            5..=6 => {
+                self.paths.push(new.clone());
+                let from = rng.pick(&self.paths[..self.paths.len() - 1]).clone();
+                Step::Op(Op::Link { from, to: new })
+            }
+            7..=11 => Step::Op(Op::Unlink {
+                path: self.take(rng),
+            }),
+            12..=14 => {
+                let from = self.take(rng);
+                let to = match rng.chance(50) {
+                    true => self.take(rng),
+                    false => new,
+                };
+                self.paths.push(to.clone());
+                let how = RenameHow::Replace;
+                Step::Op(Op::Rename { from, to, how })
+            }
+            15 if rng.chance(30) => {
+                let target = b"somewhere".to_vec();
+                self.create_other(rng, new, target)
+            }
+            _ => {
+                let path = self.paths[self.paths.len() - 1].clone();
+                let at = rng.below(8) * u64::from(config.block_size);
+                write(rng, path, at, 700)
+            }
+        }
+    }
+
+    fn create(&mut self, path: Vec<u8>) -> Step {
+        self.paths.push(path.clone());
+        Step::Op(Op::Create { path, mode: 0o640 })
+    }
+
+    /// What needs a full commit; its name is used by no later step.
+    fn create_other(&mut self, rng: &mut Rng, path: Vec<u8>, target: Vec<u8>) -> Step {
+        match rng.below(3) {
+            0 => Step::Op(Op::Symlink { path, target }),
+            1 => Step::Op(Op::Mkfifo { path, mode: 0o600 }),
+            _ => Step::Op(Op::Mkdir { path, mode: 0o700 }),
+        }
     }
 }

@@ -93,9 +93,14 @@ fn after_syncs(recording: &mut Recording, scratch: &mut Scratch) -> Result<u64> 
         let other = scratch
             .by_e2fsck(&image)?
             .context("e2fsck refuses the log")?;
-        same(&recovered.tree, &other).with_context(text)?;
+        same(&recording.run.config, &recovered.tree, &other).with_context(text)?;
         if scratch.has_kernel() {
-            same(&recovered.tree, &scratch.by_kernel(&image)?).with_context(text)?;
+            same(
+                &recording.run.config,
+                &recovered.tree,
+                &scratch.by_kernel(&image)?,
+            )
+            .with_context(text)?;
         }
         synced += 1;
     }

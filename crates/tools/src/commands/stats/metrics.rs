@@ -490,6 +490,31 @@ pub(super) const METRICS: &[Metric] = &[
         "Most blocks of one transaction.",
     ),
     metric(
+        "uext4_fast_commit_commits_total",
+        One("/fast_commits/commits"),
+        "Fast commits.",
+    ),
+    metric(
+        "uext4_fast_commit_blocks_total",
+        One("/fast_commits/blocks"),
+        "Blocks of fast commits.",
+    ),
+    metric(
+        "uext4_fast_commit_bytes_total",
+        One("/fast_commits/bytes"),
+        "Bytes of their records.",
+    ),
+    metric(
+        "uext4_fast_commit_inodes_total",
+        One("/fast_commits/inodes"),
+        "Inodes in their records.",
+    ),
+    metric(
+        "uext4_fast_commit_write_seconds_total",
+        One("/fast_commits/write_ns"),
+        "Time to write and flush them.",
+    ),
+    metric(
         "uext4_lock_waits_total",
         List("/locks", "rank", "waits"),
         "Acquisitions that found a lock of this rank taken.",

@@ -12,6 +12,8 @@ const SECTIONS: &[(&str, &str)] = &[
     ("/nodes", "nodes"),
     ("/extent_status", "extent status"),
     ("/journal", "journal"),
+    ("/fast_commits", "fast commits"),
+    ("/full_commits", "full commits instead"),
 ];
 
 /// Journal times that are shown as averages per transaction: JSON field and label.
