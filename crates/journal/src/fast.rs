@@ -25,7 +25,7 @@ use crate::{Error, FullReason};
 use uext4_format::Tid;
 use uext4_format::fast_commit::{Record, Turn, begins_area, blocks_max, encode};
 use uext4_num::{clamp_u32, u64_of, usize_of};
-use uext4_sync::atomic::Ordering::Relaxed;
+use uext4_sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 /// What the area holds.
 #[derive(Default)]
@@ -55,6 +55,7 @@ impl Engine {
             return self.wait_durable(change.tid);
         };
         uext4_sync::handle_point();
+        let begun = self.fast_begun.load(Acquire);
         let mut area = self.one_commit.lock();
         self.gate.check()?;
         if !change.tid.is_after(self.progress.lock().committed) {
@@ -62,8 +63,14 @@ impl Engine {
         }
         // No commit is in progress, so the change is in the running transaction.
         if change.round != self.gate.now().round {
-            drop(area);
-            return self.flush_device();
+            // The data of this caller are durable if the device was flushed since the call.
+            return match self.fast_begun.load(Acquire) > begun {
+                true => Ok(()),
+                false => {
+                    drop(area);
+                    self.flush_device()
+                }
+            };
         }
         if self.fast_commit(log, &mut area, records)? {
             return Ok(());
@@ -160,6 +167,7 @@ impl Engine {
         let blocks: Vec<&[u8]> = bytes.chunks_exact(block_size).collect();
         Times::time(&self.times.fast_ns, || {
             self.has_fast.store(true, Relaxed);
+            self.fast_begun.fetch_add(1, AcqRel);
             self.write_durable(log, log.fast_start() + area.used_blocks, &blocks)
         })?;
         area.used_blocks += clamp_u32(blocks.len());
