@@ -37,7 +37,7 @@ pub struct Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind {
             name: "default",
             options: &["-b", "4096"],
@@ -53,6 +53,10 @@ impl Kind {
         Kind {
             name: "bigalloc",
             options: &["-b", "4096", "-O", "bigalloc", "-C", "16384"],
+        },
+        Kind {
+            name: "fast-commit",
+            options: &["-b", "4096", "-O", "fast_commit"],
         },
         Kind {
             name: "quota",

@@ -13,12 +13,13 @@
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, LOGICAL_END, Mapping};
 use crate::name_log::{NameChange, Noted, NotedName};
+use crate::superblock::SUPERBLOCK_OFFSET;
 use crate::{Error, Fs, Result};
 use std::collections::HashMap;
 use std::ops::Range;
 use uext4_format::extent::Extent;
 use uext4_format::fast_commit::Record;
-use uext4_format::{FileType, InodeFlags, InodeNr, LogicalBlock, Tid};
+use uext4_format::{BlockNr, FileType, InodeFlags, InodeNr, LogicalBlock, Tid};
 use uext4_journal::{FullReason, Handle, Object, Stamp};
 use uext4_num::{clamp_u16, clamp_u32};
 
@@ -39,7 +40,11 @@ impl Fs {
     /// Makes a change of an inode durable, by a fast commit where possible.
     pub(crate) fn make_durable(&self, change: Stamp) -> Result<()> {
         let mut make = |tid: Tid, keys: Vec<u64>| self.records(tid, keys);
-        Ok(self.journal.make_durable(change, &mut make)?)
+        // With its copies of these, from before the replay of the log, e2fsck replays records.
+        let (inodes, _) = self.inodes.place(&self.space, InodeNr(8))?;
+        let superblock = BlockNr(SUPERBLOCK_OFFSET >> self.geometry.block_bits);
+        let home_first = [superblock, inodes];
+        Ok(self.journal.make_durable(change, &home_first, &mut make)?)
     }
 
     /// Promises the records of changed names of files in `dir`.

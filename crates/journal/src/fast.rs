@@ -22,8 +22,8 @@ use crate::log_space::OpenLog;
 use crate::reasons::Reasons;
 use crate::stats::Times;
 use crate::{Error, FullReason};
-use uext4_format::Tid;
 use uext4_format::fast_commit::{Record, Turn, begins_area, blocks_max, encode};
+use uext4_format::{BlockNr, Tid};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 use uext4_sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
@@ -49,6 +49,7 @@ impl Engine {
     pub(crate) fn make_durable(
         &self,
         change: Stamp,
+        home_first: &[BlockNr],
         records: MakeRecords<'_>,
     ) -> Result<(), Error> {
         let Some(log) = self.log.get().filter(|_| self.records()) else {
@@ -72,7 +73,7 @@ impl Engine {
                 }
             };
         }
-        if self.fast_commit(log, &mut area, records)? {
+        if self.fast_commit(log, &mut area, home_first, records)? {
             return Ok(());
         }
         drop(area);
@@ -84,10 +85,14 @@ impl Engine {
         &self,
         log: &OpenLog,
         area: &mut FastArea,
+        home_first: &[BlockNr],
         records: MakeRecords<'_>,
     ) -> Result<bool, Error> {
         let tid = self.gate.running();
         if area.tid != Some(tid) {
+            home_first
+                .iter()
+                .try_for_each(|block| self.write_home(*block))?;
             *area = FastArea {
                 tid: Some(tid),
                 used_blocks: 0,

@@ -70,8 +70,16 @@ impl Journal {
     /// journal writes them and `records` answers records for the objects with these keys
     /// ([`crate::Render::record_key`]), else as [`Self::wait_durable`]. The caller holds no handle
     /// and no live object.
-    pub fn make_durable(&self, change: Stamp, records: MakeRecords<'_>) -> Result<(), Error> {
-        self.engine.make_durable(change, records)
+    ///
+    /// The newest images of the blocks `home_first` are home before the first fast commit of a
+    /// transaction: e2fsck 1.47 replays it over these blocks as they are before the log.
+    pub fn make_durable(
+        &self,
+        change: Stamp,
+        home_first: &[BlockNr],
+        records: MakeRecords<'_>,
+    ) -> Result<(), Error> {
+        self.engine.make_durable(change, home_first, records)
     }
 
     /// The newest committed image of a block, else its contents on the device.

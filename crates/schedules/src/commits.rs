@@ -2,7 +2,10 @@
 //! crash, and no thread waits forever.
 
 use crate::explore::explore;
-use crate::rig::{Flat, dir, image_with_directory, join, mount, recover, together, unmount};
+use crate::rig::{
+    Flat, dir, image_with, image_with_directory, join, make_directory, mount, recover, together,
+    unmount,
+};
 use std::sync::Arc;
 use uext4::{Caller, Filesystem, Position, RenameFlags, WriteContext};
 use uext4_sync::thread;
@@ -63,6 +66,20 @@ fn what_was_synced_survives() {
     let sync = |fs: &Filesystem| (0..3).for_each(|_| fs.sync().expect("a sync"));
     explore(20, move || meet(&image, "nodelalloc", sync));
     explore(10, move || meet(&again, "delalloc,lazytime", sync));
+}
+
+#[test]
+fn what_fast_commits_synced_survives() {
+    let image = image_with("fast_commit", make_directory);
+    let again = image.clone();
+    let sync = |fs: &Filesystem| (0..2).for_each(|_| fs.sync().expect("a sync"));
+    let touch = |fs: &Filesystem| {
+        let file = fs.create(&dir(fs, b"d"), b"touched", 0o600, &Caller::root());
+        let file = file.expect("a new name");
+        (0..3).for_each(|_| fs.fsync(&file).expect("a sync"));
+    };
+    explore(10, move || meet(&image, "nodelalloc", sync));
+    explore(10, move || meet(&again, "delalloc", touch));
 }
 
 #[test]

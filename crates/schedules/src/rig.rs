@@ -61,11 +61,16 @@ impl BlockDevice for Flat {
 
 /// A file system populated by `fill`.
 pub(crate) fn image(fill: fn(&Filesystem)) -> Arc<Vec<u8>> {
+    image_with("", fill)
+}
+
+/// As [`image`], with more features.
+pub(crate) fn image_with(features: &'static str, fill: fn(&Filesystem)) -> Arc<Vec<u8>> {
     let made = Arc::new(Mutex::new(Vec::new()));
     let keep = made.clone();
     once(move || {
         let device = Flat::new(&vec![0; IMAGE_BYTES]);
-        let options = MkfsOptions {
+        let mut options = MkfsOptions {
             block_size: Some(1024),
             hash_seed: Some([7; 16]),
             uuid: Some([8; 16]),
@@ -73,6 +78,8 @@ pub(crate) fn image(fill: fn(&Filesystem)) -> Arc<Vec<u8>> {
             contents: DeviceContents::Zeroed,
             ..MkfsOptions::new(Preset::Ext4)
         };
+        let known = options.features.apply_list(features);
+        known.expect("features that are known");
         mkfs::format(&*device, &options).expect("makes a file system");
         let fs = mount(&device, "");
         fill(&fs);
@@ -156,11 +163,14 @@ pub(crate) fn dir(fs: &Filesystem, name: &[u8]) -> InodeRef {
 
 /// An image with an empty directory `d`.
 pub(crate) fn image_with_directory() -> Arc<Vec<u8>> {
-    image(|fs| {
-        let root = fs.root().expect("a root");
-        let made = fs.mkdir(&root, b"d", 0o755, &Caller::root());
-        made.expect("a directory");
-    })
+    image(make_directory)
+}
+
+/// Makes the directory `d`.
+pub(crate) fn make_directory(fs: &Filesystem) {
+    let root = fs.root().expect("a root");
+    let made = fs.mkdir(&root, b"d", 0o755, &Caller::root());
+    made.expect("a directory");
 }
 
 /// Runs a thread for each of `works` in the file system, until all are done.

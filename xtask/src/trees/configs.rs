@@ -76,7 +76,7 @@ impl ValueEnum for Config {
 
 impl Config {
     /// All kinds.
-    pub const ALL: [Config; 17] = [
+    pub const ALL: [Config; 18] = [
         DEFAULT,
         blocks("blocks-1k", 1024),
         blocks("blocks-64k", 65536),
@@ -104,6 +104,7 @@ impl Config {
         },
         with(QUOTA, "quota,project"),
         with("large-dir", "large_dir"),
+        with("fast-commit", "fast_commit"),
         Config {
             xattr_max_bytes: Some(20_000),
             ..with("ea-inode", "ea_inode")

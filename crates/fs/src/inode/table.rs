@@ -133,6 +133,7 @@ impl Inodes {
         let inode = self.object_for(nr, place, disk);
         let mut state = handle.write(&inode);
         state.status.clear();
+        drop(state.take_changed());
         state.disk.clone_from(disk);
         state.disksize = u64::MAX;
         inode.reborn(&mut state);

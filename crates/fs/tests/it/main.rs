@@ -12,6 +12,7 @@ mod damage;
 mod delalloc;
 mod examples;
 mod fast_commit_limits;
+mod fast_commit_writes;
 mod fast_commits;
 mod fast_commits_hostile;
 mod fault_suite;

@@ -70,7 +70,9 @@ impl Number {
             keys.sort_unstable();
             Ok(keys.iter().map(|key| all[*key as usize].record()).collect())
         };
-        journal.make_durable(change, &mut make).expect("durable");
+        journal
+            .make_durable(change, &[], &mut make)
+            .expect("durable");
     }
 }
 
@@ -205,7 +207,9 @@ fn records_that_cannot_be_made_are_not_lost() {
     numbers[0].set(&journal, 5);
     let change = numbers[0].live.stamp().expect("is dirty");
     let mut refuse = |_: Tid, _: Vec<u64>| Err(FullReason::TooMany);
-    journal.make_durable(change, &mut refuse).expect("durable");
+    journal
+        .make_durable(change, &[], &mut refuse)
+        .expect("durable");
     assert_eq!(
         (
             full(&journal, FullReason::TooMany),
@@ -248,7 +252,9 @@ pub(super) fn race(threads: Threads, rounds: u64) {
                         let record = |key: &u64| numbers[*key as usize].record();
                         Ok(keys.iter().map(record).collect())
                     };
-                    journal.make_durable(change, &mut make).expect("durable");
+                    journal
+                        .make_durable(change, &[], &mut make)
+                        .expect("durable");
                 } else {
                     journal.commit_running().expect("durable");
                 }

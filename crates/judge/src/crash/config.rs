@@ -125,7 +125,7 @@ const NODELALLOC: Config = Config {
 
 impl Config {
     /// All kinds with a log.
-    pub const ALL: [Config; 26] = [
+    pub const ALL: [Config; 28] = [
         EXT4,
         Config {
             name: "ext4-4k",
@@ -192,6 +192,15 @@ impl Config {
             name: "full-nodelalloc",
             ..NODELALLOC
         }),
+        Config {
+            block_size: 4096,
+            size_bytes: 24 * MIB,
+            ..with("fast-commit-4k", "fast_commit")
+        },
+        Config {
+            data: Data::AtOnce,
+            ..with("fast-commit-nodelalloc", "fast_commit,^orphan_file")
+        },
     ];
 
     /// A file system without a log: only the state of a `sync` is promised, until the next change.

@@ -204,8 +204,10 @@ fn written_out(step: &Step, before: &State, model: &Model) -> Option<(Option<u64
             Some((number(path), When::Returned))
         }
         // A file that replaces another has its data written first (`auto_da_alloc`).
-        Step::Op(Op::Rename { to, how, .. })
-            if *how != RenameHow::Exchange && before.files.contains_key(to) =>
+        Step::Op(Op::Rename { from, to, how })
+            if *how != RenameHow::Exchange
+                && before.files.contains_key(to)
+                && before.files.get(from) != before.files.get(to) =>
         {
             Some((number(to), When::Found))
         }

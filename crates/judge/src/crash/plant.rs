@@ -9,6 +9,7 @@ use anyhow::Result;
 use uext4::device::{
     BlockDevice, Change, CrashLog, Durability, Event, MemDevice, Recorder, Survivors,
 };
+use uext4::format::crc32c;
 
 use super::play::Recording;
 use super::tape::Tape;
@@ -22,6 +23,12 @@ pub enum Plant {
     BeforeCommitBlock,
     /// None, but the device ignores that a write is to be durable: an fsync returns too early.
     Durability,
+    /// Those before a fast commit: data may reach the disk after it.
+    BeforeFastCommit,
+    /// Those after a fast commit, and its durability.
+    AfterFastCommit,
+    /// None; fast commits lose their records of removed ranges.
+    NoRemovedRanges,
 }
 
 /// First bytes of a commit block of a jbd2 log: the magic number and the type.
@@ -41,22 +48,38 @@ impl Plant {
 
     fn rewrite(self, log: &CrashLog, base: MemDevice) -> Result<CrashLog> {
         let recorder = Recorder::new(Arc::new(base));
+        let mut after_fast = false;
         for (index, event) in log.events().iter().enumerate() {
             match event {
                 Event::Change {
                     change, durability, ..
-                } => match (self, durability) {
-                    (Self::BeforeCommitBlock, Durability::Durable) => {
-                        apply_durably(&recorder, change)?;
+                } => {
+                    after_fast = fast_commit(change).is_some();
+                    let worse = fast_commit(change).filter(|_| self == Self::NoRemovedRanges);
+                    let change = worse.as_ref().unwrap_or(change);
+                    let is_durable = match self {
+                        Self::AllFlushes | Self::Durability => false,
+                        Self::AfterFastCommit => !after_fast,
+                        Self::BeforeCommitBlock
+                        | Self::BeforeFastCommit
+                        | Self::NoRemovedRanges => true,
+                    };
+                    match durability {
+                        Durability::Durable if is_durable => apply_durably(&recorder, change)?,
+                        _ => apply(&recorder, change)?,
                     }
-                    _ => apply(&recorder, change)?,
-                },
+                }
                 Event::FlushDone { .. } => {
                     let next = log.events()[index..].iter().find_map(as_change);
                     let left_out = match self {
                         Self::AllFlushes => true,
                         Self::BeforeCommitBlock => next.is_some_and(is_commit_block),
                         Self::Durability => false,
+                        Self::BeforeFastCommit => {
+                            next.is_some_and(|next| fast_commit(next).is_some())
+                        }
+                        Self::AfterFastCommit => after_fast,
+                        Self::NoRemovedRanges => false,
                     };
                     if !left_out {
                         recorder.flush()?;
@@ -86,6 +109,37 @@ fn apply_durably(device: &Recorder, change: &Change) -> Result<()> {
         Change::Write { offset, bytes } => Ok(device.write_durable_at(*offset, bytes)?),
         Change::Zero { .. } | Change::Discard { .. } => apply(device, change),
     }
+}
+
+/// A write of a fast commit, without its records of removed ranges; `None` for other changes.
+fn fast_commit(change: &Change) -> Option<Change> {
+    const DEL_RANGE: u16 = 2;
+    const PAD: u8 = 7;
+    const TAIL: u16 = 8;
+    const HEAD: u16 = 9;
+    let Change::Write { offset, bytes } = change else {
+        return None;
+    };
+    let mut bytes = bytes.to_vec();
+    let (mut start, mut at) = (0, 0);
+    while at + 12 <= bytes.len() {
+        let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let (tag, end) = (word(at), at + 4 + usize::from(word(at + 2)));
+        match tag {
+            DEL_RANGE => bytes[at] = PAD,
+            TAIL => {
+                let crc = crc32c(0, &bytes[start..at + 8]);
+                bytes[at + 8..at + 12].copy_from_slice(&crc.to_le_bytes());
+                start = end;
+            }
+            1..=HEAD => {}
+            _ => return None,
+        }
+        at = end;
+    }
+    let is_whole = start == at && at == bytes.len();
+    let (offset, bytes) = (*offset, bytes.into());
+    is_whole.then_some(Change::Write { offset, bytes })
 }
 
 fn apply(device: &Recorder, change: &Change) -> Result<()> {

@@ -217,6 +217,16 @@ fn full_nodelalloc() {
     suite("full-nodelalloc");
 }
 
+#[test]
+fn fast_commit_4k() {
+    suite("fast-commit-4k");
+}
+
+#[test]
+fn fast_commit_nodelalloc() {
+    suite("fast-commit-nodelalloc");
+}
+
 /// Repeats the crash that `UEXT4_CRASH_CASE` names.
 #[test]
 fn the_case() {
@@ -244,11 +254,30 @@ fn planted_bugs_are_caught() {
     }
 }
 
+#[test]
+fn planted_bugs_of_fast_commits_are_caught() {
+    let config = Config::named("fast-commit-nodelalloc").expect("a known configuration");
+    for plant in [
+        Plant::BeforeFastCommit,
+        Plant::AfterFastCommit,
+        Plant::NoRemovedRanges,
+    ] {
+        let run = |seed| Run::of_plot(config, Plot::Files, seed);
+        let caught = (1..=PLANT_SEEDS).find_map(|seed| violation_of(plant, run(seed)));
+        let text = caught.unwrap_or_else(|| panic!("{plant:?} is not caught"));
+        println!("{plant:?}: {text}");
+    }
+}
+
 /// The violation found by our own recovery alone. Without delayed allocation there are more
 /// commits.
 fn violation(plant: Plant, seed: u64) -> Option<String> {
     let config = Config::named("nodelalloc").expect("a known configuration");
-    let recording = play(Run::of(config, seed, 60)).expect("a run");
+    violation_of(plant, Run::of(config, seed, 60))
+}
+
+fn violation_of(plant: Plant, run: Run) -> Option<String> {
+    let recording = play(run).expect("a run");
     let recording = plant.into_recording(recording).expect("a worse recording");
     let mut judge = Judge::new(recording);
     let error = judge.all(&Effort::OURS).err()?;
@@ -262,6 +291,7 @@ fn what_threads_synced_is_there() {
         ("orphan-list", 2),
         ("bigalloc", 3),
         ("inline", 4),
+        ("fast-commit", 5),
     ] {
         let config = Config::named(name).expect("a known configuration");
         match run_threads(config, seed, 40) {
@@ -346,6 +376,17 @@ fn the_kernel_finishes_the_same_cut() {
         ..Effort::OURS
     };
     crash_plot("ext4", Plot::Truncate, 9500, &effort);
+}
+
+#[test]
+fn fast_commits_are_crashed() {
+    for name in ["fast-commit", "fast-commit-4k", "fast-commit-nodelalloc"] {
+        for plot in [Plot::Files, Plot::Names] {
+            let figures = crash_plot(name, plot, 3, &Effort::SAMPLE);
+            assert!(figures.fast_commits > 10, "{name}: {figures}");
+            assert!(figures.by_e2fsck > 4 * figures.refused, "{name}: {figures}");
+        }
+    }
 }
 
 #[test]

@@ -29,6 +29,7 @@ impl Case {
         let mut run = Run::new(seed);
         run.plan = Plan {
             has_journal: self.has_journal,
+            fast_commits: false,
             operation: self.operation,
             cause: Cause::Lie,
             pattern: self.lies.0,

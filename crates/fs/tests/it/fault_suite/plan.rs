@@ -71,6 +71,8 @@ pub(super) struct Plan {
     pub(super) when: When,
     pub(super) delay: Option<Delay>,
     pub(super) end: End,
+    /// An fsync may write a fast commit.
+    pub(super) fast_commits: bool,
 }
 
 fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
@@ -95,6 +97,7 @@ impl Plan {
             when: when(rng, pattern),
             delay: rng.chance(1, 2).then_some(delay),
             end: pick(rng, &[End::Cut, End::Unmount, End::Healthy]),
+            fast_commits: rng.chance(1, 2),
         }
     }
 
@@ -114,7 +117,7 @@ impl Plan {
 
     /// The initial file system, created once per shape.
     pub(super) fn template(&self) -> &'static MemDevice {
-        static MADE: [OnceLock<Arc<MemDevice>>; 8] = [const { OnceLock::new() }; 8];
+        static MADE: [OnceLock<Arc<MemDevice>>; 16] = [const { OnceLock::new() }; 16];
         let says = match self.on_errors {
             OnErrors {
                 by_superblock: false,
@@ -122,8 +125,13 @@ impl Plan {
             } => OnError::Superblock,
             OnErrors { does, .. } => does,
         };
-        let place = usize::from(self.has_journal) * 4 + says as usize;
-        MADE[place].get_or_init(|| made(self.has_journal, says))
+        let features = match (self.has_journal, self.fast_commits) {
+            (false, _) => "^has_journal,^orphan_file",
+            (true, false) => "",
+            (true, true) => "fast_commit",
+        };
+        let shape = usize::from(self.has_journal) * 2 + usize::from(self.fast_commits);
+        MADE[shape * 4 + says as usize].get_or_init(|| made(features, says))
     }
 }
 
@@ -142,14 +150,12 @@ fn when(rng: &mut Rng, pattern: Pattern) -> When {
     }
 }
 
-fn made(has_journal: bool, says: OnError) -> Arc<MemDevice> {
+fn made(features: &str, says: OnError) -> Arc<MemDevice> {
     let mut options = MkfsOptions::new(Preset::Ext4);
     // UUID and hash seed are fixed, so that the run's seed alone reproduces it.
     (options.uuid, options.hash_seed) = (Some([0x5a; 16]), Some([0x33; 16]));
-    if !has_journal {
-        let without = options.features.apply_list("^has_journal,^orphan_file");
-        without.expect("features that are known");
-    }
+    let known = options.features.apply_list(features);
+    known.expect("features that are known");
     let device = image::fresh(MIB, &options);
     let tuning = Tuning {
         on_error: Some(says),
