@@ -58,7 +58,7 @@ impl Drop for Background {
 
 impl Engine {
     fn is_idle(&self, progress: &Progress) -> bool {
-        progress.asked <= progress.ended || self.gate.check().is_err()
+        progress.asked <= progress.full_ended || self.gate.check().is_err()
     }
 
     /// Waits until a commit is asked for, or until the commit interval has passed since `since` and
@@ -74,7 +74,7 @@ impl Engine {
             if self.gate.check().is_err() {
                 self.work.wait(&mut progress);
             } else if left.is_zero() {
-                return Some(progress.ended + 1).filter(|_| !progress.ending);
+                return Some(progress.full_ended + 1).filter(|_| !progress.ending);
             } else {
                 self.work.wait_for(&mut progress, left);
             }
@@ -88,7 +88,7 @@ impl Engine {
             let is_asked = { !self.is_idle(&self.progress.lock()) };
             if is_asked || self.is_dirty() || !self.late.is_empty() {
                 let _one = self.one_commit.lock();
-                let is_over = { self.progress.lock().ended >= number };
+                let is_over = { self.progress.lock().full_ended >= number };
                 if !is_over {
                     // `commit_locked` has already stopped the journal and woken the waiters on an
                     // error.

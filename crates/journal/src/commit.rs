@@ -8,6 +8,7 @@ use crate::draft::Draft;
 use crate::encode::{LogBlock, encode};
 use crate::engine::Engine;
 use crate::live::Dirty;
+use crate::live::Stamp;
 use crate::log_space::OpenLog;
 use crate::parallel::by_parts;
 use crate::stats::Times;
@@ -58,14 +59,9 @@ impl Engine {
             let requested = progress.needed >= progress.closed;
             Times::add(&self.times.requested, u64::from(requested));
         }
-        progress.committing = None;
-        progress.ended = progress.closed;
+        progress.full_ended = progress.closed;
         progress.ended_at = self.clock.monotonic();
-        // The next leader before the many that this commit served.
-        let ended = progress.ended;
-        self.pass_lead(&mut progress, ended);
-        self.ends.tell(ended);
-        drop(progress);
+        self.end_commit(progress);
         if matches!(result, Ok(Some(_))) {
             // The waiters know already that the transaction is durable.
             self.clear_fast()
@@ -130,7 +126,7 @@ impl Engine {
             // commit.
             let mut progress = self.progress.lock();
             progress.closed += 1;
-            progress.committing = Some(tid).filter(|_| !nothing);
+            progress.committing = Some(Stamp::last(tid)).filter(|_| !nothing);
         }
         self.gate.open(if nothing { tid } else { tid.next() });
         (objects, revokes)

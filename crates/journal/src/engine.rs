@@ -52,8 +52,6 @@ pub(crate) struct Engine {
     pub(crate) records: AtomicBool,
     /// That area has fast commits of the running transaction.
     pub(crate) has_fast: AtomicBool,
-    /// Fast commits whose flush has begun.
-    pub(crate) fast_begun: AtomicU64,
     /// Set when the journal is opened, or once while it is quiet.
     pub(crate) log: OnceLock<OpenLog>,
     /// Held while home writes of images are in flight.
@@ -101,7 +99,6 @@ impl Engine {
             one_commit: Mutex::new(Rank::JournalCommit, FastArea::default()),
             records: AtomicBool::new(records),
             has_fast: AtomicBool::new(false),
-            fast_begun: AtomicU64::new(0),
             log: log.map_or_else(OnceLock::new, OnceLock::from),
             batch: Mutex::new(Rank::CheckpointBatch, ()),
             cores: uext4_sync::cores(),

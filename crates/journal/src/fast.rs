@@ -6,9 +6,9 @@
 //!
 //! Protocol: close the gate, drain, take the keys of the changed objects, let the caller make their
 //! records, begin the next round, open the gate; then flush, write the records, flush. So handles
-//! do not wait for the device. `one_commit` is held throughout: a fast commit of a transaction
-//! starts only when the one before it is durable, and callers that come meanwhile find their
-//! changes in an earlier round, which is durable by then.
+//! do not wait for the device. `one_commit` is held throughout, so a fast commit of a transaction
+//! starts only when the commit before it is durable. Callers that come meanwhile share the next
+//! one (`group_commit`).
 //!
 //! After the full commit the front of the area is overwritten. e2fsck 1.47 discards the whole log if
 //! it finds the HEAD of another transaction there; Linux and uext4 ignore that.
@@ -17,6 +17,7 @@
 
 use crate::engine::Engine;
 use crate::gate::Round;
+use crate::group_commit::Flushed;
 use crate::live::Stamp;
 use crate::log_space::OpenLog;
 use crate::reasons::Reasons;
@@ -25,7 +26,7 @@ use crate::{Error, FullReason};
 use uext4_format::fast_commit::{Record, Turn, begins_area, blocks_max, encode};
 use uext4_format::{BlockNr, Tid};
 use uext4_num::{clamp_u32, u64_of, usize_of};
-use uext4_sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use uext4_sync::atomic::Ordering::Relaxed;
 
 /// What the area holds.
 #[derive(Default)]
@@ -38,6 +39,14 @@ pub(crate) struct FastArea {
 /// Makes the records of the objects with these keys, which changed in the transaction since its
 /// last fast commit. No handle is open meanwhile.
 pub type MakeRecords<'a> = &'a mut dyn FnMut(Tid, Vec<u64>) -> Result<Vec<Record>, FullReason>;
+
+/// What a caller brings for a fast commit.
+pub(crate) struct Fast<'a> {
+    log: &'a OpenLog,
+    /// Blocks that are written home before the first fast commit of a transaction.
+    home_first: &'a [BlockNr],
+    records: MakeRecords<'a>,
+}
 
 impl Engine {
     /// Whether changes are noted for fast commits.
@@ -55,56 +64,48 @@ impl Engine {
         let Some(log) = self.log.get().filter(|_| self.records()) else {
             return self.wait_durable(change.tid);
         };
-        uext4_sync::handle_point();
-        let begun = self.fast_begun.load(Acquire);
-        let mut area = self.one_commit.lock();
-        self.gate.check()?;
-        if !change.tid.is_after(self.progress.lock().committed) {
-            return Ok(());
+        let fast = Fast {
+            log,
+            home_first,
+            records,
+        };
+        let flushed = self.wait_commit(change, Some(fast))?;
+        let is_committed = { self.progress.lock().is_committed(change) };
+        match flushed {
+            // A full commit renders the object of the change, which was dirty at the call, before
+            // it flushes.
+            _ if is_committed => Ok(()),
+            Flushed::Since => Ok(()),
+            // The data of this caller may be newer than the last flush.
+            Flushed::Before => self.flush_device(),
         }
-        // No commit is in progress, so the change is in the running transaction.
-        if change.round != self.gate.now().round {
-            // The data of this caller are durable if the device was flushed since the call.
-            return match self.fast_begun.load(Acquire) > begun {
-                true => Ok(()),
-                false => {
-                    drop(area);
-                    self.flush_device()
-                }
-            };
-        }
-        if self.fast_commit(log, &mut area, home_first, records)? {
-            return Ok(());
-        }
-        drop(area);
-        self.wait_durable(change.tid)
     }
 
     /// Answers false if the transaction needs a full commit.
-    fn fast_commit(
+    pub(crate) fn fast_commit(
         &self,
-        log: &OpenLog,
         area: &mut FastArea,
-        home_first: &[BlockNr],
-        records: MakeRecords<'_>,
+        fast: &mut Fast<'_>,
     ) -> Result<bool, Error> {
-        let tid = self.gate.running();
+        let (tid, log) = (self.gate.running(), fast.log);
+        let reasons = match log.is_in_use() {
+            true => self.gate.reasons(),
+            false => Reasons::one(FullReason::FirstCommit),
+        };
+        if !reasons.is_empty() {
+            self.times.count_full(reasons);
+            return Ok(false);
+        }
         if area.tid != Some(tid) {
-            home_first
-                .iter()
-                .try_for_each(|block| self.write_home(*block))?;
+            let mut first = fast.home_first.iter();
+            first.try_for_each(|block| self.write_home(*block))?;
             *area = FastArea {
                 tid: Some(tid),
                 used_blocks: 0,
             };
         }
         let free_blocks = log.fast_len_blocks() - area.used_blocks;
-        let taken = match log.is_in_use() {
-            true if self.gate.reasons().is_empty() => self.take_round(tid, free_blocks, records),
-            true => Err(self.gate.reasons()),
-            false => Err(Reasons::one(FullReason::FirstCommit)),
-        };
-        match taken {
+        match self.take_round(tid, free_blocks, &mut *fast.records) {
             Err(reasons) => {
                 self.times.count_full(reasons);
                 Ok(false)
@@ -112,6 +113,9 @@ impl Engine {
             Ok(records) => {
                 let written = self.write_fast(log, area, tid, &records);
                 written.inspect_err(|cause| self.abort(cause.clone()))?;
+                let mut progress = self.progress.lock();
+                progress.fast = progress.committing;
+                self.end_commit(progress);
                 Ok(true)
             }
         }
@@ -139,7 +143,15 @@ impl Engine {
             false => Err(Reasons::one(FullReason::NoRoom)),
         });
         match &made {
-            Ok(_) => self.gate.open_round(Round::Next),
+            Ok(_) => {
+                let round = self.gate.now().round;
+                {
+                    let mut progress = self.progress.lock();
+                    progress.closed += 1;
+                    progress.committing = Some(Stamp { tid, round });
+                }
+                self.gate.open_round(Round::Next);
+            }
             Err(reasons) => {
                 // What was taken is noted nowhere now: only a full commit has it.
                 self.gate.require_full(*reasons);
@@ -172,7 +184,6 @@ impl Engine {
         let blocks: Vec<&[u8]> = bytes.chunks_exact(block_size).collect();
         Times::time(&self.times.fast_ns, || {
             self.has_fast.store(true, Relaxed);
-            self.fast_begun.fetch_add(1, AcqRel);
             self.write_durable(log, log.fast_start() + area.used_blocks, &blocks)
         })?;
         area.used_blocks += clamp_u32(blocks.len());

@@ -4,8 +4,9 @@
 //! wake up for it. Callers that come meanwhile need the next commit; when the running one ends, one
 //! of them leads that, for all of them.
 //!
-//! Commits are numbered. A commit *closes* when it has drained its transaction: a later caller
-//! needs the next number. At most two numbers have waiters, and those of one number wait on a
+//! Commits, full and fast ones, are numbered. A commit *closes* when it has drained the handles: a
+//! later caller needs the next number. A caller that needs a full commit takes a new number when a
+//! fast commit has used its own. At most two numbers have waiters, and those of one number wait on a
 //! condition variable of their own. So the end of a commit wakes its own waiters and one leader.
 //!
 //! A leader leaves a large commit to the commit thread, and waits for it.
@@ -14,6 +15,8 @@
 //! `one_commit`, and a leader that gets it later finds its commit ended.
 
 use crate::engine::Engine;
+use crate::fast::Fast;
+use crate::live::Stamp;
 use crate::{Error, Threads};
 use std::time::Duration;
 use uext4_format::Tid;
@@ -23,12 +26,17 @@ use uext4_sync::{Condvar, MutexGuard, handle_point, thread};
 pub(crate) struct Progress {
     /// Last durable transaction.
     pub(crate) committed: Tid,
-    /// The transaction that is closed, not empty, and being committed.
-    pub(crate) committing: Option<Tid>,
+    /// Changes up to this one are being committed: a full commit of a transaction that is not empty
+    /// ([`Stamp::last`]), or a fast one.
+    pub(crate) committing: Option<Stamp>,
+    /// Changes of this transaction up to this round are durable by fast commits.
+    pub(crate) fast: Option<Stamp>,
     /// Number of the last commit that has closed.
     pub(crate) closed: u64,
     /// Number of the last commit that has ended: that of `closed`, or the one before.
     pub(crate) ended: u64,
+    /// Number of the last full commit that has ended.
+    pub(crate) full_ended: u64,
     /// Time of that.
     pub(crate) ended_at: Duration,
     /// Number of the commit that a caller leads.
@@ -51,8 +59,10 @@ impl Progress {
         Self {
             committed: Tid(first.0.wrapping_sub(1)),
             committing: None,
+            fast: None,
             closed: 0,
             ended: 0,
+            full_ended: 0,
             ended_at: now,
             led: None,
             needed: 0,
@@ -63,17 +73,22 @@ impl Progress {
         }
     }
 
-    /// Number of the commit that makes `tid` durable, or finds that it logged nothing.
-    fn need(&mut self, tid: Tid) -> u64 {
-        if self.committing == Some(tid) {
+    /// Number of the commit that makes `change` durable, or finds that nothing is logged.
+    fn need(&mut self, change: Stamp) -> u64 {
+        if self.committing.is_some_and(|last| last.covers(change)) {
             return self.closed;
         }
         self.needed = self.closed + 1;
         self.needed
     }
 
-    fn is_durable(&self, tid: Tid) -> bool {
-        !tid.is_after(self.committed)
+    fn is_durable(&self, change: Stamp) -> bool {
+        self.is_committed(change) || self.fast.is_some_and(|last| last.covers(change))
+    }
+
+    /// Whether a full commit made it durable.
+    pub(crate) fn is_committed(&self, change: Stamp) -> bool {
+        !change.tid.is_after(self.committed)
     }
 }
 
@@ -99,6 +114,14 @@ impl Ends {
     pub(crate) fn tell_all(&self) {
         self.0.iter().for_each(Condvar::notify_all);
     }
+}
+
+/// Whether the device was flushed since a caller asked for its change to be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    Since,
+    /// Perhaps only before.
+    Before,
 }
 
 /// The lead of one commit; dropping it passes the lead on.
@@ -127,21 +150,38 @@ impl Engine {
     /// Waits until `tid` is durable, or until a commit found that it logged nothing; runs that
     /// commit if no other caller runs one.
     pub(crate) fn wait_durable(&self, tid: Tid) -> Result<(), Error> {
+        self.wait_commit(Stamp::last(tid), None).map(drop)
+    }
+
+    /// As [`Self::wait_durable`] for `change`, by a fast commit if `fast` has what it needs.
+    pub(crate) fn wait_commit(
+        &self,
+        change: Stamp,
+        mut fast: Option<Fast<'_>>,
+    ) -> Result<Flushed, Error> {
         handle_point();
         let mut progress = self.progress.lock();
-        if progress.is_durable(tid) {
-            return self.gate.check();
+        if progress.is_durable(change) {
+            return self.gate.check().map(|()| Flushed::Before);
         }
-        let number = progress.need(tid);
-        while !progress.is_durable(tid) && progress.ended < number {
+        let mut number = progress.need(change);
+        let flushed = match number <= progress.closed {
+            true => Flushed::Before,
+            false => Flushed::Since,
+        };
+        while !progress.is_durable(change) && progress.full_ended < number {
             self.gate.check()?;
+            if number <= progress.ended {
+                // It was a fast commit, and this caller needs a full one.
+                number = progress.need(change);
+            }
             if progress.led.is_some() || number <= progress.closed {
                 self.ends.of(number).wait(&mut progress);
                 continue;
             }
             progress.led = Some(number);
             drop(progress);
-            let led = self.lead(tid, number);
+            let led = self.lead(change, number, fast.as_mut());
             if self.threads == Threads::Inline {
                 // One thread: the caller gets the error itself. With threads, all callers that
                 // share a commit get the same answer: the journal has stopped.
@@ -155,28 +195,34 @@ impl Engine {
             self.wake_leader(&progress);
         }
         match &progress.late {
-            _ if progress.is_durable(tid) => Ok(()),
+            _ if progress.is_durable(change) => Ok(flushed),
             Some(late) => Err(late.clone()),
-            None => self.gate.check(),
+            None => self.gate.check().map(|()| flushed),
         }
     }
 
     /// Runs the commit of this number, unless another thread has run it. An error stops the
     /// journal or is in [`Progress::late`].
-    fn lead(&self, tid: Tid, number: u64) -> Result<(), Error> {
+    fn lead(&self, change: Stamp, number: u64, fast: Option<&mut Fast<'_>>) -> Result<(), Error> {
         let _lead = Lead(self, number);
-        if self.threads == Threads::Background && self.is_large() {
-            // Its parts run in parallel, by threads that inherit the affinity of their parent, and
-            // the caller may be pinned to a core.
-            return self.leave_to_thread(number);
-        }
-        let _one = self.one_commit.lock();
+        let mut area = self.one_commit.lock();
         let is_over = {
             let progress = self.progress.lock();
-            progress.is_durable(tid) || progress.ended >= number
+            progress.is_durable(change) || progress.full_ended >= number
         };
         if is_over {
             return Ok(());
+        }
+        if let Some(fast) = fast
+            && self.fast_commit(&mut area, fast)?
+        {
+            return Ok(());
+        }
+        if self.threads == Threads::Background && self.is_large() {
+            // Its parts run in parallel, by threads that inherit the affinity of their parent, and
+            // the caller may be pinned to a core.
+            drop(area);
+            return self.leave_to_thread(number);
         }
         self.commit_locked()
     }
@@ -186,7 +232,7 @@ impl Engine {
         let mut progress = self.progress.lock();
         progress.asked = progress.asked.max(number);
         self.work.notify_all();
-        while progress.ended < number {
+        while progress.full_ended < number {
             self.gate.check()?;
             self.ends.of(number).wait(&mut progress);
         }
@@ -194,11 +240,21 @@ impl Engine {
     }
 
     /// Ends the lead of the commit of this number, if a caller has it, and wakes the next leader.
-    pub(crate) fn pass_lead(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
+    fn pass_lead(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
         if progress.led == Some(number) {
             progress.led = None;
             self.wake_leader(progress);
         }
+    }
+
+    /// Ends the commit that has closed last.
+    pub(crate) fn end_commit(&self, mut progress: MutexGuard<'_, Progress>) {
+        progress.committing = None;
+        progress.ended = progress.closed;
+        // The next leader before the many that this commit served.
+        let ended = progress.ended;
+        self.pass_lead(&mut progress, ended);
+        self.ends.tell(ended);
     }
 
     fn wake_leader(&self, progress: &MutexGuard<'_, Progress>) {

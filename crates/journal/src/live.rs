@@ -27,6 +27,17 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// After every change of the transaction.
+    pub(crate) fn last(tid: Tid) -> Stamp {
+        let round = u32::MAX;
+        Stamp { tid, round }
+    }
+
+    /// Whether the other change is of the same transaction, and not of a later round.
+    pub(crate) fn covers(self, other: Stamp) -> bool {
+        self.tid == other.tid && self.round >= other.round
+    }
+
     fn word(self) -> u64 {
         DIRTY | u64::from(self.tid.0) | u64::from(self.round) << ROUND_SHIFT
     }
