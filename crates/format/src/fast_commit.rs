@@ -20,7 +20,7 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
-pub use encode::{Turn, blocks_max, encode};
+pub use encode::{Turn, blocks_max, encode, without_removed_ranges};
 
 const TAG_ADD_RANGE: u16 = 1;
 const TAG_DEL_RANGE: u16 = 2;

@@ -1,8 +1,8 @@
 //! Records of the running transaction, for a fast commit.
 //!
-//! First the changes of names in their order, then the changed ranges of each file and its inode, as
-//! in Linux. A directory has no record. A range is recorded as it is mapped now, so that the order
-//! of its changes does not matter. An inode without a name has no record: a crash frees it.
+//! First the changes of names in their order, then the changed ranges of each file and its inode,
+//! as in Linux. A directory has no record. A range is recorded as it is mapped now, so that the
+//! order of its changes does not matter. An inode without a name has no record: a crash frees it.
 //!
 //! A new inode has a record before its first name, since Linux reads its type. A file has a record
 //! without data before its last name is removed: e2fsck does not count links, but it frees an empty
@@ -23,6 +23,8 @@ use uext4_format::{BlockNr, FileType, InodeFlags, InodeNr, LogicalBlock, Tid};
 use uext4_journal::{FullReason, Handle, Object, Stamp};
 use uext4_num::{clamp_u16, clamp_u32};
 
+/// Inode of the journal, which e2fsck reads first.
+const JOURNAL_INODE: InodeNr = InodeNr(8);
 /// Most inodes of a fast commit: bounds the time for which no handle may start.
 const INODES_MAX: usize = 1024;
 /// Most records of a fast commit.
@@ -41,7 +43,7 @@ impl Fs {
     pub(crate) fn make_durable(&self, change: Stamp) -> Result<()> {
         let mut make = |tid: Tid, keys: Vec<u64>| self.records(tid, keys);
         // With its copies of these, from before the replay of the log, e2fsck replays records.
-        let (inodes, _) = self.inodes.place(&self.space, InodeNr(8))?;
+        let (inodes, _) = self.inodes.place(&self.space, JOURNAL_INODE)?;
         let superblock = BlockNr(SUPERBLOCK_OFFSET >> self.geometry.block_bits);
         let home_first = [superblock, inodes];
         Ok(self.journal.make_durable(change, &home_first, &mut make)?)

@@ -10,8 +10,8 @@
 //! starts only when the commit before it is durable. Callers that come meanwhile share the next
 //! one (`group_commit`).
 //!
-//! After the full commit the front of the area is overwritten. e2fsck 1.47 discards the whole log if
-//! it finds the HEAD of another transaction there; Linux and uext4 ignore that.
+//! After the full commit the front of the area is overwritten. e2fsck 1.47 discards the whole log
+//! if it finds the HEAD of another transaction there; Linux and uext4 ignore that.
 //!
 //! Not here: the choice of records (`fs`).
 
@@ -140,7 +140,7 @@ impl Engine {
         };
         let made = made.and_then(|records| match self.fits_area(&records, free_blocks) {
             true => Ok(records),
-            false => Err(Reasons::one(FullReason::NoRoom)),
+            false => Err(Reasons::one(FullReason::AreaFull)),
         });
         match &made {
             Ok(_) => {

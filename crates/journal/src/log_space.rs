@@ -354,7 +354,7 @@ impl OpenLog {
         self.is_in_use.store(false, Ordering::Release);
         superblock.head = space.head;
         drop(space);
-        // As Linux: a clean log is readable by those who do not know fast commits.
+        // As Linux: programs without fast commits can read a clean log.
         let mut clean = superblock.clone();
         clean.incompat &= !jbd2::INCOMPAT_FAST_COMMIT;
         self.file.write_superblock(&clean)?;

@@ -9,7 +9,7 @@ pub enum FullReason {
     /// The log has no full commit yet since it was clean.
     FirstCommit,
     /// The area for fast commits is full.
-    NoRoom,
+    AreaFull,
     /// More inodes, ranges or names changed than one fast commit records.
     TooMany,
     /// An extended attribute or an access control list.
@@ -29,7 +29,7 @@ impl FullReason {
     pub const ALL: [FullReason; 9] = [
         FullReason::Other,
         FullReason::FirstCommit,
-        FullReason::NoRoom,
+        FullReason::AreaFull,
         FullReason::TooMany,
         FullReason::Attribute,
         FullReason::Directory,
@@ -43,7 +43,7 @@ impl FullReason {
         match self {
             FullReason::Other => "other",
             FullReason::FirstCommit => "first_commit",
-            FullReason::NoRoom => "no_room",
+            FullReason::AreaFull => "area_full",
             FullReason::TooMany => "too_many",
             FullReason::Attribute => "attribute",
             FullReason::Directory => "directory",

@@ -193,7 +193,7 @@ fn a_full_area_and_a_clean_log_need_a_full_commit() {
                 .is_none_or(|last| *last == numbers[0].record())
         );
     }
-    assert!(full(&journal, FullReason::NoRoom) >= 2);
+    assert!(full(&journal, FullReason::AreaFull) >= 2);
     journal.quiesce().expect("rests");
     journal.resume();
     numbers[0].set(&journal, 7);
@@ -239,7 +239,7 @@ fn values(device: &Arc<Recorder>) -> Vec<u64> {
 }
 
 /// Threads that change a number of their own and make it durable, beside full commits and changes
-/// without records. A change is in the image of a crash once it is durable, whoever made it so.
+/// without records. A change is in the image of a crash once it is durable, by any thread.
 pub(super) fn race(threads: Threads, rounds: u64) {
     let (device, journal, numbers) = open(threads);
     let changing = |nr: usize| {

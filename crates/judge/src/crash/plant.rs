@@ -9,7 +9,7 @@ use anyhow::Result;
 use uext4::device::{
     BlockDevice, Change, CrashLog, Durability, Event, MemDevice, Recorder, Survivors,
 };
-use uext4::format::crc32c;
+use uext4::format::fast_commit::without_removed_ranges;
 
 use super::play::Recording;
 use super::tape::Tape;
@@ -113,33 +113,12 @@ fn apply_durably(device: &Recorder, change: &Change) -> Result<()> {
 
 /// A write of a fast commit, without its records of removed ranges; `None` for other changes.
 fn fast_commit(change: &Change) -> Option<Change> {
-    const DEL_RANGE: u16 = 2;
-    const PAD: u8 = 7;
-    const TAIL: u16 = 8;
-    const HEAD: u16 = 9;
     let Change::Write { offset, bytes } = change else {
         return None;
     };
-    let mut bytes = bytes.to_vec();
-    let (mut start, mut at) = (0, 0);
-    while at + 12 <= bytes.len() {
-        let word = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let (tag, end) = (word(at), at + 4 + usize::from(word(at + 2)));
-        match tag {
-            DEL_RANGE => bytes[at] = PAD,
-            TAIL => {
-                let crc = crc32c(0, &bytes[start..at + 8]);
-                bytes[at + 8..at + 12].copy_from_slice(&crc.to_le_bytes());
-                start = end;
-            }
-            1..=HEAD => {}
-            _ => return None,
-        }
-        at = end;
-    }
-    let is_whole = start == at && at == bytes.len();
-    let (offset, bytes) = (*offset, bytes.into());
-    is_whole.then_some(Change::Write { offset, bytes })
+    let bytes = without_removed_ranges(bytes)?.into();
+    let offset = *offset;
+    Some(Change::Write { offset, bytes })
 }
 
 fn apply(device: &Recorder, change: &Change) -> Result<()> {

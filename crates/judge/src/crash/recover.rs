@@ -155,9 +155,9 @@ impl Bench {
     }
 }
 
-/// Whether e2fsck refused the log because its area has fast commits of another transaction, as after
-/// each full commit until they are overwritten. e2fsck 1.47 discards such a log, the kernel ignores
-/// the area.
+/// Whether e2fsck refused the log because its area has fast commits of another transaction, as
+/// after each full commit until they are overwritten. e2fsck 1.47 discards such a log, the kernel
+/// ignores the area.
 fn refuses_stale_area(verdict: &Verdict) -> bool {
     verdict
         .output
