@@ -6,8 +6,8 @@
 //!
 //! Commits, full and fast ones, are numbered. A commit *closes* when it has drained the handles: a
 //! later caller needs the next number. A caller that needs a full commit takes a new number when a
-//! fast commit has used its own. At most two numbers have waiters, and those of one number wait on a
-//! condition variable of their own. So the end of a commit wakes its own waiters and one leader.
+//! fast commit has used its own. At most two numbers have waiters, and those of one number wait on
+//! a condition variable of their own. So the end of a commit wakes its own waiters and one leader.
 //!
 //! A leader leaves a large commit to the commit thread, and waits for it.
 //!
