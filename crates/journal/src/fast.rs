@@ -111,8 +111,7 @@ impl Engine {
                 Ok(false)
             }
             Ok(records) => {
-                let written = self.write_fast(log, area, tid, &records);
-                written.inspect_err(|cause| self.abort(cause.clone()))?;
+                self.write_fast(log, area, tid, &records)?;
                 let mut progress = self.progress.lock();
                 progress.fast = progress.committing;
                 self.end_commit(progress);

@@ -213,10 +213,11 @@ impl Engine {
         if is_over {
             return Ok(());
         }
-        if let Some(fast) = fast
-            && self.fast_commit(&mut area, fast)?
-        {
-            return Ok(());
+        if let Some(fast) = fast {
+            let done = self.fast_commit(&mut area, fast);
+            if done.inspect_err(|cause| self.abort(cause.clone()))? {
+                return Ok(());
+            }
         }
         if self.threads == Threads::Background && self.is_large() {
             // Its parts run in parallel, by threads that inherit the affinity of their parent, and
