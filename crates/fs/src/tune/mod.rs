@@ -36,6 +36,8 @@ pub struct Tuning {
     pub on_error: Option<OnError>,
     /// The feature `orphan_file`.
     pub orphan_file: Option<Presence>,
+    /// The feature `fast_commit`.
+    pub fast_commit: Option<Presence>,
     /// Enables `metadata_csum_seed`: checksums no longer depend on the UUID.
     pub fix_checksum_seed: bool,
 }
@@ -96,6 +98,9 @@ fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {
             OnError::Panic => ErrorBehaviour::Panic.raw(),
         };
     }
+    if let Some(presence) = tuning.fast_commit {
+        set_fast_commit(disk, presence)?;
+    }
     if tuning.fix_checksum_seed {
         fix_checksum_seed(disk)?;
     }
@@ -103,6 +108,21 @@ fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {
         Some(uuid) => set_uuid(disk, uuid),
         None => Ok(()),
     }
+}
+
+/// The next mount takes the area for fast commits from the end of the log, which is empty then.
+fn set_fast_commit(disk: &mut Superblock, wanted: Presence) -> Result<()> {
+    let mut features = disk.features();
+    match wanted {
+        Presence::Present if !features.has(Feature::HAS_JOURNAL) => {
+            let problem = "the feature fast_commit needs the feature has_journal";
+            return Err(Error::NotSupported(problem));
+        }
+        Presence::Present => features.insert(Feature::FAST_COMMIT),
+        Presence::Absent => features.remove(Feature::FAST_COMMIT),
+    }
+    disk.set_features(features);
+    Ok(())
 }
 
 /// Stores the seed that was derived from the UUID in its own field.

@@ -12,12 +12,12 @@ use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::{Feature, FileType, InodeNr};
 use uext4_num::u64_of;
 
-/// Target state of the orphan file.
+/// Target state of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is created unless it exists.
+    /// It is turned on, unless it is on.
     Present,
-    /// It is removed if it exists.
+    /// It is turned off, if it is on.
     Absent,
 }
 

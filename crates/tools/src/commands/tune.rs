@@ -11,6 +11,7 @@ use uext4::{OnError, Presence, Tuning, mkfs};
 #[command(after_help = "\
 Examples:
   uext4 tune disk.img -O orphan_file       add the orphan file; -O ^orphan_file takes it away
+  uext4 tune disk.img -O fast_commit       a cheaper fsync; -O ^fast_commit as before
   uext4 tune disk.img -L data -m 1         a label, and 1 % of the blocks for the superuser
   uext4 tune disk.img -O metadata_csum_seed -U random
   uext4 tune disk.img -e remount-ro        what mounts do about damage
@@ -20,7 +21,7 @@ metadata_csum_seed or no checksums.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// Features to turn on, or off with ^: orphan_file, ^orphan_file, metadata_csum_seed
+    /// Features to turn on, or off with ^: fast_commit, orphan_file; only on: metadata_csum_seed
     #[arg(short = 'O', long, value_name = "LIST", value_delimiter = ',')]
     features: Vec<String>,
     /// Volume label, up to 16 bytes
@@ -74,9 +75,12 @@ impl Args {
             match feature.as_str() {
                 "orphan_file" => tuning.orphan_file = Some(Presence::Present),
                 "^orphan_file" => tuning.orphan_file = Some(Presence::Absent),
+                "fast_commit" => tuning.fast_commit = Some(Presence::Present),
+                "^fast_commit" => tuning.fast_commit = Some(Presence::Absent),
                 "metadata_csum_seed" => tuning.fix_checksum_seed = true,
                 other => {
-                    let problem = "cannot be changed; orphan_file and metadata_csum_seed can";
+                    let problem =
+                        "cannot be changed; fast_commit, orphan_file and metadata_csum_seed can";
                     return Err(Failure::usage(format!("-O {other}: {problem}")));
                 }
             }

@@ -3,6 +3,9 @@
 use crate::rig::Rig;
 use std::io::Write;
 use std::process::Command;
+use std::sync::Arc;
+use uext4::device::{Access, FileDevice};
+use uext4::{Caller, Filesystem, MountOptions, WriteContext};
 use uext4_testkit::oracle::{self, KernelMount};
 
 /// A line of dumpe2fs.
@@ -72,6 +75,44 @@ fn the_orphan_file_comes_and_goes() {
     }
     let rig = Rig::new(&["-O", "^has_journal,^orphan_file"]);
     rig.fails(1, "has_journal", &["tune", "disk.img", "-O", "orphan_file"]);
+}
+
+/// Fast commits that a file with two fsyncs causes.
+fn fast_commits(rig: &Rig) -> u64 {
+    let device = FileDevice::open(&rig.image(), Access::ReadWrite).unwrap();
+    let fs = Filesystem::mount(Arc::new(device), MountOptions::default()).unwrap();
+    let root = fs.root().unwrap();
+    let file = fs.create(&root, b"synced", 0o644, &Caller::root()).unwrap();
+    for at in 0..4 {
+        let bytes = [7; 100];
+        fs.write(&file, 100 * at, &bytes, &WriteContext::ROOT)
+            .unwrap();
+        fs.fsync(&file).unwrap();
+    }
+    let commits = fs.stats().fast_commits.commits;
+    fs.unlink(&root, b"synced", &Caller::root()).unwrap();
+    drop((root, file));
+    fs.unmount().unwrap();
+    commits
+}
+
+#[test]
+fn fast_commits_are_turned_on_and_off() {
+    for shape in [&["-O", "^fast_commit"][..], &["-b", "1024"]] {
+        let rig = Rig::new(shape);
+        assert_eq!(fast_commits(&rig), 0);
+        rig.ok(&["tune", "disk.img", "-O", "fast_commit"]);
+        assert!(told(&rig, "Filesystem features:").contains("fast_commit"));
+        assert_mountable(&rig);
+        assert!(fast_commits(&rig) > 0, "{shape:?}");
+        assert_mountable(&rig);
+        rig.ok(&["tune", "disk.img", "-O", "^fast_commit"]);
+        assert!(!told(&rig, "Filesystem features:").contains("fast_commit"));
+        assert_eq!(fast_commits(&rig), 0);
+        assert_mountable(&rig);
+    }
+    let rig = Rig::new(&["-O", "^has_journal,^orphan_file"]);
+    rig.fails(1, "has_journal", &["tune", "disk.img", "-O", "fast_commit"]);
 }
 
 #[test]
