@@ -79,7 +79,7 @@ fn the_orphan_file_comes_and_goes() {
 
 /// Fast commits that a file with two fsyncs causes.
 fn fast_commits(rig: &Rig) -> u64 {
-    let device = FileDevice::open(&rig.image(), Access::ReadWrite).unwrap();
+    let device = FileDevice::open(rig.image(), Access::ReadWrite).unwrap();
     let fs = Filesystem::mount(Arc::new(device), MountOptions::default()).unwrap();
     let root = fs.root().unwrap();
     let file = fs.create(&root, b"synced", 0o644, &Caller::root()).unwrap();
