@@ -109,7 +109,7 @@ impl Fs {
             NameChange::Create => {
                 let created = self.load_inode(inode).map_err(failed)?;
                 let mut state = created.live().write_unlogged();
-                records.push(inode_record(&mut state));
+                records.push(inode_record(&mut state)?);
                 records.push(Record::Create(dentry));
             }
             NameChange::Link => records.push(Record::Link(dentry)),
@@ -170,7 +170,7 @@ impl Fs {
             }
             self.record_range(&state, range, records)?;
         }
-        records.push(inode_record(&mut state));
+        records.push(inode_record(&mut state)?);
         Ok(())
     }
 
@@ -199,10 +199,14 @@ impl Fs {
     }
 }
 
-fn inode_record(state: &mut InodeState) -> Record {
-    Record::Inode {
-        inode: state.nr(),
-        raw: state.record_bytes(),
+/// Linux leaves the attribute block out when it counts the blocks of a recorded inode.
+fn inode_record(state: &mut InodeState) -> Recorded<Record> {
+    match state.disk.file_acl {
+        BlockNr(0) => Ok(Record::Inode {
+            inode: state.nr(),
+            raw: state.record_bytes(),
+        }),
+        _ => Err(FullReason::Attribute),
     }
 }
 

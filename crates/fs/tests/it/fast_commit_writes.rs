@@ -183,6 +183,15 @@ fn what_has_no_record_needs_a_full_commit() {
         }
     };
     assert!(rig.full(&file, comb).contains(&"layout"));
+    let big = rig.file(b"big");
+    let value = [1; 600];
+    let set = rig
+        .fs
+        .set_xattr(&big, b"user.big", &value, SetMode::Any, user);
+    set.unwrap();
+    rig.fsync(&big);
+    let append = |_: &Filesystem| rig.write(&big, 100, 5000);
+    assert_eq!(rig.full(&big, append), ["attribute"], "it has a block");
     let freeze = |fs: &Filesystem| {
         fs.freeze().unwrap();
         fs.thaw().unwrap();

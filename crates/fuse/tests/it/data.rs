@@ -253,6 +253,8 @@ fn fdatasync_of_an_overwrite_commits_nothing_and_fsync_does() {
     let path = mounted.path("file");
     fs::write(&path, pattern(100_000, 1)).unwrap();
     let file = File::options().write(true).open(&path).unwrap();
+    // So that the overwrite changes the time, however soon it comes.
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
     file.sync_all().unwrap();
     let commits = || {
         let stats = mounted.client().ask(&Ask::Stats {}).unwrap();
