@@ -29,8 +29,9 @@ pub trait Clock: Send + Sync {
     fn of_thread(&self) -> Duration;
 }
 
-/// The system's clock. Its wall time moves in ticks, as that of the kernel's file systems does, so
-/// its timestamps are comparable with those of the kernel's caches.
+/// The system's clock; in a simulation, the virtual time. Its wall time moves in ticks, as that of
+/// the kernel's file systems does, so its timestamps are comparable with those of the kernel's
+/// caches.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock {
     start: Instant,
@@ -51,8 +52,24 @@ impl Default for RealClock {
     }
 }
 
+/// Tick of the wall time in a simulation: that of a kernel with 250 ticks per second.
+#[cfg(simulated)]
+const TICK: Duration = Duration::from_millis(4);
+
+/// Wall time in a simulation, which begins at the same moment each time.
+#[cfg(simulated)]
+fn simulated_wall(now: Duration) -> WallTime {
+    const START_NS: i64 = 1_700_000_000 * NS;
+    let ticks = now.as_nanos() / TICK.as_nanos();
+    from_ns(START_NS.saturating_add(clamp_i64(ticks * TICK.as_nanos())))
+}
+
 impl Clock for RealClock {
     fn wall(&self) -> WallTime {
+        #[cfg(simulated)]
+        if let Some(now) = crate::simulation::now() {
+            return simulated_wall(now);
+        }
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         WallTime {
             seconds: now.tv_sec,
@@ -61,9 +78,17 @@ impl Clock for RealClock {
         }
     }
     fn monotonic(&self) -> Duration {
+        #[cfg(simulated)]
+        if let Some(now) = crate::simulation::now() {
+            return now;
+        }
         self.start.elapsed()
     }
     fn of_thread(&self) -> Duration {
+        #[cfg(simulated)]
+        if let Some(now) = crate::simulation::now() {
+            return now;
+        }
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         // The kernel returns no negative time, and less than a second's worth of nanoseconds.
         Duration::new(

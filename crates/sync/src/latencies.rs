@@ -5,9 +5,15 @@
 //! values. Every 64-bit number has a bucket (4 KiB in all).
 //! Invariants: adding a call allocates nothing, takes no lock and costs three atomic operations.
 //! The longest call is recorded before its bucket, so no percentile exceeds the longest call.
-//! The atomics are those of `std`: no decision depends on them, and the model checker gets no extra
-//! steps.
+//! Under the model checker the atomics are those of `std`: no decision depends on them, and the
+//! checker gets no extra steps.
 
+#[cfg(not(shuttle))]
+use crate::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+#[cfg(shuttle)]
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},

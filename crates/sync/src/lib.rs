@@ -4,7 +4,8 @@
 //! Every crate takes its synchronisation from here (`cargo xtask tidy` checks it), so that the
 //! ordinary build, the model checker and the rank checks see all of it.
 //!
-//! Builds: ordinarily `parking_lot` and `std`; with `--cfg shuttle` the model checker's types.
+//! Builds: ordinarily `parking_lot` and `std`; with `--cfg shuttle` the model checker's types; with
+//! `--cfg simulated` types that run in the virtual time of a machine with many cores.
 //! Debug builds check the lock order on every acquisition; release builds do not.
 //! Locking: [`Rank`] *is* the lock order; `docs/internals/locking.md` gives the reasons for it.
 //! Not here: waiting for a device (that is `device`), transactions (`journal`).
@@ -31,7 +32,9 @@ mod versioned;
 mod waits;
 
 pub use allowance::{Allowance, Spending};
-pub use backend::{OnceLock, atomic, cores, mpsc, thread};
+#[cfg(simulated)]
+pub use backend::simulation;
+pub use backend::{OnceLock, atomic, cores, mpsc, shared_count, thread};
 pub use clock::{Clock, ManualClock, RealClock, WallTime};
 pub use counter::Counter;
 pub use crossbeam_utils::CachePadded;

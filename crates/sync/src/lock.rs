@@ -37,19 +37,19 @@ impl<T> Mutex<T> {
 
 impl<T: ?Sized> Mutex<T> {
     /// Takes the lock, waiting if it must.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.acquire(Order::Rising)
     }
     /// As [`Self::lock`], beside locks of the same rank that were taken with smaller keys.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn lock_ordered(&self, key: u64) -> MutexGuard<'_, T> {
         self.acquire(Order::Key(key))
     }
     /// Takes the lock if it is free now.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = self.inner.try_lock()?;
@@ -63,7 +63,7 @@ impl<T: ?Sized> Mutex<T> {
         self.inner.get_mut()
     }
 
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     fn acquire(&self, order: Order) -> MutexGuard<'_, T> {
         let held = Held::enter(self.rank, order);
@@ -101,13 +101,13 @@ impl Condvar {
     }
     /// Releases the guard's lock, waits for a wake-up, takes the lock again. Wakes may be
     /// spurious. No lock of a later rank may be held (debug builds check).
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         guard.held.check_innermost();
         self.0.wait(&mut guard.inner);
     }
     /// As [`Self::wait`], at most for `timeout`; true when it timed out.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> bool {
         guard.held.check_innermost();
         self.0.wait_for(&mut guard.inner, timeout).timed_out()

@@ -42,44 +42,44 @@ impl<T> RwLock<T> {
 
 impl<T: ?Sized> RwLock<T> {
     /// Takes the lock shared.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.acquire_shared(Order::Rising)
     }
     /// Takes the lock exclusively.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.acquire_exclusive(Order::Rising)
     }
     /// As [`Self::read`], beside locks of the same rank that were taken with smaller keys.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn read_ordered(&self, key: u64) -> RwLockReadGuard<'_, T> {
         self.acquire_shared(Order::Key(key))
     }
     /// As [`Self::write`], beside locks of the same rank that were taken with smaller keys.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn write_ordered(&self, key: u64) -> RwLockWriteGuard<'_, T> {
         self.acquire_exclusive(Order::Key(key))
     }
     /// As [`Self::read`], beside any locks of the same rank. The caller holds an outer lock
     /// exclusively that every thread holds which takes several of these.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn read_nested(&self) -> RwLockReadGuard<'_, T> {
         self.acquire_shared(Order::Nested)
     }
     /// As [`Self::write`], beside any locks of the same rank: see [`Self::read_nested`].
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn write_nested(&self) -> RwLockWriteGuard<'_, T> {
         self.acquire_exclusive(Order::Nested)
     }
     /// Takes the lock shared if that needs no wait.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         let inner = self.inner.try_read()?;
@@ -89,7 +89,7 @@ impl<T: ?Sized> RwLock<T> {
         })
     }
     /// Takes the lock exclusively if that needs no wait.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         let inner = self.inner.try_write()?;
@@ -103,7 +103,7 @@ impl<T: ?Sized> RwLock<T> {
         self.inner.get_mut()
     }
 
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     fn acquire_shared(&self, order: Order) -> RwLockReadGuard<'_, T> {
         let held = Held::enter(self.rank, order);
@@ -114,7 +114,7 @@ impl<T: ?Sized> RwLock<T> {
         RwLockReadGuard { inner, _held: held }
     }
 
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     fn acquire_exclusive(&self, order: Order) -> RwLockWriteGuard<'_, T> {
         let held = Held::enter(self.rank, order);

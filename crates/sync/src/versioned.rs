@@ -89,43 +89,43 @@ impl VersionedLock {
     }
 
     /// Waits until the lock is no longer closed: takes it shared and releases it.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn wait(&self) {
         drop(self.lock.read());
     }
 
     /// Takes the lock shared: no part moves.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn read(&self) -> RwLockReadGuard<'_, ()> {
         self.lock.read()
     }
 
     /// As [`Self::read`], beside locks of the same rank that were taken with smaller keys.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn read_ordered(&self, key: u64) -> RwLockReadGuard<'_, ()> {
         self.lock.read_ordered(key)
     }
 
     /// Takes the lock exclusively and closed: no optimistic reader succeeds.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn write(&self) -> VersionedGuard<'_> {
         self.closed(self.lock.write())
     }
 
     /// As [`Self::write`], beside locks of the same rank that were taken with smaller keys.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn write_ordered(&self, key: u64) -> VersionedGuard<'_> {
         self.closed(self.lock.write_ordered(key))
     }
 
     /// Takes the lock exclusively and open: optimistic readers continue.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn write_open(&self) -> VersionedGuard<'_> {
         self.guard(self.lock.write())
     }
 
     /// As [`Self::write_open`]; `None` if the lock is held.
-    #[cfg_attr(debug_assertions, track_caller)]
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn try_write_open(&self) -> Option<VersionedGuard<'_>> {
         Some(self.guard(self.lock.try_write()?))
     }

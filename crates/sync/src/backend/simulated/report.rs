@@ -1,0 +1,84 @@
+//! What a simulation counted: transfers, and the lines that cost most.
+
+use super::line::Line;
+use super::world::State;
+use std::cmp::Reverse;
+
+/// Counts since the last reset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Accesses of all lines.
+    pub accesses: u64,
+    /// Transfers within a socket.
+    pub near: u64,
+    /// Transfers between sockets.
+    pub far: u64,
+    /// Number of times that another thread got the right to run, since the start.
+    pub switches: u64,
+    /// The lines whose transfers and queues took most time.
+    pub hottest: Vec<HotLine>,
+}
+
+/// A line that moved between cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HotLine {
+    /// Number of the line by its first access.
+    pub number: usize,
+    /// Type that most of the accesses which moved it used.
+    pub kind: &'static str,
+    /// Their place: file and line.
+    pub place: String,
+    /// All accesses.
+    pub accesses: u64,
+    /// Transfers within a socket.
+    pub near: u64,
+    /// Transfers between sockets.
+    pub far: u64,
+    /// Time of its transfers, in picoseconds.
+    pub moved_ps: u64,
+    /// Time that cores waited for transfers of others, in picoseconds.
+    pub queued_ps: u64,
+}
+
+impl HotLine {
+    fn new(line: &Line) -> Self {
+        let most = line.places.iter().max_by_key(|(_, count)| *count);
+        let (kind, place) = most.map_or(("", String::new()), |(place, _)| {
+            let code = place.code;
+            (place.kind, format!("{}:{}", code.file(), code.line()))
+        });
+        Self {
+            number: line.number,
+            kind,
+            place,
+            accesses: line.counts.accesses,
+            near: line.counts.near,
+            far: line.counts.far,
+            moved_ps: line.counts.moved_ps,
+            queued_ps: line.counts.queued_ps,
+        }
+    }
+
+    /// Time lost, in picoseconds.
+    pub fn lost_ps(&self) -> u64 {
+        self.moved_ps + self.queued_ps
+    }
+}
+
+impl Report {
+    pub(super) fn new(state: &State, lines_max: usize) -> Self {
+        let sum = |of: fn(&Line) -> u64| state.lines.iter().map(of).sum();
+        let moved = state.lines.iter().filter(|line| line.counts.moved_ps > 0);
+        let mut moved: Vec<&Line> = moved.collect();
+        moved.sort_by_key(|line| {
+            (Reverse(line.counts.moved_ps + line.counts.queued_ps), line.number)
+        });
+        Self {
+            accesses: sum(|line| line.counts.accesses),
+            near: sum(|line| line.counts.near),
+            far: sum(|line| line.counts.far),
+            switches: state.switches,
+            hottest: moved.into_iter().take(lines_max).map(HotLine::new).collect(),
+        }
+    }
+}
