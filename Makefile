@@ -1,6 +1,6 @@
 # The front door. Every target runs as root or as a user with sudo.
 
-.PHONY: help deps tools check test schedules crates coverage quickstart lab build install uninstall deb static package-test
+.PHONY: help deps tools check test schedules simulate simulated crates coverage quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3
@@ -35,7 +35,7 @@ tools: ## Install the test suites that cargo knows into target/tools.
 	  cargo install --quiet pjdfstest --version 0.2.2 --locked --root target/tools || \
 	  echo "tools: no pjdfstest; its tests are skipped"
 
-test: deps tools check schedules ## All checks and all tests.
+test: deps tools check schedules simulated ## All checks and all tests.
 	cargo test --workspace --quiet
 
 # A build of its own: the flag is for the whole build.
@@ -44,6 +44,16 @@ SHUTTLE = RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target
 schedules: ## What threads may do to each other, tried by the model checker.
 	$(SHUTTLE) --package uext4-sync --package uext4-schedules
 	$(SHUTTLE) --package uext4-journal model
+
+# As above, with the simulator's types.
+SIMULATED = RUSTFLAGS="--cfg simulated" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/simulated cargo
+
+simulate: ## Simulate many cores; ARGS="fallocate2 --cores 1,64 --machine kunpeng-920".
+	@$(SIMULATED) run --quiet --profile fast --package uext4-lab -- simulate $(ARGS)
+
+simulated: ## The tests of the simulator.
+	$(SIMULATED) test --quiet --package uext4-sync --lib
+	$(SIMULATED) test --quiet --package uext4-lab --bin uext4-lab simulate
 
 PUBLISHED = uext4-num uext4-sync uext4-format uext4-device uext4-journal uext4-alloc uext4-mkfs \
 	uext4 uext4-tree uext4-fuse uext4-tools

@@ -2,10 +2,11 @@
 
 use crate::experiments::{Clock, Experiment, Plan};
 use crate::measure::{self, Results};
+use crate::simulate_options::SimulateOptions;
 use crate::system::System;
 use crate::{
-    age, allocator, checkpoint, cleanup, durable, fragmented, mounts, report, scale, shrinker,
-    workers,
+    age, allocator, calibrate, checkpoint, cleanup, durable, fragmented, mounts, report, scale,
+    shrinker, workers,
 };
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -77,6 +78,11 @@ enum Command {
     /// Measured are extents of files, free extents, locality and the speed of writing (variants:
     /// linear, optimized, freespace-tree).
     Age(AgeOptions),
+    /// Experiments on simulated machines with up to 1,024 cores, in virtual time: rate of each
+    /// worker, transfers of cache lines, and the lines that cost most. Needs `make simulate`.
+    Simulate(SimulateOptions),
+    /// The parameters of this machine for `simulate`, by micro-benchmarks (JSON, in nanoseconds).
+    Calibrate,
     /// The writes of one row of `fragmented`.
     #[command(hide = true)]
     FragmentedRow {
@@ -167,6 +173,8 @@ impl Cli {
             Command::Shrinker(options) => options.run(),
             Command::Scale(options) => options.run(),
             Command::Age(options) => options.run(),
+            Command::Simulate(options) => options.run(),
+            Command::Calibrate => calibrate::run(),
             Command::FragmentedRow {
                 kind,
                 place,

@@ -9,6 +9,7 @@
 mod age;
 mod allocator;
 mod backing;
+mod calibrate;
 mod checkpoint;
 mod cleanup;
 mod cli;
@@ -23,6 +24,9 @@ mod mounts;
 mod report;
 mod scale;
 mod shrinker;
+#[cfg(simulated)]
+mod simulate;
+mod simulate_options;
 mod stage;
 mod system;
 mod workers;

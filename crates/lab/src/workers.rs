@@ -101,8 +101,12 @@ fn timed(work: &mut dyn Work, phase: usize, clock: Clock) -> Result<Done> {
     })
 }
 
-/// Time since a fixed moment.
+/// Time since a fixed moment; in a simulation, the virtual time.
 pub(crate) fn now(clock: Clock) -> Duration {
+    #[cfg(simulated)]
+    if let Some(now) = uext4_sync::simulation::now() {
+        return now;
+    }
     let time = rustix::time::clock_gettime(match clock {
         Clock::Wall => ClockId::Monotonic,
         Clock::Cpu => ClockId::ThreadCPUTime,

@@ -16,10 +16,12 @@ impl Counter {
         }
     }
     /// Adds `delta` (may be negative).
+    #[cfg_attr(simulated, track_caller)]
     pub fn add(&self, delta: i64) {
         self.shards.local().fetch_add(delta, Ordering::AcqRel);
     }
     /// The sum of all shards: exact if no thread adds concurrently.
+    #[cfg_attr(simulated, track_caller)]
     pub fn sum(&self) -> i64 {
         self.shards.iter().map(|s| s.load(Ordering::Acquire)).sum()
     }

@@ -42,6 +42,7 @@ impl Default for FreezeBarrier {
 impl FreezeBarrier {
     /// Enters; waits while the barrier is closed. Not re-entrant: entering twice deadlocks against
     /// [`Self::close`].
+    #[cfg_attr(simulated, track_caller)]
     pub fn enter(&self) -> Pass<'_> {
         loop {
             if let Some(pass) = self.try_enter() {
@@ -71,6 +72,7 @@ impl FreezeBarrier {
     }
 
     /// Enters if the barrier is open.
+    #[cfg_attr(simulated, track_caller)]
     pub fn try_enter(&self) -> Option<Pass<'_>> {
         let shard = shard_index();
         if self.is_closed() {
@@ -112,6 +114,7 @@ impl FreezeBarrier {
     }
 
     /// Whether the barrier refuses entry.
+    #[cfg_attr(simulated, track_caller)]
     pub fn is_closed(&self) -> bool {
         self.closed.load(SeqCst)
     }

@@ -60,6 +60,7 @@ impl Default for Latencies {
 
 impl Latencies {
     /// Counts a call; true when it is the longest so far.
+    #[cfg_attr(simulated, track_caller)]
     pub fn add(&self, time: Duration) -> bool {
         let ns = clamp_u64(time.as_nanos());
         let is_worst = self.worst_ns.fetch_max(ns, Relaxed) < ns;

@@ -7,7 +7,9 @@
 //! second `read` of the same lock, which deadlocks when a writer waits in between.
 
 use crate::held::{Held, Order};
-use crate::{Rank, backend, waits};
+#[cfg(not(simulated))]
+use crate::waits;
+use crate::{Rank, backend};
 use std::ops::{Deref, DerefMut};
 
 /// A reader-writer lock with a place in the lock order.
@@ -107,6 +109,9 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     fn acquire_shared(&self, order: Order) -> RwLockReadGuard<'_, T> {
         let held = Held::enter(self.rank, order);
+        #[cfg(simulated)]
+        let inner = self.inner.read();
+        #[cfg(not(simulated))]
         let inner = match self.inner.try_read() {
             Some(inner) => inner,
             None => waits::timed(self.rank, || self.inner.read()),
@@ -118,6 +123,9 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     fn acquire_exclusive(&self, order: Order) -> RwLockWriteGuard<'_, T> {
         let held = Held::enter(self.rank, order);
+        #[cfg(simulated)]
+        let inner = self.inner.write();
+        #[cfg(not(simulated))]
         let inner = match self.inner.try_write() {
             Some(inner) => inner,
             None => waits::timed(self.rank, || self.inner.write()),

@@ -40,16 +40,19 @@ impl SequenceCount {
     }
 
     /// The present value.
+    #[cfg_attr(simulated, track_caller)]
     pub fn sample(&self) -> Sequence {
         Sequence(self.0.load(SeqCst))
     }
 
     /// Whether no change has begun or ended since the sample.
+    #[cfg_attr(simulated, track_caller)]
     pub fn is_still(&self, sample: Sequence) -> bool {
         self.sample() == sample
     }
 
     /// Begins a change. None is in progress.
+    #[cfg_attr(simulated, track_caller)]
     pub fn begin(&self) {
         let now = self.sample();
         debug_assert!(!now.is_changing(), "one change at a time");
@@ -57,6 +60,7 @@ impl SequenceCount {
     }
 
     /// Ends the change in progress.
+    #[cfg_attr(simulated, track_caller)]
     pub fn end(&self) {
         let now = self.sample();
         debug_assert!(now.is_changing(), "a change was begun");

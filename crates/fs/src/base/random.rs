@@ -14,13 +14,7 @@ pub(crate) struct Random {
 impl Random {
     /// From a seed, or from the system when there is none.
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        let system = || {
-            use std::hash::{BuildHasher, Hasher};
-            std::collections::hash_map::RandomState::new()
-                .build_hasher()
-                .finish()
-        };
-        let first = seed.unwrap_or_else(system);
+        let first = seed.unwrap_or_else(uext4_sync::entropy);
         let start = |shard| uext4_sync::Rng::new(first.wrapping_add(u64_of(shard))).next_u64();
         Self {
             counters: Sharded::new(|shard| {

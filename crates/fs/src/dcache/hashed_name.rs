@@ -7,7 +7,6 @@
 
 use siphasher::sip128::{Hash128, SipHasher13};
 use std::cell::Cell;
-use std::hash::{BuildHasher, RandomState};
 use uext4_format::hash::{DirHasher, HashVersion};
 use uext4_num::{high_u16, high_u32, low_u32};
 
@@ -33,8 +32,7 @@ pub(crate) struct NameHasher(SipHasher13);
 
 impl Default for NameHasher {
     fn default() -> Self {
-        let random = || RandomState::new().hash_one(());
-        Self::of_seed(random(), random())
+        Self::of_seed(uext4_sync::entropy(), uext4_sync::entropy())
     }
 }
 

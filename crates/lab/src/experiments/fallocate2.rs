@@ -3,10 +3,11 @@
 //! Each worker has an unlinked file. One operation allocates 8 KiB at its end; after 128 of them
 //! the file is truncated to zero, which is timed but not counted as an operation.
 
-use super::{Task, Work};
+use super::{Clock, Task, Work};
 use crate::client::{Client, OpenFile};
+use crate::workers::now;
 use anyhow::Result;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const STEP_BYTES: u64 = 8192;
 const STEPS: u64 = 128;
@@ -28,9 +29,9 @@ pub(super) fn start(task: Task, client: Box<dyn Client>) -> Result<Box<dyn Work>
 
 impl Work for Fallocate2 {
     fn phase(&mut self, _index: usize) -> Result<u64> {
-        let end = Instant::now() + Duration::from_secs_f64(self.seconds);
+        let end = now(Clock::Wall) + Duration::from_secs_f64(self.seconds);
         let mut done = 0;
-        while Instant::now() < end {
+        while now(Clock::Wall) < end {
             for step in 0..STEPS {
                 self.file.fallocate(step * STEP_BYTES, STEP_BYTES)?;
             }

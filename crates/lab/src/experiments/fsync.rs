@@ -1,10 +1,11 @@
 //! Small durable changes, each with an fsync: a new file of 4 KiB, or 512 bytes at the end of the
 //! worker's file.
 
-use super::{Task, Work};
+use super::{Clock, Task, Work};
 use crate::client::{Client, OpenFile};
+use crate::workers::now;
 use anyhow::Result;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Variants.
 pub(super) const CREATE: &str = "create";
@@ -59,10 +60,10 @@ impl Fsync {
 
 impl Work for Fsync {
     fn phase(&mut self, _index: usize) -> Result<u64> {
-        let end = Instant::now() + Duration::from_secs_f64(self.seconds);
+        let end = now(Clock::Wall) + Duration::from_secs_f64(self.seconds);
         let (count, mut done) = (self.count, 0);
         let goes_on = |done| match count {
-            0 => Instant::now() < end,
+            0 => now(Clock::Wall) < end,
             count => done < count,
         };
         while goes_on(done) {

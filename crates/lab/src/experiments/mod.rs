@@ -135,6 +135,12 @@ impl Unit {
         }
     }
 
+    /// Whether it counts per second.
+    #[cfg(simulated)]
+    pub(crate) fn is_rate(self) -> bool {
+        matches!(self, Self::PerSecond | Self::MegabytesPerSecond)
+    }
+
     /// The unit of this name.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.name() == name)

@@ -2,10 +2,11 @@
 //!
 //! Every worker has its own directory, so that workers share only the tracking of orphans.
 
-use super::{Task, Work};
+use super::{Clock, Task, Work};
 use crate::client::Client;
+use crate::workers::now;
 use anyhow::Result;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Files between two reads of the clock.
 const BATCH: u64 = 16;
@@ -27,9 +28,9 @@ pub(super) fn start(task: Task, mut client: Box<dyn Client>) -> Result<Box<dyn W
 
 impl Work for StressOrphan {
     fn phase(&mut self, _index: usize) -> Result<u64> {
-        let end = Instant::now() + Duration::from_secs_f64(self.seconds);
+        let end = now(Clock::Wall) + Duration::from_secs_f64(self.seconds);
         let mut done = 0;
-        while Instant::now() < end {
+        while now(Clock::Wall) < end {
             for _ in 0..BATCH {
                 let file = self.client.open_new("orphan")?;
                 self.client.remove("orphan")?;

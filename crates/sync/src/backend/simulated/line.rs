@@ -37,6 +37,15 @@ pub(super) struct Counts {
     pub(super) queued_ps: u64,
     /// Time of the transfers.
     pub(super) moved_ps: u64,
+    /// Time that tasks waited for locks in it.
+    pub(super) waited_ps: u64,
+}
+
+impl Counts {
+    /// Time lost to sharing.
+    pub(super) fn lost_ps(&self) -> u64 {
+        self.queued_ps + self.moved_ps + self.waited_ps
+    }
 }
 
 /// State of one line.
@@ -218,6 +227,13 @@ impl Lines {
         line.count_place(place);
         line.take(core, access);
         Charge { end, is_transfer: true }
+    }
+
+    /// Counts the time that a task waited for a lock.
+    pub(super) fn count_wait(&mut self, address: usize, ps: u64, machine: &Machine) {
+        if let Some(line) = self.0.get_mut(&(address / machine.line_bytes)) {
+            line.counts.waited_ps += ps;
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Line> {

@@ -7,8 +7,7 @@
 //! Invariants: at most one thread of a simulation runs, so a lock that is free for it stays free
 //! until it reports the next access. Threads outside of a simulation use the types as in the
 //! ordinary build; they must not wait for threads inside.
-//! Not here: channels, parking and named threads, which are those of `std`: no code that is
-//! simulated uses them.
+//! Not here: channels and parking, which are those of `std`: no code that is simulated uses them.
 //! References: docs/internals/simulation.md.
 
 mod atomics;
@@ -42,8 +41,8 @@ pub(super) mod atomic {
 /// Threads.
 pub(super) mod thread {
     pub use super::thread_scope::{Scope, ScopedJoinHandle, scope};
-    pub use super::threads::{JoinHandle, sleep, spawn, yield_now};
-    pub use std::thread::{Builder, Thread, ThreadId, current, panicking, park};
+    pub use super::threads::{Builder, JoinHandle, sleep, spawn, yield_now};
+    pub use std::thread::{Thread, ThreadId, available_parallelism, current, panicking, park};
 }
 
 /// The simulation of the calling thread.

@@ -15,7 +15,7 @@ pub struct Report {
     pub far: u64,
     /// Number of times that another thread got the right to run, since the start.
     pub switches: u64,
-    /// The lines whose transfers and queues took most time.
+    /// The lines whose transfers, queues and locks took most time.
     pub hottest: Vec<HotLine>,
 }
 
@@ -38,6 +38,8 @@ pub struct HotLine {
     pub moved_ps: u64,
     /// Time that cores waited for transfers of others, in picoseconds.
     pub queued_ps: u64,
+    /// Time that threads waited for locks in it, in picoseconds.
+    pub waited_ps: u64,
 }
 
 impl HotLine {
@@ -56,12 +58,13 @@ impl HotLine {
             far: line.counts.far,
             moved_ps: line.counts.moved_ps,
             queued_ps: line.counts.queued_ps,
+            waited_ps: line.counts.waited_ps,
         }
     }
 
     /// Time lost, in picoseconds.
     pub fn lost_ps(&self) -> u64 {
-        self.moved_ps + self.queued_ps
+        self.moved_ps + self.queued_ps + self.waited_ps
     }
 }
 
@@ -71,7 +74,7 @@ impl Report {
         let moved = state.lines.iter().filter(|line| line.counts.moved_ps > 0);
         let mut moved: Vec<&Line> = moved.collect();
         moved.sort_by_key(|line| {
-            (Reverse(line.counts.moved_ps + line.counts.queued_ps), line.number)
+            (Reverse(line.counts.lost_ps()), line.number)
         });
         Self {
             accesses: sum(|line| line.counts.accesses),

@@ -1,7 +1,9 @@
 //! Threads: those that a simulated thread starts are simulated, too.
 
 use super::current::Me;
+use super::thread_scope::{Scope, ScopedJoinHandle};
 use super::world::Baton;
+use std::io;
 use std::sync::{Arc, Barrier};
 use std::thread::{Result, Thread};
 use std::time::Duration;
@@ -82,19 +84,74 @@ impl Birth {
 }
 
 /// Starts a thread.
+///
+/// # Panics
+/// The system starts no thread.
 pub fn spawn<F, T>(body: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let Some(birth) = Birth::new() else {
-        let inner = std::thread::spawn(move || Ok(body()));
-        return JoinHandle { inner, task: None };
-    };
-    let (task, started) = (Some(birth.task()), birth.started());
-    let inner = std::thread::spawn(move || birth.live(body));
-    started.wait();
-    JoinHandle { inner, task }
+    Builder::new().spawn(body).expect("the system starts threads, as for `std`")
+}
+
+/// As that of `std`.
+#[derive(Default)]
+pub struct Builder(Option<String>);
+
+impl Builder {
+    /// A thread without a name.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names the thread.
+    pub fn name(self, name: String) -> Self {
+        Self(Some(name))
+    }
+
+    pub(super) fn inner(self) -> std::thread::Builder {
+        let inner = std::thread::Builder::new();
+        match self.0 {
+            Some(name) => inner.name(name),
+            None => inner,
+        }
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn spawn<F, T>(self, body: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let Some(birth) = Birth::new() else {
+            let inner = self.inner().spawn(move || Ok(body()))?;
+            return Ok(JoinHandle { inner, task: None });
+        };
+        let (task, started) = (Some(birth.task()), birth.started());
+        let inner = self.inner().spawn(move || birth.live(body))?;
+        started.wait();
+        Ok(JoinHandle { inner, task })
+    }
+
+    /// Starts a thread that borrows.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn spawn_scoped<'scope, 'env, F, T>(
+        self,
+        scope: &'scope Scope<'scope, 'env>,
+        body: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        scope.start(self, body)
+    }
 }
 
 /// Sleeps, in virtual time if the calling thread is simulated.

@@ -222,10 +222,12 @@ impl World {
     /// The running task waits at the address for a lock, on its core at first.
     pub(super) fn await_lock(&self, task: usize, address: usize, side: Side) {
         let mut state = self.state();
-        let wait = state.cores.next_wait();
+        let (wait, begin) = (state.cores.next_wait(), state.cores.now());
         state.waiters.add(address, wait, side, address);
         state.cores.spin(&self.machine);
         self.pass(task, state);
+        let State { cores, lines, .. } = &mut *self.state();
+        lines.count_wait(address, cores.now() - begin, &self.machine);
     }
 
     /// The running task blocks at the address until it is woken, or until the deadline; true: it

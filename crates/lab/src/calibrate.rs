@@ -1,0 +1,169 @@
+//! `calibrate`: the parameters of this machine for the simulator, by micro-benchmarks.
+//!
+//! Each figure is the median of [`RUNS`] runs. The transfer of a line is measured as by the tool
+//! core-to-core-latency: two threads exchange a value by compare-exchange.
+
+use anyhow::{Context, Result, anyhow};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const RUNS: usize = 5;
+const ROUNDS: u64 = 200_000;
+/// Wake-ups and switches cost microseconds.
+const SLOW_ROUNDS: u64 = 2_000;
+
+/// Prints all parameters in nanoseconds, as JSON.
+pub(crate) fn run() -> Result<()> {
+    let cpus = cpus()?;
+    let [one, other] = [cpus[0], *cpus.get(1).context("it takes two CPUs")?];
+    let mut figures = vec![
+        ("hit_ns", median(|| Ok(hit()))?),
+        ("rmw_ns", median(|| Ok(update()))?),
+        ("near_ns", median(|| transfer(one, other))?),
+        ("spin_ns", median(|| Ok(spin()))?),
+        ("switch_ns", median(|| switch(one))?),
+    ];
+    let wakes = (0..RUNS).map(|_| wake(one, other)).collect::<Result<Vec<_>>>()?;
+    figures.push(("wake_ns", middle(wakes.iter().map(|wake| wake.0).collect())));
+    figures.push(("wake_latency_ns", middle(wakes.iter().map(|wake| wake.1).collect())));
+    let map: serde_json::Map<String, serde_json::Value> = figures
+        .into_iter()
+        .map(|(name, ns)| (name.to_owned(), ((ns * 10.0).round() / 10.0).into()))
+        .collect();
+    println!("{}", serde_json::to_string(&map)?);
+    Ok(())
+}
+
+fn median(measure: impl Fn() -> Result<f64>) -> Result<f64> {
+    Ok(middle((0..RUNS).map(|_| measure()).collect::<Result<_>>()?))
+}
+
+fn middle(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
+fn cpus() -> Result<Vec<usize>> {
+    let mine = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| mine.is_set(*cpu)).collect())
+}
+
+fn stay_on(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+fn per_round(rounds: u64, body: impl Fn()) -> f64 {
+    let start = Instant::now();
+    (0..rounds).for_each(|_| body());
+    start.elapsed().as_nanos() as f64 / rounds as f64
+}
+
+/// A load of a line that the core has.
+fn hit() -> f64 {
+    let word = AtomicU64::new(0);
+    per_round(ROUNDS, || _ = black_box(black_box(&word).load(SeqCst)))
+}
+
+/// A read-modify-write of a line that the core has alone.
+fn update() -> f64 {
+    let word = AtomicU64::new(0);
+    per_round(ROUNDS, || _ = black_box(black_box(&word).fetch_add(1, SeqCst)))
+}
+
+/// One way of a value between two cores.
+fn transfer(one: usize, other: usize) -> Result<f64> {
+    let word = Arc::new(AtomicU64::new(0));
+    let turn = |word: &AtomicU64, from: u64| {
+        while word.compare_exchange(from, 1 - from, SeqCst, SeqCst).is_err() {
+            spin_loop();
+        }
+    };
+    let theirs = word.clone();
+    let partner = thread::spawn(move || -> Result<()> {
+        stay_on(other)?;
+        (0..ROUNDS).for_each(|_| turn(&theirs, 1));
+        Ok(())
+    });
+    let mine = thread::spawn(move || -> Result<f64> {
+        stay_on(one)?;
+        Ok(per_round(ROUNDS, || turn(&word, 0)) / 2.0)
+    });
+    partner.join().map_err(|_| anyhow!("a thread panicked"))??;
+    mine.join().map_err(|_| anyhow!("a thread panicked"))?
+}
+
+/// The rounds that `parking_lot` spins before it blocks: pauses of growing length, then yields.
+fn spin() -> f64 {
+    per_round(SLOW_ROUNDS, || {
+        (1..=3).for_each(|round| (0..1 << round).for_each(|_| spin_loop()));
+        (4..=10).for_each(|_| thread::yield_now());
+    })
+}
+
+/// Switch of a core between two threads that yield to each other.
+fn switch(cpu: usize) -> Result<f64> {
+    let go = Arc::new(AtomicBool::new(false));
+    let start = |_| {
+        let go = go.clone();
+        thread::spawn(move || -> Result<f64> {
+            stay_on(cpu)?;
+            while !go.load(SeqCst) {
+                thread::yield_now();
+            }
+            Ok(per_round(SLOW_ROUNDS * 10, thread::yield_now))
+        })
+    };
+    let threads: Vec<_> = (0..2).map(start).collect();
+    go.store(true, SeqCst);
+    let mut each = 0.0;
+    for thread in threads {
+        each += thread.join().map_err(|_| anyhow!("a thread panicked"))?? / 4.0;
+    }
+    Ok(each)
+}
+
+/// Time of the call that wakes a blocked thread, and time until that thread runs.
+fn wake(one: usize, other: usize) -> Result<(f64, f64)> {
+    let origin = Instant::now();
+    let woken_ns = Arc::new(AtomicU64::new(0));
+    let theirs = woken_ns.clone();
+    let sleeper = thread::spawn(move || -> Result<()> {
+        stay_on(other)?;
+        for _ in 0..SLOW_ROUNDS {
+            thread::park();
+            theirs.store(origin.elapsed().as_nanos() as u64, SeqCst);
+        }
+        Ok(())
+    });
+    let target = sleeper.thread().clone();
+    let waker = thread::spawn(move || -> Result<(f64, f64)> {
+        stay_on(one)?;
+        let (mut call, mut latency) = (0, 0);
+        for _ in 0..SLOW_ROUNDS {
+            woken_ns.store(0, SeqCst);
+            // Long enough for the other thread to block.
+            let asleep = Instant::now() + Duration::from_micros(30);
+            while Instant::now() < asleep {
+                spin_loop();
+            }
+            let begin = origin.elapsed().as_nanos() as u64;
+            target.unpark();
+            call += origin.elapsed().as_nanos() as u64 - begin;
+            while woken_ns.load(SeqCst) == 0 {
+                spin_loop();
+            }
+            latency += woken_ns.load(SeqCst) - begin;
+        }
+        let each = |sum: u64| sum as f64 / SLOW_ROUNDS as f64;
+        Ok((each(call), each(latency)))
+    });
+    let result = waker.join().map_err(|_| anyhow!("a thread panicked"))?;
+    sleeper.join().map_err(|_| anyhow!("a thread panicked"))??;
+    result
+}

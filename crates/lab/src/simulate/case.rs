@@ -1,0 +1,182 @@
+//! One variant with one number of workers.
+
+use super::canary;
+use super::course::{Course, Done};
+use super::device::TimedDevice;
+use super::load::Load;
+use super::machines::Host;
+use super::{Plan, operations};
+use crate::client::LibraryClient;
+use crate::experiments::{Clock, Phase, Task, Unit, Work};
+use anyhow::{Context, Result, anyhow};
+use std::sync::Arc;
+use uext4::mkfs::{self, JournalSize, MkfsOptions, Preset};
+use uext4::{Filesystem, MountOptions};
+use uext4_device::MemDevice;
+use uext4_sync::simulation::{self, Report};
+
+/// See the module.
+pub(super) struct Case<'a> {
+    plan: &'a Plan,
+    load: Load,
+    variant: &'static str,
+    host: &'a Host,
+    workers: u32,
+}
+
+/// Result of one phase.
+#[derive(Clone)]
+pub(super) struct Outcome {
+    pub(super) metric: String,
+    pub(super) workers: u32,
+    /// Operations of all workers, or bytes.
+    pub(super) amount: u64,
+    /// Operations per second of all workers, or 10^6 bytes.
+    pub(super) total: f64,
+    /// Time of all workers together, in picoseconds.
+    pub(super) time_ps: u64,
+    pub(super) report: Report,
+    accesses: u64,
+    access_ps: u64,
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        load: Load,
+        variant: &'static str,
+        host: &'a Host,
+        workers: u32,
+    ) -> Self {
+        Self { plan, load, variant, host, workers }
+    }
+
+    fn count(&self) -> u64 {
+        self.plan.count.unwrap_or(self.load.count)
+    }
+
+    fn phases(&self) -> Vec<Phase> {
+        self.load.phases(self.count(), self.workers)
+    }
+
+    /// Work between two accesses in each phase, in picoseconds: what is left of the time that the
+    /// operation takes on this machine. One worker, on its machine alone, takes all of that time.
+    pub(super) fn work_per_access(&self) -> Result<Vec<u64>> {
+        let none = vec![0; self.phases().len()];
+        let left = |outcome: &Outcome| -> Result<u64> {
+            let variant = self.load.measured_variant(self.variant);
+            let each = operations::time_ps(self.plan.experiment.as_str(), variant, &outcome.metric)?;
+            let whole = each * (outcome.amount / self.load.unit_of(&outcome.metric)).max(1);
+            Ok(whole.saturating_sub(outcome.access_ps) / outcome.accesses.max(1))
+        };
+        self.run(&none)?.iter().map(left).collect()
+    }
+
+    /// Runs all phases with this work between two accesses.
+    pub(super) fn run(&self, work_ps: &[u64]) -> Result<Vec<Outcome>> {
+        let image = self.image()?;
+        let setup = self.load.setup(self.variant)?;
+        let mut options = MountOptions::default().parse(&setup.options)?;
+        options.base_lines = setup.base_lines;
+        // Workers take the cores of the machine in turn, so background threads find idle ones
+        // while there are fewer workers than cores.
+        let cores = self.host.cores.max(self.workers as usize);
+        simulation::run(&self.host.machine, cores, || {
+            let filesystem = Arc::new(Filesystem::mount(Arc::new(image), options)?);
+            let outcomes = self.course(&filesystem, work_ps);
+            let filesystem = Arc::into_inner(filesystem);
+            filesystem.context("the workers have gone home")?.unmount()?;
+            outcomes
+        })
+    }
+
+    fn image(&self) -> Result<TimedDevice> {
+        let device = MemDevice::new(self.plan.image_mib << 20);
+        let setup = self.load.setup(self.variant)?;
+        let mut options = MkfsOptions {
+            journal: JournalSize::Mib(u32::try_from(self.plan.journal_mib)?),
+            // Fixed, so that runs repeat.
+            uuid: Some([0x5a; 16]),
+            hash_seed: Some([0xa5; 16]),
+            time: Some(1_700_000_000),
+            ..MkfsOptions::new(Preset::Ext4)
+        };
+        options.features.apply_list(&setup.features).map_err(|e| anyhow!("{e:?}"))?;
+        mkfs::format(&device, &options)?;
+        Ok(TimedDevice::new(device, self.plan.latency_us, self.plan.megabytes_per_second))
+    }
+
+    fn course(&self, filesystem: &Arc<Filesystem>, work_ps: &[u64]) -> Result<Vec<Outcome>> {
+        let course = Arc::new(Course::new(self.workers as usize));
+        let start = |worker| {
+            let (filesystem, make) = (filesystem.clone(), self.maker());
+            course.start(self.task(worker), move |task| make(filesystem, task))
+        };
+        let threads: Vec<_> = (0..self.workers).map(start).collect();
+        let outcomes = self.outcomes(&course, work_ps);
+        course.end();
+        for thread in threads {
+            thread.join().map_err(|_| anyhow!("a worker panicked"))?;
+        }
+        outcomes
+    }
+
+    fn maker(&self) -> impl FnOnce(Arc<Filesystem>, Task) -> Result<Box<dyn Work>> + use<> {
+        let is_canary = self.variant == canary::CANARY;
+        move |filesystem, task| match is_canary {
+            true => canary::start(&filesystem, &task),
+            false => task.start(Box::new(LibraryClient::new(filesystem)?)),
+        }
+    }
+
+    fn task(&self, worker: u32) -> Task {
+        Task {
+            experiment: self.load.experiment,
+            variant: self.variant.to_owned(),
+            worker,
+            workers: self.workers,
+            count: self.count(),
+            seconds: self.plan.seconds,
+            image_mib: self.plan.image_mib,
+            journal_mib: self.plan.journal_mib,
+            clock: Clock::Wall,
+        }
+    }
+
+    fn outcomes(&self, course: &Course, work_ps: &[u64]) -> Result<Vec<Outcome>> {
+        course.await_ready();
+        for _ in 0..self.load.warm_ups {
+            course.phase(0, work_ps[0])?;
+        }
+        let run = |(index, (phase, work)): (usize, (Phase, &u64))| {
+            let (done, report) = course.phase(index, *work)?;
+            Ok(self.outcome(phase, &done, report))
+        };
+        self.phases().into_iter().zip(work_ps).enumerate().map(run).collect()
+    }
+
+    /// Workers of a timed phase end one after the other, so the sum of their rates counts; of the
+    /// others all work on a given amount, until the last has done it.
+    fn outcome(&self, phase: Phase, done: &[Done], report: Report) -> Outcome {
+        let seconds = |one: &Done| (one.ended - one.began).as_secs_f64();
+        let amount = done.iter().map(|one| one.amount).sum();
+        let began = done.iter().map(|one| one.began).min().unwrap_or_default();
+        let ended = done.iter().map(|one| one.ended).max().unwrap_or_default();
+        let total: f64 = match self.count() {
+            0 => done.iter().map(|one| one.amount as f64 / seconds(one)).sum(),
+            _ => amount as f64 / (ended - began).as_secs_f64(),
+        };
+        let is_bytes = phase.unit == Unit::MegabytesPerSecond;
+        let time: f64 = done.iter().map(seconds).sum();
+        Outcome {
+            metric: phase.metric,
+            workers: self.workers,
+            amount,
+            total: if is_bytes { total / 1e6 } else { total },
+            time_ps: (time * 1e12) as u64,
+            report,
+            accesses: done.iter().map(|one| one.usage.accesses).sum(),
+            access_ps: done.iter().map(|one| one.usage.time_ps).sum(),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Workers in lockstep, as simulated threads: each phase begins at one moment for all.
+
+use crate::experiments::{Task, Work};
+use anyhow::{Result, anyhow};
+use std::sync::Arc;
+use std::time::Duration;
+use uext4_sync::simulation::{self, Report, Usage};
+use uext4_sync::{Condvar, Mutex, Rank, thread};
+
+/// Lines in a report.
+const HOTTEST: usize = 10;
+/// Time to wake the workers before a phase.
+const HEAD_START: Duration = Duration::from_millis(5);
+const HEAD_START_EACH: Duration = Duration::from_micros(50);
+
+/// Result of one worker in one phase.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    pub(super) amount: u64,
+    pub(super) began: Duration,
+    pub(super) ended: Duration,
+    /// Its accesses.
+    pub(super) usage: Usage,
+}
+
+#[derive(Default)]
+struct State {
+    /// Number of orders so far.
+    orders: u64,
+    phase: usize,
+    start: Duration,
+    is_over: bool,
+    done: Vec<Done>,
+    failure: Option<anyhow::Error>,
+    /// Workers that are ready for orders.
+    ready: usize,
+    report: Report,
+}
+
+/// The orders for the workers, and their answers.
+pub(super) struct Course {
+    workers: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The virtual time.
+pub(super) fn now() -> Duration {
+    simulation::now().unwrap_or_default()
+}
+
+impl Course {
+    pub(super) fn new(workers: usize) -> Self {
+        Self {
+            workers,
+            state: Mutex::new(Rank::Queue, State::default()),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Waits until all workers are ready.
+    pub(super) fn await_ready(&self) {
+        let mut state = self.state.lock();
+        while state.ready < self.workers {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Runs a phase with this work between two accesses.
+    pub(super) fn phase(&self, phase: usize, work_ps: u64) -> Result<(Vec<Done>, Report)> {
+        let mut state = self.state.lock();
+        let head = HEAD_START + HEAD_START_EACH * u32::try_from(self.workers)?;
+        state.done.clear();
+        (state.orders, state.phase) = (state.orders + 1, phase);
+        state.start = now() + head;
+        simulation::set_work_per_access(work_ps);
+        self.changed.notify_all();
+        while state.done.len() < self.workers && state.failure.is_none() {
+            self.changed.wait(&mut state);
+        }
+        simulation::set_work_per_access(0);
+        match state.failure.take() {
+            Some(error) => Err(error),
+            None => Ok((std::mem::take(&mut state.done), state.report.clone())),
+        }
+    }
+
+    /// Sends the workers home.
+    pub(super) fn end(&self) {
+        self.state.lock().is_over = true;
+        self.changed.notify_all();
+    }
+
+    /// Starts a worker; `make` runs in its thread.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        task: Task,
+        make: impl FnOnce(Task) -> Result<Box<dyn Work>> + Send + 'static,
+    ) -> thread::JoinHandle<()> {
+        let course = Arc::clone(self);
+        thread::spawn(move || {
+            let worker = task.worker;
+            match make(task) {
+                Ok(work) => course.work(worker, work),
+                Err(error) => course.fail(error),
+            }
+        })
+    }
+
+    fn fail(&self, error: anyhow::Error) {
+        let mut state = self.state.lock();
+        state.failure = Some(error);
+        state.ready += 1;
+        self.changed.notify_all();
+    }
+
+    fn work(&self, worker: u32, mut work: Box<dyn Work>) {
+        let mut seen = 0;
+        {
+            let mut state = self.state.lock();
+            state.ready += 1;
+            self.changed.notify_all();
+        }
+        while let Some((order, phase, start)) = self.next_order(seen) {
+            seen = order;
+            thread::sleep(start.saturating_sub(now()));
+            if worker == 0 {
+                simulation::reset_counts();
+            }
+            match measured(&mut *work, phase) {
+                Ok(done) => self.add(done),
+                Err(error) => return self.fail(error),
+            }
+        }
+    }
+
+    fn next_order(&self, seen: u64) -> Option<(u64, usize, Duration)> {
+        let mut state = self.state.lock();
+        while state.orders == seen && !state.is_over {
+            self.changed.wait(&mut state);
+        }
+        (!state.is_over).then_some((state.orders, state.phase, state.start))
+    }
+
+    fn add(&self, done: Done) {
+        let mut state = self.state.lock();
+        state.done.push(done);
+        if state.done.len() == self.workers {
+            state.report = simulation::report(HOTTEST);
+            self.changed.notify_all();
+        }
+    }
+}
+
+fn measured(work: &mut dyn Work, phase: usize) -> Result<Done> {
+    let (before, began) = (simulation::usage(), now());
+    let amount = work.phase(phase)?;
+    let (after, ended) = (simulation::usage(), now());
+    if ended <= began {
+        return Err(anyhow!("a phase took no time"));
+    }
+    let usage = Usage {
+        accesses: after.accesses - before.accesses,
+        time_ps: after.time_ps - before.time_ps,
+    };
+    Ok(Done { amount, began, ended, usage })
+}

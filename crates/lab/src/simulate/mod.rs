@@ -1,0 +1,114 @@
+//! `simulate`: experiments on a machine with any number of cores, in virtual time.
+//!
+//! Layout: [`machines`] and [`operations`] are the published and measured numbers, [`case`] runs
+//! one variant with one number of workers on the simulator of `uext4_sync`, [`course`] lets its
+//! workers begin each phase at once, [`report`] and [`chart`] show the outcome.
+//! The work between two synchronisation operations is the time of an operation that one real core
+//! needs, less its synchronisation on the simulated core, divided by the number of accesses.
+//! References: docs/internals/simulation.md.
+
+mod canary;
+mod case;
+mod chart;
+mod course;
+mod device;
+mod load;
+mod machines;
+mod operations;
+mod report;
+
+use anyhow::{Context, Result};
+use case::{Case, Outcome};
+use load::Load;
+use machines::Host;
+use std::path::PathBuf;
+use uext4_sync::simulation::HotLine;
+
+/// Parameters chosen by the user.
+pub(crate) struct Plan {
+    pub(crate) experiment: String,
+    pub(crate) machine: String,
+    pub(crate) workers: Vec<u32>,
+    pub(crate) variants: Vec<String>,
+    pub(crate) seconds: f64,
+    pub(crate) count: Option<u64>,
+    pub(crate) image_mib: u64,
+    pub(crate) journal_mib: u64,
+    pub(crate) latency_us: f64,
+    pub(crate) megabytes_per_second: f64,
+    pub(crate) json: bool,
+    pub(crate) svg: Option<PathBuf>,
+}
+
+/// Result of one metric of one variant with one number of workers.
+struct Row {
+    variant: String,
+    workers: u32,
+    metric: String,
+    /// Operations per second of all workers.
+    total: f64,
+    /// Share of the rate of one worker that each worker reaches.
+    of_ideal: f64,
+    /// Transfers per operation within sockets, and between them.
+    near: f64,
+    far: f64,
+    hottest: Vec<HotLine>,
+    /// Time of all workers together, in picoseconds.
+    time_ps: u64,
+}
+
+/// Runs everything and prints the report.
+pub(crate) fn run(plan: &Plan) -> Result<()> {
+    stay_on_one_cpu().context("the simulation stays on one CPU")?;
+    let load = Load::of_name(&plan.experiment)?;
+    let host = Host::of_name(&plan.machine)?;
+    let mut rows = Vec::new();
+    for variant in load.pick_variants(&plan.variants)? {
+        let this = Host::of_name(machines::THIS)?;
+        let work = Case::new(plan, load, variant, &this, 1).work_per_access()?;
+        let work: Vec<u64> = work.iter().map(|ps| (*ps as f64 * host.work_scale) as u64).collect();
+        let mut first: Option<Vec<Outcome>> = None;
+        for &workers in plan.workers.iter().filter(|workers| **workers > 0) {
+            let about = || format!("{variant}, {workers} workers");
+            let case = Case::new(plan, load, variant, &host, workers);
+            let outcomes = case.run(&work).with_context(about)?;
+            let one = first.get_or_insert_with(|| outcomes.clone());
+            let pairs = outcomes.iter().zip(one.iter());
+            rows.extend(pairs.map(|(outcome, one)| row(variant, outcome, one)));
+        }
+    }
+    match plan.json {
+        true => print!("{}", report::json_lines(plan, &rows)?),
+        false => print!("{}", report::table(plan, &rows)),
+    }
+    if let Some(path) = &plan.svg {
+        let drawing = chart::svg(plan, &rows);
+        std::fs::write(path, drawing).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn row(variant: &str, outcome: &Outcome, one: &Outcome) -> Row {
+    let each = |outcome: &Outcome| outcome.total / f64::from(outcome.workers);
+    let per_operation = |count: u64| count as f64 / outcome.amount.max(1) as f64;
+    Row {
+        variant: variant.to_owned(),
+        workers: outcome.workers,
+        metric: outcome.metric.clone(),
+        total: outcome.total,
+        of_ideal: each(outcome) / each(one),
+        near: per_operation(outcome.report.near),
+        far: per_operation(outcome.report.far),
+        hottest: outcome.report.hottest.clone(),
+        time_ps: outcome.time_ps,
+    }
+}
+
+/// All threads run one at a time: on one CPU, the right to run passes fastest.
+fn stay_on_one_cpu() -> Result<()> {
+    let mine = rustix::thread::sched_getaffinity(None)?;
+    let mut one = rustix::thread::CpuSet::new();
+    let last = (0..rustix::thread::CpuSet::MAX_CPU).rfind(|cpu| mine.is_set(*cpu));
+    one.set(last.context("a process has a CPU")?);
+    Ok(rustix::thread::sched_setaffinity(None, &one)?)
+}

@@ -1,0 +1,70 @@
+//! The command line of `simulate`, which needs a build of its own.
+
+use anyhow::Result;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args)]
+#[cfg_attr(not(simulated), expect(dead_code, reason = "this build has no simulator"))]
+pub(crate) struct SimulateOptions {
+    /// fallocate2, mdtest, stress-orphan, append, fsync, checkpoint or shrinker.
+    experiment: String,
+    /// kunpeng-920 or epyc-9654, with two sockets, or this-machine.
+    #[arg(long, default_value = "kunpeng-920")]
+    machine: String,
+    /// Numbers of workers, one run each; a core for each of them, and the others of the machine.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32,64")]
+    cores: Vec<u32>,
+    /// Variants of the experiment; default: all.
+    #[arg(long, value_delimiter = ',')]
+    variants: Vec<String>,
+    /// Length of a timed phase in milliseconds of virtual time.
+    #[arg(long, default_value_t = 4.0)]
+    ms: f64,
+    /// Files (mdtest, fsync, checkpoint) or appends (append) per worker.
+    #[arg(long)]
+    count: Option<u64>,
+    /// Size of the file system in MiB, in sparse memory.
+    #[arg(long, default_value_t = 65_536)]
+    image_mib: u64,
+    /// Size of the journal in MiB.
+    #[arg(long, default_value_t = 1024)]
+    journal_mib: u64,
+    /// Latency of the device.
+    #[arg(long, default_value_t = 0.0)]
+    latency_us: f64,
+    /// Bandwidth of the device in 10^6 bytes per second; 0: unlimited.
+    #[arg(long, default_value_t = 0.0)]
+    megabytes_per_second: f64,
+    /// One JSON object per line instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Also draw an SVG chart into this file.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+}
+
+impl SimulateOptions {
+    #[cfg(not(simulated))]
+    pub(crate) fn run(self) -> Result<()> {
+        anyhow::bail!("this build has no simulator; make simulate ARGS='fallocate2' builds it")
+    }
+
+    #[cfg(simulated)]
+    pub(crate) fn run(self) -> Result<()> {
+        crate::simulate::run(&crate::simulate::Plan {
+            experiment: self.experiment,
+            machine: self.machine,
+            workers: self.cores,
+            variants: self.variants,
+            seconds: self.ms / 1e3,
+            count: self.count,
+            image_mib: self.image_mib,
+            journal_mib: self.journal_mib,
+            latency_us: self.latency_us,
+            megabytes_per_second: self.megabytes_per_second,
+            json: self.json,
+            svg: self.svg,
+        })
+    }
+}
