@@ -1,15 +1,15 @@
 //! `calibrate`: the parameters of this machine for the simulator, by micro-benchmarks.
 //!
-//! Each figure is the median of [`RUNS`] runs. The transfer of a line is measured as by the tool
-//! core-to-core-latency: two threads exchange a value by compare-exchange.
+//! Each figure is the median of [`RUNS`] runs.
 
 use anyhow::{Context, Result, anyhow};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::hint::{black_box, spin_loop};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
+use uext4_sync::CachePadded;
 
 const RUNS: usize = 5;
 const ROUNDS: u64 = 200_000;
@@ -27,9 +27,14 @@ pub(crate) fn run() -> Result<()> {
         ("spin_ns", median(|| Ok(spin()))?),
         ("switch_ns", median(|| switch(one))?),
     ];
-    let wakes = (0..RUNS).map(|_| wake(one, other)).collect::<Result<Vec<_>>>()?;
+    let wakes = (0..RUNS)
+        .map(|_| wake(one, other))
+        .collect::<Result<Vec<_>>>()?;
     figures.push(("wake_ns", middle(wakes.iter().map(|wake| wake.0).collect())));
-    figures.push(("wake_latency_ns", middle(wakes.iter().map(|wake| wake.1).collect())));
+    figures.push((
+        "wake_latency_ns",
+        middle(wakes.iter().map(|wake| wake.1).collect()),
+    ));
     let map: serde_json::Map<String, serde_json::Value> = figures
         .into_iter()
         .map(|(name, ns)| (name.to_owned(), ((ns * 10.0).round() / 10.0).into()))
@@ -49,7 +54,9 @@ fn middle(mut samples: Vec<f64>) -> f64 {
 
 fn cpus() -> Result<Vec<usize>> {
     let mine = sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU).filter(|cpu| mine.is_set(*cpu)).collect())
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|cpu| mine.is_set(*cpu))
+        .collect())
 }
 
 fn stay_on(cpu: usize) -> Result<()> {
@@ -73,29 +80,42 @@ fn hit() -> f64 {
 /// A read-modify-write of a line that the core has alone.
 fn update() -> f64 {
     let word = AtomicU64::new(0);
-    per_round(ROUNDS, || _ = black_box(black_box(&word).fetch_add(1, SeqCst)))
+    per_round(ROUNDS, || {
+        _ = black_box(black_box(&word).fetch_add(1, SeqCst))
+    })
 }
 
-/// One way of a value between two cores.
+/// Transfer of a line that the other core has changed: both update the same lines in turn. The
+/// exchange of one word would cost more, because the waiting core takes it in between.
 fn transfer(one: usize, other: usize) -> Result<f64> {
-    let word = Arc::new(AtomicU64::new(0));
-    let turn = |word: &AtomicU64, from: u64| {
-        while word.compare_exchange(from, 1 - from, SeqCst, SeqCst).is_err() {
-            spin_loop();
-        }
+    const LINES: usize = 512;
+    const TURNS: u64 = 200;
+    let lines: Vec<_> = (0..LINES)
+        .map(|_| CachePadded::new(AtomicU64::new(0)))
+        .collect();
+    let shared = Arc::new((lines, AtomicU64::new(0)));
+    let play = |cpu: usize, player: u64, shared: Arc<(Vec<CachePadded<AtomicU64>>, AtomicU64)>| {
+        thread::spawn(move || -> Result<Vec<f64>> {
+            stay_on(cpu)?;
+            let (lines, turn) = &*shared;
+            let each = |nr: u64| {
+                while turn.load(SeqCst) != nr {
+                    spin_loop();
+                }
+                let start = Instant::now();
+                // A stride that the prefetcher does not follow.
+                (0..LINES).for_each(|at| _ = lines[at * 211 % LINES].fetch_add(1, SeqCst));
+                let ns = start.elapsed().as_nanos() as f64 / LINES as f64;
+                turn.store(nr + 1, SeqCst);
+                ns
+            };
+            Ok((0..TURNS).map(|round| each(2 * round + player)).collect())
+        })
     };
-    let theirs = word.clone();
-    let partner = thread::spawn(move || -> Result<()> {
-        stay_on(other)?;
-        (0..ROUNDS).for_each(|_| turn(&theirs, 1));
-        Ok(())
-    });
-    let mine = thread::spawn(move || -> Result<f64> {
-        stay_on(one)?;
-        Ok(per_round(ROUNDS, || turn(&word, 0)) / 2.0)
-    });
-    partner.join().map_err(|_| anyhow!("a thread panicked"))??;
-    mine.join().map_err(|_| anyhow!("a thread panicked"))?
+    let [mine, theirs] = [play(one, 0, shared.clone()), play(other, 1, shared)];
+    mine.join().map_err(|_| anyhow!("a thread panicked"))??;
+    let samples = theirs.join().map_err(|_| anyhow!("a thread panicked"))??;
+    Ok(middle(samples) - update())
 }
 
 /// The rounds that `parking_lot` spins before it blocks: pauses of growing length, then yields.
@@ -144,7 +164,7 @@ fn wake(one: usize, other: usize) -> Result<(f64, f64)> {
     let target = sleeper.thread().clone();
     let waker = thread::spawn(move || -> Result<(f64, f64)> {
         stay_on(one)?;
-        let (mut call, mut latency) = (0, 0);
+        let (mut calls, mut latencies) = (Vec::new(), Vec::new());
         for _ in 0..SLOW_ROUNDS {
             woken_ns.store(0, SeqCst);
             // Long enough for the other thread to block.
@@ -154,14 +174,13 @@ fn wake(one: usize, other: usize) -> Result<(f64, f64)> {
             }
             let begin = origin.elapsed().as_nanos() as u64;
             target.unpark();
-            call += origin.elapsed().as_nanos() as u64 - begin;
+            calls.push((origin.elapsed().as_nanos() as u64 - begin) as f64);
             while woken_ns.load(SeqCst) == 0 {
                 spin_loop();
             }
-            latency += woken_ns.load(SeqCst) - begin;
+            latencies.push((woken_ns.load(SeqCst) - begin) as f64);
         }
-        let each = |sum: u64| sum as f64 / SLOW_ROUNDS as f64;
-        Ok((each(call), each(latency)))
+        Ok((middle(calls), middle(latencies)))
     });
     let result = waker.join().map_err(|_| anyhow!("a thread panicked"))?;
     sleeper.join().map_err(|_| anyhow!("a thread panicked"))??;

@@ -5,9 +5,8 @@ use clap::Args;
 use std::path::PathBuf;
 
 #[derive(Args)]
-#[cfg_attr(not(simulated), expect(dead_code, reason = "this build has no simulator"))]
 pub(crate) struct SimulateOptions {
-    /// fallocate2, mdtest, stress-orphan, append, fsync, checkpoint or shrinker.
+    /// fallocate2, mdtest, stress-orphan, append, fsync or checkpoint.
     experiment: String,
     /// kunpeng-920 or epyc-9654, with two sockets, or this-machine.
     #[arg(long, default_value = "kunpeng-920")]

@@ -13,8 +13,12 @@ const KITS: [&str; 5] = [
 ];
 
 /// Files that may sleep, by the start of their paths, and the reason.
-const EXCEPTIONS: [(&str, &str); 3] = [
+const EXCEPTIONS: [(&str, &str); 4] = [
     ("crates/testkit/src/wait.rs", "polls for all others"),
+    (
+        "crates/sync/src/backend/simulated/tests.rs",
+        "sleeps in virtual time",
+    ),
     ("xtask/src/kill/", "varies the time until the kill"),
     (
         "crates/fuse/tests/it/storms/",

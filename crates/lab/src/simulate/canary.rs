@@ -46,7 +46,8 @@ impl Work for Canary {
                 OPERATIONS.fetch_add(1, Relaxed);
                 let bytes = step * STEP_BYTES..(step + 1) * STEP_BYTES;
                 let (mode, context) = (FallocateMode::Allocate, &WriteContext::ROOT);
-                self.filesystem.fallocate(&self.file, mode, bytes, context)?;
+                self.filesystem
+                    .fallocate(&self.file, mode, bytes, context)?;
             }
             self.filesystem.truncate(&self.file, 0)?;
             done += STEPS;

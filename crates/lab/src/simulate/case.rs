@@ -36,8 +36,8 @@ pub(super) struct Outcome {
     /// Time of all workers together, in picoseconds.
     pub(super) time_ps: u64,
     pub(super) report: Report,
+    /// Accesses of the workers.
     accesses: u64,
-    access_ps: u64,
 }
 
 impl<'a> Case<'a> {
@@ -48,7 +48,13 @@ impl<'a> Case<'a> {
         host: &'a Host,
         workers: u32,
     ) -> Self {
-        Self { plan, load, variant, host, workers }
+        Self {
+            plan,
+            load,
+            variant,
+            host,
+            workers,
+        }
     }
 
     fn count(&self) -> u64 {
@@ -59,17 +65,45 @@ impl<'a> Case<'a> {
         self.load.phases(self.count(), self.workers)
     }
 
-    /// Work between two accesses in each phase, in picoseconds: what is left of the time that the
-    /// operation takes on this machine. One worker, on its machine alone, takes all of that time.
+    /// Work between two accesses in each phase, in picoseconds, such that one worker takes the
+    /// measured time of its operations. Background threads work, too, and the worker may wait for
+    /// them, so the second run measures what the work of the first one adds.
     pub(super) fn work_per_access(&self) -> Result<Vec<u64>> {
-        let none = vec![0; self.phases().len()];
-        let left = |outcome: &Outcome| -> Result<u64> {
-            let variant = self.load.measured_variant(self.variant);
-            let each = operations::time_ps(self.plan.experiment.as_str(), variant, &outcome.metric)?;
-            let whole = each * (outcome.amount / self.load.unit_of(&outcome.metric)).max(1);
-            Ok(whole.saturating_sub(outcome.access_ps) / outcome.accesses.max(1))
+        let without = self.run(&vec![0; self.phases().len()])?;
+        let goals = without
+            .iter()
+            .map(|one| self.goal_ps(one))
+            .collect::<Result<Vec<_>>>()?;
+        let left = |(one, goal): (&Outcome, &f64)| (goal - self.each_ps(one)).max(0.0);
+        let left: Vec<f64> = without.iter().zip(&goals).map(left).collect();
+        let each =
+            |(one, left): (&Outcome, &f64)| left * self.operations(one) / one.accesses as f64;
+        let first: Vec<f64> = without.iter().zip(&left).map(each).collect();
+        let rounded: Vec<u64> = first.iter().map(|ps| *ps as u64).collect();
+        let with = self.run(&rounded)?;
+        let scaled = |index: usize| {
+            let added = self.each_ps(&with[index]) - self.each_ps(&without[index]);
+            match added > 0.0 {
+                true => (first[index] * left[index] / added) as u64,
+                false => rounded[index],
+            }
         };
-        self.run(&none)?.iter().map(left).collect()
+        Ok((0..left.len()).map(scaled).collect())
+    }
+
+    /// Measured time of an operation.
+    fn goal_ps(&self, outcome: &Outcome) -> Result<f64> {
+        let variant = self.load.measured_variant(self.variant);
+        operations::time_ps(&self.plan.experiment, variant, &outcome.metric)
+    }
+
+    fn operations(&self, outcome: &Outcome) -> f64 {
+        (outcome.amount / self.load.unit_of(&outcome.metric)).max(1) as f64
+    }
+
+    /// Simulated time of an operation.
+    fn each_ps(&self, outcome: &Outcome) -> f64 {
+        outcome.time_ps as f64 / self.operations(outcome)
     }
 
     /// Runs all phases with this work between two accesses.
@@ -85,7 +119,9 @@ impl<'a> Case<'a> {
             let filesystem = Arc::new(Filesystem::mount(Arc::new(image), options)?);
             let outcomes = self.course(&filesystem, work_ps);
             let filesystem = Arc::into_inner(filesystem);
-            filesystem.context("the workers have gone home")?.unmount()?;
+            filesystem
+                .context("the workers have gone home")?
+                .unmount()?;
             outcomes
         })
     }
@@ -101,9 +137,16 @@ impl<'a> Case<'a> {
             time: Some(1_700_000_000),
             ..MkfsOptions::new(Preset::Ext4)
         };
-        options.features.apply_list(&setup.features).map_err(|e| anyhow!("{e:?}"))?;
+        options
+            .features
+            .apply_list(&setup.features)
+            .map_err(|e| anyhow!("{e:?}"))?;
         mkfs::format(&device, &options)?;
-        Ok(TimedDevice::new(device, self.plan.latency_us, self.plan.megabytes_per_second))
+        Ok(TimedDevice::new(
+            device,
+            self.plan.latency_us,
+            self.plan.megabytes_per_second,
+        ))
     }
 
     fn course(&self, filesystem: &Arc<Filesystem>, work_ps: &[u64]) -> Result<Vec<Outcome>> {
@@ -145,14 +188,19 @@ impl<'a> Case<'a> {
 
     fn outcomes(&self, course: &Course, work_ps: &[u64]) -> Result<Vec<Outcome>> {
         course.await_ready();
-        for _ in 0..self.load.warm_ups {
-            course.phase(0, work_ps[0])?;
+        for phase in 0..self.load.warm_ups {
+            course.phase(phase, work_ps.get(phase).copied().unwrap_or(0))?;
         }
         let run = |(index, (phase, work)): (usize, (Phase, &u64))| {
             let (done, report) = course.phase(index, *work)?;
             Ok(self.outcome(phase, &done, report))
         };
-        self.phases().into_iter().zip(work_ps).enumerate().map(run).collect()
+        self.phases()
+            .into_iter()
+            .zip(work_ps)
+            .enumerate()
+            .map(run)
+            .collect()
     }
 
     /// Workers of a timed phase end one after the other, so the sum of their rates counts; of the
@@ -163,7 +211,10 @@ impl<'a> Case<'a> {
         let began = done.iter().map(|one| one.began).min().unwrap_or_default();
         let ended = done.iter().map(|one| one.ended).max().unwrap_or_default();
         let total: f64 = match self.count() {
-            0 => done.iter().map(|one| one.amount as f64 / seconds(one)).sum(),
+            0 => done
+                .iter()
+                .map(|one| one.amount as f64 / seconds(one))
+                .sum(),
             _ => amount as f64 / (ended - began).as_secs_f64(),
         };
         let is_bytes = phase.unit == Unit::MegabytesPerSecond;
@@ -175,8 +226,7 @@ impl<'a> Case<'a> {
             total: if is_bytes { total / 1e6 } else { total },
             time_ps: (time * 1e12) as u64,
             report,
-            accesses: done.iter().map(|one| one.usage.accesses).sum(),
-            access_ps: done.iter().map(|one| one.usage.time_ps).sum(),
+            accesses: done.iter().map(|one| one.accesses).sum(),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::experiments::{Task, Work};
 use anyhow::{Result, anyhow};
 use std::sync::Arc;
 use std::time::Duration;
-use uext4_sync::simulation::{self, Report, Usage};
+use uext4_sync::simulation::{self, Report};
 use uext4_sync::{Condvar, Mutex, Rank, thread};
 
 /// Lines in a report.
@@ -19,8 +19,8 @@ pub(super) struct Done {
     pub(super) amount: u64,
     pub(super) began: Duration,
     pub(super) ended: Duration,
-    /// Its accesses.
-    pub(super) usage: Usage,
+    /// Its accesses to shared memory.
+    pub(super) accesses: u64,
 }
 
 #[derive(Default)]
@@ -153,15 +153,17 @@ impl Course {
 }
 
 fn measured(work: &mut dyn Work, phase: usize) -> Result<Done> {
-    let (before, began) = (simulation::usage(), now());
+    let (before, began) = (simulation::accesses(), now());
     let amount = work.phase(phase)?;
-    let (after, ended) = (simulation::usage(), now());
+    let (after, ended) = (simulation::accesses(), now());
     if ended <= began {
         return Err(anyhow!("a phase took no time"));
     }
-    let usage = Usage {
-        accesses: after.accesses - before.accesses,
-        time_ps: after.time_ps - before.time_ps,
-    };
-    Ok(Done { amount, began, ended, usage })
+    let accesses = after - before;
+    Ok(Done {
+        amount,
+        began,
+        ended,
+        accesses,
+    })
 }

@@ -14,7 +14,7 @@ pub(super) struct Load {
     variants: &'static [&'static str],
     /// Default of `--count`; 0: the phases are timed.
     pub(super) count: u64,
-    /// Untimed runs of the first phase before the timed one.
+    /// Phases that are run before the timed ones; as many as mdtest has, and one that settles.
     pub(super) warm_ups: usize,
 }
 
@@ -30,8 +30,8 @@ const ALL: [Load; 6] = [
         name: "mdtest",
         experiment: Experiment::Mdtest,
         variants: &["own", "shared"],
-        count: 300,
-        warm_ups: 0,
+        count: 2000,
+        warm_ups: 4,
     },
     Load {
         name: "stress-orphan",
@@ -77,14 +77,22 @@ impl Load {
         }
         let pick = |name: &String| match self.variants.iter().find(|one| *one == name) {
             Some(one) => Ok(*one),
-            None => bail!("{} has the variants {}", self.name, self.variants.join(", ")),
+            None => bail!(
+                "{} has the variants {}",
+                self.name,
+                self.variants.join(", ")
+            ),
         };
         wanted.iter().map(pick).collect()
     }
 
     /// The variant whose operations were measured: the canary is the default, and more.
     pub(super) fn measured_variant(&self, variant: &'static str) -> &'static str {
-        if variant == CANARY { "freespace-tree" } else { variant }
+        if variant == CANARY {
+            "freespace-tree"
+        } else {
+            variant
+        }
     }
 
     /// Amount of one operation in this phase.

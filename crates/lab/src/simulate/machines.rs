@@ -8,7 +8,10 @@ use uext4_sync::simulation::Machine;
 pub(super) const THIS: &str = "this-machine";
 
 const FILES: [(&str, &str); 3] = [
-    ("kunpeng-920", include_str!("../../machines/kunpeng-920.json")),
+    (
+        "kunpeng-920",
+        include_str!("../../machines/kunpeng-920.json"),
+    ),
     ("epyc-9654", include_str!("../../machines/epyc-9654.json")),
     (THIS, include_str!("../../machines/this-machine.json")),
 ];

@@ -53,6 +53,8 @@ struct Row {
     near: f64,
     far: f64,
     hottest: Vec<HotLine>,
+    /// The same by place of the code.
+    places: Vec<HotLine>,
     /// Time of all workers together, in picoseconds.
     time_ps: u64,
 }
@@ -66,7 +68,10 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     for variant in load.pick_variants(&plan.variants)? {
         let this = Host::of_name(machines::THIS)?;
         let work = Case::new(plan, load, variant, &this, 1).work_per_access()?;
-        let work: Vec<u64> = work.iter().map(|ps| (*ps as f64 * host.work_scale) as u64).collect();
+        let work: Vec<u64> = work
+            .iter()
+            .map(|ps| (*ps as f64 * host.work_scale) as u64)
+            .collect();
         let mut first: Option<Vec<Outcome>> = None;
         for &workers in plan.workers.iter().filter(|workers| **workers > 0) {
             let about = || format!("{variant}, {workers} workers");
@@ -100,6 +105,7 @@ fn row(variant: &str, outcome: &Outcome, one: &Outcome) -> Row {
         near: per_operation(outcome.report.near),
         far: per_operation(outcome.report.far),
         hottest: outcome.report.hottest.clone(),
+        places: outcome.report.places.clone(),
         time_ps: outcome.time_ps,
     }
 }

@@ -22,7 +22,7 @@ struct Operation {
 }
 
 /// Time of one operation in picoseconds.
-pub(super) fn time_ps(experiment: &str, variant: &str, metric: &str) -> Result<u64> {
+pub(super) fn time_ps(experiment: &str, variant: &str, metric: &str) -> Result<f64> {
     let file: File = serde_json::from_str(FILE).context("operations.json")?;
     let is_it = |one: &&Operation| {
         (&*one.experiment, &*one.variant, &*one.metric) == (experiment, variant, metric)
@@ -31,5 +31,5 @@ pub(super) fn time_ps(experiment: &str, variant: &str, metric: &str) -> Result<u
     let one = found.with_context(|| {
         format!("operations.json has no time of {experiment}, {variant}, {metric}")
     })?;
-    Ok((one.ns * 1e3) as u64)
+    Ok(one.ns * 1e3)
 }

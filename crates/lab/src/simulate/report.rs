@@ -29,33 +29,40 @@ pub(super) fn table(plan: &Plan, rows: &[Row]) -> String {
         );
     }
     for row in rows.iter().filter(|row| is_largest(row, rows)) {
-        hottest(&mut out, row);
+        hottest(&mut out, row, "lines", "nr", &row.hottest);
+        hottest(&mut out, row, "places", "lines", &row.places);
     }
     out
 }
 
 fn is_largest(row: &Row, rows: &[Row]) -> bool {
     let is_same = |one: &&Row| one.variant == row.variant && one.metric == row.metric;
-    rows.iter().filter(is_same).all(|one| one.workers <= row.workers)
+    rows.iter()
+        .filter(is_same)
+        .all(|one| one.workers <= row.workers)
 }
 
-fn hottest(out: &mut String, row: &Row) {
+fn hottest(out: &mut String, row: &Row, what: &str, number: &str, lines: &[HotLine]) {
     let (variant, metric, workers) = (&row.variant, &row.metric, row.workers);
-    let _ = writeln!(out, "\nhottest lines of {variant}, {metric}, {workers} workers");
     let _ = writeln!(
         out,
-        "{:>10} {:>10} {:>10} {:>10} {:>10}  {:<44} type",
+        "\nhottest {what} of {variant}, {metric}, {workers} workers"
+    );
+    let _ = writeln!(
+        out,
+        "{:>10} {:>10} {:>10} {:>10} {:>10} {number:>7}  {:<44} type",
         "time lost", "in locks", "accesses", "near", "far", "place"
     );
-    for line in &row.hottest {
+    for line in lines {
         let share = |ps: u64| ps as f64 / row.time_ps.max(1) as f64 * 100.0;
         let (lost, locks) = (share(line.lost_ps()), share(line.waited_ps));
         let _ = writeln!(
             out,
-            "{lost:>9.2}% {locks:>9.2}% {:>10} {:>10} {:>10}  {:<44} {}",
+            "{lost:>9.2}% {locks:>9.2}% {:>10} {:>10} {:>10} {:>7}  {:<44} {}",
             line.accesses,
             line.near,
             line.far,
+            line.number,
             line.place.trim_start_matches("crates/"),
             short(line.kind)
         );

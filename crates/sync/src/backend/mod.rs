@@ -27,20 +27,20 @@ pub use std::sync::OnceLock;
 
 /// Shared atomics, of this build.
 pub mod atomic {
-    #[cfg(shuttle)]
-    pub use shuttle::sync::atomic::*;
     #[cfg(simulated)]
     pub use super::simulated::atomic::*;
+    #[cfg(shuttle)]
+    pub use shuttle::sync::atomic::*;
     #[cfg(not(any(shuttle, simulated)))]
     pub use std::sync::atomic::*;
 }
 
 /// Threads, of this build.
 pub mod thread {
-    #[cfg(shuttle)]
-    pub use shuttle::thread::*;
     #[cfg(simulated)]
     pub use super::simulated::thread::*;
+    #[cfg(shuttle)]
+    pub use shuttle::thread::*;
     #[cfg(not(any(shuttle, simulated)))]
     pub use std::thread::*;
 }

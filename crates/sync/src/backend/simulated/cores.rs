@@ -11,6 +11,10 @@ use super::machine::Machine;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
+/// Looks at a lock of a thread that spins, as of `parking_lot`: on average it sees a release half
+/// a round later.
+const SPIN_ROUNDS: u64 = 10;
+
 /// One wait of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wait {
@@ -190,10 +194,12 @@ impl Cores {
         (waits && task.waits == wait.number).then_some(task.status)
     }
 
-    /// Ends a wait at `at`; a blocked task runs after the latency of a wake-up.
+    /// Ends a wait at `at`; a blocked task runs after the latency of a wake-up, one that spins when
+    /// it looks again.
     pub(super) fn wake(&mut self, wait: Wait, at: u64, machine: &Machine) {
         let task = &mut self.tasks[wait.task];
         if task.status == Status::Spinning {
+            let at = at + machine.spin_ps / (2 * SPIN_ROUNDS);
             (task.clock, task.status) = (task.clock.max(at), Status::OnCore);
             self.due.push(Reverse((task.clock, wait.task)));
         } else {

@@ -95,7 +95,9 @@ pub fn run<T: Send>(machine: &Machine, cores: usize, body: impl FnOnce() -> T + 
     };
     // A thread of its own, so that its stack has the same place in each run.
     let result = std::thread::scope(|scope| scope.spawn(first).join());
-    result.and_then(|value| value).unwrap_or_else(|panic| resume_unwind(panic))
+    result
+        .and_then(|value| value)
+        .unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Whether the calling thread is simulated.
@@ -124,22 +126,9 @@ pub fn set_work_per_access(ps: u64) {
     }
 }
 
-/// Accesses of the calling thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Their number.
-    pub accesses: u64,
-    /// Their time in picoseconds, without blocking and without work.
-    pub time_ps: u64,
-}
-
-/// The accesses of the calling thread so far.
-pub fn usage() -> Usage {
-    let Some(me) = Me::get() else {
-        return Usage::default();
-    };
-    let (accesses, time_ps) = me.world.state().usage[me.task];
-    Usage { accesses, time_ps }
+/// Number of accesses of the calling thread so far.
+pub fn accesses() -> u64 {
+    Me::get().map_or(0, |me| me.world.state().accesses[me.task])
 }
 
 /// Begins the counts of lines anew.

@@ -20,7 +20,7 @@ pub(super) enum Access {
     Update,
 }
 
-/// Who accesses what, for the report.
+/// The type and the place in the code of an access, for the report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) kind: &'static str,
@@ -186,9 +186,11 @@ impl Lines {
         machine: &Machine,
         quiet_ps: u64,
     ) -> bool {
-        self.0.get(&(address / machine.line_bytes)).is_some_and(|line| {
-            line.free_at + quiet_ps < now && line.transfer_ps(core, access, machine).is_none()
-        })
+        self.0
+            .get(&(address / machine.line_bytes))
+            .is_some_and(|line| {
+                line.free_at + quiet_ps < now && line.transfer_ps(core, access, machine).is_none()
+            })
     }
 
     /// Accounts an access by `core` at `now`.
@@ -202,7 +204,10 @@ impl Lines {
     ) -> Charge {
         let number = self.0.len();
         let new = || Line::new(number, (core, now), place);
-        let line = self.0.entry(address / machine.line_bytes).or_insert_with(new);
+        let line = self
+            .0
+            .entry(address / machine.line_bytes)
+            .or_insert_with(new);
         line.counts.accesses += 1;
         let own = match access {
             Access::Load | Access::Store => machine.hit_ps,
@@ -211,7 +216,10 @@ impl Lines {
         let Some(transfer) = line.transfer_ps(core, access, machine) else {
             line.take(core, access);
             let end = now + own;
-            return Charge { end, is_transfer: false };
+            return Charge {
+                end,
+                is_transfer: false,
+            };
         };
         // Readers of a shared line are served side by side.
         let queues = line.is_exclusive || access != Access::Load;
@@ -226,7 +234,10 @@ impl Lines {
         }
         line.count_place(place);
         line.take(core, access);
-        Charge { end, is_transfer: true }
+        Charge {
+            end,
+            is_transfer: true,
+        }
     }
 
     /// Counts the time that a task waited for a lock.

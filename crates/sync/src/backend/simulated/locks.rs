@@ -47,7 +47,9 @@ pub(super) fn touch_value<T: ?Sized>(me: &Me, value: &T, access: Access, place: 
 pub(super) fn released(me: &Me, address: usize) {
     let mut state = me.world.state();
     let state = &mut *state;
-    state.waiters.release(address, &mut state.cores, &me.world.machine);
+    state
+        .waiters
+        .release(address, &mut state.cores, &me.world.machine);
 }
 
 impl<T: ?Sized> Mutex<T> {
@@ -187,12 +189,7 @@ impl Condvar {
 
     /// Waits, with the guard's lock released meanwhile; true: the time is over.
     #[track_caller]
-    fn block<T>(
-        &self,
-        me: &Me,
-        guard: &mut MutexGuard<'_, T>,
-        timeout: Option<Duration>,
-    ) -> bool {
+    fn block<T>(&self, me: &Me, guard: &mut MutexGuard<'_, T>, timeout: Option<Duration>) -> bool {
         let (lock, code) = (guard.lock, Location::caller());
         me.access(address(self), Access::Update, place::<Self>(code));
         me.access(address(lock), Access::Update, place::<Mutex<T>>(code));
@@ -241,10 +238,19 @@ impl Condvar {
             let state = &mut *state;
             state.waiters.is_waited_for(address(self), &state.cores)
         };
-        let access = if is_waited_for { Access::Update } else { Access::Load };
+        let access = if is_waited_for {
+            Access::Update
+        } else {
+            Access::Load
+        };
         me.access(address(self), access, place::<Self>(code));
         let mut state = me.world.state();
         let state = &mut *state;
-        tell(&mut state.waiters, &mut state.cores, &me.world.machine, address(self));
+        tell(
+            &mut state.waiters,
+            &mut state.cores,
+            &me.world.machine,
+            address(self),
+        );
     }
 }

@@ -48,8 +48,8 @@ pub(super) mod thread {
 /// The simulation of the calling thread.
 pub mod simulation {
     pub use super::current::{
-        Usage, is_running, now, report, reset_counts, run, set_work_per_access, shared_count,
-        unobserved, usage, work,
+        accesses, is_running, now, report, reset_counts, run, set_work_per_access, shared_count,
+        unobserved, work,
     };
     pub use super::machine::Machine;
     pub use super::report::{HotLine, Report};
@@ -65,6 +65,5 @@ pub(crate) fn thread_ordinal() -> usize {
 
 /// Number of cores: those of the simulation, or those available to this process; 1 if unknown.
 pub fn cores() -> usize {
-    current::cores()
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    current::cores().unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }

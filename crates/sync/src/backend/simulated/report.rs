@@ -3,6 +3,7 @@
 use super::line::Line;
 use super::world::State;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Counts since the last reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct Report {
     pub switches: u64,
     /// The lines whose transfers, queues and locks took most time.
     pub hottest: Vec<HotLine>,
+    /// As above, summed over the lines of a place; the number is that of the lines.
+    pub places: Vec<HotLine>,
 }
 
 /// A line that moved between cores.
@@ -62,6 +65,17 @@ impl HotLine {
         }
     }
 
+    /// Adds another line of the same place.
+    fn add(&mut self, line: &Line) {
+        self.number += 1;
+        self.accesses += line.counts.accesses;
+        self.near += line.counts.near;
+        self.far += line.counts.far;
+        self.moved_ps += line.counts.moved_ps;
+        self.queued_ps += line.counts.queued_ps;
+        self.waited_ps += line.counts.waited_ps;
+    }
+
     /// Time lost, in picoseconds.
     pub fn lost_ps(&self) -> u64 {
         self.moved_ps + self.queued_ps + self.waited_ps
@@ -73,15 +87,34 @@ impl Report {
         let sum = |of: fn(&Line) -> u64| state.lines.iter().map(of).sum();
         let moved = state.lines.iter().filter(|line| line.counts.moved_ps > 0);
         let mut moved: Vec<&Line> = moved.collect();
-        moved.sort_by_key(|line| {
-            (Reverse(line.counts.lost_ps()), line.number)
-        });
+        moved.sort_by_key(|line| (Reverse(line.counts.lost_ps()), line.number));
+        let places = by_place(&moved, lines_max);
         Self {
+            places,
             accesses: sum(|line| line.counts.accesses),
             near: sum(|line| line.counts.near),
             far: sum(|line| line.counts.far),
             switches: state.switches,
-            hottest: moved.into_iter().take(lines_max).map(HotLine::new).collect(),
+            hottest: moved
+                .into_iter()
+                .take(lines_max)
+                .map(HotLine::new)
+                .collect(),
         }
     }
+}
+
+fn by_place(moved: &[&Line], places_max: usize) -> Vec<HotLine> {
+    let mut places: BTreeMap<String, HotLine> = BTreeMap::new();
+    for line in moved {
+        let one = HotLine::new(line);
+        match places.get_mut(&one.place) {
+            Some(sum) => sum.add(line),
+            None => _ = places.insert(one.place.clone(), HotLine { number: 1, ..one }),
+        }
+    }
+    let mut places: Vec<HotLine> = places.into_values().collect();
+    places.sort_by_key(|place| Reverse(place.lost_ps()));
+    places.truncate(places_max);
+    places
 }

@@ -126,7 +126,11 @@ impl<T: ?Sized> RwLock<T> {
         code: Code,
     ) -> RwLockReadGuard<'a, T> {
         let inner = Some(inner);
-        RwLockReadGuard { lock: self, inner, code }
+        RwLockReadGuard {
+            lock: self,
+            inner,
+            code,
+        }
     }
 
     fn exclusive<'a>(
@@ -135,7 +139,11 @@ impl<T: ?Sized> RwLock<T> {
         code: Code,
     ) -> RwLockWriteGuard<'a, T> {
         let inner = Some(inner);
-        RwLockWriteGuard { lock: self, inner, code }
+        RwLockWriteGuard {
+            lock: self,
+            inner,
+            code,
+        }
     }
 
     /// Releases the lock, which `inner` holds.

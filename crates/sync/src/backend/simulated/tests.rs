@@ -47,7 +47,9 @@ fn on_threads(count: usize, body: impl Fn(usize) + Send + Sync + 'static) -> Rep
                 })
             })
             .collect();
-        threads.into_iter().for_each(|one| one.join().expect("it does not panic"));
+        threads
+            .into_iter()
+            .for_each(|one| one.join().expect("it does not panic"));
         simulation::report(10)
     })
 }
@@ -73,7 +75,10 @@ fn ping_pong_moves_the_line_at_each_turn() {
     // Each look at the other's move takes the line, and so does each own move, except the first
     // of the two that find the line unshared.
     assert_eq!(line.near, 0);
-    assert!(line.far >= 4 * TURNS - 2 && line.far <= 4 * TURNS + 2, "{line:?}");
+    assert!(
+        line.far >= 4 * TURNS - 2 && line.far <= 4 * TURNS + 2,
+        "{line:?}"
+    );
     assert_eq!(line.moved_ps, line.far * FAR);
 }
 
@@ -89,7 +94,10 @@ fn updates_of_one_line_queue() {
     });
     let line = &report.hottest[0];
     // The first update touches the line first, every later one takes it from the other core.
-    assert_eq!((line.accesses, line.near, line.far), (2 * ROUNDS, 2 * ROUNDS - 1, 0));
+    assert_eq!(
+        (line.accesses, line.near, line.far),
+        (2 * ROUNDS, 2 * ROUNDS - 1, 0)
+    );
     assert_eq!(line.moved_ps, (2 * ROUNDS - 1) * NEAR);
     // Each waits while the other's transfer lasts, as soon as both are at it.
     let each = NEAR + RMW;
@@ -137,7 +145,9 @@ fn each_reader_takes_a_line_once_after_each_write() {
 /// The canary: a counter that all share is the hottest line, named by its place.
 #[test]
 fn a_shared_counter_is_named() {
-    let own: Vec<_> = (0..16).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
+    let own: Vec<_> = (0..16)
+        .map(|_| CachePadded::new(AtomicU64::new(0)))
+        .collect();
     let shared = CachePadded::new(AtomicU64::new(0));
     let at = line!() + 4;
     let report = on_threads(16, move |index| {
@@ -147,7 +157,10 @@ fn a_shared_counter_is_named() {
         }
     });
     let hottest = &report.hottest[0];
-    assert!(hottest.place.ends_with(&format!("tests.rs:{at}")), "{hottest:?}");
+    assert!(
+        hottest.place.ends_with(&format!("tests.rs:{at}")),
+        "{hottest:?}"
+    );
     assert!(hottest.kind.ends_with("AtomicU64"), "{hottest:?}");
     assert_eq!(report.near + report.far, 16 * 20 - 1);
 }
@@ -187,12 +200,18 @@ fn mixture(cores: usize) -> (u64, Duration, Report) {
                 is_over.store(true, SeqCst);
             })
         };
-        workers.into_iter().for_each(|one| one.join().expect("it does not panic"));
+        workers
+            .into_iter()
+            .for_each(|one| one.join().expect("it does not panic"));
         waiter.join().expect("it does not panic");
         assert!(is_over.load(SeqCst));
         assert_eq!(table.read()[0], 12 * 40 / 5);
         let sum = *total.0.lock();
-        (sum, simulation::now().expect("it is simulated"), simulation::report(5))
+        (
+            sum,
+            simulation::now().expect("it is simulated"),
+            simulation::report(5),
+        )
     })
 }
 
@@ -208,11 +227,15 @@ fn threads_share_cores_in_time_slices() {
     let work = |cores: usize| {
         simulation::run(&machine(), cores, || {
             let begin = simulation::now().expect("it is simulated");
-            let threads = (0..4).map(|_| thread::spawn(|| {
-                (0..100).for_each(|_| simulation::work(100_000_000));
-            }));
+            let threads = (0..4).map(|_| {
+                thread::spawn(|| {
+                    (0..100).for_each(|_| simulation::work(100_000_000));
+                })
+            });
             let threads: Vec<_> = threads.collect();
-            threads.into_iter().for_each(|one| one.join().expect("it does not panic"));
+            threads
+                .into_iter()
+                .for_each(|one| one.join().expect("it does not panic"));
             (simulation::now().expect("it is simulated") - begin).as_micros()
         })
     };
@@ -248,7 +271,10 @@ fn a_lock_costs_its_line_and_a_wait_a_wake_up() {
     });
     // The latency of the wake-up, then the transfer of the lock's line, twice at most.
     let least = Duration::from_nanos(5_000);
-    assert!(end >= least && end < least + Duration::from_nanos(500), "{end:?}");
+    assert!(
+        end >= least && end < least + Duration::from_nanos(500),
+        "{end:?}"
+    );
 }
 
 #[test]
@@ -260,7 +286,9 @@ fn code_outside_of_a_simulation_runs_as_ever() {
             thread::spawn(move || (0..1000).for_each(|_| *lock.lock() += 1))
         })
         .collect();
-    threads.into_iter().for_each(|one| one.join().expect("it does not panic"));
+    threads
+        .into_iter()
+        .for_each(|one| one.join().expect("it does not panic"));
     assert_eq!(*lock.lock(), 4000);
     assert!(!simulation::is_running() && simulation::now().is_none());
 }

@@ -26,7 +26,8 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        self.start(Builder::new(), body).expect("the system starts threads, as for `std`")
+        self.start(Builder::new(), body)
+            .expect("the system starts threads, as for `std`")
     }
 
     pub(super) fn start<F, T>(

@@ -92,7 +92,9 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    Builder::new().spawn(body).expect("the system starts threads, as for `std`")
+    Builder::new()
+        .spawn(body)
+        .expect("the system starts threads, as for `std`")
 }
 
 /// As that of `std`.
@@ -157,7 +159,9 @@ impl Builder {
 /// Sleeps, in virtual time if the calling thread is simulated.
 pub fn sleep(time: Duration) {
     match Me::get() {
-        Some(me) => me.world.sleep(me.task, clamp_u64(time.as_nanos().saturating_mul(1000))),
+        Some(me) => me
+            .world
+            .sleep(me.task, clamp_u64(time.as_nanos().saturating_mul(1000))),
         None => std::thread::sleep(time),
     }
 }

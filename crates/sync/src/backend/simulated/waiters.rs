@@ -55,7 +55,7 @@ impl Waiters {
         self.first(address, cores).is_some()
     }
 
-    /// Wakes whom the release of a lock concerns.
+    /// Wakes the waiters that the release of a lock concerns.
     pub(super) fn release(&mut self, address: usize, cores: &mut Cores, machine: &Machine) {
         let Some(first) = self.first(address, cores) else {
             return;
@@ -73,7 +73,9 @@ impl Waiters {
                 go_on.extend(spinner.and_then(|at| queue.remove(at)));
             }
         }
-        go_on.into_iter().for_each(|one| wake(one.wait, cores, machine));
+        go_on
+            .into_iter()
+            .for_each(|one| wake(one.wait, cores, machine));
     }
 
     /// Wakes the first waiter.
@@ -91,7 +93,10 @@ impl Waiters {
     pub(super) fn notify_all(&mut self, address: usize, cores: &mut Cores, machine: &Machine) {
         self.notify_one(address, cores, machine);
         for waiter in self.queues.remove(&address).unwrap_or_default() {
-            self.queues.entry(waiter.lock).or_default().push_back(waiter);
+            self.queues
+                .entry(waiter.lock)
+                .or_default()
+                .push_back(waiter);
         }
     }
 

@@ -35,8 +35,8 @@ pub(super) struct State {
     pub(super) making: HashSet<usize>,
     /// By task.
     batons: Vec<Arc<Baton>>,
-    /// By task: accesses, and their time.
-    pub(super) usage: Vec<(u64, u64)>,
+    /// Number of accesses by task.
+    pub(super) accesses: Vec<u64>,
     pub(super) work_ps: u64,
     pub(super) switches: u64,
 }
@@ -77,7 +77,7 @@ impl World {
             waiters: Waiters::default(),
             making: HashSet::new(),
             batons: Vec::new(),
-            usage: Vec::new(),
+            accesses: Vec::new(),
             work_ps: 0,
             switches: 0,
         };
@@ -97,7 +97,7 @@ impl World {
         let task = state.cores.add(at);
         let baton = Arc::new(Baton::default());
         state.batons.push(baton.clone());
-        state.usage.push((0, 0));
+        state.accesses.push(0);
         (task, baton)
     }
 
@@ -137,8 +137,10 @@ impl World {
 
     /// Waits until all other tasks have ended.
     pub(super) fn await_all(&self, task: usize) {
-        let count = self.state().usage.len();
-        (0..count).filter(|other| *other != task).for_each(|other| self.await_end(task, other));
+        let count = self.state().accesses.len();
+        (0..count)
+            .filter(|other| *other != task)
+            .for_each(|other| self.await_end(task, other));
     }
 
     /// The running task sleeps for `ps`.
@@ -271,8 +273,6 @@ impl State {
         let by = (self.cores.core(), now);
         let charge = self.lines.access(address, by, access, place, machine);
         self.cores.set_now(charge.end);
-        let (accesses, time) = &mut self.usage[task];
-        *accesses += 1;
-        *time += charge.end - now;
+        self.accesses[task] += 1;
     }
 }
