@@ -71,6 +71,9 @@ impl Fs {
         state: &mut InodeState,
         noted: &Noted,
     ) {
+        if !handle.is_recorded() {
+            return;
+        }
         let is_regular = state.disk.file_type() == Some(FileType::Regular);
         let is_inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
         if !is_regular || is_inline || !map::has_extents(state) {

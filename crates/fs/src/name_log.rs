@@ -122,6 +122,10 @@ impl NameLog {
     /// Whether a removal noted in the handle's transaction frees the inode, so that its freeing
     /// needs no record of its own.
     pub(crate) fn is_gone(&self, handle: &Handle<'_>, inode: InodeNr) -> bool {
+        // Without fast commits the lock of all threads is not touched.
+        if !handle.is_recorded() {
+            return false;
+        }
         let names = self.names.lock();
         names.tid == handle.tid() && names.gone.contains(&inode)
     }
