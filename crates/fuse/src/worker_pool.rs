@@ -14,8 +14,10 @@ use std::io;
 use uext4_sync::thread::{self, JoinHandle};
 use uext4_sync::{Arc, Condvar, Mutex, Rank};
 
-/// Maximum threads of a pool for waiting jobs: enough for a group of `fsync` calls.
+/// Maximum threads for waiting jobs of a kind: enough for a group of `fsync` calls.
 const WAITING_MAX: usize = 32;
+/// Minimum of that for one pool, where several share it.
+const WAITING_MIN: usize = 4;
 /// Minimum number of copying threads: some of them wait for a disk.
 const COPYING_MIN: usize = 4;
 
@@ -46,12 +48,12 @@ impl State {
 }
 
 impl WorkerPool {
-    /// Makes a pool for waiting jobs and starts its first worker.
+    /// Makes one of `n_pools` pools for waiting jobs, and starts its first worker.
     ///
     /// # Errors
     /// The worker cannot be started.
-    pub(crate) fn for_waiting(home: Home) -> io::Result<Arc<Self>> {
-        Self::new(WAITING_MAX, home)
+    pub(crate) fn for_waiting(n_pools: usize, home: Home) -> io::Result<Arc<Self>> {
+        Self::new((WAITING_MAX / n_pools.max(1)).max(WAITING_MIN), home)
     }
 
     /// Makes a pool for copying jobs and starts its first worker.
@@ -159,7 +161,7 @@ mod tests {
 
     #[test]
     fn jobs_that_wait_for_each_other_are_done() {
-        let pool = WorkerPool::for_waiting(Home::default()).expect("a thread starts");
+        let pool = WorkerPool::for_waiting(1, Home::default()).expect("a thread starts");
         let (to_second, from_first) = channel();
         let (to_first, from_second) = channel();
         let first = move || {
@@ -177,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_was_left_is_done_before_the_end() {
-        let pool = WorkerPool::for_waiting(Home::default()).expect("a thread starts");
+        let pool = WorkerPool::for_waiting(1, Home::default()).expect("a thread starts");
         let (sender, receiver) = channel();
         for number in 0..200 {
             let sender = sender.clone();

@@ -72,8 +72,8 @@ impl Workers {
         let rings = rings(&device, offer, options)?;
         let agreement = accept(&device, unique, offer, options, rings.is_some());
         let agreement = agreement.map_err(failed())?;
-        let askers = WorkerPool::for_waiting(Home::default()).map_err(failed())?;
-        let waiters = WorkerPool::for_waiting(Home::default()).map_err(failed())?;
+        let askers = WorkerPool::for_waiting(1, Home::default()).map_err(failed())?;
+        let waiters = WorkerPool::for_waiting(1, Home::default()).map_err(failed())?;
         let copiers = WorkerPool::for_copying().map_err(failed())?;
         let server = Server::new(
             filesystem,

@@ -46,11 +46,13 @@ impl Rings {
     pub(crate) fn prepare(device: &DevFuse, n_threads: usize) -> io::Result<Self> {
         let (teller, told) = channel();
         let polling = Arc::<BusyPolling>::default();
-        let queues = cpus::shares(n_threads)?
+        let shares = cpus::shares(n_threads)?;
+        let n_rings = shares.len();
+        let queues = shares
             .into_iter()
             .map(|share| {
                 let ring = Ring::new(device.another()?, polling.clone())?;
-                Queue::new(ring, share, teller.clone())
+                Queue::new(ring, n_rings, share, teller.clone())
             })
             .collect::<io::Result<_>>()?;
         let told = Told(told);

@@ -62,9 +62,10 @@ struct Pool {
 }
 
 impl Queue {
-    /// Makes a ring thread for a share of the queues.
+    /// Makes one of `n_rings` ring threads, for a share of the queues.
     pub(super) fn new(
         ring: Ring,
+        n_rings: usize,
         share: Share,
         teller: Sender<io::Result<()>>,
     ) -> io::Result<Self> {
@@ -77,7 +78,7 @@ impl Queue {
         let home = Home::new(share.cpu);
         Ok(Self {
             ring,
-            waiters: WorkerPool::for_waiting(home.clone())?,
+            waiters: WorkerPool::for_waiting(n_rings, home.clone())?,
             place: Place::new(home)?,
             pools: share.queues.into_iter().map(pool).collect(),
             teller: Some(teller),
