@@ -46,9 +46,10 @@ const SECOND: [&str; 6] = [
     "orphan-file",
     "few-orphans",
 ];
-const THIRD: [&str; 5] = [
+const THIRD: [&str; 6] = [
     "no-orphan-file",
     "large-dir",
+    "fast-commit",
     "ea-inode",
     "bigalloc",
     "inodes-128",
