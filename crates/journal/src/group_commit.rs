@@ -5,9 +5,10 @@
 //! of them leads that, for all of them.
 //!
 //! Commits, full and fast ones, are numbered. A commit *closes* when it has drained the handles: a
-//! later caller needs the next number. A caller that needs a full commit takes a new number when a
-//! fast commit has used its own. At most two numbers have waiters, and those of one number wait on
-//! a condition variable of their own. So the end of a commit wakes its own waiters and one leader.
+//! later caller needs the next number. If one of the callers needs a full commit, the next commit
+//! to begin is full, however many others would do with a fast one. At most two numbers have
+//! waiters, and those of one number wait on a condition variable of their own. So the end of a
+//! commit wakes its own waiters and one leader.
 //!
 //! A leader leaves a large commit to the commit thread, and waits for it.
 //!
@@ -43,14 +44,25 @@ pub(crate) struct Progress {
     led: Option<u64>,
     /// Number of the last commit that a caller needed.
     pub(crate) needed: u64,
-    /// Number of the last commit that the commit thread must run if no caller does.
+    /// Number of the last commit that the commit thread must run if no caller does. It is full.
     pub(crate) asked: u64,
+    /// Number of the last commit that must be full for a caller.
+    full_needed: u64,
     /// Without a log: why the last commit is in memory only.
     pub(crate) late: Option<Error>,
     /// The log is more than half full.
     pub(crate) checkpoint_wanted: bool,
     /// The background threads must end.
     pub(crate) ending: bool,
+}
+
+/// Kind of a commit.
+#[cfg(all(test, not(shuttle)))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Full,
+    /// A fast one, if the transaction allows it.
+    Any,
 }
 
 impl Progress {
@@ -67,6 +79,7 @@ impl Progress {
             led: None,
             needed: 0,
             asked: 0,
+            full_needed: 0,
             late: None,
             checkpoint_wanted: false,
             ending: false,
@@ -80,6 +93,21 @@ impl Progress {
         }
         self.needed = self.closed + 1;
         self.needed
+    }
+
+    /// Whether the next commit must be full.
+    fn needs_full(&self) -> bool {
+        self.asked.max(self.full_needed) > self.full_ended
+    }
+
+    /// Kind of the next commit, if a caller waits for it.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn next(&self) -> Option<Kind> {
+        let kind = match self.needs_full() {
+            true => Kind::Full,
+            false => Kind::Any,
+        };
+        Some(kind).filter(|_| self.needed > self.closed)
     }
 
     fn is_durable(&self, change: Stamp) -> bool {
@@ -165,6 +193,9 @@ impl Engine {
             return self.gate.check().map(|()| Flushed::Before);
         }
         let mut number = progress.need(change);
+        if fast.is_none() {
+            progress.full_needed = progress.full_needed.max(number);
+        }
         let flushed = match number <= progress.closed {
             true => Flushed::Before,
             false => Flushed::Since,
@@ -172,7 +203,7 @@ impl Engine {
         while !progress.is_durable(change) && progress.full_ended < number {
             self.gate.check()?;
             if number <= progress.ended {
-                // It was a fast commit, and this caller needs a full one.
+                // It was a fast commit that was about to close; the next one is full.
                 number = progress.need(change);
             }
             if progress.led.is_some() || number <= progress.closed {
@@ -206,14 +237,15 @@ impl Engine {
     fn lead(&self, change: Stamp, number: u64, fast: Option<&mut Fast<'_>>) -> Result<(), Error> {
         let _lead = Lead(self, number);
         let mut area = self.one_commit.lock();
-        let is_over = {
+        let (is_over, needs_full) = {
             let progress = self.progress.lock();
-            progress.is_durable(change) || progress.full_ended >= number
+            let is_over = progress.is_durable(change) || progress.full_ended >= number;
+            (is_over, progress.needs_full())
         };
         if is_over {
             return Ok(());
         }
-        if let Some(fast) = fast {
+        if let Some(fast) = fast.filter(|_| !needs_full) {
             let done = self.fast_commit(&mut area, fast);
             if done.inspect_err(|cause| self.abort(cause.clone()))? {
                 return Ok(());

@@ -66,6 +66,11 @@ impl Journal {
         self.engine.wait_durable(tid)
     }
 
+    /// Whether [`Self::make_durable`] may write fast commits.
+    pub fn writes_fast_commits(&self) -> bool {
+        self.engine.records()
+    }
+
     /// Makes a change of a live object and all earlier changes durable: by a fast commit if the
     /// journal writes them and `records` answers records for the objects with these keys
     /// ([`crate::Render::record_key`]), else as [`Self::wait_durable`]. The caller holds no handle
@@ -192,6 +197,12 @@ impl Journal {
     /// without a log continues and answers [`Error::Late`].
     pub fn flush_device(&self) -> Result<(), Error> {
         self.engine.flush_device()
+    }
+
+    /// Kind of the next commit, if a caller waits for it.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn next_commit(&self) -> Option<crate::group_commit::Kind> {
+        self.engine.progress.lock().next()
     }
 
     /// Counters since the journal was opened.

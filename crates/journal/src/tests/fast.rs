@@ -2,6 +2,8 @@
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Slot, disk, fast_config, log};
+#[cfg(not(shuttle))]
+use crate::group_commit::Kind;
 use crate::recovery::{RecoveryMode, read_fast_commit_block, recover};
 use crate::{Config, FullReason, Journal, Live, Object, Render, Sink, Threads};
 use std::sync::Arc;
@@ -276,6 +278,43 @@ pub(super) fn race(threads: Threads, rounds: u64) {
         .into_iter()
         .for_each(|thread| thread.join().expect("no panic"));
     assert_eq!(values(&device)[..2], [rounds; 2]);
+    journal.close().expect("closes");
+}
+
+/// While a fast commit is stuck, a caller comes that would do with another one, and one that needs
+/// a full one.
+#[cfg(not(shuttle))]
+#[test]
+fn the_commit_after_a_request_for_a_full_one_is_full() {
+    let recorder = Recorder::new(disk(1600, LOG));
+    let config = (fast_config(&recorder, LOG), LOG);
+    let (journal, dam) = super::group::dammed_with(&recorder, true, config);
+    let (journal, numbers) = (&journal, &(0..8).map(Number::new).collect::<Vec<_>>());
+    numbers[7].set(journal, 1);
+    journal.commit_running().expect("commits");
+    let before = journal.stats();
+    dam.close();
+    std::thread::scope(|scope| {
+        let sync = |nr: usize| {
+            numbers[nr].set(journal, 1);
+            numbers[nr].sync(journal, numbers);
+        };
+        scope.spawn(move || sync(0));
+        dam.wait_for_flush();
+        let wait_until = |waits: fn(&Journal) -> bool| {
+            while !waits(journal) {
+                thread::yield_now();
+            }
+        };
+        scope.spawn(move || sync(1));
+        wait_until(|journal| journal.next_commit().is_some());
+        scope.spawn(|| journal.commit_running().expect("commits"));
+        wait_until(|journal| journal.next_commit() == Some(Kind::Full));
+        dam.open();
+    });
+    let after = journal.stats();
+    assert_eq!(after.transactions, before.transactions + 1);
+    assert_eq!(after.fast.commits, before.fast.commits + 1);
     journal.close().expect("closes");
 }
 

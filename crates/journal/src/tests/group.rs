@@ -20,7 +20,7 @@ struct State {
 }
 
 /// A log device whose flushes block until they are let through.
-struct Dam {
+pub(super) struct Dam {
     below: Arc<Recorder>,
     state: Mutex<State>,
     changed: Condvar,
@@ -65,8 +65,39 @@ fn change_and_wait(journal: &Journal, nr: u64) {
     journal.wait_durable(tid).expect("commits");
 }
 
+impl Dam {
+    /// Lets no flush through from now on.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        (state.is_open, state.flushed_by) = (false, Vec::new());
+    }
+
+    /// Waits until a flush is stuck.
+    pub(super) fn wait_for_flush(&self) {
+        let mut state = self.state.lock();
+        while state.flushed_by.is_empty() {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Lets all flushes through.
+    pub(super) fn open(&self) {
+        self.state.lock().is_open = true;
+        self.changed.notify_all();
+    }
+}
+
 /// A journal with threads, over a device whose flushes block until `dam` is open.
 fn dammed(recorder: &Arc<Recorder>, is_open: bool) -> (Arc<Journal>, Arc<Dam>) {
+    dammed_with(recorder, is_open, (config(recorder, LOG), LOG))
+}
+
+/// As [`dammed`], with a configuration and the blocks of its log.
+pub(super) fn dammed_with(
+    recorder: &Arc<Recorder>,
+    is_open: bool,
+    (config, log_blocks): (Config, u32),
+) -> (Arc<Journal>, Arc<Dam>) {
     let state = State {
         is_open,
         ..State::default()
@@ -76,14 +107,14 @@ fn dammed(recorder: &Arc<Recorder>, is_open: bool) -> (Arc<Journal>, Arc<Dam>) {
         state: Mutex::new(Rank::Device, state),
         changed: Condvar::new(),
     });
-    let mut log = log(recorder, LOG);
+    let mut log = log(recorder, log_blocks);
     log.device = dam.clone();
     let journal = Journal::open(Config {
         threads: Threads::Background,
         commit_interval: Duration::from_secs(3600),
         log: Some(log),
         home: dam.clone(),
-        ..config(recorder, LOG)
+        ..config
     });
     (journal.expect("opens"), dam)
 }
@@ -103,18 +134,13 @@ fn one_of_the_callers_that_come_during_a_commit_runs_the_next_for_all() {
             })
         };
         let first = caller(0);
-        let mut state = dam.state.lock();
-        while state.flushed_by.is_empty() {
-            dam.changed.wait(&mut state);
-        }
-        drop(state);
+        dam.wait_for_flush();
         let others: Vec<_> = (1..=CALLERS).map(caller).collect();
         while journal.stats().handles < 1 + CALLERS {
             thread::yield_now();
         }
         assert_eq!(journal.stats().transactions, 1);
-        dam.state.lock().is_open = true;
-        dam.changed.notify_all();
+        dam.open();
         let first = first.join().expect("no panic");
         let others: Vec<_> = others
             .into_iter()
