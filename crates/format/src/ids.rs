@@ -48,4 +48,6 @@ impl Tid {
 impl InodeNr {
     /// The root directory.
     pub const ROOT: InodeNr = InodeNr(2);
+    /// The journal, where it is in the file system.
+    pub const JOURNAL: InodeNr = InodeNr(8);
 }

@@ -23,8 +23,6 @@ use uext4_format::{BlockNr, FileType, InodeFlags, InodeNr, LogicalBlock, Tid};
 use uext4_journal::{FullReason, Handle, Object, Stamp};
 use uext4_num::{clamp_u16, clamp_u32};
 
-/// Inode of the journal, which e2fsck reads first.
-const JOURNAL_INODE: InodeNr = InodeNr(8);
 /// Most inodes of a fast commit: bounds the time for which no handle may start.
 const INODES_MAX: usize = 1024;
 /// Most records of a fast commit.
@@ -41,9 +39,12 @@ fn failed(_error: Error) -> FullReason {
 impl Fs {
     /// Makes a change of an inode durable, by a fast commit where possible.
     pub(crate) fn make_durable(&self, change: Stamp) -> Result<()> {
+        if !self.journal.writes_fast_commits() {
+            return Ok(self.journal.wait_durable(change.tid)?);
+        }
         let mut make = |tid: Tid, keys: Vec<u64>| self.records(tid, keys);
         // With its copies of these, from before the replay of the log, e2fsck replays records.
-        let (inodes, _) = self.inodes.place(&self.space, JOURNAL_INODE)?;
+        let (inodes, _) = self.inodes.place(&self.space, InodeNr::JOURNAL)?;
         let superblock = BlockNr(SUPERBLOCK_OFFSET >> self.geometry.block_bits);
         let home_first = [superblock, inodes];
         Ok(self.journal.make_durable(change, &home_first, &mut make)?)
@@ -216,30 +217,23 @@ fn inode_record(state: &mut InodeState) -> Recorded<Record> {
 /// The changes without those of inodes that were created and lost their last name since the last
 /// fast commit.
 fn without_short_lives(mut names: Vec<NotedName>) -> Vec<NotedName> {
-    let mut at = 0;
-    while at < names.len() {
-        let is_last = matches!(names[at].change, NameChange::Unlink { last: Some(_) });
-        let nr = names[at].dentry.inode;
-        let is_creation =
-            |name: &NotedName| name.dentry.inode == nr && matches!(name.change, NameChange::Create);
-        match names[..at]
-            .iter()
-            .rposition(is_creation)
-            .filter(|_| is_last)
-        {
-            None => at += 1,
-            Some(created) => {
-                let mut place = 0..;
-                names.retain(|name| {
-                    let is_inside = place
-                        .next()
-                        .is_some_and(|now| (created..=at).contains(&now));
-                    !(is_inside && name.dentry.inode == nr)
-                });
-                at = created;
-            }
+    // Places of the changes of an inode since its creation.
+    let mut lives: HashMap<InodeNr, Vec<usize>> = HashMap::new();
+    let mut is_left_out = vec![false; names.len()];
+    for (at, name) in names.iter().enumerate() {
+        let nr = name.dentry.inode;
+        if matches!(name.change, NameChange::Create) {
+            lives.insert(nr, vec![at]);
+        } else if let Some(life) = lives.get_mut(&nr) {
+            life.push(at);
+        }
+        if matches!(name.change, NameChange::Unlink { last: Some(_) }) {
+            let life = lives.remove(&nr).unwrap_or_default();
+            life.into_iter().for_each(|at| is_left_out[at] = true);
         }
     }
+    let mut is_left_out = is_left_out.into_iter();
+    names.retain(|_| is_left_out.next() == Some(false));
     names
 }
 

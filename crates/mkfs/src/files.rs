@@ -25,8 +25,6 @@ pub(super) const USER_QUOTA: InodeNr = InodeNr(3);
 pub(super) const GROUP_QUOTA: InodeNr = InodeNr(4);
 /// Inode of the blocks reserved for descriptors.
 const RESIZE: InodeNr = InodeNr(7);
-/// Inode of the journal.
-pub(super) const JOURNAL: InodeNr = InodeNr(8);
 /// Minimum size of lost+found in bytes, so that a checker need not allocate.
 const LOST_FOUND_BYTES: u32 = 16 << 10;
 /// Most blocks of lost+found.
@@ -202,11 +200,11 @@ impl<'a> Files<'a> {
     pub(super) fn add_journal(&mut self, blocks: u32) -> Result<(Inode, BlockNr), Error> {
         let mut inode = self.inode(FileType::Regular, 0o600, 1);
         let runs = self.space.take(self.middle(), blocks, "the journal")?;
-        self.attach(&mut inode, JOURNAL, &runs)?;
+        self.attach(&mut inode, InodeNr::JOURNAL, &runs)?;
         inode.size = u64::from(blocks) << self.geometry().block_bits;
         let first = runs.first().map_or(BlockNr(0), |run| run.start);
         self.zeroes.extend(runs);
-        self.inodes.push((JOURNAL, inode.clone()));
+        self.inodes.push((InodeNr::JOURNAL, inode.clone()));
         Ok((inode, first))
     }
 

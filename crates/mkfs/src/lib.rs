@@ -45,7 +45,7 @@ use uext4_format::{
 };
 use uext4_num::{clamp_u32, usize_of};
 
-use files::{Files, GROUP_QUOTA, JOURNAL, USER_QUOTA, journal_backup};
+use files::{Files, GROUP_QUOTA, USER_QUOTA, journal_backup};
 use space::{Sharing, Space};
 use uext4_format::quota::QuotaKind;
 use write::{Policy, UsedInodes, Writer};
@@ -237,7 +237,7 @@ fn add_journal(
     blocks: u32,
 ) -> Result<u64, Error> {
     let (inode, first) = files.add_journal(blocks)?;
-    superblock.journal_inum = JOURNAL.0;
+    superblock.journal_inum = InodeNr::JOURNAL.0;
     superblock.jnl_backup_type = 1;
     superblock.jnl_blocks = journal_backup(&inode);
     let mut log = jbd2::Superblock::new(geometry.block_size(), blocks, 1, superblock.uuid);
