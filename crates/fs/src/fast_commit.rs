@@ -53,7 +53,7 @@ impl Fs {
     /// Promises the records of changed names of files in `dir`.
     pub(crate) fn promise_names(&self, handle: &Handle<'_>, dir: &Inode) {
         handle.promise_records();
-        if dir.facts().flags.contains(InodeFlags::INLINE_DATA) {
+        if handle.is_recorded() && dir.facts().flags.contains(InodeFlags::INLINE_DATA) {
             handle.require_full(FullReason::Layout);
         }
     }
