@@ -6,7 +6,7 @@
 //!
 //! Layout, requests: `transport` receives requests and sends replies (io_uring or `/dev/fuse`);
 //! `request` and `reply` encode them; `init` negotiates the connection; `server` turns requests
-//! into operations of [`uext4`]; `worker_pool` runs the ones that take long, `home` pins
+//! into operations of [`uext4`]; `worker_pool` runs the ones that take long, `affinity` pins
 //! its threads; `nodes` counts the inodes that the kernel knows; `owners` maps users and groups.
 //!
 //! State: `control` is the control socket; `request_stats` counts, `log` writes messages; `halt` is
@@ -21,6 +21,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
+mod affinity;
 mod attachment;
 mod attributes;
 mod bdi;
@@ -32,7 +33,6 @@ mod errno;
 mod error;
 mod free_space;
 mod halt;
-mod home;
 mod inherited;
 mod init;
 mod interrupted;

@@ -8,7 +8,7 @@
 //! pool never queues behind a job that depends on it. The copying pool has about one worker per
 //! core: more would contend.
 
-use crate::home::Home;
+use crate::affinity::Affinity;
 use std::collections::VecDeque;
 use std::io;
 use uext4_sync::thread::{self, JoinHandle};
@@ -27,7 +27,7 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 /// Worker pool of a mount.
 pub(crate) struct WorkerPool {
     n_threads_max: usize,
-    home: Home,
+    affinity: Affinity,
     state: Mutex<State>,
     work: Condvar,
 }
@@ -52,8 +52,8 @@ impl WorkerPool {
     ///
     /// # Errors
     /// The worker cannot be started.
-    pub(crate) fn for_waiting(n_pools: usize, home: Home) -> io::Result<Arc<Self>> {
-        Self::new((WAITING_MAX / n_pools.max(1)).max(WAITING_MIN), home)
+    pub(crate) fn for_waiting(n_pools: usize, affinity: Affinity) -> io::Result<Arc<Self>> {
+        Self::new((WAITING_MAX / n_pools.max(1)).max(WAITING_MIN), affinity)
     }
 
     /// Makes a pool for copying jobs and starts its first worker.
@@ -62,15 +62,15 @@ impl WorkerPool {
     /// The worker cannot be started.
     pub(crate) fn for_copying() -> io::Result<Arc<Self>> {
         let n_cores = thread::available_parallelism().map_or(1, usize::from);
-        Self::new(n_cores.max(COPYING_MIN), Home::default())
+        Self::new(n_cores.max(COPYING_MIN), Affinity::default())
     }
 
-    fn new(n_threads_max: usize, home: Home) -> io::Result<Arc<Self>> {
+    fn new(n_threads_max: usize, affinity: Affinity) -> io::Result<Arc<Self>> {
         let state = Mutex::new(Rank::Queue, State::default());
         let work = Condvar::new();
         let pool = Arc::new(Self {
             n_threads_max,
-            home,
+            affinity,
             state,
             work,
         });
@@ -104,7 +104,7 @@ impl WorkerPool {
         let name = format!("uext4-help-{index}");
         thread::Builder::new().name(name).spawn(move || {
             let _guard = AbortOnPanic;
-            pool.home.stay();
+            pool.affinity.apply();
             while let Some(job) = pool.next() {
                 job();
                 pool.state.lock().n_busy -= 1;
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn jobs_that_wait_for_each_other_are_done() {
-        let pool = WorkerPool::for_waiting(1, Home::default()).expect("a thread starts");
+        let pool = WorkerPool::for_waiting(1, Affinity::default()).expect("a thread starts");
         let (to_second, from_first) = channel();
         let (to_first, from_second) = channel();
         let first = move || {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_was_left_is_done_before_the_end() {
-        let pool = WorkerPool::for_waiting(1, Home::default()).expect("a thread starts");
+        let pool = WorkerPool::for_waiting(1, Affinity::default()).expect("a thread starts");
         let (sender, receiver) = channel();
         for number in 0..200 {
             let sender = sender.clone();
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn there_are_no_more_threads_than_may_be() {
-        let pool = WorkerPool::new(2, Home::default()).expect("a thread starts");
+        let pool = WorkerPool::new(2, Affinity::default()).expect("a thread starts");
         // Each job waits for another one, so that both threads run jobs.
         let pair = Arc::new(Barrier::new(2));
         let (sender, receiver) = channel();

@@ -3,10 +3,10 @@
 //! The rings exist before the kernel is told to use them, because it blocks all callers until they
 //! are registered. If a registration fails after that, kernel and server return to `/dev/fuse`.
 
+use crate::affinity::Affinity;
 use crate::ends::{End, Ends};
 use crate::errno::Errno;
 use crate::error::{Error, Result};
-use crate::home::Home;
 use crate::init::{self, Agreement, Greeting, Offer, greet};
 use crate::options::{Channel, MountOptions};
 use crate::protocol::opcode;
@@ -72,8 +72,8 @@ impl Workers {
         let rings = rings(&device, offer, options)?;
         let agreement = accept(&device, unique, offer, options, rings.is_some());
         let agreement = agreement.map_err(failed())?;
-        let askers = WorkerPool::for_waiting(1, Home::default()).map_err(failed())?;
-        let waiters = WorkerPool::for_waiting(1, Home::default()).map_err(failed())?;
+        let askers = WorkerPool::for_waiting(1, Affinity::default()).map_err(failed())?;
+        let waiters = WorkerPool::for_waiting(1, Affinity::default()).map_err(failed())?;
         let copiers = WorkerPool::for_copying().map_err(failed())?;
         let server = Server::new(
             filesystem,

@@ -3,7 +3,7 @@
 //! The kernel has one queue per possible core and puts a request into the queue of the calling
 //! core.
 
-use crate::home::Home;
+use crate::affinity::Affinity;
 use crate::server::RequestClass;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
@@ -69,17 +69,17 @@ const SHORT_TO_STAY: u32 = 32;
 /// CPU affinity of a thread. It is pinned to its core, where callers of short requests run. During
 /// large transfers it may run on any core, because a caller on its own core processes the data.
 pub(super) struct Place {
-    home: Home,
+    affinity: Affinity,
     anywhere: CpuSet,
     /// Short requests since the last large transfer; [`SHORT_TO_STAY`] while the thread is pinned.
     n_short: u32,
 }
 
 impl Place {
-    /// An affinity to `home` for a thread that may run where this one may.
-    pub(super) fn new(home: Home) -> io::Result<Self> {
+    /// The place of a thread with `affinity` that may otherwise run where this one may.
+    pub(super) fn new(affinity: Affinity) -> io::Result<Self> {
         Ok(Self {
-            home,
+            affinity,
             anywhere: sched_getaffinity(None)?,
             n_short: SHORT_TO_STAY,
         })
@@ -87,13 +87,13 @@ impl Place {
 
     /// Pins the calling thread to its core.
     pub(super) fn stay(&self) {
-        self.home.stay();
+        self.affinity.apply();
     }
 
     /// Accounts for a request that the calling thread is about to serve.
     pub(super) fn note(&mut self, class: RequestClass) {
         if class == RequestClass::Bulk {
-            if self.n_short == SHORT_TO_STAY && self.home.exists() {
+            if self.n_short == SHORT_TO_STAY && self.affinity.is_pinned() {
                 let _ = sched_setaffinity(None, &self.anywhere);
             }
             self.n_short = 0;
@@ -121,23 +121,23 @@ mod tests {
 
     #[test]
     fn a_thread_goes_where_there_is_room_while_much_data_come() {
-        let home = || {
+        let pinned = || {
             let set = sched_getaffinity(None).expect("it may look");
             (set.count() == 1 && set.is_set(0)).then_some(())
         };
         if !sched_getaffinity(None).expect("it may look").is_set(0) {
             return;
         }
-        let mut place = Place::new(Home::new(Some(0))).expect("it may look");
+        let mut place = Place::new(Affinity::to(Some(0))).expect("it may look");
         let many = place.anywhere.count() > 1;
         place.stay();
-        assert_eq!(home(), Some(()));
+        assert_eq!(pinned(), Some(()));
         place.note(RequestClass::Bulk);
-        assert_eq!(home().is_none(), many);
+        assert_eq!(pinned().is_none(), many);
         (1..SHORT_TO_STAY).for_each(|_| place.note(RequestClass::Soon));
-        assert_eq!(home().is_none(), many);
+        assert_eq!(pinned().is_none(), many);
         place.note(RequestClass::Soon);
-        assert_eq!(home(), Some(()));
+        assert_eq!(pinned(), Some(()));
     }
 
     #[test]
@@ -156,11 +156,11 @@ mod tests {
                 .collect();
             queues.sort_unstable();
             assert_eq!(queues, [0, 1, 2, 3, 4, 5], "{cpus:?} {n_threads}");
-            let at_home = |share: &Share| match share.cpu {
+            let on_own_core = |share: &Share| match share.cpu {
                 Some(cpu) => share.queues.contains(&(cpu as u16)),
                 None => n_threads > 0 || cpus.is_empty(),
             };
-            assert!(shares.iter().all(at_home), "{shares:?}");
+            assert!(shares.iter().all(on_own_core), "{shares:?}");
         }
     }
 }

@@ -15,8 +15,8 @@
 use super::cpus::{Place, Share};
 use super::entry::{Away, Entry, Scratch};
 use super::ring::{Completion, Returned, Ring};
+use crate::affinity::Affinity;
 use crate::errno::Errno;
-use crate::home::Home;
 use crate::server::{RequestClass, Server};
 use crate::transport::{Ended, Service, Transport};
 use crate::worker_pool::{Job, WorkerPool};
@@ -75,11 +75,11 @@ impl Queue {
             n_away: 0,
             n_asking: 0,
         };
-        let home = Home::new(share.cpu);
+        let affinity = Affinity::to(share.cpu);
         Ok(Self {
             ring,
-            waiters: WorkerPool::for_waiting(n_rings, home.clone())?,
-            place: Place::new(home)?,
+            waiters: WorkerPool::for_waiting(n_rings, affinity.clone())?,
+            place: Place::new(affinity)?,
             pools: share.queues.into_iter().map(pool).collect(),
             teller: Some(teller),
             n_alive: 0,

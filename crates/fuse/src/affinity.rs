@@ -1,14 +1,14 @@
-//! The core that a thread is pinned to.
+//! CPU affinity of threads: pinned to one core, or none.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// A core that threads are pinned to, or none.
 #[derive(Clone, Default)]
-pub(crate) struct Home(Option<CpuSet>);
+pub(crate) struct Affinity(Option<CpuSet>);
 
-impl Home {
-    /// The core `cpu`; `None` leaves threads where they are.
-    pub(crate) fn new(cpu: Option<usize>) -> Self {
+impl Affinity {
+    /// To the core `cpu`; `None` leaves threads where they are.
+    pub(crate) fn to(cpu: Option<usize>) -> Self {
         Self(cpu.map(|cpu| {
             let mut set = CpuSet::new();
             set.set(cpu);
@@ -17,14 +17,14 @@ impl Home {
     }
 
     /// Whether there is a core.
-    pub(crate) fn exists(&self) -> bool {
+    pub(crate) fn is_pinned(&self) -> bool {
         self.0.is_some()
     }
 
     /// Pins the calling thread to the core. A failure only costs locality.
-    pub(crate) fn stay(&self) {
-        if let Some(home) = &self.0 {
-            let _ = sched_setaffinity(None, home);
+    pub(crate) fn apply(&self) {
+        if let Some(core) = &self.0 {
+            let _ = sched_setaffinity(None, core);
         }
     }
 }
