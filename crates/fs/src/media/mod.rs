@@ -114,6 +114,8 @@ pub(crate) struct Medium {
     flushes: FlushQueue,
     /// Bytes that reached the device.
     written: Counter,
+    /// Writes that ended, durable ones apart: without a new one a flush has nothing to do.
+    n_writes: Counter,
 }
 
 impl Medium {
@@ -126,6 +128,7 @@ impl Medium {
             barrier: AtomicBool::new(true),
             flushes: FlushQueue::default(),
             written: Counter::new(0),
+            n_writes: Counter::new(0),
         })
     }
 
@@ -153,6 +156,14 @@ impl Medium {
     /// Runs before every write that reaches the device.
     fn check_claim(&self) -> Result<(), Error> {
         self.claim_in_force().map_or(Ok(()), |claim| claim.check())
+    }
+
+    /// Writes by `write`, if this host may; a failed write may have written some.
+    fn change(&self, write: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        self.check_claim()?;
+        let written = write();
+        self.n_writes.add(1);
+        written
     }
 
     /// Runs after every write: otherwise the kernel would write back the page cache even after this
@@ -237,15 +248,13 @@ impl BlockDevice for Medium {
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         self.count_written(buf.len());
-        self.check_claim()?;
-        self.target().write_at(offset, buf)?;
+        self.change(|| self.target().write_at(offset, buf))?;
         self.write_out_if_claimed(offset, buf.len())
     }
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
         let len = bufs.iter().map(|buf| buf.len()).sum();
         self.count_written(len);
-        self.check_claim()?;
-        self.target().write_vectored_at(offset, bufs)?;
+        self.change(|| self.target().write_vectored_at(offset, bufs))?;
         self.write_out_if_claimed(offset, len)
     }
     fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
@@ -260,7 +269,8 @@ impl BlockDevice for Medium {
     fn flush(&self) -> Result<(), Error> {
         self.check_claim()?;
         if self.barrier.load(Ordering::Relaxed) {
-            self.flushes.flush(|| self.target().flush())
+            let n_writes = || self.n_writes.sum();
+            self.flushes.flush(n_writes, || self.target().flush())
         } else {
             Ok(())
         }
@@ -269,8 +279,7 @@ impl BlockDevice for Medium {
         self.flushes.failed()
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.check_claim()?;
-        self.target().discard(offset, len)
+        self.change(|| self.target().discard(offset, len))
     }
     fn read_ahead(&self, offset: u64, len: u64) {
         self.base.read_ahead(offset, len);
@@ -279,8 +288,7 @@ impl BlockDevice for Medium {
         self.base.is_rotational()
     }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.check_claim()?;
-        self.target().write_zeroes(offset, len)?;
+        self.change(|| self.target().write_zeroes(offset, len))?;
         self.write_out_if_claimed(offset, clamp_usize(len))
     }
     fn is_read_only(&self) -> bool {

@@ -117,6 +117,25 @@ fn an_append_writes_its_data_and_one_durable_block() {
     );
 }
 
+/// A name and its file are on disk, so only the record is written.
+#[test]
+fn a_rename_writes_one_durable_block_and_flushes_nothing() {
+    let rig = Rig::new("fast_commit");
+    let (root, user) = (&rig.root, &Caller::root());
+    let file = rig.file(b"new");
+    rig.write(&file, 0, 4096);
+    rig.fsync(&file);
+    rig.fs
+        .rename(root, b"new", root, b"mail", RenameFlags::Replace, user)
+        .unwrap();
+    let record = Cost {
+        writes: 1,
+        bytes: BLOCK,
+        flushes: 0,
+    };
+    assert_eq!(rig.fsync(root), record);
+}
+
 #[test]
 fn names_and_attributes_of_files_are_recorded() {
     let rig = Rig::new("fast_commit");
