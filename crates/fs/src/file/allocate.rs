@@ -206,9 +206,9 @@ pub(super) enum Shape {
 /// Source of blocks that the file has not preallocated.
 enum Source {
     AsAsked,
-    /// The locality group for small files.
+    /// The locality group for small files: the first blocks of a file.
     Local,
-    /// A window around the request.
+    /// A window around the request: a file that is large, or grows behind its first blocks.
     Window,
 }
 
@@ -235,13 +235,14 @@ impl Plan {
         let mate = map::cluster_mate(fs, state, at)?;
         let len_blocks = clip_to_mates(fs, state, at, len_blocks)?;
         let len_blocks = clip_to_held(fs, inode, at, len_blocks);
-        let goal = map::goal(fs, state, at)?.or_else(|| inode.goal_hint());
+        let mapped = map::goal(fs, state, at)?;
+        let goal = mapped.or_else(|| inode.goal_hint());
         let size = window::size_blocks(fs, state, at, len_blocks);
         let stream_req = fs.space.shaping().stream_req_blocks.load(Ordering::Relaxed);
         let stream = size > u64::from(stream_req);
         let source = match shape {
             Shape::AsAsked => Source::AsAsked,
-            Shape::Data if !stream => Source::Local,
+            Shape::Data if !stream && mapped.is_none() => Source::Local,
             Shape::Data => Source::Window,
         };
         let want = Want {

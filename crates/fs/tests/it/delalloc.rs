@@ -163,6 +163,31 @@ fn writers_of_small_pieces_at_once_end_in_one_extent_each() {
     image::assert_clean(&device);
 }
 
+/// Files that grow in turns, each block durable before the next: as logs do.
+#[test]
+fn files_that_grow_by_one_durable_block_in_turns_have_few_extents() {
+    const BLOCKS: usize = 16;
+    /// The first block, and windows that end at 16, 32 and 64 KiB.
+    const EXTENTS_MAX: usize = 4;
+    let device = image::ext4(64);
+    let fs = Filesystem::mount(device.clone(), MountOptions::default()).expect("mounts");
+    let files: Vec<_> = (0..8).map(|nr| create(&fs, &format!("{nr}"))).collect();
+    for _ in 0..BLOCKS {
+        for file in &files {
+            fs.write(file, Position::End, &[1; 4096], &WriteContext::ROOT)
+                .expect("appends");
+            fs.fsync(file).expect("is durable");
+        }
+    }
+    for file in &files {
+        let extents = fs.fiemap(file, 0, u64::MAX).expect("maps");
+        assert!(extents.len() <= EXTENTS_MAX, "{extents:?}");
+    }
+    drop(files);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
 /// One n-th of the space is reserved for maps.
 const HELD_BACK_PART: u64 = 50;
 /// Free blocks allowed in addition: ends of clusters.
