@@ -56,6 +56,10 @@ pub(super) struct History {
     touched: BTreeMap<u64, usize>,
     /// The last step that changed each inode's data or size.
     written: BTreeMap<u64, usize>,
+    /// The last step that made each inode or changed its size.
+    sized: BTreeMap<u64, usize>,
+    /// Steps that made the data of an inode durable: the inode, and the step that wrote them.
+    data_synced: Vec<(usize, u64, usize)>,
     written_out: Vec<WrittenOut>,
 }
 
@@ -92,6 +96,8 @@ impl History {
             all_sync: config.syncs(),
             touched: BTreeMap::new(),
             written: BTreeMap::new(),
+            sized: BTreeMap::new(),
+            data_synced: Vec::new(),
             written_out: Vec::new(),
         }
     }
@@ -120,6 +126,9 @@ impl History {
             if old != new || is_new {
                 self.written.insert(*number, now);
             }
+            if is_new || old.map(|old| old.len()) != new.map(|new| new.len()) {
+                self.sized.insert(*number, now);
+            }
         }
         if done && matches!(step, Step::Sync | Step::Freeze | Step::Unmount) {
             self.syncs.insert(now);
@@ -137,7 +146,14 @@ impl History {
             _ if self.all_sync => now,
             Step::Sync | Step::Freeze | Step::Unmount => now,
             Step::Op(Op::Fsync { path }) => promised(&self.touched, model, path),
-            Step::Fdatasync { path } => promised(&self.written, model, path),
+            // Data that are overwritten in place need no commit, so the rest may be older.
+            Step::Fdatasync { path } => {
+                if let Some(number) = model.numbers().get(path) {
+                    let written = promised(&self.written, model, path);
+                    self.data_synced.push((now, *number, written));
+                }
+                promised(&self.sized, model, path)
+            }
             _ => 0,
         };
         self.states.push(state);
@@ -146,6 +162,11 @@ impl History {
 
     /// Changes the number of an inode that got its first name.
     fn renumber(&mut self, before: u64, now: u64) {
+        for (_, synced, _) in &mut self.data_synced {
+            if *synced == before {
+                *synced = now;
+            }
+        }
         for state in &mut self.states {
             if let Some(content) = state.contents.remove(&before) {
                 state.contents.insert(now, content);
@@ -171,6 +192,15 @@ impl History {
     /// The oldest state that is allowed after `step` returned.
     pub(super) fn floor(&self, step: usize) -> usize {
         self.floors[step]
+    }
+
+    /// The oldest state whose data the file may hold by promise of `fdatasync`, if step `returned`
+    /// had returned.
+    pub(super) fn synced_data(&self, number: u64, returned: usize) -> usize {
+        let counts =
+            |(step, synced, _): &&(usize, u64, usize)| *synced == number && *step <= returned;
+        let synced = self.data_synced.iter().filter(counts);
+        synced.map(|(_, _, written)| *written).max().unwrap_or(0)
     }
 
     /// The oldest state whose data the file may hold, if the found tree is that of state `found`

@@ -260,7 +260,8 @@ pub(super) fn window(recording: &Recording, cut: usize) -> Window {
     Window {
         floor: recording.history.floor(returned),
         begun,
-        data_may_wait: recording.run.config.data_may_be_older().then_some(returned),
+        returned,
+        data_may_wait: recording.run.config.data_may_be_older(),
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Plant {
     BeforeCommitBlock,
     /// None, but the device ignores that a write is to be durable: an fsync returns too early.
     Durability,
+    /// Those that a step ends with: what `fdatasync` flushes without a commit is lost.
+    BeforeReturn,
     /// Those before a fast commit: data may reach the disk after it.
     BeforeFastCommit,
     /// Those after a fast commit, and its durability.
@@ -61,6 +63,7 @@ impl Plant {
                         Self::AllFlushes | Self::Durability => false,
                         Self::AfterFastCommit => !after_fast,
                         Self::BeforeCommitBlock
+                        | Self::BeforeReturn
                         | Self::BeforeFastCommit
                         | Self::NoRemovedRanges => true,
                     };
@@ -75,6 +78,7 @@ impl Plant {
                         Self::AllFlushes => true,
                         Self::BeforeCommitBlock => next.is_some_and(is_commit_block),
                         Self::Durability => false,
+                        Self::BeforeReturn => ends_step(&log.events()[index..]),
                         Self::BeforeFastCommit => {
                             next.is_some_and(|next| fast_commit(next).is_some())
                         }
@@ -98,6 +102,13 @@ fn as_change(event: &Event) -> Option<&Change> {
         Event::Change { change, .. } => Some(change),
         _ => None,
     }
+}
+
+/// Whether nothing is written before the next mark.
+fn ends_step(events: &[Event]) -> bool {
+    let is_one = |event: &&Event| matches!(event, Event::Mark(_) | Event::Change { .. });
+    let next = events.iter().find(is_one);
+    matches!(next, Some(Event::Mark(_)))
 }
 
 fn is_commit_block(change: &Change) -> bool {

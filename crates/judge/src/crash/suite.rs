@@ -85,7 +85,8 @@ fn after_syncs(recording: &mut Recording, scratch: &mut Scratch) -> Result<u64> 
         let window = Window {
             floor: step,
             begun: step,
-            data_may_wait: None,
+            returned: step,
+            data_may_wait: false,
         };
         let recovered = by_us(&recording.run.config, image.snapshot()).with_context(text)?;
         let source = EngineTarget::new(&recovered.fs);

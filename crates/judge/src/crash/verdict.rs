@@ -6,7 +6,8 @@
 //!
 //! Data are written in place, so a sector may be newer than the tree: it must hold its content in
 //! that state or in a later one, with or without a name. With delayed allocation it may also be
-//! older, back to the last writeback of the file. Every write has unique bytes, so data of another
+//! older, back to the last writeback of the file. After `fdatasync` the data are not older than the
+//! call, while the tree may be: data that are overwritten in place need no commit. Every write has unique bytes, so data of another
 //! file are detected.
 //!
 //! A collapse or insert range moves mappings, which become durable with their commit. Data that are
@@ -33,8 +34,10 @@ const STEPS_SHOWN: usize = 15;
 pub(super) struct Window {
     pub(super) floor: usize,
     pub(super) begun: usize,
-    /// The last step that returned, if data may be delayed.
-    pub(super) data_may_wait: Option<usize>,
+    /// The last step that returned.
+    pub(super) returned: usize,
+    /// Data may be delayed.
+    pub(super) data_may_wait: bool,
 }
 
 fn structure() -> Policy {
@@ -97,14 +100,17 @@ fn contents(
         if entry.kind != FileKind::File {
             continue;
         }
+        let number = state.files[path];
+        let synced = history.synced_data(number, window.returned);
         let same = state.manifest.entries[path].hash == entry.hash;
-        if same {
+        if same && synced <= step {
             continue;
         }
-        let number = state.files[path];
-        let oldest = window.data_may_wait.map_or(step, |returned| {
-            history.data_floor(number, step, returned).min(step)
-        });
+        let oldest = match window.data_may_wait {
+            true => history.data_floor(number, step, window.returned).min(step),
+            false => step,
+        };
+        let oldest = oldest.max(synced);
         let states = &history.states[oldest..=window.begun];
         one_file(states, window, path, number, source)
             .with_context(|| format!("\"{}\" in state {step}", path.escape_ascii()))?;
@@ -124,8 +130,8 @@ fn one_file(
     let mut data = Vec::new();
     source.read(path, 1 << 20, &mut |bytes| data.extend_from_slice(bytes))?;
     let sizes = match window.data_may_wait {
-        None => sizes(states, number),
-        Some(_) => sizes_while_data_wait(states, number),
+        false => sizes(states, number),
+        true => sizes_while_data_wait(states, number),
     };
     ensure!(
         sizes.contains(&data.len()),
@@ -145,8 +151,8 @@ fn one_file(
         }
     }
     let near = match window.data_may_wait {
-        None => &states[..states.len().min(2)],
-        Some(_) => states,
+        false => &states[..states.len().min(2)],
+        true => states,
     };
     let shifts = shifts(states, number);
     let holes = near.iter().any(|state| state.moved == Some(number));

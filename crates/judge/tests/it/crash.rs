@@ -255,6 +255,15 @@ fn planted_bugs_are_caught() {
 }
 
 #[test]
+fn lost_data_of_fdatasync_are_caught() {
+    let config = Config::named("nodelalloc").expect("a known configuration");
+    let run = |seed| Run::of_plot(config, Plot::Files, seed);
+    let violation = |seed| violation_of(Plant::BeforeReturn, run(seed));
+    let caught = (1..=PLANT_SEEDS).find_map(violation);
+    println!("{}", caught.expect("it is caught"));
+}
+
+#[test]
 fn planted_bugs_of_fast_commits_are_caught() {
     let config = Config::named("fast-commit-nodelalloc").expect("a known configuration");
     for plant in [
