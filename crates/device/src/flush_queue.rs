@@ -1,8 +1,9 @@
 //! Group flush: one flush of a device at a time, shared by waiting callers, with a failure count.
 //!
 //! A caller needs a flush that begins after its call, or that nothing was written since the last
-//! one began. If one is running, all callers that arrive share the next one. A durable write takes its turn between flushes and is none: a failed one may
-//! have reported what a failed flush would have.
+//! one began. If one is running, all callers that arrive share the next one. A durable write takes
+//! its turn between flushes and is none: a failed one may have reported what a failed flush would
+//! have.
 //!
 //! Invariants: a failed flush is counted before a later one begins. If a flush succeeds and the
 //! count has not changed since before a write, no flush that could have lost the write failed.

@@ -7,8 +7,8 @@
 //! Data are written in place, so a sector may be newer than the tree: it must hold its content in
 //! that state or in a later one, with or without a name. With delayed allocation it may also be
 //! older, back to the last writeback of the file. After `fdatasync` the data are not older than the
-//! call, while the tree may be: data that are overwritten in place need no commit. Every write has unique bytes, so data of another
-//! file are detected.
+//! call, while the tree may be: data that are overwritten in place need no commit. Every write has
+//! unique bytes, so data of another file are detected.
 //!
 //! A collapse or insert range moves mappings, which become durable with their commit. Data that are
 //! written in place between the two lie at their place from before the shift after a crash, as in
