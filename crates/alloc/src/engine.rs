@@ -189,7 +189,7 @@ pub struct BuddyEngine {
 impl BuddyEngine {
     /// An engine that knows the descriptors of all groups. No bitmap is loaded.
     pub fn new(config: Config, order: ScanOrder, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
-        let locality = Locality::new(config.affinity);
+        let locality = Locality::new(config.affinity, config.volume.groups, 1);
         let groups = Groups::new(config.volume, summary);
         Self {
             groups,

@@ -16,20 +16,18 @@
 
 use uext4_num::{clamp_i64, nonnegative};
 use uext4_sync::atomic::{AtomicI64, Ordering};
-use uext4_sync::{CachePadded, Counter, Mutex, Rank, SHARDS, Sharded};
+use uext4_sync::{CachePadded, Counter, Mutex, Rank, Sharded, shards};
 
-/// Clusters that a shard may deviate by before it updates the total: minimum, maximum, and the
+/// Clusters that all shards may deviate by together before they update the total: minimum, and the
 /// divisor of the free count. With the divisor, exact claims begin when a twentieth of the clusters
 /// is left.
-const CHUNK_MIN: i64 = 64;
-const CHUNK_MAX: i64 = 1024;
-const CHUNKS: i64 = 4096;
-
-/// Largest distance of the total from the sum: a shard waits for the lock at twice its chunk, and
-/// threads that share it may be between their change and its move.
-fn margin_of(chunk: i64) -> i64 {
-    3 * clamp_i64(SHARDS) * chunk
-}
+const CHUNKS_MIN: i64 = 4096;
+const CHUNKS: i64 = 64;
+/// Tries to move a part before its thread waits for the lock.
+const TRIES: i64 = 8;
+/// Clusters that a shard may deviate by at most, as a multiple of the shards: the more threads, the
+/// more rarely each of them updates the total, which all of them read.
+const CHUNK_MAX_PER_SHARD: i64 = 16;
 
 /// Privilege of a claimant, which determines the reserves that it may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +44,8 @@ pub enum Privilege {
 pub struct FreeCount {
     total: CachePadded<AtomicI64>,
     chunk: i64,
+    /// Largest distance of the total from the sum.
+    margin: i64,
     scarce_below: i64,
     locals: Sharded<AtomicI64>,
     exact: CachePadded<Mutex<()>>,
@@ -58,12 +58,24 @@ impl FreeCount {
     /// `free` clusters, all unclaimed. `root_reserve` is `s_r_blocks_count` in clusters,
     /// `metadata_reserve` is `reserved_clusters`.
     pub fn new(free: u64, root_reserve: u64, metadata_reserve: u64) -> Self {
-        let chunk = (signed(free) / CHUNKS).clamp(CHUNK_MIN, CHUNK_MAX);
+        let count = shards();
+        let shards = clamp_i64(count);
+        let chunk = (signed(free) / CHUNKS).max(CHUNKS_MIN) / shards;
+        let chunk = chunk.min(CHUNK_MAX_PER_SHARD * shards);
+        // A shard waits for the lock at twice its chunk, and threads that share it may be between
+        // their change and its move.
+        let margin = 3 * shards * chunk;
+        // Threads that run alike do not move their parts at the same time.
+        let ahead = |shard: usize| clamp_i64(shard) * chunk / shards;
+        let total = (0..count)
+            .map(ahead)
+            .fold(signed(free), i64::saturating_add);
         Self {
-            total: AtomicI64::new(signed(free)).into(),
+            total: AtomicI64::new(total).into(),
             chunk,
-            scarce_below: (signed(free) / 2).max(4 * margin_of(chunk)),
-            locals: Sharded::new(|_| AtomicI64::new(0)),
+            margin,
+            scarce_below: (signed(free) / 2).max(4 * margin),
+            locals: Sharded::new(|shard| AtomicI64::new(-ahead(shard))),
             exact: Mutex::new(Rank::Queue, ()).into(),
             root_reserve,
             metadata_reserve,
@@ -89,9 +101,7 @@ impl FreeCount {
     #[must_use]
     pub fn try_claim(&self, n: u64, privilege: Privilege) -> bool {
         let (n, floor) = (signed(n), self.floor(privilege));
-        let limit = floor
-            .saturating_add(margin_of(self.chunk))
-            .saturating_add(n);
+        let limit = floor.saturating_add(self.margin).saturating_add(n);
         let far = if n < self.chunk {
             self.claim_small(n, limit)
         } else {
@@ -117,7 +127,7 @@ impl FreeCount {
         if !far {
             self.locals.local().fetch_add(n, Ordering::SeqCst);
         }
-        self.settle_local();
+        self.settle_local(n);
         far
     }
 
@@ -161,18 +171,19 @@ impl FreeCount {
         }
         if n < self.chunk {
             self.locals.local().fetch_add(n, Ordering::SeqCst);
-            self.settle_local();
+            self.settle_local(n);
         } else {
             self.total.fetch_add(n, Ordering::SeqCst);
         }
     }
 
-    /// Moves a large local part to the total. Under the lock, so that no exact sum sees the part
-    /// twice or not at all.
-    fn settle_local(&self) {
+    /// Moves a large local part, which has changed by `n`, to the total. Under the lock, so that no
+    /// exact sum sees the part twice or not at all; if the lock is taken, the next try is later.
+    fn settle_local(&self, n: i64) {
         let local = self.locals.local();
         let size = local.load(Ordering::Relaxed).abs();
-        if size < self.chunk {
+        let is_due = size % (self.chunk / TRIES).max(1) < n || size >= 2 * self.chunk;
+        if size < self.chunk || !is_due {
             return;
         }
         let exact = if size < 2 * self.chunk {
@@ -193,6 +204,14 @@ impl FreeCount {
             .map(|local| local.load(Ordering::SeqCst))
             .sum();
         self.total.load(Ordering::SeqCst).saturating_add(locals)
+    }
+
+    /// Whether this privilege may claim `n` clusters now. Far from the limit it reads one word, and
+    /// near it the words of all threads.
+    pub fn has(&self, n: u64, privilege: Privilege) -> bool {
+        let needed = self.floor(privilege).saturating_add(signed(n));
+        let is_far = self.total.load(Ordering::Relaxed) >= needed.saturating_add(self.margin);
+        is_far || self.sum() >= needed
     }
 
     /// Unclaimed clusters: exact while no thread claims or gives.
@@ -239,6 +258,8 @@ mod tests {
         assert!(count.try_claim(2, Privilege::Metadata));
         assert!(!count.try_claim(1, Privilege::Metadata));
         count.give(31);
+        assert!(count.has(31, Privilege::Metadata) && !count.has(32, Privilege::Metadata));
+        assert!(count.has(1, Privilege::User) && !count.has(2, Privilege::User));
         assert_eq!(count.available(), 31);
         assert_eq!(count.available_to(Privilege::User), 1);
     }

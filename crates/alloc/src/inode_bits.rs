@@ -11,16 +11,18 @@
 //! Not here: choice of the group, meaning of a bit on disk.
 
 use crate::{Bitmap, words};
-use uext4_num::{clamp_u8, clamp_u32, usize_of};
-use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use uext4_num::{clamp_u16, clamp_u32, usize_of};
+use uext4_sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 /// Bits of a line.
 pub const INODE_LINE: u32 = 512;
 const WORDS: usize = words::words_for(INODE_LINE);
 /// No owner.
-const UNOWNED: u8 = 0;
+const UNOWNED: u16 = 0;
 /// In place of an owner: the line is full.
-const FULL: u8 = u8::MAX;
+const FULL: u16 = u16::MAX;
+// Every shard has a name.
+const _: () = assert!(uext4_sync::SHARDS_MAX < 0xfffe);
 
 #[repr(align(64))]
 struct Line([AtomicU64; WORDS]);
@@ -28,7 +30,7 @@ struct Line([AtomicU64; WORDS]);
 /// The inodes in use in a group. All methods are thread-safe.
 pub struct InodeBits {
     lines: Box<[Line]>,
-    owners: Box<[AtomicU8]>,
+    owners: Box<[AtomicU16]>,
     bits: u32,
 }
 
@@ -48,7 +50,7 @@ impl InodeBits {
         let line = |at: usize| Line(std::array::from_fn(|i| word(at * WORDS + i)));
         Self {
             lines: (0..count).map(line).collect(),
-            owners: (0..count).map(|_| AtomicU8::new(UNOWNED)).collect(),
+            owners: (0..count).map(|_| AtomicU16::new(UNOWNED)).collect(),
             bits: used.len(),
         }
     }
@@ -124,7 +126,7 @@ impl InodeBits {
         own.or_else(|| open.chain(lines).find(|&line| self.has_clear(line, from)))
     }
 
-    fn owner(&self, line: u32) -> u8 {
+    fn owner(&self, line: u32) -> u16 {
         self.owners[usize_of(line)].load(Ordering::Relaxed)
     }
 
@@ -139,7 +141,7 @@ impl InodeBits {
     }
 
     /// As [`Self::has_clear`]; marks a line of `owner` without a clear bit as full.
-    fn has_clear_or_close(&self, line: u32, from: u32, owner: u8) -> bool {
+    fn has_clear_or_close(&self, line: u32, from: u32, owner: u16) -> bool {
         let has_clear = self.has_clear(line, from);
         if !has_clear {
             self.change_owner(line, owner, FULL);
@@ -159,7 +161,7 @@ impl InodeBits {
         self.change_owner(line, name(shard), FULL);
     }
 
-    fn change_owner(&self, line: u32, from: u8, to: u8) {
+    fn change_owner(&self, line: u32, from: u16, to: u16) {
         let Some(owner) = self.owners.get(usize_of(line)) else {
             return;
         };
@@ -169,8 +171,8 @@ impl InodeBits {
     }
 }
 
-fn name(shard: usize) -> u8 {
-    clamp_u8(shard % uext4_sync::SHARDS) + 1
+fn name(shard: usize) -> u16 {
+    clamp_u16(shard % uext4_sync::SHARDS_MAX) + 1
 }
 
 /// The bits of the word that begins at `first` which are not before `from`.

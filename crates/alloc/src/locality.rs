@@ -2,18 +2,20 @@
 //!
 //! All goals are hints in relaxed atomics, checked for range at use. Threads begin far apart and
 //! continue where they were, so that files that grow concurrently do not interleave. A thread that
-//! needs a new group for its streams avoids those of other threads at first.
+//! needs a new group for its streams avoids those of other threads at first ([`streams`]).
+
+mod streams;
+
+pub(crate) use streams::Others;
 
 use crate::{ClusterNr, Kind, Volume};
-use std::ops::Range;
+use streams::Streams;
 use uext4_format::GroupNr;
 use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
-use uext4_sync::{Mutex, Rank, SHARDS, Sharded, shard_index};
+use uext4_sync::{Mutex, Rank, Sharded, shard_index};
 
 const NONE: u32 = u32::MAX;
-/// Minimum groups per stream for which threads avoid the groups of other streams.
-const GROUPS_PER_STREAM: u32 = 4;
 
 /// Whether threads are led to separate groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,21 +44,20 @@ pub(crate) struct Locality {
     /// The baseline: one goal for all threads, under a lock.
     one_goal: Option<Mutex<GroupNr>>,
     /// Group of the last stream allocation, by thread.
-    streams: Sharded<AtomicU32>,
-    /// Groups of all streams in one array, for other threads to read: written only when a thread's
-    /// streams move to another group.
-    stream_groups: Box<[AtomicU32]>,
+    goals: Sharded<AtomicU32>,
+    streams: Streams,
     /// Group of the last other allocation, by thread.
     last: Sharded<AtomicU32>,
 }
 
 impl Locality {
-    pub(crate) fn new(affinity: Affinity) -> Self {
+    /// Streams of different threads avoid each other's ranges of `separated` groups.
+    pub(crate) fn new(affinity: Affinity, groups: u32, separated: u32) -> Self {
         Self {
             affinity,
             one_goal: None,
-            streams: Sharded::new(|_| AtomicU32::new(NONE)),
-            stream_groups: (0..SHARDS).map(|_| AtomicU32::new(NONE)).collect(),
+            goals: Sharded::new(|_| AtomicU32::new(NONE)),
+            streams: Streams::new(groups, separated),
             last: Sharded::new(|_| AtomicU32::new(NONE)),
         }
     }
@@ -83,7 +84,7 @@ impl Locality {
     pub(crate) fn stream(&self, end: u32) -> GroupNr {
         let group = match &self.one_goal {
             Some(goal) => goal.lock().0,
-            None => self.slot(&self.streams).load(Relaxed),
+            None => self.slot(&self.goals).load(Relaxed),
         };
         if group < end {
             GroupNr(group)
@@ -97,25 +98,23 @@ impl Locality {
         match &self.one_goal {
             Some(goal) => *goal.lock() = group,
             None => {
-                store_changed(self.slot(&self.streams), group.0);
-                if self.affinity == Affinity::PerThread {
-                    store_changed(&self.stream_groups[shard_index()], group.0);
+                let goal = self.slot(&self.goals);
+                if goal.load(Relaxed) != group.0 {
+                    let before = goal.swap(group.0, Relaxed);
+                    self.streams.moved(in_use(before), group);
                 }
             }
         }
     }
 
-    /// Groups of the streams of other threads, if `end` groups are enough to separate them.
-    pub(crate) fn others(&self, end: u32) -> Others<'_> {
-        let all = match self.affinity {
-            Affinity::PerThread => &self.stream_groups[..],
-            Affinity::None => &[],
-        };
-        let streaming = all.iter().filter(|group| group.load(Relaxed) != NONE);
-        let crowded = clamp_u32(streaming.count()) > end / GROUPS_PER_STREAM;
-        Others {
-            groups: if crowded { &[] } else { all },
-            me: shard_index(),
+    /// The streams of other threads, if there are any and `end` groups are enough to separate them.
+    pub(crate) fn others(&self, end: u32) -> Option<Others<'_>> {
+        match self.affinity {
+            Affinity::PerThread => {
+                let mine = self.goals.local().load(Relaxed);
+                self.streams.others(in_use(mine), end)
+            }
+            Affinity::None => None,
         }
     }
 
@@ -144,8 +143,9 @@ impl Locality {
             return GroupNr(0);
         }
         // Bit reversal spreads the first threads the farthest apart.
-        let spread = shard_index().reverse_bits() >> (usize::BITS - SHARDS.trailing_zeros());
-        GroupNr(clamp_u32(u64_of(spread) * u64::from(end) / u64_of(SHARDS))) // below `end`
+        let shards = self.goals.count();
+        let spread = shard_index().reverse_bits() >> (usize::BITS - shards.trailing_zeros());
+        GroupNr(clamp_u32(u64_of(spread) * u64::from(end) / u64_of(shards))) // below `end`
     }
 
     /// The group where this thread starts for data near `group`: its last group if that is in the
@@ -166,18 +166,8 @@ impl Locality {
     }
 }
 
-/// Groups of the streams of other threads.
-pub(crate) struct Others<'a> {
-    groups: &'a [AtomicU32],
-    me: usize,
-}
-
-impl Others<'_> {
-    /// Whether another thread's stream is in one of `groups`.
-    pub(crate) fn are_in(&self, groups: Range<u32>) -> bool {
-        let mut all = self.groups.iter().enumerate();
-        all.any(|(shard, group)| shard != self.me && groups.contains(&group.load(Relaxed)))
-    }
+fn in_use(group: u32) -> Option<GroupNr> {
+    (group != NONE).then_some(GroupNr(group))
 }
 
 /// Stores only changes, so that the cache line stays shared otherwise.

@@ -68,7 +68,7 @@ pub(crate) struct Search<'a> {
     prefetched: u32,
     /// Groups of other streams, which a stream avoids in this pass.
     others: Option<Others<'a>>,
-    /// A suitable group was avoided.
+    /// A group was avoided.
     avoided: bool,
 }
 
@@ -163,7 +163,8 @@ impl<'a> Search<'a> {
         // A stream at the end of its group does not enter the group of another stream.
         let follows = matches!(self.request.goal, Goal::At(_)) && offset == 0;
         let crosses = follows && self.placement() == Placement::Stream;
-        if crosses && self.locality.others(self.end).are_in(nr.0..nr.0 + 1) {
+        let are_there = |others: Others<'_>| others.are_near(nr);
+        if crosses && self.locality.others(self.end).is_some_and(are_there) {
             return None;
         }
         let Ok(mut space) = self.groups.lock_loaded(nr, self.loader) else {

@@ -48,15 +48,14 @@ pub struct TreeEngine {
 impl TreeEngine {
     /// An engine that knows the descriptors of all groups. No tree is built.
     pub fn new(config: Config, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
-        let locality = Locality::new(config.affinity);
         let cores = match config.affinity {
             Affinity::PerThread => uext4_sync::cores(),
             Affinity::None => 1,
         };
         let per_region = groups_per_region(&config.volume, clamp_u32(cores));
         Self {
+            locality: Locality::new(config.affinity, config.volume.groups, per_region),
             regions: Regions::new(config.volume, per_region, summary),
-            locality,
             tunables: Tunables::default(),
             affinity: config.affinity,
             looks: Sharded::new(|_| Looks::default()),

@@ -14,9 +14,10 @@ use entries::{Entries, Insertion};
 use std::hash::Hash;
 use uext4_num::u64_of;
 use uext4_sync::atomic::{AtomicU64, Ordering};
-use uext4_sync::{Arc, Rank, RwLock, stripe_shard};
+use uext4_sync::{Arc, Rank, RwLock, shards, stripe_shard};
 
-const CACHE_SHARDS: usize = 128;
+/// Shards of a cache for each shard of threads: two threads are rarely in one.
+const SHARDS_PER_THREAD: usize = 2;
 /// Objects that each shard keeps at least, whatever the allotment is.
 const SHARD_MIN: usize = 8;
 /// Memory of a cached object besides itself, in bytes: its entry, the spare capacity of the table,
@@ -123,11 +124,11 @@ pub(crate) struct Allotment {
 }
 
 impl Allotment {
-    /// Objects that a shard may keep.
-    fn shard_max(&self) -> usize {
+    /// Objects that each of `shards` may keep.
+    fn shard_max(&self, shards: usize) -> usize {
         let bytes = self.bytes.load(Ordering::Relaxed) / self.parts;
         let objects = bytes / self.object_bytes;
-        usize::try_from(objects).map_or(usize::MAX, |objects| objects / CACHE_SHARDS + SHARD_MIN)
+        usize::try_from(objects).map_or(usize::MAX, |objects| objects / shards + SHARD_MIN)
     }
 }
 
@@ -141,7 +142,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
             evictions: AtomicU64::new(0),
         };
         Self {
-            shards: (0..CACHE_SHARDS).map(shard).collect(),
+            shards: (0..SHARDS_PER_THREAD * shards()).map(shard).collect(),
             allotment,
         }
     }
@@ -247,7 +248,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
     }
 
     fn insertion(&self) -> Insertion<V> {
-        Insertion::new(self.allotment.shard_max())
+        Insertion::new(self.allotment.shard_max(self.shards.len()))
     }
 
     /// Removes the object.
@@ -293,7 +294,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
     }
 
     fn shard(&self, key: K) -> &Shard<K, V> {
-        &self.shards[stripe_shard::<STRIPE_BITS>(key.number(), CACHE_SHARDS)]
+        &self.shards[stripe_shard::<STRIPE_BITS>(key.number(), self.shards.len())]
     }
 }
 

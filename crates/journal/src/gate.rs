@@ -10,7 +10,7 @@ use crate::Error;
 use crate::live::{ROUND_SHIFT, Stamp};
 use crate::reasons::Reasons;
 use uext4_format::Tid;
-use uext4_num::low_u32;
+use uext4_num::{clamp_i64, low_u32};
 use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use uext4_sync::{CachePadded, Condvar, Mutex, OnceLock, Rank, Sharded, shard_index};
 
@@ -186,16 +186,21 @@ impl Gate {
     }
 
     fn take_credits(&self, shard: &Shard, want: i64) -> bool {
+        // One update, not a loop: all cores may take credits at the same time. While it is undone,
+        // another handle may find the transaction full a little early.
         let take = |from: &AtomicI64, n: i64| {
-            from.fetch_update(SeqCst, SeqCst, |have| (have >= n).then_some(have - n))
-                .is_ok()
+            let is_enough = from.fetch_sub(n, SeqCst) >= n;
+            if !is_enough {
+                from.fetch_add(n, SeqCst);
+            }
+            is_enough
         };
         if take(&shard.credits, want) {
             return true;
         }
-        // The chunk is small, so that idle shards hold only a fraction of the transaction's
+        // The chunk is small, so that idle shards hold only a quarter of the transaction's
         // credits.
-        let chunk = i64::from(self.limit() / 256);
+        let chunk = i64::from(self.limit()) / (4 * clamp_i64(self.shards.count()));
         if take(&self.remaining, want + chunk) {
             shard.credits.fetch_add(chunk, SeqCst);
             return true;

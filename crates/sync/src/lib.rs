@@ -50,7 +50,7 @@ pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use segments::Segments;
 pub use seqlock::SeqLock;
 pub use sequence::{Sequence, SequenceCount};
-pub use shard::{SHARDS, Sharded, shard_index};
+pub use shard::{SHARDS_MAX, Sharded, shard_index, shards};
 pub use std::sync::{Arc, Weak};
 pub use stripe::{StripeHasher, StripeMap, stripe_shard};
 pub use versioned::{Version, VersionedGuard, VersionedLock};

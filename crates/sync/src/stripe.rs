@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use uext4_num::low_u8;
+use uext4_num::low_u16;
 
 /// Odd factors: the shard and the place in a table must not depend on the same mix.
 const SHARD_MIX: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -17,11 +17,12 @@ const UPPER: u64 = !0 << 57;
 pub type StripeMap<K, V, const STRIPE_BITS: u32> =
     HashMap<K, V, BuildHasherDefault<StripeHasher<STRIPE_BITS>>>;
 
-/// The shard of `number` among `shards`, a power of two, at most 128.
+/// The shard of `number` among `shards`, a power of two, at least 2: the upper bits of the mix,
+/// which spread neighbouring runs evenly.
 pub fn stripe_shard<const STRIPE_BITS: u32>(number: u64, shards: usize) -> usize {
-    debug_assert!(shards.is_power_of_two() && shards <= 128);
+    debug_assert!(shards.is_power_of_two() && (2..=1 << 16).contains(&shards));
     let mixed = (number >> STRIPE_BITS).wrapping_mul(SHARD_MIX);
-    usize::from(low_u8(mixed >> 57)) % shards
+    usize::from(low_u16(mixed >> (u64::BITS - shards.trailing_zeros())))
 }
 
 /// The hash of [`StripeMap`].

@@ -50,13 +50,14 @@ impl Search<'_> {
 
     pub(super) fn visit(&mut self, nr: GroupNr, criterion: Criterion) -> Flow {
         self.spent(criterion, Effort::GroupsConsidered, 1);
-        let shape = self.groups.shape(nr);
-        if !self.suits(nr, shape, criterion) {
-            return Flow::Continue(());
-        }
-        let is_theirs = |others: &Others<'_>| others.are_in(nr.0..nr.0 + 1);
+        // Without a look at the group, which its thread changes.
+        let is_theirs = |others: &Others<'_>| others.are_near(nr);
         if self.others.as_ref().is_some_and(is_theirs) {
             self.avoided = true;
+            return Flow::Continue(());
+        }
+        let shape = self.groups.shape(nr);
+        if !self.suits(nr, shape, criterion) {
             return Flow::Continue(());
         }
         if !self.make_ready(nr, shape, criterion) {

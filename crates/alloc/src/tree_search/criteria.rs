@@ -104,10 +104,7 @@ impl Search<'_> {
         if !self.is_stream() {
             return None;
         }
-        let others = self.engine.locality.others(self.end_group);
-        if !others.are_in(0..self.end_group) {
-            return None;
-        }
+        let others = self.engine.locality.others(self.end_group)?;
         let others = Some(&others);
         self.by_index(criterion, Trees::Loaded, others)
             .or_else(|| self.by_index(criterion, Trees::Known, others))
@@ -155,7 +152,8 @@ impl Search<'_> {
         trees: Trees,
         others: Option<&Others<'_>>,
     ) -> Option<Run> {
-        let is_theirs = |nr| others.is_some_and(|others| others.are_in(self.regions.groups_of(nr)));
+        let first = |nr| GroupNr(nr * self.regions.per_region);
+        let is_theirs = |nr| others.is_some_and(|others| others.are_near(first(nr)));
         let orders = order_of(self.want)?..self.regions.orders;
         let mut tries = self.limits.max_to_scan.max(1);
         for range in [self.start..self.end, 0..self.start] {
@@ -163,10 +161,12 @@ impl Search<'_> {
                 let mut from = range.start;
                 while let Some(GroupNr(nr)) = self.regions.by_longest.next(order, from, range.end) {
                     from = nr + 1;
+                    if is_theirs(nr) {
+                        continue; // without a look at the region, which its thread changes
+                    }
                     let region = self.regions.region(nr);
                     if region.longest() < self.want
                         || region.is_loaded() != (trees == Trees::Loaded)
-                        || is_theirs(nr)
                     {
                         continue;
                     }

@@ -94,7 +94,7 @@ impl Space {
 
     /// Whether one more cluster is available to this request class.
     pub(crate) fn has_room(&self, reserve: Reserve) -> bool {
-        self.claims.available_to(reserve.privilege()) > 0
+        self.claims.has(1, reserve.privilege())
     }
 
     /// As [`Self::has_room`].

@@ -80,6 +80,11 @@ impl Claims {
         self.on_disk.add(clamp_i64(clusters));
     }
 
+    /// See [`FreeCount::has`].
+    pub(super) fn has(&self, clusters: u64, privilege: Privilege) -> bool {
+        self.count.has(clusters, privilege)
+    }
+
     pub(super) fn available_to(&self, privilege: Privilege) -> u64 {
         self.count.available_to(privilege)
     }

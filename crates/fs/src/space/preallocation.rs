@@ -19,11 +19,10 @@ use uext4_alloc::{ClusterNr, Run};
 use uext4_format::InodeNr;
 use uext4_num::{clamp_i64, nonnegative, usize_of};
 use uext4_sync::atomic::{AtomicU64, Ordering};
-use uext4_sync::{Arc, Counter, Mutex, Rank, Sharded};
+use uext4_sync::{Arc, Counter, Mutex, Rank, Sharded, shards};
 
 /// Runs for small files per thread shard.
 const LOCAL_RUNS_MAX: usize = 8;
-const FILE_SHARDS: usize = 64;
 
 /// A range of a file, in clusters, and the run preallocated for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +160,7 @@ impl Preallocations {
     pub(super) fn new() -> Self {
         let files = |_| Mutex::new(Rank::PreallocatedFiles, Files::new());
         Self {
-            files: (0..FILE_SHARDS).map(files).collect(),
+            files: (0..shards()).map(files).collect(),
             local: Sharded::new(|_| Mutex::new(Rank::Preallocation, Vec::new())),
             clusters: Counter::new(0),
         }
@@ -211,7 +210,7 @@ impl Preallocations {
     }
 
     fn shard(&self, inode: InodeNr) -> &Mutex<Files> {
-        &self.files[usize_of(inode.0) % FILE_SHARDS]
+        &self.files[usize_of(inode.0) & (self.files.len() - 1)]
     }
 
     fn list(&self, file: &Arc<FilePreallocation>) {

@@ -7,7 +7,7 @@ use super::{FilePreallocation, Space, Want};
 use crate::Result;
 use crate::base::Base;
 use std::ops::Range;
-use uext4_alloc::{Run, Stat};
+use uext4_alloc::{Privilege, Run, Stat};
 use uext4_format::{BlockNr, BlockRun};
 use uext4_sync::Arc;
 use uext4_sync::atomic::{AtomicU32, Ordering};
@@ -144,7 +144,6 @@ impl Space {
             self.preallocations.restore(run.len.into());
             return Ok(self.to_blocks(run));
         }
-        // Checked once per run only, because the exact number of free clusters reads every shard.
         let at_once = self.shaping.group_prealloc_clusters.load(Ordering::Relaxed);
         let at_once = if self.is_scarce(at_once) {
             granted
@@ -195,7 +194,8 @@ impl Space {
     }
 
     fn is_scarce(&self, clusters: u32) -> bool {
-        self.claims.available() < SCARCE_TIMES * u64::from(clusters)
+        let needed = SCARCE_TIMES * u64::from(clusters);
+        !self.claims.has(needed, Privilege::Metadata)
     }
 
     /// Returns preallocated runs to the engine.

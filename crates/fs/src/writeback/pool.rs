@@ -13,7 +13,7 @@ use std::time::Duration;
 use uext4_format::InodeNr;
 use uext4_num::{clamp_i64, u64_of};
 use uext4_sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use uext4_sync::{Arc, Mutex, Rank, SHARDS, Sharded, stripe_shard};
+use uext4_sync::{Arc, Mutex, Rank, Sharded, stripe_shard};
 
 const LISTS: usize = 64;
 /// Log2 of the consecutive inode numbers in one list.
@@ -90,7 +90,7 @@ impl Pool {
     /// Counts bytes that entered or left a buffer.
     pub(crate) fn count(&self, delta_bytes: i64) {
         let limit = self.limit_bytes.load(Ordering::Relaxed);
-        let chunk = clamp_i64(limit / (16 * u64_of(SHARDS)));
+        let chunk = clamp_i64(limit / (16 * u64_of(self.parts_bytes.count())));
         let part = self.parts_bytes.local();
         let here = part.fetch_add(delta_bytes, Ordering::Relaxed) + delta_bytes;
         if here.abs() >= chunk {

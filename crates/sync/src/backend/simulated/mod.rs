@@ -67,3 +67,8 @@ pub(crate) fn thread_ordinal() -> usize {
 pub fn cores() -> usize {
     current::cores().unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
+
+/// The number of cores, which stays in one simulation.
+pub(crate) fn lasting_cores() -> usize {
+    cores()
+}

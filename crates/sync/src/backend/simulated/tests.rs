@@ -1,9 +1,9 @@
 //! Known patterns of sharing against counts made by hand, and runs that repeat.
 
 use super::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use super::simulation::{self, Machine, Report};
+use super::simulation::{self, HotLine, Machine, Report};
 use super::thread;
-use crate::{CachePadded, Condvar, Mutex, Rank, RwLock};
+use crate::{CachePadded, Condvar, Counter, Mutex, OnceLock, Rank, RwLock};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -213,6 +213,23 @@ fn mixture(cores: usize) -> (u64, Duration, Report) {
             simulation::report(5),
         )
     })
+}
+
+/// A counter that was made for a machine with few cores is the counter-example.
+#[test]
+fn as_many_threads_as_cores_have_shards_of_their_own() {
+    let shards = |cores| simulation::run(&machine(), cores, crate::shards);
+    assert_eq!([2, 64, 201, 5000].map(shards), [64, 64, 256, 1024]);
+    let moved = |counter: OnceLock<Counter>| {
+        let report = on_threads(200, move |_| {
+            let counter = counter.get_or_init(|| Counter::new(0));
+            (0..100).for_each(|_| counter.add(1));
+        });
+        let is_count = |line: &&HotLine| line.kind.contains("AtomicI64");
+        report.hottest.iter().filter(is_count).count()
+    };
+    assert_eq!(moved(OnceLock::new()), 0);
+    assert!(moved(Counter::new(0).into()) > 0);
 }
 
 #[test]
