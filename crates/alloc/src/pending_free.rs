@@ -1,7 +1,9 @@
 //! Clusters freed by a transaction that has not committed.
 //!
-//! Each thread shard keeps its freed clusters per transaction as maximal runs. A run is merged with
-//! its neighbours at insertion, so a file freed piece by piece is one entry.
+//! Each shard keeps the freed clusters of some parts of the volume, per transaction, as maximal
+//! runs. A run is merged with its neighbours at insertion, so a file freed piece by piece is one
+//! entry. Threads that free in one group share its bitmap anyway, and a load of a bitmap looks at
+//! the few shards of its clusters.
 //!
 //! Invariants: a cluster is in at most one entry. An entry is inserted before its bits are cleared
 //! anywhere. [`PendingFree::overlapping`] reports it until [`PendingFree::forget`] is called under
@@ -13,7 +15,10 @@ use crate::{ClusterNr, Run, Stat, Stats, Volume};
 use std::collections::BTreeMap;
 use uext4_format::Tid;
 use uext4_num::nonnegative;
-use uext4_sync::{Counter, Mutex, Rank, Sharded};
+use uext4_sync::{Counter, Mutex, Rank, Sharded, stripe_shard};
+
+/// Log2 of the clusters of a part: a group of the usual size.
+const PART_BITS: u32 = 15;
 
 /// Maximal runs by start; values are lengths in clusters.
 #[derive(Default)]
@@ -84,6 +89,16 @@ pub struct PendingFree {
     clusters: Counter,
 }
 
+/// Cuts `[from, to)` where parts begin.
+fn by_part(from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
+    let mut at = from;
+    std::iter::from_fn(move || {
+        let start = at;
+        at = to.min((start | ((1 << PART_BITS) - 1)).saturating_add(1));
+        (start < to).then_some((start, at))
+    })
+}
+
 impl Default for PendingFree {
     fn default() -> Self {
         Self {
@@ -99,6 +114,15 @@ impl Default for PendingFree {
 enum Inserted {
     Alone,
     Merged,
+}
+
+impl Inserted {
+    fn or(self, other: Self) -> Self {
+        match self {
+            Self::Merged => self,
+            Self::Alone => other,
+        }
+    }
 }
 
 impl PendingFree {
@@ -117,7 +141,19 @@ impl PendingFree {
 
     fn insert(&self, epoch: Tid, run: Run) -> Inserted {
         self.clusters.add(i64::from(run.len));
-        let mut epochs = self.shards.local().lock();
+        by_part(run.start.0, run.end().0)
+            .map(|(from, to)| self.insert_part(epoch, from, to - from))
+            .fold(Inserted::Alone, Inserted::or)
+    }
+
+    /// The shard of the part that begins with, or contains, this cluster.
+    fn shard(&self, cluster: u64) -> &Mutex<Vec<(Tid, Runs)>> {
+        let shards = self.shards.count();
+        self.shards.slot(stripe_shard::<PART_BITS>(cluster, shards))
+    }
+
+    fn insert_part(&self, epoch: Tid, start: u64, len: u64) -> Inserted {
+        let mut epochs = self.shard(start).lock();
         let at = epochs
             .iter()
             .position(|(tid, _)| *tid == epoch)
@@ -125,13 +161,13 @@ impl PendingFree {
                 epochs.push((epoch, Runs::default()));
                 epochs.len() - 1
             });
-        match epochs[at].1.insert(run.start.0, u64::from(run.len)) {
+        match epochs[at].1.insert(start, len) {
             true => Inserted::Merged,
             false => Inserted::Alone,
         }
     }
 
-    /// Moves all frees of `epoch` or before to `returning`: ascending, merged across threads.
+    /// Moves all frees of `epoch` or before to `returning`: ascending, merged across parts.
     fn collect(&self, epoch: Tid) -> Vec<(u64, u64)> {
         let mut merged = Runs::default();
         for (key, shard) in (0..).zip(self.shards.iter()) {
@@ -186,9 +222,9 @@ impl PendingFree {
         to: ClusterNr,
         mut each: impl FnMut(u64, u64),
     ) {
-        for shard in self.shards.iter() {
-            for (_, runs) in shard.lock().iter() {
-                runs.overlapping(from.0, to.0, &mut each);
+        for (from, to) in by_part(from.0, to.0) {
+            for (_, runs) in self.shard(from).lock().iter() {
+                runs.overlapping(from, to, &mut each);
             }
         }
         self.returning.lock().overlapping(from.0, to.0, &mut each);
@@ -238,6 +274,22 @@ mod tests {
         });
         assert_eq!(parts, [(11, 12), (15, 18)]);
         assert_eq!(pending.clusters(), 17);
+    }
+
+    #[test]
+    fn runs_across_parts_are_whole_when_they_return() {
+        let pending = PendingFree::default();
+        const PART: u32 = 1 << PART_BITS;
+        pending.insert(Tid(1), run(10, 2 * PART));
+        pending.insert(Tid(1), run(10 + 2 * u64::from(PART), PART));
+        let (end, behind) = (10 + 3 * u64::from(PART), ClusterNr(5 * u64::from(PART)));
+        assert!(pending.is_pending(ClusterNr(end - 1), behind));
+        assert!(!pending.is_pending(ClusterNr(end), behind));
+        assert!(!pending.is_pending(ClusterNr(0), ClusterNr(10)));
+        let mut seen = 0;
+        pending.overlapping(ClusterNr(0), behind, |from, to| seen += to - from);
+        assert_eq!(seen, end - 10);
+        assert_eq!(pending.collect(Tid(1)), [(10, end - 10)]);
     }
 
     #[test]
