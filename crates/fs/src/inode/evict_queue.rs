@@ -4,16 +4,21 @@
 //! start a handle, because locks may be held.
 
 use super::Inode;
+use uext4_num::clamp_u32;
 use uext4_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use uext4_sync::{Arc, Mutex, Rank, Sharded};
 
-/// Operations that end in a shard before its thread sweeps the queues of all shards.
-const ENDS_PER_SWEEP: u32 = 256;
+/// Operations that end in a shard before its thread sweeps the queues of all shards, for each of
+/// them: a sweep looks at a queue for a fixed number of operations, however many there are.
+const ENDS_PER_QUEUE: u32 = 4;
 
 /// Per-shard queues of unused inodes that are unlinked or have preallocated space. An inode is
 /// queued in the shard of its last user, because it is in that thread's CPU cache.
 pub(crate) struct EvictQueues {
     pub(crate) queues: Sharded<Queue>,
+    /// Operations that ended in a shard since its last sweep. Not in the queues, whose cache lines
+    /// all sweeps read.
+    ends: Sharded<AtomicU32>,
     /// Held while all queues are emptied: inodes taken out still occupy space.
     pub(crate) sweep: Mutex<()>,
 }
@@ -22,8 +27,6 @@ pub(crate) struct EvictQueues {
 pub(crate) struct Queue {
     waiting: AtomicUsize,
     inodes: Mutex<Vec<Arc<Inode>>>,
-    /// Operations that ended since the last sweep.
-    ends: AtomicU32,
 }
 
 impl Default for EvictQueues {
@@ -31,10 +34,10 @@ impl Default for EvictQueues {
         let queue = |_| Queue {
             waiting: AtomicUsize::new(0),
             inodes: Mutex::new(Rank::Queue, Vec::new()),
-            ends: AtomicU32::new(0),
         };
         Self {
             queues: Sharded::new(queue),
+            ends: Sharded::new(|_| AtomicU32::new(0)),
             sweep: Mutex::new(Rank::Sweep, ()),
         }
     }
@@ -61,19 +64,22 @@ impl Queue {
         self.waiting.store(inodes.len(), Ordering::Release);
         inode
     }
-
-    /// Whether a sweep of all queues is due. Threads that share the queue may lose a count to each
-    /// other.
-    pub(crate) fn is_sweep_due(&self) -> bool {
-        let ends = self.ends.load(Ordering::Relaxed) + 1;
-        self.ends.store(ends % ENDS_PER_SWEEP, Ordering::Relaxed);
-        ends == ENDS_PER_SWEEP
-    }
 }
 
 impl EvictQueues {
     pub(super) fn push(&self, inode: Arc<Inode>) {
         self.queues.local().push(inode);
+    }
+
+    /// Whether a sweep of all queues is due, after an operation. Threads that share a shard may
+    /// lose a count to each other.
+    pub(crate) fn is_sweep_due(&self) -> bool {
+        let limit = ENDS_PER_QUEUE * clamp_u32(self.ends.count());
+        let local = self.ends.local();
+        let ends = local.load(Ordering::Relaxed) + 1;
+        let is_due = ends >= limit;
+        local.store(if is_due { 0 } else { ends }, Ordering::Relaxed);
+        is_due
     }
 
     /// Whether the queue of the calling thread has inodes to free.
