@@ -23,9 +23,10 @@ pub(crate) struct SimulateOptions {
     /// Files (mdtest, fsync, checkpoint) or appends (append) per worker.
     #[arg(long)]
     count: Option<u64>,
-    /// Size of the file system in MiB, in sparse memory.
-    #[arg(long, default_value_t = 65_536)]
-    image_mib: u64,
+    /// Size of the file system in MiB, in sparse memory; default: 65,536, and for fallocate2 7,680
+    /// for each of the most workers.
+    #[arg(long)]
+    image_mib: Option<u64>,
     /// Size of the journal in MiB.
     #[arg(long, default_value_t = 1024)]
     journal_mib: u64,

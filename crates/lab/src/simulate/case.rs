@@ -57,6 +57,13 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// Equal for all numbers of workers.
+    fn image_mib(&self) -> u64 {
+        let workers = self.plan.workers.iter().copied().max().unwrap_or(1);
+        let default = || self.load.image_mib(workers);
+        self.plan.image_mib.unwrap_or_else(default)
+    }
+
     fn count(&self) -> u64 {
         self.plan.count.unwrap_or(self.load.count)
     }
@@ -127,7 +134,7 @@ impl<'a> Case<'a> {
     }
 
     fn image(&self) -> Result<TimedDevice> {
-        let device = MemDevice::new(self.plan.image_mib << 20);
+        let device = MemDevice::new(self.image_mib() << 20);
         let setup = self.load.setup(self.variant)?;
         let mut options = MkfsOptions {
             journal: JournalSize::Mib(u32::try_from(self.plan.journal_mib)?),
@@ -180,7 +187,7 @@ impl<'a> Case<'a> {
             workers: self.workers,
             count: self.count(),
             seconds: self.plan.seconds,
-            image_mib: self.plan.image_mib,
+            image_mib: self.image_mib(),
             journal_mib: self.plan.journal_mib,
             clock: Clock::Wall,
         }

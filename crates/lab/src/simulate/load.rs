@@ -6,6 +6,8 @@ use crate::stage::Setup;
 use crate::system::System;
 use anyhow::{Context, Result, bail};
 
+const IMAGE_MIB: u64 = 65_536;
+
 /// An experiment and its size.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
@@ -92,6 +94,15 @@ impl Load {
             "freespace-tree"
         } else {
             variant
+        }
+    }
+
+    /// Default size of the file system. Workers of `fallocate2` are containers: document 000 has a
+    /// disk of 480 GB for 64 of them.
+    pub(super) fn image_mib(&self, workers: u32) -> u64 {
+        match self.experiment {
+            Experiment::Fallocate2 => IMAGE_MIB.max(7680 * u64::from(workers)),
+            _ => IMAGE_MIB,
         }
     }
 

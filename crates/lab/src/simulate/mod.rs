@@ -32,7 +32,7 @@ pub(crate) struct Plan {
     pub(crate) variants: Vec<String>,
     pub(crate) seconds: f64,
     pub(crate) count: Option<u64>,
-    pub(crate) image_mib: u64,
+    pub(crate) image_mib: Option<u64>,
     pub(crate) journal_mib: u64,
     pub(crate) latency_us: f64,
     pub(crate) megabytes_per_second: f64,
