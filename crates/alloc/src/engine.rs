@@ -10,8 +10,8 @@
 use crate::groups::Groups;
 use crate::locality::Locality;
 use crate::search::Search;
-use crate::{Affinity, Error, GroupReport, Loader, PendingFree, Request, Run, Stat, Stats};
-use crate::{Summary, Tunables, Volume};
+use crate::{Affinity, BuddyBaseLines, Error, GroupReport, Loader, PendingFree, Request, Run};
+use crate::{Stat, Stats, Summary, Tunables, Volume};
 use uext4_format::{GroupNr, Tid};
 use uext4_num::clamp_u32;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -200,12 +200,10 @@ impl BuddyEngine {
         }
     }
 
-    /// The engine with the locking of older kernels: searches wait for the lock of every group that
-    /// they examine, and all begin at one locked goal. Only for experiments: no mount option
-    /// selects it.
+    /// The engine with earlier behaviour, for experiments.
     #[must_use]
-    pub fn with_blocking_locks(mut self) -> Self {
-        self.locality.set_base_line();
+    pub fn with_base_lines(mut self, base_lines: BuddyBaseLines) -> Self {
+        self.locality.set_base_lines(base_lines);
         self
     }
 
@@ -277,7 +275,7 @@ impl Engine for BuddyEngine {
             groups => groups.min(LEARNED_AT_ONCE),
         };
         let groups = u64::from(volume.groups);
-        while go_on() {
+        while go_on() && !self.locality.base_lines().loads_all {
             let from = self.learned.fetch_add(step.into(), Relaxed).min(groups);
             let end = groups.min(from + u64::from(step));
             if from == end {

@@ -103,6 +103,21 @@ impl InodeBits {
         was_set
     }
 
+    /// The first clear bit at or past `from`; another thread may set it.
+    pub fn first_clear(&self, from: u32) -> Option<u32> {
+        let lines = from / INODE_LINE..clamp_u32(self.lines.len());
+        lines.into_iter().find_map(|line| {
+            let first = line * INODE_LINE;
+            (0u32..)
+                .zip(&self.lines[usize_of(line)].0)
+                .find_map(|(at, word)| {
+                    let first = first + at * 64;
+                    let clear = !word.load(Ordering::Relaxed) & allowed(first, from);
+                    (clear != 0).then(|| first + clear.trailing_zeros())
+                })
+        })
+    }
+
     /// Sets the first clear bit of a line at or past `from`, and returns its index.
     pub fn take(&self, line: u32, from: u32) -> Option<u32> {
         let base = line * INODE_LINE;

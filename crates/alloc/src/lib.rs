@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
+mod base_lines;
 mod bitmap;
 mod buddy;
 mod cold;
@@ -52,6 +53,7 @@ mod tunables;
 mod volume;
 mod words;
 
+pub use base_lines::BuddyBaseLines;
 pub use bitmap::Bitmap;
 pub use engine::{BuddyEngine, Config, Engine, ScanOrder, TreeMemory};
 pub use free_count::{FreeCount, Privilege};

@@ -8,7 +8,7 @@ mod streams;
 
 pub(crate) use streams::Others;
 
-use crate::{ClusterNr, Kind, Volume};
+use crate::{BuddyBaseLines, ClusterNr, Kind, Volume};
 use streams::Streams;
 use uext4_format::GroupNr;
 use uext4_num::{clamp_u32, u64_of};
@@ -41,7 +41,8 @@ pub fn inode_goal(volume: &Volume, inode_group: GroupNr, kind: Kind) -> ClusterN
 
 pub(crate) struct Locality {
     affinity: Affinity,
-    /// The baseline: one goal for all threads, under a lock.
+    base_lines: BuddyBaseLines,
+    /// A baseline: one goal for all threads, under a lock.
     one_goal: Option<Mutex<GroupNr>>,
     /// Group of the last stream allocation, by thread.
     goals: Sharded<AtomicU32>,
@@ -55,6 +56,7 @@ impl Locality {
     pub(crate) fn new(affinity: Affinity, groups: u32, separated: u32) -> Self {
         Self {
             affinity,
+            base_lines: BuddyBaseLines::default(),
             one_goal: None,
             goals: Sharded::new(|_| AtomicU32::new(NONE)),
             streams: Streams::new(groups, separated),
@@ -62,14 +64,14 @@ impl Locality {
         }
     }
 
-    /// Uses one goal under a lock for all requests, and lets searches wait for busy groups.
-    pub(crate) fn set_base_line(&mut self) {
-        self.one_goal = Some(Mutex::new(Rank::Queue, GroupNr(0)));
+    pub(crate) fn set_base_lines(&mut self, base_lines: BuddyBaseLines) {
+        let goal = || Mutex::new(Rank::Queue, GroupNr(0));
+        self.one_goal = base_lines.have_one_goal().then(goal);
+        self.base_lines = base_lines;
     }
 
-    /// Whether this is the baseline.
-    pub(crate) fn is_base_line(&self) -> bool {
-        self.one_goal.is_some()
+    pub(crate) fn base_lines(&self) -> BuddyBaseLines {
+        self.base_lines
     }
 
     /// The slot of this thread, or the shared one.
@@ -139,7 +141,7 @@ impl Locality {
 
     /// The first group of a thread.
     fn first(&self, end: u32) -> GroupNr {
-        if self.affinity == Affinity::None || self.is_base_line() {
+        if self.affinity == Affinity::None || self.base_lines.have_one_goal() {
             return GroupNr(0);
         }
         // Bit reversal spreads the first threads the farthest apart.

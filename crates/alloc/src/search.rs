@@ -113,8 +113,15 @@ impl<'a> Search<'a> {
         if self.request.min_len > self.want {
             return Err(Error::NoSpace); // longer than a group
         }
+        let locked_goal = self.locality.base_lines().locked_goal;
+        if locked_goal {
+            self.choose_start();
+        }
         if let Some(run) = self.try_goal() {
             self.groups.stats.count(Stat::GoalHits);
+            if locked_goal {
+                self.remember_group_of(run);
+            }
             return Ok(run);
         }
         if matches!(self.request.goal, Goal::Only(_)) || self.end == 0 {
@@ -122,9 +129,7 @@ impl<'a> Search<'a> {
         }
         self.choose_start();
         let run = self.by_criteria().ok_or_else(|| self.refusal())?;
-        if let Some((group, _)) = self.groups.volume.locate(run.start) {
-            self.remember(group);
-        }
+        self.remember_group_of(run);
         Ok(run)
     }
 
@@ -138,7 +143,10 @@ impl<'a> Search<'a> {
             .map_or(Error::NoSpace, Error::Unreadable)
     }
 
-    fn remember(&self, group: GroupNr) {
+    fn remember_group_of(&self, run: Run) {
+        let Some((group, _)) = self.groups.volume.locate(run.start) else {
+            return;
+        };
         if self.placement() == Placement::Stream {
             if group == self.start {
                 self.groups.stats.count(Stat::StreamGoalHits);
@@ -201,7 +209,7 @@ impl<'a> Search<'a> {
     }
 
     fn placement(&self) -> Placement {
-        match self.locality.is_base_line() {
+        match self.locality.base_lines().have_one_goal() {
             true => Placement::Stream,
             false => self.request.placement,
         }

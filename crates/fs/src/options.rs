@@ -79,13 +79,29 @@ pub enum Allocator {
     FreespaceTree,
 }
 
-/// Earlier behaviour, as a baseline for experiments only.
+/// Earlier behaviour, as a baseline for experiments only. Each field is one design as it was before
+/// an improvement; all but [`Self::untracked_orphans`] keep every promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BaseLines {
     /// Searches wait for busy buddy groups instead of skipping them, and all share one goal.
     pub blocking_groups: bool,
+    /// Searches of buddy groups read and store one goal behind a mutex.
+    pub locked_goal: bool,
+    /// Searches load the bitmaps of all buddy groups on their way: there is no summary.
+    pub cold_groups: bool,
     /// Orphans are not tracked: after a crash their space leaks.
     pub untracked_orphans: bool,
+    /// Every truncate and removal locks the orphan list, even for an inode that stays on it. The
+    /// orphan file is not used.
+    pub locked_orphans: bool,
+    /// The shrinker of cached extents sorts all files by their last use, and scans files from their
+    /// start until it has dropped enough.
+    pub sorted_shrinker: bool,
+    /// Every commit checks all blocks that wait for their checkpoint, instead of counting them.
+    pub scanned_checkpoints: bool,
+    /// A free inode is found without a lock and set under one; another thread may be faster. All
+    /// threads begin at the same inode of the same group.
+    pub racing_inodes: bool,
 }
 
 /// Which quota limits are enforced.

@@ -44,7 +44,9 @@ impl Engine {
         let step = (log.len_blocks() / STEPS_PER_LOG).max(1);
         loop {
             let missing = free_blocks.saturating_sub(log.free_blocks());
-            let due = Times::time(&self.times.bookkeeping_ns, || log.take_due(missing, step));
+            let due = Times::time(&self.times.bookkeeping_ns, || {
+                log.take_due(missing, step, self.tracking)
+            });
             if due.is_empty() && !log.move_tail(|| self.home.flush())? {
                 return Ok(());
             }
@@ -63,7 +65,7 @@ impl Engine {
         self.home.write_many(&images)?;
         let retired = Times::time(bookkeeping, || {
             let retired = self.images.written(&images);
-            log.retire(retired.iter());
+            self.retire(log, retired.iter());
             retired
         });
         drop(batch);

@@ -216,8 +216,8 @@ impl Engine {
         let revoked = self.drop_revoked(&closed.revokes);
         let replaced = Times::time(&self.times.bookkeeping_ns, || {
             let replaced = self.images.insert(&written, closed.images, closed.tid);
-            let retired = replaced.iter().chain(&revoked);
-            log.push(closed.tid, blocks, written, retired);
+            log.push(closed.tid, blocks, written);
+            self.retire(log, replaced.iter().chain(&revoked));
             replaced
         });
         Times::time(&self.times.freeing_ns, || drop((replaced, revoked)));

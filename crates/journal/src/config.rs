@@ -62,6 +62,15 @@ pub enum FastCommits {
     Written,
 }
 
+/// How the log knows which of its transactions are home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracking {
+    /// Each transaction counts the blocks whose newest image it has.
+    Counted,
+    /// The baseline, for experiments: each commit checks all blocks of all transactions.
+    Scanned,
+}
+
 /// A run of the log that is contiguous on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRun {
@@ -152,13 +161,15 @@ pub struct Config {
     pub width: Width,
     /// Use of fast commits.
     pub fast_commits: FastCommits,
+    /// How the log knows which of its transactions are home.
+    pub tracking: Tracking,
     /// Clock for commit intervals and the times in commit blocks.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Config {
     /// Without a log, stopped by a failed write, no observer, inline, open, 5 s, transactions of at
-    /// most 16384 blocks, csum v3, 64 bits, system clock.
+    /// most 16384 blocks, csum v3, 64 bits, counted blocks, system clock.
     pub fn new(home: Arc<dyn BlockDevice>, block_size: u32) -> Config {
         Config {
             home,
@@ -173,6 +184,7 @@ impl Config {
             checksums: Checksums::V3,
             width: Width::Wide,
             fast_commits: FastCommits::Never,
+            tracking: Tracking::Counted,
             clock: Arc::new(RealClock::new()),
         }
     }

@@ -4,7 +4,7 @@
 //! handle touches its thread's shard of the gate and of the object lists, and the objects.
 
 use crate::commit::OBJECTS_PER_THREAD;
-use crate::config::{CommitObserver, Config, Threads};
+use crate::config::{CommitObserver, Config, Threads, Tracking};
 use crate::draft::Draft;
 use crate::fast::FastArea;
 use crate::gate::{Gate, Refused, Ticket};
@@ -34,6 +34,7 @@ pub(crate) struct Engine {
     pub(crate) home: Home,
     pub(crate) observer: Arc<dyn CommitObserver>,
     pub(crate) threads: Threads,
+    pub(crate) tracking: Tracking,
     commit_interval_ns: AtomicU64,
     transaction_max_blocks: u32,
     pub(crate) clock: Arc<dyn Clock>,
@@ -86,6 +87,7 @@ impl Engine {
             home: Home::new(config.home, config.block_size),
             observer: config.observer,
             threads: config.threads,
+            tracking: config.tracking,
             commit_interval_ns: AtomicU64::new(nanoseconds(config.commit_interval)),
             transaction_max_blocks: max_blocks,
             clock: config.clock,

@@ -60,6 +60,12 @@ impl Images {
         Some(image.clone())
     }
 
+    /// The transaction that committed the newest image of `block`; `None`: the device has it.
+    pub(crate) fn owner(&self, block: BlockNr) -> Option<Tid> {
+        let shard = self.shard(block).lock();
+        shard.stripe(block)?.get(block).map(|(_, owner)| owner)
+    }
+
     /// The newest images of these ascending blocks, each if it is of the named transaction.
     pub(crate) fn newest_of(&self, wanted: &[Wanted]) -> Vec<(BlockNr, Image)> {
         let mut found = Vec::with_capacity(wanted.len());

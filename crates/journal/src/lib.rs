@@ -34,6 +34,7 @@ mod parallel;
 mod reasons;
 mod records;
 pub mod recovery;
+mod retire;
 mod sink;
 mod stats;
 #[cfg(test)]
@@ -41,7 +42,7 @@ mod tests;
 
 pub use config::{
     Checksums, CommitObserver, Config, FailedWrite, FastCommits, Log, LogRun, NoObserver, Start,
-    Threads, Width,
+    Threads, Tracking, Width,
 };
 pub use error::Error;
 pub use fast::MakeRecords;

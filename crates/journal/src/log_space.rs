@@ -7,7 +7,7 @@
 //! while the log's superblock is written and the tail moves, `space` ([`Rank::JournalState`])
 //! briefly.
 
-use crate::config::{Checksums, FastCommits, Width};
+use crate::config::{Checksums, FastCommits, Tracking, Width};
 use crate::images::Wanted;
 use crate::log_file::LogFile;
 use crate::newest::Entry;
@@ -253,22 +253,14 @@ impl OpenLog {
     }
 
     /// Adds the record of transaction `tid`, durable in `log_blocks` blocks at the head of the log.
-    /// Its images of the ascending blocks `written` are published; it replaced or revoked
-    /// `retired`.
-    pub(crate) fn push<'a>(
-        &self,
-        tid: Tid,
-        log_blocks: u32,
-        written: Vec<BlockNr>,
-        retired: impl Iterator<Item = &'a Entry>,
-    ) {
+    /// Its images of the ascending blocks `written` are published.
+    pub(crate) fn push(&self, tid: Tid, log_blocks: u32, written: Vec<BlockNr>) {
         let mut space = self.space.lock();
         let start = space.head;
         space.head = self.advance(start, log_blocks);
         space.free_blocks -= log_blocks;
         space.next = tid.next();
         space.records.push(tid, start, written);
-        space.records.retire(retired);
     }
 
     /// Lowers the counters of these images' records.
@@ -276,16 +268,21 @@ impl OpenLog {
         self.space.lock().records.retire(retired);
     }
 
+    /// Counts the pending blocks of all records: those whose newest image, by `owner`, is theirs.
+    pub(crate) fn scan(&self, owner: impl Fn(BlockNr) -> Option<Tid>) {
+        self.space.lock().records.scan(owner);
+    }
+
     /// Takes the blocks of the oldest records that a checkpoint must write, ascending. Covers
     /// records in the first `reach` blocks behind the tail, until they hold `step` blocks of the
     /// log.
-    pub(crate) fn take_due(&self, reach: u32, step: u32) -> Vec<Wanted> {
+    pub(crate) fn take_due(&self, reach: u32, step: u32, tracking: Tracking) -> Vec<Wanted> {
         let mut due = Vec::new();
-        self.take_unsorted(&mut due, reach, step);
+        self.take_unsorted(&mut due, reach, step, tracking);
         ascending(due)
     }
 
-    fn take_unsorted(&self, due: &mut Vec<Wanted>, reach: u32, step: u32) {
+    fn take_unsorted(&self, due: &mut Vec<Wanted>, reach: u32, step: u32, tracking: Tracking) {
         let mut space = self.space.lock();
         let Space { head, records, .. } = &mut *space;
         let Some(tail) = records.get(0).map(|oldest| oldest.log_start) else {
@@ -296,7 +293,7 @@ impl OpenLog {
             && let Some(start) = records.next_start()
             && self.distance(tail, start) < reach
         {
-            if records.take_next(due) > 0 {
+            if records.take_next(due, tracking) > 0 {
                 held += self.distance(start, records.next_start().unwrap_or(*head));
             }
         }

@@ -5,6 +5,7 @@
 //! each decrement it, so no list is scanned. The counters are an array indexed by transaction
 //! number, small enough for the L1 cache.
 
+use crate::Tracking;
 use crate::images::Wanted;
 use crate::newest::Entry;
 use std::collections::VecDeque;
@@ -55,6 +56,17 @@ impl Records {
         }
     }
 
+    /// The baseline of [`Self::retire`]: drops the blocks of each record whose newest image, by
+    /// `owner`, is another transaction's or at home, and counts the others.
+    pub(crate) fn scan(&mut self, owner: impl Fn(BlockNr) -> Option<Tid>) {
+        for (record, pending) in self.records.iter_mut().zip(&mut self.pending) {
+            record
+                .blocks
+                .retain(|block| owner(*block) == Some(record.tid));
+            *pending = clamp_u32(record.blocks.len());
+        }
+    }
+
     /// Whether the oldest record has no pending block.
     pub(crate) fn is_oldest_done(&self) -> bool {
         self.pending.front() == Some(&0)
@@ -81,8 +93,9 @@ impl Records {
         self.get(self.taken).map(|record| record.log_start)
     }
 
-    /// Takes the blocks of that record if any is pending; answers their number.
-    pub(crate) fn take_next(&mut self, wanted: &mut Vec<Wanted>) -> usize {
+    /// Takes the blocks of that record if any is pending; answers their number. Scanned records
+    /// keep them.
+    pub(crate) fn take_next(&mut self, wanted: &mut Vec<Wanted>, tracking: Tracking) -> usize {
         let Some(record) = self.records.get_mut(self.taken) else {
             return 0;
         };
@@ -90,8 +103,51 @@ impl Records {
         if self.pending[self.taken - 1] == 0 {
             return 0;
         }
-        let blocks = std::mem::take(&mut record.blocks);
+        let blocks = match tracking {
+            Tracking::Counted => std::mem::take(&mut record.blocks),
+            Tracking::Scanned => record.blocks.clone(),
+        };
         wanted.extend(blocks.iter().map(|block| (*block, record.tid)));
         blocks.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Image;
+    use std::collections::BTreeMap;
+    use uext4_sync::Rng;
+
+    /// Transactions of few blocks, some of which a checkpoint then takes.
+    #[test]
+    fn scanned_records_know_what_counted_ones_do() {
+        let (mut counted, mut scanned) = (Records::default(), Records::default());
+        let (mut newest, mut rng) = (BTreeMap::new(), Rng::new(11));
+        let image = Image::from([0].as_slice());
+        for tid in (1..400).map(Tid) {
+            let blocks: Vec<_> = (0..60).filter(|_| rng.chance(1, 6)).map(BlockNr).collect();
+            let replaced = blocks.iter().filter_map(|block| newest.insert(*block, tid));
+            let mut retired: Vec<Entry> = replaced.map(|owner| (image.clone(), owner)).collect();
+            counted.push(tid, tid.0, blocks.clone());
+            scanned.push(tid, tid.0, blocks);
+            if rng.chance(1, 3) {
+                let (mut due, mut same) = (Vec::new(), Vec::new());
+                counted.take_next(&mut due, Tracking::Counted);
+                scanned.take_next(&mut same, Tracking::Scanned);
+                due.retain(|(block, owner)| newest.get(block) == Some(owner));
+                same.retain(|(block, owner)| newest.get(block) == Some(owner));
+                assert_eq!(due, same, "{tid:?}");
+                due.iter().for_each(|(block, _)| _ = newest.remove(block));
+                retired.extend(due.iter().map(|(_, owner)| (image.clone(), *owner)));
+            }
+            counted.retire(retired.iter());
+            scanned.scan(|block| newest.get(&block).copied());
+            assert_eq!(counted.pending, scanned.pending, "{tid:?}");
+            let listed: usize = scanned.records.iter().map(|one| one.blocks.len()).sum();
+            assert_eq!(listed, newest.len(), "scanning drops the others");
+            counted.forget(counted.done());
+            scanned.forget(scanned.done());
+        }
     }
 }

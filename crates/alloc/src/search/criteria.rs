@@ -56,8 +56,8 @@ impl<'a> Search<'a> {
 
     /// The stream groups of other threads, if this search avoids them at first.
     fn others_to_avoid(&self) -> Option<Others<'a>> {
-        let is_stream = self.placement() == Placement::Stream && !self.locality.is_base_line();
-        is_stream.then(|| self.locality.others(self.end))?
+        let has_own = !self.locality.base_lines().have_one_goal();
+        (has_own && self.placement() == Placement::Stream).then(|| self.locality.others(self.end))?
     }
 
     fn first_criterion(&self) -> Criterion {

@@ -63,7 +63,7 @@ impl Search<'_> {
         if !self.make_ready(nr, shape, criterion) {
             return Flow::Continue(());
         }
-        let waits = criterion == Criterion::AnyFree || self.locality.is_base_line();
+        let waits = criterion == Criterion::AnyFree || self.locality.base_lines().waits;
         let space = if waits {
             self.groups.lock_loaded(nr, self.loader).ok()
         } else {
@@ -85,7 +85,8 @@ impl Search<'_> {
             return true;
         }
         let costs_io = shape.state == State::Cold && shape.fragments == 0;
-        if criterion.is_cheap() && costs_io && nr != self.start {
+        let may_load = nr == self.start || self.locality.base_lines().loads_all;
+        if criterion.is_cheap() && costs_io && !may_load {
             return false;
         }
         if shape.state == State::Cold {

@@ -11,12 +11,14 @@
 //! A lookup never touches the shrinker's list; only a file's first entry does.
 //! References: Kara, "Ext4 filesystem scaling"; kernel `extents_status`, as documented.
 
+mod by_use;
 mod mapping;
 mod shrinker;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+pub(crate) use by_use::Order;
 pub(crate) use mapping::Mapping;
 pub(crate) use shrinker::ExtentStatus;
 pub use shrinker::ExtentStatusStats;
@@ -24,7 +26,7 @@ pub use shrinker::ExtentStatusStats;
 use std::ops::Range;
 use tree::{Scanned, Tree};
 use uext4_format::{InodeNr, LogicalBlock};
-use uext4_sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, OnceLock, Rank, RwLock};
 
 /// Slot for the tree in an inode's state; empty until the first entry.
@@ -46,6 +48,7 @@ impl StatusSlot {
     /// The cached mapping at `at`.
     pub(crate) fn find(&self, at: LogicalBlock) -> Option<Mapping> {
         let status = self.file()?;
+        status.note_use();
         let found = status.tree.read().find(at.0);
         status.all.looked_up(found.as_ref());
         found
@@ -92,6 +95,8 @@ pub(crate) struct FileStatus {
     tree: RwLock<Tree>,
     /// In the shrinker's list. Cleared with the tree locked and empty.
     listed: AtomicBool,
+    /// Wall time of the last use in milliseconds; kept for [`Order::ByUse`] alone.
+    used_at: AtomicU64,
     all: Arc<ExtentStatus>,
 }
 
@@ -101,11 +106,13 @@ impl FileStatus {
             nr,
             tree: RwLock::new(Rank::ExtentStatus, Tree::default()),
             listed: AtomicBool::new(false),
+            used_at: AtomicU64::new(0),
             all,
         }
     }
 
     fn note(self: &Arc<Self>, at: LogicalBlock, found: Mapping) {
+        self.note_use();
         self.change(|tree| tree.insert(at.0, found));
         let listed = self.listed.load(Ordering::Acquire);
         if !listed && !self.listed.swap(true, Ordering::AcqRel) {

@@ -11,7 +11,7 @@
 //! Locking: a list ([`Rank::Queue`]) is held to take or insert a file; never together with a tree.
 //! References: Kara, "Ext4 filesystem scaling" (round robin, resume, scanned not reclaimed).
 
-use super::{FileStatus, Left, Mapping};
+use super::{FileStatus, Left, Mapping, Order};
 use std::collections::VecDeque;
 use std::time::Duration;
 use uext4_format::InodeNr;
@@ -30,8 +30,8 @@ const ADDED_MAX: u64 = 16;
 const LISTS: usize = 16;
 
 #[derive(Default)]
-struct List {
-    files: VecDeque<Weak<FileStatus>>,
+pub(super) struct List {
+    pub(super) files: VecDeque<Weak<FileStatus>>,
     /// Length at which dead files are pruned.
     prune_at: usize,
 }
@@ -43,10 +43,11 @@ pub(crate) struct ExtentStatus {
     misses: Counter,
     budget_bytes: AtomicU64,
     added: Sharded<AtomicU64>,
-    lists: Box<[Mutex<List>]>,
+    pub(super) lists: Box<[Mutex<List>]>,
     next: AtomicUsize,
+    pub(super) order: Order,
     report: Report,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 /// Counters of the shrinker, which alone writes them.
@@ -60,7 +61,7 @@ struct Report {
 }
 
 impl ExtentStatus {
-    pub(crate) fn new(budget_bytes: u64, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(budget_bytes: u64, order: Order, clock: Arc<dyn Clock>) -> Self {
         let list = |_| Mutex::new(Rank::Queue, List::default());
         Self {
             entries: Counter::new(0),
@@ -68,8 +69,9 @@ impl ExtentStatus {
             misses: Counter::new(0),
             budget_bytes: AtomicU64::new(budget_bytes),
             added: Sharded::new(|_| AtomicU64::new(0)),
-            lists: (0..LISTS).map(list).collect(),
+            lists: (0..order.lists(LISTS)).map(list).collect(),
             next: AtomicUsize::new(0),
+            order,
             report: Report::default(),
             clock,
         }
@@ -97,7 +99,7 @@ impl ExtentStatus {
 
     /// Lists a file that got its first entry.
     pub(super) fn list(&self, file: &Arc<FileStatus>) {
-        let mut list = self.lists[usize_of(file.nr.0) % LISTS].lock();
+        let mut list = self.lists[usize_of(file.nr.0) % self.lists.len()].lock();
         if list.files.len() >= list.prune_at {
             list.files.retain(|file| file.strong_count() > 0);
             list.prune_at = 64.max(2 * list.files.len());
@@ -140,15 +142,19 @@ impl ExtentStatus {
     }
 
     fn go_round(&self, max: usize) -> Round {
+        if self.order == Order::ByUse {
+            return self.go_by_use(max);
+        }
         let mut round = Round::new(max);
+        let lists = self.lists.len();
         // Every list at most once: locked ones are left for the next call.
-        for _ in 0..LISTS {
+        for _ in 0..lists {
             let at = self.next.load(Relaxed);
-            self.scan_list(&self.lists[at % LISTS], &mut round);
+            self.scan_list(&self.lists[at % lists], &mut round);
             if round.left == 0 {
                 break;
             }
-            self.next.store((at + 1) % LISTS, Relaxed);
+            self.next.store((at + 1) % lists, Relaxed);
         }
         round
     }
@@ -237,15 +243,15 @@ impl Taken {
 }
 
 /// One call of the shrinker.
-struct Round {
+pub(super) struct Round {
     /// Entries left to scan.
-    left: usize,
-    dropped: usize,
-    last: InodeNr,
+    pub(super) left: usize,
+    pub(super) dropped: usize,
+    pub(super) last: InodeNr,
 }
 
 impl Round {
-    fn new(max: usize) -> Self {
+    pub(super) fn new(max: usize) -> Self {
         Self {
             left: max,
             dropped: 0,

@@ -161,10 +161,15 @@ fn what_was_looked_up_gets_a_second_chance() {
 }
 
 fn status(budget_entries: u64) -> Arc<ExtentStatus> {
+    status_of(budget_entries, Order::Round)
+}
+
+fn status_of(budget_entries: u64, order: Order) -> Arc<ExtentStatus> {
     let clock = Arc::new(ManualClock::new(WallTime::default()));
     clock.advance(Duration::from_secs(1));
     Arc::new(ExtentStatus::new(
         budget_entries * shrinker::ENTRY_BYTES,
+        order,
         clock,
     ))
 }
@@ -222,7 +227,7 @@ impl Clock for Interrupted {
 fn the_two_clocks_time_the_same_calls() {
     const CALLS: u64 = 50;
     let clock = Arc::new(Interrupted::default());
-    let all = Arc::new(ExtentStatus::new(u64::MAX, clock.clone()));
+    let all = Arc::new(ExtentStatus::new(u64::MAX, Order::Round, clock.clone()));
     let file = file(7, &all);
     (0..1000).for_each(|at| add(&file, at));
     (0..CALLS).for_each(|_| _ = all.shrink(10));
@@ -245,6 +250,7 @@ fn the_two_clocks_time_the_same_calls() {
 fn percentiles_of_real_calls_are_not_above_the_longest() {
     let all = Arc::new(ExtentStatus::new(
         100 * shrinker::ENTRY_BYTES,
+        Order::Round,
         Arc::new(RealClock::new()),
     ));
     let files: Vec<_> = (0..50).map(|nr| file(nr, &all)).collect();
@@ -338,4 +344,27 @@ fn a_quarter_goes_when_memory_is_short() {
     assert_eq!(all.shed(), 1000);
     let left = all.stats().entries;
     assert!((2900..=3000).contains(&left), "{left}");
+}
+
+#[test]
+fn the_baseline_drops_all_of_the_file_that_was_not_used_for_longest() {
+    let clock = Arc::new(ManualClock::new(WallTime::default()));
+    clock.advance(Duration::from_secs(1));
+    let all = Arc::new(ExtentStatus::new(u64::MAX, Order::ByUse, clock.clone()));
+    let (early, late) = (file(16, &all), file(32, &all));
+    for at in 0..6 {
+        add(&early, at);
+        add(&late, at);
+    }
+    clock.advance(Duration::from_secs(1));
+    late.note_use();
+    early.tree.read().find(2).expect("it is there");
+    let left = |file: &FileStatus| file.tree.read().len();
+    assert_eq!(all.shrink(4), 4, "also what was looked up");
+    assert_eq!([left(&early), left(&late)], [2, 6]);
+    assert_eq!(all.shrink(4), 4);
+    assert_eq!([left(&early), left(&late)], [0, 4]);
+    assert_eq!(all.stats().files, 1);
+    add(&early, 1);
+    assert_eq!(all.stats().files, 2, "listed again");
 }

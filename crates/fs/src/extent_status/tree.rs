@@ -198,6 +198,13 @@ impl Tree {
         }
     }
 
+    /// Drops up to `max` entries from the start of the file.
+    pub(super) fn drop_first(&mut self, max: usize) {
+        for _ in 0..max {
+            self.entries.pop_first();
+        }
+    }
+
     /// Whether the last scan reached the end of the file.
     pub(super) fn was_scanned_to_end(&self) -> bool {
         self.resume == 0

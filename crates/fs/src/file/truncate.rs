@@ -67,7 +67,10 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
 /// Frees the blocks from `first` on. The new size is in the handle's transaction.
 fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Result<()> {
     let mut end = LOGICAL_END;
-    let mut in_steps = false;
+    let mut in_steps = fs.orphans.track_each_truncate();
+    if in_steps {
+        track(fs, handle, inode)?;
+    }
     loop {
         let progress = {
             let mut state = handle.write(inode);
@@ -79,8 +82,7 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
         end = left;
         if !in_steps {
             in_steps = true;
-            inode.note_cutting(&mut handle.write(inode), true);
-            fs.orphans.add(fs, handle, inode)?;
+            track(fs, handle, inode)?;
         }
         handle.restart(credits::TRUNCATE)?;
     }
@@ -89,6 +91,12 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
         fs.orphans.settle(fs, handle, inode)?;
     }
     Ok(())
+}
+
+/// Tracks an inode whose blocks are about to be freed in several transactions.
+fn track(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    inode.note_cutting(&mut handle.write(inode), true);
+    fs.orphans.add(fs, handle, inode)
 }
 
 /// Whether `i_block` of this file type maps blocks, so that a truncate may free some.

@@ -6,7 +6,7 @@ use super::quiesce::say_in_use;
 use crate::base::{Base, Budget, MountState, Random};
 use crate::dcache::{DentryMemory, SparseLeaves};
 use crate::dir_config::DirConfig;
-use crate::extent_status::ExtentStatus;
+use crate::extent_status::{ExtentStatus, Order};
 use crate::incidents::Incidents;
 use crate::inode::{ExtraIsize, HiddenInodes, InodeFormat, Inodes, LazyTimes};
 use crate::mbcache::SharedBlocks;
@@ -26,7 +26,7 @@ use crate::{Error, Fs, MountOptions, Result, orphan_recovery, quota_files};
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
 use uext4_format::{Feature, Features};
-use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, Start, Width};
+use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, Start, Tracking, Width};
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, FreezeBarrier, Mutex, Rank};
@@ -105,6 +105,10 @@ pub(super) fn engine(
         metadata_cache,
         extent_status: Arc::new(ExtentStatus::new(
             plan.options.extent_cache_bytes,
+            match plan.options.base_lines.sorted_shrinker {
+                true => Order::ByUse,
+                false => Order::Round,
+            },
             plan.options.clock.clone(),
         )),
         orphans: Orphans::new(plan.options.base_lines),
@@ -193,6 +197,10 @@ fn journal_config(
         checksums,
         width,
         fast_commits,
+        tracking: match plan.options.base_lines.scanned_checkpoints {
+            true => Tracking::Scanned,
+            false => Tracking::Counted,
+        },
         clock: plan.options.clock.clone(),
         ..Config::new(device.clone(), plan.geometry.block_size())
     }

@@ -10,7 +10,7 @@
 //! Locking: `Inode::orphan` changes with the inode's state locked, so that the checks of it, of the
 //! names and of an unfinished truncate are atomic with the change. Slots need no other lock. The
 //! list's mutex (`Rank::OrphanList`) comes before inode states: for the list, the state is unlocked
-//! first and checked again.
+//! first and checked again. An inode that is tracked already, or not tracked, needs no list.
 //!
 //! References: kernel documentation, `filesystems/ext4/orphan.rst`.
 
@@ -69,18 +69,27 @@ impl Orphans {
         if self.base_lines.untracked_orphans {
             return Ok(());
         }
-        if let Some(file) = &self.file {
+        if !self.base_lines.locked_orphans {
             // The inode itself must be in the transaction: recovery reads its size and links.
             let _state = handle.write(inode);
             if inode.is_orphan() {
                 return Ok(());
             }
-            if let Some(slot) = file.add(handle, inode.nr()) {
+            let slot = self
+                .file
+                .as_ref()
+                .and_then(|file| file.add(handle, inode.nr()));
+            if let Some(slot) = slot {
                 inode.orphan.store(slot + 1, Ordering::Release);
                 return Ok(());
             }
         }
         self.list.add(base, handle, inode)
+    }
+
+    /// Whether every truncate tracks its inode, also one that frees few blocks: the baseline.
+    pub(crate) fn track_each_truncate(&self) -> bool {
+        self.base_lines.locked_orphans
     }
 
     /// As [`Self::add`], always on the legacy list, because the orphan file is being removed.
@@ -125,8 +134,8 @@ impl Orphans {
         {
             let state = handle.write(inode);
             match inode.orphan.load(Ordering::Acquire) {
-                0 => return Ok(()),
-                ON_LIST => {}
+                0 if !self.base_lines.locked_orphans => return Ok(()),
+                0 | ON_LIST => {}
                 _ if !is_due(&state) => return Ok(()),
                 slot => {
                     if let Some(file) = &self.file {

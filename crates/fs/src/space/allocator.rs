@@ -3,7 +3,8 @@
 use super::Space;
 use crate::MountOptions;
 use crate::options::Allocator;
-use uext4_alloc::{BuddyEngine, Config, Engine, ScanOrder, Summary, TreeEngine, Tunables, Volume};
+use uext4_alloc::{BuddyBaseLines, BuddyEngine, Config, Engine, ScanOrder, Summary, TreeEngine};
+use uext4_alloc::{Tunables, Volume};
 use uext4_device::BlockDevice;
 use uext4_format::{Geometry, GroupNr};
 use uext4_sync::atomic::Ordering;
@@ -47,11 +48,12 @@ pub(super) fn engine(
         Allocator::Optimized => ScanOrder::Optimized,
         Allocator::FreespaceTree => return Box::new(TreeEngine::new(config, summary)),
     };
-    let engine = BuddyEngine::new(config, order, summary);
-    match options.base_lines.blocking_groups {
-        true => Box::new(engine.with_blocking_locks()),
-        false => Box::new(engine),
-    }
+    let base_lines = BuddyBaseLines {
+        waits: options.base_lines.blocking_groups,
+        locked_goal: options.base_lines.locked_goal,
+        loads_all: options.base_lines.cold_groups,
+    };
+    Box::new(BuddyEngine::new(config, order, summary).with_base_lines(base_lines))
 }
 
 /// The stripe of the options in clusters; 0 if it is longer than a group or not whole clusters.
@@ -89,11 +91,16 @@ pub(super) fn set_limits(tunables: &Tunables, stripe: u32, options: &MountOption
     tunables
         .freespace_memory_bytes
         .store(memory, Ordering::Relaxed);
+    if options.base_lines.cold_groups && !options.prefetch_bitmaps {
+        tunables.prefetch.store(0, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Caller, Filesystem, MountOptions, WriteContext};
+    use crate::options::Allocator;
+    use crate::space::loaders::LookLoader;
+    use crate::{BaseLines, Caller, Filesystem, MountOptions, WriteContext};
     use std::sync::Arc;
     use uext4_alloc::{Engine, Stat};
     use uext4_device::MemDevice;
@@ -154,6 +161,29 @@ mod tests {
             );
             assert_eq!(tunables.stripe.load(Ordering::Relaxed), 16);
         });
+    }
+
+    #[test]
+    fn without_summaries_no_group_is_surveyed() {
+        for cold_groups in [false, true] {
+            let options = MountOptions {
+                allocator: Allocator::Linear,
+                prefetch_bitmaps: false,
+                base_lines: BaseLines {
+                    cold_groups,
+                    ..BaseLines::default()
+                },
+                ..MountOptions::default()
+            };
+            let device = Arc::new(MemDevice::from_bytes(&image()));
+            let mounted = Filesystem::mount(device, options).expect("mounts");
+            let space = &*mounted.fs.space;
+            space.engine.learn(&LookLoader { space }, &|| true);
+            assert_eq!(space.engine.unknown_regions() > 0, cold_groups);
+            let ahead = space.engine.tunables().prefetch.load(Ordering::Relaxed);
+            assert_eq!(ahead == 0, cold_groups);
+            mounted.unmount().expect("unmounts");
+        }
     }
 
     #[test]

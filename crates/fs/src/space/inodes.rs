@@ -93,8 +93,11 @@ impl Space {
         let group = self.group(nr)?;
         let bits = self.inode_bits(base, nr, group)?;
         let first = self.first_index(nr);
+        let Some(runs) = &self.runs else {
+            return self.take_racing(base, handle, nr, kind);
+        };
         // Other threads may take the free bits of the line first; then the next line is tried.
-        while let Some(line) = self.runs.line(nr, bits, first) {
+        while let Some(line) = runs.line(nr, bits, first) {
             handle.touch(&group.inodes);
             if let Some(index) = bits.take(line, first) {
                 self.took(base, handle, nr, index, kind)?;
@@ -150,7 +153,7 @@ impl Space {
     }
 
     /// Index of the first allocatable inode of a group.
-    fn first_index(&self, nr: GroupNr) -> u32 {
+    pub(super) fn first_index(&self, nr: GroupNr) -> u32 {
         if nr.0 == 0 {
             self.geometry().first_inode - 1
         } else {

@@ -32,16 +32,20 @@ impl Space {
             Threads::Background => Affinity::PerThread,
             Threads::Inline => Affinity::None,
         };
+        let of_inodes = match options.base_lines.racing_inodes {
+            true => Affinity::None,
+            false => affinity,
+        };
         let volume = volume(geometry);
         let inodes = geometry.inodes_per_group;
-        let policy = InodePolicy::new(volume.clone(), inodes, affinity, &|nr| {
+        let policy = InodePolicy::new(volume.clone(), inodes, of_inodes, &|nr| {
             inode_summary(&raw, geometry, nr)
         });
         let config = Config { volume, affinity };
         let engine = engine(config, options, &|nr| summary(&raw, geometry, nr));
         let stripe = stripe_clusters(geometry, options);
-        set_limits(engine.tunables(), stripe, options);
         suit_disk(engine.tunables(), engine.volume(), &**device);
+        set_limits(engine.tunables(), stripe, options);
         let clusters = geometry.clusters_count();
         let reserved = superblock.r_blocks_count >> geometry.cluster_bits;
         let claims = Claims::new(
@@ -60,7 +64,7 @@ impl Space {
             device: device.clone(),
             engine,
             policy,
-            runs: InodeRuns::new(affinity),
+            runs: (!options.base_lines.racing_inodes).then(|| InodeRuns::new(affinity)),
             claims,
             overhead_blocks: if overhead == 0 {
                 survey.zones.total()

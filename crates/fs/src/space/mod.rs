@@ -24,6 +24,7 @@ mod loaders;
 mod look;
 mod partial;
 mod preallocation;
+mod racing_inodes;
 mod retry;
 mod shaping;
 #[cfg(test)]
@@ -76,7 +77,8 @@ pub(crate) struct Space {
     groups: Box<[OnceLock<Group>]>,
     engine: Box<dyn Engine>,
     policy: InodePolicy,
-    runs: InodeRuns,
+    /// `None`: the baseline ([`racing_inodes`]).
+    runs: Option<InodeRuns>,
     claims: Claims,
     preallocations: Preallocations,
     shaping: Shaping,

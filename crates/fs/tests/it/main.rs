@@ -1,5 +1,6 @@
 //! Tests of the whole engine; e2fsck checks the images.
 
+mod base_lines;
 mod basic;
 mod beside_kernel;
 mod budget;

@@ -7,7 +7,7 @@
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, Slot, block_of, config, disk, log};
 use crate::recovery::{RecoveryMode, recover};
-use crate::{Checksums, Journal, Width};
+use crate::{Checksums, Journal, Tracking, Width};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uext4_format::{BlockNr, Tid};
@@ -62,6 +62,7 @@ impl Run {
         let mut config = config(&device, LOG);
         config.checksums = [Checksums::V3, Checksums::None][rng.below(2) as usize];
         config.width = [Width::Wide, Width::Narrow][rng.below(2) as usize];
+        config.tracking = [Tracking::Counted, Tracking::Scanned][rng.below(2) as usize];
         let slot = |i: u64| Slot::new(SLOT_BLOCKS.start + i / 8, (i % 8 * 64) as usize);
         let zero = |nr| (nr, Content::Meta(vec![0; BLOCK]));
         let model: Snapshot = SLOT_BLOCKS.map(zero).collect();

@@ -9,7 +9,7 @@ use uext4::mkfs::{
     self, DeviceContents, ExternalJournal, InodeCount, JournalDeviceOptions, JournalSize,
     MkfsOptions, Preset,
 };
-use uext4::{Allocator, MountOptions};
+use uext4::{Allocator, BaseLines, MountOptions};
 use uext4_testkit::oracle::Repair;
 
 use super::disk::Disk;
@@ -55,6 +55,8 @@ enum Mount {
     Discards,
     /// `sync`.
     Syncs,
+    /// Designs as they were before improvements.
+    AsBefore,
 }
 
 /// Location of the log.
@@ -125,7 +127,7 @@ const NODELALLOC: Config = Config {
 
 impl Config {
     /// All kinds with a log.
-    pub const ALL: [Config; 28] = [
+    pub const ALL: [Config; 29] = [
         EXT4,
         Config {
             name: "ext4-4k",
@@ -200,6 +202,10 @@ impl Config {
         Config {
             data: Data::AtOnce,
             ..with("fast-commit-nodelalloc", "fast_commit,^orphan_file")
+        },
+        Config {
+            mount: Mount::AsBefore,
+            ..groups("base-lines", Allocator::Linear)
         },
     ];
 
@@ -291,7 +297,22 @@ impl Config {
             discard: self.mount == Mount::Discards,
             sync: self.syncs(),
             delalloc: Some(self.delays()),
+            base_lines: self.base_lines(),
             ..options
+        }
+    }
+
+    fn base_lines(&self) -> BaseLines {
+        let as_before = self.mount == Mount::AsBefore;
+        BaseLines {
+            blocking_groups: as_before,
+            locked_goal: as_before,
+            cold_groups: as_before,
+            untracked_orphans: false,
+            locked_orphans: as_before,
+            sorted_shrinker: as_before,
+            scanned_checkpoints: as_before,
+            racing_inodes: as_before,
         }
     }
 
