@@ -25,13 +25,14 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Create, stat and remove empty files (variants: own, shared directory; spread: each worker's
-    /// names alternate over as many directories as there are workers; apart is the ceiling: each
-    /// worker has a file system of its own).
+    /// names alternate over as many directories as there are workers; own-racing, shared-racing:
+    /// workers race for free inodes, as before; own-before, shared-before: all earlier designs;
+    /// apart is the ceiling: each worker has a file system of its own).
     Mdtest(Options),
     /// 8 KiB fallocate calls at the end of an unlinked file, truncated every 128 calls (variants:
-    /// default, linear, optimized, freespace-tree; blocking is the baseline: workers wait for locks
-    /// of groups, and there is one goal; apart is the ceiling: each worker has a file system of its
-    /// own).
+    /// default, linear, optimized, freespace-tree; baselines: blocking: workers wait for locks of
+    /// groups, and there is one goal; goal-mutex: each reads and stores one goal; apart is the
+    /// ceiling: each worker has a file system of its own).
     Fallocate2(Options),
     /// Durable changes: rate, and KiB, writes and flushes of the block device for each fsync
     /// (variants: create: a new file of 4 KiB; append: 512 bytes).
@@ -42,8 +43,9 @@ enum Command {
     /// Writers that append 4 KiB at a time to their own files: extents per file (variants: default,
     /// nodelalloc).
     Append(Options),
-    /// Files unlinked while open, in process and through the mount (variants: orphan file, list;
-    /// none is the floor: orphans are not tracked).
+    /// Files unlinked while open, and truncates of such files, in process and through the mount
+    /// (variants: orphan file, list; list-mutex is the baseline: the list is locked also when it
+    /// does not change; none is the floor: orphans are not tracked).
     StressOrphan(Options),
     /// Writers on a new file system, each with a file of its own (variants: default, linear,
     /// optimized, freespace-tree).
@@ -65,10 +67,11 @@ enum Command {
     /// First and second write to a large, fragmented file system after a cold mount.
     Fragmented(FragmentedOptions),
     /// Small durable files, and the cost of tracking blocks until their checkpoint: share of time,
-    /// and time per block while 1,000 to 1,000,000 blocks are queued.
+    /// and time per block while 1,000 to 1,000,000 blocks are queued. The variants with `scan` are
+    /// the baseline: every commit checks all queued blocks.
     Checkpoint(CheckpointOptions),
     /// The longest call of the extent status shrinker with 16 writers: many files, and two sparse
-    /// files of 1 GB; full-scan is the baseline: ext4's older algorithm.
+    /// files of 1 GB; full-scan is the baseline: all files are sorted by their last use.
     Shrinker(ShrinkerOptions),
     /// Very many files in one directory and in a tree: created, looked up, listed, removed, each on
     /// a fresh mount, with the memory use, and e2fsck after each change.
@@ -459,9 +462,9 @@ struct ShrinkerOptions {
     /// Blocks per writer, every second one of its part of a file.
     #[arg(long, default_value_t = 16_384)]
     blocks: u32,
-    /// Memory for extents (`extent_cache=`) in KiB.
-    #[arg(long, default_value_t = 1024)]
-    memory_kib: u64,
+    /// Memory for extents (`extent_cache=`) in KiB; default: 8192 for many files, 1024 for two.
+    #[arg(long)]
+    memory_kib: Option<u64>,
     /// Fresh file systems; the table shows the median.
     #[arg(long, default_value_t = 3)]
     runs: u32,
@@ -475,7 +478,7 @@ impl ShrinkerOptions {
             systems: self.systems,
             workers: self.workers.max(1),
             blocks: self.blocks.max(1),
-            memory_bytes: self.memory_kib << 10,
+            memory_bytes: self.memory_kib.map(|kib| kib << 10),
             runs: self.runs.max(1),
         };
         self.output.show(&shrinker::run(&plan)?)

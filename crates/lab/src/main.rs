@@ -9,6 +9,7 @@
 mod age;
 mod allocator;
 mod backing;
+mod base_lines;
 mod calibrate;
 mod checkpoint;
 mod cleanup;

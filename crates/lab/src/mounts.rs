@@ -1,5 +1,6 @@
 //! FUSE mounts whose server is a child process: ours and fuse2fs.
 
+use crate::base_lines;
 use crate::stage::Setup;
 use anyhow::{Context, Result, bail, ensure};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -13,8 +14,6 @@ use uext4_testkit::rings::RingsSwitch;
 
 /// Timeout for a server to mount, and to end after the unmount.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Internal option of our own server; not a mount option.
-const UNTRACKED_ORPHANS: &str = "lab_untracked_orphans";
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A mount and its server.
@@ -27,10 +26,7 @@ pub(crate) struct FuseMount {
 impl FuseMount {
     /// Mounts with our own server: this program in a child process.
     pub(crate) fn ours(image: &Path, scratch: &Path, setup: &Setup) -> Result<Self> {
-        let mut options = setup.options.clone();
-        if setup.base_lines.untracked_orphans {
-            options = [&options, UNTRACKED_ORPHANS].join(",");
-        }
+        let options = base_lines::with_words(&setup.options, setup.base_lines);
         let rings = options.split(',').any(|word| word == "io_uring");
         let _on = rings.then(RingsSwitch::on).transpose()?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -142,17 +138,20 @@ pub(crate) fn serve(image: &Path, dir: &Path, options: &str) -> Result<()> {
         files: vec![image.into()],
         ..uext4_fuse::MountOptions::default()
     };
-    let mut setup = Setup::default();
+    let (options, base_lines) = base_lines::cut_words(options);
     let mut rest = Vec::new();
     for word in options.split(',') {
         match word {
-            UNTRACKED_ORPHANS => setup.base_lines.untracked_orphans = true,
             "io_uring" => fuse.channel = Channel::IoUring,
             "no_io_uring" => fuse.channel = Channel::DevFuse,
             other => rest.push(other),
         }
     }
-    setup.options = rest.join(",");
+    let setup = Setup {
+        options: rest.join(","),
+        base_lines,
+        ..Setup::default()
+    };
     uext4_fuse::mount(|| crate::stage::open(image, &setup), dir, &fuse)?;
     Ok(())
 }

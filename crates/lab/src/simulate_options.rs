@@ -6,13 +6,14 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub(crate) struct SimulateOptions {
-    /// fallocate2, mdtest, stress-orphan, append, fsync or checkpoint.
+    /// fallocate2, mdtest, stress-orphan, append, fsync, shrinker or checkpoint.
     experiment: String,
     /// kunpeng-920 or epyc-9654, with two sockets, or this-machine.
     #[arg(long, default_value = "kunpeng-920")]
     machine: String,
-    /// Numbers of workers, one run each; a core for each of them, and the others of the machine.
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32,64")]
+    /// Numbers of workers, one run each; a core for each of them, and the others of the machine;
+    /// default: 1,2,4,8,16,32,64, for shrinker 16, for checkpoint 1.
+    #[arg(long, value_delimiter = ',')]
     cores: Vec<u32>,
     /// Variants of the experiment; default: all.
     #[arg(long, value_delimiter = ',')]
@@ -20,9 +21,13 @@ pub(crate) struct SimulateOptions {
     /// Length of a timed phase in milliseconds of virtual time.
     #[arg(long, default_value_t = 4.0)]
     ms: f64,
-    /// Files (mdtest, fsync, checkpoint) or appends (append) per worker.
+    /// Files (mdtest, fsync) or appends (append) per worker.
     #[arg(long)]
     count: Option<u64>,
+    /// Files with cached extents (shrinker), or blocks that wait for their checkpoint (checkpoint);
+    /// one run each.
+    #[arg(long, value_delimiter = ',')]
+    sizes: Vec<u64>,
     /// Size of the file system in MiB, in sparse memory; default: 65,536, and for fallocate2 7,680
     /// for each of the most workers.
     #[arg(long)]
@@ -59,6 +64,7 @@ impl SimulateOptions {
             variants: self.variants,
             seconds: self.ms / 1e3,
             count: self.count,
+            sizes: self.sizes,
             image_mib: self.image_mib,
             journal_mib: self.journal_mib,
             latency_us: self.latency_us,

@@ -26,7 +26,7 @@ pub(crate) struct Setup {
     pub(crate) features: String,
     /// Mount options of uext4 or the kernel.
     pub(crate) options: String,
-    /// Baseline switches of the library; our mount uses `untracked_orphans` alone.
+    /// Earlier designs of the library, in process and on our mount.
     pub(crate) base_lines: BaseLines,
 }
 

@@ -3,6 +3,7 @@
 
 use super::{FILES, Plan, key};
 use crate::backing::Backing;
+use crate::base_lines::of_names;
 use crate::cleanup::Cleanup;
 use crate::collection::{Collection, Sample};
 use crate::experiments::{Clock, Experiment, Task, Unit};
@@ -30,22 +31,33 @@ impl Ground {
     pub(super) fn run(&mut self, plan: &Plan, all: &mut Collection) -> Result<()> {
         for &workers in plan.workers.iter().filter(|workers| **workers > 0) {
             for system in system::present(&plan.systems) {
-                let samples = self.one(plan, system, workers)?;
-                all.add(&key(system, FILES, workers), samples);
+                for (variant, base_lines) in FILES {
+                    if base_lines.is_empty() || system == System::Uext4 {
+                        let samples = self.one(plan, system, base_lines, workers)?;
+                        all.add(&key(system, variant, workers), samples);
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    fn one(&mut self, plan: &Plan, system: System, workers: u32) -> Result<Vec<Sample>> {
+    fn one(
+        &mut self,
+        plan: &Plan,
+        system: System,
+        base_lines: &[&str],
+        workers: u32,
+    ) -> Result<Vec<Sample>> {
         let setup = Setup {
             options: of_system(system, &plan.mount_options),
+            base_lines: of_names(base_lines),
             ..Setup::default()
         };
         let stage = Stage::set(system, &self.backing, &setup, &mut self.cleanup)?;
         let task = |worker| Task {
             experiment: Experiment::Fsync,
-            variant: FILES.to_owned(),
+            variant: "create".to_owned(),
             worker,
             workers,
             count: plan.files.div_ceil(workers.into()),

@@ -7,20 +7,27 @@ mod discarding;
 mod files;
 mod queue;
 
+#[cfg(simulated)]
+pub(crate) use queue::Queue;
+
 use crate::collection::Collection;
 use crate::measure::{Key, Results, progress};
 use crate::system::System;
 use anyhow::{Context, Result};
+use uext4_journal::Tracking;
 
 const EXPERIMENT: &str = "checkpoint";
-/// The variant with small durable files.
-const FILES: &str = "files";
+/// The variants with small durable files, and their baselines.
+const FILES: [(&str, &[&str]); 2] = [("files", &[]), ("files-scan", &["scanned_checkpoints"])];
 /// Variants by number of queued blocks.
-const QUEUES: [(&str, u32); 4] = [
-    ("queue-1000", 1000),
-    ("queue-10000", 10_000),
-    ("queue-100000", 100_000),
-    ("queue-1000000", 1_000_000),
+const QUEUES: [(&str, u32, Tracking); 7] = [
+    ("queue-1000", 1000, Tracking::Counted),
+    ("queue-10000", 10_000, Tracking::Counted),
+    ("queue-100000", 100_000, Tracking::Counted),
+    ("queue-1000000", 1_000_000, Tracking::Counted),
+    ("scan-1000", 1000, Tracking::Scanned),
+    ("scan-10000", 10_000, Tracking::Scanned),
+    ("scan-100000", 100_000, Tracking::Scanned),
 ];
 
 /// Parameters chosen by the user.
@@ -48,9 +55,9 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
         stage.run(plan, &mut all)?;
         progress.inc(1);
         progress.set_message("queues");
-        for (variant, blocks) in QUEUES {
+        for (variant, blocks, tracking) in QUEUES {
             if blocks <= plan.queue_max {
-                let samples = queue::run(blocks).context(variant)?;
+                let samples = queue::run(blocks, tracking).context(variant)?;
                 all.add(&key(System::Uext4, variant, 1), samples);
             }
         }

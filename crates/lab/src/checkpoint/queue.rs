@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use std::sync::Arc;
 use uext4_format::BlockNr;
 use uext4_format::jbd2::Superblock;
-use uext4_journal::{Config, Image, Journal, Live, Log, Object, Render, Sink, Stats};
+use uext4_journal::{Config, Image, Journal, Live, Log, Object, Render, Sink, Stats, Tracking};
 use uext4_sync::Rank;
 
 const BLOCK_BYTES: u32 = 1024;
@@ -41,14 +41,16 @@ impl Object for Block {
     }
 }
 
-struct Queue {
+/// See the module.
+pub(crate) struct Queue {
     journal: Arc<Journal>,
-    blocks: u32,
+    transaction: u32,
 }
 
 /// Samples for a queue of `blocks` blocks.
-pub(super) fn run(blocks: u32) -> Result<Vec<Sample>> {
-    let queue = Queue::new(blocks)?;
+pub(super) fn run(blocks: u32, tracking: Tracking) -> Result<Vec<Sample>> {
+    let queue = Queue::new(blocks, TRANSACTION.min(blocks), tracking)?;
+    queue.fill(blocks)?;
     let queued = queue.journal.stats();
     ensure!(
         queued.waiting_blocks == u64::from(blocks),
@@ -96,25 +98,32 @@ impl Spent {
 }
 
 impl Queue {
-    fn new(blocks: u32) -> Result<Self> {
+    /// An empty queue, for this many blocks and transactions of at most `transaction` blocks.
+    pub(crate) fn new(blocks: u32, transaction: u32, tracking: Tracking) -> Result<Self> {
         // The log is never more than half full, so no checkpoint starts by itself.
-        let log_blocks = 3 * blocks + 4 * AGAIN * TRANSACTION;
+        let log_blocks = 3 * blocks + 4 * AGAIN * TRANSACTION + 4 * (blocks / transaction);
         let superblock = Superblock::new(BLOCK_BYTES, log_blocks, 1, *b"uext4-lab queue.");
         let device = Arc::new(Discarding::new(1 << 50, &superblock.encode()));
         let mut config = Config::new(device.clone(), BLOCK_BYTES);
         config.log = Some(Log::contiguous(device, 0, log_blocks));
+        config.tracking = tracking;
         let journal = Journal::open(config)?;
-        let queue = Self { journal, blocks };
-        for first in (0..blocks).step_by(TRANSACTION as usize) {
-            queue.commit(first..blocks.min(first + TRANSACTION))?;
-        }
-        Ok(queue)
+        Ok(Self {
+            journal,
+            transaction,
+        })
+    }
+
+    fn fill(&self, blocks: u32) -> Result<()> {
+        let firsts = (0..blocks).step_by(self.transaction as usize);
+        let one = |first| self.commit(first..blocks.min(first + self.transaction));
+        { firsts }.try_for_each(one)
     }
 
     /// Runs one transaction that changes these blocks.
-    fn commit(&self, blocks: impl Iterator<Item = u32>) -> Result<()> {
+    pub(crate) fn commit(&self, blocks: impl Iterator<Item = u32>) -> Result<()> {
         let image: Image = Arc::from(vec![0x5a; BLOCK_BYTES as usize]);
-        let handle = self.journal.start(TRANSACTION.min(self.blocks))?;
+        let handle = self.journal.start(self.transaction)?;
         for nr in blocks {
             let state = State {
                 nr: BlockNr(HOME + u64::from(nr)),

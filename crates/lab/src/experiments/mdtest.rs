@@ -30,10 +30,18 @@ struct Mdtest {
 }
 
 pub(super) const SPREAD: &str = "spread";
+/// All earlier designs that creates and removals meet.
+pub(super) const BEFORE: [&str; 4] = [
+    "racing_inodes",
+    "locked_orphans",
+    "sorted_shrinker",
+    "scanned_checkpoints",
+];
 
 pub(super) fn start(task: Task, client: Box<dyn Client>) -> Result<Box<dyn Work>> {
     let worker = task.worker;
-    let dirs = match &*task.variant {
+    // The rest of the name, if any, is a baseline.
+    let dirs = match task.variant.split('-').next().unwrap_or_default() {
         "own" => vec![format!("dir.{worker}")],
         SPREAD => (0..task.workers).map(|nr| format!("dir.{nr}")).collect(),
         _ => vec!["dir".into()],

@@ -204,19 +204,29 @@ impl Experiment {
 
     fn variants(self) -> &'static [&'static str] {
         match self {
-            Self::Mdtest => &["own", "shared", mdtest::SPREAD, apart::APART],
+            Self::Mdtest => &[
+                "own",
+                "shared",
+                mdtest::SPREAD,
+                "own-racing",
+                "shared-racing",
+                "own-before",
+                "shared-before",
+                apart::APART,
+            ],
             Self::Fallocate2 => &[
                 "default",
                 "linear",
                 "optimized",
                 "freespace-tree",
                 "blocking",
+                "goal-mutex",
                 apart::APART,
             ],
             Self::Fsync => &[fsync::CREATE, fsync::APPEND],
             Self::Varmail => &["varmail"],
             Self::Append => &["default", "nodelalloc"],
-            Self::StressOrphan => &["file", "list", "none"],
+            Self::StressOrphan => &["file", "list", "list-mutex", "none"],
             Self::Mount
             | Self::MountCreate
             | Self::MountIo
@@ -291,7 +301,7 @@ impl Experiment {
             Self::MountCreate => mount_create::phases(count, workers),
             Self::MountIo => mount_io::phases(),
             Self::Append => append::phases(),
-            Self::StressOrphan => vec![Phase::new("unlinked", Unit::PerSecond)],
+            Self::StressOrphan => stress_orphan::phases(),
             Self::MountNames => mount_names::phases(),
             Self::MountTree => mount_tree::phases(),
             Self::ParallelWrite => parallel_write::phases(),

@@ -5,6 +5,7 @@
 
 use super::Plan;
 use super::rows::Row;
+use crate::base_lines;
 use crate::cleanup::Cleanup;
 use crate::client::{Client, LibraryClient, SystemClient};
 use crate::collection::Sample;
@@ -213,8 +214,10 @@ pub(super) fn restore(image: &Path) -> Result<()> {
 }
 
 fn open(image: &Path, options: &str) -> uext4::Result<Filesystem> {
+    let (options, base_lines) = base_lines::cut_words(options);
     let setup = Setup {
-        options: options.to_owned(),
+        options,
+        base_lines,
         ..Setup::default()
     };
     crate::stage::open(image, &setup)

@@ -41,7 +41,7 @@ const fn kernel(name: &'static str, options: &'static str) -> Row {
 }
 
 /// All rows. The memory limit has space for about five trees of this fragmentation.
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 17] = [
     ours("tree-0", "allocator=freespace-tree,cache_aggression=0"),
     ours("tree-1", "allocator=freespace-tree,cache_aggression=1"),
     ours("tree-2", "allocator=freespace-tree,cache_aggression=2"),
@@ -68,6 +68,12 @@ const ROWS: [Row; 15] = [
     ),
     ours("optimized", "allocator=optimized"),
     ours("linear", "allocator=linear"),
+    // Baselines: searches load every bitmap on their way, without reading ahead and with it.
+    ours(
+        "cold",
+        "allocator=linear,no_prefetch_block_bitmaps,lab_cold_groups",
+    ),
+    ours("cold-prefetch", "allocator=linear,lab_cold_groups"),
     kernel("optimized", "mb_optimize_scan=1"),
     kernel(
         "optimized-noprefetch",

@@ -4,15 +4,15 @@ use super::{Calls, Plan};
 use anyhow::{Result, anyhow};
 use std::sync::Arc;
 use uext4::mkfs::{self, MkfsOptions, Preset};
-use uext4::{Caller, ExtentStatusStats, Filesystem, MountOptions, WriteContext};
+use uext4::{BaseLines, Caller, ExtentStatusStats, Filesystem, MountOptions, WriteContext};
 use uext4_device::MemDevice;
 use uext4_sync::LatencySummary;
 
 pub(super) const BLOCK_BYTES: u64 = 1024;
 const FILE_BYTES: u64 = 1 << 30;
 pub(super) const DISK_BYTES: u64 = 2 << 30;
-/// Files per writer in the load with many files.
-const FILES: u32 = 16;
+/// Blocks written in each of many files: enough extents for a deep map, which is cached.
+const BLOCKS_PER_FILE: u32 = 8;
 
 #[derive(Clone, Copy)]
 pub(super) enum Load {
@@ -31,19 +31,29 @@ pub(super) struct Place {
 impl Load {
     pub(super) fn files(self, plan: &Plan) -> u32 {
         match self {
-            Self::ManyFiles => plan.workers * FILES,
+            Self::ManyFiles => plan.workers * files_of_writer(plan),
             Self::TwoSparse => 2,
         }
+    }
+
+    /// Default memory for extents: that of most files of the load.
+    pub(super) fn memory_bytes(self, plan: &Plan) -> u64 {
+        let own = match self {
+            Self::ManyFiles => 8 << 20,
+            Self::TwoSparse => 1 << 20,
+        };
+        plan.memory_bytes.unwrap_or(own)
     }
 
     /// The blocks of a writer in the order of its writes; no two are adjacent.
     pub(super) fn places(self, plan: &Plan, worker: u32) -> impl Iterator<Item = Place> + use<> {
         let part = (FILE_BYTES / BLOCK_BYTES) as u32 / plan.workers.div_ceil(2);
         let stride = (part / plan.blocks).max(2);
+        let files = files_of_writer(plan);
         (0..plan.blocks).map(move |nr| match self {
             Self::ManyFiles => Place {
-                file: worker * FILES + nr % FILES,
-                block: nr / FILES * 2,
+                file: worker * files + nr % files,
+                block: nr / files * 2,
             },
             Self::TwoSparse => Place {
                 file: worker % 2,
@@ -51,6 +61,11 @@ impl Load {
             },
         })
     }
+}
+
+/// Files of each writer in the load with many.
+fn files_of_writer(plan: &Plan) -> u32 {
+    (plan.blocks / BLOCKS_PER_FILE).max(1)
 }
 
 /// Runs `work` for all writers in parallel.
@@ -67,7 +82,7 @@ pub(super) fn in_parallel(plan: &Plan, work: impl Fn(u32) -> Result<()> + Sync) 
 }
 
 /// Runs the writers on the library; each writes its blocks and reads them back.
-pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
+pub(super) fn in_library(plan: &Plan, load: Load, base_lines: BaseLines) -> Result<Calls> {
     let device = Arc::new(MemDevice::new(DISK_BYTES));
     let shape = MkfsOptions {
         block_size: Some(BLOCK_BYTES as u32),
@@ -75,10 +90,11 @@ pub(super) fn in_library(plan: &Plan, load: Load) -> Result<Calls> {
     };
     mkfs::format(&*device, &shape)?;
     let options = MountOptions {
-        extent_cache_bytes: plan.memory_bytes,
+        extent_cache_bytes: load.memory_bytes(plan),
         threads: uext4::Threads::Inline,
         // Delayed data have no extents yet.
         delalloc: Some(false),
+        base_lines,
         ..MountOptions::default()
     };
     let filesystem = Filesystem::mount(device, options)?;

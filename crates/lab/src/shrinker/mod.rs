@@ -1,20 +1,21 @@
 //! Longest call of the shrinker of the extent status cache, with many writers.
 //!
 //! Two loads: many files, and two sparse files of 1 GB. The library keeps its extent cache within a
-//! budget; the baseline is [`full_scan`], with the same blocks; [`mounted`] covers mounts. Calls
+//! budget; the baseline is the library with its sorted shrinker; [`mounted`] covers mounts. Calls
 //! are timed by wall clock and by thread time: with more writers than processors the longest call
 //! by wall clock is one that was preempted.
 
-mod full_scan;
 mod load;
 mod mounted;
 
+use crate::base_lines::of_names;
 use crate::collection::{Collection, Sample};
 use crate::experiments::Unit;
 use crate::measure::{Key, Results, progress};
 use crate::system::{self, System};
 use anyhow::Result;
 use load::Load;
+use uext4::BaseLines;
 use uext4_sync::LatencySummary;
 
 const EXPERIMENT: &str = "shrinker";
@@ -29,7 +30,8 @@ pub(crate) struct Plan {
     pub(crate) workers: u32,
     /// Blocks written per writer.
     pub(crate) blocks: u32,
-    pub(crate) memory_bytes: u64,
+    /// `None`: that of the load.
+    pub(crate) memory_bytes: Option<u64>,
     pub(crate) runs: u32,
 }
 
@@ -108,14 +110,14 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
         for system in systems.clone() {
             progress.set_message(format!("{} {variant}", system.name()));
             let calls = match system {
-                System::Uext4 => load::in_library(plan, load)?,
+                System::Uext4 => load::in_library(plan, load, BaseLines::default())?,
                 _ => mounted::run(plan, system, load)?,
             };
             all.add(&key(plan, system, variant), calls.samples());
             progress.inc(1);
         }
         progress.set_message(base_line);
-        let calls = full_scan::run(plan, load)?;
+        let calls = load::in_library(plan, load, of_names(&["sorted_shrinker"]))?;
         all.add(&key(plan, System::Uext4, base_line), calls.samples());
         progress.inc(1);
     }

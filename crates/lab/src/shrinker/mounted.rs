@@ -38,7 +38,7 @@ pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
     cleanup.watch(dir.path())?;
     let setup = Setup {
         options: match system.is_ours() {
-            true => format!("nodelalloc,extent_cache={}", plan.memory_bytes),
+            true => format!("nodelalloc,extent_cache={}", load.memory_bytes(plan)),
             false => "nodelalloc".to_owned(),
         },
         ..Setup::default()

@@ -20,25 +20,39 @@ pub(super) struct Load {
     pub(super) warm_ups: usize,
 }
 
-const ALL: [Load; 6] = [
+const ALL: [Load; 5] = [
     Load {
         name: "fallocate2",
         experiment: Experiment::Fallocate2,
-        variants: &["blocking", "linear", "optimized", "freespace-tree", CANARY],
+        variants: &[
+            "blocking",
+            "goal-mutex",
+            "linear",
+            "optimized",
+            "freespace-tree",
+            CANARY,
+        ],
         count: 0,
         warm_ups: 1,
     },
     Load {
         name: "mdtest",
         experiment: Experiment::Mdtest,
-        variants: &["own", "shared"],
+        variants: &[
+            "own",
+            "shared",
+            "own-racing",
+            "shared-racing",
+            "own-before",
+            "shared-before",
+        ],
         count: 2000,
         warm_ups: 4,
     },
     Load {
         name: "stress-orphan",
         experiment: Experiment::StressOrphan,
-        variants: &["file", "list"],
+        variants: &["none", "file", "list", "list-mutex"],
         count: 0,
         warm_ups: 1,
     },
@@ -56,20 +70,16 @@ const ALL: [Load; 6] = [
         count: 0,
         warm_ups: 0,
     },
-    Load {
-        name: "checkpoint",
-        experiment: Experiment::Fsync,
-        variants: &["own"],
-        count: 500,
-        warm_ups: 0,
-    },
 ];
 
 impl Load {
     pub(super) fn of_name(name: &str) -> Result<Self> {
         let names: Vec<&str> = ALL.iter().map(|load| load.name).collect();
         let found = ALL.into_iter().find(|load| load.name == name);
-        found.with_context(|| format!("the experiments are {}", names.join(", ")))
+        found.with_context(|| {
+            let names = names.join(", ");
+            format!("the experiments are {names}, shrinker, checkpoint")
+        })
     }
 
     /// The requested variants, or all.

@@ -2,20 +2,26 @@
 //!
 //! Layout: [`machines`] and [`operations`] are the published and measured numbers, [`case`] runs
 //! one variant with one number of workers on the simulator of `uext4_sync`, [`course`] lets its
-//! workers begin each phase at once, [`report`] and [`chart`] show the outcome.
+//! workers begin each phase at once, [`report`] and [`chart`] show the outcome. Of the shrinker and
+//! of checkpoints the calls are measured, not rates: [`calls`].
 //! The work between two synchronisation operations is the time of an operation that one real core
 //! needs, less its synchronisation on the simulated core, divided by the number of accesses.
 //! References: docs/internals/simulation.md.
 
+mod calls;
 mod canary;
 mod case;
 mod chart;
+mod checkpoint;
 mod course;
 mod device;
 mod load;
 mod machines;
 mod operations;
 mod report;
+mod shrinker;
+#[cfg(test)]
+mod tests;
 
 use anyhow::{Context, Result};
 use case::{Case, Outcome};
@@ -32,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) variants: Vec<String>,
     pub(crate) seconds: f64,
     pub(crate) count: Option<u64>,
+    /// Files or blocks of the experiments that measure calls.
+    pub(crate) sizes: Vec<u64>,
     pub(crate) image_mib: Option<u64>,
     pub(crate) journal_mib: u64,
     pub(crate) latency_us: f64,
@@ -59,9 +67,27 @@ struct Row {
     time_ps: u64,
 }
 
+impl Plan {
+    /// The requested numbers of workers, or these.
+    fn workers_or(&self, usual: &[u32]) -> Vec<u32> {
+        let chosen = match self.workers.is_empty() {
+            true => usual,
+            false => &self.workers,
+        };
+        chosen
+            .iter()
+            .copied()
+            .filter(|workers| *workers > 0)
+            .collect()
+    }
+}
+
 /// Runs everything and prints the report.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     stay_on_one_cpu().context("the simulation stays on one CPU")?;
+    if let Some(experiment) = calls::of_name(&plan.experiment) {
+        return calls::run(plan, &experiment);
+    }
     let load = Load::of_name(&plan.experiment)?;
     let host = Host::of_name(&plan.machine)?;
     let mut rows = Vec::new();
@@ -73,7 +99,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
             .map(|ps| (*ps as f64 * host.work_scale) as u64)
             .collect();
         let mut first: Option<Vec<Outcome>> = None;
-        for &workers in plan.workers.iter().filter(|workers| **workers > 0) {
+        for workers in plan.workers_or(&[1, 2, 4, 8, 16, 32, 64]) {
             let about = || format!("{variant}, {workers} workers");
             let case = Case::new(plan, load, variant, &host, workers);
             let outcomes = case.run(&work).with_context(about)?;

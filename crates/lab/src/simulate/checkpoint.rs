@@ -1,0 +1,31 @@
+//! Small transactions whose blocks all wait for their checkpoint: the time of each commit.
+
+use super::calls::{Calls, Run};
+use super::course::now;
+use crate::checkpoint::Queue;
+use anyhow::Result;
+use uext4_journal::Tracking;
+use uext4_sync::simulation;
+
+/// Blocks of a transaction.
+const TRANSACTION: u32 = 32;
+
+/// The commits until all blocks wait.
+pub(super) fn run(run: &Run<'_>) -> Result<Calls> {
+    let blocks = u32::try_from(run.size)?;
+    let tracking = match run.base_lines.scanned_checkpoints {
+        true => Tracking::Scanned,
+        false => Tracking::Counted,
+    };
+    simulation::run(&run.host.machine, run.host.cores, || {
+        let queue = Queue::new(blocks, TRANSACTION, tracking)?;
+        simulation::set_work_per_access(run.work_ps);
+        let mut calls = Calls::default();
+        for first in (0..blocks).step_by(TRANSACTION as usize) {
+            let began = now();
+            queue.commit(first..blocks.min(first + TRANSACTION))?;
+            calls.add(now() - began);
+        }
+        Ok(calls)
+    })
+}
