@@ -8,7 +8,7 @@
 
 use super::{Cached, Key, STRIPE_BITS};
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{Arc, StripeMap};
+use uext4_sync::{Arc, StripeMap, shared_count};
 
 /// Most entries that the hand passes per insertion.
 const LOOKS_MAX: usize = 32;
@@ -126,7 +126,9 @@ impl<K: Key, V: Cached> Entries<K, V> {
         if !entry.referenced.load(Ordering::Relaxed) {
             entry.referenced.store(true, Ordering::Relaxed);
         }
-        entry.value.clone()
+        let value = entry.value.clone()?;
+        shared_count(&value);
+        Some(value)
     }
 
     /// The cached object; else inserts `value`. The caller drops its own reference to `value`

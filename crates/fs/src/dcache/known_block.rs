@@ -5,7 +5,7 @@
 
 use crate::meta::MetaBlock;
 use uext4_device::prefetch;
-use uext4_sync::{Arc, Mutex, Rank, Weak};
+use uext4_sync::{Arc, Mutex, Rank, Weak, shared_count};
 
 /// Weak reference to a block; see the module. One cache line.
 #[repr(align(64))]
@@ -36,6 +36,7 @@ impl KnownBlock {
     /// The block, if it is in memory.
     pub(super) fn block(&self) -> Option<Arc<MetaBlock>> {
         let block = self.0.lock().upgrade()?;
+        shared_count(&block);
         block.note_use();
         (!block.is_gone()).then_some(block)
     }

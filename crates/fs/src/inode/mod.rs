@@ -38,7 +38,7 @@ use crate::space::{FilePreallocation, LastFlex, Near};
 use uext4_format::{BlockNr, FileType, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
 use uext4_sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use uext4_sync::{Arc, OnceLock, Rank, RwLock, VersionedLock};
+use uext4_sync::{Arc, OnceLock, Rank, RwLock, VersionedLock, shared_count};
 
 /// The inode has no access control list.
 const NOTE_NO_ACL: u8 = 1;
@@ -336,6 +336,7 @@ impl InodeRef {
 
 impl Clone for InodeRef {
     fn clone(&self) -> Self {
+        shared_count(&self.0);
         Self::new(self.0.clone())
     }
 }
@@ -355,6 +356,7 @@ impl std::fmt::Debug for InodeRef {
 
 impl Drop for InodeRef {
     fn drop(&mut self) {
+        shared_count(&self.0);
         let Some(life) = self.0.holds.release() else {
             return;
         };
