@@ -1,6 +1,6 @@
 # The front door. Every target runs as root or as a user with sudo.
 
-.PHONY: help deps tools check test schedules simulate simulated crates coverage quickstart lab build install uninstall deb static package-test
+.PHONY: help deps tools check test schedules simulate simulated simulator report validate crates coverage quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3
@@ -54,6 +54,19 @@ simulate: ## Simulate many cores; ARGS="fallocate2 --cores 1,64 --machine kunpen
 simulated: ## The tests of the simulator.
 	$(SIMULATED) test --quiet --package uext4-sync --lib
 	$(SIMULATED) test --quiet --package uext4-lab --bin uext4-lab simulate
+
+SIMULATOR = $(BUILT)/simulated/fast/uext4-lab
+
+# Both builds, and what they are for.
+simulator:
+	@$(SIMULATED) build --quiet --profile fast --package uext4-lab
+	@cargo build --quiet --release --package uext4-lab
+
+report: simulator ## Our numbers beside those of the documents: target/report/report.html; ARGS="--full".
+	@$(BUILT)/release/uext4-lab report --out $(BUILT)/report --simulator $(SIMULATOR) $(ARGS)
+
+validate: simulator ## The simulator of this machine beside the machine itself.
+	@$(BUILT)/release/uext4-lab validate --simulator $(SIMULATOR) $(ARGS)
 
 PUBLISHED = uext4-num uext4-sync uext4-format uext4-device uext4-journal uext4-alloc uext4-mkfs \
 	uext4 uext4-tree uext4-fuse uext4-tools

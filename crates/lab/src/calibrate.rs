@@ -2,8 +2,8 @@
 //!
 //! Each figure is the median of [`RUNS`] runs.
 
+use crate::cpus::{cpus, stay_on};
 use anyhow::{Context, Result, anyhow};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -52,19 +52,6 @@ fn middle(mut samples: Vec<f64>) -> f64 {
     samples[samples.len() / 2]
 }
 
-fn cpus() -> Result<Vec<usize>> {
-    let mine = sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU)
-        .filter(|cpu| mine.is_set(*cpu))
-        .collect())
-}
-
-fn stay_on(cpu: usize) -> Result<()> {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    Ok(sched_setaffinity(None, &set)?)
-}
-
 fn per_round(rounds: u64, body: impl Fn()) -> f64 {
     let start = Instant::now();
     (0..rounds).for_each(|_| body());
@@ -103,8 +90,13 @@ fn transfer(one: usize, other: usize) -> Result<f64> {
                     spin_loop();
                 }
                 let start = Instant::now();
-                // A stride that the prefetcher does not follow.
-                (0..LINES).for_each(|at| _ = lines[at * 211 % LINES].fetch_add(1, SeqCst));
+                let mut at = 0;
+                for _ in 0..LINES {
+                    let seen = lines[at].fetch_add(1, SeqCst);
+                    // The next line depends on this one, so transfers do not overlap. Its upper
+                    // half is zero, and the prefetcher does not follow the stride.
+                    at = (at + 211 + (seen >> 32) as usize) % LINES;
+                }
                 let ns = start.elapsed().as_nanos() as f64 / LINES as f64;
                 turn.store(nr + 1, SeqCst);
                 ns

@@ -2,11 +2,12 @@
 
 use crate::experiments::{Clock, Experiment, Plan};
 use crate::measure::{self, Results};
+use crate::report_options::{ReportOptions, ValidateOptions};
 use crate::simulate_options::SimulateOptions;
 use crate::system::System;
 use crate::{
-    age, allocator, calibrate, checkpoint, cleanup, durable, fragmented, mounts, report, scale,
-    shrinker, workers,
+    age, allocator, calibrate, calibrate_operations, checkpoint, cleanup, durable, fragmented,
+    mounts, page, report, scale, shrinker, workers,
 };
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -85,7 +86,21 @@ enum Command {
     /// worker, transfers of cache lines, and the lines that cost most. Needs `make simulate`.
     Simulate(SimulateOptions),
     /// The parameters of this machine for `simulate`, by micro-benchmarks (JSON, in nanoseconds).
-    Calibrate,
+    Calibrate {
+        /// The operations instead: time alone, and while the other CPU does the same in a process
+        /// and for a file system of its own, as a multiple.
+        #[arg(long)]
+        operations: bool,
+        /// Runs of each operation, in turn.
+        #[arg(long, default_value_t = 7)]
+        runs: usize,
+    },
+    /// The tables of the source documents, published and our own, before and after, on one page:
+    /// report.html, report.md and their numbers, record.json. `make report` builds the simulator
+    /// for it.
+    Report(ReportOptions),
+    /// Two workers against one: the simulator of this machine beside the machine itself.
+    Validate(ValidateOptions),
     /// The writes of one row of `fragmented`.
     #[command(hide = true)]
     FragmentedRow {
@@ -177,7 +192,12 @@ impl Cli {
             Command::Scale(options) => options.run(),
             Command::Age(options) => options.run(),
             Command::Simulate(options) => options.run(),
-            Command::Calibrate => calibrate::run(),
+            Command::Calibrate { operations, runs } => match operations {
+                true => calibrate_operations::run(runs),
+                false => calibrate::run(),
+            },
+            Command::Report(options) => options.run(),
+            Command::Validate(options) => page::validate(&options.simulator, options.runs.max(1)),
             Command::FragmentedRow {
                 kind,
                 place,

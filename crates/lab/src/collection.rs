@@ -1,8 +1,9 @@
 //! Collects samples of runs into series.
 
 use crate::experiments::Unit;
-use crate::measure::{Key, Results, Series};
+use crate::measure::{Key, Results, Series, Words};
 use crate::system::{self, System};
+use indicatif::ProgressBar;
 
 /// One number of one run.
 pub(crate) struct Sample {
@@ -22,16 +23,29 @@ impl Sample {
 }
 
 /// All series so far, in the order of first occurrence.
-#[derive(Default)]
-pub(crate) struct Collection(Vec<Series>);
+pub(crate) struct Collection {
+    series: Vec<Series>,
+    progress: ProgressBar,
+}
 
 impl Collection {
+    /// An empty collection, which shows the samples of each run above the progress bar.
+    pub(crate) fn new(progress: &ProgressBar) -> Self {
+        Self {
+            series: Vec::new(),
+            progress: progress.clone(),
+        }
+    }
+
+    /// Adds the samples of one run.
     pub(crate) fn add(&mut self, key: &Key, samples: impl IntoIterator<Item = Sample>) {
+        let mut words = Words::new(key);
         for sample in samples {
+            words.add(&sample.metric, sample.value, sample.unit);
             let alike = |one: &&mut Series| one.key == *key && one.metric == sample.metric;
-            match self.0.iter_mut().find(alike) {
+            match self.series.iter_mut().find(alike) {
                 Some(one) => one.samples.push(sample.value),
-                None => self.0.push(Series {
+                None => self.series.push(Series {
                     key: key.clone(),
                     metric: sample.metric,
                     unit: sample.unit,
@@ -39,11 +53,12 @@ impl Collection {
                 }),
             }
         }
+        words.show(&self.progress);
     }
 
     /// The results of a plan for `systems`.
     pub(crate) fn results(self, systems: &[System]) -> Results {
-        let mut series = self.0;
+        let mut series = self.series;
         for one in &mut series {
             one.samples.sort_by(f64::total_cmp);
         }

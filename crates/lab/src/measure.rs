@@ -3,6 +3,7 @@
 use crate::backing::Backing;
 use crate::cleanup::Cleanup;
 use crate::experiments::{Clock, Phase, Plan, Task, Unit, setup};
+use crate::report::human;
 use crate::stage::Stage;
 use crate::system::{self, System};
 use crate::workers::{self, Done};
@@ -96,9 +97,13 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
             progress.set_message(format!("{system} {} x{}", key.variant, key.workers));
             let phases = one_run(plan, key, &backing, &mut cleanup)
                 .with_context(|| format!("{system}, {}, {} workers", key.variant, key.workers))?;
+            let mut words = Words::new(key);
             for (series, done) in series.iter_mut().zip(&phases) {
-                series.samples.push(rate(series.unit, plan.clock, done));
+                let rate = rate(series.unit, plan.clock, done);
+                words.add(&series.metric, rate, series.unit);
+                series.samples.push(rate);
             }
+            words.show(&progress);
             progress.inc(1);
         }
     }
@@ -191,6 +196,32 @@ fn rate(unit: Unit, clock: Clock, done: &[Done]) -> f64 {
         Unit::MegabytesPerSecond => per_second / 1e6,
         Unit::Mean | Unit::MeanKibibytes => amount as f64 / done.len().max(1) as f64,
         _ => per_second,
+    }
+}
+
+/// The numbers of one run of a row, which are shown as soon as they are measured.
+pub(crate) struct Words(String);
+
+impl Words {
+    pub(crate) fn new(key: &Key) -> Self {
+        let system = key.system.name();
+        Self(format!(
+            "{} {} x{}, {system}:",
+            key.experiment, key.variant, key.workers
+        ))
+    }
+
+    pub(crate) fn add(&mut self, metric: &str, value: f64, unit: Unit) {
+        let value = human(value);
+        self.0 += &format!(" {metric} {value} {};", unit.name());
+    }
+
+    /// Shows them above the progress bar, or on the standard error where it is hidden.
+    pub(crate) fn show(&self, bar: &ProgressBar) {
+        match bar.is_hidden() {
+            true => eprintln!("{}", self.0),
+            false => bar.println(&self.0),
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use crate::cleanup::Cleanup;
 use crate::client::{Client, LibraryClient, SystemClient};
 use crate::experiments::{Clock, Unit};
-use crate::measure::{Key, Results, Series, progress};
+use crate::measure::{Key, Results, Series, Words, progress};
 use crate::memory;
 use crate::stage::{Place, Setup, Stage};
 use crate::system::{self, System};
@@ -71,7 +71,14 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
                 let name = step.name();
                 progress.set_message(format!("{} {variant} {name}", system.name()));
                 let whole = || format!("{}, {variant}, {name}", system.name());
-                series.extend(ground.step(plan, step).with_context(whole)?);
+                let done = ground.step(plan, step).with_context(whole)?;
+                if let Some(first) = done.first() {
+                    let mut words = Words::new(&first.key);
+                    let add = |one: &Series| words.add(&one.metric, one.median(), one.unit);
+                    done.iter().for_each(add);
+                    words.show(&progress);
+                }
+                series.extend(done);
                 progress.inc(1);
             }
         }

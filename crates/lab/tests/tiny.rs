@@ -299,3 +299,31 @@ fn scale_counts_names_and_asks_e2fsck() {
     let lines = String::from_utf8_lossy(&output.stdout).lines().count();
     assert_eq!(lines, 2 * (4 + 4 + 2), "{errors}");
 }
+
+#[test]
+fn a_report_is_written_again_from_its_record() {
+    let dir = std::env::temp_dir().join(format!("uext4-lab-report-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let row = r#"{"experiment":"fallocate2","system":"uext4","variant":"linear","workers":1,
+        "metric":"fallocate","unit":"1/s","median":1234567.0}"#;
+    let record =
+        format!(r#"{{"machine":"a machine","depth":"Quick","rows":[{row}],"failures":[]}}"#);
+    let path = dir.join("old.json");
+    std::fs::write(&path, record).expect("the record");
+    let [path, out] = [&path, &dir].map(|path| path.to_str().expect("a path of UTF-8"));
+    let ends = Command::new(env!("CARGO_BIN_EXE_uext4-lab"))
+        .args(["report", "--quick", "--record", path, "--out", out])
+        .status();
+    assert!(ends.expect("the program starts").success());
+    for name in ["report.html", "report.md", "record.json"] {
+        let text = std::fs::read_to_string(dir.join(name)).expect("it is written");
+        assert!(text.contains("a machine"), "{name}");
+        let number = if name == "record.json" {
+            "1234567"
+        } else {
+            "1 234 567"
+        };
+        assert!(text.contains(number), "{name}");
+    }
+    std::fs::remove_dir_all(&dir).expect("the directory goes");
+}

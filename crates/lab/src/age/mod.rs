@@ -62,7 +62,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let mut ground = Ground { backing, cleanup };
     let steps = ways.len() * plan.utilisations.len();
     let progress = progress(u64::from(plan.runs) * steps as u64);
-    let mut all = Collection::default();
+    let mut all = Collection::new(&progress);
     for run in 0..plan.runs {
         for &percent in &plan.utilisations {
             for (system, variant, setup) in &ways {

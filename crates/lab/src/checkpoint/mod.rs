@@ -49,7 +49,7 @@ pub(crate) struct Plan {
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let progress = progress(u64::from(plan.runs) * 2);
     let mut stage = files::Ground::new(plan)?;
-    let mut all = Collection::default();
+    let mut all = Collection::new(&progress);
     for _ in 0..plan.runs {
         progress.set_message("files");
         stage.run(plan, &mut all)?;

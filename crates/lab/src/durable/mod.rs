@@ -83,7 +83,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let backing = Backing::new(plan.image_mib, plan.journal_mib)?;
     cleanup.watch(backing.dir())?;
     let progress = progress(cases.len() as u64 * u64::from(plan.runs));
-    let mut all = Collection::default();
+    let mut all = Collection::new(&progress);
     for _ in 0..plan.runs {
         for case in &cases {
             let key = case.key(plan);

@@ -15,6 +15,7 @@ mod setup;
 mod stress_orphan;
 mod varmail;
 
+pub(crate) use apart::of_variant;
 pub(crate) use setup::{allocators, setup};
 
 use crate::backing::BYTES_PER_INODE;
@@ -136,7 +137,6 @@ impl Unit {
     }
 
     /// Whether it counts per second.
-    #[cfg(simulated)]
     pub(crate) fn is_rate(self) -> bool {
         matches!(self, Self::PerSecond | Self::MegabytesPerSecond)
     }
@@ -327,10 +327,13 @@ impl Task {
     }
 
     /// The worker, with its files prepared.
-    pub(crate) fn start(self, client: Box<dyn Client>) -> Result<Box<dyn Work>> {
-        let client = match self.variant == apart::APART {
-            true => apart::client(&self)?,
-            false => client,
+    pub(crate) fn start(mut self, client: Box<dyn Client>) -> Result<Box<dyn Work>> {
+        let client = match apart::inner(&self.variant).map(str::to_owned) {
+            Some(inner) => {
+                self.variant = inner;
+                apart::client(&self)?
+            }
+            None => client,
         };
         match self.experiment {
             Experiment::Mdtest => mdtest::start(self, client),

@@ -59,7 +59,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     progress.set_message("makes the file system");
     generator::generate(&image, plan.size_bytes)?;
     progress.inc(1);
-    let mut all = Collection::default();
+    let mut all = Collection::new(&progress);
     for _ in 0..plan.runs {
         for row in &rows {
             progress.set_message(format!("{} {}", row.system.name(), row.name));

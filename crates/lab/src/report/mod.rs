@@ -1,6 +1,7 @@
 //! Results for people (a table, a drawing) and for programs (JSON lines).
 
 mod json;
+pub(crate) mod plot;
 mod svg;
 mod table;
 mod wide;
@@ -11,7 +12,7 @@ pub(crate) use table::table;
 pub(crate) use wide::wide;
 
 /// A number with its significant digits, thousands separated.
-fn human(value: f64) -> String {
+pub(crate) fn human(value: f64) -> String {
     if value < 100.0 {
         return format!("{value:.1}");
     }

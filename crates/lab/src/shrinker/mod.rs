@@ -105,7 +105,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let systems = system::present(&plan.systems);
     let turns = plan.runs as usize * VARIANTS.len();
     let progress = progress((turns * (systems.clone().count() + 1)) as u64);
-    let mut all = Collection::default();
+    let mut all = Collection::new(&progress);
     for (variant, base_line, load) in VARIANTS.repeat(plan.runs as usize) {
         for system in systems.clone() {
             progress.set_message(format!("{} {variant}", system.name()));

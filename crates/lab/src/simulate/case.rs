@@ -1,13 +1,13 @@
 //! One variant with one number of workers.
 
 use super::canary;
-use super::course::{Course, Done};
+use super::course::{Course, Done, Work};
 use super::device::TimedDevice;
 use super::load::Load;
 use super::machines::Host;
 use super::{Plan, operations};
 use crate::client::LibraryClient;
-use crate::experiments::{Clock, Phase, Task, Unit, Work};
+use crate::experiments::{self, Clock, Phase, Task, Unit};
 use anyhow::{Context, Result, anyhow};
 use std::sync::Arc;
 use uext4::mkfs::{self, JournalSize, MkfsOptions, Preset};
@@ -75,8 +75,9 @@ impl<'a> Case<'a> {
     /// Work between two accesses in each phase, in picoseconds, such that one worker takes the
     /// measured time of its operations. Background threads work, too, and the worker may wait for
     /// them, so the second run measures what the work of the first one adds.
-    pub(super) fn work_per_access(&self) -> Result<Vec<u64>> {
-        let without = self.run(&vec![0; self.phases().len()])?;
+    pub(super) fn work_per_access(&self) -> Result<Vec<Work>> {
+        let none = vec![Work::NONE; self.phases().len()];
+        let without = self.run(&none)?;
         let goals = without
             .iter()
             .map(|one| self.goal_ps(one))
@@ -86,16 +87,33 @@ impl<'a> Case<'a> {
         let each =
             |(one, left): (&Outcome, &f64)| left * self.operations(one) / one.accesses as f64;
         let first: Vec<f64> = without.iter().zip(&left).map(each).collect();
-        let rounded: Vec<u64> = first.iter().map(|ps| *ps as u64).collect();
+        let rounded = without
+            .iter()
+            .zip(&first)
+            .map(|(outcome, ps)| self.work(outcome, *ps))
+            .collect::<Result<Vec<_>>>()?;
         let with = self.run(&rounded)?;
         let scaled = |index: usize| {
             let added = self.each_ps(&with[index]) - self.each_ps(&without[index]);
             match added > 0.0 {
-                true => (first[index] * left[index] / added) as u64,
+                true => Work {
+                    ps: (first[index] * left[index] / added) as u64,
+                    ..rounded[index]
+                },
                 false => rounded[index],
             }
         };
         Ok((0..left.len()).map(scaled).collect())
+    }
+
+    /// The work of a phase.
+    fn work(&self, outcome: &Outcome, ps: f64) -> Result<Work> {
+        let variant = self.load.measured_variant(self.variant);
+        let scale = operations::busy_scale(&self.plan.experiment, variant, &outcome.metric)?;
+        Ok(Work {
+            ps: ps as u64,
+            busy_scale: scale,
+        })
     }
 
     /// Measured time of an operation.
@@ -114,7 +132,7 @@ impl<'a> Case<'a> {
     }
 
     /// Runs all phases with this work between two accesses.
-    pub(super) fn run(&self, work_ps: &[u64]) -> Result<Vec<Outcome>> {
+    pub(super) fn run(&self, work: &[Work]) -> Result<Vec<Outcome>> {
         let image = self.image()?;
         let setup = self.load.setup(self.variant)?;
         let mut options = MountOptions::default().parse(&setup.options)?;
@@ -124,7 +142,7 @@ impl<'a> Case<'a> {
         let cores = self.host.cores.max(self.workers as usize);
         simulation::run(&self.host.machine, cores, || {
             let filesystem = Arc::new(Filesystem::mount(Arc::new(image), options)?);
-            let outcomes = self.course(&filesystem, work_ps);
+            let outcomes = self.course(&filesystem, work);
             let filesystem = Arc::into_inner(filesystem);
             filesystem
                 .context("the workers have gone home")?
@@ -156,14 +174,14 @@ impl<'a> Case<'a> {
         ))
     }
 
-    fn course(&self, filesystem: &Arc<Filesystem>, work_ps: &[u64]) -> Result<Vec<Outcome>> {
+    fn course(&self, filesystem: &Arc<Filesystem>, work: &[Work]) -> Result<Vec<Outcome>> {
         let course = Arc::new(Course::new(self.workers as usize));
         let start = |worker| {
             let (filesystem, make) = (filesystem.clone(), self.maker());
             course.start(self.task(worker), move |task| make(filesystem, task))
         };
         let threads: Vec<_> = (0..self.workers).map(start).collect();
-        let outcomes = self.outcomes(&course, work_ps);
+        let outcomes = self.outcomes(&course, work);
         course.end();
         for thread in threads {
             thread.join().map_err(|_| anyhow!("a worker panicked"))?;
@@ -171,7 +189,9 @@ impl<'a> Case<'a> {
         outcomes
     }
 
-    fn maker(&self) -> impl FnOnce(Arc<Filesystem>, Task) -> Result<Box<dyn Work>> + use<> {
+    fn maker(
+        &self,
+    ) -> impl FnOnce(Arc<Filesystem>, Task) -> Result<Box<dyn experiments::Work>> + use<> {
         let is_canary = self.variant == canary::CANARY;
         move |filesystem, task| match is_canary {
             true => canary::start(&filesystem, &task),
@@ -193,18 +213,18 @@ impl<'a> Case<'a> {
         }
     }
 
-    fn outcomes(&self, course: &Course, work_ps: &[u64]) -> Result<Vec<Outcome>> {
+    fn outcomes(&self, course: &Course, work: &[Work]) -> Result<Vec<Outcome>> {
         course.await_ready();
         for phase in 0..self.load.warm_ups {
-            course.phase(phase, work_ps.get(phase).copied().unwrap_or(0))?;
+            course.phase(phase, work.get(phase).copied().unwrap_or(Work::NONE))?;
         }
-        let run = |(index, (phase, work)): (usize, (Phase, &u64))| {
+        let run = |(index, (phase, work)): (usize, (Phase, &Work))| {
             let (done, report) = course.phase(index, *work)?;
             Ok(self.outcome(phase, &done, report))
         };
         self.phases()
             .into_iter()
-            .zip(work_ps)
+            .zip(work)
             .enumerate()
             .map(run)
             .collect()

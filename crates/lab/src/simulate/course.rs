@@ -1,6 +1,6 @@
 //! Workers in lockstep, as simulated threads: each phase begins at one moment for all.
 
-use crate::experiments::{Task, Work};
+use crate::experiments::{self, Task};
 use anyhow::{Result, anyhow};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,26 @@ const HOTTEST: usize = 10;
 /// Time to wake the workers before a phase.
 const HEAD_START: Duration = Duration::from_millis(5);
 const HEAD_START_EACH: Duration = Duration::from_micros(50);
+
+/// Work between two accesses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) ps: u64,
+    /// Its time while another core is busy, as a multiple.
+    pub(super) busy_scale: f64,
+}
+
+impl Work {
+    /// In background threads, and in phases that are not measured.
+    pub(super) const NONE: Self = Self {
+        ps: 0,
+        busy_scale: 1.0,
+    };
+
+    fn busy_ps(self) -> u64 {
+        (self.ps as f64 * self.busy_scale) as u64
+    }
+}
 
 /// Result of one worker in one phase.
 #[derive(Clone, Copy, Debug)]
@@ -67,18 +87,18 @@ impl Course {
     }
 
     /// Runs a phase with this work between two accesses.
-    pub(super) fn phase(&self, phase: usize, work_ps: u64) -> Result<(Vec<Done>, Report)> {
+    pub(super) fn phase(&self, phase: usize, work: Work) -> Result<(Vec<Done>, Report)> {
         let mut state = self.state.lock();
         let head = HEAD_START + HEAD_START_EACH * u32::try_from(self.workers)?;
         state.done.clear();
         (state.orders, state.phase) = (state.orders + 1, phase);
         state.start = now() + head;
-        simulation::set_work_per_access(work_ps);
+        simulation::set_work_per_access(work.ps, work.busy_ps());
         self.changed.notify_all();
         while state.done.len() < self.workers && state.failure.is_none() {
             self.changed.wait(&mut state);
         }
-        simulation::set_work_per_access(0);
+        simulation::set_work_per_access(0, 0);
         match state.failure.take() {
             Some(error) => Err(error),
             None => Ok((std::mem::take(&mut state.done), state.report.clone())),
@@ -95,7 +115,7 @@ impl Course {
     pub(super) fn start(
         self: &Arc<Self>,
         task: Task,
-        make: impl FnOnce(Task) -> Result<Box<dyn Work>> + Send + 'static,
+        make: impl FnOnce(Task) -> Result<Box<dyn experiments::Work>> + Send + 'static,
     ) -> thread::JoinHandle<()> {
         let course = Arc::clone(self);
         thread::spawn(move || {
@@ -114,7 +134,7 @@ impl Course {
         self.changed.notify_all();
     }
 
-    fn work(&self, worker: u32, mut work: Box<dyn Work>) {
+    fn work(&self, worker: u32, mut work: Box<dyn experiments::Work>) {
         let mut seen = 0;
         {
             let mut state = self.state.lock();
@@ -152,7 +172,7 @@ impl Course {
     }
 }
 
-fn measured(work: &mut dyn Work, phase: usize) -> Result<Done> {
+fn measured(work: &mut dyn experiments::Work, phase: usize) -> Result<Done> {
     let (before, began) = (simulation::accesses(), now());
     let amount = work.phase(phase)?;
     let (after, ended) = (simulation::accesses(), now());

@@ -1,5 +1,6 @@
 //! Machines, from files in which each number has its source.
 
+use super::course::Work;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use uext4_sync::simulation::Machine;
@@ -22,7 +23,7 @@ pub(super) struct Host {
     /// Cores of all sockets.
     pub(super) cores: usize,
     /// Time of the same work, as a multiple of that on `this-machine`.
-    pub(super) work_scale: f64,
+    work_scale: f64,
 }
 
 /// A number with its source.
@@ -59,6 +60,20 @@ impl Host {
         };
         let file: File = serde_json::from_str(text).with_context(|| name.to_owned())?;
         file.host(name)
+    }
+}
+
+impl Host {
+    /// The work measured on `this-machine`, on this one. How busy cores slow each other down is
+    /// known of `this-machine` alone.
+    pub(super) fn work(&self, measured: Work) -> Work {
+        Work {
+            ps: (measured.ps as f64 * self.work_scale) as u64,
+            busy_scale: match self.machine.name == THIS {
+                true => measured.busy_scale,
+                false => 1.0,
+            },
+        }
     }
 }
 

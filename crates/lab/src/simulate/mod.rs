@@ -23,6 +23,7 @@ mod shrinker;
 #[cfg(test)]
 mod tests;
 
+use crate::cpus::{cpus, stay_on};
 use anyhow::{Context, Result};
 use case::{Case, Outcome};
 use load::Load;
@@ -94,18 +95,18 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     for variant in load.pick_variants(&plan.variants)? {
         let this = Host::of_name(machines::THIS)?;
         let work = Case::new(plan, load, variant, &this, 1).work_per_access()?;
-        let work: Vec<u64> = work
-            .iter()
-            .map(|ps| (*ps as f64 * host.work_scale) as u64)
-            .collect();
+        let work: Vec<_> = work.into_iter().map(|one| host.work(one)).collect();
         let mut first: Option<Vec<Outcome>> = None;
         for workers in plan.workers_or(&[1, 2, 4, 8, 16, 32, 64]) {
             let about = || format!("{variant}, {workers} workers");
             let case = Case::new(plan, load, variant, &host, workers);
             let outcomes = case.run(&work).with_context(about)?;
             let one = first.get_or_insert_with(|| outcomes.clone());
-            let pairs = outcomes.iter().zip(one.iter());
-            rows.extend(pairs.map(|(outcome, one)| row(variant, outcome, one)));
+            for (outcome, one) in outcomes.iter().zip(one.iter()) {
+                let row = row(variant, outcome, one);
+                eprintln!("{}", report::short_line(plan, &row));
+                rows.push(row);
+            }
         }
     }
     match plan.json {
@@ -138,9 +139,6 @@ fn row(variant: &str, outcome: &Outcome, one: &Outcome) -> Row {
 
 /// All threads run one at a time: on one CPU, the right to run passes fastest.
 fn stay_on_one_cpu() -> Result<()> {
-    let mine = rustix::thread::sched_getaffinity(None)?;
-    let mut one = rustix::thread::CpuSet::new();
-    let last = (0..rustix::thread::CpuSet::MAX_CPU).rfind(|cpu| mine.is_set(*cpu));
-    one.set(last.context("a process has a CPU")?);
-    Ok(rustix::thread::sched_setaffinity(None, &one)?)
+    let last = cpus()?.last().copied();
+    stay_on(last.context("a process has a CPU")?)
 }

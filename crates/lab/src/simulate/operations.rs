@@ -19,17 +19,32 @@ struct Operation {
     variant: String,
     metric: String,
     ns: f64,
+    /// Time while the other core does the same for another file system, as a multiple; from
+    /// `uext4-lab calibrate --operations`.
+    #[serde(default = "one")]
+    busy_scale: f64,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// Time of one operation in picoseconds.
 pub(super) fn time_ps(experiment: &str, variant: &str, metric: &str) -> Result<f64> {
+    operation(experiment, variant, metric).map(|one| one.ns * 1e3)
+}
+
+/// Time of its work on this machine while the other core is busy, as a multiple.
+pub(super) fn busy_scale(experiment: &str, variant: &str, metric: &str) -> Result<f64> {
+    operation(experiment, variant, metric).map(|one| one.busy_scale)
+}
+
+fn operation(experiment: &str, variant: &str, metric: &str) -> Result<Operation> {
     let file: File = serde_json::from_str(FILE).context("operations.json")?;
-    let is_it = |one: &&Operation| {
+    let is_it = |one: &Operation| {
         (&*one.experiment, &*one.variant, &*one.metric) == (experiment, variant, metric)
     };
-    let found = file.operations.iter().find(is_it);
-    let one = found.with_context(|| {
+    file.operations.into_iter().find(is_it).with_context(|| {
         format!("operations.json has no time of {experiment}, {variant}, {metric}")
-    })?;
-    Ok(one.ns * 1e3)
+    })
 }

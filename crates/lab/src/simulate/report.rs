@@ -1,6 +1,7 @@
 //! Outcome for people (a table, with the hottest lines) and for programs (JSON lines).
 
 use super::{Plan, Row};
+use crate::report::human;
 use anyhow::Result;
 use serde_json::json;
 use std::fmt::Write;
@@ -33,6 +34,15 @@ pub(super) fn table(plan: &Plan, rows: &[Row]) -> String {
         hottest(&mut out, row, "places", "lines", &row.places);
     }
     out
+}
+
+/// A row as it is shown when it finishes.
+pub(super) fn short_line(plan: &Plan, row: &Row) -> String {
+    let (total, of_ideal) = (human(row.total), row.of_ideal);
+    format!(
+        "{} {} x{}, {} (simulated): {} {total} 1/s, {of_ideal:.3} of ideal",
+        plan.experiment, row.variant, row.workers, plan.machine, row.metric
+    )
 }
 
 fn is_largest(row: &Row, rows: &[Row]) -> bool {

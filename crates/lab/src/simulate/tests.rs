@@ -21,7 +21,7 @@ fn rate(experiment: &str, variant: &'static str, metric: &str) -> f64 {
         seconds: 0.0005,
         count: (experiment == "mdtest").then_some(40),
         sizes: Vec::new(),
-        image_mib: 4096,
+        image_mib: Some(4096),
         journal_mib: 64,
         latency_us: 0.0,
         megabytes_per_second: 0.0,

@@ -71,6 +71,11 @@ impl Cores {
         self.count
     }
 
+    /// Whether a core besides that of the running task has a task.
+    pub(super) fn others_are_busy(&self) -> bool {
+        self.idle.len() + 1 < self.count
+    }
+
     /// Adds a task that may run from `at` on.
     pub(super) fn add(&mut self, at: u64) -> usize {
         let task = self.tasks.len();

@@ -119,10 +119,12 @@ pub fn work(ps: u64) {
     }
 }
 
-/// Sets the work of each thread between two accesses, in picoseconds.
-pub fn set_work_per_access(ps: u64) {
+/// Sets the work of each thread between two accesses, in picoseconds. While another core is busy,
+/// it is `busy_ps`: real cores share caches, memory and clocks.
+pub fn set_work_per_access(ps: u64, busy_ps: u64) {
     if let Some(me) = Me::get() {
-        me.world.state().work_ps = ps;
+        let mut state = me.world.state();
+        (state.work_ps, state.busy_work_ps) = (ps, busy_ps);
     }
 }
 

@@ -264,6 +264,30 @@ fn threads_share_cores_in_time_slices() {
 }
 
 #[test]
+fn work_takes_longer_while_another_core_is_busy() {
+    const ACCESSES: u64 = 100;
+    const ALONE: u64 = 1_000_000;
+    let took = |threads| {
+        let times = Arc::new(Mutex::new(Rank::Queue, Vec::new()));
+        let found = times.clone();
+        on_threads(threads, move |_| {
+            let own = Apart(AtomicU64::new(0));
+            simulation::set_work_per_access(ALONE, 2 * ALONE);
+            let begin = simulation::now().expect("it is simulated");
+            (0..ACCESSES).for_each(|_| _ = own.0.load(SeqCst));
+            let end = simulation::now().expect("it is simulated");
+            simulation::set_work_per_access(0, 0);
+            found.lock().push((end - begin).as_nanos() as u64);
+        });
+        let times = times.lock();
+        times.iter().copied().max().expect("a thread")
+    };
+    let of = |work: u64| ACCESSES * (work + HIT) / 1000;
+    assert_eq!(took(1), of(ALONE));
+    assert!(took(2) > of(ALONE) * 3 / 2);
+}
+
+#[test]
 fn a_lock_costs_its_line_and_a_wait_a_wake_up() {
     let lock = Arc::new(Mutex::new(Rank::Queue, [0u64; 16]));
     let report = on_threads(2, move |index| {

@@ -38,6 +38,8 @@ pub(super) struct State {
     /// Number of accesses by task.
     pub(super) accesses: Vec<u64>,
     pub(super) work_ps: u64,
+    /// The same while another core is busy.
+    pub(super) busy_work_ps: u64,
     pub(super) switches: u64,
 }
 
@@ -79,6 +81,7 @@ impl World {
             batons: Vec::new(),
             accesses: Vec::new(),
             work_ps: 0,
+            busy_work_ps: 0,
             switches: 0,
         };
         Self {
@@ -184,7 +187,7 @@ impl World {
     /// The running task accesses an address.
     pub(super) fn access(&self, task: usize, address: usize, access: Access, place: Place) {
         let mut state = self.state();
-        let start = state.cores.now() + state.work_ps;
+        let start = state.cores.now() + state.work_ps();
         state.cores.set_now(start);
         while state.must_wait(address, access, &self.machine) {
             state.cores.requeue(&self.machine);
@@ -251,6 +254,14 @@ impl World {
 }
 
 impl State {
+    /// Work between two accesses at present.
+    fn work_ps(&self) -> u64 {
+        match self.cores.others_are_busy() {
+            true => self.busy_work_ps,
+            false => self.work_ps,
+        }
+    }
+
     /// Whether other tasks have to run before this access.
     fn must_wait(&self, address: usize, access: Access, machine: &Machine) -> bool {
         let (now, limit) = (self.cores.now(), self.cores.limit());

@@ -1,0 +1,96 @@
+//! Document 002, second part: the shrinker of the extent status tree.
+
+use super::{Design, Found, KERNEL, Metric, Published, Shape, Side, Source, UEXT4};
+use super::{key, lab, line, times};
+use crate::report::plot::Scale;
+
+pub(super) const DESIGN: Design = Design {
+    document: "002",
+    title: "Shrinker of cached extents",
+    change: "Before (full scan): a sorted list of inodes, and whole files are scanned until enough \
+             is freed. After: inodes in turn, a scan that resumes where it stopped.",
+    source: "Jan Kara, \"Ext4 Filesystem Scaling\", SUSE Labs; two sparse files of 1 GB, 8 CPUs, 4 \
+             GB of memory. The plot of the test with many files is a picture without numbers.",
+    published: &[Published {
+        title: "Longest call of the shrinker",
+        headers: &["files", "before", "after"],
+        rows: &[&["two of 1 GB", "63132 us", "100 us"]],
+    }],
+    runs: &[lab(
+        "shrinker --systems uext4,kernel-ext4 --runs 1",
+        "shrinker --systems uext4,kernel-ext4 --runs 3",
+    )],
+    lines: &[
+        line(
+            "published, two files, before",
+            Side::Before,
+            Source::Published(&[(0, 63_132.0)]),
+        ),
+        line(
+            "published, two files, after",
+            Side::After,
+            Source::Published(&[(0, 100.0)]),
+        ),
+        line(
+            "full scan, two files",
+            Side::Before,
+            measured("full-scan-two-sparse", UEXT4),
+        ),
+        line(
+            "uext4, two files",
+            Side::After,
+            measured("two-sparse", UEXT4),
+        ),
+        line(
+            "kernel, two files",
+            Side::Peer,
+            measured("two-sparse", KERNEL),
+        ),
+        line(
+            "full scan, many files",
+            Side::Before,
+            measured("full-scan-many-files", UEXT4),
+        ),
+        line(
+            "uext4, many files",
+            Side::After,
+            measured("many-files", UEXT4),
+        ),
+        line(
+            "kernel, many files",
+            Side::Peer,
+            measured("many-files", KERNEL),
+        ),
+    ],
+    shape: Shape::Amounts(&[
+        Metric {
+            name: "worst call, wall",
+            title: "longest call, wall clock (us)",
+            scale: Scale::Log,
+        },
+        Metric {
+            name: "worst call, thread",
+            title: "longest call, CPU time of the thread (us)",
+            scale: Scale::Log,
+        },
+    ]),
+    finding,
+};
+
+const fn measured(variant: &'static str, system: &'static str) -> Source {
+    Source::At(16, key("shrinker", variant, system))
+}
+
+fn finding(found: &Found) -> Option<String> {
+    let of = |name| found.value(name, 1);
+    let (before, after) = (of("full scan, many files")?, of("uext4, many files")?);
+    let ratio = times(before, after);
+    let published = times(
+        found.value("published, two files, before", 0)?,
+        found.value("published, two files, after", 0)?,
+    );
+    Some(format!(
+        "With many files the longest call takes {before:.0} us of CPU time when it scans all, and \
+         {after:.0} us when it resumes: {ratio} as long (published, two files: {published})."
+    ))
+}

@@ -1,0 +1,179 @@
+//! The section of one design: published table, our table, plot, interpretation.
+
+use super::content::{Part, Table};
+use super::designs::{Design, Found, Line, Metric, Published, Shape, Side, Source};
+use super::row::Rows;
+use super::run::{Depth, Program};
+use crate::report::human;
+use crate::report::plot::{Bar, Bars, Curve, Lines, Stroke};
+
+/// All parts of a design.
+pub(super) fn parts(design: &'static Design, rows: &Rows, depth: Depth) -> Vec<Part> {
+    let found = Found::new(design, rows);
+    let title = format!("Document {}: {}", design.document, design.title);
+    let mut parts = vec![
+        Part::Heading(2, title),
+        Part::Text(design.change.to_owned()),
+        Part::Heading(3, "Published".into()),
+        Part::Text(design.source.to_owned()),
+    ];
+    parts.extend(
+        design
+            .published
+            .iter()
+            .map(|table| Part::Table(published(table))),
+    );
+    parts.push(Part::Heading(3, "Measured".into()));
+    parts.push(Part::Text(sentence(design, &found)));
+    match &design.shape {
+        Shape::Scaling { unit, .. } => {
+            parts.push(Part::Table(scaling_table(unit, &found)));
+            parts.push(scaling_plot(design, &found));
+        }
+        Shape::Amounts(metrics) => {
+            parts.push(Part::Table(amounts_table(metrics, &found)));
+            let plots = (0..)
+                .zip(*metrics)
+                .map(|(at, metric)| bars(metric, at, &found));
+            parts.extend(plots.flatten());
+        }
+    }
+    let commands: Vec<String> = [Program::Lab, Program::Simulator]
+        .into_iter()
+        .flat_map(|program| design.runs_of(program))
+        .filter_map(|run| run.command(depth))
+        .collect();
+    parts.push(Part::Command(commands.join("\n")));
+    parts
+}
+
+fn sentence(design: &Design, found: &Found) -> String {
+    let simulates = design.runs_of(Program::Simulator).next().is_some();
+    let simulated = |(line, numbers): &(&Line, Vec<_>)| {
+        line.name.starts_with("simulated") && !numbers.is_empty()
+    };
+    match (design.finding)(found) {
+        Some(sentence) => sentence,
+        None if simulates && !found.0.iter().any(simulated) => {
+            "No interpretation: nothing was simulated. `make report` builds the simulator and names \
+             it with `--simulator`."
+                .into()
+        }
+        None => "No interpretation: not all of its rows were measured in this run.".into(),
+    }
+}
+
+fn published(published: &Published) -> Table {
+    let cells = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect();
+    Table {
+        title: published.title.to_owned(),
+        headers: cells(published.headers),
+        rows: published.rows.iter().map(|row| cells(row)).collect(),
+        left: 1,
+    }
+}
+
+/// A column for each number of workers that some line has.
+fn scaling_table(unit: &str, found: &Found) -> Table {
+    let mut counts: Vec<u32> = found
+        .0
+        .iter()
+        .flat_map(|(_, numbers)| numbers)
+        .map(|at| at.0)
+        .collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let mut headers = vec!["workers".to_owned()];
+    headers.extend(counts.iter().map(u32::to_string));
+    let title = format!("In {unit}");
+    Table {
+        title,
+        headers,
+        rows: table_rows(found, &counts),
+        left: 1,
+    }
+}
+
+fn amounts_table(metrics: &[Metric], found: &Found) -> Table {
+    let columns: Vec<u32> = (0..).take(metrics.len()).collect();
+    let mut headers = vec![String::new()];
+    headers.extend(metrics.iter().map(|metric| metric.title.to_owned()));
+    let rows = table_rows(found, &columns);
+    Table {
+        headers,
+        rows,
+        left: 1,
+        ..Table::default()
+    }
+}
+
+/// The lines that have numbers.
+fn table_rows(found: &Found, columns: &[u32]) -> Vec<Vec<String>> {
+    let row = |(line, numbers): &(&Line, Vec<(u32, f64)>)| {
+        let cell = |column: &u32| {
+            let number = numbers.iter().find(|(at, _)| at == column);
+            number.map_or(String::new(), |(_, value)| human(*value))
+        };
+        let cells = columns.iter().map(cell);
+        std::iter::once(line.name.to_owned()).chain(cells).collect()
+    };
+    let has_numbers = found.0.iter().filter(|(_, numbers)| !numbers.is_empty());
+    has_numbers.map(row).collect()
+}
+
+/// Each line as a share of its rate with one worker; lines without that are not drawn.
+fn scaling_plot(design: &Design, found: &Found) -> Part {
+    let curve = |(line, numbers): &(&'static Line, Vec<(u32, f64)>)| {
+        let one = numbers.iter().find(|(workers, _)| *workers == 1)?.1;
+        let points = numbers.iter();
+        Some(Curve {
+            name: line.name.to_owned(),
+            stroke: stroke(line),
+            points: points
+                .map(|(count, each)| (f64::from(*count), each / one))
+                .collect(),
+        })
+    };
+    let plot = Lines {
+        x_title: "workers, each on a core".into(),
+        y_title: "rate of each worker, share of that of one".into(),
+        curves: found.0.iter().filter_map(curve).collect(),
+    };
+    Part::Plot(design.title.to_owned(), plot.draw())
+}
+
+fn stroke(line: &Line) -> Stroke {
+    match line.source {
+        Source::Published(_) => Stroke::Dashed,
+        _ if line.name.starts_with("simulated") => Stroke::Solid,
+        _ => Stroke::Dotted,
+    }
+}
+
+/// Bars of a metric; none without numbers.
+fn bars(metric: &Metric, index: u32, found: &Found) -> Option<Part> {
+    let bar = |(line, numbers): &(&'static Line, Vec<(u32, f64)>)| {
+        let (_, value) = numbers.iter().find(|(at, _)| *at == index)?;
+        Some(Bar {
+            name: line.name.to_owned(),
+            colour: colour(line.side),
+            value: *value,
+            range: None,
+        })
+    };
+    let bars: Vec<Bar> = found.0.iter().filter_map(bar).collect();
+    let plot = Bars {
+        title: metric.title.to_owned(),
+        scale: metric.scale,
+        bars,
+    };
+    (!plot.bars.is_empty()).then(|| Part::Plot(metric.title.to_owned(), plot.draw()))
+}
+
+fn colour(side: Side) -> usize {
+    match side {
+        Side::Before => 0,
+        Side::After => 1,
+        Side::Peer => 2,
+    }
+}
