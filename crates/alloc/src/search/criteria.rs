@@ -57,7 +57,8 @@ impl<'a> Search<'a> {
     /// The stream groups of other threads, if this search avoids them at first.
     fn others_to_avoid(&self) -> Option<Others<'a>> {
         let has_own = !self.locality.base_lines().have_one_goal();
-        (has_own && self.placement() == Placement::Stream).then(|| self.locality.others(self.end))?
+        (has_own && self.placement() == Placement::Stream)
+            .then(|| self.locality.others(self.end))?
     }
 
     fn first_criterion(&self) -> Criterion {

@@ -3,6 +3,7 @@
 //! The work between two accesses is such that one worker on `this-machine` takes the measured time
 //! of a call at the size at which it was measured.
 
+use super::course::Work;
 use super::machines::{Host, THIS};
 use super::{Plan, checkpoint, operations, shrinker};
 use crate::base_lines::of_names;
@@ -49,8 +50,7 @@ pub(super) struct Run<'a> {
     pub(super) workers: u32,
     pub(super) size: u64,
     pub(super) base_lines: BaseLines,
-    /// Between two accesses, in picoseconds.
-    pub(super) work_ps: u64,
+    pub(super) work: Work,
 }
 
 /// Calls and their times.
@@ -103,7 +103,7 @@ pub(super) fn run(plan: &Plan, experiment: &Experiment) -> Result<()> {
                     workers,
                     size,
                     base_lines,
-                    work_ps: (work * host.work_scale) as u64,
+                    work: host.work(Work::of_ps(work as u64)),
                 })
                 .with_context(|| format!("{variant}, size {size}"))?;
                 show(plan, variant, (workers, size), &calls);
@@ -138,7 +138,7 @@ impl Experiment {
                 workers: 1,
                 size: self.measured_size,
                 base_lines,
-                work_ps,
+                work: Work::of_ps(work_ps),
             })?;
             Ok(calls.mean_ns())
         };

@@ -19,7 +19,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Calls> {
     };
     simulation::run(&run.host.machine, run.host.cores, || {
         let queue = Queue::new(blocks, TRANSACTION, tracking)?;
-        simulation::set_work_per_access(run.work_ps);
+        run.work.set();
         let mut calls = Calls::default();
         for first in (0..blocks).step_by(TRANSACTION as usize) {
             let began = now();

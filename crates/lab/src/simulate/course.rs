@@ -28,8 +28,15 @@ impl Work {
         busy_scale: 1.0,
     };
 
-    fn busy_ps(self) -> u64 {
-        (self.ps as f64 * self.busy_scale) as u64
+    /// As long while other cores are busy.
+    pub(super) fn of_ps(ps: u64) -> Self {
+        Self { ps, ..Self::NONE }
+    }
+
+    /// Begins it, for all threads.
+    pub(super) fn set(self) {
+        let busy_ps = (self.ps as f64 * self.busy_scale) as u64;
+        simulation::set_work_per_access(self.ps, busy_ps);
     }
 }
 
@@ -93,12 +100,12 @@ impl Course {
         state.done.clear();
         (state.orders, state.phase) = (state.orders + 1, phase);
         state.start = now() + head;
-        simulation::set_work_per_access(work.ps, work.busy_ps());
+        work.set();
         self.changed.notify_all();
         while state.done.len() < self.workers && state.failure.is_none() {
             self.changed.wait(&mut state);
         }
-        simulation::set_work_per_access(0, 0);
+        Work::NONE.set();
         match state.failure.take() {
             Some(error) => Err(error),
             None => Ok((std::mem::take(&mut state.done), state.report.clone())),

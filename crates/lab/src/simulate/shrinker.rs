@@ -26,7 +26,7 @@ pub(super) fn run(run: &Run<'_>) -> Result<Calls> {
     filesystem.set_tunable("extent_cache", before.used_bytes)?;
     let cores = run.host.cores.max(run.workers as usize);
     simulation::run(&run.host.machine, cores, || {
-        simulation::set_work_per_access(run.work_ps);
+        run.work.set();
         thread::scope(|scope| {
             let work = |worker| add(&filesystem, &files, run.workers, worker);
             let start = |worker| scope.spawn(move || work(worker));
