@@ -19,6 +19,8 @@ mod load;
 mod machines;
 mod operations;
 mod report;
+#[cfg(test)]
+mod scaling_tests;
 mod shrinker;
 #[cfg(test)]
 mod tests;
