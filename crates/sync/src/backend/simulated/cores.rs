@@ -1,7 +1,8 @@
 //! Placement of tasks (simulated threads) on cores, and their clocks.
 //!
 //! A task on a core runs in virtual time. A ready task waits for a core in one queue of the
-//! machine; a woken one takes its last core if that is idle, else the first idle core. A task that
+//! machine; a woken one takes its home core if that is idle, else its last core, else the first idle
+//! one: a task that had to make way once returns to its cache. A task that
 //! has used up its time slice goes to the end of the queue while others are in it.
 //! Invariants: no core is idle while a task is ready; `due` holds every task on a core but the
 //! running one and those that spin. An entry of a timer or a wait queue is valid while its wait is
@@ -35,6 +36,8 @@ pub(super) enum Status {
 #[derive(Debug)]
 struct Task {
     clock: u64,
+    /// The core that it prefers.
+    home: usize,
     core: usize,
     status: Status,
     /// Start of its time slice.
@@ -81,6 +84,7 @@ impl Cores {
         let task = self.tasks.len();
         self.tasks.push(Task {
             clock: at,
+            home: task % self.count,
             core: task % self.count,
             status: Status::Ready,
             since: at,
@@ -257,8 +261,12 @@ impl Cores {
 
     /// Gives the task an idle core, or lets it wait for one.
     fn place(&mut self, id: usize, at: u64) {
-        let last = self.tasks[id].core;
-        let idle = self.idle.get(&last).or_else(|| self.idle.first()).copied();
+        let Task {
+            home, core: last, ..
+        } = self.tasks[id];
+        let known = [home, last];
+        let known = known.into_iter().find(|core| self.idle.contains(core));
+        let idle = known.or_else(|| self.idle.first().copied());
         let task = &mut self.tasks[id];
         task.clock = at;
         match idle {
