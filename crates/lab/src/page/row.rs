@@ -21,6 +21,53 @@ pub(super) struct Row {
     pub(super) median: f64,
 }
 
+/// A line of an experiment that measures calls by size.
+#[derive(Deserialize)]
+struct Calls {
+    experiment: String,
+    machine: String,
+    variant: String,
+    workers: u32,
+    size: u64,
+    worst_us: f64,
+    total_ms: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum JsonLine {
+    Row(Row),
+    Calls(Calls),
+}
+
+impl JsonLine {
+    fn rows(self) -> Vec<Row> {
+        match self {
+            Self::Row(row) => vec![row],
+            Self::Calls(calls) => calls.rows().into(),
+        }
+    }
+}
+
+impl Calls {
+    /// The variant is named with the size.
+    fn rows(&self) -> [Row; 2] {
+        let numbers = [
+            ("worst call", "us", self.worst_us),
+            ("all calls", "ms", self.total_ms),
+        ];
+        numbers.map(|(metric, unit, median)| Row {
+            experiment: self.experiment.clone(),
+            system: self.machine.clone(),
+            variant: format!("{}, {}", self.variant, self.size),
+            workers: self.workers,
+            metric: metric.to_owned(),
+            unit: unit.to_owned(),
+            median,
+        })
+    }
+}
+
 /// What a row is about, but for its metric and number of workers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
@@ -38,8 +85,12 @@ impl Rows {
     /// The rows of JSON lines.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let lines = text.lines().filter(|line| !line.is_empty());
-        let row = |line: &str| serde_json::from_str(line).with_context(|| line.to_owned());
-        Ok(Self(lines.map(row).collect::<Result<_>>()?))
+        let mut rows = Vec::new();
+        for line in lines {
+            let line: JsonLine = serde_json::from_str(line).with_context(|| line.to_owned())?;
+            rows.extend(line.rows());
+        }
+        Ok(Self(rows))
     }
 
     pub(super) fn extend(&mut self, others: Self) {
@@ -87,8 +138,16 @@ mod tests {
             {\"experiment\":\"e\",\"system\":\"uext4\",\"variant\":\"v\",\"workers\":2,\
              \"metric\":\"m\",\"unit\":\"1/s\",\"median\":3.5,\"min\":1,\"max\":4,\"runs\":5}\n\
             {\"experiment\":\"e\",\"machine\":\"kunpeng-920\",\"variant\":\"v\",\"workers\":1,\
-             \"metric\":\"m\",\"total\":7,\"of_ideal\":1,\"hottest\":[]}\n";
-        let rows = Rows::parse(text).expect("two rows");
+             \"metric\":\"m\",\"total\":7,\"of_ideal\":1,\"hottest\":[]}\n\
+            {\"experiment\":\"e\",\"machine\":\"kunpeng-920\",\"variant\":\"v\",\"workers\":1,\
+             \"size\":50,\"calls\":3,\"worst_us\":9,\"mean_us\":8,\"total_ms\":0.1}\n";
+        let rows = Rows::parse(text).expect("three lines");
+        let sized = Key {
+            experiment: "e",
+            variant: "v, 50",
+            system: "kunpeng-920",
+        };
+        assert_eq!(rows.value(&sized, "worst call", 1), Some(9.0));
         let key = |system| Key {
             experiment: "e",
             variant: "v",

@@ -1,7 +1,7 @@
 //! Document 002, third part: the list of blocks that wait for their checkpoint.
 
-use super::{Design, Found, Metric, Published, Shape, Side, Source, UEXT4};
-use super::{key, lab, line, times};
+use super::{Design, Found, KUNPENG, Metric, Published, Shape, Side, Source, UEXT4};
+use super::{key, lab, line, simulator, times};
 use crate::report::plot::Scale;
 
 pub(super) const DESIGN: Design = Design {
@@ -20,37 +20,101 @@ pub(super) const DESIGN: Design = Design {
             &["`__jbd2_journal_clean_checkpoint`", "17.22"],
         ],
     }],
-    runs: &[lab(
-        "checkpoint --systems uext4,kernel-ext4 --files 2000 --runs 1 --queue-max 100000",
-        "checkpoint --systems uext4,kernel-ext4 --files 100000 --runs 3 --queue-max 1000000",
-    )],
-    lines: &[
-        line("1,000 blocks", Side::After, queue("queue-1000")),
-        line("10,000 blocks", Side::After, queue("queue-10000")),
-        line("100,000 blocks", Side::After, queue("queue-100000")),
-        line("1,000,000 blocks", Side::After, queue("queue-1000000")),
+    runs: &[
+        lab(
+            "checkpoint --systems uext4,kernel-ext4 --files 2000 --runs 1 --queue-max 100000",
+            "checkpoint --systems uext4,kernel-ext4 --files 100000 --runs 3 --queue-max 1000000",
+        ),
+        simulator(
+            "checkpoint --sizes 1000,10000",
+            "checkpoint --sizes 1000,10000,30000",
+        ),
     ],
-    shape: Shape::Amounts(&[Metric {
-        name: "bookkeeping per block committed",
-        title: "bookkeeping per block committed, by blocks that wait (ns)",
-        scale: Scale::Linear,
-    }]),
+    lines: &[
+        line("list scan, 1,000 blocks", Side::Before, queue("scan-1000")),
+        line(
+            "list scan, 10,000 blocks",
+            Side::Before,
+            queue("scan-10000"),
+        ),
+        line(
+            "list scan, 100,000 blocks",
+            Side::Before,
+            queue("scan-100000"),
+        ),
+        line("counters, 1,000 blocks", Side::After, queue("queue-1000")),
+        line("counters, 10,000 blocks", Side::After, queue("queue-10000")),
+        line(
+            "counters, 100,000 blocks",
+            Side::After,
+            queue("queue-100000"),
+        ),
+        line(
+            "simulated, list scan, 1,000 blocks",
+            Side::Before,
+            simulated("list-scan, 1000"),
+        ),
+        line(
+            "simulated, list scan, 10,000 blocks",
+            Side::Before,
+            simulated("list-scan, 10000"),
+        ),
+        line(
+            "simulated, list scan, 30,000 blocks",
+            Side::Before,
+            simulated("list-scan, 30000"),
+        ),
+        line(
+            "simulated, counters, 1,000 blocks",
+            Side::After,
+            simulated("counters, 1000"),
+        ),
+        line(
+            "simulated, counters, 10,000 blocks",
+            Side::After,
+            simulated("counters, 10000"),
+        ),
+        line(
+            "simulated, counters, 30,000 blocks",
+            Side::After,
+            simulated("counters, 30000"),
+        ),
+    ],
+    shape: Shape::Amounts(&[
+        Metric {
+            name: "bookkeeping per block committed",
+            title: "bookkeeping per block committed, by blocks that wait (ns)",
+            scale: Scale::Log,
+        },
+        Metric {
+            name: "all calls",
+            title: "all commits until as many blocks wait, simulated (ms)",
+            scale: Scale::Log,
+        },
+    ]),
     finding,
 };
+
+const fn simulated(variant: &'static str) -> Source {
+    Source::At(1, key("checkpoint", variant, KUNPENG))
+}
 
 const fn queue(variant: &'static str) -> Source {
     Source::At(1, key("checkpoint", variant, UEXT4))
 }
 
 fn finding(found: &Found) -> Option<String> {
-    let (few, many) = (
-        found.value("1,000 blocks", 0)?,
-        found.value("100,000 blocks", 0)?,
-    );
+    let grows = |few, many| Some(times(found.value(many, 1)?, found.value(few, 1)?));
+    let scan = grows(
+        "simulated, list scan, 1,000 blocks",
+        "simulated, list scan, 10,000 blocks",
+    )?;
+    let counters = grows(
+        "simulated, counters, 1,000 blocks",
+        "simulated, counters, 10,000 blocks",
+    )?;
     Some(format!(
-        "With a hundred times the blocks waiting, a committed block takes {many:.0} ns of \
-         bookkeeping instead of {few:.0} ns, {} as much, where a scan of the list takes a hundred \
-         times as much.",
-        times(many, few)
+        "For ten times as many blocks all simulated commits take {scan} as long with the scan, and \
+         {counters} with counters (published: O(N^2) and O(N))."
     ))
 }

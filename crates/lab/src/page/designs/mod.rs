@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn every_design_has_numbers_of_its_own() {
+    fn every_design_has_both_sides() {
         for design in ALL {
             let has = |side| {
                 let mut measured = design
@@ -251,7 +251,7 @@ mod tests {
                     .filter(|line| !matches!(line.source, Source::Published(_)));
                 measured.any(|line| line.side == side)
             };
-            assert!(has(Side::After), "{}", design.title);
+            assert!(has(Side::Before) && has(Side::After), "{}", design.title);
             assert!(!design.published.is_empty(), "{}", design.title);
         }
     }

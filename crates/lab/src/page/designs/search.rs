@@ -114,15 +114,17 @@ pub(super) const DESIGN: Design = Design {
     ],
     runs: &[
         lab(
-            "fragmented --size 8T --rows tree-0,tree-1,tree-2,tree-3,optimized --runs 1 \
-             --settle-s 0",
+            "fragmented --size 8T --rows cold,cold-prefetch,tree-0,tree-1,tree-2,tree-3,optimized \
+             --runs 1 --settle-s 0 --limit-s 20",
             "fragmented --size 60T --rows tree-0,tree-1,tree-2,tree-3,tree-3-limit,optimized \
              --runs 3 --settle-s 0",
         ),
         Run {
             program: Program::Lab,
             quick: None,
-            full: Some("fragmented --size 60T --rows linear --runs 1 --settle-s 0 --limit-s 120"),
+            full: Some(
+                "fragmented --size 60T --rows cold,cold-prefetch,linear --runs 1 --settle-s 0 --limit-s 120",
+            ),
         },
     ],
     lines: &[
@@ -155,6 +157,12 @@ pub(super) const DESIGN: Design = Design {
             "published, trees, level 3",
             Side::After,
             Source::Published(&[(0, 1_162_000.0), (1, 5_000.0)]),
+        ),
+        line("uext4, cold buddy", Side::Before, measured("cold", UEXT4)),
+        line(
+            "uext4, cold buddy with prefetch",
+            Side::Before,
+            measured("cold-prefetch", UEXT4),
         ),
         line(
             "uext4, linear search",
@@ -223,16 +231,10 @@ fn finding(found: &Found) -> Option<String> {
         first("published, buddy")?,
         first("published, trees, level 0")?,
     );
-    let (name, other) = [
-        "uext4, linear search",
-        "kernel, mb_optimize_scan=1",
-        "uext4, optimized",
-    ]
-    .into_iter()
-    .find_map(|name| Some((name, first(name)?)))?;
+    let other = first("uext4, cold buddy")?;
     let ours = times(other, tree);
     Some(format!(
-        "The first 10 MiB take {tree:.0} ms with trees and {other:.0} ms with \"{name}\", {ours} as \
-         long (published, buddy against level 0: {published})."
+        "The first 10 MiB take {tree:.0} ms with trees and {other:.0} ms with the cold buddy \
+         allocator, {ours} as long (published, buddy against level 0: {published})."
     ))
 }

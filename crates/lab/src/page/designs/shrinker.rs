@@ -1,7 +1,7 @@
 //! Document 002, second part: the shrinker of the extent status tree.
 
-use super::{Design, Found, KERNEL, Metric, Published, Shape, Side, Source, UEXT4};
-use super::{key, lab, line, times};
+use super::{Design, Found, KERNEL, KUNPENG, Metric, Published, Shape, Side, Source, UEXT4};
+use super::{key, lab, line, simulator, times};
 use crate::report::plot::Scale;
 
 pub(super) const DESIGN: Design = Design {
@@ -16,10 +16,16 @@ pub(super) const DESIGN: Design = Design {
         headers: &["files", "before", "after"],
         rows: &[&["two of 1 GB", "63132 us", "100 us"]],
     }],
-    runs: &[lab(
-        "shrinker --systems uext4,kernel-ext4 --runs 1",
-        "shrinker --systems uext4,kernel-ext4 --runs 3",
-    )],
+    runs: &[
+        lab(
+            "shrinker --systems uext4,kernel-ext4 --runs 1",
+            "shrinker --systems uext4,kernel-ext4 --runs 3",
+        ),
+        simulator(
+            "shrinker --sizes 1000,10000",
+            "shrinker --sizes 1000,10000,50000",
+        ),
+    ],
     lines: &[
         line(
             "published, two files, before",
@@ -61,6 +67,36 @@ pub(super) const DESIGN: Design = Design {
             Side::Peer,
             measured("many-files", KERNEL),
         ),
+        line(
+            "simulated, full scan, 1,000 files",
+            Side::Before,
+            simulated("full-scan, 1000"),
+        ),
+        line(
+            "simulated, round robin, 1,000 files",
+            Side::After,
+            simulated("round-robin, 1000"),
+        ),
+        line(
+            "simulated, full scan, 10,000 files",
+            Side::Before,
+            simulated("full-scan, 10000"),
+        ),
+        line(
+            "simulated, round robin, 10,000 files",
+            Side::After,
+            simulated("round-robin, 10000"),
+        ),
+        line(
+            "simulated, full scan, 50,000 files",
+            Side::Before,
+            simulated("full-scan, 50000"),
+        ),
+        line(
+            "simulated, round robin, 50,000 files",
+            Side::After,
+            simulated("round-robin, 50000"),
+        ),
     ],
     shape: Shape::Amounts(&[
         Metric {
@@ -73,6 +109,11 @@ pub(super) const DESIGN: Design = Design {
             title: "longest call, CPU time of the thread (us)",
             scale: Scale::Log,
         },
+        Metric {
+            name: "worst call",
+            title: "longest call, simulated (us)",
+            scale: Scale::Log,
+        },
     ]),
     finding,
 };
@@ -81,16 +122,23 @@ const fn measured(variant: &'static str, system: &'static str) -> Source {
     Source::At(16, key("shrinker", variant, system))
 }
 
+const fn simulated(variant: &'static str) -> Source {
+    Source::At(16, key("shrinker", variant, KUNPENG))
+}
+
 fn finding(found: &Found) -> Option<String> {
-    let of = |name| found.value(name, 1);
-    let (before, after) = (of("full scan, many files")?, of("uext4, many files")?);
+    let of = |name| found.value(name, 2);
+    let before = of("simulated, full scan, 10,000 files")?;
+    let after = of("simulated, round robin, 10,000 files")?;
     let ratio = times(before, after);
     let published = times(
         found.value("published, two files, before", 0)?,
         found.value("published, two files, after", 0)?,
     );
     Some(format!(
-        "With many files the longest call takes {before:.0} us of CPU time when it scans all, and \
-         {after:.0} us when it resumes: {ratio} as long (published, two files: {published})."
+        "With 10,000 files and 16 simulated workers the longest call takes {:.1} ms when it scans \
+         all, and {:.2} ms when it resumes: {ratio} as long (published, two files: {published}).",
+        before / 1e3,
+        after / 1e3
     ))
 }

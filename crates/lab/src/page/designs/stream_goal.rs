@@ -6,7 +6,7 @@ use super::{key, lab, line, simulator, times};
 pub(super) const DESIGN: Design = Design {
     document: "003",
     title: "The goal of streams",
-    change: "Before (`blocking`): one goal for all. After: relaxed atomics.",
+    change: "Before (`goal-mutex`): the goal of streams is behind one mutex. After: relaxed atomics.",
     source: "Baokun Li, \"ext4: remove unnecessary s_md_lock on update s_mb_last_group\", PATCH v3 \
              04/17, linux-ext4, 2025-07-18; will-it-scale fallocate2 in containers.",
     published: &[Published {
@@ -45,16 +45,16 @@ pub(super) const DESIGN: Design = Design {
     }],
     runs: &[
         lab(
-            "fallocate2 --workers 1,2 --variants blocking,linear --runs 3 --seconds 0.3",
-            "fallocate2 --workers 1,2 --variants blocking,linear --runs 7 --seconds 1",
+            "fallocate2 --workers 1,2 --systems uext4 --variants goal-mutex --runs 3 --seconds 0.3",
+            "fallocate2 --workers 1,2 --systems uext4 --variants goal-mutex --runs 7 --seconds 1",
         ),
         simulator(
-            "fallocate2 --cores 1,80 --variants blocking,linear --ms 1",
-            "fallocate2 --cores 1,80 --variants blocking,linear",
+            "fallocate2 --cores 1,80 --variants goal-mutex,linear --ms 1",
+            "fallocate2 --cores 1,80 --variants goal-mutex,linear",
         ),
         simulator(
-            "fallocate2 --machine epyc-9654 --cores 1,96 --variants blocking,linear --ms 1",
-            "fallocate2 --machine epyc-9654 --cores 1,96 --variants blocking,linear",
+            "fallocate2 --machine epyc-9654 --cores 1,96 --variants goal-mutex,linear --ms 1",
+            "fallocate2 --machine epyc-9654 --cores 1,96 --variants goal-mutex,linear",
         ),
     ],
     lines: &[
@@ -81,7 +81,7 @@ pub(super) const DESIGN: Design = Design {
         line(
             "simulated, Kunpeng, before",
             Side::Before,
-            run("blocking", KUNPENG),
+            run("goal-mutex", KUNPENG),
         ),
         line(
             "simulated, Kunpeng, after",
@@ -91,10 +91,14 @@ pub(super) const DESIGN: Design = Design {
         line(
             "simulated, EPYC, before",
             Side::Before,
-            run("blocking", EPYC),
+            run("goal-mutex", EPYC),
         ),
         line("simulated, EPYC, after", Side::After, run("linear", EPYC)),
-        line("2 real cores, before", Side::Before, run("blocking", UEXT4)),
+        line(
+            "2 real cores, before",
+            Side::Before,
+            run("goal-mutex", UEXT4),
+        ),
         line("2 real cores, after", Side::After, run("linear", UEXT4)),
         line(
             "kernel, mb_optimize_scan=0",
