@@ -21,6 +21,8 @@ struct Fsync {
     seconds: f64,
     /// Number of changes; 0: as many as the time allows.
     count: u64,
+    /// Times of the calls of `fsync`.
+    latencies: Vec<Duration>,
 }
 
 /// The directory, and the file that grows, are durable before the clock runs.
@@ -38,6 +40,7 @@ pub(super) fn start(task: Task, mut client: Box<dyn Client>) -> Result<Box<dyn W
         grows,
         seconds: task.seconds,
         count: task.count,
+        latencies: Vec::new(),
     }))
 }
 
@@ -47,15 +50,23 @@ impl Fsync {
             Some((file, size_bytes)) => {
                 file.write(*size_bytes, &[0x5a; APPEND_BYTES])?;
                 *size_bytes += APPEND_BYTES as u64;
-                file.fsync()
+                timed(&mut self.latencies, || file.fsync())
             }
             None => {
                 let file = self.client.open_new(&format!("file.{nr}"))?;
                 file.write(0, &[0x5a; FILE_BYTES])?;
-                file.fsync()
+                timed(&mut self.latencies, || file.fsync())
             }
         }
     }
+}
+
+/// Runs one call and adds its time.
+fn timed(latencies: &mut Vec<Duration>, call: impl FnOnce() -> Result<()>) -> Result<()> {
+    let began = now(Clock::Wall);
+    call()?;
+    latencies.push(now(Clock::Wall) - began);
+    Ok(())
 }
 
 impl Work for Fsync {
@@ -71,5 +82,10 @@ impl Work for Fsync {
             done += 1;
         }
         Ok(done)
+    }
+
+    #[cfg(simulated)]
+    fn take_latencies(&mut self) -> Vec<Duration> {
+        std::mem::take(&mut self.latencies)
     }
 }

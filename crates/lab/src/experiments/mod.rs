@@ -168,6 +168,12 @@ pub(crate) trait Work {
     /// Runs the phase of this index; answers its amount in the phase's unit. The index after the
     /// last phase completes the pending work of a rehearsal.
     fn phase(&mut self, index: usize) -> Result<u64>;
+
+    /// Takes the times of the calls of the last phase, where they are of interest.
+    #[cfg(simulated)]
+    fn take_latencies(&mut self) -> Vec<std::time::Duration> {
+        Vec::new()
+    }
 }
 
 impl Experiment {

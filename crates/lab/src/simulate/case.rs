@@ -10,6 +10,7 @@ use crate::client::LibraryClient;
 use crate::experiments::{self, Clock, Phase, Task, Unit};
 use anyhow::{Context, Result, anyhow};
 use std::sync::Arc;
+use std::time::Duration;
 use uext4::mkfs::{self, JournalSize, MkfsOptions, Preset};
 use uext4::{Filesystem, MountOptions};
 use uext4_device::MemDevice;
@@ -36,6 +37,8 @@ pub(super) struct Outcome {
     /// Time of all workers together, in picoseconds.
     pub(super) time_ps: u64,
     pub(super) report: Report,
+    /// Times of single calls of all workers, ascending.
+    pub(super) latencies: Vec<Duration>,
     /// Accesses of the workers.
     accesses: u64,
 }
@@ -246,6 +249,9 @@ impl<'a> Case<'a> {
         };
         let is_bytes = phase.unit == Unit::MegabytesPerSecond;
         let time: f64 = done.iter().map(seconds).sum();
+        let calls = done.iter().flat_map(|one| one.latencies.iter().copied());
+        let mut latencies: Vec<Duration> = calls.collect();
+        latencies.sort_unstable();
         Outcome {
             metric: phase.metric,
             workers: self.workers,
@@ -253,6 +259,7 @@ impl<'a> Case<'a> {
             total: if is_bytes { total / 1e6 } else { total },
             time_ps: (time * 1e12) as u64,
             report,
+            latencies,
             accesses: done.iter().map(|one| one.accesses).sum(),
         }
     }

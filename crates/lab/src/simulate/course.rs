@@ -41,13 +41,15 @@ impl Work {
 }
 
 /// Result of one worker in one phase.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Done {
     pub(super) amount: u64,
     pub(super) began: Duration,
     pub(super) ended: Duration,
     /// Its accesses to shared memory.
     pub(super) accesses: u64,
+    /// Times of single calls, where the experiment takes them.
+    pub(super) latencies: Vec<Duration>,
 }
 
 #[derive(Default)]
@@ -192,5 +194,6 @@ fn measured(work: &mut dyn experiments::Work, phase: usize) -> Result<Done> {
         began,
         ended,
         accesses,
+        latencies: work.take_latencies(),
     })
 }

@@ -31,6 +31,7 @@ use case::{Case, Outcome};
 use load::Load;
 use machines::Host;
 use std::path::PathBuf;
+use std::time::Duration;
 use uext4_sync::simulation::HotLine;
 
 /// Parameters chosen by the user.
@@ -60,6 +61,8 @@ struct Row {
     total: f64,
     /// Share of the rate of one worker that each worker reaches.
     of_ideal: f64,
+    /// Median and mean time of a call in microseconds, where the experiment takes them.
+    call_us: Option<(f64, f64)>,
     /// Transfers per operation within sockets, and between them.
     near: f64,
     far: f64,
@@ -131,12 +134,21 @@ fn row(variant: &str, outcome: &Outcome, one: &Outcome) -> Row {
         metric: outcome.metric.clone(),
         total: outcome.total,
         of_ideal: each(outcome) / each(one),
+        call_us: call_us(&outcome.latencies),
         near: per_operation(outcome.report.near),
         far: per_operation(outcome.report.far),
         hottest: outcome.report.hottest.clone(),
         places: outcome.report.places.clone(),
         time_ps: outcome.time_ps,
     }
+}
+
+/// Median and mean of ascending times, in microseconds.
+fn call_us(times: &[Duration]) -> Option<(f64, f64)> {
+    let us = |time: &Duration| time.as_secs_f64() * 1e6;
+    let median = times.get(times.len() / 2)?;
+    let sum: f64 = times.iter().map(us).sum();
+    Some((us(median), sum / times.len() as f64))
 }
 
 /// All threads run one at a time: on one CPU, the right to run passes fastest.

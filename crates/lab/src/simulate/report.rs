@@ -29,6 +29,7 @@ pub(super) fn table(plan: &Plan, rows: &[Row]) -> String {
             row.far
         );
     }
+    calls(&mut out, rows);
     for row in rows.iter().filter(|row| is_largest(row, rows)) {
         hottest(&mut out, row, "lines", "nr", &row.hottest);
         hottest(&mut out, row, "places", "lines", &row.places);
@@ -43,6 +44,26 @@ pub(super) fn short_line(plan: &Plan, row: &Row) -> String {
         "{} {} x{}, {} (simulated): {} {total} 1/s, {of_ideal:.3} of ideal",
         plan.experiment, row.variant, row.workers, plan.machine, row.metric
     )
+}
+
+/// The times of single calls, where the experiment takes them.
+fn calls(out: &mut String, rows: &[Row]) {
+    let timed = |row: &'_ &Row| row.call_us.is_some();
+    for (at, row) in rows.iter().filter(timed).enumerate() {
+        if at == 0 {
+            let _ = writeln!(
+                out,
+                "\n{:<16} {:>7}  {:<10} {:>14} {:>12}",
+                "variant", "workers", "metric", "median µs", "mean µs"
+            );
+        }
+        let (median, mean) = row.call_us.unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "{:<16} {:>7}  {:<10} {median:>14.1} {mean:>12.1}",
+            row.variant, row.workers, row.metric
+        );
+    }
 }
 
 fn is_largest(row: &Row, rows: &[Row]) -> bool {
@@ -114,6 +135,8 @@ pub(super) fn json_lines(plan: &Plan, rows: &[Row]) -> Result<String> {
             "workers": row.workers, "metric": row.metric, "total": row.total,
             "of_ideal": row.of_ideal, "near_per_operation": row.near,
             "far_per_operation": row.far, "hottest": hottest,
+            "call_us_median": row.call_us.map(|(median, _)| median),
+            "call_us_mean": row.call_us.map(|(_, mean)| mean),
         });
         writeln!(out, "{line}")?;
     }
