@@ -34,9 +34,10 @@ pub(super) fn time_ps(experiment: &str, variant: &str, metric: &str) -> Result<f
     operation(experiment, variant, metric).map(|one| one.ns * 1e3)
 }
 
-/// Time of its work on this machine while the other core is busy, as a multiple.
+/// Time of its work on this machine while the other core is busy, as a multiple: less than 1 is
+/// noise of the measurement.
 pub(super) fn busy_scale(experiment: &str, variant: &str, metric: &str) -> Result<f64> {
-    operation(experiment, variant, metric).map(|one| one.busy_scale)
+    operation(experiment, variant, metric).map(|one| one.busy_scale.max(1.0))
 }
 
 fn operation(experiment: &str, variant: &str, metric: &str) -> Result<Operation> {
