@@ -1,6 +1,7 @@
-//! `calibrate --operations`: what an operation costs while the other CPU does the same, in a process
-//! and for a file system of its own. The two share nothing but the machine, so what it costs more is
-//! the machine's: caches, memory bandwidth, threads of one core, the clock, the other guests.
+//! `calibrate --operations`: what an operation costs while the other CPU does the same, in a
+//! process and for a file system of its own. The two share nothing but the machine, so what it
+//! costs more is the machine's: caches, memory bandwidth, threads of one core, the clock, the
+//! other guests.
 //!
 //! One and two workers take turns; the medians count.
 
@@ -31,7 +32,7 @@ const JOURNAL_MIB: u64 = 128;
 /// Bytes of one operation that is counted in bytes.
 const BLOCK_BYTES: f64 = 4096.0;
 
-/// Prints a JSON line for each operation: its time alone, and its time beside another as a multiple.
+/// Prints a JSON line for each operation: its time alone, and beside another, as a multiple.
 pub(crate) fn run(runs: usize) -> Result<()> {
     for (experiment, variant, count) in OPERATIONS {
         let phases = experiment.phases(count, 1);

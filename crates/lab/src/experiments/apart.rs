@@ -1,5 +1,6 @@
 //! Variant `apart`: each worker has a private file system in its process and shares only the
-//! machine. An upper bound for more workers. `apart: linear` has the set-up of the variant `linear`.
+//! machine. An upper bound for more workers. `apart: linear` has the set-up of the variant
+//! `linear`.
 
 use super::{Task, setup};
 use crate::backing::BYTES_PER_INODE;

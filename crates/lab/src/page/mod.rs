@@ -1,6 +1,6 @@
 //! `report`: the tables of the source documents beside our own numbers, on one page.
 //!
-//! Layout: [`designs`] says what is compared, [`run`] measures it in child processes whose JSON
+//! Layout: [`designs`] says what is compared, [`mod@run`] measures it in child processes whose JSON
 //! lines are [`row`]s, [`section`], [`mounted`] and [`validation`] make [`content`] of rows, and
 //! [`html`] and [`markdown`] write it.
 //! Invariants: all numbers of a page but the published ones are rows of one record, which is beside

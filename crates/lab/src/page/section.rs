@@ -55,8 +55,8 @@ fn sentence(design: &Design, found: &Found) -> String {
     match (design.finding)(found) {
         Some(sentence) => sentence,
         None if simulates && !found.0.iter().any(simulated) => {
-            "No interpretation: nothing was simulated. `make report` builds the simulator and names \
-             it with `--simulator`."
+            "No interpretation: nothing was simulated. `make report` builds the simulator and \
+             names it with `--simulator`."
                 .into()
         }
         None => "No interpretation: not all of its rows were measured in this run.".into(),

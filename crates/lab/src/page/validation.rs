@@ -80,8 +80,8 @@ fn parts_of(pairs: &[Pair<'_>]) -> Vec<Part> {
     let sentence = match pairs.is_empty() {
         true => "No comparison: nothing was simulated on `this-machine`.".to_owned(),
         false => format!(
-            "Rate of two workers over that of one: {} of {} simulated ratios are within 15 % of the \
-             real ones.",
+            "Rate of two workers over that of one: {} of {} simulated ratios are within 15 % of \
+             the real ones.",
             within.count(),
             pairs.len()
         ),

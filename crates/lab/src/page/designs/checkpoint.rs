@@ -9,8 +9,8 @@ pub(super) const DESIGN: Design = Design {
     title: "Blocks that wait for their checkpoint",
     change: "Before: each commit scans the list of blocks. After: counters, so that a commit costs \
              the same for any number of blocks.",
-    source: "Jan Kara, \"Ext4 Filesystem Scaling\", SUSE Labs; fs_mark, 100,000 files of 4 KB, each \
-             with fsync. A scan that ends at the first block that stays: from O(N^2) to O(N).",
+    source: "Jan Kara, \"Ext4 Filesystem Scaling\", SUSE Labs; fs_mark, 100,000 files of 4 KB, \
+             each with fsync. A scan that ends at the first block that stays: from O(N^2) to O(N).",
     published: &[Published {
         title: "Profile of the journal's thread before the change",
         headers: &["function", "share of time, percent"],

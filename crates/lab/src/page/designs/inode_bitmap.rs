@@ -7,9 +7,9 @@ use crate::report::plot::Scale;
 pub(super) const DESIGN: Design = Design {
     document: "004",
     title: "Creation of files by many processes",
-    change: "Before (`own-racing`): a test without the lock, work that may sleep, then test and set \
-             under the lock, again if the inode was taken; `own-before` has the earlier designs of \
-             the other documents, too. After (`own`): one step that finds and sets.",
+    change: "Before (`own-racing`): a test without the lock, work that may sleep, then test and \
+             set under the lock, again if the inode was taken; `own-before` has the earlier \
+             designs of the other documents, too. After (`own`): one step that finds and sets.",
     source: "Wang Shilong, \"ext4: reduce lock contention in __ext4_new_inode\", commit \
              901ed070df3c, 2017-08-24; 2 x E5-2690 v3, mdtest, 48 directories by 48 processes.",
     published: &[Published {
@@ -138,7 +138,7 @@ fn finding(found: &Found) -> Option<String> {
     let racing = times(ours, created("simulated, own-racing, 48 workers")?);
     let before = times(ours, created("simulated, own-before, 48 workers")?);
     Some(format!(
-        "48 simulated workers create {racing} as many files as with this base line, and {before} as \
-         many as with all earlier designs (published: {published})."
+        "48 simulated workers create {racing} as many files as with this base line, and {before} \
+         as many as with all earlier designs (published: {published})."
     ))
 }

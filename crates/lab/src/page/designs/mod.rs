@@ -59,7 +59,7 @@ pub(super) struct Published {
 
 /// What the lines of a design have in common.
 pub(super) enum Shape {
-    /// Rate of each worker by number of workers; the plot shows it as a share of that of one worker.
+    /// Rate of each worker by number of workers; the plot shows shares of that of one worker.
     Scaling {
         metric: &'static str,
         unit: &'static str,

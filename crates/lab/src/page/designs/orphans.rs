@@ -6,13 +6,13 @@ use super::{key, lab, line, simulator, times};
 pub(super) const DESIGN: Design = Design {
     document: "002",
     title: "Orphans of many processes",
-    change: "Before: one list on the disk, behind one lock (`list-mutex`), which is not taken for a \
-             file that is in the list already (`list`). After (`file`): an orphan file, in which each \
-             core has blocks of its own. `none` does not track orphans.",
+    change: "Before: one list on the disk, behind one lock (`list-mutex`), which is not taken for \
+             a file that is in the list already (`list`). After (`file`): an orphan file, in which \
+             each core has blocks of its own. `none` does not track orphans.",
     source: "Jan Kara, \"Ext4 Filesystem Scaling\", SUSE Labs; stress-orphan by 16 processes on 8 \
              CPUs, 4 GB of memory, a ramdisk. Its plots are pictures without numbers.",
     published: &[Published {
-        title: "The lock of the list during 160 s; 16 processes wait 2288 s in total (lockstat, us)",
+        title: "The lock of the list during 160 s; 16 processes wait 2288 s (lockstat, us)",
         headers: &[
             "lock",
             "wait-max",

@@ -123,7 +123,8 @@ pub(super) const DESIGN: Design = Design {
             program: Program::Lab,
             quick: None,
             full: Some(
-                "fragmented --size 60T --rows cold,cold-prefetch,linear --runs 1 --settle-s 0 --limit-s 120",
+                "fragmented --size 60T --rows cold,cold-prefetch,linear --runs 1 --settle-s 0 \
+                 --limit-s 120",
             ),
         },
     ],

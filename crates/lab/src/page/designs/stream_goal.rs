@@ -6,7 +6,7 @@ use super::{key, lab, line, simulator, times};
 pub(super) const DESIGN: Design = Design {
     document: "003",
     title: "The goal of streams",
-    change: "Before (`goal-mutex`): the goal of streams is behind one mutex. After: relaxed atomics.",
+    change: "Before (`goal-mutex`): one mutex for the goal of streams. After: relaxed atomics.",
     source: "Baokun Li, \"ext4: remove unnecessary s_md_lock on update s_mb_last_group\", PATCH v3 \
              04/17, linux-ext4, 2025-07-18; will-it-scale fallocate2 in containers.",
     published: &[Published {

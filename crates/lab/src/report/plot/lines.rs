@@ -97,7 +97,8 @@ fn draw_axes(out: &mut String, x: &Axis, y: &Axis, counts: &[f64]) {
     let (left, half) = (16.0, (TOP + BOTTOM) / 2.0);
     let _ = writeln!(
         out,
-        r#"<text x="{left}" y="{half}" text-anchor="middle" transform="rotate(-90 {left} {half})">{}</text>"#,
+        r#"<text x="{left}" y="{half}" text-anchor="middle" {}>{}</text>"#,
+        format_args!(r#"transform="rotate(-90 {left} {half})""#),
         super::escape(&y.title)
     );
 }
@@ -128,7 +129,8 @@ fn draw_legend(out: &mut String, curve: &Curve, number: usize) {
     let (from, to) = (LEGEND, LEGEND + 34.0);
     let _ = writeln!(
         out,
-        r#"<polyline class="curve {class}" stroke-dasharray="{dashes}" points="{from},{y} {to},{y}"/>"#
+        r#"<polyline class="curve {class}" stroke-dasharray="{dashes}" {}/>"#,
+        format_args!(r#"points="{from},{y} {to},{y}""#)
     );
     text(out, (to + 8.0, y + 4.0), Anchor::Start, &curve.name);
 }

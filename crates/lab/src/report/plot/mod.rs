@@ -1,8 +1,8 @@
 //! Plots as SVG: lines over a logarithmic number ([`lines`]) and horizontal bars ([`bars`]), with
 //! axes that have titles and units.
 //!
-//! Colours are classes of [`STYLE`], which follows the reader's preference for light or dark. A page
-//! has the style once; [`standalone`] makes a file with its own.
+//! Colours are classes of [`STYLE`], which follows the reader's preference for light or dark. A
+//! page has the style once; [`standalone`] makes a file with its own.
 
 mod axis;
 mod bars;

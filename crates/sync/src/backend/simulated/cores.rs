@@ -1,12 +1,12 @@
 //! Placement of tasks (simulated threads) on cores, and their clocks.
 //!
 //! A task on a core runs in virtual time. A ready task waits for a core in one queue of the
-//! machine; a woken one takes its home core if that is idle, else its last core, else the first idle
-//! one: a task that had to make way once returns to its cache. A task that
-//! has used up its time slice goes to the end of the queue while others are in it.
-//! Invariants: no core is idle while a task is ready; `due` holds every task on a core but the
-//! running one and those that spin. An entry of a timer or a wait queue is valid while its wait is
-//! the present one of its task ([`Wait`]).
+//! machine; a woken one takes its home core if that is idle, else its last core, else the first
+//! idle one: a task that had to make way once returns to its cache. A task that has used up its
+//! time slice goes to the end of the queue while others are in it. Invariants: no core is idle
+//! while a task is ready; `due` holds every task on a core but the running one and those that
+//! spin. An entry of a timer or a wait queue is valid while its wait is the present one of its
+//! task ([`Wait`]).
 
 use super::machine::Machine;
 use std::cmp::Reverse;
