@@ -6,8 +6,8 @@ use std::fmt::Write;
 const WIDTH: usize = 100;
 
 /// The whole page.
-pub(super) fn page(title: &str, parts: &[Part]) -> String {
-    let mut out = format!("# {title}\n");
+pub(super) fn page(parts: &[Part]) -> String {
+    let mut out = String::new();
     for part in parts {
         let text = match part {
             Part::Heading(level, text) => format!("{} {text}\n", "#".repeat(*level as usize)),
@@ -16,7 +16,9 @@ pub(super) fn page(title: &str, parts: &[Part]) -> String {
             Part::Table(table) => of_table(table),
             Part::Plot(..) => continue,
         };
-        out.push('\n');
+        if !out.is_empty() {
+            out.push('\n');
+        }
         out.push_str(&text);
     }
     out

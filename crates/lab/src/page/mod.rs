@@ -67,7 +67,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
         anyhow::Ok(())
     };
     write("record.json", serde_json::to_string_pretty(&record)? + "\n")?;
-    write("report.md", markdown::page(TITLE, &parts))?;
+    write("report.md", markdown::page(&parts))?;
     write("report.html", html::page(TITLE, &parts))
 }
 

@@ -99,12 +99,13 @@ fn amounts_table(metrics: &[Metric], found: &Found) -> Table {
     let mut headers = vec![String::new()];
     headers.extend(metrics.iter().map(|metric| metric.title.to_owned()));
     let rows = table_rows(found, &columns);
-    Table {
+    let table = Table {
         headers,
         rows,
         left: 1,
         ..Table::default()
-    }
+    };
+    table.without_empty_columns()
 }
 
 /// The lines that have numbers.

@@ -149,7 +149,7 @@ fn assert_well_formed(page: &str) {
 fn the_document_has_the_same_tables_without_plots() {
     let record = whole();
     let parts = parts(&record);
-    let text = markdown::page("a page", &parts);
+    let text = markdown::page(&parts);
     let tables = parts.iter().filter(|part| matches!(part, Part::Table(_)));
     let rules = text.lines().filter(|line| line.starts_with("| ---"));
     assert_eq!(rules.count(), tables.count());

@@ -60,7 +60,7 @@ pub(crate) fn validate(simulator: &Path, runs: u32) -> Result<()> {
         rows.extend(run::measure(&format!("{line} --runs {runs}"))?);
     }
     let pairs = pairs(&rows);
-    print!("{}", super::markdown::page("Validation", &parts_of(&pairs)));
+    print!("{}", super::markdown::page(&parts_of(&pairs)));
     Ok(())
 }
 

@@ -36,7 +36,7 @@ pub(super) const DESIGN: Design = Design {
             "stress-orphan --workers 1,2 --systems uext4,kernel-ext4 --runs 7 --seconds 1",
         ),
         simulator(
-            "stress-orphan --cores 1,16,64 --ms 1",
+            "stress-orphan --cores 1,16,64 --ms 0.5",
             "stress-orphan --cores 1,4,16,64,256",
         ),
     ],
