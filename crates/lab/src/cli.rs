@@ -482,7 +482,8 @@ struct ShrinkerOptions {
     /// Blocks per writer, every second one of its part of a file.
     #[arg(long, default_value_t = 16_384)]
     blocks: u32,
-    /// Memory for extents (`extent_cache=`) in KiB; default: 8192 for many files, 1024 for two.
+    /// Memory for extents (`extent_cache=`) in KiB; default: for most of the extents of many files,
+    /// 1024 for two files.
     #[arg(long)]
     memory_kib: Option<u64>,
     /// Fresh file systems; the table shows the median.

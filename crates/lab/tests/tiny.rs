@@ -232,7 +232,7 @@ fn checkpoint_tells_shares_and_queues() {
         "uext4",
     ];
     let lines = own_lab(&[&args[..], &size].concat());
-    assert_eq!(lines.lines().count(), 2 * 2 + 4 * 4, "{lines}");
+    assert_eq!(lines.lines().count(), 2 * 2 + 4 * 6, "{lines}");
 }
 
 #[test]

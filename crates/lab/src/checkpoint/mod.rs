@@ -8,7 +8,7 @@ mod files;
 mod queue;
 
 #[cfg(simulated)]
-pub(crate) use queue::Queue;
+pub(crate) use queue::{Queue, SMALL_TRANSACTION};
 
 use crate::collection::Collection;
 use crate::measure::{Key, Results, progress};
@@ -57,7 +57,8 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
         progress.set_message("queues");
         for (variant, blocks, tracking) in QUEUES {
             if blocks <= plan.queue_max {
-                let samples = queue::run(blocks, tracking).context(variant)?;
+                let mut samples = queue::run(blocks, tracking).context(variant)?;
+                samples.extend(queue::run_small(blocks, tracking).context(variant)?);
                 all.add(&key(System::Uext4, variant, 1), samples);
             }
         }

@@ -1,12 +1,13 @@
-//! A journal with many queued blocks: cost of committing some of them again, and of checkpointing
-//! all of them. The device discards writes and blocks share their bytes, so a million of them fit
-//! into memory.
+//! A journal with many queued blocks: cost of committing some of them again, of checkpointing all of
+//! them, and of small commits while the queue grows. The device discards writes and blocks share
+//! their bytes, so a million of them fit into memory.
 
 use super::discarding::Discarding;
 use crate::collection::Sample;
 use crate::experiments::Unit;
 use anyhow::{Result, ensure};
 use std::sync::Arc;
+use std::time::Instant;
 use uext4_format::BlockNr;
 use uext4_format::jbd2::Superblock;
 use uext4_journal::{Config, Image, Journal, Live, Log, Object, Render, Sink, Stats, Tracking};
@@ -15,6 +16,8 @@ use uext4_sync::Rank;
 const BLOCK_BYTES: u32 = 1024;
 /// Blocks per transaction.
 const TRANSACTION: u32 = 1000;
+/// Blocks of a small transaction.
+pub(crate) const SMALL_TRANSACTION: u32 = 32;
 /// Transactions that commit queued blocks again.
 const AGAIN: u32 = 100;
 /// First home block, after the log.
@@ -78,6 +81,25 @@ pub(super) fn run(blocks: u32, tracking: Tracking) -> Result<Vec<Sample>> {
         of("freeing per block committed", committed.freeing_ns),
         of("bookkeeping per block brought home", written.bookkeeping_ns),
         of("freeing per block brought home", written.freeing_ns),
+    ])
+}
+
+/// Commits of [`SMALL_TRANSACTION`] blocks until `blocks` are queued.
+pub(super) fn run_small(blocks: u32, tracking: Tracking) -> Result<Vec<Sample>> {
+    let queue = Queue::new(blocks, SMALL_TRANSACTION, tracking)?;
+    let (mut commits, mut worst_us) = (0, 0.0f64);
+    let start = Instant::now();
+    for first in (0..blocks).step_by(SMALL_TRANSACTION as usize) {
+        let began = Instant::now();
+        queue.commit(first..blocks.min(first + SMALL_TRANSACTION))?;
+        worst_us = worst_us.max(began.elapsed().as_secs_f64() * 1e6);
+        commits += 1;
+    }
+    let mean_us = start.elapsed().as_secs_f64() * 1e6 / f64::from(commits);
+    let of = |metric, value| Sample::new(metric, Unit::Microseconds, value);
+    Ok(vec![
+        of("mean small commit", mean_us),
+        of("worst small commit", worst_us),
     ])
 }
 

@@ -13,6 +13,9 @@ use anyhow::Result;
 
 const CREATE: usize = 0;
 const STAT: usize = 1;
+/// All directories are in one, as those of mdtest: ext4 spreads directories of the root over the
+/// groups, and leaves others near their parent.
+const TOP: &str = "mdtest.out";
 /// Phase index after a rehearsal.
 const SETTLE: usize = 3;
 
@@ -46,9 +49,11 @@ pub(super) fn start(task: Task, client: Box<dyn Client>) -> Result<Box<dyn Work>
         SPREAD => (0..task.workers).map(|nr| format!("dir.{nr}")).collect(),
         _ => vec!["dir".into()],
     };
+    client.make_dir(TOP)?;
+    let top = client.below(TOP)?;
     let below = |dir: &String| {
-        client.make_dir(dir)?;
-        client.below(dir)
+        top.make_dir(dir)?;
+        top.below(dir)
     };
     let clients: Vec<_> = dirs.iter().map(below).collect::<Result<_>>()?;
     let name = |index: u64| {

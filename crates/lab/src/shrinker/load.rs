@@ -36,10 +36,12 @@ impl Load {
         }
     }
 
-    /// Default memory for extents: that of most files of the load.
+    /// Default memory for extents: of many files, most of the 7 entries of each fit, so that all
+    /// files are listed.
     pub(super) fn memory_bytes(self, plan: &Plan) -> u64 {
+        const BYTES_PER_FILE: u64 = 400;
         let own = match self {
-            Self::ManyFiles => 8 << 20,
+            Self::ManyFiles => u64::from(self.files(plan)) * BYTES_PER_FILE,
             Self::TwoSparse => 1 << 20,
         };
         plan.memory_bytes.unwrap_or(own)

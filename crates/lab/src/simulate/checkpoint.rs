@@ -2,13 +2,10 @@
 
 use super::calls::{Calls, Run};
 use super::course::now;
-use crate::checkpoint::Queue;
+use crate::checkpoint::{Queue, SMALL_TRANSACTION};
 use anyhow::Result;
 use uext4_journal::Tracking;
 use uext4_sync::simulation;
-
-/// Blocks of a transaction.
-const TRANSACTION: u32 = 32;
 
 /// The commits until all blocks wait.
 pub(super) fn run(run: &Run<'_>) -> Result<Calls> {
@@ -18,12 +15,12 @@ pub(super) fn run(run: &Run<'_>) -> Result<Calls> {
         false => Tracking::Counted,
     };
     simulation::run(&run.host.machine, run.host.cores, || {
-        let queue = Queue::new(blocks, TRANSACTION, tracking)?;
+        let queue = Queue::new(blocks, SMALL_TRANSACTION, tracking)?;
         run.work.set();
         let mut calls = Calls::default();
-        for first in (0..blocks).step_by(TRANSACTION as usize) {
+        for first in (0..blocks).step_by(SMALL_TRANSACTION as usize) {
             let began = now();
-            queue.commit(first..blocks.min(first + TRANSACTION))?;
+            queue.commit(first..blocks.min(first + SMALL_TRANSACTION))?;
             calls.add(now() - began);
         }
         Ok(calls)
