@@ -124,7 +124,7 @@ impl Engine {
             // An empty transaction stays open: a later caller that waits for it must not join this
             // commit.
             let mut progress = self.progress.lock();
-            progress.closed += 1;
+            progress.close(self.now());
             progress.committing = Some(Stamp::last(tid)).filter(|_| !nothing);
         }
         self.gate.open(if nothing { tid } else { tid.next() });

@@ -8,7 +8,7 @@ use crate::config::{CommitObserver, Config, Threads, Tracking};
 use crate::draft::Draft;
 use crate::fast::FastArea;
 use crate::gate::{Gate, Refused, Ticket};
-use crate::group_commit::{Ends, Progress};
+use crate::group_commit::Progress;
 use crate::home::Home;
 use crate::images::Images;
 use crate::late::Late;
@@ -18,6 +18,7 @@ use crate::logged::Logged;
 use crate::reasons::Reasons;
 use crate::sink::Rendered;
 use crate::stats::Times;
+use crate::waiters::Ends;
 use crate::{Error, Image, Live, Render};
 use std::time::Duration;
 use uext4_format::jbd2::RevokeWriter;
@@ -45,6 +46,8 @@ pub(crate) struct Engine {
     pub(crate) progress: Mutex<Progress>,
     /// Commits ended (with `progress`).
     pub(crate) ends: Ends,
+    /// The callers came that the leader of a commit waits for (with `progress`).
+    pub(crate) gathered: Condvar,
     /// The background threads have work (with `progress`).
     pub(crate) work: Condvar,
     /// One commit at a time, full or fast.
@@ -97,6 +100,7 @@ impl Engine {
             late: Late::new(config.failed_write),
             progress: Mutex::new(Rank::JournalState, progress),
             ends: Ends::new(),
+            gathered: Condvar::new(),
             work: Condvar::new(),
             one_commit: Mutex::new(Rank::JournalCommit, FastArea::default()),
             records: AtomicBool::new(records),
@@ -292,6 +296,7 @@ impl Engine {
     pub(crate) fn tell_stopped(&self) {
         let _progress = self.progress.lock();
         self.ends.tell_all();
+        self.gathered.notify_all();
         self.work.notify_all();
     }
 

@@ -146,7 +146,7 @@ impl Engine {
                 let round = self.gate.now().round;
                 {
                     let mut progress = self.progress.lock();
-                    progress.closed += 1;
+                    progress.close(self.now());
                     progress.committing = Some(Stamp { tid, round });
                 }
                 self.gate.open_round(Round::Next);

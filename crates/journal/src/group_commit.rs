@@ -6,22 +6,25 @@
 //!
 //! Commits, full and fast ones, are numbered. A commit *closes* when it has drained the handles: a
 //! later caller needs the next number. If one of the callers needs a full commit, the next commit
-//! to begin is full, however many others would do with a fast one. At most two numbers have
-//! waiters, and those of one number wait on a condition variable of their own. So the end of a
-//! commit wakes its own waiters and one leader.
+//! to begin is full, however many others would do with a fast one. At most two numbers that have
+//! not ended have waiters, and those of one number wait on a condition variable of their own
+//! ([`crate::waiters`]). So the end of a commit wakes its own waiters and one leader.
 //!
-//! A leader leaves a large commit to the commit thread, and waits for it.
+//! A leader gathers the callers that are likely to come ([`crate::gathering`]) before its commit
+//! begins. It leaves a large commit to the commit thread, and waits for it.
 //!
 //! The commit thread and [`crate::Journal::quiesce`] commit without leading: each commit holds
 //! `one_commit`, and a leader that gets it later finds its commit ended.
 
 use crate::engine::Engine;
 use crate::fast::Fast;
+use crate::gathering::Gathering;
 use crate::live::Stamp;
+use crate::waiters::Waiters;
 use crate::{Error, Threads};
 use std::time::Duration;
 use uext4_format::Tid;
-use uext4_sync::{Condvar, MutexGuard, handle_point, thread};
+use uext4_sync::{MutexGuard, handle_point, thread};
 
 /// State of commits, for the waiters and the background threads.
 pub(crate) struct Progress {
@@ -41,7 +44,7 @@ pub(crate) struct Progress {
     /// Time of that.
     pub(crate) ended_at: Duration,
     /// Number of the commit that a caller leads.
-    led: Option<u64>,
+    pub(crate) led: Option<u64>,
     /// Number of the last commit that a caller needed.
     pub(crate) needed: u64,
     /// Number of the last commit that the commit thread must run if no caller does. It is full.
@@ -54,6 +57,9 @@ pub(crate) struct Progress {
     pub(crate) checkpoint_wanted: bool,
     /// The background threads must end.
     pub(crate) ending: bool,
+    /// Of the commits with even and with odd numbers.
+    pub(crate) waiters: [Waiters; 2],
+    pub(crate) gathering: Gathering,
 }
 
 /// Kind of a commit.
@@ -83,6 +89,8 @@ impl Progress {
             late: None,
             checkpoint_wanted: false,
             ending: false,
+            waiters: [Waiters::default(); 2],
+            gathering: Gathering::default(),
         }
     }
 
@@ -110,6 +118,23 @@ impl Progress {
         Some(kind).filter(|_| self.needed > self.closed)
     }
 
+    /// The commit closes.
+    pub(crate) fn close(&mut self, now: Duration) {
+        self.closed += 1;
+        self.gathering.closed_at = now;
+    }
+
+    /// The commit that has closed last ends.
+    fn end(&mut self, now: Duration) {
+        self.committing = None;
+        self.ended = self.closed;
+        let (ended, is_led) = (self.ended, self.led == Some(self.ended));
+        let joined = self.waiters(ended).early + usize::from(is_led);
+        let next = self.waiters(ended + 1).early;
+        self.gathering.end(joined + next, now);
+        self.waiters(ended).serve();
+    }
+
     fn is_durable(&self, change: Stamp) -> bool {
         self.is_committed(change) || self.fast.is_some_and(|last| last.covers(change))
     }
@@ -117,30 +142,6 @@ impl Progress {
     /// Whether a full commit made it durable.
     pub(crate) fn is_committed(&self, change: Stamp) -> bool {
         !change.tid.is_after(self.committed)
-    }
-}
-
-/// Condition variables of the commits with odd and with even numbers.
-pub(crate) struct Ends([Condvar; 2]);
-
-impl Ends {
-    pub(crate) fn new() -> Self {
-        Self([Condvar::new(), Condvar::new()])
-    }
-
-    fn of(&self, number: u64) -> &Condvar {
-        let [even, odd] = &self.0;
-        if number.is_multiple_of(2) { even } else { odd }
-    }
-
-    /// Wakes the waiters of this commit.
-    pub(crate) fn tell(&self, number: u64) {
-        self.of(number).notify_all();
-    }
-
-    /// Wakes all waiters.
-    pub(crate) fn tell_all(&self) {
-        self.0.iter().for_each(Condvar::notify_all);
     }
 }
 
@@ -204,13 +205,17 @@ impl Engine {
             self.gate.check()?;
             if number <= progress.ended {
                 // It was a fast commit that was about to close; the next one is full.
-                number = progress.need(change);
+                let ended = std::mem::replace(&mut number, progress.need(change));
+                self.wake_more(progress, ended);
+                progress = self.progress.lock();
+                continue;
             }
             if progress.led.is_some() || number <= progress.closed {
-                self.ends.of(number).wait(&mut progress);
+                self.await_end(&mut progress, number);
                 continue;
             }
             progress.led = Some(number);
+            self.gather(&mut progress, number);
             drop(progress);
             let led = self.lead(change, number, fast.as_mut());
             if self.threads == Threads::Inline {
@@ -223,13 +228,15 @@ impl Engine {
         if number > progress.closed {
             // Durable without this commit, after late ones: this thread may be the one that was
             // woken to lead it.
-            self.wake_leader(&progress);
+            self.wake_leader(&mut progress);
         }
-        match &progress.late {
+        let answer = match &progress.late {
             _ if progress.is_durable(change) => Ok(flushed),
             Some(late) => Err(late.clone()),
             None => self.gate.check().map(|()| flushed),
-        }
+        };
+        self.wake_more(progress, number);
+        answer
     }
 
     /// Runs the commit of this number, unless another thread has run it. An error stops the
@@ -267,7 +274,7 @@ impl Engine {
         self.work.notify_all();
         while progress.full_ended < number {
             self.gate.check()?;
-            self.ends.of(number).wait(&mut progress);
+            self.await_end(&mut progress, number);
         }
         Ok(())
     }
@@ -282,17 +289,21 @@ impl Engine {
 
     /// Ends the commit that has closed last.
     pub(crate) fn end_commit(&self, mut progress: MutexGuard<'_, Progress>) {
-        progress.committing = None;
-        progress.ended = progress.closed;
+        progress.end(self.now());
+        if progress.led.is_some() {
+            // Its leader may still gather callers.
+            self.gathered.notify_one();
+        }
         // The next leader before the many that this commit served.
         let ended = progress.ended;
         self.pass_lead(&mut progress, ended);
-        self.ends.tell(ended);
+        self.wake_more(progress, ended);
     }
 
-    fn wake_leader(&self, progress: &MutexGuard<'_, Progress>) {
-        if progress.led.is_none() {
-            self.ends.of(progress.closed + 1).notify_one();
+    pub(crate) fn wake_leader(&self, progress: &mut MutexGuard<'_, Progress>) {
+        let next = progress.closed + 1;
+        if progress.led.is_none() && progress.waiters(next).early > 0 {
+            self.ends.of(next).notify_one();
         }
     }
 }

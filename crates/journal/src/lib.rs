@@ -18,6 +18,7 @@ mod engine;
 mod error;
 mod fast;
 mod gate;
+mod gathering;
 mod group_commit;
 mod handle;
 mod home;
@@ -39,6 +40,7 @@ mod sink;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod waiters;
 
 pub use config::{
     Checksums, CommitObserver, Config, FailedWrite, FastCommits, Log, LogRun, NoObserver, Start,

@@ -1,0 +1,84 @@
+//! Gathering of callers for one commit, as jbd2 does with its batch time.
+//!
+//! Callers that a commit has served often come back soon, with the next change. If the next commit
+//! began without them, two groups of callers would take turns, and each call would take the time of
+//! two commits. So a leader waits for as many callers as were there when the last commit ended, but
+//! at most for the mean time of a commit. If fewer came, the next leaders do not wait.
+
+use crate::Threads;
+use crate::engine::Engine;
+use crate::group_commit::Progress;
+use std::time::Duration;
+use uext4_sync::MutexGuard;
+
+/// Commits that begin at once after a leader waited in vain.
+const PENALTY: u32 = 8;
+/// Weight of the last commit in the mean time is one of this many parts.
+const PARTS: u32 = 8;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Gathering {
+    /// Callers of the last commit that ended, and those that waited for the next one then.
+    expected: usize,
+    /// Commits that begin at once.
+    penalty: u32,
+    /// When the last commit closed.
+    pub(crate) closed_at: Duration,
+    mean: Duration,
+}
+
+impl Gathering {
+    /// A commit ends with this many callers, the waiters of the next one included.
+    pub(crate) fn end(&mut self, callers: usize, now: Duration) {
+        let took = now.saturating_sub(self.closed_at);
+        self.expected = callers;
+        self.mean = match self.mean.is_zero() {
+            true => took,
+            false => (self.mean * (PARTS - 1) + took) / PARTS,
+        };
+    }
+}
+
+impl Progress {
+    /// Whether callers are expected in addition to the leader of this commit and its waiters.
+    fn lacks_callers(&mut self, number: u64) -> bool {
+        self.waiters(number).early + 1 < self.gathering.expected
+    }
+}
+
+impl Engine {
+    /// Waits for the callers that the commit of this number is likely to get; the caller leads it.
+    pub(crate) fn gather(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
+        // The model checker has no time.
+        if cfg!(shuttle) || self.threads == Threads::Inline || progress.gathering.expected < 2 {
+            return;
+        }
+        if progress.gathering.penalty > 0 {
+            progress.gathering.penalty -= 1;
+            return;
+        }
+        let until = self.now().saturating_add(progress.gathering.mean);
+        while number > progress.closed && progress.lacks_callers(number) {
+            let left = until.saturating_sub(self.now());
+            if self.gate.check().is_err() {
+                return;
+            }
+            if left.is_zero() || self.gathered.wait_for(progress, left) {
+                progress.gathering.penalty = PENALTY;
+                return;
+            }
+        }
+    }
+
+    /// Wakes the leader of the commit of this number if it has its callers.
+    pub(crate) fn tell_gatherer(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
+        if progress.led == Some(number) && !progress.lacks_callers(number) {
+            self.gathered.notify_one();
+        }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+}
