@@ -53,7 +53,7 @@ pub use sequence::{Sequence, SequenceCount};
 pub use shard::{SHARDS_MAX, Sharded, shard_index, shards};
 pub use std::sync::{Arc, Weak};
 pub use stripe::{StripeHasher, StripeMap, stripe_shard};
-pub use versioned::{Version, VersionedGuard, VersionedLock};
+pub use versioned::{DividingGuard, SharedGuard, Version, VersionedGuard, VersionedLock};
 pub use waits::{LockWait, lock_waits};
 
 #[cfg(all(test, shuttle))]

@@ -17,6 +17,8 @@ pub enum Rank {
     Sweep,
     /// Structure of one directory: shared to change entries, exclusive to change its blocks.
     DirIndex,
+    /// The right to split one leaf of a directory.
+    LeafSplit,
     /// Data of one file: shared to read, exclusive to write or change the size.
     InodeIo,
     /// Allocation of the entry of a new owner in a quota file.
@@ -83,11 +85,12 @@ pub enum Rank {
 
 impl Rank {
     /// Every rank, outermost first.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::Mount,
         Self::Rename,
         Self::Sweep,
         Self::DirIndex,
+        Self::LeafSplit,
         Self::InodeIo,
         Self::QuotaPlacing,
         Self::Handle,

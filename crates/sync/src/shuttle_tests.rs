@@ -119,6 +119,36 @@ fn a_closed_barrier_is_empty() {
     );
 }
 
+/// Threads that divide parts never meet one that holds the lock shared.
+#[test]
+fn what_is_held_shared_is_not_divided() {
+    shuttle::check_random(
+        || {
+            let index = Arc::new(VersionedLock::new(Rank::DirIndex));
+            let inside = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+            let spawn = |mine: usize| {
+                let (index, inside) = (index.clone(), inside.clone());
+                thread::spawn(move || {
+                    let (divided, shared) = match mine {
+                        0 => (Some(index.divide()), None),
+                        _ => (None, Some(index.read())),
+                    };
+                    inside[mine].fetch_add(1, SeqCst);
+                    thread::yield_now();
+                    assert_eq!(inside[1 - mine].load(SeqCst), 0);
+                    inside[mine].fetch_sub(1, SeqCst);
+                    drop((divided, shared));
+                })
+            };
+            let threads = [0, 1, 0, 1].map(spawn);
+            threads
+                .into_iter()
+                .for_each(|t| t.join().expect("no thread panics"));
+        },
+        ITERATIONS,
+    );
+}
+
 /// Two places for a value, and an index that says which one holds it.
 struct Roads {
     index: VersionedLock,
@@ -140,7 +170,7 @@ impl Roads {
         })
     }
 
-    /// Moves the value with the lock open, as a leaf split does.
+    /// Moves the value with the lock open, as a merge of leaves does.
     fn move_open(&self) {
         let _alone = self.index.write_open();
         let mut from = self.places[0].write();

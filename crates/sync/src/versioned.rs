@@ -13,20 +13,29 @@
 //! Both calls change the version, but only `end_move` changes the structure number. A reader that
 //! follows a copy of the old structure meets a locked part, and fails validation once it has that
 //! lock.
+//! A thread may also hold the lock *together* with others that divide parts, each another one: a
+//! division ends no version, because the old part leads to the new one. Such threads exclude those
+//! that hold the lock shared, which see no division, and those that hold it exclusively.
 //! Locking: the rank is a parameter; the version is a [`SequenceCount`] beside the lock. It is
 //! closed before its sequence changes, and opened after that, so a sampler that reads the two in
 //! the same order gets no version of a closed lock that validates.
 
-use crate::atomic::{AtomicBool, Ordering::SeqCst};
+use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard, Sequence, SequenceCount};
 
+/// Parts of `VersionedLock::holds`.
+const SHARING: u32 = 1;
+const DIVIDING: u32 = 1 << 16;
+const CLOSED: u32 = 1 << 31;
 /// Optimistic tries of an operation before it takes the lock.
 const TRIES: usize = 8;
 
 /// See the module.
 pub struct VersionedLock {
     lock: RwLock<()>,
-    is_closed: AtomicBool,
+    /// [`CLOSED`]; the number of threads that hold the lock together, or wait for that, from
+    /// [`DIVIDING`] on; below it, that of those that hold it shared or wait for that.
+    holds: AtomicU32,
     /// A change is in progress while parts move or the lock is closed.
     sequence: SequenceCount,
 }
@@ -47,6 +56,40 @@ impl Version {
     }
 }
 
+/// The lock is held shared: no part moves or is divided.
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct SharedGuard<'a> {
+    lock: &'a VersionedLock,
+    _shared: RwLockReadGuard<'a, ()>,
+}
+
+impl Drop for SharedGuard<'_> {
+    fn drop(&mut self) {
+        self.lock.holds.fetch_sub(SHARING, SeqCst);
+    }
+}
+
+/// The lock is held to divide parts: together with others, or alone.
+#[must_use = "the lock is released when the guard is dropped"]
+pub enum DividingGuard<'a> {
+    /// With other threads that divide parts.
+    Together(Together<'a>),
+    /// Exclusively and open.
+    Alone(VersionedGuard<'a>),
+}
+
+/// See [`DividingGuard`].
+pub struct Together<'a> {
+    lock: &'a VersionedLock,
+    _shared: RwLockReadGuard<'a, ()>,
+}
+
+impl Drop for Together<'_> {
+    fn drop(&mut self) {
+        self.lock.holds.fetch_sub(DIVIDING, SeqCst);
+    }
+}
+
 /// The lock is held exclusively, closed or open.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct VersionedGuard<'a> {
@@ -59,7 +102,7 @@ impl VersionedLock {
     pub const fn new(rank: Rank) -> Self {
         Self {
             lock: RwLock::new(rank, ()),
-            is_closed: AtomicBool::new(false),
+            holds: AtomicU32::new(0),
             sequence: SequenceCount::new(),
         }
     }
@@ -67,7 +110,7 @@ impl VersionedLock {
     /// Samples the version; `None` while the lock is closed.
     pub fn version(&self) -> Option<Version> {
         let version = Version(self.sequence.sample());
-        (!self.is_closed.load(SeqCst)).then_some(version)
+        (self.holds.load(SeqCst) & CLOSED == 0).then_some(version)
     }
 
     /// Versions to try with, each sampled when the lock is not closed. When they are used up, the
@@ -94,16 +137,52 @@ impl VersionedLock {
         drop(self.lock.read());
     }
 
-    /// Takes the lock shared: no part moves.
+    /// Takes the lock shared: no part moves or is divided.
     #[cfg_attr(any(debug_assertions, simulated), track_caller)]
-    pub fn read(&self) -> RwLockReadGuard<'_, ()> {
-        self.lock.read()
+    pub fn read(&self) -> SharedGuard<'_> {
+        self.shared(|| self.lock.read(), || self.lock.write())
     }
 
     /// As [`Self::read`], beside locks of the same rank that were taken with smaller keys.
     #[cfg_attr(any(debug_assertions, simulated), track_caller)]
-    pub fn read_ordered(&self, key: u64) -> RwLockReadGuard<'_, ()> {
-        self.lock.read_ordered(key)
+    pub fn read_ordered(&self, key: u64) -> SharedGuard<'_> {
+        let read = || self.lock.read_ordered(key);
+        self.shared(read, || self.lock.write_ordered(key))
+    }
+
+    /// Of a thread that holds the lock shared and one that divides a part, at least one sees the
+    /// other: the former waits until those that hold the lock together have left, the latter does
+    /// without them ([`Self::divide`]).
+    fn shared<'a>(
+        &'a self,
+        read: impl FnOnce() -> RwLockReadGuard<'a, ()>,
+        write: impl FnOnce() -> RwLockWriteGuard<'a, ()>,
+    ) -> SharedGuard<'a> {
+        self.holds.fetch_add(SHARING, SeqCst);
+        let mut shared = Some(read());
+        if self.holds.load(SeqCst) & !CLOSED >= DIVIDING {
+            shared = None;
+        }
+        SharedGuard {
+            lock: self,
+            _shared: shared.unwrap_or_else(|| RwLockWriteGuard::downgrade(write())),
+        }
+    }
+
+    /// Takes the lock to divide parts: together with others that do, or alone while threads hold it
+    /// shared.
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
+    pub fn divide(&self) -> DividingGuard<'_> {
+        self.holds.fetch_add(DIVIDING, SeqCst);
+        let together = Together {
+            lock: self,
+            _shared: self.lock.read(),
+        };
+        if self.holds.load(SeqCst) % DIVIDING == 0 {
+            return DividingGuard::Together(together);
+        }
+        drop(together);
+        DividingGuard::Alone(self.write_open())
     }
 
     /// Takes the lock exclusively and closed: no optimistic reader succeeds.
@@ -148,7 +227,7 @@ impl VersionedLock {
     /// Closes the lock, which the caller holds exclusively: versions sampled so far are invalid,
     /// and none can be sampled.
     fn close(&self) {
-        if !self.is_closed.swap(true, SeqCst) {
+        if self.holds.fetch_or(CLOSED, SeqCst) & CLOSED == 0 {
             self.sequence.begin();
         }
     }
@@ -158,7 +237,7 @@ impl VersionedLock {
         if self.sequence.sample().is_changing() {
             self.sequence.end();
         }
-        self.is_closed.store(false, SeqCst);
+        self.holds.fetch_and(!CLOSED, SeqCst);
     }
 
     fn guard<'a>(&'a self, exclusive: RwLockWriteGuard<'a, ()>) -> VersionedGuard<'a> {
@@ -184,6 +263,7 @@ impl Drop for VersionedGuard<'_> {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+    use crate::atomic::AtomicBool;
 
     #[test]
     fn a_version_is_past_once_something_may_have_moved() {
@@ -216,6 +296,24 @@ mod tests {
         drop(failed);
         let now = lock.version().expect("it is open");
         assert!(!now.is_moving() && now.structure() != half.structure());
+    }
+
+    #[test]
+    fn threads_that_divide_are_together_unless_one_holds_the_lock_shared() {
+        let lock = VersionedLock::new(Rank::DirIndex);
+        let first = lock.divide();
+        assert!(matches!(first, DividingGuard::Together(_)));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| matches!(lock.divide(), DividingGuard::Together(_)));
+            assert!(other.join().expect("no panic"));
+            drop(first);
+        });
+        let shared = lock.read();
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(lock.divide()));
+            drop(shared);
+        });
+        assert_eq!(lock.holds.load(SeqCst), 0);
     }
 
     #[test]

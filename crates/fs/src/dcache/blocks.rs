@@ -9,7 +9,7 @@
 //! reused inode number starts with empty tables. Entries are weak references: the block cache
 //! decides what stays in memory, and is told of each use.
 //! Locking: `Rank::CacheShard`: one per block, one for changes of the index copy, one for the
-//! growth of the dentry table; nothing is taken under it.
+//! growth of the dentry table; nothing is taken under it. `Rank::LeafSplit`: one per leaf.
 
 use super::dentries::Dentries;
 use super::dentry_memory::DentryMemory;
@@ -17,16 +17,29 @@ use super::hashed_name::Key;
 use super::index_copy::IndexCopy;
 use super::known_block::KnownBlock;
 use super::prefetch_hint::PrefetchHint;
+use super::right_link::Right;
 use super::sparse_leaves::SparseQueue;
 use crate::meta::{BlockState, MetaBlock};
 use uext4_format::{InodeNr, LogicalBlock};
-use uext4_sync::{Arc, Segments};
+use uext4_num::usize_of;
+use uext4_sync::atomic::{AtomicU32, Ordering::SeqCst};
+use uext4_sync::{Arc, MutexGuard, Segments, Version};
 
 /// Blocks from 2^16 on are not kept: bounds the tables of a damaged directory.
 const SEGMENTS: usize = 17;
+const BLOCKS_MAX: u32 = 1 << (SEGMENTS - 1);
 
 /// Bytes kept per block.
 const PLACE_BYTES: usize = size_of::<KnownBlock>() + size_of::<PrefetchHint>();
+
+/// A free entry of a node that a split will use.
+pub(crate) struct Promised<'a>(&'a AtomicU32);
+
+impl Drop for Promised<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
 
 /// The caches of one directory; see the module.
 #[derive(Default)]
@@ -36,6 +49,8 @@ pub(crate) struct DirBlocks {
     index: IndexCopy<SEGMENTS>,
     dentries: Dentries,
     sparse: SparseQueue,
+    /// Entries of nodes that splits in progress will use.
+    promised: AtomicU32,
 }
 
 impl DirBlocks {
@@ -70,6 +85,55 @@ impl DirBlocks {
         }
         if let Some(parts) = self.hints.get(block.place().0) {
             parts.note(state);
+        }
+    }
+
+    /// The names of a leaf that are in another one since a split.
+    pub(crate) fn right_of(&self, version: Version, leaf: LogicalBlock) -> Option<Right> {
+        self.blocks.get(leaf.0)?.right.get(version)
+    }
+
+    /// The leaf of a major hash, from `leaf` to the right as far as splits require.
+    pub(crate) fn follow(&self, version: Version, leaf: LogicalBlock, major: u32) -> LogicalBlock {
+        let mut at = leaf;
+        while let Some(right) = self.right_of(version, at).filter(|one| major >= one.hash) {
+            at = right.leaf;
+        }
+        at
+    }
+
+    /// Whether this leaf and new blocks have a place here.
+    pub(crate) fn keeps(&self, leaf: LogicalBlock, new: LogicalBlock) -> bool {
+        self.blocks.get(leaf.0).is_some() && new.0 < BLOCKS_MAX
+    }
+
+    /// Takes the right to split a leaf; `None` if it has no place here.
+    pub(crate) fn begin_split(&self, leaf: LogicalBlock) -> Option<MutexGuard<'_, ()>> {
+        Some(self.blocks.get(leaf.0)?.split.lock())
+    }
+
+    /// Promises one of the free entries of a node to a split; `free` counts them. `None` if there
+    /// are no more than others were promised. The caller holds the inode's state exclusively.
+    pub(crate) fn promise(&self, free: impl FnOnce() -> usize) -> Option<Promised<'_>> {
+        // Read first: others use their entries meanwhile.
+        let promised = usize_of(self.promised.load(SeqCst));
+        (free() > promised).then(|| {
+            self.promised.fetch_add(1, SeqCst);
+            Promised(&self.promised)
+        })
+    }
+
+    /// Gives a new leaf the link of the one that is being split.
+    pub(crate) fn inherit_right(&self, version: Version, leaf: LogicalBlock, new: LogicalBlock) {
+        if let (Some(old), Some(new)) = (self.blocks.get(leaf.0), self.blocks.get(new.0)) {
+            new.right.set(version, old.right.get(version));
+        }
+    }
+
+    /// Sets the link of a leaf that was split, which is locked exclusively.
+    pub(crate) fn set_right(&self, version: Version, leaf: LogicalBlock, right: Right) {
+        if let Some(place) = self.blocks.get(leaf.0) {
+            place.right.set(version, Some(right));
         }
     }
 

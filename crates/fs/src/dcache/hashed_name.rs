@@ -82,6 +82,11 @@ impl HashedName<'_> {
         }
     }
 
+    /// The major hash, if an index was searched for the name.
+    pub(crate) fn known_major(&self) -> Option<u32> {
+        self.major.get().map(|(_, major)| major)
+    }
+
     /// See [`Key::print`].
     pub(crate) fn print(&self) -> u16 {
         self.key.print()

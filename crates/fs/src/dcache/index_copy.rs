@@ -4,7 +4,9 @@
 //! the upper half, block in the lower.
 //! Invariants: a reader that no change overlaps ([`SequenceCount`]) saw one whole structure, that
 //! of number `structure`. Copies of nodes carry a generation; those of an earlier one are ignored.
-//! Only nodes of a validated structure are copied.
+//! Only nodes of a validated structure are copied. A copy may lack leaves that splits of this
+//! structure have added: right links lead to them. Such nodes are listed, and copied again before
+//! the structure gets another number.
 //! Locking: `Rank::CacheShard` to change it; readers take nothing.
 
 use super::near;
@@ -13,8 +15,10 @@ use uext4_format::LogicalBlock;
 use uext4_format::hash::HashVersion;
 use uext4_format::htree::{DxEntry, DxNode, RootInfo};
 use uext4_journal::Image;
-use uext4_num::{clamp_usize, high_u32, low_u8, low_u32};
-use uext4_sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use uext4_num::{clamp_usize, high_u32, low_u8, low_u32, u64_of};
+use uext4_sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use uext4_sync::{Mutex, OnceLock, Rank, Segments, SequenceCount, Version, VersionedLock};
 
 /// Most copied roots and nodes. An index of 4 KiB blocks with a million leaves has more; lookups
@@ -22,8 +26,13 @@ use uext4_sync::{Mutex, OnceLock, Rank, Segments, SequenceCount, Version, Versio
 const NODES_MAX: u64 = 1024;
 /// Value of `structure` when nothing is copied.
 const NOTHING: u64 = u64::MAX;
+/// Splits of leaves below a node between two copies of it: a copy writes many cache lines, and a
+/// right link costs a reader one more leaf.
+const SPLITS_PER_COPY: u32 = 8;
 /// Bits of the entry count: a node of 64 KiB has 2^13 entries.
 const COUNT_BITS: u32 = 16;
+/// Bit of the buffer in use, above the count.
+const BUFFER_BITS: u32 = 1;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
 /// Copy of an index; see the module. Blocks from 2^(`SEGMENTS` - 1) on are not copied.
@@ -37,14 +46,39 @@ pub(crate) struct IndexCopy<const SEGMENTS: usize> {
     nodes: Segments<OnceLock<NodeCopy>, SEGMENTS>,
     /// Number of allocated copies, of all generations.
     made: AtomicU64,
-    change: Mutex<()>,
+    /// The nodes above leaves that were split in this structure.
+    change: Mutex<Vec<LogicalBlock>>,
 }
 
-/// Copy of a root or node.
+/// Copy of a root or node, in two buffers: a new copy is written beside the one that is read.
 struct NodeCopy {
-    /// The generation; in the lowest [`COUNT_BITS`] bits the number of entries.
+    /// The generation, the buffer in use, and in the lowest [`COUNT_BITS`] bits the number of
+    /// entries.
     head: AtomicU64,
-    entries: Box<[AtomicU64]>,
+    buffers: [Box<[AtomicU64]>; 2],
+    /// Leaves below that were split so far.
+    splits: AtomicU32,
+}
+
+/// Content of [`NodeCopy::head`].
+#[derive(Clone, Copy)]
+struct Head(u64);
+
+impl Head {
+    fn new(generation: u64, buffer: usize, count: u64) -> Self {
+        let buffer = u64_of(buffer) << COUNT_BITS;
+        Self(generation << (COUNT_BITS + BUFFER_BITS) | buffer | count)
+    }
+
+    fn buffer(self) -> usize {
+        clamp_usize(self.0 >> COUNT_BITS & 1)
+    }
+
+    /// Number of entries, if they are of this generation.
+    fn count(self, generation: u64) -> Option<usize> {
+        let is_of = self.0 >> (COUNT_BITS + BUFFER_BITS) == generation;
+        is_of.then_some(clamp_usize(self.0 & COUNT_MASK))
+    }
 }
 
 impl<const SEGMENTS: usize> Default for IndexCopy<SEGMENTS> {
@@ -56,20 +90,19 @@ impl<const SEGMENTS: usize> Default for IndexCopy<SEGMENTS> {
             info: AtomicU64::new(0),
             nodes: Segments::default(),
             made: AtomicU64::new(0),
-            change: Mutex::new(Rank::CacheShard, ()),
+            change: Mutex::new(Rank::CacheShard, Vec::new()),
         }
     }
 }
 
 impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
-    /// The only leaf that may hold a name, in structure `version` of a directory of `blocks`
-    /// blocks; `hash` computes the major hash of the name. `None` is a cache miss.
+    /// The only leaf that may hold a name, in structure `version` but for splits of the leaf, and
+    /// the major hash of the name, which `hash` computes. `None` is a cache miss.
     pub(crate) fn leaf(
         &self,
         version: Version,
-        blocks: u32,
         hash: impl FnOnce(HashVersion) -> u32,
-    ) -> Option<LogicalBlock> {
+    ) -> Option<(LogicalBlock, u32)> {
         let before = self.sequence.sample();
         if before.is_changing() || !self.is_of(version) {
             return None;
@@ -81,13 +114,18 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         for _ in 0..=info.indirect_levels {
             let node = self.nodes.get(place.0)?.get()?;
             let (found, behind) = node.search(generation, major, from..next.unwrap_or(u32::MAX))?;
-            if found.block.0 == 0 || found.block.0 >= blocks {
+            if found.block.0 == 0 {
                 return None;
             }
             (place, from, next) = (found.block, found.hash, behind.or(next));
         }
         let is_only = !next.is_some_and(|next| runs_on(next, major));
-        (is_only && self.sequence.is_still(before)).then_some(place)
+        (is_only && self.sequence.is_still(before)).then_some((place, major))
+    }
+
+    /// Whether a change is in progress.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.sequence.sample().is_changing()
     }
 
     fn is_of(&self, version: Version) -> bool {
@@ -139,23 +177,70 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         Some(slot.get_or_init(|| NodeCopy::new(limit)))
     }
 
-    /// Ends the move in progress in `index`, which changed exactly these nodes.
+    /// Notes that a leaf below a node was split; answers whether the node is to be copied again. The
+    /// structure of the caller's directory does not get another number meanwhile.
+    pub(crate) fn note_split(&self, place: LogicalBlock) -> bool {
+        let mut behind = self.change.lock();
+        if !behind.contains(&place) {
+            behind.push(place);
+        }
+        let copy = self.nodes.get(place.0).and_then(OnceLock::get);
+        copy.is_some_and(|copy| {
+            let splits = copy.splits.load(Relaxed).wrapping_add(1);
+            copy.splits.store(splits, Relaxed);
+            splits.is_multiple_of(SPLITS_PER_COPY)
+        })
+    }
+
+    /// The nodes whose copies may lack leaves.
+    pub(crate) fn behind(&self) -> Vec<LogicalBlock> {
+        self.change.lock().clone()
+    }
+
+    /// Copies a node of `version` again.
+    pub(crate) fn renew(
+        &self,
+        index: &VersionedLock,
+        version: Version,
+        (place, bytes): (LogicalBlock, &Image),
+    ) {
+        let _alone = self.change.lock();
+        if !self.is_of(version) || !index.is_still(version) {
+            return;
+        }
+        let (generation, node) = (self.generation.load(Relaxed), view(place, bytes));
+        let copy = self.nodes.get(place.0).and_then(OnceLock::get);
+        // Another thread may have copied a later state, with more leaves.
+        let is_more = |copy: &&NodeCopy| {
+            let count = copy.count(generation);
+            count.is_some_and(|count| node.entries().count() > count)
+        };
+        if let Some(copy) = copy.filter(is_more) {
+            copy.set(generation, &node);
+        }
+    }
+
+    /// Ends the move in progress in `index`, which changed exactly these nodes. Copies of nodes that
+    /// lack leaves become invalid, unless they are among these.
     pub(crate) fn end_move(
         &self,
         index: &VersionedLock,
         nodes: impl IntoIterator<Item = (LogicalBlock, Image)>,
     ) {
-        let _alone = self.change.lock();
-        self.sequence.begin();
+        let mut behind = self.change.lock();
         let is_current = index.version().is_some_and(|now| self.is_of(now));
         let after = index.after_move().structure().into();
         let generation = self.generation.load(Relaxed);
+        let copy = |place: LogicalBlock| self.nodes.get(place.0)?.get();
+        let mut heads = Vec::new();
         for (place, bytes) in nodes {
-            let copy = self.nodes.get(place.0).and_then(OnceLock::get);
-            if let Some(copy) = copy.filter(|copy| copy.count(generation).is_some()) {
-                copy.set(generation, &view(place, &bytes));
-            }
+            let copy = copy(place).filter(|copy| copy.count(generation).is_some());
+            heads.extend(copy.map(|copy| (copy, copy.draft(generation, &view(place, &bytes)))));
+            behind.retain(|other| *other != place);
         }
+        self.sequence.begin();
+        heads.iter().for_each(|(copy, head)| copy.publish(*head));
+        behind.drain(..).filter_map(copy).for_each(NodeCopy::clear);
         index.end_move();
         if is_current {
             self.structure.store(after, Release);
@@ -165,7 +250,8 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
 
     /// Memory of the copies in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let copied = |node: &OnceLock<NodeCopy>| node.get().map_or(0, |node| node.entries.len());
+        let words = |node: &NodeCopy| node.buffers.iter().map(|words| words.len()).sum();
+        let copied = |node: &OnceLock<NodeCopy>| node.get().map_or(0, words);
         let bytes = |node| size_of_val(node) + copied(node) * size_of::<AtomicU64>();
         self.nodes.iter().map(bytes).sum()
     }
@@ -181,16 +267,26 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
 
 impl NodeCopy {
     fn new(limit: usize) -> Self {
+        let buffer = || (0..limit).map(|_| AtomicU64::new(0)).collect();
         Self {
             head: AtomicU64::new(0),
-            entries: (0..limit).map(|_| AtomicU64::new(0)).collect(),
+            buffers: [buffer(), buffer()],
+            splits: AtomicU32::new(0),
         }
+    }
+
+    fn head(&self) -> Head {
+        Head(self.head.load(Acquire))
     }
 
     /// Number of entries, if they are of this generation.
     fn count(&self, generation: u64) -> Option<usize> {
-        let head = self.head.load(Acquire);
-        (head >> COUNT_BITS == generation).then_some(clamp_usize(head & COUNT_MASK))
+        self.head().count(generation)
+    }
+
+    /// Makes the copy invalid; generations begin with 1.
+    fn clear(&self) {
+        self.head.store(0, Release);
     }
 
     /// The entry whose block holds the hash, and the hash of the next entry. `range` is the range
@@ -206,25 +302,39 @@ impl NodeCopy {
             let (hash, block) = (high_u32(word), LogicalBlock(low_u32(word)));
             DxEntry { hash, block }
         };
-        let entries = &self.entries[..self.count(generation)?];
+        let head = self.head();
+        let entries = &self.buffers[head.buffer()][..head.count(generation)?];
         let (first, more) = entries.split_first()?;
         let guess = near::place_in(&range, major, more.len());
         let above = near::partition_point(more, guess, |word| entry(word).hash <= major);
         let found = above.checked_sub(1).map_or(first, |at| &more[at]);
-        Some((entry(found), more.get(above).map(|word| entry(word).hash)))
+        let found = (entry(found), more.get(above).map(|word| entry(word).hash));
+        // The buffer may have been written again: each copy beside a reader has more entries.
+        (self.head().0 == head.0).then_some(found)
     }
 
-    /// Copies the node; unchanged words are not written, to keep their cache lines shared.
+    /// Copies the node.
     fn set(&self, generation: u64, node: &DxNode<&[u8]>) {
+        self.publish(self.draft(generation, node));
+    }
+
+    /// Copies the node into the other buffer; unchanged words are not written, to keep their cache
+    /// lines shared.
+    fn draft(&self, generation: u64, node: &DxNode<&[u8]>) -> Head {
+        let buffer = 1 - self.head().buffer();
         let mut count = 0;
-        for (place, entry) in self.entries.iter().zip(node.entries()) {
+        for (place, entry) in self.buffers[buffer].iter().zip(node.entries()) {
             let word = u64::from(entry.hash) << 32 | u64::from(entry.block.0);
             if place.load(Relaxed) != word {
                 place.store(word, Release);
             }
             count += 1;
         }
-        self.head.store(generation << COUNT_BITS | count, Release);
+        Head::new(generation, buffer, count)
+    }
+
+    fn publish(&self, head: Head) {
+        self.head.store(head.0, Release);
     }
 }
 

@@ -1,31 +1,43 @@
-//! Weak reference from a directory to one of its blocks in memory.
+//! What a directory keeps of one of its blocks: a weak reference to the block in memory, and the
+//! right link of a leaf, with the right to split it.
 //!
 //! Invariants: a block that was freed is not answered.
-//! Locking: `Rank::CacheShard`, for one step.
+//! Locking: `Rank::CacheShard`, for one step; `Rank::LeafSplit` during a split.
 
+use super::right_link::RightLink;
 use crate::meta::MetaBlock;
 use uext4_device::prefetch;
 use uext4_sync::{Arc, Mutex, Rank, Weak, shared_count};
 
-/// Weak reference to a block; see the module. One cache line.
+/// See the module. One cache line.
 #[repr(align(64))]
-pub(super) struct KnownBlock(Mutex<Weak<MetaBlock>>);
+pub(super) struct KnownBlock {
+    block: Mutex<Weak<MetaBlock>>,
+    pub(super) right: RightLink,
+    /// The right to split the leaf.
+    pub(super) split: Mutex<()>,
+}
 
 impl Default for KnownBlock {
     fn default() -> Self {
-        Self(Mutex::new(Rank::CacheShard, Weak::new()))
+        Self {
+            block: Mutex::new(Rank::CacheShard, Weak::new()),
+            right: RightLink::default(),
+            split: Mutex::new(Rank::LeafSplit, ()),
+        }
     }
 }
 
 impl KnownBlock {
     /// Sets the reference.
     pub(super) fn put(&self, block: &Arc<MetaBlock>) {
-        *self.0.lock() = Arc::downgrade(block);
+        *self.block.lock() = Arc::downgrade(block);
     }
 
-    /// Clears the reference.
+    /// Clears both.
     pub(super) fn clear(&self) {
-        *self.0.lock() = Weak::new();
+        *self.block.lock() = Weak::new();
+        self.right.clear();
     }
 
     /// Prefetches what [`Self::block`] reads first.
@@ -35,7 +47,7 @@ impl KnownBlock {
 
     /// The block, if it is in memory.
     pub(super) fn block(&self) -> Option<Arc<MetaBlock>> {
-        let block = self.0.lock().upgrade()?;
+        let block = self.block.lock().upgrade()?;
         shared_count(&block);
         block.note_use();
         (!block.is_gone()).then_some(block)

@@ -1,27 +1,30 @@
-//! Concurrent split of one leaf, while other threads change entries of other leaves.
+//! Concurrent split of one leaf, while other threads change entries and split other leaves.
 //!
-//! The halves are drafted without locks and installed if the leaf is unchanged since. So the
-//! exclusive section is short.
+//! The halves are drafted without locks and installed if the leaf is unchanged since. The new block
+//! gets the upper half before any entry or link leads there; the old leaf keeps it until that is
+//! unlocked: a thread that waits for the old leaf then finds the right link. So a split ends no
+//! version. It tears no names of one hash apart, since there would be no link.
 //!
-//! Invariants: the `index` lock is held exclusively and not closed while a draft is installed. The
-//! upper half is in its new block before any entry leads there, and also in the old leaf until that
-//! is unlocked: a thread that waits for the old leaf then fails the version check and retries. The
-//! move begins before the new block can be found by a thread that saw a shorter directory.
-//! Locking: the leaf, and nested in it the node, which changes under the exclusive `index` lock
-//! only. The block is allocated before the leaf is locked, since that takes the inode's state.
+//! Invariants: the structure of the `index` lock is held at least together with other splits, and
+//! one thread splits a leaf. Once a block is added to the directory, the split comes to its end: if
+//! the leaf has changed, its names are parted again, at the same hash. The node has space for it
+//! ([`Promised`]).
+//! Locking: the inode's state to add the block; then the leaf, and nested in it the new block, and
+//! the node.
 
-use super::grow::{append_known, entry_of, pack_items};
-use super::index::{Path, Probe, Target, probe};
-use super::shrink::drop_last;
+use super::grow::{entry_of, map_in, pack_items};
+use super::index::{Path, Probe, Step, Target, probe};
 use super::split::{bytes_of, cut, separator, sorted};
 use super::view::{Dir, Form, NewLeaf};
-use crate::dcache::HashedName;
+use super::{DirError, DirResult};
+use crate::dcache::{HashedName, Promised, Right};
 use crate::meta::{BlockState, MetaBlock};
-use crate::{Fs, Inode, Result};
+use crate::{Error, Fs, Inode, Result};
 use uext4_format::dirent::space_needed;
 use uext4_format::htree::DxEntry;
-use uext4_format::{CorruptKind, Full};
+use uext4_format::{CorruptKind, Full, LogicalBlock};
 use uext4_journal::Handle;
+use uext4_num::clamp_u32;
 use uext4_sync::Arc;
 
 /// Prepared contents of a leaf and its upper half.
@@ -40,7 +43,15 @@ impl Draft {
     pub(crate) fn blocks(&self) -> u32 {
         self.upper.is_some().into()
     }
+
+    /// The leaf.
+    pub(crate) fn leaf(&self) -> LogicalBlock {
+        self.block.place()
+    }
 }
+
+/// A node whose copy is to be made again.
+pub(crate) type Behind = Option<(LogicalBlock, Arc<MetaBlock>)>;
 
 /// Drafts space for `name` in its full leaf; `None` if more than that leaf must change. Without the
 /// `index` lock the draft is valid only if the version is unchanged.
@@ -71,8 +82,12 @@ pub(crate) fn draft(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>) -> Result<
     };
     let upper = match items.get(at..) {
         Some(above) if !above.is_empty() => {
-            let leaf = view.new_leaf(pack_items(&view, above)?)?;
-            Some((leaf, separator(&items, at)))
+            let hash = separator(&items, at);
+            let is_torn = hash & 1 != 0;
+            if is_torn || !dir.dir_blocks().keeps(path.leaf, LogicalBlock(view.blocks)) {
+                return Ok(None);
+            }
+            Some((view.new_leaf(pack_items(&view, above)?)?, hash))
         }
         _ => None,
     };
@@ -92,52 +107,101 @@ fn path_to(view: &Dir<'_>, name: &HashedName<'_>) -> Result<Option<Path>> {
     })
 }
 
-/// Installs the draft for the leaf of `name`, unless the leaf has changed. The `index` lock is held
-/// exclusively and not closed.
+/// Installs the draft for the leaf of `name`, unless the leaf has changed. Splits of other leaves may
+/// run; the caller has the right to split this one.
 ///
 /// # Errors
-/// `NoSpace`; nothing is changed then.
+/// `NoSpace`, [`DirError::NeedExclusive`]; nothing is changed then.
 pub(crate) fn carry_out(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
     draft: Draft,
-) -> Result<()> {
-    let mut view = Dir::open(fs, dir)?;
+) -> DirResult<Behind> {
+    let view = Dir::open(fs, dir)?;
     let Some(path) = path_to(&view, name)? else {
-        return Ok(());
+        return Err(DirError::NeedExclusive);
     };
-    if !Arc::ptr_eq(&view.block_or_damage(path.leaf)?, &draft.block) {
-        return Ok(());
+    if !Arc::ptr_eq(&view.block_or_damage(path.leaf)?, &draft.block)
+        || draft.block.read().changes() != draft.changes
+    {
+        return Ok(None);
     }
-    let stands = |state: &BlockState| state.changes() == draft.changes;
-    if !stands(&draft.block.read()) {
-        return Ok(());
-    }
+    let is_same = |state: &BlockState| state.changes() == draft.changes;
+    let (leaf, lower) = (&draft.block, draft.lower);
     let Some((upper, hash)) = draft.upper else {
-        let mut state = handle.write(&draft.block);
-        if stands(&state) {
-            state.replace(draft.lower.bytes, Some(draft.lower.table));
+        let mut state = handle.write(leaf);
+        if is_same(&state) {
+            state.replace(lower.bytes, Some(lower.table));
         }
-        return Ok(());
+        return Ok(None);
     };
-    let block = append_known(&mut view, handle, upper)?;
-    let mut leaf = handle.write(&draft.block);
-    if !stands(&leaf) {
-        // Another thread changed the leaf. No entry leads to the new block yet.
-        drop(leaf);
-        drop_last(&mut view, handle)?;
-        return Ok(());
-    }
-    publish(
-        &view,
-        handle,
-        &path,
-        &mut leaf,
-        draft.lower,
-        DxEntry { hash, block },
-    )
+    let (added, promised) = add_block(&view, handle, (path.leaf, path.parent()), upper)?;
+    let mut state = handle.write(leaf);
+    let lower = match is_same(&state) {
+        true => lower,
+        false => part_again(&view, handle, &path, &state, (hash, &added))?,
+    };
+    let block = added.place;
+    let (parts, above) = ((&mut *state, lower), DxEntry { hash, block });
+    Ok(publish(&view, handle, &path, parts, above, promised)?)
+}
+
+/// A block that was added to the directory.
+struct Added {
+    place: LogicalBlock,
+    block: Arc<MetaBlock>,
+}
+
+/// Adds the upper half to the directory; no entry leads there yet. Also answers the promise of an
+/// entry in the node.
+fn add_block<'a>(
+    view: &Dir<'a>,
+    handle: &Handle<'_>,
+    (leaf, node): (LogicalBlock, &Step),
+    upper: NewLeaf,
+) -> DirResult<(Added, Promised<'a>)> {
+    let blocks = view.inode.dir_blocks();
+    let (place, nr, promised) = {
+        let mut state = handle.write(view.inode);
+        let promised = blocks.promise(|| node.free_entries());
+        let promised = promised.ok_or(DirError::NeedExclusive)?;
+        // Other splits may have added blocks since the directory was opened.
+        let place = LogicalBlock(clamp_u32(state.disk.size / view.fs.block_bytes()));
+        if place.0 >= view.config().max_blocks() {
+            return Err(Error::NoSpace.into());
+        }
+        if !blocks.keeps(leaf, place) {
+            return Err(DirError::NeedExclusive);
+        }
+        let nr = map_in(view, handle, &mut state, place)?;
+        (place, nr, promised)
+    };
+    let block = view.fs.blocks.create(handle, nr, view.seal(), upper.bytes);
+    blocks.put(place, &block);
+    block.read().keep_table(upper.table);
+    Ok((Added { place, block }, promised))
+}
+
+/// Parts the names of a leaf that has changed since the draft: writes the upper part to the new
+/// block, and answers the lower one.
+fn part_again(
+    view: &Dir<'_>,
+    handle: &Handle<'_>,
+    path: &Path,
+    leaf: &BlockState,
+    (hash, added): (u32, &Added),
+) -> Result<NewLeaf> {
+    let image = leaf.image();
+    let leaf = view.leaf(&image[..], leaf.nr());
+    let entries = leaf.entries().map(|entry| entry.map(entry_of));
+    let items = sorted(&path.hasher, entries)?;
+    let at = items.partition_point(|item| item.hash.major < hash);
+    let upper = view.new_leaf(pack_items(view, &items[at..])?)?;
+    let mut state = handle.write_nested(&added.block);
+    state.replace(upper.bytes, Some(upper.table));
+    view.new_leaf(pack_items(view, &items[..at])?)
 }
 
 /// Adds the upper half to the node, and leaves the lower half in the leaf.
@@ -145,21 +209,27 @@ fn publish(
     view: &Dir<'_>,
     handle: &Handle<'_>,
     path: &Path,
-    leaf: &mut BlockState,
-    lower: NewLeaf,
+    (leaf, lower): (&mut BlockState, NewLeaf),
     above: DxEntry,
-) -> Result<()> {
-    let (index, step) = (&view.inode.index, path.parent());
-    index.begin_move();
-    let bytes = {
+    promised: Promised<'_>,
+) -> Result<Behind> {
+    let (blocks, step) = (view.inode.dir_blocks(), path.parent());
+    let version = view.inode.index.version();
+    let version = version.expect("the structure is held, so no thread has closed it");
+    let DxEntry { hash, block } = above;
+    blocks.inherit_right(version, path.leaf, block);
+    {
         let mut state = handle.write_nested(&step.block);
+        // Other splits may have added entries since the descent.
+        let at = step.kind.node(state.bytes()).search(hash);
         let mut node = step.kind.node(state.bytes_mut());
-        let added = node.insert(step.at + 1, above);
+        debug_assert_eq!(node.entry(at).map(|entry| entry.block), Some(path.leaf));
+        let added = node.insert(at + 1, above);
         added.map_err(|Full| view.damage(CorruptKind::NodeFull))?;
-        state.image()
-    };
+        drop(promised);
+    }
     leaf.replace(lower.bytes, Some(lower.table));
-    let copy = view.inode.dir_blocks().index();
-    copy.end_move(index, [(step.place, bytes)]);
-    Ok(())
+    blocks.set_right(version, path.leaf, Right { hash, leaf: block });
+    let is_behind = blocks.index().note_split(step.place);
+    Ok(is_behind.then(|| (step.place, step.block.clone())))
 }

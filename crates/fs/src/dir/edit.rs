@@ -102,7 +102,8 @@ pub(super) fn holder(
     name: &HashedName<'_>,
     child: InodeNr,
 ) -> DirResult<Arc<MetaBlock>> {
-    match view.locate(name)? {
+    let located = view.locate(name).map_err(DirError::from);
+    match located.map_err(DirError::of_search)? {
         Some((block, found)) if found.inode == child => Ok(block),
         _ => Err(Error::NotFound.into()),
     }

@@ -8,7 +8,8 @@
 use super::index::{Path, Probe, Step, Target, probe};
 use super::insert::NewName;
 use super::split::{Item, bytes_of, cut, separator, sorted};
-use super::view::{Dir, NewLeaf, is_dot};
+use super::view::{Dir, is_dot};
+use crate::inode::InodeState;
 use crate::meta::MetaBlock;
 use crate::{Error, Result, map};
 use uext4_format::dirent::{DirLeaf, NewEntry};
@@ -27,39 +28,29 @@ pub(super) fn append(
     handle: &Handle<'_>,
     image: impl Into<Image>,
 ) -> Result<LogicalBlock> {
-    append_image(dir, handle, image.into()).map(|(logical, _)| logical)
-}
-
-/// As [`append`], for a leaf with its table of names.
-pub(super) fn append_known(
-    dir: &mut Dir<'_>,
-    handle: &Handle<'_>,
-    leaf: NewLeaf,
-) -> Result<LogicalBlock> {
-    let (logical, block) = append_image(dir, handle, leaf.bytes)?;
-    block.read().keep_table(leaf.table);
-    Ok(logical)
-}
-
-fn append_image(
-    dir: &mut Dir<'_>,
-    handle: &Handle<'_>,
-    image: Image,
-) -> Result<(LogicalBlock, Arc<MetaBlock>)> {
     let logical = LogicalBlock(dir.blocks);
     if dir.blocks >= dir.config().max_blocks() {
         return Err(Error::NoSpace);
     }
     let nr = map_next(dir, handle, logical)?;
-    let block = dir.fs.blocks.create(handle, nr, dir.seal(), image);
+    let block = dir.fs.blocks.create(handle, nr, dir.seal(), image.into());
     dir.inode.dir_blocks().put(logical, &block);
     dir.blocks += 1;
-    Ok((logical, block))
+    Ok(logical)
 }
 
 fn map_next(dir: &Dir<'_>, handle: &Handle<'_>, logical: LogicalBlock) -> Result<BlockNr> {
-    let mut state = handle.write(dir.inode);
-    let nr = map::insert_block(dir.fs, handle, &mut state, logical)?;
+    map_in(dir, handle, &mut handle.write(dir.inode), logical)
+}
+
+/// Adds a block to the map at the end of the directory.
+pub(super) fn map_in(
+    dir: &Dir<'_>,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    logical: LogicalBlock,
+) -> Result<BlockNr> {
+    let nr = map::insert_block(dir.fs, handle, state, logical)?;
     state.disk.size = (u64::from(logical.0) + 1) * dir.fs.block_bytes();
     Ok(nr)
 }

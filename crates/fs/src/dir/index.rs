@@ -93,6 +93,13 @@ impl StepKind {
 }
 
 impl Step {
+    /// Number of entries that can be added.
+    pub(super) fn free_entries(&self) -> usize {
+        let state = self.block.read();
+        let node = self.kind.node(state.bytes());
+        node.limit().saturating_sub(node.count())
+    }
+
     /// True when no entry can be added.
     pub(super) fn is_full(&self) -> bool {
         self.kind.node(self.block.read().bytes()).is_full()
@@ -184,7 +191,7 @@ fn choose(
         next: node.entry(at + 1).map(|next| next.hash),
         child: node.entry(at).map_or(LogicalBlock(0), |entry| entry.block),
     };
-    if choice.child.0 == 0 || choice.child.0 >= dir.blocks {
+    if choice.child.0 == 0 || !dir.has(choice.child) {
         return Err(broken(CorruptKind::EntryOutside {
             block: choice.child.0,
         }));

@@ -4,10 +4,10 @@ use super::edit::DirResult;
 use super::index::{Probe, Target, probe};
 use super::quick;
 use super::slot::{Opening, SlotSearch, Way, can_insert, may_drop_index};
-use super::view::{Dir, Form, names_mut};
+use super::view::{Dir, Form, is_split_off, names_mut};
 use super::{DirError, LockMode, grow, inline};
 use crate::dcache::HashedName;
-use crate::meta::MetaBlock;
+use crate::meta::{BlockState, MetaBlock};
 use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
 use uext4_format::dirent::{Insertion, NewEntry};
@@ -87,8 +87,16 @@ fn insert_into(
     opening: &Opening,
 ) -> DirResult<()> {
     let block = &opening.block;
-    let mut state = handle.write_checked(block, |_| opening.index.check(dir))?;
-    let unchanged = state.changes() == opening.changes;
+    let is_same = |state: &BlockState| state.changes() == opening.changes;
+    let major = new.name.known_major();
+    let mut state = handle.write_checked(block, |state| {
+        opening.index.check(dir)?;
+        match is_same(state) || !is_split_off(dir, block.place(), major) {
+            true => Ok(()),
+            false => Err(DirError::Moved),
+        }
+    })?;
+    let unchanged = is_same(&state);
     let mut leaf = names_mut(fs, dir, &mut state)?;
     if unchanged {
         leaf.insert_at(opening.gap, &new.entry, new.name.print());

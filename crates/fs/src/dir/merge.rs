@@ -114,7 +114,9 @@ impl Merge<'_> {
             }
             nodes.push(self.redirect(handle, &moving.reference, gone.place));
         }
-        view.inode.dir_blocks().index().end_move(index, nodes);
+        let copy = view.inode.dir_blocks().index();
+        nodes.extend(split_below(view, &nodes));
+        copy.end_move(index, nodes);
         true
     }
 
@@ -148,6 +150,15 @@ impl Merge<'_> {
         node.set_block(reference.at - usize::from(is_behind), to);
         (*place, state.image())
     }
+}
+
+/// The nodes above leaves that were split since the last move, without those of `nodes`.
+fn split_below(view: &Dir<'_>, nodes: &[(LogicalBlock, Image)]) -> Vec<(LogicalBlock, Image)> {
+    let blocks = view.inode.dir_blocks();
+    let is_other = |place: &LogicalBlock| nodes.iter().all(|(known, _)| known != place);
+    let image = |place| Some((place, image_of_node(&*blocks.block(place)?)));
+    let behind = blocks.index().behind().into_iter();
+    behind.filter(is_other).filter_map(image).collect()
 }
 
 fn image_of_node(block: &MetaBlock) -> Image {

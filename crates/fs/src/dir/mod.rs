@@ -39,11 +39,11 @@ mod split;
 mod tests;
 mod view;
 
-pub(crate) use divide::{carry_out, draft};
+pub(crate) use divide::{Behind, Draft, carry_out, draft};
 pub(crate) use edit::{DirResult, Holder, remove, remove_at};
 pub(crate) use insert::insert;
 pub(crate) use lock_mode::LockMode;
-pub(crate) use quick::meaning;
+pub(crate) use quick::{meaning, renew};
 pub(crate) use read::read;
 pub use read::{DirEntry, Visit};
 pub(crate) use rename::{Exchange, Move, exchange, rename};
@@ -68,6 +68,16 @@ pub(crate) enum DirError {
     Moved,
     /// The operation failed.
     Fs(Error),
+}
+
+impl DirError {
+    /// A leaf that was split during its search is an answer to repeat.
+    fn of_search(self) -> Self {
+        match self {
+            DirError::Fs(Error::Stale) => DirError::Moved,
+            other => other,
+        }
+    }
 }
 
 impl From<Error> for DirError {
@@ -107,7 +117,7 @@ pub(crate) fn lookup_holder(
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
 ) -> DirResult<Option<FoundEntry>> {
-    look_twice(fs, dir, name, Then::Remove)
+    look_twice(fs, dir, name, Then::Remove).map_err(DirError::of_search)
 }
 
 /// Use of a found entry.

@@ -16,6 +16,9 @@ use uext4_format::htree::RootInfo;
 use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::{Arc, Version};
 
+/// Searches of the copy of the index before the blocks are searched, while it changes.
+const SEARCHES: usize = 8;
+
 /// Looks up a name in the dentry cache. `None` is a cache miss.
 pub(crate) fn meaning(fs: &Fs, dir: &Inode, name: &HashedName<'_>) -> Result<Option<InodeRef>> {
     meaning_of(dir, name, |nr| fs.inode(nr))
@@ -85,12 +88,29 @@ pub(super) fn prefetch_leaf(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<Logi
         return None;
     }
     let blocks = dir.inode.dir_blocks();
-    let hash = |version| name.major(&dir.config().hasher(version));
-    let leaf = blocks
-        .index()
-        .leaf(dir.inode.index.version()?, dir.blocks, hash)?;
+    let leaf = (0..SEARCHES)
+        .find_map(|_| search_copy(dir, name).transpose())?
+        .ok()?;
     blocks.prefetch_block(leaf);
-    Some(leaf)
+    dir.has(leaf).then_some(leaf)
+}
+
+/// A cache miss.
+struct Miss;
+
+/// One search of the copy of the index; `None` if the structure or its copy has changed meanwhile.
+fn search_copy(
+    dir: &Dir<'_>,
+    name: &HashedName<'_>,
+) -> std::result::Result<Option<LogicalBlock>, Miss> {
+    let (blocks, index) = (dir.inode.dir_blocks(), &dir.inode.index);
+    let version = index.version().ok_or(Miss)?;
+    let hash = |version| name.major(&dir.config().hasher(version));
+    match blocks.index().leaf(version, hash) {
+        Some((leaf, major)) => Ok(Some(blocks.follow(version, leaf, major))),
+        None if index.is_still(version) && !blocks.index().is_changing() => Err(Miss),
+        None => Ok(None),
+    }
 }
 
 /// The leaf answered by [`prefetch_leaf`].
@@ -98,6 +118,14 @@ pub(super) fn prefetched_leaf(dir: &Dir<'_>, leaf: LogicalBlock) -> Option<Arc<M
     let block = dir.inode.dir_blocks().block(leaf)?;
     dir.fs.spend_block(block.nr(), dir.seal().name()).ok()?;
     Some(block)
+}
+
+/// Copies a node again, below which leaves were split.
+pub(crate) fn renew(dir: &Inode, (place, node): (LogicalBlock, Arc<MetaBlock>)) {
+    if let Some(version) = dir.index.version() {
+        let copy = dir.dir_blocks().index();
+        copy.renew(&dir.index, version, (place, &node.image()));
+    }
 }
 
 /// Copies the index blocks of a path found in structure `version`.

@@ -3,9 +3,9 @@
 use super::index::{Path, Probe, Target, probe};
 use super::quick;
 use super::view::{Dir, Form, is_dot};
-use crate::Result;
 use crate::dcache::HashedName;
 use crate::meta::MetaBlock;
+use crate::{Error, Result};
 use uext4_format::dirent::DirEntryType;
 use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::Arc;
@@ -41,8 +41,9 @@ impl Dir<'_> {
                 None => Ok(None),
             };
         }
-        if let Some(leaf) = leaf.and_then(|leaf| quick::prefetched_leaf(self, leaf)) {
-            return visit(&leaf);
+        if let Some(block) = leaf.and_then(|leaf| quick::prefetched_leaf(self, leaf)) {
+            let answer = visit(&block)?;
+            return self.unless_split_off(&block, name.known_major(), answer);
         }
         if self.form == Form::Indexed
             && let Probe::Path(path) = probe(self, Target::Name(name))?
@@ -52,6 +53,20 @@ impl Dir<'_> {
         self.search_all(visit)
     }
 
+    /// The answer of a visited leaf; `Stale` if there is none, and a split has moved the names of
+    /// this hash away from it, at the latest now.
+    fn unless_split_off<T>(
+        &self,
+        leaf: &MetaBlock,
+        major: Option<u32>,
+        answer: Option<T>,
+    ) -> Result<Option<T>> {
+        match answer {
+            None if self.is_split_off(leaf.place(), major) => Err(Error::Stale),
+            answer => Ok(answer),
+        }
+    }
+
     /// Visits the leaf of `path` and the leaves that continue its hash.
     pub(super) fn search_chain<T>(
         &self,
@@ -59,7 +74,9 @@ impl Dir<'_> {
         mut visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         loop {
-            if let Some(answer) = visit(&self.block_or_damage(path.leaf)?)? {
+            let block = self.block_or_damage(path.leaf)?;
+            let answer = visit(&block)?;
+            if let Some(answer) = self.unless_split_off(&block, Some(path.major), answer)? {
                 return Ok(Some(answer));
             }
             if !path.continues() || !path.advance(self)? {

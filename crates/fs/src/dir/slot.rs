@@ -53,7 +53,8 @@ pub(crate) fn can_insert(
     index: LockMode,
     reserve: Reserve,
 ) -> DirResult<Way> {
-    index.checked(dir, look_for_room(fs, dir, name, index, reserve))
+    let answer = index.checked(dir, look_for_room(fs, dir, name, index, reserve));
+    answer.map_err(DirError::of_search)
 }
 
 fn look_for_room(
@@ -87,6 +88,9 @@ fn room_in_leaf(view: &Dir<'_>, name: &HashedName<'_>, index: LockMode) -> Optio
     let mut search = SlotSearch::new(view, name, index);
     let leaf = quick::prefetched_leaf(view, leaf)?;
     let looked = search.look(view, &leaf).map_err(DirError::from);
+    if view.is_split_off(leaf.place(), name.known_major()) {
+        return Some(Err(DirError::Moved));
+    }
     Some(looked.and_then(|_| search.settle(0, || false)))
 }
 

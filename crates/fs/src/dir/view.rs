@@ -78,6 +78,23 @@ impl<'a> Dir<'a> {
         Seal::Directory(self.seed)
     }
 
+    /// Whether the directory has this block. A split may have added it since this was opened.
+    pub(super) fn has(&self, nr: LogicalBlock) -> bool {
+        let has = |size| self.has_in(size, nr);
+        nr.0 < self.blocks || self.inode.size_now().is_none_or(has)
+    }
+
+    /// As [`Self::has`], for a directory that has this size in bytes now.
+    fn has_in(&self, size: u64, nr: LogicalBlock) -> bool {
+        let is_added = || u64::from(nr.0) * self.fs.block_bytes() < size;
+        nr.0 < self.blocks || self.form == Form::Indexed && is_added()
+    }
+
+    /// Whether a split has moved the names of this major hash from a leaf to another one.
+    pub(super) fn is_split_off(&self, leaf: LogicalBlock, major: Option<u32>) -> bool {
+        is_split_off(self.inode, leaf, major)
+    }
+
     /// A block of the directory; `None` for a hole, or a block that was never written.
     pub(super) fn block(&self, nr: LogicalBlock) -> Result<Option<Arc<MetaBlock>>> {
         match self.known(nr) {
@@ -92,8 +109,9 @@ impl<'a> Dir<'a> {
 
     /// A block of the directory, if it is in memory and was used before.
     pub(super) fn known(&self, nr: LogicalBlock) -> Option<Arc<MetaBlock>> {
-        let inside = nr.0 < self.blocks;
-        inside.then(|| self.inode.dir_blocks().block(nr)).flatten()
+        self.has(nr)
+            .then(|| self.inode.dir_blocks().block(nr))
+            .flatten()
     }
 
     /// As [`Self::block`], with the inode's state locked already.
@@ -102,7 +120,7 @@ impl<'a> Dir<'a> {
         state: &InodeState,
         nr: LogicalBlock,
     ) -> Result<Option<Arc<MetaBlock>>> {
-        if nr.0 >= self.blocks {
+        if !self.has_in(state.disk.size, nr) {
             return Ok(None);
         }
         let Some(physical) = map::block_of(self.fs, state, nr)? else {
@@ -183,6 +201,15 @@ impl<'a> Dir<'a> {
     pub(super) fn damage(&self, problem: CorruptKind) -> Corrupt {
         Corrupt::new(Place::Inode(self.inode.nr()), "directory", problem)
     }
+}
+
+/// See [`Dir::is_split_off`].
+pub(super) fn is_split_off(dir: &Inode, leaf: LogicalBlock, major: Option<u32>) -> bool {
+    let right = |major| {
+        let right = dir.dir_blocks().right_of(dir.index.version()?, leaf);
+        right.map(|right| major >= right.hash)
+    };
+    major.and_then(right).unwrap_or(false)
 }
 
 /// See [`Dir::names_mut`].

@@ -11,7 +11,7 @@ use crate::dcache::HashedName;
 use crate::dir::{self, DirError, DirResult, LockMode};
 use crate::inode::Inode;
 use crate::{Caller, Error, Fs, InodeRef, Result, credits};
-use uext4_sync::{Arc, RwLockReadGuard, Sequence, VersionedGuard};
+use uext4_sync::{Arc, Sequence, SharedGuard, VersionedGuard};
 
 /// Tries with the shared lock before an operation takes the exclusive one.
 const SHARED_TRIES: usize = 8;
@@ -96,11 +96,26 @@ impl<'a> NameChange<'a> {
             return Ok(false);
         }
         let _claim = fs.reserve_growth_quota(dir, draft.blocks(), self.caller)?;
-        let _exclusive = dir.index.write_open();
+        match self.split(draft) {
+            Ok(behind) => {
+                if let Some(node) = behind {
+                    dir::renew(dir, node);
+                }
+                Ok(true)
+            }
+            Err(DirError::NeedExclusive) => Ok(false),
+            Err(error) => settled(Err(error)),
+        }
+    }
+
+    /// Splits the drafted leaf, unless another thread has.
+    fn split(&self, draft: dir::Draft) -> DirResult<dir::Behind> {
+        let (fs, dir) = (self.fs, self.dir);
+        let _held = dir.index.divide();
         check_alive(dir)?;
+        let _alone = dir.dir_blocks().begin_split(draft.leaf());
         let handle = fs.start(credits::DIR_GROW)?;
-        dir::carry_out(fs, &handle, dir, &self.name, draft)?;
-        Ok(true)
+        dir::carry_out(fs, &handle, dir, &self.name, draft)
     }
 }
 
@@ -184,7 +199,7 @@ fn holding<T>(
 /// A held lock of a directory's structure.
 #[expect(dead_code, reason = "guards are held, not read")]
 pub(super) enum Hold<'a> {
-    Shared(RwLockReadGuard<'a, ()>),
+    Shared(SharedGuard<'a>),
     Exclusive(VersionedGuard<'a>),
 }
 

@@ -23,7 +23,7 @@ fn drafted(world: &World, name: &[u8]) -> Option<Draft> {
 
 fn carry(world: &World, name: &[u8], draft: Draft) {
     let (fs, dir) = (&world.fs.fs, world.dir.arc());
-    let _exclusive = dir.index.write_open();
+    let _held = dir.index.divide();
     let handle = fs.start(credits::DIR_GROW).unwrap();
     carry_out(fs, &handle, dir, &fs.hashed(name), draft).unwrap();
 }
