@@ -177,8 +177,8 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         Some(slot.get_or_init(|| NodeCopy::new(limit)))
     }
 
-    /// Notes that a leaf below a node was split; answers whether the node is to be copied again. The
-    /// structure of the caller's directory does not get another number meanwhile.
+    /// Notes that a leaf below a node was split; answers whether the node is to be copied again.
+    /// The structure gets no other number meanwhile.
     pub(crate) fn note_split(&self, place: LogicalBlock) -> bool {
         let mut behind = self.change.lock();
         if !behind.contains(&place) {
@@ -220,8 +220,8 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         }
     }
 
-    /// Ends the move in progress in `index`, which changed exactly these nodes. Copies of nodes that
-    /// lack leaves become invalid, unless they are among these.
+    /// Ends the move in progress in `index`, which changed exactly these nodes. Copies of nodes
+    /// that lack leaves become invalid, unless they are among these.
     pub(crate) fn end_move(
         &self,
         index: &VersionedLock,

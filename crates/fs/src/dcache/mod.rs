@@ -1,9 +1,9 @@
 //! Directory caches: blocks, index and dentries of a directory in memory.
 //!
 //! Layout: [`DirBlocks`] holds the caches of one directory: its blocks ([`known_block`],
-//! [`prefetch_hint`], [`right_link`]), a copy of its index ([`index_copy`], [`near`]), its dentries ([`dentries`]),
-//! and the queue of its sparse leaves. [`DentryMemory`] bounds the dentries of a mount,
-//! [`SparseLeaves`] notes leaves to merge. Operations pass a [`HashedName`].
+//! [`prefetch_hint`], [`right_link`]), a copy of its index ([`index_copy`], [`near`]), its dentries
+//! ([`dentries`]), and the queue of its sparse leaves. [`DentryMemory`] bounds the dentries of a
+//! mount, [`SparseLeaves`] notes leaves to merge. Operations pass a [`HashedName`].
 //! Not here: directories themselves (`dir`). These caches know neither inodes nor the engine.
 
 mod blocks;

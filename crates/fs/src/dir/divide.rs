@@ -107,8 +107,8 @@ fn path_to(view: &Dir<'_>, name: &HashedName<'_>) -> Result<Option<Path>> {
     })
 }
 
-/// Installs the draft for the leaf of `name`, unless the leaf has changed. Splits of other leaves may
-/// run; the caller has the right to split this one.
+/// Installs the draft for the leaf of `name`, unless the leaf has changed. Splits of other leaves
+/// may run; the caller has the right to split this one.
 ///
 /// # Errors
 /// `NoSpace`, [`DirError::NeedExclusive`]; nothing is changed then.
