@@ -86,6 +86,7 @@ impl Engine {
         } else {
             tid
         };
+        let objects = Arc::new(objects);
         let drafts = Times::time(&self.times.render_ns, || {
             self.render_all(tid, &objects)?;
             let mut drafts = self.rendered.take();
@@ -131,7 +132,7 @@ impl Engine {
         (objects, revokes)
     }
 
-    fn render_all(&self, tid: Tid, objects: &[DirtyList]) -> Result<(), Error> {
+    fn render_all(&self, tid: Tid, objects: &Arc<Vec<DirtyList>>) -> Result<(), Error> {
         let pieces: Vec<_> = objects.iter().flat_map(DirtyList::pieces).collect();
         let render = |_: usize, some: &[&[Arc<dyn Dirty>]]| {
             let objects = some.iter().copied().flatten();
@@ -139,6 +140,12 @@ impl Engine {
         };
         let all: usize = objects.iter().map(DirtyList::len).sum();
         let threads = self.cores.min(all / OBJECTS_PER_THREAD);
+        if threads < 2
+            && self.threads == Threads::Background
+            && self.render_together(tid, objects)?
+        {
+            return Ok(());
+        }
         by_parts(threads, 1, &pieces, render).map(drop)
     }
 

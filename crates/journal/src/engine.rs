@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     pub(crate) ends: Ends,
     /// The callers came that the leader of a commit waits for (with `progress`).
     pub(crate) gathered: Condvar,
+    /// The last waiter that renders is done (with `progress`).
+    pub(crate) helped: Condvar,
     /// The background threads have work (with `progress`).
     pub(crate) work: Condvar,
     /// One commit at a time, full or fast.
@@ -101,6 +103,7 @@ impl Engine {
             progress: Mutex::new(Rank::JournalState, progress),
             ends: Ends::new(),
             gathered: Condvar::new(),
+            helped: Condvar::new(),
             work: Condvar::new(),
             one_commit: Mutex::new(Rank::JournalCommit, FastArea::default()),
             records: AtomicBool::new(records),

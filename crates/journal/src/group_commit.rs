@@ -20,11 +20,12 @@ use crate::engine::Engine;
 use crate::fast::Fast;
 use crate::gathering::Gathering;
 use crate::live::Stamp;
+use crate::rendering::Rendering;
 use crate::waiters::Waiters;
 use crate::{Error, Threads};
 use std::time::Duration;
 use uext4_format::Tid;
-use uext4_sync::{MutexGuard, handle_point, thread};
+use uext4_sync::{Arc, MutexGuard, handle_point, thread};
 
 /// State of commits, for the waiters and the background threads.
 pub(crate) struct Progress {
@@ -60,6 +61,10 @@ pub(crate) struct Progress {
     /// Of the commits with even and with odd numbers.
     pub(crate) waiters: [Waiters; 2],
     pub(crate) gathering: Gathering,
+    /// What waiters of the commit that has closed last may render, and how many of them.
+    pub(crate) rendering: Option<(Arc<Rendering>, usize)>,
+    /// Waiters that render.
+    pub(crate) helping: usize,
 }
 
 /// Kind of a commit.
@@ -91,6 +96,8 @@ impl Progress {
             ending: false,
             waiters: [Waiters::default(); 2],
             gathering: Gathering::default(),
+            rendering: None,
+            helping: 0,
         }
     }
 
@@ -212,6 +219,14 @@ impl Engine {
             }
             if progress.led.is_some() || number <= progress.closed {
                 self.await_end(&mut progress, number);
+                if number == progress.closed
+                    && number > progress.ended
+                    && let Some(work) = progress.join_rendering()
+                {
+                    drop(progress);
+                    self.help(work);
+                    progress = self.progress.lock();
+                }
                 continue;
             }
             progress.led = Some(number);

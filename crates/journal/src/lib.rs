@@ -35,6 +35,7 @@ mod parallel;
 mod reasons;
 mod records;
 pub mod recovery;
+mod rendering;
 mod retire;
 mod sink;
 mod stats;
