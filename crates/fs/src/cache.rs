@@ -59,13 +59,14 @@ pub(crate) trait Cached {
     }
 }
 
-/// The counters share the lock's cache line, which a look-up writes anyway.
-#[repr(align(128))]
+/// The counters share the lock's cache line, which a look-up writes anyway: they are in front of
+/// it.
+#[repr(C, align(128))]
 struct Shard<K, V> {
-    entries: RwLock<Entries<K, V>>,
     hits: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
+    entries: RwLock<Entries<K, V>>,
 }
 
 /// Counters since the cache was made, and its current content.

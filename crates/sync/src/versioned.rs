@@ -178,7 +178,7 @@ impl VersionedLock {
             lock: self,
             _shared: self.lock.read(),
         };
-        if self.holds.load(SeqCst) % DIVIDING == 0 {
+        if self.holds.load(SeqCst) & (DIVIDING - 1) == 0 {
             return DividingGuard::Together(together);
         }
         drop(together);
