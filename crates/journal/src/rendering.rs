@@ -1,7 +1,8 @@
 //! Rendering of a commit by its leader and by callers that wait for it.
 //!
-//! Each of a few woken waiters takes lists of objects until none is left. The leader waits for those
-//! that have begun. A large commit is rendered by threads of its own instead ([`crate::parallel`]).
+//! Each of a few woken waiters takes lists of objects until none is left. The leader waits for
+//! those that have begun. A large commit is rendered by threads of its own instead
+//! ([`crate::parallel`]).
 
 use crate::Error;
 use crate::dirty_list::DirtyList;
