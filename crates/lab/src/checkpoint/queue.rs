@@ -1,6 +1,6 @@
-//! A journal with many queued blocks: cost of committing some of them again, of checkpointing all of
-//! them, and of small commits while the queue grows. The device discards writes and blocks share
-//! their bytes, so a million of them fit into memory.
+//! A journal with many queued blocks: cost of committing some of them again, of checkpointing all
+//! of them, and of small commits while the queue grows. The device discards writes and blocks
+//! share their bytes, so a million of them fit into memory.
 
 use super::discarding::Discarding;
 use crate::collection::Sample;
