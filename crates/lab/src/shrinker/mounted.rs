@@ -12,7 +12,7 @@ use crate::stage::{Place, Setup, Stage};
 use crate::system::System;
 use anyhow::{Context, Result, bail};
 use rustix::fs::OFlags;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -56,19 +56,20 @@ pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
     calls
 }
 
-/// Runs all writers; each writes its blocks and reads them back.
+/// Runs all writers; each writes its blocks and reads them back. The files are more than a process
+/// may have open.
 fn write(plan: &Plan, load: Load, root: &Path) -> Result<()> {
     let open = |nr: u32| {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
+        options.read(true).write(true).create(true);
         options.custom_flags(OFlags::DIRECT.bits() as i32);
         options.open(root.join(nr.to_string()))
     };
-    let files: Vec<File> = (0..load.files(plan)).map(open).collect::<Result<_, _>>()?;
+    (0..load.files(plan)).try_for_each(|nr| open(nr).map(drop))?;
     load::in_parallel(plan, |worker| {
         let mut block = Block([0x5a; BLOCK_BYTES as usize]);
         for place in load.places(plan, worker) {
-            let file = &files[place.file as usize];
+            let file = open(place.file)?;
             let at = u64::from(place.block) * BLOCK_BYTES;
             file.write_all_at(&block.0, at)?;
             file.read_exact_at(&mut block.0, at)?;
@@ -108,7 +109,7 @@ fn of_server(root: &Path) -> Result<Calls> {
 
 /// The statistics of the kernel; they have no count of calls, and are empty without extents.
 fn of_kernel(device: &str, root: &Path) -> Result<Calls> {
-    let known = File::create(root.join("known"))?;
+    let known = fs::File::create(root.join("known"))?;
     known.write_all_at(b"known", 0)?;
     known.sync_all()?;
     let name = device.trim_start_matches("/dev/");
