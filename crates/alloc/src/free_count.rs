@@ -182,8 +182,11 @@ impl FreeCount {
     fn settle_local(&self, n: i64) {
         let local = self.locals.local();
         let size = local.load(Ordering::Relaxed).abs();
+        if size < self.chunk {
+            return;
+        }
         let is_due = size % (self.chunk / TRIES).max(1) < n || size >= 2 * self.chunk;
-        if size < self.chunk || !is_due {
+        if !is_due {
             return;
         }
         let exact = if size < 2 * self.chunk {

@@ -23,13 +23,18 @@ pub fn shards() -> usize {
 }
 
 /// The shard of the calling thread, below [`shards`]; threads get theirs round robin at first use.
+#[inline]
 pub fn shard_index() -> usize {
-    SHARD.with(|shard| {
-        if shard.get() == usize::MAX {
-            shard.set(backend::thread_ordinal() % shards());
-        }
-        shard.get()
+    SHARD.with(|shard| match shard.get() {
+        usize::MAX => first_index(shard),
+        index => index,
     })
+}
+
+#[cold]
+fn first_index(shard: &Cell<usize>) -> usize {
+    shard.set(backend::thread_ordinal() % shards());
+    shard.get()
 }
 
 /// One padded `T` per shard.
@@ -54,7 +59,9 @@ impl<T> Sharded<T> {
     }
     /// The slot of shard `index` (modulo the number of shards, a power of two).
     pub fn slot(&self, index: usize) -> &T {
-        &self.slots[index & (self.slots.len() - 1)]
+        // Usually the index is a shard, and the access waits for no arithmetic.
+        let wrapped = || &self.slots[index & (self.slots.len() - 1)];
+        self.slots.get(index).unwrap_or_else(wrapped)
     }
     /// All slots in shard order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {

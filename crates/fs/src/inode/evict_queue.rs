@@ -6,7 +6,7 @@
 use super::Inode;
 use uext4_num::clamp_u32;
 use uext4_sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use uext4_sync::{Arc, Mutex, Rank, Sharded};
+use uext4_sync::{Arc, CachePadded, Mutex, Rank, Sharded};
 
 /// Operations that end in a shard before its thread sweeps the queues of all shards, for each of
 /// them: a sweep looks at a queue for a fixed number of operations, however many there are.
@@ -16,9 +16,6 @@ const ENDS_PER_QUEUE: u32 = 4;
 /// queued in the shard of its last user, because it is in that thread's CPU cache.
 pub(crate) struct EvictQueues {
     pub(crate) queues: Sharded<Queue>,
-    /// Operations that ended in a shard since its last sweep. Not in the queues, whose cache lines
-    /// all sweeps read.
-    ends: Sharded<AtomicU32>,
     /// Held while all queues are emptied: inodes taken out still occupy space.
     pub(crate) sweep: Mutex<()>,
 }
@@ -27,6 +24,8 @@ pub(crate) struct EvictQueues {
 pub(crate) struct Queue {
     waiting: AtomicUsize,
     inodes: Mutex<Vec<Arc<Inode>>>,
+    /// Operations that ended since the last sweep. Padded: all sweeps read the other fields.
+    ends: CachePadded<AtomicU32>,
 }
 
 impl Default for EvictQueues {
@@ -34,10 +33,10 @@ impl Default for EvictQueues {
         let queue = |_| Queue {
             waiting: AtomicUsize::new(0),
             inodes: Mutex::new(Rank::Queue, Vec::new()),
+            ends: AtomicU32::new(0).into(),
         };
         Self {
             queues: Sharded::new(queue),
-            ends: Sharded::new(|_| AtomicU32::new(0)),
             sweep: Mutex::new(Rank::Sweep, ()),
         }
     }
@@ -64,22 +63,21 @@ impl Queue {
         self.waiting.store(inodes.len(), Ordering::Release);
         inode
     }
+
+    /// Whether a sweep of all `queues` is due, after an operation. Threads that share the queue may
+    /// lose a count to each other.
+    pub(crate) fn is_sweep_due(&self, queues: usize) -> bool {
+        let ends = self.ends.load(Ordering::Relaxed) + 1;
+        let is_due = ends >= ENDS_PER_QUEUE * clamp_u32(queues);
+        let left = if is_due { 0 } else { ends };
+        self.ends.store(left, Ordering::Relaxed);
+        is_due
+    }
 }
 
 impl EvictQueues {
     pub(super) fn push(&self, inode: Arc<Inode>) {
         self.queues.local().push(inode);
-    }
-
-    /// Whether a sweep of all queues is due, after an operation. Threads that share a shard may
-    /// lose a count to each other.
-    pub(crate) fn is_sweep_due(&self) -> bool {
-        let limit = ENDS_PER_QUEUE * clamp_u32(self.ends.count());
-        let local = self.ends.local();
-        let ends = local.load(Ordering::Relaxed) + 1;
-        let is_due = ends >= limit;
-        local.store(if is_due { 0 } else { ends }, Ordering::Relaxed);
-        is_due
     }
 
     /// Whether the queue of the calling thread has inodes to free.

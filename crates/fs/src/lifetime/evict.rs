@@ -1,13 +1,13 @@
 //! Frees orphaned inodes and the preallocated space of unused files.
 //!
-//! They wait in [`crate::inode::EvictQueues`]. Each operation of the public API empties its
-//! thread's queue when it ends. All queues are emptied periodically, when space is short or
-//! counted, and before everything is made durable.
+//! They wait in [`EvictQueues`]. Each operation of the public API empties its thread's queue when
+//! it ends. All queues are emptied periodically, when space is short or counted, and before
+//! everything is made durable.
 //!
 //! Crash safety: an inode without a name is tracked as an orphan from the transaction that removed
 //! the last name until the one that frees it, so truncating in several transactions is safe.
 
-use crate::inode::{Inode, Queue};
+use crate::inode::{EvictQueues, Inode, Queue};
 use crate::quota::Usage;
 use crate::{Fs, Result, credits, file, xattr};
 use uext4_format::InodeFlags;
@@ -45,11 +45,12 @@ impl Fs {
     /// Called at the end of an operation: as [`Self::reap`] for the calling thread's queue, and
     /// periodically for all queues, because idle threads do not empty theirs.
     pub(crate) fn reap_own(&self) -> Result<()> {
-        let evictions = &self.inodes.evictions;
-        let is_due = evictions.is_sweep_due();
-        match is_due.then(|| evictions.sweep.try_lock()).flatten() {
+        let EvictQueues { queues, sweep } = &*self.inodes.evictions;
+        let own = queues.local();
+        let is_due = own.is_sweep_due(queues.count());
+        match is_due.then(|| sweep.try_lock()).flatten() {
             Some(_alone) => self.sweep(),
-            None => self.reap_from(evictions.queues.local()),
+            None => self.reap_from(own),
         }
     }
 
