@@ -94,7 +94,7 @@ impl Space {
         let bits = self.inode_bits(base, nr, group)?;
         let first = self.first_index(nr);
         let Some(runs) = &self.runs else {
-            return self.take_racing(base, handle, nr, kind);
+            return self.take_racing(base, handle, (nr, group, bits), kind);
         };
         // Other threads may take the free bits of the line first; then the next line is tried.
         while let Some(line) = runs.line(nr, bits, first) {

@@ -5,8 +5,10 @@
 //! All threads begin at the first inode of the directory's group, so they race for the same bits.
 
 use super::Space;
+use super::group::Group;
 use crate::Result;
 use crate::base::Base;
+use uext4_alloc::InodeBits;
 use uext4_format::{FileType, GroupNr, InodeNr};
 use uext4_journal::Handle;
 
@@ -16,11 +18,9 @@ impl Space {
         &self,
         base: &Base,
         handle: &Handle<'_>,
-        nr: GroupNr,
+        (nr, group, bits): (GroupNr, &Group, &InodeBits),
         kind: FileType,
     ) -> Result<Option<InodeNr>> {
-        let group = self.group(nr)?;
-        let bits = self.inode_bits(base, nr, group)?;
         let mut from = self.first_index(nr);
         while let Some(index) = bits.first_clear(from) {
             handle.touch(&group.inodes);
