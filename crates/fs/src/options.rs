@@ -125,6 +125,9 @@ pub struct MountOptions {
     pub on_error: OnError,
     /// `commit=SECONDS`: longest time until a change is committed.
     pub commit_interval: Duration,
+    /// `max_batch_time=MICROSECONDS`: longest time for which a commit waits for further callers of
+    /// `fsync`.
+    pub max_batch: Duration,
     /// `barrier` / `nobarrier`: whether flushes are sent to the device. Without them writes are
     /// issued in order, but the device decides when they become durable.
     pub barrier: bool,
@@ -223,6 +226,7 @@ impl Default for MountOptions {
             access: Access::ReadWrite,
             on_error: OnError::Superblock,
             commit_interval: Duration::from_secs(5),
+            max_batch: Duration::from_millis(15),
             barrier: true,
             replay: true,
             group_from_parent: false,

@@ -152,6 +152,8 @@ pub struct Config {
     pub start: Start,
     /// A dirty transaction is committed after this long (background threads only).
     pub commit_interval: Duration,
+    /// Longest time for which a commit waits for further callers (background threads only).
+    pub max_batch: Duration,
     /// Most credits of a transaction, in blocks, however long the log is: bounds the memory that
     /// one commit pins.
     pub transaction_max_blocks: u32,
@@ -168,8 +170,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Without a log, stopped by a failed write, no observer, inline, open, 5 s, transactions of at
-    /// most 16384 blocks, csum v3, 64 bits, counted blocks, system clock.
+    /// Without a log, stopped by a failed write, no observer, inline, open, 5 s, batches of at most
+    /// 15 ms, transactions of at most 16384 blocks, csum v3, 64 bits, counted blocks, system clock.
     pub fn new(home: Arc<dyn BlockDevice>, block_size: u32) -> Config {
         Config {
             home,
@@ -180,6 +182,7 @@ impl Config {
             threads: Threads::Inline,
             start: Start::Open,
             commit_interval: Duration::from_secs(5),
+            max_batch: Duration::from_millis(15),
             transaction_max_blocks: 16384,
             checksums: Checksums::V3,
             width: Width::Wide,

@@ -86,7 +86,7 @@ impl Engine {
         let limit = log
             .as_ref()
             .map_or(LIMIT_WITHOUT_LOG, |log| limit_of(log, max_blocks));
-        let progress = Progress::new(first, config.clock.monotonic());
+        let progress = Progress::new(first, config.clock.monotonic(), config.max_batch);
         Engine {
             gate: Gate::new(first, limit),
             home: Home::new(config.home, config.block_size),

@@ -3,7 +3,10 @@
 //! Callers that a commit has served often come back soon, with the next change. If the next commit
 //! began without them, two groups of callers would take turns, and each call would take the time of
 //! two commits. So a leader waits for as many callers as were there when the last commit ended, but
-//! at most for the mean time of a commit. If fewer came, the next leaders do not wait.
+//! at most for the mean time of a commit, and for [`crate::Config::max_batch`]. If fewer came, the
+//! next leaders do not wait.
+//!
+//! Locking: all of it is under the lock of [`Progress`].
 
 use crate::Threads;
 use crate::engine::Engine;
@@ -26,9 +29,34 @@ pub(crate) struct Gathering {
     /// When the last commit closed.
     pub(crate) closed_at: Duration,
     mean: Duration,
+    /// Longest wait.
+    max: Duration,
 }
 
 impl Gathering {
+    pub(crate) fn new(max: Duration) -> Self {
+        Self {
+            max,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn set_max(&mut self, max: Duration) {
+        self.max = max;
+    }
+
+    /// How long the leader of the next commit waits at most.
+    fn patience(&mut self) -> Duration {
+        if self.expected < 2 || self.max.is_zero() {
+            return Duration::ZERO;
+        }
+        if self.penalty > 0 {
+            self.penalty -= 1;
+            return Duration::ZERO;
+        }
+        self.mean.min(self.max)
+    }
+
     /// A commit ends with this many callers, the waiters of the next one included.
     pub(crate) fn end(&mut self, callers: usize, now: Duration) {
         let took = now.saturating_sub(self.closed_at);
@@ -51,14 +79,14 @@ impl Engine {
     /// Waits for the callers that the commit of this number is likely to get; the caller leads it.
     pub(crate) fn gather(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
         // The model checker has no time.
-        if cfg!(shuttle) || self.threads == Threads::Inline || progress.gathering.expected < 2 {
+        if cfg!(shuttle) || self.threads == Threads::Inline {
             return;
         }
-        if progress.gathering.penalty > 0 {
-            progress.gathering.penalty -= 1;
+        let patience = progress.gathering.patience();
+        if patience.is_zero() {
             return;
         }
-        let until = self.now().saturating_add(progress.gathering.mean);
+        let until = self.now().saturating_add(patience);
         while number > progress.closed && progress.lacks_callers(number) {
             let left = until.saturating_sub(self.now());
             if self.gate.check().is_err() {
@@ -80,5 +108,38 @@ impl Engine {
 
     pub(crate) fn now(&self) -> Duration {
         self.clock.monotonic()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: Duration = Duration::from_millis(15);
+
+    fn after(callers: usize, took: Duration) -> Gathering {
+        let mut gathering = Gathering::new(MAX);
+        gathering.end(callers, took);
+        gathering
+    }
+
+    #[test]
+    fn a_leader_waits_as_long_as_a_commit_and_no_longer_than_the_limit() {
+        let ms = Duration::from_millis;
+        assert_eq!(Gathering::new(MAX).patience(), Duration::ZERO);
+        assert_eq!(after(1, ms(2)).patience(), Duration::ZERO, "it is alone");
+        assert_eq!(after(2, ms(2)).patience(), ms(2));
+        assert_eq!(after(2, ms(200)).patience(), MAX);
+        let mut never = after(2, ms(2));
+        never.set_max(Duration::ZERO);
+        assert_eq!(never.patience(), Duration::ZERO);
+    }
+
+    #[test]
+    fn after_a_wait_in_vain_some_commits_begin_at_once() {
+        let mut gathering = after(2, MAX);
+        gathering.penalty = PENALTY;
+        assert!((0..PENALTY).all(|_| gathering.patience().is_zero()));
+        assert_eq!(gathering.patience(), MAX);
     }
 }

@@ -78,7 +78,7 @@ pub(crate) enum Kind {
 
 impl Progress {
     /// Nothing runs; the next transaction is `first`.
-    pub(crate) fn new(first: Tid, now: Duration) -> Self {
+    pub(crate) fn new(first: Tid, now: Duration, max_batch: Duration) -> Self {
         Self {
             committed: Tid(first.0.wrapping_sub(1)),
             committing: None,
@@ -95,7 +95,7 @@ impl Progress {
             checkpoint_wanted: false,
             ending: false,
             waiters: [Waiters::default(); 2],
-            gathering: Gathering::default(),
+            gathering: Gathering::new(max_batch),
             rendering: None,
             helping: 0,
         }

@@ -172,6 +172,11 @@ impl Journal {
         self.engine.set_commit_interval(interval);
     }
 
+    /// Sets the longest time for which a commit waits for further callers.
+    pub fn set_max_batch(&self, max: std::time::Duration) {
+        self.engine.progress.lock().gathering.set_max(max);
+    }
+
     /// Commits, writes everything home, marks the log clean. Later calls answer [`Error::Closed`];
     /// changes logged after the commit are lost. Dropping a journal without closing it equals a
     /// crash: uncommitted changes are lost and the log needs recovery.

@@ -193,6 +193,7 @@ fn journal_config(
         },
         start: if writable { Start::Open } else { Start::Quiet },
         commit_interval: plan.options.commit_interval,
+        max_batch: plan.options.max_batch,
         transaction_max_blocks: transaction_max_blocks(plan.geometry.block_size()),
         checksums,
         width,

@@ -113,6 +113,7 @@ impl Fs {
             budget.store(options.extent_cache_bytes, Relaxed);
         }
         self.journal.set_commit_interval(options.commit_interval);
+        self.journal.set_max_batch(options.max_batch);
         let failed_write = failed_write(options.on_error, &self.superblock.read().disk);
         self.journal.set_failed_write(failed_write);
         life.media.set_barrier(options.barrier);

@@ -12,6 +12,9 @@ fn ext4_words_are_understood() {
     assert_eq!(options.access, Access::ReadOnly);
     assert_eq!(options.on_error, OnError::RemountReadOnly);
     assert_eq!(options.commit_interval, Duration::from_secs(30));
+    assert_eq!(options.max_batch, Duration::from_millis(15));
+    let none = parse("max_batch_time=0,min_batch_time=0").unwrap();
+    assert_eq!(none.max_batch, Duration::ZERO);
     assert!(options.group_from_parent);
 }
 
@@ -25,7 +28,8 @@ fn what_is_not_there_is_refused_by_name_and_reason() {
         ("delalloc_memory=x", "not a number"),
         ("usrjquota=aquota.user", "quota"),
         ("inode_readahead_blks=32", "only 0"),
-        ("max_batch_time=15000", "only 0"),
+        ("min_batch_time=100", "only 0"),
+        ("max_batch_time=x", "not a number"),
         ("errors=explode", "remount-ro"),
     ];
     for (list, word) in cases {

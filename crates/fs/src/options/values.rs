@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Longest `commit=` in seconds: the kernel's limit with 1000 clock ticks per second.
 const COMMIT_SECONDS_MAX: u64 = ((1 << 31) - 1) / 1000;
+/// Longest `max_batch_time=` in microseconds, as in the kernel.
+pub(super) const BATCH_US_MAX: u64 = (1 << 31) - 1;
 /// The interval for `commit=0`, and the default.
 const COMMIT_SECONDS: u64 = 5;
 

@@ -71,7 +71,7 @@ impl<'a> Case<'a> {
         self.plan.count.unwrap_or(self.load.count)
     }
 
-    fn phases(&self) -> Vec<Phase> {
+    pub(super) fn phases(&self) -> Vec<Phase> {
         self.load.phases(self.count(), self.workers)
     }
 

@@ -1,8 +1,9 @@
 //! Words for access, permissions and durability.
 
-use super::super::values::{ID_MAX, commit, data, errors, limited};
+use super::super::values::{BATCH_US_MAX, ID_MAX, commit, data, errors, limited};
 use super::super::{Access, QuotaLimits};
 use super::{Section, flag, row, value};
+use std::time::Duration;
 use uext4_num::clamp_u32;
 
 pub(super) const ACCESS: Section = Section {
@@ -103,6 +104,15 @@ pub(super) const DURABILITY: Section = Section {
                 Ok(())
             })],
             "how long a change may stay out of the journal (default 5; 0 means 5)",
+        ),
+        row(
+            &[value("max_batch_time", "MICROSECONDS", |o, name, value| {
+                let us = limited(name, value, BATCH_US_MAX)?;
+                o.max_batch = Duration::from_micros(us);
+                Ok(())
+            })],
+            "how long a commit may wait for further callers of fsync, but no longer than a commit \
+             takes (default 15000; 0: not at all)",
         ),
         row(
             &[

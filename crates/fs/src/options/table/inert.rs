@@ -76,7 +76,6 @@ pub(super) const IGNORED: Section = Section {
                 nothing("dax=never"),
                 nothing("nowarn_on_error"),
                 nothing("inode_readahead_blks=0"),
-                nothing("max_batch_time=0"),
                 nothing("min_batch_time=0"),
             ],
             "how it is done anyway",
@@ -113,11 +112,7 @@ pub(in super::super) const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "min_batch_time",
-        "commits do not wait for company; only 0 is possible",
-    ),
-    (
-        "max_batch_time",
-        "commits do not wait for company; only 0 is possible",
+        "a commit waits no longer than its callers need; only 0 is possible",
     ),
     (
         "journal_async_commit",
