@@ -3,6 +3,9 @@
 //! Each of a few woken waiters takes lists of objects until none is left. The leader waits for
 //! those that have begun. A large commit is rendered by threads of its own instead
 //! ([`crate::parallel`]).
+//!
+//! Invariants: one thread renders a list, and the commit goes on when all lists are rendered.
+//! Locking: that of [`Progress`] to join and to end; none of the journal's while objects render.
 
 use crate::Error;
 use crate::dirty_list::DirtyList;

@@ -1,7 +1,8 @@
 //! Right link of a directory leaf, as in a B-link tree: since its last split, names from a hash on
 //! are in the leaf on its right.
 //!
-//! A split changes no version: a thread that comes to the old leaf by an older way finds the link.
+//! A split changes no version: a thread that reaches the old leaf by an entry of the index from
+//! before the split finds the link.
 //! Invariants: a link is set with its leaf locked exclusively, and holds until parts of the
 //! structure move: it carries the number of the structure.
 //! Locking: none to read.

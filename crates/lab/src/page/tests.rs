@@ -1,3 +1,5 @@
+//! Every document has its parts on the page, and a page without rows or with a broken tag is found.
+
 use super::designs::{ALL, Design, Shape, Source};
 use super::row::{Key, Row, Rows};
 use super::run::Depth;

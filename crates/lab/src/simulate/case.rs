@@ -148,7 +148,7 @@ impl<'a> Case<'a> {
             let outcomes = self.course(&filesystem, work);
             let filesystem = Arc::into_inner(filesystem);
             filesystem
-                .context("the workers have gone home")?
+                .context("a worker still uses the file system")?
                 .unmount()?;
             outcomes
         })
