@@ -12,10 +12,10 @@ use uext4_format::{
 };
 use uext4_num::{clamp_i64, clamp_u32, high_u32, low_u32, u64_of, usize_of};
 
-use crate::Error;
 use crate::mapping::{FileMap, map_runs};
 use crate::quota::{charge, render};
 use crate::space::{Sharing, Space};
+use crate::{Error, Placement, Usages};
 
 /// Inode of the list of bad blocks.
 const BAD_BLOCKS: InodeNr = InodeNr(1);
@@ -35,6 +35,7 @@ pub(super) struct Files<'a> {
     pub(super) space: &'a mut Space,
     pub(super) checksums: Checksums,
     time: Timestamp,
+    placement: Placement,
     /// Inodes in use, ascending.
     pub(super) inodes: Vec<(InodeNr, Inode)>,
     /// Blocks to write, in any order.
@@ -44,8 +45,13 @@ pub(super) struct Files<'a> {
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn new(space: &'a mut Space, superblock: &Superblock) -> Files<'a> {
+    pub(super) fn new(
+        space: &'a mut Space,
+        superblock: &Superblock,
+        placement: Placement,
+    ) -> Files<'a> {
         Files {
+            placement,
             space,
             checksums: superblock.checksums(),
             time: Timestamp::new(clamp_i64(superblock.mkfs_time), 0),
@@ -101,7 +107,7 @@ impl<'a> Files<'a> {
     pub(super) fn add_reserved(&mut self, first_inode: u32) {
         let geometry = self.geometry();
         for ino in (1..first_inode).map(InodeNr) {
-            if self.inodes.iter().any(|(used, _)| *used == ino) {
+            if ino == InodeNr::ROOT || self.inodes.iter().any(|(used, _)| *used == ino) {
                 continue;
             }
             let mut inode = Inode::new(&geometry, 0);
@@ -199,13 +205,27 @@ impl<'a> Files<'a> {
     /// Adds the empty journal: its blocks read as zero except the first, which is written later.
     pub(super) fn add_journal(&mut self, blocks: u32) -> Result<(Inode, BlockNr), Error> {
         let mut inode = self.inode(FileType::Regular, 0o600, 1);
-        let runs = self.space.take(self.middle(), blocks, "the journal")?;
+        let runs = self.take(self.middle(), blocks, "the journal")?;
         self.attach(&mut inode, InodeNr::JOURNAL, &runs)?;
         inode.size = u64::from(blocks) << self.geometry().block_bits;
         let first = runs.first().map_or(BlockNr(0), |run| run.start);
         self.zeroes.extend(runs);
         self.inodes.push((InodeNr::JOURNAL, inode.clone()));
         Ok((inode, first))
+    }
+
+    /// Allocates blocks near the goal, or packed.
+    fn take(
+        &mut self,
+        goal: BlockNr,
+        blocks: u32,
+        purpose: &'static str,
+    ) -> Result<Vec<BlockRun>, Error> {
+        let first = self.geometry().group_first_block(GroupNr(0));
+        match self.placement {
+            Placement::Spread => self.space.take(goal, blocks, purpose),
+            Placement::Packed => self.space.take_pieces(first, blocks, purpose),
+        }
     }
 
     /// Goal for the journal: the middle of the device, close to most data.
@@ -225,7 +245,7 @@ impl<'a> Files<'a> {
     pub(super) fn add_orphan_file(&mut self, ino: InodeNr, blocks: u32) -> Result<(), Error> {
         let mut inode = self.inode(FileType::Regular, 0o600, 1);
         let goal = self.geometry().group_first_block(GroupNr(0));
-        let runs = self.space.take(goal, blocks, "the orphan file")?;
+        let runs = self.take(goal, blocks, "the orphan file")?;
         self.attach(&mut inode, ino, &runs)?;
         inode.size = u64::from(blocks) << self.geometry().block_bits;
         let seed = self.checksums.inode_seed(ino, inode.generation);
@@ -240,10 +260,15 @@ impl<'a> Files<'a> {
         Ok(())
     }
 
-    /// Adds a quota file with the usage of the directories made so far.
-    pub(super) fn add_quota_file(&mut self, ino: InodeNr, kind: QuotaKind) -> Result<(), Error> {
+    /// Adds a quota file with the usage of the directories made so far, and this one.
+    pub(super) fn add_quota_file(
+        &mut self,
+        ino: InodeNr,
+        kind: QuotaKind,
+        usages: Usages<'_>,
+    ) -> Result<(), Error> {
         let geometry = self.geometry();
-        let mut usages = Vec::new();
+        let mut usages = usages(kind);
         for (_, inode) in self.inodes.iter().filter(|(_, inode)| is_directory(inode)) {
             let id = match kind {
                 QuotaKind::User => inode.uid,

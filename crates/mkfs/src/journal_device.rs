@@ -113,7 +113,7 @@ fn superblock_of(options: &JournalDeviceOptions, blocks_count: u64, uuid: [u8; 1
     superblock.state = state::VALID;
     superblock.errors = 1;
     superblock.max_mnt_count = u16::MAX;
-    superblock.first_ino = crate::FIRST_INO;
+    superblock.first_ino = crate::sizing::FIRST_INO;
     superblock.inode_size = 256;
     superblock.min_extra_isize = KNOWN_EXTRA_BYTES;
     superblock.want_extra_isize = KNOWN_EXTRA_BYTES;

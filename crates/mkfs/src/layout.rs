@@ -2,18 +2,24 @@
 //!
 //! With `flex_bg` the first group of a flexible group holds the block bitmaps of all its groups,
 //! then the inode bitmaps, then the tables; the overflow goes to the next group. Without it, each
-//! group holds its own.
+//! group holds its own. Packed, all are in the first free blocks, in the same order.
+//!
+//! Invariant: what is packed takes the first blocks that are free and many enough, whatever the
+//! size of the file system. So the end of the last one is the smallest size that has them all.
 
 use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr};
 use uext4_num::{clamp_u32, usize_of};
 
-use crate::Error;
 use crate::space::{Sharing, Space};
+use crate::{Error, Placement};
 
 const PURPOSE: &str = "bitmaps and inode tables";
 
 /// Allocates the blocks; answers descriptors with their locations, all else zero.
-pub(super) fn place(space: &mut Space) -> Result<Vec<GroupDescriptor>, Error> {
+pub(super) fn place(
+    space: &mut Space,
+    placement: Placement,
+) -> Result<Vec<GroupDescriptor>, Error> {
     let count = space.geometry.group_count;
     let mut descriptors = vec![GroupDescriptor::default(); usize_of(count)];
     let flexible = space.geometry.features.has(Feature::FLEX_BG);
@@ -23,14 +29,18 @@ pub(super) fn place(space: &mut Space) -> Result<Vec<GroupDescriptor>, Error> {
         1
     };
     for (flex, members) in descriptors.chunks_mut(usize_of(step)).enumerate() {
-        let group = GroupNr(clamp_u32(flex) * step);
-        place_flex(space, group, members)?;
+        let group = match placement {
+            Placement::Spread => GroupNr(clamp_u32(flex) * step),
+            Placement::Packed => GroupNr(0),
+        };
+        place_flex(space, placement, group, members)?;
     }
     Ok(descriptors)
 }
 
 fn place_flex(
     space: &mut Space,
+    placement: Placement,
     first: GroupNr,
     members: &mut [GroupDescriptor],
 ) -> Result<(), Error> {
@@ -38,7 +48,9 @@ fn place_flex(
     let mut goal = space.geometry.group_first_block(first);
     let mut next = |len: u32| {
         let start = space.take_run(goal, len, Sharing::SharedClusters, PURPOSE)?;
-        goal = BlockNr(start.0 + u64::from(len));
+        if placement == Placement::Spread {
+            goal = BlockNr(start.0 + u64::from(len));
+        }
         Ok::<_, Error>(start)
     };
     for descriptor in members.iter_mut() {

@@ -11,9 +11,11 @@ use crate::Error;
 use crate::space::{Sharing, Space};
 
 /// A file's map: `i_block`, and the blocks below it.
-pub(super) struct FileMap {
-    pub(super) i_block: [u8; I_BLOCK_BYTES],
-    pub(super) nodes: Vec<(BlockNr, Vec<u8>)>,
+pub struct FileMap {
+    /// The root, for the inode.
+    pub i_block: [u8; I_BLOCK_BYTES],
+    /// All other nodes.
+    pub nodes: Vec<(BlockNr, Vec<u8>)>,
 }
 
 /// Maps the runs in this order, in the format of the features.
@@ -53,42 +55,66 @@ fn extents_of(runs: &[BlockRun]) -> Vec<Extent> {
 }
 
 fn map_extents(space: &mut Space, runs: &[BlockRun], seed: Option<Seed>) -> Result<FileMap, Error> {
-    const FULL: &str = "node capacities were respected";
-    let extents = extents_of(runs);
-    let mut i_block = [0; I_BLOCK_BYTES];
+    let goal = runs.first().map_or(BlockNr(0), |run| run.start);
+    let block_size = space.geometry.block_size();
+    extent_tree(&extents_of(runs), block_size, seed, &mut || {
+        space.take_run(goal, 1, Sharing::OwnClusters, "extent tree")
+    })
+}
+
+/// The extent tree of a file: full nodes, built from the leaves up. `take` allocates the block of a
+/// node; `seed` is the inode's, if metadata have checksums.
+///
+/// # Errors
+/// Those of `take`.
+pub fn extent_tree<E>(
+    extents: &[Extent],
+    block_size: u32,
+    seed: Option<Seed>,
+    take: &mut dyn FnMut() -> Result<BlockNr, E>,
+) -> Result<FileMap, E> {
+    let block_size = usize_of(block_size);
     let mut nodes = Vec::new();
-    if extents.len() <= usize::from(ROOT_CAPACITY) {
-        let mut root = ExtentNode::init_root(&mut i_block, 0);
-        for (at, extent) in extents.into_iter().enumerate() {
-            root.insert_extent(at, extent).expect(FULL);
+    let mut level: Vec<_> = extents.iter().map(|extent| Slot::Leaf(*extent)).collect();
+    let mut depth = 0;
+    while level.len() > usize::from(ROOT_CAPACITY) {
+        let mut above = Vec::new();
+        for children in level.chunks(block_capacity(block_size).into()) {
+            let child = take()?;
+            let mut bytes = vec![0; block_size];
+            let mut node = ExtentNode::init_block(&mut bytes[..], depth);
+            let logical = fill(&mut node, children);
+            if let Some(seed) = seed {
+                node.update_checksum(seed);
+            }
+            nodes.push((child, bytes));
+            above.push(Slot::Index(ExtentIndex { logical, child }));
         }
-        return Ok(FileMap { i_block, nodes });
+        level = above;
+        depth += 1;
     }
-    let block_size = usize_of(space.geometry.block_size());
-    let leaves = extents.chunks(usize::from(block_capacity(block_size)));
-    if leaves.len() > usize::from(ROOT_CAPACITY) {
-        return Err(Error::NoSpace("a map of so many pieces"));
-    }
-    let mut root = ExtentNode::init_root(&mut i_block, 1);
-    for (at, leaf) in leaves.enumerate() {
-        let goal = runs.first().map_or(BlockNr(0), |run| run.start);
-        let child = space.take_run(goal, 1, Sharing::OwnClusters, "extent tree")?;
-        let mut bytes = vec![0; block_size];
-        let mut node = ExtentNode::init_block(&mut bytes, 0);
-        for (at, extent) in leaf.iter().enumerate() {
-            node.insert_extent(at, *extent).expect(FULL);
-        }
-        if let Some(seed) = seed {
-            node.update_checksum(seed);
-        }
-        let logical = leaf
-            .first()
-            .map_or(LogicalBlock(0), |extent| extent.logical);
-        root.insert_index(at, ExtentIndex { logical, child })
-            .expect(FULL);
-        nodes.push((child, bytes));
-    }
+    let mut i_block = [0; I_BLOCK_BYTES];
+    fill(&mut ExtentNode::init_root(&mut i_block[..], depth), &level);
     Ok(FileMap { i_block, nodes })
+}
+
+/// An entry of a node.
+#[derive(Clone, Copy)]
+enum Slot {
+    Leaf(Extent),
+    Index(ExtentIndex),
+}
+
+/// Appends entries to an empty node; answers the first logical block.
+fn fill(node: &mut ExtentNode<&mut [u8]>, slots: &[Slot]) -> LogicalBlock {
+    for (at, slot) in slots.iter().enumerate() {
+        let inserted = match slot {
+            Slot::Leaf(extent) => node.insert_extent(at, *extent),
+            Slot::Index(index) => node.insert_index(at, *index),
+        };
+        inserted.expect("node capacities were respected");
+    }
+    node.key(0).unwrap_or(LogicalBlock(0))
 }
 
 fn map_indirect(space: &mut Space, runs: &[BlockRun]) -> Result<FileMap, Error> {

@@ -22,6 +22,16 @@ pub enum InodeTables {
     Zero,
 }
 
+/// Places of bitmaps, inode tables and the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// In every flexible group its own, and the journal in the middle, as mke2fs does.
+    Spread,
+    /// All in the first free blocks, behind the files that are there already. Needs `flex_bg`. The
+    /// last group may be of any length that holds its superblock copy and descriptors.
+    Packed,
+}
+
 /// The file system types of mke2fs, by their features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
@@ -185,6 +195,8 @@ pub struct MkfsOptions {
     pub contents: DeviceContents,
     /// Treatment of inode tables.
     pub inode_tables: InodeTables,
+    /// Places of group metadata.
+    pub placement: Placement,
 }
 
 impl MkfsOptions {
@@ -214,6 +226,7 @@ impl MkfsOptions {
             root_owner: (0, 0),
             contents: DeviceContents::Unknown,
             inode_tables: InodeTables::Lazy,
+            placement: Placement::Spread,
         }
     }
 }

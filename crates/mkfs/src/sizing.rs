@@ -7,7 +7,7 @@ use uext4_format::{Feature, Features, Seed, Superblock};
 use uext4_num::{clamp_u8, clamp_u16, clamp_u32};
 
 use crate::features::{resolve, without_journal};
-use crate::options::{InodeCount, JournalSize, MkfsOptions, Usage};
+use crate::options::{InodeCount, JournalSize, MkfsOptions, Placement, Usage};
 use crate::{Error, journal_size};
 
 /// Most bits of a group's bitmap: counts in small descriptors have 16 bits.
@@ -37,6 +37,7 @@ pub(super) fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<(Superblo
             "at most half of the blocks can be reserved",
         ));
     }
+    crate::draft::check_placement(options)?;
     if !options.groups_per_flex.is_power_of_two() {
         return Err(Error::OutOfRange(
             "the groups of a flexible group are a power of two",
@@ -280,7 +281,10 @@ fn fit(superblock: &mut Superblock, options: &MkfsOptions, wishes: &Wishes) -> R
         };
     }
     set_reserved_gdt(superblock, options, groups, wishes);
-    last_group_fits(superblock, groups)
+    match options.placement {
+        Placement::Spread => last_group_fits(superblock, groups),
+        Placement::Packed => last_group_holds_copies(superblock, groups),
+    }
 }
 
 fn set_group_size(
@@ -372,6 +376,21 @@ fn set_reserved_gdt(
         superblock.set_features(features);
         superblock.reserved_gdt_blocks = 0;
     }
+}
+
+/// Drops a last group that does not hold its superblock copy. `false`: it was dropped.
+fn last_group_holds_copies(superblock: &mut Superblock, groups: u32) -> Result<bool, Error> {
+    let geometry = superblock.geometry()?;
+    let last = uext4_format::GroupNr(groups - 1);
+    let len = geometry.blocks_in_group(last);
+    if len >= geometry.base_metadata_blocks(last) {
+        return Ok(true);
+    }
+    if groups == 1 {
+        return Err(Error::TooSmall);
+    }
+    superblock.blocks_count -= u64::from(len);
+    Ok(false)
 }
 
 /// Drops a last group that would be nearly all metadata. `false`: it was dropped.

@@ -53,19 +53,25 @@ impl Space {
         Ok(BlockNr(start))
     }
 
-    /// Allocates `len` blocks for an inode: consecutive if possible, else in pieces.
-    pub(super) fn take(
+    /// Marks blocks from `start` to before `end` as used, which are free.
+    pub(super) fn occupy(&mut self, start: BlockNr, end: BlockNr) {
+        self.mark(start.0, end.0);
+    }
+
+    /// The block after the last one in use that is not base metadata.
+    pub(super) fn end(&self) -> BlockNr {
+        let last = self.runs.last_key_value();
+        let end = last.map_or(self.geometry.first_data_block.into(), |(_, end)| *end);
+        BlockNr(end)
+    }
+
+    /// Allocates the first free `len` blocks from `goal` on, in pieces if need be.
+    pub(super) fn take_pieces(
         &mut self,
         goal: BlockNr,
         len: u32,
         purpose: &'static str,
     ) -> Result<Vec<BlockRun>, Error> {
-        if let Ok(start) = self.take_run(goal, len, Sharing::OwnClusters, purpose) {
-            return Ok(vec![BlockRun {
-                start,
-                len_blocks: len,
-            }]);
-        }
         let mut runs = Vec::new();
         let mut left = u64::from(len);
         let first = u64::from(self.geometry.first_data_block);
@@ -90,6 +96,22 @@ impl Space {
         } else {
             Err(Error::NoSpace(purpose))
         }
+    }
+
+    /// Allocates `len` blocks for an inode: consecutive if possible, else in pieces.
+    pub(super) fn take(
+        &mut self,
+        goal: BlockNr,
+        len: u32,
+        purpose: &'static str,
+    ) -> Result<Vec<BlockRun>, Error> {
+        if let Ok(start) = self.take_run(goal, len, Sharing::OwnClusters, purpose) {
+            return Ok(vec![BlockRun {
+                start,
+                len_blocks: len,
+            }]);
+        }
+        self.take_pieces(goal, len, purpose)
     }
 
     /// Clusters in use in a group.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use uext4_device::{FileDevice, MemDevice};
+use uext4_format::GroupNr;
 use uext4_testkit::oracle;
 
 use super::*;

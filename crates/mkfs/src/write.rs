@@ -1,5 +1,6 @@
 //! Encoding of group metadata, and the order of writes to the device.
 
+use std::borrow::Borrow;
 use uext4_device::BlockDevice;
 use uext4_format::bitmap::set_bits;
 use uext4_format::superblock::{SUPERBLOCK_OFFSET, state};
@@ -7,14 +8,16 @@ use uext4_format::{
     BlockNr, Checksums, Feature, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Superblock,
     block_bitmap_checksum, group_flag, inode_bitmap_checksum,
 };
-use uext4_num::{clamp_u16, clamp_u32, usize_of};
+use uext4_num::{clamp_u16, clamp_u32, u64_of, usize_of};
 
+use crate::Error;
 use crate::options::{DeviceContents, InodeTables};
 use crate::space::Space;
-use crate::{Error, FIRST_INO};
 
 /// Size of the area at the end of the device where other formats have signatures, in bytes.
 const END_BYTES: u64 = 64 << 10;
+/// Bytes of inodes that are written together.
+const TABLE_WRITE_BYTES: usize = 1 << 20;
 /// Rules for writing inode tables and bitmaps.
 #[derive(Clone, Copy)]
 pub(super) struct Policy {
@@ -149,22 +152,44 @@ impl Writer<'_> {
         self.block(descriptor.inode_bitmap, &bitmap)
     }
 
-    /// Writes the inodes in use, which are ascending from 1.
-    pub(super) fn inodes(
+    /// Writes inodes, which are ascending. Neighbours are written together.
+    pub(super) fn inodes<I: Borrow<Inode>>(
         &self,
-        inodes: &[(InodeNr, Inode)],
+        inodes: impl Iterator<Item = (InodeNr, I)>,
         descriptors: &[GroupDescriptor],
     ) -> Result<(), Error> {
+        let size = usize::from(self.geometry.inode_size);
+        let (mut start, mut bytes) = (0, Vec::new());
         for (ino, inode) in inodes {
-            let (group, index) = self.geometry.split_inode(*ino).ok_or(Error::TooSmall)?;
-            let descriptor = descriptors.get(usize_of(group.0)).ok_or(Error::TooSmall)?;
-            let (nr, offset) = self.geometry.inode_location(descriptor.inode_table, index);
-            let mut bytes = vec![0; usize::from(self.geometry.inode_size)];
-            inode.write_to(&mut bytes, *ino, &self.geometry, &self.checksums);
-            let at = (nr.0 << self.geometry.block_bits) + u64::from(offset);
-            self.device.write_at(at, &bytes)?;
+            let at = self.inode_offset(ino, descriptors)?;
+            if at != start + u64_of(bytes.len()) || bytes.len() >= TABLE_WRITE_BYTES {
+                self.inode_bytes(start, &bytes)?;
+                bytes.clear();
+                start = at;
+            }
+            let from = bytes.len();
+            bytes.resize(from + size, 0);
+            let (_, inode_bytes) = bytes.split_at_mut(from);
+            inode
+                .borrow()
+                .write_to(inode_bytes, ino, &self.geometry, &self.checksums);
         }
-        Ok(())
+        self.inode_bytes(start, &bytes)
+    }
+
+    fn inode_bytes(&self, start: u64, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        Ok(self.device.write_at(start, bytes)?)
+    }
+
+    /// Offset of an inode in the device, in bytes.
+    fn inode_offset(&self, ino: InodeNr, descriptors: &[GroupDescriptor]) -> Result<u64, Error> {
+        let (group, index) = self.geometry.split_inode(ino).ok_or(Error::TooSmall)?;
+        let descriptor = descriptors.get(usize_of(group.0)).ok_or(Error::TooSmall)?;
+        let (nr, offset) = self.geometry.inode_location(descriptor.inode_table, index);
+        Ok((nr.0 << self.geometry.block_bits) + u64::from(offset))
     }
 
     /// Writes all copies of the descriptors.
@@ -218,6 +243,8 @@ impl Writer<'_> {
 /// The inodes in use: 1 to `last`.
 pub(super) struct UsedInodes {
     pub(super) last: InodeNr,
+    /// Those of directories, ascending.
+    pub(super) directories: Vec<InodeNr>,
 }
 
 impl UsedInodes {
@@ -230,13 +257,10 @@ impl UsedInodes {
     }
 
     fn directories_in_group(&self, geometry: &Geometry, group: GroupNr) -> u32 {
-        let directories = [InodeNr::ROOT, InodeNr(FIRST_INO)];
-        let here = |ino: &&InodeNr| {
-            geometry
-                .split_inode(**ino)
-                .is_some_and(|(at, _)| at == group)
-        };
-        clamp_u32(directories.iter().filter(here).count())
+        let first = geometry.inode_at(group, 0);
+        let end = InodeNr(first.0.saturating_add(geometry.inodes_per_group));
+        let before = |limit| self.directories.partition_point(|ino| *ino < limit);
+        clamp_u32(before(end) - before(first))
     }
 }
 

@@ -1,0 +1,374 @@
+//! A file system that is planned in memory, and then written.
+//!
+//! The parts of [`crate::format`], for programs that place files themselves: [`plan`] chooses the
+//! numbers, [`Draft`] takes the blocks of those files, places everything else, and writes it, the
+//! primary superblock last.
+//!
+//! Invariants: a run that the program occupies overlaps no other one and no fixed place, which are
+//! the superblock copies, the descriptors and their reserved blocks
+//! ([`Geometry::base_metadata_blocks`]). Inodes in use are 1 to [`Contents::last`].
+
+use uext4_device::BlockDevice;
+use uext4_format::mmp::{MMP_UPDATE_INTERVAL_SECONDS, Mmp};
+use uext4_format::orphan_file::ORPHAN_FILE_BLOCKS_MAX;
+use uext4_format::quota::{QuotaEntry, QuotaKind};
+use uext4_format::{
+    BlockNr, BlockRun, Feature, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Superblock,
+    jbd2,
+};
+use uext4_num::{clamp_u32, usize_of};
+
+use crate::files::{Files, GROUP_QUOTA, USER_QUOTA, journal_backup};
+use crate::sizing::FIRST_INO;
+use crate::space::{Sharing, Space};
+use crate::write::{Policy, UsedInodes, Writer};
+use crate::{Error, MkfsOptions, Placement, journal_size, layout, sizing};
+
+/// Numbers of a new file system.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The superblock, with nothing allocated.
+    pub superblock: Superblock,
+    /// Length of the journal in blocks; 0: none, or an external one.
+    pub journal_blocks: u32,
+}
+
+/// Chooses the numbers for these options and a device of this size.
+///
+/// # Errors
+/// Options that contradict each other or that no file system can have.
+pub fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<Plan, Error> {
+    let (superblock, journal_blocks) = sizing::plan(options, device_bytes)?;
+    Ok(Plan {
+        superblock,
+        journal_blocks,
+    })
+}
+
+impl Plan {
+    /// Sets names and times; all checksums follow from the UUID. `time` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a label of more than 16 bytes.
+    pub fn identify(
+        &mut self,
+        options: &MkfsOptions,
+        uuid: [u8; 16],
+        hash_seed: [u8; 16],
+        time: u64,
+    ) -> Result<(), Error> {
+        sizing::identify(&mut self.superblock, options, uuid, hash_seed, time)
+    }
+}
+
+/// Usage of one owner by the files of the program, per kind of owner.
+pub type Usages<'a> = &'a dyn Fn(QuotaKind) -> Vec<QuotaEntry>;
+
+/// Files that the program makes itself.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    /// The last inode in use; the first is the root, number 2, and from 11 on there are no gaps.
+    pub last: InodeNr,
+    /// The inodes of directories, ascending.
+    pub directories: Vec<InodeNr>,
+}
+
+/// See the module.
+pub struct Draft {
+    /// The superblock; free counts are set when it is written.
+    pub superblock: Superblock,
+    /// Sizes and counts.
+    pub geometry: Geometry,
+    options: MkfsOptions,
+    journal_blocks: u32,
+    space: Space,
+    /// Blocks of the program's files.
+    occupied_blocks: u64,
+    descriptors: Vec<GroupDescriptor>,
+    /// Inodes that the program does not make, ascending.
+    inodes: Vec<(InodeNr, Inode)>,
+    blocks: Vec<(BlockNr, Vec<u8>)>,
+    zeroes: Vec<BlockRun>,
+    used: UsedInodes,
+}
+
+impl Draft {
+    /// A draft with nothing placed.
+    ///
+    /// # Errors
+    /// [`Error::Contradiction`]: numbers that no file system has.
+    pub fn new(plan: Plan, options: &MkfsOptions) -> Result<Draft, Error> {
+        let geometry = plan.superblock.geometry()?;
+        Ok(Draft {
+            superblock: plan.superblock,
+            geometry,
+            options: options.clone(),
+            journal_blocks: plan.journal_blocks,
+            space: Space::new(geometry),
+            occupied_blocks: 0,
+            descriptors: Vec::new(),
+            inodes: Vec::new(),
+            blocks: Vec::new(),
+            zeroes: Vec::new(),
+            used: UsedInodes {
+                last: InodeNr(FIRST_INO),
+                directories: vec![InodeNr::ROOT, InodeNr(FIRST_INO)],
+            },
+        })
+    }
+
+    /// Lets blocks be placed in all of the last group, to find out where they would end. Such a
+    /// draft is not written.
+    pub fn with_whole_groups(mut self) -> Draft {
+        let geometry = &mut self.space.geometry;
+        geometry.blocks_count = geometry.group_first_block(GroupNr(geometry.group_count)).0;
+        self
+    }
+
+    /// Marks blocks of the program's files as used.
+    pub fn occupy(&mut self, start: BlockNr, end: BlockNr) {
+        self.occupied_blocks += end.0 - start.0;
+        self.space.occupy(start, end);
+    }
+
+    /// The block after the last one that is placed or occupied.
+    pub fn end(&self) -> BlockNr {
+        self.space.end()
+    }
+
+    /// Places bitmaps and inode tables.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`].
+    pub fn place_groups(&mut self) -> Result<(), Error> {
+        self.descriptors = layout::place(&mut self.space, self.options.placement)?;
+        let used = used_in_all(&self.space) - self.occupied_blocks;
+        self.set_overhead(u64::from(self.geometry.first_data_block) + used);
+        Ok(())
+    }
+
+    fn set_overhead(&mut self, clusters: u64) {
+        self.superblock.overhead_clusters = u32::try_from(clusters).unwrap_or(0);
+    }
+
+    /// Makes the root directory and lost+found, with their blocks, and everything else that every
+    /// file system has.
+    pub(crate) fn add_all(&mut self) -> Result<(), Error> {
+        self.add(None, &|_| Vec::new())
+    }
+
+    /// Makes everything besides the program's files: resize inode, quota files with these usages,
+    /// journal, orphan file and the inodes that are reserved.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], or an option out of range.
+    pub fn add_hidden_files(&mut self, own: Contents, usages: Usages<'_>) -> Result<(), Error> {
+        self.add(Some(own), usages)
+    }
+
+    fn add(&mut self, own: Option<Contents>, usages: Usages<'_>) -> Result<(), Error> {
+        let features = self.superblock.features();
+        let options = &self.options;
+        let mut files = Files::new(&mut self.space, &self.superblock, options.placement);
+        match own {
+            None => files.add_directories(options.root_owner)?,
+            Some(own) => {
+                self.used.last = own.last;
+                self.used.directories = own.directories;
+            }
+        }
+        let last = &mut self.used.last;
+        let superblock = &mut self.superblock;
+        if features.has(Feature::RESIZE_INODE) {
+            files.add_resize_inode()?;
+        }
+        if features.has(Feature::QUOTA) {
+            add_quota(&mut files, superblock, last, usages)?;
+        }
+        let mut journal_clusters = 0;
+        if let Some(external) = options.external_journal {
+            superblock.journal_uuid = external.uuid;
+            superblock.journal_dev = external.device_number;
+        } else if features.has(Feature::HAS_JOURNAL) {
+            let geometry = files.space.geometry;
+            journal_clusters = add_journal(&mut files, superblock, &geometry, self.journal_blocks)?;
+        }
+        if features.has(Feature::ORPHAN_FILE) {
+            add_orphan_file(&mut files, superblock, last, options)?;
+        }
+        files.add_reserved(FIRST_INO);
+        let Files {
+            inodes,
+            blocks,
+            zeroes,
+            ..
+        } = files;
+        (self.inodes, self.blocks, self.zeroes) = (inodes, blocks, zeroes);
+        self.inodes.sort_by_key(|(ino, _)| *ino);
+        if features.has(Feature::MMP) {
+            let block = add_mmp(&mut self.space, superblock)?;
+            self.blocks.push(block);
+        }
+        self.set_overhead(u64::from(self.superblock.overhead_clusters) + journal_clusters);
+        Ok(())
+    }
+
+    /// Wipes signatures of other file systems. To be called before anything is written.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn wipe(&self, device: &dyn BlockDevice) -> Result<(), Error> {
+        self.writer(device).wipe()
+    }
+
+    fn writer<'a>(&self, device: &'a dyn BlockDevice) -> Writer<'a> {
+        Writer {
+            device,
+            geometry: self.geometry,
+            checksums: self.superblock.checksums(),
+            policy: Policy {
+                contents: self.options.contents,
+                tables: self.options.inode_tables,
+            },
+        }
+    }
+
+    /// Writes everything, with the program's inodes among it, which are ascending. Flushes the
+    /// device before and after the write of the primary superblock.
+    ///
+    /// # Errors
+    /// Those of the device; it then holds no file system unless the last write failed.
+    pub fn write(
+        &mut self,
+        device: &dyn BlockDevice,
+        own: impl Iterator<Item = (InodeNr, Inode)>,
+    ) -> Result<(), Error> {
+        let writer = self.writer(device);
+        for (group, descriptor) in self.descriptors.iter_mut().enumerate() {
+            writer.group(
+                &self.space,
+                GroupNr(clamp_u32(group)),
+                descriptor,
+                &self.used,
+            )?;
+        }
+        for run in &self.zeroes {
+            writer.zero(run.start, run.len_blocks)?;
+        }
+        for (nr, bytes) in &self.blocks {
+            writer.block(*nr, bytes)?;
+        }
+        let hidden = self.inodes.iter().map(|(ino, inode)| (*ino, inode));
+        writer.inodes(hidden, &self.descriptors)?;
+        writer.inodes(own, &self.descriptors)?;
+        count_free(&mut self.superblock, &self.geometry, &self.descriptors);
+        writer.descriptors(&self.descriptors)?;
+        writer.superblock_copies(&self.superblock)?;
+        device.flush()?;
+        writer.superblock(&self.superblock)?;
+        device.flush()?;
+        Ok(())
+    }
+
+    /// Length of the journal in blocks; 0: none.
+    pub fn journal_blocks(&self) -> u32 {
+        self.journal_blocks
+    }
+}
+
+fn used_in_all(space: &Space) -> u64 {
+    let groups = (0..space.geometry.group_count).map(GroupNr);
+    groups
+        .map(|group| u64::from(space.used_clusters(group)))
+        .sum()
+}
+
+fn count_free(superblock: &mut Superblock, geometry: &Geometry, descriptors: &[GroupDescriptor]) {
+    let clusters: u64 = descriptors
+        .iter()
+        .map(|group| u64::from(group.free_clusters))
+        .sum();
+    superblock.free_blocks_count = clusters << geometry.cluster_bits;
+    superblock.free_inodes_count = descriptors.iter().map(|group| group.free_inodes).sum();
+}
+
+/// Adds the journal inode, the journal superblock and the main superblock's copy of the inode;
+/// answers the journal's clusters without its map.
+fn add_journal(
+    files: &mut Files<'_>,
+    superblock: &mut Superblock,
+    geometry: &Geometry,
+    blocks: u32,
+) -> Result<u64, Error> {
+    let (inode, first) = files.add_journal(blocks)?;
+    superblock.journal_inum = InodeNr::JOURNAL.0;
+    superblock.jnl_backup_type = 1;
+    superblock.jnl_blocks = journal_backup(&inode);
+    let mut log = jbd2::Superblock::new(geometry.block_size(), blocks, 1, superblock.uuid);
+    if geometry.features.has(Feature::FAST_COMMIT) {
+        log.fast_commit_blocks = blocks / 65;
+    }
+    let mut bytes = vec![0; usize_of(geometry.block_size())];
+    let (start, _) = bytes.split_at_mut(jbd2::SUPERBLOCK_BYTES);
+    start.copy_from_slice(&log.encode());
+    files.blocks.push((first, bytes));
+    Ok(geometry.blocks_to_clusters(u64::from(blocks)))
+}
+
+/// Adds the quota files; the project quota has no reserved inode and takes the next after `last`.
+fn add_quota(
+    files: &mut Files<'_>,
+    superblock: &mut Superblock,
+    last: &mut InodeNr,
+    usages: Usages<'_>,
+) -> Result<(), Error> {
+    files.add_quota_file(USER_QUOTA, QuotaKind::User, usages)?;
+    files.add_quota_file(GROUP_QUOTA, QuotaKind::Group, usages)?;
+    superblock.usr_quota_inum = USER_QUOTA.0;
+    superblock.grp_quota_inum = GROUP_QUOTA.0;
+    if superblock.features().has(Feature::PROJECT) {
+        last.0 += 1;
+        files.add_quota_file(*last, QuotaKind::Project, usages)?;
+        superblock.prj_quota_inum = last.0;
+    }
+    Ok(())
+}
+
+fn add_orphan_file(
+    files: &mut Files<'_>,
+    superblock: &mut Superblock,
+    last: &mut InodeNr,
+    options: &MkfsOptions,
+) -> Result<(), Error> {
+    let default = journal_size::default_orphan_file_blocks(superblock.blocks_count);
+    let blocks = options.orphan_file_blocks.unwrap_or(default);
+    if !(1..=ORPHAN_FILE_BLOCKS_MAX).contains(&blocks) {
+        return Err(Error::OutOfRange("an orphan file has 1 to 512 blocks"));
+    }
+    last.0 += 1;
+    files.add_orphan_file(*last, blocks)?;
+    superblock.orphan_file_inum = last.0;
+    Ok(())
+}
+
+fn add_mmp(space: &mut Space, superblock: &mut Superblock) -> Result<(BlockNr, Vec<u8>), Error> {
+    let goal = space.geometry.group_first_block(GroupNr(0));
+    let nr = space.take_run(goal, 1, Sharing::OwnClusters, "the mmp block")?;
+    superblock.mmp_block = nr.0;
+    superblock.mmp_update_interval = MMP_UPDATE_INTERVAL_SECONDS;
+    let checksums = superblock.checksums();
+    let mut bytes = vec![0; usize_of(space.geometry.block_size())];
+    Mmp::clean(MMP_UPDATE_INTERVAL_SECONDS).write_to(&mut bytes, &checksums);
+    Ok((nr, bytes))
+}
+
+/// Whether the placement needs this feature.
+pub(crate) fn check_placement(options: &MkfsOptions) -> Result<(), Error> {
+    let packed = options.placement == Placement::Packed;
+    if packed && !options.features.has(Feature::FLEX_BG) {
+        return Err(Error::OutOfRange(
+            "packed metadata need the feature flex_bg",
+        ));
+    }
+    Ok(())
+}
