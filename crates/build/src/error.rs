@@ -26,4 +26,54 @@ pub enum Error {
         /// What to do.
         advice: &'static str,
     },
+    /// The tree does not fit into the image.
+    #[error(
+        "the image has {blocks} blocks, and the tree with its metadata needs {needed_bytes} bytes; \
+         give a larger size, or the size min"
+    )]
+    NoSpace {
+        /// Blocks of the image.
+        blocks: u64,
+        /// Size with which everything fits, with the same number of inodes, in bytes.
+        needed_bytes: u64,
+    },
+    /// The image is full before the end of the tree, or has too few groups for its inodes.
+    #[error("the image of {blocks} blocks is full; give a larger size, or the size min")]
+    Full {
+        /// Blocks of the image.
+        blocks: u64,
+    },
+    /// The file of the image could not be made.
+    #[error("{path}: cannot be written: {error}")]
+    Image {
+        /// The file.
+        path: String,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// The device of the image failed.
+    #[error(transparent)]
+    Device(#[from] uext4_device::Error),
+    /// The options make no file system.
+    #[error(transparent)]
+    Format(#[from] uext4_mkfs::Error),
+    /// The callback for progress has asked for the end.
+    #[error("cancelled; nothing was made")]
+    Cancelled,
+}
+
+impl Error {
+    /// A refusal that names a path in the image.
+    pub(crate) fn refused(path: &[u8], problem: impl Into<String>, advice: &'static str) -> Error {
+        Error::Refused {
+            source_name: shown(path),
+            problem: problem.into(),
+            advice,
+        }
+    }
+}
+
+/// A path in the image, for messages.
+pub(crate) fn shown(path: &[u8]) -> String {
+    format!("/{}", path.escape_ascii())
 }

@@ -1,13 +1,48 @@
 //! Builds ext4 images from trees of files, in one pass and reproducibly.
 //!
-//! Layout: `entry` is what a source says of one file, `sink` takes entries from sources.
+//! [`Builder`] takes entries and writes contents as they come; [`Builder::finish`] writes what was
+//! left for later, then metadata, which are packed behind the contents. No mount, no journal run,
+//! no root. The tables and the superblock are those of `uext4_mkfs`.
+//!
+//! Layout: `entry` is what a source says of one file, `sink` takes entries from sources, `host`
+//! is the source for directories of the host. `tree` keeps names and files, `attributes` what
+//! many of them share, `sorting` their order and numbers. `bump` gives out blocks, `contents`
+//! cuts files into pieces, `readers` read them, `output` writes them. `finish` is the order of the
+//! end: `manifest` identifies the tree, `directories` and `attribute_blocks` make blocks, `inodes`
+//! inodes, `sizing` chooses the size.
+//!
+//! References: docs/internals/build.md.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
+mod attribute_blocks;
+mod attributes;
+mod builder;
+mod bump;
+mod contents;
+mod directories;
 mod entry;
 mod error;
+mod finish;
+mod host;
+mod image_file;
+mod inodes;
+mod layers;
+mod manifest;
+mod names;
+mod options;
+mod output;
+mod readers;
 mod sink;
+mod sizing;
+mod sorting;
+mod streams;
+mod tree;
 
+pub use builder::Builder;
 pub use entry::{Attributes, Content, Data, Entry, Node, ReadAt, Xattr};
 pub use error::{Error, Result};
+pub use host::Host;
+pub use options::{BuildOptions, Progress, Size, source_date_epoch};
 pub use sink::Sink;
+pub use sizing::Report;

@@ -131,6 +131,11 @@ impl Draft {
         self.space.occupy(start, end);
     }
 
+    /// Blocks in which something can be placed.
+    pub fn space_blocks(&self) -> u64 {
+        self.space.geometry.blocks_count
+    }
+
     /// The block after the last one that is placed or occupied.
     pub fn end(&self) -> BlockNr {
         self.space.end()

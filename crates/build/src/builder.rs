@@ -1,0 +1,418 @@
+//! The builder: takes entries, and writes the contents that come with them.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use uext4_device::{Access, BlockDevice, FileDevice};
+use uext4_format::{Feature, FileType};
+use uext4_mkfs::{DeviceContents, Draft, Plan};
+use uext4_num::{clamp_u32, u64_of, usize_of};
+
+use crate::attributes::Limits;
+use crate::bump::Bump;
+use crate::contents::{Batch, digest};
+use crate::image_file::ImageFile;
+use crate::layers::Spot;
+use crate::output::{Output, Write};
+use crate::streams::{Stream, are_sound, is_full};
+use crate::tree::{FileId, Later, Piece, Place, Tree};
+use crate::{
+    BuildOptions, Content, Data, Entry, Error, Node, Progress, Report, Result, Sink, sizing,
+};
+
+/// Features whose structures the builder does not make.
+const REFUSED: [Feature; 9] = [
+    Feature::CASEFOLD,
+    Feature::ENCRYPT,
+    Feature::BIGALLOC,
+    Feature::INLINE_DATA,
+    Feature::EA_INODE,
+    Feature::VERITY,
+    Feature::META_BG,
+    Feature::SPARSE_SUPER2,
+    Feature::QUOTA,
+];
+/// Features without which it makes nothing.
+const NEEDED: [Feature; 2] = [Feature::EXTENTS, Feature::FLEX_BG];
+/// Logical blocks that a file can have.
+const FILE_BLOCKS_MAX: u64 = uext4_format::extent::LOGICAL_BLOCKS;
+
+/// A callback that learns of progress and may end the build.
+type Watch = Box<dyn FnMut(Progress) -> ControlFlow<()>>;
+
+/// Takes the entries of sources, and makes the image of them.
+pub struct Builder {
+    pub(crate) options: BuildOptions,
+    /// Numbers before the size is known.
+    pub(crate) plan: Plan,
+    pub(crate) tree: Tree,
+    pub(crate) bump: Bump,
+    pub(crate) output: Output,
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) image: Option<Arc<ImageFile>>,
+    pub(crate) progress: Progress,
+    gathered: Batch,
+    watch: Option<Watch>,
+}
+
+impl Builder {
+    /// A builder of an image at this path: a new file, which gets its name at the end and replaces
+    /// one of that name, or a block device, which is written at once.
+    ///
+    /// # Errors
+    /// Options that make no image, or a path that cannot be written.
+    pub fn create(path: &Path, options: BuildOptions) -> Result<Builder> {
+        let is_file = std::fs::metadata(path).map_or(true, |found| found.is_file());
+        if !is_file {
+            let device = FileDevice::open(path, Access::ReadWrite)?;
+            return Builder::on(Arc::new(device), options);
+        }
+        let mut options = options;
+        options.format.contents = DeviceContents::Zeroed;
+        let plan = check(&mut options)?;
+        let limit = plan
+            .superblock
+            .geometry()
+            .map_err(uext4_mkfs::Error::from)?
+            .size_bytes();
+        let image = ImageFile::create(path, limit).map_err(|error| Error::Image {
+            path: path.display().to_string(),
+            error,
+        })?;
+        let image = Arc::new(image);
+        Builder::start(image.clone(), Some(image), options, plan)
+    }
+
+    /// A builder of an image on a device of any contents, unless the options say otherwise. The
+    /// size of the options is at most the device's.
+    ///
+    /// # Errors
+    /// As [`Builder::create`].
+    pub fn on(device: Arc<dyn BlockDevice>, options: BuildOptions) -> Result<Builder> {
+        let mut options = options;
+        options.format.contents = DeviceContents::Unknown;
+        let plan = check(&mut options)?;
+        Draft::new(plan.clone(), &options.format)?.wipe(&*device)?;
+        Builder::start(device, None, options, plan)
+    }
+
+    fn start(
+        device: Arc<dyn BlockDevice>,
+        image: Option<Arc<ImageFile>>,
+        options: BuildOptions,
+        plan: Plan,
+    ) -> Result<Builder> {
+        let geometry = plan
+            .superblock
+            .geometry()
+            .map_err(uext4_mkfs::Error::from)?;
+        let fields = usize_of(128 + u32::from(uext4_format::KNOWN_EXTRA_BYTES));
+        let limits = Limits {
+            tail_bytes: usize::from(geometry.inode_size).saturating_sub(fields),
+            block_bytes: usize_of(geometry.block_size()),
+        };
+        Ok(Builder {
+            tree: Tree::new(options.format.root_owner, limits)?,
+            bump: Bump::new(geometry),
+            output: Output::new(device.clone()),
+            device,
+            image,
+            options,
+            plan,
+            progress: Progress {
+                bytes: 0,
+                files: 0,
+                total_files: None,
+            },
+            gathered: Batch::default(),
+            watch: None,
+        })
+    }
+
+    /// Calls `watch` as the build goes on, at least once a MiB of contents; `Break` ends it with
+    /// [`Error::Cancelled`].
+    pub fn watch(&mut self, watch: impl FnMut(Progress) -> ControlFlow<()> + 'static) {
+        self.watch = Some(Box::new(watch));
+    }
+
+    /// Adds a regular file of these bytes.
+    ///
+    /// # Errors
+    /// As [`Sink::add`].
+    pub fn file(&mut self, path: &[u8], bytes: &[u8], attributes: crate::Attributes) -> Result<()> {
+        let mut reader = bytes;
+        let size = u64_of(bytes.len());
+        let whole = 0..size;
+        self.add(Entry {
+            path: path.to_vec(),
+            attributes,
+            node: Node::File(Content {
+                size,
+                data: Data::Stream {
+                    ranges: vec![whole],
+                    reader: &mut reader,
+                },
+            }),
+        })
+    }
+
+    /// Writes what is left for the end, and makes the image.
+    ///
+    /// # Errors
+    /// As [`Sink::add`]; then no file has the final name.
+    pub fn finish(self) -> Result<Report> {
+        crate::finish::finish(self)
+    }
+
+    pub(crate) fn block_size(&self) -> u32 {
+        1024 << self.plan.superblock.log_block_size
+    }
+
+    fn add_content(&mut self, file: FileId, path: &[u8], content: Content<'_>) -> Result<()> {
+        let size = content.size;
+        let max = FILE_BLOCKS_MAX.saturating_mul(u64::from(self.block_size()));
+        if size > max {
+            let problem = format!("the file has {size} bytes, and at most {max} are possible");
+            return Err(Error::refused(path, problem, "use larger blocks"));
+        }
+        self.tree.file_mut(file).size = size;
+        let (Data::Stream { ranges, .. } | Data::Later { ranges, .. }) = &content.data;
+        if !are_sound(ranges, size) {
+            let problem = "its ranges of data are not in order, or not inside the file";
+            return Err(Error::refused(
+                path,
+                problem,
+                "this is an error of the source",
+            ));
+        }
+        match content.data {
+            Data::Later { ranges, file: from } => self.add_later(file, size, ranges, from),
+            Data::Stream { ranges, reader } => {
+                let stream = Stream {
+                    file,
+                    size,
+                    ranges,
+                    reader,
+                };
+                self.add_stream(path, stream)
+            }
+        }
+    }
+
+    fn add_later(
+        &mut self,
+        file: FileId,
+        size: u64,
+        ranges: Vec<std::ops::Range<u64>>,
+        from: Box<dyn crate::ReadAt>,
+    ) -> Result<()> {
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        let is_whole = ranges.len() == 1 && ranges[0] == (0..size);
+        let at = clamp_u32(self.tree.laters.len());
+        self.tree.laters.push(Some(Later {
+            file: from,
+            ranges: (!is_whole).then(|| ranges.into()),
+        }));
+        self.tree.file_mut(file).place = Place::Later(at);
+        Ok(())
+    }
+
+    fn add_stream(&mut self, path: &[u8], mut stream: Stream<'_>) -> Result<()> {
+        let block_size = self.block_size();
+        let pieces = stream.pieces();
+        for (at, offset) in pieces.iter().enumerate() {
+            let is_last = at + 1 == pieces.len();
+            let read = stream.read(&mut self.gathered, *offset, block_size, is_last);
+            read.map_err(|error| Error::Source {
+                source_name: crate::error::shown(path),
+                error,
+            })?;
+            if is_full(&self.gathered) {
+                self.flush_gathered()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the small files that were gathered.
+    pub(crate) fn flush_gathered(&mut self) -> Result<()> {
+        let batch = std::mem::take(&mut self.gathered);
+        self.write_batch(batch)
+    }
+
+    /// Allocates the blocks of a batch and hands it to the writer.
+    pub(crate) fn write_batch(&mut self, batch: Batch) -> Result<()> {
+        let bits = self.block_size().ilog2();
+        let Batch { bytes, parts } = batch;
+        let bytes = Arc::new(bytes);
+        let mut write = Write {
+            at: 0,
+            bytes: bytes.clone(),
+            ranges: Vec::new(),
+        };
+        let mut next = 0;
+        for part in &parts {
+            let file = self.tree.file_mut(part.file);
+            if let Some(crc) = part.crc {
+                file.digest = digest(file.digest, part.offset, crc);
+            }
+            self.progress.bytes += u64_of(part.range.len());
+            self.progress.files += u64::from(part.is_last);
+            let first = clamp_u32(part.range.start >> bits);
+            let logical = clamp_u32(part.offset >> bits);
+            for run in &part.data {
+                let mut at = run.start;
+                while at < run.end {
+                    let taken = self.bump.take(run.end - at)?;
+                    let piece = Piece {
+                        logical: logical + (at - first),
+                        blocks: taken.len_blocks,
+                        start: taken.start,
+                    };
+                    self.tree.append(part.file, piece);
+                    if next != taken.start.0 {
+                        self.hand_over(&mut write, taken.start.0 << bits)?;
+                    }
+                    let end = at + taken.len_blocks;
+                    write.push(usize_of(at) << bits..usize_of(end) << bits);
+                    next = taken.start.0 + u64::from(taken.len_blocks);
+                    at = end;
+                }
+            }
+        }
+        self.hand_over(&mut write, 0)?;
+        self.report()
+    }
+
+    /// Hands over what a write has, and begins the next one at an offset.
+    fn hand_over(&mut self, write: &mut Write, at: u64) -> Result<()> {
+        let bytes = write.bytes.clone();
+        let done = std::mem::replace(
+            write,
+            Write {
+                at,
+                bytes,
+                ranges: Vec::new(),
+            },
+        );
+        if done.ranges.is_empty() {
+            return Ok(());
+        }
+        Ok(self.output.write(done)?)
+    }
+
+    fn report(&mut self) -> Result<()> {
+        let progress = self.progress;
+        match self.watch.as_mut().map(|watch| watch(progress)) {
+            Some(ControlFlow::Break(())) => Err(Error::Cancelled),
+            _ => Ok(()),
+        }
+    }
+
+    fn add_node(
+        &mut self,
+        path: &[u8],
+        spot: &Spot<'_>,
+        entry: Entry<'_>,
+    ) -> Result<Option<FileId>> {
+        let attributes = self.tree.attributes.intern(path, &entry.attributes)?;
+        let kind = match &entry.node {
+            Node::Directory => return self.tree.add_directory(path, spot, attributes),
+            Node::Link(target) => {
+                self.tree.add_link(path, spot, target)?;
+                return Ok(None);
+            }
+            Node::File(_) => FileType::Regular,
+            Node::Symlink(_) => FileType::Symlink,
+            Node::CharDevice(_) => FileType::CharDevice,
+            Node::BlockDevice(_) => FileType::BlockDevice,
+            Node::Fifo => FileType::Fifo,
+            Node::Socket => FileType::Socket,
+        };
+        let Some(file) = self.tree.add_file(path, spot, kind, attributes)? else {
+            return Ok(None);
+        };
+        match entry.node {
+            Node::File(content) => self.add_content(file, path, content)?,
+            Node::Symlink(target) => self.add_target(file, path, &target)?,
+            Node::CharDevice(device) | Node::BlockDevice(device) => {
+                let number = u64::from(device.major) << 32 | u64::from(device.minor);
+                self.tree.file_mut(file).size = number;
+            }
+            _ => {}
+        }
+        Ok(Some(file))
+    }
+
+    fn add_target(&mut self, file: FileId, path: &[u8], target: &[u8]) -> Result<()> {
+        let max = usize_of(self.block_size()).min(4096) - 1;
+        if target.is_empty() || target.len() > max || target.contains(&0) {
+            let problem = format!("the target of the symbolic link has not 1 to {max} bytes");
+            return Err(Error::refused(
+                path,
+                problem,
+                "use a shorter link, or larger blocks",
+            ));
+        }
+        let place = self.tree.keep_target(target)?;
+        let file = self.tree.file_mut(file);
+        (file.place, file.size) = (place, u64_of(target.len()));
+        Ok(())
+    }
+}
+
+impl Sink for Builder {
+    fn next_layer(&mut self) -> Result<()> {
+        self.tree.next_layer()
+    }
+
+    fn add(&mut self, mut entry: Entry<'_>) -> Result<()> {
+        let path = std::mem::take(&mut entry.path);
+        let mtime = entry.attributes.mtime;
+        let spot = self.tree.spot(&path)?;
+        if let Some(file) = self.add_node(&path, &spot, entry)? {
+            let file = self.tree.file_mut(file);
+            (file.seconds, file.nanoseconds) = (mtime.seconds, mtime.nanoseconds);
+        }
+        Ok(())
+    }
+
+    fn hide(&mut self, path: &[u8]) -> Result<()> {
+        self.tree.hide(path)
+    }
+
+    fn hide_below(&mut self, path: &[u8]) -> Result<()> {
+        self.tree.hide_below(path)
+    }
+}
+
+/// Checks the options, and computes the first numbers.
+fn check(options: &mut BuildOptions) -> Result<Plan> {
+    let format = &mut options.format;
+    format.placement = uext4_mkfs::Placement::Packed;
+    let features = format.features;
+    if let Some(refused) = REFUSED.into_iter().find(|one| features.has(*one)) {
+        return Err(uext4_mkfs::Error::Unsupported(refused).into());
+    }
+    for feature in NEEDED {
+        if !features.has(feature) {
+            let problem = format!("the feature {feature} is off");
+            return Err(Error::Refused {
+                source_name: "the options".to_owned(),
+                problem,
+                advice: "leave it on: images need it",
+            });
+        }
+    }
+    if format.external_journal.is_some() {
+        return Err(Error::Refused {
+            source_name: "the options".to_owned(),
+            problem: "an image has no journal on another device".to_owned(),
+            advice: "build without a journal and add it later",
+        });
+    }
+    sizing::first_plan(options.size, format)
+}

@@ -1,0 +1,88 @@
+//! Gives out blocks in ascending order, around the fixed places: superblock copies, descriptors
+//! and the blocks reserved for more of them.
+//!
+//! Invariant: no block is given out twice, and none below [`Bump::next`] is free but fixed ones.
+
+use uext4_format::{BlockNr, BlockRun, Geometry};
+use uext4_num::clamp_u32;
+
+use crate::{Error, Result};
+
+/// See the module.
+pub(crate) struct Bump {
+    geometry: Geometry,
+    next: u64,
+    /// What was given out: start and end of runs, ascending.
+    runs: Vec<(u64, u64)>,
+}
+
+impl Bump {
+    /// All blocks of the geometry are free.
+    pub(crate) fn new(geometry: Geometry) -> Bump {
+        Bump {
+            next: u64::from(geometry.first_data_block),
+            geometry,
+            runs: Vec::new(),
+        }
+    }
+
+    /// The next blocks, at least one and at most `max`.
+    pub(crate) fn take(&mut self, max: u32) -> Result<BlockRun> {
+        let geometry = &self.geometry;
+        let full = Error::Full {
+            blocks: geometry.blocks_count,
+        };
+        loop {
+            if self.next >= geometry.blocks_count {
+                return Err(full);
+            }
+            let group = geometry.group_of_block(BlockNr(self.next));
+            let first = geometry.group_first_block(group).0;
+            let free = first + u64::from(geometry.base_metadata_blocks(group));
+            let end = first + u64::from(geometry.blocks_in_group(group));
+            self.next = self.next.max(free);
+            if self.next < end {
+                let run = BlockRun {
+                    start: BlockNr(self.next),
+                    len_blocks: max.min(clamp_u32(end - self.next)),
+                };
+                self.note(run);
+                return Ok(run);
+            }
+        }
+    }
+
+    /// The next block.
+    pub(crate) fn take_one(&mut self) -> Result<BlockNr> {
+        Ok(self.take(1)?.start)
+    }
+
+    fn note(&mut self, run: BlockRun) {
+        let end = run.start.0 + u64::from(run.len_blocks);
+        match self.runs.last_mut() {
+            Some((_, last)) if *last == run.start.0 => *last = end,
+            _ => self.runs.push((run.start.0, end)),
+        }
+        self.next = end;
+    }
+
+    /// The runs given out without these, which are a part of them.
+    pub(crate) fn used_without(&self, mut free: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+        free.sort_unstable();
+        let mut used = Vec::new();
+        let mut free = free.into_iter().peekable();
+        for (start, end) in self.runs.iter().copied() {
+            let mut at = start;
+            while let Some((from, to)) = free.next_if(|(from, _)| *from < end) {
+                if from > at {
+                    used.push((at, from));
+                }
+                at = to;
+            }
+            if at < end {
+                used.push((at, end));
+            }
+        }
+        used
+    }
+}

@@ -1,0 +1,338 @@
+//! The end of a build, in order: contents read late, identity, directories, maps, size, metadata.
+
+use std::sync::Arc;
+
+use uext4_format::{Checksums, Feature, FileType, Geometry, InodeNr, Seed};
+use uext4_num::{clamp_i64, nonnegative, usize_of};
+
+use crate::attribute_blocks::AttributeBlocks;
+use crate::contents::Batch;
+use crate::directories::{Format, Item, Owner};
+use crate::inodes::{self, DeepMaps};
+use crate::output::Gather;
+use crate::readers::{Job, Readers};
+use crate::sizing::{Needs, Report};
+use crate::sorting::{self, Sorted, path_of};
+use crate::tree::{File, FileId, Origin, Piece, Place, Tree};
+use crate::{Builder, Error, Result, manifest};
+
+/// Most bytes of a symbolic link in its inode.
+const SHORT_TARGET_MAX: u64 = 59;
+/// Fewest bytes of lost+found, so that a checker need not allocate.
+const LOST_FOUND_BYTES: u32 = 16 << 10;
+
+/// What the tree determines.
+pub(crate) struct Identity {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) hash_seed: [u8; 16],
+    /// Seconds since 1970.
+    pub(crate) time: u64,
+    /// Sizes, with the largest possible or the given number of blocks.
+    pub(crate) geometry: Geometry,
+    pub(crate) checksums: Checksums,
+}
+
+impl Identity {
+    /// The seed of a file's checksums.
+    pub(crate) fn seed(&self, file: &File) -> Option<Seed> {
+        self.checksums.inode_seed(file.ino, 0)
+    }
+}
+
+/// See [`Builder::finish`].
+pub(crate) fn finish(mut build: Builder) -> Result<Report> {
+    build.flush_gathered()?;
+    let time = build
+        .options
+        .format
+        .time
+        .unwrap_or_else(|| latest(&build.tree));
+    let lost_found = add_lost_found(&mut build.tree)?;
+    date_implicit(&mut build.tree, time);
+    let sorted = sorting::sort(&mut build.tree)?;
+    read_later(&mut build, &sorted)?;
+    let identity = identify(&mut build, &sorted, time)?;
+    place_targets(&mut build, &sorted)?;
+    write_directories(&mut build, &sorted, &identity, lost_found)?;
+    let Builder {
+        tree, bump, output, ..
+    } = &mut build;
+    let blocks = AttributeBlocks::write(tree, &sorted.order, &identity, bump, output)?;
+    let maps = DeepMaps::write(tree, &sorted, &identity, bump, output)?;
+    output.finish()?;
+    write_metadata(&build, &sorted, &identity, blocks, &maps)
+}
+
+/// The latest change in the tree, in seconds.
+fn latest(tree: &Tree) -> u64 {
+    let entries = tree
+        .files
+        .iter()
+        .filter(|file| file.origin == Origin::Entry);
+    entries
+        .map(|file| nonnegative(file.seconds))
+        .max()
+        .unwrap_or(0)
+}
+
+/// Adds lost+found, unless the tree has one.
+fn add_lost_found(tree: &mut Tree) -> Result<Option<FileId>> {
+    let known = tree.names.find(FileId::ROOT, b"lost+found");
+    let there = known.map(|id| tree.names.get(id).file);
+    let there = there.filter(|id| *id != FileId::NONE && tree.file(*id).origin != Origin::Marks);
+    if there.is_some() {
+        return Ok(None);
+    }
+    let attributes = crate::Attributes {
+        permissions: 0o700,
+        ..crate::Attributes::default()
+    };
+    let attributes = tree.attributes.intern(b"lost+found", &attributes)?;
+    let file = tree.new_file(FileType::Directory, Origin::Implicit, attributes)?;
+    match known {
+        Some(id) => tree.names.get_mut(id).file = file,
+        None => {
+            tree.new_name(FileId::ROOT, b"lost+found", file)?;
+        }
+    }
+    Ok(Some(file))
+}
+
+fn date_implicit(tree: &mut Tree, time: u64) {
+    for file in &mut tree.files {
+        if file.origin == Origin::Implicit {
+            (file.seconds, file.nanoseconds) = (clamp_i64(time), 0);
+        }
+    }
+}
+
+/// Reads and writes the contents that were left, in the order of the image.
+fn read_later(build: &mut Builder, sorted: &Sorted) -> Result<()> {
+    let mut jobs = Vec::new();
+    for id in &sorted.order {
+        let Place::Later(at) = build.tree.file(*id).place else {
+            continue;
+        };
+        build.tree.file_mut(*id).place = Place::None;
+        let size = build.tree.file(*id).size;
+        if let Some(later) = build.tree.laters[usize_of(at)].take() {
+            jobs.push(Job {
+                file: *id,
+                size,
+                later,
+            });
+        }
+    }
+    build.tree.laters = Vec::new();
+    build.progress.total_files = Some(build.progress.files + uext4_num::u64_of(jobs.len()));
+    let mut readers = Readers::new(jobs, build.options.threads, build.block_size());
+    while let Some(outcome) = readers.next() {
+        let batch = outcome.map_err(|(file, error)| Error::Source {
+            source_name: crate::error::shown(&path_of(&build.tree, file)),
+            error,
+        })?;
+        build.write_batch(batch)?;
+    }
+    Ok(())
+}
+
+fn identify(build: &mut Builder, sorted: &Sorted, time: u64) -> Result<Identity> {
+    let options = &build.options.format;
+    let (uuid, hash_seed) = match (options.uuid, options.hash_seed) {
+        (Some(uuid), Some(hash_seed)) => (uuid, hash_seed),
+        (uuid, hash_seed) => {
+            let own = manifest::identify(&build.tree, sorted);
+            (uuid.unwrap_or(own.0), hash_seed.unwrap_or(own.1))
+        }
+    };
+    build.plan.identify(options, uuid, hash_seed, time)?;
+    let superblock = &build.plan.superblock;
+    Ok(Identity {
+        uuid,
+        hash_seed,
+        time,
+        geometry: superblock.geometry().map_err(uext4_mkfs::Error::from)?,
+        checksums: superblock.checksums(),
+    })
+}
+
+/// Writes the targets of symbolic links that do not fit into their inodes.
+fn place_targets(build: &mut Builder, sorted: &Sorted) -> Result<()> {
+    let block_size = build.block_size();
+    let mut batch = Batch::default();
+    for id in &sorted.order {
+        let file = build.tree.file(*id);
+        let Place::Target(at) = file.place else {
+            continue;
+        };
+        if file.size <= SHORT_TARGET_MAX {
+            continue;
+        }
+        let target = build.tree.target(at, file.size);
+        let range = batch.begin(target.len(), block_size);
+        batch.bytes[range.clone()].copy_from_slice(target);
+        batch.complete(*id, 0, range, block_size, false);
+        build.tree.take_place(*id);
+        if crate::streams::is_full(&batch) {
+            build.write_batch(std::mem::take(&mut batch))?;
+        }
+    }
+    build.write_batch(batch)
+}
+
+fn write_directories(
+    build: &mut Builder,
+    sorted: &Sorted,
+    identity: &Identity,
+    lost_found: Option<FileId>,
+) -> Result<()> {
+    let geometry = &identity.geometry;
+    let format = Format::new(
+        geometry.features,
+        geometry.block_size(),
+        build.plan.superblock.hash_seed,
+    );
+    let mut gather = Gather::new(geometry.block_bits);
+    let mut parents = vec![(FileId::ROOT, InodeNr::ROOT)];
+    while let Some((id, parent)) = parents.pop() {
+        let file = *build.tree.file(id);
+        let is_lost_found = lost_found == Some(id);
+        let owner = Owner {
+            inode: file.ino,
+            parent,
+            seed: identity.seed(&file),
+            blocks_min: match is_lost_found {
+                true => (LOST_FOUND_BYTES / geometry.block_size()).clamp(2, 12),
+                false => 1,
+            },
+        };
+        let children = sorted.children(file.place);
+        let blocks = {
+            let items: Vec<Item<'_>> = children
+                .iter()
+                .map(|name| item(&build.tree, &format, *name))
+                .collect();
+            format.build(owner, &items)
+        };
+        let blocks = blocks.map_err(|_| {
+            let problem = "the directory has too many names for its index";
+            Error::refused(
+                &path_of(&build.tree, id),
+                problem,
+                "use the feature large_dir",
+            )
+        })?;
+        check_subdirectories(build, id)?;
+        let below = children
+            .iter()
+            .rev()
+            .map(|name| build.tree.names.get(*name).file);
+        let below = below.filter(|child| build.tree.file(*child).is_directory());
+        parents.extend(below.map(|child| (child, file.ino)));
+        build.tree.take_place(id);
+        let directory = build.tree.file_mut(id);
+        directory.size = uext4_num::u64_of(blocks.bytes.len());
+        directory.digest = u64::from(blocks.is_indexed);
+        for (logical, bytes) in (0..).zip(blocks.bytes.chunks(usize_of(format.block_size))) {
+            let start = build.bump.take_one()?;
+            let piece = Piece {
+                logical,
+                blocks: 1,
+                start,
+            };
+            build.tree.append(id, piece);
+            gather.append(start, bytes, &mut build.output)?;
+        }
+    }
+    Ok(gather.finish(&mut build.output)?)
+}
+
+fn item<'a>(tree: &'a Tree, format: &Format, name: crate::names::NameId) -> Item<'a> {
+    let file = tree.file(tree.names.get(name).file);
+    Item {
+        name: tree.names.bytes(name),
+        inode: file.ino,
+        kind: format.kind(file.kind),
+    }
+}
+
+fn check_subdirectories(build: &Builder, id: FileId) -> Result<()> {
+    let many = build.tree.file(id).links > 65_000;
+    if many && !build.plan.superblock.features().has(Feature::DIR_NLINK) {
+        let problem = "the directory has more than 64998 directories";
+        let advice = "use the feature dir_nlink";
+        return Err(Error::refused(&path_of(&build.tree, id), problem, advice));
+    }
+    Ok(())
+}
+
+/// Chooses the size, and writes inodes, tables and superblocks.
+fn write_metadata(
+    build: &Builder,
+    sorted: &Sorted,
+    identity: &Identity,
+    mut blocks: AttributeBlocks,
+    maps: &DeepMaps,
+) -> Result<Report> {
+    let tree = &build.tree;
+    let used = build.bump.used_without(replaced(tree));
+    let directories = sorted.order.iter().map(|id| tree.file(*id));
+    let directories: Vec<InodeNr> = directories
+        .filter(|file| file.is_directory())
+        .map(|file| file.ino)
+        .collect();
+    let last = sorted.last(tree);
+    let needs = Needs {
+        size: build.options.size,
+        options: &build.options.format,
+        identity,
+        used: &used,
+        last,
+        directories: &directories,
+        usages: &|_| Vec::new(),
+    };
+    let mut draft = needs.draft()?;
+    let mut failure = None;
+    let own = sorted.order.iter().map_while(|id| {
+        let block = blocks.next(tree, *id);
+        match inodes::inode(tree, *id, identity, maps, block) {
+            Ok(inode) => Some((tree.file(*id).ino, inode)),
+            Err(error) => {
+                failure = Some(error);
+                None
+            }
+        }
+    });
+    draft.write(&*build.device, own)?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    keep(&build.image, draft.geometry.size_bytes())?;
+    Ok(Report::new(draft, last))
+}
+
+/// The blocks of files that later entries of their layer replaced.
+fn replaced(tree: &Tree) -> Vec<(u64, u64)> {
+    let mut runs = Vec::new();
+    for file in tree.files.iter().filter(|file| file.links == 0) {
+        let one = match file.place {
+            Place::One(piece) => Some(piece),
+            _ => None,
+        };
+        for piece in tree.pieces_of(file).iter().copied().chain(one) {
+            let start = piece.start.0;
+            runs.push((start, start + u64::from(piece.blocks)));
+        }
+    }
+    runs
+}
+
+fn keep(image: &Option<Arc<crate::image_file::ImageFile>>, size_bytes: u64) -> Result<()> {
+    let Some(image) = image else {
+        return Ok(());
+    };
+    image.keep(size_bytes).map_err(|error| Error::Image {
+        path: uext4_device::BlockDevice::describe(&**image),
+        error,
+    })
+}

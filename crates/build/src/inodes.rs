@@ -1,0 +1,159 @@
+//! Inodes of the tree's files.
+
+use std::collections::HashMap;
+
+use uext4_format::extent::{Extent, ExtentState, ROOT_CAPACITY};
+use uext4_format::{
+    BlockNr, DeviceNumber, FileType, I_BLOCK_BYTES, Inode, InodeFlags, KNOWN_EXTRA_BYTES,
+    LogicalBlock, Seed,
+};
+use uext4_mkfs::extent_tree;
+use uext4_num::{clamp_u16, high_u32, low_u32, u64_of};
+
+use crate::bump::Bump;
+use crate::finish::Identity;
+use crate::output::{Gather, Output};
+use crate::sorting::{Sorted, path_of};
+use crate::tree::{File, FileId, Piece, Place, Tree};
+use crate::{Error, Result};
+
+/// Most links of a directory that are counted; more count as 1.
+const DIRECTORY_LINKS_MAX: u32 = 65_000;
+/// Most blocks of an extent.
+const EXTENT_BLOCKS_MAX: u32 = 32_768;
+
+/// Roots of maps that are deeper than the inode.
+#[derive(Default)]
+pub(crate) struct DeepMaps {
+    roots: HashMap<u32, ([u8; I_BLOCK_BYTES], u64)>,
+}
+
+impl DeepMaps {
+    /// Writes the nodes of all maps that need any.
+    pub(crate) fn write(
+        tree: &Tree,
+        sorted: &Sorted,
+        identity: &Identity,
+        bump: &mut Bump,
+        output: &mut Output,
+    ) -> Result<DeepMaps> {
+        let mut deep = DeepMaps::default();
+        let mut gather = Gather::new(identity.geometry.block_bits);
+        for id in &sorted.order {
+            let file = tree.file(*id);
+            let extents = extents(tree, file);
+            if extents.len() <= usize::from(ROOT_CAPACITY) {
+                continue;
+            }
+            let size = identity.geometry.block_size();
+            let map = extent_tree(&extents, size, identity.seed(file), &mut || bump.take_one())?;
+            for (nr, bytes) in &map.nodes {
+                gather.append(*nr, bytes, output)?;
+            }
+            let nodes = u64_of(map.nodes.len());
+            deep.roots.insert(id.0, (map.i_block, nodes));
+        }
+        gather.finish(output)?;
+        Ok(deep)
+    }
+}
+
+/// The extents of a file.
+fn extents(tree: &Tree, file: &File) -> Vec<Extent> {
+    let one;
+    let pieces: &[Piece] = match file.place {
+        Place::One(piece) => {
+            one = [piece];
+            &one
+        }
+        _ => tree.pieces_of(file),
+    };
+    let mut extents = Vec::new();
+    for piece in pieces {
+        let mut done = 0;
+        while done < piece.blocks {
+            let len = (piece.blocks - done).min(EXTENT_BLOCKS_MAX);
+            extents.push(Extent {
+                logical: LogicalBlock(piece.logical + done),
+                start: BlockNr(piece.start.0 + u64::from(done)),
+                len: clamp_u16(len),
+                state: ExtentState::Written,
+            });
+            done += len;
+        }
+    }
+    extents
+}
+
+/// The inode of a file; `attribute_block` is 0 for none.
+pub(crate) fn inode(
+    tree: &Tree,
+    id: FileId,
+    identity: &Identity,
+    deep: &DeepMaps,
+    attribute_block: BlockNr,
+) -> Result<Inode> {
+    let file = tree.file(id);
+    let geometry = &identity.geometry;
+    let shared = tree.attributes.get(file.attributes);
+    let mut inode = Inode::new(geometry, KNOWN_EXTRA_BYTES);
+    inode.mode = file.kind.mode_bits() | shared.permissions;
+    (inode.uid, inode.gid) = (shared.uid, shared.gid);
+    inode.links = match file.links {
+        links if file.is_directory() && links > DIRECTORY_LINKS_MAX => 1,
+        links => clamp_u16(links),
+    };
+    let time = file.mtime().as_stored(inode.times_have_extra());
+    (inode.atime, inode.mtime, inode.ctime) = (time, time, time);
+    if inode.extra_isize > 0 {
+        inode.crtime = time;
+    }
+    if !shared.tail.is_empty() {
+        inode.tail = shared.tail[..].into();
+    }
+    inode.file_acl = attribute_block;
+    let blocks = fill_map(tree, id, &mut inode, deep) + u64::from(attribute_block.0 != 0);
+    let sectors = blocks << (geometry.block_bits - 9);
+    inode.set_sectors(sectors, geometry).map_err(|_| {
+        let problem = "the file has more blocks than an inode can count";
+        Error::refused(&path_of(tree, id), problem, "use the feature huge_file")
+    })?;
+    Ok(inode)
+}
+
+/// Sets size, flags and map; answers the blocks of contents and map.
+fn fill_map(tree: &Tree, id: FileId, inode: &mut Inode, deep: &DeepMaps) -> u64 {
+    let file = tree.file(id);
+    match (file.kind, file.place) {
+        (FileType::CharDevice | FileType::BlockDevice, _) => {
+            inode.set_device_number(DeviceNumber {
+                major: high_u32(file.size),
+                minor: low_u32(file.size),
+            });
+            return 0;
+        }
+        (FileType::Fifo | FileType::Socket, _) => return 0,
+        (_, Place::Target(at)) => {
+            let target = tree.target(at, file.size);
+            let (start, _) = inode.i_block.split_at_mut(target.len());
+            start.copy_from_slice(target);
+            inode.size = file.size;
+            return 0;
+        }
+        _ => {}
+    }
+    inode.size = file.size;
+    inode.flags.insert(InodeFlags::EXTENTS);
+    if file.is_indexed() {
+        inode.flags.insert(InodeFlags::INDEX);
+    }
+    let extents = extents(tree, file);
+    let blocks: u64 = extents.iter().map(|extent| u64::from(extent.len)).sum();
+    if let Some((root, nodes)) = deep.roots.get(&id.0) {
+        inode.i_block = *root;
+        return blocks + nodes;
+    }
+    let map = extent_tree(&extents, 1024, None::<Seed>, &mut || Err(()));
+    inode.i_block = map.expect("four extents need no node").i_block;
+    blocks
+}

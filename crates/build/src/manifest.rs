@@ -1,0 +1,59 @@
+//! The identity of a tree: a keyed hash of everything that its image shows.
+//!
+//! UUID and hash seed follow from it, so equal trees make equal images.
+
+use std::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher24};
+use uext4_num::u64_of;
+
+use crate::sorting::Sorted;
+use crate::tree::{File, FileId, Place, Tree};
+
+/// UUID and hash seed of the tree.
+pub(crate) fn identify(tree: &Tree, sorted: &Sorted) -> ([u8; 16], [u8; 16]) {
+    let mut uuid = hash(tree, sorted, 1);
+    uuid[6] = uuid[6] & 0x0F | 0x80; // a UUID of version 8: made by the program's own rules
+    uuid[8] = uuid[8] & 0x3F | 0x80;
+    (uuid, hash(tree, sorted, 2))
+}
+
+fn hash(tree: &Tree, sorted: &Sorted, key: u64) -> [u8; 16] {
+    let mut hasher = SipHasher24::new_with_keys(0x7565_7874, key);
+    for id in &sorted.order {
+        add_file(&mut hasher, tree, sorted, *id);
+    }
+    hasher.finish128().as_bytes()
+}
+
+fn add_file(hasher: &mut SipHasher24, tree: &Tree, sorted: &Sorted, id: FileId) {
+    let file: &File = tree.file(id);
+    let shared = tree.attributes.get(file.attributes);
+    hasher.write_u32(file.ino.0);
+    hasher.write_u16(file.kind.mode_bits() | shared.permissions);
+    hasher.write_u32(shared.uid);
+    hasher.write_u32(shared.gid);
+    hasher.write_i64(file.seconds);
+    hasher.write_u32(file.nanoseconds);
+    hasher.write_u64(file.size);
+    hasher.write_u64(file.digest);
+    add_bytes(hasher, &shared.tail);
+    let block = shared
+        .block
+        .map(|at| &tree.attributes.blocks()[uext4_num::usize_of(at)]);
+    add_bytes(hasher, block.map_or(&[][..], |bytes| bytes));
+    if let Place::Target(at) = file.place {
+        add_bytes(hasher, tree.target(at, file.size));
+    }
+    let children = sorted.children(file.place);
+    hasher.write_u64(u64_of(children.len()));
+    for name in children {
+        add_bytes(hasher, tree.names.bytes(*name));
+        hasher.write_u32(tree.file(tree.names.get(*name).file).ino.0);
+    }
+}
+
+fn add_bytes(hasher: &mut SipHasher24, bytes: &[u8]) {
+    hasher.write_u64(u64_of(bytes.len()));
+    hasher.write(bytes);
+}

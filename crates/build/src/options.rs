@@ -1,0 +1,76 @@
+//! Options of an image.
+
+use uext4_mkfs::{DeviceContents, MkfsOptions, Placement, Preset};
+
+/// Block size of images, unless the options say otherwise.
+const BLOCK_BYTES: u32 = 4096;
+/// Blocks of the orphan file, unless the options say otherwise: an image is to be small.
+const ORPHAN_FILE_BLOCKS: u32 = 32;
+
+/// Size of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// This many bytes, rounded down to whole blocks.
+    Bytes(u64),
+    /// As few blocks as hold the tree.
+    Min,
+    /// As few, and this share of them besides.
+    MinPlusPercent(u32),
+}
+
+/// See the fields.
+#[derive(Clone, Debug)]
+pub struct BuildOptions {
+    /// Size of the image.
+    pub size: Size,
+    /// The file system. What is `None` here and random in mkfs follows from the tree: UUID and hash
+    /// seed from all of it, the time from its latest change. [`uext4_mkfs::InodeCount`]`::Usage`
+    /// means just enough inodes where the size is not given.
+    pub format: MkfsOptions,
+    /// Threads that read files ahead. The image does not depend on it.
+    pub threads: usize,
+}
+
+impl BuildOptions {
+    /// ext4 as mke2fs makes it, in blocks of 4 KiB, with an orphan file of 32 blocks. Images
+    /// without a given size reserve no blocks for the superuser.
+    pub fn new(size: Size) -> BuildOptions {
+        let mut format = MkfsOptions::new(Preset::Ext4);
+        format.block_size = Some(BLOCK_BYTES);
+        format.orphan_file_blocks = Some(ORPHAN_FILE_BLOCKS);
+        format.placement = Placement::Packed;
+        format.contents = DeviceContents::Zeroed;
+        if !matches!(size, Size::Bytes(_)) {
+            format.reserved_permyriad = 0;
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        BuildOptions {
+            size,
+            format,
+            threads,
+        }
+    }
+}
+
+/// How far a build is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of contents taken so far, without holes.
+    pub bytes: u64,
+    /// Files whose contents are complete.
+    pub files: u64,
+    /// All files with contents; known after the last entry.
+    pub total_files: Option<u64>,
+}
+
+/// The time of `SOURCE_DATE_EPOCH` in seconds, if the environment has it.
+///
+/// # Errors
+/// Its value, if it is no number.
+pub fn source_date_epoch() -> Result<Option<u64>, String> {
+    let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else {
+        return Ok(None);
+    };
+    let text = value.to_string_lossy();
+    text.parse().map(Some).map_err(|_| text.into_owned())
+}

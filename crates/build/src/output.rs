@@ -1,0 +1,145 @@
+//! The thread that writes contents to the device.
+//!
+//! Locking: none; batches go through a channel, which holds at most 8 of about 1 MiB. After a
+//! failure the channel is closed, and the error waits for [`Output::finish`].
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use uext4_device::{BlockDevice, Error};
+use uext4_format::BlockNr;
+use uext4_num::u64_of;
+
+/// Writes that wait.
+const WAITING_MAX: usize = 8;
+/// Bytes of metadata that are written together.
+const GATHER_BYTES: usize = 1 << 20;
+
+/// Bytes for one place of the device.
+pub(crate) struct Write {
+    /// Offset in the device, in bytes.
+    pub(crate) at: u64,
+    pub(crate) bytes: Arc<Vec<u8>>,
+    /// The parts of the bytes, back to back on the device.
+    pub(crate) ranges: Vec<Range<usize>>,
+}
+
+impl Write {
+    /// Adds a part, which follows the one before on the device.
+    pub(crate) fn push(&mut self, range: Range<usize>) {
+        match self.ranges.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.ranges.push(range),
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Output {
+    writes: Option<SyncSender<Write>>,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Output {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>) -> Output {
+        let (writes, taken) = sync_channel(WAITING_MAX);
+        let thread = std::thread::spawn(move || write_all(&*device, &taken));
+        Output {
+            writes: Some(writes),
+            thread: Some(thread),
+        }
+    }
+
+    /// Hands a write to the thread.
+    ///
+    /// # Errors
+    /// That of an earlier write.
+    pub(crate) fn write(&mut self, write: Write) -> Result<(), Error> {
+        let sent = self.writes.as_ref().map(|writes| writes.send(write));
+        match sent {
+            Some(Ok(())) => Ok(()),
+            _ => self.finish(),
+        }
+    }
+
+    /// Waits until all is written.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        self.writes = None;
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
+        match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.writes = None;
+        if let Some(thread) = self.thread.take() {
+            let _failure_of_an_image_that_nobody_wants = thread.join();
+        }
+    }
+}
+
+/// Gathers neighbouring blocks, so that writes are large.
+pub(crate) struct Gather {
+    block_bits: u32,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Gather {
+    pub(crate) fn new(block_bits: u32) -> Gather {
+        Gather {
+            block_bits,
+            at: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Adds a block.
+    pub(crate) fn append(
+        &mut self,
+        nr: BlockNr,
+        block: &[u8],
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        let at = nr.0 << self.block_bits;
+        if self.at + u64_of(self.bytes.len()) != at || self.bytes.len() >= GATHER_BYTES {
+            self.finish(output)?;
+            self.at = at;
+        }
+        self.bytes.extend_from_slice(block);
+        Ok(())
+    }
+
+    /// Writes what is left.
+    pub(crate) fn finish(&mut self, output: &mut Output) -> Result<(), Error> {
+        let bytes = std::mem::take(&mut self.bytes);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let whole = 0..bytes.len();
+        output.write(Write {
+            at: self.at,
+            bytes: Arc::new(bytes),
+            ranges: vec![whole],
+        })
+    }
+}
+
+fn write_all(device: &dyn BlockDevice, writes: &Receiver<Write>) -> Result<(), Error> {
+    while let Ok(Write { at, bytes, ranges }) = writes.recv() {
+        let parts: Vec<&[u8]> = ranges.into_iter().map(|range| &bytes[range]).collect();
+        device.write_vectored_at(at, &parts)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Threads that read files ahead, in order, within a bounded memory.
+//!
+//! The work is cut into batches before: small files together, large ones in pieces. Reader `r` of
+//! `n` reads the batches r, r + n, and so on, into a channel of its own; the builder takes them in
+//! turn. So the order of batches does not depend on the threads.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use uext4_num::{clamp_u32, u64_of, usize_of};
+
+use crate::contents::{Batch, PIECE_BYTES, overlap, piece_len};
+use crate::tree::{FileId, Later};
+
+/// Batches that wait for the builder, of all readers together: about 1 MiB each.
+const WAITING_MAX: usize = 16;
+
+/// A file to be read.
+pub(crate) struct Job {
+    pub(crate) file: FileId,
+    pub(crate) size: u64,
+    pub(crate) later: Later,
+}
+
+/// What one batch has.
+enum Load {
+    /// Whole files.
+    Files(Range<u32>),
+    /// The piece of a file at this offset.
+    Piece {
+        job: u32,
+        offset: u64,
+        is_last: bool,
+    },
+}
+
+/// A batch, or the file that could not be read.
+type Outcome = Result<Batch, (FileId, std::io::Error)>;
+
+/// See the module.
+pub(crate) struct Readers {
+    channels: Vec<Receiver<Outcome>>,
+    threads: Vec<JoinHandle<()>>,
+    batches: usize,
+    taken: usize,
+}
+
+impl Readers {
+    /// Starts `count` threads on the files, in this order.
+    pub(crate) fn new(jobs: Vec<Job>, count: usize, block_size: u32) -> Readers {
+        let plan = plan(&jobs, block_size);
+        let batches = plan.len();
+        let count = count.clamp(1, WAITING_MAX);
+        let shared = Arc::new((jobs, plan));
+        let start = |first: usize| {
+            let (sender, receiver) = sync_channel((WAITING_MAX / count).max(1));
+            let shared = shared.clone();
+            let thread = std::thread::spawn(move || {
+                let (jobs, plan) = &*shared;
+                let own = plan.iter().skip(first).step_by(count);
+                read_all(jobs, own, block_size, &sender);
+            });
+            (receiver, thread)
+        };
+        let (channels, threads) = (0..count).map(start).unzip();
+        Readers {
+            channels,
+            threads,
+            batches,
+            taken: 0,
+        }
+    }
+
+    /// The next batch; `None` after the last.
+    pub(crate) fn next(&mut self) -> Option<Outcome> {
+        if self.taken == self.batches {
+            return None;
+        }
+        let channel = &self.channels[self.taken % self.channels.len()];
+        self.taken += 1;
+        channel.recv().ok()
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        self.channels.clear();
+        for thread in self.threads.drain(..) {
+            if let Err(panic) = thread.join()
+                && !std::thread::panicking()
+            {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+fn plan(jobs: &[Job], block_size: u32) -> Vec<Load> {
+    let mut loads = Vec::new();
+    let mut open: Range<u32> = 0..0;
+    let mut bytes = 0;
+    for (at, job) in (0..clamp_u32(jobs.len())).zip(jobs) {
+        let padded = job.size.next_multiple_of(u64::from(block_size));
+        if bytes + padded > PIECE_BYTES && !open.is_empty() {
+            loads.push(Load::Files(open.clone()));
+            (open, bytes) = (at..at, 0);
+        }
+        if job.size > PIECE_BYTES {
+            plan_pieces(&mut loads, at, job);
+            open = at + 1..at + 1;
+        } else {
+            open.end = at + 1;
+            bytes += padded;
+        }
+    }
+    if !open.is_empty() {
+        loads.push(Load::Files(open));
+    }
+    loads
+}
+
+/// The pieces of a large file in which data may be.
+fn plan_pieces(loads: &mut Vec<Load>, job: u32, of: &Job) {
+    let whole = [0..of.size];
+    let ranges = of.later.ranges.as_deref().unwrap_or(&whole);
+    let mut next = 0;
+    for range in ranges {
+        let end = range.end.min(of.size);
+        let mut offset = (range.start / PIECE_BYTES * PIECE_BYTES).max(next);
+        while offset < end {
+            let is_last = false;
+            loads.push(Load::Piece {
+                job,
+                offset,
+                is_last,
+            });
+            offset += PIECE_BYTES;
+        }
+        next = next.max(offset);
+    }
+    if let Some(Load::Piece {
+        job: last, is_last, ..
+    }) = loads.last_mut()
+    {
+        *is_last = *last == job;
+    }
+}
+
+fn read_all<'a>(
+    jobs: &[Job],
+    loads: impl Iterator<Item = &'a Load>,
+    block_size: u32,
+    sender: &SyncSender<Outcome>,
+) {
+    for load in loads {
+        let outcome = read(jobs, load, block_size);
+        let failed = outcome.is_err();
+        if sender.send(outcome).is_err() || failed {
+            return;
+        }
+    }
+}
+
+fn read(jobs: &[Job], load: &Load, block_size: u32) -> Outcome {
+    let mut batch = Batch::default();
+    match load {
+        Load::Piece {
+            job,
+            offset,
+            is_last,
+        } => read_piece(
+            &mut batch,
+            &jobs[usize_of(*job)],
+            *offset,
+            *is_last,
+            block_size,
+        )?,
+        Load::Files(range) => {
+            batch.bytes.reserve(usize_of(clamp_u32(PIECE_BYTES)));
+            for job in &jobs[usize_of(range.start)..usize_of(range.end)] {
+                read_piece(&mut batch, job, 0, true, block_size)?;
+            }
+        }
+    }
+    Ok(batch)
+}
+
+fn read_piece(
+    batch: &mut Batch,
+    job: &Job,
+    offset: u64,
+    is_last: bool,
+    block_size: u32,
+) -> Result<(), (FileId, std::io::Error)> {
+    let len = piece_len(offset, job.size);
+    let range = batch.begin(len, block_size);
+    let whole = [0..job.size];
+    for data in job.later.ranges.as_deref().unwrap_or(&whole) {
+        let Some(part) = overlap(data, offset, len) else {
+            continue;
+        };
+        let at = offset + u64_of(part.start);
+        let bytes = &mut batch.bytes[range.start + part.start..range.start + part.end];
+        let done = job.later.file.read_at(at, bytes);
+        done.map_err(|error| (job.file, error))?;
+    }
+    batch.complete(job.file, offset, range, block_size, is_last);
+    Ok(())
+}

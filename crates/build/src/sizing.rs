@@ -1,0 +1,249 @@
+//! The size of the image: whether the tree fits into a number of blocks, and the smallest such
+//! number.
+//!
+//! The layout behind the contents depends on the number of groups, and on the journal's length,
+//! which grows with the size. Within one number of groups the end of the layout therefore only
+//! grows with the size, so that "size := end of the layout of this size" stops at the smallest size
+//! that works. The search tries the numbers of groups in ascending order.
+
+use uext4_format::quota::{QuotaEntry, QuotaKind};
+use uext4_format::{BlockNr, Feature, Geometry, GroupNr, InodeNr, Superblock};
+use uext4_mkfs::{
+    Contents, Draft, Error as FormatError, InodeCount, JournalSize, MkfsOptions, Plan,
+};
+use uext4_num::clamp_u32;
+
+use crate::finish::Identity;
+use crate::{Error, Result, Size};
+
+/// Blocks for descriptors, now and later, unless the options say otherwise. So the fixed places do
+/// not depend on the size: up to 512 GiB in blocks of 4 KiB.
+const DESCRIPTOR_BLOCKS: u64 = 64;
+
+/// Properties of the image.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The primary superblock, as written.
+    pub superblock: Superblock,
+    /// Sizes and counts.
+    pub geometry: Geometry,
+    /// Length of the journal in blocks; 0: none.
+    pub journal_blocks: u32,
+    /// Files of the tree, each counted once.
+    pub files: u64,
+}
+
+/// The numbers before anything is known of the tree: of the given size, or of the largest one.
+pub(crate) fn first_plan(size: Size, options: &mut MkfsOptions) -> Result<Plan> {
+    let block_size = options.block_size.unwrap_or(4096);
+    options.block_size = Some(block_size);
+    let wide = options.features.has(Feature::SIXTY_FOUR_BIT);
+    let per_block = u64::from(block_size / if wide { 64 } else { 32 });
+    let groups = DESCRIPTOR_BLOCKS * per_block;
+    let per_group = options
+        .blocks_per_group
+        .map_or(group_blocks(block_size), u64::from);
+    let largest = (groups * per_group).min(u64::from(u32::MAX));
+    options.resize_max_blocks.get_or_insert(largest);
+    let mut first = options.clone();
+    let blocks = match size {
+        Size::Bytes(bytes) => bytes / u64::from(block_size),
+        Size::Min | Size::MinPlusPercent(_) => {
+            first.inodes = InodeCount::AtLeast(1);
+            first.journal = JournalSize::Auto;
+            largest
+        }
+    };
+    first.blocks_count = Some(blocks);
+    Ok(uext4_mkfs::plan(&first, blocks * u64::from(block_size))?)
+}
+
+fn group_blocks(block_size: u32) -> u64 {
+    u64::from((block_size * 8).min((1 << 16) - 8))
+}
+
+/// What the tree needs of the file system.
+pub(crate) struct Needs<'a> {
+    pub(crate) size: Size,
+    pub(crate) options: &'a MkfsOptions,
+    pub(crate) identity: &'a Identity,
+    /// Runs of blocks in use: start and end, ascending.
+    pub(crate) used: &'a [(u64, u64)],
+    pub(crate) last: InodeNr,
+    pub(crate) directories: &'a [InodeNr],
+    pub(crate) usages: &'a dyn Fn(QuotaKind) -> Vec<QuotaEntry>,
+}
+
+/// Result of a try.
+enum Try {
+    Fits(Box<Draft>),
+    /// The layout ends at this block, if the last group is long enough for it.
+    Ends(u64),
+    TooFewGroups,
+}
+
+impl Needs<'_> {
+    /// The file system, with everything placed.
+    pub(crate) fn draft(&self) -> Result<Draft> {
+        let bits = self.identity.geometry.block_bits;
+        match self.size {
+            Size::Bytes(bytes) => {
+                let blocks = bytes >> bits;
+                match self.attempt(blocks)? {
+                    Try::Fits(draft) => Ok(*draft),
+                    Try::Ends(end) => Err(Error::NoSpace {
+                        blocks,
+                        needed_bytes: end << bits,
+                    }),
+                    Try::TooFewGroups => Err(Error::Full { blocks }),
+                }
+            }
+            Size::Min => self.smallest(0),
+            Size::MinPlusPercent(percent) => {
+                let smallest = self.smallest(0)?.geometry.blocks_count;
+                let more = smallest * u64::from(percent) / 100;
+                self.smallest(smallest + more)
+            }
+        }
+    }
+
+    /// The smallest file system of at least this many blocks.
+    fn smallest(&self, at_least: u64) -> Result<Draft> {
+        let limit = self.identity.geometry.blocks_count.max(at_least);
+        let mut blocks = at_least.max(self.lower_bound());
+        while blocks <= limit {
+            blocks = self.valid(blocks);
+            match self.attempt(blocks)? {
+                Try::Fits(draft) => return Ok(*draft),
+                Try::Ends(end) if end <= self.whole_groups(blocks) => blocks = end.max(blocks + 1),
+                Try::Ends(_) | Try::TooFewGroups => blocks = self.whole_groups(blocks) + 1,
+            }
+        }
+        Err(Error::Full { blocks: limit })
+    }
+
+    /// No smaller file system holds the runs, the inodes and a journal of the given length.
+    fn lower_bound(&self) -> u64 {
+        let geometry = &self.identity.geometry;
+        let runs = self.used.last().map_or(0, |(_, end)| *end);
+        let per_block = geometry.inodes_per_block();
+        let per_group = (geometry.block_size() * 8).min((1 << 16) - per_block);
+        let groups = self.inodes().div_ceil(per_group).max(1);
+        let before = u64::from(groups - 1) * u64::from(geometry.blocks_per_group);
+        let journal = match self.options.journal {
+            JournalSize::Auto => 0,
+            JournalSize::Mib(mib) => (u64::from(mib) << 21) >> geometry.block_bits,
+            JournalSize::Blocks(blocks) => u64::from(blocks) * 2,
+        };
+        runs.max(before + u64::from(geometry.first_data_block) + 1)
+            .max(journal)
+    }
+
+    /// Inodes in use, with those that the file system adds behind the tree's.
+    fn inodes(&self) -> u32 {
+        let features = self.options.features;
+        let quota = features.has(Feature::QUOTA) && features.has(Feature::PROJECT);
+        let orphans = features.has(Feature::ORPHAN_FILE);
+        self.last.0 + u32::from(quota) + u32::from(orphans)
+    }
+
+    /// The next size whose last group holds its fixed blocks.
+    fn valid(&self, blocks: u64) -> u64 {
+        let geometry = &self.identity.geometry;
+        let group = geometry.group_of_block(BlockNr(blocks.saturating_sub(1)));
+        let first = geometry.group_first_block(group).0;
+        blocks.max(first + u64::from(geometry.base_metadata_blocks(group)))
+    }
+
+    /// The end of the last group of a size.
+    fn whole_groups(&self, blocks: u64) -> u64 {
+        let geometry = &self.identity.geometry;
+        let group = geometry.group_of_block(BlockNr(blocks.saturating_sub(1)));
+        let next = GroupNr(group.0 + 1);
+        geometry.group_first_block(next).0
+    }
+
+    fn attempt(&self, blocks: u64) -> Result<Try> {
+        let Some((plan, options)) = self.plan(blocks)? else {
+            return Ok(Try::TooFewGroups);
+        };
+        let whole = self.place(Draft::new(plan.clone(), &options)?.with_whole_groups());
+        let Some(end) = placed(whole)?.map(|draft| draft.end().0) else {
+            return Ok(Try::TooFewGroups);
+        };
+        if end > plan.superblock.blocks_count {
+            return Ok(Try::Ends(end));
+        }
+        let draft = placed(self.place(Draft::new(plan, &options)?))?;
+        Ok(draft.map_or(Try::Ends(end), |draft| Try::Fits(Box::new(draft))))
+    }
+
+    /// The numbers of a size with enough inodes; `None` if its groups are too few for them.
+    fn plan(&self, blocks: u64) -> Result<Option<(Plan, MkfsOptions)>> {
+        let geometry = &self.identity.geometry;
+        let mut options = self.options.clone();
+        options.blocks_count = Some(blocks);
+        let needed = self.inodes();
+        let fixed = matches!(self.size, Size::Bytes(_));
+        if !fixed && options.inodes == InodeCount::Usage {
+            options.inodes = InodeCount::AtLeast(needed);
+        }
+        let bytes = blocks << geometry.block_bits;
+        let mut plan = uext4_mkfs::plan(&options, bytes);
+        if plan
+            .as_ref()
+            .is_ok_and(|plan| plan.superblock.inodes_count < needed)
+        {
+            options.inodes = InodeCount::AtLeast(needed);
+            plan = uext4_mkfs::plan(&options, bytes);
+        }
+        let mut plan = match plan {
+            Err(FormatError::TooManyInodes | FormatError::TooSmall) => return Ok(None),
+            plan => plan?,
+        };
+        let made = &plan.superblock;
+        let same_groups = made.blocks_per_group == geometry.blocks_per_group;
+        if !same_groups || made.inodes_count < needed {
+            return Ok(None);
+        }
+        let identity = self.identity;
+        plan.identify(&options, identity.uuid, identity.hash_seed, identity.time)?;
+        Ok(Some((plan, options)))
+    }
+
+    fn place(&self, mut draft: Draft) -> std::result::Result<Draft, FormatError> {
+        for (start, end) in self.used {
+            if *end > draft.space_blocks() {
+                return Err(FormatError::NoSpace("contents"));
+            }
+            draft.occupy(BlockNr(*start), BlockNr(*end));
+        }
+        draft.place_groups()?;
+        let contents = Contents {
+            last: self.last,
+            directories: self.directories.to_vec(),
+        };
+        draft.add_hidden_files(contents, self.usages)?;
+        Ok(draft)
+    }
+}
+
+/// The draft; `None` if it does not fit.
+fn placed(draft: std::result::Result<Draft, FormatError>) -> Result<Option<Draft>> {
+    match draft {
+        Ok(draft) => Ok(Some(draft)),
+        Err(FormatError::NoSpace(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Report {
+    pub(crate) fn new(draft: Draft, last: InodeNr) -> Report {
+        Report {
+            journal_blocks: draft.journal_blocks(),
+            files: u64::from(clamp_u32(last.0.saturating_sub(9))),
+            geometry: draft.geometry,
+            superblock: draft.superblock,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The order of the image: paths component by component, in the order of their bytes.
+//!
+//! Inodes are numbered in this order from 12 on; lost+found has 11. So numbers depend on neither
+//! the order of entries nor the threads.
+
+use uext4_format::InodeNr;
+use uext4_num::{clamp_u32, usize_of};
+
+use crate::names::NameId;
+use crate::tree::{FileId, Origin, Place, Tree};
+use crate::{Error, Result};
+
+/// The first inode that is not reserved: lost+found.
+const LOST_FOUND: InodeNr = InodeNr(11);
+/// Most links of a file that is no directory.
+const LINKS_MAX: u32 = 65_000;
+
+/// The order.
+pub(crate) struct Sorted {
+    /// Names of the image, by directory, then by bytes: [`Place::Children`] refers to it.
+    pub(crate) names: Vec<NameId>,
+    /// Files by inode number.
+    pub(crate) order: Vec<FileId>,
+}
+
+impl Sorted {
+    /// The names of a directory.
+    pub(crate) fn children(&self, place: Place) -> &[NameId] {
+        match place {
+            Place::Children { first, count } => {
+                let first = usize_of(first);
+                &self.names[first..first + usize_of(count)]
+            }
+            _ => &[],
+        }
+    }
+
+    /// The last inode in use.
+    pub(crate) fn last(&self, tree: &Tree) -> InodeNr {
+        let last = self.order.last();
+        last.map_or(LOST_FOUND, |id| tree.file(*id).ino)
+    }
+}
+
+/// Sorts the tree, numbers its files and counts their links.
+pub(crate) fn sort(tree: &mut Tree) -> Result<Sorted> {
+    let mut names: Vec<NameId> = (0..tree.names.len())
+        .map(NameId)
+        .filter(|id| is_in_image(tree, *id))
+        .collect();
+    names.sort_unstable_by(|one, other| {
+        let key = |id: &NameId| tree.names.get(*id).parent;
+        key(one)
+            .cmp(&key(other))
+            .then_with(|| tree.names.bytes(*one).cmp(tree.names.bytes(*other)))
+    });
+    let mut first = 0;
+    while let Some(name) = names.get(usize_of(first)) {
+        let parent = tree.names.get(*name).parent;
+        let rest = &names[usize_of(first)..];
+        let count = rest.partition_point(|id| tree.names.get(*id).parent == parent);
+        let count = clamp_u32(count);
+        tree.file_mut(parent).place = Place::Children { first, count };
+        first += count;
+    }
+    let mut sorted = Sorted {
+        names,
+        order: Vec::new(),
+    };
+    number(tree, &mut sorted)?;
+    Ok(sorted)
+}
+
+fn is_in_image(tree: &Tree, id: NameId) -> bool {
+    let file = tree.names.get(id).file;
+    file != FileId::NONE && tree.file(file).origin != Origin::Marks
+}
+
+fn number(tree: &mut Tree, sorted: &mut Sorted) -> Result<()> {
+    let root = tree.file_mut(FileId::ROOT);
+    (root.ino, root.links) = (InodeNr::ROOT, 2);
+    let place = root.place;
+    let mut order = vec![FileId::ROOT];
+    let lost_found = tree.names.find(FileId::ROOT, b"lost+found");
+    let lost_found = lost_found.map(|id| tree.names.get(id).file);
+    order.extend(lost_found);
+    let mut next = LOST_FOUND.0 + 1;
+    let mut stack = vec![(FileId::ROOT, sorted.children(place).iter())];
+    while let Some((directory, left)) = stack.last_mut() {
+        let Some(name) = left.next() else {
+            stack.pop();
+            continue;
+        };
+        let id = tree.names.get(*name).file;
+        let is_directory = tree.file(id).is_directory();
+        if is_directory {
+            tree.file_mut(*directory).links += 1;
+        }
+        let file = tree.file_mut(id);
+        file.links += 1;
+        if file.ino.0 != 0 {
+            continue;
+        }
+        if lost_found == Some(id) {
+            file.ino = LOST_FOUND;
+        } else {
+            file.ino = InodeNr(next);
+            order.push(id);
+            next = next.checked_add(1).ok_or_else(too_many)?;
+        }
+        if is_directory {
+            file.links += 1;
+            let place = file.place;
+            stack.push((id, sorted.children(place).iter()));
+        }
+    }
+    check_links(tree, &order)?;
+    sorted.order = order;
+    Ok(())
+}
+
+fn too_many() -> Error {
+    Error::refused(
+        b"",
+        "the tree has more than 4 Gi files",
+        "build several images",
+    )
+}
+
+fn check_links(tree: &Tree, order: &[FileId]) -> Result<()> {
+    let too_many = |id: &&FileId| {
+        let file = tree.file(**id);
+        file.links > LINKS_MAX && !file.is_directory()
+    };
+    match order.iter().find(too_many) {
+        None => Ok(()),
+        Some(id) => {
+            let problem = "the file has more than 65000 names";
+            Err(Error::refused(
+                &path_of(tree, *id),
+                problem,
+                "copy it for some of them",
+            ))
+        }
+    }
+}
+
+/// A path of a file, for messages: looks through all names.
+pub(crate) fn path_of(tree: &Tree, id: FileId) -> Vec<u8> {
+    let mut parts = Vec::new();
+    let mut at = id;
+    while at != FileId::ROOT {
+        let mut names = (0..tree.names.len()).map(NameId);
+        let Some(name) = names.find(|name| tree.names.get(*name).file == at) else {
+            break;
+        };
+        parts.push(tree.names.bytes(name).to_vec());
+        at = tree.names.get(name).parent;
+    }
+    parts.reverse();
+    parts.join(&b'/')
+}

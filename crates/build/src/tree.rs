@@ -1,0 +1,247 @@
+//! The tree in memory: files, and names that refer to them.
+//!
+//! Memory: 80 bytes a file besides its names; attributes that files share are kept once.
+
+use std::ops::Range;
+
+use uext4_format::dirent::NAME_MAX;
+use uext4_format::{BlockNr, FileType, InodeNr, Timestamp};
+use uext4_num::{clamp_u32, usize_of};
+
+use crate::attributes::{AttributesId, Interned, Limits};
+use crate::names::{NameId, Names};
+use crate::{Attributes, Error, ReadAt, Result};
+
+/// A file, by its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileId(pub(crate) u32);
+
+impl FileId {
+    pub(crate) const ROOT: FileId = FileId(0);
+    pub(crate) const NONE: FileId = FileId(u32::MAX);
+}
+
+/// Reason why a directory exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Only for names below it that hide others. The image does not have it.
+    Marks,
+    /// For files below it. The first entry gives it attributes.
+    Implicit,
+    /// An entry; also all other files.
+    Entry,
+}
+
+/// Blocks of a file that follow one another in the file and on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// First block of the file.
+    pub(crate) logical: u32,
+    /// Number of blocks.
+    pub(crate) blocks: u32,
+    /// First block on disk.
+    pub(crate) start: BlockNr,
+}
+
+/// Where the contents of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere: no data.
+    None,
+    /// In a file that is read later: an index.
+    Later(u32),
+    /// Target of a symbolic link: its offset in the arena.
+    Target(u32),
+    /// The children of a directory: a range of the sorted names.
+    Children { first: u32, count: u32 },
+    /// One piece.
+    One(Piece),
+    /// Several pieces: an index.
+    Many(u32),
+}
+
+/// A file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct File {
+    pub(crate) kind: FileType,
+    pub(crate) origin: Origin,
+    /// The layer that gave the attributes.
+    pub(crate) layer: u16,
+    /// One more than the layer that hides everything below in later layers; 0: none.
+    pub(crate) opaque: u16,
+    pub(crate) attributes: AttributesId,
+    pub(crate) nanoseconds: u32,
+    pub(crate) seconds: i64,
+    /// Size in bytes; of a device, its numbers.
+    pub(crate) size: u64,
+    /// Digest of the contents. Of a directory with an index: 1.
+    pub(crate) digest: u64,
+    pub(crate) place: Place,
+    /// Names, and for a directory `.` and the `..` below it; counted at the end.
+    pub(crate) links: u32,
+    pub(crate) ino: InodeNr,
+}
+
+impl File {
+    pub(crate) fn mtime(&self) -> Timestamp {
+        Timestamp::new(self.seconds, self.nanoseconds)
+    }
+
+    /// Whether the directory has an index.
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.is_directory() && self.digest != 0
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.kind == FileType::Directory
+    }
+}
+
+/// A file whose contents are read at the end.
+pub(crate) struct Later {
+    pub(crate) file: Box<dyn ReadAt>,
+    /// Where data may be; `None`: everywhere.
+    pub(crate) ranges: Option<Box<[Range<u64>]>>,
+}
+
+/// See the module.
+pub(crate) struct Tree {
+    pub(crate) names: Names,
+    pub(crate) files: Vec<File>,
+    pub(crate) attributes: Interned,
+    pub(crate) laters: Vec<Option<Later>>,
+    /// Pieces of files with several.
+    pub(crate) pieces: Vec<Vec<Piece>>,
+    targets: Vec<u8>,
+    /// Attributes of directories without an entry.
+    pub(crate) implicit: AttributesId,
+    /// The layer that entries come from.
+    pub(crate) layer: u16,
+}
+
+impl Tree {
+    /// A tree with the root only, which has this owner until an entry says otherwise.
+    pub(crate) fn new(owner: (u32, u32), limits: Limits) -> Result<Tree> {
+        let mut attributes = Interned::new(limits);
+        let mut directory = Attributes {
+            permissions: 0o755,
+            ..Attributes::default()
+        };
+        let implicit = attributes.intern(b"", &directory)?;
+        (directory.uid, directory.gid) = owner;
+        let root = attributes.intern(b"", &directory)?;
+        let mut tree = Tree {
+            names: Names::new(),
+            files: Vec::new(),
+            attributes,
+            laters: Vec::new(),
+            pieces: Vec::new(),
+            targets: Vec::new(),
+            implicit,
+            layer: 0,
+        };
+        tree.new_file(FileType::Directory, Origin::Implicit, root)?;
+        Ok(tree)
+    }
+
+    pub(crate) fn file(&self, id: FileId) -> &File {
+        &self.files[usize_of(id.0)]
+    }
+
+    pub(crate) fn file_mut(&mut self, id: FileId) -> &mut File {
+        &mut self.files[usize_of(id.0)]
+    }
+
+    pub(crate) fn new_file(
+        &mut self,
+        kind: FileType,
+        origin: Origin,
+        attributes: AttributesId,
+    ) -> Result<FileId> {
+        let id = u32::try_from(self.files.len())
+            .ok()
+            .filter(|id| *id < u32::MAX);
+        let id = id.ok_or_else(|| too_many(b""))?;
+        self.files.push(File {
+            kind,
+            origin,
+            layer: self.layer,
+            opaque: 0,
+            attributes,
+            nanoseconds: 0,
+            seconds: 0,
+            size: 0,
+            digest: 0,
+            place: Place::None,
+            links: 0,
+            ino: InodeNr(0),
+        });
+        Ok(FileId(id))
+    }
+
+    /// Adds a name to a directory that does not have it.
+    pub(crate) fn new_name(&mut self, parent: FileId, name: &[u8], file: FileId) -> Result<NameId> {
+        if name.is_empty() || name.len() > NAME_MAX || matches!(name, b"." | b"..") {
+            let problem = "a part of the path is empty, . or .., or longer than 255 bytes";
+            return Err(Error::refused(name, problem, "rename the file"));
+        }
+        let id = self.names.add(parent, name, file, self.layer);
+        id.ok_or_else(|| too_many(name))
+    }
+
+    /// Keeps the target of a symbolic link.
+    pub(crate) fn keep_target(&mut self, target: &[u8]) -> Result<Place> {
+        let at = u32::try_from(self.targets.len()).map_err(|_| too_many(target))?;
+        self.targets.extend_from_slice(target);
+        Ok(Place::Target(at))
+    }
+
+    /// A target that was kept.
+    pub(crate) fn target(&self, at: u32, size: u64) -> &[u8] {
+        let at = usize_of(at);
+        &self.targets[at..at + usize_of(clamp_u32(size))]
+    }
+
+    /// The pieces of a file.
+    pub(crate) fn pieces_of(&self, file: &File) -> &[Piece] {
+        match &file.place {
+            Place::Many(at) => &self.pieces[usize_of(*at)],
+            _ => &[],
+        }
+    }
+
+    /// Appends a piece to the contents of a file, joined to the last one if possible.
+    pub(crate) fn append(&mut self, id: FileId, piece: Piece) {
+        let last = match self.file_mut(id).place {
+            Place::Many(at) => {
+                let pieces = &mut self.pieces[usize_of(at)];
+                match pieces.last_mut() {
+                    Some(last) if joins(last, &piece) => last.blocks += piece.blocks,
+                    _ => pieces.push(piece),
+                }
+                return;
+            }
+            Place::One(last) => last,
+            _ => return self.file_mut(id).place = Place::One(piece),
+        };
+        self.file_mut(id).place = if joins(&last, &piece) {
+            Place::One(Piece {
+                blocks: last.blocks + piece.blocks,
+                ..last
+            })
+        } else {
+            self.pieces.push(vec![last, piece]);
+            Place::Many(clamp_u32(self.pieces.len() - 1))
+        };
+    }
+}
+
+fn joins(last: &Piece, next: &Piece) -> bool {
+    last.logical.checked_add(last.blocks) == Some(next.logical)
+        && last.start.0 + u64::from(last.blocks) == next.start.0
+}
+
+fn too_many(path: &[u8]) -> Error {
+    let problem = "the tree has more than 4 Gi files or bytes of names";
+    Error::refused(path, problem, "build several images")
+}
