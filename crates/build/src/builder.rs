@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uext4_device::{Access, BlockDevice, FileDevice};
 use uext4_format::{Feature, FileType};
-use uext4_mkfs::{DeviceContents, Draft, Plan};
+use uext4_mkfs::{DeviceContents, Plan};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
 use crate::attributes::Limits;
@@ -18,7 +18,7 @@ use crate::output::{Output, Write};
 use crate::streams::{Stream, are_sound, is_full};
 use crate::tree::{FileId, Later, Piece, Place, Tree};
 use crate::{
-    BuildOptions, Content, Data, Entry, Error, Node, Progress, Report, Result, Sink, sizing,
+    BuildOptions, Content, Data, Entry, Error, Node, Progress, Report, Result, Sink, Size, sizing,
 };
 
 /// Features whose structures the builder does not make.
@@ -70,18 +70,14 @@ impl Builder {
         }
         let mut options = options;
         options.format.contents = DeviceContents::Zeroed;
-        let plan = check(&mut options)?;
-        let limit = plan
-            .superblock
-            .geometry()
-            .map_err(uext4_mkfs::Error::from)?
-            .size_bytes();
+        let (plan, blocks) = check(&mut options)?;
+        let limit = blocks << (10 + plan.superblock.log_block_size);
         let image = ImageFile::create(path, limit).map_err(|error| Error::Image {
             path: path.display().to_string(),
             error,
         })?;
         let image = Arc::new(image);
-        Builder::start(image.clone(), Some(image), options, plan)
+        Builder::start(image.clone(), Some(image), options, (plan, blocks))
     }
 
     /// A builder of an image on a device of any contents, unless the options say otherwise. The
@@ -92,16 +88,23 @@ impl Builder {
     pub fn on(device: Arc<dyn BlockDevice>, options: BuildOptions) -> Result<Builder> {
         let mut options = options;
         options.format.contents = DeviceContents::Unknown;
-        let plan = check(&mut options)?;
-        Draft::new(plan.clone(), &options.format)?.wipe(&*device)?;
-        Builder::start(device, None, options, plan)
+        if let Size::Bytes(bytes) = options.size
+            && bytes > device.size_bytes()
+        {
+            return Err(uext4_mkfs::Error::TooSmall.into());
+        }
+        let (plan, blocks) = check(&mut options)?;
+        let blocks = blocks.min(device.size_bytes() >> (10 + plan.superblock.log_block_size));
+        let block_size = 1024 << plan.superblock.log_block_size;
+        uext4_mkfs::wipe(&*device, blocks * u64::from(block_size), block_size)?;
+        Builder::start(device, None, options, (plan, blocks))
     }
 
     fn start(
         device: Arc<dyn BlockDevice>,
         image: Option<Arc<ImageFile>>,
         options: BuildOptions,
-        plan: Plan,
+        (plan, blocks): (Plan, u64),
     ) -> Result<Builder> {
         let geometry = plan
             .superblock
@@ -114,7 +117,7 @@ impl Builder {
         };
         Ok(Builder {
             tree: Tree::new(options.format.root_owner, limits)?,
-            bump: Bump::new(geometry),
+            bump: Bump::new(geometry, blocks),
             output: Output::new(device.clone()),
             device,
             image,
@@ -389,8 +392,8 @@ impl Sink for Builder {
     }
 }
 
-/// Checks the options, and computes the first numbers.
-fn check(options: &mut BuildOptions) -> Result<Plan> {
+/// Checks the options, and computes the first numbers and the most blocks.
+fn check(options: &mut BuildOptions) -> Result<(Plan, u64)> {
     let format = &mut options.format;
     format.placement = uext4_mkfs::Placement::Packed;
     let features = format.features;

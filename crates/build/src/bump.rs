@@ -11,15 +11,18 @@ use crate::{Error, Result};
 /// See the module.
 pub(crate) struct Bump {
     geometry: Geometry,
+    /// The blocks of the image, at most those of the geometry.
+    limit: u64,
     next: u64,
     /// What was given out: start and end of runs, ascending.
     runs: Vec<(u64, u64)>,
 }
 
 impl Bump {
-    /// All blocks of the geometry are free.
-    pub(crate) fn new(geometry: Geometry) -> Bump {
+    /// All blocks of the geometry up to the limit are free, except for the fixed places.
+    pub(crate) fn new(geometry: Geometry, limit: u64) -> Bump {
         Bump {
+            limit,
             next: u64::from(geometry.first_data_block),
             geometry,
             runs: Vec::new(),
@@ -29,17 +32,16 @@ impl Bump {
     /// The next blocks, at least one and at most `max`.
     pub(crate) fn take(&mut self, max: u32) -> Result<BlockRun> {
         let geometry = &self.geometry;
-        let full = Error::Full {
-            blocks: geometry.blocks_count,
-        };
+        let full = Error::Full { blocks: self.limit };
         loop {
-            if self.next >= geometry.blocks_count {
+            if self.next >= self.limit {
                 return Err(full);
             }
             let group = geometry.group_of_block(BlockNr(self.next));
             let first = geometry.group_first_block(group).0;
             let free = first + u64::from(geometry.base_metadata_blocks(group));
             let end = first + u64::from(geometry.blocks_in_group(group));
+            let end = end.min(self.limit);
             self.next = self.next.max(free);
             if self.next < end {
                 let run = BlockRun {

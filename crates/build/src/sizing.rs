@@ -33,29 +33,48 @@ pub struct Report {
     pub files: u64,
 }
 
-/// The numbers before anything is known of the tree: of the given size, or of the largest one.
-pub(crate) fn first_plan(size: Size, options: &mut MkfsOptions) -> Result<Plan> {
-    let block_size = options.block_size.unwrap_or(4096);
-    options.block_size = Some(block_size);
+/// The numbers before anything is known of the tree, for the largest size whose descriptors need
+/// [`DESCRIPTOR_BLOCKS`], or for a larger one that is given; and the most blocks of the image.
+pub(crate) fn first_plan(size: Size, options: &mut MkfsOptions) -> Result<(Plan, u64)> {
+    let block_size = *options.block_size.get_or_insert(4096);
+    let given = match size {
+        Size::Bytes(bytes) => Some(bytes / u64::from(block_size)),
+        Size::Min | Size::MinPlusPercent(_) => None,
+    };
     let wide = options.features.has(Feature::SIXTY_FOUR_BIT);
     let per_block = u64::from(block_size / if wide { 64 } else { 32 });
-    let groups = DESCRIPTOR_BLOCKS * per_block;
+    let largest = |per_group: u64| {
+        let blocks = DESCRIPTOR_BLOCKS * per_block * per_group;
+        blocks.min(u64::from(u32::MAX))
+    };
+    let mut first = options.clone();
+    first.journal = JournalSize::Auto;
+    if given.is_none() && !matches!(first.inodes, InodeCount::BytesPerInode(_)) {
+        first.inodes = InodeCount::AtLeast(1);
+    }
     let per_group = options
         .blocks_per_group
         .map_or(group_blocks(block_size), u64::from);
-    let largest = (groups * per_group).min(u64::from(u32::MAX));
-    options.resize_max_blocks.get_or_insert(largest);
-    let mut first = options.clone();
-    let blocks = match size {
-        Size::Bytes(bytes) => bytes / u64::from(block_size),
-        Size::Min | Size::MinPlusPercent(_) => {
-            first.inodes = InodeCount::AtLeast(1);
-            first.journal = JournalSize::Auto;
-            largest
-        }
-    };
-    first.blocks_count = Some(blocks);
-    Ok(uext4_mkfs::plan(&first, blocks * u64::from(block_size))?)
+    let probe = numbers(&mut first, given.unwrap_or(largest(per_group)))?;
+    // Many inodes make smaller groups. All sizes have groups of the same length.
+    let per_group = probe.superblock.blocks_per_group;
+    options.blocks_per_group = Some(per_group);
+    let most = largest(per_group.into());
+    options.resize_max_blocks.get_or_insert(most);
+    first.blocks_per_group = options.blocks_per_group;
+    first.resize_max_blocks = options.resize_max_blocks;
+    first.inodes = InodeCount::AtLeast(1);
+    let plan = numbers(&mut first, most.max(given.unwrap_or(0)))?;
+    Ok((plan, given.unwrap_or(most)))
+}
+
+fn numbers(options: &mut MkfsOptions, blocks: u64) -> Result<Plan> {
+    options.blocks_count = Some(blocks);
+    let block_size = options.block_size.unwrap_or(4096);
+    Ok(uext4_mkfs::plan(
+        options,
+        blocks.saturating_mul(block_size.into()),
+    )?)
 }
 
 fn group_blocks(block_size: u32) -> u64 {

@@ -218,14 +218,6 @@ impl Draft {
         Ok(())
     }
 
-    /// Wipes signatures of other file systems. To be called before anything is written.
-    ///
-    /// # Errors
-    /// Those of the device.
-    pub fn wipe(&self, device: &dyn BlockDevice) -> Result<(), Error> {
-        self.writer(device).wipe()
-    }
-
     fn writer<'a>(&self, device: &'a dyn BlockDevice) -> Writer<'a> {
         Writer {
             device,

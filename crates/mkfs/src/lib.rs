@@ -39,6 +39,8 @@ pub use options::{
     DeviceContents, InodeCount, InodeTables, JournalSize, MkfsOptions, Placement, Preset, Usage,
 };
 
+pub use write::wipe;
+
 use uext4_device::BlockDevice;
 use uext4_format::{Features, Geometry, Inode, InodeNr, Superblock};
 
@@ -74,7 +76,10 @@ pub fn format(device: &dyn BlockDevice, options: &MkfsOptions) -> Result<Report,
     let mut draft = Draft::new(plan, options)?;
     draft.place_groups()?;
     draft.add_all()?;
-    draft.wipe(device)?;
+    if options.contents == DeviceContents::Unknown {
+        let geometry = &draft.geometry;
+        wipe(device, geometry.size_bytes(), geometry.block_size())?;
+    }
     draft.write(device, std::iter::empty::<(InodeNr, Inode)>())?;
     Ok(Report {
         dropped_features: difference(options.features, draft.superblock.features()),

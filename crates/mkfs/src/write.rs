@@ -32,6 +32,17 @@ pub(super) struct Writer<'a> {
     pub(super) policy: Policy,
 }
 
+/// Wipes signatures of other file systems: the bytes before the superblock and the last ones of
+/// `size_bytes`. To be called before anything is written to a device of unknown contents.
+///
+/// # Errors
+/// Those of the device.
+pub fn wipe(device: &dyn BlockDevice, size_bytes: u64, block_size: u32) -> Result<(), Error> {
+    let end = END_BYTES.min(size_bytes);
+    device.write_zeroes(0, SUPERBLOCK_OFFSET.max(u64::from(block_size)))?;
+    Ok(device.write_zeroes(size_bytes - end, end)?)
+}
+
 impl Writer<'_> {
     pub(super) fn block(&self, nr: BlockNr, bytes: &[u8]) -> Result<(), Error> {
         Ok(self
@@ -48,20 +59,6 @@ impl Writer<'_> {
         Ok(self
             .device
             .write_zeroes(start.0 << bits, u64::from(blocks) << bits)?)
-    }
-
-    /// Wipes signatures of other file systems, before any other write.
-    pub(super) fn wipe(&self) -> Result<(), Error> {
-        if self.policy.contents == DeviceContents::Zeroed {
-            return Ok(());
-        }
-        let size = self.geometry.size_bytes();
-        let end = END_BYTES.min(size);
-        self.device.write_zeroes(
-            0,
-            SUPERBLOCK_OFFSET.max(u64::from(self.geometry.block_size())),
-        )?;
-        Ok(self.device.write_zeroes(size - end, end)?)
     }
 
     /// Computes counts, flags and checksums of a group, and writes the bitmaps that are needed.

@@ -1,0 +1,140 @@
+//! Entries and options that no image can have: one sentence each, and no file.
+
+use uext4_build::{BuildOptions, Builder, Content, Data, Node, Result, Sink, Size, Xattr};
+use uext4_testkit::oracle;
+
+use crate::support::{Bytes, attributes, build, entry, later, options};
+
+fn refusal(set: fn(&mut BuildOptions), feed: fn(&mut Builder) -> Result<()>) -> String {
+    let dir = oracle::scratch_dir().expect("scratch");
+    let mut options = options(Size::Min);
+    set(&mut options);
+    let error = build(&dir.path().join("image"), options, feed).expect_err("refused");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("dir").count(), 0);
+    error.to_string()
+}
+
+fn with_xattr(name: &str, value: Vec<u8>) -> uext4_build::Entry<'static> {
+    let mut one = entry("x", Node::Fifo);
+    one.attributes.xattrs = vec![Xattr {
+        name: name.into(),
+        value,
+    }];
+    one
+}
+
+#[test]
+fn entries_that_no_image_can_have() {
+    let cases: [(&str, fn(&mut Builder) -> Result<()>); 11] = [
+        ("/..: a part of the path is empty, . or ..", |b| {
+            b.add(later("../x", b""))
+        }),
+        ("a part of the path is empty", |b| b.add(later("a//x", b""))),
+        ("longer than 255 bytes", |b| {
+            b.add(later(&"n".repeat(256), b""))
+        }),
+        ("the root is a directory", |b| b.add(entry("", Node::Fifo))),
+        ("has no name that ext4 can store", |b| {
+            b.add(with_xattr("user.", vec![]))
+        }),
+        ("/x: its extended attributes take 5", |b| {
+            b.add(with_xattr("user.x", vec![0; 5000]))
+        }),
+        ("posix_acl_access is no list", |b| {
+            b.add(with_xattr("system.posix_acl_access", vec![1, 2, 3]))
+        }),
+        ("symbolic link has not 1 to 4095 bytes", |b| {
+            b.add(entry("l", Node::Symlink(vec![b'a'; 4096])))
+        }),
+        ("was a directory before", |b| {
+            b.add(entry("d", Node::Directory))?;
+            b.add(entry("d", Node::Fifo))
+        }),
+        ("which is a directory", |b| {
+            b.add(entry("d", Node::Directory))?;
+            b.add(entry("e", Node::Link(b"d".to_vec())))
+        }),
+        ("this is an error of the source", |b| {
+            let backwards = vec![5..9, 2..4];
+            b.add(entry(
+                "f",
+                Node::File(Content {
+                    size: 10,
+                    data: Data::Later {
+                        ranges: backwards,
+                        file: Box::new(Bytes(vec![0; 10])),
+                    },
+                }),
+            ))
+        }),
+    ];
+    for (expected, feed) in cases {
+        let text = refusal(|_| {}, feed);
+        assert!(text.contains(expected), "{text}\n instead of: {expected}");
+        assert!(!text.contains('\n'));
+    }
+}
+
+#[test]
+fn options_that_make_no_image() {
+    let cases: [(&str, fn(&mut BuildOptions)); 5] = [
+        ("feature casefold", |o| {
+            o.format.apply_features("casefold").expect("known")
+        }),
+        ("the feature flex_bg is off", |o| {
+            o.format.apply_features("^flex_bg").expect("known")
+        }),
+        ("feature bigalloc", |o| {
+            o.format.apply_features("bigalloc").expect("known")
+        }),
+        ("feature inline_data", |o| {
+            o.format.apply_features("inline_data").expect("known")
+        }),
+        ("a label has up to 16 bytes", |o| {
+            o.format.label = vec![b'a'; 17]
+        }),
+    ];
+    for (expected, set) in cases {
+        let text = refusal(set, |_| Ok(()));
+        assert!(text.contains(expected), "{text}\n instead of: {expected}");
+    }
+}
+
+#[test]
+fn a_stream_that_ends_early_is_named() {
+    let text = refusal(
+        |_| {},
+        |builder| {
+            let mut short = &[1; 10][..];
+            let whole = 0..20;
+            builder.add(uext4_build::Entry {
+                path: b"short".to_vec(),
+                attributes: attributes(0o644),
+                node: Node::File(Content {
+                    size: 20,
+                    data: Data::Stream {
+                        ranges: vec![whole],
+                        reader: &mut short,
+                    },
+                }),
+            })
+        },
+    );
+    assert!(text.starts_with("/short: cannot be read:"), "{text}");
+}
+
+#[test]
+fn a_file_that_changes_meanwhile_is_named() {
+    let source = oracle::scratch_dir().expect("scratch");
+    std::fs::write(source.path().join("file"), "before").expect("write");
+    let dir = oracle::scratch_dir().expect("scratch");
+    let image = dir.path().join("image");
+    let mut builder = Builder::create(&image, options(Size::Min)).expect("builder");
+    builder.directory(source.path(), b"").expect("read");
+    std::fs::write(source.path().join("file"), "afterwards").expect("write");
+    let text = builder.finish().expect_err("changed").to_string();
+    assert_eq!(
+        text,
+        "/file: cannot be read: the file has changed while the image was built"
+    );
+}

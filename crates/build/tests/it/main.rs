@@ -1,0 +1,8 @@
+//! Images against e2fsck, debugfs and the kernel, from directories of the host and from entries.
+
+mod hostile;
+mod layers;
+mod memory;
+mod sizes;
+mod support;
+mod trees;
