@@ -1,0 +1,156 @@
+//! Read-ahead: a thread decodes a stream into a channel of bounded size.
+//!
+//! The thread ends when the stream ends, fails, or its reader is gone. Nothing waits for it: it may
+//! sit in a read of a pipe that never ends.
+
+use std::io::{self, Read};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+/// Bytes that the thread hands over at once.
+const PIECE_BYTES: usize = 256 << 10;
+/// Pieces that wait: 4 MiB with the one being made and the one being read.
+const PIECES: usize = 14;
+
+type Piece = io::Result<Vec<u8>>;
+
+/// The reading end.
+pub(crate) struct Ahead {
+    pieces: Receiver<Piece>,
+    current: io::Cursor<Vec<u8>>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Ended,
+    Failed,
+}
+
+impl Ahead {
+    /// Starts to read the stream that `open` makes in the thread.
+    pub(crate) fn start(
+        open: impl FnOnce() -> io::Result<Box<dyn Read + Send>> + Send + 'static,
+    ) -> io::Result<Ahead> {
+        let (sender, pieces) = sync_channel(PIECES);
+        thread::Builder::new()
+            .name("decoder".into())
+            .spawn(move || decode(open, &sender))?;
+        Ok(Ahead {
+            pieces,
+            current: io::Cursor::default(),
+            state: State::Running,
+        })
+    }
+}
+
+/// Sends all pieces, an empty one at the end.
+fn decode(open: impl FnOnce() -> io::Result<Box<dyn Read + Send>>, sender: &SyncSender<Piece>) {
+    let mut reader = match open() {
+        Ok(reader) => reader,
+        // The reader may be gone, which nothing here has to know.
+        Err(error) => return sender.send(Err(error)).unwrap_or_default(),
+    };
+    loop {
+        let piece = piece(&mut reader);
+        let is_last = piece.as_ref().map_or(true, Vec::is_empty);
+        if sender.send(piece).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+fn piece(reader: &mut impl Read) -> Piece {
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut filled = 0;
+    while filled < piece.len() {
+        match reader.read(&mut piece[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    piece.truncate(filled);
+    Ok(piece)
+}
+
+impl Read for Ahead {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let count = self.current.read(buf)?;
+            if count > 0 || buf.is_empty() {
+                return Ok(count);
+            }
+            match self.state {
+                State::Running => {}
+                State::Ended => return Ok(0),
+                State::Failed => return Err(io::Error::other("the decoder has failed before")),
+            }
+            self.state = State::Failed;
+            let stopped = |_| Err(io::Error::other("the thread of the decoder stopped"));
+            let piece = self.pieces.recv().unwrap_or_else(stopped)?;
+            self.state = if piece.is_empty() {
+                State::Ended
+            } else {
+                State::Running
+            };
+            self.current = io::Cursor::new(piece);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_bytes_arrive_and_then_the_end() {
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n >> 3) as u8).collect();
+        let copy = bytes.clone();
+        let mut ahead = Ahead::start(move || Ok(Box::new(io::Cursor::new(copy)))).unwrap();
+        let mut read = Vec::new();
+        ahead.read_to_end(&mut read).unwrap();
+        assert_eq!(read, bytes);
+        assert_eq!(ahead.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_error_arrives_after_the_bytes_before_it() {
+        struct Fails(usize);
+        impl Read for Fails {
+            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                self.0 += 1;
+                if self.0 > 2 * PIECE_BYTES / 1024 {
+                    return Err(io::Error::other("broken"));
+                }
+                buf[..1024].fill(1);
+                Ok(1024)
+            }
+        }
+        let mut ahead = Ahead::start(|| Ok(Box::new(Fails(0)))).unwrap();
+        let mut read = Vec::new();
+        let error = ahead.read_to_end(&mut read).unwrap_err();
+        assert_eq!((error.to_string().as_str(), read.len()), ("broken", 2 * PIECE_BYTES));
+        assert!(ahead.read(&mut [0]).is_err());
+    }
+
+    #[test]
+    fn a_thread_whose_reader_is_gone_ends() {
+        struct Endless(SyncSender<()>);
+        impl Read for Endless {
+            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                Ok(buf.len())
+            }
+        }
+        impl Drop for Endless {
+            fn drop(&mut self) {
+                self.0.send(()).unwrap();
+            }
+        }
+        let (sender, ended) = sync_channel(1);
+        drop(Ahead::start(|| Ok(Box::new(Endless(sender)))).unwrap());
+        ended.recv().unwrap();
+    }
+}

@@ -1,0 +1,46 @@
+//! What a caller chooses about a source.
+
+use crate::platform::Platform;
+use std::num::NonZeroUsize;
+
+/// How a source is read.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Path of the image that gets the root of the source, as in [`uext4_build::Entry::path`];
+    /// empty for the root.
+    pub at: Vec<u8>,
+    /// Most bytes after decompression, of all layers together. `None`: none for sources that are
+    /// not compressed, else 1 GiB and 200 times what was read.
+    pub limit: Option<u64>,
+    /// Layers that are decompressed at once, each by a thread with a buffer of 4 MiB; `None` for
+    /// one per processor, at most 8.
+    pub threads: Option<NonZeroUsize>,
+    /// What the source is.
+    pub form: Form,
+    /// Platform of an image; `None` for the only one, or `linux` on this processor if there are
+    /// several.
+    pub platform: Option<Platform>,
+    /// Name of one image in a source with several: `org.opencontainers.image.ref.name` of an OCI
+    /// layout, or a tag such as `name:latest` of a docker archive.
+    pub reference: Option<String>,
+}
+
+/// What a source is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// An image if it has an image's table of contents, else a tar.
+    #[default]
+    Detect,
+    /// A tar, whatever its names.
+    Tar,
+    /// An OCI layout or a docker archive.
+    Image,
+}
+
+impl Options {
+    /// Threads to start.
+    pub(crate) fn threads(&self) -> usize {
+        let here = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.threads.map_or_else(|| here().min(8), NonZeroUsize::get)
+    }
+}
