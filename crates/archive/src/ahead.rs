@@ -132,7 +132,10 @@ mod tests {
         let mut ahead = Ahead::start(|| Ok(Box::new(Fails(0)))).unwrap();
         let mut read = Vec::new();
         let error = ahead.read_to_end(&mut read).unwrap_err();
-        assert_eq!((error.to_string().as_str(), read.len()), ("broken", 2 * PIECE_BYTES));
+        assert_eq!(
+            (error.to_string().as_str(), read.len()),
+            ("broken", 2 * PIECE_BYTES)
+        );
         assert!(ahead.read(&mut [0]).is_err());
     }
 

@@ -47,7 +47,9 @@ impl Compression {
                 let flags = liblzma::stream::CONCATENATED;
                 let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY_BYTES, flags);
                 let stream = stream.map_err(io::Error::from)?;
-                Ok(Box::new(liblzma::read::XzDecoder::new_stream(reader, stream)))
+                Ok(Box::new(liblzma::read::XzDecoder::new_stream(
+                    reader, stream,
+                )))
             }
             other => Err(Fault::refused(
                 format!("is compressed with {}, which is not built in", other.name()),

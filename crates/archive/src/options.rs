@@ -41,6 +41,7 @@ impl Options {
     /// Threads to start.
     pub(crate) fn threads(&self) -> usize {
         let here = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        self.threads.map_or_else(|| here().min(8), NonZeroUsize::get)
+        self.threads
+            .map_or_else(|| here().min(8), NonZeroUsize::get)
     }
 }

@@ -177,9 +177,17 @@ mod tests {
     fn only_the_right_bytes_end() {
         assert_eq!(read(b"abc", ABC, Some(3)).as_deref(), Ok(b"abc".as_slice()));
         assert_eq!(read(b"abc", ABC, None).as_deref(), Ok(b"abc".as_slice()));
-        assert!(read(b"abd", ABC, Some(3)).unwrap_err().contains("another digest"));
+        assert!(
+            read(b"abd", ABC, Some(3))
+                .unwrap_err()
+                .contains("another digest")
+        );
         for size in [2, 4] {
-            assert!(read(b"abc", ABC, Some(size)).unwrap_err().contains("another size"));
+            assert!(
+                read(b"abc", ABC, Some(size))
+                    .unwrap_err()
+                    .contains("another size")
+            );
         }
     }
 
@@ -196,6 +204,11 @@ mod tests {
         ] {
             assert!(Digest::parse(bad).is_err(), "{bad}");
         }
-        assert!(Digest::parse(ABC).unwrap().path().starts_with("blobs/sha256/ba78"));
+        assert!(
+            Digest::parse(ABC)
+                .unwrap()
+                .path()
+                .starts_with("blobs/sha256/ba78")
+        );
     }
 }

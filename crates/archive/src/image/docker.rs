@@ -36,7 +36,8 @@ pub(super) fn is_archive(store: &Store) -> bool {
     let images: Checked<Vec<DockerImage>> = read(store, DOCKER, None);
     let is_there = |image: &DockerImage| {
         let name = inside(&image.config);
-        name.and_then(|name| store.open(&name)).is_ok_and(|blob| blob.is_some())
+        name.and_then(|name| store.open(&name))
+            .is_ok_and(|blob| blob.is_some())
     };
     images.is_ok_and(|images| !images.is_empty() && images.iter().all(is_there))
 }
@@ -53,12 +54,19 @@ fn layer(name: &str, digest: &str) -> Checked<Layer> {
 }
 
 fn choose<'a>(images: &'a [DockerImage], options: &Options) -> Checked<&'a DockerImage> {
-    let tags = || list(images.iter().flat_map(|image| image.repo_tags.iter().flatten()));
+    let tags = || {
+        list(
+            images
+                .iter()
+                .flat_map(|image| image.repo_tags.iter().flatten()),
+        )
+    };
     let advice = "choose one by its tag as the reference";
     match (images, &options.reference) {
         ([], _) => Err(Fault::refused("it has no image", DAMAGED)),
         (_, Some(wanted)) => {
-            let has_tag = |image: &&DockerImage| image.repo_tags.iter().flatten().any(|t| t == wanted);
+            let has_tag =
+                |image: &&DockerImage| image.repo_tags.iter().flatten().any(|t| t == wanted);
             images.iter().find(has_tag).ok_or_else(|| {
                 let wanted = shown(wanted.as_bytes());
                 Fault::refused(format!("it has no image {wanted}, only {}", tags()), advice)

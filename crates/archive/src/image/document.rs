@@ -126,8 +126,14 @@ pub(crate) fn read<T: DeserializeOwned>(
         None => blob.reader,
     };
     let mut text = Vec::new();
-    reader.by_ref().take(DOCUMENT_MAX_BYTES).read_to_end(&mut text)?;
+    reader
+        .by_ref()
+        .take(DOCUMENT_MAX_BYTES)
+        .read_to_end(&mut text)?;
     serde_json::from_slice(&text).map_err(|error| {
-        Fault::refused(format!("its file {name} is not as it must be: {error}"), DAMAGED)
+        Fault::refused(
+            format!("its file {name} is not as it must be: {error}"),
+            DAMAGED,
+        )
     })
 }

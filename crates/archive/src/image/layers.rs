@@ -73,10 +73,7 @@ fn start(store: &Store, layer: &Layer, budget: &Arc<Budget>) -> Checked<Ahead> {
     })?)
 }
 
-fn decoded(
-    reader: Box<dyn Read + Send>,
-    budget: Arc<Budget>,
-) -> io::Result<Box<dyn Read + Send>> {
+fn decoded(reader: Box<dyn Read + Send>, budget: Arc<Budget>) -> io::Result<Box<dyn Read + Send>> {
     let (start, reader) = peek(reader, u64_of(MAGIC_BYTES))?;
     Ok(Box::new(Counted {
         reader: Compression::of(&start).decoder(reader)?,

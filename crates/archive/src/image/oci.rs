@@ -83,7 +83,10 @@ fn named(all: Vec<Descriptor>, options: &Options) -> Checked<Vec<Descriptor>> {
     }
     if let (true, Some(wanted)) = (found.is_empty(), &options.reference) {
         let wanted = shown(wanted.as_bytes());
-        let problem = format!("it has no image {wanted}, only {}", list(all.iter().flat_map(names)));
+        let problem = format!(
+            "it has no image {wanted}, only {}",
+            list(all.iter().flat_map(names))
+        );
         return Err(Fault::refused(problem, CHOOSE_NAME));
     }
     Ok(found)
@@ -106,7 +109,9 @@ fn choose<'a>(
 ) -> Checked<&'a Descriptor> {
     let wanted = options.platform.clone().unwrap_or_else(Platform::host);
     let is_wanted = |choice: &&Descriptor| choice.platform.as_ref().map(|one| one.is(&wanted));
-    let mut fitting = choices.iter().filter(|choice| is_wanted(choice) == Some(true));
+    let mut fitting = choices
+        .iter()
+        .filter(|choice| is_wanted(choice) == Some(true));
     let mut unnamed = choices.iter().filter(|choice| choice.platform.is_none());
     let several = || {
         let names = list(choices.iter().flat_map(names));
@@ -159,7 +164,10 @@ pub(super) fn must_be(config: &Config, wanted: &Platform) -> Checked<()> {
 
 /// Texts for a message, at most eight.
 pub(super) fn list<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> String {
-    let mut texts: Vec<String> = texts.take(9).map(|text| shown(text.as_ref().as_bytes())).collect();
+    let mut texts: Vec<String> = texts
+        .take(9)
+        .map(|text| shown(text.as_ref().as_bytes()))
+        .collect();
     if texts.len() == 9 {
         texts[8] = "...".into();
     }

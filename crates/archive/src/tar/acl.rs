@@ -58,7 +58,9 @@ fn entry(line: &[u8]) -> Checked<AclEntry> {
 }
 
 fn id(line: &[u8], number: &[u8]) -> Checked<u32> {
-    let id = str::from_utf8(number).ok().and_then(|text| text.parse().ok());
+    let id = str::from_utf8(number)
+        .ok()
+        .and_then(|text| text.parse().ok());
     id.ok_or_else(|| {
         let problem = format!("has the ACL entry {} without a number", shown(line));
         Fault::refused(problem, BY_NUMBER)
@@ -67,13 +69,15 @@ fn id(line: &[u8], number: &[u8]) -> Checked<u32> {
 
 fn bits(permissions: &[u8]) -> Option<u16> {
     permissions.trim_ascii().iter().try_fold(0, |bits, letter| {
-        Some(bits | match letter {
-            b'r' => 4,
-            b'w' => 2,
-            b'x' => 1,
-            b'-' => 0,
-            _ => return None,
-        })
+        Some(
+            bits | match letter {
+                b'r' => 4,
+                b'w' => 2,
+                b'x' => 1,
+                b'-' => 0,
+                _ => return None,
+            },
+        )
     })
 }
 
@@ -89,7 +93,15 @@ mod tests {
         assert!(both[0].is_some());
         assert_eq!(both[0], both[1]);
         assert_eq!(parse(b"\n").ok(), Some(None));
-        for bad in ["user:adm:r--", "user::rw-", "x::r", "user::q", "a", "user:1:r:x", "a:b:c:d:e"] {
+        for bad in [
+            "user:adm:r--",
+            "user::rw-",
+            "x::r",
+            "user::q",
+            "a",
+            "user:1:r:x",
+            "a:b:c:d:e",
+        ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }
     }

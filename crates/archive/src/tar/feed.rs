@@ -100,31 +100,35 @@ impl<'a> Feed<'a> {
         self.sink.add(entry).map_err(Fault::Sink)
     }
 
-    /// A regular file. A stream that fails is this tar's error, not the sink's.
     fn file(&mut self, tape: &mut Tape, member: Member, path: Vec<u8>, hash: u64) -> Checked<()> {
         self.files.insert(hash);
-        let ranges = member.ranges;
+        let (size, ranges, attributes) = (member.size, member.ranges, member.attributes);
+        if let Some((file, start)) = tape.place() {
+            let file = Box::new(Stored::new(Arc::clone(file), start, &ranges));
+            // The sink gets no file whose end is missing.
+            tape.skip(member.stored)?;
+            let data = Data::Later { ranges, file };
+            let node = Node::File(Content { size, data });
+            return self.add(Entry {
+                path,
+                attributes,
+                node,
+            });
+        }
         let mut part = Part {
             left: member.stored,
             failed: None,
             tape,
         };
-        let data = match part.tape.place() {
-            Some((file, start)) => Data::Later {
-                file: Box::new(Stored::new(Arc::clone(file), start, &ranges)),
-                ranges,
-            },
-            None => Data::Stream {
-                ranges,
-                reader: &mut part,
-            },
-        };
-        let size = member.size;
+        let reader = &mut part;
+        let data = Data::Stream { ranges, reader };
+        let node = Node::File(Content { size, data });
         let result = self.add(Entry {
             path,
-            attributes: member.attributes,
-            node: Node::File(Content { size, data }),
+            attributes,
+            node,
         });
+        // A stream that fails is this tar's error, whatever the sink makes of it.
         match part.failed {
             Some(fault) => Err(fault),
             None => result,
@@ -185,13 +189,15 @@ impl Read for Part<'_> {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             other => other,
         };
-        result.inspect(|count| self.left -= u64_of(*count)).map_err(|error| {
-            if error.kind() == io::ErrorKind::Interrupted {
-                return error;
-            }
-            let copy = io::Error::new(error.kind(), error.to_string());
-            self.failed = Some(error.into());
-            copy
-        })
+        result
+            .inspect(|count| self.left -= u64_of(*count))
+            .map_err(|error| {
+                if error.kind() == io::ErrorKind::Interrupted {
+                    return error;
+                }
+                let copy = io::Error::new(error.kind(), error.to_string());
+                self.failed = Some(error.into());
+                copy
+            })
     }
 }

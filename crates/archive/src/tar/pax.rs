@@ -144,7 +144,11 @@ fn time(key: &[u8], value: &[u8]) -> Checked<Option<Timestamp>> {
 /// The first nine digits of a fraction.
 fn nanoseconds(digits: &[u8]) -> Option<u32> {
     let all_digits = digits.iter().all(u8::is_ascii_digit);
-    let nine = digits.iter().copied().chain(std::iter::repeat(b'0')).take(9);
+    let nine = digits
+        .iter()
+        .copied()
+        .chain(std::iter::repeat(b'0'))
+        .take(9);
     let value = nine.fold(0, |value, digit| {
         value * 10 + u32::from(digit.wrapping_sub(b'0') & 0xF)
     });
@@ -153,7 +157,10 @@ fn nanoseconds(digits: &[u8]) -> Option<u32> {
 
 fn bad(key: &[u8]) -> Fault {
     let key = shown(key);
-    Fault::refused(format!("has a bad value of {key} in its extended header"), DAMAGED)
+    Fault::refused(
+        format!("has a bad value of {key} in its extended header"),
+        DAMAGED,
+    )
 }
 
 /// What GNU tar escapes: the separator of the record, and the escape itself.
@@ -166,7 +173,10 @@ fn unescape(name: &[u8], passes: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     let mut rest = name;
     while let Some((first, others)) = rest.split_first() {
-        let byte = (*first == b'%').then(|| others.get(..2)).flatten().and_then(hex);
+        let byte = (*first == b'%')
+            .then(|| others.get(..2))
+            .flatten()
+            .and_then(hex);
         match byte.filter(|byte| passes(*byte)) {
             Some(byte) => {
                 out.push(byte);
@@ -255,7 +265,13 @@ mod tests {
             let read = time(b"mtime", text).ok().flatten();
             assert_eq!(read, Some(Timestamp::new(seconds, nanoseconds)));
         }
-        for bad in [b"x".as_slice(), b"1.x", b"+1", b"--1", b"9999999999999999999"] {
+        for bad in [
+            b"x".as_slice(),
+            b"1.x",
+            b"+1",
+            b"--1",
+            b"9999999999999999999",
+        ] {
             assert!(time(b"mtime", bad).is_err(), "{}", bad.escape_ascii());
         }
     }

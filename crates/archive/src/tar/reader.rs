@@ -288,7 +288,10 @@ fn kind(header: &Header<'_>, records: &Records, name: &[u8], link: Vec<u8>) -> C
         b'0' | 0 | b'7' | b'S' => Kind::File,
         b'1' => Kind::Link(name::target_of(&link)?),
         b'2' if link.is_empty() => {
-            return Err(Fault::refused("is a symbolic link without a target", DAMAGED));
+            return Err(Fault::refused(
+                "is a symbolic link without a target",
+                DAMAGED,
+            ));
         }
         b'2' => Kind::Symlink(link),
         b'3' => Kind::CharDevice(device(header, records)?),
@@ -313,7 +316,10 @@ fn device(header: &Header<'_>, records: &Records) -> Checked<DeviceNumber> {
         (Some(major), Some(minor)) => Ok(DeviceNumber { major, minor }),
         _ => {
             let problem = format!("is the device {major}:{minor}, which Linux cannot have");
-            Err(Fault::refused(problem, "leave the device out of the archive"))
+            Err(Fault::refused(
+                problem,
+                "leave the device out of the archive",
+            ))
         }
     }
 }
@@ -364,6 +370,9 @@ fn owner(record: Option<u64>, header: impl FnOnce() -> Checked<i64>) -> Checked<
     let id = number.and_then(|number| u32::try_from(number).ok());
     id.filter(|id| *id != u32::MAX).ok_or_else(|| {
         let problem = "has an owner or a group outside of 0 to 4294967294";
-        Fault::refused(problem, "make the archive with other owners, as tar --owner does")
+        Fault::refused(
+            problem,
+            "make the archive with other owners, as tar --owner does",
+        )
     })
 }

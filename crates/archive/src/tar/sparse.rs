@@ -80,7 +80,10 @@ impl SparseMap {
 fn add_pairs(ranges: &mut Vec<Range<u64>>, map: &[u8]) -> Checked<()> {
     for pair in map.chunks_exact(PAIR_BYTES).filter(|pair| pair[0] != 0) {
         let (offset, length) = pair.split_at(PAIR_BYTES / 2);
-        let (offset, length) = (unsigned(offset, "sparse map")?, unsigned(length, "sparse map")?);
+        let (offset, length) = (
+            unsigned(offset, "sparse map")?,
+            unsigned(length, "sparse map")?,
+        );
         add(ranges, offset, length)?;
     }
     Ok(())
@@ -141,7 +144,10 @@ impl PaxSparse {
         };
         let (pairs, odd) = numbers.as_chunks::<2>();
         if !odd.is_empty() {
-            return Err(Fault::refused("has a sparse map with half a range", DAMAGED));
+            return Err(Fault::refused(
+                "has a sparse map with half a range",
+                DAMAGED,
+            ));
         }
         let mut ranges = Vec::with_capacity(pairs.len());
         for [offset, length] in pairs {
@@ -194,7 +200,11 @@ impl Lines {
             digits.push(byte);
         }
         let bad = || Fault::refused("has a sparse map that is no list of numbers", DAMAGED);
-        Some(digits).filter(|digits| !digits.is_empty()).as_deref().and_then(decimal).ok_or_else(bad)
+        Some(digits)
+            .filter(|digits| !digits.is_empty())
+            .as_deref()
+            .and_then(decimal)
+            .ok_or_else(bad)
     }
 
     fn byte(&mut self, next: &mut impl FnMut() -> Checked<Block>) -> Checked<u8> {

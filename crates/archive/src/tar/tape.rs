@@ -160,7 +160,9 @@ impl Stored {
 
 impl ReadAt for Stored {
     fn read_at(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
-        let mut index = self.pieces.partition_point(|(range, _)| range.end <= offset);
+        let mut index = self
+            .pieces
+            .partition_point(|(range, _)| range.end <= offset);
         while !buf.is_empty() {
             let Some((range, behind)) = self.pieces.get(index) else {
                 buf.fill(0);

@@ -1,0 +1,10 @@
+//! Sources as a sink sees them, judged by the trees from which GNU tar, bsdtar, skopeo and umoci
+//! made them, and by tables of made-up archives.
+
+mod dialects;
+mod hostile;
+mod images;
+mod made;
+mod mutations;
+mod programs;
+mod recorder;
