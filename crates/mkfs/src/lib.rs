@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
+mod compat;
 mod draft;
 mod entropy;
 mod error;
@@ -27,6 +28,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use compat::{Release, UnknownRelease};
 pub use draft::{Contents, Draft, Plan, Usages, plan};
 pub use entropy::random_uuid;
 pub use error::Error;

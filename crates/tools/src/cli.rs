@@ -1,8 +1,8 @@
 //! Command-line grammar: the subcommands and their arguments.
 
 use crate::commands::{
-    change, check, completions, extents, freefrag, get, help, info, ls, mkfs, mount, put, quota,
-    remount, replay, stat, stats, trim, tunables, tune,
+    build, change, check, completions, extents, freefrag, get, help, info, ls, mkfs, mount, put,
+    quota, remount, replay, stat, stats, trim, tunables, tune,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 const EXAMPLES: &str = "\
 Examples:
   uext4 mkfs disk.img 2G -L data           make a file system
+  uext4 build root.img ./rootfs            make one of a tree, as small as possible
   uext4 mkdir disk.img /srv                a directory in it
   uext4 put -r disk.img ./site /srv        copy a tree into that
   uext4 ls -l disk.img /srv/site           look at it
@@ -55,6 +56,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Mkfs(Box<mkfs::Args>),
+    Build(Box<build::Args>),
     Mount(mount::Args),
     Umount(mount::UmountArgs),
     Remount(remount::Args),

@@ -110,14 +110,28 @@ impl Target<'_> {
     }
 
     fn check_unused(&self, device: &dyn BlockDevice) -> Result<()> {
-        let name = device.describe();
-        match found(device).at(&name)? {
-            Some(what) if !self.force => {
-                let text = format!("{name}: holds {what} already, and nothing was written");
-                Err(Failure::new(Exit::Failed, text).hint("--force overwrites it"))
-            }
-            _ => Ok(()),
+        check_unused(device, self.force)
+    }
+}
+
+/// Refuses a path that holds a file system or a partition table, without `force`. A path that does
+/// not exist is free.
+pub(super) fn check_free(path: &Path, force: bool) -> Result<()> {
+    if std::fs::metadata(path).is_err() {
+        return Ok(());
+    }
+    let device = FileDevice::open(path, device::Access::ReadOnly).at(path.display())?;
+    check_unused(&device, force)
+}
+
+fn check_unused(device: &dyn BlockDevice, force: bool) -> Result<()> {
+    let name = device.describe();
+    match found(device).at(&name)? {
+        Some(what) if !force => {
+            let text = format!("{name}: holds {what} already, and nothing was written");
+            Err(Failure::new(Exit::Failed, text).hint("--force overwrites it"))
         }
+        _ => Ok(()),
     }
 }
 

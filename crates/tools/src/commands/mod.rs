@@ -1,5 +1,8 @@
 //! The commands, one file each.
 
+pub(crate) mod build;
+mod build_report;
+mod build_words;
 pub(crate) mod change;
 pub(crate) mod check;
 pub(crate) mod completions;
@@ -37,6 +40,7 @@ use crate::failure::Result;
 pub(crate) fn run(command: Command) -> Result<()> {
     match command {
         Command::Mkfs(args) => args.run(),
+        Command::Build(args) => args.run(),
         Command::Mount(args) => args.run(),
         Command::Umount(args) => args.run(),
         Command::Remount(args) => args.run(),

@@ -4,6 +4,7 @@
 mod arguments;
 mod bad_days;
 mod block_device;
+mod build;
 mod changes;
 mod damage;
 mod fstab;

@@ -1,0 +1,240 @@
+//! `uext4 build`: makes an image of directories and archives.
+
+use super::build_report::Built;
+use super::build_words::{ImageSize, JournalWord};
+use super::mkfs_target;
+use crate::failure::{Exit, Failure, Result};
+use crate::numbers;
+use crate::reproducible::Epoch;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use uext4::mkfs::{InodeCount, Release};
+use uext4_archive::{Options, Platform, Source};
+use uext4_build::{BuildOptions, Builder, Error, Sink};
+
+/// Make an image of directories, tar files and container images, without root and without a mount
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 build root.img ./rootfs                    as small as possible
+  uext4 build root.img ./rootfs --size min+20% -L root
+  uext4 build root.img base.tar.zst overlay.tar --size 4G
+  podman save alpine | uext4 build root.img -
+  uext4 build root.img ./oci-layout --platform linux/arm64
+  uext4 build root.img ./etc --at etc --owner 0:0
+
+A later source hides what earlier ones have at the same path. The same sources give the same bytes,
+on any machine and with any number of threads: UUID, hash seed and times follow from them unless
+they are given; SOURCE_DATE_EPOCH in the environment is the time of the file system.
+
+Owners come from archives by their numbers, and from directories as the host has them. OUT gets its
+name when it is complete: a failure or Ctrl-C leaves nothing of that name, or the old file.")]
+pub(crate) struct Args {
+    /// The image: a new file, a file to replace, or a block device
+    out: PathBuf,
+    /// Directories; tar files, plain or compressed by gzip, zstd or xz; OCI layouts; archives of
+    /// docker save; - is standard input
+    #[arg(required = true)]
+    sources: Vec<PathBuf>,
+    /// Size: min, min+PERCENT%, or bytes, with K, M, G or T behind them
+    #[arg(short, long, default_value = "min")]
+    size: ImageSize,
+    /// Directory of the image to put the sources into
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    at: PathBuf,
+    /// Platform of container images, such as linux/arm64; default: this processor
+    #[arg(long, value_name = "OS/ARCH")]
+    platform: Option<Platform>,
+    /// One image of several: its tag or reference
+    #[arg(long, value_name = "NAME")]
+    reference: Option<String>,
+    /// Most bytes that archives may decompress to; default: 1 GiB and 200 times their size
+    #[arg(long, value_name = "BYTES", value_parser = numbers::size)]
+    limit: Option<u64>,
+    #[command(flatten)]
+    format: Format,
+    /// Threads; the image does not depend on them. Default: one for each processor
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Overwrite a file system or partition table
+    #[arg(short = 'F', long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Say nothing
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Properties of the file system.
+#[derive(clap::Args)]
+struct Format {
+    /// Bytes of a block: 1K to 64K
+    #[arg(short, long, value_parser = numbers::size, default_value = "4K")]
+    block_size: u64,
+    /// Features to add, or with ^ to leave out, as mke2fs names them
+    #[arg(short = 'O', long, value_name = "LIST", allow_hyphen_values = true)]
+    features: Option<String>,
+    /// Leave out what this release does not have: linux-X.Y, e2fsprogs-X.Y, debian-12, ubuntu-22.04
+    #[arg(long, value_name = "RELEASE")]
+    compat: Option<Release>,
+    /// Volume label, up to 16 bytes
+    #[arg(short = 'L', long)]
+    label: Option<String>,
+    /// UUID; default: from the contents
+    #[arg(short = 'U', long, value_parser = numbers::uuid)]
+    uuid: Option<[u8; 16]>,
+    /// Seed of directory hashes; default: from the contents
+    #[arg(long, value_name = "UUID", value_parser = numbers::uuid)]
+    hash_seed: Option<[u8; 16]>,
+    /// Time of the file system in seconds since 1970; default: the latest change in the sources
+    #[arg(long, value_name = "SECONDS")]
+    time: Option<u64>,
+    /// Number of inodes; default: those needed where the size is min, else by the size
+    #[arg(short = 'N', long)]
+    inodes: Option<u32>,
+    /// Percent of the blocks for the superuser; default: 0 where the size is min, else 5
+    #[arg(short = 'm', long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=50))]
+    reserved: Option<u8>,
+    /// Journal: none, lazy (the usual size) or its size, with K, M or G behind it. Its blocks are
+    /// holes of the image
+    #[arg(long, default_value = "lazy", value_name = "none|lazy|SIZE")]
+    journal: JournalWord,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let interrupts = uext4_fuse::catch_interrupts();
+        interrupts.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        let options = self.options()?;
+        self.check_sources()?;
+        mkfs_target::check_free(&self.out, self.force)?;
+        let name = self.out.display().to_string();
+        let started = std::time::Instant::now();
+        let mut builder = Builder::create(&self.out, options).map_err(|error| failure(&error))?;
+        let meter = super::build_report::meter(&mut builder, !self.quiet);
+        let built = self
+            .feed(&mut builder)
+            .and_then(|()| builder.finish())
+            .map_err(|error| failure(&error));
+        meter.finish_and_clear();
+        let report = built?;
+        let built = Built {
+            name: &name,
+            path: &self.out,
+            report: &report,
+            seconds: started.elapsed().as_secs_f64(),
+        };
+        match (self.json, self.quiet) {
+            (true, _) => built.json(),
+            (false, true) => Ok(()),
+            (false, false) => built.say(),
+        }
+    }
+
+    /// Gives the sources to the builder, the last one first: layers come from the top down.
+    fn feed(&self, builder: &mut Builder) -> std::result::Result<(), Error> {
+        let options = Options {
+            at: self.target(),
+            limit: self.limit,
+            threads: self.threads,
+            platform: self.platform.clone(),
+            reference: self.reference.clone(),
+            ..Options::default()
+        };
+        for (nr, source) in self.sources.iter().rev().enumerate() {
+            if nr > 0 {
+                builder.next_layer()?;
+            }
+            if is_tree(source) {
+                builder.directory(source, &options.at)?;
+            } else {
+                Source::open(source)?.feed(builder, &options)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The target without slashes at its ends.
+    fn target(&self) -> Vec<u8> {
+        let bytes = self.at.as_os_str().as_bytes();
+        let names = bytes.split(|byte| *byte == b'/');
+        let names: Vec<&[u8]> = names.filter(|name| !name.is_empty()).collect();
+        names.join(&b'/')
+    }
+
+    fn check_sources(&self) -> Result<()> {
+        let from_input = self.sources.iter().filter(|path| *path == Path::new("-"));
+        if from_input.count() > 1 {
+            return Err(Failure::usage("- can be only one of the sources"));
+        }
+        Ok(())
+    }
+
+    fn options(&self) -> Result<BuildOptions> {
+        let mut options = BuildOptions::new(self.size.0);
+        let format = &mut options.format;
+        let block_size = u32::try_from(self.format.block_size);
+        let block_size = block_size.map_err(|_| Failure::usage("--block-size: too large"))?;
+        format.block_size = Some(block_size);
+        if let Some(list) = &self.format.features {
+            let applied = format.apply_features(list);
+            applied.map_err(|error| Failure::usage(format!("-O {list}: {error}")))?;
+        }
+        self.format.journal.apply(format);
+        if let Some(release) = &self.format.compat {
+            self.format.restrict(format, release)?;
+        }
+        format.label = self.format.label.clone().unwrap_or_default().into_bytes();
+        (format.uuid, format.hash_seed) = (self.format.uuid, self.format.hash_seed);
+        let epoch = Epoch::given(self.format.time)?.time();
+        format.time = epoch.and_then(|time| u64::try_from(time.seconds).ok());
+        if let Some(inodes) = self.format.inodes {
+            format.inodes = InodeCount::AtLeast(inodes);
+        }
+        if let Some(percent) = self.format.reserved {
+            format.reserved_permyriad = u32::from(percent) * 100;
+        }
+        if let Some(threads) = self.threads {
+            options.threads = threads.get();
+        }
+        Ok(options)
+    }
+}
+
+impl Format {
+    /// Takes the features away that the release lacks, unless they were asked for.
+    fn restrict(&self, format: &mut uext4::mkfs::MkfsOptions, release: &Release) -> Result<()> {
+        let list = self.features.as_deref().unwrap_or("");
+        for feature in release.unknown(format.features).iter() {
+            let asked = list
+                .split([',', ' '])
+                .any(|word| Some(word) == feature.name());
+            if asked {
+                let problem = format!("-O {feature}: {release} does not have this feature");
+                return Err(Failure::usage(problem));
+            }
+            let without = format.apply_features(&format!("^{feature}"));
+            without.map_err(|error| Failure::usage(format!("--compat: {error}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a source is a directory of files, and no unpacked container image.
+fn is_tree(source: &Path) -> bool {
+    let has = |name| source.join(name).is_file();
+    source.is_dir() && !has("oci-layout") && !has("manifest.json")
+}
+
+/// The failure of a build; damage and usage have statuses of their own.
+fn failure(error: &Error) -> Failure {
+    let exit = match error {
+        Error::Format(_) => Exit::Usage,
+        Error::Device(uext4::device::Error::Busy { .. }) => Exit::Busy,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
