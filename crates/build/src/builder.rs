@@ -215,10 +215,10 @@ impl Builder {
         }
         let is_whole = ranges.len() == 1 && ranges[0] == (0..size);
         let at = clamp_u32(self.tree.laters.len());
-        self.tree.laters.push(Some(Later {
+        self.tree.laters.push(Later {
             file: from,
             ranges: (!is_whole).then(|| ranges.into()),
-        }));
+        });
         self.tree.file_mut(file).place = Place::Later(at);
         Ok(())
     }

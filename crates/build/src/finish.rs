@@ -110,22 +110,20 @@ fn date_implicit(tree: &mut Tree, time: u64) {
 fn read_later(build: &mut Builder, sorted: &Sorted) -> Result<()> {
     let mut jobs = Vec::new();
     for id in &sorted.order {
-        let Place::Later(at) = build.tree.file(*id).place else {
+        let Place::Later(later) = build.tree.file(*id).place else {
             continue;
         };
-        build.tree.file_mut(*id).place = Place::None;
-        let size = build.tree.file(*id).size;
-        if let Some(later) = build.tree.laters[usize_of(at)].take() {
-            jobs.push(Job {
-                file: *id,
-                size,
-                later,
-            });
-        }
+        let file = build.tree.file_mut(*id);
+        file.place = Place::None;
+        jobs.push(Job {
+            file: *id,
+            size: file.size,
+            later,
+        });
     }
-    build.tree.laters = Vec::new();
+    let files = std::mem::take(&mut build.tree.laters);
     build.progress.total_files = Some(build.progress.files + uext4_num::u64_of(jobs.len()));
-    let mut readers = Readers::new(jobs, build.options.threads, build.block_size());
+    let mut readers = Readers::new(jobs, files, build.options.threads, build.block_size());
     while let Some(outcome) = readers.next() {
         let batch = outcome.map_err(|(file, error)| Error::Source {
             source_name: crate::error::shown(&path_of(&build.tree, file)),

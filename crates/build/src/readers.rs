@@ -21,7 +21,16 @@ const WAITING_MAX: usize = 16;
 pub(crate) struct Job {
     pub(crate) file: FileId,
     pub(crate) size: u64,
-    pub(crate) later: Later,
+    /// Index of the file.
+    pub(crate) later: u32,
+}
+
+/// What all readers share.
+struct Work {
+    jobs: Vec<Job>,
+    files: Vec<Later>,
+    loads: Vec<Load>,
+    block_size: u32,
 }
 
 /// What one batch has.
@@ -49,19 +58,24 @@ pub(crate) struct Readers {
 
 impl Readers {
     /// Starts `count` threads on the files, in this order.
-    pub(crate) fn new(jobs: Vec<Job>, count: usize, block_size: u32) -> Readers {
-        let plan = plan(&jobs, block_size);
-        let batches = plan.len();
+    pub(crate) fn new(jobs: Vec<Job>, files: Vec<Later>, count: usize, block_size: u32) -> Readers {
+        let loads = plan(&jobs, &files, block_size);
+        let batches = loads.len();
         let count = count.clamp(1, WAITING_MAX);
-        let shared = Arc::new((jobs, plan));
+        let shared = Arc::new(Work {
+            jobs,
+            files,
+            loads,
+            block_size,
+        });
         let start = |first: usize| {
             let (sender, receiver) = sync_channel((WAITING_MAX / count).max(1));
             let shared = shared.clone();
-            let thread = std::thread::spawn(move || {
-                let (jobs, plan) = &*shared;
-                let own = plan.iter().skip(first).step_by(count);
-                read_all(jobs, own, block_size, &sender);
-            });
+            let own = move || {
+                let own = shared.loads.iter().skip(first).step_by(count);
+                shared.read_all(own, &sender);
+            };
+            let thread = std::thread::spawn(own);
             (receiver, thread)
         };
         let (channels, threads) = (0..count).map(start).unzip();
@@ -97,7 +111,7 @@ impl Drop for Readers {
     }
 }
 
-fn plan(jobs: &[Job], block_size: u32) -> Vec<Load> {
+fn plan(jobs: &[Job], files: &[Later], block_size: u32) -> Vec<Load> {
     let mut loads = Vec::new();
     let mut open: Range<u32> = 0..0;
     let mut bytes = 0;
@@ -108,7 +122,8 @@ fn plan(jobs: &[Job], block_size: u32) -> Vec<Load> {
             (open, bytes) = (at..at, 0);
         }
         if job.size > PIECE_BYTES {
-            plan_pieces(&mut loads, at, job);
+            let ranges = files[usize_of(job.later)].ranges_of(job.size);
+            plan_pieces(&mut loads, at, job.size, &ranges);
             open = at + 1..at + 1;
         } else {
             open.end = at + 1;
@@ -122,12 +137,10 @@ fn plan(jobs: &[Job], block_size: u32) -> Vec<Load> {
 }
 
 /// The pieces of a large file in which data may be.
-fn plan_pieces(loads: &mut Vec<Load>, job: u32, of: &Job) {
-    let whole = [0..of.size];
-    let ranges = of.later.ranges.as_deref().unwrap_or(&whole);
+fn plan_pieces(loads: &mut Vec<Load>, job: u32, size: u64, ranges: &[Range<u64>]) {
     let mut next = 0;
     for range in ranges {
-        let end = range.end.min(of.size);
+        let end = range.end.min(size);
         let mut offset = (range.start / PIECE_BYTES * PIECE_BYTES).max(next);
         while offset < end {
             let is_last = false;
@@ -148,64 +161,58 @@ fn plan_pieces(loads: &mut Vec<Load>, job: u32, of: &Job) {
     }
 }
 
-fn read_all<'a>(
-    jobs: &[Job],
-    loads: impl Iterator<Item = &'a Load>,
-    block_size: u32,
-    sender: &SyncSender<Outcome>,
-) {
-    for load in loads {
-        let outcome = read(jobs, load, block_size);
-        let failed = outcome.is_err();
-        if sender.send(outcome).is_err() || failed {
-            return;
-        }
-    }
-}
-
-fn read(jobs: &[Job], load: &Load, block_size: u32) -> Outcome {
-    let mut batch = Batch::default();
-    match load {
-        Load::Piece {
-            job,
-            offset,
-            is_last,
-        } => read_piece(
-            &mut batch,
-            &jobs[usize_of(*job)],
-            *offset,
-            *is_last,
-            block_size,
-        )?,
-        Load::Files(range) => {
-            batch.bytes.reserve(usize_of(clamp_u32(PIECE_BYTES)));
-            for job in &jobs[usize_of(range.start)..usize_of(range.end)] {
-                read_piece(&mut batch, job, 0, true, block_size)?;
+impl Work {
+    fn read_all<'a>(&self, loads: impl Iterator<Item = &'a Load>, sender: &SyncSender<Outcome>) {
+        for load in loads {
+            let outcome = self.read(load);
+            let failed = outcome.is_err();
+            if sender.send(outcome).is_err() || failed {
+                return;
             }
         }
     }
-    Ok(batch)
-}
 
-fn read_piece(
-    batch: &mut Batch,
-    job: &Job,
-    offset: u64,
-    is_last: bool,
-    block_size: u32,
-) -> Result<(), (FileId, std::io::Error)> {
-    let len = piece_len(offset, job.size);
-    let range = batch.begin(len, block_size);
-    let whole = [0..job.size];
-    for data in job.later.ranges.as_deref().unwrap_or(&whole) {
-        let Some(part) = overlap(data, offset, len) else {
-            continue;
-        };
-        let at = offset + u64_of(part.start);
-        let bytes = &mut batch.bytes[range.start + part.start..range.start + part.end];
-        let done = job.later.file.read_at(at, bytes);
-        done.map_err(|error| (job.file, error))?;
+    fn read(&self, load: &Load) -> Outcome {
+        let mut batch = Batch::default();
+        match load {
+            Load::Piece {
+                job,
+                offset,
+                is_last,
+            } => {
+                let job = &self.jobs[usize_of(*job)];
+                self.read_piece(&mut batch, job, *offset, *is_last)?;
+            }
+            Load::Files(range) => {
+                batch.bytes.reserve(usize_of(clamp_u32(PIECE_BYTES)));
+                for job in &self.jobs[usize_of(range.start)..usize_of(range.end)] {
+                    self.read_piece(&mut batch, job, 0, true)?;
+                }
+            }
+        }
+        Ok(batch)
     }
-    batch.complete(job.file, offset, range, block_size, is_last);
-    Ok(())
+
+    fn read_piece(
+        &self,
+        batch: &mut Batch,
+        job: &Job,
+        offset: u64,
+        is_last: bool,
+    ) -> Result<(), (FileId, std::io::Error)> {
+        let len = piece_len(offset, job.size);
+        let range = batch.begin(len, self.block_size);
+        let later = &self.files[usize_of(job.later)];
+        for data in later.ranges_of(job.size).iter() {
+            let Some(part) = overlap(data, offset, len) else {
+                continue;
+            };
+            let at = offset + u64_of(part.start);
+            let bytes = &mut batch.bytes[range.start + part.start..range.start + part.end];
+            let done = later.file.read_at(at, bytes);
+            done.map_err(|error| (job.file, error))?;
+        }
+        batch.complete(job.file, offset, range, self.block_size, is_last);
+        Ok(())
+    }
 }

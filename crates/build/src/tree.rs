@@ -2,6 +2,7 @@
 //!
 //! Memory: 80 bytes a file besides its names; attributes that files share are kept once.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use uext4_format::dirent::NAME_MAX;
@@ -104,12 +105,22 @@ pub(crate) struct Later {
     pub(crate) ranges: Option<Box<[Range<u64>]>>,
 }
 
+impl Later {
+    /// Where data may be in a file of this size.
+    pub(crate) fn ranges_of(&self, size: u64) -> Cow<'_, [Range<u64>]> {
+        match &self.ranges {
+            Some(ranges) => Cow::Borrowed(ranges),
+            None => Cow::Owned(std::iter::once(0..size).collect()),
+        }
+    }
+}
+
 /// See the module.
 pub(crate) struct Tree {
     pub(crate) names: Names,
     pub(crate) files: Vec<File>,
     pub(crate) attributes: Interned,
-    pub(crate) laters: Vec<Option<Later>>,
+    pub(crate) laters: Vec<Later>,
     /// Pieces of files with several.
     pub(crate) pieces: Vec<Vec<Piece>>,
     targets: Vec<u8>,

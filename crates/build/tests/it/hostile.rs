@@ -5,7 +5,10 @@ use uext4_testkit::oracle;
 
 use crate::support::{Bytes, attributes, build, entry, later, options};
 
-fn refusal(set: fn(&mut BuildOptions), feed: fn(&mut Builder) -> Result<()>) -> String {
+type Feed = fn(&mut Builder) -> Result<()>;
+type Set = fn(&mut BuildOptions);
+
+fn refusal(set: Set, feed: Feed) -> String {
     let dir = oracle::scratch_dir().expect("scratch");
     let mut options = options(Size::Min);
     set(&mut options);
@@ -25,7 +28,7 @@ fn with_xattr(name: &str, value: Vec<u8>) -> uext4_build::Entry<'static> {
 
 #[test]
 fn entries_that_no_image_can_have() {
-    let cases: [(&str, fn(&mut Builder) -> Result<()>); 11] = [
+    let cases: [(&str, Feed); 11] = [
         ("/..: a part of the path is empty, . or ..", |b| {
             b.add(later("../x", b""))
         }),
@@ -77,7 +80,7 @@ fn entries_that_no_image_can_have() {
 
 #[test]
 fn options_that_make_no_image() {
-    let cases: [(&str, fn(&mut BuildOptions)); 5] = [
+    let cases: [(&str, Set); 5] = [
         ("feature casefold", |o| {
             o.format.apply_features("casefold").expect("known")
         }),
