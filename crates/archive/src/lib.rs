@@ -2,7 +2,8 @@
 //!
 //! Mechanism: one pass over the source, whose entries go to a [`uext4_build::Sink`].
 //! Layout: `source` opens and `work` decides, `tar` reads tar files, `image` finds the layers of an
-//! image, `compression`, `ahead` and `budget` are the way of compressed bytes.
+//! image, `compression`, `ahead` and `budget` are the way of compressed bytes; [`manifest`] changes
+//! what any source says.
 //! Invariants: memory is bounded whatever the input says; names never lead out of the tree; bytes
 //! of an image are used only if their digest is right, else the whole build fails.
 //! Not here: the tree (a name below a symbolic link is the builder's to refuse).
@@ -15,6 +16,7 @@ mod compression;
 mod fault;
 #[cfg(feature = "oci")]
 mod image;
+pub mod manifest;
 mod options;
 mod platform;
 mod source;

@@ -267,7 +267,7 @@ impl Reader {
         }
         let whole = SparseMap {
             size: stored,
-            ranges: vec![0..stored],
+            ranges: std::iter::once(0..stored).collect(),
         };
         Ok((whole.checked(stored)?, stored))
     }

@@ -338,7 +338,7 @@ fn damaged_streams_and_other_files() {
     contents
         .iter_mut()
         .enumerate()
-        .for_each(|(n, byte)| *byte = (n * n >> 5) as u8);
+        .for_each(|(n, byte)| *byte = ((n * n) >> 5) as u8);
     let tar = Tar::default().file("a", &contents).end();
     for program in ["gzip", "zstd", "xz"] {
         let bytes = compressed(program, &tar);
