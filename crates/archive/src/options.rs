@@ -37,6 +37,7 @@ pub enum Form {
     Image,
 }
 
+#[cfg(feature = "oci")]
 impl Options {
     /// Threads to start.
     pub(crate) fn threads(&self) -> usize {

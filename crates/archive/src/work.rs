@@ -20,6 +20,7 @@ const LOOK_BYTES: u64 = 32 << 10;
 
 /// What feeding a source needs.
 pub(crate) struct Work<'a> {
+    #[cfg_attr(not(feature = "oci"), expect(dead_code, reason = "layers have names"))]
     pub(crate) name: &'a str,
     pub(crate) options: &'a Options,
     pub(crate) sink: &'a mut dyn Sink,

@@ -16,5 +16,7 @@ mod sparse;
 mod tape;
 
 pub(crate) use feed::{Feed, Whiteouts};
-pub(crate) use reader::{EndMark, Kind, Member, Reader};
+pub(crate) use reader::{EndMark, Reader};
+#[cfg(feature = "oci")]
+pub(crate) use reader::{Kind, Member};
 pub(crate) use tape::Tape;
