@@ -1,7 +1,8 @@
 //! Seqlock over N words: one writer at a time, readers without a lock.
 //!
 //! Invariants: those of [`SequenceCount`]. If a read overlaps a change, the reader gets `None` and
-//! reads under the writer's lock.
+//! reads under the writer's lock. A change of one word is whole at any moment: no reader waits for
+//! its end, but one that overlaps the next change as well is told so.
 
 use crate::SequenceCount;
 use crate::atomic::{AtomicU64, Ordering::SeqCst};
@@ -31,16 +32,23 @@ impl<const N: usize> SeqLock<N> {
         (!before.is_changing() && self.0.sequence.is_still(before)).then_some(words)
     }
 
-    /// Replaces the words; writes nothing if they are equal. One caller at a time.
+    /// Replaces the words that differ: readers have the cache line, too. One caller at a time.
     pub fn publish(&self, words: [u64; N]) {
-        if self.words() == words {
-            return;
+        let differs = |(place, word): &(&AtomicU64, u64)| place.load(SeqCst) != *word;
+        let store = |(place, word): (&AtomicU64, u64)| place.store(word, SeqCst);
+        let new = || self.0.words.iter().zip(words).filter(differs);
+        match new().count() {
+            0 => {}
+            1 => {
+                new().for_each(store);
+                self.0.sequence.count_whole();
+            }
+            _ => {
+                self.0.sequence.begin();
+                new().for_each(store);
+                self.0.sequence.end();
+            }
         }
-        self.0.sequence.begin();
-        for (place, word) in self.0.words.iter().zip(words) {
-            place.store(word, SeqCst);
-        }
-        self.0.sequence.end();
     }
 
     fn words(&self) -> [u64; N] {

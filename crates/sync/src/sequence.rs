@@ -59,6 +59,14 @@ impl SequenceCount {
         self.0.store(now.0.wrapping_add(1), SeqCst);
     }
 
+    /// Counts a change that was in progress at no moment, such as the store of one word.
+    #[cfg_attr(simulated, track_caller)]
+    pub fn count_whole(&self) {
+        let now = self.sample();
+        debug_assert!(!now.is_changing(), "one change at a time");
+        self.0.store(now.0.wrapping_add(2), SeqCst);
+    }
+
     /// Ends the change in progress.
     #[cfg_attr(simulated, track_caller)]
     pub fn end(&self) {

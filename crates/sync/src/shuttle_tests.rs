@@ -313,6 +313,31 @@ fn published_words_belong_together() {
     );
 }
 
+/// Words that change one by one: a reader sees each state or `None`, never two of them mixed.
+#[test]
+fn words_published_one_by_one_are_not_mixed() {
+    shuttle::check_random(
+        || {
+            let pair = Arc::new(SeqLock::new([0, 0]));
+            let reader = pair.clone();
+            let reader = thread::spawn(move || {
+                for _ in 0..4 {
+                    if let Some([first, second]) = reader.read() {
+                        assert!(first == second || first == second + 1, "{first} {second}");
+                    }
+                }
+            });
+            for step in 1..=3 {
+                pair.publish([step, step - 1]);
+                pair.publish([step, step]);
+            }
+            reader.join().expect("the reader saw no mixture");
+            assert_eq!(pair.read(), Some([3, 3]));
+        },
+        ITERATIONS,
+    );
+}
+
 /// A reader that no change overlaps saw the words of one change.
 #[test]
 fn a_sequence_tells_readers_of_every_change() {
