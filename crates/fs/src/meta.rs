@@ -116,11 +116,13 @@ impl MetaBlock {
     }
 
     /// The block's lock, to read.
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, BlockState> {
         self.live.read()
     }
 
     /// The current bytes, shared; a later change copies them first (copy-on-write).
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub(crate) fn image(&self) -> Image {
         self.live.read().image()
     }

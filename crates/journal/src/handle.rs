@@ -73,6 +73,7 @@ impl<'j> Handle<'j> {
     }
 
     /// Takes the object's lock exclusively and logs the object to this transaction.
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn write<'a, O: Object>(&'a self, object: &'a Arc<O>) -> LogGuard<'a, O::State> {
         let mut state = object.live().lock().write();
         self.log(object, &mut state);
@@ -81,6 +82,7 @@ impl<'j> Handle<'j> {
 
     /// As [`Self::write`], but logs nothing if `check` rejects the state. For objects that may have
     /// been moved or freed before the lock was taken.
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn write_checked<'a, O: Object, E>(
         &'a self,
         object: &'a Arc<O>,
@@ -115,6 +117,7 @@ impl<'j> Handle<'j> {
 
     /// As [`Self::write`], while any objects of the same rank are held. An outer lock, held
     /// exclusively, keeps every other thread from taking several of them.
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn write_nested<'a, O: Object>(&'a self, object: &'a Arc<O>) -> LogGuard<'a, O::State> {
         let mut state = object.live().lock().write_nested();
         self.log(object, &mut state);

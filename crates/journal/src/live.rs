@@ -100,14 +100,17 @@ impl<S: Render> Live<S> {
         }
     }
     /// Reads the state.
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn read(&self) -> RwLockReadGuard<'_, S> {
         self.lock.read()
     }
     /// Reads the state while objects of its rank with smaller keys are held.
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn read_ordered(&self, key: u64) -> RwLockReadGuard<'_, S> {
         self.lock.read_ordered(key)
     }
     /// Reads the state while others of its rank are held, under an outer exclusive lock.
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn read_nested(&self) -> RwLockReadGuard<'_, S> {
         self.lock.read_nested()
     }
@@ -118,6 +121,7 @@ impl<S: Render> Live<S> {
     /// The state exclusively, without logging it: to load or initialize it, and for fields that are
     /// in memory only. Bytes changed here reach the disk only with a later
     /// [`crate::Handle::write`].
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn write_unlogged(&self) -> LogGuard<'_, S> {
         LogGuard::new(self.lock.write())
     }

@@ -106,6 +106,7 @@ impl Facts {
 
 impl Inode {
     /// A snapshot of the inode's facts; for a directory without its lock.
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub(crate) fn facts(&self) -> Facts {
         let published = self.published.get();
         let read = |_| published.and_then(|facts| facts.read());

@@ -142,6 +142,7 @@ impl Inode {
     }
 
     /// The live state's lock, to read.
+    #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub(crate) fn read(&self) -> uext4_sync::RwLockReadGuard<'_, InodeState> {
         self.live.read()
     }
