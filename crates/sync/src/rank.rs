@@ -15,10 +15,10 @@ pub enum Rank {
     Rename,
     /// Deferred freeing of objects; one thread at a time.
     Sweep,
-    /// Structure of one directory: shared to change entries, exclusive to change its blocks.
-    DirIndex,
     /// The right to split one leaf of a directory.
     LeafSplit,
+    /// Structure of one directory: shared to change entries, exclusive to change its blocks.
+    DirIndex,
     /// Data of one file: shared to read, exclusive to write or change the size.
     InodeIo,
     /// Allocation of the entry of a new owner in a quota file.
@@ -89,8 +89,8 @@ impl Rank {
         Self::Mount,
         Self::Rename,
         Self::Sweep,
-        Self::DirIndex,
         Self::LeafSplit,
+        Self::DirIndex,
         Self::InodeIo,
         Self::QuotaPlacing,
         Self::Handle,

@@ -239,6 +239,16 @@ impl<'a> KnownLeaf<'a> {
         let gap = self.table.gap(space_needed(name.len()));
         gap.map_or(Fit::Full, |gap| Fit::Gap(Gap(gap)))
     }
+
+    /// Bytes used by entries.
+    pub fn used_bytes(&self) -> usize {
+        self.table.used_bytes()
+    }
+
+    /// Bytes that records may fill.
+    pub fn area_bytes(&self) -> usize {
+        self.table.area_bytes()
+    }
 }
 
 /// A mutable leaf with its table.

@@ -22,12 +22,18 @@ use super::sparse_leaves::SparseQueue;
 use crate::meta::{BlockState, MetaBlock};
 use uext4_format::{InodeNr, LogicalBlock};
 use uext4_num::usize_of;
-use uext4_sync::atomic::{AtomicU32, Ordering::SeqCst};
-use uext4_sync::{Arc, MutexGuard, Segments, Version};
+use uext4_sync::atomic::{
+    AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+};
+use uext4_sync::{Arc, RwLockWriteGuard, Segments, Version};
 
 /// Blocks from 2^16 on are not kept: bounds the tables of a damaged directory.
 const SEGMENTS: usize = 17;
 const BLOCKS_MAX: u32 = 1 << (SEGMENTS - 1);
+
+/// Inserts that try to split ahead after threads have met in a leaf.
+const CROWD: u32 = 64;
 
 /// Bytes kept per block.
 const PLACE_BYTES: usize = size_of::<KnownBlock>() + size_of::<PrefetchHint>();
@@ -51,6 +57,8 @@ pub(crate) struct DirBlocks {
     sparse: SparseQueue,
     /// Entries of nodes that splits in progress will use.
     promised: AtomicU32,
+    /// Inserts that will try to split ahead, unless threads meet again.
+    crowd: AtomicU32,
 }
 
 impl DirBlocks {
@@ -107,9 +115,36 @@ impl DirBlocks {
         self.blocks.get(leaf.0).is_some() && new.0 < BLOCKS_MAX
     }
 
-    /// Takes the right to split a leaf; `None` if it has no place here.
-    pub(crate) fn begin_split(&self, leaf: LogicalBlock) -> Option<MutexGuard<'_, ()>> {
-        Some(self.blocks.get(leaf.0)?.split.lock())
+    /// Takes the right to split a leaf; `None` if another thread has it, or the leaf has no place
+    /// here.
+    pub(crate) fn begin_split(&self, leaf: LogicalBlock) -> Option<RwLockWriteGuard<'_, ()>> {
+        self.blocks.get(leaf.0)?.split.try_write()
+    }
+
+    /// Notes that threads meet in a leaf of this directory.
+    pub(crate) fn note_crowd(&self) {
+        if self.crowd.load(Relaxed) != CROWD {
+            self.crowd.store(CROWD, Relaxed);
+        }
+    }
+
+    /// Waits until no thread splits the leaf.
+    pub(crate) fn await_split(&self, leaf: LogicalBlock) {
+        self.note_crowd();
+        if let Some(place) = self.blocks.get(leaf.0) {
+            drop(place.split.read());
+        }
+    }
+
+    /// Whether leaves are to be split ahead: threads have met in a leaf a few tries ago.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowd.load(Relaxed) != 0
+    }
+
+    /// Counts an insert that tries to split its leaf ahead.
+    pub(crate) fn note_try(&self) {
+        let crowd = self.crowd.load(Relaxed);
+        self.crowd.store(crowd.saturating_sub(1), Relaxed);
     }
 
     /// Promises one of the free entries of a node to a split; `free` counts them. `None` if there

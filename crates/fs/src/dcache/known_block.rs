@@ -7,15 +7,16 @@
 use super::right_link::RightLink;
 use crate::meta::MetaBlock;
 use uext4_device::prefetch;
-use uext4_sync::{Arc, Mutex, Rank, Weak, shared_count};
+use uext4_sync::{Arc, Mutex, Rank, RwLock, Weak, shared_count};
 
 /// See the module. One cache line.
 #[repr(align(64))]
 pub(super) struct KnownBlock {
     block: Mutex<Weak<MetaBlock>>,
     pub(super) right: RightLink,
-    /// The right to split the leaf.
-    pub(super) split: Mutex<()>,
+    /// Held exclusively: the right to split the leaf. Taken shared only to wait for the end of a
+    /// split, so that one release lets all go on who waited.
+    pub(super) split: RwLock<()>,
 }
 
 impl Default for KnownBlock {
@@ -23,7 +24,7 @@ impl Default for KnownBlock {
         Self {
             block: Mutex::new(Rank::CacheShard, Weak::new()),
             right: RightLink::default(),
-            split: Mutex::new(Rank::LeafSplit, ()),
+            split: RwLock::new(Rank::LeafSplit, ()),
         }
     }
 }

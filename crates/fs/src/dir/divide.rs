@@ -16,19 +16,26 @@ use super::grow::{entry_of, map_in, pack_items};
 use super::index::{Path, Probe, Step, Target, probe};
 use super::split::{bytes_of, cut, separator, sorted};
 use super::view::{Dir, Form, NewLeaf};
-use super::{DirError, DirResult};
+use super::{DirError, DirResult, quick};
 use crate::dcache::{HashedName, Promised, Right};
 use crate::meta::{BlockState, MetaBlock};
 use crate::{Error, Fs, Inode, Result};
-use uext4_format::dirent::space_needed;
+use uext4_format::dirent::{Fit, KnownLeaf, space_needed};
 use uext4_format::htree::DxEntry;
 use uext4_format::{CorruptKind, Full, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_num::clamp_u32;
 use uext4_sync::Arc;
 
+/// Blocks of a directory in which many threads meet in the same leaves, and eighths of a leaf that
+/// are filled when it is split ahead.
+const EARLY: [(u32, usize); 2] = [(16, 2), (64, 3)];
+/// The same for larger directories.
+const LATE: usize = 7;
+
 /// Prepared contents of a leaf and its upper half.
 pub(crate) struct Draft {
+    why: Why,
     block: Arc<MetaBlock>,
     /// `BlockState::changes` of the drafted leaf.
     changes: u32,
@@ -53,50 +60,95 @@ impl Draft {
 /// A node whose copy is to be made again.
 pub(crate) type Behind = Option<(LogicalBlock, Arc<MetaBlock>)>;
 
-/// Drafts space for `name` in its full leaf; `None` if more than that leaf must change. Without the
-/// `index` lock the draft is valid only if the version is unchanged.
-pub(crate) fn draft(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>) -> Result<Option<Draft>> {
+/// Reason to split a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// It has no space for a name.
+    Full,
+    /// It will soon be full, and threads would wait for its split.
+    Soon,
+}
+
+/// The leaf of `name`, if it may be split alone; a hint, as the names may move meanwhile.
+pub(crate) fn leaf_to_split(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+) -> Result<Option<LogicalBlock>> {
     let view = Dir::open(fs, dir)?;
-    if view.form != Form::Indexed {
-        return Ok(None);
-    }
-    let Some(path) = path_to(&view, name)? else {
-        return Ok(None);
+    let leaf = match quick::prefetch_leaf(&view, name) {
+        None if view.form == Form::Indexed => path_to(&view, name)?.map(|path| path.leaf),
+        leaf => leaf,
+    };
+    Ok(leaf.filter(|leaf| dir.dir_blocks().keeps(*leaf, *leaf)))
+}
+
+/// Drafts space for `name` in its leaf. Without the `index` lock the draft is valid only if the
+/// version is unchanged.
+///
+/// # Errors
+/// [`DirError::NeedExclusive`] if more than that leaf must change; [`DirError::Moved`] if the
+/// reason is gone.
+pub(crate) fn draft(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+    why: Why,
+) -> DirResult<Draft> {
+    let view = Dir::open(fs, dir)?;
+    let path = match view.form {
+        Form::Indexed => path_to(&view, name)?.ok_or(DirError::NeedExclusive)?,
+        _ => return Err(DirError::NeedExclusive),
     };
     let block = view.block_or_damage(path.leaf)?;
     let (image, changes) = {
         let state = block.read();
+        let names = view.names_in(&block, &state)?;
+        let is_wanted = match why {
+            Why::Full => matches!(names.fits(name.bytes, name.print()), Fit::Full),
+            Why::Soon => is_soon_full(&view, &names),
+        };
+        if !is_wanted {
+            return Err(DirError::Moved);
+        }
         (state.image(), state.changes())
     };
     let leaf = view.leaf(&image[..], block.nr());
     let entries = leaf.entries().map(|entry| entry.map(entry_of));
     let items = sorted(&path.hasher, entries)?;
     let area = leaf.area_bytes();
-    let at = match bytes_of(&items) + space_needed(name.bytes.len()) <= area / 4 * 3 {
+    let is_loose = bytes_of(&items) + space_needed(name.bytes.len()) <= area / 4 * 3;
+    let at = match why == Why::Full && is_loose {
         true => items.len(),
-        false if view.blocks >= view.config().max_blocks() => return Ok(None),
-        false => match cut(&items, area) {
-            Some(at) => at,
-            None => return Ok(None),
-        },
+        false if view.blocks >= view.config().max_blocks() => return Err(DirError::NeedExclusive),
+        false => cut(&items, area).ok_or(DirError::NeedExclusive)?,
     };
     let upper = match items.get(at..) {
         Some(above) if !above.is_empty() => {
             let hash = separator(&items, at);
             let is_torn = hash & 1 != 0;
             if is_torn || !dir.dir_blocks().keeps(path.leaf, LogicalBlock(view.blocks)) {
-                return Ok(None);
+                return Err(DirError::NeedExclusive);
             }
             Some((view.new_leaf(pack_items(&view, above)?)?, hash))
         }
         _ => None,
     };
-    Ok(Some(Draft {
+    Ok(Draft {
         lower: view.new_leaf(pack_items(&view, &items[..at])?)?,
+        why,
         block,
         changes,
         upper,
-    }))
+    })
+}
+
+/// Whether a leaf that threads meet in is to be split before it is full. The first leaves are split
+/// early: until there are enough of them, all threads want the same few.
+pub(super) fn is_soon_full(view: &Dir<'_>, names: &KnownLeaf<'_>) -> bool {
+    let early = EARLY.iter().find(|(blocks, _)| view.blocks < *blocks);
+    let eighths = early.map_or(LATE, |(_, eighths)| *eighths);
+    names.used_bytes() >= names.area_bytes() / 8 * eighths
 }
 
 /// The path to the leaf of `name`, if a split changes no more than the leaf and its node.
@@ -123,9 +175,12 @@ pub(crate) fn carry_out(
     let Some(path) = path_to(&view, name)? else {
         return Err(DirError::NeedExclusive);
     };
-    if !Arc::ptr_eq(&view.block_or_damage(path.leaf)?, &draft.block)
-        || draft.block.read().changes() != draft.changes
-    {
+    if !Arc::ptr_eq(&view.block_or_damage(path.leaf)?, &draft.block) {
+        return Ok(None);
+    }
+    let is_changed = || draft.block.read().changes() != draft.changes;
+    // A leaf that is not full changes all the time.
+    if draft.why == Why::Full && is_changed() {
         return Ok(None);
     }
     let is_same = |state: &BlockState| state.changes() == draft.changes;

@@ -39,7 +39,7 @@ mod split;
 mod tests;
 mod view;
 
-pub(crate) use divide::{Behind, Draft, carry_out, draft};
+pub(crate) use divide::{Behind, Draft, Why, carry_out, draft, leaf_to_split};
 pub(crate) use edit::{DirResult, Holder, remove, remove_at};
 pub(crate) use insert::insert;
 pub(crate) use lock_mode::LockMode;

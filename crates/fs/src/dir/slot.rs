@@ -1,5 +1,6 @@
 //! Search for space for a new name, before a handle is started.
 
+use super::divide::is_soon_full;
 use super::edit::DirResult;
 use super::index::{Path, Probe, Target, probe};
 use super::quick;
@@ -32,6 +33,11 @@ impl Way {
             Way::Search { blocks } => blocks,
         }
     }
+
+    /// Whether the leaf is to be split after the insert, if threads meet in the directory.
+    pub(crate) fn is_tight(&self) -> bool {
+        matches!(self, Way::Into(opening) if opening.is_tight)
+    }
 }
 
 /// A block with space for a name.
@@ -42,6 +48,8 @@ pub(crate) struct Opening {
     /// `BlockState::changes` when the gap was found.
     pub(super) changes: u32,
     pub(super) gap: Gap,
+    /// The leaf is to be split soon.
+    is_tight: bool,
 }
 
 /// Predicts the result of [`super::insert`] as far as possible without a handle: `Exists`,
@@ -156,10 +164,8 @@ impl<'a> SlotSearch<'a> {
         block: &Arc<MetaBlock>,
     ) -> crate::Result<Option<()>> {
         let state = block.read();
-        match view
-            .names_in(block, &state)?
-            .fits(self.name.bytes, self.name.print())
-        {
+        let names = view.names_in(block, &state)?;
+        match names.fits(self.name.bytes, self.name.print()) {
             Fit::Exists => {
                 self.exists = true;
                 return Ok(Some(()));
@@ -172,6 +178,7 @@ impl<'a> SlotSearch<'a> {
                     block,
                     changes,
                     gap,
+                    is_tight: view.form == Form::Indexed && is_soon_full(view, &names),
                 });
             }
             Fit::Gap(_) | Fit::Full => {}

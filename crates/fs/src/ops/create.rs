@@ -141,6 +141,7 @@ impl Creation<'_> {
         check_alive(parent)?;
         let reserve = fs.reserve_of(caller);
         let way = dir::can_insert(fs, parent, &self.at.name, index, reserve)?;
+        self.at.is_tight.set(way.is_tight());
         let _claim = fs.reserve_growth_quota(parent, way.blocks(), caller)?;
         let is_dir = self.draft.kind == FileType::Directory;
         let needs_block = is_dir && !fs.features.has(Feature::INLINE_DATA);

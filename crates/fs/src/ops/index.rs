@@ -8,9 +8,10 @@
 use super::check_alive;
 use crate::base::Retries;
 use crate::dcache::HashedName;
-use crate::dir::{self, DirError, DirResult, LockMode};
+use crate::dir::{self, DirError, DirResult, LockMode, Why};
 use crate::inode::Inode;
 use crate::{Caller, Error, Fs, InodeRef, Result, credits};
+use std::cell::Cell;
 use uext4_sync::{Arc, Sequence, SharedGuard, VersionedGuard};
 
 /// Tries with the shared lock before an operation takes the exclusive one.
@@ -34,6 +35,8 @@ pub(super) struct NameChange<'a> {
     pub(super) dir: &'a Arc<Inode>,
     pub(super) name: HashedName<'a>,
     pub(super) caller: &'a Caller,
+    /// The leaf of the name will soon be full.
+    pub(super) is_tight: Cell<bool>,
 }
 
 impl<'a> NameChange<'a> {
@@ -44,6 +47,7 @@ impl<'a> NameChange<'a> {
             dir,
             name,
             caller,
+            is_tight: Cell::new(false),
         }
     }
 
@@ -62,7 +66,13 @@ impl<'a> NameChange<'a> {
             .map(LockMode::Optimistic)
             .chain(shared());
         let change = holding(self.dir, change);
-        retried(self.fs, modes, change, || self.make_room())
+        let answer = retried(self.fs, modes, change, || self.make_room());
+        if answer.is_ok() && self.is_tight.get() && self.dir.dir_blocks().is_crowded() {
+            self.dir.dir_blocks().note_try();
+            // Whatever it lacks, the next name that finds the leaf full reports.
+            _ = self.split_leaf(Why::Soon);
+        }
+        answer
     }
 
     /// As [`Self::with_index`], for a change of the directory beyond its entries.
@@ -82,15 +92,35 @@ impl<'a> NameChange<'a> {
     /// Makes space in the leaf of the name; false if more than that leaf must change. The
     /// structure's lock is not held.
     fn make_room(&self) -> Result<bool> {
-        let (fs, dir) = (self.fs, self.dir);
-        let Some(version) = dir.index.version() else {
-            dir.index.wait();
+        let Some(version) = self.dir.index.version() else {
+            self.dir.index.wait();
             return Ok(true);
         };
-        let draft = match dir::draft(fs, dir, &self.name) {
-            Ok(Some(draft)) => draft,
-            _ if !dir.index.is_still(version) => return Ok(true),
-            other => return other.map(|_| false),
+        match self.split_leaf(Why::Full) {
+            Err(_) | Ok(false) if !self.dir.index.is_still(version) => Ok(true),
+            answer => answer,
+        }
+    }
+
+    /// Splits the leaf of the name, or waits until another thread has; false as above. The right
+    /// to split comes before the draft: of the threads that find a leaf full, one drafts.
+    fn split_leaf(&self, why: Why) -> Result<bool> {
+        let (fs, dir) = (self.fs, self.dir);
+        let Some(leaf) = dir::leaf_to_split(fs, dir, &self.name)? else {
+            return Ok(false);
+        };
+        let blocks = dir.dir_blocks();
+        let Some(_alone) = blocks.begin_split(leaf) else {
+            if why == Why::Full {
+                blocks.await_split(leaf);
+            }
+            return Ok(true);
+        };
+        let draft = match dir::draft(fs, dir, &self.name, why) {
+            Ok(draft) if draft.leaf() == leaf => draft,
+            Ok(_) | Err(DirError::Moved) => return Ok(true),
+            Err(DirError::NeedExclusive) => return Ok(false),
+            Err(error) => return settled(Err(error)),
         };
         if draft.blocks() > 0 && !fs.space.has_room(fs.reserve_of(self.caller)) {
             return Ok(false);
@@ -113,7 +143,6 @@ impl<'a> NameChange<'a> {
         let (fs, dir) = (self.fs, self.dir);
         let _held = dir.index.divide();
         check_alive(dir)?;
-        let _alone = dir.dir_blocks().begin_split(draft.leaf());
         let handle = fs.start(credits::DIR_GROW)?;
         dir::carry_out(fs, &handle, dir, &self.name, draft)
     }

@@ -4,22 +4,66 @@ use super::shrink::{RANGE, fill};
 use super::*;
 use crate::credits;
 use crate::dir::DirError;
-use crate::dir::divide::{Draft, carry_out, draft};
+use crate::dir::divide::{Draft, Why, carry_out, draft, leaf_to_split};
 
-/// A name whose leaf has too little space left.
+/// An absent name whose leaf has too little space left.
 fn crowded(world: &mut World) -> Vec<u8> {
     loop {
         let is_crowded =
-            |name: &&Vec<u8>| drafted(world, name).is_some_and(|draft| draft.blocks() == 1);
-        if let Some(name) = world.model.keys().find(is_crowded) {
-            return name.clone();
+            |name: &Vec<u8>| drafted(world, name).is_some_and(|draft| draft.blocks() == 1);
+        let mut names = (0..99).map(|nr| format!("{nr:x>200}").into_bytes());
+        if let Some(name) = names.find(is_crowded) {
+            return name;
         }
         world.insert().unwrap();
     }
 }
 
 fn drafted(world: &World, name: &[u8]) -> Option<Draft> {
-    draft(&world.fs.fs, world.dir.arc(), &world.fs.fs.hashed(name)).unwrap()
+    let (fs, dir) = (&world.fs.fs, world.dir.arc());
+    draft(fs, dir, &fs.hashed(name), Why::Full).ok()
+}
+
+/// A name in the drafted leaf.
+fn neighbour(world: &World, draft: &Draft) -> Vec<u8> {
+    let (fs, dir) = (&world.fs.fs, world.dir.arc());
+    let leaf = |name: &[u8]| leaf_to_split(fs, dir, &fs.hashed(name)).unwrap();
+    let is_there = |name: &&Vec<u8>| leaf(name) == Some(draft.leaf());
+    world.model.keys().find(is_there).unwrap().clone()
+}
+
+/// A name, and the draft of a split ahead of its leaf.
+fn soon_full(world: &mut World) -> (Vec<u8>, Draft) {
+    loop {
+        let (fs, dir) = (&world.fs.fs, world.dir.arc());
+        let ahead = |name: &Vec<u8>| {
+            let draft = draft(fs, dir, &fs.hashed(name), Why::Soon).ok()?;
+            (draft.blocks() == 1).then(|| (name.clone(), draft))
+        };
+        if let Some(found) = world.model.keys().find_map(ahead) {
+            return found;
+        }
+        world.insert().unwrap();
+    }
+}
+
+/// A leaf that is split ahead gets names meanwhile: they are parted at the hash of the draft.
+#[test]
+fn a_leaf_that_got_names_is_split_ahead() {
+    let image = Image::new(96, &["-b", "1024"]);
+    let mut world = World::new(image.mount(), 5, Names::Mixed, RANGE);
+    fill(&mut world, 600);
+    let (name, draft) = soon_full(&mut world);
+    let other = neighbour(&world, &draft);
+    let nr = world.model[&other];
+    let file = world.files.iter().find(|file| file.nr() == nr).unwrap();
+    world.fs.unlink(&world.dir, &other, &ROOT).unwrap();
+    world.fs.link(file, &world.dir, &other, &ROOT).unwrap();
+    let blocks = world.blocks();
+    carry(&world, &name, draft);
+    assert_eq!(world.blocks(), blocks + 1, "a change does not stop it");
+    world.compare();
+    world.finish(&image);
 }
 
 fn carry(world: &World, name: &[u8], draft: Draft) {
@@ -47,8 +91,9 @@ fn a_leaf_that_changed_stays_as_it_is() {
     assert_eq!(world.blocks(), blocks + 1, "it is another leaf by now");
     let name = crowded(&mut world);
     let (old, blocks) = (drafted(&world, &name).unwrap(), world.blocks());
-    world.fs.unlink(&world.dir, &name, &ROOT).unwrap();
-    world.model.remove(&name);
+    let other = neighbour(&world, &old);
+    world.fs.unlink(&world.dir, &other, &ROOT).unwrap();
+    world.model.remove(&other);
     carry(&world, &name, old);
     assert_eq!(world.blocks(), blocks, "a name is gone");
     world.finish(&image);
