@@ -152,6 +152,33 @@ impl FileDevice {
         })
     }
 
+    /// Changes the length of a regular file, so that the device has `size_bytes` up to its end. New
+    /// bytes are a hole.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::Io`] if the operating system refuses, as for a block device.
+    pub fn set_size(&mut self, size_bytes: u64) -> Result<(), Error> {
+        if self.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        let end = self.start.checked_add(size_bytes);
+        let too_large = || Errno::FBIG.into();
+        let set = end
+            .ok_or_else(too_large)
+            .and_then(|end| self.target().set_len(end));
+        set.map_err(|e| Error::io("write", size_bytes, 0, e))?;
+        self.size_bytes = size_bytes;
+        Ok(())
+    }
+
+    /// True if the file has no data from byte `offset` on, so that it reads as zero up to its end.
+    /// False where the operating system does not tell.
+    pub fn is_hole_from(&self, offset: u64) -> bool {
+        let from = self.start.saturating_add(offset);
+        let data = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(from));
+        offset >= self.size_bytes || data == Err(Errno::NXIO)
+    }
+
     /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path

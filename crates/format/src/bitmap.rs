@@ -32,6 +32,15 @@ pub fn set_bits(bitmap: &mut [u8], start: u32, end: u32) {
     bitmap.get_mut(between).unwrap_or_default().fill(0xFF);
 }
 
+/// Clears the bits from `start` up to, not including, `end`, or to the bitmap's end.
+pub fn clear_bits(bitmap: &mut [u8], start: u32, end: u32) {
+    for bit in start..end {
+        if let Some(byte) = bitmap.get_mut(usize_of(bit / 8)) {
+            *byte &= !(1 << (bit % 8));
+        }
+    }
+}
+
 /// Replaces the words by those of a bitmap, least significant bit first; bytes that are missing
 /// read as in use.
 pub fn copy_words(words: &mut [u64], bitmap: &[u8]) {
@@ -98,7 +107,17 @@ fn part_in_group(
 
 #[cfg(test)]
 mod tests {
-    use super::{copy_words, set_bits};
+    use super::{clear_bits, copy_words, set_bits};
+
+    #[test]
+    fn cleared_bits_are_the_opposite_of_set_ones() {
+        for (start, end) in [(0, 0), (3, 3), (3, 5), (0, 24), (7, 17), (8, 16), (20, 99)] {
+            let (mut set, mut cleared) = ([0; 3], [0xFF; 3]);
+            set_bits(&mut set, start, end);
+            clear_bits(&mut cleared, start, end);
+            assert_eq!(set.map(|byte: u8| !byte), cleared, "{start}..{end}");
+        }
+    }
 
     #[test]
     fn missing_bytes_of_words_are_in_use() {

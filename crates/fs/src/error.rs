@@ -33,6 +33,9 @@ pub enum Error {
     /// The mount cannot change as asked.
     #[error("cannot remount: {0}")]
     Remount(#[from] RemountError),
+    /// The file system cannot get the size.
+    #[error("cannot resize: {0}")]
+    Resize(#[from] ResizeError),
     /// The file system or file is read-only.
     #[error("read-only file system")]
     ReadOnly,
@@ -142,6 +145,55 @@ pub enum RemountError {
     Frozen,
 }
 
+/// Reason for a refused change of size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResizeError {
+    /// Less than the present size.
+    #[error(
+        "it has {now_bytes} bytes, and cannot become smaller yet: files at its end would have to \
+         move; copy them to a new file system of that size"
+    )]
+    Smaller {
+        /// The present size.
+        now_bytes: u64,
+    },
+    /// More blocks than their numbers allow.
+    #[error("it has block numbers of 32 bits (no feature 64bit), so at most {max_bytes} bytes")]
+    TooManyBlocks {
+        /// The largest size.
+        max_bytes: u64,
+    },
+    /// More groups than inode numbers allow.
+    #[error("its groups have so many inodes that it has at most {max_bytes} bytes")]
+    TooManyInodes {
+        /// The largest size.
+        max_bytes: u64,
+    },
+    /// The device is smaller.
+    #[error("{needed_bytes} bytes are needed, and the device has {there_bytes}")]
+    Device {
+        /// Bytes of the file system.
+        needed_bytes: u64,
+        /// Bytes of the device.
+        there_bytes: u64,
+    },
+    /// It is marked with errors, or is not clean after a mount.
+    #[error("it is marked with errors; run e2fsck -f first")]
+    Errors,
+    /// The reserved descriptor blocks contradict the features.
+    #[error("blocks are reserved for descriptors against its features; run e2fsck -f first")]
+    Reserved,
+    /// Bitmaps and inode tables have no room.
+    #[error("bitmaps and inode tables of the last groups do not fit; a larger size has room")]
+    NoRoom,
+    /// The log cannot hold the smallest step.
+    #[error("its journal of {room} blocks is too small to log the change")]
+    Journal {
+        /// Blocks that one transaction may change.
+        room: u64,
+    },
+}
+
 impl Error {
     /// The Linux errno of this error.
     pub fn errno(&self) -> i32 {
@@ -156,6 +208,7 @@ impl Error {
             Error::Unsupported(_) | Error::NotSupported(_) => Errno::OPNOTSUPP,
             Error::Option(_) | Error::Mount(_) | Error::Invalid(_) => Errno::INVAL,
             Error::Remount(why) => remount_errno(why),
+            Error::Resize(why) => resize_errno(why),
             Error::ReadOnly => Errno::ROFS,
             Error::NotFound => Errno::NOENT,
             Error::Exists => Errno::EXIST,
@@ -189,6 +242,16 @@ fn remount_errno(why: &RemountError) -> Errno {
         Why::ReadOnlyDevice | Why::ReadOnlyFeature | Why::Failed => Errno::ROFS,
         Why::Busy | Why::Frozen | Why::ChangedBelow => Errno::BUSY,
         Why::Fixed(_) | Why::NotReplayed | Why::FastCommits => Errno::INVAL,
+    }
+}
+
+fn resize_errno(why: &ResizeError) -> Errno {
+    use ResizeError as Why;
+    match why {
+        Why::Smaller { .. } => Errno::OPNOTSUPP,
+        Why::Errors | Why::Reserved => Errno::UCLEAN,
+        Why::Device { .. } | Why::NoRoom | Why::Journal { .. } => Errno::NOSPC,
+        Why::TooManyBlocks { .. } | Why::TooManyInodes { .. } => Errno::FBIG,
     }
 }
 

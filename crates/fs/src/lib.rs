@@ -54,6 +54,7 @@
 //! | write a server | the operations by inode of [`Filesystem`], for a [`Caller`] |
 //! | look for damage | [`check`](mod@check) |
 //! | change parameters | [`Filesystem::tune`] |
+//! | make it larger | [`resize::grow`] |
 //! | read structures on disk | [`mod@format`] |
 //!
 //! `examples/` has programs that make an image, list one, and write one with many threads.
@@ -116,6 +117,7 @@ pub mod path;
 mod quota;
 mod quota_files;
 mod reclaim;
+pub mod resize;
 mod settings;
 mod space;
 mod stats;
@@ -136,7 +138,7 @@ pub use attr::{Attr, Caller, Checks, FileType, FreeSpace, SetAttr, SetTime, Stat
 pub use dcache::schedules::names_table;
 pub use delayed::ErrorCursor;
 pub use dir::{DirEntry, Visit};
-pub use error::{Error, RemountError, Result};
+pub use error::{Error, RemountError, ResizeError, Result};
 pub use extent_status::ExtentStatusStats;
 pub use file::{Extent, FallocateMode, FileRange, Position, Seek, Times, Written};
 pub use filesystem::Filesystem;

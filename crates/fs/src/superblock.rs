@@ -1,6 +1,6 @@
 //! The superblock as a live object, and the error records in it.
 //!
-//! Normal operation changes the primary copy only; mkfs and tune write the backups. Free counts are
+//! Normal operation changes the primary copy only; mkfs, tune and resize write the backups. Free counts are
 //! lazy, as in the kernel: sync and unmount update them.
 
 mod read;
@@ -10,9 +10,9 @@ pub use read::read_superblock;
 use crate::options::OnError;
 use rustix::io::Errno;
 use uext4_format::superblock::{ErrorBehaviour, state};
-use uext4_format::{BlockNr, Superblock, Timestamp};
+use uext4_format::{BlockNr, Feature, GroupNr, Superblock, Timestamp};
 use uext4_journal::{FailedWrite, Handle, Live, LogGuard, Object, Render, Sink};
-use uext4_num::{clamp_usize, nonnegative};
+use uext4_num::{clamp_u16, clamp_usize, nonnegative};
 use uext4_sync::{Arc, Rank};
 
 /// Byte offset of the primary superblock on the device.
@@ -51,6 +51,19 @@ impl Render for SuperState {
     fn render(&mut self, out: &mut Sink<'_>) {
         out.patch(self.block, self.offset_bytes, &self.disk.to_bytes());
     }
+}
+
+/// A backup of the superblock for this group, in the state of an unmounted file system.
+pub(crate) fn backup(disk: &Superblock, group: GroupNr) -> [u8; SUPERBLOCK_BYTES] {
+    let mut copy = disk.clone();
+    let mut features = copy.features();
+    features.remove(Feature::RECOVER);
+    features.remove(Feature::ORPHAN_PRESENT);
+    copy.set_features(features);
+    copy.state &= !state::VALID;
+    copy.last_orphan = 0;
+    copy.block_group_nr = clamp_u16(group.0); // as mke2fs, for groups above 65,535
+    copy.to_bytes()
 }
 
 /// An error record for the superblock.

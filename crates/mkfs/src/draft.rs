@@ -146,7 +146,7 @@ impl Draft {
     /// # Errors
     /// [`Error::NoSpace`].
     pub fn place_groups(&mut self) -> Result<(), Error> {
-        self.descriptors = layout::place(&mut self.space, self.options.placement)?;
+        self.descriptors = layout::place(&mut self.space, self.options.placement, GroupNr(0))?;
         let used = used_in_all(&self.space) - self.occupied_blocks;
         self.set_overhead(u64::from(self.geometry.first_data_block) + used);
         Ok(())

@@ -14,6 +14,7 @@ use uext4_num::{clamp_i64, clamp_u32, high_u32, low_u32, u64_of, usize_of};
 
 use crate::mapping::{FileMap, map_runs};
 use crate::quota::{charge, render};
+use crate::resize_inode::{TABLE_AT, resize_map};
 use crate::space::{Sharing, Space};
 use crate::{Error, Placement, Usages};
 
@@ -305,10 +306,6 @@ impl<'a> Files<'a> {
     }
 
     /// Adds the inode of the reserved descriptor blocks.
-    ///
-    /// Its double indirect block points to the reserved blocks after the primary descriptors; each
-    /// of these is an indirect block that points to its copies in the other groups. The position in
-    /// the double indirect block is the index of the descriptor block.
     pub(super) fn add_resize_inode(&mut self) -> Result<(), Error> {
         let geometry = self.geometry();
         let mut inode = self.inode(FileType::Regular, 0o600, 1);
@@ -318,22 +315,13 @@ impl<'a> Files<'a> {
         let root = self
             .space
             .take_run(goal, 1, Sharing::OwnClusters, "the resize inode")?;
-        set_pointer(&mut inode.i_block, 13, root);
-        let mut double = vec![0; usize_of(geometry.block_size())];
-        let mut blocks = 1;
-        if let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) {
-            let copies: Vec<GroupNr> = geometry.reserved_gdt_copies().collect();
-            for i in 0..primary.len_blocks {
-                let index = (geometry.descriptor_blocks_count() + i) % (geometry.block_size() / 4);
-                let nr = BlockNr(primary.start.0 + u64::from(i));
-                set_pointer(&mut double, usize_of(index), nr);
-                self.blocks
-                    .push((nr, table_of_copies(&geometry, nr, &copies)));
-            }
-            blocks += u64::from(primary.len_blocks) * (1 + u64_of(copies.len()));
-        }
-        self.blocks.push((root, double));
-        self.count(&mut inode, blocks)?;
+        set_pointer(&mut inode.i_block, TABLE_AT, root);
+        let map = resize_map(&geometry);
+        inode
+            .set_sectors(map.sectors, &geometry)
+            .map_err(|_| Error::NoSpace("block counts"))?;
+        self.blocks.push((root, map.table));
+        self.blocks.extend(map.reserved);
         self.inodes.push((RESIZE, inode));
         Ok(())
     }
@@ -341,15 +329,6 @@ impl<'a> Files<'a> {
 
 fn is_directory(inode: &Inode) -> bool {
     inode.file_type() == Some(FileType::Directory)
-}
-
-/// Content of a reserved block of group 0.
-fn table_of_copies(geometry: &Geometry, primary: BlockNr, copies: &[GroupNr]) -> Vec<u8> {
-    let mut bytes = vec![0; usize_of(geometry.block_size())];
-    for (at, group) in copies.iter().enumerate() {
-        set_pointer(&mut bytes, at, geometry.reserved_gdt_copy(primary, *group));
-    }
-    bytes
 }
 
 /// At least two blocks and 16 KiB, at most as many as direct blocks map. Like mke2fs, one block

@@ -8,32 +8,37 @@
 //! size of the file system. So the end of the last one is the smallest size that has them all.
 
 use uext4_format::{BlockNr, Feature, GroupDescriptor, GroupNr};
-use uext4_num::{clamp_u32, usize_of};
+use uext4_num::usize_of;
 
 use crate::space::{Sharing, Space};
 use crate::{Error, Placement};
 
 const PURPOSE: &str = "bitmaps and inode tables";
 
-/// Allocates the blocks; answers descriptors with their locations, all else zero.
+/// Allocates the blocks of all groups from `first` on; answers descriptors with their locations,
+/// all else zero. A flexible group that `first` cuts has what belongs to its later part there.
 pub(super) fn place(
     space: &mut Space,
     placement: Placement,
+    first: GroupNr,
 ) -> Result<Vec<GroupDescriptor>, Error> {
     let count = space.geometry.group_count;
-    let mut descriptors = vec![GroupDescriptor::default(); usize_of(count)];
     let flexible = space.geometry.features.has(Feature::FLEX_BG);
     let step = if flexible {
         space.geometry.groups_per_flex()
     } else {
         1
     };
-    for (flex, members) in descriptors.chunks_mut(usize_of(step)).enumerate() {
-        let group = match placement {
-            Placement::Spread => GroupNr(clamp_u32(flex) * step),
+    let mut descriptors = Vec::with_capacity(usize_of(count - first.0));
+    let mut group = first;
+    while group.0 < count {
+        let members = (step - group.0 % step).min(count - group.0);
+        let goal = match placement {
+            Placement::Spread => group,
             Placement::Packed => GroupNr(0),
         };
-        place_flex(space, placement, group, members)?;
+        descriptors.extend(place_flex(space, placement, goal, members)?);
+        group.0 += members;
     }
     Ok(descriptors)
 }
@@ -42,8 +47,9 @@ fn place_flex(
     space: &mut Space,
     placement: Placement,
     first: GroupNr,
-    members: &mut [GroupDescriptor],
-) -> Result<(), Error> {
+    count: u32,
+) -> Result<Vec<GroupDescriptor>, Error> {
+    let mut members = vec![GroupDescriptor::default(); usize_of(count)];
     let table_blocks = space.geometry.inode_table_blocks();
     let mut goal = space.geometry.group_first_block(first);
     let mut next = |len: u32| {
@@ -53,14 +59,14 @@ fn place_flex(
         }
         Ok::<_, Error>(start)
     };
-    for descriptor in members.iter_mut() {
+    for descriptor in &mut members {
         descriptor.block_bitmap = next(1)?;
     }
-    for descriptor in members.iter_mut() {
+    for descriptor in &mut members {
         descriptor.inode_bitmap = next(1)?;
     }
-    for descriptor in members.iter_mut() {
+    for descriptor in &mut members {
         descriptor.inode_table = next(table_blocks)?;
     }
-    Ok(())
+    Ok(members)
 }

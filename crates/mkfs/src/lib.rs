@@ -5,7 +5,9 @@
 //! seed and time, the same options give the same bytes.
 //!
 //! Layout: `draft` the order of things, `sizing` numbers, `layout` bitmaps and tables, `files`
-//! initial inodes, `mapping` their maps, `write` bytes, `journal_device` external journals.
+//! initial inodes, `mapping` their maps, `resize_inode` the map of reserved descriptor blocks,
+//! `write` bytes, `journal_device` external journals, `growth` groups behind the end of a file
+//! system that exists.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
@@ -15,12 +17,14 @@ mod entropy;
 mod error;
 mod features;
 mod files;
+mod growth;
 mod journal_device;
 mod journal_size;
 mod layout;
 mod mapping;
 mod options;
 mod quota;
+mod resize_inode;
 mod sizing;
 mod space;
 mod write;
@@ -32,6 +36,7 @@ pub use compat::{Release, UnknownRelease};
 pub use draft::{Contents, Draft, Plan, Usages, plan};
 pub use entropy::random_uuid;
 pub use error::Error;
+pub use growth::{AddedGroups, add_groups};
 pub use journal_device::{
     ExternalJournal, JournalDeviceOptions, add_journal_user, format_journal_device,
 };
@@ -40,6 +45,8 @@ pub use mapping::{FileMap, extent_tree};
 pub use options::{
     DeviceContents, InodeCount, InodeTables, JournalSize, MkfsOptions, Placement, Preset, Usage,
 };
+pub use resize_inode::{ResizeMap, resize_map};
+pub use sizing::last_group_has_room;
 
 pub use write::wipe;
 

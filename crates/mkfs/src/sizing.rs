@@ -3,7 +3,7 @@
 //! The choices are mke2fs's, so that equal options give equal numbers.
 
 use uext4_format::superblock::{default_mount_option, flag, state};
-use uext4_format::{Feature, Features, Seed, Superblock};
+use uext4_format::{Feature, Features, Geometry, GroupNr, Seed, Superblock};
 use uext4_num::{clamp_u8, clamp_u16, clamp_u32};
 
 use crate::features::{resolve, without_journal};
@@ -396,17 +396,11 @@ fn last_group_holds_copies(superblock: &mut Superblock, groups: u32) -> Result<b
 /// Drops a last group that would be nearly all metadata. `false`: it was dropped.
 fn last_group_fits(superblock: &mut Superblock, groups: u32) -> Result<bool, Error> {
     let geometry = superblock.geometry()?;
-    let last = uext4_format::GroupNr(groups - 1);
-    let overhead = 2
-        + u64::from(geometry.inode_table_blocks())
-        + u64::from(geometry.base_metadata_blocks(last));
+    let overhead = overhead_blocks(&geometry);
     if overhead > u64::from(superblock.blocks_per_group) {
         return Err(Error::TooManyInodes);
     }
-    let len = u64::from(geometry.blocks_in_group(last));
-    if len == u64::from(superblock.blocks_per_group) {
-        return Ok(true);
-    }
+    let len = u64::from(geometry.blocks_in_group(GroupNr(groups - 1)));
     if groups == 1 {
         return if len < overhead {
             Err(Error::TooSmall)
@@ -414,9 +408,22 @@ fn last_group_fits(superblock: &mut Superblock, groups: u32) -> Result<bool, Err
             Ok(true)
         };
     }
-    if len < overhead + LAST_GROUP_DATA_BLOCKS_MIN {
-        superblock.blocks_count -= len;
-        return Ok(false);
+    if last_group_has_room(&geometry) {
+        return Ok(true);
     }
-    Ok(true)
+    superblock.blocks_count -= len;
+    Ok(false)
+}
+
+/// Whether the last group is whole, or has room for data besides its metadata.
+pub fn last_group_has_room(geometry: &Geometry) -> bool {
+    let len = geometry.blocks_in_group(GroupNr(geometry.group_count - 1));
+    len == geometry.blocks_per_group
+        || u64::from(len) >= overhead_blocks(geometry) + LAST_GROUP_DATA_BLOCKS_MIN
+}
+
+/// Blocks of metadata that the last group would hold by itself.
+fn overhead_blocks(geometry: &Geometry) -> u64 {
+    let base = geometry.base_metadata_blocks(GroupNr(geometry.group_count - 1));
+    2 + u64::from(geometry.inode_table_blocks()) + u64::from(base)
 }

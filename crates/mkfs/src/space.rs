@@ -36,6 +36,14 @@ impl Space {
         }
     }
 
+    /// The space from group `first` on; all before it counts as in use.
+    pub(super) fn behind(geometry: Geometry, first: GroupNr) -> Space {
+        let mut space = Self::new(geometry);
+        let start = u64::from(geometry.first_data_block);
+        space.mark(start, geometry.group_first_block(first).0);
+        space
+    }
+
     /// Allocates `len` consecutive blocks, the first free ones from `goal` on, else from the start.
     pub(super) fn take_run(
         &mut self,

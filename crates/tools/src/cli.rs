@@ -2,7 +2,7 @@
 
 use crate::commands::{
     build, change, check, completions, extents, freefrag, get, help, info, ls, mkfs, mount, put,
-    quota, remount, replay, stat, stats, trim, tunables, tune,
+    quota, remount, replay, resize, stat, stats, trim, tunables, tune,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -82,6 +82,7 @@ pub(crate) enum Command {
     Stats(stats::Args),
     Tunables(tunables::Args),
     Tune(tune::Args),
+    Resize(resize::Args),
     Quota(quota::Args),
     Replay(replay::Args),
     Completions(completions::Args),

@@ -285,6 +285,17 @@ impl ImageArgs {
         })
     }
 
+    /// Options of a mount with the external journal, opened.
+    pub(crate) fn journal_options(&self, purpose: Purpose) -> uext4::Result<MountOptions> {
+        let options = MountOptions::default();
+        let journal = self.journal(&options);
+        let journal = journal.map(|path| open_journal(path, purpose));
+        Ok(MountOptions {
+            journal_device: journal.transpose()?,
+            ..options
+        })
+    }
+
     /// Another writer of the image, as far as the system reports one.
     pub(crate) fn other_writer(&self) -> Option<device::User> {
         device::writer_of(self.storage())

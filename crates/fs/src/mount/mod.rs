@@ -7,6 +7,7 @@
 //! References: kernel documentation, `filesystems/ext4/super.rst`, `journal.rst`, `orphan.rst`.
 
 mod assemble;
+mod at_rest;
 mod background;
 mod close;
 mod fast_commit;
@@ -18,6 +19,7 @@ mod quiesce;
 mod remount;
 mod shutdown;
 
+pub(crate) use at_rest::AtRest;
 pub(crate) use features::REVISION_MAX;
 pub use features::support;
 pub use shutdown::Flush;

@@ -1,10 +1,11 @@
-//! Replaces the fast commits of a log by one regular transaction at the end of recovery.
+//! Writes one regular transaction into a log that no mount uses: it replaces the fast commits at
+//! the end of a recovery, or changes a file system at rest.
 //!
 //! Fast commits are valid only while the transaction whose number they carry is not in the log. So
 //! their effect is logged as that transaction. A crash before its commit block is durable leads to
 //! the same fast commits, a later one to a plain replay. The images are written home after that.
 
-use super::{RecoveryReport, mark_clean};
+use super::{RecoveryMode, RecoveryReport, mark_clean, read_superblock, recover};
 use crate::commit::Closed;
 use crate::encode::{LogBlock, encode};
 use crate::home::Home;
@@ -52,6 +53,36 @@ pub fn supersede(
         ..report.clone()
     };
     mark_clean(log, block_size, &replayed)
+}
+
+/// Logs the ascending `images` as the next transaction of a clean log, writes them home and marks
+/// the log clean. The file system must say before that its log may need a replay.
+///
+/// # Errors
+/// As [`supersede`].
+pub fn commit_to_clean(
+    log: &Log,
+    home: &Arc<dyn BlockDevice>,
+    block_size: u32,
+    images: Vec<(BlockNr, Image)>,
+    seconds: u64,
+) -> Result<(), Error> {
+    let found = recover(log, home, block_size, RecoveryMode::Inspect)?;
+    assert!(found.was_clean, "a clean log has no transaction to replay");
+    let end_block = read_superblock(log, block_size)?.first;
+    let report = RecoveryReport { end_block, ..found };
+    supersede(log, home, block_size, &report, images, seconds)
+}
+
+/// Most images that [`commit_to_clean`] can log at once.
+pub fn room_images(log: &Log, block_size: u32) -> Result<u64, Error> {
+    let superblock = read_superblock(log, block_size)?;
+    let per_descriptor = u64_of(superblock.layout().tags_per_descriptor());
+    // Besides images and descriptors there are the commit block and one block that stays free.
+    let blocks = u64::from(superblock.end() - superblock.first).saturating_sub(2);
+    let whole = blocks / (per_descriptor + 1);
+    let rest = (blocks % (per_descriptor + 1)).saturating_sub(1);
+    Ok(whole * per_descriptor + rest)
 }
 
 /// Moves the tail to the transaction to be written; all older ones are home and flushed. The next

@@ -27,6 +27,7 @@ pub(crate) mod put;
 pub(crate) mod quota;
 pub(crate) mod remount;
 pub(crate) mod replay;
+pub(crate) mod resize;
 pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod trim;
@@ -66,6 +67,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Stats(args) => args.run(),
         Command::Tunables(args) => args.run(),
         Command::Tune(args) => args.run(),
+        Command::Resize(args) => args.run(),
         Command::Quota(args) => args.run(),
         Command::Replay(args) => args.run(),
         Command::Completions(args) => args.run(),

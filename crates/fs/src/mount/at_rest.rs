@@ -1,0 +1,165 @@
+//! A file system that is clean, claimed and not mounted, for changes that no engine can follow.
+//!
+//! A change is a set of blocks. With a journal it is one transaction of the log, which is empty
+//! before and after it: whoever replays the log after a crash finds all of the change or nothing.
+//! Without a journal the superblock is written last, and says until then that e2fsck has to run.
+//!
+//! Locking: none; the claim on the device keeps others out, and a value has one user.
+
+use super::{log, open};
+use crate::mmp::{self, MmpGuard};
+use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use crate::{Error, Filesystem, MountOptions, ResizeError, Result};
+use std::collections::BTreeMap;
+use uext4_device::BlockDevice;
+use uext4_format::superblock::state;
+use uext4_format::{BlockNr, Feature, Geometry, Superblock};
+use uext4_journal::{Image, Log, recovery};
+use uext4_num::{clamp_usize, nonnegative, u64_of, usize_of};
+use uext4_sync::{Arc, Clock};
+
+/// See the module.
+pub(crate) struct AtRest {
+    /// The device, which checks the claim before each write.
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) superblock: Superblock,
+    pub(crate) geometry: Geometry,
+    log: Option<Log>,
+    mmp: Option<MmpGuard>,
+    clock: Arc<dyn Clock>,
+}
+
+impl AtRest {
+    /// Claims the file system; one that was not unmounted is recovered first.
+    ///
+    /// # Errors
+    /// As [`Filesystem::mount`]; [`ResizeError::Errors`] if e2fsck has to run.
+    pub(crate) fn claim(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
+        let mut plan = open::inspect(&device, options.clone())?;
+        if plan.recovering {
+            recover(&device, &options)?;
+            plan = open::inspect(&device, options)?;
+        }
+        if plan.options.access != crate::Access::ReadWrite {
+            return Err(Error::ReadOnly);
+        }
+        let media = plan.media(device)?;
+        let mmp = mmp::claim(media.claim(), plan.options.access)?;
+        if mmp.is_some() {
+            media.home.base().forget_cache();
+            open::look_again(media.home.base(), &mut plan)?;
+        }
+        if plan.recovering || plan.superblock.state & state::ERROR != 0 {
+            return Err(ResizeError::Errors.into());
+        }
+        let device: Arc<dyn BlockDevice> = media.home.clone();
+        let has_log = plan.geometry.features.has(Feature::HAS_JOURNAL);
+        let log =
+            has_log.then(|| log::find(&device, &plan.superblock, &plan.geometry, &plan.options));
+        Ok(Self {
+            log: log.transpose()?,
+            device,
+            superblock: plan.superblock,
+            geometry: plan.geometry,
+            mmp,
+            clock: plan.options.clock,
+        })
+    }
+
+    /// Most blocks that one change may have; `None`: any number.
+    pub(crate) fn room_blocks(&self) -> Result<Option<u64>> {
+        let room = |log| recovery::room_images(log, self.geometry.block_size());
+        Ok(self.log.as_ref().map(room).transpose()?)
+    }
+
+    /// The bytes of a block.
+    pub(crate) fn read(&self, nr: BlockNr) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; usize_of(self.geometry.block_size())];
+        self.device
+            .read_at(nr.0 << self.geometry.block_bits, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Writes a block, or the start of it, that nothing of the file system refers to.
+    pub(crate) fn write(&self, nr: BlockNr, bytes: &[u8]) -> Result<()> {
+        Ok(self
+            .device
+            .write_at(nr.0 << self.geometry.block_bits, bytes)?)
+    }
+
+    /// Makes the change: `blocks` and the superblock, all or nothing if there is a journal. What
+    /// was written before becomes durable first.
+    pub(crate) fn change(
+        &mut self,
+        mut blocks: BTreeMap<BlockNr, Vec<u8>>,
+        mut wanted: Superblock,
+    ) -> Result<()> {
+        wanted.wtime = nonnegative(self.clock.wall().seconds);
+        self.device.flush()?;
+        self.store(&unclean(&self.superblock))?;
+        match &self.log {
+            Some(log) => {
+                let (nr, bytes) = self.block_of(&unclean(&wanted))?;
+                blocks.insert(nr, bytes);
+                let images = blocks
+                    .into_iter()
+                    .map(|(nr, bytes)| (nr, Image::from(bytes)));
+                let seconds = wanted.wtime;
+                let block_size = self.geometry.block_size();
+                let images = images.collect();
+                recovery::commit_to_clean(log, &self.device, block_size, images, seconds)?;
+            }
+            None => {
+                for (nr, bytes) in blocks {
+                    self.write(nr, &bytes)?;
+                }
+                self.device.flush()?;
+            }
+        }
+        self.store(&wanted)?;
+        self.geometry = wanted.geometry()?;
+        self.superblock = wanted;
+        Ok(())
+    }
+
+    /// Ends the claim.
+    pub(crate) fn release(mut self) -> Result<()> {
+        self.mmp.take().map_or(Ok(()), |mmp| mmp.release())
+    }
+
+    /// Writes the primary superblock, durably.
+    fn store(&self, disk: &Superblock) -> Result<()> {
+        self.device.write_at(SUPERBLOCK_OFFSET, &disk.to_bytes())?;
+        Ok(self.device.flush()?)
+    }
+
+    /// The block that holds the primary superblock, with this one in it.
+    fn block_of(&self, disk: &Superblock) -> Result<(BlockNr, Vec<u8>)> {
+        let block_size = u64::from(self.geometry.block_size());
+        let nr = BlockNr(SUPERBLOCK_OFFSET / block_size);
+        let mut bytes = self.read(nr)?;
+        let at = clamp_usize(SUPERBLOCK_OFFSET % block_size);
+        debug_assert!(u64_of(at + SUPERBLOCK_BYTES) <= block_size);
+        bytes[at..at + SUPERBLOCK_BYTES].copy_from_slice(&disk.to_bytes());
+        Ok((nr, bytes))
+    }
+}
+
+/// Brings a file system that was not unmounted to rest.
+fn recover(device: &Arc<dyn BlockDevice>, options: &MountOptions) -> Result<()> {
+    let mounted = Filesystem::mount(Arc::clone(device), options.clone())?;
+    mounted.check_writable()?;
+    mounted.unmount()
+}
+
+/// The superblock while a change is on its way.
+fn unclean(disk: &Superblock) -> Superblock {
+    let mut disk = disk.clone();
+    let mut features = disk.features();
+    match features.has(Feature::HAS_JOURNAL) {
+        true => features.insert(Feature::RECOVER),
+        false => disk.state &= !state::VALID,
+    }
+    disk.set_features(features);
+    disk
+}

@@ -1,0 +1,42 @@
+//! Blocks that one transaction changes.
+
+use crate::Result;
+use crate::mount::AtRest;
+use std::collections::BTreeMap;
+use uext4_format::BlockNr;
+
+/// Changed blocks below the old end; those behind it are written at once.
+pub(super) struct Changes<'a> {
+    rest: &'a AtRest,
+    blocks: BTreeMap<BlockNr, Vec<u8>>,
+}
+
+impl<'a> Changes<'a> {
+    pub(super) fn new(rest: &'a AtRest) -> Self {
+        Self {
+            rest,
+            blocks: BTreeMap::new(),
+        }
+    }
+
+    /// The block as it will be.
+    pub(super) fn get(&self, nr: BlockNr) -> Result<Vec<u8>> {
+        match self.blocks.get(&nr) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => self.rest.read(nr),
+        }
+    }
+
+    /// Replaces a block.
+    pub(super) fn put(&mut self, nr: BlockNr, bytes: Vec<u8>) -> Result<()> {
+        if nr.0 >= self.rest.geometry.blocks_count {
+            return self.rest.write(nr, &bytes);
+        }
+        self.blocks.insert(nr, bytes);
+        Ok(())
+    }
+
+    pub(super) fn into_blocks(self) -> BTreeMap<BlockNr, Vec<u8>> {
+        self.blocks
+    }
+}

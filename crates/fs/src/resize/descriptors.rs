@@ -1,0 +1,101 @@
+//! The table of group descriptors of a file system at rest, as blocks.
+//!
+//! Invariant: a block that no group uses is zero, and the last one is zero behind its last group.
+
+use super::changes::Changes;
+use crate::Result;
+use crate::mount::AtRest;
+use std::collections::BTreeSet;
+use uext4_format::{Checksums, Geometry, GroupDescriptor, GroupNr};
+use uext4_num::usize_of;
+
+/// See the module.
+pub(super) struct Descriptors {
+    geometry: Geometry,
+    checksums: Checksums,
+    /// By index.
+    blocks: Vec<Vec<u8>>,
+    changed: BTreeSet<u32>,
+}
+
+impl Descriptors {
+    /// Reads the primary blocks.
+    pub(super) fn read(rest: &AtRest) -> Result<Self> {
+        let geometry = rest.geometry;
+        let blocks = 0..geometry.descriptor_blocks_count();
+        let read = |index| rest.read(geometry.descriptor_block(index));
+        let mut blocks = blocks.map(read).collect::<Result<Vec<_>>>()?;
+        let used = usize_of(geometry.group_count % geometry.descriptors_per_block())
+            * usize::from(geometry.desc_size);
+        if let Some(last) = blocks.last_mut().filter(|_| used > 0) {
+            last[used..].fill(0);
+        }
+        Ok(Self {
+            geometry,
+            checksums: rest.superblock.checksums(),
+            blocks,
+            changed: BTreeSet::new(),
+        })
+    }
+
+    /// The file system that they describe.
+    pub(super) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Makes room for the groups of a larger file system. With `meta_bg` blocks before the first
+    /// one that is in its group exist even without groups.
+    pub(super) fn extend(&mut self, geometry: &Geometry) {
+        self.geometry = *geometry;
+        let block = vec![0; usize_of(geometry.block_size())];
+        let count = usize_of(geometry.descriptor_blocks_count());
+        self.blocks.resize(count, block);
+    }
+
+    /// The descriptor of a group.
+    ///
+    /// # Errors
+    /// Damage.
+    pub(super) fn get(&self, group: GroupNr) -> Result<GroupDescriptor> {
+        let (index, at) = self.place(group);
+        let bytes = &self.blocks[usize_of(index)][at..];
+        let (geometry, checksums) = (&self.geometry, &self.checksums);
+        Ok(GroupDescriptor::parse(bytes, group, geometry, checksums)?)
+    }
+
+    /// Replaces the descriptor of a group.
+    pub(super) fn set(&mut self, group: GroupNr, descriptor: &GroupDescriptor) {
+        let (index, at) = self.place(group);
+        let bytes = &mut self.blocks[usize_of(index)][at..];
+        descriptor.write_to(bytes, group, &self.geometry, &self.checksums);
+        self.changed.insert(index);
+    }
+
+    fn place(&self, group: GroupNr) -> (u32, usize) {
+        let (_, offset) = self.geometry.descriptor_location(group);
+        let index = group.0 / self.geometry.descriptors_per_block();
+        (index, usize_of(offset))
+    }
+
+    /// Puts the changed primary blocks into `changes`.
+    pub(super) fn put_primary(&self, changes: &mut Changes<'_>) -> Result<()> {
+        for index in &self.changed {
+            let bytes = self.blocks[usize_of(*index)].clone();
+            changes.put(self.geometry.descriptor_block(*index), bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the copies that a group holds; group 0 and the primary blocks of `meta_bg` are none.
+    pub(super) fn write_copies(&self, rest: &AtRest, group: GroupNr) -> Result<()> {
+        let Some((index, run)) = self.geometry.descriptor_run(group) else {
+            return Ok(());
+        };
+        if run.start == self.geometry.descriptor_block(index) {
+            return Ok(());
+        }
+        let first = usize_of(index);
+        let end = self.blocks.len().min(first + usize_of(run.len_blocks));
+        rest.write(run.start, &self.blocks[first..end].concat())
+    }
+}

@@ -1,0 +1,151 @@
+//! Growth, step by step.
+
+use super::changes::Changes;
+use super::descriptors::Descriptors;
+use super::{Plan, Report, plan, resize_inode, steps};
+use crate::mount::AtRest;
+use crate::superblock::backup;
+use crate::{Error, MountOptions, ResizeError, Result};
+use uext4_device::BlockDevice;
+use uext4_format::bitmap::clear_bits;
+use uext4_format::{Checksums, Geometry, GroupNr, Superblock, block_bitmap_checksum, group_flag};
+use uext4_mkfs::{AddedGroups, DeviceContents, add_groups};
+use uext4_num::{clamp_u32, usize_of};
+use uext4_sync::Arc;
+
+/// Grows the file system on `device`, which nobody may use meanwhile, to `size_bytes`. One that was
+/// not unmounted is recovered first. `contents` is what the device holds behind its present end.
+/// Options that concern the journal are heeded, such as its device.
+///
+/// # Errors
+/// [`Error::Resize`] with the reason if it cannot have this size; as [`crate::Filesystem::mount`].
+/// After a failed access it has the old size, the new one, or that of a step between.
+pub fn grow(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+    size_bytes: u64,
+    contents: DeviceContents,
+) -> Result<Report> {
+    let there_bytes = device.size_bytes();
+    let mut rest = AtRest::claim(device, options)?;
+    let plan = plan(&rest.superblock, size_bytes)?;
+    let needed_bytes = plan.after.size_bytes();
+    if needed_bytes > there_bytes {
+        let problem = ResizeError::Device {
+            needed_bytes,
+            there_bytes,
+        };
+        return Err(problem.into());
+    }
+    let made = take_steps(&mut rest, &plan, contents);
+    let released = rest.release();
+    let steps = made?;
+    released?;
+    Ok(Report { plan, steps })
+}
+
+fn take_steps(rest: &mut AtRest, plan: &Plan, contents: DeviceContents) -> Result<u32> {
+    let mut steps = 0;
+    while rest.geometry.blocks_count < plan.after.blocks_count {
+        let room = rest.room_blocks()?;
+        let wanted = steps::next(&rest.superblock, plan.after.blocks_count, room)?;
+        take_step(rest, wanted, contents)?;
+        steps += 1;
+    }
+    Ok(steps)
+}
+
+/// Grows to the size of `wanted`, which has no free counts yet.
+fn take_step(rest: &mut AtRest, mut wanted: Superblock, contents: DeviceContents) -> Result<()> {
+    let (old, new) = (rest.geometry, wanted.geometry()?);
+    let checksums = wanted.checksums();
+    let first = GroupNr(old.group_count);
+    let mut descriptors = Descriptors::read(rest)?;
+    let mut changes = Changes::new(rest);
+    let more = lengthen_last(&mut changes, &mut descriptors, &checksums, &new)?;
+    let freed = resize_inode::update(&mut changes, &mut descriptors, &checksums, &old, &new)?;
+    let added = add_groups(&*rest.device, new, first, checksums, contents).map_err(failed)?;
+    descriptors.extend(&new);
+    for (at, descriptor) in added.descriptors.iter().enumerate() {
+        descriptors.set(GroupNr(first.0 + clamp_u32(at)), descriptor);
+    }
+    count(&mut wanted, &new, &added, more + freed);
+    descriptors.put_primary(&mut changes)?;
+    write_copies(rest, &descriptors, &wanted, first.0..new.group_count)?;
+    let blocks = changes.into_blocks();
+    rest.change(blocks, wanted.clone())?;
+    write_copies(rest, &descriptors, &wanted, 1..first.0)?;
+    Ok(rest.device.flush()?)
+}
+
+/// Gives the last old group the blocks that it has in `new`; answers how many clusters.
+fn lengthen_last(
+    changes: &mut Changes<'_>,
+    descriptors: &mut Descriptors,
+    checksums: &Checksums,
+    new: &Geometry,
+) -> Result<u32> {
+    let old = descriptors.geometry();
+    let last = GroupNr(old.group_count - 1);
+    let (from, to) = (old.clusters_in_group(last), new.clusters_in_group(last));
+    if from == to {
+        return Ok(0);
+    }
+    let mut descriptor = descriptors.get(last)?;
+    if !descriptor.has_flag(group_flag::BLOCK_UNINIT) {
+        let mut bitmap = changes.get(descriptor.block_bitmap)?;
+        descriptor.verify_block_bitmap(&bitmap, last, &old, checksums)?;
+        clear_bits(&mut bitmap, from, to);
+        if let Some(seed) = checksums.metadata {
+            let checksum = block_bitmap_checksum(seed, &bitmap, new);
+            descriptor.set_block_bitmap_checksum(checksum, new);
+        }
+        changes.put(descriptor.block_bitmap, bitmap)?;
+    }
+    descriptor.free_clusters += to - from;
+    descriptors.set(last, &descriptor);
+    Ok(to - from)
+}
+
+/// Sets the counts of free and used space; `free` clusters of old groups became free.
+fn count(disk: &mut Superblock, new: &Geometry, added: &AddedGroups, free: u32) {
+    let clusters = added
+        .descriptors
+        .iter()
+        .map(|group| u64::from(group.free_clusters));
+    let clusters = clusters.sum::<u64>() + u64::from(free);
+    disk.free_blocks_count += clusters << new.cluster_bits;
+    disk.free_inodes_count += clamp_u32(added.descriptors.len()) * new.inodes_per_group;
+    if disk.overhead_clusters != 0 {
+        let overhead = u64::from(disk.overhead_clusters) + added.used_clusters;
+        disk.overhead_clusters = u32::try_from(overhead).unwrap_or(0);
+    }
+}
+
+/// Writes what these groups hold as backups: descriptors, then the superblock.
+fn write_copies(
+    rest: &AtRest,
+    descriptors: &Descriptors,
+    disk: &Superblock,
+    groups: std::ops::Range<u32>,
+) -> Result<()> {
+    let geometry = descriptors.geometry();
+    for group in groups.map(GroupNr) {
+        descriptors.write_copies(rest, group)?;
+        if let Some(nr) = geometry.superblock_block(group) {
+            let mut bytes = vec![0; usize_of(geometry.block_size())];
+            let copy = backup(disk, group);
+            bytes[..copy.len()].copy_from_slice(&copy);
+            rest.write(nr, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn failed(error: uext4_mkfs::Error) -> Error {
+    match error {
+        uext4_mkfs::Error::Device(error) => error.into(),
+        uext4_mkfs::Error::Contradiction(corrupt) => corrupt.into(),
+        _ => ResizeError::NoRoom.into(),
+    }
+}

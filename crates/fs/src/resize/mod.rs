@@ -1,0 +1,71 @@
+//! Changes of the size of a file system that is not mounted.
+//!
+//! Growth: bitmaps, inode tables and copies of the new groups lie behind the old end, where nothing
+//! refers to them. They are written first. Then one transaction of the log changes the rest:
+//! superblock, descriptors, the bitmap of the last old group, the resize inode. A crash leaves the
+//! old size or the new one. The backups in old groups follow.
+//!
+//! A growth whose transaction is too large for the log is made in steps, each a whole file system.
+//! More descriptors than have reserved blocks go to their groups (`meta_bg`), as in the kernel.
+//!
+//! Layout: [`target`] numbers, [`steps`] what one transaction holds, [`grow`](mod@grow) one step,
+//! [`descriptors`] their table, [`resize_inode`] the reserved descriptor blocks.
+//!
+//! Not here: shrinking, and growth of a mounted file system.
+//! References: `resize2fs(8)`; kernel documentation, `filesystems/ext4/blockgroup.rst`.
+
+mod changes;
+mod descriptors;
+mod grow;
+mod resize_inode;
+mod steps;
+mod target;
+
+pub use grow::grow;
+
+use crate::Result;
+use uext4_format::{Feature, Geometry, Superblock};
+
+/// What a change of size makes of a file system.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The file system now.
+    pub before: Geometry,
+    /// The file system of the new size. It may be up to one group smaller than asked for, because
+    /// a last group without room for data is left out.
+    pub after: Geometry,
+    /// Blocks kept for the superuser afterwards.
+    pub reserved_blocks: u64,
+}
+
+impl Plan {
+    /// Whether new descriptors have no reserved blocks left, so that `meta_bg` takes the place of
+    /// `resize_inode`.
+    pub fn turns_to_meta_bg(&self) -> bool {
+        let has = |geometry: &Geometry| geometry.features.has(Feature::META_BG);
+        has(&self.after) && !has(&self.before)
+    }
+}
+
+/// What [`grow`](grow()) did.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The change.
+    pub plan: Plan,
+    /// Transactions that it took; 0 if the file system had the size before.
+    pub steps: u32,
+}
+
+/// Plans a growth to `size_bytes`, rounded down to whole blocks (clusters with `bigalloc`).
+///
+/// # Errors
+/// [`crate::Error::Resize`] with the reason if the file system cannot have this size.
+pub fn plan(superblock: &Superblock, size_bytes: u64) -> Result<Plan> {
+    let before = superblock.geometry()?;
+    let after = target::of(superblock, size_bytes >> before.block_bits)?;
+    Ok(Plan {
+        before,
+        after: after.geometry()?,
+        reserved_blocks: after.r_blocks_count,
+    })
+}

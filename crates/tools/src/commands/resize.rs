@@ -1,0 +1,222 @@
+//! `uext4 resize`: makes the file system of an image larger.
+
+use super::control;
+use crate::failure::{At, Exit, Failure, Result};
+use crate::image::{self, ImageArgs, Purpose};
+use crate::numbers::{self, FsSize};
+use crate::show;
+use serde::Serialize;
+use std::path::Path;
+use std::str::FromStr;
+use uext4::device::{self, BlockDevice, FileDevice};
+use uext4::format::{Feature, Geometry, Superblock};
+use uext4::mkfs::DeviceContents;
+use uext4::resize::{self, Plan, Report};
+use uext4_sync::Arc;
+
+/// Make a file system larger, as resize2fs does
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 resize disk.img 4G
+  uext4 resize disk.img +512M              so much more than now
+  uext4 resize /dev/sdb1                   as large as the device
+  uext4 resize disk.img 1T --dry-run --json
+
+The image must not be mounted. A file is made longer, and stays sparse; a device or partition must
+be large enough. The journal makes the change safe: after a crash the file system has the old size
+or the new one. Making it smaller is not supported yet.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// New size, or with + the difference: with K, M, G or T behind it, with s in sectors of 512
+    /// bytes, else in KiB. Default: all of the file or device
+    #[arg(value_name = "SIZE", value_parser = Wanted::from_str)]
+    size: Option<Wanted>,
+    /// Write nothing, and tell what would be done
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Say nothing
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The size asked for.
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    Size(FsSize),
+    More(FsSize),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text.strip_prefix('+') {
+            Some(more) => Ok(Self::More(more.parse()?)),
+            None => Ok(Self::Size(text.parse()?)),
+        }
+    }
+}
+
+/// Sizes before or after.
+#[derive(Serialize)]
+struct Size {
+    size_bytes: u64,
+    blocks: u64,
+    groups: u32,
+    inodes: u32,
+}
+
+impl Size {
+    fn of(geometry: &Geometry) -> Self {
+        Self {
+            size_bytes: geometry.size_bytes(),
+            blocks: geometry.blocks_count,
+            groups: geometry.group_count,
+            inodes: geometry.inodes_count,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Json {
+    before: Size,
+    after: Size,
+    /// Blocks kept for the superuser afterwards.
+    reserved_blocks: u64,
+    /// The feature that replaces `resize_inode`, if it did.
+    turns_to_meta_bg: bool,
+    /// Transactions that it took.
+    steps: u32,
+    /// Nothing was written.
+    dry_run: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let name = self.image.name();
+        if control::is_running(&self.image.image) {
+            let problem = "a mounted file system cannot be resized yet";
+            let failure = Failure::new(Exit::Busy, format!("{name}: {problem}"));
+            return Err(failure.hint("unmount it, and name its image"));
+        }
+        let reader = self.image.device(Purpose::Read)?;
+        let disk = image::superblock(&*reader).at(&name)?;
+        let size_bytes = self.size_bytes(&disk, reader.size_bytes())?;
+        drop(reader);
+        let plan = resize::plan(&disk, size_bytes).at(&name)?;
+        let report = match self.dry_run {
+            true => Report { plan, steps: 0 },
+            false => self.grow(&plan, size_bytes)?,
+        };
+        match (self.json, self.quiet) {
+            (true, _) => self.print_json(&report),
+            (false, true) => Ok(()),
+            (false, false) => self.say(&report),
+        }
+    }
+
+    fn size_bytes(&self, disk: &Superblock, device_bytes: u64) -> Result<u64> {
+        let now = disk.geometry().map_err(uext4::Error::from);
+        let now = now.at(self.image.name())?.size_bytes();
+        let wanted = match self.size {
+            None => Some(device_bytes.max(now)),
+            Some(Wanted::Size(size)) => size.bytes(1024),
+            Some(Wanted::More(more)) => more.bytes(1024).and_then(|more| now.checked_add(more)),
+        };
+        wanted.ok_or_else(|| Failure::usage("SIZE: too large"))
+    }
+
+    fn grow(&self, plan: &Plan, size_bytes: u64) -> Result<Report> {
+        let name = self.image.name();
+        let options = self.image.journal_options(Purpose::Change).at(&name)?;
+        let path = self.image.storage();
+        let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
+        if !is_file || self.image.place.partition.is_some() {
+            let device = self.image.device(Purpose::Change)?;
+            return resize::grow(device, options, size_bytes, DeviceContents::Unknown).at(&name);
+        }
+        let access = device::Access::ReadWrite;
+        let offset = self.image.place.offset.unwrap_or(0);
+        let mut file = FileDevice::open_window(path, access, offset, None).at(&name)?;
+        let length = file.size_bytes();
+        let contents = match file.is_hole_from(plan.before.size_bytes()) {
+            true => DeviceContents::Zeroed,
+            false => DeviceContents::Unknown,
+        };
+        let needed = plan.after.size_bytes();
+        if needed > length {
+            file.set_size(needed).at(&name)?;
+        }
+        let grown = resize::grow(Arc::new(file), options, size_bytes, contents);
+        if grown.is_err() && needed > length {
+            restore(path, offset, length);
+        }
+        grown.at(&name)
+    }
+
+    fn print_json(&self, report: &Report) -> Result<()> {
+        let plan = &report.plan;
+        let json = Json {
+            before: Size::of(&plan.before),
+            after: Size::of(&plan.after),
+            reserved_blocks: plan.reserved_blocks,
+            turns_to_meta_bg: plan.turns_to_meta_bg(),
+            steps: report.steps,
+            dry_run: self.dry_run,
+        };
+        Ok(show::json(&mut std::io::stdout(), &json)?)
+    }
+
+    fn say(&self, report: &Report) -> Result<()> {
+        let (name, plan) = (self.image.name(), &report.plan);
+        let (before, after) = (&plan.before, &plan.after);
+        let readable = |geometry: &Geometry| numbers::readable_size(geometry.size_bytes());
+        if before.blocks_count == after.blocks_count {
+            let (size, blocks) = (readable(before), before.blocks_count);
+            show::line(format_args!("{name}: has {size} ({blocks} blocks) already"))?;
+            return Ok(());
+        }
+        show::line(format_args!(
+            "{name}: from {} to {}, {} to {} blocks, {} to {} inodes",
+            readable(before),
+            readable(after),
+            before.blocks_count,
+            after.blocks_count,
+            before.inodes_count,
+            after.inodes_count,
+        ))?;
+        if plan.turns_to_meta_bg() {
+            let reason = "no descriptor blocks are reserved for so many groups";
+            show::line(format_args!("{name}: turns to meta_bg, because {reason}"))?;
+        }
+        if self.dry_run {
+            show::line(format_args!("dry run: nothing was written"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives a file its old length back after a failure, if its file system still ends there.
+fn restore(path: &Path, offset: u64, length: u64) {
+    let access = device::Access::ReadWrite;
+    let Ok(mut file) = FileDevice::open_window(path, access, offset, None) else {
+        return;
+    };
+    let Ok(disk) = uext4::read_superblock(&file, None) else {
+        return;
+    };
+    // The log may have the new size in it.
+    let may_grow = disk.features().has(Feature::RECOVER);
+    let ends_before = disk
+        .geometry()
+        .is_ok_and(|geometry| geometry.size_bytes() <= length);
+    if ends_before && !may_grow {
+        // The failure itself is reported; a longer file does no harm.
+        let _best_effort = file.set_size(length);
+    }
+}
