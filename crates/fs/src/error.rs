@@ -186,9 +186,13 @@ pub enum ResizeError {
     /// Bitmaps and inode tables have no room.
     #[error("bitmaps and inode tables of the last groups do not fit; a larger size has room")]
     NoRoom,
-    /// The log cannot hold the smallest step.
-    #[error("its journal of {room} blocks is too small to log the change")]
+    /// The log cannot hold the change.
+    #[error(
+        "its journal has room for {room} blocks, and the change has {wanted}; enlarge it first"
+    )]
     Journal {
+        /// Blocks that would change at once.
+        wanted: u64,
         /// Blocks that one transaction may change.
         room: u64,
     },

@@ -183,7 +183,7 @@ impl Cause for uext4::Error {
         match self {
             Error::Device(device) => device.exit(),
             Error::Corrupt(_) => Exit::Damaged,
-            Error::Journal(_) if self.errno() == UCLEAN => Exit::Damaged,
+            Error::Journal(_) | Error::Resize(_) if self.errno() == UCLEAN => Exit::Damaged,
             Error::Unsupported(_) | Error::Mount(_) => Exit::NotExt4,
             Error::Option(_) => Exit::Usage,
             Error::Busy => Exit::Busy,

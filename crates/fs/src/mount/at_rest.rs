@@ -66,12 +66,6 @@ impl AtRest {
         })
     }
 
-    /// Most blocks that one change may have; `None`: any number.
-    pub(crate) fn room_blocks(&self) -> Result<Option<u64>> {
-        let room = |log| recovery::room_images(log, self.geometry.block_size());
-        Ok(self.log.as_ref().map(room).transpose()?)
-    }
-
     /// The bytes of a block.
     pub(crate) fn read(&self, nr: BlockNr) -> Result<Vec<u8>> {
         let mut bytes = vec![0; usize_of(self.geometry.block_size())];
@@ -89,12 +83,16 @@ impl AtRest {
 
     /// Makes the change: `blocks` and the superblock, all or nothing if there is a journal. What
     /// was written before becomes durable first.
+    ///
+    /// # Errors
+    /// [`ResizeError::Journal`], with nothing changed, if the log cannot hold them.
     pub(crate) fn change(
         &mut self,
         mut blocks: BTreeMap<BlockNr, Vec<u8>>,
         mut wanted: Superblock,
     ) -> Result<()> {
         wanted.wtime = nonnegative(self.clock.wall().seconds);
+        self.check_room(u64_of(blocks.len()) + 1)?;
         self.device.flush()?;
         self.store(&unclean(&self.superblock))?;
         match &self.log {
@@ -120,6 +118,15 @@ impl AtRest {
         self.geometry = wanted.geometry()?;
         self.superblock = wanted;
         Ok(())
+    }
+
+    fn check_room(&self, wanted: u64) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let room = recovery::room_images(log, self.geometry.block_size())?;
+        match wanted <= room {
+            true => Ok(()),
+            false => Err(ResizeError::Journal { wanted, room }.into()),
+        }
     }
 
     /// Ends the claim.

@@ -1,31 +1,35 @@
-//! Growth, step by step.
+//! Growth: the order of its writes.
 
 use super::changes::Changes;
 use super::descriptors::Descriptors;
-use super::{Plan, Report, plan, resize_inode, steps};
+use super::{Plan, plan, resize_inode, target};
 use crate::mount::AtRest;
 use crate::superblock::backup;
 use crate::{Error, MountOptions, ResizeError, Result};
+use std::ops::Range;
 use uext4_device::BlockDevice;
-use uext4_format::bitmap::clear_bits;
-use uext4_format::{Checksums, Geometry, GroupNr, Superblock, block_bitmap_checksum, group_flag};
+use uext4_format::bitmap::{clear_bits, set_bits};
+use uext4_format::{
+    Checksums, Corrupt, CorruptKind, Geometry, GroupNr, Place, Superblock, block_bitmap_checksum,
+    group_flag,
+};
 use uext4_mkfs::{AddedGroups, DeviceContents, add_groups};
 use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::Arc;
 
-/// Grows the file system on `device`, which nobody may use meanwhile, to `size_bytes`. One that was
-/// not unmounted is recovered first. `contents` is what the device holds behind its present end.
-/// Options that concern the journal are heeded, such as its device.
+/// Grows the file system on `device`, which nobody may use meanwhile, to `size_bytes`, and answers
+/// what was done; nothing, if it has this size. One that was not unmounted is recovered first.
+/// `contents` is what the device holds behind the present end. `options` name an external journal.
 ///
 /// # Errors
 /// [`Error::Resize`] with the reason if it cannot have this size; as [`crate::Filesystem::mount`].
-/// After a failed access it has the old size, the new one, or that of a step between.
+/// After a failed access it has the old size or the new one.
 pub fn grow(
     device: Arc<dyn BlockDevice>,
     options: MountOptions,
     size_bytes: u64,
     contents: DeviceContents,
-) -> Result<Report> {
+) -> Result<Plan> {
     let there_bytes = device.size_bytes();
     let mut rest = AtRest::claim(device, options)?;
     let plan = plan(&rest.superblock, size_bytes)?;
@@ -37,26 +41,19 @@ pub fn grow(
         };
         return Err(problem.into());
     }
-    let made = take_steps(&mut rest, &plan, contents);
+    let made = match plan.before == plan.after {
+        true => Ok(()),
+        false => {
+            let wanted = target::of(&rest.superblock, plan.after.blocks_count)?;
+            make(&mut rest, wanted, contents)
+        }
+    };
     let released = rest.release();
-    let steps = made?;
-    released?;
-    Ok(Report { plan, steps })
-}
-
-fn take_steps(rest: &mut AtRest, plan: &Plan, contents: DeviceContents) -> Result<u32> {
-    let mut steps = 0;
-    while rest.geometry.blocks_count < plan.after.blocks_count {
-        let room = rest.room_blocks()?;
-        let wanted = steps::next(&rest.superblock, plan.after.blocks_count, room)?;
-        take_step(rest, wanted, contents)?;
-        steps += 1;
-    }
-    Ok(steps)
+    made.and(released).map(|()| plan)
 }
 
 /// Grows to the size of `wanted`, which has no free counts yet.
-fn take_step(rest: &mut AtRest, mut wanted: Superblock, contents: DeviceContents) -> Result<()> {
+fn make(rest: &mut AtRest, mut wanted: Superblock, contents: DeviceContents) -> Result<()> {
     let (old, new) = (rest.geometry, wanted.geometry()?);
     let checksums = wanted.checksums();
     let first = GroupNr(old.group_count);
@@ -95,6 +92,7 @@ fn lengthen_last(
     if !descriptor.has_flag(group_flag::BLOCK_UNINIT) {
         let mut bitmap = changes.get(descriptor.block_bitmap)?;
         descriptor.verify_block_bitmap(&bitmap, last, &old, checksums)?;
+        check_padding(&bitmap, from..to, last)?;
         clear_bits(&mut bitmap, from, to);
         if let Some(seed) = checksums.metadata {
             let checksum = block_bitmap_checksum(seed, &bitmap, new);
@@ -105,6 +103,20 @@ fn lengthen_last(
     descriptor.free_clusters += to - from;
     descriptors.set(last, &descriptor);
     Ok(to - from)
+}
+
+/// Refuses a bitmap whose bits behind the end are not all set: without checksums nothing else tells
+/// it from any other block.
+fn check_padding(bitmap: &[u8], clusters: Range<u32>, group: GroupNr) -> Result<()> {
+    let mut set = bitmap.to_vec();
+    set_bits(&mut set, clusters.start, clusters.end);
+    match set == bitmap {
+        true => Ok(()),
+        false => {
+            let problem = CorruptKind::BitsClear;
+            Err(Corrupt::new(Place::Group(group), "block bitmap", problem).into())
+        }
+    }
 }
 
 /// Sets the counts of free and used space; `free` clusters of old groups became free.
@@ -127,7 +139,7 @@ fn write_copies(
     rest: &AtRest,
     descriptors: &Descriptors,
     disk: &Superblock,
-    groups: std::ops::Range<u32>,
+    groups: Range<u32>,
 ) -> Result<()> {
     let geometry = descriptors.geometry();
     for group in groups.map(GroupNr) {

@@ -5,11 +5,11 @@
 //! superblock, descriptors, the bitmap of the last old group, the resize inode. A crash leaves the
 //! old size or the new one. The backups in old groups follow.
 //!
-//! A growth whose transaction is too large for the log is made in steps, each a whole file system.
 //! More descriptors than have reserved blocks go to their groups (`meta_bg`), as in the kernel.
+//! So the transaction has as many blocks as reserved and present descriptors, whatever the size.
 //!
-//! Layout: [`target`] numbers, [`steps`] what one transaction holds, [`grow`](mod@grow) one step,
-//! [`descriptors`] their table, [`resize_inode`] the reserved descriptor blocks.
+//! Layout: [`target`] numbers, [`grow`](mod@grow) the order of writes, [`changes`] the blocks of the
+//! transaction, [`descriptors`] their table, [`resize_inode`] the reserved descriptor blocks.
 //!
 //! Not here: shrinking, and growth of a mounted file system.
 //! References: `resize2fs(8)`; kernel documentation, `filesystems/ext4/blockgroup.rst`.
@@ -18,7 +18,6 @@ mod changes;
 mod descriptors;
 mod grow;
 mod resize_inode;
-mod steps;
 mod target;
 
 pub use grow::grow;
@@ -45,15 +44,6 @@ impl Plan {
         let has = |geometry: &Geometry| geometry.features.has(Feature::META_BG);
         has(&self.after) && !has(&self.before)
     }
-}
-
-/// What [`grow`](grow()) did.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// The change.
-    pub plan: Plan,
-    /// Transactions that it took; 0 if the file system had the size before.
-    pub steps: u32,
 }
 
 /// Plans a growth to `size_bytes`, rounded down to whole blocks (clusters with `bigalloc`).

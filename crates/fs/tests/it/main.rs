@@ -40,6 +40,7 @@ mod quota_limits;
 mod races;
 mod remount;
 mod reserved;
+mod resize;
 mod revokes;
 mod shutdown;
 mod statfs;

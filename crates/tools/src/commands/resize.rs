@@ -11,7 +11,7 @@ use std::str::FromStr;
 use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::format::{Feature, Geometry, Superblock};
 use uext4::mkfs::DeviceContents;
-use uext4::resize::{self, Plan, Report};
+use uext4::resize::{self, Plan};
 use uext4_sync::Arc;
 
 /// Make a file system larger, as resize2fs does
@@ -90,8 +90,6 @@ struct Json {
     reserved_blocks: u64,
     /// The feature that replaces `resize_inode`, if it did.
     turns_to_meta_bg: bool,
-    /// Transactions that it took.
-    steps: u32,
     /// Nothing was written.
     dry_run: bool,
 }
@@ -109,14 +107,14 @@ impl Args {
         let size_bytes = self.size_bytes(&disk, reader.size_bytes())?;
         drop(reader);
         let plan = resize::plan(&disk, size_bytes).at(&name)?;
-        let report = match self.dry_run {
-            true => Report { plan, steps: 0 },
+        let done = match self.dry_run {
+            true => plan,
             false => self.grow(&plan, size_bytes)?,
         };
         match (self.json, self.quiet) {
-            (true, _) => self.print_json(&report),
+            (true, _) => self.print_json(&done),
             (false, true) => Ok(()),
-            (false, false) => self.say(&report),
+            (false, false) => self.say(&done),
         }
     }
 
@@ -131,7 +129,7 @@ impl Args {
         wanted.ok_or_else(|| Failure::usage("SIZE: too large"))
     }
 
-    fn grow(&self, plan: &Plan, size_bytes: u64) -> Result<Report> {
+    fn grow(&self, plan: &Plan, size_bytes: u64) -> Result<Plan> {
         let name = self.image.name();
         let options = self.image.journal_options(Purpose::Change).at(&name)?;
         let path = self.image.storage();
@@ -159,21 +157,19 @@ impl Args {
         grown.at(&name)
     }
 
-    fn print_json(&self, report: &Report) -> Result<()> {
-        let plan = &report.plan;
+    fn print_json(&self, plan: &Plan) -> Result<()> {
         let json = Json {
             before: Size::of(&plan.before),
             after: Size::of(&plan.after),
             reserved_blocks: plan.reserved_blocks,
             turns_to_meta_bg: plan.turns_to_meta_bg(),
-            steps: report.steps,
             dry_run: self.dry_run,
         };
         Ok(show::json(&mut std::io::stdout(), &json)?)
     }
 
-    fn say(&self, report: &Report) -> Result<()> {
-        let (name, plan) = (self.image.name(), &report.plan);
+    fn say(&self, plan: &Plan) -> Result<()> {
+        let name = self.image.name();
         let (before, after) = (&plan.before, &plan.after);
         let readable = |geometry: &Geometry| numbers::readable_size(geometry.size_bytes());
         if before.blocks_count == after.blocks_count {

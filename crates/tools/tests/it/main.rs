@@ -21,6 +21,7 @@ mod quota;
 mod races;
 mod recorded_errors;
 mod remount;
+mod resize;
 mod rig;
 mod room;
 mod running;

@@ -1,0 +1,236 @@
+//! A crash at every write of a growth: the old size or the new one, with all files.
+
+use super::kind::{Image, Kind};
+use anyhow::{Context, Result, ensure};
+use std::sync::Arc;
+use uext4::device::{BlockDevice, CrashLog, Error, MemDevice, Recorder, Survivors, Tearing};
+use uext4::mkfs::DeviceContents;
+use uext4::resize::grow;
+use uext4_judge::EngineTarget;
+use uext4_testkit::manifest::{Manifest, Policy};
+use uext4_testkit::oracle::{self, KernelMount, Repair};
+
+const MIB: u64 = 1 << 20;
+
+/// A growth with all its writes.
+struct Recorded {
+    kind: Kind,
+    tree: Manifest,
+    sizes: [u64; 2],
+    log: CrashLog,
+}
+
+/// A device that says it flushes.
+struct Careless(Arc<Recorder>);
+
+impl BlockDevice for Careless {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::result::Result<(), Error> {
+        self.0.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> std::result::Result<(), Error> {
+        self.0.write_at(offset, buf)
+    }
+    fn write_durable_at(&self, offset: u64, buf: &[u8]) -> std::result::Result<(), Error> {
+        self.0.write_at(offset, buf)
+    }
+    fn flush(&self) -> std::result::Result<(), Error> {
+        Ok(())
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> String {
+        "careless".into()
+    }
+}
+
+/// What a device does with flushes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flushes {
+    Heeded,
+    Ignored,
+}
+
+fn record(kind: Kind, factor: u64, flushes: Flushes) -> Recorded {
+    let device_bytes = kind.blocks * u64::from(kind.block_size) * factor;
+    let image = kind.make(device_bytes);
+    image.fill("/before", MIB / 2, 7);
+    let tree = image.tree();
+    let before = image.blocks();
+    let recorder = Arc::new(Recorder::new(image.main.clone()));
+    let device: Arc<dyn BlockDevice> = match flushes {
+        Flushes::Heeded => recorder.clone(),
+        Flushes::Ignored => Arc::new(Careless(recorder.clone())),
+    };
+    grow(
+        device,
+        image.options(),
+        device_bytes,
+        DeviceContents::Zeroed,
+    )
+    .expect("a growth");
+    let mut log = recorder.log();
+    // The superblock has two sectors, which its checksum or the log holds together.
+    log.keep_whole(1024..2048);
+    Recorded {
+        kind,
+        tree,
+        sizes: [before, image.blocks()],
+        log,
+    }
+}
+
+impl Recorded {
+    fn image(&mut self, cut: usize, survivors: Survivors) -> Image {
+        Image {
+            kind: self.kind,
+            main: Arc::new(self.log.image(cut, survivors)),
+            journal: None,
+        }
+    }
+
+    /// Whether a recovery by uext4 finds the tree in one of the sizes, and can use and grow it.
+    fn judge(&self, image: &Image, is_sample: bool) -> Result<()> {
+        let fs = image.mount().context("mount")?;
+        let found = Manifest::of(&EngineTarget::new(&fs)).context("tree")?;
+        fs.unmount().context("unmount")?;
+        drop(fs);
+        let differences = self.tree.diff(&found, &Policy::default());
+        ensure!(differences.is_empty(), "{differences:?}");
+        let blocks = image.blocks();
+        ensure!(self.sizes.contains(&blocks), "{blocks} blocks");
+        let limits = uext4::check::Limits::default();
+        let report = uext4::check::check(image.main.clone(), image.options(), &limits)?;
+        ensure!(report.is_clean(), "{report:?}");
+        if is_sample {
+            let verdict = image.e2fsck();
+            ensure!(verdict.is_clean(), "{verdict}");
+            let size = image.main.size_bytes();
+            grow(
+                image.main.clone(),
+                image.options(),
+                size,
+                DeviceContents::Unknown,
+            )?;
+            let verdict = image.e2fsck();
+            ensure!(verdict.is_clean(), "grown again: {verdict}");
+        }
+        Ok(())
+    }
+
+    /// Whether e2fsck and the kernel recover the image as well.
+    fn judge_by_others(&self, image: &Image) -> Result<()> {
+        let (_dir, path) = crate::image::on_disk(&image.main);
+        oracle::e2fsck_repair(&path, Repair::JournalOnly)?;
+        let verdict = oracle::e2fsck(&path)?;
+        ensure!(verdict.is_clean(), "after its own replay: {verdict}");
+        if !self.kind.has_kernel() || !KernelMount::is_available() {
+            return Ok(());
+        }
+        let (_dir, path) = crate::image::on_disk(&image.main);
+        let mounted = KernelMount::new(&path, "")?;
+        let found = Manifest::of_dir(mounted.path())?;
+        std::fs::write(mounted.path().join("new"), [1; 5000])?;
+        mounted.unmount()?;
+        let differences = self.tree.diff(&found, &Policy::default());
+        ensure!(differences.is_empty(), "kernel: {differences:?}");
+        // The kernel counts in the groups that it saw before its replay.
+        let mut verdict = oracle::e2fsck(&path)?;
+        if verdict.output.contains("count wrong") {
+            KernelMount::new(&path, "")?.unmount()?;
+            verdict = oracle::e2fsck(&path)?;
+        }
+        ensure!(verdict.is_clean(), "after the kernel's replay: {verdict}");
+        Ok(())
+    }
+
+    /// Judges all cuts; answers what failed first.
+    fn first_failure(&mut self) -> Option<String> {
+        for cut in 0..=self.log.len() {
+            let (seed, tearing) = (cut as u64, Tearing::Sectors);
+            let some = Survivors::Seeded { seed, tearing };
+            for survivors in [Survivors::All, Survivors::None, some] {
+                let image = self.image(cut, survivors);
+                let copy = Image {
+                    main: Arc::new(image.main.snapshot()),
+                    ..image
+                };
+                let is_sample = cut % 5 == 0 && survivors == some;
+                let judged = self.judge(&image_of(&copy), is_sample);
+                let others = match is_sample {
+                    true => judged.and_then(|()| self.judge_by_others(&copy)),
+                    false => judged,
+                };
+                if let Err(error) = others {
+                    let name = self.kind.name;
+                    return Some(format!("{name}, cut {cut}, {survivors:?}: {error:#}"));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// A copy that a judge may change.
+fn image_of(image: &Image) -> Image {
+    Image {
+        kind: image.kind,
+        main: Arc::new(image.main.snapshot()),
+        journal: None,
+    }
+}
+
+#[test]
+fn every_crash_leaves_the_old_or_the_new_size() {
+    let kinds = [
+        ("ext4", 3),
+        ("ext4-4k", 4),
+        ("small-groups", 3),
+        ("ext3", 3),
+        ("bigalloc", 6),
+        ("short-reserve", 6),
+        ("no-reserve", 20),
+        ("fast-commit", 3),
+        ("no-checksums", 3),
+    ];
+    for (name, factor) in kinds {
+        let mut recorded = record(Kind::named(name), factor, Flushes::Heeded);
+        assert!(recorded.sizes[0] < recorded.sizes[1]);
+        if let Some(failure) = recorded.first_failure() {
+            panic!("{failure}");
+        }
+    }
+}
+
+/// The control: without flushes some crash must be noticed.
+#[test]
+fn a_device_that_ignores_flushes_is_noticed() {
+    let mut recorded = record(Kind::named("small-groups"), 3, Flushes::Ignored);
+    let failure = recorded.first_failure();
+    assert!(failure.is_some(), "no cut was noticed");
+}
+
+#[test]
+fn without_a_journal_e2fsck_repairs_every_crash() {
+    let mut recorded = record(Kind::NO_JOURNAL, 3, Flushes::Heeded);
+    for cut in 0..=recorded.log.len() {
+        let (seed, tearing) = (cut as u64, Tearing::Sectors);
+        let image = recorded.image(cut, Survivors::Seeded { seed, tearing });
+        let (_dir, path) = crate::image::on_disk(&image.main);
+        let repaired = oracle::e2fsck_repair(&path, Repair::Everything).unwrap();
+        assert!(repaired.is_repaired(), "cut {cut}: {repaired}");
+        oracle::assert_clean(&path);
+        let bytes = std::fs::read(&path).unwrap();
+        let repaired = Image {
+            main: Arc::new(MemDevice::from_bytes(&bytes)),
+            ..image
+        };
+        recorded
+            .tree
+            .assert_same(&repaired.tree(), &Policy::default());
+        assert!(recorded.sizes.contains(&repaired.blocks()), "cut {cut}");
+    }
+}

@@ -1,0 +1,283 @@
+//! Kinds of file systems that grow.
+
+use std::path::Path;
+use std::sync::Arc;
+use uext4::device::{BlockDevice, MemDevice};
+use uext4::mkfs::{
+    self, DeviceContents, ExternalJournal, InodeCount, JournalDeviceOptions, JournalSize,
+    MkfsOptions, Preset,
+};
+use uext4::{Filesystem, MountOptions, Threads};
+use uext4_judge::EngineTarget;
+use uext4_testkit::manifest::Manifest;
+use uext4_testkit::oracle::{self, Verdict};
+use uext4_testkit::rng::Rng;
+
+const FILE_SYSTEM_UUID: [u8; 16] = [0x42; 16];
+const JOURNAL_UUID: [u8; 16] = [0x24; 16];
+/// Shortest log that Linux accepts, in blocks.
+const LOG_BLOCKS: u32 = 1024;
+
+/// A kind of file system.
+#[derive(Clone, Copy)]
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    preset: Preset,
+    features: &'static str,
+    pub(super) block_size: u32,
+    pub(super) blocks_per_group: Option<u32>,
+    /// Blocks before it grows.
+    pub(super) blocks: u64,
+    resize_max_blocks: Option<u64>,
+    has_other_log: bool,
+}
+
+const EXT4: Kind = Kind {
+    name: "ext4",
+    preset: Preset::Ext4,
+    features: "",
+    block_size: 1024,
+    blocks_per_group: None,
+    blocks: 12 << 10,
+    resize_max_blocks: None,
+    has_other_log: false,
+};
+
+const fn with(name: &'static str, features: &'static str) -> Kind {
+    Kind {
+        name,
+        features,
+        ..EXT4
+    }
+}
+
+/// With many groups, and an end inside of a flexible one.
+const fn small_groups(kind: Kind) -> Kind {
+    Kind {
+        blocks_per_group: Some(512),
+        ..kind
+    }
+}
+
+impl Kind {
+    pub(super) const ALL: [Kind; 22] = [
+        EXT4,
+        Kind {
+            name: "ext4-4k",
+            block_size: 4096,
+            blocks: 6 << 10,
+            ..EXT4
+        },
+        small_groups(with("small-groups", "")),
+        small_groups(with("no-flex", "^flex_bg")),
+        with("no-checksums", "^metadata_csum,^metadata_csum_seed,^64bit"),
+        with("uninit", "^metadata_csum,^metadata_csum_seed,uninit_bg"),
+        Kind {
+            preset: Preset::Ext3,
+            ..with("ext3", "")
+        },
+        Kind {
+            preset: Preset::Ext2,
+            ..with("ext2", "")
+        },
+        Self::NO_JOURNAL,
+        Kind {
+            blocks: 24 << 10,
+            ..with("bigalloc", "bigalloc")
+        },
+        small_groups(with("meta-bg", "meta_bg,^resize_inode")),
+        with("no-reserve", "^resize_inode"),
+        Self::SHORT_RESERVE,
+        with("sparse2", "sparse_super2"),
+        Kind {
+            blocks: 8 << 10,
+            ..with("sparse2-one-group", "sparse_super2")
+        },
+        small_groups(with("all-backups", "^sparse_super,^resize_inode")),
+        with("fast-commit", "fast_commit"),
+        with("quota", "quota,project"),
+        with("inline", "inline_data"),
+        with("mmp", "mmp"),
+        Kind {
+            has_other_log: true,
+            ..with("external-journal", "")
+        },
+        Kind {
+            block_size: 65536,
+            blocks: 2000,
+            ..with("ext4-64k", "")
+        },
+    ];
+
+    pub(super) const NO_JOURNAL: Kind = with("no-journal", "^has_journal,^orphan_file");
+
+    /// Reserved descriptor blocks for little more than its size.
+    pub(super) const SHORT_RESERVE: Kind = Kind {
+        resize_max_blocks: Some(30 << 10),
+        ..small_groups(with("short-reserve", ""))
+    };
+
+    /// The kind of that name.
+    pub(super) fn named(name: &str) -> Kind {
+        let found = Self::ALL.into_iter().find(|kind| kind.name == name);
+        found.expect("a kind of that name")
+    }
+
+    /// A fresh file system at the start of a device of `device_bytes`.
+    pub(super) fn make(&self, device_bytes: u64) -> Image {
+        let main = Arc::new(MemDevice::new(device_bytes));
+        let mut options = self.options();
+        let journal = self.has_other_log.then(|| self.make_log(&mut options));
+        mkfs::format(&*main, &options).expect("mkfs");
+        Image {
+            kind: *self,
+            main,
+            journal,
+        }
+    }
+
+    fn options(&self) -> MkfsOptions {
+        let mut features = self.preset.features();
+        features.apply_list(self.features).expect("known features");
+        MkfsOptions {
+            features,
+            block_size: Some(self.block_size),
+            blocks_count: Some(self.blocks),
+            blocks_per_group: self.blocks_per_group,
+            inodes: InodeCount::AtLeast(1024),
+            uuid: Some(FILE_SYSTEM_UUID),
+            hash_seed: Some([0x17; 16]),
+            time: Some(1_000_000_000),
+            journal: match self.block_size {
+                65536 => JournalSize::Auto,
+                _ => JournalSize::Blocks(LOG_BLOCKS),
+            },
+            resize_max_blocks: self.resize_max_blocks,
+            contents: DeviceContents::Zeroed,
+            ..MkfsOptions::new(self.preset)
+        }
+    }
+
+    fn make_log(&self, options: &mut MkfsOptions) -> Arc<MemDevice> {
+        let blocks = u64::from(LOG_BLOCKS) + 2;
+        let device = MemDevice::new(blocks * u64::from(self.block_size));
+        let log = JournalDeviceOptions {
+            block_size: self.block_size,
+            uuid: Some(JOURNAL_UUID),
+            label: Vec::new(),
+            time: Some(1_000_000_000),
+            contents: DeviceContents::Zeroed,
+        };
+        mkfs::format_journal_device(&device, &log).expect("mkfs of the journal");
+        mkfs::add_journal_user(&device, FILE_SYSTEM_UUID).expect("a journal");
+        options.external_journal = Some(ExternalJournal {
+            uuid: JOURNAL_UUID,
+            device_number: 0,
+        });
+        Arc::new(device)
+    }
+
+    /// Whether the kernel can mount it from a file of its own.
+    pub(super) fn has_kernel(&self) -> bool {
+        let quota = self.features.contains("quota") && !oracle::KernelMount::has_quota();
+        self.block_size <= 4096 && !self.has_other_log && !quota
+    }
+}
+
+/// A file system in memory.
+pub(super) struct Image {
+    pub(super) kind: Kind,
+    pub(super) main: Arc<MemDevice>,
+    pub(super) journal: Option<Arc<MemDevice>>,
+}
+
+impl Image {
+    /// Options for runs that repeat exactly.
+    pub(super) fn options(&self) -> MountOptions {
+        let journal = self.journal.clone();
+        MountOptions {
+            threads: Threads::Inline,
+            journal_device: journal.map(|journal| journal as Arc<dyn BlockDevice>),
+            ..MountOptions::default()
+        }
+    }
+
+    pub(super) fn mount(&self) -> uext4::Result<Filesystem> {
+        Filesystem::mount(self.main.clone(), self.options())
+    }
+
+    pub(super) fn blocks(&self) -> u64 {
+        let disk = uext4::read_superblock(&*self.main, None).expect("a superblock");
+        disk.blocks_count
+    }
+
+    /// Runs `work` on a mount.
+    pub(super) fn mounted<T>(&self, work: impl FnOnce(&Filesystem) -> T) -> T {
+        let fs = self.mount().expect("a mount");
+        let answer = work(&fs);
+        fs.unmount().expect("an unmount");
+        answer
+    }
+
+    pub(super) fn tree(&self) -> Manifest {
+        self.mounted(|fs| Manifest::of(&EngineTarget::new(fs)).expect("a tree"))
+    }
+
+    /// Files, directories and links of about `bytes` below `dir`.
+    pub(super) fn fill(&self, dir: &str, bytes: u64, seed: u64) {
+        self.mounted(|fs| fill(fs, dir, bytes, &mut Rng::new(seed)).expect("room for files"));
+    }
+
+    /// The verdict of `e2fsck -fn`.
+    pub(super) fn e2fsck(&self) -> Verdict {
+        let (_dir, path) = crate::image::on_disk(&self.main);
+        match &self.journal {
+            None => oracle::e2fsck(&path).expect("e2fsck runs"),
+            Some(journal) => {
+                let (_dir, journal) = crate::image::on_disk(journal);
+                oracle::e2fsck_of_pair(&path, &journal, None).expect("e2fsck runs")
+            }
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn assert_clean(&self, what: &str) {
+        let verdict = self.e2fsck();
+        assert!(verdict.is_clean(), "{what}: {verdict}");
+        let limits = uext4::check::Limits::default();
+        let report = uext4::check::check(self.main.clone(), self.options(), &limits);
+        let report = report.expect("a check");
+        assert!(report.is_clean(), "{what}: {report:?}");
+    }
+
+    /// The tree as the kernel shows it; it writes into a new directory, too.
+    pub(super) fn kernel_tree(&self, path: &Path) -> Manifest {
+        let mounted = oracle::KernelMount::new(path, "").expect("the kernel mounts it");
+        let tree = Manifest::of_dir(mounted.path()).expect("a tree");
+        let dir = mounted.path().join("by the kernel");
+        std::fs::create_dir(&dir).expect("a new directory");
+        for at in 0..64 {
+            std::fs::write(dir.join(at.to_string()), [at; 3000]).expect("a new file");
+        }
+        mounted.unmount().expect("unmount");
+        oracle::assert_clean(path);
+        tree
+    }
+}
+
+fn fill(fs: &Filesystem, dir: &str, bytes: u64, rng: &mut Rng) -> uext4::Result<()> {
+    let paths = fs.paths();
+    let mut left = bytes;
+    for at in 0.. {
+        let sub = format!("{dir}/{}", at % 7);
+        paths.create_dir_all(&sub)?;
+        let len = rng.below(60_000).min(left);
+        paths.write(format!("{sub}/file {at}"), rng.bytes(len as usize))?;
+        paths.symlink(format!("file {at}"), format!("{sub}/link {at}"))?;
+        left -= len;
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! `uext4 resize`: lengths of files, refusals, devices, and resize2fs and the kernel afterwards.
+
+use crate::rig::Rig;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+use uext4_testkit::oracle::{self, KernelMount, LoopDevice};
+
+const MIB: u64 = 1 << 20;
+
+fn length(rig: &Rig) -> u64 {
+    std::fs::metadata(rig.image()).unwrap().len()
+}
+
+fn by_resize2fs(rig: &Rig, size: &str) {
+    let output = Command::new("resize2fs")
+        .arg(rig.image())
+        .arg(size)
+        .output();
+    let output = output.unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{text}");
+    rig.assert_clean();
+}
+
+#[test]
+fn a_file_grows_and_stays_sparse() {
+    let rig = Rig::new(&[]);
+    let start = length(&rig);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    let planned = rig.json(&["resize", "disk.img", "1T", "--dry-run", "--json"]);
+    assert_eq!(planned["dry_run"], true);
+    assert_eq!(length(&rig), start);
+    let grown = rig.json(&["resize", "disk.img", "1T", "--json"]);
+    assert_eq!(grown["after"], planned["after"]);
+    assert_eq!(grown["before"]["size_bytes"], start);
+    assert_eq!(length(&rig), 1 << 40);
+    let used = std::fs::metadata(rig.image()).unwrap().blocks() * 512;
+    assert!(used < 128 * MIB, "{used} bytes in use");
+    rig.assert_clean();
+    assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
+    let said = rig.ok(&["resize", "disk.img"]);
+    assert!(said.contains("already"), "{said}");
+}
+
+#[test]
+fn resize2fs_and_the_kernel_go_on_from_there() {
+    let rig = Rig::new(&[]);
+    let start = length(&rig);
+    rig.ok(&["resize", "disk.img", "+200M"]);
+    assert_eq!(length(&rig), start + 200 * MIB);
+    rig.assert_clean();
+    by_resize2fs(&rig, "500M");
+    rig.ok(&["resize", "disk.img", "700M"]);
+    rig.assert_clean();
+    if KernelMount::available_or_skip("resize") {
+        let kernel = KernelMount::new(&rig.image(), "").unwrap();
+        let written = std::fs::write(kernel.path().join("large"), vec![7; 400 << 20]);
+        written.unwrap();
+        kernel.unmount().unwrap();
+        rig.assert_clean();
+    }
+}
+
+#[test]
+fn a_refused_growth_keeps_the_length() {
+    let rig = Rig::new(&["-O", "^64bit,^metadata_csum"]);
+    let start = length(&rig);
+    rig.fails(1, "cannot become smaller", &["resize", "disk.img", "8M"]);
+    rig.fails(1, "32 bits", &["resize", "disk.img", "17T"]);
+    rig.fails(
+        2,
+        "too large",
+        &["resize", "disk.img", "+18446744073709551615"],
+    );
+    let debugfs = Command::new("debugfs")
+        .args(["-w", "-R", "set_super_value state 3"])
+        .arg(rig.image())
+        .output();
+    assert!(debugfs.unwrap().status.success());
+    rig.fails(4, "marked with errors", &["resize", "disk.img", "100M"]);
+    assert_eq!(length(&rig), start);
+}
+
+#[test]
+fn a_device_must_be_large_enough() {
+    if !KernelMount::available_or_skip("resize of a device") {
+        return;
+    }
+    let rig = Rig::new(&[]);
+    let start = length(&rig);
+    let file = std::fs::OpenOptions::new().write(true).open(rig.image());
+    file.unwrap().set_len(start + 64 * MIB).unwrap();
+    let device = LoopDevice::attach(&rig.image()).unwrap();
+    let name = device.path().to_owned();
+    rig.fails(1, "are needed", &["resize", &name, "+65M"]);
+    let said = rig.ok(&["resize", &name]);
+    assert!(said.contains(" to "), "{said}");
+    drop(device);
+    oracle::assert_clean(&rig.image());
+    let info = rig.json(&["resize", "disk.img", "--dry-run", "--json"]);
+    assert_eq!(info["after"]["size_bytes"], start + 64 * MIB);
+}
