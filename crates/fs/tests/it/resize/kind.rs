@@ -256,7 +256,7 @@ impl Image {
         let tree = Manifest::of_dir(mounted.path()).expect("a tree");
         let dir = mounted.path().join("by the kernel");
         std::fs::create_dir(&dir).expect("a new directory");
-        for at in 0..64 {
+        for at in 0..16 {
             std::fs::write(dir.join(at.to_string()), [at; 3000]).expect("a new file");
         }
         mounted.unmount().expect("unmount");
@@ -271,9 +271,11 @@ fn fill(fs: &Filesystem, dir: &str, bytes: u64, rng: &mut Rng) -> uext4::Result<
     for at in 0.. {
         let sub = format!("{dir}/{}", at % 7);
         paths.create_dir_all(&sub)?;
-        let len = rng.below(60_000).min(left);
+        let len = rng.below(200_000).min(left);
         paths.write(format!("{sub}/file {at}"), rng.bytes(len as usize))?;
-        paths.symlink(format!("file {at}"), format!("{sub}/link {at}"))?;
+        if at % 7 == 0 {
+            paths.symlink(format!("file {at}"), format!("{sub}/link {at}"))?;
+        }
         left -= len;
         if left == 0 {
             break;

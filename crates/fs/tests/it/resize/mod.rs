@@ -97,11 +97,21 @@ fn all_kinds_grow() {
     }
 }
 
+/// With descriptors that have checksums, and without, where inode tables must be zeroed.
 #[test]
-fn all_kinds_grow_over_old_content() {
+fn kinds_grow_over_old_content() {
+    let kinds = [
+        "ext4",
+        "no-flex",
+        "no-checksums",
+        "uninit",
+        "ext2",
+        "bigalloc",
+        "meta-bg",
+    ];
     for seed in seeds() {
-        for kind in Kind::ALL.iter().filter(|kind| kind.name != "mmp") {
-            grow_in_turn(kind, seed ^ 0x5EED, DeviceContents::Unknown);
+        for kind in kinds.map(Kind::named) {
+            grow_in_turn(&kind, seed ^ 0x5EED, DeviceContents::Unknown);
         }
     }
 }
