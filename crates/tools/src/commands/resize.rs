@@ -165,7 +165,7 @@ impl Args {
             turns_to_meta_bg: plan.turns_to_meta_bg(),
             dry_run: self.dry_run,
         };
-        Ok(show::json(&mut std::io::stdout(), &json)?)
+        show::json(&mut std::io::stdout(), &json)
     }
 
     fn say(&self, plan: &Plan) -> Result<()> {

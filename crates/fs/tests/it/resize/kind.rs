@@ -60,7 +60,7 @@ const fn small_groups(kind: Kind) -> Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 22] = [
+    pub(super) const ALL: [Kind; 21] = [
         EXT4,
         Kind {
             name: "ext4-4k",
@@ -97,7 +97,6 @@ impl Kind {
         with("fast-commit", "fast_commit"),
         with("quota", "quota,project"),
         with("inline", "inline_data"),
-        with("mmp", "mmp"),
         Kind {
             has_other_log: true,
             ..with("external-journal", "")
@@ -110,6 +109,9 @@ impl Kind {
     ];
 
     pub(super) const NO_JOURNAL: Kind = with("no-journal", "^has_journal,^orphan_file");
+
+    /// On a shared device: each claim of it waits for seconds, so it is not among all kinds.
+    pub(super) const MMP: Kind = with("mmp", "mmp");
 
     /// Reserved descriptor blocks for little more than its size.
     pub(super) const SHORT_RESERVE: Kind = Kind {

@@ -117,6 +117,16 @@ fn kinds_grow_over_old_content() {
 }
 
 #[test]
+fn a_shared_device_is_claimed_for_the_growth() {
+    let image = Kind::MMP.make(48 * MIB);
+    grow_to(&image, 40 << 10, DeviceContents::Zeroed).unwrap();
+    assert_eq!(image.blocks(), 40 << 10);
+    // e2fsck refuses a file system that is in use by its MMP block.
+    let verdict = image.e2fsck();
+    assert!(verdict.is_clean(), "{verdict}");
+}
+
+#[test]
 fn more_groups_than_reserved_descriptors_turn_to_meta_bg() {
     let image = Kind::SHORT_RESERVE.make(256 * MIB);
     let features = |image: &Image| {
