@@ -117,6 +117,7 @@ pub mod path;
 mod quota;
 mod quota_files;
 mod reclaim;
+mod relocate;
 pub mod resize;
 mod settings;
 mod space;
@@ -155,6 +156,9 @@ pub use options::{
 pub use orphan::schedules::orphan_slots;
 pub use quota::GraceTimes;
 pub use reclaim::Reclaimed;
+pub use relocate::{
+    CompactOptions, CompactProgress, Compacted, DefragOptions, Defragmented, Destination, LeftAlone,
+};
 pub use space::{FreeExtents, FreeFragments};
 pub use stats::{
     CacheCounts, CacheStats, CriterionStats, FastCommitStats, GroupStats, JournalStats, LockStats,

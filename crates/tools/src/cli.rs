@@ -1,8 +1,8 @@
 //! Command-line grammar: the subcommands and their arguments.
 
 use crate::commands::{
-    build, change, check, completions, extents, freefrag, get, help, info, ls, mkfs, mount, put,
-    quota, remount, replay, resize, stat, stats, trim, tunables, tune,
+    build, change, check, compact, completions, defrag, extents, freefrag, get, help, info, ls,
+    mkfs, mount, put, quota, remount, replay, resize, stat, stats, trim, tunables, tune,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -79,6 +79,8 @@ pub(crate) enum Command {
     Extents(extents::Args),
     Freefrag(freefrag::Args),
     Trim(trim::Args),
+    Defrag(defrag::Args),
+    Compact(compact::Args),
     Stats(stats::Args),
     Tunables(tunables::Args),
     Tune(tune::Args),

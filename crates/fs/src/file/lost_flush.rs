@@ -19,7 +19,7 @@ impl Fs {
     }
 
     /// Records that data of the file are being written; the caller holds its `InodeIo` exclusively.
-    pub(super) fn begin_unflushed(&self, inode: &Inode) {
+    pub(crate) fn begin_unflushed(&self, inode: &Inode) {
         if self.may_go_on()
             && inode
                 .flush_generation

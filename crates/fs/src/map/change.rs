@@ -1,4 +1,4 @@
-//! Changes of a map in both formats: insert, convert, shift and remove blocks.
+//! Changes of a map in both formats: insert, convert, replace, shift and remove blocks.
 //!
 //! Invariants: a range leaves the extent status cache before its map changes, and is noted for the
 //! next fast commit.
@@ -168,6 +168,44 @@ pub(crate) fn remove(
             indirect::remove(fs, handle, state, range)
         }
     })
+}
+
+/// Maps the mapped blocks of `range` to the blocks from `start` on, which have the data: each at its
+/// distance from the start of the range. States and holes stay, and extents merge where they join.
+/// Nothing is charged or freed.
+///
+/// # Errors
+/// [`Error::NoSpace`] when an extent must be split and no tree block is free. The mapping is
+/// unchanged then.
+pub(crate) fn replace(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    range: Range<u64>,
+    start: BlockNr,
+) -> Result<()> {
+    handle.require_full(FullReason::Shift);
+    status::changing(state, range.clone(), |state| {
+        if has_extents(state) {
+            extents::replace(fs, handle, state, range, start)
+        } else {
+            indirect::replace(fs, handle, state, range, start)
+        }
+    })
+}
+
+/// Bound on the blocks that [`replace`] logs beyond [`crate::credits::MAP`]. Stops counting soon
+/// after `max`.
+pub(crate) fn replace_cost(
+    fs: &Fs,
+    state: &InodeState,
+    range: Range<u64>,
+    max: u32,
+) -> Result<u32> {
+    match has_extents(state) {
+        true => extents::replace_cost(fs, state, range, max),
+        false => Ok(indirect::replace_cost(fs, &range)),
+    }
 }
 
 /// Shifts the extents of the first leaf that has some from `at` on to the left by `by` blocks,

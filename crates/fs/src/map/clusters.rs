@@ -5,7 +5,7 @@
 //! a cluster is a block, and these functions reduce to counting.
 
 use super::usage::{charge, discharge};
-use super::{Mapping, lookup};
+use super::{Mapped, Mapping, lookup};
 use crate::inode::InodeState;
 use crate::meta::Seal;
 use crate::space::Reserve;
@@ -97,6 +97,38 @@ pub(super) fn release(
         },
     )?;
     discharge(fs, handle, state, len_blocks);
+    Ok(())
+}
+
+/// Frees the clusters that `moved` mapped before their data moved. It has all mapped blocks of each
+/// of them, in the order of the file. The inode's block count stays.
+pub(crate) fn free_moved(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &InodeState,
+    moved: &[Mapped],
+) -> Result<()> {
+    let ratio = ratio(fs);
+    let mut freed = None;
+    for old in moved {
+        let first = old.start.0 / ratio;
+        let end = (old.start.0 + u64::from(old.len_blocks)).div_ceil(ratio);
+        // The blocks of a cluster are next to each other in the file.
+        let first = first + u64::from(freed == Some(first));
+        freed = Some(end - 1);
+        if first == end {
+            continue;
+        }
+        let run = BlockRun {
+            start: BlockNr(first * ratio),
+            len_blocks: clamp_u32((end - first) * ratio),
+        };
+        if holds_metadata(state) {
+            let blocks = run.start.0..run.start.0 + u64::from(run.len_blocks);
+            blocks.for_each(|block| fs.blocks.forget(handle, BlockNr(block)));
+        }
+        fs.space.free(fs, handle, run)?;
+    }
     Ok(())
 }
 

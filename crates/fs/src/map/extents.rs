@@ -11,6 +11,7 @@
 
 mod edit;
 mod remove;
+mod replace;
 mod room;
 mod shift;
 mod walk;
@@ -26,6 +27,7 @@ use uext4_journal::Handle;
 use uext4_num::{clamp_u16, clamp_u32};
 
 pub(super) use remove::remove;
+pub(super) use replace::{cost as replace_cost, replace};
 pub(in crate::map) use room::wanted as growth;
 pub(crate) use shift::{
     cost as shift_cost, join_at, left as shift_left, mapped_end, right as shift_right, split_at,

@@ -5,6 +5,7 @@
 //! References: kernel documentation, "ifork" (direct/indirect block addressing).
 
 mod remove;
+mod replace;
 
 use super::Mapping;
 use super::clusters::new_tree_block;
@@ -19,6 +20,7 @@ use uext4_journal::{Handle, Object};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
 pub(super) use remove::remove;
+pub(super) use replace::{cost as replace_cost, replace};
 use uext4_sync::Arc;
 
 /// Largest block number that fits in a table.

@@ -26,14 +26,15 @@ pub(crate) use crate::extent_status::Mapping;
 use crate::inode::InodeState;
 use crate::{Error, Fs, Result};
 use limits::check_run;
+use uext4_format::extent::Extent;
 use uext4_format::{BlockNr, Feature, InodeFlags, LogicalBlock};
 use uext4_num::usize_of;
 
 pub(crate) use change::{
-    insert, insert_block, mark_unwritten, mark_written, mark_written_around, remove, shift_left,
-    shift_right,
+    insert, insert_block, mark_unwritten, mark_written, mark_written_around, remove, replace,
+    replace_cost, shift_left, shift_right,
 };
-pub(crate) use clusters::cluster_mate;
+pub(crate) use clusters::{cluster_mate, free_moved};
 pub(crate) use extents::{join_at, mapped_end, shift_cost, split_at};
 pub(crate) use growth::{tree_growth, tree_growth_max};
 pub(crate) use limits::{block_end, insert_max_blocks, size_end_bytes};
@@ -51,6 +52,23 @@ pub(crate) struct Mapped {
     pub(crate) len_blocks: u32,
     /// Whether the blocks hold data.
     pub(crate) state: ExtentState,
+}
+
+impl Mapped {
+    /// End in the file, in blocks.
+    pub(crate) fn end(&self) -> u64 {
+        u64::from(self.logical.0) + u64::from(self.len_blocks)
+    }
+
+    /// As an entry of a tree, if it is as short as one.
+    fn extent(&self) -> Option<Extent> {
+        Some(Extent {
+            logical: self.logical,
+            start: self.start,
+            len: u16::try_from(self.len_blocks).ok()?,
+            state: self.state,
+        })
+    }
 }
 
 /// Progress of a removal.

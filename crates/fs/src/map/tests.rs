@@ -30,6 +30,11 @@ enum Step {
         from: u32,
         len: u32,
     },
+    Replace {
+        from: u32,
+        len: u32,
+        scatter: u64,
+    },
     Remount,
 }
 
@@ -48,7 +53,9 @@ fn steps(reach: u32, written_only: bool) -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(at, len, state, scatter)| Step::Insert { at, len, state, scatter }),
         6 => (0..reach, len.clone(), state)
             .prop_map(|(at, len, state)| Step::Mark { at, len, state }),
-        4 => (0..reach, len).prop_map(|(from, len)| Step::Remove { from, len }),
+        4 => (0..reach, len.clone()).prop_map(|(from, len)| Step::Remove { from, len }),
+        6 => (0..reach, len, any::<u64>())
+            .prop_map(|(from, len, scatter)| Step::Replace { from, len, scatter }),
         1 => (0..reach, 0..reach).prop_map(|(from, len)| Step::Remove { from, len: len / 4 }),
         1 => Just(Step::Remount),
     ];
@@ -88,7 +95,74 @@ fn apply(rig: &Rig, model: &mut Model, step: &Step) {
             remove_step(rig, from, len);
             model.retain(|block, _| !(from..from + len).contains(block));
         }
+        Step::Replace { from, len, scatter } => {
+            replace_step(rig, model, from, len, scatter);
+        }
         Step::Remount => {}
+    }
+}
+
+/// Moves the blocks from the first mapped one at or behind `from` on up to the next hole, to a run
+/// near `scatter`.
+fn replace_step(rig: &Rig, model: &mut Model, from: u32, len: u32, scatter: u64) -> u32 {
+    let fs = rig.fs();
+    let Some((&from, _)) = model.range(from..).next() else {
+        return 0;
+    };
+    let mapped = (from..from + len).take_while(|block| model.contains_key(block));
+    let run = reserve(rig, mapped.count() as u32, scatter);
+    let range = u64::from(from)..u64::from(from + run.len_blocks);
+    let handle = fs.start(credits::MAP + 200).expect("a handle");
+    fs.space.commit(fs, &handle, run).expect("commits");
+    let mut inode = handle.write(rig.file.arc());
+    let sectors = inode.disk.sectors(&fs.geometry);
+    let mut old = Vec::new();
+    for_each(fs, &inode, range.clone(), |mapped| {
+        old.push(mapped);
+        ControlFlow::Continue(())
+    })
+    .expect("walks");
+    replace(fs, &handle, &mut inode, range.clone(), run.start).expect("replaces");
+    free_moved(fs, &handle, &inode, &old).expect("frees");
+    if !has_extents(&inode) {
+        assert_eq!(inode.disk.sectors(&fs.geometry), sectors);
+    }
+    assert_joined(fs, &inode, from.saturating_sub(1).into()..range.end + 1);
+    for (offset, block) in (from..from + run.len_blocks).enumerate() {
+        model.get_mut(&block).expect("mapped").0 = run.start.0 + offset as u64;
+    }
+    run.len_blocks
+}
+
+/// Asserts that no two extents in the range could be one.
+fn assert_joined(fs: &Fs, inode: &InodeState, range: std::ops::Range<u64>) {
+    let mut left: Option<Extent> = None;
+    for_each(fs, inode, range, |mapped| {
+        let right = mapped.extent().expect("short");
+        let joins = left.is_some_and(|left| left.joins(&right));
+        assert!(!joins || !has_extents(inode), "{left:?} and {right:?}");
+        left = Some(right);
+        ControlFlow::Continue(())
+    })
+    .expect("walks");
+}
+
+/// Reserves up to `len` blocks near `scatter`.
+fn reserve(rig: &Rig, len: u32, scatter: u64) -> BlockRun {
+    let fs = rig.fs();
+    let want = Want {
+        goal: Some(BlockNr(1 + scatter % (fs.geometry.blocks_count - 1))),
+        len_blocks: len,
+        min_blocks: 1,
+        inode: rig.file.nr(),
+        purpose: Purpose::Data,
+        reserve: Reserve::MayUse,
+        end: block_end(&rig.file.read()),
+    };
+    let run = fs.space.reserve_or_commit(fs, &want).expect("space");
+    BlockRun {
+        len_blocks: run.len_blocks.min(len),
+        ..run
     }
 }
 
@@ -100,21 +174,7 @@ fn insert_step(rig: &Rig, model: &mut Model, at: u32, len: u32, state: ExtentSta
     if len == 0 {
         return;
     }
-    let goal = BlockNr(1 + scatter % (fs.geometry.blocks_count - 1));
-    let want = Want {
-        goal: Some(goal),
-        len_blocks: len,
-        min_blocks: 1,
-        inode: rig.file.nr(),
-        purpose: Purpose::Data,
-        reserve: Reserve::MayUse,
-        end: block_end(&rig.file.read()),
-    };
-    let run = fs.space.reserve_or_commit(fs, &want).expect("space");
-    let run = BlockRun {
-        len_blocks: run.len_blocks.min(len),
-        ..run
-    };
+    let run = reserve(rig, len, scatter);
     let handle = fs.start(credits::MAP).expect("a handle");
     fs.space.commit(fs, &handle, run).expect("commits");
     let mut inode = handle.write(rig.file.arc());
@@ -237,6 +297,10 @@ fn a_tree_grows_and_comes_back() {
         compare(&rig, &model, 40_000);
         rig = rig.remount();
         compare(&rig, &model, 40_000);
+        for block in (0..40_000).step_by(3001) {
+            replace_step(&rig, &mut model, block, 1, u64::from(block) * 31);
+        }
+        compare(&rig, &model, 40_000);
         // Holes in the middle, across leaves; then all but four.
         remove_step(&rig, 10_000, 15_000);
         model.retain(|block, _| !(10_000..25_000).contains(block));
@@ -254,6 +318,73 @@ fn a_tree_grows_and_comes_back() {
         assert_eq!(rig.file.read().disk.blocks_raw, 8);
         rig.assert_clean();
     }
+}
+
+/// A comb without holes becomes one extent, and its leaves and levels go.
+#[test]
+fn a_deep_tree_comes_back_by_replacement() {
+    for (options, levels) in [(&["-b", "1024"][..], 2), (&["-b", "4096"][..], 1)] {
+        let rig = Rig::new(128, options);
+        let mut model = Model::new();
+        let blocks = 9000;
+        // Scattered over the front, so that there are long free runs behind it.
+        for block in (0..blocks).map(|block| block * 7919 % blocks) {
+            let goal = 9_000 + u64::from(block) * 31 % 10_000;
+            insert_step(&rig, &mut model, block, 1, ExtentState::Written, goal);
+        }
+        assert_eq!(depth(&rig), levels);
+        let mut at = 0;
+        while at < blocks {
+            let goal = at.checked_sub(1).map_or(21_000, |left| model[&left].0 + 1);
+            at += replace_step(&rig, &mut model, at, 500, goal);
+        }
+        compare(&rig, &model, blocks);
+        let mut extents = 0;
+        for_each(rig.fs(), &rig.file.read(), 0..LOGICAL_END, |_| {
+            extents += 1;
+            ControlFlow::Continue(())
+        })
+        .expect("walks");
+        assert!(
+            extents < 80 && depth(&rig) <= 1,
+            "{extents} in {} levels",
+            depth(&rig)
+        );
+        rig.assert_clean();
+    }
+}
+
+#[test]
+fn without_space_for_a_split_nothing_is_replaced() {
+    let rig = Rig::new(16, &["-b", "1024"]);
+    let mut model = Model::new();
+    let (file, mode) = (rig.file.arc(), FallocateMode::Allocate);
+    file::fallocate(rig.fs(), file, mode, 0..400 << 10, Terms::OWN).expect("allocates");
+    for_each(rig.fs(), &rig.file.read(), 0..400, |mapped| {
+        let blocks = (0..mapped.len_blocks).map(|offset| {
+            let block = mapped.start.0 + u64::from(offset);
+            (mapped.logical.0 + offset, (block, mapped.state))
+        });
+        model.extend(blocks);
+        ControlFlow::Continue(())
+    })
+    .expect("walks");
+    // The root gets full: each replaced block makes two more extents.
+    replace_step(&rig, &mut model, 100, 1, 9000);
+    assert_eq!(depth(&rig), 0);
+    let run = reserve(&rig, 1, 12_000);
+    let all = rig.take_all();
+    let handle = rig.fs().start(credits::MAP).expect("a handle");
+    let mut inode = handle.write(file);
+    let failed = replace(rig.fs(), &handle, &mut inode, 200..201, run.start);
+    assert!(matches!(failed, Err(Error::NoSpace)), "{failed:?}");
+    drop(inode);
+    drop(handle);
+    rig.give_all(all);
+    rig.fs().space.unreserve(run);
+    compare(&rig, &model, 400);
+    assert_joined(rig.fs(), &rig.file.read(), 0..400);
+    rig.assert_clean();
 }
 
 #[test]
@@ -291,6 +422,9 @@ fn the_deepest_tree_is_kept_and_pulled_back() {
     );
     assert_eq!(depth(&rig), 5);
     compare(&rig, &model, 200_000);
+    for block in (0..200_000).step_by(1777) {
+        replace_step(&rig, &mut model, block, 7, u64::from(block) * 31);
+    }
     rig = rig.remount();
     compare(&rig, &model, 200_000);
     remove_step(&rig, 100_001, u32::MAX - 100_001);

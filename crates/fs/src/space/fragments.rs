@@ -5,6 +5,7 @@ use crate::Result;
 use crate::base::Base;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use uext4_alloc::ClusterNr;
 use uext4_format::GroupNr;
 use uext4_journal::Object;
 use uext4_num::{clamp_u16, clamp_usize, u64_of, usize_of};
@@ -56,6 +57,31 @@ impl Space {
         let block_size = u64::from(self.geometry().block_size());
         let cluster_bytes = block_size << self.geometry().cluster_bits;
         Ok(survey.finish(cluster_bytes, self.geometry().blocks_count * block_size))
+    }
+
+    /// The free runs of each group by the bitmaps, in blocks, ascending.
+    pub(crate) fn free_runs(&self, base: &Base) -> Result<Vec<Range<u64>>> {
+        let volume = self.engine.volume();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for nr in (0..volume.groups).map(GroupNr) {
+            let first = volume.first_cluster(nr).0;
+            let block = |cluster: u32| volume.block_of(ClusterNr(first + u64::from(cluster))).0;
+            self.each_free_run(base, nr, |run| runs.push(block(run.start)..block(run.end)))?;
+        }
+        Ok(runs)
+    }
+
+    /// Blocks behind the last one in use, by the bitmaps.
+    pub(crate) fn free_at_end(&self, base: &Base) -> Result<u64> {
+        let end = self.geometry().blocks_count;
+        let mut start = end;
+        for run in self.free_runs(base)?.iter().rev() {
+            if run.end < start {
+                break;
+            }
+            start = run.start;
+        }
+        Ok(end - start)
     }
 
     /// Calls `visit` with the free runs of a group, ascending. A bitmap that is not cached is not

@@ -240,6 +240,29 @@ impl Space {
         Ok(())
     }
 
+    /// The numbers that the bitmaps mark in use, ascending; changes meanwhile may be missed.
+    pub(crate) fn inodes_in_use<'a>(
+        &'a self,
+        base: &'a Base,
+    ) -> impl Iterator<Item = Result<InodeNr>> + 'a {
+        let numbers = move |nr: GroupNr| {
+            let bits = self
+                .group(nr)
+                .and_then(|group| self.inode_bits(base, nr, group));
+            let (bits, failed) = match bits {
+                Ok(bits) => (Some(bits), None),
+                Err(error) => (None, Some(Err(error))),
+            };
+            let per_group = 0..self.geometry().inodes_per_group;
+            let used = per_group.filter(move |index| bits.is_some_and(|bits| bits.get(*index)));
+            let used = used.map(move |index| Ok(self.geometry().inode_at(nr, index)));
+            failed.into_iter().chain(used)
+        };
+        (0..self.geometry().group_count)
+            .map(GroupNr)
+            .flat_map(numbers)
+    }
+
     /// Whether the bitmap marks the inode in use.
     pub(crate) fn is_inode_allocated(&self, base: &Base, nr: InodeNr) -> Result<bool> {
         let Some((group_nr, index)) = self.geometry().split_inode(nr) else {

@@ -25,6 +25,7 @@ impl Places {
         match ask {
             Ask::Set { .. }
             | Ask::Trim { .. }
+            | Ask::Defragment { .. }
             | Ask::SetQuota { .. }
             | Ask::SetQuotaGrace { .. } => {}
             _ => return Ok(None),

@@ -11,8 +11,9 @@ use crate::sandbox::Locked;
 use crate::server::Server;
 use crate::workers::Served;
 use serde_json::{Map, Value, json};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use uext4::Filesystem;
+use uext4::{DefragOptions, Filesystem};
 use uext4_num::usize_of;
 use uext4_sync::{Arc, OnceLock};
 
@@ -74,6 +75,7 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
         } => Ok(filesystem
             .trim(from_bytes..end_bytes, min_len_bytes)?
             .into()),
+        Ask::Defragment { path, dry_run } => defragment(filesystem, &path, dry_run),
         Ask::Get { names } => get(filesystem, &names),
         Ask::Set { name, value } => set(filesystem, &name, value),
         Ask::Quota { kind, from, count } => quota::rows(filesystem, &kind, from, count),
@@ -143,6 +145,23 @@ fn groups(filesystem: &Filesystem, from: u32, count: u32) -> Value {
 fn free_fragments(filesystem: &Filesystem, slices: u32) -> Answered {
     let slices = usize_of(slices.min(SLICES_MAX));
     Ok(to_value(&filesystem.free_fragments(slices)?))
+}
+
+/// A symbolic link at the end of the path is not followed.
+fn defragment(filesystem: &Filesystem, path: &str, dry_run: bool) -> Answered {
+    let failed = |error: uext4::Error| Refusal {
+        errno: error.errno(),
+        text: format!("{path}: {error}"),
+    };
+    let found = filesystem.paths().symlink_inode(path);
+    let inode = found.map_err(|error| Refusal {
+        errno: error.errno(),
+        text: error.to_string(),
+    })?;
+    let options = DefragOptions { dry_run };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let done = filesystem.defragment(&inode, &options, go_on);
+    Ok(to_value(&done.map_err(failed)?))
 }
 
 fn get(filesystem: &Filesystem, names: &[String]) -> Answered {

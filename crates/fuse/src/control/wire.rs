@@ -50,6 +50,14 @@ pub enum Ask {
         /// Minimum length of a discarded run.
         min_len_bytes: u64,
     },
+    /// Moves data of a file into fewer extents ([`uext4::Filesystem::defragment`]); returns a
+    /// [`uext4::Defragmented`].
+    Defragment {
+        /// Path of the file from the root of the file system.
+        path: String,
+        /// Counts only.
+        dry_run: bool,
+    },
     /// Values of tunables and readings: an object by name.
     Get {
         /// The names; an empty list means all.
@@ -121,6 +129,7 @@ impl Ask {
             | Ask::Detached {} => Some(PATIENCE),
             // Changes of quota wait while the mount is frozen.
             Ask::Trim { .. }
+            | Ask::Defragment { .. }
             | Ask::SetQuota { .. }
             | Ask::SetQuotaGrace { .. }
             | Ask::Freeze {}

@@ -19,6 +19,8 @@ const TEETH: u64 = 1400;
 const BEYOND_FILES: u64 = 5;
 /// Directories with a block each to make dirty.
 const DIRECTORIES: u64 = 200;
+/// Odd, and even, blocks of the scattered file.
+const SCATTERED: u64 = 120;
 /// More orphans than one block of the orphan file holds.
 const ORPHANS: u64 = 270;
 /// Names of an index of 1 KiB blocks with one level, and those that add the second.
@@ -59,11 +61,13 @@ pub enum Plot {
     Names,
     /// Special files of all kinds, in a directory with a default ACL.
     Nodes,
+    /// Moves the data of a scattered file, together and to and fro.
+    Move,
 }
 
 impl Plot {
     /// All plots.
-    pub const ALL: [Plot; 13] = [
+    pub const ALL: [Plot; 14] = [
         Plot::Truncate,
         Plot::Reclaim,
         Plot::Punch,
@@ -77,6 +81,7 @@ impl Plot {
         Plot::Files,
         Plot::Names,
         Plot::Nodes,
+        Plot::Move,
     ];
 
     /// Plots whose operation spans two transactions.
@@ -106,6 +111,7 @@ impl Plot {
             Self::Files => "files",
             Self::Names => "names",
             Self::Nodes => "nodes",
+            Self::Move => "move",
         }
     }
 
@@ -137,6 +143,7 @@ impl Plot {
             Self::Index => index_before(),
             Self::Nodes => vec![mkdir(b"acls"), default_acl(b"acls")],
             Self::Beyond => Vec::new(),
+            Self::Move => scattered(config),
             _ => long_before(config),
         }
     }
@@ -148,6 +155,7 @@ impl Plot {
             Self::Orphans => orphans(),
             Self::Index => index(),
             Self::Nodes => nodes(),
+            Self::Move => moves(seed),
             Self::Beyond => beyond(config, seed),
             Self::Files => records::files(config, seed),
             Self::Names => records::names(config, seed),
@@ -225,6 +233,58 @@ fn long_before(config: &Config) -> Vec<Step> {
     });
     steps.extend((0..DIRECTORIES).map(|n| mkdir(&directory(n))));
     steps
+}
+
+/// A file whose even blocks were written before the odd ones, and others between.
+fn scattered(config: &Config) -> Vec<Step> {
+    let (path, block) = (LONG.to_vec(), u64::from(config.block_size));
+    let mut steps = vec![create(path.clone())];
+    steps.push(Step::Comb {
+        path: path.clone(),
+        teeth: SCATTERED,
+        block_size: config.block_size,
+    });
+    let odd = |n: u64| {
+        let other = format!("other {}", n % 4).into_bytes();
+        let write = |path: Vec<u8>, at: u64, seed| {
+            Step::Op(Op::Write {
+                path,
+                offset_bytes: at * block,
+                len_bytes: config.block_size,
+                seed,
+            })
+        };
+        [write(path.clone(), 2 * n + 1, n), write(other, n, n + 1)]
+    };
+    steps.extend((0..4).map(|n| create(format!("other {n}").into_bytes())));
+    steps.extend((0..SCATTERED).flat_map(odd));
+    steps
+}
+
+fn moves(seed: u64) -> Vec<Step> {
+    let path = || LONG.to_vec();
+    let relocate = |mib: u64| Step::Relocate {
+        path: path(),
+        near_byte: mib << 20,
+    };
+    let write = Step::Op(Op::Write {
+        path: path(),
+        offset_bytes: seed % 9 * 1000,
+        len_bytes: 9000,
+        seed,
+    });
+    vec![
+        Step::Defragment { path: path() },
+        Step::Op(Op::Fsync { path: path() }),
+        relocate(seed * 5 % 12),
+        write,
+        relocate(seed * 7 % 12),
+        relocate((seed + 6) * 5 % 12),
+        Step::Sync,
+        truncate(70_000),
+        relocate(seed * 11 % 12),
+        Step::Compact,
+    ]
 }
 
 /// Fills the transaction to a level given by the seed, then runs the operation.

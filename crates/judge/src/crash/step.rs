@@ -1,8 +1,10 @@
 //! One step of a workload: an operation of testkit, or one that needs a handle or a device.
 
 use anyhow::{Result as Checked, ensure};
+use std::ops::ControlFlow;
 use uext4::{
-    Caller, FallocateMode, Filesystem, SetAttr, SetMode, SetTime, Timestamp, WriteContext,
+    Caller, CompactOptions, DefragOptions, Destination, FallocateMode, Filesystem, SetAttr,
+    SetMode, SetTime, Timestamp, WriteContext,
 };
 use uext4_testkit::manifest::Source;
 use uext4_testkit::model::Model;
@@ -76,6 +78,17 @@ pub(super) enum Step {
     Flag {
         path: Vec<u8>,
     },
+    /// Moves the data of a file to other blocks, near this byte of the file system.
+    Relocate {
+        path: Vec<u8>,
+        near_byte: u64,
+    },
+    /// Moves the data of a file into fewer extents.
+    Defragment {
+        path: Vec<u8>,
+    },
+    /// Moves data of all files to the front.
+    Compact,
     /// Discards free space.
     Trim,
     /// Freezes the file system and thaws it.
@@ -137,6 +150,22 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut OpenFiles) -> Result<
             };
             answer(fs.set_attr(&inode, &set, &caller).map(drop))
         }
+        Step::Relocate { path, near_byte } => {
+            let file = target.file(path)?;
+            let to = Destination::Near(*near_byte);
+            answer(fs.relocate(&file, 0..u64::MAX, to).map(drop))
+        }
+        Step::Defragment { path } => {
+            let file = target.file(path)?;
+            let options = DefragOptions::default();
+            let done = fs.defragment(&file, &options, &mut |_| ControlFlow::Continue(()));
+            answer(done.map(drop))
+        }
+        Step::Compact => {
+            let options = CompactOptions::default();
+            let done = fs.compact(&options, &mut |_| ControlFlow::Continue(()));
+            answer(done.map(drop))
+        }
         Step::Trim => answer(fs.trim(0..u64::MAX, 0).map(drop)),
         Step::Freeze => answer(fs.freeze().and_then(|()| fs.thaw())),
         Step::Unmount => {
@@ -170,7 +199,9 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut OpenFiles) -> Re
     held.begin_step();
     match step {
         Step::Op(op) => model.run(op),
-        Step::Sync | Step::Trim | Step::Freeze | Step::Unmount => Ok(()),
+        Step::Sync | Step::Trim | Step::Freeze | Step::Compact | Step::Unmount => Ok(()),
+        // Nothing that a user sees changes; the path must be that of a regular file.
+        Step::Relocate { path, .. } | Step::Defragment { path } => model.write(path, 0, &[]),
         Step::Fallocate {
             path,
             mode,

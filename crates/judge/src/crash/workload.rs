@@ -70,6 +70,7 @@ impl Workload {
             47 => Step::Trim,
             48 => Step::Freeze,
             50..=52 if self.config.has_extents() => self.beyond(),
+            53..=55 => self.relocation(model),
             49 => Step::Flag {
                 path: self.file(model),
             },
@@ -236,6 +237,19 @@ impl Workload {
         }
         let (path, name) = self.rng.pick(&pairs).clone();
         Step::Op(Op::RemoveXattr { path, name })
+    }
+
+    /// Moves data that nobody sees move.
+    fn relocation(&mut self, model: &Model) -> Step {
+        let path = self.file(model);
+        match self.rng.below(8) {
+            0 => Step::Compact,
+            1..=2 => Step::Defragment { path },
+            _ => Step::Relocate {
+                path,
+                near_byte: self.rng.below(16) << 20,
+            },
+        }
     }
 
     fn scenario(&mut self) -> Step {

@@ -20,7 +20,7 @@ fn number(variable: &str, default: usize) -> usize {
 }
 
 /// Kinds that must occur among the successful recorded steps.
-const KINDS: [&str; 39] = [
+const KINDS: [&str; 42] = [
     "Create",
     "Mkdir",
     "Mkfifo",
@@ -58,6 +58,9 @@ const KINDS: [&str; 39] = [
     "Fallocate CollapseRange",
     "Fallocate InsertRange",
     "Flag",
+    "Relocate",
+    "Defragment",
+    "Compact",
     "Trim",
     "Freeze",
 ];
@@ -374,6 +377,28 @@ fn space_held_behind_the_end_is_crashed() {
     for (name, seed) in [("ext4", 1), ("inline", 3), ("bigalloc", 4)] {
         crash_plot(name, Plot::Beyond, seed, &effort);
     }
+}
+
+#[test]
+fn moved_data_are_crashed() {
+    for (name, seed) in [
+        ("ext4", 1),
+        ("ext3", 2),
+        ("bigalloc", 3),
+        ("fast-commit", 4),
+    ] {
+        crash_plot(name, Plot::Move, seed, &Effort::SAMPLE);
+    }
+}
+
+/// A copy that may reach the disk after the commit of the map is caught.
+#[test]
+fn lost_copies_of_moved_data_are_caught() {
+    let config = Config::named("nodelalloc").expect("a known configuration");
+    let run = |seed| Run::of_plot(config, Plot::Move, seed);
+    let violation = |seed| violation_of(Plant::BeforeCommitBlock, run(seed));
+    let caught = (1..=PLANT_SEEDS).find_map(violation);
+    println!("{}", caught.expect("it is caught"));
 }
 
 /// The kernel finishes a half-done truncate with the same result as our engine, except the time.

@@ -5,8 +5,10 @@ mod build_report;
 mod build_words;
 pub(crate) mod change;
 pub(crate) mod check;
+pub(crate) mod compact;
 pub(crate) mod completions;
 mod control;
+pub(crate) mod defrag;
 pub(crate) mod extents;
 pub(crate) mod freefrag;
 pub(crate) mod get;
@@ -64,6 +66,8 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Check(args) => args.run(),
         Command::Freefrag(args) => args.run(),
         Command::Trim(args) => args.run(),
+        Command::Defrag(args) => args.run(),
+        Command::Compact(args) => args.run(),
         Command::Stats(args) => args.run(),
         Command::Tunables(args) => args.run(),
         Command::Tune(args) => args.run(),

@@ -7,6 +7,7 @@ pub(crate) mod console;
 mod progress;
 pub(crate) mod stream;
 
+pub(crate) use progress::Progress;
 use uext4_num::low_u16;
 
 /// Raises the soft limit of open files to the hard limit, because a transfer holds one descriptor

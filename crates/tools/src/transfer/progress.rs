@@ -1,4 +1,4 @@
-//! Progress bar of a transfer; hidden if standard error is not a terminal.
+//! Progress bar of transfers and moves; hidden if standard error is not a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// `total` returns the number of bytes to copy. It runs only if the bar is visible.
-    pub(super) fn new(total: impl FnOnce() -> u64) -> Self {
+    pub(crate) fn new(total: impl FnOnce() -> u64) -> Self {
         let bar = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template(TEMPLATE);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
@@ -23,13 +23,18 @@ impl Progress {
     }
 
     /// Shows the path of the current file.
-    pub(super) fn at(&self, path: &[u8]) {
+    pub(crate) fn at(&self, path: &[u8]) {
         if !self.0.is_hidden() {
             self.0.set_message(crate::show::name(path));
         }
     }
 
-    pub(super) fn add(&self, bytes: u64) {
+    /// Sets the number of bytes in all.
+    pub(crate) fn of(&self, total_bytes: u64) {
+        self.0.set_length(total_bytes);
+    }
+
+    pub(crate) fn add(&self, bytes: u64) {
         self.0.inc(bytes);
     }
 

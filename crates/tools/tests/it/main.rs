@@ -7,6 +7,7 @@ mod block_device;
 mod build;
 mod changes;
 mod damage;
+mod defrag;
 mod fstab;
 mod in_use;
 mod log;

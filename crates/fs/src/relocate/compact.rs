@@ -1,0 +1,230 @@
+//! Compaction: moves data from the end of the file system to free space before it, so that the free
+//! space is together.
+//!
+//! The border is the block before which as much is free as data are behind it. Whole extents behind
+//! it move to the longest free runs before it; long extents first, so that they stay whole.
+
+use super::free_runs::FreeRuns;
+use super::layout::{self, whole_clusters};
+use super::piece::Mover;
+use super::{is_no_space, prepare};
+use crate::{Error, Filesystem, Fs, InodeRef, Result};
+use serde::{Deserialize, Serialize};
+use std::ops::{ControlFlow, Range};
+use uext4_format::{FileType, InodeNr};
+
+/// Terms of [`Filesystem::compact`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactOptions {
+    /// Plans only, without delayed data, and changes nothing.
+    pub dry_run: bool,
+}
+
+/// Progress of [`Filesystem::compact`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactProgress {
+    /// Bytes moved so far.
+    pub moved_bytes: u64,
+    /// Bytes to move.
+    pub total_bytes: u64,
+}
+
+/// Result of [`Filesystem::compact`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compacted {
+    /// Bytes that were to move.
+    pub planned_bytes: u64,
+    /// Bytes that moved.
+    pub moved_bytes: u64,
+    /// Files with data that moved.
+    pub files: u64,
+    /// Bytes of free space behind the last block in use, as the bitmaps have it.
+    pub free_end_bytes: u64,
+    /// Bytes discarded.
+    pub discarded_bytes: u64,
+}
+
+/// Data behind the border.
+struct Late {
+    inode: InodeNr,
+    /// In the file, in blocks.
+    range: Range<u64>,
+    start: u64,
+}
+
+impl Late {
+    fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
+impl Filesystem {
+    /// Moves data of regular files towards the start until free space is together at the end, as
+    /// far as files go, and discards free space. Users of the files go on meanwhile. `progress` may
+    /// end the work, which leaves what moved.
+    ///
+    /// # Errors
+    /// Those of the device; [`Error::Corrupt`] for damage.
+    pub fn compact(
+        &self,
+        options: &CompactOptions,
+        progress: &mut dyn FnMut(CompactProgress) -> ControlFlow<()>,
+    ) -> Result<Compacted> {
+        if !options.dry_run {
+            self.change(|fs| fs.writable())?;
+            self.sync()?;
+        }
+        let (border, mut late) = self.run(plan)?;
+        let total: u64 = late.iter().map(Late::len).sum();
+        let bits = self.fs.geometry.block_bits;
+        let mut report = Compacted {
+            planned_bytes: total << bits,
+            ..Compacted::default()
+        };
+        if !options.dry_run {
+            late.sort_by_key(|late| std::cmp::Reverse(late.len()));
+            self.bring_forward(&late, border, &mut report, progress)?;
+            self.sync()?;
+            report.discarded_bytes = self.trim(0..u64::MAX, 0)?;
+        }
+        report.free_end_bytes = self.run(|fs| fs.space.free_at_end(fs))? << bits;
+        Ok(report)
+    }
+
+    fn bring_forward(
+        &self,
+        late: &[Late],
+        border: u64,
+        report: &mut Compacted,
+        progress: &mut dyn FnMut(CompactProgress) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut mover = Mover::new(&self.fs);
+        let mut runs = self.run(|fs| FreeRuns::before(fs, border))?;
+        let mut files = std::collections::BTreeSet::new();
+        for late in late {
+            let moved = self.bring_one(&mut mover, late, &mut runs)?;
+            report.moved_bytes += moved << self.fs.geometry.block_bits;
+            if moved > 0 {
+                files.insert(late.inode);
+            }
+            let told = CompactProgress {
+                moved_bytes: report.moved_bytes,
+                total_bytes: report.planned_bytes,
+            };
+            if progress(told).is_break() {
+                break;
+            }
+        }
+        report.files = uext4_num::u64_of(files.len());
+        Ok(())
+    }
+
+    /// Moves one extent before the border, in pieces if it must be; answers how many blocks moved.
+    fn bring_one(&self, mover: &mut Mover, late: &Late, runs: &mut FreeRuns) -> Result<u64> {
+        let Some(inode) = self.run(|fs| movable(fs, late.inode))? else {
+            return Ok(0);
+        };
+        self.change(|fs| prepare(fs, &inode))?;
+        let (mut at, mut moved) = (late.range.start, 0);
+        while at < late.range.end {
+            let Some(next) = self.run(|fs| layout::next_mapped(fs, &inode, at..late.range.end))?
+            else {
+                break;
+            };
+            let mut reserved = match runs.reserve(&self.fs, next.end - next.start) {
+                Err(error) if is_no_space(&error) => break,
+                other => other?,
+            };
+            let end = next.end.min(next.start + u64::from(reserved.len_blocks()));
+            match self.move_all(mover, &inode, next.start..end, &mut reserved, &mut moved) {
+                Err(error) if is_no_space(&error) => break,
+                done => done?,
+            }
+            at = end;
+        }
+        Ok(moved)
+    }
+}
+
+/// The file, if it is one whose data move and it is still there.
+fn movable(fs: &Fs, nr: InodeNr) -> Result<Option<InodeRef>> {
+    match fs.inode(nr) {
+        Ok(inode) if inode.kind() == FileType::Regular => Ok(Some(inode)),
+        Ok(_) | Err(Error::Stale) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The border, and the data behind it.
+fn plan(fs: &Fs) -> Result<(u64, Vec<Late>)> {
+    let mut all = extents_of_all(fs)?;
+    all.sort_by_key(|extent| std::cmp::Reverse(extent.start));
+    let free = fs.space.free_runs(fs)?;
+    let border = border(&all, &free);
+    let ratio = u64::from(fs.geometry.blocks_per_cluster());
+    let border = border.next_multiple_of(ratio);
+    let mut late = Vec::new();
+    for extent in all
+        .iter()
+        .take_while(|late| late.start + late.len() > border)
+    {
+        let skip = border.saturating_sub(extent.start);
+        let range = whole_clusters(fs, extent.range.start + skip..extent.range.end);
+        late.push(Late {
+            inode: extent.inode,
+            start: extent.start + skip,
+            range,
+        });
+    }
+    Ok((border, late))
+}
+
+/// The lowest block before which as much is free as data are behind it. `late` descends, `free`
+/// ascends.
+fn border(late: &[Late], free: &[Range<u64>]) -> u64 {
+    let total: u64 = free.iter().map(|run| run.end - run.start).sum();
+    let mut behind = free.iter().rev().peekable();
+    let (mut free_before, mut data) = (total, 0);
+    let mut border = u64::MAX;
+    for extent in late {
+        while let Some(run) = behind.next_if(|run| run.start >= extent.start) {
+            free_before -= run.end - run.start;
+        }
+        let room = free_before.saturating_sub(data);
+        if room < extent.len() {
+            return match room {
+                0 => border,
+                room => extent.start + extent.len() - room,
+            };
+        }
+        data += extent.len();
+        border = extent.start;
+    }
+    border
+}
+
+/// The extents of all regular files with a name or a user.
+fn extents_of_all(fs: &Fs) -> Result<Vec<Late>> {
+    let mut all = Vec::new();
+    for nr in fs.space.inodes_in_use(fs) {
+        let Some(inode) = visible(fs, nr?)? else {
+            continue;
+        };
+        for extent in layout::extents(fs, &inode)? {
+            all.push(Late {
+                inode: inode.nr(),
+                range: extent.logical.0.into()..extent.end(),
+                start: extent.start.0,
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// As [`movable`], except inodes that no name may refer to.
+fn visible(fs: &Fs, nr: InodeNr) -> Result<Option<InodeRef>> {
+    if fs.hidden.contains(nr) || fs.load_inode(nr)?.holds_value() {
+        return Ok(None);
+    }
+    movable(fs, nr)
+}

@@ -1,0 +1,75 @@
+//! The extents of a file, as they are now.
+
+use crate::inode::Inode;
+use crate::map::{self, ExtentState, LOGICAL_END, Mapped};
+use crate::{Fs, Result};
+use std::ops::{ControlFlow, Range};
+use uext4_format::extent::Extent;
+
+/// All extents, in order. Pointers of block tables to consecutive blocks count as one.
+pub(super) fn extents(fs: &Fs, inode: &Inode) -> Result<Vec<Mapped>> {
+    let _shared = inode.io.read();
+    let state = inode.read();
+    let is_tree = map::has_extents(&state);
+    let mut found: Vec<Mapped> = Vec::new();
+    map::for_each(fs, &state, 0..LOGICAL_END, |mapped| {
+        match found.last_mut() {
+            Some(last) if !is_tree && continues(last, &mapped) => {
+                last.len_blocks += mapped.len_blocks;
+            }
+            _ => found.push(mapped),
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+/// Whether `next` follows in the file and on the device, in the same state.
+fn continues(last: &Mapped, next: &Mapped) -> bool {
+    last.end() == u64::from(next.logical.0)
+        && last.start.0 + u64::from(last.len_blocks) == next.start.0
+        && last.state == next.state
+}
+
+/// The first clusters of `range` that are mapped without a hole between them.
+pub(super) fn next_mapped(fs: &Fs, inode: &Inode, range: Range<u64>) -> Result<Option<Range<u64>>> {
+    let _shared = inode.io.read();
+    let state = inode.read();
+    let mut found: Option<Range<u64>> = None;
+    map::for_each(fs, &state, range.clone(), |mapped| {
+        let clusters = whole_clusters(fs, mapped.logical.0.into()..mapped.end());
+        match &mut found {
+            None => found = Some(clusters),
+            Some(all) if clusters.start <= all.end => all.end = clusters.end,
+            Some(_) => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found.map(|all| all.start.max(range.start)..all.end.min(range.end)))
+}
+
+/// The clusters of the file that overlap a range of blocks.
+pub(super) fn whole_clusters(fs: &Fs, blocks: Range<u64>) -> Range<u64> {
+    let ratio = u64::from(fs.geometry.blocks_per_cluster());
+    blocks.start / ratio * ratio..blocks.end.next_multiple_of(ratio)
+}
+
+/// The fewest extents that can map what these extents map.
+pub(super) fn fewest(fs: &Fs, extents: &[Mapped]) -> u64 {
+    let joins = |a: &Mapped, b: &Mapped| a.state == b.state && a.end() == u64::from(b.logical.0);
+    let pieces = extents.chunk_by(joins).map(|chunk| {
+        let len: u64 = chunk
+            .iter()
+            .map(|extent| u64::from(extent.len_blocks))
+            .sum();
+        len.div_ceil(len_max(fs, chunk[0].state))
+    });
+    pieces.sum()
+}
+
+/// Longest extent of this state, in whole clusters.
+pub(super) fn len_max(fs: &Fs, state: ExtentState) -> u64 {
+    let ratio = u64::from(fs.geometry.blocks_per_cluster());
+    let max = u64::from(Extent::max_len_blocks(state));
+    (max - max % ratio).max(ratio)
+}

@@ -1,0 +1,128 @@
+//! `uext4 compact`: moves data to the front of an image, and gives free space back to the host.
+
+use super::control;
+use crate::failure::{At, Exit, Failure, Result};
+use crate::image::{ImageArgs, Purpose};
+use crate::transfer::Progress;
+use crate::{numbers, show};
+use serde::Serialize;
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use uext4::{CompactOptions, Compacted};
+use uext4_fuse::is_interrupted;
+
+/// Move data to the front of an image and punch its free space
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 compact disk.img
+  uext4 compact disk.img --dry-run         how much would move, and what is free at the end
+  uext4 compact disk.img --json
+
+Data of files move, in as long runs as there are; directories and other metadata stay where they
+are. Then free space is discarded: the host gets the space of an image file back, and a disk may
+erase it. The size of the file system and of the image stays. Ctrl-C stops between two pieces:
+what moved stays, and the image is clean.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// Plan only, change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Say nothing
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    done: Compacted,
+    /// Space that the image takes on the host; none for a block device.
+    host_bytes_before: Option<u64>,
+    host_bytes_after: Option<u64>,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let name = self.image.name();
+        if control::is_running(&self.image.image) {
+            let problem = "a running mount cannot be compacted; unmount it and name the image";
+            return Err(Failure::usage(format!("{name}: {problem}")));
+        }
+        uext4_fuse::catch_interrupts().at(&name)?;
+        let host_bytes_before = host_bytes(self.image.storage());
+        let options = CompactOptions {
+            dry_run: self.dry_run,
+        };
+        let work = |fs: &uext4::Filesystem| {
+            let bar = Progress::new(|| 0);
+            let mut told = 0;
+            let done = fs.compact(&options, &mut |progress| {
+                bar.of(progress.total_bytes);
+                bar.add(progress.moved_bytes - std::mem::replace(&mut told, progress.moved_bytes));
+                match is_interrupted() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            });
+            done.at(&name)
+        };
+        let done = match self.dry_run {
+            true => work(&self.image.mount(Purpose::Read)?)?,
+            false => self.image.change(work)?,
+        };
+        let report = Report {
+            done,
+            host_bytes_before,
+            host_bytes_after: host_bytes(self.image.storage()),
+        };
+        self.tell(&name, &report)?;
+        match is_interrupted() {
+            true => Err(Failure::new(
+                Exit::Failed,
+                format!("{name}: interrupted; what moved stays"),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn tell(&self, name: &str, report: &Report) -> Result<()> {
+        if self.json {
+            return show::json(&mut std::io::stdout(), report);
+        }
+        if self.quiet {
+            return Ok(());
+        }
+        let size = numbers::readable_size;
+        let done = &report.done;
+        let moved = match self.dry_run {
+            true => format!("{} would move", size(done.planned_bytes)),
+            false => format!("{} moved, of {} files", size(done.moved_bytes), done.files),
+        };
+        let free = size(done.free_end_bytes);
+        let at_end = match self.dry_run {
+            true => format!("{free} are free at the end now"),
+            false => format!("{free} are free at the end"),
+        };
+        show::line(format_args!("{name}: {moved}; {at_end}"))?;
+        match (report.host_bytes_before, report.host_bytes_after) {
+            (Some(before), Some(after)) if !self.dry_run => show::line(format_args!(
+                "{name}: {} on the host before, {} after",
+                size(before),
+                size(after)
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Space that a regular file takes on the host, in bytes.
+fn host_bytes(path: &Path) -> Option<u64> {
+    let found = std::fs::metadata(path).ok()?;
+    found.is_file().then(|| found.blocks() * 512)
+}

@@ -1,0 +1,241 @@
+//! `uext4 defrag`: moves data of files into fewer extents.
+
+use super::control;
+use crate::failure::{At, Exit, Failure, Result};
+use crate::image::{ImageArgs, Purpose};
+use crate::transfer::{Progress, join};
+use crate::{numbers, show};
+use serde::Serialize;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use uext4::path::PathError;
+use uext4::{DefragOptions, Defragmented, FileType, Filesystem, InodeRef, LeftAlone};
+use uext4_fuse::{Ask, is_interrupted};
+
+/// `f_type` of the kernel's ext2, ext3 and ext4.
+const EXT_MAGIC: u64 = 0xEF53;
+
+/// Move data of files together, so that fewer extents map them
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 defrag disk.img /var/db            one file
+  uext4 defrag disk.img /var               all files below a directory
+  uext4 defrag disk.img / --dry-run        how fragmented are they?
+  uext4 defrag /mnt/data /var/db           of a running mount; users of the file go on
+
+PATH starts at the root of the image, also for a mount. A file is changed only if fewer extents map
+it afterwards. Ctrl-C stops between two pieces: what moved stays, and the image is clean. Immutable
+and append-only files stay where they are.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// Files, or directories with all files below
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<OsString>,
+    /// Count extents, change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The result for one file.
+#[derive(Serialize)]
+struct Row {
+    path: show::Name,
+    #[serde(flatten)]
+    found: Defragmented,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        uext4_fuse::catch_interrupts().at(self.image.name())?;
+        let mut rows = Vec::new();
+        let options = DefragOptions {
+            dry_run: self.dry_run,
+        };
+        let done = if control::is_running(&self.image.image) {
+            self.running(&mut rows)
+        } else if self.dry_run {
+            let fs = self.image.mount(Purpose::Read)?;
+            self.all(&fs, &options, &mut rows)
+        } else {
+            let change = |fs: &Filesystem| self.all(fs, &options, &mut rows);
+            self.image.change(change)
+        };
+        if self.json {
+            show::json(&mut std::io::stdout(), &rows)?;
+        }
+        done
+    }
+
+    /// All files of all paths, in this process.
+    fn all(&self, fs: &Filesystem, options: &DefragOptions, rows: &mut Vec<Row>) -> Result<()> {
+        let bar = Progress::new(|| 0);
+        let failed = |error: PathError| self.image.failure(&error);
+        for path in &self.paths {
+            let inode = fs.paths().symlink_inode(path).map_err(failed)?;
+            if !inode.is_dir() {
+                self.one(fs, path.as_bytes(), &inode, (options, &bar), rows)?;
+                continue;
+            }
+            for entry in fs.paths().walk(path).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                if entry.inode.kind() == FileType::Regular {
+                    let path = join(path.as_bytes(), &entry.path);
+                    self.one(fs, &path, &entry.inode, (options, &bar), rows)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn one(
+        &self,
+        fs: &Filesystem,
+        path: &[u8],
+        inode: &InodeRef,
+        (options, bar): (&DefragOptions, &Progress),
+        rows: &mut Vec<Row>,
+    ) -> Result<()> {
+        let name = self.image.name_of(path);
+        bar.at(path);
+        let mut told = 0;
+        let found = fs.defragment(inode, options, &mut |moved| {
+            bar.add(moved - std::mem::replace(&mut told, moved));
+            go_on()
+        });
+        self.report(path, found.at(&name)?, rows)?;
+        interrupted(&name)
+    }
+
+    /// The same through the control socket of a mount.
+    fn running(&self, rows: &mut Vec<Row>) -> Result<()> {
+        let target = &self.image.image;
+        refuse_kernel_mount(target)?;
+        for path in &self.paths {
+            self.below(path.as_bytes(), rows)?;
+        }
+        Ok(())
+    }
+
+    /// A file, or all files below a directory of the mount.
+    fn below(&self, path: &[u8], rows: &mut Vec<Row>) -> Result<()> {
+        let name = self.image.name_of(path);
+        let here = self.here(path);
+        let is_dir = |path: &Path| std::fs::symlink_metadata(path).map(|found| found.is_dir());
+        if !is_dir(&here).unwrap_or(false) {
+            return self.ask(path, rows);
+        }
+        let mut names: Vec<OsString> = Vec::new();
+        for entry in std::fs::read_dir(&here).at(&name)? {
+            let entry = entry.at(&name)?;
+            let kind = entry.file_type().at(&name)?;
+            if kind.is_dir() || kind.is_file() {
+                names.push(entry.file_name());
+            }
+        }
+        names.sort();
+        let mut below = names.iter().map(|below| join(path, below.as_bytes()));
+        below.try_for_each(|path| self.below(&path, rows))
+    }
+
+    /// The path on the host of a path in the mount.
+    fn here(&self, path: &[u8]) -> PathBuf {
+        let start = path.iter().take_while(|byte| **byte == b'/').count();
+        self.image.image.join(OsStr::from_bytes(&path[start..]))
+    }
+
+    fn ask(&self, path: &[u8], rows: &mut Vec<Row>) -> Result<()> {
+        let name = self.image.name_of(path);
+        interrupted(&name)?;
+        let Ok(text) = std::str::from_utf8(path) else {
+            let problem = "a name that is not UTF-8 cannot be told to a running mount";
+            return Err(Failure::new(Exit::Failed, format!("{name}: {problem}")));
+        };
+        let ask = Ask::Defragment {
+            path: text.into(),
+            dry_run: self.dry_run,
+        };
+        let answer = control::ask(&self.image.image, &ask)?;
+        let found = serde_json::from_value(answer).map_err(std::io::Error::from);
+        self.report(path, found.at(&name)?, rows)
+    }
+
+    fn report(&self, path: &[u8], found: Defragmented, rows: &mut Vec<Row>) -> Result<()> {
+        if !self.json {
+            let mut out = show::stdout();
+            writeln!(
+                out,
+                "{}: {}",
+                show::name(path),
+                sentence(&found, self.dry_run)
+            )?;
+            out.flush()?;
+        }
+        rows.push(Row {
+            path: show::Name::new(path),
+            found,
+        });
+        Ok(())
+    }
+}
+
+fn go_on() -> ControlFlow<()> {
+    match is_interrupted() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    }
+}
+
+fn interrupted(place: &str) -> Result<()> {
+    match is_interrupted() {
+        true => Err(Failure::new(
+            Exit::Failed,
+            format!("{place}: interrupted; what moved stays"),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a directory on the kernel's ext4, with advice.
+fn refuse_kernel_mount(target: &Path) -> Result<()> {
+    let found = rustix::fs::statfs(target);
+    let is_kernel = found.is_ok_and(|found| u64::try_from(found.f_type) == Ok(EXT_MAGIC));
+    match is_kernel && target.is_dir() {
+        true => Err(Failure::new(
+            Exit::Failed,
+            format!(
+                "{}: on the kernel's ext4; e4defrag works there, or unmount it and name the image",
+                target.display()
+            ),
+        )),
+        false => Ok(()),
+    }
+}
+
+fn sentence(found: &Defragmented, dry_run: bool) -> String {
+    let extents = |count: u64| match count {
+        1 => "1 extent".to_owned(),
+        count => format!("{count} extents"),
+    };
+    let before = extents(found.extents_before);
+    match found.left_alone {
+        Some(LeftAlone::Ideal) => format!("{before}, as few as can be"),
+        Some(LeftAlone::Locked) => format!("{before}; immutable or append-only"),
+        Some(LeftAlone::NoBetterSpace) => {
+            format!("{before}; no free space would give it fewer")
+        }
+        None if dry_run => format!("{before}, {} at best", found.extents_fewest),
+        None => format!(
+            "{before} before, {} after; {} moved",
+            found.extents_after,
+            numbers::readable_size(found.moved_bytes)
+        ),
+    }
+}
