@@ -160,7 +160,7 @@ fn plan(fs: &Fs) -> Result<(u64, Vec<Late>)> {
     let mut all = extents_of_all(fs)?;
     all.sort_by_key(|extent| std::cmp::Reverse(extent.start));
     let free = fs.space.free_runs(fs)?;
-    let border = border(&all, &free);
+    let border = border(&all, &free, fs.geometry.blocks_count);
     let ratio = u64::from(fs.geometry.blocks_per_cluster());
     let border = border.next_multiple_of(ratio);
     let mut late = Vec::new();
@@ -179,28 +179,43 @@ fn plan(fs: &Fs) -> Result<(u64, Vec<Late>)> {
     Ok((border, late))
 }
 
-/// The lowest block before which as much is free as data are behind it. `late` descends, `free`
-/// ascends.
-fn border(late: &[Late], free: &[Range<u64>]) -> u64 {
+/// The lowest block before which as much is free as data are behind it; `end`, that of the file
+/// system, if nothing can move. `late` descends, `free` ascends.
+fn border(late: &[Late], free: &[Range<u64>], end: u64) -> u64 {
     let total: u64 = free.iter().map(|run| run.end - run.start).sum();
     let mut behind = free.iter().rev().peekable();
     let (mut free_before, mut data) = (total, 0);
-    let mut border = u64::MAX;
     for extent in late {
         while let Some(run) = behind.next_if(|run| run.start >= extent.start) {
             free_before -= run.end - run.start;
         }
-        let room = free_before.saturating_sub(data);
+        let Some(room) = free_before.checked_sub(data) else {
+            return end_of_first(free, data);
+        };
         if room < extent.len() {
-            return match room {
-                0 => border,
-                room => extent.start + extent.len() - room,
-            };
+            let is_full = data == 0 && room == 0;
+            let part = extent.start + extent.len() - room;
+            return if is_full { end } else { part };
         }
         data += extent.len();
-        border = extent.start;
     }
-    border
+    match data {
+        0 => end,
+        data => end_of_first(free, data),
+    }
+}
+
+/// Where the first `blocks` free blocks end.
+fn end_of_first(free: &[Range<u64>], blocks: u64) -> u64 {
+    let (mut left, mut at) = (blocks, 0);
+    for run in free {
+        let taken = left.min(run.end - run.start);
+        (left, at) = (left - taken, run.start + taken);
+        if left == 0 {
+            break;
+        }
+    }
+    at
 }
 
 /// The extents of all regular files with a name or a user.
@@ -227,4 +242,30 @@ fn visible(fs: &Fs, nr: InodeNr) -> Result<Option<InodeRef>> {
         return Ok(None);
     }
     movable(fs, nr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn late(start: u64, len: u64) -> Late {
+        Late {
+            inode: InodeNr(12),
+            range: 0..len,
+            start,
+        }
+    }
+
+    #[test]
+    fn the_border_has_as_much_free_before_as_data_behind() {
+        let data = [late(90, 10), late(60, 10), late(20, 10)];
+        assert_eq!(border(&data, &[], 100), 100, "nothing is free");
+        assert_eq!(border(&data, &[100..104], 104), 104, "free behind the data");
+        assert_eq!(border(&data, &[0..4], 100), 96, "a part of the last extent");
+        assert_eq!(border(&data, &[0..10, 80..90], 100), 70);
+        assert_eq!(border(&data, &[0..12, 40..50], 100), 48);
+        assert_eq!(border(&data, &[0..20, 40..50, 70..90], 100), 30);
+        assert_eq!(border(&data[..1], &[0..5, 10..20], 100), 15, "a gap");
+        assert_eq!(border(&[], &[0..10], 100), 100);
+    }
 }
