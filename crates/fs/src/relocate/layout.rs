@@ -1,10 +1,16 @@
 //! The extents of a file, as they are now.
 
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState, LOGICAL_END, Mapped};
 use crate::{Fs, Result};
 use std::ops::{ControlFlow, Range};
+use uext4_format::InodeFlags;
 use uext4_format::extent::Extent;
+
+/// Whether `i_block` maps blocks; it has the data themselves otherwise.
+pub(super) fn has_blocks(state: &InodeState) -> bool {
+    !state.disk.flags.contains(InodeFlags::INLINE_DATA)
+}
 
 /// All extents, in order. Pointers of block tables to consecutive blocks count as one.
 pub(super) fn extents(fs: &Fs, inode: &Inode) -> Result<Vec<Mapped>> {
@@ -12,6 +18,9 @@ pub(super) fn extents(fs: &Fs, inode: &Inode) -> Result<Vec<Mapped>> {
     let state = inode.read();
     let is_tree = map::has_extents(&state);
     let mut found: Vec<Mapped> = Vec::new();
+    if !has_blocks(&state) {
+        return Ok(found);
+    }
     map::for_each(fs, &state, 0..LOGICAL_END, |mapped| {
         match found.last_mut() {
             Some(last) if !is_tree && continues(last, &mapped) => {
@@ -36,6 +45,9 @@ pub(super) fn next_mapped(fs: &Fs, inode: &Inode, range: Range<u64>) -> Result<O
     let _shared = inode.io.read();
     let state = inode.read();
     let mut found: Option<Range<u64>> = None;
+    if !has_blocks(&state) {
+        return Ok(found);
+    }
     map::for_each(fs, &state, range.clone(), |mapped| {
         let clusters = whole_clusters(fs, mapped.logical.0.into()..mapped.end());
         match &mut found {

@@ -1,6 +1,6 @@
 //! Moves one piece of a file: copies the data, then changes the map in one handle.
 
-use super::layout::whole_clusters;
+use super::layout::{has_blocks, whole_clusters};
 use super::reserved::{Reserved, give_back};
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, ExtentState, Mapped};
@@ -165,6 +165,9 @@ impl Mover {
 /// The first piece of `range` of at most `max_blocks` blocks, and within the limits of a piece.
 fn look(fs: &Fs, state: &InodeState, range: &Range<u64>, max_blocks: u64) -> Result<Option<Piece>> {
     let mut found: Option<Piece> = None;
+    if !has_blocks(state) {
+        return Ok(found);
+    }
     map::for_each(fs, state, range.clone(), |extent| {
         let clusters = whole_clusters(fs, extent.logical.0.into()..extent.end());
         let piece = found.get_or_insert_with(|| Piece {

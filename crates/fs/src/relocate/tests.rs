@@ -233,6 +233,33 @@ fn locked_files_and_others_are_left_alone() {
     rig.assert_clean();
 }
 
+#[test]
+fn data_in_the_inode_stay_there() {
+    let rig = Rig::new(32, &["-b", "4096", "-O", "inline_data", "-I", "256"]);
+    let file = rig.mounted.paths().create("/inline").expect("a file");
+    let inode = file.inode();
+    let data = content(1..60);
+    file.write_all_at(0, &data).expect("writes");
+    assert!(!layout::has_blocks(&inode.read()));
+    let options = DefragOptions::default();
+    let report = rig.mounted.defragment(inode, &options, &mut go_on);
+    let report = report.expect("looks");
+    assert_eq!(
+        (report.extents_before, report.left_alone),
+        (0, Some(LeftAlone::Ideal))
+    );
+    let moved = rig
+        .mounted
+        .relocate(inode, 0..4096, Destination::Near(1 << 20));
+    assert_eq!(moved.expect("looks"), 0);
+    let mut go_on = |_| ControlFlow::Continue(());
+    let done = rig.mounted.compact(&CompactOptions::default(), &mut go_on);
+    done.expect("compacts");
+    assert_eq!(rig.mounted.paths().read("/inline").expect("reads"), data);
+    drop(file);
+    rig.assert_clean();
+}
+
 /// Readers and writers of every byte while the file moves to and fro.
 #[test]
 fn users_see_their_data_while_the_file_moves() {
