@@ -118,6 +118,8 @@ impl Args {
     fn running(&self, rows: &mut Vec<Row>) -> Result<()> {
         let target = &self.image.image;
         refuse_kernel_mount(target)?;
+        // A directory without files asks nothing else, and must be a mount nevertheless.
+        control::ask(target, &Ask::Server {})?;
         for path in &self.paths {
             self.below(path.as_bytes(), rows)?;
         }
