@@ -1,8 +1,8 @@
 //! Command-line grammar: the subcommands and their arguments.
 
 use crate::commands::{
-    build, change, check, compact, completions, defrag, extents, freefrag, get, help, info, ls,
-    mkfs, mount, put, quota, remount, replay, resize, stat, stats, trim, tunables, tune,
+    build, change, check, compact, completions, defrag, export, extents, freefrag, get, help, info,
+    ls, mkfs, mount, put, quota, remount, replay, resize, stat, stats, trim, tunables, tune,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -15,6 +15,7 @@ Examples:
   uext4 put -r disk.img ./site /srv        copy a tree into that
   uext4 ls -l disk.img /srv/site           look at it
   uext4 cat disk.img /srv/site/index.html  read a file
+  uext4 export disk.img -o disk.tar        all of it as a tar archive
   uext4 info disk.img --json               sizes, features, state of the journal
   uext4 check disk.img                     is it sound?
   uext4 mount disk.img /mnt                through FUSE; uext4 umount /mnt ends it
@@ -29,7 +30,7 @@ Exit status:
   1  the operation failed: no such file, no space, permission, I/O
   2  wrong arguments
   3  not an ext4 file system, or one with a feature that uext4 does not support
-  4  the file system is damaged; e2fsck repairs it (get: some files failed for it)
+  4  the file system is damaged; e2fsck repairs it (get, export: some files failed for it)
   5  busy: the image is mounted or open for writing elsewhere";
 
 fn styles() -> Styles {
@@ -70,6 +71,7 @@ pub(crate) enum Command {
     Cat(stat::CatArgs),
     Get(get::Args),
     Put(put::Args),
+    Export(export::Args),
     Mkdir(change::MkdirArgs),
     Rm(change::RmArgs),
     Ln(change::LnArgs),

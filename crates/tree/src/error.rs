@@ -32,6 +32,23 @@ pub enum Error {
         /// What is wrong.
         damage: Damage,
     },
+    /// The data of a file cannot be read from this byte on; an archive has zeroes instead.
+    #[error(
+        "{}: {error}; the archive has zeroes from byte {offset} on",
+        String::from_utf8_lossy(path)
+    )]
+    Incomplete {
+        /// Path in the image.
+        path: Vec<u8>,
+        /// First byte of the file that was not read.
+        offset: u64,
+        /// Why.
+        #[source]
+        error: uext4::Error,
+    },
+    /// The archive cannot be written.
+    #[error("the archive cannot be written: {0}")]
+    Output(#[source] io::Error),
     /// A symbolic link that is followed leads to a directory above it.
     #[error("{}: leads back to {}, without end", path.display(), above.display())]
     Loop {
@@ -81,7 +98,7 @@ impl Error {
                     | uext4::Error::ReadOnly
                     | uext4::Error::Journal(_)
             ),
-            Self::Cancelled => true,
+            Self::Cancelled | Self::Output(_) => true,
             _ => false,
         }
     }

@@ -1,5 +1,5 @@
-//! Copies trees between the host and an ext4 file system: mode, owner, times, extended attributes,
-//! hard links, holes, symbolic links and device nodes.
+//! Copies trees between the host and an ext4 file system, and out of it as tar archives: mode,
+//! owner, times, extended attributes, hard links, holes, symbolic links and device nodes.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -46,19 +46,23 @@
 //! raises `RLIMIT_NOFILE`.
 //!
 //! Layout: `import` copies into the file system, from files that `source` reads. `export` copies
-//! out of it; `restore` sets attributes on the host. `beneath` resolves host paths below directory
-//! handles. `monitor` counts and calls the callback.
+//! out of it; `archive` writes tar streams; `restore` sets
+//! attributes on the host. `beneath` resolves host paths below directory handles. `monitor` counts
+//! and calls the callback.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
+mod archive;
 mod beneath;
 mod error;
 mod export;
 mod import;
 mod monitor;
 mod restore;
+mod sorted;
 mod source;
 
+pub use archive::{Acls, Archive};
 pub use error::{Damage, Error, Result};
 pub use export::{Devices, Export};
 pub use import::{Existing, Import, Times};

@@ -16,6 +16,8 @@ pub enum Event<'e> {
     Failed(&'e Error),
     /// A device node was not made for lack of privilege.
     NotPrivileged(&'e [u8], FileType),
+    /// A socket is not in an archive.
+    Socket(&'e [u8]),
 }
 
 /// Counts of a transfer.
@@ -29,6 +31,8 @@ pub struct Summary {
     pub failed: u64,
     /// Device nodes that were left out as [`crate::Devices::Leave`] says.
     pub left_out: u64,
+    /// Sockets, which are not in an archive.
+    pub sockets: u64,
     /// Owners and attributes that the host did not take.
     pub reduced: u64,
 }

@@ -9,6 +9,7 @@ pub(crate) mod compact;
 pub(crate) mod completions;
 mod control;
 pub(crate) mod defrag;
+pub(crate) mod export;
 pub(crate) mod extents;
 pub(crate) mod freefrag;
 pub(crate) mod get;
@@ -56,6 +57,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Cat(args) => args.run(),
         Command::Get(args) => args.run(),
         Command::Put(args) => args.run(),
+        Command::Export(args) => args.run(),
         Command::Mkdir(args) => args.run(),
         Command::Rm(args) => args.run(),
         Command::Ln(args) => args.run(),

@@ -57,6 +57,10 @@ impl<'a> Console<'a> {
                 let (at, kind) = (self.image.name_of(path), show::kind(kind));
                 failure::note(format_args!("{at}: only the superuser can make a {kind}"));
             }
+            Event::Socket(path) => {
+                let at = self.image.name_of(path);
+                failure::note(format_args!("{at}: a socket, which no archive can hold"));
+            }
             _ => {}
         }
         match uext4_fuse::is_interrupted() {
@@ -78,6 +82,13 @@ impl<'a> Console<'a> {
         match error {
             Error::Host { path, error } => Failure::at(error, path.display()),
             Error::Image(failed) => self.image.failure(failed),
+            Error::Incomplete {
+                path,
+                offset,
+                error,
+            } => Failure::at(error, self.image.name_of(path)).hint(&format!(
+                "the archive has zeroes from byte {offset} of the file on"
+            )),
             Error::Damaged { path, damage } => Failure::at(damage, self.image.name_of(path)),
             other => Failure::new(Exit::Failed, other.to_string()),
         }

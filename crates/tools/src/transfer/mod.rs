@@ -1,11 +1,16 @@
-//! Transfers between the host and an image, for `put` and `get`.
+//! Transfers between the host and an image, for `put`, `get` and `export`.
 //!
 //! Layout: `console` prints progress, failures and the result; `stream` copies single files to and
-//! from standard streams. `uext4_tree` copies trees.
+//! from standard streams. `uext4_tree` copies trees. Of an export, `target` is the new file, `oci`
+//! a layout of such files, `compress` and `digest` are what streams go through.
 
+pub(crate) mod compress;
 pub(crate) mod console;
+pub(crate) mod digest;
+pub(crate) mod oci;
 mod progress;
 pub(crate) mod stream;
+pub(crate) mod target;
 
 pub(crate) use progress::Progress;
 use uext4_num::low_u16;

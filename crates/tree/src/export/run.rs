@@ -8,7 +8,7 @@
 use super::{Export, Original};
 use crate::beneath::{self, Identity};
 use crate::error::{Damage, InImage, OnHost};
-use crate::{Error, Result, join, name_of};
+use crate::{Error, Result, join, name_of, sorted};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -63,11 +63,7 @@ impl Spot<'_> {
     }
 
     fn is_name(&self) -> bool {
-        let name = self.name.as_bytes();
-        !name.is_empty()
-            && name != b"."
-            && name != b".."
-            && !name.iter().any(|b| b"/\0".contains(b))
+        sorted::is_name(self.name.as_bytes())
     }
 }
 

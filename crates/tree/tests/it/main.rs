@@ -1,5 +1,6 @@
 //! Trees go into a file system and come back as they were.
 
+mod archive;
 #[path = "../../examples/copy_tree.rs"]
 #[allow(dead_code, reason = "its main function")]
 mod copy_tree;
