@@ -1,8 +1,8 @@
 //! Command-line grammar: the subcommands and their arguments.
 
 use crate::commands::{
-    build, change, check, compact, completions, defrag, export, extents, freefrag, get, help, info,
-    ls, mkfs, mount, put, quota, remount, replay, resize, stat, stats, trim, tunables, tune,
+    build, change, check, compact, completions, defrag, diff, export, extents, freefrag, get, help,
+    info, ls, mkfs, mount, put, quota, remount, replay, resize, stat, stats, trim, tunables, tune,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -31,7 +31,8 @@ Exit status:
   2  wrong arguments
   3  not an ext4 file system, or one with a feature that uext4 does not support
   4  the file system is damaged; e2fsck repairs it (get, export: some files failed for it)
-  5  busy: the image is mounted or open for writing elsewhere";
+  5  busy: the image is mounted or open for writing elsewhere
+For diff 1 means different and 2 failed, as for diff(1).";
 
 fn styles() -> Styles {
     Styles::styled()
@@ -72,6 +73,7 @@ pub(crate) enum Command {
     Get(get::Args),
     Put(put::Args),
     Export(export::Args),
+    Diff(diff::Args),
     Mkdir(change::MkdirArgs),
     Rm(change::RmArgs),
     Ln(change::LnArgs),

@@ -91,6 +91,28 @@ impl Failure {
         Self::new(exit, "")
     }
 
+    /// The status of `diff`, where 1 means that something differs: what fails has 2, as the wrong
+    /// arguments have.
+    pub(crate) fn of_comparison(self) -> Self {
+        match self.exit {
+            Exit::Failed if !self.text.is_empty() => Self {
+                exit: Exit::Usage,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    /// The result of a comparison that found differences.
+    pub(crate) fn different() -> Self {
+        Self::said(Exit::Failed)
+    }
+
+    /// Whether the reader of standard output closed the pipe.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.exit == Exit::Quiet
+    }
+
     /// Prints the sentence and returns the exit status. For commands that continue.
     pub(crate) fn say(&self) -> Exit {
         if self.exit != Exit::Quiet && !self.text.is_empty() {

@@ -198,6 +198,16 @@ pub(crate) fn superblock(device: &dyn BlockDevice) -> uext4::Result<Superblock> 
 const NO_MAGIC: &str = "no magic";
 
 impl ImageArgs {
+    /// Another image, where the file system is in the same place.
+    pub(crate) fn beside(&self, image: PathBuf) -> Self {
+        Self {
+            image,
+            shown_by: None,
+            place: self.place.clone(),
+            journal_path: None,
+        }
+    }
+
     /// Name of the image in messages.
     pub(crate) fn name(&self) -> String {
         self.image.display().to_string()

@@ -46,7 +46,7 @@
 //! raises `RLIMIT_NOFILE`.
 //!
 //! Layout: `import` copies into the file system, from files that `source` reads. `export` copies
-//! out of it; `archive` writes tar streams; `restore` sets
+//! out of it; `archive` writes tar streams, `compare` compares two file systems. `restore` sets
 //! attributes on the host. `beneath` resolves host paths below directory handles. `monitor` counts
 //! and calls the callback.
 #![forbid(unsafe_code)]
@@ -54,6 +54,7 @@
 
 mod archive;
 mod beneath;
+mod compare;
 mod error;
 mod export;
 mod import;
@@ -63,6 +64,7 @@ mod sorted;
 mod source;
 
 pub use archive::{Acls, Archive};
+pub use compare::{Change, Compare, CompareTimes, Compared, Side};
 pub use error::{Damage, Error, Result};
 pub use export::{Devices, Export};
 pub use import::{Existing, Import, Times};

@@ -9,6 +9,10 @@ pub(crate) mod compact;
 pub(crate) mod completions;
 mod control;
 pub(crate) mod defrag;
+pub(crate) mod diff;
+mod diff_blocks;
+mod diff_claims;
+mod diff_owners;
 pub(crate) mod export;
 pub(crate) mod extents;
 pub(crate) mod freefrag;
@@ -58,6 +62,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Get(args) => args.run(),
         Command::Put(args) => args.run(),
         Command::Export(args) => args.run(),
+        Command::Diff(args) => args.run(),
         Command::Mkdir(args) => args.run(),
         Command::Rm(args) => args.run(),
         Command::Ln(args) => args.run(),

@@ -8,6 +8,7 @@ mod build;
 mod changes;
 mod damage;
 mod defrag;
+mod diff;
 mod export;
 mod fstab;
 mod in_use;

@@ -1,0 +1,313 @@
+//! `uext4 diff`: compares two images, by path or by block.
+
+use super::diff_blocks::Runs;
+use super::diff_owners::Owners;
+use crate::failure::{At, Exit, Failure, Result};
+use crate::image::{ImageArgs, Purpose};
+use crate::show::{self, Name};
+use crate::{date, image};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use uext4::{FileType, Filesystem, MountOptions, Threads};
+use uext4_tree::{Change, Compare, CompareTimes, Compared, Error, Side};
+
+/// Show what differs between two images
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 diff old.img new.img
+  uext4 diff old.img new.img --json | jq -r '.differences[].path'
+  uext4 diff old.img new.img --blocks      which blocks differ, and what they hold in new.img
+
+Compared are names, types, modes, owners, sizes, devices, link targets, extended attributes,
+contents and which names are links of one file; times only with --times. --blocks compares the
+devices as they are, without replaying journals; both file systems need one geometry. --offset and
+--partition apply to both images.
+
+Exit status:
+  0  nothing differs
+  1  something differs
+  2  wrong arguments, or the comparison failed
+  3  not an ext4 file system, or one with a feature that uext4 does not support
+  4  an image is damaged; what can be read was compared
+  5  busy: an image is mounted or open for writing elsewhere")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// The image that is compared with it
+    #[arg(value_name = "OTHER")]
+    other: PathBuf,
+    /// Compare times as well: access, change of data, change of inode, birth
+    #[arg(long, conflicts_with = "blocks")]
+    times: bool,
+    /// Compare blocks instead of files
+    #[arg(long)]
+    blocks: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Counts of a comparison by path.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Counts {
+    added: u64,
+    removed: u64,
+    changed: u64,
+    unreadable: u64,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        self.compare().map_err(Failure::of_comparison)
+    }
+
+    fn compare(&self) -> Result<()> {
+        if self.image.without_journal().is_err() {
+            let text = "--journal-path names one journal, but two images are compared";
+            return Err(Failure::usage(text).hint("mount both and compare the mounts"));
+        }
+        let other = self.image.beside(self.other.clone());
+        match self.blocks {
+            true => self.compare_blocks(&other),
+            false => self.compare_files(&other),
+        }
+    }
+
+    fn compare_files(&self, other: &ImageArgs) -> Result<()> {
+        let (a, b) = (open(&self.image)?, open(other)?);
+        let times = match self.times {
+            true => CompareTimes::All,
+            false => CompareTimes::No,
+        };
+        let mut teller = Teller::new(&self.image, other, self.json);
+        teller.begin().map_err(quiet)?;
+        let mut written = Ok(());
+        let done = Compare::new(&a, &b).times(times).run(&mut |compared| {
+            written = teller.take(compared);
+            match written {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        });
+        written.map_err(quiet)?;
+        if let Err(error) = done {
+            return Err(teller.failure(Side::A, &error));
+        }
+        teller.end().map_err(quiet)?;
+        let Counts { unreadable, .. } = teller.counts;
+        match (teller.exit, teller.is_equal()) {
+            (Some(exit), _) if unreadable > 0 => Err(Failure::said(exit)),
+            (_, true) => Ok(()),
+            (_, false) => Err(Failure::different()),
+        }
+    }
+
+    fn compare_blocks(&self, other: &ImageArgs) -> Result<()> {
+        let (a, b) = (
+            self.image.device(Purpose::Read)?,
+            other.device(Purpose::Read)?,
+        );
+        let disk_a = image::superblock(&*a).at(self.image.name())?;
+        let disk_b = image::superblock(&*b).at(other.name())?;
+        let geometry_a = disk_a.geometry().map_err(uext4::Error::from);
+        let geometry_a = geometry_a.at(self.image.name())?;
+        let geometry_b = disk_b.geometry().map_err(uext4::Error::from);
+        let geometry = geometry_b.at(other.name())?;
+        super::diff_blocks::same_geometry(&geometry_a, &geometry).map_err(|what| {
+            let text = format!("the file systems differ in {what}; --blocks needs one geometry");
+            Failure::new(Exit::Failed, text).hint("without it files are compared")
+        })?;
+        let differing = Runs::compare(&*a, &*b, &geometry).at(self.image.name())?;
+        let owners = Owners::find(&*a, &*b, &disk_b, &geometry, &differing).at(other.name())?;
+        let rows = owners.named(|| open(other))?;
+        let mut out = show::stdout();
+        let told = super::diff_blocks::print(&mut out, &rows, &geometry, self.json);
+        told.and_then(|()| Ok(out.flush()?)).map_err(quiet)?;
+        match differing.count() {
+            0 => Ok(()),
+            _ => Err(Failure::different()),
+        }
+    }
+}
+
+/// A reader that closed the pipe has seen a difference.
+fn quiet(failure: Failure) -> Failure {
+    match failure.is_quiet() {
+        true => Failure::different(),
+        false => failure,
+    }
+}
+
+fn open(image: &ImageArgs) -> Result<Filesystem> {
+    let options = MountOptions {
+        prefetch_bitmaps: false,
+        threads: Threads::Inline,
+        ..MountOptions::default()
+    };
+    image.open(Purpose::Read, options).at(image.name())
+}
+
+/// Prints differences as they are found.
+struct Teller<'t> {
+    a: &'t ImageArgs,
+    b: &'t ImageArgs,
+    json: bool,
+    out: std::io::BufWriter<std::io::StdoutLock<'static>>,
+    counts: Counts,
+    /// The most severe status of what could not be read.
+    exit: Option<Exit>,
+}
+
+impl<'t> Teller<'t> {
+    fn new(a: &'t ImageArgs, b: &'t ImageArgs, json: bool) -> Self {
+        Self {
+            a,
+            b,
+            json,
+            out: show::stdout(),
+            counts: Counts::default(),
+            exit: None,
+        }
+    }
+
+    fn is_equal(&self) -> bool {
+        self.counts.added + self.counts.removed + self.counts.changed == 0
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        if self.json {
+            write!(self.out, "{{\"differences\": [")?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if self.json {
+            let counts = serde_json::to_string(&self.counts).map_err(std::io::Error::from)?;
+            let equal = self.is_equal() && self.counts.unreadable == 0;
+            writeln!(self.out, "\n], \"counts\": {counts}, \"equal\": {equal}}}")?;
+        }
+        Ok(self.out.flush()?)
+    }
+
+    fn take(&mut self, compared: Compared<'_>) -> Result<()> {
+        let is_first = self.is_equal();
+        let (word, path, count) = match &compared {
+            Compared::Added(path, _) => ("added", *path, &mut self.counts.added),
+            Compared::Removed(path, _) => ("removed", *path, &mut self.counts.removed),
+            Compared::Changed(path, _) => ("changed", *path, &mut self.counts.changed),
+            Compared::Failed(side, error) => return self.unreadable(*side, error),
+            _ => return Ok(()),
+        };
+        *count += 1;
+        let (kind, changes): (Option<FileType>, &[Change]) = match &compared {
+            Compared::Added(_, kind) | Compared::Removed(_, kind) => (Some(*kind), &[]),
+            Compared::Changed(_, changes) => (None, changes),
+            _ => (None, &[]),
+        };
+        if self.json {
+            let mut row = json!({"path": Name::new(path), "what": word});
+            if let Some(kind) = kind {
+                row["type"] = json!(show::kind(kind));
+            } else {
+                row["changes"] = changes.iter().map(value).collect();
+            }
+            let comma = if is_first { "" } else { "," };
+            return Ok(write!(self.out, "{comma}\n  {row}")?);
+        }
+        let path = show::name(path);
+        let told = match kind {
+            Some(kind) => show::kind(kind).to_owned(),
+            None => changes.iter().map(text).collect::<Vec<_>>().join(", "),
+        };
+        Ok(writeln!(self.out, "{word:<8} {path}: {told}")?)
+    }
+
+    fn unreadable(&mut self, side: Side, error: &Error) -> Result<()> {
+        self.counts.unreadable += 1;
+        // Both streams go to one terminal in order.
+        self.out.flush()?;
+        let exit = self.failure(side, error).say();
+        if self.exit != Some(Exit::Damaged) {
+            self.exit = Some(match exit {
+                Exit::Failed => Exit::Usage,
+                other => other,
+            });
+        }
+        Ok(())
+    }
+
+    fn failure(&self, side: Side, error: &Error) -> Failure {
+        let image = match side {
+            Side::A => self.a,
+            Side::B => self.b,
+        };
+        match error {
+            Error::Image(failed) => image.failure(failed),
+            Error::Damaged { path, damage } => Failure::at(damage, image.name_of(path)),
+            other => Failure::new(Exit::Failed, other.to_string()),
+        }
+    }
+}
+
+/// A change for a terminal.
+fn text(change: &Change) -> String {
+    match change {
+        Change::Kind(a, b) => format!("{} -> {}", show::kind(*a), show::kind(*b)),
+        Change::Mode(a, b) => format!("mode {a:04o} -> {b:04o}"),
+        Change::Owner(a, b) => format!("owner {}:{} -> {}:{}", a.0, a.1, b.0, b.1),
+        Change::Size(a, b) => format!("size {a} -> {b}"),
+        Change::Device(a, b) => format!("device {}, {} -> {}, {}", a.0, a.1, b.0, b.1),
+        Change::Target(a, b) => format!("target {} -> {}", show::name(a), show::name(b)),
+        Change::Time(name, a, b) => {
+            format!(
+                "{name} {} -> {}",
+                date::show_exact(*a),
+                date::show_exact(*b)
+            )
+        }
+        Change::Xattr(name, a, b) => {
+            let how = match (a, b) {
+                (None, _) => "added",
+                (_, None) => "removed",
+                _ => "changed",
+            };
+            format!("attribute {} {how}", show::name(name))
+        }
+        Change::Content(first) => format!("contents from byte {first} on"),
+        Change::Links(a, b) => {
+            format!("a link of {} -> of {}", show::name(a), show::name(b))
+        }
+        _ => "something else".into(),
+    }
+}
+
+/// A change for programs.
+fn value(change: &Change) -> Value {
+    let row = |what: &str, a: Value, b: Value| json!({"what": what, "a": a, "b": b});
+    match change {
+        Change::Kind(a, b) => row("type", json!(show::kind(*a)), json!(show::kind(*b))),
+        Change::Mode(a, b) => row("mode", json!(a), json!(b)),
+        Change::Owner(a, b) => row("owner", json!([a.0, a.1]), json!([b.0, b.1])),
+        Change::Size(a, b) => row("size", json!(a), json!(b)),
+        Change::Device(a, b) => row("device", json!([a.0, a.1]), json!([b.0, b.1])),
+        Change::Target(a, b) => row("target", json!(Name::new(a)), json!(Name::new(b))),
+        Change::Time(name, a, b) => {
+            let ns = |time| json!(date::nanoseconds(time).to_string());
+            row(name, ns(*a), ns(*b))
+        }
+        Change::Xattr(name, a, b) => {
+            let hex = |value: &Option<Vec<u8>>| json!(value.as_deref().map(show::hex));
+            let mut row = row("attribute", hex(a), hex(b));
+            row["name"] = json!(Name::new(name));
+            row
+        }
+        Change::Content(first) => json!({"what": "contents", "first_byte": first}),
+        Change::Links(a, b) => row("links", json!(Name::new(a)), json!(Name::new(b))),
+        _ => json!({"what": "other"}),
+    }
+}

@@ -1,0 +1,472 @@
+//! `uext4 diff --blocks`: what the blocks that differ hold in the second image.
+//!
+//! Descriptors, inode bitmaps and the inodes in use are read once, in the order of the groups. The
+//! names of inodes come from a walk of the mounted tree that ends with the last one that is needed.
+//! Invariants: memory is bounded by the runs that differ.
+
+use super::diff_blocks::Runs;
+use super::diff_claims::{Claims, Part, bit, item};
+use crate::failure::{self, Result};
+use crate::show::{self, Name};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use uext4::Filesystem;
+use uext4::device::BlockDevice;
+use uext4::format::{
+    BlockNr, FileType, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Superblock, group_flag,
+};
+use uext4_num::{clamp_usize, u64_of};
+
+/// Inode of the reserved descriptor blocks.
+const RESIZE: u32 = 7;
+/// Inode of the journal.
+const JOURNAL: u32 = 8;
+
+/// What a run of blocks is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Owner {
+    /// Before the first group.
+    Boot,
+    Superblock,
+    Descriptors,
+    ReservedDescriptors,
+    BlockBitmap,
+    InodeBitmap,
+    InodeTable,
+    Mmp,
+    Journal,
+    Data,
+    DirectoryData,
+    Map,
+    Attributes,
+    Free,
+    /// In use in the bitmap, by nothing that can be read.
+    Unknown,
+}
+
+impl Owner {
+    fn text(self) -> &'static str {
+        match self {
+            Owner::Boot => "boot block",
+            Owner::Superblock => "superblock",
+            Owner::Descriptors => "descriptors",
+            Owner::ReservedDescriptors => "reserved descriptors",
+            Owner::BlockBitmap => "block bitmap",
+            Owner::InodeBitmap => "inode bitmap",
+            Owner::InodeTable => "inode table",
+            Owner::Mmp => "multiple-mount protection",
+            Owner::Journal => "journal",
+            Owner::Data => "data",
+            Owner::DirectoryData => "directory",
+            Owner::Map => "map",
+            Owner::Attributes => "attributes",
+            Owner::Free => "free",
+            Owner::Unknown => "in use, without a known owner",
+        }
+    }
+}
+
+/// Blocks that differ and belong together.
+struct Claim {
+    run: Range<u64>,
+    owner: Owner,
+    /// The group that the blocks describe, which need not be the one that they are in.
+    group: Option<u32>,
+    /// Inodes that own the blocks, or those of a table that differ.
+    inodes: Vec<u32>,
+}
+
+/// A run of blocks for the user.
+#[derive(Serialize)]
+pub(super) struct Row {
+    pub(super) first_block: u64,
+    pub(super) blocks: u64,
+    owner: Owner,
+    group: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inodes: Vec<Named>,
+}
+
+/// An inode and its first name.
+#[derive(Serialize)]
+struct Named {
+    inode: u32,
+    path: Option<Name>,
+    #[serde(skip)]
+    text: String,
+}
+
+impl Row {
+    /// The owner in words.
+    pub(super) fn text(&self) -> String {
+        let names: Vec<&str> = self
+            .inodes
+            .iter()
+            .map(|named| named.text.as_str())
+            .collect();
+        let (owner, group) = (self.owner.text(), self.group);
+        match (self.owner, names.is_empty()) {
+            (Owner::InodeTable, false) => {
+                format!("{owner} of group {group}: {}", names.join(", "))
+            }
+            (_, false) => format!("{owner} of {}", names.join(", ")),
+            (Owner::Boot | Owner::Mmp | Owner::Journal | Owner::Free | Owner::Unknown, _) => {
+                owner.into()
+            }
+            _ => format!("{owner} of group {group}"),
+        }
+    }
+}
+
+/// The owners of all blocks that differ.
+pub(super) struct Owners<'o> {
+    geometry: &'o Geometry,
+    claims: Vec<Claim>,
+}
+
+/// What is read of the second image.
+struct Image<'o> {
+    a: &'o dyn BlockDevice,
+    b: &'o dyn BlockDevice,
+    disk: &'o Superblock,
+    geometry: &'o Geometry,
+    differing: &'o Runs,
+}
+
+impl<'o> Owners<'o> {
+    /// Finds the owners.
+    ///
+    /// # Errors
+    /// A descriptor or a bitmap that cannot be read.
+    pub(super) fn find(
+        a: &'o dyn BlockDevice,
+        b: &'o dyn BlockDevice,
+        disk: &'o Superblock,
+        geometry: &'o Geometry,
+        differing: &'o Runs,
+    ) -> uext4::Result<Self> {
+        let image = Image {
+            a,
+            b,
+            disk,
+            geometry,
+            differing,
+        };
+        let mut owners = Self {
+            geometry,
+            claims: Vec::new(),
+        };
+        if differing.count() == 0 {
+            return Ok(owners);
+        }
+        owners.claim(
+            &image,
+            0..geometry.first_data_block.into(),
+            Owner::Boot,
+            &[],
+        );
+        let mmp = disk.mmp_block;
+        if mmp != 0 {
+            owners.claim(&image, mmp..mmp.saturating_add(1), Owner::Mmp, &[]);
+        }
+        let mut descriptors = Vec::new();
+        for group in (0..geometry.group_count).map(GroupNr) {
+            let descriptor = image.descriptor(group)?;
+            owners.claim_group(&image, group, &descriptor)?;
+            descriptors.push(descriptor);
+        }
+        owners.settle();
+        owners.claim_rest(&image, &descriptors)?;
+        Ok(owners)
+    }
+
+    /// Adds the differing blocks of a range.
+    fn claim(&mut self, image: &Image<'_>, blocks: Range<u64>, owner: Owner, inodes: &[u32]) {
+        self.claim_of(None, image, blocks, owner, inodes);
+    }
+
+    /// As [`Self::claim`], of blocks that describe a group.
+    fn claim_of(
+        &mut self,
+        group: Option<GroupNr>,
+        image: &Image<'_>,
+        blocks: Range<u64>,
+        owner: Owner,
+        inodes: &[u32],
+    ) {
+        let end = blocks.end.min(image.geometry.blocks_count);
+        image
+            .differing
+            .inside(blocks.start..end.max(blocks.start), |run| {
+                self.claims.push(Claim {
+                    run,
+                    owner,
+                    group: group.map(|group| group.0),
+                    inodes: inodes.to_vec(),
+                });
+            });
+    }
+
+    fn claim_group(
+        &mut self,
+        image: &Image<'_>,
+        group: GroupNr,
+        descriptor: &GroupDescriptor,
+    ) -> uext4::Result<()> {
+        let geometry = image.geometry;
+        let one = |block: BlockNr| block.0..block.0.saturating_add(1);
+        if let Some(block) = geometry.superblock_block(group) {
+            self.claim(image, one(block), Owner::Superblock, &[]);
+        }
+        if let Some((_, run)) = geometry.descriptor_run(group) {
+            let blocks = run.start.0..run.start.0 + u64::from(run.len_blocks);
+            self.claim(image, blocks, Owner::Descriptors, &[]);
+        }
+        let of = Some(group);
+        self.claim_of(
+            of,
+            image,
+            one(descriptor.block_bitmap),
+            Owner::BlockBitmap,
+            &[],
+        );
+        self.claim_of(
+            of,
+            image,
+            one(descriptor.inode_bitmap),
+            Owner::InodeBitmap,
+            &[],
+        );
+        let table = descriptor.inode_table.0;
+        let mut differing = Vec::new();
+        let blocks = table..table.saturating_add(geometry.inode_table_blocks().into());
+        image.differing.inside(blocks, |run| differing.push(run));
+        for block in differing.into_iter().flatten() {
+            let inodes = image.inodes_that_differ(group, block, table)?;
+            self.claim_of(of, image, block..block + 1, Owner::InodeTable, &inodes);
+        }
+        if !descriptor.has_flag(group_flag::INODE_UNINIT) {
+            self.claim_inodes(image, group, descriptor)?;
+        }
+        Ok(())
+    }
+
+    /// Claims the blocks of all inodes in use of a group.
+    fn claim_inodes(
+        &mut self,
+        image: &Image<'_>,
+        group: GroupNr,
+        descriptor: &GroupDescriptor,
+    ) -> uext4::Result<()> {
+        let geometry = image.geometry;
+        let bitmap = image.block(image.b, descriptor.inode_bitmap.0)?;
+        let per_block = geometry.inodes_per_block();
+        let mut table = Vec::new();
+        for index in 0..geometry.inodes_per_group {
+            if index % per_block == 0 {
+                let range = index..index.saturating_add(per_block);
+                let is_used = range.into_iter().any(|index| bit(&bitmap, index));
+                let block = descriptor.inode_table.0 + u64::from(index / per_block);
+                table = match is_used {
+                    true => image.block(image.b, block)?,
+                    false => Vec::new(),
+                };
+            }
+            let raw = item(&table, index % per_block, geometry.inode_size);
+            let (Some(raw), true) = (raw, bit(&bitmap, index)) else {
+                continue;
+            };
+            let nr = geometry.inode_at(group, index);
+            match Inode::parse(raw, nr, geometry, &image.disk.checksums()) {
+                Ok(inode) => self.claim_inode(image, nr, &inode),
+                Err(corrupt) => failure::note(format_args!("{corrupt}; its blocks are not known")),
+            }
+        }
+        Ok(())
+    }
+
+    fn claim_inode(&mut self, image: &Image<'_>, nr: InodeNr, inode: &Inode) {
+        let is_dir = inode.file_type() == Some(FileType::Directory);
+        let mut take = |part: Part, blocks: Range<u64>| {
+            let (owner, inodes): (Owner, &[u32]) = match (part, nr.0) {
+                (_, RESIZE) => (Owner::ReservedDescriptors, &[]),
+                (_, JOURNAL) => (Owner::Journal, &[]),
+                (Part::Data, _) if is_dir => (Owner::DirectoryData, &[nr.0]),
+                (Part::Data, _) => (Owner::Data, &[nr.0]),
+                (Part::Map, _) => (Owner::Map, &[nr.0]),
+                (Part::Attributes, _) => (Owner::Attributes, &[nr.0]),
+            };
+            self.claim(image, blocks, owner, inodes);
+        };
+        Claims::new(image.b, image.geometry, &mut take).of(inode);
+    }
+
+    /// Sorts the claims. Claims of one run by several inodes become one, and so do neighbours of
+    /// one owner.
+    fn settle(&mut self) {
+        let key = |claim: &Claim| (claim.run.start, claim.run.end, claim.owner, claim.group);
+        self.claims.sort_by_key(key);
+        self.claims.dedup_by(|later, first| {
+            if key(later) == key(first) {
+                first.inodes.append(&mut later.inodes);
+                return true;
+            }
+            let what = |claim: &Claim| (claim.owner, claim.group);
+            let joins = later.run.start == first.run.end
+                && what(later) == what(first)
+                && later.inodes == first.inodes;
+            if joins {
+                first.run.end = later.run.end;
+            }
+            joins
+        });
+    }
+
+    /// Claims what no owner has: free blocks, and those in use for an unknown reason.
+    fn claim_rest(&mut self, image: &Image<'_>, groups: &[GroupDescriptor]) -> uext4::Result<()> {
+        let mut gaps = Vec::new();
+        let mut end = 0;
+        for claim in &self.claims {
+            if claim.run.start > end {
+                gaps.push(end..claim.run.start);
+            }
+            end = end.max(claim.run.end);
+        }
+        gaps.push(end..image.geometry.blocks_count.max(end));
+        let mut rest = Vec::new();
+        for gap in gaps {
+            image.differing.inside(gap, |run| rest.push(run));
+        }
+        let mut bitmap = (None, Vec::new());
+        for block in rest.into_iter().flatten() {
+            let (group, cluster) = image.geometry.split_block_to_cluster(BlockNr(block));
+            if bitmap.0 != Some(group) {
+                let descriptor = groups.get(clamp_usize(group.0));
+                bitmap = (Some(group), image.block_bitmap(descriptor)?);
+            }
+            let owner = match bit(&bitmap.1, cluster) {
+                true => Owner::Unknown,
+                false => Owner::Free,
+            };
+            match self.claims.last_mut() {
+                Some(last) if last.owner == owner && last.run.end == block => last.run.end += 1,
+                _ => self.claim(image, block..block + 1, owner, &[]),
+            }
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// The rows for the user. `open` mounts the image if names are needed.
+    pub(super) fn named(&self, open: impl FnOnce() -> Result<Filesystem>) -> Result<Vec<Row>> {
+        let wanted: BTreeSet<u32> = self
+            .claims
+            .iter()
+            .flat_map(|claim| claim.inodes.iter().copied())
+            .collect();
+        let names = match wanted.is_empty() {
+            true => BTreeMap::new(),
+            false => names(&open()?, &wanted),
+        };
+        let rows = self.claims.iter().map(|claim| Row {
+            first_block: claim.run.start,
+            blocks: claim.run.end - claim.run.start,
+            owner: claim.owner,
+            group: claim.group.unwrap_or_else(|| {
+                let first = BlockNr(claim.run.start.max(self.geometry.first_data_block.into()));
+                self.geometry.group_of_block(first).0
+            }),
+            inodes: claim.inodes.iter().map(|nr| named(*nr, &names)).collect(),
+        });
+        Ok(rows.collect())
+    }
+}
+
+impl Image<'_> {
+    fn block(&self, device: &dyn BlockDevice, block: u64) -> uext4::Result<Vec<u8>> {
+        let block_bytes = u64::from(self.geometry.block_size());
+        let mut bytes = vec![0; clamp_usize(block_bytes)];
+        device.read_at(block.saturating_mul(block_bytes), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn descriptor(&self, group: GroupNr) -> uext4::Result<GroupDescriptor> {
+        let (block, offset) = self.geometry.descriptor_location(group);
+        let bytes = self.block(self.b, block.0)?;
+        let raw = bytes.get(clamp_usize(offset)..).unwrap_or_default();
+        let length = usize::from(self.geometry.desc_size).min(raw.len());
+        let raw = raw.split_at(length).0;
+        Ok(GroupDescriptor::parse(
+            raw,
+            group,
+            self.geometry,
+            &self.disk.checksums(),
+        )?)
+    }
+
+    /// The block bitmap of a group; empty if it was never written.
+    fn block_bitmap(&self, group: Option<&GroupDescriptor>) -> uext4::Result<Vec<u8>> {
+        match group {
+            Some(group) if !group.has_flag(group_flag::BLOCK_UNINIT) => {
+                self.block(self.b, group.block_bitmap.0)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The inodes of a block of a table that differ.
+    fn inodes_that_differ(
+        &self,
+        group: GroupNr,
+        block: u64,
+        table: u64,
+    ) -> uext4::Result<Vec<u32>> {
+        let (a, b) = (self.block(self.a, block)?, self.block(self.b, block)?);
+        let size = usize::from(self.geometry.inode_size);
+        let first = (block - table) * u64::from(self.geometry.inodes_per_block());
+        let pairs = a.chunks(size).zip(b.chunks(size)).enumerate();
+        let differ = pairs.filter(|(_, (a, b))| a != b);
+        let index = |at: usize| uext4_num::clamp_u32(first + u64_of(at));
+        Ok(differ
+            .map(|(at, _)| self.geometry.inode_at(group, index(at)).0)
+            .collect())
+    }
+}
+
+/// The first names of inodes.
+fn names(fs: &Filesystem, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Vec<u8>> {
+    let mut names = BTreeMap::new();
+    if let Ok(root) = fs.root() {
+        names.insert(root.nr().0, b"/".to_vec());
+    }
+    let Ok(walk) = fs.paths().walk("/") else {
+        return names;
+    };
+    let mut left = wanted.iter().filter(|nr| !names.contains_key(nr)).count();
+    // Damage leaves inodes without a name; their numbers are told.
+    for file in walk.flatten() {
+        if left == 0 {
+            break;
+        }
+        let nr = file.inode.nr().0;
+        if wanted.contains(&nr) && !names.contains_key(&nr) {
+            names.insert(nr, [b"/", &file.path[..]].concat());
+            left -= 1;
+        }
+    }
+    names
+}
+
+fn named(nr: u32, names: &BTreeMap<u32, Vec<u8>>) -> Named {
+    let path = names.get(&nr);
+    Named {
+        inode: nr,
+        path: path.map(|path| Name::new(path)),
+        text: match path {
+            Some(path) => show::name(path),
+            None => format!("inode {nr}"),
+        },
+    }
+}
