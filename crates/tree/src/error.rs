@@ -33,18 +33,13 @@ pub enum Error {
         damage: Damage,
     },
     /// The data of a file cannot be read from this byte on; an archive has zeroes instead.
-    #[error(
-        "{}: {error}; the archive has zeroes from byte {offset} on",
-        String::from_utf8_lossy(path)
-    )]
+    #[error("{error}; the archive has zeroes from byte {offset} on")]
     Incomplete {
-        /// Path in the image.
-        path: Vec<u8>,
         /// First byte of the file that was not read.
         offset: u64,
-        /// Why.
+        /// Why, and the path in the image.
         #[source]
-        error: uext4::Error,
+        error: PathError,
     },
     /// The archive cannot be written.
     #[error("the archive cannot be written: {0}")]

@@ -82,13 +82,10 @@ impl<'a> Console<'a> {
         match error {
             Error::Host { path, error } => Failure::at(error, path.display()),
             Error::Image(failed) => self.image.failure(failed),
-            Error::Incomplete {
-                path,
-                offset,
-                error,
-            } => Failure::at(error, self.image.name_of(path)).hint(&format!(
-                "the archive has zeroes from byte {offset} of the file on"
-            )),
+            Error::Incomplete { offset, error } => {
+                let zeroes = format!("the archive has zeroes from byte {offset} of the file on");
+                self.image.failure(error).hint(&zeroes)
+            }
             Error::Damaged { path, damage } => Failure::at(damage, self.image.name_of(path)),
             other => Failure::new(Exit::Failed, other.to_string()),
         }

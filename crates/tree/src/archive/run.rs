@@ -13,6 +13,7 @@ use crate::{Error, Event, PIECE_BYTES, Result, join, sorted};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use uext4::format::acl::Acl;
+use uext4::path::PathError;
 use uext4::{Attr, Caller, FileType, InodeRef};
 use uext4_num::{clamp_usize, u64_of};
 
@@ -375,17 +376,15 @@ fn of<'h>(attr: &Attr, header: Header<'h>) -> Header<'h> {
 }
 
 fn incomplete(member: &Member, offset: u64, error: Option<uext4::Error>) -> Error {
-    let path = member.path.clone();
     match error {
         Some(error) => Error::Incomplete {
-            path,
             offset,
-            error,
+            error: PathError::new(&member.path, error),
         },
-        None => {
-            let damage = Damage::ShortData;
-            Error::Damaged { path, damage }
-        }
+        None => Error::Damaged {
+            path: member.path.clone(),
+            damage: Damage::ShortData,
+        },
     }
 }
 

@@ -30,8 +30,8 @@ fn a_failed_read_leaves_the_archive_well_formed() {
     });
     let mut failures = Vec::new();
     let mut archive = Archive::new(&fs).on_event(|event| {
-        if let Event::Failed(Error::Incomplete { path, offset, .. }) = event {
-            failures.push((path.clone(), *offset));
+        if let Event::Failed(Error::Incomplete { offset, error }) = event {
+            failures.push((error.path().to_vec(), *offset));
         }
         ControlFlow::Continue(())
     });
