@@ -69,7 +69,7 @@ validate: simulator ## The simulator of this machine beside the machine itself.
 	@$(BUILT)/release/uext4-lab validate --simulator $(SIMULATOR) $(ARGS)
 
 PUBLISHED = uext4-num uext4-sync uext4-format uext4-device uext4-journal uext4-alloc uext4-mkfs \
-	uext4 uext4-tree uext4-fuse uext4-tools
+	uext4-build uext4-archive uext4 uext4-tree uext4-fuse uext4-tools
 
 crates: ## Package the crates that are published, and build each from its package.
 	cargo package $(PUBLISHED:%=--package %)

@@ -301,15 +301,23 @@ fn add_journal(
     superblock.journal_inum = InodeNr::JOURNAL.0;
     superblock.jnl_backup_type = 1;
     superblock.jnl_blocks = journal_backup(&inode);
-    let mut log = jbd2::Superblock::new(geometry.block_size(), blocks, 1, superblock.uuid);
-    if geometry.features.has(Feature::FAST_COMMIT) {
-        log.fast_commit_blocks = blocks / 65;
-    }
+    let log = journal_superblock(superblock, blocks);
     let mut bytes = vec![0; usize_of(geometry.block_size())];
     let (start, _) = bytes.split_at_mut(jbd2::SUPERBLOCK_BYTES);
     start.copy_from_slice(&log.encode());
     files.blocks.push((first, bytes));
     Ok(geometry.blocks_to_clusters(u64::from(blocks)))
+}
+
+/// The superblock of an empty log of `blocks` blocks in an inode, with the area for fast commits
+/// that the features ask for.
+pub fn journal_superblock(superblock: &Superblock, blocks: u32) -> jbd2::Superblock {
+    let block_size = 1024 << superblock.log_block_size;
+    let mut log = jbd2::Superblock::new(block_size, blocks, 1, superblock.uuid);
+    if superblock.features().has(Feature::FAST_COMMIT) {
+        log.fast_commit_blocks = blocks / 65;
+    }
+    log
 }
 
 /// Adds the quota files; the project quota has no reserved inode and takes the next after `last`.

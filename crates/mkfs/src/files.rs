@@ -339,7 +339,7 @@ fn lost_found_blocks(block_size: u32, features: Features) -> u32 {
 }
 
 /// The superblock's copy of the journal inode: its map, then high and low half of its size.
-pub(super) fn journal_backup(inode: &Inode) -> [u32; 17] {
+pub fn journal_backup(inode: &Inode) -> [u32; 17] {
     std::array::from_fn(|i| match i {
         15 => high_u32(inode.size),
         16 => low_u32(inode.size),

@@ -50,7 +50,7 @@ pub fn format_journal_device(
         ));
     }
     let blocks_count = device.size_bytes() / u64::from(block_size);
-    if !journal_size::ALLOWED_BLOCKS.contains(&blocks_count) {
+    if !journal_size::JOURNAL_BLOCKS.contains(&blocks_count) {
         return Err(Error::OutOfRange(
             "a journal has 1024 to 10240000 blocks, and at most half of the file system",
         ));
@@ -78,12 +78,7 @@ pub fn format_journal_device(
 /// [`Error::OutOfRange`] if the device holds no external journal, [`Error::Contradiction`] if its
 /// superblocks are damaged, [`Error::NoSpace`] if its list of users is full, [`Error::Device`].
 pub fn add_journal_user(device: &dyn BlockDevice, user: [u8; 16]) -> Result<(), Error> {
-    let mut bytes = [0; SUPERBLOCK_BYTES];
-    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
-    let superblock = Superblock::parse_unverified(&bytes)?;
-    if !superblock.features().has(Feature::JOURNAL_DEV) || superblock.log_block_size > 6 {
-        return Err(Error::OutOfRange("the device holds no journal"));
-    }
+    let superblock = head(device)?;
     let at = log_start(&superblock) << (superblock.log_block_size + 10);
     let mut log = [0; jbd2::SUPERBLOCK_BYTES];
     device.read_at(at, &mut log)?;
@@ -92,6 +87,24 @@ pub fn add_journal_user(device: &dyn BlockDevice, user: [u8; 16]) -> Result<(), 
         .map_err(|Full| Error::NoSpace("another user of the journal"))?;
     device.write_at(at, &log.encode())?;
     Ok(device.flush()?)
+}
+
+/// UUID of the external journal on the device.
+///
+/// # Errors
+/// As [`add_journal_user`], whose list of users it does not read.
+pub fn journal_device_uuid(device: &dyn BlockDevice) -> Result<[u8; 16], Error> {
+    Ok(head(device)?.uuid)
+}
+
+fn head(device: &dyn BlockDevice) -> Result<Superblock, Error> {
+    let mut bytes = [0; SUPERBLOCK_BYTES];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
+    let superblock = Superblock::parse_unverified(&bytes)?;
+    if !superblock.features().has(Feature::JOURNAL_DEV) || superblock.log_block_size > 6 {
+        return Err(Error::OutOfRange("the device holds no journal"));
+    }
+    Ok(superblock)
 }
 
 /// Block of the log's superblock: the one after the block of the superblock.

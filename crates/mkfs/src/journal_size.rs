@@ -3,10 +3,11 @@
 use uext4_num::clamp_u32;
 
 /// Journal sizes that mke2fs accepts, in blocks.
-pub(super) const ALLOWED_BLOCKS: std::ops::RangeInclusive<u64> = 1024..=10_240_000;
+pub const JOURNAL_BLOCKS: std::ops::RangeInclusive<u64> = 1024..=10_240_000;
 
-/// mke2fs's journal size for a file system of `blocks_count` blocks; 0: too small for a journal.
-pub(super) fn default_blocks(blocks_count: u64) -> u64 {
+/// mke2fs's journal size for a file system of `blocks_count` blocks, in blocks; 0: it is too small
+/// for a journal.
+pub fn default_journal_blocks(blocks_count: u64) -> u64 {
     const KI: u64 = 1024;
     const STEPS: [(u64, u64); 8] = [
         (2 * KI, 0),
@@ -23,7 +24,7 @@ pub(super) fn default_blocks(blocks_count: u64) -> u64 {
 }
 
 /// Blocks for fast commits behind a journal of `journal_blocks` blocks.
-pub(super) fn fast_commit_blocks(journal_blocks: u64) -> u64 {
+pub fn fast_commit_blocks(journal_blocks: u64) -> u64 {
     journal_blocks / 64
 }
 

@@ -33,14 +33,18 @@ mod write;
 mod tests;
 
 pub use compat::{Release, UnknownRelease};
-pub use draft::{Contents, Draft, Plan, Usages, plan};
+pub use draft::{Contents, Draft, Plan, Usages, journal_superblock, plan};
 pub use entropy::random_uuid;
 pub use error::Error;
+pub use files::journal_backup;
 pub use growth::{AddedGroups, add_groups};
 pub use journal_device::{
     ExternalJournal, JournalDeviceOptions, add_journal_user, format_journal_device,
+    journal_device_uuid,
 };
-pub use journal_size::default_orphan_file_blocks;
+pub use journal_size::{
+    JOURNAL_BLOCKS, default_journal_blocks, default_orphan_file_blocks, fast_commit_blocks,
+};
 pub use mapping::{FileMap, extent_tree};
 pub use options::{
     DeviceContents, InodeCount, InodeTables, JournalSize, MkfsOptions, Placement, Preset, Usage,

@@ -166,13 +166,13 @@ fn journal_blocks(options: &MkfsOptions, wishes: &Wishes) -> Result<u32, Error> 
         return Ok(0);
     }
     let blocks = match options.journal {
-        JournalSize::Auto => journal_size::default_blocks(wishes.blocks_count),
+        JournalSize::Auto => journal_size::default_journal_blocks(wishes.blocks_count),
         JournalSize::Mib(mib) => (u64::from(mib) << 20) / u64::from(wishes.block_size),
         JournalSize::Blocks(blocks) => u64::from(blocks),
     };
     let explicit = options.journal != JournalSize::Auto;
     let fits = blocks <= wishes.blocks_count / 2;
-    if explicit && !(fits && journal_size::ALLOWED_BLOCKS.contains(&blocks)) {
+    if explicit && !(fits && journal_size::JOURNAL_BLOCKS.contains(&blocks)) {
         return Err(Error::OutOfRange(
             "a journal has 1024 to 10240000 blocks, and at most half of the file system",
         ));

@@ -123,7 +123,7 @@ impl Place {
     }
 }
 
-fn open_journal(path: &Path, purpose: Purpose) -> uext4::Result<Arc<dyn BlockDevice>> {
+pub(crate) fn open_journal(path: &Path, purpose: Purpose) -> uext4::Result<Arc<dyn BlockDevice>> {
     match FileDevice::open(path, purpose.access()) {
         Ok(file) => Ok(Arc::new(file)),
         Err(error @ device::Error::Busy { .. }) => Err(error.into()),

@@ -211,9 +211,14 @@ impl DeviceNumber {
         if self.major < 256 && self.minor < 256 {
             put_u32(&mut i_block, 0, self.major << 8 | self.minor);
         } else {
-            let minor = self.minor & 0xFF | (self.minor & 0xF_FF00) << 12;
-            put_u32(&mut i_block, 4, minor | (self.major & 0xFFF) << 8);
+            put_u32(&mut i_block, 4, self.as_new());
         }
         i_block
+    }
+
+    /// The 32-bit form with 12 + 20 bits; the opposite of [`Self::of_new`].
+    pub fn as_new(self) -> u32 {
+        let minor = self.minor & 0xFF | (self.minor & 0xF_FF00) << 12;
+        minor | (self.major & 0xFFF) << 8
     }
 }

@@ -5,23 +5,26 @@
 //! Not here: changes that rewrite checksums all over the device. They are refused with a text that
 //! names the alternative.
 //!
+//! Layout: `fields` and `features` change the superblock only; `orphan_file` and `mmp` have
+//! structures of their own; `journal` adds and removes the log, between two mounts.
+//!
 //! References: `tune2fs(8)`.
 
 mod backups;
+mod features;
+mod fields;
+mod journal;
+mod mmp;
 mod orphan_file;
 
-pub use orphan_file::Presence;
+pub use features::Presence;
+pub use fields::{CheckTimes, MountDefaults, Raid};
+pub use journal::{Journal, set_journal};
 
 use crate::options::OnError;
 use crate::{Error, Filesystem, Fs, Result};
-use uext4_format::superblock::ErrorBehaviour;
+use uext4_format::hash::HashVersion;
 use uext4_format::{Feature, Superblock};
-use uext4_num::clamp_u64;
-
-/// Longest label in bytes.
-const LABEL_BYTES: usize = 16;
-/// Largest share of blocks reserved for the superuser, in percent.
-const RESERVED_PERCENT_MAX: u8 = 50;
 
 /// Parameters to change; `None` leaves one unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,14 +35,26 @@ pub struct Tuning {
     pub uuid: Option<[u8; 16]>,
     /// Blocks reserved for the superuser, in percent of all.
     pub reserved_percent: Option<u8>,
+    /// Blocks reserved for the superuser; wins over the percentage.
+    pub reserved_blocks: Option<u64>,
+    /// User that may use reserved blocks.
+    pub reserved_uid: Option<u32>,
+    /// Group that may use reserved blocks.
+    pub reserved_gid: Option<u32>,
     /// The default of `errors=`.
     pub on_error: Option<OnError>,
-    /// The feature `orphan_file`.
-    pub orphan_file: Option<Presence>,
-    /// The feature `fast_commit`.
-    pub fast_commit: Option<Presence>,
-    /// Enables `metadata_csum_seed`: checksums no longer depend on the UUID.
-    pub fix_checksum_seed: bool,
+    /// When a check is due.
+    pub check_times: CheckTimes,
+    /// Default mount options.
+    pub mount_defaults: MountDefaults,
+    /// RAID geometry.
+    pub raid: Raid,
+    /// Hash of directories that get an index from now on.
+    pub hash: Option<HashVersion>,
+    /// Seconds between checks of the MMP block, at most 300; 0: the default.
+    pub mmp_update_seconds: Option<u16>,
+    /// Features to turn on or off, in this order. [`set_journal`] does it for `has_journal`.
+    pub features: Vec<(Feature, Presence)>,
 }
 
 impl Filesystem {
@@ -54,8 +69,12 @@ impl Filesystem {
         self.change(|fs| {
             fs.writable()?;
             change_superblock(fs, tuning)?;
-            if let Some(presence) = tuning.orphan_file {
-                orphan_file::set(fs, presence)?;
+            for (feature, wanted) in &tuning.features {
+                match *feature {
+                    Feature::ORPHAN_FILE => orphan_file::set(fs, *wanted)?,
+                    Feature::MMP => mmp::set(fs, *wanted)?,
+                    _ => {}
+                }
             }
             fs.journal.commit_running()?;
             // Programs that search for labels read the device, not the log.
@@ -77,32 +96,12 @@ fn change_superblock(fs: &Fs, tuning: &Tuning) -> Result<()> {
 }
 
 fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {
-    if let Some(label) = &tuning.label {
-        if label.len() > LABEL_BYTES {
-            return Err(Error::Invalid("a label has up to 16 bytes"));
+    fields::apply(disk, tuning)?;
+    for (feature, wanted) in &tuning.features {
+        match *feature {
+            Feature::ORPHAN_FILE | Feature::MMP => {}
+            feature => features::apply(disk, feature, *wanted)?,
         }
-        disk.volume_name = [0; LABEL_BYTES];
-        disk.volume_name[..label.len()].copy_from_slice(label);
-    }
-    if let Some(percent) = tuning.reserved_percent {
-        if percent > RESERVED_PERCENT_MAX {
-            return Err(Error::Invalid("at most 50 percent can be reserved"));
-        }
-        disk.r_blocks_count = clamp_u64(u128::from(disk.blocks_count) * u128::from(percent) / 100);
-    }
-    if let Some(on_error) = tuning.on_error {
-        disk.errors = match on_error {
-            OnError::Superblock => disk.errors,
-            OnError::Continue => ErrorBehaviour::Continue.raw(),
-            OnError::RemountReadOnly => ErrorBehaviour::RemountReadOnly.raw(),
-            OnError::Panic => ErrorBehaviour::Panic.raw(),
-        };
-    }
-    if let Some(presence) = tuning.fast_commit {
-        set_fast_commit(disk, presence)?;
-    }
-    if tuning.fix_checksum_seed {
-        fix_checksum_seed(disk)?;
     }
     match tuning.uuid {
         Some(uuid) => set_uuid(disk, uuid),
@@ -110,38 +109,12 @@ fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {
     }
 }
 
-/// The next mount takes the area for fast commits from the end of the log, which is empty then.
-fn set_fast_commit(disk: &mut Superblock, wanted: Presence) -> Result<()> {
-    let mut features = disk.features();
-    match wanted {
-        Presence::Present if !features.has(Feature::HAS_JOURNAL) => {
-            let problem = "the feature fast_commit needs the feature has_journal";
-            return Err(Error::NotSupported(problem));
-        }
-        Presence::Present => features.insert(Feature::FAST_COMMIT),
-        Presence::Absent => features.remove(Feature::FAST_COMMIT),
-    }
-    disk.set_features(features);
-    Ok(())
-}
-
-/// Stores the seed that was derived from the UUID in its own field.
-fn fix_checksum_seed(disk: &mut Superblock) -> Result<()> {
-    let mut features = disk.features();
-    if !features.has(Feature::METADATA_CSUM) {
-        let problem = "metadata_csum_seed without the feature metadata_csum";
-        return Err(Error::NotSupported(problem));
-    }
-    disk.checksum_seed = disk.seed().0;
-    features.insert(Feature::CSUM_SEED);
-    disk.set_features(features);
-    Ok(())
-}
-
 fn set_uuid(disk: &mut Superblock, uuid: [u8; 16]) -> Result<()> {
     let features = disk.features();
     let problem = if disk.uuid == uuid {
         return Ok(());
+    } else if features.has(Feature::STABLE_INODES) {
+        "the feature stable_inodes promises that the UUID never changes"
     } else if features.has(Feature::METADATA_CSUM) && !features.has(Feature::CSUM_SEED) {
         "a new UUID would change every checksum; turn on metadata_csum_seed as well"
     } else if features.has(Feature::UNINIT_BG) && !features.has(Feature::METADATA_CSUM) {

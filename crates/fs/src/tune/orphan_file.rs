@@ -4,6 +4,7 @@
 //! transaction that disables it makes the old file an orphan on the legacy list. Recovery frees
 //! either.
 
+use super::Presence;
 use crate::file::{self, Position, Terms};
 use crate::inode::{InodeRef, NewInode};
 use crate::mkfs::default_orphan_file_blocks;
@@ -11,15 +12,6 @@ use crate::{Caller, Error, Fs, Result, credits, map};
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::{Feature, FileType, InodeNr};
 use uext4_num::u64_of;
-
-/// Target state of a feature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// It is turned on, unless it is on.
-    Present,
-    /// It is turned off, if it is on.
-    Absent,
-}
 
 pub(super) fn set(fs: &Fs, wanted: Presence) -> Result<()> {
     let features = fs.superblock.read().disk.features();

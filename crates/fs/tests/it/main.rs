@@ -42,6 +42,7 @@ mod remount;
 mod reserved;
 mod resize;
 mod revokes;
+mod set_journal;
 mod shutdown;
 mod statfs;
 mod threads;

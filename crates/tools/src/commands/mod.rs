@@ -40,6 +40,7 @@ pub(crate) mod stats;
 pub(crate) mod trim;
 pub(crate) mod tunables;
 pub(crate) mod tune;
+mod tune_words;
 
 use crate::cli::Command;
 use crate::failure::Result;

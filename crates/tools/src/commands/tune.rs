@@ -1,12 +1,17 @@
 //! `uext4 tune`: changes parameters of an existing file system.
 
 use super::info::Info;
+use super::tune_words::{self, ExtendedWord, FeatureWord, JournalWord, MountWord};
 use crate::failure::{At, Failure, Result};
-use crate::image::{ImageArgs, Purpose};
+use crate::image::{self, ImageArgs, Purpose};
 use crate::{numbers, show};
-use uext4::{OnError, Presence, Tuning, mkfs};
+use rustix::fs::FileType;
+use std::path::{Path, PathBuf};
+use uext4::format::{DeviceNumber, Feature};
+use uext4::{CheckTimes, Journal, OnError, Presence, Tuning, mkfs};
+use uext4_num::clamp_u32;
 
-/// Change label, UUID, reserved blocks, error behaviour and features of a file system
+/// Change label, UUID, reserved blocks, journal, features and other parameters of a file system
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -15,46 +20,118 @@ Examples:
   uext4 tune disk.img -L data -m 1         a label, and 1 % of the blocks for the superuser
   uext4 tune disk.img -O metadata_csum_seed -U random
   uext4 tune disk.img -e remount-ro        what mounts do about damage
+  uext4 tune disk.img -J size=64           a journal of 64 MiB instead of the one there is
+  uext4 tune disk.img -O ^has_journal      no journal: a crash then needs e2fsck
+  uext4 tune disk.img -o ^acl,discard -E stride=16,stripe_width=64
+
+Features: fast_commit, orphan_file, has_journal, mmp, stable_inodes and metadata_csum_seed can be
+turned on and off; dir_index, dir_nlink, extent, ea_inode, encrypt, casefold, extra_isize,
+huge_file, large_dir, large_file, project and verity only on.
 
 The image must not be mounted. A new UUID would change every checksum, unless the file system has
 metadata_csum_seed or no checksums.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// Features to turn on, or off with ^: fast_commit, orphan_file; only on: metadata_csum_seed
+    /// Features to turn on, or off with ^
     #[arg(short = 'O', long, value_name = "LIST", value_delimiter = ',')]
-    features: Vec<String>,
+    features: Vec<FeatureWord>,
     /// Volume label, up to 16 bytes
     #[arg(short = 'L', long)]
     label: Option<String>,
     /// UUID, or `random`, or `clear` for none
     #[arg(short = 'U', long, value_parser = uuid)]
     uuid: Option<[u8; 16]>,
-    /// Blocks kept for the superuser, in percent of all (0 to 50)
-    #[arg(
-        short = 'm',
-        long,
-        value_name = "PERCENT",
-        value_parser = clap::value_parser!(u8).range(0..=50)
-    )]
-    reserved: Option<u8>,
+    /// Journal: size=MIB in the file system, or device=FILE on another one; replaces the old one
+    #[arg(short = 'J', long, value_name = "JOURNAL")]
+    journal: Option<JournalWord>,
     /// What mounts do about damage: continue, remount-ro or panic
     #[arg(short = 'e', long, value_name = "BEHAVIOUR", value_parser = behaviour)]
     errors: Option<OnError>,
+    /// Default mount options to turn on, or off with ^
+    #[arg(short = 'o', long, value_name = "LIST", value_delimiter = ',')]
+    mount_options: Vec<MountWord>,
+    /// stride=, stripe_width=, hash_alg=, mount_opts=, mmp_update_interval=
+    #[arg(short = 'E', long, value_name = "LIST", value_delimiter = ',')]
+    extended: Vec<ExtendedWord>,
+    #[command(flatten)]
+    reserved: Reserved,
+    #[command(flatten)]
+    checks: Checks,
     /// Print JSON: the file system afterwards, as `uext4 info --json` shows it
     #[arg(long)]
     json: bool,
 }
 
+/// Blocks for the superuser.
+#[derive(clap::Args)]
+struct Reserved {
+    /// Blocks kept for the superuser, in percent of all (0 to 50)
+    #[arg(
+        short = 'm',
+        long = "reserved",
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u8).range(0..=50)
+    )]
+    percent: Option<u8>,
+    /// Blocks kept for the superuser, as a number
+    #[arg(
+        short = 'r',
+        long = "reserved-blocks",
+        value_name = "BLOCKS",
+        conflicts_with = "percent"
+    )]
+    blocks: Option<u64>,
+    /// User that may use them as well, as a number
+    #[arg(short = 'u', long = "reserved-uid", value_name = "UID")]
+    uid: Option<u32>,
+    /// Group that may use them as well, as a number
+    #[arg(short = 'g', long = "reserved-gid", value_name = "GID")]
+    gid: Option<u32>,
+}
+
+/// When e2fsck checks at boot, and what mounts note.
+#[derive(clap::Args)]
+struct Checks {
+    /// Mounts before a check is due; 0: never
+    #[arg(
+        short = 'c',
+        long,
+        value_name = "MOUNTS",
+        value_parser = tune_words::mounts_max,
+        allow_hyphen_values = true
+    )]
+    max_mounts: Option<u16>,
+    /// Mounts since the last check
+    #[arg(short = 'C', long, value_name = "MOUNTS")]
+    mounts: Option<u16>,
+    /// Time between checks: days, or a number with d, w, m or s; 0: no limit
+    #[arg(short = 'i', long, value_name = "TIME", value_parser = tune_words::interval)]
+    interval: Option<u32>,
+    /// Time of the last check, in seconds since 1970
+    #[arg(short = 'T', long, value_name = "SECONDS")]
+    last_checked: Option<u64>,
+    /// Directory of the last mount, up to 63 bytes
+    #[arg(short = 'M', long, value_name = "DIR")]
+    last_mounted: Option<String>,
+}
+
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        let tuning = self.tuning()?;
+        let tuning = self.tuning();
+        let journal = self.journal()?;
         let name = self.image.name();
-        if tuning == Tuning::default() {
-            let problem = "nothing to change; say -O, -L, -U, -m or -e";
+        if tuning == Tuning::default() && journal.is_none() {
+            let problem = "nothing to change; -h lists what can be";
             return Err(Failure::usage(format!("{name}: {problem}")));
         }
-        self.image.change(|fs| fs.tune(&tuning).at(&name))?;
+        // Without a journal first: orphan_file and fast_commit need it.
+        if let Some(journal) = &journal {
+            self.set_journal(journal)?;
+        }
+        if tuning != Tuning::default() {
+            self.image.change(|fs| fs.tune(&tuning).at(&name))?;
+        }
         if self.json {
             let disk =
                 uext4::read_superblock(&*self.image.device(Purpose::Read)?, None).at(&name)?;
@@ -63,30 +140,104 @@ impl Args {
         Ok(())
     }
 
-    fn tuning(&self) -> Result<Tuning> {
+    fn tuning(&self) -> Tuning {
+        let features = self.features.iter();
+        let features = features.filter(|FeatureWord(feature, _)| *feature != Feature::HAS_JOURNAL);
         let mut tuning = Tuning {
             label: self.label.clone().map(String::into_bytes),
             uuid: self.uuid,
-            reserved_percent: self.reserved,
+            reserved_percent: self.reserved.percent,
+            reserved_blocks: self.reserved.blocks,
+            reserved_uid: self.reserved.uid,
+            reserved_gid: self.reserved.gid,
             on_error: self.errors,
+            check_times: CheckTimes {
+                mounts_max: self.checks.max_mounts,
+                mounts: self.checks.mounts,
+                interval_seconds: self.checks.interval,
+                last_seconds: self.checks.last_checked,
+            },
+            features: features
+                .map(|FeatureWord(feature, wanted)| (*feature, *wanted))
+                .collect(),
             ..Tuning::default()
         };
-        for feature in &self.features {
-            match feature.as_str() {
-                "orphan_file" => tuning.orphan_file = Some(Presence::Present),
-                "^orphan_file" => tuning.orphan_file = Some(Presence::Absent),
-                "fast_commit" => tuning.fast_commit = Some(Presence::Present),
-                "^fast_commit" => tuning.fast_commit = Some(Presence::Absent),
-                "metadata_csum_seed" => tuning.fix_checksum_seed = true,
-                other => {
-                    let problem =
-                        "cannot be changed; fast_commit, orphan_file and metadata_csum_seed can";
-                    return Err(Failure::usage(format!("-O {other}: {problem}")));
+        let directory = self.checks.last_mounted.clone();
+        tuning.mount_defaults.last_mounted = directory.map(String::into_bytes);
+        for word in &self.mount_options {
+            word.apply(&mut tuning.mount_defaults);
+        }
+        for word in &self.extended {
+            word.apply(&mut tuning);
+        }
+        tuning
+    }
+
+    /// The journal that is asked for, if any.
+    fn journal(&self) -> Result<Option<Wanted>> {
+        let mut features = self.features.iter();
+        let asked = features.rfind(|FeatureWord(feature, _)| *feature == Feature::HAS_JOURNAL);
+        match (asked, &self.journal) {
+            (Some(FeatureWord(_, Presence::Absent)), Some(_)) => Err(Failure::usage(
+                "-J and -O ^has_journal contradict each other",
+            )),
+            (Some(FeatureWord(_, Presence::Absent)), None) => Ok(Some(Wanted::None)),
+            (_, Some(JournalWord::Size(mib))) => Ok(Some(Wanted::Mib(*mib))),
+            (_, Some(JournalWord::Device(path))) => Ok(Some(Wanted::Device(path.clone()))),
+            (Some(_), None) => Ok(Some(Wanted::Default)),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn set_journal(&self, wanted: &Wanted) -> Result<()> {
+        let name = self.image.name();
+        let device = self.image.device(Purpose::Change)?;
+        let disk = image::superblock(&*device).at(&name)?;
+        let has_one = disk.features().has(Feature::HAS_JOURNAL);
+        match (wanted, has_one) {
+            (Wanted::None, false) | (Wanted::Default, true) => return Ok(()),
+            _ => {}
+        }
+        let options = self.image.journal_options(Purpose::Change).at(&name)?;
+        let blocks = |mib: u32| u64::from(mib) << 10 >> disk.log_block_size;
+        let other;
+        let journal = match wanted {
+            Wanted::None => Journal::None,
+            Wanted::Default => Journal::Internal(None),
+            Wanted::Mib(mib) => Journal::Internal(Some(clamp_u32(blocks(*mib)))),
+            Wanted::Device(path) => {
+                other = image::open_journal(path, Purpose::Change).at(&name)?;
+                let uuid = mkfs::journal_device_uuid(&*other);
+                let uuid = uuid.map_err(|error| Failure::at(&error, path.display()))?;
+                Journal::External {
+                    device: &other,
+                    uuid,
+                    number: block_device_number(path),
                 }
             }
-        }
-        Ok(tuning)
+        };
+        uext4::set_journal(&device, &options, journal).at(&name)
     }
+}
+
+/// The journal that the arguments ask for.
+enum Wanted {
+    None,
+    Default,
+    Mib(u32),
+    Device(PathBuf),
+}
+
+/// The number by which the kernel finds a block device; 0 for a file.
+fn block_device_number(path: &Path) -> u32 {
+    let found = rustix::fs::stat(path);
+    let number = found.map(|found| match FileType::from_raw_mode(found.st_mode) {
+        FileType::BlockDevice => found.st_rdev,
+        _ => 0,
+    });
+    let number = number.unwrap_or(0);
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    DeviceNumber { major, minor }.as_new()
 }
 
 fn uuid(text: &str) -> std::result::Result<[u8; 16], String> {

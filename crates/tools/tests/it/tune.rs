@@ -147,7 +147,12 @@ fn labels_shares_and_behaviour() {
         &["tune", "disk.img", "-L", "more than sixteen bytes"],
     );
     rig.fails(2, "not in 0..=50", &["tune", "disk.img", "-m", "51"]);
-    rig.fails(2, "cannot be changed", &["tune", "disk.img", "-O", "64bit"]);
+    rig.fails(
+        1,
+        "cannot be turned on",
+        &["tune", "disk.img", "-O", "bigalloc"],
+    );
+    rig.fails(2, "unknown", &["tune", "disk.img", "-O", "wide"]);
 }
 
 #[test]
@@ -207,4 +212,159 @@ fn data_in_the_journal_by_default_is_done_as_ordered() {
         &["mount", "-o", "data=journal", "disk.img", "mnt"],
     );
     rig.assert_clean();
+}
+
+#[test]
+fn fields_as_dumpe2fs_shows_them() {
+    let rig = Rig::new(&["-O", "mmp"]);
+    rig.ok(&[
+        "tune",
+        "disk.img",
+        "-r",
+        "100",
+        "-u",
+        "1000",
+        "-g",
+        "8",
+        "-c",
+        "20",
+        "-C",
+        "3",
+        "-i",
+        "2w",
+        "-T",
+        "86400",
+        "-M",
+        "/srv/disk",
+        "-o",
+        "^acl,journal_data_writeback,discard",
+        "-E",
+        "stride=16,stripe_width=64,hash_alg=tea,mount_opts=noauto_da_alloc,mmp_update_interval=7",
+    ]);
+    let expected = [
+        ("Reserved block count:", "100"),
+        ("Reserved blocks uid:", "1000 (user unknown)"),
+        ("Reserved blocks gid:", "8 (group mail)"),
+        ("Maximum mount count:", "20"),
+        ("Mount count:", "3"),
+        ("Check interval:", "1209600 (2 weeks)"),
+        ("Last checked:", "Fri Jan  2 00:00:00 1970"),
+        ("Last mounted on:", "/srv/disk"),
+        (
+            "Default mount options:",
+            "journal_data_writeback user_xattr discard",
+        ),
+        ("RAID stride:", "16"),
+        ("RAID stripe width:", "64"),
+        ("Default directory hash:", "tea"),
+        ("Mount options:", "noauto_da_alloc"),
+        ("MMP update interval:", "7"),
+    ];
+    for (label, value) in expected {
+        assert_eq!(told(&rig, label), value, "{label}");
+    }
+    rig.assert_clean();
+    rig.ok(&["tune", "disk.img", "-c", "-1", "-i", "0", "-o", "^discard"]);
+    assert_eq!(told(&rig, "Maximum mount count:"), "-1");
+    assert_eq!(
+        told(&rig, "Default mount options:"),
+        "journal_data_writeback user_xattr"
+    );
+    rig.fails(1, "half", &["tune", "disk.img", "-r", "60000"]);
+    rig.fails(2, "known are", &["tune", "disk.img", "-o", "fast"]);
+    rig.fails(2, "known are", &["tune", "disk.img", "-E", "fast=1"]);
+    rig.fails(
+        1,
+        "300",
+        &["tune", "disk.img", "-E", "mmp_update_interval=301"],
+    );
+}
+
+#[test]
+fn features_that_change_the_superblock_only() {
+    let features = "^dir_index,^large_file,^huge_file,^dir_nlink,^metadata_csum_seed";
+    let rig = Rig::new(&["-O", features]);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    let on = [
+        "dir_index",
+        "large_file",
+        "huge_file",
+        "dir_nlink",
+        "metadata_csum_seed",
+        "stable_inodes",
+        "large_dir",
+        "ea_inode",
+    ];
+    rig.ok(&["tune", "disk.img", "-O", "project"]);
+    rig.assert_clean();
+    rig.ok(&["ls", "disk.img", "/"]);
+    let rig = Rig::new(&["-O", features]);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    for feature in on {
+        rig.ok(&["tune", "disk.img", "-O", feature]);
+        assert!(told(&rig, "Filesystem features:").contains(feature));
+        assert_mountable(&rig);
+    }
+    rig.fails(1, "never changes", &["tune", "disk.img", "-U", "random"]);
+    for feature in ["stable_inodes", "metadata_csum_seed"] {
+        rig.ok(&["tune", "disk.img", "-O", &format!("^{feature}")]);
+        assert!(!told(&rig, "Filesystem features:").contains(feature));
+        assert_mountable(&rig);
+    }
+    rig.ok(&[
+        "tune",
+        "disk.img",
+        "-O",
+        "metadata_csum_seed",
+        "-U",
+        "random",
+    ]);
+    rig.fails(
+        1,
+        "every checksum",
+        &["tune", "disk.img", "-O", "^metadata_csum_seed"],
+    );
+    rig.fails(1, "turned off", &["tune", "disk.img", "-O", "^large_dir"]);
+    assert_mountable(&rig);
+}
+
+#[test]
+fn mmp_comes_and_goes() {
+    for shape in [&["-O", "^mmp"][..], &["-O", "bigalloc,^resize_inode"]] {
+        let rig = Rig::new(shape);
+        let free = told(&rig, "Free blocks:");
+        rig.ok(&["tune", "disk.img", "-O", "mmp"]);
+        assert!(told(&rig, "Filesystem features:").contains("mmp"));
+        assert_ne!(told(&rig, "MMP block number:"), "0");
+        rig.assert_clean();
+        rig.ok(&["mkdir", "disk.img", "/dir"]);
+        rig.ok(&["rm", "-r", "disk.img", "/dir"]);
+        rig.ok(&["tune", "disk.img", "-O", "^mmp"]);
+        assert_eq!(told(&rig, "Free blocks:"), free);
+        assert_mountable(&rig);
+    }
+}
+
+#[test]
+fn journals_by_the_words_of_tune2fs() {
+    let rig = Rig::new(&["-O", "fast_commit"]);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    rig.ok(&["tune", "disk.img", "-O", "^has_journal"]);
+    let features = told(&rig, "Filesystem features:");
+    for gone in ["has_journal", "orphan_file", "fast_commit"] {
+        assert!(!features.contains(gone), "{features}");
+    }
+    assert_mountable(&rig);
+    rig.ok(&["tune", "disk.img", "-J", "size=8", "-O", "orphan_file"]);
+    assert_eq!(told(&rig, "Total journal size:"), "8M");
+    assert!(told(&rig, "Filesystem features:").contains("orphan_file"));
+    assert_mountable(&rig);
+    rig.fails(1, "at most half", &["tune", "disk.img", "-J", "size=60"]);
+    rig.fails(2, "size=MIB", &["tune", "disk.img", "-J", "60"]);
+    rig.fails(
+        2,
+        "contradict",
+        &["tune", "disk.img", "-J", "size=8", "-O", "^has_journal"],
+    );
+    assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
 }

@@ -1,0 +1,288 @@
+//! Gives a file system a journal, or takes it away.
+//!
+//! An engine cannot change the log that it runs on, so each step is a mount of its own. The point
+//! of no return is one write of the superblock: before it the old journal is in use, after it the
+//! new one. A crash in between leaves all files as they are; blocks of a log that no superblock
+//! names belong to inode 8, which e2fsck empties.
+
+use super::{Presence, Tuning};
+use crate::file::{self, FallocateMode, Position, Terms};
+use crate::inode::InodeRef;
+use crate::superblock::{SUPERBLOCK_OFFSET, read_superblock};
+use crate::{Error, Filesystem, Fs, MountOptions, Result, map, mkfs};
+use std::ops::Range;
+use uext4_device::BlockDevice;
+use uext4_format::extent::ExtentNode;
+use uext4_format::{
+    Feature, FileType, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr, KNOWN_EXTRA_BYTES,
+    Superblock, Timestamp,
+};
+use uext4_num::{clamp_u32, clamp_usize, u64_of};
+use uext4_sync::Arc;
+
+/// Zeroes that one write has, in bytes, for files without extents.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The journal that a file system is to have.
+#[derive(Clone, Copy)]
+pub enum Journal<'a> {
+    /// None: a crash then needs e2fsck.
+    None,
+    /// In inode 8, of this many blocks, and as many more as fast commits get; `None`: mke2fs's
+    /// default.
+    Internal(Option<u32>),
+    /// On another device, made by `mkfs::format_journal_device`.
+    External {
+        /// The device.
+        device: &'a Arc<dyn BlockDevice>,
+        /// UUID of the journal.
+        uuid: [u8; 16],
+        /// Number of the block device; 0: unknown.
+        number: u32,
+    },
+}
+
+/// Gives the file system this journal instead of the one that it has. Replays the old one first;
+/// without a new one the features `orphan_file` and `fast_commit` go as well. The caller is the
+/// only user of the device; `options` are those of the mounts, with the old external journal.
+///
+/// # Errors
+/// [`Error::NotSupported`] for a size that mke2fs would refuse, [`Error::NoSpace`] if the blocks
+/// are not free; then the file system has no journal. Those of mounts.
+pub fn set_journal(
+    device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
+    wanted: Journal<'_>,
+) -> Result<()> {
+    let before = read_superblock(&**device, None)?;
+    let blocks = blocks_of(&before, wanted)?;
+    let had_one = before.features().has(Feature::HAS_JOURNAL);
+    let wants_one = !matches!(wanted, Journal::None);
+    if had_one {
+        remove(device, options, wants_one)?;
+    }
+    let mut options = options.clone();
+    options.journal_device = None;
+    match wanted {
+        Journal::None => {}
+        Journal::Internal(_) => add_internal(device, &options, blocks)?,
+        Journal::External {
+            device: other,
+            uuid,
+            number,
+        } => {
+            add_external(device, &**other, uuid, number)?;
+            options.journal_device = Some(other.clone());
+        }
+    }
+    // The first mount with the new journal writes the backups of the superblock.
+    let fs = Filesystem::mount(device.clone(), options)?;
+    fs.tune(&Tuning::default())?;
+    fs.unmount()
+}
+
+/// Length of the new internal journal.
+fn blocks_of(disk: &Superblock, wanted: Journal<'_>) -> Result<u32> {
+    let Journal::Internal(asked) = wanted else {
+        return Ok(0);
+    };
+    let default = mkfs::default_journal_blocks(disk.blocks_count);
+    let blocks = asked.map_or(default, u64::from);
+    if !mkfs::JOURNAL_BLOCKS.contains(&blocks) || blocks > disk.blocks_count / 2 {
+        return Err(Error::NotSupported(
+            "a journal has 1024 to 10240000 blocks, and at most half of the file system",
+        ));
+    }
+    let fast_commits = match disk.features().has(Feature::FAST_COMMIT) {
+        true => mkfs::fast_commit_blocks(blocks),
+        false => 0,
+    };
+    Ok(clamp_u32(blocks + fast_commits))
+}
+
+fn remove(device: &Arc<dyn BlockDevice>, options: &MountOptions, replaced: bool) -> Result<()> {
+    let fs = Filesystem::mount(device.clone(), options.clone())?;
+    if !replaced {
+        let features = [Feature::ORPHAN_FILE, Feature::FAST_COMMIT];
+        let features = features.map(|feature| (feature, Presence::Absent)).to_vec();
+        fs.tune(&Tuning {
+            features,
+            ..Tuning::default()
+        })?;
+    }
+    fs.unmount()?;
+    let before = change(device, |disk| {
+        let mut features = disk.features();
+        features.remove(Feature::HAS_JOURNAL);
+        disk.set_features(features);
+        (disk.journal_inum, disk.journal_dev, disk.jnl_backup_type) = (0, 0, 0);
+        (disk.journal_uuid, disk.jnl_blocks) = ([0; 16], [0; 17]);
+    })?;
+    if before.journal_inum == InodeNr::JOURNAL.0 {
+        let freed = with_journal_inode(device, options, |fs, inode| {
+            let blocks = inode.read().disk.size >> fs.geometry.block_bits;
+            file::truncate(fs, inode.arc(), 0)?;
+            Ok(blocks)
+        })?;
+        write_inode(device, &Inode::new(&before.geometry()?, 0))?;
+        change(device, |disk| count_overhead(disk, freed, Presence::Absent))?;
+    }
+    Ok(())
+}
+
+fn add_internal(device: &Arc<dyn BlockDevice>, options: &MountOptions, blocks: u32) -> Result<()> {
+    let disk = read_superblock(&**device, None)?;
+    let empty = Inode::new(&disk.geometry()?, 0);
+    write_inode(device, &new_inode(&disk, options)?)?;
+    let made = with_journal_inode(device, options, |fs, inode| {
+        let filled = fill(fs, &inode, blocks);
+        if filled.is_err() {
+            file::truncate(fs, inode.arc(), 0)?;
+        }
+        filled?;
+        let state = inode.read();
+        let first = map::blocks_of(fs, &state, 1, || Error::NoSpace)?;
+        let first = first.first().copied().ok_or(Error::NoSpace)?;
+        Ok((first, mkfs::journal_backup(&state.disk)))
+    });
+    let (first, backup) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            write_inode(device, &empty)?;
+            return Err(error);
+        }
+    };
+    let log = mkfs::journal_superblock(&disk, blocks);
+    device.write_at(first.0 << disk.geometry()?.block_bits, &log.encode())?;
+    device.flush()?;
+    change(device, |disk| {
+        let mut features = disk.features();
+        features.insert(Feature::HAS_JOURNAL);
+        disk.set_features(features);
+        disk.journal_inum = InodeNr::JOURNAL.0;
+        disk.jnl_backup_type = 1;
+        disk.jnl_blocks = backup;
+        count_overhead(disk, blocks.into(), Presence::Present);
+    })?;
+    Ok(())
+}
+
+fn add_external(
+    device: &Arc<dyn BlockDevice>,
+    journal: &dyn BlockDevice,
+    uuid: [u8; 16],
+    number: u32,
+) -> Result<()> {
+    let disk = read_superblock(&**device, None)?;
+    let added = mkfs::add_journal_user(journal, disk.uuid);
+    added.map_err(|error| Error::Mount(format!("{}: {error}", journal.describe())))?;
+    change(device, |disk| {
+        let mut features = disk.features();
+        features.insert(Feature::HAS_JOURNAL);
+        disk.set_features(features);
+        (disk.journal_uuid, disk.journal_dev) = (uuid, number);
+    })?;
+    Ok(())
+}
+
+/// Changes the superblock of a file system that is not mounted; answers it as it was.
+fn change(
+    device: &Arc<dyn BlockDevice>,
+    change: impl FnOnce(&mut Superblock),
+) -> Result<Superblock> {
+    let before = read_superblock(&**device, None)?;
+    let mut disk = before.clone();
+    change(&mut disk);
+    device.write_at(SUPERBLOCK_OFFSET, &disk.to_bytes())?;
+    device.flush()?;
+    Ok(before)
+}
+
+fn count_overhead(disk: &mut Superblock, journal_blocks: u64, presence: Presence) {
+    let bits = disk.log_cluster_size.saturating_sub(disk.log_block_size);
+    let clusters = clamp_u32(journal_blocks.div_ceil(1 << bits.min(31)));
+    // 0 means that the overhead is unknown.
+    disk.overhead_clusters = match (disk.overhead_clusters, presence) {
+        (0, _) => 0,
+        (old, Presence::Present) => old.saturating_add(clusters),
+        (old, Presence::Absent) => old.saturating_sub(clusters),
+    };
+}
+
+/// Mounts without a journal, and works on inode 8.
+fn with_journal_inode<T>(
+    device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
+    work: impl FnOnce(&Fs, InodeRef) -> Result<T>,
+) -> Result<T> {
+    let mut options = options.clone();
+    options.journal_device = None;
+    let fs = Filesystem::mount(device.clone(), options)?;
+    let done = fs.change(|fs| work(fs, InodeRef::new(fs.load_inode(InodeNr::JOURNAL)?)));
+    fs.unmount()?;
+    done
+}
+
+/// Maps `blocks` blocks that read as zeroes.
+fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
+    let bytes: Range<u64> = 0..u64::from(blocks) << fs.geometry.block_bits;
+    if map::has_extents(&inode.read()) {
+        let mode = FallocateMode::WriteZeroes;
+        return file::fallocate(fs, inode.arc(), mode, bytes, Terms::OWN);
+    }
+    let zeroes = vec![0; PIECE_BYTES];
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let len = clamp_usize(bytes.end - at).min(PIECE_BYTES);
+        let position = Position::Offset(at);
+        let written = file::write(fs, inode.arc(), position, &zeroes[..len], Terms::OWN)?;
+        at += u64_of(written.len_bytes);
+        file::write_out(fs, inode.arc())?;
+    }
+    Ok(())
+}
+
+fn new_inode(disk: &Superblock, options: &MountOptions) -> Result<Inode> {
+    let geometry = disk.geometry()?;
+    let mut inode = Inode::new(&geometry, KNOWN_EXTRA_BYTES);
+    inode.mode = FileType::Regular.mode_bits() | 0o600;
+    inode.links = 1;
+    let now = options.clock.wall();
+    let now = Timestamp::new(now.seconds, now.nanoseconds);
+    let now = now.as_stored(inode.times_have_extra());
+    (inode.atime, inode.mtime, inode.ctime) = (now, now, now);
+    if geometry.features.has(Feature::EXTENTS) {
+        inode.flags.insert(InodeFlags::EXTENTS);
+        ExtentNode::init_root(&mut inode.i_block[..], 0);
+    }
+    Ok(inode)
+}
+
+/// Writes inode 8 of a file system that is not mounted.
+fn write_inode(device: &Arc<dyn BlockDevice>, inode: &Inode) -> Result<()> {
+    let disk = read_superblock(&**device, None)?;
+    let (geometry, checksums) = (disk.geometry()?, disk.checksums());
+    let at = inode_byte(device, &disk, &geometry)?;
+    let mut bytes = vec![0; usize::from(geometry.inode_size)];
+    inode.write_to(&mut bytes, InodeNr::JOURNAL, &geometry, &checksums);
+    device.write_at(at, &bytes)?;
+    Ok(device.flush()?)
+}
+
+fn inode_byte(
+    device: &Arc<dyn BlockDevice>,
+    disk: &Superblock,
+    geometry: &Geometry,
+) -> Result<u64> {
+    let outside = Error::Invalid("a file system without inode 8");
+    let (group, index) = geometry.split_inode(InodeNr::JOURNAL).ok_or(outside)?;
+    let (block, offset) = geometry.descriptor_location(group);
+    let mut bytes = vec![0; usize::from(geometry.desc_size)];
+    device.read_at(
+        (block.0 << geometry.block_bits) + u64::from(offset),
+        &mut bytes,
+    )?;
+    let descriptor = GroupDescriptor::parse(&bytes, group, geometry, &disk.checksums())?;
+    let (block, offset) = geometry.inode_location(descriptor.inode_table, index);
+    Ok((block.0 << geometry.block_bits) + u64::from(offset))
+}

@@ -1,0 +1,62 @@
+//! Adds and removes the block of multiple mount protection.
+//!
+//! Invariant: one transaction has the block's bitmap bit and the superblock that names it.
+
+use super::Presence;
+use crate::space::Reserve;
+use crate::{Error, Fs, Result, credits};
+use uext4_format::mmp::{MMP_UPDATE_INTERVAL_SECONDS, Mmp};
+use uext4_format::{BlockNr, BlockRun, Feature, InodeNr};
+
+pub(super) fn set(fs: &Fs, wanted: Presence) -> Result<()> {
+    let there = fs.superblock.read().disk.features().has(Feature::MMP);
+    match wanted {
+        Presence::Present if !there => add(fs),
+        Presence::Absent if there => remove(fs),
+        _ => Ok(()),
+    }
+}
+
+fn add(fs: &Fs) -> Result<()> {
+    let handle = fs.start(credits::MAP)?;
+    let reserve = Reserve::MayUse;
+    let block = fs
+        .space
+        .allocate_block(fs, &handle, None, InodeNr::ROOT, reserve)?;
+    let seconds = match fs.superblock.read().disk.mmp_update_interval {
+        0 => MMP_UPDATE_INTERVAL_SECONDS,
+        seconds => seconds,
+    };
+    let mut bytes = vec![0; fs.block_size()];
+    Mmp::clean(seconds).write_to(&mut bytes, &fs.checksums);
+    fs.device
+        .write_durable_at(block.0 << fs.geometry.block_bits, &bytes)?;
+    fs.superblock.update(&handle, |disk| {
+        let mut features = disk.features();
+        features.insert(Feature::MMP);
+        disk.set_features(features);
+        disk.mmp_block = block.0;
+        disk.mmp_update_interval = seconds;
+    });
+    Ok(())
+}
+
+/// The lease of this mount ends with the unmount, which writes to the free block once more.
+fn remove(fs: &Fs) -> Result<()> {
+    let start = BlockNr(fs.superblock.read().disk.mmp_block);
+    if !fs.space.may_hold_data(start) {
+        return Err(Error::NotSupported(
+            "the MMP block is among metadata; e2fsck repairs it",
+        ));
+    }
+    let handle = fs.start(credits::MAP)?;
+    let len_blocks = fs.geometry.blocks_per_cluster();
+    fs.space.free(fs, &handle, BlockRun { start, len_blocks })?;
+    fs.superblock.update(&handle, |disk| {
+        let mut features = disk.features();
+        features.remove(Feature::MMP);
+        disk.set_features(features);
+        disk.mmp_block = 0;
+    });
+    Ok(())
+}

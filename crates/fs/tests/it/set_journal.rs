@@ -1,0 +1,201 @@
+//! A journal that is removed, added and replaced: e2fsck, the files, and a crash at every write.
+
+use crate::image;
+use std::sync::Arc;
+use uext4::device::{BlockDevice, MemDevice, Recorder, Survivors};
+use uext4::format::Feature;
+use uext4::mkfs::{self, DeviceContents, JournalDeviceOptions, MkfsOptions, Preset};
+use uext4::{Error, Filesystem, Journal, MountOptions, Presence, Threads, Tuning, set_journal};
+use uext4_testkit::oracle::{self, Repair};
+
+const SHAPES: [&str; 7] = [
+    "",
+    "^extent,^64bit",
+    "bigalloc,^resize_inode",
+    "^metadata_csum,^orphan_file",
+    "inline_data,fast_commit",
+    "meta_bg,^resize_inode",
+    "^resize_inode,sparse_super2,^sparse_super",
+];
+
+fn options() -> MountOptions {
+    MountOptions {
+        threads: Threads::Inline,
+        ..MountOptions::default()
+    }
+}
+
+fn made(features: &str) -> Arc<MemDevice> {
+    let mut options = MkfsOptions::new(Preset::Ext4);
+    options.block_size = Some(1024);
+    options.apply_features(features).expect("known features");
+    let device = image::fresh(24, &options);
+    let fs = image::mount(&device);
+    fs.paths().create_dir_all("/a/b").unwrap();
+    for nr in 0..40 {
+        let name = format!("/a/b/{nr}");
+        fs.paths().write(name, vec![nr as u8; 700 * nr]).unwrap();
+    }
+    fs.unmount().unwrap();
+    device
+}
+
+#[track_caller]
+fn assert_files(fs: &Filesystem, what: &str) {
+    for nr in 0..40 {
+        let bytes = fs.paths().read(format!("/a/b/{nr}")).unwrap();
+        assert_eq!(bytes, vec![nr as u8; 700 * nr], "{what}: file {nr}");
+    }
+}
+
+/// Blocks of the log, if there is one.
+fn log_blocks(device: &MemDevice) -> Option<u64> {
+    let fs = image::mount(&Arc::new(device.snapshot()));
+    let disk = uext4::read_superblock(device, None).unwrap();
+    assert_files(&fs, "mounted");
+    fs.unmount().unwrap();
+    let has = disk.features().has(Feature::HAS_JOURNAL);
+    has.then(|| u64::from(disk.jnl_blocks[16]) >> 10)
+}
+
+fn set(device: &Arc<MemDevice>, journal: Journal<'_>) -> Result<(), Error> {
+    let device: Arc<dyn BlockDevice> = device.clone();
+    set_journal(&device, &options(), journal)
+}
+
+#[test]
+fn journals_go_come_back_and_change_their_size() {
+    for shape in SHAPES {
+        let device = made(shape);
+        let free = || {
+            let fs = image::mount(&Arc::new(device.snapshot()));
+            let free = fs.statfs().blocks_free;
+            fs.unmount().unwrap();
+            free
+        };
+        let (before, blocks) = (free(), log_blocks(&device).expect("mkfs makes one"));
+        set(&device, Journal::None).unwrap_or_else(|error| panic!("{shape}: {error}"));
+        image::assert_clean(&device);
+        assert_eq!(log_blocks(&device), None, "{shape}");
+        assert!(free() >= before + blocks, "{shape}: its blocks are free");
+        set(&device, Journal::Internal(Some(2048))).unwrap();
+        image::assert_clean(&device);
+        let fast_commits = u64::from(shape.contains("fast_commit"));
+        // Without a journal there is no fast_commit; with another one it stays.
+        let (now, after) = (2048, 2048 + 32 * fast_commits);
+        assert_eq!(log_blocks(&device), Some(now), "{shape}");
+        if fast_commits > 0 {
+            let fs = image::mount(&device);
+            let features = vec![(Feature::FAST_COMMIT, Presence::Present)];
+            let tuning = Tuning {
+                features,
+                ..Tuning::default()
+            };
+            fs.tune(&tuning).unwrap();
+            fs.unmount().unwrap();
+            set(&device, Journal::Internal(Some(2048))).unwrap();
+            assert_eq!(log_blocks(&device), Some(after), "{shape}");
+        }
+        set(&device, Journal::Internal(None)).unwrap();
+        image::assert_clean(&device);
+        assert_eq!(log_blocks(&device), Some(blocks), "{shape}");
+        if oracle::KernelMount::available_or_skip("set_journal") {
+            let (_dir, path) = image::on_disk(&device);
+            let kernel = oracle::KernelMount::new(&path, "").unwrap();
+            let file = std::fs::read(kernel.path().join("a/b/39")).unwrap();
+            std::fs::write(kernel.path().join("new"), "by the kernel").unwrap();
+            kernel.unmount().unwrap();
+            assert_eq!(file, vec![39; 700 * 39], "{shape}");
+            oracle::assert_clean(&path);
+        }
+    }
+}
+
+fn journal_options() -> JournalDeviceOptions {
+    JournalDeviceOptions {
+        block_size: 1024,
+        uuid: Some([9; 16]),
+        label: Vec::new(),
+        time: Some(1_700_000_000),
+        contents: DeviceContents::Zeroed,
+    }
+}
+
+#[test]
+fn a_journal_moves_to_another_device_and_back() {
+    let device = made("");
+    let other = Arc::new(MemDevice::new(8 << 20));
+    let uuid = mkfs::format_journal_device(&*other, &journal_options()).unwrap();
+    let journal: Arc<dyn BlockDevice> = other.clone();
+    let external = Journal::External {
+        device: &journal,
+        uuid,
+        number: 0,
+    };
+    set(&device, external).unwrap();
+    let with_journal = || MountOptions {
+        journal_device: Some(journal.clone()),
+        ..options()
+    };
+    let fs = Filesystem::mount(device.clone(), with_journal()).unwrap();
+    assert_files(&fs, "external");
+    fs.unmount().unwrap();
+    let home: Arc<dyn BlockDevice> = device.clone();
+    set_journal(&home, &with_journal(), Journal::Internal(None)).unwrap();
+    image::assert_clean(&device);
+    assert!(log_blocks(&device).is_some());
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_refused_before_a_write() {
+    let device = made("");
+    let before = device.to_bytes();
+    for blocks in [1000, 13_000] {
+        let refused = set(&device, Journal::Internal(Some(blocks)));
+        assert!(matches!(refused, Err(Error::NotSupported(_))), "{blocks}");
+        assert!(device.to_bytes() == before, "{blocks}: written");
+    }
+}
+
+#[test]
+fn without_space_there_is_no_journal_and_nothing_is_lost() {
+    let device = made("");
+    set(&device, Journal::None).unwrap();
+    let fs = image::mount(&device);
+    let bytes = vec![1; 19 << 20];
+    fs.paths().write("/large", bytes).unwrap();
+    fs.unmount().unwrap();
+    let full = set(&device, Journal::Internal(Some(4096)));
+    assert!(matches!(full, Err(Error::NoSpace)), "{full:?}");
+    image::assert_clean(&device);
+    assert_eq!(log_blocks(&device), None);
+}
+
+/// After each cut e2fsck may have to free what inode 8 maps; the files are as before.
+#[test]
+fn a_crash_leaves_all_files() {
+    for shape in ["", "^extent,^64bit"] {
+        let base = made(shape);
+        for journal in [Journal::None, Journal::Internal(Some(2048))] {
+            let device = Arc::new(base.snapshot());
+            let recorder = Arc::new(Recorder::new(device));
+            let home: Arc<dyn BlockDevice> = recorder.clone();
+            set_journal(&home, &options(), journal).unwrap();
+            let mut log = recorder.log();
+            assert!(log.len() > 10, "{} events", log.len());
+            for cut in (0..=log.len()).step_by(1 + log.len() / 60) {
+                let what = format!("{shape:?}, cut {cut} of {}", log.len());
+                for survivors in [Survivors::All, Survivors::None] {
+                    let (_dir, path) = image::on_disk(&log.image(cut, survivors));
+                    let verdict = oracle::e2fsck_repair(&path, Repair::Everything).unwrap();
+                    let fixed = verdict.is_clean() || verdict.is_repaired();
+                    assert!(fixed, "{what}: {verdict:?}");
+                    let bytes = std::fs::read(&path).unwrap();
+                    let fs = image::mount(&Arc::new(MemDevice::from_bytes(&bytes)));
+                    assert_files(&fs, &what);
+                    fs.unmount().unwrap();
+                }
+            }
+        }
+    }
+}

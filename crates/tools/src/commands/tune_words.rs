@@ -1,0 +1,210 @@
+//! The lists and values that `uext4 tune` takes, in the words of tune2fs.
+
+use uext4::Presence;
+use uext4::format::hash::HashVersion;
+use uext4::format::superblock::default_mount_option as bit;
+use uext4::format::{Feature, Features};
+use uext4::{MountDefaults, Tuning};
+
+type Parsed<T> = std::result::Result<T, String>;
+
+/// Words of `-o` and their bits.
+const MOUNT_WORDS: [(&str, u32); 12] = [
+    ("debug", bit::DEBUG),
+    ("bsdgroups", bit::BSDGROUPS),
+    ("user_xattr", bit::XATTR_USER),
+    ("acl", bit::ACL),
+    ("uid16", bit::UID16),
+    ("journal_data", bit::JMODE_DATA),
+    ("journal_data_ordered", bit::JMODE_ORDERED),
+    ("journal_data_writeback", bit::JMODE_WBACK),
+    ("nobarrier", bit::NOBARRIER),
+    ("block_validity", bit::BLOCK_VALIDITY),
+    ("discard", bit::DISCARD),
+    ("nodelalloc", bit::NODELALLOC),
+];
+
+/// A default mount option to turn on, or off with `^`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MountWord {
+    mask: u32,
+    wanted: Presence,
+}
+
+impl std::str::FromStr for MountWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Parsed<Self> {
+        let (name, wanted) = switch(text);
+        match MOUNT_WORDS.iter().find(|(known, _)| *known == name) {
+            Some((_, mask)) => Ok(Self {
+                mask: *mask,
+                wanted,
+            }),
+            None => {
+                let known: Vec<&str> = MOUNT_WORDS.iter().map(|(known, _)| *known).collect();
+                Err(format!("known are {}", known.join(", ")))
+            }
+        }
+    }
+}
+
+impl MountWord {
+    pub(super) fn apply(self, defaults: &mut MountDefaults) {
+        match self.wanted {
+            Presence::Present => defaults.set |= self.mask,
+            Presence::Absent => defaults.clear |= self.mask,
+        }
+    }
+}
+
+/// A feature to turn on, or off with `^`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FeatureWord(pub(super) Feature, pub(super) Presence);
+
+impl std::str::FromStr for FeatureWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Parsed<Self> {
+        let (name, wanted) = switch(text);
+        let mut set = Features::NONE;
+        set.apply_list(name).map_err(|error| error.to_string())?;
+        let feature = set.iter().next().ok_or("a name of a feature is needed")?;
+        Ok(Self(feature, wanted))
+    }
+}
+
+fn switch(text: &str) -> (&str, Presence) {
+    match text.strip_prefix('^') {
+        Some(name) => (name, Presence::Absent),
+        None => (text, Presence::Present),
+    }
+}
+
+/// A word of `-E`: `NAME=VALUE`.
+#[derive(Clone, Debug)]
+pub(super) enum ExtendedWord {
+    Stride(u16),
+    StripeWidth(u32),
+    Hash(HashVersion),
+    MountOptions(String),
+    MmpUpdateSeconds(u16),
+}
+
+impl std::str::FromStr for ExtendedWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Parsed<Self> {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        match name {
+            "stride" => Ok(Self::Stride(number(value)?)),
+            "stripe_width" | "stripe-width" => Ok(Self::StripeWidth(number(value)?)),
+            "hash_alg" => Ok(Self::Hash(hash(value)?)),
+            "mount_opts" => Ok(Self::MountOptions(value.to_owned())),
+            "mmp_update_interval" => Ok(Self::MmpUpdateSeconds(number(value)?)),
+            _ => Err(
+                "known are stride=, stripe_width=, hash_alg=, mount_opts= and \
+                      mmp_update_interval="
+                    .into(),
+            ),
+        }
+    }
+}
+
+impl ExtendedWord {
+    pub(super) fn apply(&self, tuning: &mut Tuning) {
+        match self {
+            Self::Stride(blocks) => tuning.raid.stride = Some(*blocks),
+            Self::StripeWidth(blocks) => tuning.raid.stripe_width = Some(*blocks),
+            Self::Hash(version) => tuning.hash = Some(*version),
+            Self::MountOptions(list) => {
+                tuning.mount_defaults.string = Some(list.clone().into_bytes());
+            }
+            Self::MmpUpdateSeconds(seconds) => tuning.mmp_update_seconds = Some(*seconds),
+        }
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Parsed<T> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is no number in range"))
+}
+
+fn hash(text: &str) -> Parsed<HashVersion> {
+    match text {
+        "legacy" => Ok(HashVersion::Legacy),
+        "half_md4" => Ok(HashVersion::HalfMd4),
+        "tea" => Ok(HashVersion::Tea),
+        _ => Err("known hashes are legacy, half_md4 and tea".into()),
+    }
+}
+
+/// Seconds between checks: a number of days, or with d, w, m (30 days) or s behind it.
+pub(super) fn interval(text: &str) -> Parsed<u32> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match text.split_at(digits.len()).1 {
+        "" | "d" => 24 * 3600,
+        "s" => 1,
+        "w" => 7 * 24 * 3600,
+        "m" => 30 * 24 * 3600,
+        _ => return Err("an interval is a number with d, w, m or s behind it, or 0".into()),
+    };
+    let count: u32 = number(digits)?;
+    count.checked_mul(unit).ok_or_else(|| "too long".into())
+}
+
+/// Mounts before a check is due: 0 and -1 mean never.
+pub(super) fn mounts_max(text: &str) -> Parsed<u16> {
+    match text {
+        "-1" => Ok(0),
+        text => number(text),
+    }
+}
+
+/// A journal as `-J` describes it.
+#[derive(Clone, Debug)]
+pub(super) enum JournalWord {
+    /// In MiB.
+    Size(u32),
+    Device(std::path::PathBuf),
+}
+
+impl std::str::FromStr for JournalWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Parsed<Self> {
+        match text.split_once('=') {
+            Some(("size", value)) => Ok(Self::Size(number(value)?)),
+            Some(("device", path)) => Ok(Self::Device(path.into())),
+            _ => Err("give size=MIB or device=FILE".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_in_days_weeks_months_and_seconds() {
+        assert_eq!(interval("2"), Ok(172_800));
+        assert_eq!(interval("1w"), Ok(604_800));
+        assert_eq!(interval("1m"), Ok(2_592_000));
+        assert_eq!(interval("90s"), Ok(90));
+        assert_eq!(interval("0"), Ok(0));
+        assert!(interval("1y").is_err() && interval("99999w").is_err() && interval("d").is_err());
+    }
+
+    #[test]
+    fn words_of_tune2fs() {
+        assert!("^acl".parse::<MountWord>().is_ok());
+        assert!("data".parse::<MountWord>().is_err());
+        assert!("^orphan_file".parse::<FeatureWord>().is_ok());
+        assert!("orphan".parse::<FeatureWord>().is_err());
+        assert!("stride=16".parse::<ExtendedWord>().is_ok());
+        assert!("stride=70000".parse::<ExtendedWord>().is_err());
+        assert!("clear_mmp".parse::<ExtendedWord>().is_err());
+        assert!("size=4".parse::<JournalWord>().is_ok());
+        assert!("4".parse::<JournalWord>().is_err());
+    }
+}
