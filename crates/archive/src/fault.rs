@@ -56,7 +56,7 @@ impl Fault {
         }
     }
 
-    /// The error for the user, who named the source so.
+    /// The error for the user, with the name that the user gave to the source.
     pub(crate) fn of_source(self, source_name: &str) -> Error {
         let source_name = source_name.to_owned();
         match self {

@@ -3,9 +3,11 @@
 //! A piece begins at a multiple of 1 MiB of its file, wherever the bytes come from. So the digest
 //! of a file and its holes follow from its bytes alone.
 
+use std::hash::Hasher;
 use std::ops::Range;
 
 use crc_fast::{CrcAlgorithm, checksum};
+use siphasher::sip::SipHasher13;
 use uext4_num::{clamp_u32, clamp_usize, u64_of, usize_of};
 
 use crate::tree::FileId;
@@ -89,11 +91,11 @@ fn data_blocks(bytes: &[u8], block: usize, first: u32) -> Vec<Range<u32>> {
 
 /// The digest of a file after a piece with data.
 pub(crate) fn digest(so_far: u64, offset: u64, crc: u64) -> u64 {
-    let mut bytes = [0; 24];
-    for (part, number) in bytes.chunks_mut(8).zip([so_far, offset, crc]) {
-        part.copy_from_slice(&number.to_le_bytes());
+    let mut hasher = SipHasher13::new();
+    for number in [so_far, offset, crc] {
+        hasher.write_u64(number);
     }
-    checksum(CrcAlgorithm::Crc64Nvme, &bytes)
+    hasher.finish()
 }
 
 /// The piece at `offset`: its length in a file of this size.

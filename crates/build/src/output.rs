@@ -84,7 +84,7 @@ impl Drop for Output {
     fn drop(&mut self) {
         self.writes = None;
         if let Some(thread) = self.thread.take() {
-            let _failure_of_an_image_that_nobody_wants = thread.join();
+            let _failure_of_a_dropped_image = thread.join();
         }
     }
 }

@@ -183,9 +183,9 @@ pub enum ResizeError {
     /// The reserved descriptor blocks contradict the features.
     #[error("blocks are reserved for descriptors against its features; run e2fsck -f first")]
     Reserved,
-    /// Bitmaps and inode tables have no room.
-    #[error("bitmaps and inode tables of the last groups do not fit; a larger size has room")]
-    NoRoom,
+    /// There is no space for bitmaps and inode tables.
+    #[error("bitmaps and inode tables of the last groups do not fit; choose a larger size")]
+    TooTight,
     /// The log cannot hold the change.
     #[error(
         "its journal has room for {room} blocks, and the change has {wanted}; enlarge it first"
@@ -254,7 +254,7 @@ fn resize_errno(why: &ResizeError) -> Errno {
     match why {
         Why::Smaller { .. } => Errno::OPNOTSUPP,
         Why::Errors | Why::Reserved => Errno::UCLEAN,
-        Why::Device { .. } | Why::NoRoom | Why::Journal { .. } => Errno::NOSPC,
+        Why::Device { .. } | Why::TooTight | Why::Journal { .. } => Errno::NOSPC,
         Why::TooManyBlocks { .. } | Why::TooManyInodes { .. } => Errno::FBIG,
     }
 }

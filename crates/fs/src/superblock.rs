@@ -1,7 +1,7 @@
 //! The superblock as a live object, and the error records in it.
 //!
-//! Normal operation changes the primary copy only; mkfs, tune and resize write the backups. Free counts are
-//! lazy, as in the kernel: sync and unmount update them.
+//! Normal operation changes the primary copy only; mkfs, tune and resize write the backups. Free
+//! counts are lazy, as in the kernel: sync and unmount update them.
 
 mod read;
 

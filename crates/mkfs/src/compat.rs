@@ -58,7 +58,7 @@ pub struct Release {
 
 /// A name that is no release.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no release; known are linux-X.Y, e2fsprogs-X.Y, {known}", known = distributions())]
+#[error("{0:?} is no release; known are linux-X.Y, e2fsprogs-X.Y, {list}", list = distributions())]
 pub struct UnknownRelease(String);
 
 impl std::str::FromStr for Release {

@@ -77,8 +77,8 @@ impl<'a> Archive<'a> {
     }
 
     /// A callback for progress, failures and cancellation. A file without readable attributes or
-    /// map is left out. One whose data fail has zeroes from there on ([`crate::Error::Incomplete`]).
-    /// `Break` ends the archive also in the middle of a file.
+    /// map is left out. One whose data fail has zeroes from there on
+    /// ([`crate::Error::Incomplete`]). `Break` ends the archive also in the middle of a file.
     pub fn on_event(mut self, callback: impl FnMut(Event<'_>) -> ControlFlow<()> + 'a) -> Self {
         let callback: Callback<'a> = Box::new(callback);
         self.monitor.callback = Some(callback);

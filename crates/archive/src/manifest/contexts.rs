@@ -1,8 +1,9 @@
 //! SELinux labels by path: the format `file_contexts`.
 //!
 //! A line is `PATTERN [TYPE] LABEL`: a regular expression for the whole path with its leading `/`;
-//! `--`, `-d`, `-l`, `-c`, `-b`, `-p` or `-s` for one type; `<<none>>` for no label. A pattern without
-//! special characters but escaped ones wins over all others, else the last line that matches.
+//! `--`, `-d`, `-l`, `-c`, `-b`, `-p` or `-s` for one type; `<<none>>` for no label. A pattern
+//! without special characters but escaped ones wins over all others, else the last line that
+//! matches.
 //! Mechanism: lines are found by the first name of the path, where their pattern begins with one.
 //! Reference: selabel_file(5).
 

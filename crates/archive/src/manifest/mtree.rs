@@ -1,7 +1,8 @@
 //! Specifications of trees: the format mtree of the BSDs and of bsdtar.
 //!
-//! A line is a name and `KEY=VALUE`. A name without `/` is in the directory of the line before, into
-//! which a line of `type=dir` leads and out of which `..` leads; a name with `/` is a whole path.
+//! A line is a name and `KEY=VALUE`. A name without `/` is in the directory of the line before,
+//! into which a line of `type=dir` leads and out of which `..` leads; a name with `/` is a whole
+//! path.
 //! `/set` gives defaults and `/unset` takes them back. Names have `\ooo` for other bytes.
 //!
 //! | key | meaning |

@@ -154,7 +154,8 @@ pub(crate) fn unsigned(field: &[u8], what: &str) -> Checked<u64> {
     u64::try_from(number(field, what)?).map_err(|_| bad(what))
 }
 
-/// A number: octal text after spaces, or none of it for 0, ended by a space, a zero byte or the field; or binary.
+/// A number: octal text after spaces, or none of it for 0, ended by a space, a zero byte or the
+/// field; or binary.
 pub(crate) fn number(field: &[u8], what: &str) -> Checked<i64> {
     match field.first() {
         Some(0x80..) => binary(field).ok_or_else(|| bad(what)),

@@ -20,6 +20,7 @@ use super::sparse::PaxSparse;
 use crate::fault::{Checked, DAMAGED, Fault, shown};
 use uext4_build::Xattr;
 use uext4_format::Timestamp;
+use uext4_num::low_u8;
 
 /// What extended headers say of one file.
 #[derive(Clone, Debug, Default)]
@@ -206,9 +207,10 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
         let bits = group.iter().try_fold(0_u32, |bits, digit| {
             Some(bits << 6 | u32::from(base64_digit(*digit)?))
         })?;
-        let bytes = (bits << (6 * (4 - group.len()))).to_be_bytes();
+        let bits = bits << (6 * (4 - group.len()));
+        let bytes = [16, 8, 0].map(|shift| low_u8(bits >> shift));
         let count = group.len().checked_sub(1).filter(|count| *count > 0)?;
-        out.extend_from_slice(&bytes[1..=count]);
+        out.extend_from_slice(&bytes[..count]);
     }
     Some(out)
 }

@@ -207,9 +207,8 @@ impl Layout {
         let digest = sha256(bytes);
         self.blobs.push((digest.clone(), bytes.to_vec()));
         let size = bytes.len();
-        format!(
-            r#"{{"mediaType":"application/vnd.oci.image.{kind}","digest":"sha256:{digest}","size":{size}"#
-        )
+        let kind = format!("application/vnd.oci.image.{kind}");
+        format!(r#"{{"mediaType":"{kind}","digest":"sha256:{digest}","size":{size}"#)
     }
 
     fn manifest(&mut self, layers: &[Vec<u8>]) -> String {

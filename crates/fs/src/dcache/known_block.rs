@@ -15,7 +15,7 @@ pub(super) struct KnownBlock {
     block: Mutex<Weak<MetaBlock>>,
     pub(super) right: RightLink,
     /// Held exclusively: the right to split the leaf. Taken shared only to wait for the end of a
-    /// split, so that one release lets all go on who waited.
+    /// split, so that one release lets all waiters go on.
     pub(super) split: RwLock<()>,
 }
 

@@ -170,9 +170,9 @@ pub(crate) fn remove(
     })
 }
 
-/// Maps the mapped blocks of `range` to the blocks from `start` on, which have the data: each at its
-/// distance from the start of the range. States and holes stay, and extents merge where they join.
-/// Nothing is charged or freed.
+/// Maps the mapped blocks of `range` to the blocks from `start` on, which have the data: each at
+/// its distance from the start of the range. States and holes stay, and extents merge where they
+/// join. Nothing is charged or freed.
 ///
 /// # Errors
 /// [`Error::NoSpace`] when an extent must be split and no tree block is free. The mapping is

@@ -1,7 +1,7 @@
 //! A file system that is clean, claimed and not mounted, for changes that no engine can follow.
 //!
 //! A change is a set of blocks. With a journal it is one transaction of the log, which is empty
-//! before and after it: whoever replays the log after a crash finds all of the change or nothing.
+//! before and after it: a replay of the log after a crash finds all of the change or nothing.
 //! Without a journal the superblock is written last, and says until then that e2fsck has to run.
 //!
 //! Locking: none; the claim on the device keeps others out, and a value has one user.

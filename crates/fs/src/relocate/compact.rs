@@ -247,6 +247,7 @@ fn visible(fs: &Fs, nr: InodeNr) -> Result<Option<InodeRef>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::slice::from_ref;
 
     fn late(start: u64, len: u64) -> Late {
         Late {
@@ -260,12 +261,20 @@ mod tests {
     fn the_border_has_as_much_free_before_as_data_behind() {
         let data = [late(90, 10), late(60, 10), late(20, 10)];
         assert_eq!(border(&data, &[], 100), 100, "nothing is free");
-        assert_eq!(border(&data, &[100..104], 104), 104, "free behind the data");
-        assert_eq!(border(&data, &[0..4], 100), 96, "a part of the last extent");
+        assert_eq!(
+            border(&data, from_ref(&(100..104)), 104),
+            104,
+            "free behind the data"
+        );
+        assert_eq!(
+            border(&data, from_ref(&(0..4)), 100),
+            96,
+            "a part of the last extent"
+        );
         assert_eq!(border(&data, &[0..10, 80..90], 100), 70);
         assert_eq!(border(&data, &[0..12, 40..50], 100), 48);
         assert_eq!(border(&data, &[0..20, 40..50, 70..90], 100), 30);
         assert_eq!(border(&data[..1], &[0..5, 10..20], 100), 15, "a gap");
-        assert_eq!(border(&[], &[0..10], 100), 100);
+        assert_eq!(border(&[], from_ref(&(0..10)), 100), 100);
     }
 }

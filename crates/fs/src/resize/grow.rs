@@ -17,8 +17,9 @@ use uext4_mkfs::{AddedGroups, DeviceContents, add_groups};
 use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::Arc;
 
-/// Grows the file system on `device`, which nobody may use meanwhile, to `size_bytes`, and answers
-/// what was done; nothing, if it has this size. One that was not unmounted is recovered first.
+/// Grows the file system on `device`, which no other program may use meanwhile, to `size_bytes`,
+/// and answers what was done; nothing, if it has this size. One that was not unmounted is recovered
+/// first.
 /// `contents` is what the device holds behind the present end. `options` name an external journal.
 ///
 /// # Errors
@@ -158,6 +159,6 @@ fn failed(error: uext4_mkfs::Error) -> Error {
     match error {
         uext4_mkfs::Error::Device(error) => error.into(),
         uext4_mkfs::Error::Contradiction(corrupt) => corrupt.into(),
-        _ => ResizeError::NoRoom.into(),
+        _ => ResizeError::TooTight.into(),
     }
 }

@@ -8,8 +8,8 @@
 //! More descriptors than have reserved blocks go to their groups (`meta_bg`), as in the kernel.
 //! So the transaction has as many blocks as reserved and present descriptors, whatever the size.
 //!
-//! Layout: [`target`] numbers, [`grow`](mod@grow) the order of writes, [`changes`] the blocks of the
-//! transaction, [`descriptors`] their table, [`resize_inode`] the reserved descriptor blocks.
+//! Layout: `target` numbers, `grow` the order of writes, `changes` the blocks of the transaction,
+//! `descriptors` their table, `resize_inode` the reserved descriptor blocks.
 //!
 //! Not here: shrinking, and growth of a mounted file system.
 //! References: `resize2fs(8)`; kernel documentation, `filesystems/ext4/blockgroup.rst`.

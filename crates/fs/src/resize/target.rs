@@ -5,7 +5,7 @@ use uext4_format::{Feature, Geometry, Superblock};
 use uext4_mkfs::last_group_has_room;
 use uext4_num::{clamp_u16, clamp_u32, clamp_u64};
 
-/// The numbers that `disk` has with `blocks` blocks. A new last group that has no room for data is
+/// The numbers that `disk` has with `blocks` blocks. A new last group without space for data is
 /// left out.
 ///
 /// # Errors

@@ -150,21 +150,8 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut OpenFiles) -> Result<
             };
             answer(fs.set_attr(&inode, &set, &caller).map(drop))
         }
-        Step::Relocate { path, near_byte } => {
-            let file = target.file(path)?;
-            let to = Destination::Near(*near_byte);
-            answer(fs.relocate(&file, 0..u64::MAX, to).map(drop))
-        }
-        Step::Defragment { path } => {
-            let file = target.file(path)?;
-            let options = DefragOptions::default();
-            let done = fs.defragment(&file, &options, &mut |_| ControlFlow::Continue(()));
-            answer(done.map(drop))
-        }
-        Step::Compact => {
-            let options = CompactOptions::default();
-            let done = fs.compact(&options, &mut |_| ControlFlow::Continue(()));
-            answer(done.map(drop))
+        Step::Relocate { .. } | Step::Defragment { .. } | Step::Compact => {
+            move_data(step, fs, &target)
         }
         Step::Trim => answer(fs.trim(0..u64::MAX, 0).map(drop)),
         Step::Freeze => answer(fs.freeze().and_then(|()| fs.thaw())),
@@ -173,6 +160,28 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut OpenFiles) -> Result<
             answer(fs.unmount())
         }
         held_file => held::run(held_file, fs, held),
+    }
+}
+
+/// Runs a step that moves data.
+fn move_data(step: &Step, fs: &Filesystem, target: &EngineTarget<'_>) -> Result<(), Errno> {
+    let answer = |result: uext4::Result<()>| result.map_err(|error| crate::errno(&error));
+    match step {
+        Step::Relocate { path, near_byte } => {
+            let to = Destination::Near(*near_byte);
+            answer(fs.relocate(&target.file(path)?, 0..u64::MAX, to).map(drop))
+        }
+        Step::Defragment { path } => {
+            let file = target.file(path)?;
+            let options = DefragOptions::default();
+            let done = fs.defragment(&file, &options, &mut |_| ControlFlow::Continue(()));
+            answer(done.map(drop))
+        }
+        _ => {
+            let options = CompactOptions::default();
+            let done = fs.compact(&options, &mut |_| ControlFlow::Continue(()));
+            answer(done.map(drop))
+        }
     }
 }
 

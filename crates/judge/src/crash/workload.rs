@@ -239,7 +239,7 @@ impl Workload {
         Step::Op(Op::RemoveXattr { path, name })
     }
 
-    /// Moves data that nobody sees move.
+    /// Moves data, which no reader may notice.
     fn relocation(&mut self, model: &Model) -> Step {
         let path = self.file(model);
         match self.rng.below(8) {

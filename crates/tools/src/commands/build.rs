@@ -96,7 +96,12 @@ struct Format {
     #[arg(short = 'N', long)]
     inodes: Option<u32>,
     /// Percent of the blocks for the superuser; default: 0 where the size is min, else 5
-    #[arg(short = 'm', long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=50))]
+    #[arg(
+        short = 'm',
+        long,
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u8).range(0..=50)
+    )]
     reserved: Option<u8>,
     /// Journal: none, lazy (the usual size) or its size, with K, M or G behind it. Its blocks are
     /// holes of the image

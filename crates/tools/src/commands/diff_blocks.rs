@@ -1,7 +1,7 @@
 //! `uext4 diff --blocks`: which blocks differ between two devices.
 //!
 //! Both devices are read once, in order, without what is a hole in both.
-//! Invariants: memory is a bit per block of those stretches of 32,768 blocks that differ somewhere.
+//! Invariants: memory is a bit per block of those parts of 32,768 blocks that differ somewhere.
 
 use super::diff_owners::Row;
 use crate::failure::Result;
@@ -16,13 +16,13 @@ use uext4_num::{clamp_usize, u64_of};
 
 /// Bytes compared at once.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Blocks of a stretch of the bitmap.
-const STRETCH_BLOCKS: u64 = 1 << 15;
+/// Blocks of a part of the bitmap.
+const PART_BLOCKS: u64 = 1 << 15;
 
 /// The blocks that differ.
 #[derive(Default)]
 pub(super) struct Runs {
-    stretches: BTreeMap<u64, Vec<u8>>,
+    parts: BTreeMap<u64, Vec<u8>>,
     count: u64,
 }
 
@@ -95,9 +95,9 @@ impl Runs {
 
     /// Marks a block that is not marked yet.
     fn put(&mut self, block: u64) {
-        let stretch = self.stretches.entry(block / STRETCH_BLOCKS);
-        let bits = stretch.or_insert_with(|| vec![0; clamp_usize(STRETCH_BLOCKS / 8)]);
-        let bit = block % STRETCH_BLOCKS;
+        let part = self.parts.entry(block / PART_BLOCKS);
+        let bits = part.or_insert_with(|| vec![0; clamp_usize(PART_BLOCKS / 8)]);
+        let bit = block % PART_BLOCKS;
         if let Some(byte) = bits.get_mut(clamp_usize(bit / 8)) {
             *byte |= 1 << (bit % 8);
         }
@@ -110,8 +110,8 @@ impl Runs {
     }
 
     pub(super) fn has(&self, block: u64) -> bool {
-        let bits = self.stretches.get(&(block / STRETCH_BLOCKS));
-        let bit = block % STRETCH_BLOCKS;
+        let bits = self.parts.get(&(block / PART_BLOCKS));
+        let bit = block % PART_BLOCKS;
         let byte = bits.and_then(|bits| bits.get(clamp_usize(bit / 8)));
         byte.is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
     }
@@ -122,10 +122,10 @@ impl Runs {
             return;
         }
         let mut open: Option<Range<u64>> = None;
-        let stretches = range.start / STRETCH_BLOCKS..=(range.end - 1) / STRETCH_BLOCKS;
-        for (number, _) in self.stretches.range(stretches) {
-            let first = number * STRETCH_BLOCKS;
-            for block in first.max(range.start)..(first + STRETCH_BLOCKS).min(range.end) {
+        let parts = range.start / PART_BLOCKS..=(range.end - 1) / PART_BLOCKS;
+        for (number, _) in self.parts.range(parts) {
+            let first = number * PART_BLOCKS;
+            for block in first.max(range.start)..(first + PART_BLOCKS).min(range.end) {
                 if !self.has(block) {
                     continue;
                 }
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn runs_are_cut_to_the_range() {
         let mut runs = Runs::default();
-        let ends = [STRETCH_BLOCKS - 1, STRETCH_BLOCKS, STRETCH_BLOCKS + 1];
+        let ends = [PART_BLOCKS - 1, PART_BLOCKS, PART_BLOCKS + 1];
         for block in [3, 4, 9].into_iter().chain(ends) {
             runs.put(block);
         }
@@ -205,7 +205,7 @@ mod tests {
             runs.inside(range, |run| found.push((run.start, run.end)));
             found
         };
-        let across = (STRETCH_BLOCKS - 1, STRETCH_BLOCKS + 2);
+        let across = (PART_BLOCKS - 1, PART_BLOCKS + 2);
         assert_eq!(inside(0..1 << 40), [(3, 5), (9, 10), across]);
         assert_eq!(inside(4..9), [(4, 5)]);
         assert_eq!(inside(5..5), []);

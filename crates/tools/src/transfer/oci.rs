@@ -2,8 +2,8 @@
 //!
 //! Layout: `blobs/sha256` has layer, configuration and manifest by their digests; `index.json`
 //! names the manifest. The configuration has the digest of the layer before its compression.
-//! Invariants: the bytes depend on the layer, the platform, the tag and `SOURCE_DATE_EPOCH`. Without
-//! that variable no time is told.
+//! Invariants: the bytes depend on the layer, the platform, the tag and `SOURCE_DATE_EPOCH`.
+//! Without that variable no time is told.
 //!
 //! References: OCI Image Format Specification 1.1.
 

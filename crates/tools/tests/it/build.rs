@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use uext4_testkit::oracle::{self, KernelMount};
+use uext4_testkit::wait;
 
 /// A tree with the usual kinds of files, in the rig's directory.
 fn tree(rig: &Rig) {
@@ -227,7 +228,11 @@ fn what_fails_leaves_no_image_and_the_old_one() {
 fn an_interrupted_build_leaves_nothing() {
     let rig = Rig::empty();
     let mut child = rig.start(&["build", "disk.img", "-"], Stdio::piped());
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    wait::until("the temporary file is there", || {
+        let mut names = std::fs::read_dir(rig.path(".")).unwrap();
+        names.next()
+    })
+    .unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!rig.image().exists());

@@ -47,7 +47,7 @@ impl BlockDevice for Careless {
     }
 }
 
-/// Who judges a crash.
+/// The judges of a crash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Judges {
     All,

@@ -1,4 +1,4 @@
-//! Growth of file systems that are not mounted: e2fsck, the kernel and a manifest of the tree judge.
+//! Growth of file systems that are not mounted. The judges: e2fsck, the kernel, a manifest.
 
 mod crash;
 mod kind;
