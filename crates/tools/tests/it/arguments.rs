@@ -106,10 +106,11 @@ fn examples_of_the_readme_work() {
     let (_, mount) = readme.split_once("### As a mount").expect("a chapter");
     let (_, tool) = readme.split_once("### As a tool").expect("a chapter");
     let lines = |chapter: &'static str| {
-        let (_, code) = chapter.split_once("```sh\n").expect("examples");
-        let (code, _) = code.split_once("```").expect("their end");
+        let (chapter, _) = chapter.split_once("\n### ").expect("a next chapter");
+        let blocks = chapter.split("```sh\n").skip(1);
+        let code = blocks.map(|block| block.split("```").next().expect("its end"));
         let lines = code
-            .lines()
+            .flat_map(str::lines)
             .map(|line| line.split('#').next().unwrap_or("").trim());
         lines.filter(|line| !line.is_empty()).collect::<Vec<_>>()
     };
@@ -120,6 +121,9 @@ fn examples_of_the_readme_work() {
     assert!(examples.len() > 6, "{examples:?}");
     for line in examples {
         let words: Vec<_> = line.split_whitespace().skip(1).collect();
+        if words[0] == "diff" {
+            std::fs::copy(rig.image(), rig.path("old.img")).unwrap();
+        }
         let said = rig.ok(&words);
         if words[0] == "cat" {
             assert_eq!(said, "hello", "{line}");
