@@ -73,7 +73,7 @@ pub struct Content<'a> {
 /// Bytes of a file outside of holes, which are zero.
 pub enum Data<'a> {
     /// A stream that has the bytes of these ranges one after the other, and can be read only during
-    /// [`crate::Sink::add`]. The ranges are ascending and do not touch the file's end.
+    /// [`crate::Sink::add`]. The ranges are ascending and do not pass the file's end.
     Stream {
         /// The ranges of the file, in bytes.
         ranges: Vec<Range<u64>>,

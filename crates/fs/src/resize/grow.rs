@@ -8,7 +8,7 @@ use crate::superblock::backup;
 use crate::{Error, MountOptions, ResizeError, Result};
 use std::ops::Range;
 use uext4_device::BlockDevice;
-use uext4_format::bitmap::{clear_bits, set_bits};
+use uext4_format::bitmap::{clear_bits, set_bits, uninit_block_bitmap};
 use uext4_format::{
     Checksums, Corrupt, CorruptKind, Geometry, GroupNr, Place, Superblock, block_bitmap_checksum,
     group_flag,
@@ -62,6 +62,7 @@ fn make(rest: &mut AtRest, mut wanted: Superblock, contents: DeviceContents) -> 
     let mut changes = Changes::new(rest);
     let more = lengthen_last(&mut changes, &mut descriptors, &checksums, &new)?;
     let freed = resize_inode::update(&mut changes, &mut descriptors, &checksums, &old, &new)?;
+    settle_lazy_bitmaps(&mut changes, &mut descriptors, &checksums, &new)?;
     let added = add_groups(&*rest.device, new, first, checksums, contents).map_err(failed)?;
     descriptors.extend(&new);
     for (at, descriptor) in added.descriptors.iter().enumerate() {
@@ -104,6 +105,34 @@ fn lengthen_last(
     descriptor.free_clusters += to - from;
     descriptors.set(last, &descriptor);
     Ok(to - from)
+}
+
+/// Writes the bitmaps that the flag BLOCK_UNINIT leaves to the reader, in old groups with copies of
+/// superblock and descriptors. A mount of Linux after a crash computes them from the old number of
+/// descriptor blocks and the new one of reserved blocks: it reads the one before the replay, and
+/// the other behind it, and takes the difference for free space.
+fn settle_lazy_bitmaps(
+    changes: &mut Changes<'_>,
+    descriptors: &mut Descriptors,
+    checksums: &Checksums,
+    new: &Geometry,
+) -> Result<()> {
+    let old = descriptors.geometry();
+    for group in (0..old.group_count).map(GroupNr) {
+        let mut descriptor = descriptors.get(group)?;
+        if !old.has_super(group) || !descriptor.has_flag(group_flag::BLOCK_UNINIT) {
+            continue;
+        }
+        let bitmap = uninit_block_bitmap(new, group, &descriptor);
+        if let Some(seed) = checksums.metadata {
+            let checksum = block_bitmap_checksum(seed, &bitmap, new);
+            descriptor.set_block_bitmap_checksum(checksum, new);
+        }
+        descriptor.flags &= !group_flag::BLOCK_UNINIT;
+        changes.put(descriptor.block_bitmap, bitmap)?;
+        descriptors.set(group, &descriptor);
+    }
+    Ok(())
 }
 
 /// Refuses a bitmap whose bits behind the end are not all set: without checksums nothing else tells
