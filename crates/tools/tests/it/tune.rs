@@ -223,9 +223,9 @@ fn fields_as_dumpe2fs_shows_them() {
         "-r",
         "100",
         "-u",
-        "1000",
+        "54321",
         "-g",
-        "8",
+        "54322",
         "-c",
         "20",
         "-C",
@@ -243,8 +243,8 @@ fn fields_as_dumpe2fs_shows_them() {
     ]);
     let expected = [
         ("Reserved block count:", "100"),
-        ("Reserved blocks uid:", "1000 (user unknown)"),
-        ("Reserved blocks gid:", "8 (group mail)"),
+        ("Reserved blocks uid:", "54321 (user unknown)"),
+        ("Reserved blocks gid:", "54322 (group unknown)"),
         ("Maximum mount count:", "20"),
         ("Mount count:", "3"),
         ("Check interval:", "1209600 (2 weeks)"),
