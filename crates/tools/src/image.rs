@@ -6,8 +6,11 @@ use uext4::check::{Limits, Report};
 use uext4::device::{self, BlockDevice, FileDevice, partition};
 use uext4::format::Superblock;
 use uext4::path::PathError;
-use uext4::{Filesystem, MountOptions};
+use uext4::{Filesystem, MountOptions, Threads};
 use uext4_sync::Arc;
+
+/// Memory for cached extent maps of a mount that reads each file once, in bytes.
+const EXTENT_CACHE_BYTES: u64 = 256 << 10;
 
 /// Which image, and where in it the file system starts.
 #[derive(clap::Args, Clone, Debug)]
@@ -277,6 +280,19 @@ impl ImageArgs {
         options: MountOptions,
     ) -> uext4::Result<Filesystem> {
         self.devices(purpose, &options)?.mount(options)
+    }
+
+    /// As [`Self::mount`] to read each file once: no threads, and little memory besides
+    /// `metadata_bytes` for unused inodes and metadata blocks.
+    pub(crate) fn mount_to_read_once(&self, metadata_bytes: u64) -> Result<Filesystem> {
+        let options = MountOptions {
+            metadata_cache_bytes: Some(metadata_bytes),
+            extent_cache_bytes: EXTENT_CACHE_BYTES,
+            prefetch_bitmaps: false,
+            threads: Threads::Inline,
+            ..MountOptions::default()
+        };
+        self.open(Purpose::Read, options).at(self.name())
     }
 
     /// Opens the devices of a mount. For writing it claims them exclusively.

@@ -2,7 +2,7 @@
 
 use crate::date;
 use crate::failure::{At, Exit, Failure, Result};
-use crate::image::{ImageArgs, Purpose};
+use crate::image::ImageArgs;
 use crate::reproducible::Epoch;
 use crate::show;
 use crate::transfer::compress::{Compression, Compressor};
@@ -16,13 +16,11 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use uext4::{Filesystem, MountOptions, Threads};
+use uext4::Filesystem;
 use uext4_tree::{Acls, Archive, Error, Summary};
 
 /// Memory for unused inodes and metadata blocks, in bytes: names in order are inodes in disorder.
 const METADATA_CACHE_BYTES: u64 = 32 << 20;
-/// Memory for cached extent maps, in bytes.
-const EXTENT_CACHE_BYTES: u64 = 256 << 10;
 
 /// Form of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -99,7 +97,7 @@ impl Args {
         self.check()?;
         let interrupts = uext4_fuse::catch_interrupts();
         interrupts.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-        let fs = self.open()?;
+        let fs = self.image.mount_to_read_once(METADATA_CACHE_BYTES)?;
         let path = self.path.as_bytes();
         fs.paths()
             .symlink_inode(path)
@@ -128,20 +126,6 @@ impl Args {
             )),
             _ => Ok(()),
         }
-    }
-
-    /// Mounts without threads: everything is read once.
-    fn open(&self) -> Result<Filesystem> {
-        let options = MountOptions {
-            metadata_cache_bytes: Some(METADATA_CACHE_BYTES),
-            extent_cache_bytes: EXTENT_CACHE_BYTES,
-            prefetch_bitmaps: false,
-            threads: Threads::Inline,
-            ..MountOptions::default()
-        };
-        self.image
-            .open(Purpose::Read, options)
-            .at(self.image.name())
     }
 
     fn tar(&self, fs: &Filesystem) -> Result<()> {

@@ -1,7 +1,7 @@
 //! `uext4 get`: copies files out of an image.
 
 use crate::failure::{At, Exit, Failure, Result};
-use crate::image::{ImageArgs, Purpose};
+use crate::image::ImageArgs;
 use crate::show;
 use crate::transfer::console::{Console, Failures};
 use crate::transfer::{self, last_name, stream};
@@ -9,13 +9,11 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use uext4::{FileType, Filesystem, InodeRef, MountOptions, Threads};
+use uext4::{FileType, Filesystem, InodeRef};
 use uext4_tree::{Devices, Export, Permissions};
 
 /// Memory for unused inodes and metadata blocks, in bytes: each is read once, or again soon.
 const METADATA_CACHE_BYTES: u64 = 1 << 20;
-/// Memory for cached extent maps, in bytes.
-const EXTENT_CACHE_BYTES: u64 = 256 << 10;
 
 /// Copy files from an image to the host
 #[derive(clap::Args)]
@@ -62,7 +60,7 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let interrupts = uext4_fuse::catch_interrupts();
         interrupts.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-        let fs = self.open()?;
+        let fs = self.image.mount_to_read_once(METADATA_CACHE_BYTES)?;
         let path = self.path.as_bytes();
         let at = self.image.name_of(path);
         let inode = fs.paths().symlink_inode(path).at(&at)?;
@@ -113,20 +111,6 @@ impl Args {
             }
             (Some(_), false) => Ok(Some(self.dest.clone())),
         }
-    }
-
-    /// Mounts with small caches, because each inode is read once.
-    fn open(&self) -> Result<Filesystem> {
-        let options = MountOptions {
-            metadata_cache_bytes: Some(METADATA_CACHE_BYTES),
-            extent_cache_bytes: EXTENT_CACHE_BYTES,
-            prefetch_bitmaps: false,
-            threads: Threads::Inline,
-            ..MountOptions::default()
-        };
-        self.image
-            .open(Purpose::Read, options)
-            .at(self.image.name())
     }
 
     fn export<'a>(&self, fs: &Filesystem) -> Export<'a> {

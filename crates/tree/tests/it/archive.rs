@@ -3,9 +3,6 @@
 use crate::rig::Rig;
 use std::fs;
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use uext4::device::{Cause, Fault, Faulty, Operation, When};
-use uext4::{Filesystem, MountOptions};
 use uext4_testkit::tree;
 use uext4_tree::{Archive, Error, Event};
 
@@ -17,17 +14,8 @@ fn a_failed_read_leaves_the_archive_well_formed() {
     for name in ["/a", "/b"] {
         rig.fs.paths().write(name, &content).unwrap();
     }
-    rig.fs.sync().unwrap();
-    let (place, inode) = (900 << 10, rig.fs.paths().inode("/a").unwrap());
-    let maps = rig.fs.fiemap(&inode, place, 1).unwrap();
-    let bad = maps[0].physical_bytes + (place - maps[0].logical_bytes);
-    let faulty = Arc::new(Faulty::new(Arc::new(rig.device.snapshot())));
-    let fs = Filesystem::mount(faulty.clone(), MountOptions::default()).unwrap();
-    faulty.arm(Fault {
-        operation: Operation::Read,
-        when: When::Touching(bad..bad + 1),
-        cause: Cause::Io,
-    });
+    let place = 900 << 10;
+    let fs = rig.unreadable("/a", place);
     let mut failures = Vec::new();
     let mut archive = Archive::new(&fs).on_event(|event| {
         if let Event::Failed(Error::Incomplete { offset, error }) = event {

@@ -3,8 +3,7 @@
 use crate::rig::Rig;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use uext4::device::{Cause, Fault, Faulty, MemDevice, Operation, When};
-use uext4::{Filesystem, MountOptions};
+use uext4::device::MemDevice;
 use uext4_testkit::oracle::{self, Access};
 use uext4_tree::{Damage, Error, Event, Export};
 
@@ -87,17 +86,8 @@ fn a_failed_read_ends_the_copy_there() {
     for name in ["/a", "/b"] {
         rig.fs.paths().write(name, &content).unwrap();
     }
-    rig.fs.sync().unwrap();
-    let (place, inode) = (400 << 10, rig.fs.paths().inode("/a").unwrap());
-    let maps = rig.fs.fiemap(&inode, place, 1).unwrap();
-    let bad = maps[0].physical_bytes + (place - maps[0].logical_bytes);
-    let faulty = Arc::new(Faulty::new(Arc::new(rig.device.snapshot())));
-    let fs = Filesystem::mount(faulty.clone(), MountOptions::default()).unwrap();
-    faulty.arm(Fault {
-        operation: Operation::Read,
-        when: When::Touching(bad..bad + 1),
-        cause: Cause::Io,
-    });
+    let place = 400 << 10;
+    let fs = rig.unreadable("/a", place);
     let mut failures = Vec::new();
     let mut export = Export::new(&fs).on_event(|event| {
         if let Event::Failed(error) = event {

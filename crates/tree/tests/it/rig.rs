@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use uext4::device::MemDevice;
+use uext4::device::{Cause, Fault, Faulty, MemDevice, Operation, When};
 use uext4::mkfs::{self, MkfsOptions, Preset};
 use uext4::{Filesystem, MountOptions, Threads};
 use uext4_testkit::oracle;
@@ -52,6 +52,22 @@ impl Rig {
                 None => fs::write(self.host(name), name).expect("makes it"),
             }
         }
+    }
+
+    /// A mount of a copy in which the block of this byte of a file cannot be read.
+    pub(crate) fn unreadable(&self, path: &str, byte: u64) -> Filesystem {
+        self.fs.sync().expect("writes home");
+        let inode = self.fs.paths().inode(path).expect("a file");
+        let maps = self.fs.fiemap(&inode, byte, 1).expect("has a map");
+        let bad = maps[0].physical_bytes + (byte - maps[0].logical_bytes);
+        let faulty = Arc::new(Faulty::new(Arc::new(self.device.snapshot())));
+        let fs = Filesystem::mount(faulty.clone(), MountOptions::default()).expect("mounts");
+        faulty.arm(Fault {
+            operation: Operation::Read,
+            when: When::Touching(bad..bad + 1),
+            cause: Cause::Io,
+        });
+        fs
     }
 
     /// Unmounts; e2fsck must find nothing.
