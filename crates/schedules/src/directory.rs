@@ -32,9 +32,13 @@ fn fill(fs: &Filesystem) {
 }
 
 fn create(fs: &Filesystem) {
+    create_named(fs, "come");
+}
+
+fn create_named(fs: &Filesystem, kind: &str) {
     let dir = dir(fs, b"d");
     for nr in 0..COME {
-        let made = fs.create(&dir, &name("come", nr), 0o644, &Caller::root());
+        let made = fs.create(&dir, &name(kind, nr), 0o644, &Caller::root());
         made.expect("a new name");
     }
 }
@@ -230,4 +234,35 @@ fn a_directory_that_goes_gets_no_name() {
 #[test]
 fn names_mean_what_was_said_while_their_table_grows() {
     explore(1000, uext4::names_table);
+}
+
+const CROWD: usize = 3;
+
+/// Threads that create in the same few leaves: one splits a leaf, the others wait for it without
+/// holding anything, and from then on leaves are split while others insert.
+fn crowd(image: &[u8]) {
+    let device = Flat::new(image);
+    let fs = Arc::new(mount(&device, ""));
+    let works: [fn(&Filesystem); CROWD + 1] = [
+        |fs| create_named(fs, "first"),
+        |fs| create_named(fs, "second"),
+        |fs| create_named(fs, "third"),
+        look,
+    ];
+    together(&fs, works);
+    unmount(&device, &fs);
+    let fs = mount(&device, "");
+    let found = names(&fs, &dir(&fs, b"d"));
+    let filled = usize::try_from(STAY + GO + MOVE).expect("few");
+    let come = usize::try_from(COME).expect("few");
+    assert_eq!(found.len(), filled + CROWD * come);
+    let unique: BTreeSet<_> = found.into_iter().collect();
+    assert_eq!(unique.len(), filled + CROWD * come, "a name occurs once");
+    fs.unmount().expect("unmounts");
+}
+
+#[test]
+fn threads_that_meet_split_leaves_ahead() {
+    let image = image(fill);
+    explore(40, move || crowd(&image));
 }
