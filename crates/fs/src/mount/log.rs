@@ -7,8 +7,8 @@ use crate::{Error, MountOptions, Result, space};
 use uext4_device::BlockDevice;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, GroupDescriptor, Inode,
-    InodeFlags, InodeNr, LogicalBlock, Place, Superblock, Uuid, indirect,
+    BlockNr, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, Inode, InodeFlags, InodeNr,
+    LogicalBlock, Place, Superblock, Uuid, indirect,
 };
 use uext4_journal::{Log, LogRun};
 use uext4_num::{clamp_u32, usize_of};
@@ -127,19 +127,12 @@ impl Finder<'_> {
     }
 
     fn inode(&self) -> Result<Inode> {
-        let (group, index) = self
-            .geometry
-            .split_inode(self.nr)
-            .ok_or(self.bad(CorruptKind::NumberRange))?;
-        let (block, offset) = self.geometry.descriptor_location(group);
+        let place = space::inode_byte(&**self.device, self.superblock, self.geometry, self.nr)?;
+        let place = place.ok_or(self.bad(CorruptKind::NumberRange))?;
+        let mut bytes = vec![0; usize::from(self.geometry.inode_size)];
+        self.device.read_at(place, &mut bytes)?;
         let checksums = self.superblock.checksums();
-        let block = self.read(block)?;
-        let bytes = block.get(usize_of(offset)..).unwrap_or(&[]);
-        let descriptor = GroupDescriptor::parse(bytes, group, self.geometry, &checksums)?;
-        let (block, offset) = self.geometry.inode_location(descriptor.inode_table, index);
-        let block = self.read(block)?;
-        let bytes = block.get(usize_of(offset)..).unwrap_or(&[]);
-        Ok(Inode::parse(bytes, self.nr, self.geometry, &checksums)?)
+        Ok(Inode::parse(&bytes, self.nr, self.geometry, &checksums)?)
     }
 
     fn read(&self, nr: BlockNr) -> Result<Vec<u8>> {

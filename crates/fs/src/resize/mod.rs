@@ -2,8 +2,9 @@
 //!
 //! Growth: bitmaps, inode tables and copies of the new groups lie behind the old end, where nothing
 //! refers to them. They are written first. Then one transaction of the log changes the rest:
-//! superblock, descriptors, the bitmap of the last old group, the resize inode. A crash leaves the
-//! old size or the new one. The backups in old groups follow.
+//! superblock, descriptors, the resize inode, the bitmap of the last old group and lazy bitmaps of
+//! groups with copies. A crash leaves the old size or the new one. The backups in old groups
+//! follow.
 //!
 //! More descriptors than have reserved blocks go to their groups (`meta_bg`), as in the kernel.
 //! So the transaction has as many blocks as reserved and present descriptors, whatever the size.

@@ -51,7 +51,7 @@ use layout::GroupLayout;
 use preallocation::Preallocations;
 use uext4_alloc::{Engine, InodePolicy, InodeRuns};
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid, Uuid};
+use uext4_format::{BlockNr, Geometry, GroupDescriptor, GroupNr, InodeNr, Superblock, Tid, Uuid};
 use uext4_journal::CommitObserver;
 use uext4_num::usize_of;
 use uext4_sync::atomic::{AtomicBool, Ordering};
@@ -66,6 +66,29 @@ pub(crate) use zones::Zones;
 pub(crate) fn metadata_zones(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Zones> {
     let raw = DescriptorTable::read(device, geometry)?;
     Ok(Survey::of(&raw, geometry).zones)
+}
+
+/// The first byte of an inode on the device, by the descriptor of its group, for use before the
+/// engine exists; `None` for a number outside the file system.
+///
+/// # Errors
+/// Those of the device; [`Error::Corrupt`] for a damaged descriptor.
+pub(crate) fn inode_byte(
+    device: &dyn BlockDevice,
+    disk: &Superblock,
+    geometry: &Geometry,
+    nr: InodeNr,
+) -> Result<Option<u64>> {
+    let Some((group, index)) = geometry.split_inode(nr) else {
+        return Ok(None);
+    };
+    let (block, offset) = geometry.descriptor_location(group);
+    let byte = |block: BlockNr, offset: u32| (block.0 << geometry.block_bits) + u64::from(offset);
+    let mut bytes = vec![0; usize::from(geometry.desc_size)];
+    device.read_at(byte(block, offset), &mut bytes)?;
+    let descriptor = GroupDescriptor::parse(&bytes, group, geometry, &disk.checksums())?;
+    let (block, offset) = geometry.inode_location(descriptor.inode_table, index);
+    Ok(geometry.contains(block).then(|| byte(block, offset)))
 }
 
 /// All space of a mounted file system.

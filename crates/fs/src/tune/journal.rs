@@ -1,21 +1,20 @@
 //! Gives a file system a journal, or takes it away.
 //!
-//! An engine cannot change the log that it runs on, so each step is a mount of its own. The point
-//! of no return is one write of the superblock: before it the old journal is in use, after it the
-//! new one. A crash in between leaves all files as they are; blocks of a log that no superblock
-//! names belong to inode 8, which e2fsck empties.
+//! An engine cannot change the log that it runs on, so each step is a mount of its own, and the
+//! feature changes between two of them, by one write of the superblock. A journal that is replaced
+//! is removed first: in between there is none. A crash leaves all files as they are; blocks of a
+//! log that no superblock names belong to inode 8, which e2fsck empties.
 
 use super::{Presence, Tuning};
 use crate::file::{self, FallocateMode, Position, Terms};
 use crate::inode::InodeRef;
 use crate::superblock::{SUPERBLOCK_OFFSET, read_superblock};
-use crate::{Error, Filesystem, Fs, MountOptions, Result, map, mkfs};
+use crate::{Error, Filesystem, Fs, MountOptions, Result, map, mkfs, space};
 use std::ops::Range;
 use uext4_device::BlockDevice;
 use uext4_format::extent::ExtentNode;
 use uext4_format::{
-    Feature, FileType, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr, KNOWN_EXTRA_BYTES,
-    Superblock, Timestamp,
+    Feature, FileType, Inode, InodeFlags, InodeNr, KNOWN_EXTRA_BYTES, Superblock, Timestamp,
 };
 use uext4_num::{clamp_u32, clamp_usize, u64_of};
 use uext4_sync::Arc;
@@ -262,27 +261,10 @@ fn new_inode(disk: &Superblock, options: &MountOptions) -> Result<Inode> {
 fn write_inode(device: &Arc<dyn BlockDevice>, inode: &Inode) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
     let (geometry, checksums) = (disk.geometry()?, disk.checksums());
-    let at = inode_byte(device, &disk, &geometry)?;
+    let at = space::inode_byte(&**device, &disk, &geometry, InodeNr::JOURNAL)?;
+    let at = at.ok_or(Error::Invalid("a file system without inode 8"))?;
     let mut bytes = vec![0; usize::from(geometry.inode_size)];
     inode.write_to(&mut bytes, InodeNr::JOURNAL, &geometry, &checksums);
     device.write_at(at, &bytes)?;
     Ok(device.flush()?)
-}
-
-fn inode_byte(
-    device: &Arc<dyn BlockDevice>,
-    disk: &Superblock,
-    geometry: &Geometry,
-) -> Result<u64> {
-    let outside = Error::Invalid("a file system without inode 8");
-    let (group, index) = geometry.split_inode(InodeNr::JOURNAL).ok_or(outside)?;
-    let (block, offset) = geometry.descriptor_location(group);
-    let mut bytes = vec![0; usize::from(geometry.desc_size)];
-    device.read_at(
-        (block.0 << geometry.block_bits) + u64::from(offset),
-        &mut bytes,
-    )?;
-    let descriptor = GroupDescriptor::parse(&bytes, group, geometry, &disk.checksums())?;
-    let (block, offset) = geometry.inode_location(descriptor.inode_table, index);
-    Ok((block.0 << geometry.block_bits) + u64::from(offset))
 }
