@@ -3,8 +3,10 @@
 .PHONY: help deps tools check test schedules simulate simulated simulator report validate crates coverage quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
-DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3 libarchive-tools umoci skopeo xz-utils zstd
-NEEDED_TOOLS = fusermount3 python3 setpriv unshare findmnt mke2fs e2fsck debugfs dumpe2fs getfattr getfacl tar losetup sfdisk mount timeout git rsync fio sqlite3 bsdtar umoci skopeo xz zstd
+DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3 libarchive-tools umoci skopeo xz-utils zstd \
+	nbdkit nbdkit-plugin-dev libnbd-bin
+NEEDED_TOOLS = fusermount3 python3 setpriv unshare findmnt mke2fs e2fsck debugfs dumpe2fs getfattr getfacl tar losetup sfdisk mount timeout git rsync fio sqlite3 bsdtar umoci skopeo xz zstd nbdkit nbdfuse
+NEEDED_HEADERS = /usr/include/nbdkit-plugin.h
 
 help: ## Show the targets.
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -14,6 +16,7 @@ deps: ## Install the system packages that are missing.
 	for tool in $(NEEDED_TOOLS); do \
 	  command -v $$tool >/dev/null 2>&1 || missing="$$missing $$tool"; \
 	done; \
+	for header in $(NEEDED_HEADERS); do test -e $$header || missing="$$missing $$header"; done; \
 	if [ -z "$$missing" ]; then echo "deps: all there"; exit 0; fi; \
 	echo "deps: missing:$$missing"; \
 	if ! command -v apt-get >/dev/null 2>&1; then \

@@ -1,6 +1,7 @@
 //! Experiments with fsync at tiny size. Times are not checked.
 
 use serde_json::Value;
+use std::path::Path;
 use std::process::{Command, Output};
 use uext4_testkit::oracle::{self, KernelMount};
 
@@ -112,9 +113,10 @@ fn varmail_runs_on_every_system() {
 #[test]
 fn the_slow_device_serves_all_systems() {
     let is_there = |name: &&'static str| oracle::is_installed(name);
-    let has_programs = ["nbdkit", "nbdfuse", "cc"].iter().all(is_there);
+    let has_programs = ["nbdkit", "nbdfuse", "cc"].iter().all(is_there)
+        && Path::new("/usr/include/nbdkit-plugin.h").exists();
     if !has_programs || !KernelMount::available_or_skip("the_slow_device_serves_all_systems") {
-        eprintln!("=== SKIPPED: the slow device needs nbdkit, nbdfuse and cc ===");
+        eprintln!("=== SKIPPED: the slow device needs nbdkit, its header, nbdfuse, cc ===");
         return;
     }
     let task = [

@@ -25,14 +25,19 @@ pub(super) struct Slow {
     server: Child,
 }
 
-/// Fails if a program is missing.
+/// Fails if a program or the header of the plugin is missing.
 pub(super) fn require() -> Result<()> {
     let is_missing = |name: &&&str| !oracle::is_installed(name);
     let missing = ["nbdkit", "nbdfuse", "cc"];
-    match missing.iter().find(is_missing) {
-        Some(name) => anyhow::bail!("the slow device needs {name}, which is not installed"),
-        None => Ok(()),
+    if let Some(name) = missing.iter().find(is_missing) {
+        anyhow::bail!("the slow device needs {name}, which is not installed");
     }
+    let header = Program::new("cc")?.args(["-fsyntax-only", "-include", "nbdkit-plugin.h"]);
+    let found = header
+        .args(["-DNBDKIT_API_VERSION=2", "-x", "c", "/dev/null"])
+        .run_ok();
+    found.context("the slow device needs nbdkit-plugin.h (nbdkit-plugin-dev)")?;
+    Ok(())
 }
 
 impl Slow {
