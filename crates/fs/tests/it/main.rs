@@ -28,6 +28,7 @@ mod journals;
 mod lazytime;
 mod log_place;
 mod lost_flushes;
+mod maintained;
 mod mmp;
 mod old_formats;
 mod old_inodes;

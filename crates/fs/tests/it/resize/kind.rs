@@ -20,14 +20,14 @@ const LOG_BLOCKS: u32 = 1024;
 
 /// A kind of file system.
 #[derive(Clone, Copy)]
-pub(super) struct Kind {
-    pub(super) name: &'static str,
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
     preset: Preset,
     features: &'static str,
-    pub(super) block_size: u32,
-    pub(super) blocks_per_group: Option<u32>,
+    pub(crate) block_size: u32,
+    pub(crate) blocks_per_group: Option<u32>,
     /// Blocks before it grows.
-    pub(super) blocks: u64,
+    pub(crate) blocks: u64,
     resize_max_blocks: Option<u64>,
     has_other_log: bool,
 }
@@ -60,7 +60,7 @@ const fn small_groups(kind: Kind) -> Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 21] = [
+    pub(crate) const ALL: [Kind; 21] = [
         EXT4,
         Kind {
             name: "ext4-4k",
@@ -108,25 +108,25 @@ impl Kind {
         },
     ];
 
-    pub(super) const NO_JOURNAL: Kind = with("no-journal", "^has_journal,^orphan_file");
+    pub(crate) const NO_JOURNAL: Kind = with("no-journal", "^has_journal,^orphan_file");
 
     /// On a shared device: each claim of it waits for seconds, so it is not among all kinds.
-    pub(super) const MMP: Kind = with("mmp", "mmp");
+    pub(crate) const MMP: Kind = with("mmp", "mmp");
 
     /// Reserved descriptor blocks for little more than its size.
-    pub(super) const SHORT_RESERVE: Kind = Kind {
+    pub(crate) const SHORT_RESERVE: Kind = Kind {
         resize_max_blocks: Some(30 << 10),
         ..small_groups(with("short-reserve", ""))
     };
 
     /// The kind of that name.
-    pub(super) fn named(name: &str) -> Kind {
+    pub(crate) fn named(name: &str) -> Kind {
         let found = Self::ALL.into_iter().find(|kind| kind.name == name);
         found.expect("a kind of that name")
     }
 
     /// A fresh file system at the start of a device of `device_bytes`.
-    pub(super) fn make(&self, device_bytes: u64) -> Image {
+    pub(crate) fn make(&self, device_bytes: u64) -> Image {
         let main = Arc::new(MemDevice::new(device_bytes));
         let mut options = self.options();
         let journal = self.has_other_log.then(|| self.make_log(&mut options));
@@ -180,22 +180,22 @@ impl Kind {
     }
 
     /// Whether the kernel can mount it from a file of its own.
-    pub(super) fn has_kernel(&self) -> bool {
+    pub(crate) fn has_kernel(&self) -> bool {
         let quota = self.features.contains("quota") && !oracle::KernelMount::has_quota();
         self.block_size <= 4096 && !self.has_other_log && !quota
     }
 }
 
 /// A file system in memory.
-pub(super) struct Image {
-    pub(super) kind: Kind,
-    pub(super) main: Arc<MemDevice>,
-    pub(super) journal: Option<Arc<MemDevice>>,
+pub(crate) struct Image {
+    pub(crate) kind: Kind,
+    pub(crate) main: Arc<MemDevice>,
+    pub(crate) journal: Option<Arc<MemDevice>>,
 }
 
 impl Image {
     /// Options for runs that repeat exactly.
-    pub(super) fn options(&self) -> MountOptions {
+    pub(crate) fn options(&self) -> MountOptions {
         let journal = self.journal.clone();
         MountOptions {
             threads: Threads::Inline,
@@ -204,34 +204,34 @@ impl Image {
         }
     }
 
-    pub(super) fn mount(&self) -> uext4::Result<Filesystem> {
+    pub(crate) fn mount(&self) -> uext4::Result<Filesystem> {
         Filesystem::mount(self.main.clone(), self.options())
     }
 
-    pub(super) fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> u64 {
         let disk = uext4::read_superblock(&*self.main, None).expect("a superblock");
         disk.blocks_count
     }
 
     /// Runs `work` on a mount.
-    pub(super) fn mounted<T>(&self, work: impl FnOnce(&Filesystem) -> T) -> T {
+    pub(crate) fn mounted<T>(&self, work: impl FnOnce(&Filesystem) -> T) -> T {
         let fs = self.mount().expect("a mount");
         let answer = work(&fs);
         fs.unmount().expect("an unmount");
         answer
     }
 
-    pub(super) fn tree(&self) -> Manifest {
+    pub(crate) fn tree(&self) -> Manifest {
         self.mounted(|fs| Manifest::of(&EngineTarget::new(fs)).expect("a tree"))
     }
 
     /// Files, directories and links of about `bytes` below `dir`.
-    pub(super) fn fill(&self, dir: &str, bytes: u64, seed: u64) {
+    pub(crate) fn fill(&self, dir: &str, bytes: u64, seed: u64) {
         self.mounted(|fs| fill(fs, dir, bytes, &mut Rng::new(seed)).expect("room for files"));
     }
 
     /// The verdict of `e2fsck -fn`.
-    pub(super) fn e2fsck(&self) -> Verdict {
+    pub(crate) fn e2fsck(&self) -> Verdict {
         let (_dir, path) = crate::image::on_disk(&self.main);
         match &self.journal {
             None => oracle::e2fsck(&path).expect("e2fsck runs"),
@@ -243,7 +243,7 @@ impl Image {
     }
 
     #[track_caller]
-    pub(super) fn assert_clean(&self, what: &str) {
+    pub(crate) fn assert_clean(&self, what: &str) {
         let verdict = self.e2fsck();
         assert!(verdict.is_clean(), "{what}: {verdict}");
         let limits = uext4::check::Limits::default();
@@ -253,7 +253,7 @@ impl Image {
     }
 
     /// The tree as the kernel shows it; it writes into a new directory, too.
-    pub(super) fn kernel_tree(&self, path: &Path) -> Manifest {
+    pub(crate) fn kernel_tree(&self, path: &Path) -> Manifest {
         let mounted = oracle::KernelMount::new(path, "").expect("the kernel mounts it");
         let tree = Manifest::of_dir(mounted.path()).expect("a tree");
         let dir = mounted.path().join("by the kernel");

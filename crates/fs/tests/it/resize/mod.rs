@@ -1,7 +1,7 @@
 //! Growth of file systems that are not mounted. The judges: e2fsck, the kernel, a manifest.
 
 mod crash;
-mod kind;
+pub(crate) mod kind;
 
 use crate::image::on_disk;
 use kind::{Image, Kind};

@@ -1,0 +1,171 @@
+//! Steps: what an administrator does to a file system.
+
+use crate::resize::kind::Image;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use uext4::device::BlockDevice;
+use uext4::format::Feature;
+use uext4::format::hash::HashVersion;
+use uext4::mkfs::DeviceContents;
+
+use uext4::{
+    CompactOptions, DefragOptions, Destination, Error, Filesystem, Journal, OnError, Presence,
+    Result, Tuning, set_journal,
+};
+use uext4_judge::EngineTarget;
+use uext4_testkit::rng::Rng;
+
+/// Features that a step turns on or off.
+const FEATURES: [Feature; 11] = [
+    Feature::FAST_COMMIT,
+    Feature::ORPHAN_FILE,
+    Feature::CSUM_SEED,
+    Feature::LARGE_DIR,
+    Feature::LARGE_FILE,
+    Feature::HUGE_FILE,
+    Feature::DIR_NLINK,
+    Feature::DIR_INDEX,
+    Feature::EXTENTS,
+    Feature::EA_INODE,
+    Feature::PROJECT,
+];
+/// Shortest log, in blocks.
+const LOG_BLOCKS: u32 = 1024;
+
+/// One step.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Operations on files.
+    Use,
+    /// Growth to this many blocks.
+    Grow(u64),
+    /// Parts of files to other places: path, share of the file in percent, byte of the device.
+    Scatter(Vec<(Vec<u8>, u64, u64)>),
+    /// All files, whole again.
+    Defragment(Vec<Vec<u8>>),
+    Compact,
+    Tune(Box<Tuning>),
+    /// A journal of this many blocks, or none.
+    Journal(Option<u32>),
+}
+
+impl Step {
+    /// How many kinds there are.
+    pub(super) const KINDS: usize = 7;
+
+    /// The number of its kind.
+    pub(super) fn number(&self) -> usize {
+        match self {
+            Self::Use => 0,
+            Self::Grow(_) => 1,
+            Self::Scatter(_) => 2,
+            Self::Defragment(_) => 3,
+            Self::Compact => 4,
+            Self::Tune(_) => 5,
+            Self::Journal(_) => 6,
+        }
+    }
+
+    /// Takes the step on `device`, which holds the image; answers whether it was allowed.
+    pub(super) fn take(&self, device: Arc<dyn BlockDevice>, image: &Image) -> Result<bool> {
+        let options = image.options();
+        match self {
+            Self::Use => unreachable!("a life uses its files itself"),
+            Self::Grow(blocks) => {
+                let bytes = blocks * u64::from(image.kind.block_size);
+                uext4::resize::grow(device, options, bytes, DeviceContents::Zeroed).map(|_| true)
+            }
+            Self::Journal(blocks) => {
+                let wanted = blocks.map_or(Journal::None, |blocks| Journal::Internal(Some(blocks)));
+                allowed(set_journal(&device, &options, wanted))
+            }
+            _ => {
+                let fs = Filesystem::mount(device, options)?;
+                let done = self.on_mount(&fs);
+                fs.unmount()?;
+                allowed(done)
+            }
+        }
+    }
+
+    fn on_mount(&self, fs: &Filesystem) -> Result<()> {
+        match self {
+            Self::Scatter(parts) => parts.iter().try_for_each(|(path, percent, byte)| {
+                let file = find(fs, path);
+                let end = fs.attr(&file).size_bytes * percent / 100;
+                fs.relocate(&file, 0..end, Destination::Near(*byte))
+                    .map(drop)
+            }),
+            Self::Defragment(paths) => paths.iter().try_for_each(|path| {
+                let terms = DefragOptions::default();
+                let go_on = &mut |_| ControlFlow::Continue(());
+                fs.defragment(&find(fs, path), &terms, go_on).map(drop)
+            }),
+            Self::Compact => {
+                let go_on = &mut |_| ControlFlow::Continue(());
+                fs.compact(&CompactOptions::default(), go_on).map(drop)
+            }
+            Self::Tune(tuning) => fs.tune(tuning),
+            Self::Use | Self::Grow(_) | Self::Journal(_) => unreachable!("not on a mount"),
+        }
+    }
+}
+
+fn find(fs: &Filesystem, path: &[u8]) -> uext4::InodeRef {
+    EngineTarget::new(fs).find(path).expect("a file")
+}
+
+/// Whether it was done. What a kind of file system cannot do, or a full one, is no failure.
+fn allowed(result: Result<()>) -> Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(Error::NotSupported(_) | Error::NoSpace) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A step for the image, which has these files.
+pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
+    let bytes = image.main.size_bytes();
+    match rng.below(10) {
+        0 | 1 => Step::Use,
+        2 | 3 => {
+            let (now, most) = (image.blocks(), bytes / u64::from(image.kind.block_size));
+            Step::Grow(rng.between(now, most))
+        }
+        4 => {
+            let count = rng.below(12).min(files.len() as u64);
+            let part = |rng: &mut Rng| (rng.pick(files).clone(), rng.below(101), rng.below(bytes));
+            Step::Scatter((0..count).map(|_| part(rng)).collect())
+        }
+        5 => Step::Defragment(files.to_vec()),
+        6 => Step::Compact,
+        7 | 8 => Step::Tune(Box::new(tuning(rng))),
+        _ => {
+            let has_other = image.journal.is_some();
+            match rng.chance(40) || has_other {
+                true => Step::Tune(Box::new(tuning(rng))),
+                false => Step::Journal(rng.chance(70).then(|| LOG_BLOCKS + rng.below(400) as u32)),
+            }
+        }
+    }
+}
+
+fn tuning(rng: &mut Rng) -> Tuning {
+    let mut tuning = Tuning::default();
+    for _ in 0..rng.between(1, 3) {
+        match rng.below(8) {
+            0 => tuning.label = Some(b"a label"[..rng.below(8) as usize].to_vec()),
+            1 => tuning.uuid = rng.bytes(16).try_into().ok(),
+            2 => tuning.reserved_percent = Some(rng.below(51) as u8),
+            3 => tuning.on_error = Some(*rng.pick(&[OnError::Continue, OnError::RemountReadOnly])),
+            4 => tuning.raid.stride = Some(rng.below(64) as u16),
+            5 => tuning.hash = Some(*rng.pick(&[HashVersion::HalfMd4, HashVersion::Tea])),
+            _ => {
+                let wanted = *rng.pick(&[Presence::Present, Presence::Absent]);
+                tuning.features.push((*rng.pick(&FEATURES), wanted));
+            }
+        }
+    }
+    tuning
+}
