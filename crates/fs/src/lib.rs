@@ -167,7 +167,9 @@ pub use stats::{
 pub use superblock::read_superblock;
 pub use sysfs::Reading;
 pub use times::{Atime, ChangeTimes};
-pub use tune::{CheckTimes, Journal, MountDefaults, Presence, Raid, Tuning, set_journal};
+pub use tune::{
+    CheckTimes, Journal, MountDefaults, Presence, Raid, Reseal, Tuning, reseal, set_journal,
+};
 pub use uext4_device as device;
 pub use uext4_format as format;
 pub use uext4_mkfs as mkfs;

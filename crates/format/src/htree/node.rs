@@ -223,6 +223,23 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         put_u32(entries, 4, child.0);
     }
 
+    /// Gives the block the slots that it has with or without the space of a checksum; the caller
+    /// writes the checksum. [`Full`], with nothing changed, if an entry is in the way.
+    pub fn set_tail(&mut self, tail: LeafTail) -> Result<(), Full> {
+        let limit = self.capacity(tail);
+        if self.count() > limit {
+            return Err(Full);
+        }
+        let (from, end) = (self.slot(self.limit().min(limit)), self.raw().len());
+        clear(self.bytes.as_mut(), from..end);
+        put_u16(
+            rest_mut(self.bytes.as_mut(), self.start),
+            0,
+            clamp_u16(limit),
+        );
+        Ok(())
+    }
+
     fn set_count(&mut self, count: usize) {
         debug_assert!((1..=self.limit()).contains(&count));
         put_u16(

@@ -120,7 +120,8 @@ impl AtRest {
         Ok(())
     }
 
-    fn check_room(&self, wanted: u64) -> Result<()> {
+    /// Fails with [`ResizeError::Journal`] if the log cannot hold a change of `wanted` blocks.
+    pub(crate) fn check_room(&self, wanted: u64) -> Result<()> {
         let Some(log) = &self.log else { return Ok(()) };
         let room = recovery::room_images(log, self.geometry.block_size())?;
         match wanted <= room {

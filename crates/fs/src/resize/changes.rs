@@ -4,15 +4,16 @@ use crate::Result;
 use crate::mount::AtRest;
 use std::collections::BTreeMap;
 use uext4_format::BlockNr;
+use uext4_num::u64_of;
 
 /// Changed blocks below the old end; those behind it are written at once.
-pub(super) struct Changes<'a> {
+pub(crate) struct Changes<'a> {
     rest: &'a AtRest,
     blocks: BTreeMap<BlockNr, Vec<u8>>,
 }
 
 impl<'a> Changes<'a> {
-    pub(super) fn new(rest: &'a AtRest) -> Self {
+    pub(crate) fn new(rest: &'a AtRest) -> Self {
         Self {
             rest,
             blocks: BTreeMap::new(),
@@ -20,7 +21,7 @@ impl<'a> Changes<'a> {
     }
 
     /// The block as it will be.
-    pub(super) fn get(&self, nr: BlockNr) -> Result<Vec<u8>> {
+    pub(crate) fn get(&self, nr: BlockNr) -> Result<Vec<u8>> {
         match self.blocks.get(&nr) {
             Some(bytes) => Ok(bytes.clone()),
             None => self.rest.read(nr),
@@ -28,7 +29,7 @@ impl<'a> Changes<'a> {
     }
 
     /// Replaces a block.
-    pub(super) fn put(&mut self, nr: BlockNr, bytes: Vec<u8>) -> Result<()> {
+    pub(crate) fn put(&mut self, nr: BlockNr, bytes: Vec<u8>) -> Result<()> {
         if nr.0 >= self.rest.geometry.blocks_count {
             return self.rest.write(nr, &bytes);
         }
@@ -36,7 +37,12 @@ impl<'a> Changes<'a> {
         Ok(())
     }
 
-    pub(super) fn into_blocks(self) -> BTreeMap<BlockNr, Vec<u8>> {
+    /// How many blocks change.
+    pub(crate) fn len(&self) -> u64 {
+        u64_of(self.blocks.len())
+    }
+
+    pub(crate) fn into_blocks(self) -> BTreeMap<BlockNr, Vec<u8>> {
         self.blocks
     }
 }

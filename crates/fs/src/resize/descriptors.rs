@@ -10,7 +10,7 @@ use uext4_format::{Checksums, Geometry, GroupDescriptor, GroupNr};
 use uext4_num::usize_of;
 
 /// See the module.
-pub(super) struct Descriptors {
+pub(crate) struct Descriptors {
     geometry: Geometry,
     checksums: Checksums,
     /// By index.
@@ -20,7 +20,7 @@ pub(super) struct Descriptors {
 
 impl Descriptors {
     /// Reads the primary blocks.
-    pub(super) fn read(rest: &AtRest) -> Result<Self> {
+    pub(crate) fn read(rest: &AtRest) -> Result<Self> {
         let geometry = rest.geometry;
         let blocks = 0..geometry.descriptor_blocks_count();
         let read = |index| rest.read(geometry.descriptor_block(index));
@@ -39,24 +39,29 @@ impl Descriptors {
     }
 
     /// The file system that they describe.
-    pub(super) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> Geometry {
         self.geometry
     }
 
     /// Makes room for the groups of a larger file system. With `meta_bg` blocks before the first
     /// one that is in its group exist even without groups.
-    pub(super) fn extend(&mut self, geometry: &Geometry) {
+    pub(crate) fn extend(&mut self, geometry: &Geometry) {
         self.geometry = *geometry;
         let block = vec![0; usize_of(geometry.block_size())];
         let count = usize_of(geometry.descriptor_blocks_count());
         self.blocks.resize(count, block);
     }
 
+    /// The checksums of descriptors that are set from now on.
+    pub(crate) fn use_checksums(&mut self, checksums: Checksums) {
+        self.checksums = checksums;
+    }
+
     /// The descriptor of a group.
     ///
     /// # Errors
     /// Damage.
-    pub(super) fn get(&self, group: GroupNr) -> Result<GroupDescriptor> {
+    pub(crate) fn get(&self, group: GroupNr) -> Result<GroupDescriptor> {
         let (index, at) = self.place(group);
         let bytes = &self.blocks[usize_of(index)][at..];
         let (geometry, checksums) = (&self.geometry, &self.checksums);
@@ -64,7 +69,7 @@ impl Descriptors {
     }
 
     /// Replaces the descriptor of a group.
-    pub(super) fn set(&mut self, group: GroupNr, descriptor: &GroupDescriptor) {
+    pub(crate) fn set(&mut self, group: GroupNr, descriptor: &GroupDescriptor) {
         let (index, at) = self.place(group);
         let bytes = &mut self.blocks[usize_of(index)][at..];
         descriptor.write_to(bytes, group, &self.geometry, &self.checksums);
@@ -78,7 +83,7 @@ impl Descriptors {
     }
 
     /// Puts the changed primary blocks into `changes`.
-    pub(super) fn put_primary(&self, changes: &mut Changes<'_>) -> Result<()> {
+    pub(crate) fn put_primary(&self, changes: &mut Changes<'_>) -> Result<()> {
         for index in &self.changed {
             let bytes = self.blocks[usize_of(*index)].clone();
             changes.put(self.geometry.descriptor_block(*index), bytes)?;
@@ -87,7 +92,7 @@ impl Descriptors {
     }
 
     /// Writes the copies that a group holds; group 0 and the primary blocks of `meta_bg` are none.
-    pub(super) fn write_copies(&self, rest: &AtRest, group: GroupNr) -> Result<()> {
+    pub(crate) fn write_copies(&self, rest: &AtRest, group: GroupNr) -> Result<()> {
         let Some((index, run)) = self.geometry.descriptor_run(group) else {
             return Ok(());
         };

@@ -165,7 +165,7 @@ fn count(disk: &mut Superblock, new: &Geometry, added: &AddedGroups, free: u32) 
 }
 
 /// Writes what these groups hold as backups: descriptors, then the superblock.
-fn write_copies(
+pub(crate) fn write_copies(
     rest: &AtRest,
     descriptors: &Descriptors,
     disk: &Superblock,

@@ -21,7 +21,10 @@ mod grow;
 mod resize_inode;
 mod target;
 
+pub(crate) use changes::Changes;
+pub(crate) use descriptors::Descriptors;
 pub use grow::grow;
+pub(crate) use grow::write_copies;
 
 use crate::Result;
 use uext4_format::{Feature, Geometry, Superblock};

@@ -2,11 +2,9 @@
 //!
 //! Each change is one transaction, or leaves the file system consistent between two. The backups of
 //! the superblock are written last, after the primary.
-//! Not here: changes that rewrite checksums all over the device. They are refused with a text that
-//! names the alternative.
-//!
 //! Layout: `fields` and `features` change the superblock only; `orphan_file` and `mmp` have
-//! structures of their own; `journal` adds and removes the log, between two mounts.
+//! structures of their own; `journal` adds and removes the log, between two mounts; `reseal`
+//! rewrites checksums all over the device, without a mount.
 //!
 //! References: `tune2fs(8)`.
 
@@ -16,10 +14,12 @@ mod fields;
 mod journal;
 mod mmp;
 mod orphan_file;
+mod reseal;
 
 pub use features::Presence;
 pub use fields::{CheckTimes, MountDefaults, Raid};
 pub use journal::{Journal, set_journal};
+pub use reseal::{Reseal, reseal};
 
 use crate::options::OnError;
 use crate::{Error, Filesystem, Fs, Result};
@@ -116,9 +116,10 @@ fn set_uuid(disk: &mut Superblock, uuid: [u8; 16]) -> Result<()> {
     } else if features.has(Feature::STABLE_INODES) {
         "the feature stable_inodes promises that the UUID never changes"
     } else if features.has(Feature::METADATA_CSUM) && !features.has(Feature::CSUM_SEED) {
-        "a new UUID would change every checksum; turn on metadata_csum_seed as well"
+        "a new UUID changes every checksum, which `reseal` does without a mount"
     } else if features.has(Feature::UNINIT_BG) && !features.has(Feature::METADATA_CSUM) {
-        "a new UUID would change the checksum of every group (uninit_bg)"
+        "a new UUID changes the checksum of every group (uninit_bg), which `reseal` does without a \
+         mount"
     } else if features.has(Feature::HAS_JOURNAL) && disk.journal_inum == 0 {
         "an external journal knows the file system by its UUID"
     } else {

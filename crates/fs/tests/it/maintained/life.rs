@@ -8,6 +8,7 @@ use uext4::format::Feature;
 use uext4_judge::EngineTarget;
 use uext4_testkit::manifest::{FileKind, Manifest, Policy};
 use uext4_testkit::ops::{Palette, Stream, Target};
+use uext4_testkit::oracle::KernelMount;
 use uext4_testkit::rng::Rng;
 
 /// Blocks that a life may grow to, as a multiple of those at its begin.
@@ -61,7 +62,9 @@ impl Life {
     pub(super) fn has_kernel(&self) -> bool {
         let disk = uext4::read_superblock(&*self.image.main, None).expect("a superblock");
         let rare = [Feature::CASEFOLD, Feature::ENCRYPT, Feature::VERITY];
-        let known = rare.iter().all(|feature| !disk.features().has(*feature));
+        let has = |feature: &Feature| disk.features().has(*feature);
+        let counts = [Feature::PROJECT, Feature::QUOTA].iter().any(has);
+        let known = !rare.iter().any(has) && (!counts || KernelMount::has_quota());
         known && self.image.kind.has_kernel()
     }
 

@@ -1,4 +1,5 @@
-//! Seeded lives of file systems: used, grown, defragmented, compacted, tuned, given other journals.
+//! Seeded lives of file systems: used, grown, defragmented, compacted, tuned, given other journals
+//! and checksums.
 //!
 //! Each life has a kind, files from a stream of operations, and some steps. After each step e2fsck
 //! and `check` find nothing, and the tree is the same; a step of use makes a new one. In some lives
@@ -19,6 +20,17 @@ use uext4_testkit::oracle::KernelMount;
 /// Steps of one life.
 const STEPS: u64 = 5;
 
+/// Prints the seed of a life that ends in a panic.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("UEXT4_LIVES_FIRST={} repeats it", self.0);
+        }
+    }
+}
+
 fn seeds(variable: &str, default: u64) -> Range<u64> {
     let number = |name: &str| std::env::var(name).map(|text| text.parse().expect("a number"));
     let first = number("UEXT4_LIVES_FIRST").unwrap_or(0);
@@ -31,6 +43,7 @@ fn files_stay_through_all_maintenance() {
     let seeds = seeds("UEXT4_LIVES", 24);
     let is_small = seeds.end - seeds.start < 20;
     for seed in seeds {
+        let _named = Named(seed);
         let mut life = Life::begin(seed);
         for nr in 0..STEPS {
             let step = life.draw();

@@ -10,7 +10,7 @@ use uext4::mkfs::DeviceContents;
 
 use uext4::{
     CompactOptions, DefragOptions, Destination, Error, Filesystem, Journal, OnError, Presence,
-    Result, Tuning, set_journal,
+    Reseal, ResizeError, Result, Tuning, reseal, set_journal,
 };
 use uext4_judge::EngineTarget;
 use uext4_testkit::rng::Rng;
@@ -29,6 +29,7 @@ const FEATURES: [Feature; 11] = [
     Feature::EA_INODE,
     Feature::PROJECT,
 ];
+const PRESENCES: [Presence; 2] = [Presence::Present, Presence::Absent];
 /// Shortest log, in blocks.
 const LOG_BLOCKS: u32 = 1024;
 
@@ -47,11 +48,13 @@ pub(super) enum Step {
     Tune(Box<Tuning>),
     /// A journal of this many blocks, or none.
     Journal(Option<u32>),
+    /// Other checksums.
+    Reseal(Reseal),
 }
 
 impl Step {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 7;
+    pub(super) const KINDS: usize = 8;
 
     /// The number of its kind.
     pub(super) fn number(&self) -> usize {
@@ -63,6 +66,7 @@ impl Step {
             Self::Compact => 4,
             Self::Tune(_) => 5,
             Self::Journal(_) => 6,
+            Self::Reseal(_) => 7,
         }
     }
 
@@ -79,6 +83,7 @@ impl Step {
                 let wanted = blocks.map_or(Journal::None, |blocks| Journal::Internal(Some(blocks)));
                 allowed(set_journal(&device, &options, wanted))
             }
+            Self::Reseal(wanted) => allowed(reseal(device, options, *wanted)),
             _ => {
                 let fs = Filesystem::mount(device, options)?;
                 let done = self.on_mount(&fs);
@@ -106,7 +111,7 @@ impl Step {
                 fs.compact(&CompactOptions::default(), go_on).map(drop)
             }
             Self::Tune(tuning) => fs.tune(tuning),
-            Self::Use | Self::Grow(_) | Self::Journal(_) => unreachable!("not on a mount"),
+            _ => unreachable!("not on a mount"),
         }
     }
 }
@@ -120,6 +125,7 @@ fn allowed(result: Result<()>) -> Result<bool> {
     match result {
         Ok(()) => Ok(true),
         Err(Error::NotSupported(_) | Error::NoSpace) => Ok(false),
+        Err(Error::Resize(ResizeError::Journal { .. })) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -127,7 +133,7 @@ fn allowed(result: Result<()>) -> Result<bool> {
 /// A step for the image, which has these files.
 pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
     let bytes = image.main.size_bytes();
-    match rng.below(10) {
+    match rng.below(12) {
         0 | 1 => Step::Use,
         2 | 3 => {
             let (now, most) = (image.blocks(), bytes / u64::from(image.kind.block_size));
@@ -141,6 +147,12 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
         5 => Step::Defragment(files.to_vec()),
         6 => Step::Compact,
         7 | 8 => Step::Tune(Box::new(tuning(rng))),
+        9 | 10 => Step::Reseal(Reseal {
+            uuid: rng
+                .chance(50)
+                .then(|| rng.bytes(16).try_into().expect("16 bytes")),
+            metadata_csum: rng.chance(70).then(|| *rng.pick(&PRESENCES)),
+        }),
         _ => {
             let has_other = image.journal.is_some();
             match rng.chance(40) || has_other {
@@ -162,7 +174,7 @@ fn tuning(rng: &mut Rng) -> Tuning {
             4 => tuning.raid.stride = Some(rng.below(64) as u16),
             5 => tuning.hash = Some(*rng.pick(&[HashVersion::HalfMd4, HashVersion::Tea])),
             _ => {
-                let wanted = *rng.pick(&[Presence::Present, Presence::Absent]);
+                let wanted = *rng.pick(&PRESENCES);
                 tuning.features.push((*rng.pick(&FEATURES), wanted));
             }
         }

@@ -1,0 +1,163 @@
+//! Rewrites the checksums of all metadata, for a new UUID and for `metadata_csum` on and off.
+//!
+//! All changed blocks are one transaction of the log, so a crash leaves all old or all new
+//! checksums. A log that cannot hold them is an error, and nothing has changed.
+//!
+//! Layout: `groups` descriptors, bitmaps and inode tables; `files` what an inode refers to;
+//! `directory` one block of a directory, which has space for a checksum or not.
+//! Not here: hashes of values in inodes of their own (`ea_inode`), which have the same seed; a new
+//! UUID is refused with them. MMP, whose block is in use during the change.
+//! References: kernel documentation, "checksums"; `tune2fs(8)`.
+
+mod directory;
+mod files;
+mod groups;
+
+use super::Presence;
+use crate::mount::AtRest;
+use crate::resize::{Changes, Descriptors, write_copies};
+use crate::{Error, MountOptions, Result};
+use std::collections::BTreeSet;
+use uext4_device::BlockDevice;
+use uext4_format::{BlockNr, Checksums, Feature, Geometry, GroupNr, Superblock};
+use uext4_sync::Arc;
+
+/// What changes together with all checksums; `None` leaves one unchanged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reseal {
+    /// The UUID.
+    pub uuid: Option<[u8; 16]>,
+    /// The feature `metadata_csum`. Off, descriptors keep checksums of their own (`uninit_bg`).
+    pub metadata_csum: Option<Presence>,
+}
+
+/// Changes the UUID or the feature `metadata_csum` of the file system on `device`, and with it the
+/// checksums of all its metadata. The caller is the only user of the device. One that was not
+/// unmounted is recovered first.
+///
+/// # Errors
+/// [`Error::NotSupported`] with the reason, without a journal too; [`crate::ResizeError::Journal`]
+/// if the log cannot hold all changed blocks; [`Error::NoSpace`] if a full directory block has no
+/// space for a checksum; as [`crate::Filesystem::mount`]. Nothing has changed then.
+pub fn reseal(device: Arc<dyn BlockDevice>, options: MountOptions, wanted: Reseal) -> Result<()> {
+    let mut rest = AtRest::claim(device, options)?;
+    let done = wanted_superblock(&rest.superblock, wanted).and_then(|disk| match disk {
+        Some(disk) => change(&mut rest, disk),
+        None => Ok(()),
+    });
+    let released = rest.release();
+    done.and(released)
+}
+
+/// The superblock afterwards; `None` if nothing changes.
+fn wanted_superblock(now: &Superblock, wanted: Reseal) -> Result<Option<Superblock>> {
+    let mut disk = now.clone();
+    if let Some(presence) = wanted.metadata_csum {
+        set_metadata_csum(&mut disk, presence);
+    }
+    if let Some(uuid) = wanted.uuid.filter(|uuid| *uuid != now.uuid) {
+        check_uuid(now)?;
+        disk.uuid = uuid;
+    }
+    if disk == *now {
+        return Ok(None);
+    }
+    let features = now.features();
+    let problem = if !features.has(Feature::HAS_JOURNAL) {
+        "without a journal a crash would leave checksums of both kinds; add one first"
+    } else if features.has(Feature::MMP) {
+        "the block of MMP is in use while checksums change; turn mmp off first"
+    } else {
+        return Ok(Some(disk));
+    };
+    Err(Error::NotSupported(problem))
+}
+
+fn set_metadata_csum(disk: &mut Superblock, presence: Presence) {
+    let mut features = disk.features();
+    match presence {
+        Presence::Present => {
+            features.insert(Feature::METADATA_CSUM);
+            features.remove(Feature::UNINIT_BG);
+            disk.checksum_type = CRC32C;
+        }
+        Presence::Absent if features.has(Feature::METADATA_CSUM) => {
+            features.remove(Feature::METADATA_CSUM);
+            features.remove(Feature::CSUM_SEED);
+            features.insert(Feature::UNINIT_BG);
+            disk.checksum_seed = 0;
+        }
+        Presence::Absent => {}
+    }
+    disk.set_features(features);
+}
+
+/// The only type of checksum.
+const CRC32C: u8 = 1;
+
+fn check_uuid(disk: &Superblock) -> Result<()> {
+    let features = disk.features();
+    let problem = if features.has(Feature::STABLE_INODES) {
+        "the feature stable_inodes promises that the UUID never changes"
+    } else if features.has(Feature::HAS_JOURNAL) && disk.journal_inum == 0 {
+        "an external journal knows the file system by its UUID"
+    } else if features.has(Feature::EA_INODE) && !features.has(Feature::CSUM_SEED) {
+        "hashes of attributes in inodes (ea_inode) depend on the UUID; turn on metadata_csum_seed"
+    } else {
+        return Ok(());
+    };
+    Err(Error::NotSupported(problem))
+}
+
+fn change(rest: &mut AtRest, disk: Superblock) -> Result<()> {
+    let (descriptors, blocks) = {
+        let mut work = Work::new(rest, &disk)?;
+        work.all()?;
+        (work.descriptors, work.changes.into_blocks())
+    };
+    rest.change(blocks, disk.clone())?;
+    write_copies(rest, &descriptors, &disk, 1..rest.geometry.group_count)?;
+    Ok(rest.device.flush()?)
+}
+
+/// The change while it is collected.
+struct Work<'a> {
+    rest: &'a AtRest,
+    geometry: Geometry,
+    old: Checksums,
+    new: Checksums,
+    descriptors: Descriptors,
+    changes: Changes<'a>,
+    /// Attribute blocks that are done: several inodes may refer to one.
+    attribute_blocks: BTreeSet<BlockNr>,
+    orphan_file: u32,
+}
+
+impl<'a> Work<'a> {
+    fn new(rest: &'a AtRest, disk: &Superblock) -> Result<Self> {
+        Ok(Self {
+            geometry: rest.geometry,
+            old: rest.superblock.checksums(),
+            new: disk.checksums(),
+            descriptors: Descriptors::read(rest)?,
+            changes: Changes::new(rest),
+            attribute_blocks: BTreeSet::new(),
+            orphan_file: rest.superblock.orphan_file_inum,
+            rest,
+        })
+    }
+
+    fn all(&mut self) -> Result<()> {
+        let groups = (0..self.geometry.group_count).map(GroupNr);
+        let mut descriptors = Vec::new();
+        for group in groups {
+            descriptors.push(self.group(group)?);
+            self.rest.check_room(self.changes.len())?;
+        }
+        self.descriptors.use_checksums(self.new);
+        for (group, descriptor) in (0..).map(GroupNr).zip(&descriptors) {
+            self.descriptors.set(group, descriptor);
+        }
+        self.descriptors.put_primary(&mut self.changes)
+    }
+}
