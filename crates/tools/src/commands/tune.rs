@@ -8,7 +8,7 @@ use crate::{numbers, show};
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
 use uext4::format::{DeviceNumber, Feature};
-use uext4::{CheckTimes, Journal, OnError, Presence, Tuning, mkfs};
+use uext4::{CheckTimes, Journal, OnError, Presence, Reseal, Tuning, mkfs};
 use uext4_num::clamp_u32;
 
 /// Change label, UUID, reserved blocks, journal, features and other parameters of a file system
@@ -28,8 +28,10 @@ Features: fast_commit, orphan_file, has_journal, mmp, stable_inodes and metadata
 turned on and off; dir_index, dir_nlink, extent, ea_inode, encrypt, casefold, extra_isize,
 huge_file, large_dir, large_file, project and verity only on.
 
-The image must not be mounted. A new UUID would change every checksum, unless the file system has
-metadata_csum_seed or no checksums.")]
+metadata_csum can be turned on and off. This, and a new UUID without metadata_csum_seed, changes all
+checksums at once: the journal must hold all blocks that change, or it is refused.
+
+The image must not be mounted.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -129,6 +131,12 @@ impl Args {
         if let Some(journal) = &journal {
             self.set_journal(journal)?;
         }
+        let (reseal, tuning) = self.resealing(tuning)?;
+        if reseal != Reseal::default() {
+            let device = self.image.device(Purpose::Change)?;
+            let options = self.image.journal_options(Purpose::Change).at(&name)?;
+            uext4::reseal(device, options, reseal).at(&name)?;
+        }
         if tuning != Tuning::default() {
             self.image.change(|fs| fs.tune(&tuning).at(&name))?;
         }
@@ -171,6 +179,41 @@ impl Args {
             word.apply(&mut tuning);
         }
         tuning
+    }
+
+    /// Takes from `tuning` what rewrites checksums: `metadata_csum`, and a UUID that is the seed of
+    /// checksums afterwards.
+    fn resealing(&self, mut tuning: Tuning) -> Result<(Reseal, Tuning)> {
+        let is_csum = |word: &&(Feature, Presence)| word.0 == Feature::METADATA_CSUM;
+        let mut reseal = Reseal {
+            metadata_csum: tuning.features.iter().rfind(is_csum).map(|word| word.1),
+            uuid: None,
+        };
+        tuning.features.retain(|word| !is_csum(&word));
+        if tuning.uuid.is_none() {
+            return Ok((reseal, tuning));
+        }
+        let name = self.image.name();
+        let disk = image::superblock(&*self.image.device(Purpose::Read)?).at(&name)?;
+        let has = |feature| {
+            let mut words = tuning.features.iter();
+            let asked = words.rfind(|(asked, _)| *asked == feature);
+            asked.map_or(disk.features().has(feature), |word| {
+                word.1 == Presence::Present
+            })
+        };
+        let sealed = match reseal.metadata_csum {
+            Some(wanted) => wanted == Presence::Present,
+            None => disk.features().has(Feature::METADATA_CSUM),
+        };
+        let follows = match sealed {
+            true => !has(Feature::CSUM_SEED),
+            false => has(Feature::UNINIT_BG) || reseal.metadata_csum.is_some(),
+        };
+        if follows {
+            reseal.uuid = tuning.uuid.take();
+        }
+        Ok((reseal, tuning))
     }
 
     /// The journal that is asked for, if any.

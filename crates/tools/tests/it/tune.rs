@@ -156,24 +156,41 @@ fn labels_shares_and_behaviour() {
 }
 
 #[test]
-fn a_new_uuid_needs_a_seed() {
+fn a_new_uuid_with_and_without_a_seed() {
     let rig = Rig::new(&["-O", "^metadata_csum_seed"]);
     rig.ok(&["mkdir", "disk.img", "/dir"]);
-    let before = told(&rig, "Filesystem UUID:");
     let mut uuid = "01234567-89ab-cdef-0123-456789abcdef";
-    rig.fails(1, "metadata_csum_seed", &["tune", "disk.img", "-U", uuid]);
-    assert_eq!(told(&rig, "Filesystem UUID:"), before);
-    rig.assert_clean();
+    rig.ok(&["tune", "disk.img", "-U", uuid]);
+    assert_eq!(told(&rig, "Filesystem UUID:"), uuid);
+    assert_mountable(&rig);
+    uuid = "76543210-89ab-cdef-0123-456789abcdef";
     rig.ok(&["tune", "disk.img", "-O", "metadata_csum_seed", "-U", uuid]);
     assert_eq!(told(&rig, "Filesystem UUID:"), uuid);
     assert_mountable(&rig);
-    uuid = "random";
-    rig.ok(&["tune", "disk.img", "-U", uuid]);
+    rig.ok(&["tune", "disk.img", "-U", "random"]);
     assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
     assert_mountable(&rig);
     let rig = Rig::new(&["-O", "^metadata_csum,^metadata_csum_seed,uninit_bg"]);
-    rig.fails(1, "uninit_bg", &["tune", "disk.img", "-U", "random"]);
+    rig.ok(&["tune", "disk.img", "-U", uuid]);
+    assert_eq!(told(&rig, "Filesystem UUID:"), uuid);
+    assert_mountable(&rig);
+    let rig = Rig::new(&["-O", "^has_journal,^orphan_file,^metadata_csum_seed"]);
+    rig.fails(1, "without a journal", &["tune", "disk.img", "-U", uuid]);
     oracle::assert_clean(&rig.image());
+}
+
+#[test]
+fn checksums_come_and_go() {
+    let rig = Rig::new(&[]);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    let features = || told(&rig, "Filesystem features:");
+    rig.ok(&["tune", "disk.img", "-O", "^metadata_csum", "-U", "random"]);
+    assert!(!features().contains("metadata_csum"), "{}", features());
+    assert_mountable(&rig);
+    rig.ok(&["tune", "disk.img", "-O", "metadata_csum,metadata_csum_seed"]);
+    assert!(features().contains("metadata_csum_seed"), "{}", features());
+    assert_mountable(&rig);
+    assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
 }
 
 /// `tune2fs -o journal_data`: all commands work, with data=ordered.
