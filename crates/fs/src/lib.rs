@@ -169,6 +169,7 @@ pub use sysfs::Reading;
 pub use times::{Atime, ChangeTimes};
 pub use tune::{
     CheckTimes, Journal, MountDefaults, Presence, Raid, Reseal, Tuning, reseal, set_journal,
+    set_quota,
 };
 pub use uext4_device as device;
 pub use uext4_format as format;

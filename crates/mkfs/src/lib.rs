@@ -49,6 +49,7 @@ pub use mapping::{FileMap, extent_tree};
 pub use options::{
     DeviceContents, InodeCount, InodeTables, JournalSize, MkfsOptions, Placement, Preset, Usage,
 };
+pub use quota::render as quota_file;
 pub use resize_inode::{ResizeMap, resize_map};
 pub use sizing::last_group_has_room;
 

@@ -22,8 +22,8 @@ pub(super) fn charge(usages: &mut Vec<QuotaEntry>, id: u32, bytes: u64) {
     }
 }
 
-/// The contents of a quota file.
-pub(super) fn render(kind: QuotaKind, usages: &[QuotaEntry]) -> Vec<u8> {
+/// The contents of a quota file of this kind with these owners, each of which occurs once.
+pub fn render(kind: QuotaKind, usages: &[QuotaEntry]) -> Vec<u8> {
     let mut tree = QuotaTree::new(kind, GRACE_SECONDS);
     let mut patches = Vec::new();
     for usage in usages {

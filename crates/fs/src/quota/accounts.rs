@@ -61,7 +61,7 @@ impl Accounts {
     }
 
     /// Charges an owner in the handle's transaction.
-    pub(super) fn charge(&self, handle: &Handle<'_>, id: u32, usage: Usage, now: u64) {
+    pub(crate) fn charge(&self, handle: &Handle<'_>, id: u32, usage: Usage, now: u64) {
         let mut near = self.near.local().lock();
         let owner = near.entry(id).or_insert_with(|| self.owner(id));
         owner.charge(handle, usage);

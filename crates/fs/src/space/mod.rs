@@ -51,7 +51,7 @@ use layout::GroupLayout;
 use preallocation::Preallocations;
 use uext4_alloc::{Engine, InodePolicy, InodeRuns};
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, Geometry, GroupDescriptor, GroupNr, InodeNr, Superblock, Tid, Uuid};
+use uext4_format::{BlockNr, Checksums, Geometry, GroupDescriptor, GroupNr, InodeNr, Tid, Uuid};
 use uext4_journal::CommitObserver;
 use uext4_num::usize_of;
 use uext4_sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +75,7 @@ pub(crate) fn metadata_zones(device: &dyn BlockDevice, geometry: &Geometry) -> R
 /// Those of the device; [`Error::Corrupt`] for a damaged descriptor.
 pub(crate) fn inode_byte(
     device: &dyn BlockDevice,
-    disk: &Superblock,
+    checksums: &Checksums,
     geometry: &Geometry,
     nr: InodeNr,
 ) -> Result<Option<u64>> {
@@ -86,7 +86,7 @@ pub(crate) fn inode_byte(
     let byte = |block: BlockNr, offset: u32| (block.0 << geometry.block_bits) + u64::from(offset);
     let mut bytes = vec![0; usize::from(geometry.desc_size)];
     device.read_at(byte(block, offset), &mut bytes)?;
-    let descriptor = GroupDescriptor::parse(&bytes, group, geometry, &disk.checksums())?;
+    let descriptor = GroupDescriptor::parse(&bytes, group, geometry, checksums)?;
     let (block, offset) = geometry.inode_location(descriptor.inode_table, index);
     Ok(geometry.contains(block).then(|| byte(block, offset)))
 }

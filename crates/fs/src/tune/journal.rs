@@ -5,17 +5,14 @@
 //! is removed first: in between there is none. A crash leaves all files as they are; blocks of a
 //! log that no superblock names belong to inode 8, which e2fsck empties.
 
-use super::{Presence, Tuning};
+use super::{Presence, Tuning, reserved};
 use crate::file::{self, FallocateMode, Position, Terms};
 use crate::inode::InodeRef;
-use crate::superblock::{SUPERBLOCK_OFFSET, read_superblock};
-use crate::{Error, Filesystem, Fs, MountOptions, Result, map, mkfs, space};
+use crate::superblock::read_superblock;
+use crate::{Error, Filesystem, Fs, MountOptions, Result, map, mkfs};
 use std::ops::Range;
 use uext4_device::BlockDevice;
-use uext4_format::extent::ExtentNode;
-use uext4_format::{
-    Feature, FileType, Inode, InodeFlags, InodeNr, KNOWN_EXTRA_BYTES, Superblock, Timestamp,
-};
+use uext4_format::{Feature, InodeNr, Superblock};
 use uext4_num::{clamp_u32, clamp_usize, u64_of};
 use uext4_sync::Arc;
 
@@ -110,7 +107,7 @@ fn remove(device: &Arc<dyn BlockDevice>, options: &MountOptions, replaced: bool)
         })?;
     }
     fs.unmount()?;
-    let before = change(device, |disk| {
+    let before = reserved::change(device, |disk| {
         let mut features = disk.features();
         features.remove(Feature::HAS_JOURNAL);
         disk.set_features(features);
@@ -123,16 +120,19 @@ fn remove(device: &Arc<dyn BlockDevice>, options: &MountOptions, replaced: bool)
             file::truncate(fs, inode.arc(), 0)?;
             Ok(blocks)
         })?;
-        write_inode(device, &Inode::new(&before.geometry()?, 0))?;
-        change(device, |disk| count_overhead(disk, freed, Presence::Absent))?;
+        reserved::clear_inode(device, InodeNr::JOURNAL)?;
+        reserved::change(device, |disk| count_overhead(disk, freed, Presence::Absent))?;
     }
     Ok(())
 }
 
 fn add_internal(device: &Arc<dyn BlockDevice>, options: &MountOptions, blocks: u32) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
-    let empty = Inode::new(&disk.geometry()?, 0);
-    write_inode(device, &new_inode(&disk, options)?)?;
+    reserved::write_inode(
+        device,
+        InodeNr::JOURNAL,
+        &reserved::new_inode(&disk, options)?,
+    )?;
     let made = with_journal_inode(device, options, |fs, inode| {
         let filled = fill(fs, &inode, blocks);
         if filled.is_err() {
@@ -147,14 +147,14 @@ fn add_internal(device: &Arc<dyn BlockDevice>, options: &MountOptions, blocks: u
     let (first, backup) = match made {
         Ok(made) => made,
         Err(error) => {
-            write_inode(device, &empty)?;
+            reserved::clear_inode(device, InodeNr::JOURNAL)?;
             return Err(error);
         }
     };
     let log = mkfs::journal_superblock(&disk, blocks);
     device.write_at(first.0 << disk.geometry()?.block_bits, &log.encode())?;
     device.flush()?;
-    change(device, |disk| {
+    reserved::change(device, |disk| {
         let mut features = disk.features();
         features.insert(Feature::HAS_JOURNAL);
         disk.set_features(features);
@@ -175,26 +175,13 @@ fn add_external(
     let disk = read_superblock(&**device, None)?;
     let added = mkfs::add_journal_user(journal, disk.uuid);
     added.map_err(|error| Error::Mount(format!("{}: {error}", journal.describe())))?;
-    change(device, |disk| {
+    reserved::change(device, |disk| {
         let mut features = disk.features();
         features.insert(Feature::HAS_JOURNAL);
         disk.set_features(features);
         (disk.journal_uuid, disk.journal_dev) = (uuid, number);
     })?;
     Ok(())
-}
-
-/// Changes the superblock of a file system that is not mounted; answers it as it was.
-fn change(
-    device: &Arc<dyn BlockDevice>,
-    change: impl FnOnce(&mut Superblock),
-) -> Result<Superblock> {
-    let before = read_superblock(&**device, None)?;
-    let mut disk = before.clone();
-    change(&mut disk);
-    device.write_at(SUPERBLOCK_OFFSET, &disk.to_bytes())?;
-    device.flush()?;
-    Ok(before)
 }
 
 fn count_overhead(disk: &mut Superblock, journal_blocks: u64, presence: Presence) {
@@ -216,10 +203,9 @@ fn with_journal_inode<T>(
 ) -> Result<T> {
     let mut options = options.clone();
     options.journal_device = None;
-    let fs = Filesystem::mount(device.clone(), options)?;
-    let done = fs.change(|fs| work(fs, InodeRef::new(fs.load_inode(InodeNr::JOURNAL)?)));
-    fs.unmount()?;
-    done
+    reserved::on_mount(device, &options, |fs| {
+        work(fs, reserved::load(fs, InodeNr::JOURNAL)?)
+    })
 }
 
 /// Maps `blocks` blocks that read as zeroes.
@@ -239,32 +225,4 @@ fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
         file::write_out(fs, inode.arc())?;
     }
     Ok(())
-}
-
-fn new_inode(disk: &Superblock, options: &MountOptions) -> Result<Inode> {
-    let geometry = disk.geometry()?;
-    let mut inode = Inode::new(&geometry, KNOWN_EXTRA_BYTES);
-    inode.mode = FileType::Regular.mode_bits() | 0o600;
-    inode.links = 1;
-    let now = options.clock.wall();
-    let now = Timestamp::new(now.seconds, now.nanoseconds);
-    let now = now.as_stored(inode.times_have_extra());
-    (inode.atime, inode.mtime, inode.ctime) = (now, now, now);
-    if geometry.features.has(Feature::EXTENTS) {
-        inode.flags.insert(InodeFlags::EXTENTS);
-        ExtentNode::init_root(&mut inode.i_block[..], 0);
-    }
-    Ok(inode)
-}
-
-/// Writes inode 8 of a file system that is not mounted.
-fn write_inode(device: &Arc<dyn BlockDevice>, inode: &Inode) -> Result<()> {
-    let disk = read_superblock(&**device, None)?;
-    let (geometry, checksums) = (disk.geometry()?, disk.checksums());
-    let at = space::inode_byte(&**device, &disk, &geometry, InodeNr::JOURNAL)?;
-    let at = at.ok_or(Error::Invalid("a file system without inode 8"))?;
-    let mut bytes = vec![0; usize::from(geometry.inode_size)];
-    inode.write_to(&mut bytes, InodeNr::JOURNAL, &geometry, &checksums);
-    device.write_at(at, &bytes)?;
-    Ok(device.flush()?)
 }

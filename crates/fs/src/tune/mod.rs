@@ -3,7 +3,8 @@
 //! Each change is one transaction, or leaves the file system consistent between two. The backups of
 //! the superblock are written last, after the primary.
 //! Layout: `fields` and `features` change the superblock only; `orphan_file` and `mmp` have
-//! structures of their own; `journal` adds and removes the log, between two mounts; `reseal`
+//! structures of their own; `journal` and `quota` add and remove files in `reserved` inodes, between
+//! mounts; `reseal`
 //! rewrites checksums all over the device, without a mount.
 //!
 //! References: `tune2fs(8)`.
@@ -14,11 +15,14 @@ mod fields;
 mod journal;
 mod mmp;
 mod orphan_file;
+mod quota;
 mod reseal;
+mod reserved;
 
 pub use features::Presence;
 pub use fields::{CheckTimes, MountDefaults, Raid};
 pub use journal::{Journal, set_journal};
+pub use quota::set_quota;
 pub use reseal::{Reseal, reseal};
 
 use crate::options::OnError;

@@ -49,7 +49,7 @@ fn add(fs: &Fs) -> Result<()> {
 }
 
 /// Creates a file without a name.
-fn make(fs: &Fs) -> Result<InodeRef> {
+pub(super) fn make(fs: &Fs) -> Result<InodeRef> {
     let root = fs.inode(InodeNr::ROOT)?;
     let new = NewInode::new(FileType::Regular, 0o600);
     let draft = fs.draft_inode(&root, &new, &Caller::root())?;

@@ -1,7 +1,7 @@
 //! `uext4 tune`: changes parameters of an existing file system.
 
 use super::info::Info;
-use super::tune_words::{self, ExtendedWord, FeatureWord, JournalWord, MountWord};
+use super::tune_words::{self, ExtendedWord, FeatureWord, JournalWord, MountWord, QuotaWord};
 use crate::failure::{At, Failure, Result};
 use crate::image::{self, ImageArgs, Purpose};
 use crate::{numbers, show};
@@ -24,8 +24,8 @@ Examples:
   uext4 tune disk.img -O ^has_journal      no journal: a crash then needs e2fsck
   uext4 tune disk.img -o ^acl,discard -E stride=16,stripe_width=64
 
-Features: fast_commit, orphan_file, has_journal, mmp, stable_inodes and metadata_csum_seed can be
-turned on and off; dir_index, dir_nlink, extent, ea_inode, encrypt, casefold, extra_isize,
+Features: fast_commit, orphan_file, has_journal, mmp, quota, stable_inodes and metadata_csum_seed
+can be turned on and off; dir_index, dir_nlink, extent, ea_inode, encrypt, casefold, extra_isize,
 huge_file, large_dir, large_file, project and verity only on.
 
 metadata_csum can be turned on and off. This, and a new UUID without metadata_csum_seed, changes all
@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Journal: size=MIB in the file system, or device=FILE on another one; replaces the old one
     #[arg(short = 'J', long, value_name = "JOURNAL")]
     journal: Option<JournalWord>,
+    /// Quota to count, or with ^ not: usrquota, grpquota, prjquota; -O quota stands for all
+    #[arg(short = 'Q', long, value_name = "LIST", value_delimiter = ',')]
+    quota: Vec<QuotaWord>,
     /// What mounts do about damage: continue, remount-ro or panic
     #[arg(short = 'e', long, value_name = "BEHAVIOUR", value_parser = behaviour)]
     errors: Option<OnError>,
@@ -123,7 +126,8 @@ impl Args {
         let tuning = self.tuning();
         let journal = self.journal()?;
         let name = self.image.name();
-        if tuning == Tuning::default() && journal.is_none() {
+        let asks_for_quota = !self.quota.is_empty() || self.last(Feature::QUOTA).is_some();
+        if tuning == Tuning::default() && journal.is_none() && !asks_for_quota {
             let problem = "nothing to change; -h lists what can be";
             return Err(Failure::usage(format!("{name}: {problem}")));
         }
@@ -140,6 +144,10 @@ impl Args {
         if tuning != Tuning::default() {
             self.image.change(|fs| fs.tune(&tuning).at(&name))?;
         }
+        // Last: project quota needs the feature.
+        if asks_for_quota {
+            self.set_quota()?;
+        }
         if self.json {
             let disk =
                 uext4::read_superblock(&*self.image.device(Purpose::Read)?, None).at(&name)?;
@@ -150,7 +158,8 @@ impl Args {
 
     fn tuning(&self) -> Tuning {
         let features = self.features.iter();
-        let features = features.filter(|FeatureWord(feature, _)| *feature != Feature::HAS_JOURNAL);
+        let own_way = [Feature::HAS_JOURNAL, Feature::QUOTA];
+        let features = features.filter(|FeatureWord(feature, _)| !own_way.contains(feature));
         let mut tuning = Tuning {
             label: self.label.clone().map(String::into_bytes),
             uuid: self.uuid,
@@ -179,6 +188,22 @@ impl Args {
             word.apply(&mut tuning);
         }
         tuning
+    }
+
+    /// The last word about a feature.
+    fn last(&self, wanted: Feature) -> Option<Presence> {
+        let mut words = self.features.iter();
+        let word = words.rfind(|FeatureWord(feature, _)| *feature == wanted);
+        word.map(|word| word.1)
+    }
+
+    fn set_quota(&self) -> Result<()> {
+        let name = self.image.name();
+        let device = self.image.device(Purpose::Change)?;
+        let disk = image::superblock(&*device).at(&name)?;
+        let kinds = tune_words::quota_after(&disk, self.last(Feature::QUOTA), &self.quota);
+        let options = self.image.journal_options(Purpose::Change).at(&name)?;
+        uext4::set_quota(&device, &options, &kinds).at(&name)
     }
 
     /// Takes from `tuning` what rewrites checksums: `metadata_csum`, and a UUID that is the seed of
@@ -218,13 +243,11 @@ impl Args {
 
     /// The journal that is asked for, if any.
     fn journal(&self) -> Result<Option<Wanted>> {
-        let mut features = self.features.iter();
-        let asked = features.rfind(|FeatureWord(feature, _)| *feature == Feature::HAS_JOURNAL);
-        match (asked, &self.journal) {
-            (Some(FeatureWord(_, Presence::Absent)), Some(_)) => Err(Failure::usage(
+        match (self.last(Feature::HAS_JOURNAL), &self.journal) {
+            (Some(Presence::Absent), Some(_)) => Err(Failure::usage(
                 "-J and -O ^has_journal contradict each other",
             )),
-            (Some(FeatureWord(_, Presence::Absent)), None) => Ok(Some(Wanted::None)),
+            (Some(Presence::Absent), None) => Ok(Some(Wanted::None)),
             (_, Some(JournalWord::Size(mib))) => Ok(Some(Wanted::Mib(*mib))),
             (_, Some(JournalWord::Device(path))) => Ok(Some(Wanted::Device(path.clone()))),
             (Some(_), None) => Ok(Some(Wanted::Default)),

@@ -2,8 +2,9 @@
 
 use uext4::Presence;
 use uext4::format::hash::HashVersion;
+use uext4::format::quota::QuotaKind;
 use uext4::format::superblock::default_mount_option as bit;
-use uext4::format::{Feature, Features};
+use uext4::format::{Feature, Features, Superblock};
 use uext4::{MountDefaults, Tuning};
 
 type Parsed<T> = std::result::Result<T, String>;
@@ -207,4 +208,51 @@ mod tests {
         assert!("size=4".parse::<JournalWord>().is_ok());
         assert!("4".parse::<JournalWord>().is_err());
     }
+}
+
+/// A kind of quota to turn on, or off with `^`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QuotaWord(pub(super) QuotaKind, pub(super) Presence);
+
+impl std::str::FromStr for QuotaWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Parsed<Self> {
+        let (name, wanted) = switch(text);
+        let kind = match name {
+            "usrquota" => QuotaKind::User,
+            "grpquota" => QuotaKind::Group,
+            "prjquota" => QuotaKind::Project,
+            _ => return Err("known are usrquota, grpquota, prjquota".into()),
+        };
+        Ok(Self(kind, wanted))
+    }
+}
+
+/// The kinds of quota that a file system counts after these words. The feature `quota` stands for
+/// users and groups, and with the feature `project` for projects, as in mke2fs.
+pub(super) fn quota_after(
+    disk: &Superblock,
+    feature: Option<Presence>,
+    words: &[QuotaWord],
+) -> Vec<QuotaKind> {
+    let features = disk.features();
+    let numbers = [
+        (QuotaKind::User, disk.usr_quota_inum),
+        (QuotaKind::Group, disk.grp_quota_inum),
+        (QuotaKind::Project, disk.prj_quota_inum),
+    ];
+    let counted = |(kind, number): &(QuotaKind, u32)| {
+        let now = features.has(Feature::QUOTA) && *number != 0;
+        let usual = *kind != QuotaKind::Project || features.has(Feature::PROJECT);
+        let by_feature = match feature {
+            None => now,
+            Some(Presence::Absent) => false,
+            Some(Presence::Present) => now || (usual && !features.has(Feature::QUOTA)),
+        };
+        let word = words.iter().rfind(|QuotaWord(named, _)| named == kind);
+        word.map_or(by_feature, |word| word.1 == Presence::Present)
+    };
+    let counted = numbers.into_iter().filter(counted);
+    counted.map(|(kind, _)| kind).collect()
 }

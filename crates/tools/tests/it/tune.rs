@@ -193,6 +193,32 @@ fn checksums_come_and_go() {
     assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
 }
 
+#[test]
+fn quota_is_counted_from_now_on() {
+    let rig = Rig::new(&["-O", "project,^ea_inode"]);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    rig.ok(&["tune", "disk.img", "-Q", "usrquota"]);
+    assert_eq!(told(&rig, "User quota inode:"), "3");
+    assert_eq!(told(&rig, "Group quota inode:"), "none");
+    rig.assert_clean();
+    rig.fails(1, "beside others", &["tune", "disk.img", "-Q", "grpquota"]);
+    rig.ok(&["tune", "disk.img", "-O", "^quota"]);
+    assert!(!told(&rig, "Filesystem features:").contains("quota"));
+    rig.assert_clean();
+    rig.ok(&["tune", "disk.img", "-O", "quota"]);
+    assert_eq!(told(&rig, "Group quota inode:"), "4");
+    assert_ne!(told(&rig, "Project quota inode:"), "none");
+    rig.assert_clean();
+    let report = rig.ok(&["quota", "disk.img", "--kind", "group", "--json"]);
+    assert!(report.contains("\"inodes\""), "{report}");
+    rig.ok(&["mkdir", "disk.img", "/another"]);
+    rig.assert_clean();
+    rig.ok(&["tune", "disk.img", "-Q", "^prjquota,^usrquota"]);
+    assert_eq!(told(&rig, "User quota inode:"), "none");
+    rig.assert_clean();
+    rig.fails(2, "usrquota", &["tune", "disk.img", "-Q", "quota"]);
+}
+
 /// `tune2fs -o journal_data`: all commands work, with data=ordered.
 #[test]
 fn data_in_the_journal_by_default_is_done_as_ordered() {

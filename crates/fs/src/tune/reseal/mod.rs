@@ -1,7 +1,9 @@
 //! Rewrites the checksums of all metadata, for a new UUID and for `metadata_csum` on and off.
 //!
 //! All changed blocks are one transaction of the log, so a crash leaves all old or all new
-//! checksums. A log that cannot hold them is an error, and nothing has changed.
+//! checksums. A log that cannot hold them is an error, and nothing has changed. A replay reads the
+//! way to the log without checksums; Linux verifies them, so after a crash in the middle it refuses
+//! the mount until `e2fsck -p` has replayed the log.
 //!
 //! Layout: `groups` descriptors, bitmaps and inode tables; `files` what an inode refers to;
 //! `directory` one block of a directory, which has space for a checksum or not.

@@ -53,7 +53,8 @@ impl BlockDevice for Careless {
 enum Promise {
     /// A recovery leaves nothing to repair.
     Clean,
-    /// All files, and what e2fsck repairs: there was no journal at the time.
+    /// All files, and what e2fsck repairs: without a journal at the time, and in files of reserved
+    /// inodes.
     Files,
 }
 
@@ -82,7 +83,9 @@ fn record(life: &mut Life, flushes: Flushes) -> Option<(Step, CrashLog)> {
 
 fn promise(image: &Image, step: &Step) -> Promise {
     let disk = uext4::read_superblock(&*image.main, None).expect("a superblock");
-    match disk.features().has(Feature::HAS_JOURNAL) && !matches!(step, Step::Journal(_)) {
+    match disk.features().has(Feature::HAS_JOURNAL)
+        && !matches!(step, Step::Journal(_) | Step::Quota(_))
+    {
         true => Promise::Clean,
         false => Promise::Files,
     }

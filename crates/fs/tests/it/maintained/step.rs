@@ -6,11 +6,12 @@ use std::sync::Arc;
 use uext4::device::BlockDevice;
 use uext4::format::Feature;
 use uext4::format::hash::HashVersion;
+use uext4::format::quota::QuotaKind;
 use uext4::mkfs::DeviceContents;
 
 use uext4::{
     CompactOptions, DefragOptions, Destination, Error, Filesystem, Journal, OnError, Presence,
-    Reseal, ResizeError, Result, Tuning, reseal, set_journal,
+    Reseal, ResizeError, Result, Tuning, reseal, set_journal, set_quota,
 };
 use uext4_judge::EngineTarget;
 use uext4_testkit::rng::Rng;
@@ -50,11 +51,13 @@ pub(super) enum Step {
     Journal(Option<u32>),
     /// Other checksums.
     Reseal(Reseal),
+    /// Usage counted for these kinds of owners.
+    Quota(Vec<QuotaKind>),
 }
 
 impl Step {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 8;
+    pub(super) const KINDS: usize = 9;
 
     /// The number of its kind.
     pub(super) fn number(&self) -> usize {
@@ -67,6 +70,7 @@ impl Step {
             Self::Tune(_) => 5,
             Self::Journal(_) => 6,
             Self::Reseal(_) => 7,
+            Self::Quota(_) => 8,
         }
     }
 
@@ -83,6 +87,7 @@ impl Step {
                 let wanted = blocks.map_or(Journal::None, |blocks| Journal::Internal(Some(blocks)));
                 allowed(set_journal(&device, &options, wanted))
             }
+            Self::Quota(kinds) => allowed(set_quota(&device, &options, kinds)),
             Self::Reseal(wanted) => allowed(reseal(device, options, *wanted)),
             _ => {
                 let fs = Filesystem::mount(device, options)?;
@@ -133,7 +138,7 @@ fn allowed(result: Result<()>) -> Result<bool> {
 /// A step for the image, which has these files.
 pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
     let bytes = image.main.size_bytes();
-    match rng.below(12) {
+    match rng.below(13) {
         0 | 1 => Step::Use,
         2 | 3 => {
             let (now, most) = (image.blocks(), bytes / u64::from(image.kind.block_size));
@@ -147,6 +152,11 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
         5 => Step::Defragment(files.to_vec()),
         6 => Step::Compact,
         7 | 8 => Step::Tune(Box::new(tuning(rng))),
+        11 => {
+            let mut kinds = QuotaKind::ALL.to_vec();
+            kinds.retain(|_| rng.chance(40));
+            Step::Quota(kinds)
+        }
         9 | 10 => Step::Reseal(Reseal {
             uuid: rng
                 .chance(50)
