@@ -3,9 +3,8 @@
 //! Each change is one transaction, or leaves the file system consistent between two. The backups of
 //! the superblock are written last, after the primary.
 //! Layout: `fields` and `features` change the superblock only; `orphan_file` and `mmp` have
-//! structures of their own; `journal` and `quota` add and remove files in `reserved` inodes, between
-//! mounts; `reseal`
-//! rewrites checksums all over the device, without a mount.
+//! structures of their own; `journal` and `quota` add and remove files in `reserved` inodes,
+//! between mounts; `reseal` rewrites checksums all over the device, without a mount.
 //!
 //! References: `tune2fs(8)`.
 

@@ -1,4 +1,4 @@
-//! Files in reserved inodes, of a file system that nobody else uses: the journal, quota files.
+//! Files in reserved inodes of a file system without other users: the journal, quota files.
 //!
 //! Such an inode is in use in its bitmap from the start, and has no name. Its first bytes are
 //! written between two mounts, because a mount that finds it empty refuses to load it.

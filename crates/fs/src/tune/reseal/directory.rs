@@ -1,4 +1,4 @@
-//! The checksum of a directory block: in a tail of 12 bytes in leaves, behind the slots in an index.
+//! The checksum of a directory block: in a tail of 12 bytes of a leaf, behind the slots of a node.
 //!
 //! Invariant: entries keep their order, and no entry changes its block, so an index stays valid.
 
