@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use uext4_device::{Access, BlockDevice, FileDevice};
+use uext4_device::{Access, BlockDevice, FileDevice, NewFile};
 use uext4_format::{Feature, FileType};
 use uext4_mkfs::{DeviceContents, Plan};
 use uext4_num::{clamp_u32, u64_of, usize_of};
@@ -12,7 +12,6 @@ use uext4_num::{clamp_u32, u64_of, usize_of};
 use crate::attributes::Limits;
 use crate::bump::Bump;
 use crate::contents::{Batch, digest};
-use crate::image_file::ImageFile;
 use crate::layers::Spot;
 use crate::output::{Output, Write};
 use crate::streams::{Stream, are_sound, is_full};
@@ -50,7 +49,7 @@ pub struct Builder {
     pub(crate) bump: Bump,
     pub(crate) output: Output,
     pub(crate) device: Arc<dyn BlockDevice>,
-    pub(crate) image: Option<Arc<ImageFile>>,
+    pub(crate) image: Option<Arc<NewFile>>,
     pub(crate) progress: Progress,
     gathered: Batch,
     watch: Option<Watch>,
@@ -72,7 +71,7 @@ impl Builder {
         options.format.contents = DeviceContents::Zeroed;
         let (plan, blocks) = check(&mut options)?;
         let limit = blocks << (10 + plan.superblock.log_block_size);
-        let image = ImageFile::create(path, limit).map_err(|error| Error::Image {
+        let image = NewFile::create(path, limit).map_err(|error| Error::Image {
             path: path.display().to_string(),
             error,
         })?;
@@ -100,9 +99,26 @@ impl Builder {
         Builder::start(device, None, options, (plan, blocks))
     }
 
+    /// A builder of an image on a device that reads as zeroes everywhere, such as a new file. The
+    /// device may be larger than the image; [`Report::geometry`] tells the size.
+    ///
+    /// # Errors
+    /// Options that make no image, or one larger than the device.
+    pub fn blank(device: Arc<dyn BlockDevice>, options: BuildOptions) -> Result<Builder> {
+        let mut options = options;
+        options.format.contents = DeviceContents::Zeroed;
+        let (plan, blocks) = check(&mut options)?;
+        let bits = 10 + plan.superblock.log_block_size;
+        if matches!(options.size, Size::Bytes(_)) && blocks << bits > device.size_bytes() {
+            return Err(uext4_mkfs::Error::TooSmall.into());
+        }
+        let blocks = blocks.min(device.size_bytes() >> bits);
+        Builder::start(device, None, options, (plan, blocks))
+    }
+
     fn start(
         device: Arc<dyn BlockDevice>,
-        image: Option<Arc<ImageFile>>,
+        image: Option<Arc<NewFile>>,
         options: BuildOptions,
         (plan, blocks): (Plan, u64),
     ) -> Result<Builder> {

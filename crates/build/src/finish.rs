@@ -325,7 +325,7 @@ fn replaced(tree: &Tree) -> Vec<(u64, u64)> {
     runs
 }
 
-fn keep(image: &Option<Arc<crate::image_file::ImageFile>>, size_bytes: u64) -> Result<()> {
+fn keep(image: &Option<Arc<uext4_device::NewFile>>, size_bytes: u64) -> Result<()> {
     let Some(image) = image else {
         return Ok(());
     };

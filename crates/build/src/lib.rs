@@ -25,7 +25,6 @@ mod entry;
 mod error;
 mod finish;
 mod host;
-mod image_file;
 mod inodes;
 mod layers;
 mod manifest;

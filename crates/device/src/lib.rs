@@ -14,6 +14,7 @@ mod flush_queue;
 #[cfg(test)]
 mod loop_device;
 mod mem;
+mod new_file;
 mod overlay;
 pub mod partition;
 mod prefetch;
@@ -31,6 +32,7 @@ pub use fault::{Cause, Delay, Fault, Faulty, Flushes, Operation, When};
 pub use file::{Access, FileDevice, write_protected};
 pub use flush_queue::FlushQueue;
 pub use mem::MemDevice;
+pub use new_file::NewFile;
 pub use overlay::Overlay;
 pub use prefetch::{LINE_BYTES, prefetch};
 pub use record::Recorder;
