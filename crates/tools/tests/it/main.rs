@@ -5,6 +5,7 @@ mod arguments;
 mod bad_days;
 mod block_device;
 mod build;
+mod build_changes;
 mod changes;
 mod damage;
 mod defrag;
