@@ -12,6 +12,7 @@ use uext4_num::{clamp_u32, u64_of, usize_of};
 use crate::attributes::Limits;
 use crate::bump::Bump;
 use crate::contents::{Batch, digest};
+use crate::implicit::Describe;
 use crate::layers::Spot;
 use crate::output::{Output, Write};
 use crate::streams::{Stream, are_sound, is_full};
@@ -51,6 +52,7 @@ pub struct Builder {
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) image: Option<Arc<NewFile>>,
     pub(crate) progress: Progress,
+    pub(crate) describe: Option<Describe>,
     gathered: Batch,
     watch: Option<Watch>,
 }
@@ -144,6 +146,7 @@ impl Builder {
                 files: 0,
                 total_files: None,
             },
+            describe: None,
             gathered: Batch::default(),
             watch: None,
         })
@@ -153,6 +156,13 @@ impl Builder {
     /// [`Error::Cancelled`].
     pub fn watch(&mut self, watch: impl FnMut(Progress) -> ControlFlow<()> + 'static) {
         self.watch = Some(Box::new(watch));
+    }
+
+    /// Calls `describe` at the end for each directory that no source has: lost+found, the root and
+    /// those above files. It gets the path and what the directory has without it: mode 0755, or
+    /// 0700 for lost+found; owner 0, or that of the options for the root. The time is the image's.
+    pub fn describe(&mut self, describe: impl FnMut(&[u8], &mut crate::Attributes) + 'static) {
+        self.describe = Some(Box::new(describe));
     }
 
     /// Adds a regular file of these bytes.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use uext4_format::{Checksums, Feature, FileType, Geometry, InodeNr, Seed};
-use uext4_num::{clamp_i64, nonnegative, usize_of};
+use uext4_format::{Checksums, Feature, Geometry, InodeNr, Seed};
+use uext4_num::{nonnegative, usize_of};
 
 use crate::attribute_blocks::AttributeBlocks;
 use crate::contents::Batch;
@@ -14,7 +14,7 @@ use crate::readers::{Job, Readers};
 use crate::sizing::{Needs, Report};
 use crate::sorting::{self, Sorted, path_of};
 use crate::tree::{File, FileId, Origin, Piece, Place, Tree};
-use crate::{Builder, Error, Result, manifest};
+use crate::{Builder, Error, Result, implicit, manifest};
 
 /// Most bytes of a symbolic link in its inode.
 const SHORT_TARGET_MAX: u64 = 59;
@@ -47,10 +47,13 @@ pub(crate) fn finish(mut build: Builder) -> Result<Report> {
         .format
         .time
         .unwrap_or_else(|| latest(&build.tree));
-    let lost_found = add_lost_found(&mut build.tree)?;
-    date_implicit(&mut build.tree, time);
+    let lost_found = implicit::add_lost_found(&mut build.tree)?;
+    implicit::date(&mut build.tree, time);
     let sorted = sorting::sort(&mut build.tree)?;
     read_later(&mut build, &sorted)?;
+    if let Some(describe) = &mut build.describe {
+        implicit::describe(&mut build.tree, &sorted, describe)?;
+    }
     let identity = identify(&mut build, &sorted, time)?;
     place_targets(&mut build, &sorted)?;
     write_directories(&mut build, &sorted, &identity, lost_found)?;
@@ -73,37 +76,6 @@ fn latest(tree: &Tree) -> u64 {
         .map(|file| nonnegative(file.seconds))
         .max()
         .unwrap_or(0)
-}
-
-/// Adds lost+found, unless the tree has one.
-fn add_lost_found(tree: &mut Tree) -> Result<Option<FileId>> {
-    let known = tree.names.find(FileId::ROOT, b"lost+found");
-    let there = known.map(|id| tree.names.get(id).file);
-    let there = there.filter(|id| *id != FileId::NONE && tree.file(*id).origin != Origin::Marks);
-    if there.is_some() {
-        return Ok(None);
-    }
-    let attributes = crate::Attributes {
-        permissions: 0o700,
-        ..crate::Attributes::default()
-    };
-    let attributes = tree.attributes.intern(b"lost+found", &attributes)?;
-    let file = tree.new_file(FileType::Directory, Origin::Implicit, attributes)?;
-    match known {
-        Some(id) => tree.names.get_mut(id).file = file,
-        None => {
-            tree.new_name(FileId::ROOT, b"lost+found", file)?;
-        }
-    }
-    Ok(Some(file))
-}
-
-fn date_implicit(tree: &mut Tree, time: u64) {
-    for file in &mut tree.files {
-        if file.origin == Origin::Implicit {
-            (file.seconds, file.nanoseconds) = (clamp_i64(time), 0);
-        }
-    }
 }
 
 /// Reads and writes the contents that were left, in the order of the image.

@@ -8,7 +8,7 @@
 //! is the source for directories of the host. `tree` keeps names and files, `attributes` what
 //! many of them share, `sorting` their order and numbers. `bump` gives out blocks, `contents`
 //! cuts files into pieces, `readers` read them, `output` writes them. `finish` is the order of the
-//! end: `manifest` identifies the tree, `directories` and `attribute_blocks` make blocks, `inodes`
+//! end: `implicit` adds what no source has, `manifest` identifies the tree, `directories` and `attribute_blocks` make blocks, `inodes`
 //! inodes, `sizing` chooses the size.
 //!
 //! References: docs/internals/build.md.
@@ -25,6 +25,7 @@ mod entry;
 mod error;
 mod finish;
 mod host;
+mod implicit;
 mod inodes;
 mod layers;
 mod manifest;

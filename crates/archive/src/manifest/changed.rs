@@ -74,44 +74,57 @@ impl<'a> Changed<'a> {
                 node,
             };
             apply(line, &mut entry);
-            self.label(&mut entry);
+            self.changes
+                .label(&entry.path, &entry.node, &mut entry.attributes);
             self.sink.add(entry)?;
         }
         Ok(())
     }
+}
 
-    fn owners(&self, entry: &mut Entry<'_>) -> std::result::Result<(), Fault> {
-        let changes = self.changes;
+impl Changes {
+    /// Changes a directory that no source has, for [`uext4_build::Builder::describe`]. Its owner
+    /// stays if no map has it.
+    pub fn describe(&self, path: &[u8], attributes: &mut Attributes) {
+        let (uid, gid) = (attributes.uid, attributes.gid);
+        attributes.uid = map(&self.users, uid).unwrap_or(uid);
+        attributes.gid = map(&self.groups, gid).unwrap_or(gid);
+        if let Some((uid, gid)) = self.owner {
+            (attributes.uid, attributes.gid) = (uid, gid);
+        }
+        self.label(path, &Node::Directory, attributes);
+    }
+
+    fn owners(&self, attributes: &mut Attributes) -> std::result::Result<(), Fault> {
         let moved = |kind, id| {
             let (ranges, what) = match kind {
-                IdKind::User => (&changes.users, "user"),
-                IdKind::Group => (&changes.groups, "group"),
+                IdKind::User => (&self.users, "user"),
+                IdKind::Group => (&self.groups, "group"),
             };
             map(ranges, id).ok_or_else(|| {
                 let problem = format!("has the {what} {id}, which no map has");
                 Fault::refused(problem, "add a map FROM:TO:COUNT for it")
             })
         };
-        let attributes = &mut entry.attributes;
         attributes.uid = moved(IdKind::User, attributes.uid)?;
         attributes.gid = moved(IdKind::Group, attributes.gid)?;
         let lists = attributes.xattrs.iter_mut();
         for list in lists.filter(|xattr| xattr.name.starts_with(ACL)) {
             replace_ids(&mut list.value, moved)?;
         }
-        if let Some((uid, gid)) = changes.owner {
+        if let Some((uid, gid)) = self.owner {
             (attributes.uid, attributes.gid) = (uid, gid);
         }
         Ok(())
     }
 
-    fn label(&self, entry: &mut Entry<'_>) {
-        let Some(contexts) = &self.changes.contexts else {
+    fn label(&self, path: &[u8], node: &Node<'_>, attributes: &mut Attributes) {
+        let Some(contexts) = &self.contexts else {
             return;
         };
-        let xattrs = &mut entry.attributes.xattrs;
+        let xattrs = &mut attributes.xattrs;
         xattrs.retain(|xattr| xattr.name != LABEL);
-        let label = contexts.label(&entry.path, &entry.node);
+        let label = contexts.label(path, node);
         xattrs.extend(label.map(|value| Xattr {
             name: LABEL.to_vec(),
             value: value.to_vec(),
@@ -136,12 +149,13 @@ impl Sink for Changed<'_> {
         }
         if !matches!(entry.node, Node::Link(_)) {
             let name = format!("the file {}", shown(&entry.path));
-            self.owners(&mut entry)
-                .map_err(|fault| fault.about(&name).of_source("the maps of owners"))?;
+            let owners = self.changes.owners(&mut entry.attributes);
+            owners.map_err(|fault| fault.about(&name).of_source("the maps of owners"))?;
             if let Some((_, _, line)) = found {
                 apply(line, &mut entry);
             }
-            self.label(&mut entry);
+            self.changes
+                .label(&entry.path, &entry.node, &mut entry.attributes);
         }
         self.sink.add(entry)
     }

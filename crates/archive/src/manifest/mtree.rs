@@ -16,7 +16,7 @@
 //! | `optional` | the file may be missing |
 //! | `uname` `gname` | only beside `uid` and `gid` |
 //!
-//! Keys that describe contents (sizes, digests, flags) are comments here.
+//! Keys that describe contents (sizes, digests, flags) are comments here; others are refused.
 //! Reference: mtree(5) of FreeBSD and of libarchive.
 
 use crate::fault::{Checked, DAMAGED, Fault, shown};
@@ -26,6 +26,10 @@ use uext4_build::{Result, Xattr};
 use uext4_format::{DeviceNumber, Timestamp};
 
 const ADVICE: &str = "write it as mtree -c or bsdtar --format=mtree do";
+/// Keys that say nothing of what the image gets.
+const COMMENTS: &str = "size nlink inode resdevice flags tags ignore nochange cksum md5 md5digest \
+                        rmd160 rmd160digest ripemd160digest sha1 sha1digest sha256 sha256digest \
+                        sha384 sha384digest sha512 sha512digest";
 
 /// A specification.
 #[derive(Debug, Default)]
@@ -167,15 +171,23 @@ impl Line {
             b"uname" => self.names.0 = true,
             b"gname" => self.names.1 = true,
             b"optional" => self.is_optional = true,
-            _ => {
-                if let Some(name) = key.strip_prefix(b"xattr.") {
-                    let (name, value) = (unescape(name)?, unescape(value)?);
-                    self.xattrs.retain(|xattr| xattr.name != name);
-                    self.xattrs.push(Xattr { name, value });
-                }
-            }
+            _ => self.set_other(key, value)?,
         }
         Ok(())
+    }
+
+    fn set_other(&mut self, key: &[u8], value: &[u8]) -> Checked<()> {
+        if let Some(name) = key.strip_prefix(b"xattr.") {
+            let (name, value) = (unescape(name)?, unescape(value)?);
+            self.xattrs.retain(|xattr| xattr.name != name);
+            self.xattrs.push(Xattr { name, value });
+            return Ok(());
+        }
+        if COMMENTS.split(' ').any(|known| known.as_bytes() == key) {
+            return Ok(());
+        }
+        let problem = format!("has the key {}, which is none", shown(key));
+        Err(Fault::refused(problem, ADVICE))
     }
 
     fn unset(&mut self, key: &[u8]) -> Checked<()> {

@@ -178,6 +178,10 @@ fn bad_lines_of_an_mtree() {
         ("../a type=dir", "line 1 has `..` in its name"),
         (r"a\8 type=dir", "line 1 has a bad escape"),
         ("a time=1.1000000000", "line 1 has time"),
+        (
+            "a size=3\nb mod=0644",
+            "line 2 has the key mod, which is none",
+        ),
     ] {
         let error = Mtree::parse("spec", text.as_bytes())
             .unwrap_err()

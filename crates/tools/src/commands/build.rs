@@ -1,5 +1,6 @@
 //! `uext4 build`: makes an image of directories and archives.
 
+use super::build_changes::Changing;
 use super::build_output::{self, Output};
 use super::build_report::Built;
 use super::build_words::{ImageSize, JournalWord};
@@ -10,9 +11,11 @@ use crate::reproducible::Epoch;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use uext4::mkfs::{InodeCount, Release};
+use uext4_archive::manifest::{Changed, Changes};
 use uext4_archive::{Options, Platform, Source};
-use uext4_build::{BuildOptions, Builder, Error, Sink};
+use uext4_build::{BuildOptions, Builder, Error, Host, Sink};
 
 /// Make an image of directories, tar files and container images, without root and without a mount
 #[derive(clap::Args)]
@@ -28,13 +31,15 @@ Examples:
   uext4 build root.img ./etc --at etc --owner 0:0
   uext4 build root.qcow2 ./rootfs --format qcow2 --partition gpt
   uext4 build root.img ./rootfs --verity root.verity
+  uext4 build root.img ./rootfs --manifest devices.mtree --file-contexts file_contexts
 
 A later source hides what earlier ones have at the same path. The same sources give the same bytes,
 on any machine and with any number of threads: UUID, hash seed and times follow from them unless
 they are given; SOURCE_DATE_EPOCH in the environment is the time of the file system.
 
-Owners come from archives by their numbers, and from directories as the host has them. OUT gets its
-name when it is complete: a failure or Ctrl-C leaves nothing of that name, or the old file.")]
+Owners come from archives by their numbers, and from directories as the host has them. --map,
+--owner, --manifest and --file-contexts change what sources say, in this order. OUT gets its name
+when it is complete: a failure or Ctrl-C leaves nothing of that name, or the old file.")]
 pub(crate) struct Args {
     /// The image: a new file, a file to replace, or a block device
     out: PathBuf,
@@ -59,6 +64,8 @@ pub(crate) struct Args {
     limit: Option<u64>,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    changing: Changing,
     #[command(flatten)]
     format: Format,
     /// Threads; the image does not depend on them. Default: one for each processor
@@ -122,6 +129,7 @@ impl Args {
         interrupts.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         let options = self.options()?;
         self.check_sources()?;
+        let changes = Rc::new(self.changing.read()?);
         mkfs_target::check_free(&self.out, self.force)?;
         let name = self.out.display().to_string();
         let started = std::time::Instant::now();
@@ -130,7 +138,7 @@ impl Args {
         let mut builder = builder.map_err(|error| failure(&error))?;
         let meter = super::build_report::meter(&mut builder, !self.quiet);
         let built = self
-            .feed(&mut builder)
+            .feed(&mut builder, changes)
             .and_then(|()| builder.finish())
             .map_err(|error| failure(&error));
         meter.finish_and_clear();
@@ -152,7 +160,7 @@ impl Args {
     }
 
     /// Gives the sources to the builder, the last one first: layers come from the top down.
-    fn feed(&self, builder: &mut Builder) -> std::result::Result<(), Error> {
+    fn feed(&self, builder: &mut Builder, changes: Rc<Changes>) -> std::result::Result<(), Error> {
         let options = Options {
             at: self.target(),
             limit: self.limit,
@@ -161,17 +169,20 @@ impl Args {
             reference: self.reference.clone(),
             ..Options::default()
         };
+        let own = changes.clone();
+        builder.describe(move |path, attributes| own.describe(path, attributes));
+        let mut sink = Changed::new(builder, &changes);
         for (nr, source) in self.sources.iter().rev().enumerate() {
             if nr > 0 {
-                builder.next_layer()?;
+                sink.next_layer()?;
             }
             if is_tree(source) {
-                builder.directory(source, &options.at)?;
+                Host::open(source)?.feed(&options.at, &mut sink)?;
             } else {
-                Source::open(source)?.feed(builder, &options)?;
+                Source::open(source)?.feed(&mut sink, &options)?;
             }
         }
-        Ok(())
+        sink.finish()
     }
 
     /// The target without slashes at its ends.

@@ -6,6 +6,7 @@ mod bad_days;
 mod block_device;
 mod boots;
 mod build;
+mod build_changes;
 mod build_formats;
 mod changes;
 mod damage;
