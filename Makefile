@@ -38,15 +38,17 @@ tools: ## Install the test suites that cargo knows into target/tools.
 	  cargo install --quiet pjdfstest --version 0.2.2 --locked --root target/tools || \
 	  echo "tools: no pjdfstest; its tests are skipped"
 
-test: deps tools check schedules simulated ## All checks and all tests.
+# The two builds with other flags run beside each other: most of their time is in one thread.
+test: deps tools check ## All checks and all tests.
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target schedules simulated
 	cargo test --workspace --quiet
 
 # A build of its own: the flag is for the whole build.
 SHUTTLE = RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle cargo test --quiet --lib
 
 schedules: ## What threads may do to each other, tried by the model checker.
-	$(SHUTTLE) --package uext4-sync --package uext4-schedules
-	$(SHUTTLE) --package uext4-journal model
+	+$(SHUTTLE) --package uext4-sync --package uext4-schedules
+	+$(SHUTTLE) --package uext4-journal model
 
 # As above, with the simulator's types.
 SIMULATED = RUSTFLAGS="--cfg simulated" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/simulated cargo
@@ -55,8 +57,8 @@ simulate: ## Simulate many cores; ARGS="fallocate2 --cores 1,64 --machine kunpen
 	@$(SIMULATED) run --quiet --profile fast --package uext4-lab -- simulate $(ARGS)
 
 simulated: ## The tests of the simulator.
-	$(SIMULATED) test --quiet --package uext4-sync --lib
-	$(SIMULATED) test --quiet --package uext4-lab --bin uext4-lab simulate
+	+$(SIMULATED) test --quiet --package uext4-sync --lib
+	+$(SIMULATED) test --quiet --package uext4-lab --bin uext4-lab simulate
 
 SIMULATOR = $(BUILT)/simulated/fast/uext4-lab
 
