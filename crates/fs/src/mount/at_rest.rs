@@ -88,8 +88,19 @@ impl AtRest {
     /// [`ResizeError::Journal`], with nothing changed, if the log cannot hold them.
     pub(crate) fn change(
         &mut self,
+        blocks: BTreeMap<BlockNr, Vec<u8>>,
+        wanted: Superblock,
+    ) -> Result<()> {
+        self.change_over(blocks, wanted, None)
+    }
+
+    /// As [`Self::change`]. With `bridge` as its superblock the log can be found whichever of the
+    /// blocks are home.
+    pub(crate) fn change_over(
+        &mut self,
         mut blocks: BTreeMap<BlockNr, Vec<u8>>,
         mut wanted: Superblock,
+        bridge: Option<&Superblock>,
     ) -> Result<()> {
         wanted.wtime = nonnegative(self.clock.wall().seconds);
         self.check_room(u64_of(blocks.len()) + 1)?;
@@ -105,7 +116,12 @@ impl AtRest {
                 let seconds = wanted.wtime;
                 let block_size = self.geometry.block_size();
                 let images = images.collect();
-                recovery::commit_to_clean(log, &self.device, block_size, images, seconds)?;
+                let bridge = bridge
+                    .map(|disk| self.block_of(&unclean(disk)))
+                    .transpose()?;
+                let bridge = bridge.map(|(nr, bytes)| (nr, Image::from(bytes)));
+                let home = &self.device;
+                recovery::commit_to_clean(log, home, block_size, images, bridge, seconds)?;
             }
             None => {
                 for (nr, bytes) in blocks {

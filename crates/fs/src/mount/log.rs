@@ -7,8 +7,8 @@ use crate::{Error, MountOptions, Result, space};
 use uext4_device::BlockDevice;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::{
-    BlockNr, Checksums, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, Inode, InodeFlags,
-    InodeNr, LogicalBlock, Place, Superblock, Uuid, indirect,
+    BlockNr, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, Inode, InodeFlags, InodeNr,
+    LogicalBlock, Place, Superblock, Uuid, indirect,
 };
 use uext4_journal::{Log, LogRun};
 use uext4_num::{clamp_u32, usize_of};
@@ -31,21 +31,10 @@ pub(super) fn find(
     let finder = Finder {
         device,
         superblock,
-        checksums: checksums_before_replay(superblock),
         geometry,
         nr: InodeNr(superblock.journal_inum),
     };
     finder.find()
-}
-
-/// Which checksums the way to the log must have: none before a replay, which may change all
-/// checksums together. Superblock, descriptor and inode are then of either side of that change. The
-/// map is checked, and the log has checksums of its own.
-fn checksums_before_replay(superblock: &Superblock) -> Checksums {
-    match superblock.features().has(Feature::RECOVER) {
-        true => Checksums::NONE,
-        false => superblock.checksums(),
-    }
 }
 
 fn external(superblock: &Superblock, geometry: &Geometry, options: &MountOptions) -> Result<Log> {
@@ -107,7 +96,6 @@ struct Found {
 struct Finder<'a> {
     device: &'a Arc<dyn BlockDevice>,
     superblock: &'a Superblock,
-    checksums: Checksums,
     geometry: &'a Geometry,
     nr: InodeNr,
 }
@@ -139,16 +127,12 @@ impl Finder<'_> {
     }
 
     fn inode(&self) -> Result<Inode> {
-        let place = space::inode_byte(&**self.device, &self.checksums, self.geometry, self.nr)?;
+        let checksums = self.superblock.checksums();
+        let place = space::inode_byte(&**self.device, &checksums, self.geometry, self.nr)?;
         let place = place.ok_or(self.bad(CorruptKind::NumberRange))?;
         let mut bytes = vec![0; usize::from(self.geometry.inode_size)];
         self.device.read_at(place, &mut bytes)?;
-        Ok(Inode::parse(
-            &bytes,
-            self.nr,
-            self.geometry,
-            &self.checksums,
-        )?)
+        Ok(Inode::parse(&bytes, self.nr, self.geometry, &checksums)?)
     }
 
     fn read(&self, nr: BlockNr) -> Result<Vec<u8>> {

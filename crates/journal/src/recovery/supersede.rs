@@ -30,6 +30,18 @@ pub fn supersede(
     images: Vec<(BlockNr, Image)>,
     seconds: u64,
 ) -> Result<(), Error> {
+    write(log, home, block_size, report, images, None, seconds)
+}
+
+fn write(
+    log: &Log,
+    home: &Arc<dyn BlockDevice>,
+    block_size: u32,
+    report: &RecoveryReport,
+    images: Vec<(BlockNr, Image)>,
+    bridge: Option<(BlockNr, Image)>,
+    seconds: u64,
+) -> Result<(), Error> {
     let file = LogFile::new(log, block_size);
     let home = Home::new(Arc::clone(home), block_size);
     let closed = Closed {
@@ -46,8 +58,7 @@ pub fn supersede(
     }
     empty_log(&file, &mut superblock, report)?;
     write_transaction(&file, &superblock, &closed, &body, seconds)?;
-    home.write_many(&closed.images)?;
-    home.flush()?;
+    write_home(&home, &closed.images, bridge)?;
     let replayed = RecoveryReport {
         end: report.end.next(),
         ..report.clone()
@@ -55,8 +66,29 @@ pub fn supersede(
     mark_clean(log, block_size, &replayed)
 }
 
+/// Writes images home. The block of the bridge is the bridge while the others are on their way.
+fn write_home(
+    home: &Home,
+    images: &[(BlockNr, Image)],
+    bridge: Option<(BlockNr, Image)>,
+) -> Result<(), Error> {
+    let Some(bridge) = bridge else {
+        home.write_many(images)?;
+        return home.flush();
+    };
+    let (last, others): (Vec<_>, Vec<_>) =
+        images.iter().cloned().partition(|(nr, _)| *nr == bridge.0);
+    for part in [vec![bridge], others, last] {
+        home.write_many(&part)?;
+        home.flush()?;
+    }
+    Ok(())
+}
+
 /// Logs the ascending `images` as the next transaction of a clean log, writes them home and marks
-/// the log clean. The file system must say before that its log may need a replay.
+/// the log clean. The file system must say before that its log may need a replay. A `bridge` is what
+/// its block holds while the other images are on their way home: each state of the others must let
+/// a program find the log by it.
 ///
 /// # Errors
 /// As [`supersede`].
@@ -65,13 +97,14 @@ pub fn commit_to_clean(
     home: &Arc<dyn BlockDevice>,
     block_size: u32,
     images: Vec<(BlockNr, Image)>,
+    bridge: Option<(BlockNr, Image)>,
     seconds: u64,
 ) -> Result<(), Error> {
     let found = recover(log, home, block_size, RecoveryMode::Inspect)?;
     assert!(found.was_clean, "a clean log has no transaction to replay");
     let end_block = read_superblock(log, block_size)?.first;
     let report = RecoveryReport { end_block, ..found };
-    supersede(log, home, block_size, &report, images, seconds)
+    write(log, home, block_size, &report, images, bridge, seconds)
 }
 
 /// Most images that [`commit_to_clean`] can log at once.

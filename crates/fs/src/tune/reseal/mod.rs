@@ -1,9 +1,10 @@
 //! Rewrites the checksums of all metadata, for a new UUID and for `metadata_csum` on and off.
 //!
 //! All changed blocks are one transaction of the log, so a crash leaves all old or all new
-//! checksums. A log that cannot hold them is an error, and nothing has changed. A replay reads the
-//! way to the log without checksums; Linux verifies them, so after a crash in the middle it refuses
-//! the mount until `e2fsck -p` has replayed the log.
+//! checksums. A log that cannot hold them is an error, and nothing has changed. While they are on
+//! their way home, the superblock says that there are no checksums: so every program finds the log,
+//! whose inode and descriptor have old checksums or new ones. Linux reads the features before a
+//! replay, so its first mount after such a crash may fail; e2fsck and this engine read them again.
 //!
 //! Layout: `groups` descriptors, bitmaps and inode tables; `files` what an inode refers to;
 //! `directory` one block of a directory, which has space for a checksum or not.
@@ -117,9 +118,23 @@ fn change(rest: &mut AtRest, disk: Superblock) -> Result<()> {
         work.all()?;
         (work.descriptors, work.changes.into_blocks())
     };
-    rest.change(blocks, disk.clone())?;
+    rest.change_over(blocks, disk.clone(), Some(&without_checksums(&disk)))?;
     write_copies(rest, &descriptors, &disk, 1..rest.geometry.group_count)?;
     Ok(rest.device.flush()?)
+}
+
+fn without_checksums(disk: &Superblock) -> Superblock {
+    let mut disk = disk.clone();
+    let mut features = disk.features();
+    for feature in [
+        Feature::METADATA_CSUM,
+        Feature::CSUM_SEED,
+        Feature::UNINIT_BG,
+    ] {
+        features.remove(feature);
+    }
+    disk.set_features(features);
+    disk
 }
 
 /// The change while it is collected.
