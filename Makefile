@@ -1,11 +1,11 @@
 # The front door. Every target runs as root or as a user with sudo.
 
-.PHONY: help deps tools check test schedules simulate simulated simulator report validate crates coverage quickstart lab build install uninstall deb static package-test
+.PHONY: help deps tools check test schedules simulate simulated simulator report validate boot crates coverage quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3 libarchive-tools umoci skopeo xz-utils zstd \
-	nbdkit nbdkit-plugin-dev libnbd-bin
-NEEDED_TOOLS = fusermount3 python3 setpriv unshare findmnt mke2fs e2fsck debugfs dumpe2fs getfattr getfacl tar losetup sfdisk mount timeout git rsync fio sqlite3 bsdtar umoci skopeo xz zstd nbdkit nbdfuse
+	nbdkit nbdkit-plugin-dev libnbd-bin qemu-utils gdisk cryptsetup-bin android-sdk-libsparse-utils
+NEEDED_TOOLS = fusermount3 python3 setpriv unshare findmnt mke2fs e2fsck debugfs dumpe2fs getfattr getfacl tar losetup sfdisk mount timeout git rsync fio sqlite3 bsdtar umoci skopeo xz zstd nbdkit nbdfuse qemu-img sgdisk veritysetup simg2img
 NEEDED_HEADERS = /usr/include/nbdkit-plugin.h
 
 help: ## Show the targets.
@@ -71,8 +71,14 @@ report: simulator ## Our numbers beside those of the documents: target/report/re
 validate: simulator ## The simulator of this machine beside the machine itself.
 	@$(BUILT)/release/uext4-lab validate --simulator $(SIMULATOR) $(ARGS)
 
+BOOT_PACKAGES = mmdebstrap qemu-system-x86
+
+boot: deps ## Boot a Debian of `uext4 build` in QEMU (root, network; four minutes).
+	@command -v mmdebstrap qemu-system-x86_64 >/dev/null || apt-get install -y -qq $(BOOT_PACKAGES)
+	cargo test --quiet --package uext4-tools --test it boots -- --ignored --nocapture
+
 PUBLISHED = uext4-num uext4-sync uext4-format uext4-device uext4-journal uext4-alloc uext4-mkfs \
-	uext4-build uext4-archive uext4 uext4-tree uext4-fuse uext4-tools
+	uext4-build uext4-archive uext4-image uext4 uext4-tree uext4-fuse uext4-tools
 
 crates: ## Package the crates that are published, and build each from its package.
 	cargo package $(PUBLISHED:%=--package %)

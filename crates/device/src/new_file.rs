@@ -178,7 +178,10 @@ mod tests {
         file.write_at(1 << 20, &[1; 100]).unwrap();
         file.write_at(1 << 30, &[1; 100]).unwrap();
         let first = file.data_from(0).unwrap().unwrap();
-        assert!(first.contains(&(1 << 20)) && first.end <= 1 << 30, "{first:?}");
+        assert!(
+            first.contains(&(1 << 20)) && first.end <= 1 << 30,
+            "{first:?}"
+        );
         let second = file.data_from(first.end).unwrap().unwrap();
         assert!(second.contains(&(1 << 30)), "{second:?}");
         assert_eq!(file.data_from(second.end).unwrap(), None);

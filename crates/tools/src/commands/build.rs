@@ -1,5 +1,6 @@
 //! `uext4 build`: makes an image of directories and archives.
 
+use super::build_output::{self, Output};
 use super::build_report::Built;
 use super::build_words::{ImageSize, JournalWord};
 use super::mkfs_target;
@@ -19,10 +20,14 @@ use uext4_build::{BuildOptions, Builder, Error, Sink};
 Examples:
   uext4 build root.img ./rootfs                    as small as possible
   uext4 build root.img ./rootfs --size min+20% -L root
+  uext4 build vm.qcow2 ./rootfs --format qcow2 --partition gpt
+  uext4 build root.img ./rootfs --verity root.verity
   uext4 build root.img base.tar.zst overlay.tar --size 4G
   podman save alpine | uext4 build root.img -
   uext4 build root.img ./oci-layout --platform linux/arm64
   uext4 build root.img ./etc --at etc --owner 0:0
+  uext4 build root.qcow2 ./rootfs --format qcow2 --partition gpt
+  uext4 build root.img ./rootfs --verity root.verity
 
 A later source hides what earlier ones have at the same path. The same sources give the same bytes,
 on any machine and with any number of threads: UUID, hash seed and times follow from them unless
@@ -52,6 +57,8 @@ pub(crate) struct Args {
     /// Most bytes that archives may decompress to; default: 1 GiB and 200 times their size
     #[arg(long, value_name = "BYTES", value_parser = numbers::size)]
     limit: Option<u64>,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     format: Format,
     /// Threads; the image does not depend on them. Default: one for each processor
@@ -118,7 +125,9 @@ impl Args {
         mkfs_target::check_free(&self.out, self.force)?;
         let name = self.out.display().to_string();
         let started = std::time::Instant::now();
-        let mut builder = Builder::create(&self.out, options).map_err(|error| failure(&error))?;
+        let container = self.output.begin(&self.out, self.force)?;
+        let builder = build_output::builder(&container, options);
+        let mut builder = builder.map_err(|error| failure(&error))?;
         let meter = super::build_report::meter(&mut builder, !self.quiet);
         let built = self
             .feed(&mut builder)
@@ -126,10 +135,13 @@ impl Args {
             .map_err(|error| failure(&error));
         meter.finish_and_clear();
         let report = built?;
+        let made = build_output::finish(&self.out, container, &report, !self.quiet)?;
         let built = Built {
             name: &name,
             path: &self.out,
             report: &report,
+            made: &made,
+            output: &self.output,
             seconds: started.elapsed().as_secs_f64(),
         };
         match (self.json, self.quiet) {

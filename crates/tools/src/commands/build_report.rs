@@ -1,5 +1,6 @@
 //! What `uext4 build` tells: progress while it works, and the result.
 
+use super::build_output::{self, Output};
 use crate::failure::Result;
 use crate::{numbers, show};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,6 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 use uext4::format::Uuid;
 use uext4_build::{Builder, Report};
+use uext4_image::Made;
 
 const TEMPLATE: &str = "{spinner} {bytes} ({bytes_per_sec}) {wide_msg}";
 
@@ -43,6 +45,8 @@ pub(super) struct Built<'a> {
     pub(super) name: &'a str,
     pub(super) path: &'a Path,
     pub(super) report: &'a Report,
+    pub(super) made: &'a Made,
+    pub(super) output: &'a Output,
     pub(super) seconds: f64,
 }
 
@@ -60,6 +64,8 @@ struct Json<'a> {
     journal_blocks: u32,
     files: u64,
     uuid: String,
+    #[serde(flatten)]
+    output: build_output::Json<'a>,
     seconds: f64,
 }
 
@@ -84,6 +90,7 @@ impl Built<'_> {
             journal_blocks: self.report.journal_blocks,
             files: self.report.files,
             uuid: Uuid(&disk.uuid).to_string(),
+            output: self.output.json(self.made),
             seconds: self.seconds,
         };
         show::json(&mut std::io::stdout(), &json)
@@ -111,6 +118,7 @@ impl Built<'_> {
             self.report.files,
             Uuid(&disk.uuid),
         )?;
+        build_output::say(self.made, &mut out)?;
         Ok(out.flush()?)
     }
 }

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod build;
+mod build_output;
 mod build_report;
 mod build_words;
 pub(crate) mod change;

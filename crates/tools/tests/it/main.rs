@@ -4,7 +4,9 @@
 mod arguments;
 mod bad_days;
 mod block_device;
+mod boots;
 mod build;
+mod build_formats;
 mod changes;
 mod damage;
 mod defrag;

@@ -1,0 +1,308 @@
+//! The order in which a container is made.
+//!
+//! ```text
+//! create    a temporary file beside the final place; or a block device as it is
+//! device    the caller makes the file system here
+//! finish    1 hash tree, in a file of its own or behind the file system
+//!           2 partition table
+//!           3 tables of qcow2, or conversion to the sparse format
+//!           4 names: the hash tree's first, then the image's
+//! ```
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use uext4_device::{Access, BlockDevice, FileDevice, NewFile, Window};
+use uext4_sync::Arc;
+
+use crate::progress::Meter;
+use crate::verity::Job;
+use crate::{
+    Error, Format, Options, Progress, Qcow2, Result, Verity, VerityPlace, gpt, identity, sparse,
+    verity,
+};
+
+/// Most bytes of a disk: offsets in files have 63 bits.
+const SIZE_MAX: u64 = i64::MAX.cast_unsigned();
+
+/// A file or block device that gets a file system. Dropped before [`Container::finish`] it leaves
+/// no file.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use uext4_device::BlockDevice;
+/// use uext4_image::{Container, Format, Options};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("disk.qcow2");
+/// let format = Format::Qcow2;
+/// let container = Container::create(&path, Options { format, ..Options::default() })?;
+/// let device = container.device();
+/// device.write_at(4096, b"what a builder or mkfs writes")?;
+/// let (size_bytes, uuid) = (1 << 20, [7; 16]);
+/// container.finish(size_bytes, uuid, |_progress| ControlFlow::Continue(()))?;
+/// assert!(std::fs::read(&path)?.starts_with(b"QFI"));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Container {
+    options: Options,
+    path: PathBuf,
+    store: Store,
+    /// The part of the disk for the file system and what is behind it.
+    space: Arc<dyn BlockDevice>,
+}
+
+/// What holds the disk.
+enum Store {
+    Raw(Arc<NewFile>),
+    Qcow2(Arc<Qcow2>),
+    Device,
+}
+
+/// What was made around the file system.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Bytes of the disk that a machine sees.
+    pub disk_bytes: u64,
+    /// The hash tree.
+    pub verity: Option<Tree>,
+    /// The partition.
+    pub partition: Option<Partition>,
+}
+
+/// A hash tree: what `veritysetup` needs to open it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// SHA-256.
+    pub root_hash: [u8; 32],
+    /// Up to 256 bytes.
+    pub salt: Vec<u8>,
+    /// The UUID in its superblock.
+    pub uuid: [u8; 16],
+    /// Blocks of 4 KiB that it covers.
+    pub data_blocks: u64,
+    /// Its superblock, in bytes from the start of its file, or of the file system it is behind.
+    pub start_bytes: u64,
+}
+
+/// A partition. Sizes are in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Its start on the disk.
+    pub start_bytes: u64,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its GUID, in the order in which it is printed.
+    pub guid: [u8; 16],
+    /// The GUID of the disk.
+    pub disk_guid: [u8; 16],
+}
+
+impl Container {
+    /// A container at this path: a new file, which gets its name at the end and replaces one of
+    /// that name, or a block device, which is written at once.
+    ///
+    /// # Errors
+    /// Options that do not go together, or a path that cannot be written.
+    pub fn create(path: &Path, options: Options) -> Result<Container> {
+        options.check()?;
+        check_tree_file(path, options.verity.as_ref())?;
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            options.check_block_device()?;
+            let space = Arc::new(FileDevice::open(path, Access::ReadWrite)?);
+            return Ok(Container {
+                options,
+                path: path.to_path_buf(),
+                store: Store::Device,
+                space,
+            });
+        }
+        let file = new_file(path)?;
+        let (store, disk): (Store, Arc<dyn BlockDevice>) = match options.format {
+            Format::Raw | Format::AndroidSparse => {
+                let file = Arc::new(file);
+                (Store::Raw(file.clone()), file)
+            }
+            Format::Qcow2 => {
+                let disk = Arc::new(Qcow2::new(file));
+                (Store::Qcow2(disk.clone()), disk)
+            }
+        };
+        let space: Arc<dyn BlockDevice> = match options.partition {
+            Some(_) => Arc::new(Window::new(disk, gpt::START, SIZE_MAX - gpt::START)?),
+            None => disk,
+        };
+        Ok(Container {
+            options,
+            path: path.to_path_buf(),
+            store,
+            space,
+        })
+    }
+
+    /// The device for the file system. It may be larger than the file system.
+    pub fn device(&self) -> Arc<dyn BlockDevice> {
+        self.space.clone()
+    }
+
+    /// Whether the device reads as zeroes where nothing was written: a new file does, a block
+    /// device need not.
+    pub fn is_blank(&self) -> bool {
+        !matches!(self.store, Store::Device)
+    }
+
+    /// Adds what the options ask for to a file system of `size_bytes` with this UUID, which is
+    /// complete, and gives the files their names. `watch` learns of progress and may end the work
+    /// by `Break`.
+    ///
+    /// # Errors
+    /// A size that a format does not have, errors of the files, [`Error::Cancelled`]. No file has
+    /// its final name then, unless the last renaming itself fails: the hash tree's comes first.
+    pub fn finish(
+        self,
+        size_bytes: u64,
+        uuid: [u8; 16],
+        mut watch: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Made> {
+        let verity = self.options.verity.as_ref();
+        let tree_bytes = verity.map_or(Ok(0), |_| verity::tree_bytes(size_bytes))?;
+        let is_behind = verity.is_some_and(|verity| verity.place == VerityPlace::Append);
+        let space_bytes = size_bytes + if is_behind { tree_bytes } else { 0 };
+        if space_bytes > self.space.size_bytes() {
+            return Err(Error::Refused {
+                problem: "the device has no space for the hash tree behind the file system",
+                advice: "use a smaller file system, or a file for the tree",
+            });
+        }
+        let mut total_bytes = verity.map_or(0, |_| size_bytes);
+        if self.options.format == Format::AndroidSparse {
+            sparse::blocks(space_bytes)?;
+            total_bytes += space_bytes;
+        }
+        let mut meter = Meter::new(total_bytes, &mut watch);
+        let hashed = verity.map(|asked| self.hash(asked, size_bytes, uuid, &mut meter));
+        let (tree, tree_file) = hashed.transpose()?.unzip();
+        let mut made = Made {
+            disk_bytes: space_bytes,
+            verity: tree,
+            partition: None,
+        };
+        if let (Some(kind), Some(disk)) = (self.options.partition, self.disk()) {
+            made.partition = Some(gpt::write(disk, space_bytes, kind, uuid)?);
+            made.disk_bytes = gpt::disk_bytes(space_bytes);
+        }
+        let tree_file = tree_file.flatten().map(|file| (file, tree_bytes));
+        self.keep(made.disk_bytes, tree_file, &mut meter)?;
+        Ok(made)
+    }
+
+    /// The whole disk, if it is a new file.
+    fn disk(&self) -> Option<Arc<dyn BlockDevice>> {
+        match &self.store {
+            Store::Raw(file) => Some(file.clone()),
+            Store::Qcow2(disk) => Some(disk.clone()),
+            Store::Device => None,
+        }
+    }
+
+    fn hash(
+        &self,
+        asked: &Verity,
+        size_bytes: u64,
+        uuid: [u8; 16],
+        meter: &mut Meter<'_>,
+    ) -> Result<(Tree, Option<NewFile>)> {
+        let file = match &asked.place {
+            VerityPlace::File(path) => Some(new_file(path)?),
+            VerityPlace::Append => None,
+        };
+        let salt = asked.salt.clone();
+        let salt = salt.unwrap_or_else(|| identity::salt(uuid).to_vec());
+        let job = Job {
+            data: &*self.space,
+            data_bytes: size_bytes,
+            out: match &file {
+                Some(file) => file,
+                None => &*self.space,
+            },
+            at: if file.is_some() { 0 } else { size_bytes },
+            salt: &salt,
+            uuid: identity::uuid("verity", uuid).into_bytes(),
+        };
+        let tree = Tree {
+            root_hash: job.run(meter)?,
+            uuid: job.uuid,
+            data_blocks: size_bytes / verity::BLOCK,
+            start_bytes: job.at,
+            salt: salt.clone(),
+        };
+        Ok((tree, file))
+    }
+
+    /// Completes the file, and gives both their names.
+    fn keep(
+        &self,
+        disk_bytes: u64,
+        tree: Option<(NewFile, u64)>,
+        meter: &mut Meter<'_>,
+    ) -> Result<()> {
+        let converted = match (&self.store, self.options.format) {
+            (Store::Raw(raw), Format::AndroidSparse) => {
+                let out = new_file(&self.path)?;
+                let bytes = sparse::convert(raw, disk_bytes, &out, meter)?;
+                Some((out, bytes))
+            }
+            _ => None,
+        };
+        if let Some((file, bytes)) = tree {
+            keep(&file, bytes)?;
+        }
+        match (&self.store, converted) {
+            (_, Some((out, bytes))) => keep(&out, bytes),
+            (Store::Raw(file), None) => keep(file, disk_bytes),
+            (Store::Qcow2(disk), None) => disk.keep(disk_bytes),
+            (Store::Device, None) => Ok(self.space.flush()?),
+        }
+    }
+}
+
+fn new_file(path: &Path) -> Result<NewFile> {
+    NewFile::create(path, SIZE_MAX).map_err(|error| Error::File {
+        path: path.display().to_string(),
+        error,
+    })
+}
+
+fn keep(file: &NewFile, size_bytes: u64) -> Result<()> {
+    file.keep(size_bytes).map_err(|error| Error::File {
+        path: file.describe(),
+        error,
+    })
+}
+
+/// The file of the hash tree is not the image, and no device: it gets its name by a rename.
+fn check_tree_file(image: &Path, verity: Option<&Verity>) -> Result<()> {
+    let Some(Verity {
+        place: VerityPlace::File(path),
+        ..
+    }) = verity
+    else {
+        return Ok(());
+    };
+    let is_other = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
+    let is_image = path == image
+        || matches!((path.canonicalize(), image.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    match (is_other, is_image) {
+        (true, _) => Err(Error::Refused {
+            problem: "the hash tree is to replace something that is no regular file",
+            advice: "name a file",
+        }),
+        (_, true) => Err(Error::Refused {
+            problem: "the hash tree is to have the name of the image",
+            advice: "name another file, or append the tree to the image",
+        }),
+        _ => Ok(()),
+    }
+}

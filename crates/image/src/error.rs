@@ -1,0 +1,36 @@
+//! Errors of containers.
+
+use std::io;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a container was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The options contradict each other, or the size of the file system.
+    #[error("{problem}; {advice}")]
+    Refused {
+        /// What does not go together.
+        problem: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A file could not be made.
+    #[error("{path}: cannot be written: {error}")]
+    File {
+        /// The file.
+        path: String,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// An access to the image failed.
+    #[error(transparent)]
+    Device(#[from] uext4_device::Error),
+    /// The partition table could not be written.
+    #[error("the partition table cannot be written: {0}")]
+    Partitions(#[from] ::gpt::GptError),
+    /// The callback for progress has asked for the end.
+    #[error("cancelled; nothing was made")]
+    Cancelled,
+}

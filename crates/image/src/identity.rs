@@ -1,0 +1,43 @@
+//! UUIDs and salts that follow from the UUID of the file system: SHA-256 of a purpose and the UUID.
+
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+/// Bytes of a derived salt.
+pub(crate) const SALT_BYTES: usize = 32;
+
+fn derived(purpose: &str, file_system: [u8; 16]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(b"uext4 image\0");
+    hash.update(purpose);
+    hash.update(b"\0");
+    hash.update(file_system);
+    hash.finalize().into()
+}
+
+/// A UUID of version 8 (RFC 9562) for a purpose.
+pub(crate) fn uuid(purpose: &str, file_system: [u8; 16]) -> Uuid {
+    let [bytes @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] =
+        derived(purpose, file_system);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+/// A salt for the hash tree.
+pub(crate) fn salt(file_system: [u8; 16]) -> [u8; SALT_BYTES] {
+    derived("verity salt", file_system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_purpose_and_each_file_system_has_its_own() {
+        let one = uuid("disk", [1; 16]);
+        assert_eq!(one, uuid("disk", [1; 16]));
+        assert_ne!(one, uuid("disk", [2; 16]));
+        assert_ne!(one, uuid("partition", [1; 16]));
+        assert_eq!(one.get_version_num(), 8);
+        assert_ne!(salt([1; 16]), salt([2; 16]));
+    }
+}

@@ -1,0 +1,99 @@
+//! What a container is to be.
+
+use std::path::PathBuf;
+
+use crate::{Error, Result};
+
+/// The format of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// The bytes of the disk; zeroes are holes.
+    #[default]
+    Raw,
+    /// qcow2, version 3, clusters of 64 KiB.
+    Qcow2,
+    /// Android's sparse format, version 1.0, blocks of 4 KiB.
+    AndroidSparse,
+}
+
+/// The type of a GPT partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionKind {
+    /// Linux filesystem data.
+    Linux,
+    /// Linux root for x86-64, as the Discoverable Partitions Specification names it.
+    RootX86_64,
+    /// Linux root for 64-bit ARM.
+    RootArm64,
+}
+
+/// Where a hash tree goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VerityPlace {
+    /// A file of its own.
+    File(PathBuf),
+    /// Behind the file system.
+    Append,
+}
+
+/// A hash tree for dm-verity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verity {
+    /// Where it goes.
+    pub place: VerityPlace,
+    /// Up to 256 bytes before each hashed block; `None`: 32 bytes that follow from the UUID of the
+    /// file system.
+    pub salt: Option<Vec<u8>>,
+}
+
+/// See the fields.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The format of the file.
+    pub format: Format,
+    /// A hash tree.
+    pub verity: Option<Verity>,
+    /// A GPT with one partition, which holds the file system and what is behind it.
+    pub partition: Option<PartitionKind>,
+}
+
+/// Most bytes of a salt.
+const SALT_BYTES_MAX: usize = 256;
+
+impl Options {
+    /// Refuses what does not go together.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.format == Format::AndroidSparse && self.partition.is_some() {
+            return Err(Error::Refused {
+                problem: "an Android sparse image is written into a partition, so it has no \
+                          partition table",
+                advice: "use the format raw or qcow2, or no partition table",
+            });
+        }
+        let salt = self.verity.as_ref().and_then(|verity| verity.salt.as_ref());
+        if salt.is_some_and(|salt| salt.len() > SALT_BYTES_MAX) {
+            return Err(Error::Refused {
+                problem: "the salt has more than 256 bytes",
+                advice: "use a shorter one",
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses what a block device cannot hold.
+    pub(crate) fn check_block_device(&self) -> Result<()> {
+        if self.format != Format::Raw {
+            return Err(Error::Refused {
+                problem: "a block device holds the raw format only",
+                advice: "build into a file, or leave the format raw",
+            });
+        }
+        if self.partition.is_some() {
+            return Err(Error::Refused {
+                problem: "a block device gets no partition table here",
+                advice: "make the table by sfdisk, and build into a partition",
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,272 @@
+//! The file that `uext4 build` makes: its format, hash tree and partition.
+
+use super::mkfs_target;
+use crate::failure::{Exit, Failure, Result};
+use crate::show;
+use crate::transfer::Progress;
+use serde::Serialize;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use uext4::format::Uuid;
+use uext4_build::{BuildOptions, Builder, Report};
+use uext4_image::{Container, Error, Made, Options, PartitionKind, Tree, Verity, VerityPlace};
+
+/// Formats of the file.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum FormatWord {
+    Raw,
+    Qcow2,
+    AndroidSparse,
+}
+
+/// Partition tables.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum TableWord {
+    Gpt,
+}
+
+/// Types of the partition.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum KindWord {
+    Linux,
+    #[value(name = "root-x86-64")]
+    RootX86_64,
+    RootArm64,
+}
+
+/// See the fields.
+#[derive(clap::Args)]
+pub(super) struct Output {
+    /// Format of OUT
+    #[arg(long, default_value = "raw", help_heading = "Output")]
+    format: FormatWord,
+    /// Make a hash tree for dm-verity: in this file, or behind the file system
+    #[arg(long, value_name = "FILE|append", help_heading = "Output")]
+    verity: Option<PathBuf>,
+    /// Salt of the hash tree, in hex; - is none. Default: from the UUID of the file system
+    #[arg(
+        long,
+        value_name = "HEX",
+        requires = "verity",
+        value_parser = salt,
+        allow_hyphen_values = true,
+        help_heading = "Output"
+    )]
+    verity_salt: Option<Salt>,
+    /// Put the file system into the one partition of a disk
+    #[arg(long, value_name = "gpt", help_heading = "Output")]
+    partition: Option<TableWord>,
+    /// Type of the partition
+    #[arg(
+        long,
+        value_name = "TYPE",
+        default_value = "linux",
+        requires = "partition",
+        help_heading = "Output"
+    )]
+    partition_type: KindWord,
+}
+
+/// Bytes of a salt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Salt(Vec<u8>);
+
+fn salt(text: &str) -> std::result::Result<Salt, String> {
+    let digits = if text == "-" { "" } else { text };
+    let pairs = digits.as_bytes().chunks(2);
+    let bytes = pairs.map(|pair| {
+        let pair = std::str::from_utf8(pair)
+            .ok()
+            .filter(|pair| pair.len() == 2);
+        let pair = pair.filter(|pair| pair.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        pair.and_then(|pair| u8::from_str_radix(pair, 16).ok())
+    });
+    let bytes: Option<Vec<u8>> = bytes.collect();
+    match bytes {
+        Some(bytes) if !bytes.is_empty() || text == "-" => Ok(Salt(bytes)),
+        _ => Err("a salt has pairs of hex digits, such as 00ff; - is none".into()),
+    }
+}
+
+impl Output {
+    /// Begins the file at `path`.
+    pub(super) fn begin(&self, path: &Path, force: bool) -> Result<Container> {
+        let place = self
+            .verity
+            .clone()
+            .map(|file| match file.as_os_str() == "append" {
+                true => VerityPlace::Append,
+                false => VerityPlace::File(file),
+            });
+        if let Some(VerityPlace::File(file)) = &place {
+            mkfs_target::check_free(file, force)?;
+        }
+        let options = Options {
+            format: match self.format {
+                FormatWord::Raw => uext4_image::Format::Raw,
+                FormatWord::Qcow2 => uext4_image::Format::Qcow2,
+                FormatWord::AndroidSparse => uext4_image::Format::AndroidSparse,
+            },
+            verity: place.map(|place| Verity {
+                place,
+                salt: self.verity_salt.as_ref().map(|salt| salt.0.clone()),
+            }),
+            partition: self
+                .partition
+                .map(|TableWord::Gpt| match self.partition_type {
+                    KindWord::Linux => PartitionKind::Linux,
+                    KindWord::RootX86_64 => PartitionKind::RootX86_64,
+                    KindWord::RootArm64 => PartitionKind::RootArm64,
+                }),
+        };
+        Container::create(path, options).map_err(|error| failure(path, &error))
+    }
+
+    fn format(&self) -> &'static str {
+        match self.format {
+            FormatWord::Raw => "raw",
+            FormatWord::Qcow2 => "qcow2",
+            FormatWord::AndroidSparse => "android-sparse",
+        }
+    }
+
+    /// What was made, for programs.
+    pub(super) fn json<'a>(&'a self, made: &'a Made) -> Json<'a> {
+        let hex = |bytes: &[u8]| show::hex(bytes);
+        let uuid = |bytes: &[u8; 16]| Uuid(bytes).to_string();
+        let tree_file = self.verity.as_deref().filter(|file| *file != "append");
+        Json {
+            format: self.format(),
+            disk_bytes: made.disk_bytes,
+            verity: made.verity.as_ref().map(|tree| TreeJson {
+                root_hash: hex(&tree.root_hash),
+                salt: hex(&tree.salt),
+                uuid: uuid(&tree.uuid),
+                data_blocks: tree.data_blocks,
+                hash_file: tree_file.map(|file| file.display().to_string()),
+                hash_offset_bytes: tree.start_bytes,
+            }),
+            partition: made.partition.as_ref().map(|partition| PartitionJson {
+                number: 1,
+                start_bytes: partition.start_bytes,
+                size_bytes: partition.size_bytes,
+                guid: uuid(&partition.guid),
+                disk_guid: uuid(&partition.disk_guid),
+            }),
+        }
+    }
+}
+
+/// The builder of the file system in a container.
+pub(super) fn builder(
+    container: &Container,
+    options: BuildOptions,
+) -> std::result::Result<Builder, uext4_build::Error> {
+    match container.is_blank() {
+        true => Builder::blank(container.device(), options),
+        false => Builder::on(container.device(), options),
+    }
+}
+
+/// Completes the file around a file system.
+pub(super) fn finish(
+    path: &Path,
+    container: Container,
+    report: &Report,
+    visible: bool,
+) -> Result<Made> {
+    let size_bytes = report.geometry.size_bytes();
+    let bar = visible.then(|| Progress::new(|| size_bytes));
+    let mut before = 0;
+    let made = container.finish(size_bytes, report.superblock.uuid, |progress| {
+        if let Some(bar) = &bar {
+            bar.of(progress.total_bytes);
+            bar.add(progress.bytes - before);
+        }
+        before = progress.bytes;
+        match uext4_fuse::is_interrupted() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    made.map_err(|error| failure(path, &error))
+}
+
+fn failure(path: &Path, error: &Error) -> Failure {
+    match error {
+        Error::Refused { .. } => Failure::usage(error.to_string()),
+        Error::Device(uext4::device::Error::Busy { .. }) => {
+            Failure::new(Exit::Busy, error.to_string())
+        }
+        Error::Device(_) | Error::Partitions(_) => {
+            Failure::new(Exit::Failed, format!("{}: {error}", path.display()))
+        }
+        Error::File { .. } | Error::Cancelled => Failure::new(Exit::Failed, error.to_string()),
+    }
+}
+
+/// Writes what a person needs to use the tree and the partition.
+pub(super) fn say(made: &Made, out: &mut impl Write) -> Result<()> {
+    if let Some(partition) = &made.partition {
+        let guid = Uuid(&partition.guid);
+        writeln!(
+            out,
+            "Partition 1 at byte {}, GUID {guid}",
+            partition.start_bytes
+        )?;
+    }
+    if let Some(Tree {
+        root_hash,
+        start_bytes,
+        ..
+    }) = &made.verity
+    {
+        let hash = show::hex(root_hash);
+        writeln!(out, "Root hash {hash}, hash offset {start_bytes}")?;
+    }
+    Ok(())
+}
+
+/// What was made around the file system.
+#[derive(Serialize)]
+pub(super) struct Json<'a> {
+    format: &'a str,
+    disk_bytes: u64,
+    verity: Option<TreeJson>,
+    partition: Option<PartitionJson>,
+}
+
+#[derive(Serialize)]
+struct TreeJson {
+    root_hash: String,
+    salt: String,
+    uuid: String,
+    data_blocks: u64,
+    /// `None`: the tree is behind the file system.
+    hash_file: Option<String>,
+    hash_offset_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct PartitionJson {
+    number: u32,
+    start_bytes: u64,
+    size_bytes: u64,
+    guid: String,
+    disk_guid: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn salts() {
+        assert_eq!(salt("00fF"), Ok(Salt(vec![0, 255])));
+        assert_eq!(salt("-"), Ok(Salt(Vec::new())));
+        for bad in ["", "0", "0x", "+f", "zz", "é"] {
+            assert!(salt(bad).is_err(), "{bad}");
+        }
+    }
+}
