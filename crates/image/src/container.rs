@@ -9,6 +9,7 @@
 //!           4 names: the hash tree's first, then the image's
 //! ```
 
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +53,8 @@ pub struct Container {
     store: Store,
     /// The part of the disk for the file system and what is behind it.
     space: Arc<dyn BlockDevice>,
+    /// A file for the hash tree alone.
+    tree_file: Option<NewFile>,
 }
 
 /// What holds the disk.
@@ -108,7 +111,7 @@ impl Container {
     /// Options that do not go together, or a path that cannot be written.
     pub fn create(path: &Path, options: Options) -> Result<Container> {
         options.check()?;
-        check_tree_file(path, options.verity.as_ref())?;
+        let tree_file = tree_file(path, options.verity.as_ref())?;
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             options.check_block_device()?;
             let space = Arc::new(FileDevice::open(path, Access::ReadWrite)?);
@@ -117,6 +120,7 @@ impl Container {
                 path: path.to_path_buf(),
                 store: Store::Device,
                 space,
+                tree_file,
             });
         }
         let file = new_file(path)?;
@@ -139,6 +143,7 @@ impl Container {
             path: path.to_path_buf(),
             store,
             space,
+            tree_file,
         })
     }
 
@@ -183,18 +188,16 @@ impl Container {
         }
         let mut meter = Meter::new(total_bytes, &mut watch);
         let hashed = verity.map(|asked| self.hash(asked, size_bytes, uuid, &mut meter));
-        let (tree, tree_file) = hashed.transpose()?.unzip();
         let mut made = Made {
             disk_bytes: space_bytes,
-            verity: tree,
+            verity: hashed.transpose()?,
             partition: None,
         };
         if let (Some(kind), Some(disk)) = (self.options.partition, self.disk()) {
             made.partition = Some(gpt::write(disk, space_bytes, kind, uuid)?);
             made.disk_bytes = gpt::disk_bytes(space_bytes);
         }
-        let tree_file = tree_file.flatten().map(|file| (file, tree_bytes));
-        self.keep(made.disk_bytes, tree_file, &mut meter)?;
+        self.keep(made.disk_bytes, tree_bytes, &mut meter)?;
         Ok(made)
     }
 
@@ -213,41 +216,35 @@ impl Container {
         size_bytes: u64,
         uuid: [u8; 16],
         meter: &mut Meter<'_>,
-    ) -> Result<(Tree, Option<NewFile>)> {
-        let file = match &asked.place {
-            VerityPlace::File(path) => Some(new_file(path)?),
-            VerityPlace::Append => None,
-        };
+    ) -> Result<Tree> {
         let salt = asked.salt.clone();
         let salt = salt.unwrap_or_else(|| identity::salt(uuid).to_vec());
         let job = Job {
             data: &*self.space,
             data_bytes: size_bytes,
-            out: match &file {
+            out: match &self.tree_file {
                 Some(file) => file,
                 None => &*self.space,
             },
-            at: if file.is_some() { 0 } else { size_bytes },
+            at: if self.tree_file.is_some() {
+                0
+            } else {
+                size_bytes
+            },
             salt: &salt,
             uuid: identity::uuid("verity", uuid).into_bytes(),
         };
-        let tree = Tree {
+        Ok(Tree {
             root_hash: job.run(meter)?,
             uuid: job.uuid,
             data_blocks: size_bytes / verity::BLOCK,
             start_bytes: job.at,
             salt: salt.clone(),
-        };
-        Ok((tree, file))
+        })
     }
 
     /// Completes the file, and gives both their names.
-    fn keep(
-        &self,
-        disk_bytes: u64,
-        tree: Option<(NewFile, u64)>,
-        meter: &mut Meter<'_>,
-    ) -> Result<()> {
+    fn keep(&self, disk_bytes: u64, tree_bytes: u64, meter: &mut Meter<'_>) -> Result<()> {
         let converted = match (&self.store, self.options.format) {
             (Store::Raw(raw), Format::AndroidSparse) => {
                 let out = new_file(&self.path)?;
@@ -256,8 +253,8 @@ impl Container {
             }
             _ => None,
         };
-        if let Some((file, bytes)) = tree {
-            keep(&file, bytes)?;
+        if let Some(file) = &self.tree_file {
+            keep(file, tree_bytes)?;
         }
         match (&self.store, converted) {
             (_, Some((out, bytes))) => keep(&out, bytes),
@@ -282,27 +279,38 @@ fn keep(file: &NewFile, size_bytes: u64) -> Result<()> {
     })
 }
 
-/// The file of the hash tree is not the image, and no device: it gets its name by a rename.
-fn check_tree_file(image: &Path, verity: Option<&Verity>) -> Result<()> {
+/// A new file for the hash tree, if it has one. It is not the image, and no device: it gets its
+/// name by a rename.
+fn tree_file(image: &Path, verity: Option<&Verity>) -> Result<Option<NewFile>> {
     let Some(Verity {
         place: VerityPlace::File(path),
         ..
     }) = verity
     else {
-        return Ok(());
+        return Ok(None);
     };
-    let is_other = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
-    let is_image = path == image
-        || matches!((path.canonicalize(), image.canonicalize()), (Ok(a), Ok(b)) if a == b);
-    match (is_other, is_image) {
-        (true, _) => Err(Error::Refused {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(Error::Refused {
             problem: "the hash tree is to replace something that is no regular file",
             advice: "name a file",
-        }),
-        (_, true) => Err(Error::Refused {
+        });
+    }
+    if place_of(path) == place_of(image) {
+        return Err(Error::Refused {
             problem: "the hash tree is to have the name of the image",
             advice: "name another file, or append the tree to the image",
-        }),
-        _ => Ok(()),
+        });
     }
+    new_file(path).map(Some)
+}
+
+/// The directory of a file, without links, and its name there.
+fn place_of(path: &Path) -> (PathBuf, Option<&OsStr>) {
+    let directory = match path.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        _ => Path::new("."),
+    };
+    let directory = directory.canonicalize();
+    let directory = directory.unwrap_or_else(|_| path.to_path_buf()); // the file cannot be made
+    (directory, path.file_name())
 }

@@ -106,6 +106,11 @@ impl Clusters {
     }
 }
 
+/// The entry of a table that points to a cluster of the file.
+fn entry(cluster: u64) -> u64 {
+    (cluster * CLUSTER) | COPIED
+}
+
 impl Qcow2 {
     /// An empty disk in this file, which is new. It grows up to the limit of the file.
     pub fn new(file: NewFile) -> Qcow2 {
@@ -133,14 +138,14 @@ impl Qcow2 {
         places.truncate(needed);
         let mut next = u64::from(next);
         let mut l1 = vec![0; needed.div_ceil(L2_ENTRIES).max(1)];
-        for (entry, places) in l1.iter_mut().zip(places.chunks(L2_ENTRIES)) {
+        for (pointer, places) in l1.iter_mut().zip(places.chunks(L2_ENTRIES)) {
             if places.iter().any(|place| *place != 0) {
                 let table = places.iter().map(|place| match place {
                     0 => 0,
-                    place => u64::from(*place) * CLUSTER | COPIED,
+                    place => entry(u64::from(*place)),
                 });
                 self.write_table(next, table)?;
-                *entry = next * CLUSTER | COPIED;
+                *pointer = entry(next);
                 next += 1;
             }
         }

@@ -209,8 +209,9 @@ mod tests {
 
     #[test]
     fn the_highest_level_comes_first() {
-        assert_eq!(levels(1), [1..2]);
-        assert_eq!(levels(128), [1..2]);
+        let one = 1..2;
+        assert_eq!(levels(1), std::slice::from_ref(&one));
+        assert_eq!(levels(128), [one]);
         assert_eq!(levels(129), [2..4, 1..2]);
         assert_eq!(levels(128 * 128 + 1), [4..133, 2..4, 1..2]);
         assert_eq!(tree_bytes(4096 * 129).unwrap(), 4 * 4096);
