@@ -8,6 +8,7 @@ mod boots;
 mod build;
 mod build_formats;
 mod changes;
+mod convert;
 mod damage;
 mod defrag;
 mod diff;
