@@ -187,6 +187,7 @@ impl Container {
             total_bytes += space_bytes;
         }
         let mut meter = Meter::new(total_bytes, &mut watch);
+        meter.add(0)?; // an end that was asked for meanwhile
         let hashed = verity.map(|asked| self.hash(asked, size_bytes, uuid, &mut meter));
         let mut made = Made {
             disk_bytes: space_bytes,

@@ -1,8 +1,9 @@
 //! Command-line grammar: the subcommands and their arguments.
 
 use crate::commands::{
-    build, change, check, compact, completions, defrag, diff, export, extents, freefrag, get, help,
-    info, ls, mkfs, mount, put, quota, remount, replay, resize, stat, stats, trim, tunables, tune,
+    build, change, check, compact, completions, convert, defrag, diff, export, extents, freefrag,
+    get, help, info, ls, mkfs, mount, put, quota, remount, replay, resize, stat, stats, trim,
+    tunables, tune,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -88,6 +89,7 @@ pub(crate) enum Command {
     Stats(stats::Args),
     Tunables(tunables::Args),
     Tune(tune::Args),
+    Convert(convert::Args),
     Resize(resize::Args),
     Quota(quota::Args),
     Replay(replay::Args),

@@ -29,11 +29,13 @@ fn all(rig: &Rig) -> Vec<Options> {
 #[test]
 fn what_is_cancelled_or_dropped_leaves_the_old_files() {
     let writes = writes(1);
-    for nr in 0..all(&Rig::new()).len() {
+    for nr in 0..all(&Rig::new()).len() + 2 {
         let rig = Rig::new();
         std::fs::write(rig.path("disk"), "old").unwrap();
         std::fs::write(rig.path("tree"), "old tree").unwrap();
-        let options = all(&rig).swap_remove(nr);
+        let plain = [Options::default(), format(Format::Qcow2)];
+        let mut options = [all(&rig), plain.to_vec()].concat();
+        let options = options.swap_remove(nr);
         let begin = || {
             let container = Container::create(&rig.path("disk"), options.clone()).unwrap();
             apply(&*container.device(), &writes);

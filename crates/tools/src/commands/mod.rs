@@ -10,6 +10,7 @@ pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod completions;
 mod control;
+pub(crate) mod convert;
 pub(crate) mod defrag;
 pub(crate) mod diff;
 mod diff_blocks;
@@ -78,6 +79,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Trim(args) => args.run(),
         Command::Defrag(args) => args.run(),
         Command::Compact(args) => args.run(),
+        Command::Convert(args) => args.run(),
         Command::Stats(args) => args.run(),
         Command::Tunables(args) => args.run(),
         Command::Tune(args) => args.run(),

@@ -9,6 +9,7 @@ mod build;
 mod build_changes;
 mod build_formats;
 mod changes;
+mod convert;
 mod damage;
 mod defrag;
 mod diff;
