@@ -252,14 +252,15 @@ impl Builder {
 
     /// Writes the small files that were gathered.
     pub(crate) fn flush_gathered(&mut self) -> Result<()> {
-        let batch = std::mem::take(&mut self.gathered);
+        let next = Batch::with_buffer(self.output.spent().unwrap_or_default());
+        let batch = std::mem::replace(&mut self.gathered, next);
         self.write_batch(batch)
     }
 
     /// Allocates the blocks of a batch and hands it to the writer.
     pub(crate) fn write_batch(&mut self, batch: Batch) -> Result<()> {
         let bits = self.block_size().ilog2();
-        let Batch { bytes, parts } = batch;
+        let Batch { bytes, parts, .. } = batch;
         let bytes = Arc::new(bytes);
         let mut write = Write {
             at: 0,

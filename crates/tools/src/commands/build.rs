@@ -165,7 +165,11 @@ impl Args {
                 sink.next_layer()?;
             }
             if is_tree(source) {
-                Host::open(source)?.feed(&options.at, &mut sink)?;
+                let mut host = Host::open(source)?;
+                if let Some(threads) = self.threads {
+                    host = host.with_threads(threads.get());
+                }
+                host.feed(&options.at, &mut sink)?;
             } else {
                 Source::open(source)?.feed(&mut sink, &options)?;
             }
