@@ -23,17 +23,7 @@ use crate::{
 };
 
 /// Features whose structures the builder does not make.
-const REFUSED: [Feature; 9] = [
-    Feature::CASEFOLD,
-    Feature::ENCRYPT,
-    Feature::BIGALLOC,
-    Feature::INLINE_DATA,
-    Feature::EA_INODE,
-    Feature::VERITY,
-    Feature::META_BG,
-    Feature::SPARSE_SUPER2,
-    Feature::QUOTA,
-];
+const REFUSED: [Feature; 3] = [Feature::BIGALLOC, Feature::INLINE_DATA, Feature::EA_INODE];
 /// Features without which it makes nothing.
 const NEEDED: [Feature; 2] = [Feature::EXTENTS, Feature::FLEX_BG];
 /// Logical blocks that a file can have.

@@ -164,12 +164,13 @@ mod tests {
             bytes.fill(u8::try_from(at / 3).unwrap());
             Ok::<_, ()>(())
         };
-        batch.fill((0, 10), 1024, &[3..5], read).unwrap();
+        batch.fill((0, 10), 1024, &[3..5, 7..8], read).unwrap();
         let range = batch.fill((100, 2000), 1024, &[0..101, 300..500], read);
         assert_eq!(range, Ok(1024..3024));
         assert_eq!(batch.len(), 3072);
         let mut expected = vec![0; 3072];
         expected[3..5].fill(1);
+        expected[7] = 2;
         expected[1024] = 33;
         expected[1224..1424].fill(100);
         assert_eq!(&batch.bytes[..3072], expected);

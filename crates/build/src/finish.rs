@@ -15,6 +15,7 @@ use crate::readers::{Job, Readers};
 use crate::sizing::{Needs, Report};
 use crate::sorting::{self, Sorted, path_of};
 use crate::tree::{File, FileId, Origin, Piece, Place, Tree};
+use crate::usage::Usage;
 use crate::{Builder, Error, Result, implicit, manifest};
 
 /// Most bytes of a symbolic link in its inode.
@@ -54,8 +55,8 @@ pub(crate) fn finish(mut build: Builder) -> Result<Report> {
     if let Some(describe) = &mut build.describe {
         implicit::describe(&mut build.tree, &sorted, describe)?;
     }
-    let identity = identify(&mut build, &sorted, time)?;
     read_later(&mut build, &sorted)?;
+    let identity = identify(&mut build, &sorted, time)?;
     place_targets(&mut build, &sorted)?;
     write_directories(&mut build, &sorted, &identity, lost_found)?;
     let Builder {
@@ -103,10 +104,10 @@ fn read_later(build: &mut Builder, sorted: &Sorted) -> Result<()> {
             error,
         })?;
         build.write_batch(batch)?;
-    }
         if let Some(buffer) = build.output.spent() {
             readers.reuse(buffer);
         }
+    }
     Ok(())
 }
 
@@ -261,6 +262,10 @@ fn write_metadata(
         .map(|file| file.ino)
         .collect();
     let last = sorted.last(tree);
+    let usage = match build.options.format.features.has(Feature::QUOTA) {
+        true => Usage::count(tree, sorted, identity, blocks.clone(), maps)?,
+        false => Usage::default(),
+    };
     let needs = Needs {
         size: build.options.size,
         options: &build.options.format,
@@ -268,7 +273,7 @@ fn write_metadata(
         used: &used,
         last,
         directories: &directories,
-        usages: &|_| Vec::new(),
+        usages: &|kind| usage.of(kind),
     };
     let mut draft = needs.draft()?;
     let mut failure = None;

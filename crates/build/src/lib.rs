@@ -9,7 +9,7 @@
 //! many of them share, `sorting` their order and numbers. `bump` gives out blocks, `contents`
 //! cuts files into pieces, `readers` read them, `output` writes them. `finish` is the order of the
 //! end: `implicit` adds what no source has, `manifest` identifies the tree, `directories` and `attribute_blocks` make blocks, `inodes`
-//! inodes, `sizing` chooses the size.
+//! inodes, `usage` quotas, `sizing` chooses the size.
 //!
 //! References: docs/internals/build.md.
 #![forbid(unsafe_code)]
@@ -39,6 +39,7 @@ mod sizing;
 mod sorting;
 mod streams;
 mod tree;
+mod usage;
 
 pub use builder::Builder;
 pub use entry::{Attributes, Content, Data, Entry, Node, ReadAt, Xattr};

@@ -150,6 +150,7 @@ impl Needs<'_> {
         let groups = self.inodes().div_ceil(per_group).max(1);
         let before = u64::from(groups - 1) * u64::from(geometry.blocks_per_group);
         let journal = match self.options.journal {
+            _ if !self.options.features.has(Feature::HAS_JOURNAL) => 0,
             JournalSize::Auto => 0,
             JournalSize::Mib(mib) => (u64::from(mib) << 21) >> geometry.block_bits,
             JournalSize::Blocks(blocks) => u64::from(blocks) * 2,
@@ -168,8 +169,12 @@ impl Needs<'_> {
 
     /// The next size whose last group holds its fixed blocks.
     fn valid(&self, blocks: u64) -> u64 {
-        let geometry = &self.identity.geometry;
+        let mut geometry = self.identity.geometry;
         let group = geometry.group_of_block(BlockNr(blocks.saturating_sub(1)));
+        if !geometry.features.has(Feature::RESIZE_INODE) {
+            // No blocks are reserved in place of the descriptors that fewer groups do not have.
+            geometry.group_count = group.0 + 1;
+        }
         let first = geometry.group_first_block(group).0;
         blocks.max(first + u64::from(geometry.base_metadata_blocks(group)))
     }
@@ -209,12 +214,20 @@ impl Needs<'_> {
         }
         let bytes = blocks << geometry.block_bits;
         let mut plan = uext4_mkfs::plan(&options, bytes);
-        if plan
-            .as_ref()
-            .is_ok_and(|plan| plan.superblock.inodes_count < needed)
+        let has = plan.as_ref().map(|plan| plan.superblock.inodes_count);
+        if let Ok(has) = has
+            && has < needed
         {
-            options.inodes = InodeCount::AtLeast(needed);
-            plan = uext4_mkfs::plan(&options, bytes);
+            // Inodes of a group are rounded down to a byte of its bitmap.
+            let groups = geometry.group_of_block(BlockNr(blocks - 1)).0 + 1;
+            for count in [needed, needed.saturating_add(7 * groups)] {
+                options.inodes = InodeCount::AtLeast(count);
+                plan = uext4_mkfs::plan(&options, bytes);
+                let enough = |plan: &Plan| plan.superblock.inodes_count >= needed;
+                if plan.as_ref().is_ok_and(enough) {
+                    break;
+                }
+            }
         }
         let mut plan = match plan {
             Err(FormatError::TooManyInodes | FormatError::TooSmall) => return Ok(None),

@@ -3,6 +3,7 @@
 mod hostile;
 mod layers;
 mod memory;
+mod minimum;
 mod sizes;
 mod support;
 mod trees;
