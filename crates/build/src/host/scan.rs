@@ -206,7 +206,7 @@ impl Ahead {
             let mut scanner = Scanner::new(root.clone(), path.to_owned());
             let thread = std::thread::spawn(move || {
                 while let Ok((below, answer)) = receiver.recv() {
-                    let _nobody_waits_after_an_error = answer.send(scanner.scan(below));
+                    let _the_caller_may_have_failed = answer.send(scanner.scan(below));
                 }
             });
             (sender, thread)
