@@ -19,7 +19,8 @@ use crate::output::{Output, Write};
 use crate::streams::{Stream, are_sound, is_full};
 use crate::tree::{FileId, Later, Piece, Place, Tree};
 use crate::{
-    BuildOptions, Content, Data, Entry, Error, Node, Progress, Report, Result, Sink, Size, sizing,
+    BuildOptions, Content, Data, Entry, Error, Node, Progress, Report, Result, Sink, Size, Tables,
+    sizing,
 };
 
 /// Features whose structures the builder does not make.
@@ -107,9 +108,13 @@ impl Builder {
             tail_bytes: usize::from(geometry.inode_size).saturating_sub(fields),
             block_bytes: usize_of(geometry.block_size()),
         };
+        let mut bump = Bump::new(geometry, blocks);
+        if options.tables == Tables::Front {
+            bump.skip_to(sizing::tables_end(&options)?);
+        }
         Ok(Builder {
             tree: Tree::new(options.format.root_owner, limits)?,
-            bump: Bump::new(geometry, blocks),
+            bump,
             output: Output::new(device.clone()),
             device,
             image,

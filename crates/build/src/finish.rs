@@ -268,6 +268,7 @@ fn write_metadata(
     };
     let needs = Needs {
         size: build.options.size,
+        tables: build.options.tables,
         options: &build.options.format,
         identity,
         used: &used,

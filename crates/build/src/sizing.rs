@@ -14,7 +14,7 @@ use uext4_mkfs::{
 use uext4_num::clamp_u32;
 
 use crate::finish::Identity;
-use crate::{Error, Result, Size};
+use crate::{BuildOptions, Error, Result, Size, Tables};
 
 /// Blocks for descriptors, now and later, unless the options say otherwise. So the fixed places do
 /// not depend on the size: up to 512 GiB in blocks of 4 KiB.
@@ -68,6 +68,32 @@ pub(crate) fn first_plan(size: Size, options: &mut MkfsOptions) -> Result<(Plan,
     Ok((plan, given.unwrap_or(most)))
 }
 
+/// The end of bitmaps and inode tables at the start of an image of a given size.
+pub(crate) fn tables_end(options: &BuildOptions) -> Result<u64> {
+    let Size::Bytes(bytes) = options.size else {
+        return Err(refused(
+            "tables at the start need an image of a known size".to_owned(),
+            "give its size in bytes",
+        ));
+    };
+    let plan = numbers(&mut options.format.clone(), bytes / block_bytes(options))?;
+    let mut draft = Draft::new(plan, &options.format)?;
+    draft.place_groups()?;
+    Ok(draft.end().0)
+}
+
+fn block_bytes(options: &BuildOptions) -> u64 {
+    u64::from(options.format.block_size.unwrap_or(4096))
+}
+
+fn refused(problem: String, advice: &'static str) -> Error {
+    Error::Refused {
+        source_name: "the options".to_owned(),
+        problem,
+        advice,
+    }
+}
+
 fn numbers(options: &mut MkfsOptions, blocks: u64) -> Result<Plan> {
     options.blocks_count = Some(blocks);
     let block_size = options.block_size.unwrap_or(4096);
@@ -84,6 +110,7 @@ fn group_blocks(block_size: u32) -> u64 {
 /// What the tree needs of the file system.
 pub(crate) struct Needs<'a> {
     pub(crate) size: Size,
+    pub(crate) tables: Tables,
     pub(crate) options: &'a MkfsOptions,
     pub(crate) identity: &'a Identity,
     /// Runs of blocks in use: start and end, ascending.
@@ -218,6 +245,12 @@ impl Needs<'_> {
         if let Ok(has) = has
             && has < needed
         {
+            if self.tables == Tables::Front {
+                return Err(refused(
+                    format!("the tree needs {needed} inodes, and the image has {has}"),
+                    "give the number of inodes",
+                ));
+            }
             // Inodes of a group are rounded down to a byte of its bitmap.
             let groups = geometry.group_of_block(BlockNr(blocks - 1)).0 + 1;
             for count in [needed, needed.saturating_add(7 * groups)] {
@@ -244,13 +277,18 @@ impl Needs<'_> {
     }
 
     fn place(&self, mut draft: Draft) -> std::result::Result<Draft, FormatError> {
+        if self.tables == Tables::Front {
+            draft.place_groups()?;
+        }
         for (start, end) in self.used {
             if *end > draft.space_blocks() {
                 return Err(FormatError::NoSpace("contents"));
             }
             draft.occupy(BlockNr(*start), BlockNr(*end));
         }
-        draft.place_groups()?;
+        if self.tables == Tables::Behind {
+            draft.place_groups()?;
+        }
         let contents = Contents {
             last: self.last,
             directories: self.directories.to_vec(),

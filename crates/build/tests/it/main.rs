@@ -6,4 +6,5 @@ mod memory;
 mod minimum;
 mod sizes;
 mod support;
+mod tables;
 mod trees;

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use uext4::mkfs::{InodeCount, Release};
 use uext4_archive::manifest::{Changed, Changes};
 use uext4_archive::{Options, Platform, Source};
-use uext4_build::{BuildOptions, Builder, Error, Host, Sink};
+use uext4_build::{BuildOptions, Builder, Error, Host, Sink, Tables};
 
 /// Make an image of directories, tar files and container images, without root and without a mount
 #[derive(clap::Args)]
@@ -32,9 +32,9 @@ A later source hides what earlier ones have at the same path. The same sources g
 on any machine and with any number of threads: UUID, hash seed and times follow from them unless
 they are given; SOURCE_DATE_EPOCH in the environment is the time of the file system.
 
-Owners come from archives by their numbers, and from directories as the host has them. --map, --owner,
---manifest and --file-contexts change what sources say, in this order. OUT gets its
-name when it is complete: a failure or Ctrl-C leaves nothing of that name, or the old file.")]
+Owners come from archives by their numbers, and from directories as the host has them. --map,
+--owner, --manifest and --file-contexts change what sources say, in this order. OUT gets its name
+when it is complete: a failure or Ctrl-C leaves nothing of that name, or the old file.")]
 pub(crate) struct Args {
     /// The image: a new file, a file to replace, or a block device
     out: PathBuf,
@@ -114,6 +114,9 @@ struct Format {
     /// holes of the image
     #[arg(long, default_value = "lazy", value_name = "none|lazy|SIZE")]
     journal: JournalWord,
+    /// Bitmaps and inode tables of all groups at the start of the image; needs a size in bytes
+    #[arg(long)]
+    packed_meta_blocks: bool,
 }
 
 impl Args {
@@ -219,6 +222,9 @@ impl Args {
         }
         if let Some(threads) = self.threads {
             options.threads = threads.get();
+        }
+        if self.format.packed_meta_blocks {
+            options.tables = Tables::Front;
         }
         Ok(options)
     }
