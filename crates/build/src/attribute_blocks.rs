@@ -14,6 +14,7 @@ use crate::output::{Gather, Output};
 use crate::tree::{FileId, Tree};
 
 /// The blocks of the image.
+#[derive(Clone)]
 pub(crate) struct AttributeBlocks {
     /// For each block of the tree: its copies on disk, and the inodes that have one so far.
     copies: Vec<(Vec<BlockNr>, u32)>,

@@ -18,21 +18,12 @@ use crate::output::{Output, Write};
 use crate::streams::{Stream, are_sound, is_full};
 use crate::tree::{FileId, Later, Piece, Place, Tree};
 use crate::{
-    BuildOptions, Content, Data, Entry, Error, Node, Progress, Report, Result, Sink, Size, sizing,
+    BuildOptions, Content, Data, Entry, Error, Node, Progress, Report, Result, Sink, Size, Tables,
+    sizing,
 };
 
 /// Features whose structures the builder does not make.
-const REFUSED: [Feature; 9] = [
-    Feature::CASEFOLD,
-    Feature::ENCRYPT,
-    Feature::BIGALLOC,
-    Feature::INLINE_DATA,
-    Feature::EA_INODE,
-    Feature::VERITY,
-    Feature::META_BG,
-    Feature::SPARSE_SUPER2,
-    Feature::QUOTA,
-];
+const REFUSED: [Feature; 3] = [Feature::BIGALLOC, Feature::INLINE_DATA, Feature::EA_INODE];
 /// Features without which it makes nothing.
 const NEEDED: [Feature; 2] = [Feature::EXTENTS, Feature::FLEX_BG];
 /// Logical blocks that a file can have.
@@ -133,9 +124,13 @@ impl Builder {
             tail_bytes: usize::from(geometry.inode_size).saturating_sub(fields),
             block_bytes: usize_of(geometry.block_size()),
         };
+        let mut bump = Bump::new(geometry, blocks);
+        if options.tables == Tables::Front {
+            bump.skip_to(sizing::tables_end(&options)?);
+        }
         Ok(Builder {
             tree: Tree::new(options.format.root_owner, limits)?,
-            bump: Bump::new(geometry, blocks),
+            bump,
             output: Output::new(device.clone()),
             device,
             image,
@@ -268,14 +263,15 @@ impl Builder {
 
     /// Writes the small files that were gathered.
     pub(crate) fn flush_gathered(&mut self) -> Result<()> {
-        let batch = std::mem::take(&mut self.gathered);
+        let next = Batch::with_buffer(self.output.spent().unwrap_or_default());
+        let batch = std::mem::replace(&mut self.gathered, next);
         self.write_batch(batch)
     }
 
     /// Allocates the blocks of a batch and hands it to the writer.
     pub(crate) fn write_batch(&mut self, batch: Batch) -> Result<()> {
         let bits = self.block_size().ilog2();
-        let Batch { bytes, parts } = batch;
+        let Batch { bytes, parts, .. } = batch;
         let bytes = Arc::new(bytes);
         let mut write = Write {
             at: 0,

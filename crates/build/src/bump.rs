@@ -1,7 +1,7 @@
 //! Gives out blocks in ascending order, around the fixed places: superblock copies, descriptors
 //! and the blocks reserved for more of them.
 //!
-//! Invariant: no block is given out twice, and none below [`Bump::next`] is free but fixed ones.
+//! Invariant: no block is given out twice.
 
 use uext4_format::{BlockNr, BlockRun, Geometry};
 use uext4_num::clamp_u32;
@@ -27,6 +27,11 @@ impl Bump {
             geometry,
             runs: Vec::new(),
         }
+    }
+
+    /// Leaves out all blocks before this one; others have them.
+    pub(crate) fn skip_to(&mut self, block: u64) {
+        self.next = self.next.max(block);
     }
 
     /// The next blocks, at least one and at most `max`.

@@ -15,11 +15,15 @@ use crate::tree::FileId;
 /// Bytes of a piece, and about those of a batch.
 pub(crate) const PIECE_BYTES: u64 = 1 << 20;
 
+/// A block of zeroes, of the largest size.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
 /// Pieces of several files, which are written together.
 #[derive(Default)]
 pub(crate) struct Batch {
-    /// The bytes, padded with zeroes to whole blocks.
+    /// The bytes, padded with zeroes to whole blocks; more may be behind them.
     pub(crate) bytes: Vec<u8>,
+    len: usize,
     pub(crate) parts: Vec<Part>,
 }
 
@@ -39,12 +43,44 @@ pub(crate) struct Part {
 }
 
 impl Batch {
-    /// Appends a piece of `len` bytes, zero so far; answers its range.
-    pub(crate) fn begin(&mut self, len: usize, block_size: u32) -> Range<usize> {
-        let start = self.bytes.len();
-        let padded = len.next_multiple_of(usize_of(block_size));
-        self.bytes.resize(start + padded, 0);
-        start..start + len
+    /// A batch that uses a buffer again.
+    pub(crate) fn with_buffer(bytes: Vec<u8>) -> Batch {
+        Batch {
+            bytes,
+            ..Batch::default()
+        }
+    }
+
+    /// Appends a piece of the file at `offset`: `len` bytes, in which `read` fills the parts that
+    /// the ranges of the file have. Answers its range. All else is zero, whatever the buffer had.
+    pub(crate) fn fill<E>(
+        &mut self,
+        (offset, len): (u64, usize),
+        block_size: u32,
+        ranges: &[Range<u64>],
+        mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Range<usize>, E> {
+        let start = self.len;
+        self.len += len.next_multiple_of(usize_of(block_size));
+        if self.bytes.len() < self.len {
+            self.bytes.resize(self.len, 0);
+        }
+        let bytes = &mut self.bytes[start..self.len];
+        let mut done = 0;
+        for data in ranges {
+            if let Some(part) = overlap(data, offset, len) {
+                bytes[done..part.start].fill(0);
+                done = part.end;
+                read(offset + u64_of(part.start), &mut bytes[part])?;
+            }
+        }
+        bytes[done..].fill(0);
+        Ok(start..start + len)
+    }
+
+    /// Bytes so far, with padding.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// Finds out what the bytes of a piece are, which are all there now.
@@ -75,10 +111,9 @@ impl Batch {
 
 /// Runs of blocks that are not zero, counted from `first`.
 fn data_blocks(bytes: &[u8], block: usize, first: u32) -> Vec<Range<u32>> {
-    let zeroes = vec![0; block];
     let mut runs: Vec<Range<u32>> = Vec::new();
     for (at, bytes) in (first..).zip(bytes.chunks(block)) {
-        if bytes == zeroes {
+        if bytes == &ZEROES[..block] {
             continue;
         }
         match runs.last_mut() {
@@ -120,6 +155,25 @@ mod tests {
         (bytes[1024], bytes[2047], bytes[2048], bytes[5119]) = (1, 1, 1, 1);
         assert_eq!(data_blocks(&bytes, 1024, 10), [11..13, 14..15]);
         assert_eq!(data_blocks(&bytes[..1024], 1024, 0), []);
+    }
+
+    #[test]
+    fn a_buffer_that_is_used_again_shows_nothing_of_its_past() {
+        let mut batch = Batch::with_buffer(vec![9; 2048]);
+        let read = |at: u64, bytes: &mut [u8]| {
+            bytes.fill(u8::try_from(at / 3).unwrap());
+            Ok::<_, ()>(())
+        };
+        batch.fill((0, 10), 1024, &[3..5, 7..8], read).unwrap();
+        let range = batch.fill((100, 2000), 1024, &[0..101, 300..500], read);
+        assert_eq!(range, Ok(1024..3024));
+        assert_eq!(batch.len(), 3072);
+        let mut expected = vec![0; 3072];
+        expected[3..5].fill(1);
+        expected[7] = 2;
+        expected[1024] = 33;
+        expected[1224..1424].fill(100);
+        assert_eq!(&batch.bytes[..3072], expected);
     }
 
     #[test]

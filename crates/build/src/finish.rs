@@ -1,5 +1,6 @@
 //! The end of a build, in order: contents read late, identity, directories, maps, size, metadata.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use uext4_format::{Checksums, Feature, Geometry, InodeNr, Seed};
@@ -14,6 +15,7 @@ use crate::readers::{Job, Readers};
 use crate::sizing::{Needs, Report};
 use crate::sorting::{self, Sorted, path_of};
 use crate::tree::{File, FileId, Origin, Piece, Place, Tree};
+use crate::usage::Usage;
 use crate::{Builder, Error, Result, implicit, manifest};
 
 /// Most bytes of a symbolic link in its inode.
@@ -50,10 +52,10 @@ pub(crate) fn finish(mut build: Builder) -> Result<Report> {
     let lost_found = implicit::add_lost_found(&mut build.tree)?;
     implicit::date(&mut build.tree, time);
     let sorted = sorting::sort(&mut build.tree)?;
-    read_later(&mut build, &sorted)?;
     if let Some(describe) = &mut build.describe {
         implicit::describe(&mut build.tree, &sorted, describe)?;
     }
+    read_later(&mut build, &sorted)?;
     let identity = identify(&mut build, &sorted, time)?;
     place_targets(&mut build, &sorted)?;
     write_directories(&mut build, &sorted, &identity, lost_found)?;
@@ -102,6 +104,9 @@ fn read_later(build: &mut Builder, sorted: &Sorted) -> Result<()> {
             error,
         })?;
         build.write_batch(batch)?;
+        if let Some(buffer) = build.output.spent() {
+            readers.reuse(buffer);
+        }
     }
     Ok(())
 }
@@ -139,8 +144,13 @@ fn place_targets(build: &mut Builder, sorted: &Sorted) -> Result<()> {
             continue;
         }
         let target = build.tree.target(at, file.size);
-        let range = batch.begin(target.len(), block_size);
-        batch.bytes[range.clone()].copy_from_slice(target);
+        let whole = 0..file.size;
+        let piece = (0, target.len());
+        let copied = batch.fill::<Infallible>(piece, block_size, &[whole], |_, bytes| {
+            bytes.copy_from_slice(target);
+            Ok(())
+        });
+        let Ok(range) = copied;
         batch.complete(*id, 0, range, block_size, false);
         build.tree.take_place(*id);
         if crate::streams::is_full(&batch) {
@@ -252,14 +262,19 @@ fn write_metadata(
         .map(|file| file.ino)
         .collect();
     let last = sorted.last(tree);
+    let usage = match build.options.format.features.has(Feature::QUOTA) {
+        true => Usage::count(tree, sorted, identity, blocks.clone(), maps)?,
+        false => Usage::default(),
+    };
     let needs = Needs {
         size: build.options.size,
+        tables: build.options.tables,
         options: &build.options.format,
         identity,
         used: &used,
         last,
         directories: &directories,
-        usages: &|_| Vec::new(),
+        usages: &|kind| usage.of(kind),
     };
     let mut draft = needs.draft()?;
     let mut failure = None;

@@ -8,8 +8,8 @@
 //! is the source for directories of the host. `tree` keeps names and files, `attributes` what
 //! many of them share, `sorting` their order and numbers. `bump` gives out blocks, `contents`
 //! cuts files into pieces, `readers` read them, `output` writes them. `finish` is the order of the
-//! end: `implicit` adds what no source has, `manifest` identifies the tree, `directories` and `attribute_blocks` make blocks, `inodes`
-//! inodes, `sizing` chooses the size.
+//! end: `implicit` adds what no source has, `manifest` identifies the tree, `directories` and
+//! `attribute_blocks` make blocks, `inodes` inodes, `usage` quotas, `sizing` chooses the size.
 //!
 //! References: docs/internals/build.md.
 #![forbid(unsafe_code)]
@@ -38,11 +38,12 @@ mod sizing;
 mod sorting;
 mod streams;
 mod tree;
+mod usage;
 
 pub use builder::Builder;
 pub use entry::{Attributes, Content, Data, Entry, Node, ReadAt, Xattr};
 pub use error::{Error, Result};
 pub use host::Host;
-pub use options::{BuildOptions, Progress, Size, source_date_epoch};
+pub use options::{BuildOptions, Progress, Size, Tables, source_date_epoch};
 pub use sink::Sink;
 pub use sizing::Report;

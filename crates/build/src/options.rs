@@ -18,6 +18,16 @@ pub enum Size {
     MinPlusPercent(u32),
 }
 
+/// Places of bitmaps and inode tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tables {
+    /// Behind the contents: as many as the tree needs.
+    Behind,
+    /// At the start of the image, before all contents. Their number must be known before the tree
+    /// is, so the image needs a size in bytes.
+    Front,
+}
+
 /// See the fields.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
@@ -27,6 +37,8 @@ pub struct BuildOptions {
     /// seed from all of it, the time from its latest change. [`uext4_mkfs::InodeCount`]`::Usage`
     /// means just enough inodes where the size is not given.
     pub format: MkfsOptions,
+    /// Places of bitmaps and inode tables.
+    pub tables: Tables,
     /// Threads that read files ahead. The image does not depend on it.
     pub threads: usize,
 }
@@ -47,6 +59,7 @@ impl BuildOptions {
         BuildOptions {
             size,
             format,
+            tables: Tables::Behind,
             threads,
         }
     }

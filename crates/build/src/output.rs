@@ -39,15 +39,19 @@ impl Write {
 /// See the module.
 pub(crate) struct Output {
     writes: Option<SyncSender<Write>>,
+    /// Buffers whose bytes are written.
+    spent: Receiver<Vec<u8>>,
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
 impl Output {
     pub(crate) fn new(device: Arc<dyn BlockDevice>) -> Output {
         let (writes, taken) = sync_channel(WAITING_MAX);
-        let thread = std::thread::spawn(move || write_all(&*device, &taken));
+        let (back, spent) = sync_channel(WAITING_MAX);
+        let thread = std::thread::spawn(move || write_all(&*device, &taken, &back));
         Output {
             writes: Some(writes),
+            spent,
             thread: Some(thread),
         }
     }
@@ -62,6 +66,11 @@ impl Output {
             Some(Ok(())) => Ok(()),
             _ => self.finish(),
         }
+    }
+
+    /// A buffer whose bytes are written, to be used again.
+    pub(crate) fn spent(&mut self) -> Option<Vec<u8>> {
+        self.spent.try_recv().ok()
     }
 
     /// Waits until all is written.
@@ -136,10 +145,17 @@ impl Gather {
     }
 }
 
-fn write_all(device: &dyn BlockDevice, writes: &Receiver<Write>) -> Result<(), Error> {
+fn write_all(
+    device: &dyn BlockDevice,
+    writes: &Receiver<Write>,
+    back: &SyncSender<Vec<u8>>,
+) -> Result<(), Error> {
     while let Ok(Write { at, bytes, ranges }) = writes.recv() {
         let parts: Vec<&[u8]> = ranges.into_iter().map(|range| &bytes[range]).collect();
         device.write_vectored_at(at, &parts)?;
+        if let Some(buffer) = Arc::into_inner(bytes) {
+            let _or_there_are_enough = back.try_send(buffer);
+        }
     }
     Ok(())
 }

@@ -6,12 +6,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use uext4_num::{clamp_u32, u64_of, usize_of};
+use uext4_num::{clamp_u32, usize_of};
 
-use crate::contents::{Batch, PIECE_BYTES, overlap, piece_len};
+use crate::contents::{Batch, PIECE_BYTES, piece_len};
 use crate::tree::{FileId, Later};
 
 /// Batches that wait for the builder, of all readers together: about 1 MiB each.
@@ -51,6 +51,8 @@ type Outcome = Result<Batch, (FileId, std::io::Error)>;
 /// See the module.
 pub(crate) struct Readers {
     channels: Vec<Receiver<Outcome>>,
+    /// For each reader: buffers to use again.
+    buffers: Vec<Sender<Vec<u8>>>,
     threads: Vec<JoinHandle<()>>,
     batches: usize,
     taken: usize,
@@ -70,21 +72,30 @@ impl Readers {
         });
         let start = |first: usize| {
             let (sender, receiver) = sync_channel((WAITING_MAX / count).max(1));
+            let (buffer, buffers) = channel();
             let shared = shared.clone();
             let own = move || {
                 let own = shared.loads.iter().skip(first).step_by(count);
-                shared.read_all(own, &sender);
+                shared.read_all(own, &buffers, &sender);
             };
             let thread = std::thread::spawn(own);
-            (receiver, thread)
+            ((receiver, buffer), thread)
         };
-        let (channels, threads) = (0..count).map(start).unzip();
+        let (ends, threads): (Vec<_>, _) = (0..count).map(start).unzip();
+        let (channels, buffers) = ends.into_iter().unzip();
         Readers {
             channels,
+            buffers,
             threads,
             batches,
             taken: 0,
         }
+    }
+
+    /// Takes a buffer whose bytes are written, for the reader of the next batch.
+    pub(crate) fn reuse(&mut self, buffer: Vec<u8>) {
+        let at = self.taken % self.buffers.len();
+        let _reader_has_ended = self.buffers[at].send(buffer);
     }
 
     /// The next batch; `None` after the last.
@@ -162,9 +173,18 @@ fn plan_pieces(loads: &mut Vec<Load>, job: u32, size: u64, ranges: &[Range<u64>]
 }
 
 impl Work {
-    fn read_all<'a>(&self, loads: impl Iterator<Item = &'a Load>, sender: &SyncSender<Outcome>) {
+    fn read_all<'a>(
+        &self,
+        loads: impl Iterator<Item = &'a Load>,
+        buffers: &Receiver<Vec<u8>>,
+        sender: &SyncSender<Outcome>,
+    ) {
         for load in loads {
-            let outcome = self.read(load);
+            let buffer = buffers.try_recv().unwrap_or_else(|_| {
+                let bytes = usize_of(clamp_u32(PIECE_BYTES));
+                vec![0; bytes]
+            });
+            let outcome = self.read(load, buffer);
             let failed = outcome.is_err();
             if sender.send(outcome).is_err() || failed {
                 return;
@@ -172,8 +192,8 @@ impl Work {
         }
     }
 
-    fn read(&self, load: &Load) -> Outcome {
-        let mut batch = Batch::default();
+    fn read(&self, load: &Load, buffer: Vec<u8>) -> Outcome {
+        let mut batch = Batch::with_buffer(buffer);
         match load {
             Load::Piece {
                 job,
@@ -184,7 +204,6 @@ impl Work {
                 self.read_piece(&mut batch, job, *offset, *is_last)?;
             }
             Load::Files(range) => {
-                batch.bytes.reserve(usize_of(clamp_u32(PIECE_BYTES)));
                 for job in &self.jobs[usize_of(range.start)..usize_of(range.end)] {
                     self.read_piece(&mut batch, job, 0, true)?;
                 }
@@ -200,18 +219,11 @@ impl Work {
         offset: u64,
         is_last: bool,
     ) -> Result<(), (FileId, std::io::Error)> {
-        let len = piece_len(offset, job.size);
-        let range = batch.begin(len, self.block_size);
+        let piece = (offset, piece_len(offset, job.size));
         let later = &self.files[usize_of(job.later)];
-        for data in later.ranges_of(job.size).iter() {
-            let Some(part) = overlap(data, offset, len) else {
-                continue;
-            };
-            let at = offset + u64_of(part.start);
-            let bytes = &mut batch.bytes[range.start + part.start..range.start + part.end];
-            let done = later.file.read_at(at, bytes);
-            done.map_err(|error| (job.file, error))?;
-        }
+        let read = |at, bytes: &mut [u8]| later.file.read_at(at, bytes);
+        let range = batch.fill(piece, self.block_size, &later.ranges_of(job.size), read);
+        let range = range.map_err(|error| (job.file, error))?;
         batch.complete(job.file, offset, range, self.block_size, is_last);
         Ok(())
     }

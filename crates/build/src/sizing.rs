@@ -14,7 +14,7 @@ use uext4_mkfs::{
 use uext4_num::clamp_u32;
 
 use crate::finish::Identity;
-use crate::{Error, Result, Size};
+use crate::{BuildOptions, Error, Result, Size, Tables};
 
 /// Blocks for descriptors, now and later, unless the options say otherwise. So the fixed places do
 /// not depend on the size: up to 512 GiB in blocks of 4 KiB.
@@ -68,6 +68,32 @@ pub(crate) fn first_plan(size: Size, options: &mut MkfsOptions) -> Result<(Plan,
     Ok((plan, given.unwrap_or(most)))
 }
 
+/// The end of bitmaps and inode tables at the start of an image of a given size.
+pub(crate) fn tables_end(options: &BuildOptions) -> Result<u64> {
+    let Size::Bytes(bytes) = options.size else {
+        return Err(refused(
+            "tables at the start need an image of a known size".to_owned(),
+            "give its size in bytes",
+        ));
+    };
+    let plan = numbers(&mut options.format.clone(), bytes / block_bytes(options))?;
+    let mut draft = Draft::new(plan, &options.format)?;
+    draft.place_groups()?;
+    Ok(draft.end().0)
+}
+
+fn block_bytes(options: &BuildOptions) -> u64 {
+    u64::from(options.format.block_size.unwrap_or(4096))
+}
+
+fn refused(problem: String, advice: &'static str) -> Error {
+    Error::Refused {
+        source_name: "the options".to_owned(),
+        problem,
+        advice,
+    }
+}
+
 fn numbers(options: &mut MkfsOptions, blocks: u64) -> Result<Plan> {
     options.blocks_count = Some(blocks);
     let block_size = options.block_size.unwrap_or(4096);
@@ -84,6 +110,7 @@ fn group_blocks(block_size: u32) -> u64 {
 /// What the tree needs of the file system.
 pub(crate) struct Needs<'a> {
     pub(crate) size: Size,
+    pub(crate) tables: Tables,
     pub(crate) options: &'a MkfsOptions,
     pub(crate) identity: &'a Identity,
     /// Runs of blocks in use: start and end, ascending.
@@ -150,6 +177,7 @@ impl Needs<'_> {
         let groups = self.inodes().div_ceil(per_group).max(1);
         let before = u64::from(groups - 1) * u64::from(geometry.blocks_per_group);
         let journal = match self.options.journal {
+            _ if !self.options.features.has(Feature::HAS_JOURNAL) => 0,
             JournalSize::Auto => 0,
             JournalSize::Mib(mib) => (u64::from(mib) << 21) >> geometry.block_bits,
             JournalSize::Blocks(blocks) => u64::from(blocks) * 2,
@@ -168,8 +196,12 @@ impl Needs<'_> {
 
     /// The next size whose last group holds its fixed blocks.
     fn valid(&self, blocks: u64) -> u64 {
-        let geometry = &self.identity.geometry;
+        let mut geometry = self.identity.geometry;
         let group = geometry.group_of_block(BlockNr(blocks.saturating_sub(1)));
+        if !geometry.features.has(Feature::RESIZE_INODE) {
+            // No blocks are reserved in place of the descriptors that fewer groups do not have.
+            geometry.group_count = group.0 + 1;
+        }
         let first = geometry.group_first_block(group).0;
         blocks.max(first + u64::from(geometry.base_metadata_blocks(group)))
     }
@@ -209,12 +241,26 @@ impl Needs<'_> {
         }
         let bytes = blocks << geometry.block_bits;
         let mut plan = uext4_mkfs::plan(&options, bytes);
-        if plan
-            .as_ref()
-            .is_ok_and(|plan| plan.superblock.inodes_count < needed)
+        let has = plan.as_ref().map(|plan| plan.superblock.inodes_count);
+        if let Ok(has) = has
+            && has < needed
         {
-            options.inodes = InodeCount::AtLeast(needed);
-            plan = uext4_mkfs::plan(&options, bytes);
+            if self.tables == Tables::Front {
+                return Err(refused(
+                    format!("the tree needs {needed} inodes, and the image has {has}"),
+                    "give the number of inodes",
+                ));
+            }
+            // Inodes of a group are rounded down to a byte of its bitmap.
+            let groups = geometry.group_of_block(BlockNr(blocks - 1)).0 + 1;
+            for count in [needed, needed.saturating_add(7 * groups)] {
+                options.inodes = InodeCount::AtLeast(count);
+                plan = uext4_mkfs::plan(&options, bytes);
+                let enough = |plan: &Plan| plan.superblock.inodes_count >= needed;
+                if plan.as_ref().is_ok_and(enough) {
+                    break;
+                }
+            }
         }
         let mut plan = match plan {
             Err(FormatError::TooManyInodes | FormatError::TooSmall) => return Ok(None),
@@ -231,13 +277,18 @@ impl Needs<'_> {
     }
 
     fn place(&self, mut draft: Draft) -> std::result::Result<Draft, FormatError> {
+        if self.tables == Tables::Front {
+            draft.place_groups()?;
+        }
         for (start, end) in self.used {
             if *end > draft.space_blocks() {
                 return Err(FormatError::NoSpace("contents"));
             }
             draft.occupy(BlockNr(*start), BlockNr(*end));
         }
-        draft.place_groups()?;
+        if self.tables == Tables::Behind {
+            draft.place_groups()?;
+        }
         let contents = Contents {
             last: self.last,
             directories: self.directories.to_vec(),

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use uext4_num::u64_of;
 
-use crate::contents::{Batch, PIECE_BYTES, overlap, piece_len};
+use crate::contents::{Batch, PIECE_BYTES, piece_len};
 use crate::tree::FileId;
 
 /// A stream and the file that it fills.
@@ -43,14 +43,10 @@ impl Stream<'_> {
         block_size: u32,
         is_last: bool,
     ) -> io::Result<()> {
-        let len = piece_len(offset, self.size);
-        let range = batch.begin(len, block_size);
-        for data in &self.ranges {
-            if let Some(part) = overlap(data, offset, len) {
-                let bytes = &mut batch.bytes[range.start + part.start..range.start + part.end];
-                self.reader.read_exact(bytes)?;
-            }
-        }
+        let piece = (offset, piece_len(offset, self.size));
+        let reader = &mut self.reader;
+        let read = |_, bytes: &mut [u8]| reader.read_exact(bytes);
+        let range = batch.fill(piece, block_size, &self.ranges, read)?;
         batch.complete(self.file, offset, range, block_size, is_last);
         Ok(())
     }
@@ -65,5 +61,5 @@ pub(crate) fn are_sound(ranges: &[Range<u64>], size: u64) -> bool {
 
 /// Whether a batch is large enough to be written.
 pub(crate) fn is_full(batch: &Batch) -> bool {
-    u64_of(batch.bytes.len()) >= PIECE_BYTES
+    u64_of(batch.len()) >= PIECE_BYTES
 }

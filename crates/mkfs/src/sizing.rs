@@ -274,10 +274,11 @@ fn fit(superblock: &mut Superblock, options: &MkfsOptions, wishes: &Wishes) -> R
         return Ok(false);
     }
     if superblock.features().has(Feature::SPARSE_SUPER2) {
+        // Packed, the places of copies do not depend on the size: none is in the last group.
         superblock.backup_bgs = match groups {
             1 => [0, 0],
-            2 => [1, 0],
-            _ => [1, groups - 1],
+            3.. if options.placement == Placement::Spread => [1, groups - 1],
+            _ => [1, 0],
         };
     }
     set_reserved_gdt(superblock, options, groups, wishes);

@@ -81,8 +81,8 @@ fn entries_that_no_image_can_have() {
 #[test]
 fn options_that_make_no_image() {
     let cases: [(&str, Set); 5] = [
-        ("feature casefold", |o| {
-            o.format.apply_features("casefold").expect("known")
+        ("feature ea_inode", |o| {
+            o.format.apply_features("ea_inode").expect("known")
         }),
         ("the feature flex_bg is off", |o| {
             o.format.apply_features("^flex_bg").expect("known")

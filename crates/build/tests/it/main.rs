@@ -3,6 +3,8 @@
 mod hostile;
 mod layers;
 mod memory;
+mod minimum;
 mod sizes;
 mod support;
+mod tables;
 mod trees;

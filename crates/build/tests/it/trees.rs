@@ -84,6 +84,12 @@ fn other_features_make_clean_images() {
         "^metadata_csum,uninit_bg",
         "^filetype",
         "^extra_isize",
+        "meta_bg,^resize_inode",
+        "sparse_super2,^resize_inode",
+        "quota",
+        "quota,project",
+        "verity",
+        "encrypt",
     ] {
         for size in [Size::Min, Size::Bytes(150 << 20), Size::MinPlusPercent(30)] {
             let mut options = options(size);
@@ -91,6 +97,23 @@ fn other_features_make_clean_images() {
             image_of(20, &Shape::new(120), options);
         }
     }
+}
+
+/// e2fsck is the only judge: not every kernel has the tables of Unicode.
+#[test]
+fn the_feature_casefold_makes_a_clean_image() {
+    let source = random_tree(21, &Shape::new(60));
+    let dir = oracle::scratch_dir().expect("scratch");
+    let image = dir.path().join("image");
+    let mut options = options(Size::Min);
+    options.format.apply_features("casefold").expect("known");
+    build(&image, options, |builder| {
+        builder.directory(source.path(), b"")
+    })
+    .expect("image");
+    let header = oracle::dumpe2fs(&image).expect("dumpe2fs");
+    let features = header.text("Filesystem features").expect("features");
+    assert!(features.contains("casefold"), "{features}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use uext4::mkfs::{InodeCount, Release};
 use uext4_archive::manifest::{Changed, Changes};
 use uext4_archive::{Options, Platform, Source};
-use uext4_build::{BuildOptions, Builder, Error, Host, Sink};
+use uext4_build::{BuildOptions, Builder, Error, Host, Sink, Tables};
 
 /// Make an image of directories, tar files and container images, without root and without a mount
 #[derive(clap::Args)]
@@ -121,6 +121,9 @@ struct Format {
     /// holes of the image
     #[arg(long, default_value = "lazy", value_name = "none|lazy|SIZE")]
     journal: JournalWord,
+    /// Bitmaps and inode tables of all groups at the start of the image; needs a size in bytes
+    #[arg(long)]
+    packed_meta_blocks: bool,
 }
 
 impl Args {
@@ -177,7 +180,11 @@ impl Args {
                 sink.next_layer()?;
             }
             if is_tree(source) {
-                Host::open(source)?.feed(&options.at, &mut sink)?;
+                let mut host = Host::open(source)?;
+                if let Some(threads) = self.threads {
+                    host = host.with_threads(threads.get());
+                }
+                host.feed(&options.at, &mut sink)?;
             } else {
                 Source::open(source)?.feed(&mut sink, &options)?;
             }
@@ -227,6 +234,9 @@ impl Args {
         }
         if let Some(threads) = self.threads {
             options.threads = threads.get();
+        }
+        if self.format.packed_meta_blocks {
+            options.tables = Tables::Front;
         }
         Ok(options)
     }

@@ -89,7 +89,7 @@ pub(crate) struct Args {
     #[arg(short = 'G', long, default_value_t = 16)]
     flex_groups: u32,
     /// More: stride=N, stripe_width=N, resize=BLOCKS, lazy_itable_init=0|1, root_owner[=UID:GID],
-    /// hash_seed=UUID, orphan_file_size=BLOCKS
+    /// hash_seed=UUID, orphan_file_size=BLOCKS, packed_meta_blocks=0|1
     #[arg(
         short = 'E',
         long = "extended",

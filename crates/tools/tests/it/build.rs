@@ -142,6 +142,9 @@ fn sizes_journals_and_releases() {
     rig.ok(&["build", "more.img", "tree", "-q", "--size", "min+50%"]);
     let more = std::fs::metadata(rig.path("more.img")).unwrap().len();
     assert!(more > size + size / 4, "{more}");
+    let packed = ["build", "packed.img", "tree", "-q", "--packed-meta-blocks"];
+    rig.fails(1, "give its size in bytes", &packed);
+    rig.ok(&[&packed[..], &["-s", "64M"]].concat());
     rig.ok(&["build", "none.img", "tree", "-q", "--journal", "none"]);
     assert!(!told(&rig.path("none.img"), "Filesystem features").contains("has_journal"));
     rig.ok(&["build", "old.img", "tree", "-q", "--compat", "debian-11"]);
@@ -158,7 +161,7 @@ fn sizes_journals_and_releases() {
         "{}",
         found.blocks()
     );
-    for image in ["none.img", "old.img", "more.img", "16g.img"] {
+    for image in ["none.img", "old.img", "more.img", "16g.img", "packed.img"] {
         oracle::assert_clean(&rig.path(image));
     }
 }

@@ -152,6 +152,30 @@ fn sizes_are_those_of_mke2fs() {
     rig.fails(2, "2Q", &["mkfs", "disk.img", "2Q"]);
 }
 
+/// Groups of 8 MiB, each in a flexible group of its own: only packed tables are all in the first.
+#[test]
+fn packed_meta_blocks_are_at_the_start() {
+    let table_max = |extended: &str| {
+        let shape = ["-b", "1K", "-G", "1", "-E", extended];
+        let rig = Rig::empty();
+        rig.ok(&[&["mkfs", "-q", "disk.img", "64M"][..], &shape[..]].concat());
+        rig.assert_clean();
+        let mut dumpe2fs = std::process::Command::new("dumpe2fs");
+        let told = dumpe2fs.arg(rig.image()).output().expect("dumpe2fs");
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        let ends = told.match_indices("Inode table at ").map(|(at, key)| {
+            let place = told[at + key.len()..].split(' ').next().unwrap();
+            place.split('-').next().unwrap().parse::<u64>().unwrap()
+        });
+        ends.max().expect("groups")
+    };
+    let [packed, spread] = ["packed_meta_blocks=1", "packed_meta_blocks=0"].map(table_max);
+    assert!(packed < 8192 && spread > 50_000, "{packed} {spread}");
+    let rig = Rig::empty();
+    let bad = ["mkfs", "disk.img", "64M", "-E", "packed_meta_blocks=2"];
+    rig.fails(2, "packed_meta_blocks", &bad);
+}
+
 #[test]
 fn a_dry_run_writes_nothing_and_tells_what_would_be() {
     let rig = Rig::empty();
