@@ -111,7 +111,7 @@ fn lengthen_last(
 /// superblock and descriptors. A mount of Linux after a crash computes them from the old number of
 /// descriptor blocks and the new one of reserved blocks: it reads the one before the replay, and
 /// the other behind it, and takes the difference for free space.
-fn settle_lazy_bitmaps(
+pub(super) fn settle_lazy_bitmaps(
     changes: &mut Changes<'_>,
     descriptors: &mut Descriptors,
     checksums: &Checksums,
@@ -165,7 +165,7 @@ fn count(disk: &mut Superblock, new: &Geometry, added: &AddedGroups, free: u32) 
 }
 
 /// Writes what these groups hold as backups: descriptors, then the superblock.
-fn write_copies(
+pub(super) fn write_copies(
     rest: &AtRest,
     descriptors: &Descriptors,
     disk: &Superblock,
