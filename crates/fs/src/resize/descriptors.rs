@@ -52,8 +52,8 @@ impl Descriptors {
         self.blocks.resize(count, block);
     }
 
-    /// Leaves out the groups that a smaller file system has not. Their descriptors in the last block
-    /// stay, without free space: see "Replay by the kernel" in `docs/internals/resize.md`.
+    /// Leaves out the groups that a smaller file system has not. Their descriptors in the last
+    /// block stay, without free space: see "Replay by the kernel" in `docs/internals/resize.md`.
     ///
     /// # Errors
     /// Damage.

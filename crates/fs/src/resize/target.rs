@@ -33,7 +33,8 @@ pub(super) fn of(disk: &Superblock, blocks: u64) -> Result<Superblock> {
 }
 
 /// The numbers that `disk` has with fewer blocks; `None` if the descriptors do not fit, or those
-/// before the ones of `meta_bg` have more blocks than all groups need. A last group without space for data is left out.
+/// before the ones of `meta_bg` have more blocks than all groups need. A last group without space
+/// for data is left out.
 ///
 /// # Errors
 /// [`ResizeError`] if it cannot have another size.

@@ -9,8 +9,8 @@
 //!
 //! A crash in between leaves a journal inode with blocks behind its size, which the next shrinking
 //! frees. The map is in the inode, so that one write of a sector changes it. The blocks behind the
-//! size are unwritten: so e2fsck allows them, and a mount of Linux that replays the last transaction
-//! does not keep them for the journal that it saw before.
+//! size are unwritten: so e2fsck allows them, and a mount of Linux that replays the last
+//! transaction does not keep them for the journal that it saw before.
 
 use super::layout::Holder;
 use super::maps::Map;
