@@ -1,7 +1,7 @@
 //! Errors of the library, and the one table that maps them to errno.
 
 use rustix::io::Errno;
-use uext4_format::Corrupt;
+use uext4_format::{Corrupt, InodeNr};
 
 /// Result of the library's operations.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -148,14 +148,27 @@ pub enum RemountError {
 /// Reason for a refused change of size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResizeError {
-    /// Less than the present size.
-    #[error(
-        "it has {now_bytes} bytes, and cannot become smaller yet: files at its end would have to \
-         move; copy them to a new file system of that size"
-    )]
+    /// Growth to less than the present size.
+    #[error("it has {now_bytes} bytes, which is more")]
     Smaller {
         /// The present size.
         now_bytes: u64,
+    },
+    /// Less than the minimum.
+    #[error("it cannot be smaller than {min_blocks} blocks ({min_bytes} bytes): {why}")]
+    TooSmall {
+        /// The minimum in blocks.
+        min_blocks: u64,
+        /// The minimum in bytes.
+        min_bytes: u64,
+        /// What is in the way.
+        why: InTheWay,
+    },
+    /// A block without an owner or with several.
+    #[error("block {block} has no owner or several of them; run e2fsck -f first")]
+    Owner {
+        /// The block.
+        block: u64,
     },
     /// More blocks than their numbers allow.
     #[error("it has block numbers of 32 bits (no feature 64bit), so at most {max_bytes} bytes")]
@@ -196,6 +209,61 @@ pub enum ResizeError {
         /// Blocks that one transaction may change.
         room: u64,
     },
+}
+
+/// What keeps a file system from being smaller.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InTheWay {
+    /// An inode of a group that would go: inodes do not move.
+    #[error("inode {inode} is in a group that would go, and inodes do not move")]
+    Inode {
+        /// The last one in use.
+        inode: InodeNr,
+    },
+    /// Bitmaps or inode tables of a group that stays.
+    #[error("bitmaps and inode tables of groups that stay end with block {block}")]
+    Metadata {
+        /// The last block of them.
+        block: u64,
+    },
+    /// The journal, which needs free runs for all of it.
+    #[error("the journal has block {block}, and before the new end are no free runs for it")]
+    Journal {
+        /// The last block of it.
+        block: u64,
+    },
+    /// A journal with more of a map than its inode holds.
+    #[error("the journal has block {block}, and does not move, because its map has blocks, too")]
+    JournalMap {
+        /// A block of it.
+        block: u64,
+    },
+    /// The block of the multiple mount protection.
+    #[error("block {block} is that of the multiple mount protection, and does not move")]
+    Mmp {
+        /// The block.
+        block: u64,
+    },
+    /// A block of a reserved inode.
+    #[error("inode {inode} has block {block}, which does not move")]
+    Reserved {
+        /// The inode.
+        inode: InodeNr,
+        /// A block of it.
+        block: u64,
+    },
+    /// Quota counts the blocks of maps.
+    #[error("the map of inode {inode} would have another number of blocks, which quota counts")]
+    Quota {
+        /// The inode.
+        inode: InodeNr,
+    },
+    /// There is no free space for what is behind the new end.
+    #[error("before the new end is not enough free space for what is behind it")]
+    Space,
+    /// The descriptors do not fit, or fill fewer blocks than they have before those of `meta_bg`.
+    #[error("the group descriptors keep their place")]
+    Descriptors,
 }
 
 impl Error {
@@ -252,9 +320,11 @@ fn remount_errno(why: &RemountError) -> Errno {
 fn resize_errno(why: &ResizeError) -> Errno {
     use ResizeError as Why;
     match why {
-        Why::Smaller { .. } => Errno::OPNOTSUPP,
-        Why::Errors | Why::Reserved => Errno::UCLEAN,
-        Why::Device { .. } | Why::TooTight | Why::Journal { .. } => Errno::NOSPC,
+        Why::Smaller { .. } => Errno::INVAL,
+        Why::Errors | Why::Reserved | Why::Owner { .. } => Errno::UCLEAN,
+        Why::Device { .. } | Why::TooTight | Why::Journal { .. } | Why::TooSmall { .. } => {
+            Errno::NOSPC
+        }
         Why::TooManyBlocks { .. } | Why::TooManyInodes { .. } => Errno::FBIG,
     }
 }

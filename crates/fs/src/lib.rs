@@ -139,7 +139,7 @@ pub use attr::{Attr, Caller, Checks, FileType, FreeSpace, SetAttr, SetTime, Stat
 pub use dcache::schedules::names_table;
 pub use delayed::ErrorCursor;
 pub use dir::{DirEntry, Visit};
-pub use error::{Error, RemountError, ResizeError, Result};
+pub use error::{Error, InTheWay, RemountError, ResizeError, Result};
 pub use extent_status::ExtentStatusStats;
 pub use file::{Extent, FallocateMode, FileRange, Position, Seek, Times, Written};
 pub use filesystem::Filesystem;

@@ -30,7 +30,10 @@ const EXCEPTIONS: [(&str, &str); 10] = [
         "crates/device/src/partition/",
         "partition tables, which are below the file system",
     ),
-    ("crates/image/", "containers, which are around the file system"),
+    (
+        "crates/image/",
+        "containers, which are around the file system",
+    ),
 ];
 
 pub(super) fn check(source: &Source) -> Vec<Problem> {

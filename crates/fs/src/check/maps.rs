@@ -23,8 +23,9 @@ pub(super) struct Mapped {
     pub(super) blocks: Vec<(u64, BlockNr)>,
     /// Read-only walk: claims nothing, fills `blocks`.
     looks: bool,
-    /// For a directory or an internal file: every extent must be written.
-    must_be_written: bool,
+    /// Blocks of which every extent must be written: all of a directory, the size of an internal
+    /// file.
+    must_be_written: u64,
     /// Damaged, so that it is not walked again.
     pub(super) is_bad: bool,
     last: Option<(u64, u64)>,
@@ -58,8 +59,11 @@ impl Check<'_> {
         if !inode.flags.contains(InodeFlags::EXTENTS) {
             return self.walk_tables(nr, inode, mapped);
         }
-        mapped.must_be_written =
-            inode.file_type() == Some(FileType::Directory) || self.fs.hidden.contains(nr);
+        mapped.must_be_written = match inode.file_type() {
+            Some(FileType::Directory) => u64::MAX,
+            _ if self.fs.hidden.contains(nr) => inode.size.div_ceil(self.fs.block_bytes()),
+            _ => 0,
+        };
         let seed = self.fs.checksums.inode_seed(nr, inode.generation);
         let geometry = &self.fs.geometry;
         let blocks = u64::from(geometry.first_data_block)..geometry.blocks_count;
@@ -102,7 +106,7 @@ impl Check<'_> {
                 let logical = u64::from(extent.logical.0);
                 if extent.state == ExtentState::Written {
                     mapped.end = mapped.end.max(logical + u64::from(extent.len));
-                } else if mapped.must_be_written {
+                } else if logical < mapped.must_be_written {
                     let place = Place::InodeBlock(nr, extent.start);
                     let problem = CorruptKind::NeverWritten;
                     self.note_once(mapped, &Corrupt::new(place, "inode map", problem));

@@ -16,7 +16,7 @@ use uext4_format::superblock::state;
 use uext4_format::{BlockNr, Feature, Geometry, Superblock};
 use uext4_journal::{Image, Log, recovery};
 use uext4_num::{clamp_usize, nonnegative, u64_of, usize_of};
-use uext4_sync::{Arc, Clock};
+use uext4_sync::Arc;
 
 /// See the module.
 pub(crate) struct AtRest {
@@ -26,7 +26,7 @@ pub(crate) struct AtRest {
     pub(crate) geometry: Geometry,
     log: Option<Log>,
     mmp: Option<MmpGuard>,
-    clock: Arc<dyn Clock>,
+    options: MountOptions,
 }
 
 impl AtRest {
@@ -62,7 +62,7 @@ impl AtRest {
             superblock: plan.superblock,
             geometry: plan.geometry,
             mmp,
-            clock: plan.options.clock,
+            options: plan.options,
         })
     }
 
@@ -102,7 +102,7 @@ impl AtRest {
         mut wanted: Superblock,
         bridge: Option<&Superblock>,
     ) -> Result<()> {
-        wanted.wtime = nonnegative(self.clock.wall().seconds);
+        wanted.wtime = nonnegative(self.options.clock.wall().seconds);
         self.check_room(u64_of(blocks.len()) + 1)?;
         self.device.flush()?;
         self.store(&unclean(&self.superblock))?;
@@ -136,10 +136,33 @@ impl AtRest {
         Ok(())
     }
 
+    /// Finds the log again, which must be empty there.
+    pub(crate) fn find_log(&mut self) -> Result<()> {
+        let (disk, geometry) = (&self.superblock, &self.geometry);
+        self.log = Some(log::find(&self.device, disk, geometry, &self.options)?);
+        Ok(())
+    }
+
+    /// Length of the log by its own superblock; `None` without a journal.
+    pub(crate) fn log_blocks(&self) -> Result<Option<u32>> {
+        let Some(log) = &self.log else {
+            return Ok(None);
+        };
+        let found = recovery::read_superblock(log, self.geometry.block_size())?;
+        Ok(Some(found.max_len_blocks))
+    }
+
+    /// Blocks that one change may have.
+    pub(crate) fn room(&self) -> Result<u64> {
+        match &self.log {
+            Some(log) => Ok(recovery::room_images(log, self.geometry.block_size())?),
+            None => Ok(u64::MAX),
+        }
+    }
+
     /// Fails with [`ResizeError::Journal`] if the log cannot hold a change of `wanted` blocks.
     pub(crate) fn check_room(&self, wanted: u64) -> Result<()> {
-        let Some(log) = &self.log else { return Ok(()) };
-        let room = recovery::room_images(log, self.geometry.block_size())?;
+        let room = self.room()?;
         match wanted <= room {
             true => Ok(()),
             false => Err(ResizeError::Journal { wanted, room }.into()),

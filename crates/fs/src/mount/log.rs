@@ -91,6 +91,8 @@ struct Found {
     runs: Vec<LogRun>,
     /// Blocks of the map itself.
     map_blocks: Vec<u64>,
+    /// Blocks of the inode's size. There may be others behind them.
+    size_blocks: u32,
 }
 
 struct Finder<'a> {
@@ -108,7 +110,10 @@ impl Finder<'_> {
         if inode.links == 0 || blocks < LOG_BLOCKS_MIN {
             return Err(self.bad(CorruptKind::NoJournal));
         }
-        let mut found = Found::default();
+        let mut found = Found {
+            size_blocks: blocks,
+            ..Found::default()
+        };
         if inode.flags.contains(InodeFlags::EXTENTS) {
             let expect = Expect::root(self.block_range());
             self.walk_extents(&inode.i_block, &expect, DEPTH_MAX, &mut found)?;
@@ -159,13 +164,15 @@ impl Finder<'_> {
         let node = ExtentNode::new(bytes);
         node.validate(expect, Place::Inode(self.nr))?;
         if node.depth() == 0 {
-            if node
-                .extents()
-                .any(|extent| extent.state != ExtentState::Written)
-            {
+            let size_blocks = found.size_blocks;
+            let log = || {
+                node.extents()
+                    .filter(|extent| extent.logical.0 < size_blocks)
+            };
+            if log().any(|extent| extent.state != ExtentState::Written) {
                 return Err(self.bad(CorruptKind::JournalNeverWritten));
             }
-            found.runs.extend(node.extents().map(|extent| LogRun {
+            found.runs.extend(log().map(|extent| LogRun {
                 log_start: extent.logical.0,
                 device_block: extent.start.0,
                 len: extent.len.into(),

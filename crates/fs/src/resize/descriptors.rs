@@ -1,12 +1,12 @@
 //! The table of group descriptors of a file system at rest, as blocks.
 //!
-//! Invariant: a block that no group uses is zero, and the last one is zero behind its last group.
+//! Invariant: a block that no group uses is zero, and so is what a growth adds to the last one.
 
 use super::changes::Changes;
 use crate::Result;
 use crate::mount::AtRest;
 use std::collections::BTreeSet;
-use uext4_format::{Checksums, Geometry, GroupDescriptor, GroupNr};
+use uext4_format::{BlockNr, Checksums, Geometry, GroupDescriptor, GroupNr};
 use uext4_num::usize_of;
 
 /// See the module.
@@ -55,6 +55,37 @@ impl Descriptors {
     /// The checksums of descriptors that are set from now on.
     pub(crate) fn use_checksums(&mut self, checksums: Checksums) {
         self.checksums = checksums;
+    }
+
+    /// Leaves out the groups that a smaller file system has not. Their descriptors in the last
+    /// block stay, without free space: see "Replay by the kernel" in `docs/internals/resize.md`.
+    ///
+    /// # Errors
+    /// Damage.
+    pub(super) fn shrink(&mut self, geometry: &Geometry) -> Result<()> {
+        let per_block = geometry.descriptors_per_block();
+        let end = geometry.group_count.next_multiple_of(per_block);
+        for group in (geometry.group_count..end.min(self.geometry.group_count)).map(GroupNr) {
+            let mut descriptor = self.get(group)?;
+            descriptor.free_clusters = 0;
+            descriptor.free_inodes = 0;
+            self.set(group, &descriptor);
+        }
+        self.geometry = *geometry;
+        let count = geometry.descriptor_blocks_count();
+        self.blocks.truncate(usize_of(count));
+        self.changed.retain(|index| *index < count);
+        Ok(())
+    }
+
+    /// The changed primary blocks, which count as unchanged afterwards.
+    pub(super) fn take_changed(&mut self) -> Vec<(BlockNr, Vec<u8>)> {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        let block = |index: u32| {
+            let bytes = self.blocks[usize_of(index)].clone();
+            (self.geometry.descriptor_block(index), bytes)
+        };
+        changed.map(block).collect()
     }
 
     /// The descriptor of a group.

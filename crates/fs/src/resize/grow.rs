@@ -111,7 +111,7 @@ fn lengthen_last(
 /// superblock and descriptors. A mount of Linux after a crash computes them from the old number of
 /// descriptor blocks and the new one of reserved blocks: it reads the one before the replay, and
 /// the other behind it, and takes the difference for free space.
-fn settle_lazy_bitmaps(
+pub(super) fn settle_lazy_bitmaps(
     changes: &mut Changes<'_>,
     descriptors: &mut Descriptors,
     checksums: &Checksums,

@@ -9,22 +9,27 @@
 //! More descriptors than have reserved blocks go to their groups (`meta_bg`), as in the kernel.
 //! So the transaction has as many blocks as reserved and present descriptors, whatever the size.
 //!
-//! Layout: `target` numbers, `grow` the order of writes, `changes` the blocks of the transaction,
-//! `descriptors` their table, `resize_inode` the reserved descriptor blocks.
+//! Shrinking: blocks behind the new end move in transactions that keep the size. Then one
+//! transaction changes the size, as for growth.
 //!
-//! Not here: shrinking, and growth of a mounted file system.
+//! Layout: `target` numbers, `grow` the order of writes, `changes` the blocks of the transaction,
+//! `descriptors` their table, `resize_inode` the reserved descriptor blocks; `shrink`.
+//!
+//! Not here: other sizes of a mounted file system.
 //! References: `resize2fs(8)`; kernel documentation, `filesystems/ext4/blockgroup.rst`.
 
 mod changes;
 mod descriptors;
 mod grow;
 mod resize_inode;
+mod shrink;
 mod target;
 
 pub(crate) use changes::Changes;
 pub(crate) use descriptors::Descriptors;
 pub use grow::grow;
 pub(crate) use grow::write_copies;
+pub use shrink::{Least, plan_shrink, shrink};
 
 use crate::Result;
 use uext4_format::{Feature, Geometry, Superblock};

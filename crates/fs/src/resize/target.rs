@@ -5,6 +5,9 @@ use uext4_format::{Feature, Geometry, Superblock};
 use uext4_mkfs::last_group_has_room;
 use uext4_num::{clamp_u16, clamp_u32, clamp_u64};
 
+/// Bytes of a pointer of the resize inode, which has one block of them.
+const POINTER_BYTES: u32 = 4;
+
 /// The numbers that `disk` has with `blocks` blocks. A new last group without space for data is
 /// left out.
 ///
@@ -27,6 +30,48 @@ pub(super) fn of(disk: &Superblock, blocks: u64) -> Result<Superblock> {
     let whole = u64::from(geometry.group_count - 1) * u64::from(old.blocks_per_group);
     let less = (u64::from(old.first_data_block) + whole).max(old.blocks_count);
     with_blocks(disk, &old, less)
+}
+
+/// The numbers that `disk` has with fewer blocks; `None` if the descriptors do not fit, or those
+/// before the ones of `meta_bg` have more blocks than all groups need. A last group without space
+/// for data is left out.
+///
+/// # Errors
+/// [`ResizeError`] if it cannot have another size.
+pub(super) fn smaller(disk: &Superblock, blocks: u64) -> Result<Option<Superblock>> {
+    let old = disk.geometry()?;
+    check_reserved(&old)?;
+    let least = u64::from(old.first_data_block) + u64::from(old.blocks_per_cluster());
+    let blocks = blocks >> old.cluster_bits << old.cluster_bits;
+    let new = with_fewer_blocks(disk, &old, blocks.clamp(least, old.blocks_count))?;
+    let geometry = new.as_ref().and_then(|new| new.geometry().ok());
+    let Some(geometry) = geometry else {
+        return Ok(None);
+    };
+    if geometry.group_count == 1 || last_group_has_room(&geometry) {
+        return Ok(new);
+    }
+    with_fewer_blocks(disk, &old, whole_groups(&old, geometry.group_count - 1))
+}
+
+fn with_fewer_blocks(disk: &Superblock, old: &Geometry, blocks: u64) -> Result<Option<Superblock>> {
+    let mut new = with_count(disk, old, blocks);
+    let groups = new.inodes_count / old.inodes_per_group;
+    for backup in &mut new.backup_bgs {
+        if *backup >= groups {
+            *backup = 0;
+        }
+    }
+    let descriptors = groups.div_ceil(old.descriptors_per_block());
+    if old.features.has(Feature::META_BG) {
+        return Ok((new.first_meta_bg <= descriptors).then_some(new));
+    }
+    if old.features.has(Feature::RESIZE_INODE) {
+        let unused = old.descriptor_blocks_count() - descriptors;
+        let most = old.block_size() / POINTER_BYTES;
+        new.reserved_gdt_blocks = clamp_u16((old.reserved_gdt_blocks + unused).min(most));
+    }
+    Ok(Some(new))
 }
 
 /// Blocks of a file system of `groups` whole groups.
@@ -63,6 +108,15 @@ fn check_count(old: &Geometry, blocks: u64) -> Result<()> {
 }
 
 fn with_blocks(disk: &Superblock, old: &Geometry, blocks: u64) -> Result<Superblock> {
+    let mut new = with_count(disk, old, blocks);
+    let groups = new.inodes_count / old.inodes_per_group;
+    set_backups(&mut new, old, groups);
+    set_descriptor_blocks(&mut new, old, groups);
+    Ok(new)
+}
+
+/// Blocks, inodes, and the same share of reserved blocks.
+fn with_count(disk: &Superblock, old: &Geometry, blocks: u64) -> Superblock {
     let mut new = disk.clone();
     new.blocks_count = blocks;
     let groups = (blocks - u64::from(old.first_data_block)).div_ceil(old.blocks_per_group.into());
@@ -70,9 +124,7 @@ fn with_blocks(disk: &Superblock, old: &Geometry, blocks: u64) -> Result<Superbl
     new.inodes_count = groups * old.inodes_per_group;
     let reserved = u128::from(disk.r_blocks_count) * u128::from(blocks);
     new.r_blocks_count = clamp_u64(reserved / u128::from(old.blocks_count));
-    set_backups(&mut new, old, groups);
-    set_descriptor_blocks(&mut new, old, groups);
-    Ok(new)
+    new
 }
 
 /// With `sparse_super2` the groups of the backups stay, because any group can have one. A file

@@ -1,6 +1,7 @@
 //! `uext4 compact`: moves data to the front of an image, and gives free space back to the host.
 
 use super::control;
+use super::resize::shrink;
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::transfer::Progress;
@@ -9,6 +10,7 @@ use serde::Serialize;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use uext4::resize::Least;
 use uext4::{CompactOptions, Compacted};
 use uext4_fuse::is_interrupted;
 
@@ -18,11 +20,13 @@ use uext4_fuse::is_interrupted;
 Examples:
   uext4 compact disk.img
   uext4 compact disk.img --dry-run         how much would move, and what is free at the end
+  uext4 compact disk.img --truncate        and make file system and file as small as possible
   uext4 compact disk.img --json
 
 Data of files move, in as long runs as there are; directories and other metadata stay where they
 are. Then free space is discarded: the host gets the space of an image file back, and a disk may
-erase it. The size of the file system and of the image stays. Ctrl-C stops between two pieces:
+erase it. Sizes stay, except with --truncate, which is `uext4 resize disk.img min` afterwards:
+without it the image can be used as before. Ctrl-C stops between two pieces:
 what moved stays, and the image is clean.")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -30,6 +34,9 @@ pub(crate) struct Args {
     /// Plan only, change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Shrink the file system to its minimum afterwards, and the file with it
+    #[arg(long, conflicts_with = "dry_run")]
+    truncate: bool,
     /// Say nothing
     #[arg(short, long)]
     quiet: bool,
@@ -45,6 +52,8 @@ struct Report {
     /// Space that the image takes on the host; none for a block device.
     host_bytes_before: Option<u64>,
     host_bytes_after: Option<u64>,
+    /// Size of the file system afterwards, with `--truncate`.
+    size_bytes: Option<u64>,
 }
 
 impl Args {
@@ -76,8 +85,13 @@ impl Args {
             true => work(&self.image.mount(Purpose::Read)?)?,
             false => self.image.change(work)?,
         };
+        let size_bytes = match self.truncate && !is_interrupted() {
+            true => Some(shrink(&self.image, Least::Possible)?.after.size_bytes()),
+            false => None,
+        };
         let report = Report {
             done,
+            size_bytes,
             host_bytes_before,
             host_bytes_after: host_bytes(self.image.storage()),
         };
@@ -110,6 +124,9 @@ impl Args {
             false => format!("{free} are free at the end"),
         };
         show::line(format_args!("{name}: {moved}; {at_end}"))?;
+        if let Some(bytes) = report.size_bytes {
+            show::line(format_args!("{name}: shrunk to {}", size(bytes)))?;
+        }
         match (report.host_bytes_before, report.host_bytes_after) {
             (Some(before), Some(after)) if !self.dry_run => show::line(format_args!(
                 "{name}: {} on the host before, {} after",

@@ -1,4 +1,4 @@
-//! `uext4 resize`: makes the file system of an image larger.
+//! `uext4 resize`: makes the file system of an image larger or smaller.
 
 use super::control;
 use crate::failure::{At, Exit, Failure, Result};
@@ -9,28 +9,32 @@ use serde::Serialize;
 use std::path::Path;
 use std::str::FromStr;
 use uext4::device::{self, BlockDevice, FileDevice};
-use uext4::format::{Feature, Geometry, Superblock};
+use uext4::format::{Feature, Geometry};
 use uext4::mkfs::DeviceContents;
-use uext4::resize::{self, Plan};
+use uext4::resize::{self, Least, Plan};
 use uext4_sync::Arc;
 
-/// Make a file system larger, as resize2fs does
+/// Make a file system larger or smaller, as resize2fs does
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 resize disk.img 4G
   uext4 resize disk.img +512M              so much more than now
   uext4 resize /dev/sdb1                   as large as the device
+  uext4 resize disk.img min                as small as possible
+  uext4 resize disk.img min --dry-run      how small that is
   uext4 resize disk.img 1T --dry-run --json
 
 The image must not be mounted. A file is made longer, and stays sparse; a device or partition must
-be large enough. The journal makes the change safe: after a crash the file system has the old size
-or the new one. Making it smaller is not supported yet.")]
+be large enough. A file gets shorter with its file system, but not with --offset or --partition.
+The journal makes the change safe: after a crash the file system has the old size or the new one
+(or one between them, on the way to a small size), with all files. Without a journal, a crash needs
+e2fsck. Inodes and the journal do not move; so the minimum depends on where they are.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
     /// New size, or with + the difference: with K, M, G or T behind it, with s in sectors of 512
-    /// bytes, else in KiB. Default: all of the file or device
+    /// bytes, else in KiB; min: the smallest possible. Default: all of the file or device
     #[arg(value_name = "SIZE", value_parser = Wanted::from_str)]
     size: Option<Wanted>,
     /// Write nothing, and tell what would be done
@@ -49,12 +53,16 @@ pub(crate) struct Args {
 enum Wanted {
     Size(FsSize),
     More(FsSize),
+    Least,
 }
 
 impl FromStr for Wanted {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
+        if text == "min" {
+            return Ok(Self::Least);
+        }
         match text.strip_prefix('+') {
             Some(more) => Ok(Self::More(more.parse()?)),
             None => Ok(Self::Size(text.parse()?)),
@@ -104,12 +112,28 @@ impl Args {
         }
         let reader = self.image.device(Purpose::Read)?;
         let disk = image::superblock(&*reader).at(&name)?;
-        let size_bytes = self.size_bytes(&disk, reader.size_bytes())?;
-        drop(reader);
-        let plan = resize::plan(&disk, size_bytes).at(&name)?;
-        let done = match self.dry_run {
-            true => plan,
-            false => self.grow(&plan, size_bytes)?,
+        let now = disk.geometry().map_err(uext4::Error::from).at(&name)?;
+        let wanted = match self.size {
+            Some(Wanted::Least) => Least::Possible,
+            _ => Least::Bytes(self.size_bytes(&now, reader.size_bytes())?),
+        };
+        let done = match wanted {
+            Least::Bytes(size_bytes) if size_bytes >= now.size_bytes() => {
+                drop(reader);
+                let plan = resize::plan(&disk, size_bytes).at(&name)?;
+                match self.dry_run {
+                    true => plan,
+                    false => self.grow(&plan, size_bytes)?,
+                }
+            }
+            least if self.dry_run => {
+                let options = self.image.journal_options(Purpose::Read).at(&name)?;
+                resize::plan_shrink(reader, options, least).at(&name)?
+            }
+            least => {
+                drop(reader);
+                shrink(&self.image, least)?
+            }
         };
         match (self.json, self.quiet) {
             (true, _) => self.print_json(&done),
@@ -118,11 +142,10 @@ impl Args {
         }
     }
 
-    fn size_bytes(&self, disk: &Superblock, device_bytes: u64) -> Result<u64> {
-        let now = disk.geometry().map_err(uext4::Error::from);
-        let now = now.at(self.image.name())?.size_bytes();
+    fn size_bytes(&self, now: &Geometry, device_bytes: u64) -> Result<u64> {
+        let now = now.size_bytes();
         let wanted = match self.size {
-            None => Some(device_bytes.max(now)),
+            None | Some(Wanted::Least) => Some(device_bytes.max(now)),
             Some(Wanted::Size(size)) => size.bytes(1024),
             Some(Wanted::More(more)) => more.bytes(1024).and_then(|more| now.checked_add(more)),
         };
@@ -195,6 +218,21 @@ impl Args {
         }
         Ok(())
     }
+}
+
+/// Shrinks a file system, then its file, unless it is a part of that.
+pub(super) fn shrink(image: &ImageArgs, least: Least) -> Result<Plan> {
+    let name = image.name();
+    let options = image.journal_options(Purpose::Change).at(&name)?;
+    let device = image.device(Purpose::Change)?;
+    let plan = resize::shrink(device, options, least).at(&name)?;
+    let path = image.storage();
+    let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
+    if is_file && !image.place.is_part() {
+        let mut file = FileDevice::open(path, device::Access::ReadWrite).at(&name)?;
+        file.set_size(plan.after.size_bytes()).at(&name)?;
+    }
+    Ok(plan)
 }
 
 /// Gives a file its old length back after a failure, if its file system still ends there.

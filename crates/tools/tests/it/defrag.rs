@@ -153,4 +153,11 @@ fn an_image_is_compacted() {
             .contains("on the host before")
     );
     assert_eq!(rig.ok(&["compact", "disk.img", "-q"]), "");
+    let done = rig.json(&["compact", "disk.img", "--truncate", "--json"]);
+    let length = std::fs::metadata(rig.image()).unwrap().len();
+    assert_eq!(done["size_bytes"], length);
+    assert!(length + (24 << 20) < image.len() as u64, "{length}");
+    rig.ok(&["get", "disk.img", "/file3", "out"]);
+    assert!(std::fs::read(rig.path("out")).unwrap() == data);
+    rig.assert_clean();
 }

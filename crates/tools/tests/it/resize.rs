@@ -62,10 +62,36 @@ fn resize2fs_and_the_kernel_go_on_from_there() {
 }
 
 #[test]
+fn a_file_becomes_as_short_as_its_file_system() {
+    let rig = Rig::new(&[]);
+    let start = length(&rig);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    let planned = rig.json(&["resize", "disk.img", "min", "--dry-run", "--json"]);
+    assert_eq!((length(&rig), &planned["dry_run"]), (start, &true.into()));
+    let least = planned["after"]["size_bytes"].as_u64().unwrap();
+    let less = format!("{}K", least / 1024 - 4);
+    rig.fails(1, "cannot be smaller", &["resize", "disk.img", &less]);
+    assert_eq!(length(&rig), start);
+    let between = (least + (start - least) / 2) / MIB;
+    rig.ok(&["resize", "disk.img", &format!("{between}M")]);
+    assert_eq!(length(&rig), between * MIB);
+    rig.assert_clean();
+    let planned = rig.json(&["resize", "disk.img", "min", "--dry-run", "--json"]);
+    let done = rig.json(&["resize", "disk.img", "min", "--json"]);
+    assert_eq!(done["after"], planned["after"]);
+    assert_eq!(done["after"]["size_bytes"], length(&rig));
+    assert!(length(&rig) <= least);
+    rig.assert_clean();
+    assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
+    rig.ok(&["resize", "disk.img", &format!("{}K", start / 1024)]);
+    rig.assert_clean();
+}
+
+#[test]
 fn a_refused_growth_keeps_the_length() {
     let rig = Rig::new(&["-O", "^64bit,^metadata_csum"]);
     let start = length(&rig);
-    rig.fails(1, "cannot become smaller", &["resize", "disk.img", "8M"]);
+    rig.fails(1, "cannot be smaller than", &["resize", "disk.img", "16K"]);
     rig.fails(1, "32 bits", &["resize", "disk.img", "17T"]);
     rig.fails(
         2,

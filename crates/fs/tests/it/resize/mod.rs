@@ -2,6 +2,7 @@
 
 mod crash;
 pub(crate) mod kind;
+mod shrinking;
 
 use crate::image::on_disk;
 use kind::{Image, Kind};

@@ -1,0 +1,313 @@
+//! Moves blocks in transactions that keep the size of the file system.
+//!
+//! Data and new maps are written to free blocks, to which nothing refers. Then a transaction has
+//! the inodes that refer to them, bitmaps and descriptors; it holds as many files as there is room.
+
+use super::layout::{Holder, Layout, block_bitmap};
+use super::maps::{Map, parts};
+use super::plan::{FileMove, Step};
+use super::space;
+use crate::Result;
+use crate::mount::AtRest;
+use crate::resize::descriptors::Descriptors;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use uext4_format::bitmap::{clear_bits, set_bits};
+use uext4_format::extent::{Extent, ExtentState};
+use uext4_format::orphan_file::seal_orphan_block;
+use uext4_format::xattr::XattrBlock;
+use uext4_format::{
+    BlockNr, Corrupt, CorruptKind, GroupNr, Inode, InodeNr, Place, block_bitmap_checksum,
+    group_flag,
+};
+use uext4_num::{clamp_usize, u64_of, usize_of};
+
+/// Most blocks of a transaction.
+const BLOCKS_MAX: u64 = 4096;
+/// Bytes copied at once.
+const COPY_BYTES: u64 = 4 << 20;
+
+/// Moves what the step says.
+///
+/// # Errors
+/// Those of the device; [`crate::ResizeError::Journal`] if a change is larger than the log. The
+/// file system is consistent then, with what moved before in its new place.
+pub(super) fn run(rest: &mut AtRest, layout: &Layout, step: &Step) -> Result<()> {
+    let mut mover = Mover::new(rest)?;
+    if let Some((holder, runs)) = layout.journal.as_ref().zip(step.journal.as_deref()) {
+        mover.move_journal(holder, runs)?;
+    }
+    for file in &step.files {
+        mover.move_file(&layout.holders[file.holder], file)?;
+        mover.commit_if_full()?;
+    }
+    for (old, new) in &step.attributes {
+        let users = layout.attributes.get(old).map_or(&[][..], Vec::as_slice);
+        mover.move_attributes(*old, *new, users)?;
+        mover.commit_if_full()?;
+    }
+    mover.commit()
+}
+
+/// Changes of inodes and bitmaps that wait for a commit.
+pub(super) struct Mover<'a> {
+    pub(super) rest: &'a mut AtRest,
+    descriptors: Descriptors,
+    /// Changed block bitmaps.
+    bitmaps: BTreeMap<GroupNr, Vec<u8>>,
+    /// Other changed blocks: of inode tables.
+    blocks: BTreeMap<BlockNr, Vec<u8>>,
+    /// Blocks from which on a transaction is full.
+    room: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Mover<'a> {
+    pub(super) fn new(rest: &'a mut AtRest) -> Result<Self> {
+        Ok(Self {
+            descriptors: Descriptors::read(rest)?,
+            bitmaps: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            room: rest.room()?.min(BLOCKS_MAX) / 2,
+            buffer: Vec::new(),
+            rest,
+        })
+    }
+
+    fn move_file(&mut self, holder: &Holder, file: &FileMove) -> Result<()> {
+        let (nr, map) = (holder.nr, &holder.map);
+        let mut inode = self.inode(nr)?;
+        if nr.0 == self.rest.superblock.orphan_file_inum {
+            self.copy_orphan_file(nr, &inode, map, file)?;
+        } else {
+            self.copy(map, file)?;
+        }
+        let made = map.remade(self.rest, (nr, &inode), &file.data, &file.nodes)?;
+        for (block, bytes) in &made.nodes {
+            self.rest.write(*block, bytes)?;
+        }
+        inode.i_block = made.i_block;
+        self.count_nodes(nr, &mut inode, map.nodes.len(), file.nodes.len())?;
+        self.put_inode(nr, &inode)?;
+        for moved in &file.data {
+            let len = moved.old.end - moved.old.start;
+            self.mark(moved.new, len, set_bits)?;
+            self.mark(moved.old.start, len, clear_bits)?;
+        }
+        for node in &file.nodes {
+            self.mark(node.0, 1, set_bits)?;
+        }
+        for node in &map.nodes {
+            self.mark(node.0, 1, clear_bits)?;
+        }
+        Ok(())
+    }
+
+    /// Corrects the space that the inode has by the blocks of its map.
+    fn count_nodes(&self, nr: InodeNr, inode: &mut Inode, old: usize, new: usize) -> Result<()> {
+        let geometry = &self.rest.geometry;
+        let sectors = geometry.cluster_size() / 512;
+        let rest = inode.sectors(geometry).checked_sub(u64_of(old) * sectors);
+        let wrong = || Corrupt::new(Place::Inode(nr), "inode", CorruptKind::SizeWrong);
+        let all = rest.ok_or_else(wrong)? + u64_of(new) * sectors;
+        Ok(inode.set_sectors(all, geometry).map_err(|_| wrong())?)
+    }
+
+    /// Copies data; unwritten extents have none.
+    fn copy(&mut self, map: &Map, file: &FileMove) -> Result<()> {
+        for (part, to) in written_parts(map, file) {
+            self.copy_blocks(part.start.0, to.0, part.len.into())?;
+        }
+        Ok(())
+    }
+
+    /// Copies blocks to free ones.
+    pub(super) fn copy_blocks(&mut self, from: u64, to: u64, len_blocks: u64) -> Result<()> {
+        let bits = self.rest.geometry.block_bits;
+        let (mut from, mut to, mut left) = (from << bits, to << bits, len_blocks << bits);
+        while left > 0 {
+            let len = left.min(COPY_BYTES);
+            self.buffer.resize(clamp_usize(len), 0);
+            self.rest.device.read_at(from, &mut self.buffer)?;
+            self.rest.device.write_at(to, &self.buffer)?;
+            (from, to, left) = (from + len, to + len, left - len);
+        }
+        Ok(())
+    }
+
+    /// As [`Self::copy`] for blocks whose checksums depend on their place.
+    fn copy_orphan_file(
+        &self,
+        nr: InodeNr,
+        inode: &Inode,
+        map: &Map,
+        file: &FileMove,
+    ) -> Result<()> {
+        let seed = self
+            .rest
+            .superblock
+            .checksums()
+            .inode_seed(nr, inode.generation);
+        for (part, to) in written_parts(map, file) {
+            for at in 0..u64::from(part.len) {
+                let mut bytes = self.rest.read(BlockNr(part.start.0 + at))?;
+                let new = BlockNr(to.0 + at);
+                seal_orphan_block(&mut bytes, new, seed);
+                self.rest.write(new, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn move_attributes(&mut self, old: u64, new: u64, users: &[InodeNr]) -> Result<()> {
+        let mut bytes = self.rest.read(BlockNr(old))?;
+        if let Some(seed) = self.rest.superblock.checksums().metadata {
+            XattrBlock::new(&bytes[..]).verify_checksum(seed, BlockNr(old))?;
+            XattrBlock::new(&mut bytes[..]).update_checksum(seed, BlockNr(new));
+        }
+        self.rest.write(BlockNr(new), &bytes)?;
+        for nr in users {
+            let mut inode = self.inode(*nr)?;
+            inode.file_acl = BlockNr(new);
+            self.put_inode(*nr, &inode)?;
+        }
+        self.mark(new, 1, set_bits)?;
+        self.mark(old, 1, clear_bits)
+    }
+
+    pub(super) fn inode(&self, nr: InodeNr) -> Result<Inode> {
+        let (block, offset) = self.place_of(nr)?;
+        let bytes = self.block(block)?;
+        let checksums = self.rest.superblock.checksums();
+        let geometry = &self.rest.geometry;
+        Ok(Inode::parse(&bytes[offset..], nr, geometry, &checksums)?)
+    }
+
+    pub(super) fn put_inode(&mut self, nr: InodeNr, inode: &Inode) -> Result<()> {
+        let (block, offset) = self.place_of(nr)?;
+        let mut bytes = self.block(block)?;
+        let checksums = self.rest.superblock.checksums();
+        inode.write_to(&mut bytes[offset..], nr, &self.rest.geometry, &checksums);
+        self.blocks.insert(block, bytes);
+        Ok(())
+    }
+
+    /// Writes an inode at once, and durably: its map and checksum are in one sector.
+    pub(super) fn store_inode(&self, nr: InodeNr, inode: &Inode) -> Result<()> {
+        let (block, offset) = self.place_of(nr)?;
+        let geometry = &self.rest.geometry;
+        let mut bytes = vec![0; geometry.inode_size.into()];
+        let checksums = self.rest.superblock.checksums();
+        inode.write_to(&mut bytes, nr, geometry, &checksums);
+        let at = (block.0 << geometry.block_bits) + u64_of(offset);
+        self.rest.device.write_at(at, &bytes)?;
+        Ok(self.rest.device.flush()?)
+    }
+
+    fn place_of(&self, nr: InodeNr) -> Result<(BlockNr, usize)> {
+        let place = self.rest.geometry.split_inode(nr);
+        let outside = Corrupt::new(Place::Inode(nr), "inode", CorruptKind::NotInUse);
+        let (group, index) = place.ok_or(outside)?;
+        let table = self.descriptors.get(group)?.inode_table;
+        let (block, offset) = self.rest.geometry.inode_location(table, index);
+        Ok((block, usize_of(offset)))
+    }
+
+    fn block(&self, nr: BlockNr) -> Result<Vec<u8>> {
+        match self.blocks.get(&nr) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => self.rest.read(nr),
+        }
+    }
+
+    /// Changes the bits of the clusters of a run.
+    pub(super) fn mark(
+        &mut self,
+        start: u64,
+        len_blocks: u64,
+        change: fn(&mut [u8], u32, u32),
+    ) -> Result<()> {
+        let geometry = self.rest.geometry;
+        let Range { mut start, end } = space::clusters(&geometry, start, len_blocks);
+        while start < end {
+            let block = BlockNr(start << geometry.cluster_bits);
+            let (group, first) = geometry.split_block_to_cluster(block);
+            let there = geometry.clusters_in_group(group) - first;
+            let len = uext4_num::clamp_u32(end - start).min(there);
+            let bitmap = self.bitmap(group)?;
+            change(bitmap, first, first + len);
+            start += u64::from(len);
+        }
+        Ok(())
+    }
+
+    fn bitmap(&mut self, group: GroupNr) -> Result<&mut Vec<u8>> {
+        if !self.bitmaps.contains_key(&group) {
+            let descriptor = self.descriptors.get(group)?;
+            let bitmap = block_bitmap(self.rest, &descriptor, group)?;
+            self.bitmaps.insert(group, bitmap);
+        }
+        Ok(self.bitmaps.entry(group).or_default())
+    }
+
+    fn commit_if_full(&mut self) -> Result<()> {
+        let blocks = self.blocks.len() + 2 * self.bitmaps.len();
+        match u64_of(blocks) >= self.room {
+            true => self.commit(),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn commit(&mut self) -> Result<()> {
+        let mut blocks = std::mem::take(&mut self.blocks);
+        let mut wanted = self.rest.superblock.clone();
+        let bits = self.rest.geometry.cluster_bits;
+        for (group, bitmap) in std::mem::take(&mut self.bitmaps) {
+            let before = u64::from(self.descriptors.get(group)?.free_clusters);
+            let nr = put_bitmap(&mut self.descriptors, self.rest, group, &bitmap)?;
+            let after = u64::from(self.descriptors.get(group)?.free_clusters);
+            wanted.free_blocks_count += after << bits;
+            wanted.free_blocks_count = wanted.free_blocks_count.saturating_sub(before << bits);
+            blocks.insert(nr, bitmap);
+        }
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        blocks.extend(self.descriptors.take_changed());
+        self.rest.change(blocks, wanted)
+    }
+}
+
+/// Updates the descriptor of a group with this block bitmap; answers where the bitmap is.
+pub(super) fn put_bitmap(
+    descriptors: &mut Descriptors,
+    rest: &AtRest,
+    group: GroupNr,
+    bitmap: &[u8],
+) -> Result<BlockNr> {
+    let geometry = descriptors.geometry();
+    let mut descriptor = descriptors.get(group)?;
+    let used = |at: &u32| !super::layout::bit(bitmap, *at);
+    let free = (0..geometry.clusters_in_group(group)).filter(used).count();
+    descriptor.free_clusters = uext4_num::clamp_u32(free);
+    descriptor.flags &= !group_flag::BLOCK_UNINIT;
+    if let Some(seed) = rest.superblock.checksums().metadata {
+        let checksum = block_bitmap_checksum(seed, bitmap, &geometry);
+        descriptor.set_block_bitmap_checksum(checksum, &geometry);
+    }
+    descriptors.set(group, &descriptor);
+    Ok(descriptor.block_bitmap)
+}
+
+/// Parts of extents with data that move, each with its new place.
+fn written_parts<'a>(
+    map: &'a Map,
+    file: &'a FileMove,
+) -> impl Iterator<Item = (Extent, BlockNr)> + 'a {
+    let written = map
+        .extents
+        .iter()
+        .filter(|extent| extent.state == ExtentState::Written);
+    let all = written.flat_map(|extent| parts(*extent, &file.data));
+    all.filter(|(part, to)| part.start != *to)
+}
