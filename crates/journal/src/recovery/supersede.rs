@@ -86,9 +86,9 @@ fn write_home(
 }
 
 /// Logs the ascending `images` as the next transaction of a clean log, writes them home and marks
-/// the log clean. The file system must say before that its log may need a replay. A `bridge` is what
-/// its block holds while the other images are on their way home: each state of the others must let
-/// a program find the log by it.
+/// the log clean. The file system must say before that its log may need a replay. A `bridge` is
+/// what its block holds while the other images are on their way home: each state of the others must
+/// let a program find the log by it.
 ///
 /// # Errors
 /// As [`supersede`].

@@ -264,7 +264,7 @@ fn messages_say_what_where_and_what_to_do() {
         ),
         (
             2,
-            "disk.img: nothing to change; say -O, -L, -U, -m or -e",
+            "disk.img: nothing to change; -h lists what can be",
             "tune disk.img",
         ),
         (

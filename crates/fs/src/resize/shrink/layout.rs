@@ -54,7 +54,7 @@ pub(super) struct Layout {
     pub(super) geometry: Geometry,
     pub(super) groups: Vec<GroupDescriptor>,
     pub(super) holders: Vec<Holder>,
-    /// Blocks of extended attributes, and who refers to them.
+    /// Blocks of extended attributes, and the inodes that refer to them.
     pub(super) attributes: BTreeMap<u64, Vec<InodeNr>>,
     pub(super) pins: Vec<Pin>,
     /// The journal, if it can move.

@@ -4,8 +4,8 @@
 //! cuts. Metadata of groups that go may be before the new end, and are free then: the next step may
 //! go further. All steps are planned before the first one.
 //!
-//! Layout: `layout` reads who owns what, `maps` the maps of files, `plan` a step; `moves` and `cut`
-//! do it, and `journal` moves the log. `space` has sets of clusters.
+//! Layout: `layout` reads the owner of each block, `maps` the maps of files, `plan` a step; `moves`
+//! and `cut` do it, and `journal` moves the log. `space` has sets of clusters.
 //!
 //! Not here: inodes do not move.
 
