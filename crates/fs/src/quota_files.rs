@@ -118,7 +118,18 @@ fn ensure_one(fs: &Fs, accounts: &Accounts, id: u32) -> Result<()> {
     while let Some(next) = accounts.file().next_block() {
         grow(fs, &handle, accounts, next)?;
     }
+    extend(fs, &handle, accounts)?;
     accounts.place(&handle, id)
+}
+
+/// Sets the size to the end of the last block: that of a new file may be before it.
+fn extend(fs: &Fs, handle: &Handle<'_>, accounts: &Accounts) -> Result<()> {
+    let size_bytes = accounts.file().size_bytes();
+    let inode = fs.load_inode(accounts.nr())?;
+    if inode.read().disk.size < size_bytes {
+        handle.write(&inode).disk.size = size_bytes;
+    }
+    Ok(())
 }
 
 /// Adds a block to the file. It is zeroed before the transaction that maps it commits.
@@ -127,12 +138,6 @@ fn grow(fs: &Fs, handle: &Handle<'_>, accounts: &Accounts, at: LogicalBlock) -> 
     let block = map::insert_block(fs, handle, &mut handle.write(&inode), at)?;
     let byte = block.0 << fs.geometry.block_bits;
     fs.device.write_at(byte, &vec![0; fs.block_size()])?;
-    let size_bytes = {
-        let mut file = handle.write(accounts.file());
-        file.grow(block);
-        file.size_bytes()
-    };
-    let mut state = handle.write(&inode);
-    state.disk.size = state.disk.size.max(size_bytes);
+    handle.write(accounts.file()).grow(block);
     Ok(())
 }

@@ -80,7 +80,7 @@ impl FileState {
     }
 
     /// Size of the file in bytes: all of its blocks, as e2fsck requires.
-    pub(crate) fn size_bytes(&self) -> u64 {
+    pub(super) fn size_bytes(&self) -> u64 {
         u64_of(self.blocks.len()) * self.block_size
     }
 }
@@ -137,6 +137,11 @@ impl QuotaFile {
             space_seconds: info.space_grace_seconds,
             inodes_seconds: info.inodes_grace_seconds,
         }
+    }
+
+    /// Size of the file in bytes, with all of its blocks.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.live.read().size_bytes()
     }
 
     /// The block that the file needs before the next entry.

@@ -42,6 +42,9 @@ const OFF: &[Feature] = &[
     Feature::CSUM_SEED,
 ];
 
+/// The shortest log of jbd2, and the area of fast commits behind it.
+const LOG_BLOCKS_FOR_FAST_COMMITS: u64 = 1024 + 256;
+
 /// Each feature and the one that it needs, with the problem otherwise.
 const NEEDS: &[(Feature, Feature, &str)] = &[
     (
@@ -95,6 +98,7 @@ fn turn_on(disk: &mut Superblock, feature: Feature) -> Result<()> {
         ));
     }
     match feature {
+        Feature::FAST_COMMIT => check_log(disk)?,
         Feature::CSUM_SEED => disk.checksum_seed = disk.seed().0,
         Feature::EXTRA_ISIZE => {
             disk.min_extra_isize = disk.min_extra_isize.max(KNOWN_EXTRA_BYTES);
@@ -109,6 +113,19 @@ fn turn_on(disk: &mut Superblock, feature: Feature) -> Result<()> {
     features.insert(feature);
     disk.set_features(features);
     Ok(())
+}
+
+/// Linux mounts nothing whose log is too short for fast commits.
+fn check_log(disk: &Superblock) -> Result<()> {
+    let [.., high, low] = disk.jnl_blocks;
+    let bytes = u64::from(high) << 32 | u64::from(low);
+    let blocks = bytes >> 10 >> disk.log_block_size.min(31);
+    match disk.jnl_backup_type == 1 && blocks < LOG_BLOCKS_FOR_FAST_COMMITS {
+        false => Ok(()),
+        true => Err(Error::NotSupported(
+            "fast_commit needs a journal of at least 1280 blocks; replace it by a larger one first",
+        )),
+    }
 }
 
 fn turn_off(disk: &mut Superblock, feature: Feature) -> Result<()> {

@@ -8,6 +8,7 @@ use uext4::format::Feature;
 use uext4::format::hash::HashVersion;
 use uext4::format::quota::QuotaKind;
 use uext4::mkfs::DeviceContents;
+use uext4::resize::{Least, shrink};
 
 use uext4::{
     CompactOptions, DefragOptions, Destination, Error, Filesystem, Journal, OnError, Presence,
@@ -41,6 +42,8 @@ pub(super) enum Step {
     Use,
     /// Growth to this many blocks.
     Grow(u64),
+    /// Shrinking to this many blocks, or as far as possible.
+    Shrink(Option<u64>),
     /// Parts of files to other places: path, share of the file in percent, byte of the device.
     Scatter(Vec<(Vec<u8>, u64, u64)>),
     /// All files, whole again.
@@ -57,7 +60,7 @@ pub(super) enum Step {
 
 impl Step {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 9;
+    pub(super) const KINDS: usize = 10;
 
     /// The number of its kind.
     pub(super) fn number(&self) -> usize {
@@ -71,6 +74,7 @@ impl Step {
             Self::Journal(_) => 6,
             Self::Reseal(_) => 7,
             Self::Quota(_) => 8,
+            Self::Shrink(_) => 9,
         }
     }
 
@@ -81,7 +85,14 @@ impl Step {
             Self::Use => unreachable!("a life uses its files itself"),
             Self::Grow(blocks) => {
                 let bytes = blocks * u64::from(image.kind.block_size);
-                uext4::resize::grow(device, options, bytes, DeviceContents::Zeroed).map(|_| true)
+                // A shrinking leaves what was behind the new end.
+                let contents = DeviceContents::Unknown;
+                uext4::resize::grow(device, options, bytes, contents).map(|_| true)
+            }
+            Self::Shrink(blocks) => {
+                let bytes = |blocks| Least::Bytes(blocks * u64::from(image.kind.block_size));
+                let least = blocks.map_or(Least::Possible, bytes);
+                allowed(shrink(device, options, least).map(drop))
             }
             Self::Journal(blocks) => {
                 let wanted = blocks.map_or(Journal::None, |blocks| Journal::Internal(Some(blocks)));
@@ -130,7 +141,7 @@ fn allowed(result: Result<()>) -> Result<bool> {
     match result {
         Ok(()) => Ok(true),
         Err(Error::NotSupported(_) | Error::NoSpace) => Ok(false),
-        Err(Error::Resize(ResizeError::Journal { .. })) => Ok(false),
+        Err(Error::Resize(ResizeError::Journal { .. } | ResizeError::TooSmall { .. })) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -138,7 +149,7 @@ fn allowed(result: Result<()>) -> Result<bool> {
 /// A step for the image, which has these files.
 pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
     let bytes = image.main.size_bytes();
-    match rng.below(13) {
+    match rng.below(15) {
         0 | 1 => Step::Use,
         2 | 3 => {
             let (now, most) = (image.blocks(), bytes / u64::from(image.kind.block_size));
@@ -152,6 +163,10 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
         5 => Step::Defragment(files.to_vec()),
         6 => Step::Compact,
         7 | 8 => Step::Tune(Box::new(tuning(rng))),
+        12 | 13 => {
+            let now = image.blocks();
+            Step::Shrink(rng.chance(70).then(|| rng.between(now / 2, now)))
+        }
         11 => {
             let mut kinds = QuotaKind::ALL.to_vec();
             kinds.retain(|_| rng.chance(40));
