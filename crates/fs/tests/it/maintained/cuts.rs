@@ -9,7 +9,7 @@ use uext4::device::{BlockDevice, CrashLog, Error, MemDevice, Recorder, Survivors
 use uext4::format::Feature;
 use uext4_judge::EngineTarget;
 use uext4_testkit::manifest::{Manifest, Policy};
-use uext4_testkit::oracle::{self, Repair};
+use uext4_testkit::oracle::{self, KernelMount, Repair};
 
 /// Of this many cuts e2fsck judges one.
 const SAMPLE: usize = 7;
@@ -113,11 +113,27 @@ fn judge(life: &Life, image: &Image, promise: Promise, is_sample: bool) -> Resul
     if is_sample {
         // Safe repairs only: open files and the state of the orphan file are what a crash leaves.
         tree_is(life, &repaired(image, &[Repair::Preen])?).context("after e2fsck -p")?;
+        if life.has_kernel() && KernelMount::is_available() {
+            kernel_recovers(life, image)?;
+        }
     }
     tree_is(life, image)?;
     let limits = uext4::check::Limits::default();
     let report = uext4::check::check(image.main.clone(), image.options(), &limits)?;
     ensure!(report.is_clean(), "{report:?}");
+    Ok(())
+}
+
+/// Whether Linux replays the log and has the tree. Its first mount may fail, because it reads
+/// features and sizes once, before the replay.
+fn kernel_recovers(life: &Life, image: &Image) -> Result<()> {
+    let (_dir, path) = crate::image::on_disk(&image.main);
+    let mounted = KernelMount::new(&path, "").or_else(|_| KernelMount::new(&path, ""));
+    let mounted = mounted.context("the kernel's second mount")?;
+    let found = Manifest::of_dir(mounted.path())?;
+    mounted.unmount()?;
+    let differences = life.tree().diff(&found, &Policy::default());
+    ensure!(differences.is_empty(), "kernel: {differences:?}");
     Ok(())
 }
 
