@@ -170,11 +170,11 @@ fn a_stalled_starter_does_not_slip_into_a_closed_transaction() {
 
 #[test]
 fn changes_are_durable_by_fast_and_full_commits() {
-    shuttle::check_random(|| super::fast::race(Threads::Inline, 2), 1000);
-    shuttle::check_random(|| super::fast::race(Threads::Background, 2), 500);
+    shuttle::check_random(|| super::fast::race(Threads::Inline, 2), 500);
+    shuttle::check_random(|| super::fast::race(Threads::Background, 2), 250);
 }
 
 #[test]
 fn changes_are_durable_with_few_preemptions() {
-    shuttle::check_pct(|| super::fast::race(Threads::Inline, 2), 1000, 3);
+    shuttle::check_pct(|| super::fast::race(Threads::Inline, 2), 500, 3);
 }

@@ -40,8 +40,8 @@ fn seeds(variable: &str, default: u64) -> Range<u64> {
 #[test]
 fn files_stay_through_all_maintenance() {
     let mut done = [0; Step::KINDS];
-    let seeds = seeds("UEXT4_LIVES", 24);
-    let is_small = seeds.end - seeds.start < 20;
+    let seeds = seeds("UEXT4_LIVES", 16);
+    let is_small = seeds.end - seeds.start < 16;
     for seed in seeds {
         let _named = Named(seed);
         let mut life = Life::begin(seed);
@@ -65,7 +65,7 @@ fn files_stay_through_all_maintenance() {
 
 #[test]
 fn a_crash_at_any_write_of_a_step_keeps_all_files() {
-    for seed in seeds("UEXT4_LIVES_CUT", 3) {
+    for seed in seeds("UEXT4_LIVES_CUT", 2) {
         if let Some(failure) = cuts::first_failure(seed, cuts::Flushes::Heeded) {
             panic!("seed {seed}: {failure}");
         }
