@@ -9,7 +9,13 @@ use crate::stage::{Place, Stage};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
+use std::time::Duration;
 use uext4_fuse::{Ask, Client};
+use uext4_testkit::wait;
+
+/// Time for a server to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Commits since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,13 +34,22 @@ struct Fast {
     of_one_block: Option<u64>,
 }
 
+/// The server of a mount. It makes its control socket after the mount, so the first try may be too
+/// early.
+fn server(root: &Path) -> Result<Client> {
+    match wait::within(PATIENCE, || Client::connect(root).ok()) {
+        Some(client) => Ok(client),
+        None => Ok(Client::connect(root)?),
+    }
+}
+
 impl Commits {
     /// The counters of a mounted file system on `disk`.
     pub(super) fn of(stage: &Stage, disk: &str, feature: Feature) -> Result<Self> {
         let counters = match (stage, stage.place()) {
             (Stage::Kernel(_), _) => of_kernel(disk, feature),
             (_, Place::Library(filesystem)) => of_stats(&serde_json::to_value(filesystem.stats())?),
-            (_, Place::Directory(root)) => of_stats(&Client::connect(&root)?.ask(&Ask::Stats {})?),
+            (_, Place::Directory(root)) => of_stats(&server(&root)?.ask(&Ask::Stats {})?),
         }?;
         Ok(match feature {
             Feature::Fast => counters,
