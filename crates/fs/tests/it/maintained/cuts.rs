@@ -2,10 +2,12 @@
 
 use super::life::Life;
 use super::step::Step;
+use crate::resize::crash::Careless;
+pub(super) use crate::resize::crash::Flushes;
 use crate::resize::kind::Image;
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
-use uext4::device::{BlockDevice, CrashLog, Error, MemDevice, Recorder, Survivors, Tearing};
+use uext4::device::{BlockDevice, CrashLog, MemDevice, Recorder, Survivors, Tearing};
 use uext4::format::Feature;
 use uext4_judge::EngineTarget;
 use uext4_testkit::manifest::{Manifest, Policy};
@@ -13,40 +15,6 @@ use uext4_testkit::oracle::{self, KernelMount, Repair};
 
 /// Of this many cuts e2fsck judges one.
 const SAMPLE: usize = 7;
-
-/// What a device does with flushes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flushes {
-    Heeded,
-    Ignored,
-}
-
-/// A device that says it flushes.
-struct Careless(Arc<Recorder>);
-
-impl BlockDevice for Careless {
-    fn size_bytes(&self) -> u64 {
-        self.0.size_bytes()
-    }
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::result::Result<(), Error> {
-        self.0.read_at(offset, buf)
-    }
-    fn write_at(&self, offset: u64, buf: &[u8]) -> std::result::Result<(), Error> {
-        self.0.write_at(offset, buf)
-    }
-    fn write_durable_at(&self, offset: u64, buf: &[u8]) -> std::result::Result<(), Error> {
-        self.0.write_at(offset, buf)
-    }
-    fn flush(&self) -> std::result::Result<(), Error> {
-        Ok(())
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn describe(&self) -> String {
-        "careless".into()
-    }
-}
 
 /// What a crash may leave.
 #[derive(Clone, Copy, PartialEq, Eq)]

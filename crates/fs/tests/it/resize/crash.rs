@@ -22,7 +22,7 @@ struct Recorded {
 }
 
 /// A device that says it flushes.
-struct Careless(Arc<Recorder>);
+pub(crate) struct Careless(pub(crate) Arc<Recorder>);
 
 impl BlockDevice for Careless {
     fn size_bytes(&self) -> u64 {
@@ -58,7 +58,7 @@ enum Judges {
 
 /// What a device does with flushes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Flushes {
+pub(crate) enum Flushes {
     Heeded,
     Ignored,
 }

@@ -1,6 +1,6 @@
 //! Growth of file systems that are not mounted. The judges: e2fsck, the kernel, a manifest.
 
-mod crash;
+pub(crate) mod crash;
 pub(crate) mod kind;
 mod shrinking;
 
