@@ -30,6 +30,7 @@ pub(crate) use descriptors::Descriptors;
 pub use grow::grow;
 pub(crate) use grow::write_copies;
 pub use shrink::{Least, plan_shrink, shrink};
+pub(crate) use shrink::{Map, has_map};
 
 use crate::Result;
 use uext4_format::{Feature, Geometry, Superblock};

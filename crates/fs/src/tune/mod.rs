@@ -113,21 +113,31 @@ fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {
 }
 
 fn set_uuid(disk: &mut Superblock, uuid: [u8; 16]) -> Result<()> {
-    let features = disk.features();
+    let has = |feature| disk.features().has(feature);
     let problem = if disk.uuid == uuid {
         return Ok(());
-    } else if features.has(Feature::STABLE_INODES) {
-        "the feature stable_inodes promises that the UUID never changes"
-    } else if features.has(Feature::METADATA_CSUM) && !features.has(Feature::CSUM_SEED) {
+    } else if let Some(problem) = fixed_uuid(disk) {
+        problem
+    } else if has(Feature::METADATA_CSUM) && !has(Feature::CSUM_SEED) {
         "a new UUID changes every checksum, which `reseal` does without a mount"
-    } else if features.has(Feature::UNINIT_BG) && !features.has(Feature::METADATA_CSUM) {
+    } else if has(Feature::UNINIT_BG) && !has(Feature::METADATA_CSUM) {
         "a new UUID changes the checksum of every group (uninit_bg), which `reseal` does without a \
          mount"
-    } else if features.has(Feature::HAS_JOURNAL) && disk.journal_inum == 0 {
-        "an external journal knows the file system by its UUID"
     } else {
         disk.uuid = uuid;
         return Ok(());
     };
     Err(Error::NotSupported(problem))
+}
+
+/// Why the UUID cannot change at all, if so.
+fn fixed_uuid(disk: &Superblock) -> Option<&'static str> {
+    let features = disk.features();
+    if features.has(Feature::STABLE_INODES) {
+        Some("the feature stable_inodes promises that the UUID never changes")
+    } else if features.has(Feature::HAS_JOURNAL) && disk.journal_inum == 0 {
+        Some("an external journal knows the file system by its UUID")
+    } else {
+        None
+    }
 }

@@ -19,23 +19,23 @@ use uext4_num::{clamp_u16, clamp_u32, u64_of, usize_of};
 
 /// What a file maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Map {
-    pub(super) format: Format,
+pub(crate) struct Map {
+    pub(crate) format: Format,
     /// Ascending in the file.
-    pub(super) extents: Vec<Extent>,
+    pub(crate) extents: Vec<Extent>,
     /// Blocks of the map itself.
-    pub(super) nodes: Vec<BlockNr>,
+    pub(crate) nodes: Vec<BlockNr>,
 }
 
 /// How a file maps its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(crate) enum Format {
     Extents,
     Tables,
 }
 
 /// Whether an inode has a map, and not its data or a device number in that place.
-pub(super) fn has_map(inode: &Inode) -> bool {
+pub(crate) fn has_map(inode: &Inode) -> bool {
     if inode.flags.contains(InodeFlags::INLINE_DATA) {
         return false;
     }
@@ -52,7 +52,7 @@ impl Map {
     ///
     /// # Errors
     /// Damage; those of the device.
-    pub(super) fn read(rest: &AtRest, nr: InodeNr, inode: &Inode) -> Result<Self> {
+    pub(crate) fn read(rest: &AtRest, nr: InodeNr, inode: &Inode) -> Result<Self> {
         let is_tree = inode.flags.contains(InodeFlags::EXTENTS);
         let mut map = Self {
             format: if is_tree {

@@ -21,6 +21,7 @@ use super::Plan;
 use crate::mount::AtRest;
 use crate::{InTheWay, MountOptions, ResizeError, Result};
 use layout::Layout;
+pub(crate) use maps::{Map, has_map};
 use plan::Step;
 use uext4_device::{BlockDevice, Overlay};
 use uext4_format::Geometry;

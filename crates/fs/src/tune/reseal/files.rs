@@ -1,17 +1,12 @@
 //! Checksums of the blocks that an inode refers to: tree nodes, directory blocks, attributes.
 
 use super::{Work, directory};
+use crate::resize::{Map, has_map};
 use crate::{Error, Result};
-use std::ops::Range;
-use uext4_format::extent::{Expect, ExtentNode};
-use uext4_format::indirect::{DIRECT_BLOCKS, ROOT_POINTERS, pointer};
+use uext4_format::extent::ExtentNode;
 use uext4_format::orphan_file::{seal_orphan_block, verify_orphan_block};
 use uext4_format::xattr::XattrBlock;
 use uext4_format::{BlockNr, FileType, Inode, InodeFlags, InodeNr, Place, Seed};
-use uext4_num::usize_of;
-
-/// Longest target in a symbolic link's inode, in bytes, exclusive.
-const FAST_LINK_BYTES: u64 = 60;
 
 /// What the blocks of an inode hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,20 +36,31 @@ impl Work<'_> {
         if inode.file_acl.0 != 0 {
             self.attributes(inode.file_acl)?;
         }
-        if !has_map(inode) {
+        let is_tree = inode.flags.contains(InodeFlags::EXTENTS);
+        if !has_map(inode) || (owner.holds == Holds::Data && !is_tree) {
+            return Ok(()); // tables of block numbers have no checksums
+        }
+        let map = Map::read(self.rest, nr, inode)?;
+        if is_tree {
+            self.nodes(&owner, &map)?;
+        }
+        if owner.holds == Holds::Data {
             return Ok(());
         }
-        if !inode.flags.contains(InodeFlags::EXTENTS) {
-            return match owner.holds {
-                Holds::Data => Ok(()), // tables of block numbers have no checksums
-                _ => self.pointers(&owner, inode),
-            };
+        let blocks = map.extents.iter();
+        let mut blocks = blocks.flat_map(|extent| extent.start.0..extent.physical_end());
+        blocks.try_for_each(|block| self.content(&owner, BlockNr(block)))
+    }
+
+    /// The nodes of a tree, whose old checksums [`Map::read`] has verified.
+    fn nodes(&mut self, owner: &Owner, map: &Map) -> Result<()> {
+        let Some(seed) = owner.new else { return Ok(()) };
+        for nr in &map.nodes {
+            let mut bytes = self.rest.read(*nr)?;
+            ExtentNode::new(&mut bytes[..]).update_checksum(seed);
+            self.changes.put(*nr, bytes)?;
         }
-        let geometry = &self.geometry;
-        let blocks = u64::from(geometry.first_data_block)..geometry.blocks_count;
-        let (root, expect) = (ExtentNode::new(&inode.i_block[..]), Expect::root(blocks));
-        root.validate(&expect, Place::Inode(nr))?;
-        self.node(&owner, &root, &expect)
+        Ok(())
     }
 
     fn holds(&self, nr: InodeNr, inode: &Inode) -> Holds {
@@ -84,63 +90,6 @@ impl Work<'_> {
         self.changes.put(nr, bytes)
     }
 
-    fn node<B: AsRef<[u8]>>(
-        &mut self,
-        owner: &Owner,
-        node: &ExtentNode<B>,
-        expect: &Expect,
-    ) -> Result<()> {
-        if node.depth() == 0 {
-            if owner.holds == Holds::Data {
-                return Ok(());
-            }
-            let runs = node.extents();
-            let runs: Vec<Range<u64>> = runs
-                .map(|extent| extent.start.0..extent.physical_end())
-                .collect();
-            return runs
-                .into_iter()
-                .flatten()
-                .try_for_each(|nr| self.content(owner, BlockNr(nr)));
-        }
-        for (at, index) in node.indexes().enumerate() {
-            let place = Place::InodeBlock(owner.nr, index.child);
-            let mut bytes = self.block_of_file(index.child, place)?;
-            let mut child = ExtentNode::new(&mut bytes[..]);
-            let expect = expect.child(node, at);
-            child.validate(&expect, place)?;
-            if let Some(seed) = owner.old {
-                child.verify_checksum(seed, place)?;
-            }
-            self.node(owner, &child, &expect)?;
-            if let Some(seed) = owner.new {
-                child.update_checksum(seed);
-                self.changes.put(index.child, bytes)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The blocks of a directory without extents.
-    fn pointers(&mut self, owner: &Owner, inode: &Inode) -> Result<()> {
-        for at in 0..ROOT_POINTERS {
-            let depth = at.saturating_sub(usize_of(DIRECT_BLOCKS) - 1);
-            self.pointed(owner, pointer(&inode.i_block, at), depth)?;
-        }
-        Ok(())
-    }
-
-    fn pointed(&mut self, owner: &Owner, nr: BlockNr, depth: usize) -> Result<()> {
-        if nr.0 == 0 {
-            return Ok(());
-        }
-        if depth == 0 {
-            return self.content(owner, nr);
-        }
-        let table = self.block_of_file(nr, Place::InodeBlock(owner.nr, nr))?;
-        (0..table.len() / 4).try_for_each(|at| self.pointed(owner, pointer(&table, at), depth - 1))
-    }
-
     fn content(&mut self, owner: &Owner, nr: BlockNr) -> Result<()> {
         let place = Place::InodeBlock(owner.nr, nr);
         let mut bytes = self.block_of_file(nr, place)?;
@@ -163,16 +112,5 @@ impl Work<'_> {
             }
         }
         self.changes.put(nr, bytes)
-    }
-}
-
-/// Whether `i_block` is a map.
-fn has_map(inode: &Inode) -> bool {
-    let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
-    let is_value = inode.flags.contains(InodeFlags::EA_INODE);
-    match inode.file_type() {
-        Some(FileType::Symlink) if !is_value => !is_inline && inode.size >= FAST_LINK_BYTES,
-        Some(FileType::Regular | FileType::Directory | FileType::Symlink) => !is_inline,
-        _ => false,
     }
 }

@@ -13,34 +13,29 @@ impl Work<'_> {
     /// among the changes.
     pub(super) fn group(&mut self, group: GroupNr) -> Result<GroupDescriptor> {
         let mut descriptor = self.descriptors.get(group)?;
-        self.bitmaps(group, &mut descriptor)?;
+        let (geometry, seed) = (self.geometry, self.new.metadata);
+        if !descriptor.has_flag(group_flag::BLOCK_UNINIT) {
+            let bitmap = self.rest.read(descriptor.block_bitmap)?;
+            descriptor.verify_block_bitmap(&bitmap, group, &geometry, &self.old)?;
+            let sum = seed.map_or(0, |seed| block_bitmap_checksum(seed, &bitmap, &geometry));
+            descriptor.set_block_bitmap_checksum(sum, &geometry);
+        }
         if !descriptor.has_flag(group_flag::INODE_UNINIT) {
-            self.inodes(group, &descriptor)?;
+            let bitmap = self.rest.read(descriptor.inode_bitmap)?;
+            descriptor.verify_inode_bitmap(&bitmap, group, &geometry, &self.old)?;
+            let sum = seed.map_or(0, |seed| inode_bitmap_checksum(seed, &bitmap, &geometry));
+            descriptor.set_inode_bitmap_checksum(sum, &geometry);
+            self.inodes(group, &descriptor, &bitmap)?;
         }
         Ok(descriptor)
     }
 
-    fn bitmaps(&self, group: GroupNr, descriptor: &mut GroupDescriptor) -> Result<()> {
-        let geometry = &self.geometry;
-        if !descriptor.has_flag(group_flag::BLOCK_UNINIT) {
-            let bitmap = self.rest.read(descriptor.block_bitmap)?;
-            descriptor.verify_block_bitmap(&bitmap, group, geometry, &self.old)?;
-            let seed = self.new.metadata;
-            let sum = seed.map_or(0, |seed| block_bitmap_checksum(seed, &bitmap, geometry));
-            descriptor.set_block_bitmap_checksum(sum, geometry);
-        }
-        if !descriptor.has_flag(group_flag::INODE_UNINIT) {
-            let bitmap = self.rest.read(descriptor.inode_bitmap)?;
-            descriptor.verify_inode_bitmap(&bitmap, group, geometry, &self.old)?;
-            let seed = self.new.metadata;
-            let sum = seed.map_or(0, |seed| inode_bitmap_checksum(seed, &bitmap, geometry));
-            descriptor.set_inode_bitmap_checksum(sum, geometry);
-        }
-        Ok(())
-    }
-
-    fn inodes(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Result<()> {
-        let bitmap = self.rest.read(descriptor.inode_bitmap)?;
+    fn inodes(
+        &mut self,
+        group: GroupNr,
+        descriptor: &GroupDescriptor,
+        bitmap: &[u8],
+    ) -> Result<()> {
         let per_block = self.geometry.inodes_per_block();
         let written = self
             .geometry

@@ -99,15 +99,13 @@ fn set_metadata_csum(disk: &mut Superblock, presence: Presence) {
 const CRC32C: u8 = 1;
 
 fn check_uuid(disk: &Superblock) -> Result<()> {
-    let features = disk.features();
-    let problem = if features.has(Feature::STABLE_INODES) {
-        "the feature stable_inodes promises that the UUID never changes"
-    } else if features.has(Feature::HAS_JOURNAL) && disk.journal_inum == 0 {
-        "an external journal knows the file system by its UUID"
-    } else if features.has(Feature::EA_INODE) && !features.has(Feature::CSUM_SEED) {
-        "hashes of attributes in inodes (ea_inode) depend on the UUID; turn on metadata_csum_seed"
-    } else {
-        return Ok(());
+    let has = |feature| disk.features().has(feature);
+    let problem = match super::fixed_uuid(disk) {
+        Some(problem) => problem,
+        None if has(Feature::EA_INODE) && !has(Feature::CSUM_SEED) => {
+            "hashes of attributes in inodes (ea_inode) depend on the UUID; turn on metadata_csum_seed"
+        }
+        None => return Ok(()),
     };
     Err(Error::NotSupported(problem))
 }
