@@ -138,12 +138,12 @@ impl Args {
         let started = std::time::Instant::now();
         let container = self.output.begin(&self.out, self.force)?;
         let builder = build_output::builder(&container, options);
-        let mut builder = builder.map_err(|error| failure(&error))?;
+        let mut builder = builder.map_err(|error| failure(&name, &error))?;
         let meter = super::build_report::meter(&mut builder, !self.quiet);
         let built = self
             .feed(&mut builder, changes)
             .and_then(|()| builder.finish())
-            .map_err(|error| failure(&error));
+            .map_err(|error| failure(&name, &error));
         meter.finish_and_clear();
         let report = built?;
         let made = build_output::finish(&self.out, container, &report, !self.quiet)?;
@@ -268,11 +268,15 @@ fn is_tree(source: &Path) -> bool {
 }
 
 /// The failure of a build; damage and usage have statuses of their own.
-fn failure(error: &Error) -> Failure {
+fn failure(name: &str, error: &Error) -> Failure {
     let exit = match error {
         Error::Format(_) => Exit::Usage,
         Error::Device(uext4::device::Error::Busy { .. }) => Exit::Busy,
         _ => Exit::Failed,
     };
-    Failure::new(exit, error.to_string())
+    // The others name a source or the image themselves.
+    match error {
+        Error::Format(_) | Error::Full { .. } => Failure::new(exit, format!("{name}: {error}")),
+        _ => Failure::new(exit, error.to_string()),
+    }
 }
