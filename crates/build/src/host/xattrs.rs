@@ -56,8 +56,16 @@ pub(super) fn xattrs(of: Of<'_>, buffer: &mut Vec<u8>) -> Result<Vec<Xattr>, Err
     };
     let mut found = Vec::new();
     for name in buffer.split(|byte| *byte == 0).filter(|name| is_kept(name)) {
-        let mut value = Vec::with_capacity(XATTR_BYTES);
-        match of.value(OsStr::from_bytes(name), &mut value) {
+        let key = OsStr::from_bytes(name);
+        let mut value = Vec::with_capacity(FIRST_BYTES);
+        let read = match of.value(key, &mut value) {
+            Err(Errno::RANGE) => {
+                value.reserve(XATTR_BYTES);
+                of.value(key, &mut value)
+            }
+            read => read,
+        };
+        match read {
             Err(Errno::NODATA) => continue,
             other => other?,
         };
