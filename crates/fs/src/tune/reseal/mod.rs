@@ -103,7 +103,7 @@ fn check_uuid(disk: &Superblock) -> Result<()> {
     let problem = match super::fixed_uuid(disk) {
         Some(problem) => problem,
         None if has(Feature::EA_INODE) && !has(Feature::CSUM_SEED) => {
-            "hashes of attributes in inodes (ea_inode) depend on the UUID; turn on metadata_csum_seed"
+            "hashes of attributes in inodes (ea_inode) need the UUID; turn on metadata_csum_seed"
         }
         None => return Ok(()),
     };
