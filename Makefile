@@ -1,6 +1,6 @@
 # The front door. Every target runs as root or as a user with sudo.
 
-.PHONY: help deps tools check test schedules simulate simulated simulator report validate boot crates coverage quickstart lab build install uninstall deb static package-test
+.PHONY: help deps tools check test test-it test-rest schedules simulate simulated simulator report validate boot crates coverage quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3 libarchive-tools umoci skopeo xz-utils zstd \
@@ -38,10 +38,21 @@ tools: ## Install the test suites that cargo knows into target/tools.
 	  cargo install --quiet pjdfstest --version 0.2.2 --locked --root target/tools || \
 	  echo "tools: no pjdfstest; its tests are skipped"
 
-# The two builds with other flags run beside each other: most of their time is in one thread.
+# Two builds with other flags run beside each other, because most of their time is in one thread,
+# and two halves of the tests, because many of them wait for a device, a mount or a process.
+BESIDE = $(MAKE) --no-print-directory --jobs=2 --output-sync=target
+
 test: deps tools check ## All checks and all tests.
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target schedules simulated
-	cargo test --workspace --quiet
+	@$(BESIDE) schedules simulated
+	cargo test --workspace --quiet --no-run
+	@$(BESIDE) test-it test-rest
+
+test-it: # The integration tests named `it`.
+	+cargo test --workspace --quiet --test it
+
+test-rest: # All other tests.
+	+cargo test --workspace --quiet --lib --bins --test '[!i]*'
+	+cargo test --workspace --quiet --doc
 
 # A build of its own: the flag is for the whole build.
 SHUTTLE = RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle cargo test --quiet --lib

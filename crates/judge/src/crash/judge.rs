@@ -172,7 +172,7 @@ impl<'a> Worker<'a> {
         self.judge(task).with_context(|| {
             format!(
                 "crash {case}\nrepeat it with: UEXT4_CRASH_CASE='{case}' \
-                 cargo test -p uext4-judge --test it the_case -- --nocapture"
+                 cargo test -p uext4-judge --test crash the_case -- --nocapture"
             )
         })
     }

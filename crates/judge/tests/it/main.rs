@@ -1,3 +1,0 @@
-//! Tests of the engine against the oracles.
-
-mod crash;
