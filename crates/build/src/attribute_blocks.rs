@@ -5,12 +5,13 @@
 
 use uext4_format::BlockNr;
 use uext4_format::xattr::{REFCOUNT_MAX, XattrBlock};
-use uext4_num::{clamp_usize, usize_of};
+use uext4_num::{clamp_usize, u64_of, usize_of};
 
 use crate::Result;
-use crate::bump::Bump;
 use crate::finish::Identity;
+use crate::key::{Key, Purpose};
 use crate::output::{Gather, Output};
+use crate::places::Places;
 use crate::tree::{FileId, Tree};
 
 /// The blocks of the image.
@@ -26,7 +27,7 @@ impl AttributeBlocks {
         tree: &Tree,
         order: &[FileId],
         identity: &Identity,
-        bump: &mut Bump,
+        places: &mut Places,
         output: &mut Output,
     ) -> Result<AttributeBlocks> {
         let contents = tree.attributes.blocks();
@@ -41,13 +42,15 @@ impl AttributeBlocks {
             }
             users[block] += 1;
         }
-        let mut copies = vec![(Vec::new(), 0); contents.len()];
+        let mut copies: Vec<(Vec<BlockNr>, u32)> = vec![(Vec::new(), 0); contents.len()];
         let mut gather = Gather::new(identity.geometry.block_bits);
         for block in used {
             let mut left = users[block];
+            let key = Key::ROOT.child(&contents[block]);
             while left > 0 {
                 let count = left.min(REFCOUNT_MAX);
-                let nr = bump.take_one()?;
+                let copy = u64_of(copies[block].0.len());
+                let nr = places.place_one(key.with(Purpose::Copy, copy))?;
                 let mut bytes = contents[block].to_vec();
                 let mut header = XattrBlock::new(&mut bytes[..]);
                 header.set_refcount(count);

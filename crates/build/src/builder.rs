@@ -5,21 +5,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 use uext4_device::{Access, BlockDevice, FileDevice, NewFile};
-use uext4_format::{Feature, FileType};
-use uext4_mkfs::{DeviceContents, Plan};
+use uext4_format::{Feature, FileType, Geometry};
+use uext4_mkfs::{DeviceContents, Draft, Plan};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
 use crate::attributes::Limits;
 use crate::bump::Bump;
 use crate::contents::{Batch, digest};
 use crate::implicit::Describe;
+use crate::key::{Key, Keys};
 use crate::layers::Spot;
 use crate::output::{Output, Write};
+use crate::places::{Placed, Places};
+use crate::scatter::{Scatter, Wanted};
 use crate::streams::{Stream, are_sound, is_full};
 use crate::tree::{FileId, Later, Piece, Place, Tree};
 use crate::{
-    BuildOptions, Content, Data, Entry, Error, Node, Progress, Report, Result, Sink, Size, Tables,
-    sizing,
+    BuildOptions, Content, Data, Entry, Error, Node, PlaceRule, Progress, Report, Result, Sink,
+    Size, Tables, sizing, stable,
 };
 
 /// Features whose structures the builder does not make.
@@ -38,7 +41,9 @@ pub struct Builder {
     /// Numbers before the size is known.
     pub(crate) plan: Plan,
     pub(crate) tree: Tree,
-    pub(crate) bump: Bump,
+    pub(crate) places: Places,
+    /// The file system without contents, where their places follow from paths.
+    pub(crate) early: Option<Draft>,
     pub(crate) output: Output,
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) image: Option<Arc<NewFile>>,
@@ -112,9 +117,16 @@ impl Builder {
     fn start(
         device: Arc<dyn BlockDevice>,
         image: Option<Arc<NewFile>>,
-        options: BuildOptions,
+        mut options: BuildOptions,
         (plan, blocks): (Plan, u64),
     ) -> Result<Builder> {
+        let (plan, early) = match options.places {
+            PlaceRule::Packed => (plan, None),
+            PlaceRule::DiffFriendly => {
+                let (plan, draft) = stable::begin(&mut options)?;
+                (plan, Some(draft))
+            }
+        };
         let geometry = plan
             .superblock
             .geometry()
@@ -124,13 +136,18 @@ impl Builder {
             tail_bytes: usize::from(geometry.inode_size).saturating_sub(fields),
             block_bytes: usize_of(geometry.block_size()),
         };
-        let mut bump = Bump::new(geometry, blocks);
-        if options.tables == Tables::Front {
-            bump.skip_to(sizing::tables_end(&options)?);
-        }
+        let mut tree = Tree::new(options.format.root_owner, limits)?;
+        let places = match &early {
+            Some(draft) => {
+                tree.keys = Keys::used();
+                Places::Scattered(Scatter::new(&geometry, draft.end().0))
+            }
+            None => Places::Ascending(bump(&options, geometry, blocks)?),
+        };
         Ok(Builder {
-            tree: Tree::new(options.format.root_owner, limits)?,
-            bump,
+            tree,
+            places,
+            early,
             output: Output::new(device.clone()),
             device,
             image,
@@ -213,6 +230,7 @@ impl Builder {
         match content.data {
             Data::Later { ranges, file: from } => self.add_later(file, size, ranges, from),
             Data::Stream { ranges, reader } => {
+                self.tree.keys.set(file, || Key::of_path(path));
                 let stream = Stream {
                     file,
                     size,
@@ -286,26 +304,26 @@ impl Builder {
             }
             self.progress.bytes += u64_of(part.range.len());
             self.progress.files += u64::from(part.is_last);
-            let first = clamp_u32(part.range.start >> bits);
-            let logical = clamp_u32(part.offset >> bits);
-            for run in &part.data {
-                let mut at = run.start;
-                while at < run.end {
-                    let taken = self.bump.take(run.end - at)?;
-                    let piece = Piece {
-                        logical: logical + (at - first),
-                        blocks: taken.len_blocks,
-                        start: taken.start,
-                    };
-                    self.tree.append(part.file, piece);
-                    if next != taken.start.0 {
-                        self.hand_over(&mut write, taken.start.0 << bits)?;
-                    }
-                    let end = at + taken.len_blocks;
-                    write.push(usize_of(at) << bits..usize_of(end) << bits);
-                    next = taken.start.0 + u64::from(taken.len_blocks);
-                    at = end;
+            let wanted = Wanted {
+                key: self.tree.keys.get(part.file),
+                file_blocks: self.tree.file(part.file).size.div_ceil(1 << bits),
+                first: clamp_u32(part.offset >> bits),
+                blocks: clamp_u32(u64_of(part.range.len()).div_ceil(1 << bits)),
+            };
+            let start = clamp_u32(part.range.start >> bits);
+            for Placed { at, run } in self.places.place(&wanted, &part.data)? {
+                let piece = Piece {
+                    logical: wanted.first + at,
+                    blocks: run.len_blocks,
+                    start: run.start,
+                };
+                self.tree.append(part.file, piece);
+                if next != run.start.0 {
+                    self.hand_over(&mut write, run.start.0 << bits)?;
                 }
+                let (from, to) = (start + at, start + at + run.len_blocks);
+                write.push(usize_of(from) << bits..usize_of(to) << bits);
+                next = run.start.0 + u64::from(run.len_blocks);
             }
         }
         self.hand_over(&mut write, 0)?;
@@ -412,6 +430,15 @@ impl Sink for Builder {
     fn hide_below(&mut self, path: &[u8]) -> Result<()> {
         self.tree.hide_below(path)
     }
+}
+
+/// Blocks one after the other, around those that are placed before.
+fn bump(options: &BuildOptions, geometry: Geometry, blocks: u64) -> Result<Bump> {
+    let mut bump = Bump::new(geometry, blocks);
+    if options.tables == Tables::Front {
+        bump.skip_to(sizing::tables_end(options)?);
+    }
+    Ok(bump)
 }
 
 /// Checks the options, and computes the first numbers and the most blocks.

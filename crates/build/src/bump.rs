@@ -59,11 +59,6 @@ impl Bump {
         }
     }
 
-    /// The next block.
-    pub(crate) fn take_one(&mut self) -> Result<BlockNr> {
-        Ok(self.take(1)?.start)
-    }
-
     fn note(&mut self, run: BlockRun) {
         let end = run.start.0 + u64::from(run.len_blocks);
         match self.runs.last_mut() {
@@ -73,23 +68,8 @@ impl Bump {
         self.next = end;
     }
 
-    /// The runs given out without these, which are a part of them.
-    pub(crate) fn used_without(&self, mut free: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-        free.sort_unstable();
-        let mut used = Vec::new();
-        let mut free = free.into_iter().peekable();
-        for (start, end) in self.runs.iter().copied() {
-            let mut at = start;
-            while let Some((from, to)) = free.next_if(|(from, _)| *from < end) {
-                if from > at {
-                    used.push((at, from));
-                }
-                at = to;
-            }
-            if at < end {
-                used.push((at, end));
-            }
-        }
-        used
+    /// The runs given out, ascending.
+    pub(crate) fn runs(&self) -> &[(u64, u64)] {
+        &self.runs
     }
 }

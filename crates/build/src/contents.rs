@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crc_fast::{CrcAlgorithm, checksum};
 use siphasher::sip::SipHasher13;
-use uext4_num::{clamp_u32, clamp_usize, u64_of, usize_of};
+use uext4_num::{clamp_usize, u64_of, usize_of};
 
 use crate::tree::FileId;
 
@@ -36,7 +36,7 @@ pub(crate) struct Part {
     pub(crate) range: Range<usize>,
     /// Checksum of the bytes; `None` if all are zero.
     pub(crate) crc: Option<u64>,
-    /// Blocks with data: ranges of blocks of the batch.
+    /// Blocks with data: ranges of blocks of the piece.
     pub(crate) data: Vec<Range<u32>>,
     /// Whether it completes the file.
     pub(crate) is_last: bool,
@@ -94,8 +94,7 @@ impl Batch {
     ) {
         let block = usize_of(block_size);
         let padded = range.start..range.start + range.len().next_multiple_of(block);
-        let first = clamp_u32(range.start / block);
-        let data = data_blocks(&self.bytes[padded], block, first);
+        let data = data_blocks(&self.bytes[padded], block);
         let crc = (!data.is_empty())
             .then(|| checksum(CrcAlgorithm::Crc64Nvme, &self.bytes[range.clone()]));
         self.parts.push(Part {
@@ -109,10 +108,10 @@ impl Batch {
     }
 }
 
-/// Runs of blocks that are not zero, counted from `first`.
-fn data_blocks(bytes: &[u8], block: usize, first: u32) -> Vec<Range<u32>> {
+/// Runs of blocks that are not zero.
+fn data_blocks(bytes: &[u8], block: usize) -> Vec<Range<u32>> {
     let mut runs: Vec<Range<u32>> = Vec::new();
-    for (at, bytes) in (first..).zip(bytes.chunks(block)) {
+    for (at, bytes) in (0..).zip(bytes.chunks(block)) {
         if bytes == &ZEROES[..block] {
             continue;
         }
@@ -153,8 +152,8 @@ mod tests {
     fn zero_blocks_are_left_out() {
         let mut bytes = vec![0; 5 * 1024];
         (bytes[1024], bytes[2047], bytes[2048], bytes[5119]) = (1, 1, 1, 1);
-        assert_eq!(data_blocks(&bytes, 1024, 10), [11..13, 14..15]);
-        assert_eq!(data_blocks(&bytes[..1024], 1024, 0), []);
+        assert_eq!(data_blocks(&bytes, 1024), [1..3, 4..5]);
+        assert_eq!(data_blocks(&bytes[..1024], 1024), []);
     }
 
     #[test]

@@ -31,6 +31,17 @@ pub(crate) struct Format {
     features: Features,
     tail: LeafTail,
     hasher: DirHasher,
+    packing: Packing,
+}
+
+/// How names fill the leaves of hashed directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// All leaves but the last are full.
+    Full,
+    /// A leaf has all names of a range of hashes, which is halved if it has too many. So a name
+    /// more or less changes one leaf.
+    ByHash,
 }
 
 /// The directory whose blocks are made.
@@ -53,7 +64,12 @@ pub(crate) struct Blocks {
 pub(crate) struct TooManyNames;
 
 impl Format {
-    pub(crate) fn new(features: Features, block_size: u32, seed: [u32; 4]) -> Format {
+    pub(crate) fn new(
+        features: Features,
+        block_size: u32,
+        seed: [u32; 4],
+        packing: Packing,
+    ) -> Format {
         Format {
             block_size,
             features,
@@ -66,6 +82,7 @@ impl Format {
                 sign: CharSign::Signed,
                 seed,
             },
+            packing,
         }
     }
 
@@ -152,6 +169,30 @@ impl Format {
         ranges
     }
 
+    /// Ranges of names, given as hash and length, that have the hashes of one leaf each.
+    fn by_hash(&self, names: &[(u32, usize)]) -> Vec<Range<usize>> {
+        let mut ranges = Vec::new();
+        // Ranges that are left, the next one last, with the highest bit that may differ in them.
+        let mut left = vec![(0..names.len(), u32::BITS)];
+        while let Some((range, bits)) = left.pop() {
+            let own = &names[range.clone()];
+            let needed: usize = own.iter().map(|(_, len)| space_needed(*len)).sum();
+            if needed <= self.area() {
+                ranges.extend((!range.is_empty()).then_some(range));
+            } else if let Some(bit) = bits.checked_sub(1) {
+                let middle = own.partition_point(|(hash, _)| hash >> bit & 1 == 0);
+                let middle = range.start + middle;
+                left.push((middle..range.end, bit));
+                left.push((range.start..middle, bit));
+            } else {
+                let equal = self.pack(own.iter().map(|(_, len)| *len)).into_iter();
+                let first = range.start;
+                ranges.extend(equal.map(|one| first + one.start..first + one.end));
+            }
+        }
+        ranges
+    }
+
     fn hashed(&self, owner: Owner, items: &[Item<'_>]) -> Result<Blocks, TooManyNames> {
         let mut sorted: Vec<(DirHash, u32)> = (0..clamp_u32(items.len()))
             .zip(items)
@@ -159,7 +200,13 @@ impl Format {
             .collect();
         sorted.sort_unstable();
         let name_len = |(_, at): &(DirHash, u32)| items[usize_of(*at)].name.len();
-        let leaves = self.pack(sorted.iter().map(name_len));
+        let leaves = match self.packing {
+            Packing::Full => self.pack(sorted.iter().map(name_len)),
+            Packing::ByHash => {
+                let hashes = sorted.iter().map(|one| (one.0.major, name_len(one)));
+                self.by_hash(&hashes.collect::<Vec<_>>())
+            }
+        };
         let mut bytes = vec![0; self.size()];
         let mut index = Vec::with_capacity(leaves.len());
         let mut last_hash = None;

@@ -3,20 +3,23 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use uext4_format::{Checksums, Feature, Geometry, InodeNr, Seed};
-use uext4_num::{nonnegative, usize_of};
+use uext4_format::{BlockNr, Checksums, Feature, Geometry, InodeNr, Seed};
+use uext4_mkfs::{Contents, Draft};
+use uext4_num::{clamp_u32, nonnegative, usize_of};
 
 use crate::attribute_blocks::AttributeBlocks;
 use crate::contents::Batch;
-use crate::directories::{Format, Item, Owner};
+use crate::directories::{Format, Item, Owner, Packing};
 use crate::inodes::{self, DeepMaps};
+use crate::numbers::Numbers;
 use crate::output::Gather;
+use crate::places::Placed;
 use crate::readers::{Job, Readers};
 use crate::sizing::{Needs, Report};
 use crate::sorting::{self, Sorted, path_of};
 use crate::tree::{File, FileId, Origin, Piece, Place, Tree};
 use crate::usage::Usage;
-use crate::{Builder, Error, Result, implicit, manifest};
+use crate::{Builder, Error, PlaceRule, Result, implicit, manifest};
 
 /// Most bytes of a symbolic link in its inode.
 const SHORT_TARGET_MAX: u64 = 59;
@@ -51,7 +54,7 @@ pub(crate) fn finish(mut build: Builder) -> Result<Report> {
         .unwrap_or_else(|| latest(&build.tree));
     let lost_found = implicit::add_lost_found(&mut build.tree)?;
     implicit::date(&mut build.tree, time);
-    let sorted = sorting::sort(&mut build.tree)?;
+    let sorted = sorting::sort(&mut build.tree, &mut numbers(&build.early))?;
     if let Some(describe) = &mut build.describe {
         implicit::describe(&mut build.tree, &sorted, describe)?;
     }
@@ -60,12 +63,24 @@ pub(crate) fn finish(mut build: Builder) -> Result<Report> {
     place_targets(&mut build, &sorted)?;
     write_directories(&mut build, &sorted, &identity, lost_found)?;
     let Builder {
-        tree, bump, output, ..
+        tree,
+        places,
+        output,
+        ..
     } = &mut build;
-    let blocks = AttributeBlocks::write(tree, &sorted.order, &identity, bump, output)?;
-    let maps = DeepMaps::write(tree, &sorted, &identity, bump, output)?;
+    let blocks = AttributeBlocks::write(tree, &sorted.order, &identity, places, output)?;
+    let maps = DeepMaps::write(tree, &sorted, &identity, places, output)?;
     output.finish()?;
-    write_metadata(&build, &sorted, &identity, blocks, &maps)
+    write_metadata(&mut build, &sorted, &identity, blocks, &maps)
+}
+
+fn numbers(early: &Option<Draft>) -> Numbers {
+    match early {
+        None => Numbers::Ascending(sorting::LOST_FOUND.0 + 1),
+        Some(draft) => {
+            Numbers::scattered(draft.after_hidden_files(), draft.superblock.inodes_count)
+        }
+    }
 }
 
 /// The latest change in the tree, in seconds.
@@ -171,6 +186,10 @@ fn write_directories(
         geometry.features,
         geometry.block_size(),
         build.plan.superblock.hash_seed,
+        match build.options.places {
+            PlaceRule::Packed => Packing::Full,
+            PlaceRule::DiffFriendly => Packing::ByHash,
+        },
     );
     let mut gather = Gather::new(geometry.block_bits);
     let mut parents = vec![(FileId::ROOT, InodeNr::ROOT)];
@@ -213,15 +232,21 @@ fn write_directories(
         let directory = build.tree.file_mut(id);
         directory.size = uext4_num::u64_of(blocks.bytes.len());
         directory.digest = u64::from(blocks.is_indexed);
-        for (logical, bytes) in (0..).zip(blocks.bytes.chunks(usize_of(format.block_size))) {
-            let start = build.bump.take_one()?;
+        let mut left = &blocks.bytes[..];
+        let count = clamp_u32(left.len() >> geometry.block_bits);
+        let key = build.tree.keys.get(id);
+        for Placed { at, run } in build.places.place_whole(key, count)? {
             let piece = Piece {
-                logical,
-                blocks: 1,
-                start,
+                logical: at,
+                blocks: run.len_blocks,
+                start: run.start,
             };
             build.tree.append(id, piece);
-            gather.append(start, bytes, &mut build.output)?;
+            for nr in (run.start.0..).take(usize_of(run.len_blocks)) {
+                let (block, rest) = left.split_at(usize_of(geometry.block_size()));
+                gather.append(BlockNr(nr), block, &mut build.output)?;
+                left = rest;
+            }
         }
     }
     Ok(gather.finish(&mut build.output)?)
@@ -248,39 +273,42 @@ fn check_subdirectories(build: &Builder, id: FileId) -> Result<()> {
 
 /// Chooses the size, and writes inodes, tables and superblocks.
 fn write_metadata(
-    build: &Builder,
+    build: &mut Builder,
     sorted: &Sorted,
     identity: &Identity,
     mut blocks: AttributeBlocks,
     maps: &DeepMaps,
 ) -> Result<Report> {
+    let early = build.early.take();
     let tree = &build.tree;
-    let used = build.bump.used_without(replaced(tree));
-    let directories = sorted.order.iter().map(|id| tree.file(*id));
-    let directories: Vec<InodeNr> = directories
-        .filter(|file| file.is_directory())
-        .map(|file| file.ino)
-        .collect();
-    let last = sorted.last(tree);
+    let used = build.places.used_without(replaced(tree));
     let usage = match build.options.format.features.has(Feature::QUOTA) {
         true => Usage::count(tree, sorted, identity, blocks.clone(), maps)?,
         false => Usage::default(),
     };
+    let with_blocks = sorted.order.iter().map(|id| (*id, blocks.next(tree, *id)));
+    let mut files: Vec<(FileId, BlockNr)> = with_blocks.collect();
+    files.sort_by_key(|(id, _)| tree.file(*id).ino);
+    let contents = contents(tree, &files);
     let needs = Needs {
         size: build.options.size,
         tables: build.options.tables,
         options: &build.options.format,
         identity,
         used: &used,
-        last,
-        directories: &directories,
+        last: files
+            .last()
+            .map_or(sorting::LOST_FOUND, |(id, _)| tree.file(*id).ino),
+        contents: &contents,
         usages: &|kind| usage.of(kind),
     };
-    let mut draft = needs.draft()?;
+    let mut draft = match early {
+        None => needs.draft()?,
+        Some(draft) => completed(draft, &used, &contents),
+    };
     let mut failure = None;
-    let own = sorted.order.iter().map_while(|id| {
-        let block = blocks.next(tree, *id);
-        match inodes::inode(tree, *id, identity, maps, block) {
+    let own = files.iter().map_while(|(id, block)| {
+        match inodes::inode(tree, *id, identity, maps, *block) {
             Ok(inode) => Some((tree.file(*id).ino, inode)),
             Err(error) => {
                 failure = Some(error);
@@ -293,7 +321,33 @@ fn write_metadata(
         return Err(error);
     }
     keep(&build.image, draft.geometry.size_bytes())?;
-    Ok(Report::new(draft, last))
+    Ok(Report::new(draft, uext4_num::u64_of(files.len())))
+}
+
+/// The early draft of a diff-friendly image with the contents.
+fn completed(mut draft: Draft, used: &[(u64, u64)], contents: &Contents) -> Draft {
+    for (start, end) in used {
+        draft.occupy(BlockNr(*start), BlockNr(*end));
+    }
+    draft.use_inodes(contents.clone());
+    draft
+}
+
+/// The inodes of files in the order of their numbers.
+fn contents(tree: &Tree, files: &[(FileId, BlockNr)]) -> Contents {
+    let mut contents = Contents::default();
+    for (id, _) in files {
+        let file = tree.file(*id);
+        if file.is_directory() {
+            contents.directories.push(file.ino);
+        }
+        match contents.inodes.last_mut() {
+            _ if file.ino < sorting::LOST_FOUND => {}
+            Some(run) if run.end == file.ino.0 => run.end += 1,
+            _ => contents.inodes.push(file.ino.0..file.ino.0 + 1),
+        }
+    }
+    contents
 }
 
 /// The blocks of files that later entries of their layer replaced.

@@ -10,9 +10,10 @@ use uext4_format::{
 use uext4_mkfs::extent_tree;
 use uext4_num::{clamp_u16, high_u32, low_u32, u64_of};
 
-use crate::bump::Bump;
 use crate::finish::Identity;
+use crate::key::Purpose;
 use crate::output::{Gather, Output};
+use crate::places::Places;
 use crate::sorting::{Sorted, path_of};
 use crate::tree::{File, FileId, Piece, Place, Tree};
 use crate::{Error, Result};
@@ -34,7 +35,7 @@ impl DeepMaps {
         tree: &Tree,
         sorted: &Sorted,
         identity: &Identity,
-        bump: &mut Bump,
+        places: &mut Places,
         output: &mut Output,
     ) -> Result<DeepMaps> {
         let mut deep = DeepMaps::default();
@@ -46,7 +47,13 @@ impl DeepMaps {
                 continue;
             }
             let size = identity.geometry.block_size();
-            let map = extent_tree(&extents, size, identity.seed(file), &mut || bump.take_one())?;
+            let key = tree.keys.get(*id);
+            let mut taken = 0;
+            let mut take = || {
+                taken += 1;
+                places.place_one(key.with(Purpose::Node, taken))
+            };
+            let map = extent_tree(&extents, size, identity.seed(file), &mut take)?;
             for (nr, bytes) in &map.nodes {
                 gather.append(*nr, bytes, output)?;
             }

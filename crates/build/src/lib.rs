@@ -6,8 +6,9 @@
 //!
 //! Layout: `entry` is what a source says of one file, `sink` takes entries from sources, `host`
 //! is the source for directories of the host. `tree` keeps names and files, `attributes` what
-//! many of them share, `sorting` their order and numbers. `bump` gives out blocks, `contents`
-//! cuts files into pieces, `readers` read them, `output` writes them. `finish` is the order of the
+//! many of them share, `sorting` their order, `numbers` inode numbers. `places` gives out blocks:
+//! `bump` in order, `scatter` by `key`s of paths, for which `stable` prepares. `contents` cuts
+//! files into pieces, `readers` read them, `output` writes them. `finish` is the order of the
 //! end: `implicit` adds what no source has, `manifest` identifies the tree, `directories` and
 //! `attribute_blocks` make blocks, `inodes` inodes, `usage` quotas, `sizing` chooses the size.
 //!
@@ -27,15 +28,20 @@ mod finish;
 mod host;
 mod implicit;
 mod inodes;
+mod key;
 mod layers;
 mod manifest;
 mod names;
+mod numbers;
 mod options;
 mod output;
+mod places;
 mod readers;
+mod scatter;
 mod sink;
 mod sizing;
 mod sorting;
+mod stable;
 mod streams;
 mod tree;
 mod usage;
@@ -44,6 +50,6 @@ pub use builder::Builder;
 pub use entry::{Attributes, Content, Data, Entry, Node, ReadAt, Xattr};
 pub use error::{Error, Result};
 pub use host::Host;
-pub use options::{BuildOptions, Progress, Size, Tables, source_date_epoch};
+pub use options::{BuildOptions, PlaceRule, Progress, Size, Tables, source_date_epoch};
 pub use sink::Sink;
 pub use sizing::Report;

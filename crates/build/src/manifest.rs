@@ -1,10 +1,11 @@
-//! The identity of a tree: a keyed hash of everything that its image shows.
+//! The identity of an image: a keyed hash of everything that it shows, or of its options only.
 //!
 //! UUID and hash seed follow from it, so equal trees make equal images.
 
 use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
+use uext4_format::Superblock;
 use uext4_num::u64_of;
 
 use crate::sorting::Sorted;
@@ -12,10 +13,37 @@ use crate::tree::{File, FileId, Place, Tree};
 
 /// UUID and hash seed of the tree.
 pub(crate) fn identify(tree: &Tree, sorted: &Sorted) -> ([u8; 16], [u8; 16]) {
-    let mut uuid = hash(tree, sorted, 1);
-    uuid[6] = uuid[6] & 0x0F | 0x80; // a UUID of version 8: made by the program's own rules
+    (own_rules(hash(tree, sorted, 1)), hash(tree, sorted, 2))
+}
+
+/// UUID and hash seed of all images with these numbers and this label.
+pub(crate) fn of_options(numbers: &Superblock, label: &[u8]) -> ([u8; 16], [u8; 16]) {
+    let of = |key: u64| {
+        let mut hasher = SipHasher24::new_with_keys(0x6469_6666, key);
+        hasher.write_u64(numbers.blocks_count);
+        for number in [
+            numbers.inodes_count,
+            numbers.blocks_per_group,
+            numbers.log_block_size,
+            numbers.inode_size.into(),
+        ] {
+            hasher.write_u32(number);
+        }
+        let features = numbers.features();
+        for bits in [features.compat, features.ro_compat, features.incompat] {
+            hasher.write_u32(bits);
+        }
+        add_bytes(&mut hasher, label);
+        hasher.finish128().as_bytes()
+    };
+    (own_rules(of(1)), of(2))
+}
+
+/// A UUID of version 8: made by the program's own rules.
+fn own_rules(mut uuid: [u8; 16]) -> [u8; 16] {
+    uuid[6] = uuid[6] & 0x0F | 0x80;
     uuid[8] = uuid[8] & 0x3F | 0x80;
-    (uuid, hash(tree, sorted, 2))
+    uuid
 }
 
 fn hash(tree: &Tree, sorted: &Sorted, key: u64) -> [u8; 16] {

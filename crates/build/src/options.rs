@@ -28,6 +28,18 @@ pub enum Tables {
     Front,
 }
 
+/// Places of contents, directories and inodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceRule {
+    /// One after the other, without gaps.
+    Packed,
+    /// By path and size, with gaps, so that a changed file changes few blocks. The image needs a
+    /// size in bytes, about twice that of the contents. UUID, hash seed and the time of the file
+    /// system follow from the options, the time being 1970 by default; bitmaps and tables are at
+    /// the start. The feature `quota` is refused.
+    DiffFriendly,
+}
+
 /// See the fields.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
@@ -39,6 +51,8 @@ pub struct BuildOptions {
     pub format: MkfsOptions,
     /// Places of bitmaps and inode tables.
     pub tables: Tables,
+    /// Places of everything else.
+    pub places: PlaceRule,
     /// Threads that read files ahead. The image does not depend on it.
     pub threads: usize,
 }
@@ -60,6 +74,7 @@ impl BuildOptions {
             size,
             format,
             tables: Tables::Behind,
+            places: PlaceRule::Packed,
             threads,
         }
     }

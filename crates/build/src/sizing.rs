@@ -11,7 +11,6 @@ use uext4_format::{BlockNr, Feature, Geometry, GroupNr, InodeNr, Superblock};
 use uext4_mkfs::{
     Contents, Draft, Error as FormatError, InodeCount, JournalSize, MkfsOptions, Plan,
 };
-use uext4_num::clamp_u32;
 
 use crate::finish::Identity;
 use crate::{BuildOptions, Error, Result, Size, Tables};
@@ -68,6 +67,11 @@ pub(crate) fn first_plan(size: Size, options: &mut MkfsOptions) -> Result<(Plan,
     Ok((plan, given.unwrap_or(most)))
 }
 
+/// The numbers of an image of this many bytes.
+pub(crate) fn given_size(options: &BuildOptions, bytes: u64) -> Result<Plan> {
+    numbers(&mut options.format.clone(), bytes / block_bytes(options))
+}
+
 /// The end of bitmaps and inode tables at the start of an image of a given size.
 pub(crate) fn tables_end(options: &BuildOptions) -> Result<u64> {
     let Size::Bytes(bytes) = options.size else {
@@ -76,8 +80,7 @@ pub(crate) fn tables_end(options: &BuildOptions) -> Result<u64> {
             "give its size in bytes",
         ));
     };
-    let plan = numbers(&mut options.format.clone(), bytes / block_bytes(options))?;
-    let mut draft = Draft::new(plan, &options.format)?;
+    let mut draft = Draft::new(given_size(options, bytes)?, &options.format)?;
     draft.place_groups()?;
     Ok(draft.end().0)
 }
@@ -115,8 +118,9 @@ pub(crate) struct Needs<'a> {
     pub(crate) identity: &'a Identity,
     /// Runs of blocks in use: start and end, ascending.
     pub(crate) used: &'a [(u64, u64)],
+    /// The last inode in use.
     pub(crate) last: InodeNr,
-    pub(crate) directories: &'a [InodeNr],
+    pub(crate) contents: &'a Contents,
     pub(crate) usages: &'a dyn Fn(QuotaKind) -> Vec<QuotaEntry>,
 }
 
@@ -289,11 +293,8 @@ impl Needs<'_> {
         if self.tables == Tables::Behind {
             draft.place_groups()?;
         }
-        let contents = Contents {
-            last: self.last,
-            directories: self.directories.to_vec(),
-        };
-        draft.add_hidden_files(contents, self.usages)?;
+        draft.add_hidden_files(InodeNr(self.last.0 + 1), self.usages)?;
+        draft.use_inodes(self.contents.clone());
         Ok(draft)
     }
 }
@@ -308,10 +309,10 @@ fn placed(draft: std::result::Result<Draft, FormatError>) -> Result<Option<Draft
 }
 
 impl Report {
-    pub(crate) fn new(draft: Draft, last: InodeNr) -> Report {
+    pub(crate) fn new(draft: Draft, files: u64) -> Report {
         Report {
             journal_blocks: draft.journal_blocks(),
-            files: u64::from(clamp_u32(last.0.saturating_sub(9))),
+            files,
             geometry: draft.geometry,
             superblock: draft.superblock,
         }

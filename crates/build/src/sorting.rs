@@ -1,17 +1,18 @@
 //! The order of the image: paths component by component, in the order of their bytes.
 //!
-//! Inodes are numbered in this order from 12 on; lost+found has 11. So numbers depend on neither
-//! the order of entries nor the threads.
+//! Inodes are numbered in this order from 12 on, or by the keys of their paths; lost+found has 11.
+//! So numbers depend on neither the order of entries nor the threads.
 
 use uext4_format::InodeNr;
 use uext4_num::{clamp_u32, usize_of};
 
 use crate::names::NameId;
+use crate::numbers::Numbers;
 use crate::tree::{FileId, Origin, Place, Tree};
 use crate::{Error, Result};
 
 /// The first inode that is not reserved: lost+found.
-const LOST_FOUND: InodeNr = InodeNr(11);
+pub(crate) const LOST_FOUND: InodeNr = InodeNr(11);
 /// Most links of a file that is no directory.
 const LINKS_MAX: u32 = 65_000;
 
@@ -19,7 +20,7 @@ const LINKS_MAX: u32 = 65_000;
 pub(crate) struct Sorted {
     /// Names of the image, by directory, then by bytes: [`Place::Children`] refers to it.
     pub(crate) names: Vec<NameId>,
-    /// Files by inode number.
+    /// Files in the order of paths, by the first path of each.
     pub(crate) order: Vec<FileId>,
 }
 
@@ -34,16 +35,10 @@ impl Sorted {
             _ => &[],
         }
     }
-
-    /// The last inode in use.
-    pub(crate) fn last(&self, tree: &Tree) -> InodeNr {
-        let last = self.order.last();
-        last.map_or(LOST_FOUND, |id| tree.file(*id).ino)
-    }
 }
 
 /// Sorts the tree, numbers its files and counts their links.
-pub(crate) fn sort(tree: &mut Tree) -> Result<Sorted> {
+pub(crate) fn sort(tree: &mut Tree, numbers: &mut Numbers) -> Result<Sorted> {
     let mut names: Vec<NameId> = (0..tree.names.len())
         .map(NameId)
         .filter(|id| is_in_image(tree, *id))
@@ -67,7 +62,7 @@ pub(crate) fn sort(tree: &mut Tree) -> Result<Sorted> {
         names,
         order: Vec::new(),
     };
-    number(tree, &mut sorted)?;
+    number(tree, &mut sorted, numbers)?;
     Ok(sorted)
 }
 
@@ -76,7 +71,7 @@ fn is_in_image(tree: &Tree, id: NameId) -> bool {
     file != FileId::NONE && tree.file(file).origin != Origin::Marks
 }
 
-fn number(tree: &mut Tree, sorted: &mut Sorted) -> Result<()> {
+fn number(tree: &mut Tree, sorted: &mut Sorted, numbers: &mut Numbers) -> Result<()> {
     let root = tree.file_mut(FileId::ROOT);
     (root.ino, root.links) = (InodeNr::ROOT, 2);
     let place = root.place;
@@ -84,7 +79,6 @@ fn number(tree: &mut Tree, sorted: &mut Sorted) -> Result<()> {
     let lost_found = tree.names.find(FileId::ROOT, b"lost+found");
     let lost_found = lost_found.map(|id| tree.names.get(id).file);
     order.extend(lost_found);
-    let mut next = LOST_FOUND.0 + 1;
     let mut stack = vec![(FileId::ROOT, sorted.children(place).iter())];
     while let Some((directory, left)) = stack.last_mut() {
         let Some(name) = left.next() else {
@@ -96,6 +90,10 @@ fn number(tree: &mut Tree, sorted: &mut Sorted) -> Result<()> {
         if is_directory {
             tree.file_mut(*directory).links += 1;
         }
+        let parent = tree.keys.get(*directory);
+        let name = tree.names.bytes(*name);
+        tree.keys.set(id, || parent.child(name));
+        let key = tree.keys.get(id);
         let file = tree.file_mut(id);
         file.links += 1;
         if file.ino.0 != 0 {
@@ -104,9 +102,8 @@ fn number(tree: &mut Tree, sorted: &mut Sorted) -> Result<()> {
         if lost_found == Some(id) {
             file.ino = LOST_FOUND;
         } else {
-            file.ino = InodeNr(next);
+            file.ino = numbers.take(key)?;
             order.push(id);
-            next = next.checked_add(1).ok_or_else(too_many)?;
         }
         if is_directory {
             file.links += 1;
@@ -117,14 +114,6 @@ fn number(tree: &mut Tree, sorted: &mut Sorted) -> Result<()> {
     check_links(tree, &order)?;
     sorted.order = order;
     Ok(())
-}
-
-fn too_many() -> Error {
-    Error::refused(
-        b"",
-        "the tree has more than 4 Gi files",
-        "build several images",
-    )
 }
 
 fn check_links(tree: &Tree, order: &[FileId]) -> Result<()> {

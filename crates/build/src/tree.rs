@@ -10,6 +10,7 @@ use uext4_format::{BlockNr, FileType, InodeNr, Timestamp};
 use uext4_num::{clamp_u32, usize_of};
 
 use crate::attributes::{AttributesId, Interned, Limits};
+use crate::key::Keys;
 use crate::names::{NameId, Names};
 use crate::{Attributes, Error, ReadAt, Result};
 
@@ -124,6 +125,8 @@ pub(crate) struct Tree {
     /// Pieces of files with several.
     pub(crate) pieces: Vec<Vec<Piece>>,
     targets: Vec<u8>,
+    /// Used if places follow from paths.
+    pub(crate) keys: Keys,
     /// Attributes of directories without an entry.
     pub(crate) implicit: AttributesId,
     /// The layer that entries come from.
@@ -148,6 +151,7 @@ impl Tree {
             laters: Vec::new(),
             pieces: Vec::new(),
             targets: Vec::new(),
+            keys: Keys::unused(),
             implicit,
             layer: 0,
         };

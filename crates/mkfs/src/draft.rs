@@ -6,7 +6,10 @@
 //!
 //! Invariants: a run that the program occupies overlaps no other one and no fixed place, which are
 //! the superblock copies, the descriptors and their reserved blocks
-//! ([`Geometry::base_metadata_blocks`]). Inodes in use are 1 to [`Contents::last`].
+//! ([`Geometry::base_metadata_blocks`]). The program's inodes are none of those that are added
+//! here.
+
+use std::ops::Range;
 
 use uext4_device::BlockDevice;
 use uext4_format::mmp::{MMP_UPDATE_INTERVAL_SECONDS, Mmp};
@@ -64,13 +67,20 @@ impl Plan {
 /// Usage of one owner by the files of the program, per kind of owner.
 pub type Usages<'a> = &'a dyn Fn(QuotaKind) -> Vec<QuotaEntry>;
 
-/// Files that the program makes itself.
-#[derive(Clone, Debug)]
+/// Inodes of files that the program makes itself.
+#[derive(Clone, Debug, Default)]
 pub struct Contents {
-    /// The last inode in use; the first is the root, number 2, and from 11 on there are no gaps.
-    pub last: InodeNr,
+    /// Runs of their numbers, in any order. The reserved numbers, 1 to 10, need not be among them.
+    pub inodes: Vec<Range<u32>>,
     /// The inodes of directories, ascending.
     pub directories: Vec<InodeNr>,
+}
+
+/// Whether the root directory and lost+found are made here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Directories {
+    Make,
+    Leave,
 }
 
 /// See the module.
@@ -89,6 +99,8 @@ pub struct Draft {
     inodes: Vec<(InodeNr, Inode)>,
     blocks: Vec<(BlockNr, Vec<u8>)>,
     zeroes: Vec<BlockRun>,
+    /// Numbers behind the reserved ones that files of this module have.
+    hidden: Range<u32>,
     used: UsedInodes,
 }
 
@@ -110,10 +122,8 @@ impl Draft {
             inodes: Vec::new(),
             blocks: Vec::new(),
             zeroes: Vec::new(),
-            used: UsedInodes {
-                last: InodeNr(FIRST_INO),
-                directories: vec![InodeNr::ROOT, InodeNr(FIRST_INO)],
-            },
+            hidden: 0..0,
+            used: UsedInodes::new(Vec::new(), Vec::new()),
         })
     }
 
@@ -159,36 +169,55 @@ impl Draft {
     /// Makes the root directory and lost+found, with their blocks, and everything else that every
     /// file system has.
     pub(crate) fn add_all(&mut self) -> Result<(), Error> {
-        self.add(None, &|_| Vec::new())
+        self.add(Directories::Make, InodeNr(FIRST_INO + 1), &|_| Vec::new())?;
+        self.use_inodes(Contents {
+            inodes: std::iter::once(FIRST_INO..FIRST_INO + 1).collect(),
+            directories: vec![InodeNr::ROOT, InodeNr(FIRST_INO)],
+        });
+        Ok(())
     }
 
     /// Makes everything besides the program's files: resize inode, quota files with these usages,
-    /// journal, orphan file and the inodes that are reserved.
+    /// journal, orphan file and the inodes that are reserved. Those without a reserved number get
+    /// `first` and what follows.
     ///
     /// # Errors
     /// [`Error::NoSpace`], or an option out of range.
-    pub fn add_hidden_files(&mut self, own: Contents, usages: Usages<'_>) -> Result<(), Error> {
-        self.add(Some(own), usages)
+    pub fn add_hidden_files(&mut self, first: InodeNr, usages: Usages<'_>) -> Result<(), Error> {
+        self.add(Directories::Leave, first, usages)
     }
 
-    fn add(&mut self, own: Option<Contents>, usages: Usages<'_>) -> Result<(), Error> {
+    /// The first number behind those that [`Draft::add_hidden_files`] has given.
+    pub fn after_hidden_files(&self) -> InodeNr {
+        InodeNr(self.hidden.end)
+    }
+
+    /// Marks the inodes of the program's files as used.
+    pub fn use_inodes(&mut self, own: Contents) {
+        let mut runs = own.inodes;
+        runs.extend([1..FIRST_INO, self.hidden.clone()]);
+        self.used = UsedInodes::new(runs, own.directories);
+    }
+
+    fn add(
+        &mut self,
+        directories: Directories,
+        first: InodeNr,
+        usages: Usages<'_>,
+    ) -> Result<(), Error> {
         let features = self.superblock.features();
         let options = &self.options;
         let mut files = Files::new(&mut self.space, &self.superblock, options.placement);
-        match own {
-            None => files.add_directories(options.root_owner)?,
-            Some(own) => {
-                self.used.last = own.last;
-                self.used.directories = own.directories;
-            }
+        if directories == Directories::Make {
+            files.add_directories(options.root_owner)?;
         }
-        let last = &mut self.used.last;
+        let mut next = first;
         let superblock = &mut self.superblock;
         if features.has(Feature::RESIZE_INODE) {
             files.add_resize_inode()?;
         }
         if features.has(Feature::QUOTA) {
-            add_quota(&mut files, superblock, last, usages)?;
+            add_quota(&mut files, superblock, &mut next, usages)?;
         }
         let mut journal_clusters = 0;
         if let Some(external) = options.external_journal {
@@ -199,7 +228,7 @@ impl Draft {
             journal_clusters = add_journal(&mut files, superblock, &geometry, self.journal_blocks)?;
         }
         if features.has(Feature::ORPHAN_FILE) {
-            add_orphan_file(&mut files, superblock, last, options)?;
+            add_orphan_file(&mut files, superblock, &mut next, options)?;
         }
         files.add_reserved(FIRST_INO);
         let Files {
@@ -210,6 +239,7 @@ impl Draft {
         } = files;
         (self.inodes, self.blocks, self.zeroes) = (inodes, blocks, zeroes);
         self.inodes.sort_by_key(|(ino, _)| *ino);
+        self.hidden = first.0..next.0;
         if features.has(Feature::MMP) {
             let block = add_mmp(&mut self.space, superblock)?;
             self.blocks.push(block);
@@ -320,11 +350,11 @@ pub fn journal_superblock(superblock: &Superblock, blocks: u32) -> jbd2::Superbl
     log
 }
 
-/// Adds the quota files; the project quota has no reserved inode and takes the next after `last`.
+/// Adds the quota files; the project quota has no reserved inode and takes the next one.
 fn add_quota(
     files: &mut Files<'_>,
     superblock: &mut Superblock,
-    last: &mut InodeNr,
+    next: &mut InodeNr,
     usages: Usages<'_>,
 ) -> Result<(), Error> {
     files.add_quota_file(USER_QUOTA, QuotaKind::User, usages)?;
@@ -332,9 +362,9 @@ fn add_quota(
     superblock.usr_quota_inum = USER_QUOTA.0;
     superblock.grp_quota_inum = GROUP_QUOTA.0;
     if superblock.features().has(Feature::PROJECT) {
-        last.0 += 1;
-        files.add_quota_file(*last, QuotaKind::Project, usages)?;
-        superblock.prj_quota_inum = last.0;
+        files.add_quota_file(*next, QuotaKind::Project, usages)?;
+        superblock.prj_quota_inum = next.0;
+        next.0 += 1;
     }
     Ok(())
 }
@@ -342,7 +372,7 @@ fn add_quota(
 fn add_orphan_file(
     files: &mut Files<'_>,
     superblock: &mut Superblock,
-    last: &mut InodeNr,
+    next: &mut InodeNr,
     options: &MkfsOptions,
 ) -> Result<(), Error> {
     let default = journal_size::default_orphan_file_blocks(superblock.blocks_count);
@@ -350,9 +380,9 @@ fn add_orphan_file(
     if !(1..=ORPHAN_FILE_BLOCKS_MAX).contains(&blocks) {
         return Err(Error::OutOfRange("an orphan file has 1 to 512 blocks"));
     }
-    last.0 += 1;
-    files.add_orphan_file(*last, blocks)?;
-    superblock.orphan_file_inum = last.0;
+    files.add_orphan_file(*next, blocks)?;
+    superblock.orphan_file_inum = next.0;
+    next.0 += 1;
     Ok(())
 }
 

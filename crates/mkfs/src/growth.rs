@@ -4,7 +4,7 @@
 //! Not here: descriptors and copies of the superblock; the caller has those of the old groups too.
 
 use uext4_device::BlockDevice;
-use uext4_format::{Checksums, Geometry, GroupDescriptor, GroupNr, InodeNr};
+use uext4_format::{Checksums, Geometry, GroupDescriptor, GroupNr};
 use uext4_num::clamp_u32;
 
 use crate::options::{DeviceContents, InodeTables};
@@ -44,10 +44,7 @@ pub fn add_groups(
             tables: InodeTables::Lazy,
         },
     };
-    let used = UsedInodes {
-        last: InodeNr(0),
-        directories: Vec::new(),
-    };
+    let used = UsedInodes::new(Vec::new(), Vec::new());
     let mut used_clusters = 0;
     for (at, descriptor) in descriptors.iter_mut().enumerate() {
         let group = GroupNr(first.0 + clamp_u32(at));

@@ -1,6 +1,7 @@
 //! Encoding of group metadata, and the order of writes to the device.
 
 use std::borrow::Borrow;
+use std::ops::Range;
 use uext4_device::BlockDevice;
 use uext4_format::bitmap::set_bits;
 use uext4_format::superblock::{SUPERBLOCK_OFFSET, state};
@@ -70,14 +71,16 @@ impl Writer<'_> {
         used: &UsedInodes,
     ) -> Result<(), Error> {
         let geometry = &self.geometry;
-        let inodes = used.in_group(geometry, group);
+        let runs = used.in_group(geometry, group);
+        let inodes = runs.iter().map(|run| run.end - run.start).sum();
         let clusters = geometry.clusters_in_group(group);
         descriptor.free_clusters = clusters - space.used_clusters(group);
         descriptor.free_inodes = geometry.inodes_per_group - inodes;
         descriptor.used_dirs = used.directories_in_group(geometry, group);
         let lazy = self.has_lazy_groups();
         if lazy {
-            descriptor.itable_unused = geometry.inodes_per_group - inodes;
+            let end = runs.last().map_or(0, |run| run.end);
+            descriptor.itable_unused = geometry.inodes_per_group - end;
         }
         self.inode_table(descriptor, inodes, lazy)?;
         if lazy && group.0 + 1 < geometry.group_count && only_own(space, group, descriptor) {
@@ -88,7 +91,7 @@ impl Writer<'_> {
         if lazy && inodes == 0 {
             descriptor.flags |= group_flag::INODE_UNINIT;
         } else {
-            self.inode_bitmap(descriptor, inodes)?;
+            self.inode_bitmap(descriptor, &runs)?;
         }
         Ok(())
     }
@@ -138,9 +141,15 @@ impl Writer<'_> {
         self.block(descriptor.block_bitmap, &bitmap)
     }
 
-    fn inode_bitmap(&self, descriptor: &mut GroupDescriptor, inodes: u32) -> Result<(), Error> {
+    fn inode_bitmap(
+        &self,
+        descriptor: &mut GroupDescriptor,
+        used: &[Range<u32>],
+    ) -> Result<(), Error> {
         let mut bitmap = vec![0; usize_of(self.geometry.block_size())];
-        set_bits(&mut bitmap, 0, inodes);
+        for run in used {
+            set_bits(&mut bitmap, run.start, run.end);
+        }
         set_bits(&mut bitmap, self.geometry.inodes_per_group, u32::MAX);
         if let Some(seed) = self.checksums.metadata {
             let checksum = inode_bitmap_checksum(seed, &bitmap, &self.geometry);
@@ -237,20 +246,38 @@ impl Writer<'_> {
     }
 }
 
-/// The inodes in use: 1 to `last`.
+/// The inodes in use.
 pub(super) struct UsedInodes {
-    pub(super) last: InodeNr,
+    /// Runs of their numbers, ascending, neighbours joined.
+    runs: Vec<Range<u32>>,
     /// Those of directories, ascending.
-    pub(super) directories: Vec<InodeNr>,
+    directories: Vec<InodeNr>,
 }
 
 impl UsedInodes {
-    fn in_group(&self, geometry: &Geometry, group: GroupNr) -> u32 {
-        let before = group.0.saturating_mul(geometry.inodes_per_group);
-        self.last
-            .0
-            .saturating_sub(before)
-            .min(geometry.inodes_per_group)
+    /// These runs of numbers, in any order.
+    pub(super) fn new(mut runs: Vec<Range<u32>>, directories: Vec<InodeNr>) -> UsedInodes {
+        runs.sort_unstable_by_key(|run| run.start);
+        runs.retain(|run| !run.is_empty());
+        runs.dedup_by(|next, last| {
+            let joins = last.end == next.start;
+            if joins {
+                last.end = next.end;
+            }
+            joins
+        });
+        UsedInodes { runs, directories }
+    }
+
+    /// The runs in a group, as indices in its table.
+    fn in_group(&self, geometry: &Geometry, group: GroupNr) -> Vec<Range<u32>> {
+        let first = geometry.inode_at(group, 0).0;
+        let end = first.saturating_add(geometry.inodes_per_group);
+        let from = self.runs.partition_point(|run| run.end <= first);
+        let runs = self.runs.iter().skip(from);
+        runs.take_while(|run| run.start < end)
+            .map(|run| run.start.max(first) - first..run.end.min(end) - first)
+            .collect()
     }
 
     fn directories_in_group(&self, geometry: &Geometry, group: GroupNr) -> u32 {

@@ -31,7 +31,7 @@ fn random_tree(seed: u64, shape: &Shape) -> tempfile::TempDir {
     dir
 }
 
-fn image_of(seed: u64, shape: &Shape, options: BuildOptions) {
+pub(crate) fn image_of(seed: u64, shape: &Shape, options: BuildOptions) {
     let source = random_tree(seed, shape);
     let dir = oracle::scratch_dir().expect("scratch");
     let image = dir.path().join("image");

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use uext4::mkfs::{InodeCount, Release};
 use uext4_archive::manifest::{Changed, Changes};
 use uext4_archive::{Options, Platform, Source};
-use uext4_build::{BuildOptions, Builder, Error, Host, Sink, Tables};
+use uext4_build::{BuildOptions, Builder, Error, Host, PlaceRule, Sink, Tables};
 
 /// Make an image of directories, tar files and container images, without root and without a mount
 #[derive(clap::Args)]
@@ -31,6 +31,7 @@ Examples:
   uext4 build root.img ./etc --at etc --owner 0:0
   uext4 build root.qcow2 ./rootfs --format qcow2 --partition gpt
   uext4 build root.img ./rootfs --verity root.verity
+  uext4 build root.img ./rootfs --size 2G --diff-friendly
   uext4 build root.img ./rootfs --manifest devices.mtree --file-contexts file_contexts
 
 A later source hides what earlier ones have at the same path. The same sources give the same bytes,
@@ -124,6 +125,11 @@ struct Format {
     /// Bitmaps and inode tables of all groups at the start of the image; needs a size in bytes
     #[arg(long)]
     packed_meta_blocks: bool,
+    /// Places by path and size, with gaps: a changed file changes few blocks of the next image.
+    /// Needs a size in bytes, about twice that of the contents; UUID, hash seed and time follow
+    /// from the options
+    #[arg(long)]
+    diff_friendly: bool,
 }
 
 impl Args {
@@ -237,6 +243,9 @@ impl Args {
         }
         if self.format.packed_meta_blocks {
             options.tables = Tables::Front;
+        }
+        if self.format.diff_friendly {
+            options.places = PlaceRule::DiffFriendly;
         }
         Ok(options)
     }

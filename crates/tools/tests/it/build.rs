@@ -240,3 +240,38 @@ fn an_interrupted_build_leaves_nothing() {
     child.wait().unwrap();
     assert!(!rig.image().exists());
 }
+
+/// Blocks of the images that differ, by `uext4 diff`.
+fn differing_blocks(rig: &Rig, one: &str, other: &str) -> u64 {
+    let output = rig.run(&["diff", "--blocks", "--json", one, other]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    found["blocks"].as_u64().expect("a number")
+}
+
+#[test]
+fn a_changed_file_changes_few_blocks_of_a_diff_friendly_image() {
+    let rig = Rig::empty();
+    tree(&rig);
+    std::fs::write(rig.path("tree/changed"), vec![1; 4096]).unwrap();
+    let build = |image: &str, more: &[&str]| {
+        let args = ["build", image, "tree", "-q", "--size", "2G"];
+        rig.ok(&[&args[..], more].concat());
+    };
+    build("a.img", &["--diff-friendly"]);
+    build("packed.img", &[]);
+    std::fs::write(rig.path("tree/changed"), vec![2; 4096]).unwrap();
+    build("b.img", &["--diff-friendly", "--threads", "1"]);
+    build("repacked.img", &[]);
+    assert_same_tree(&rig, "b.img");
+    let friendly = differing_blocks(&rig, "a.img", "b.img");
+    assert!((1..=16).contains(&friendly), "{friendly} blocks");
+    let packed = differing_blocks(&rig, "packed.img", "repacked.img");
+    assert!(packed > 16, "the canary: {packed} blocks");
+    rig.fails(
+        1,
+        "give a size in bytes",
+        &["build", "c.img", "tree", "--diff-friendly"],
+    );
+    assert!(!rig.path("c.img").exists());
+}

@@ -1,0 +1,45 @@
+//! Diff-friendly images: what does not follow from paths is decided before any contents.
+//!
+//! UUID, hash seed and time follow from the options, numbers and tables from the size. So the early
+//! draft has everything that such images share, and contents get what is left.
+
+use uext4_format::{Feature, InodeNr};
+use uext4_mkfs::{Draft, Plan};
+
+use crate::sorting::LOST_FOUND;
+use crate::{BuildOptions, Error, Result, Size, manifest, sizing};
+
+/// The numbers and the file system without contents. Fills in the options that have a default.
+pub(crate) fn begin(options: &mut BuildOptions) -> Result<(Plan, Draft)> {
+    let Size::Bytes(bytes) = options.size else {
+        return Err(refused(
+            "an image of the smallest size has other places when a file grows",
+            "give a size in bytes, about twice that of the contents",
+        ));
+    };
+    if options.format.features.has(Feature::QUOTA) {
+        return Err(refused(
+            "the feature quota makes files whose places follow from all others",
+            "leave quota out, and add it by tune later",
+        ));
+    }
+    let mut plan = sizing::given_size(options, bytes)?;
+    let format = &mut options.format;
+    let (uuid, hash_seed) = manifest::of_options(&plan.superblock, &format.label);
+    let uuid = *format.uuid.get_or_insert(uuid);
+    let hash_seed = *format.hash_seed.get_or_insert(hash_seed);
+    let time = *format.time.get_or_insert(0);
+    plan.identify(format, uuid, hash_seed, time)?;
+    let mut draft = Draft::new(plan.clone(), format)?;
+    draft.place_groups()?;
+    draft.add_hidden_files(InodeNr(LOST_FOUND.0 + 1), &|_| Vec::new())?;
+    Ok((plan, draft))
+}
+
+fn refused(problem: &str, advice: &'static str) -> Error {
+    Error::Refused {
+        source_name: "diff-friendly places".to_owned(),
+        problem: problem.to_owned(),
+        advice,
+    }
+}
