@@ -1,4 +1,5 @@
-//! Read-ahead: a thread decodes a stream into a channel of bounded size.
+//! Read-ahead: a thread decodes a stream into a channel of bounded size. Buffers go back to the
+//! thread, so that the kernel maps and clears them once.
 //!
 //! The thread ends when the stream ends, fails, or its reader is gone. Nothing waits for it: it may
 //! sit in a read of a pipe that never ends.
@@ -17,6 +18,8 @@ type Piece = io::Result<Vec<u8>>;
 /// The reading end.
 pub(crate) struct Ahead {
     pieces: Receiver<Piece>,
+    /// Buffers to use again.
+    spent: SyncSender<Vec<u8>>,
     current: io::Cursor<Vec<u8>>,
     state: State,
 }
@@ -34,11 +37,13 @@ impl Ahead {
         open: impl FnOnce() -> io::Result<Box<dyn Read + Send>> + Send + 'static,
     ) -> io::Result<Ahead> {
         let (sender, pieces) = sync_channel(PIECES);
+        let (spent, buffers) = sync_channel(PIECES);
         thread::Builder::new()
             .name("decoder".into())
-            .spawn(move || decode(open, &sender))?;
+            .spawn(move || decode(open, &buffers, &sender))?;
         Ok(Ahead {
             pieces,
+            spent,
             current: io::Cursor::default(),
             state: State::Running,
         })
@@ -46,14 +51,18 @@ impl Ahead {
 }
 
 /// Sends all pieces, an empty one at the end.
-fn decode(open: impl FnOnce() -> io::Result<Box<dyn Read + Send>>, sender: &SyncSender<Piece>) {
+fn decode(
+    open: impl FnOnce() -> io::Result<Box<dyn Read + Send>>,
+    buffers: &Receiver<Vec<u8>>,
+    sender: &SyncSender<Piece>,
+) {
     let mut reader = match open() {
         Ok(reader) => reader,
         // The reader may be gone, which nothing here has to know.
         Err(error) => return sender.send(Err(error)).unwrap_or_default(),
     };
     loop {
-        let piece = piece(&mut reader);
+        let piece = piece(&mut reader, buffers.try_recv().unwrap_or_default());
         let is_last = piece.as_ref().map_or(true, Vec::is_empty);
         if sender.send(piece).is_err() || is_last {
             return;
@@ -61,8 +70,8 @@ fn decode(open: impl FnOnce() -> io::Result<Box<dyn Read + Send>>, sender: &Sync
     }
 }
 
-fn piece(reader: &mut impl Read) -> Piece {
-    let mut piece = vec![0; PIECE_BYTES];
+fn piece(reader: &mut impl Read, mut piece: Vec<u8>) -> Piece {
+    piece.resize(PIECE_BYTES, 0);
     let mut filled = 0;
     while filled < piece.len() {
         match reader.read(&mut piece[filled..]) {
@@ -96,7 +105,8 @@ impl Read for Ahead {
             } else {
                 State::Running
             };
-            self.current = io::Cursor::new(piece);
+            let spent = std::mem::replace(&mut self.current, io::Cursor::new(piece));
+            let _the_thread_has_ended = self.spent.try_send(spent.into_inner());
         }
     }
 }
