@@ -13,7 +13,7 @@ use super::tape::Tape;
 use crate::fault::{Checked, DAMAGED, Fault, UNKNOWN_FORM, shown};
 use std::io::{self, Read};
 use std::ops::Range;
-use uext4_build::{Attributes, Xattr};
+use uext4_build::{Attributes, Error, Xattr};
 use uext4_format::acl::Acl;
 use uext4_format::{DeviceNumber, Timestamp};
 use uext4_num::{clamp_usize, u64_of};
@@ -113,11 +113,22 @@ impl Reader {
             Fault::Read(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Fault::refused("is cut off", DAMAGED)
             }
+            Fault::Sink(Error::Refused {
+                source_name,
+                problem,
+                advice,
+            }) => Fault::refused(format!("is not accepted: {source_name}: {problem}"), advice),
             other => other,
         };
-        match &self.name[..] {
-            [] => fault.about(&format!("the header at byte {}", self.at)),
-            name => fault.about(&format!("the entry {} at byte {}", shown(name), self.at)),
+        let place = match &self.name[..] {
+            [] => format!("the header at byte {}", self.at),
+            name => format!("the entry {} at byte {}", shown(name), self.at),
+        };
+        match fault {
+            Fault::Read(error) => {
+                Fault::Read(io::Error::new(error.kind(), format!("{error}, in {place}")))
+            }
+            other => other.about(&place),
         }
     }
 

@@ -275,7 +275,7 @@ fn huge_sparse_files_cost_nothing() {
     assert!(recorder.file("hole").ranges.is_empty());
 }
 
-fn compressed(program: &str, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn compressed(program: &str, bytes: &[u8]) -> Vec<u8> {
     let mut command = Command::new(program);
     command
         .arg("-c")

@@ -45,7 +45,7 @@ fn sample() -> Vec<u8> {
 }
 
 /// Puts right checksums into all blocks that may be headers, so that changes get behind them.
-fn seal(bytes: &mut [u8]) {
+pub(crate) fn seal(bytes: &mut [u8]) {
     for block in bytes.as_chunks_mut::<512>().0 {
         if &block[257..262] == b"ustar" {
             *block = Header(*block).sealed();
