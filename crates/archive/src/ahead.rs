@@ -10,8 +10,8 @@ use std::thread;
 
 /// Bytes that the thread hands over at once.
 const PIECE_BYTES: usize = 256 << 10;
-/// Pieces that wait: 4 MiB with the one being made and the one being read.
-const PIECES: usize = 14;
+/// Fewest pieces that wait.
+const PIECES_MIN: usize = 2;
 
 type Piece = io::Result<Vec<u8>>;
 
@@ -32,12 +32,15 @@ enum State {
 }
 
 impl Ahead {
-    /// Starts to read the stream that `open` makes in the thread.
+    /// Starts to read the stream that `open` makes in the thread, about so many bytes ahead.
     pub(crate) fn start(
+        bytes: usize,
         open: impl FnOnce() -> io::Result<Box<dyn Read + Send>> + Send + 'static,
     ) -> io::Result<Ahead> {
-        let (sender, pieces) = sync_channel(PIECES);
-        let (spent, buffers) = sync_channel(PIECES);
+        // One more piece is being made, and one is being read.
+        let waiting = (bytes / PIECE_BYTES).saturating_sub(2).max(PIECES_MIN);
+        let (sender, pieces) = sync_channel(waiting);
+        let (spent, buffers) = sync_channel(waiting);
         thread::Builder::new()
             .name("decoder".into())
             .spawn(move || decode(open, &buffers, &sender))?;
@@ -119,7 +122,7 @@ mod tests {
     fn all_bytes_arrive_and_then_the_end() {
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n >> 3) as u8).collect();
         let copy = bytes.clone();
-        let mut ahead = Ahead::start(move || Ok(Box::new(io::Cursor::new(copy)))).unwrap();
+        let mut ahead = Ahead::start(4 << 20, move || Ok(Box::new(io::Cursor::new(copy)))).unwrap();
         let mut read = Vec::new();
         ahead.read_to_end(&mut read).unwrap();
         assert_eq!(read, bytes);
@@ -139,7 +142,7 @@ mod tests {
                 Ok(1024)
             }
         }
-        let mut ahead = Ahead::start(|| Ok(Box::new(Fails(0)))).unwrap();
+        let mut ahead = Ahead::start(4 << 20, || Ok(Box::new(Fails(0)))).unwrap();
         let mut read = Vec::new();
         let error = ahead.read_to_end(&mut read).unwrap_err();
         assert_eq!(
@@ -163,7 +166,7 @@ mod tests {
             }
         }
         let (sender, ended) = sync_channel(1);
-        drop(Ahead::start(|| Ok(Box::new(Endless(sender)))).unwrap());
+        drop(Ahead::start(4 << 20, || Ok(Box::new(Endless(sender)))).unwrap());
         ended.recv().unwrap();
     }
 }

@@ -12,8 +12,8 @@ pub struct Options {
     /// Most bytes after decompression, of all layers together. `None`: none for sources that are
     /// not compressed, else 1 GiB and 200 times what was read.
     pub limit: Option<u64>,
-    /// Layers that are decompressed at once, each by a thread with a buffer of 4 MiB; `None` for
-    /// one per processor, at most 8.
+    /// Layers that are decompressed at once, each by a thread; together they are up to 64 MiB
+    /// ahead. `None` for one per processor, at most 8.
     pub threads: Option<NonZeroUsize>,
     /// What the source is.
     pub form: Form,

@@ -18,6 +18,9 @@ use uext4_num::u64_of;
 /// Bytes of a stream that tell whether it is an image: its first headers.
 const LOOK_BYTES: u64 = 32 << 10;
 
+/// Bytes that are decoded ahead.
+const AHEAD_BYTES: usize = 4 << 20;
+
 /// What feeding a source needs.
 pub(crate) struct Work<'a> {
     #[cfg_attr(not(feature = "oci"), expect(dead_code, reason = "layers have names"))]
@@ -53,7 +56,7 @@ impl Work<'_> {
             budget,
             side: Side::Made,
         };
-        let ahead = Ahead::start(move || Ok(Box::new(made)))?;
+        let ahead = Ahead::start(AHEAD_BYTES, move || Ok(Box::new(made)))?;
         let (start, mut reader) = peek(Box::new(ahead), LOOK_BYTES)?;
         if self.may_be_image(Tape::stream(Box::new(io::Cursor::new(start)))) {
             return self.copied(&mut reader);

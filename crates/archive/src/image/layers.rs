@@ -1,4 +1,7 @@
 //! Feeds layers from the top down; threads decompress some of the next ones meanwhile.
+//!
+//! The next layer waits in memory, else its thread would stand still until it is its turn, and all
+//! layers would be decompressed one after the other.
 
 use super::digest::Verified;
 use super::document::open;
@@ -14,6 +17,9 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use uext4_build::{Result, Sink};
 use uext4_num::u64_of;
+
+/// Bytes of all layers that are decompressed ahead: two of the usual size.
+const AHEAD_BYTES: usize = 64 << 20;
 
 /// Feeds one image of a store.
 ///
@@ -33,7 +39,8 @@ pub(crate) fn feed(
     let mut is_first = true;
     loop {
         for layer in waiting.by_ref().take(options.threads() - running.len()) {
-            let ahead = start(store, layer, &budget).map_err(of_source)?;
+            let ahead =
+                start(store, layer, &budget, AHEAD_BYTES / options.threads()).map_err(of_source)?;
             running.push_back((layer, ahead));
         }
         let Some((layer, ahead)) = running.pop_front() else {
@@ -51,12 +58,12 @@ pub(crate) fn feed(
 }
 
 /// Starts to decompress a layer.
-fn start(store: &Store, layer: &Layer, budget: &Arc<Budget>) -> Checked<Ahead> {
+fn start(store: &Store, layer: &Layer, budget: &Arc<Budget>, bytes: usize) -> Checked<Ahead> {
     let blob = open(store, &layer.name)?;
     let expected = layer.expected.clone();
     let of = layer.of;
     let budget = Arc::clone(budget);
-    Ok(Ahead::start(move || {
+    Ok(Ahead::start(bytes, move || {
         let mut reader: Box<dyn Read + Send> = Box::new(Counted {
             reader: blob.reader,
             budget: Arc::clone(&budget),
