@@ -232,24 +232,31 @@ fn write_directories(
         let directory = build.tree.file_mut(id);
         directory.size = uext4_num::u64_of(blocks.bytes.len());
         directory.digest = u64::from(blocks.is_indexed);
-        let mut left = &blocks.bytes[..];
-        let count = clamp_u32(left.len() >> geometry.block_bits);
-        let key = build.tree.keys.get(id);
-        for Placed { at, run } in build.places.place_whole(key, count)? {
-            let piece = Piece {
-                logical: at,
-                blocks: run.len_blocks,
-                start: run.start,
-            };
-            build.tree.append(id, piece);
-            for nr in (run.start.0..).take(usize_of(run.len_blocks)) {
-                let (block, rest) = left.split_at(usize_of(geometry.block_size()));
-                gather.append(BlockNr(nr), block, &mut build.output)?;
-                left = rest;
-            }
-        }
+        write_whole(build, id, &blocks.bytes, &mut gather)?;
     }
     Ok(gather.finish(&mut build.output)?)
+}
+
+/// Places and writes all blocks of a file.
+fn write_whole(build: &mut Builder, id: FileId, bytes: &[u8], gather: &mut Gather) -> Result<()> {
+    let block_size = build.block_size();
+    let count = clamp_u32(bytes.len() >> block_size.ilog2());
+    let key = build.tree.keys.get(id);
+    let mut left = bytes;
+    for Placed { at, run } in build.places.place_whole(key, count)? {
+        let piece = Piece {
+            logical: at,
+            blocks: run.len_blocks,
+            start: run.start,
+        };
+        build.tree.append(id, piece);
+        for nr in (run.start.0..).take(usize_of(run.len_blocks)) {
+            let (block, rest) = left.split_at(usize_of(block_size));
+            gather.append(BlockNr(nr), block, &mut build.output)?;
+            left = rest;
+        }
+    }
+    Ok(())
 }
 
 fn item<'a>(tree: &'a Tree, format: &Format, name: crate::names::NameId) -> Item<'a> {

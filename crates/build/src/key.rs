@@ -62,7 +62,8 @@ impl Key {
 
 /// Keys of the files of a tree.
 pub(crate) struct Keys {
-    /// By index; [`Key::ROOT`] for those that are not known yet. `None`: nobody needs them.
+    /// By index; [`Key::ROOT`] for those that are not known yet. `None`: no place follows from
+    /// them.
     keys: Option<Vec<Key>>,
 }
 
