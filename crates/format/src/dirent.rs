@@ -12,6 +12,7 @@
 mod block;
 mod edit;
 mod iter;
+mod renumber;
 mod rows;
 mod search;
 mod table;
@@ -27,6 +28,7 @@ use crate::{FileType, InodeNr};
 pub use block::{BlockKind, seal_block, verify_block};
 pub use edit::{DirLeaf, Fit, Gap, Insertion, LeafSpace, Location, init_first_block};
 pub use iter::{DirEntries, DirEntry};
+pub use renumber::renumber;
 pub use table::{KnownLeaf, KnownLeafMut, LeafTable};
 pub use tail::{LeafTail, TAIL_BYTES};
 

@@ -214,28 +214,38 @@ pub enum ResizeError {
 /// What keeps a file system from being smaller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InTheWay {
-    /// An inode of a group that would go: inodes do not move.
-    #[error("inode {inode} is in a group that would go, and inodes do not move")]
-    Inode {
-        /// The last one in use.
+    /// Inodes of groups that would go, for which groups that stay have no free ones.
+    #[error(
+        "inode {inode} and others of groups that would go ({needed} in all) need free inodes \
+         before, and there are {there}"
+    )]
+    Inodes {
+        /// The first one.
+        inode: InodeNr,
+        /// How many there are.
+        needed: u64,
+        /// Free inodes of groups that stay.
+        there: u64,
+    },
+    /// Inodes keep their numbers.
+    #[error("inode {inode} is in a group that would go, and the feature stable_inodes keeps it")]
+    StableInodes {
+        /// The first one of a group that would go.
+        inode: InodeNr,
+    },
+    /// Without a journal a crash could lose inodes on their way.
+    #[error(
+        "inode {inode} is in a group that would go; it moves only with a journal, which makes that \
+         safe (uext4 tune -O has_journal)"
+    )]
+    InodesWithoutJournal {
+        /// The first one of a group that would go.
         inode: InodeNr,
     },
     /// Bitmaps or inode tables of a group that stays.
-    #[error("bitmaps and inode tables of groups that stay end with block {block}")]
+    #[error("a bitmap or an inode table ends with block {block}, and has no place before the end")]
     Metadata {
-        /// The last block of them.
-        block: u64,
-    },
-    /// The journal, which needs free runs for all of it.
-    #[error("the journal has block {block}, and before the new end are no free runs for it")]
-    Journal {
         /// The last block of it.
-        block: u64,
-    },
-    /// A journal with more of a map than its inode holds.
-    #[error("the journal has block {block}, and does not move, because its map has blocks, too")]
-    JournalMap {
-        /// A block of it.
         block: u64,
     },
     /// The block of the multiple mount protection.
@@ -251,12 +261,6 @@ pub enum InTheWay {
         inode: InodeNr,
         /// A block of it.
         block: u64,
-    },
-    /// Quota counts the blocks of maps.
-    #[error("the map of inode {inode} would have another number of blocks, which quota counts")]
-    Quota {
-        /// The inode.
-        inode: InodeNr,
     },
     /// There is no free space for what is behind the new end.
     #[error("before the new end is not enough free space for what is behind it")]

@@ -29,24 +29,29 @@ pub fn offsets_fit(bytes: &[u8], area: Area) -> bool {
     })
 }
 
-/// Whether `fits` holds for all entries of `area`; an inode area without the magic has none. `fits`
-/// gets the base of the value offsets and the offset of the entry in it.
+/// Whether `fits` holds for all entries of `area`. `fits` gets the base of the value offsets and
+/// the offset of the entry in it.
 fn all(bytes: &[u8], area: Area, fits: impl Fn(&[u8], usize) -> bool) -> bool {
+    entries_of(bytes, area).all(|(entries, at)| fits(entries, at))
+}
+
+/// The entries of `area`: the base of its offsets, and the offset of each. An inode area without
+/// the magic has none.
+pub(super) fn entries_of(bytes: &[u8], area: Area) -> impl Iterator<Item = (&[u8], usize)> {
     let (entries, first) = match area {
         Area::InInode if bytes.len() < MAGIC_BYTES || get_u32(bytes, 0) != IBODY_MAGIC => {
-            return true;
+            (Default::default(), 0)
         }
         Area::InInode => (rest(bytes, MAGIC_BYTES), 0),
         Area::InBlock => (bytes, BLOCK_HEADER_BYTES),
     };
-    let mut at = first;
-    while rest(entries, at).len() >= ENTRY_BYTES && get_u32(entries, at) != 0 {
-        if !fits(entries, at) {
-            return false;
-        }
-        at = Fixed::read(entries, at).end(at);
-    }
-    true
+    let mut next = first;
+    std::iter::from_fn(move || {
+        let at = next;
+        let is_entry = rest(entries, at).len() >= ENTRY_BYTES && get_u32(entries, at) != 0;
+        next = Fixed::read(entries, at).end(at);
+        is_entry.then_some((entries, at))
+    })
 }
 
 fn matches(entries: &[u8], at: usize, area: Area) -> bool {

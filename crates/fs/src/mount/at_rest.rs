@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
 use uext4_format::{BlockNr, Feature, Geometry, Superblock};
-use uext4_journal::{Image, Log, recovery};
+use uext4_journal::{Image, Log, LogRun, recovery};
 use uext4_num::{clamp_usize, nonnegative, u64_of, usize_of};
 use uext4_sync::Arc;
 
@@ -98,29 +98,54 @@ impl AtRest {
     /// blocks are home.
     pub(crate) fn change_over(
         &mut self,
+        blocks: BTreeMap<BlockNr, Vec<u8>>,
+        wanted: Superblock,
+        bridge: Option<&Superblock>,
+    ) -> Result<()> {
+        let bridge = bridge.map(|disk| self.block_of(&unclean(disk)));
+        let log = self.log.clone();
+        self.commit(log.as_ref(), blocks, wanted, bridge.transpose()?)
+    }
+
+    /// As [`Self::change`], by another log than the present one: these runs, which hold a copy of
+    /// it, and whose first block is another. Its transaction is complete before `inode`, the block
+    /// of the inode table that makes them the log, goes home first. So a recovery finds the present
+    /// log, empty, or the other one with the transaction.
+    pub(crate) fn change_log(
+        &mut self,
+        runs: Vec<LogRun>,
+        inode: BlockNr,
+        blocks: BTreeMap<BlockNr, Vec<u8>>,
+        wanted: Superblock,
+    ) -> Result<()> {
+        let bridge = blocks.get(&inode).map(|bytes| (inode, bytes.clone()));
+        let log = self.log.clone().map(|log| Log { runs, ..log });
+        self.commit(log.as_ref(), blocks, wanted, bridge)?;
+        let (disk, geometry) = (&self.superblock, &self.geometry);
+        self.log = Some(log::find(&self.device, disk, geometry, &self.options)?);
+        Ok(())
+    }
+
+    /// Makes a change by `log`. The block of the bridge is the bridge while the others are on their
+    /// way home.
+    fn commit(
+        &mut self,
+        log: Option<&Log>,
         mut blocks: BTreeMap<BlockNr, Vec<u8>>,
         mut wanted: Superblock,
-        bridge: Option<&Superblock>,
+        bridge: Option<(BlockNr, Vec<u8>)>,
     ) -> Result<()> {
         wanted.wtime = nonnegative(self.options.clock.wall().seconds);
         self.check_room(u64_of(blocks.len()) + 1)?;
         self.device.flush()?;
         self.store(&unclean(&self.superblock))?;
-        match &self.log {
+        match log {
             Some(log) => {
                 let (nr, bytes) = self.block_of(&unclean(&wanted))?;
                 blocks.insert(nr, bytes);
-                let images = blocks
-                    .into_iter()
-                    .map(|(nr, bytes)| (nr, Image::from(bytes)));
-                let seconds = wanted.wtime;
-                let block_size = self.geometry.block_size();
-                let images = images.collect();
-                let bridge = bridge
-                    .map(|disk| self.block_of(&unclean(disk)))
-                    .transpose()?;
-                let bridge = bridge.map(|(nr, bytes)| (nr, Image::from(bytes)));
-                let home = &self.device;
+                let images = blocks.into_iter().map(image).collect();
+                let (home, block_size) = (&self.device, self.geometry.block_size());
+                let (bridge, seconds) = (bridge.map(image), wanted.wtime);
                 recovery::commit_to_clean(log, home, block_size, images, bridge, seconds)?;
             }
             None => {
@@ -134,22 +159,6 @@ impl AtRest {
         self.geometry = wanted.geometry()?;
         self.superblock = wanted;
         Ok(())
-    }
-
-    /// Finds the log again, which must be empty there.
-    pub(crate) fn find_log(&mut self) -> Result<()> {
-        let (disk, geometry) = (&self.superblock, &self.geometry);
-        self.log = Some(log::find(&self.device, disk, geometry, &self.options)?);
-        Ok(())
-    }
-
-    /// Length of the log by its own superblock; `None` without a journal.
-    pub(crate) fn log_blocks(&self) -> Result<Option<u32>> {
-        let Some(log) = &self.log else {
-            return Ok(None);
-        };
-        let found = recovery::read_superblock(log, self.geometry.block_size())?;
-        Ok(Some(found.max_len_blocks))
     }
 
     /// Blocks that one change may have.
@@ -190,6 +199,10 @@ impl AtRest {
         bytes[at..at + SUPERBLOCK_BYTES].copy_from_slice(&disk.to_bytes());
         Ok((nr, bytes))
     }
+}
+
+fn image((nr, bytes): (BlockNr, Vec<u8>)) -> (BlockNr, Image) {
+    (nr, Image::from(bytes))
 }
 
 /// Brings a file system that was not unmounted to rest.

@@ -28,6 +28,11 @@ impl<'a> Changes<'a> {
         }
     }
 
+    /// Whether the block changes.
+    pub(crate) fn has(&self, nr: BlockNr) -> bool {
+        self.blocks.contains_key(&nr)
+    }
+
     /// Replaces a block.
     pub(crate) fn put(&mut self, nr: BlockNr, bytes: Vec<u8>) -> Result<()> {
         if nr.0 >= self.rest.geometry.blocks_count {

@@ -9,18 +9,21 @@
 //! More descriptors than have reserved blocks go to their groups (`meta_bg`), as in the kernel.
 //! So the transaction has as many blocks as reserved and present descriptors, whatever the size.
 //!
-//! Shrinking: blocks behind the new end move in transactions that keep the size. Then one
-//! transaction changes the size, as for growth.
+//! Shrinking: inodes and blocks behind the new end move in transactions that keep the size. Then
+//! one transaction changes the size, as for growth.
 //!
 //! Layout: `target` numbers, `grow` the order of writes, `changes` the blocks of the transaction,
-//! `descriptors` their table, `resize_inode` the reserved descriptor blocks; `shrink`.
+//! `descriptors` their table, `resize_inode` the reserved descriptor blocks, `bitmaps` those of
+//! groups; `shrink`, and `renumber`, which gives inodes other numbers.
 //!
 //! Not here: other sizes of a mounted file system.
 //! References: `resize2fs(8)`; kernel documentation, `filesystems/ext4/blockgroup.rst`.
 
+mod bitmaps;
 mod changes;
 mod descriptors;
 mod grow;
+mod renumber;
 mod resize_inode;
 mod shrink;
 mod target;

@@ -29,7 +29,7 @@ The image must not be mounted. A file is made longer, and stays sparse; a device
 be large enough. A file gets shorter with its file system, but not with --offset or --partition.
 The journal makes the change safe: after a crash the file system has the old size or the new one
 (or one between them, on the way to a small size), with all files. Without a journal, a crash needs
-e2fsck. Inodes and the journal do not move; so the minimum depends on where they are.")]
+e2fsck, and inodes do not move; so the minimum depends on where they are.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,

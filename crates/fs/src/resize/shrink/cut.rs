@@ -1,11 +1,12 @@
 //! The change of the size: one transaction, when nothing that stays is behind the new end.
 
+use super::apply::released;
 use super::layout::Layout;
-use super::moves::put_bitmap;
-use super::plan::{Step, released};
+use super::plan::Step;
 use super::space;
 use crate::Result;
 use crate::mount::AtRest;
+use crate::resize::bitmaps::put_bitmap;
 use crate::resize::changes::Changes;
 use crate::resize::descriptors::Descriptors;
 use crate::resize::grow::{settle_lazy_bitmaps, write_copies};
@@ -23,12 +24,20 @@ use uext4_num::clamp_u32;
 pub(super) fn run(rest: &mut AtRest, layout: &Layout, step: &Step) -> Result<()> {
     let (old, new) = (rest.geometry, step.geometry);
     let checksums = rest.superblock.checksums();
+    let mut groups = layout.groups.clone();
+    for table in &step.tables {
+        table.apply_to(&mut groups);
+    }
+    let freed = released(&old, &groups, &new);
     let mut wanted = step.wanted.clone();
-    wanted.overhead_clusters = overhead(layout, step);
+    // The journal may have moved since the plan.
+    wanted.jnl_blocks = rest.superblock.jnl_blocks;
+    let now = u64::from(rest.superblock.overhead_clusters);
+    // 0 is unknown.
+    wanted.overhead_clusters = clamp_u32(now.saturating_sub(space::total(&freed)));
     let mut descriptors = Descriptors::read(rest)?;
     let mut changes = Changes::new(rest);
     resize_inode::update(&mut changes, &mut descriptors, &checksums, &old, &new)?;
-    let freed = released(&old, &layout.groups, &new);
     let freed = space::before(&freed, new.blocks_count >> new.cluster_bits);
     descriptors.shrink(&new)?;
     settle_lazy_bitmaps(&mut changes, &mut descriptors, &checksums, &new)?;
@@ -91,11 +100,4 @@ fn count(wanted: &mut Superblock, descriptors: &Descriptors) -> Result<()> {
     wanted.free_blocks_count = clusters << geometry.cluster_bits;
     wanted.free_inodes_count = inodes;
     Ok(())
-}
-
-/// The overhead without the metadata that go; 0 is unknown.
-fn overhead(layout: &Layout, step: &Step) -> u32 {
-    let gone = released(&layout.geometry, &layout.groups, &step.geometry);
-    let now = u64::from(layout.superblock.overhead_clusters);
-    clamp_u32(now.saturating_sub(space::total(&gone)))
 }

@@ -1,26 +1,24 @@
 //! What a file system at rest has where: the owner of each cluster in use.
 
-use super::journal;
 use super::maps::{Map, has_map};
 use super::space::{self, Marks};
 use crate::mount::AtRest;
+use crate::resize::bitmaps::{block_bitmap, for_each_inode, free_runs, inode_bitmap};
 use crate::resize::descriptors::Descriptors;
 use crate::{InTheWay, ResizeError, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use uext4_format::bitmap::uninit_block_bitmap;
 use uext4_format::extent::Extent;
 use uext4_format::indirect::pointer;
 use uext4_format::{
-    BlockNr, Feature, Geometry, GroupDescriptor, GroupNr, I_BLOCK_BYTES, Inode, InodeNr,
-    Superblock, group_flag,
+    BlockNr, Feature, Geometry, GroupDescriptor, GroupNr, I_BLOCK_BYTES, Inode, InodeNr, Superblock,
 };
 use uext4_num::usize_of;
 
 const BAD_BLOCKS: InodeNr = InodeNr(1);
-const RESIZE: InodeNr = InodeNr(7);
+pub(super) const RESIZE: InodeNr = InodeNr(7);
 /// Index of the table of the resize inode in `i_block`.
-const TABLE_AT: usize = 13;
+pub(super) const RESIZE_TABLE_AT: usize = 13;
 
 /// A file whose blocks move.
 #[derive(Clone)]
@@ -33,9 +31,7 @@ pub(super) struct Holder {
 
 impl Holder {
     pub(super) fn new(nr: InodeNr, map: Map) -> Self {
-        let extents = map.extents.iter().map(|extent| extent.physical_end());
-        let nodes = map.nodes.iter().map(|node| node.0 + 1);
-        let end = extents.chain(nodes).max().unwrap_or(0);
+        let end = map.blocks().map(|run| run.end).max().unwrap_or(0);
         Self { nr, map, end }
     }
 }
@@ -57,10 +53,13 @@ pub(super) struct Layout {
     /// Blocks of extended attributes, and the inodes that refer to them.
     pub(super) attributes: BTreeMap<u64, Vec<InodeNr>>,
     pub(super) pins: Vec<Pin>,
-    /// The journal, if it can move.
     pub(super) journal: Option<Holder>,
+    /// The block in which the resize inode maps reserved blocks.
+    pub(super) resize_table: Option<u64>,
     /// The last inode in use.
     pub(super) last_inode: InodeNr,
+    /// Numbers of free inodes: sorted, without overlap.
+    pub(super) free_inodes: Vec<Range<u64>>,
     /// Free clusters: sorted, without overlap.
     pub(super) free: Vec<Range<u64>>,
 }
@@ -81,7 +80,9 @@ impl Layout {
             attributes: BTreeMap::new(),
             pins: Vec::new(),
             journal: None,
+            resize_table: None,
             last_inode: InodeNr(0),
+            free_inodes: Vec::new(),
             free: Vec::new(),
         };
         for group in (0..rest.geometry.group_count).map(GroupNr) {
@@ -89,6 +90,7 @@ impl Layout {
             layout.read_free(rest, group)?;
         }
         layout.free = space::merged(std::mem::take(&mut layout.free));
+        layout.free_inodes = space::merged(std::mem::take(&mut layout.free_inodes));
         layout.pin_mmp();
         layout.check_owners()?;
         Ok(layout)
@@ -107,45 +109,27 @@ impl Layout {
     fn read_free(&mut self, rest: &AtRest, group: GroupNr) -> Result<()> {
         let bitmap = block_bitmap(rest, &self.groups[usize_of(group.0)], group)?;
         let first = rest.geometry.group_first_block(group).0 >> rest.geometry.cluster_bits;
-        let count = rest.geometry.clusters_in_group(group);
-        let mut at = 0;
-        while let Some(start) = (at..count).find(|at| !bit(&bitmap, *at)) {
-            at = (start..count).find(|at| bit(&bitmap, *at)).unwrap_or(count);
-            self.free
-                .push(first + u64::from(start)..first + u64::from(at));
+        for run in free_runs(&bitmap, rest.geometry.clusters_in_group(group)) {
+            let (start, end) = (u64::from(run.start), u64::from(run.end));
+            self.free.push(first + start..first + end);
         }
         Ok(())
     }
 
     fn read_inodes(&mut self, rest: &AtRest, group: GroupNr) -> Result<()> {
-        let geometry = &rest.geometry;
-        let descriptor = &self.groups[usize_of(group.0)];
-        if descriptor.has_flag(group_flag::INODE_UNINIT) {
-            return Ok(());
+        let geometry = rest.geometry;
+        let descriptor = self.groups[usize_of(group.0)].clone();
+        let bitmap = inode_bitmap(rest, &descriptor, group)?;
+        let number = |index: u32| u64::from(geometry.inode_at(group, index).0);
+        let first = u64::from(geometry.first_inode);
+        for run in free_runs(&bitmap, geometry.inodes_per_group) {
+            let end = number(run.end - 1) + 1;
+            self.free_inodes.push(number(run.start).max(first)..end);
         }
-        let bitmap = rest.read(descriptor.inode_bitmap)?;
-        let checksums = rest.superblock.checksums();
-        descriptor.verify_inode_bitmap(&bitmap, group, geometry, &checksums)?;
-        let used: Vec<u32> = (0..geometry.inodes_per_group)
-            .filter(|at| bit(&bitmap, *at))
-            .collect();
-        let table = descriptor.inode_table;
-        let Some(last) = used.last() else {
-            return Ok(());
-        };
-        self.last_inode = geometry.inode_at(group, *last);
-        let mut there = (BlockNr(0), Vec::new());
-        for index in used {
-            let (block, offset) = geometry.inode_location(table, index);
-            if there.0 != block {
-                there = (block, rest.read(block)?);
-            }
-            let nr = geometry.inode_at(group, index);
-            let bytes = &there.1[usize_of(offset)..];
-            let inode = Inode::parse(bytes, nr, geometry, &checksums)?;
-            self.add(rest, nr, &inode)?;
-        }
-        Ok(())
+        for_each_inode(rest, &descriptor, group, &mut |nr, inode| {
+            self.last_inode = nr;
+            self.add(rest, nr, inode)
+        })
     }
 
     fn add(&mut self, rest: &AtRest, nr: InodeNr, inode: &Inode) -> Result<()> {
@@ -154,8 +138,7 @@ impl Layout {
             users.push(nr);
         }
         if nr == RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
-            let table = pointer(&inode.i_block, TABLE_AT);
-            self.pin(nr, table.0..table.0 + 1);
+            self.resize_table = Some(pointer(&inode.i_block, RESIZE_TABLE_AT).0);
             return Ok(());
         }
         let has_bad_blocks = nr == BAD_BLOCKS && inode.i_block != [0; I_BLOCK_BYTES];
@@ -163,30 +146,21 @@ impl Layout {
             return Ok(());
         }
         let map = Map::read(rest, nr, inode)?;
-        let is_journal = nr.0 == self.superblock.journal_inum;
-        if is_journal && journal::is_movable(rest, &map) {
+        if has_bad_blocks {
+            for blocks in map.blocks() {
+                self.pin(nr, blocks);
+            }
+        } else if nr.0 == self.superblock.journal_inum {
             self.journal = Some(Holder::new(nr, map));
-            return Ok(());
+        } else {
+            self.holders.push(Holder::new(nr, map));
         }
-        if has_bad_blocks || is_journal {
-            for extent in &map.extents {
-                self.pin(nr, extent.start.0..extent.physical_end());
-            }
-            for node in &map.nodes {
-                self.pin(nr, node.0..node.0 + 1);
-            }
-            return Ok(());
-        }
-        self.holders.push(Holder::new(nr, map));
         Ok(())
     }
 
     fn pin(&mut self, inode: InodeNr, blocks: Range<u64>) {
         let block = blocks.end - 1;
-        let owner = match inode.0 == self.superblock.journal_inum {
-            true => InTheWay::JournalMap { block },
-            false => InTheWay::Reserved { inode, block },
-        };
+        let owner = InTheWay::Reserved { inode, block };
         self.pins.push(Pin { blocks, owner });
     }
 
@@ -205,7 +179,8 @@ impl Layout {
             owned.add(range);
         }
         let pins = self.pins.iter().map(|pin| pin.blocks.clone());
-        let others = pins.chain(self.attributes.keys().map(|block| *block..*block + 1));
+        let single = self.attributes.keys().chain(&self.resize_table);
+        let others = pins.chain(single.map(|block| *block..*block + 1));
         let others = others.map(|run| space::clusters(geometry, run.start, run.end - run.start));
         let files = self.holders.iter().chain(&self.journal);
         let files = files.flat_map(|holder| clusters_of(geometry, &holder.map));
@@ -246,25 +221,4 @@ pub(super) fn clusters_of_data(geometry: &Geometry, extents: &[Extent]) -> Vec<R
         }
     }
     all
-}
-
-/// The block bitmap of a group, also of one that has none on the device yet.
-pub(super) fn block_bitmap(
-    rest: &AtRest,
-    descriptor: &GroupDescriptor,
-    group: GroupNr,
-) -> Result<Vec<u8>> {
-    let geometry = &rest.geometry;
-    if descriptor.has_flag(group_flag::BLOCK_UNINIT) {
-        return Ok(uninit_block_bitmap(geometry, group, descriptor));
-    }
-    let bitmap = rest.read(descriptor.block_bitmap)?;
-    let checksums = rest.superblock.checksums();
-    descriptor.verify_block_bitmap(&bitmap, group, geometry, &checksums)?;
-    Ok(bitmap)
-}
-
-/// Bit `at` of a bitmap.
-pub(super) fn bit(bitmap: &[u8], at: u32) -> bool {
-    bitmap[usize_of(at / 8)] >> (at % 8) & 1 != 0
 }

@@ -80,6 +80,13 @@ impl Map {
         Ok(map)
     }
 
+    /// Runs of blocks of data, then blocks of the map.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = Range<u64>> {
+        let extents = self.extents.iter();
+        let extents = extents.map(|extent| extent.start.0..extent.physical_end());
+        extents.chain(self.nodes.iter().map(|node| node.0..node.0 + 1))
+    }
+
     fn read_tree<B: AsRef<[u8]>>(
         &mut self,
         rest: &AtRest,

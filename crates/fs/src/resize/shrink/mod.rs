@@ -1,34 +1,42 @@
 //! Shrinking: moves what is behind the new end, then cuts the file system.
 //!
-//! A step moves blocks to free ones before the new end, in transactions that keep the size, and
-//! cuts. Metadata of groups that go may be before the new end, and are free then: the next step may
-//! go further. All steps are planned before the first one.
+//! Inodes of groups that go get other numbers; blocks move to free ones before the new end, with
+//! bitmaps and inode tables of groups that stay; all in transactions that keep the size. Then one
+//! transaction cuts. Metadata of groups that go may be before the new end, and are free then: the
+//! next size may be smaller. All sizes are planned before the first write.
 //!
-//! Layout: `layout` reads the owner of each block, `maps` the maps of files, `plan` a step; `moves`
-//! and `cut` do it, and `journal` moves the log. `space` has sets of clusters.
-//!
-//! Not here: inodes do not move.
+//! Layout: `layout` reads the owner of each block, `maps` the maps of files, `plan` a pass to a
+//! size, `numbers` those of inodes, `tables` the places of bitmaps and inode tables, `apply` what
+//! a pass makes of a layout; `renumber` beside this module, `moves`, `quota`, `tables`, `journal`
+//! and `cut` do it. `space` has sets of clusters.
 
+mod apply;
 mod cut;
 mod journal;
 mod layout;
 mod maps;
 mod moves;
+mod numbers;
 mod plan;
+mod quota;
 mod space;
+mod tables;
 
-use super::Plan;
+use super::{Plan, renumber};
 use crate::mount::AtRest;
 use crate::{InTheWay, MountOptions, ResizeError, Result};
 use layout::Layout;
 pub(crate) use maps::{Map, has_map};
-use plan::Step;
+use plan::{Planned, Step};
+use std::borrow::Cow;
 use uext4_device::{BlockDevice, Overlay};
 use uext4_format::Geometry;
 use uext4_sync::Arc;
 
-/// Most steps of one shrinking: each frees less than the one before.
-const STEPS_MAX: usize = 8;
+/// Most sizes on the way of one shrinking: each frees less than the one before.
+const SIZES_MAX: usize = 8;
+/// Most passes to one size: inodes, blocks, maps that were in the way.
+const PASSES_MAX: usize = 4;
 
 /// How small a file system shall be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,30 +71,42 @@ pub fn plan_shrink(
     least: Least,
 ) -> Result<Plan> {
     let device = Arc::new(Overlay::new(device));
-    let mut rest = AtRest::claim(device, options)?;
-    let layout = journal::trim(&mut rest).and_then(|()| Layout::read(&rest));
-    let planned = layout.and_then(|layout| Road::find(layout, least));
+    let rest = AtRest::claim(device, options)?;
+    let road = Layout::read(&rest).and_then(|layout| Road::find(&layout, least));
     rest.release()?;
-    Ok(planned?.plan())
+    Ok(road?.plan())
 }
 
 fn run(rest: &mut AtRest, least: Least) -> Result<Plan> {
-    journal::trim(rest)?;
     let mut layout = Layout::read(rest)?;
-    let road = Road::find(layout.clone(), least)?;
+    let road = Road::find(&layout, least)?;
     for (at, geometry) in road.sizes.iter().enumerate() {
         if at > 0 {
             layout = Layout::read(rest)?;
         }
-        let step = Step::plan(&layout, geometry.blocks_count)?;
-        let step = step.map_err(|why| too_small(&layout.geometry, why))?;
-        moves::run(rest, &layout, &step)?;
-        cut::run(rest, &layout, &step)?;
+        while !pass(rest, &layout, geometry)? {
+            layout = Layout::read(rest)?;
+        }
     }
     Ok(road.plan())
 }
 
-/// The steps to a size.
+/// Makes a pass to a size; answers whether it has this size then.
+fn pass(rest: &mut AtRest, layout: &Layout, to: &Geometry) -> Result<bool> {
+    let step = Step::plan(layout, to.blocks_count)?;
+    let step = step.map_err(|why| too_small(&layout.geometry, why))?;
+    if !step.inodes.is_empty() {
+        renumber::run(rest, &step.inodes)?;
+        return Ok(false);
+    }
+    moves::run(rest, layout, &step)?;
+    if step.is_last {
+        cut::run(rest, layout, &step)?;
+    }
+    Ok(step.is_last)
+}
+
+/// The sizes on the way to a size.
 struct Road {
     before: Geometry,
     sizes: Vec<Geometry>,
@@ -94,7 +114,7 @@ struct Road {
 }
 
 impl Road {
-    fn find(mut layout: Layout, least: Least) -> Result<Self> {
+    fn find(layout: &Layout, least: Least) -> Result<Self> {
         let mut road = Self {
             before: layout.geometry,
             sizes: Vec::new(),
@@ -104,31 +124,22 @@ impl Road {
             Least::Bytes(bytes) => bytes >> layout.geometry.block_bits,
             Least::Possible => 0,
         };
-        if goal >= layout.geometry.blocks_count {
-            return Ok(road);
-        }
-        for _ in 0..STEPS_MAX {
-            match next(&layout, goal)? {
-                Next::Goal(step) => {
-                    road.add(&step);
-                    return Ok(road);
-                }
-                Next::Nearer(step) => {
-                    road.add(&step);
-                    layout = step.apply(layout);
-                }
-                Next::Stuck(why) if least != Least::Possible => {
-                    return Err(too_small(&layout.geometry, why).into());
-                }
-                Next::Stuck(_) => break,
+        let mut layout = Cow::Borrowed(layout);
+        for _ in 0..SIZES_MAX {
+            if goal >= layout.geometry.blocks_count {
+                break;
             }
+            let reached = match next(&layout, goal)? {
+                Ok(reached) => reached,
+                Err(_) if least == Least::Possible => break,
+                Err(why) => return Err(too_small(&layout.geometry, why).into()),
+            };
+            let after = reached.apply();
+            road.reserved_blocks = after.superblock.r_blocks_count;
+            road.sizes.push(after.geometry);
+            layout = Cow::Owned(after);
         }
         Ok(road)
-    }
-
-    fn add(&mut self, step: &Step) {
-        self.reserved_blocks = step.wanted.r_blocks_count;
-        self.sizes.push(step.geometry);
     }
 
     fn plan(self) -> Plan {
@@ -140,31 +151,49 @@ impl Road {
     }
 }
 
-/// What comes next on the way to a size.
-enum Next {
-    Goal(Step),
-    Nearer(Step),
-    Stuck(InTheWay),
+/// The last pass to a size, and what is there before it.
+struct Reached<'a> {
+    layout: Cow<'a, Layout>,
+    step: Step,
 }
 
-/// The step to `goal` blocks, or the largest one towards it.
-fn next(layout: &Layout, goal: u64) -> Result<Next> {
+impl Reached<'_> {
+    fn apply(self) -> Layout {
+        self.step.apply(self.layout.into_owned())
+    }
+}
+
+/// Plans all passes to `blocks` blocks.
+fn reach(layout: &Layout, blocks: u64) -> Result<Planned<Reached<'_>>> {
+    let mut layout = Cow::Borrowed(layout);
+    for _ in 0..PASSES_MAX {
+        match Step::plan(&layout, blocks)? {
+            Ok(step) if step.is_last => return Ok(Ok(Reached { layout, step })),
+            Ok(step) => layout = Cow::Owned(step.apply(layout.into_owned())),
+            Err(why) => return Ok(Err(why)),
+        }
+    }
+    Ok(Err(InTheWay::Space))
+}
+
+/// The way to `goal` blocks, or to the smallest possible size above; or what is in the way.
+fn next(layout: &Layout, goal: u64) -> Result<Planned<Reached<'_>>> {
     let now = layout.geometry.blocks_count;
-    let mut why = match Step::plan(layout, goal)? {
-        Ok(step) => return Ok(Next::Goal(step)),
+    let mut why = match reach(layout, goal)? {
+        Ok(reached) => return Ok(Ok(reached)),
         Err(why) => why,
     };
     // Less than `from` is not possible, and `to` is.
-    let (mut from, mut to, mut nearest) = (goal + 1, now, None);
+    let (mut from, mut to, mut nearest) = (1, now, None);
     while from < to {
         let middle = from.midpoint(to);
-        match Step::plan(layout, middle)? {
-            Ok(step) => (to, nearest) = (middle, Some(step)),
+        match reach(layout, middle)? {
+            Ok(reached) => (to, nearest) = (middle, Some(reached)),
             Err(found) => (from, why) = (middle + 1, found),
         }
     }
-    let nearer = nearest.filter(|step| step.geometry.blocks_count < now);
-    Ok(nearer.map_or(Next::Stuck(why), Next::Nearer))
+    let nearer = nearest.filter(|reached| reached.step.geometry.blocks_count < now);
+    Ok(nearer.ok_or(why))
 }
 
 fn too_small(minimum: &Geometry, why: InTheWay) -> ResizeError {

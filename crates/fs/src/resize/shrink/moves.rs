@@ -3,23 +3,23 @@
 //! Data and new maps are written to free blocks, to which nothing refers. Then a transaction has
 //! the inodes that refer to them, bitmaps and descriptors; it holds as many files as there is room.
 
-use super::layout::{Holder, Layout, block_bitmap};
+use super::layout::{Holder, Layout, RESIZE, RESIZE_TABLE_AT};
 use super::maps::{Map, parts};
 use super::plan::{FileMove, Step};
+use super::quota::Entries;
 use super::space;
 use crate::Result;
 use crate::mount::AtRest;
+use crate::resize::bitmaps::{block_bitmap, put_bitmap};
 use crate::resize::descriptors::Descriptors;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use uext4_format::bitmap::{clear_bits, set_bits};
 use uext4_format::extent::{Extent, ExtentState};
+use uext4_format::indirect::set_pointer;
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::xattr::XattrBlock;
-use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, GroupNr, Inode, InodeNr, Place, block_bitmap_checksum,
-    group_flag,
-};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, GroupNr, Inode, InodeNr, Place, Superblock};
 use uext4_num::{clamp_usize, u64_of, usize_of};
 
 /// Most blocks of a transaction.
@@ -27,15 +27,15 @@ const BLOCKS_MAX: u64 = 4096;
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 4 << 20;
 
-/// Moves what the step says.
+/// Moves the blocks that the step says.
 ///
 /// # Errors
 /// Those of the device; [`crate::ResizeError::Journal`] if a change is larger than the log. The
 /// file system is consistent then, with what moved before in its new place.
 pub(super) fn run(rest: &mut AtRest, layout: &Layout, step: &Step) -> Result<()> {
     let mut mover = Mover::new(rest)?;
-    if let Some((holder, runs)) = layout.journal.as_ref().zip(step.journal.as_deref()) {
-        mover.move_journal(holder, runs)?;
+    if let Some((holder, file)) = layout.journal.as_ref().zip(step.journal.as_ref()) {
+        mover.move_journal(holder, file)?;
     }
     for file in &step.files {
         mover.move_file(&layout.holders[file.holder], file)?;
@@ -46,17 +46,23 @@ pub(super) fn run(rest: &mut AtRest, layout: &Layout, step: &Step) -> Result<()>
         mover.move_attributes(*old, *new, users)?;
         mover.commit_if_full()?;
     }
-    mover.commit()
+    if let Some((old, new)) = step.resize_table {
+        mover.move_resize_table(old, new)?;
+    }
+    mover.commit()?;
+    mover.move_tables(&step.tables)
 }
 
 /// Changes of inodes and bitmaps that wait for a commit.
 pub(super) struct Mover<'a> {
     pub(super) rest: &'a mut AtRest,
-    descriptors: Descriptors,
+    pub(super) descriptors: Descriptors,
     /// Changed block bitmaps.
     bitmaps: BTreeMap<GroupNr, Vec<u8>>,
-    /// Other changed blocks: of inode tables.
-    blocks: BTreeMap<BlockNr, Vec<u8>>,
+    /// Other changed blocks: of inode tables and quota files.
+    pub(super) blocks: BTreeMap<BlockNr, Vec<u8>>,
+    /// Entries of quota files, as far as they were needed.
+    pub(super) usages: Entries,
     /// Blocks from which on a transaction is full.
     room: u64,
     buffer: Vec<u8>,
@@ -68,6 +74,7 @@ impl<'a> Mover<'a> {
             descriptors: Descriptors::read(rest)?,
             bitmaps: BTreeMap::new(),
             blocks: BTreeMap::new(),
+            usages: Entries::new(),
             room: rest.room()?.min(BLOCKS_MAX) / 2,
             buffer: Vec::new(),
             rest,
@@ -75,6 +82,22 @@ impl<'a> Mover<'a> {
     }
 
     fn move_file(&mut self, holder: &Holder, file: &FileMove) -> Result<()> {
+        let has_usages = self.is_quota_file(holder.nr);
+        if has_usages {
+            self.commit()?;
+            self.usages.clear();
+        }
+        let inode = self.copy_file(holder, file)?;
+        self.put_inode(holder.nr, &inode)?;
+        self.mark_file(holder, file)?;
+        match has_usages {
+            true => self.commit(),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes data and map to their new places; answers the inode that refers to them.
+    pub(super) fn copy_file(&mut self, holder: &Holder, file: &FileMove) -> Result<Inode> {
         let (nr, map) = (holder.nr, &holder.map);
         let mut inode = self.inode(nr)?;
         if nr.0 == self.rest.superblock.orphan_file_inum {
@@ -88,7 +111,11 @@ impl<'a> Mover<'a> {
         }
         inode.i_block = made.i_block;
         self.count_nodes(nr, &mut inode, map.nodes.len(), file.nodes.len())?;
-        self.put_inode(nr, &inode)?;
+        Ok(inode)
+    }
+
+    /// Sets the bits of the new blocks, and clears those of the old ones.
+    pub(super) fn mark_file(&mut self, holder: &Holder, file: &FileMove) -> Result<()> {
         for moved in &file.data {
             let len = moved.old.end - moved.old.start;
             self.mark(moved.new, len, set_bits)?;
@@ -97,20 +124,27 @@ impl<'a> Mover<'a> {
         for node in &file.nodes {
             self.mark(node.0, 1, set_bits)?;
         }
-        for node in &map.nodes {
+        for node in &holder.map.nodes {
             self.mark(node.0, 1, clear_bits)?;
         }
         Ok(())
     }
 
     /// Corrects the space that the inode has by the blocks of its map.
-    fn count_nodes(&self, nr: InodeNr, inode: &mut Inode, old: usize, new: usize) -> Result<()> {
-        let geometry = &self.rest.geometry;
+    fn count_nodes(
+        &mut self,
+        nr: InodeNr,
+        inode: &mut Inode,
+        old: usize,
+        new: usize,
+    ) -> Result<()> {
+        let geometry = self.rest.geometry;
         let sectors = geometry.cluster_size() / 512;
-        let rest = inode.sectors(geometry).checked_sub(u64_of(old) * sectors);
+        let rest = inode.sectors(&geometry).checked_sub(u64_of(old) * sectors);
         let wrong = || Corrupt::new(Place::Inode(nr), "inode", CorruptKind::SizeWrong);
         let all = rest.ok_or_else(wrong)? + u64_of(new) * sectors;
-        Ok(inode.set_sectors(all, geometry).map_err(|_| wrong())?)
+        self.charge(nr, inode, all)?;
+        Ok(inode.set_sectors(all, &geometry).map_err(|_| wrong())?)
     }
 
     /// Copies data; unwritten extents have none.
@@ -175,6 +209,15 @@ impl<'a> Mover<'a> {
         self.mark(old, 1, clear_bits)
     }
 
+    fn move_resize_table(&mut self, old: u64, new: u64) -> Result<()> {
+        self.copy_blocks(old, new, 1)?;
+        let mut inode = self.inode(RESIZE)?;
+        set_pointer(&mut inode.i_block, RESIZE_TABLE_AT, BlockNr(new));
+        self.put_inode(RESIZE, &inode)?;
+        self.mark(new, 1, set_bits)?;
+        self.mark(old, 1, clear_bits)
+    }
+
     pub(super) fn inode(&self, nr: InodeNr) -> Result<Inode> {
         let (block, offset) = self.place_of(nr)?;
         let bytes = self.block(block)?;
@@ -192,19 +235,8 @@ impl<'a> Mover<'a> {
         Ok(())
     }
 
-    /// Writes an inode at once, and durably: its map and checksum are in one sector.
-    pub(super) fn store_inode(&self, nr: InodeNr, inode: &Inode) -> Result<()> {
-        let (block, offset) = self.place_of(nr)?;
-        let geometry = &self.rest.geometry;
-        let mut bytes = vec![0; geometry.inode_size.into()];
-        let checksums = self.rest.superblock.checksums();
-        inode.write_to(&mut bytes, nr, geometry, &checksums);
-        let at = (block.0 << geometry.block_bits) + u64_of(offset);
-        self.rest.device.write_at(at, &bytes)?;
-        Ok(self.rest.device.flush()?)
-    }
-
-    fn place_of(&self, nr: InodeNr) -> Result<(BlockNr, usize)> {
+    /// Block and byte of an inode.
+    pub(super) fn place_of(&self, nr: InodeNr) -> Result<(BlockNr, usize)> {
         let place = self.rest.geometry.split_inode(nr);
         let outside = Corrupt::new(Place::Inode(nr), "inode", CorruptKind::NotInUse);
         let (group, index) = place.ok_or(outside)?;
@@ -213,7 +245,7 @@ impl<'a> Mover<'a> {
         Ok((block, usize_of(offset)))
     }
 
-    fn block(&self, nr: BlockNr) -> Result<Vec<u8>> {
+    pub(super) fn block(&self, nr: BlockNr) -> Result<Vec<u8>> {
         match self.blocks.get(&nr) {
             Some(bytes) => Ok(bytes.clone()),
             None => self.rest.read(nr),
@@ -241,7 +273,8 @@ impl<'a> Mover<'a> {
         Ok(())
     }
 
-    fn bitmap(&mut self, group: GroupNr) -> Result<&mut Vec<u8>> {
+    /// The block bitmap of a group, which will be written.
+    pub(super) fn bitmap(&mut self, group: GroupNr) -> Result<&mut Vec<u8>> {
         if !self.bitmaps.contains_key(&group) {
             let descriptor = self.descriptors.get(group)?;
             let bitmap = block_bitmap(self.rest, &descriptor, group)?;
@@ -250,7 +283,7 @@ impl<'a> Mover<'a> {
         Ok(self.bitmaps.entry(group).or_default())
     }
 
-    fn commit_if_full(&mut self) -> Result<()> {
+    pub(super) fn commit_if_full(&mut self) -> Result<()> {
         let blocks = self.blocks.len() + 2 * self.bitmaps.len();
         match u64_of(blocks) >= self.room {
             true => self.commit(),
@@ -259,6 +292,15 @@ impl<'a> Mover<'a> {
     }
 
     pub(super) fn commit(&mut self) -> Result<()> {
+        let (blocks, wanted) = self.take_changes()?;
+        match blocks.is_empty() {
+            true => Ok(()),
+            false => self.rest.change(blocks, wanted),
+        }
+    }
+
+    /// The blocks that wait for a commit, and the superblock with their free counts.
+    pub(super) fn take_changes(&mut self) -> Result<(BTreeMap<BlockNr, Vec<u8>>, Superblock)> {
         let mut blocks = std::mem::take(&mut self.blocks);
         let mut wanted = self.rest.superblock.clone();
         let bits = self.rest.geometry.cluster_bits;
@@ -270,33 +312,9 @@ impl<'a> Mover<'a> {
             wanted.free_blocks_count = wanted.free_blocks_count.saturating_sub(before << bits);
             blocks.insert(nr, bitmap);
         }
-        if blocks.is_empty() {
-            return Ok(());
-        }
         blocks.extend(self.descriptors.take_changed());
-        self.rest.change(blocks, wanted)
+        Ok((blocks, wanted))
     }
-}
-
-/// Updates the descriptor of a group with this block bitmap; answers where the bitmap is.
-pub(super) fn put_bitmap(
-    descriptors: &mut Descriptors,
-    rest: &AtRest,
-    group: GroupNr,
-    bitmap: &[u8],
-) -> Result<BlockNr> {
-    let geometry = descriptors.geometry();
-    let mut descriptor = descriptors.get(group)?;
-    let used = |at: &u32| !super::layout::bit(bitmap, *at);
-    let free = (0..geometry.clusters_in_group(group)).filter(used).count();
-    descriptor.free_clusters = uext4_num::clamp_u32(free);
-    descriptor.flags &= !group_flag::BLOCK_UNINIT;
-    if let Some(seed) = rest.superblock.checksums().metadata {
-        let checksum = block_bitmap_checksum(seed, bitmap, &geometry);
-        descriptor.set_block_bitmap_checksum(checksum, &geometry);
-    }
-    descriptors.set(group, &descriptor);
-    Ok(descriptor.block_bitmap)
 }
 
 /// Parts of extents with data that move, each with its new place.

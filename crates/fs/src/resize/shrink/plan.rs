@@ -1,18 +1,25 @@
-//! One step towards a smaller size: which blocks move where.
+//! One pass towards a smaller size: what moves where.
 //!
-//! New places are blocks that are free before the step. What the step frees before the new end (old
-//! maps, metadata of groups that go) is free for the next one.
+//! A pass moves inodes, or blocks. Blocks leave what has to become free: all behind the new end,
+//! and windows for inode tables before it. New places are blocks that are free before the pass.
+//! A map is made anew, and its old blocks are free only then: if the new one has no place before
+//! the end, it lies behind it until the next pass. The last pass cuts. What the cut frees before
+//! the end (metadata of groups that go) is free for the next size.
 
-use super::journal;
 use super::layout::{Holder, Layout, clusters_of_data};
-use super::maps::{Map, translated};
+use super::maps::translated;
+use super::numbers;
 use super::space::{self, FreeRuns};
+use super::tables::{TableMove, TablePlan};
+use crate::resize::renumber::Renumbered;
 use crate::resize::target;
 use crate::{InTheWay, Result};
 use std::ops::Range;
-use uext4_format::extent::{Extent, ExtentState};
-use uext4_format::{BlockNr, Feature, Geometry, GroupDescriptor, Superblock};
-use uext4_num::usize_of;
+use uext4_format::extent::Extent;
+use uext4_format::{BlockNr, Geometry, Superblock};
+
+/// A plan, or what is in the way.
+pub(super) type Planned<T> = std::result::Result<T, InTheWay>;
 
 /// Blocks that move: whole clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,236 +39,234 @@ pub(super) struct FileMove {
     pub(super) nodes: Vec<BlockNr>,
 }
 
-/// A step.
+/// A pass.
 pub(super) struct Step {
-    /// The superblock afterwards, without its free counts.
+    /// The superblock when the size is reached, without its free counts.
     pub(super) wanted: Superblock,
     pub(super) geometry: Geometry,
+    /// Inodes that get other numbers; nothing else moves then.
+    pub(super) inodes: Renumbered,
     pub(super) files: Vec<FileMove>,
-    /// Blocks to which the journal moves.
-    pub(super) journal: Option<Vec<Range<u64>>>,
+    pub(super) journal: Option<FileMove>,
     /// Old and new place of blocks of extended attributes.
     pub(super) attributes: Vec<(u64, u64)>,
-    /// Free clusters that are left.
-    free: Vec<Range<u64>>,
+    /// Of the table of the resize inode.
+    pub(super) resize_table: Option<(u64, u64)>,
+    pub(super) tables: Vec<TableMove>,
+    /// Whether the cut may follow.
+    pub(super) is_last: bool,
+    /// Clusters that are free before the pass and stay so.
+    pub(super) free: Vec<Range<u64>>,
 }
 
 impl Step {
-    /// Plans a step to `blocks` blocks; or tells what is in the way.
+    /// Plans a pass to `blocks` blocks; or tells what is in the way.
     ///
     /// # Errors
     /// Damage of the superblock.
-    pub(super) fn plan(
-        layout: &Layout,
-        blocks: u64,
-    ) -> Result<std::result::Result<Self, InTheWay>> {
+    pub(super) fn plan(layout: &Layout, blocks: u64) -> Result<Planned<Self>> {
         let Some(wanted) = target::smaller(&layout.superblock, blocks)? else {
             return Ok(Err(InTheWay::Descriptors));
         };
-        let geometry = wanted.geometry()?;
-        Ok(Self::to(layout, wanted, geometry))
-    }
-
-    fn to(
-        layout: &Layout,
-        wanted: Superblock,
-        geometry: Geometry,
-    ) -> std::result::Result<Self, InTheWay> {
-        check_what_stays(layout, &geometry)?;
-        let end = geometry.blocks_count >> geometry.cluster_bits;
-        let mut free = FreeRuns::new(&space::before(&layout.free, end));
-        let mut step = Self {
+        let step = Self {
+            geometry: wanted.geometry()?,
             wanted,
-            geometry,
+            inodes: Renumbered::new(),
             files: Vec::new(),
             journal: None,
             attributes: Vec::new(),
+            resize_table: None,
+            tables: Vec::new(),
+            is_last: true,
             free: Vec::new(),
         };
-        // It has the longest runs.
-        step.journal = step.plan_journal(layout, &mut free)?;
-        for (at, holder) in layout.holders.iter().enumerate() {
-            if holder.end > geometry.blocks_count {
-                let file = step.plan_file(at, holder, &mut free)?;
-                step.files.push(file);
-            }
-        }
-        for block in layout.attributes.range(geometry.blocks_count..) {
-            let to = take(&mut free, 1)?;
-            step.attributes
-                .push((*block.0, to.start << geometry.cluster_bits));
-        }
-        step.free = free.into_runs();
-        Ok(step)
+        Ok(step.fill(layout))
     }
 
-    fn plan_journal(
-        &self,
-        layout: &Layout,
-        free: &mut FreeRuns,
-    ) -> std::result::Result<Option<Vec<Range<u64>>>, InTheWay> {
-        let is_late = |holder: &&Holder| holder.end > self.geometry.blocks_count;
-        let Some(holder) = layout.journal.as_ref().filter(is_late) else {
+    fn fill(mut self, layout: &Layout) -> Planned<Self> {
+        let behind = |blocks: &Range<u64>| blocks.end > self.geometry.blocks_count;
+        if let Some(pin) = layout.pins.iter().find(|pin| behind(&pin.blocks)) {
+            return Err(pin.owner.clone());
+        }
+        self.inodes = numbers::plan(layout, &self.geometry)?;
+        if !self.inodes.is_empty() {
+            self.is_last = false;
+            self.free.clone_from(&layout.free);
+            return Ok(self);
+        }
+        let tables = TablePlan::of(layout, &self.geometry)?;
+        let mut space = Space::new(layout, &self.geometry, &tables.windows);
+        self.tables = tables.moves;
+        // Its runs shall be long, so it is the first.
+        self.journal = space.plan_journal(layout)?;
+        let late = layout.holders.iter().enumerate();
+        let late = late.filter(|(_, holder)| space.is_late(holder));
+        let late: Vec<_> = late.collect();
+        for (at, holder) in &late {
+            let data = space.plan_data(&holder.map.extents)?;
+            let nodes = Vec::new();
+            self.files.push(FileMove {
+                holder: *at,
+                data,
+                nodes,
+            });
+        }
+        for block in layout.attributes.keys() {
+            self.attributes.extend(space.plan_block(*block)?);
+        }
+        if let Some(block) = layout.resize_table {
+            self.resize_table = space.plan_block(block)?;
+        }
+        for (file, (_, holder)) in self.files.iter_mut().zip(&late) {
+            space.plan_map(holder, file)?;
+        }
+        self.is_last = !space.has_borrowed;
+        self.free = space.into_free();
+        Ok(self)
+    }
+}
+
+/// Space while a pass is planned.
+struct Space {
+    geometry: Geometry,
+    /// Clusters that have to become free: sorted, without overlap.
+    evacuated: Vec<Range<u64>>,
+    has_windows: bool,
+    /// Free ones before the end, for what moves.
+    free: FreeRuns,
+    /// Free ones behind it, for maps until the next pass.
+    behind: FreeRuns,
+    /// Whether a map got one of these.
+    has_borrowed: bool,
+}
+
+impl Space {
+    fn new(layout: &Layout, new: &Geometry, windows: &[Range<u64>]) -> Self {
+        let end = new.blocks_count >> new.cluster_bits;
+        let before = space::before(&layout.free, end);
+        let mut evacuated = windows.to_vec();
+        evacuated.push(end..u64::MAX);
+        Self {
+            geometry: *new,
+            evacuated: space::merged(evacuated),
+            has_windows: !windows.is_empty(),
+            free: FreeRuns::new(&space::without(&before, windows)),
+            behind: FreeRuns::new(&space::without(&layout.free, &before)),
+            has_borrowed: false,
+        }
+    }
+
+    /// Whether a block of the file has to move.
+    fn is_late(&self, holder: &Holder) -> bool {
+        let is_behind = holder.end > self.geometry.blocks_count;
+        is_behind || (self.has_windows && holder.map.blocks().any(|run| self.has_to_move(&run)))
+    }
+
+    fn has_to_move(&self, run: &Range<u64>) -> bool {
+        let clusters = space::clusters(&self.geometry, run.start, run.end - run.start);
+        space::common(clusters, &self.evacuated).next().is_some()
+    }
+
+    /// Takes up to `len` clusters for a new place.
+    fn take(&mut self, len: u64) -> Planned<Range<u64>> {
+        self.free.take(len).ok_or(InTheWay::Space)
+    }
+
+    /// The journal moves with its first block: see [`super::journal`].
+    fn plan_journal(&mut self, layout: &Layout) -> Planned<Option<FileMove>> {
+        let Some(holder) = layout.journal.as_ref().filter(|one| self.is_late(one)) else {
             return Ok(None);
         };
-        let bits = self.geometry.cluster_bits;
-        let in_the_way = || InTheWay::Journal {
-            block: holder.end - 1,
+        let mut runs = clusters_of_data(&self.geometry, &holder.map.extents);
+        let first = runs.first().map_or(0, |run| run.start);
+        if let Some(run) = runs.first_mut() {
+            run.start += 1;
+        }
+        let mut moving = vec![first..first + 1];
+        moving.extend(self.late_parts(runs));
+        let mut file = FileMove {
+            holder: 0,
+            data: self.new_places(space::joined(moving))?,
+            nodes: Vec::new(),
         };
-        let (mut left, mut runs) = (journal::len_blocks(&holder.map.extents) >> bits, Vec::new());
-        while left > 0 && journal::fits(&holder.map.extents, &runs) {
-            let run = free.take(left).ok_or_else(in_the_way)?;
-            left -= run.end - run.start;
-            runs.push(run.start << bits..run.end << bits);
-        }
-        match journal::fits(&holder.map.extents, &runs) {
-            true => Ok(Some(runs)),
-            false => Err(in_the_way()),
-        }
+        self.plan_map(holder, &mut file)?;
+        Ok(Some(file))
     }
 
-    fn plan_file(
-        &self,
-        at: usize,
-        holder: &Holder,
-        free: &mut FreeRuns,
-    ) -> std::result::Result<FileMove, InTheWay> {
-        let map = &holder.map;
+    fn plan_data(&mut self, extents: &[Extent]) -> Planned<Vec<Moved>> {
+        let runs = clusters_of_data(&self.geometry, extents);
+        let late = self.late_parts(runs);
+        self.new_places(space::joined(late))
+    }
+
+    /// The parts of runs that have to move, in the order of the file.
+    fn late_parts(&self, runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
+        let runs = runs.into_iter();
+        runs.flat_map(|run| space::common(run, &self.evacuated))
+            .collect()
+    }
+
+    /// New places of runs of clusters in the order of the file; the answer is by old place.
+    fn new_places(&mut self, runs: Vec<Range<u64>>) -> Planned<Vec<Moved>> {
+        let bits = self.geometry.cluster_bits;
         let mut data = Vec::new();
-        for run in self.late_runs(&map.extents) {
+        for run in runs {
             let mut old = run.start;
             while old < run.end {
-                let new = take(free, run.end - old)?;
-                let len = new.end - new.start;
-                data.push(self.moved(old, old + len, new.start));
-                old += len;
+                let new = self.take(run.end - old)?;
+                let end = old + (new.end - new.start);
+                data.push(Moved {
+                    old: old << bits..end << bits,
+                    new: new.start << bits,
+                });
+                old = end;
             }
         }
         data.sort_by_key(|moved| moved.old.start);
-        let count = match data.is_empty() {
-            true => map.extents.len(),
-            false => translated(&map.extents, &data).len(),
+        Ok(data)
+    }
+
+    /// Old and new place of a block that has a cluster of its own, if it has to move.
+    fn plan_block(&mut self, block: u64) -> Planned<Option<(u64, u64)>> {
+        if !self.has_to_move(&(block..block + 1)) {
+            return Ok(None);
+        }
+        let to = self.take(1)?;
+        Ok(Some((block, self.first_block(&to).0)))
+    }
+
+    fn plan_map(&mut self, holder: &Holder, file: &mut FileMove) -> Planned<()> {
+        for _ in 0..self.nodes_of(holder, file) {
+            let node = match self.free.take(1) {
+                Some(node) => node,
+                None => {
+                    self.has_borrowed = true;
+                    self.behind.take(1).ok_or(InTheWay::Space)?
+                }
+            };
+            file.nodes.push(self.first_block(&node));
+        }
+        Ok(())
+    }
+
+    /// Number of blocks of the map when the data have moved.
+    fn nodes_of(&self, holder: &Holder, file: &FileMove) -> usize {
+        let extents = &holder.map.extents;
+        let count = match file.data.is_empty() {
+            true => extents.len(),
+            false => translated(extents, &file.data).len(),
         };
-        let count = map.nodes_with(count, self.geometry.block_size());
-        let has_quota = self.geometry.features.has(Feature::QUOTA);
-        if has_quota && count != map.nodes.len() {
-            return Err(InTheWay::Quota { inode: holder.nr });
-        }
-        let mut nodes = Vec::with_capacity(count);
-        for _ in 0..count {
-            let start = take(free, 1)?.start;
-            nodes.push(BlockNr(start << self.geometry.cluster_bits));
-        }
-        Ok(FileMove {
-            holder: at,
-            data,
-            nodes,
-        })
+        holder.map.nodes_with(count, self.geometry.block_size())
     }
 
-    fn moved(&self, old: u64, end: u64, new: u64) -> Moved {
-        let bits = self.geometry.cluster_bits;
-        Moved {
-            old: old << bits..end << bits,
-            new: new << bits,
-        }
+    fn first_block(&self, clusters: &Range<u64>) -> BlockNr {
+        BlockNr(clusters.start << self.geometry.cluster_bits)
     }
 
-    /// Runs of clusters of data behind the new end, in the order of the file.
-    fn late_runs(&self, extents: &[Extent]) -> Vec<Range<u64>> {
-        let end = self.end();
-        let mut late: Vec<Range<u64>> = Vec::new();
-        for run in clusters_of_data(&self.geometry, extents) {
-            let run = run.start.max(end)..run.end;
-            if run.is_empty() {
-                continue;
-            }
-            match late.last_mut().filter(|last| last.end == run.start) {
-                Some(last) => last.end = run.end,
-                None => late.push(run),
-            }
-        }
-        late
-    }
-
-    /// The cluster behind the new end.
-    fn end(&self) -> u64 {
-        self.geometry.blocks_count >> self.geometry.cluster_bits
-    }
-
-    /// The layout when the step is done.
-    pub(super) fn apply(self, mut layout: Layout) -> Layout {
-        let end = self.end();
-        let mut free = self.free;
-        free.extend(released(&layout.geometry, &layout.groups, &self.geometry));
-        for file in self.files {
-            let holder = &mut layout.holders[file.holder];
-            for node in &holder.map.nodes {
-                free.push(space::clusters(&self.geometry, node.0, 1));
-            }
-            let map = Map {
-                extents: translated(&holder.map.extents, &file.data),
-                nodes: file.nodes,
-                ..holder.map
-            };
-            *holder = Holder::new(holder.nr, map);
-        }
-        if let Some((holder, runs)) = layout.journal.as_mut().zip(self.journal) {
-            free.extend(clusters_of_data(&self.geometry, &holder.map.extents));
-            let map = Map {
-                extents: journal::extents_of(&runs, 0, ExtentState::Written),
-                ..holder.map.clone()
-            };
-            *holder = Holder::new(holder.nr, map);
-        }
-        for (old, new) in self.attributes {
-            let users = layout.attributes.remove(&old).unwrap_or_default();
-            layout.attributes.insert(new, users);
-        }
-        layout.groups.truncate(usize_of(self.geometry.group_count));
-        Layout {
-            free: space::before(&space::merged(free), end),
-            superblock: self.wanted,
-            geometry: self.geometry,
-            ..layout
-        }
-    }
-}
-
-/// The clusters that are metadata in the geometry `old`, and not in the smaller one.
-pub(super) fn released(
-    old: &Geometry,
-    groups: &[GroupDescriptor],
-    new: &Geometry,
-) -> Vec<Range<u64>> {
-    let (all, kept) = (
-        space::of_metadata(old, groups),
-        space::of_metadata(new, groups),
-    );
-    space::without(&all, &kept)
-}
-
-/// Takes up to `len` clusters for a new place.
-fn take(free: &mut FreeRuns, len: u64) -> std::result::Result<Range<u64>, InTheWay> {
-    free.take(len).ok_or(InTheWay::Space)
-}
-
-/// Refuses a size that something would have to move for that does not move.
-fn check_what_stays(layout: &Layout, new: &Geometry) -> std::result::Result<(), InTheWay> {
-    if !new.contains_inode(layout.last_inode) {
-        return Err(InTheWay::Inode {
-            inode: layout.last_inode,
-        });
-    }
-    let end = new.blocks_count >> new.cluster_bits;
-    let metadata = space::of_metadata(new, &layout.groups);
-    if let Some(last) = metadata.last().filter(|last| last.end > end) {
-        let block = (last.end << new.cluster_bits) - 1;
-        return Err(InTheWay::Metadata { block });
-    }
-    let behind = |blocks: &Range<u64>| blocks.end > new.blocks_count;
-    match layout.pins.iter().find(|pin| behind(&pin.blocks)) {
-        Some(pin) => Err(pin.owner.clone()),
-        None => Ok(()),
+    /// What is left, sorted.
+    fn into_free(self) -> Vec<Range<u64>> {
+        let mut free = self.free.into_runs();
+        free.extend(self.behind.into_runs());
+        space::merged(free)
     }
 }

@@ -46,6 +46,18 @@ pub(super) fn merged(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
+/// Ranges in their order, of which each that follows another without a gap is joined to it.
+pub(super) fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match joined.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => joined.push(range),
+        }
+    }
+    joined
+}
+
 /// What is in `all` and not in `kept`; both are sorted, without overlap.
 pub(super) fn without(all: &[Range<u64>], kept: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut left = Vec::new();
@@ -79,6 +91,17 @@ pub(super) fn total(ranges: &[Range<u64>]) -> u64 {
 pub(super) fn before(ranges: &[Range<u64>], end: u64) -> Vec<Range<u64>> {
     let cut = ranges.iter().map(|range| range.start..range.end.min(end));
     cut.filter(|range| !range.is_empty()).collect()
+}
+
+/// The parts of a range that are in sorted ranges without overlap.
+pub(super) fn common(
+    range: Range<u64>,
+    ranges: &[Range<u64>],
+) -> impl Iterator<Item = Range<u64>> + '_ {
+    let first = ranges.partition_point(|other| other.end <= range.start);
+    let met = ranges[first..].iter();
+    let met = met.take_while(move |other| other.start < range.end);
+    met.map(move |other| other.start.max(range.start)..other.end.min(range.end))
 }
 
 /// Free clusters by length of their runs.
@@ -166,6 +189,9 @@ mod tests {
         assert_eq!(without(&all, &[]), all);
         assert_eq!(total(&all), 29);
         assert_eq!(before(&all, 21), [0..9, 20..21]);
+        assert_eq!(common(5..25, &all).collect::<Vec<_>>(), [5..9, 20..25]);
+        assert_eq!(common(9..20, &all).count(), 0);
+        assert_eq!(joined(vec![4..6, 6..9, 1..2, 2..4]), [4..9, 1..4]);
     }
 
     #[test]

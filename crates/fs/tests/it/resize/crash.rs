@@ -1,7 +1,8 @@
 //! A crash at every write of a change of the size: the old size or the new one, with all files.
 
 use super::kind::{Image, Kind};
-use super::shrinking::{minimum, scatter};
+use super::scattered::scatter;
+use super::shrinking::minimum;
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 use uext4::device::{BlockDevice, CrashLog, Error, MemDevice, Recorder, Survivors, Tearing};

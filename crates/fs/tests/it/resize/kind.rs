@@ -60,7 +60,7 @@ const fn small_groups(kind: Kind) -> Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 21] = [
+    pub(crate) const ALL: [Kind; 22] = [
         EXT4,
         Kind {
             name: "ext4-4k",
@@ -97,6 +97,7 @@ impl Kind {
         with("fast-commit", "fast_commit"),
         with("quota", "quota,project"),
         with("inline", "inline_data"),
+        with("values-in-inodes", "ea_inode"),
         Kind {
             has_other_log: true,
             ..with("external-journal", "")
@@ -177,6 +178,11 @@ impl Kind {
             device_number: 0,
         });
         Arc::new(device)
+    }
+
+    pub(crate) fn has_journal(&self) -> bool {
+        let features = self.options().features;
+        features.has(uext4::format::Feature::HAS_JOURNAL)
     }
 
     /// Whether the kernel can mount it from a file of its own.

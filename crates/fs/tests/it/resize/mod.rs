@@ -2,6 +2,7 @@
 
 pub(crate) mod crash;
 pub(crate) mod kind;
+mod scattered;
 mod shrinking;
 
 use crate::image::on_disk;

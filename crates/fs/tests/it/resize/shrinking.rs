@@ -1,65 +1,17 @@
 //! Shrinking of file systems that are not mounted. The judges: e2fsck, the kernel, a manifest.
 
 use super::kind::{Image, Kind};
+use super::scattered::scatter;
 use super::seeds;
 use crate::image::on_disk;
 use uext4::device::BlockDevice;
 use uext4::mkfs::DeviceContents;
 
 use uext4::resize::{Least, grow, plan_shrink, shrink};
-use uext4::{Caller, Destination, Error, Filesystem, ResizeError, SetMode};
+use uext4::{Error, InTheWay, ResizeError};
 use uext4_testkit::manifest::Policy;
-use uext4_testkit::oracle::KernelMount;
+use uext4_testkit::oracle::{KernelMount, Program, dumpe2fs};
 use uext4_testkit::rng::Rng;
-
-/// Files, directories, attributes and links in fragments up to the end of the file system.
-pub(super) fn scatter(image: &Image, seed: u64) {
-    let size = image.blocks() * u64::from(image.kind.block_size);
-    let free = image.mounted(|fs| fs.statfs().blocks_free) * u64::from(image.kind.block_size);
-    let mut rng = Rng::new(seed);
-    image.fill("/filler", free * 6 / 10, seed);
-    image.mounted(|fs| add_kinds(fs, &mut rng).expect("room for kinds"));
-    image.mounted(|fs| fs.paths().remove_dir_all("/filler").expect("removes"));
-    image.fill("/files", free / 10, seed + 1);
-    image.mounted(|fs| spread(fs, "/files", size, &mut rng).expect("moves"));
-}
-
-/// A directory with an index, long links, and attributes in blocks.
-fn add_kinds(fs: &Filesystem, rng: &mut Rng) -> uext4::Result<()> {
-    let (paths, caller) = (fs.paths(), Caller::root());
-    paths.create_dir_all("/odd/dir")?;
-    for at in 0..fs.statfs().inodes_free.min(400) / 5 {
-        let name = format!("/odd/dir/{at:03} with a name that is not short at all");
-        paths.write(&name, b"")?;
-    }
-    for at in 0..fs.statfs().inodes_free.min(200) / 10 {
-        let file = format!("/odd/attributes {at}");
-        paths.write(&file, rng.bytes(3000))?;
-        let value = vec![b'a' + (at % 3) as u8; 700];
-        let inode = paths.inode(&file)?;
-        fs.set_xattr(&inode, b"user.value", &value, SetMode::Any, &caller)?;
-        paths.symlink("long/".repeat(40), format!("/odd/link {at}"))?;
-    }
-    Ok(())
-}
-
-/// Moves parts of the files in `dir` to random places.
-fn spread(fs: &Filesystem, dir: &str, size: u64, rng: &mut Rng) -> uext4::Result<()> {
-    for sub in fs.paths().read_dir(dir)? {
-        let sub = format!("{dir}/{}", String::from_utf8_lossy(&sub?.name));
-        for file in fs.paths().read_dir(&sub)? {
-            let path = format!("{sub}/{}", String::from_utf8_lossy(&file?.name));
-            let found = fs.paths().symlink_metadata(&path)?;
-            let inode = fs.paths().symlink_inode(&path)?;
-            let step = 40_000;
-            for at in (0..found.len()).step_by(step).filter(|_| found.is_file()) {
-                let to = Destination::Near(rng.below(size));
-                fs.relocate(&inode, at..at + step as u64 / 2, to)?;
-            }
-        }
-    }
-    Ok(())
-}
 
 /// Shrinks to at most `blocks`; answers how many there are.
 fn shrink_to(image: &Image, blocks: u64) -> uext4::Result<u64> {
@@ -135,5 +87,71 @@ fn all_kinds_shrink() {
         for kind in &Kind::ALL {
             shrink_in_turn(kind, seed);
         }
+    }
+}
+
+/// The size that `resize2fs -M` reaches in up to four runs, in blocks; `None` if it fails.
+fn minimum_of_resize2fs(image: &Image) -> Option<u64> {
+    let (_dir, path) = on_disk(&image.main);
+    let mut least = None;
+    for _ in 0..4 {
+        let program = Program::new("resize2fs").expect("resize2fs");
+        let output = program.args(["-f", "-M"]).arg(&path).run();
+        if !output.is_ok_and(|output| output.code == Some(0)) {
+            break;
+        }
+        least = Some(dumpe2fs(&path).and_then(|header| header.number("Block count")));
+    }
+    least.map(|blocks| blocks.expect("a number of blocks"))
+}
+
+/// Without a journal inodes stay, and resize2fs moves them at the risk of a crash.
+#[test]
+fn the_minimum_is_that_of_resize2fs_or_less() {
+    let is_compared = |kind: &&Kind| kind.has_kernel() && kind.has_journal();
+    for seed in seeds() {
+        for kind in Kind::ALL.iter().filter(is_compared) {
+            let image = kind.make(kind.blocks * u64::from(kind.block_size));
+            scatter(&image, seed);
+            let ours = minimum(&image);
+            let theirs = minimum_of_resize2fs(&image);
+            let name = kind.name;
+            eprintln!("{name}, seed {seed}: {ours} blocks, resize2fs {theirs:?}");
+            let is_least = theirs.is_none_or(|theirs| ours <= theirs);
+            assert!(is_least, "{name}, seed {seed}: {ours}, not {theirs:?}");
+        }
+    }
+}
+
+#[test]
+fn inodes_stay_where_their_numbers_count_or_no_journal_is() {
+    let without_journal = Kind::NO_JOURNAL.make(12 << 20);
+    let stable = Kind::named("ext4").make(12 << 20);
+    super::change_superblock(&stable.main, |disk| {
+        let mut features = disk.features();
+        features.insert(uext4::format::Feature::STABLE_INODES);
+        disk.set_features(features);
+    });
+    for image in [without_journal, stable] {
+        image.mounted(|fs| {
+            // More than the first group has inodes for, and most of those free again.
+            let count = fs.statfs().inodes_free * 2 / 3;
+            for at in 0..count {
+                fs.paths().write(format!("/{at}"), b"").expect("a file");
+            }
+            for at in 0..count / 2 {
+                fs.paths().remove_file(format!("/{at}")).expect("removes");
+            }
+        });
+        let why = match shrink_to(&image, 100) {
+            Err(Error::Resize(ResizeError::TooSmall { why, .. })) => why,
+            other => panic!("{other:?}"),
+        };
+        let name = image.kind.name;
+        let is_kept = matches!(
+            why,
+            InTheWay::InodesWithoutJournal { .. } | InTheWay::StableInodes { .. }
+        );
+        assert!(is_kept, "{name}: {why}");
     }
 }
