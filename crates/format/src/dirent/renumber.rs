@@ -36,7 +36,7 @@ pub fn renumber(
 mod tests {
     use super::*;
     use crate::LogicalBlock;
-    use crate::dirent::{DirEntryType, DirLeaf, LeafTail, NewEntry, init_first_block};
+    use crate::dirent::{DirEntryType, DirLeaf, Insertion, LeafTail, NewEntry, init_first_block};
     use crate::hash::HashVersion;
     use crate::htree::{DxNode, init_root};
 
@@ -70,9 +70,8 @@ mod tests {
                 name: b"a name",
                 kind: DirEntryType::Regular,
             };
-            DirLeaf::new(&mut block[..], tail, PLACE)
-                .insert(&entry)
-                .unwrap();
+            let inserted = DirLeaf::new(&mut block[..], tail, PLACE).insert(&entry);
+            assert!(matches!(inserted, Ok(Insertion::Done(_))));
             assert_eq!(renumber(&mut block, 1024, PLACE, moved), Ok(2));
             assert_eq!(numbers(&block), [1012, 2, 1099]);
         }

@@ -14,6 +14,7 @@ use super::tables::{TableMove, TablePlan};
 use crate::resize::renumber::Renumbered;
 use crate::resize::target;
 use crate::{InTheWay, Result};
+use std::iter;
 use std::ops::Range;
 use uext4_format::extent::Extent;
 use uext4_format::{BlockNr, Geometry, Superblock};
@@ -182,11 +183,10 @@ impl Space {
         if let Some(run) = runs.first_mut() {
             run.start += 1;
         }
-        let mut moving = vec![first..first + 1];
-        moving.extend(self.late_parts(runs));
+        let moving = iter::once(first..first + 1).chain(self.late_parts(runs));
         let mut file = FileMove {
             holder: 0,
-            data: self.new_places(space::joined(moving))?,
+            data: self.new_places(space::joined(moving.collect()))?,
             nodes: Vec::new(),
         };
         self.plan_map(holder, &mut file)?;
