@@ -1,7 +1,8 @@
 //! Attributes that many files share: mode, owner and extended attributes, each combination once.
 //!
 //! Extended attributes are kept as they are stored: first in the inode as far as they fit, then in
-//! one block; names split, ACLs in the form of the disk, sorted.
+//! one block, from which large values may go to inodes of their own; names split, ACLs in the form
+//! of the disk, sorted.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -9,10 +10,12 @@ use std::rc::Rc;
 use uext4_format::acl::Acl;
 use uext4_format::xattr::{
     NameIndex, VALUE_MAX_BYTES, Xattr as Stored, XattrName, XattrSet, XattrValue,
-    block_capacity_bytes, encode_block, encode_ibody, ibody_capacity_bytes,
+    block_capacity_bytes, decode_block, encode_block, encode_ibody, ibody_capacity_bytes,
 };
+use uext4_format::{BlockNr, Place};
 use uext4_num::{clamp_u32, usize_of};
 
+use crate::values::Values;
 use crate::{Attributes, Error, Result};
 
 /// A combination, by its index.
@@ -26,6 +29,16 @@ pub(crate) struct Limits {
     pub(crate) tail_bytes: usize,
     /// Bytes of a block.
     pub(crate) block_bytes: usize,
+    /// What becomes of values that do not fit there.
+    pub(crate) large: LargeValues,
+}
+
+/// See [`Limits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LargeValues {
+    Refused,
+    /// They get inodes.
+    Inodes,
 }
 
 /// A combination.
@@ -47,6 +60,8 @@ pub(crate) struct Interned {
     index: HashMap<Rc<Shared>, u32>,
     blocks: Vec<Rc<[u8]>>,
     block_index: HashMap<Rc<[u8]>, u32>,
+    /// Those of blocks.
+    pub(crate) values: Values,
 }
 
 impl Interned {
@@ -57,6 +72,7 @@ impl Interned {
             index: HashMap::new(),
             blocks: Vec::new(),
             block_index: HashMap::new(),
+            values: Values::default(),
         }
     }
 
@@ -110,7 +126,14 @@ impl Interned {
         if outside.is_empty() {
             return Ok((tail, None));
         }
-        if outside.area_bytes() > block_capacity_bytes(self.limits.block_bytes) {
+        let capacity = block_capacity_bytes(self.limits.block_bytes);
+        while outside.area_bytes() > capacity && self.limits.large == LargeValues::Inodes {
+            match largest(&outside) {
+                Some((name, value)) => drop(outside.set(name, self.values.intern(value))),
+                None => break,
+            }
+        }
+        if outside.area_bytes() > capacity {
             let problem = format!(
                 "its extended attributes take {} bytes and do not fit into the inode and one block",
                 inside.area_bytes() + outside.area_bytes()
@@ -118,12 +141,40 @@ impl Interned {
             return Err(Error::refused(
                 path,
                 problem,
-                "remove some, or use larger blocks",
+                "remove some, use larger blocks, or the feature ea_inode",
             ));
         }
         let mut bytes = vec![0; self.limits.block_bytes];
         encode_block(&mut bytes, &outside).expect("the attributes were measured");
         Ok((tail, Some(self.intern_block(bytes))))
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.limits.block_bytes
+    }
+
+    /// The indices of the values of a block that have inodes, before these are numbered.
+    pub(crate) fn values_of(&self, block: u32) -> Vec<u32> {
+        let set = decoded(&self.blocks[usize_of(block)]);
+        let inodes = set.iter().filter_map(|entry| match entry.value {
+            XattrValue::Inode { inode, .. } => Some(inode.0 - 1),
+            XattrValue::Here(_) => None,
+        });
+        inodes.collect()
+    }
+
+    /// Changes the entries of all blocks, none of which gets larger. No block is added afterwards.
+    pub(crate) fn rewrite(&mut self, change: impl Fn(&mut Stored)) {
+        for block in &mut self.blocks {
+            let mut entries: Vec<Stored> = decoded(block).iter().cloned().collect();
+            entries.iter_mut().for_each(&change);
+            let mut bytes = vec![0; block.len()];
+            let set: XattrSet = entries.into_iter().collect();
+            encode_block(&mut bytes, &set).expect("the block had the same entries");
+            *block = bytes.into();
+        }
+        self.block_index = HashMap::new();
     }
 
     fn intern_block(&mut self, bytes: Vec<u8>) -> u32 {
@@ -136,6 +187,23 @@ impl Interned {
         self.block_index.insert(bytes, at);
         at
     }
+}
+
+fn decoded(block: &[u8]) -> XattrSet {
+    decode_block(block, Place::Block(BlockNr(0))).expect("the builder encoded the block")
+}
+
+/// The largest value in an area, the first one of several; `None` if all have inodes.
+fn largest(set: &XattrSet) -> Option<(XattrName, Vec<u8>)> {
+    let mut found: Option<(&XattrName, &Vec<u8>)> = None;
+    for entry in set.iter() {
+        if let XattrValue::Here(value) = &entry.value
+            && value.len() > found.map_or(0, |(_, value)| value.len())
+        {
+            found = Some((&entry.name, value));
+        }
+    }
+    found.map(|(name, value)| (name.clone(), value.clone()))
 }
 
 /// Extended attributes as they are stored, sorted.

@@ -9,7 +9,7 @@ use uext4_format::{Feature, FileType, Geometry};
 use uext4_mkfs::{DeviceContents, Draft, Plan};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
-use crate::attributes::Limits;
+use crate::attributes::{LargeValues, Limits};
 use crate::bump::Bump;
 use crate::contents::{Batch, digest};
 use crate::implicit::Describe;
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Features whose structures the builder does not make.
-const REFUSED: [Feature; 3] = [Feature::BIGALLOC, Feature::INLINE_DATA, Feature::EA_INODE];
+const REFUSED: [Feature; 2] = [Feature::BIGALLOC, Feature::INLINE_DATA];
 /// Features without which it makes nothing.
 const NEEDED: [Feature; 2] = [Feature::EXTENTS, Feature::FLEX_BG];
 /// Logical blocks that a file can have.
@@ -135,6 +135,10 @@ impl Builder {
         let limits = Limits {
             tail_bytes: usize::from(geometry.inode_size).saturating_sub(fields),
             block_bytes: usize_of(geometry.block_size()),
+            large: match options.format.features.has(Feature::EA_INODE) {
+                true => LargeValues::Inodes,
+                false => LargeValues::Refused,
+            },
         };
         let mut tree = Tree::new(options.format.root_owner, limits)?;
         let places = match &early {
@@ -458,6 +462,13 @@ fn check(options: &mut BuildOptions) -> Result<(Plan, u64)> {
                 advice: "leave it on: images need it",
             });
         }
+    }
+    if features.has(Feature::EA_INODE) && features.has(Feature::QUOTA) {
+        return Err(Error::Refused {
+            source_name: "the options".to_owned(),
+            problem: "quota and ea_inode are both on".to_owned(),
+            advice: "leave one out: attributes in inodes are not counted for their owners",
+        });
     }
     if format.external_journal.is_some() {
         return Err(Error::Refused {

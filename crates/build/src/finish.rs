@@ -19,7 +19,7 @@ use crate::sizing::{Needs, Report};
 use crate::sorting::{self, Sorted, path_of};
 use crate::tree::{File, FileId, Origin, Piece, Place, Tree};
 use crate::usage::Usage;
-use crate::{Builder, Error, PlaceRule, Result, implicit, manifest};
+use crate::{Builder, Error, PlaceRule, Result, implicit, manifest, values};
 
 /// Most bytes of a symbolic link in its inode.
 const SHORT_TARGET_MAX: u64 = 59;
@@ -54,12 +54,16 @@ pub(crate) fn finish(mut build: Builder) -> Result<Report> {
         .unwrap_or_else(|| latest(&build.tree));
     let lost_found = implicit::add_lost_found(&mut build.tree)?;
     implicit::date(&mut build.tree, time);
-    let sorted = sorting::sort(&mut build.tree, &mut numbers(&build.early))?;
+    let mut numbers = numbers(&build.early);
+    let mut sorted = sorting::sort(&mut build.tree, &mut numbers)?;
     if let Some(describe) = &mut build.describe {
         implicit::describe(&mut build.tree, &sorted, describe)?;
     }
+    values::number(&mut build.tree, &mut sorted, &mut numbers, time)?;
     read_later(&mut build, &sorted)?;
+    values::write(&mut build)?;
     let identity = identify(&mut build, &sorted, time)?;
+    values::seal(&mut build.tree, build.plan.superblock.seed());
     place_targets(&mut build, &sorted)?;
     write_directories(&mut build, &sorted, &identity, lost_found)?;
     let Builder {
@@ -328,7 +332,8 @@ fn write_metadata(
         return Err(error);
     }
     keep(&build.image, draft.geometry.size_bytes())?;
-    Ok(Report::new(draft, uext4_num::u64_of(files.len())))
+    let files = files.len() - build.tree.attributes.values.count();
+    Ok(Report::new(draft, uext4_num::u64_of(files)))
 }
 
 /// The early draft of a diff-friendly image with the contents.

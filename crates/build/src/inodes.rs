@@ -120,11 +120,13 @@ pub(crate) fn inode(
     }
     inode.file_acl = attribute_block;
     let blocks = fill_map(tree, id, &mut inode, deep) + u64::from(attribute_block.0 != 0);
+    let blocks = blocks + tree.attributes.values.blocks(shared.block);
     let sectors = blocks << (geometry.block_bits - 9);
     inode.set_sectors(sectors, geometry).map_err(|_| {
         let problem = "the file has more blocks than an inode can count";
         Error::refused(&path_of(tree, id), problem, "use the feature huge_file")
     })?;
+    tree.attributes.values.mark(id, &mut inode);
     Ok(inode)
 }
 

@@ -6,11 +6,12 @@
 //!
 //! Layout: `entry` is what a source says of one file, `sink` takes entries from sources, `host`
 //! is the source for directories of the host. `tree` keeps names and files, `attributes` what
-//! many of them share, `sorting` their order, `numbers` inode numbers. `places` gives out blocks:
-//! `bump` in order, `scatter` by `key`s of paths, for which `stable` prepares. `contents` cuts
-//! files into pieces, `readers` read them, `output` writes them. `finish` is the order of the
-//! end: `implicit` adds what no source has, `manifest` identifies the tree, `directories` and
-//! `attribute_blocks` make blocks, `inodes` inodes, `usage` quotas, `sizing` chooses the size.
+//! many of them share, `values` attributes that have inodes, `sorting` the order of files,
+//! `numbers` those of inodes. `places` gives out blocks: `bump` in order, `scatter` by `key`s of
+//! paths, for which `stable` prepares. `contents` cuts files into pieces, `readers` read them,
+//! `output` writes them. `finish` is the order of the end: `implicit` adds what no source has,
+//! `manifest` identifies the tree, `directories` and `attribute_blocks` make blocks, `inodes`
+//! inodes, `usage` quotas, `sizing` chooses the size.
 //!
 //! References: docs/internals/build.md.
 #![forbid(unsafe_code)]
@@ -45,6 +46,7 @@ mod stable;
 mod streams;
 mod tree;
 mod usage;
+mod values;
 
 pub use builder::Builder;
 pub use entry::{Attributes, Content, Data, Entry, Node, ReadAt, Xattr};

@@ -81,8 +81,8 @@ fn entries_that_no_image_can_have() {
 #[test]
 fn options_that_make_no_image() {
     let cases: [(&str, Set); 5] = [
-        ("feature ea_inode", |o| {
-            o.format.apply_features("ea_inode").expect("known")
+        ("quota and ea_inode are both on", |o| {
+            o.format.apply_features("ea_inode,quota").expect("known")
         }),
         ("the feature flex_bg is off", |o| {
             o.format.apply_features("^flex_bg").expect("known")

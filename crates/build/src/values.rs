@@ -1,0 +1,228 @@
+//! Values of extended attributes in inodes of their own (feature `ea_inode`).
+//!
+//! A value that does not fit into the attribute block of its file becomes a file without a name,
+//! one for all attributes of this value. Blocks refer to values by their index until inodes are
+//! numbered; then they are written again with inodes, and with hashes when their seed is known.
+//!
+//! Invariant: values are numbered in the order in which files of the image refer to them, so that
+//! nothing depends on the order of entries. Zero blocks of values are no holes.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use uext4_format::xattr::{
+    EaInodeFields, REFCOUNT_MAX, XattrValue, entry_hash_of_inode, value_hash,
+};
+use uext4_format::{FileType, Inode, InodeFlags, InodeNr, Seed, Timestamp, WithExtra};
+use uext4_num::{clamp_i64, clamp_u32, u64_of, usize_of};
+
+use crate::attributes::Interned;
+use crate::contents::{Batch, PIECE_BYTES, piece_len};
+use crate::key::Key;
+use crate::numbers::Numbers;
+use crate::sorting::Sorted;
+use crate::tree::{FileId, Origin, Tree};
+use crate::{Attributes, Builder, Result};
+
+/// Values, by their index.
+#[derive(Default)]
+pub(crate) struct Values {
+    all: Vec<Rc<[u8]>>,
+    index: HashMap<Rc<[u8]>, u32>,
+    /// Those of the image, in order.
+    used: Vec<Used>,
+    /// Blocks of all values of an attribute block, by its index.
+    blocks: HashMap<u32, u64>,
+}
+
+/// A value of the image.
+struct Used {
+    value: u32,
+    file: FileId,
+    fields: EaInodeFields,
+}
+
+impl Values {
+    /// A value as an entry has it until inodes are numbered.
+    pub(crate) fn intern(&mut self, bytes: Vec<u8>) -> XattrValue {
+        let size = clamp_u32(bytes.len());
+        let known = self.index.get(&bytes[..]).copied();
+        let at = known.unwrap_or_else(|| {
+            let at = clamp_u32(self.all.len());
+            let bytes: Rc<[u8]> = bytes.into();
+            self.all.push(bytes.clone());
+            self.index.insert(bytes, at);
+            at
+        });
+        XattrValue::Inode {
+            inode: InodeNr(at + 1),
+            size,
+            entry_hash: 0,
+        }
+    }
+
+    /// Blocks of all values of an attribute block. Each file that has it counts them as its own.
+    pub(crate) fn blocks(&self, block: Option<u32>) -> u64 {
+        let blocks = block.and_then(|block| self.blocks.get(&block));
+        blocks.copied().unwrap_or(0)
+    }
+
+    /// Number of values that the image has.
+    pub(crate) fn count(&self) -> usize {
+        self.used.len()
+    }
+
+    /// Makes the inode of a file that of a value, if the file is one.
+    pub(crate) fn mark(&self, file: FileId, inode: &mut Inode) {
+        let found = self.used.binary_search_by_key(&file, |used| used.file);
+        let Ok(at) = found else {
+            return;
+        };
+        let fields = &self.used[at].fields;
+        let wide = inode.times_have_extra() == WithExtra::Yes;
+        let time = |raw: u32| Timestamp {
+            seconds: match wide {
+                true => i64::from(raw),
+                false => i64::from(raw.cast_signed()),
+            },
+            nanoseconds: 0,
+        };
+        inode.flags.insert(InodeFlags::EA_INODE);
+        inode.atime = time(fields.atime());
+        inode.ctime = time(fields.ctime());
+        inode.version = u64::from(fields.version_low());
+    }
+}
+
+/// Gives files and numbers to the values of the image, and puts the numbers into the blocks.
+pub(crate) fn number(
+    tree: &mut Tree,
+    sorted: &mut Sorted,
+    numbers: &mut Numbers,
+    time: u64,
+) -> Result<()> {
+    if tree.attributes.values.all.is_empty() {
+        return Ok(());
+    }
+    let attributes = Attributes {
+        permissions: 0o600,
+        ..Attributes::default()
+    };
+    let attributes = tree.attributes.intern(b"", &attributes)?;
+    let mut files: HashMap<u32, usize> = HashMap::new();
+    for (block, users) in users(tree, sorted) {
+        for value in tree.attributes.values_of(block) {
+            let at = match files.get(&value) {
+                Some(at) => *at,
+                None => {
+                    let file = tree.new_file(FileType::Regular, Origin::Entry, attributes)?;
+                    let bytes = tree.attributes.values.all[usize_of(value)].clone();
+                    tree.keys.set(file, || Key::ROOT.child(&bytes));
+                    let key = tree.keys.get(file);
+                    let new = tree.file_mut(file);
+                    new.ino = numbers.take(key)?;
+                    (new.links, new.size, new.seconds) = (1, u64_of(bytes.len()), clamp_i64(time));
+                    sorted.order.push(file);
+                    let used = &mut tree.attributes.values.used;
+                    used.push(Used {
+                        value,
+                        file,
+                        fields: EaInodeFields {
+                            refcount: 0,
+                            hash: 0,
+                        },
+                    });
+                    files.insert(value, used.len() - 1);
+                    used.len() - 1
+                }
+            };
+            let block_bytes = tree.attributes.block_bytes();
+            let values = &mut tree.attributes.values;
+            values.used[at].fields.refcount += u64::from(users.div_ceil(REFCOUNT_MAX));
+            let blocks = values.all[usize_of(value)].len().div_ceil(block_bytes);
+            *values.blocks.entry(block).or_default() += u64_of(blocks);
+        }
+    }
+    let of: HashMap<u32, InodeNr> = files
+        .iter()
+        .map(|(value, at)| {
+            let file = tree.attributes.values.used[*at].file;
+            (*value, tree.file(file).ino)
+        })
+        .collect();
+    tree.attributes.rewrite(|entry| {
+        if let XattrValue::Inode { inode, .. } = &mut entry.value {
+            *inode = of.get(&(inode.0 - 1)).copied().unwrap_or(*inode);
+        }
+    });
+    Ok(())
+}
+
+/// The attribute blocks of the image in the order of their first users, and the users of each.
+fn users(tree: &Tree, sorted: &Sorted) -> Vec<(u32, u32)> {
+    let mut found: Vec<(u32, u32)> = Vec::new();
+    let mut places: HashMap<u32, usize> = HashMap::new();
+    for id in &sorted.order {
+        let Some(block) = tree.attributes.get(tree.file(*id).attributes).block else {
+            continue;
+        };
+        let at = *places.entry(block).or_insert(found.len());
+        if at == found.len() {
+            found.push((block, 0));
+        }
+        found[at].1 += 1;
+    }
+    found
+}
+
+/// Writes the values.
+pub(crate) fn write(build: &mut Builder) -> Result<()> {
+    let block_size = build.block_size();
+    let mut batch = Batch::default();
+    for at in 0..build.tree.attributes.values.used.len() {
+        let values = &build.tree.attributes.values;
+        let used = &values.used[at];
+        let (file, bytes) = (used.file, values.all[usize_of(used.value)].clone());
+        let size = u64_of(bytes.len());
+        for offset in (0..size).step_by(usize_of(clamp_u32(PIECE_BYTES))) {
+            let piece = (offset, piece_len(offset, size));
+            let whole = 0..size;
+            let filled = batch.fill::<Infallible>(piece, block_size, &[whole], |from, part| {
+                let from = uext4_num::clamp_usize(from);
+                part.copy_from_slice(&bytes[from..from + part.len()]);
+                Ok(())
+            });
+            let Ok(range) = filled;
+            let blocks = clamp_u32(u64_of(range.len()).div_ceil(block_size.into()));
+            batch.complete(file, offset, range, block_size, false);
+            if let Some(part) = batch.parts.last_mut() {
+                part.data = std::iter::once(0..blocks).collect();
+            }
+            if crate::streams::is_full(&batch) {
+                build.write_batch(std::mem::take(&mut batch))?;
+            }
+        }
+    }
+    build.write_batch(batch)
+}
+
+/// Puts the hashes into inodes and blocks; `seed` is the file system's.
+pub(crate) fn seal(tree: &mut Tree, seed: Seed) {
+    let mut hashes = HashMap::new();
+    let attributes: &mut Interned = &mut tree.attributes;
+    let values = &mut attributes.values;
+    for used in &mut values.used {
+        used.fields.hash = value_hash(seed, &values.all[usize_of(used.value)]);
+        hashes.insert(tree.files[usize_of(used.file.0)].ino, used.fields.hash);
+    }
+    attributes.rewrite(|entry| {
+        if let XattrValue::Inode {
+            inode, entry_hash, ..
+        } = &mut entry.value
+        {
+            let hash = hashes.get(inode).copied().unwrap_or(0);
+            *entry_hash = entry_hash_of_inode(&entry.name.rest, hash);
+        }
+    });
+}
