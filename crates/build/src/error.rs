@@ -2,6 +2,9 @@
 
 use std::io;
 
+/// Longest path that a message shows: one of an archive may have a megabyte.
+const SHOWN_MAX_BYTES: usize = 500;
+
 /// Result of building.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -73,7 +76,10 @@ impl Error {
     }
 }
 
-/// A path in the image, for messages.
+/// A path in the image, for messages; the start of a long one.
 pub(crate) fn shown(path: &[u8]) -> String {
-    format!("/{}", path.escape_ascii())
+    match path.split_at_checked(SHOWN_MAX_BYTES) {
+        Some((start, [_, ..])) => format!("/{}...", start.escape_ascii()),
+        _ => format!("/{}", path.escape_ascii()),
+    }
 }

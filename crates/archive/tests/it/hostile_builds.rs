@@ -247,7 +247,7 @@ fn judge(dir: &Path, end: &Result<(), String>) -> Result<(), String> {
         Err(error) => {
             let names_place = error.contains(" at byte ");
             let is_whole = WHOLE.iter().any(|words| error.contains(words));
-            let is_one = !error.contains('\n') && error.len() < 800;
+            let is_one = !error.contains('\n') && error.len() < 4000;
             match error.contains(NAME) && is_one && (names_place || is_whole) {
                 true => Ok(()),
                 false => Err(format!("an error without its place: {error}")),
