@@ -75,6 +75,9 @@ pub(super) fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {
     if let Some(version) = tuning.hash {
         disk.def_hash_version = version.code();
     }
+    if let Some(seed) = &tuning.hash_seed {
+        disk.set_hash_seed(seed);
+    }
     if let Some(seconds) = tuning.mmp_update_seconds {
         if seconds > MMP_SECONDS_MAX {
             return Err(Error::Invalid(

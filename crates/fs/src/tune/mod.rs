@@ -2,7 +2,8 @@
 //!
 //! Each change is one transaction, or leaves the file system consistent between two. The backups of
 //! the superblock are written last, after the primary.
-//! Layout: `fields` and `features` change the superblock only; `orphan_file` and `mmp` have
+//! Layout: `fields` and `features` change the superblock only, `hash_seed` says when its field may;
+//! `orphan_file` and `mmp` have
 //! structures of their own; `journal` and `quota` add and remove files in `reserved` inodes,
 //! between mounts; `reseal` rewrites checksums all over the device, without a mount.
 //!
@@ -11,6 +12,7 @@
 mod backups;
 mod features;
 mod fields;
+mod hash_seed;
 mod journal;
 mod mmp;
 mod orphan_file;
@@ -54,6 +56,8 @@ pub struct Tuning {
     pub raid: Raid,
     /// Hash of directories that get an index from now on.
     pub hash: Option<HashVersion>,
+    /// Seed of directory hashes; only while no directory has an index.
+    pub hash_seed: Option<[u8; 16]>,
     /// Seconds between checks of the MMP block, at most 300; 0: the default.
     pub mmp_update_seconds: Option<u16>,
     /// Features to turn on or off, in this order. [`set_journal`] does it for `has_journal`.
@@ -71,6 +75,9 @@ impl Filesystem {
     pub fn tune(&self, tuning: &Tuning) -> Result<()> {
         self.change(|fs| {
             fs.writable()?;
+            if tuning.hash_seed.is_some() {
+                hash_seed::check(fs)?;
+            }
             change_superblock(fs, tuning)?;
             for (feature, wanted) in &tuning.features {
                 match *feature {

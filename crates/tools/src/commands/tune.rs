@@ -56,7 +56,8 @@ pub(crate) struct Args {
     /// Default mount options to turn on, or off with ^
     #[arg(short = 'o', long, value_name = "LIST", value_delimiter = ',')]
     mount_options: Vec<MountWord>,
-    /// stride=, stripe_width=, hash_alg=, mount_opts=, mmp_update_interval=
+    /// stride=, stripe_width=, hash_alg=, hash_seed=UUID (or random), mount_opts=,
+    /// mmp_update_interval=
     #[arg(short = 'E', long, value_name = "LIST", value_delimiter = ',')]
     extended: Vec<ExtendedWord>,
     #[command(flatten)]
@@ -306,7 +307,7 @@ fn block_device_number(path: &Path) -> u32 {
     DeviceNumber { major, minor }.as_new()
 }
 
-fn uuid(text: &str) -> std::result::Result<[u8; 16], String> {
+pub(super) fn uuid(text: &str) -> std::result::Result<[u8; 16], String> {
     match text {
         "random" => Ok(mkfs::random_uuid()),
         "clear" => Ok([0; 16]),

@@ -88,6 +88,7 @@ pub(super) enum ExtendedWord {
     Stride(u16),
     StripeWidth(u32),
     Hash(HashVersion),
+    HashSeed([u8; 16]),
     MountOptions(String),
     MmpUpdateSeconds(u16),
 }
@@ -101,10 +102,11 @@ impl std::str::FromStr for ExtendedWord {
             "stride" => Ok(Self::Stride(number(value)?)),
             "stripe_width" | "stripe-width" => Ok(Self::StripeWidth(number(value)?)),
             "hash_alg" => Ok(Self::Hash(hash(value)?)),
+            "hash_seed" => Ok(Self::HashSeed(super::tune::uuid(value)?)),
             "mount_opts" => Ok(Self::MountOptions(value.to_owned())),
             "mmp_update_interval" => Ok(Self::MmpUpdateSeconds(number(value)?)),
             _ => Err(
-                "known are stride=, stripe_width=, hash_alg=, mount_opts= and \
+                "known are stride=, stripe_width=, hash_alg=, hash_seed=, mount_opts= and \
                       mmp_update_interval="
                     .into(),
             ),
@@ -118,6 +120,7 @@ impl ExtendedWord {
             Self::Stride(blocks) => tuning.raid.stride = Some(*blocks),
             Self::StripeWidth(blocks) => tuning.raid.stripe_width = Some(*blocks),
             Self::Hash(version) => tuning.hash = Some(*version),
+            Self::HashSeed(seed) => tuning.hash_seed = Some(*seed),
             Self::MountOptions(list) => {
                 tuning.mount_defaults.string = Some(list.clone().into_bytes());
             }
@@ -204,6 +207,8 @@ mod tests {
         assert!("orphan".parse::<FeatureWord>().is_err());
         assert!("stride=16".parse::<ExtendedWord>().is_ok());
         assert!("stride=70000".parse::<ExtendedWord>().is_err());
+        assert!("hash_seed=random".parse::<ExtendedWord>().is_ok());
+        assert!("hash_seed=4".parse::<ExtendedWord>().is_err());
         assert!("clear_mmp".parse::<ExtendedWord>().is_err());
         assert!("size=4".parse::<JournalWord>().is_ok());
         assert!("4".parse::<JournalWord>().is_err());

@@ -411,3 +411,21 @@ fn journals_by_the_words_of_tune2fs() {
     );
     assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
 }
+
+#[test]
+fn the_seed_of_hashes_changes_before_the_first_index() {
+    let rig = Rig::new(&["-b", "1024"]);
+    let seed = "00112233-4455-6677-8899-aabbccddeeff";
+    let word = format!("hash_seed={seed}");
+    rig.ok(&["tune", "disk.img", "-E", &word]);
+    assert_eq!(told(&rig, "Directory Hash Seed:"), seed);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    for at in 0..60 {
+        let name = format!("/dir/{at:03} with a name that is not short at all");
+        rig.ok(&["mkdir", "disk.img", &name]);
+    }
+    assert_mountable(&rig);
+    let word = "hash_seed=random";
+    rig.fails(1, "has an index", &["tune", "disk.img", "-E", word]);
+    assert_eq!(told(&rig, "Directory Hash Seed:"), seed);
+}
