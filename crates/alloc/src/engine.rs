@@ -1,7 +1,7 @@
 //! The free-space engines behind one trait, and the engine of buddy groups.
 //!
-//! The file system's protocol: `allocate` (reserved) → write data → under a handle set the bits,
-//! then `settle`. To free: `defer_free`, *then* clear the bits under the handle. After the
+//! The file system's protocol: `allocate` (reserved), write data, under a handle set the bits, then
+//! `settle`. To free: `defer_free`, *then* clear the bits under the handle. After the
 //! transaction has committed: `start_return`, discard if mounted so, `finish_return`.
 //!
 //! Locking: every method takes at most one `Rank::GroupSpace` lock at a time and none when it
@@ -102,6 +102,12 @@ pub trait Engine: Send + Sync {
     /// Drops a group (or its region) from memory if nothing in it is reserved.
     fn evict(&self, group: GroupNr) -> bool;
 
+    /// Continues with a larger `volume`, of the same shape and at most `groups_max` groups. In
+    /// these old groups and in all new ones the space is as `summary` says, and what was reserved
+    /// there is not any more; answers how many clusters that were. No other thread allocates,
+    /// frees or learns meanwhile.
+    fn grow(&self, volume: Volume, old: &[GroupNr], summary: &dyn Fn(GroupNr) -> Summary) -> u64;
+
     /// Clusters that wait for a commit.
     fn pending(&self) -> &PendingFree;
 
@@ -144,6 +150,21 @@ pub(crate) fn counted(
     }
     stats.add(Stat::Clusters, u64::from(run.len));
     Ok(run)
+}
+
+/// The groups that a growth renews: `old` and all new ones.
+pub(crate) fn renewed_groups(
+    from: &Volume,
+    to: &Volume,
+    old: &[GroupNr],
+) -> impl Iterator<Item = GroupNr> {
+    assert!(
+        from.groups <= to.groups && to.groups <= from.groups_max,
+        "a volume grows up to what it has memory for"
+    );
+    old.iter()
+        .copied()
+        .chain((from.groups..to.groups).map(GroupNr))
 }
 
 /// Memory of free-space trees, in bytes.
@@ -189,7 +210,7 @@ pub struct BuddyEngine {
 impl BuddyEngine {
     /// An engine that knows the descriptors of all groups. No bitmap is loaded.
     pub fn new(config: Config, order: ScanOrder, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
-        let locality = Locality::new(config.affinity, config.volume.groups, 1);
+        let locality = Locality::new(config.affinity, config.volume.groups_max, 1);
         let groups = Groups::new(config.volume, summary);
         Self {
             groups,
@@ -264,6 +285,14 @@ impl Engine for BuddyEngine {
     }
     fn evict(&self, group: GroupNr) -> bool {
         self.groups.evict(group)
+    }
+    fn grow(&self, volume: Volume, old: &[GroupNr], summary: &dyn Fn(GroupNr) -> Summary) -> u64 {
+        let renewed = renewed_groups(self.volume(), &volume, old);
+        let dropped = renewed.map(|nr| u64::from(self.groups.renew(nr, summary(nr))));
+        let dropped = dropped.sum();
+        self.groups.volume.replace(volume);
+        self.learned.store(0, Relaxed);
+        dropped
     }
     fn pending(&self) -> &PendingFree {
         &self.groups.pending

@@ -15,7 +15,7 @@
 //! Locking: `Rank::Queue`, near the limit and once per many small claims.
 
 use uext4_num::{clamp_i64, nonnegative};
-use uext4_sync::atomic::{AtomicI64, Ordering};
+use uext4_sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use uext4_sync::{CachePadded, Counter, Mutex, Rank, Sharded, shards};
 
 /// Clusters that all shards may deviate by together before they update the total: minimum, and the
@@ -49,8 +49,9 @@ pub struct FreeCount {
     scarce_below: i64,
     locals: Sharded<AtomicI64>,
     exact: CachePadded<Mutex<()>>,
-    root_reserve: u64,
-    metadata_reserve: u64,
+    /// Read by every claim; they change with the size of the file system only.
+    root_reserve: AtomicU64,
+    metadata_reserve: AtomicU64,
     delayed: Counter,
 }
 
@@ -77,10 +78,17 @@ impl FreeCount {
             scarce_below: (signed(free) / 2).max(4 * margin),
             locals: Sharded::new(|shard| AtomicI64::new(-ahead(shard))),
             exact: Mutex::new(Rank::Queue, ()).into(),
-            root_reserve,
-            metadata_reserve,
+            root_reserve: root_reserve.into(),
+            metadata_reserve: metadata_reserve.into(),
             delayed: Counter::new(0),
         }
+    }
+
+    /// Continues with the reserves of a larger file system.
+    pub fn set_reserves(&self, root_reserve: u64, metadata_reserve: u64) {
+        self.root_reserve.store(root_reserve, Ordering::Relaxed);
+        self.metadata_reserve
+            .store(metadata_reserve, Ordering::Relaxed);
     }
 
     /// Default metadata reserve: 2 %, at most 4096 clusters.
@@ -89,11 +97,12 @@ impl FreeCount {
     }
 
     fn floor(&self, privilege: Privilege) -> i64 {
-        let metadata = signed(self.metadata_reserve);
+        let reserve = |of: &AtomicU64| signed(of.load(Ordering::Relaxed));
+        let metadata = reserve(&self.metadata_reserve);
         match privilege {
             Privilege::Metadata => 0,
             Privilege::Root => metadata,
-            Privilege::User => metadata.saturating_add(signed(self.root_reserve)),
+            Privilege::User => metadata.saturating_add(reserve(&self.root_reserve)),
         }
     }
 

@@ -12,8 +12,8 @@ use uext4_num::low_u32;
 use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use uext4_sync::{Mutex, Rank};
 
-/// Contents of a group descriptor, known before the bitmap is loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Contents of a group descriptor, known before the bitmap is loaded. By default it is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Free clusters.
     pub free_clusters: u32,
@@ -150,6 +150,10 @@ impl Group {
             before >= len,
             "clusters settled or released that were not reserved"
         );
+    }
+    /// The caller holds the lock; answers how many there were.
+    pub(crate) fn drop_reserved(&self) -> u32 {
+        self.reserved.swap(0, Ordering::AcqRel)
     }
     pub(crate) fn reserved(&self) -> u32 {
         self.reserved.load(Ordering::Acquire)

@@ -16,15 +16,16 @@ use std::time::Instant;
 use uext4_format::GroupNr;
 use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
-use uext4_sync::{CachePadded, MutexGuard};
+use uext4_sync::{CachePadded, Latest, MutexGuard};
 
 pub(crate) struct Groups {
-    pub(crate) volume: Volume,
+    pub(crate) volume: Latest<Volume>,
     pub(crate) max_order: u32,
     pub(crate) by_largest: OrderIndex,
     pub(crate) by_average: OrderIndex,
     pub(crate) pending: PendingFree,
     pub(crate) stats: Stats,
+    /// Those behind the last one are empty until the volume grows.
     groups: Box<[CachePadded<Group>]>,
     /// The last group found unusable; `u32::MAX`: none.
     bad: AtomicU32,
@@ -49,18 +50,19 @@ fn first_shape(summary: Summary, max_order: u32) -> Shape {
 impl Groups {
     pub(crate) fn new(volume: Volume, summary: &dyn Fn(GroupNr) -> Summary) -> Self {
         let max_order = max_order(volume.clusters_per_group);
-        let by_largest = OrderIndex::new(max_order + 1, volume.groups);
-        let by_average = OrderIndex::new(max_order + 1, volume.groups);
+        let by_largest = OrderIndex::new(max_order + 1, volume.groups_max);
+        let by_average = OrderIndex::new(max_order + 1, volume.groups_max);
         let make = |nr| {
-            let shape = first_shape(summary(GroupNr(nr)), max_order);
+            let known = (nr < volume.groups).then(|| summary(GroupNr(nr)));
+            let shape = first_shape(known.unwrap_or_default(), max_order);
             by_largest.change(GroupNr(nr), None, shape.order);
             by_average.change(GroupNr(nr), None, shape.average_order(max_order + 1));
             CachePadded::new(Group::new(shape))
         };
-        let groups = (0..volume.groups).map(make).collect();
+        let groups = (0..volume.groups_max).map(make).collect();
         let (pending, stats) = (PendingFree::default(), Stats::default());
         Self {
-            volume,
+            volume: Latest::new(volume),
             max_order,
             by_largest,
             by_average,
@@ -339,6 +341,17 @@ impl Groups {
         );
         self.stats.count(Stat::Evictions);
         true
+    }
+
+    /// Begins again with a group: as `now` says, and without reservations; answers how many were
+    /// dropped.
+    pub(crate) fn renew(&self, nr: GroupNr, now: Summary) -> u32 {
+        let group = self.group(nr);
+        let mut space = group.space.lock();
+        space.buddy = None;
+        space.generation = space.generation.wrapping_add(1);
+        self.publish(nr, first_shape(now, self.max_order));
+        group.drop_reserved()
     }
 
     pub(crate) fn report(&self, nr: GroupNr) -> GroupReport {

@@ -6,6 +6,8 @@
 //!
 //! Locking: none.
 
+use crate::Volume;
+use std::ops::Range;
 use uext4_format::GroupNr;
 use uext4_num::{clamp_i32, high_u32, low_u32, nonnegative, usize_of};
 use uext4_sync::atomic::{
@@ -55,13 +57,14 @@ struct GroupCounts {
 impl InodeCounts {
     /// Starts from the descriptors.
     pub(crate) fn new(
-        groups: u32,
+        volume: &Volume,
         inodes_per_group: u32,
         summary: &dyn Fn(GroupNr) -> InodeSummary,
     ) -> Self {
         let (mut free, mut dirs) = (0, 0);
         let mut make = |nr| {
-            let one = summary(GroupNr(nr));
+            let known = (nr < volume.groups).then(|| summary(GroupNr(nr)));
+            let one = known.unwrap_or_default();
             free += i64::from(one.free_inodes);
             dirs += i64::from(one.used_dirs);
             CachePadded::new(GroupCounts {
@@ -70,11 +73,27 @@ impl InodeCounts {
             })
         };
         Self {
-            groups: (0..groups).map(&mut make).collect(),
+            groups: (0..volume.groups_max).map(&mut make).collect(),
             untold: Sharded::new(|_| AtomicU64::new(0)),
             slack: clamp_i32(SLACK_MAX.min(inodes_per_group / 64)),
             free_inodes: Counter::new(free),
             used_dirs: Counter::new(dirs),
+        }
+    }
+
+    /// Adds the inodes of new groups.
+    pub(crate) fn grow(&self, groups: Range<u32>, summary: &dyn Fn(GroupNr) -> InodeSummary) {
+        for nr in groups.map(GroupNr) {
+            let one = summary(nr);
+            let counts = &self.groups[usize_of(nr.0)];
+            counts
+                .free_inodes
+                .fetch_add(clamp_i32(one.free_inodes), Relaxed);
+            counts
+                .used_dirs
+                .fetch_add(clamp_i32(one.used_dirs), Relaxed);
+            self.free_inodes.add(one.free_inodes.into());
+            self.used_dirs.add(one.used_dirs.into());
         }
     }
 

@@ -16,6 +16,7 @@ use crate::{Affinity, Engine, Volume};
 use std::ops::Range;
 use uext4_format::GroupNr;
 use uext4_num::usize_of;
+use uext4_sync::Latest;
 
 /// Flexible groups examined for a top-level directory; bounds the walk on huge volumes.
 const TOP_SCAN_MAX: u32 = 1024;
@@ -34,7 +35,7 @@ pub struct Parent {
 
 /// The placement policy, by the free counts of inodes and blocks.
 pub struct InodePolicy {
-    pub(crate) volume: Volume,
+    pub(crate) volume: Latest<Volume>,
     inodes_per_group: u32,
     pub(crate) affinity: Affinity,
     counts: InodeCounts,
@@ -48,13 +49,20 @@ impl InodePolicy {
         affinity: Affinity,
         summary: &dyn Fn(GroupNr) -> InodeSummary,
     ) -> Self {
-        let counts = InodeCounts::new(volume.groups, inodes_per_group, summary);
+        let counts = InodeCounts::new(&volume, inodes_per_group, summary);
         Self {
-            volume,
+            volume: Latest::new(volume),
             inodes_per_group,
             affinity,
             counts,
         }
+    }
+
+    /// Continues with a larger `volume`, as [`Engine::grow`]: the inodes of new groups are as
+    /// `summary` says.
+    pub fn grow(&self, volume: Volume, summary: &dyn Fn(GroupNr) -> InodeSummary) {
+        self.counts.grow(self.volume.groups..volume.groups, summary);
+        self.volume.replace(volume);
     }
 
     /// The counts that it uses; the caller updates them.

@@ -171,6 +171,11 @@ impl Region {
         );
     }
 
+    /// The caller holds the lock; answers how many there were.
+    pub(crate) fn drop_reserved(&self) -> u64 {
+        self.reserved.swap(0, Ordering::AcqRel)
+    }
+
     pub(crate) fn is_reserved(&self) -> bool {
         self.reserved.load(Ordering::Acquire) > 0
     }
@@ -218,6 +223,7 @@ mod tests {
             first_block: BlockNr(0),
             cluster_bits: 0,
             groups_per_flex,
+            groups_max: groups,
         };
         let size = |groups, flex, cores| groups_per_region(&volume(groups, flex), cores);
         assert_eq!(size(16, 16, 2), 1);

@@ -21,10 +21,10 @@ use std::ops::Range;
 use uext4_format::GroupNr;
 use uext4_num::{clamp_i64, clamp_u32, nonnegative, usize_of};
 use uext4_sync::atomic::{AtomicU32, Ordering};
-use uext4_sync::{CachePadded, Counter};
+use uext4_sync::{CachePadded, Counter, Latest};
 
 pub(crate) struct Regions {
-    pub(crate) volume: Volume,
+    pub(crate) volume: Latest<Volume>,
     pub(crate) pending: PendingFree,
     pub(crate) stats: Stats,
     /// By log2 of the longest free run.
@@ -33,6 +33,7 @@ pub(crate) struct Regions {
     pub(crate) cold: ColdIndex,
     pub(crate) orders: u32,
     pub(crate) per_region: u32,
+    /// Groups behind the last one of the volume are full, until it grows.
     regions: Box<[CachePadded<Region>]>,
     /// Free runs in all trees.
     pub(crate) runs: Counter,
@@ -55,12 +56,14 @@ impl Regions {
         summary: &dyn Fn(GroupNr) -> Summary,
     ) -> Self {
         let orders = volume.clusters_per_group.ilog2() + 1;
-        let count = volume.groups.div_ceil(per_region);
+        let count = volume.groups_max.div_ceil(per_region);
         let by_longest = OrderIndex::new(orders, count);
         let cold = ColdIndex::new(volume.clusters_per_group, count);
         let make = |nr| {
             let groups = groups_of(&volume, per_region, nr).map(|group| summary(GroupNr(group)));
-            let region = Region::new(&groups.collect::<Vec<_>>());
+            let mut groups: Vec<Summary> = groups.collect();
+            groups.resize(usize_of(per_region), Summary::default());
+            let region = Region::new(&groups);
             by_longest.change(GroupNr(nr), None, order_of(region.longest()));
             cold.change(nr, None, step_of(region.promise()));
             CachePadded::new(region)
@@ -77,12 +80,12 @@ impl Regions {
             runs: Counter::new(0),
             hand: AtomicU32::new(0),
             bad: AtomicU32::new(u32::MAX),
-            volume,
+            volume: Latest::new(volume),
         }
     }
 
     pub(crate) fn count(&self) -> u32 {
-        clamp_u32(self.regions.len()) // at most the groups
+        self.volume.groups.div_ceil(self.per_region)
     }
 
     pub(crate) fn region(&self, nr: u32) -> &Region {
@@ -191,6 +194,25 @@ impl Regions {
         let run = Run::new(start, len);
         events::run_taken(nr, run);
         run
+    }
+
+    /// Begins again with a group of a region: as `now` says, and without reservations; answers how
+    /// many the region had.
+    pub(crate) fn renew(&self, group: GroupNr, now: Summary) -> u64 {
+        let nr = self.region_of(group);
+        let region = self.region(nr);
+        let mut space = region.space.lock();
+        let dropped = region.drop_reserved();
+        self.evict(nr, &mut space);
+        space.generation = space.generation.wrapping_add(1);
+        self.group(group)
+            .free
+            .store(now.free_clusters, Ordering::Relaxed);
+        self.group(group).bad.store(false, Ordering::Relaxed);
+        let guess = if now.uninit { now.free_clusters } else { 0 };
+        self.publish(nr, guess.max(region.longest()));
+        self.set_cold(nr, &mut space, step_of(region.promise()));
+        dropped
     }
 
     /// Reserved clusters are set on disk now.

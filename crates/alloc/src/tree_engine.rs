@@ -7,7 +7,7 @@
 //! `region_load.rs` for loading and eviction, `tree_search.rs` for the search and
 //! `tree_search/criteria.rs` for `cache_aggression`.
 
-use crate::engine::counted;
+use crate::engine::{counted, renewed_groups};
 use crate::locality::Locality;
 use crate::region::groups_per_region;
 use crate::regions::Regions;
@@ -54,7 +54,7 @@ impl TreeEngine {
         };
         let per_region = groups_per_region(&config.volume, clamp_u32(cores));
         Self {
-            locality: Locality::new(config.affinity, config.volume.groups, per_region),
+            locality: Locality::new(config.affinity, config.volume.groups_max, per_region),
             regions: Regions::new(config.volume, per_region, summary),
             tunables: Tunables::default(),
             affinity: config.affinity,
@@ -250,6 +250,13 @@ impl Engine for TreeEngine {
         let nr = self.regions.region_of(group);
         let mut space = self.regions.region(nr).space.lock();
         self.regions.evict(nr, &mut space)
+    }
+    fn grow(&self, volume: Volume, old: &[GroupNr], summary: &dyn Fn(GroupNr) -> Summary) -> u64 {
+        let renewed = renewed_groups(self.volume(), &volume, old);
+        let dropped = renewed.map(|group| self.regions.renew(group, summary(group)));
+        let dropped = dropped.sum();
+        self.regions.volume.replace(volume);
+        dropped
     }
     fn pending(&self) -> &PendingFree {
         &self.regions.pending

@@ -35,6 +35,8 @@ impl Run {
 pub struct Volume {
     /// Number of block groups; at least 1.
     pub groups: u32,
+    /// Number of block groups up to which it may grow while it is in use; memory is kept for them.
+    pub groups_max: u32,
     /// Clusters in each group but the last.
     pub clusters_per_group: u32,
     /// Clusters in the last group; at least 1.

@@ -13,8 +13,8 @@ mod rotation;
 use crate::users::Claims;
 use crate::{Backing, BlockDevice, Claimant, Error, range};
 pub use opening::write_protected;
-use opening::{claim, lock_for_writing, open_file};
-use rustix::fs::{Advice, FallocateFlags, FlockOperation};
+use opening::{claim, kind_of, lock_for_writing, open_file};
+use rustix::fs::{Advice, FallocateFlags, FileType, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Seek, SeekFrom};
@@ -23,6 +23,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use uext4_num::u64_of;
+use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Mutex, OnceLock, Rank, io_point};
 
 /// Segments per `pwritev` (`IOV_MAX` of Linux).
@@ -53,7 +54,9 @@ pub struct FileDevice {
     exclusion: Mutex<Exclusion>,
     /// Start of the window in the file, in bytes.
     start: u64,
-    size_bytes: u64,
+    size_bytes: AtomicU64,
+    /// The window was opened with a length.
+    has_fixed_end: bool,
     /// Queried at open: later the sandbox of the mount may hide `/sys`.
     is_rotational: bool,
 }
@@ -116,7 +119,8 @@ impl FileDevice {
             direct_writer: OnceLock::new(),
             exclusion: Mutex::new(Rank::Device, Exclusion::new(claim, around)),
             start: offset,
-            size_bytes,
+            size_bytes: size_bytes.into(),
+            has_fixed_end: len.is_some(),
         })
     }
 
@@ -148,7 +152,8 @@ impl FileDevice {
             direct_writer: OnceLock::new(),
             exclusion: Mutex::new(Rank::Device, Exclusion::new(None, around)),
             start: 0,
-            size_bytes,
+            size_bytes: size_bytes.into(),
+            has_fixed_end: false,
         })
     }
 
@@ -157,7 +162,7 @@ impl FileDevice {
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::Io`] if the operating system refuses, as for a block device.
-    pub fn set_size(&mut self, size_bytes: u64) -> Result<(), Error> {
+    pub fn set_size(&self, size_bytes: u64) -> Result<(), Error> {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
@@ -167,7 +172,7 @@ impl FileDevice {
             .ok_or_else(too_large)
             .and_then(|end| self.target().set_len(end));
         set.map_err(|e| Error::io("write", size_bytes, 0, e))?;
-        self.size_bytes = size_bytes;
+        self.size_bytes.store(size_bytes, Ordering::Relaxed);
         Ok(())
     }
 
@@ -176,7 +181,7 @@ impl FileDevice {
     pub fn is_hole_from(&self, offset: u64) -> bool {
         let from = self.start.saturating_add(offset);
         let data = rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(from));
-        offset >= self.size_bytes || data == Err(Errno::NXIO)
+        offset >= self.size_bytes() || data == Err(Errno::NXIO)
     }
 
     /// The path it was opened by.
@@ -228,7 +233,7 @@ impl FileDevice {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
-        range::check(self.size_bytes, offset, len)
+        range::check(self.size_bytes(), offset, len)
     }
 
     /// Changes the allocation of a range, keeping the size of the file.
@@ -287,19 +292,19 @@ fn end_of(mut file: &File) -> std::io::Result<u64> {
 
 impl BlockDevice for FileDevice {
     fn size_bytes(&self) -> u64 {
-        self.size_bytes
+        self.size_bytes.load(Ordering::Relaxed)
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         io_point();
         let len = u64_of(buf.len());
-        range::check(self.size_bytes, offset, len)?;
+        range::check(self.size_bytes(), offset, len)?;
         let result = self.file.read_exact_at(buf, self.start + offset);
         result.map_err(|e| Error::io("read", offset, len, e))
     }
     fn read_past_cache_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         io_point();
         let len = u64_of(buf.len());
-        range::check(self.size_bytes, offset, len)?;
+        range::check(self.size_bytes(), offset, len)?;
         let result = direct::read(self.target(), self.direct(), buf, self.start + offset);
         result.map_err(|e| Error::io("read", offset, len, e))
     }
@@ -315,7 +320,7 @@ impl BlockDevice for FileDevice {
         result.map_err(|e| Error::io("write", offset, len, e))
     }
     fn backing(&self, offset: u64, len: u64) -> Option<Backing<'_>> {
-        range::check(self.size_bytes, offset, len).ok()?;
+        range::check(self.size_bytes(), offset, len).ok()?;
         Some(Backing {
             file: self.file.as_fd(),
             offset: self.start + offset,
@@ -366,12 +371,12 @@ impl BlockDevice for FileDevice {
         }
     }
     fn forget_cache(&self) {
-        if let Some(len) = NonZeroU64::new(self.size_bytes) {
+        if let Some(len) = NonZeroU64::new(self.size_bytes()) {
             let _a_hint = rustix::fs::fadvise(&self.file, self.start, Some(len), Advice::DontNeed);
         }
     }
     fn read_ahead(&self, offset: u64, len: u64) {
-        let inside = range::check(self.size_bytes, offset, len).is_ok();
+        let inside = range::check(self.size_bytes(), offset, len).is_ok();
         if let (true, Some(len)) = (inside, NonZeroU64::new(len)) {
             let start = self.start + offset;
             let _a_hint = rustix::fs::fadvise(&self.file, start, Some(len), Advice::WillNeed);
@@ -379,6 +384,20 @@ impl BlockDevice for FileDevice {
     }
     fn is_rotational(&self) -> bool {
         self.is_rotational
+    }
+    fn lengthen(&self, least_bytes: u64) -> Result<(), Error> {
+        if self.has_fixed_end || self.is_read_only() {
+            return Ok(());
+        }
+        let file = self.target();
+        let failed = |e| Error::io("open", 0, 0, e);
+        let there = end_of(file).map_err(failed)?.saturating_sub(self.start);
+        let is_file = kind_of(file).map_err(failed)? == FileType::RegularFile;
+        if is_file && there < least_bytes {
+            return self.set_size(least_bytes);
+        }
+        self.size_bytes.fetch_max(there, Ordering::Relaxed);
+        Ok(())
     }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_write(offset, len)?;

@@ -93,6 +93,12 @@ pub trait BlockDevice: Send + Sync {
     fn is_rotational(&self) -> bool {
         false
     }
+    /// Takes note of the size that the device has by now, if it became larger, and makes a regular
+    /// file at least so long by a hole; then [`Self::size_bytes`] tells it. No effect on devices of
+    /// a fixed size.
+    fn lengthen(&self, _least_bytes: u64) -> Result<(), Error> {
+        Ok(())
+    }
     /// Makes the bytes read as zero.
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         write_zeroes_by_hand(self, offset, len)

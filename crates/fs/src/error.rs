@@ -154,6 +154,14 @@ pub enum ResizeError {
         /// The present size.
         now_bytes: u64,
     },
+    /// A mounted file system to less than its size.
+    #[error(
+        "it has {now_bytes} bytes, and does not become smaller while mounted; unmount it first"
+    )]
+    SmallerMounted {
+        /// The present size.
+        now_bytes: u64,
+    },
     /// Less than the minimum.
     #[error("it cannot be smaller than {min_blocks} blocks ({min_bytes} bytes): {why}")]
     TooSmall {
@@ -181,6 +189,15 @@ pub enum ResizeError {
     TooManyInodes {
         /// The largest size.
         max_bytes: u64,
+    },
+    /// A mount keeps memory for fewer groups.
+    #[error(
+        "this mount can grow to {limit_bytes} bytes; mount it with a larger growth_limit, or \
+         unmount it first"
+    )]
+    GrowthLimit {
+        /// The largest size.
+        limit_bytes: u64,
     },
     /// The device is smaller.
     #[error("{needed_bytes} bytes are needed, and the device has {there_bytes}")]
@@ -324,12 +341,14 @@ fn remount_errno(why: &RemountError) -> Errno {
 fn resize_errno(why: &ResizeError) -> Errno {
     use ResizeError as Why;
     match why {
-        Why::Smaller { .. } => Errno::INVAL,
+        Why::Smaller { .. } | Why::SmallerMounted { .. } => Errno::INVAL,
         Why::Errors | Why::Reserved | Why::Owner { .. } => Errno::UCLEAN,
         Why::Device { .. } | Why::TooTight | Why::Journal { .. } | Why::TooSmall { .. } => {
             Errno::NOSPC
         }
-        Why::TooManyBlocks { .. } | Why::TooManyInodes { .. } => Errno::FBIG,
+        Why::TooManyBlocks { .. } | Why::TooManyInodes { .. } | Why::GrowthLimit { .. } => {
+            Errno::FBIG
+        }
     }
 }
 

@@ -54,7 +54,7 @@
 //! | write a server | the operations by inode of [`Filesystem`], for a [`Caller`] |
 //! | look for damage | [`check`](mod@check) |
 //! | change parameters | [`Filesystem::tune`] |
-//! | make it larger | [`resize::grow`] |
+//! | make it larger | [`Filesystem::grow`], or [`resize::grow`] if it is not mounted |
 //! | read structures on disk | [`mod@format`] |
 //!
 //! `examples/` has programs that make an image, list one, and write one with many threads.

@@ -184,6 +184,10 @@ pub struct MountOptions {
     pub prefetch_bitmaps: bool,
     /// `freespace_memory=SIZE`: limit for free-space trees; 0 takes the default of the volume.
     pub freespace_memory_bytes: u64,
+    /// `growth_limit=SIZE`: the mount keeps memory for this size, up to which it can grow
+    /// ([`crate::Filesystem::grow`]). `None`: 16 times the present one, and at most 4096 groups
+    /// more.
+    pub growth_limit_bytes: Option<u64>,
     /// `stripe=BLOCKS` of a RAID array; 0 for none.
     pub stripe_blocks: u32,
     /// `journal_checksum` / `nojournal_checksum`; `None` follows the feature `metadata_csum`.
@@ -251,6 +255,7 @@ impl Default for MountOptions {
             cache_aggression: 1,
             prefetch_bitmaps: true,
             freespace_memory_bytes: 0,
+            growth_limit_bytes: None,
             stripe_blocks: 0,
             journal_checksum: None,
             data: DataMode::Ordered,

@@ -306,14 +306,19 @@ impl Engine {
     /// Attaches a log. Nothing was logged so far and the gate is held; the caller holds
     /// `one_commit`.
     pub(crate) fn attach(&self, log: OpenLog) {
-        let next = log.next();
-        self.progress.lock().committed = Tid(next.0.wrapping_sub(1));
-        self.gate.close();
         self.gate
             .set_limit(limit_of(&log, self.transaction_max_blocks));
-        self.gate.open(next);
+        self.begin_with(log.next());
         self.records.store(log.has_fast_area(), Relaxed);
         let _the_first_stays = self.log.set(log);
+    }
+
+    /// Makes `next` the running transaction; all before it are durable. Nothing is logged in the
+    /// one that runs, and the gate is held; the caller holds `one_commit`.
+    pub(crate) fn begin_with(&self, next: Tid) {
+        self.progress.lock().committed = Tid(next.0.wrapping_sub(1));
+        self.gate.close();
+        self.gate.open(next);
     }
 
     /// How long a dirty transaction may wait for its commit.

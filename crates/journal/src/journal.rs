@@ -156,6 +156,20 @@ impl Journal {
         Ok(())
     }
 
+    /// Continues the quiesced journal behind a transaction that
+    /// [`commit_to_clean`](crate::recovery::commit_to_clean) wrote into its log meanwhile, if it
+    /// has one.
+    ///
+    /// # Errors
+    /// [`Error::NeedsRecovery`] if the log is not clean; those of the device.
+    pub fn skip_foreign(&self) -> Result<(), Error> {
+        let _one = self.engine.one_commit.lock();
+        if let Some(log) = self.engine.log.get() {
+            self.engine.begin_with(log.read_next()?);
+        }
+        Ok(())
+    }
+
     /// Lets handles start again after [`Self::quiesce`], or for the first time ([`Start::Quiet`]).
     pub fn resume(&self) {
         self.background.start();

@@ -138,6 +138,22 @@ impl OpenLog {
         })
     }
 
+    /// Reads the number of the next transaction again, after another writer used the log, which is
+    /// clean before and after it.
+    ///
+    /// # Errors
+    /// [`Error::NeedsRecovery`] if it is not.
+    pub(crate) fn read_next(&self) -> Result<Tid, Error> {
+        let there = self.file.read_superblock()?;
+        if there.start != 0 || self.is_in_use() {
+            return Err(Error::NeedsRecovery);
+        }
+        let mut superblock = self.superblock.lock();
+        superblock.sequence = there.sequence;
+        self.space.lock().next = there.sequence;
+        Ok(there.sequence)
+    }
+
     /// Blocks that transactions can use.
     pub(crate) fn len_blocks(&self) -> u32 {
         (self.end - self.first).saturating_sub(1)

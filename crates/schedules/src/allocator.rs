@@ -87,6 +87,7 @@ impl World {
     fn new(make: Make) -> Self {
         let volume = Volume {
             groups: GROUPS,
+            groups_max: GROUPS,
             clusters_per_group: PER_GROUP,
             clusters_in_last_group: PER_GROUP,
             first_block: BlockNr(0),

@@ -28,6 +28,7 @@ struct Table {
 fn volume() -> Volume {
     Volume {
         groups: GROUPS,
+        groups_max: GROUPS,
         clusters_per_group: 64,
         clusters_in_last_group: 64,
         first_block: BlockNr(0),

@@ -9,7 +9,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rank {
-    /// Mount, remount, freeze and unmount.
+    /// Mount, remount, freeze, growth and unmount.
     Mount,
     /// Moves of directories between parents (cycle check); one per file system.
     Rename,

@@ -24,6 +24,7 @@ fn engine(groups: u32) -> BuddyEngine {
 fn engine_of(groups: u32, affinity: Affinity, free: &dyn Fn(GroupNr) -> u32) -> BuddyEngine {
     let volume = Volume {
         groups,
+        groups_max: groups,
         clusters_per_group: 1024,
         clusters_in_last_group: 1024,
         first_block: BlockNr(0),

@@ -44,6 +44,7 @@ pub(crate) struct Disk {
 pub(crate) fn volume(groups: u32, per_group: u32, last: u32, flex: u32) -> Volume {
     Volume {
         groups,
+        groups_max: groups,
         clusters_per_group: per_group,
         clusters_in_last_group: last,
         first_block: BlockNr(0),

@@ -1,6 +1,7 @@
 //! The engines against a plain model, and the same properties with many threads.
 mod disk;
 mod events;
+mod growth;
 mod inodes;
 mod model;
 mod threads;

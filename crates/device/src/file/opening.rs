@@ -53,7 +53,7 @@ pub(super) fn open_file(path: &Path, access: Access) -> Result<File, Error> {
     Ok(file)
 }
 
-fn kind_of(file: impl AsFd) -> std::io::Result<FileType> {
+pub(super) fn kind_of(file: impl AsFd) -> std::io::Result<FileType> {
     let found = rustix::fs::fstat(file)?;
     Ok(FileType::from_raw_mode(found.st_mode))
 }

@@ -21,12 +21,12 @@ use uext4_device::BlockDevice;
 use uext4_format::{Checksums, Features, GOOD_OLD_INODE_BYTES, Geometry, Timestamp};
 use uext4_journal::Journal;
 use uext4_num::usize_of;
-use uext4_sync::{Arc, Clock, FreezeBarrier};
+use uext4_sync::{Arc, Clock, FreezeBarrier, Latest};
 
 /// See the module.
 pub(crate) struct Base {
     pub(crate) device: Arc<dyn BlockDevice>,
-    pub(crate) geometry: Geometry,
+    pub(crate) geometry: Latest<Geometry>,
     pub(crate) features: Features,
     pub(crate) checksums: Checksums,
     pub(crate) settings: Settings,

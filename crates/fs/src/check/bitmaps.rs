@@ -15,7 +15,7 @@ impl Check<'_> {
     }
 
     fn look_at_bitmap(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
-        let geometry = self.fs.geometry;
+        let geometry = *self.fs.geometry;
         let len = geometry.clusters_in_group(group);
         let start = geometry.group_first_block(group).0;
         let first = self.clusters(start..start + 1).start;
@@ -71,7 +71,7 @@ impl Check<'_> {
     /// A group without a bitmap holds metadata only. The last group, which may be short, has a
     /// bitmap.
     fn look_at_unwritten_bitmap(&mut self, group: GroupNr) {
-        let geometry = self.fs.geometry;
+        let geometry = *self.fs.geometry;
         let place = Place::Group(group);
         if group.0 + 1 == geometry.group_count && group.0 > 0 {
             let problem = CorruptKind::LastGroupBitmap;

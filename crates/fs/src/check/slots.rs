@@ -60,7 +60,7 @@ impl Check<'_> {
 
     fn look_at_table(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
         let marks = self.marks(group, descriptor)?;
-        let geometry = self.fs.geometry;
+        let geometry = *self.fs.geometry;
         let per_group = geometry.inodes_per_group;
         let written = written_inodes(descriptor, &geometry);
         let size = usize::from(geometry.inode_size);

@@ -287,6 +287,9 @@ impl BlockDevice for Medium {
     fn is_rotational(&self) -> bool {
         self.base.is_rotational()
     }
+    fn lengthen(&self, least_bytes: u64) -> Result<(), Error> {
+        self.base.lengthen(least_bytes)
+    }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.change(|| self.target().write_zeroes(offset, len))?;
         self.write_out_if_claimed(offset, clamp_usize(len))

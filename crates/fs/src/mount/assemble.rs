@@ -29,7 +29,7 @@ use uext4_format::{Feature, Features};
 use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, Start, Tracking, Width};
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
-use uext4_sync::{Arc, FreezeBarrier, Mutex, Rank};
+use uext4_sync::{Arc, FreezeBarrier, Latest, Mutex, Rank};
 
 /// Default size of the metadata cache: the memory of this process divided by this, ...
 const CACHE_PART: u64 = 16;
@@ -145,7 +145,7 @@ fn base(
     let writable = plan.options.access == Access::ReadWrite;
     Base {
         device,
-        geometry: plan.geometry,
+        geometry: Latest::new(plan.geometry),
         features: plan.superblock.features(),
         checksums: plan.superblock.checksums(),
         settings: Settings::new(&plan.options),

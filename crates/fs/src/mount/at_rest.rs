@@ -1,4 +1,5 @@
-//! A file system that is clean, claimed and not mounted, for changes that no engine can follow.
+//! A file system that is clean and claimed, without a user, for changes that no engine can follow.
+//! It is not mounted, or its mount has come to rest.
 //!
 //! A change is a set of blocks. With a journal it is one transaction of the log, which is empty
 //! before and after it: a replay of the log after a crash finds all of the change or nothing.
@@ -7,6 +8,7 @@
 //! Locking: none; the claim on the device keeps others out, and a value has one user.
 
 use super::{log, open};
+use crate::media::Lifecycle;
 use crate::mmp::{self, MmpGuard};
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, Filesystem, MountOptions, ResizeError, Result};
@@ -63,6 +65,22 @@ impl AtRest {
             geometry: plan.geometry,
             mmp,
             options: plan.options,
+        })
+    }
+
+    /// The file system of a mount that has come to rest with this superblock. The claim stays the
+    /// mount's.
+    ///
+    /// # Errors
+    /// A superblock that contradicts itself.
+    pub(crate) fn of_mount(life: &Lifecycle, superblock: Superblock) -> Result<Self> {
+        Ok(Self {
+            device: life.media.home.clone(),
+            geometry: superblock.geometry()?,
+            superblock,
+            log: life.log().cloned(),
+            mmp: None,
+            options: life.options.clone(),
         })
     }
 

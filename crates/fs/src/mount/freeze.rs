@@ -33,17 +33,7 @@ impl Filesystem {
         }
         fs.changes.close();
         if fs.writable().is_ok() {
-            let written = fs.note(fs.reap()).and_then(|()| fs.write_out_all());
-            if written.is_err() {
-                fs.changes.open();
-                return written;
-            }
-            let rested = fs.rest();
-            if let Err(cause) = rested {
-                fs.fail(&cause);
-                fs.changes.open();
-                return Err(cause);
-            }
+            fs.settle().inspect_err(|_| fs.changes.open())?;
         }
         life.is_frozen = true;
         fs.changes.rest();
@@ -74,7 +64,18 @@ impl Filesystem {
 }
 
 impl crate::Fs {
-    pub(super) fn thaw_journal(&self) -> Result<()> {
+    /// Writes every change home and brings the file system to rest, until [`Self::thaw_journal`].
+    /// Changes have stopped.
+    ///
+    /// # Errors
+    /// The error that lost delayed data, with the file system not at rest; another one, with the
+    /// mount failed.
+    pub(crate) fn settle(&self) -> Result<()> {
+        self.note(self.reap()).and_then(|()| self.write_out_all())?;
+        self.rest().inspect_err(|cause| self.fail(cause))
+    }
+
+    pub(crate) fn thaw_journal(&self) -> Result<()> {
         if !self.state.is_writable() {
             // Read-only, or damage was met while frozen: the device stays unchanged.
             return Ok(());
@@ -85,7 +86,7 @@ impl crate::Fs {
     }
 
     /// Stops all writes for good.
-    pub(super) fn fail(&self, cause: &Error) {
+    pub(crate) fn fail(&self, cause: &Error) {
         self.state.fail(cause);
         self.journal.abort(uext4_journal::Error::Closed);
     }

@@ -78,6 +78,10 @@ fn check_fixed(now: &MountOptions, wanted: &MountOptions) -> Result<()> {
             "operation_seconds=",
             now.operation_time == wanted.operation_time,
         ),
+        (
+            "growth_limit=",
+            now.growth_limit_bytes == wanted.growth_limit_bytes,
+        ),
         ("allocator=", now.allocator == wanted.allocator),
         (
             "nombcache",

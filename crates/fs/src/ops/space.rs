@@ -24,6 +24,8 @@ impl Filesystem {
     /// # Errors
     /// [`crate::Error::Corrupt`] for a damaged bitmap.
     pub fn free_fragments(&self, slices: usize) -> Result<FreeFragments> {
+        // Not beside a growth, which changes bitmaps on the device.
+        let _life = self.fs.lifecycle.lock();
         self.run(|fs| fs.space.fragments(fs, slices))
     }
 }

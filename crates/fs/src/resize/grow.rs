@@ -54,7 +54,11 @@ pub fn grow(
 }
 
 /// Grows to the size of `wanted`, which has no free counts yet.
-fn make(rest: &mut AtRest, mut wanted: Superblock, contents: DeviceContents) -> Result<()> {
+pub(super) fn make(
+    rest: &mut AtRest,
+    mut wanted: Superblock,
+    contents: DeviceContents,
+) -> Result<()> {
     let (old, new) = (rest.geometry, wanted.geometry()?);
     let checksums = wanted.checksums();
     let first = GroupNr(old.group_count);

@@ -1,4 +1,4 @@
-//! Changes of the size of a file system that is not mounted.
+//! Changes of the size of a file system.
 //!
 //! Growth: bitmaps, inode tables and copies of the new groups lie behind the old end, where nothing
 //! refers to them. They are written first. Then one transaction of the log changes the rest:
@@ -12,17 +12,18 @@
 //! Shrinking: inodes and blocks behind the new end move in transactions that keep the size. Then
 //! one transaction changes the size, as for growth.
 //!
+//! A mounted file system grows by the same code while it is at rest (`mounted`), and never shrinks.
+//!
 //! Layout: `target` numbers, `grow` the order of writes, `changes` the blocks of the transaction,
 //! `descriptors` their table, `resize_inode` the reserved descriptor blocks, `bitmaps` those of
-//! groups; `shrink`, and `renumber`, which gives inodes other numbers.
-//!
-//! Not here: other sizes of a mounted file system.
+//! groups; `mounted`; `shrink`, and `renumber`, which gives inodes other numbers.
 //! References: `resize2fs(8)`; kernel documentation, `filesystems/ext4/blockgroup.rst`.
 
 mod bitmaps;
 mod changes;
 mod descriptors;
 mod grow;
+mod mounted;
 mod renumber;
 mod resize_inode;
 mod shrink;
@@ -32,10 +33,12 @@ pub(crate) use changes::Changes;
 pub(crate) use descriptors::Descriptors;
 pub use grow::grow;
 pub(crate) use grow::write_copies;
+pub use mounted::NewSize;
 pub use shrink::{Least, plan_shrink, shrink};
 pub(crate) use shrink::{Map, has_map};
 
 use crate::Result;
+use serde::{Deserialize, Serialize};
 use uext4_format::{Feature, Geometry, Superblock};
 
 /// What a change of size makes of a file system.
@@ -56,6 +59,55 @@ impl Plan {
     pub fn turns_to_meta_bg(&self) -> bool {
         let has = |geometry: &Geometry| geometry.features.has(Feature::META_BG);
         has(&self.after) && !has(&self.before)
+    }
+}
+
+/// A size of a file system in numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// Block groups.
+    pub groups: u32,
+    /// Inodes.
+    pub inodes: u32,
+}
+
+/// A [`Plan`] in numbers, for other programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The size before.
+    pub before: Size,
+    /// The size afterwards.
+    pub after: Size,
+    /// Blocks kept for the superuser afterwards.
+    pub reserved_blocks: u64,
+    /// See [`Plan::turns_to_meta_bg`].
+    pub turns_to_meta_bg: bool,
+}
+
+impl Size {
+    fn of(geometry: &Geometry) -> Self {
+        Self {
+            size_bytes: geometry.size_bytes(),
+            blocks: geometry.blocks_count,
+            groups: geometry.group_count,
+            inodes: geometry.inodes_count,
+        }
+    }
+}
+
+impl Plan {
+    /// Its numbers.
+    pub fn report(&self) -> Report {
+        Report {
+            before: Size::of(&self.before),
+            after: Size::of(&self.after),
+            reserved_blocks: self.reserved_blocks,
+            turns_to_meta_bg: self.turns_to_meta_bg(),
+        }
     }
 }
 

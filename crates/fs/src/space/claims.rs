@@ -5,8 +5,10 @@
 
 use crate::{Error, Result};
 use uext4_alloc::{FreeCount, Privilege};
+use uext4_format::{Feature, Geometry, Superblock};
 use uext4_num::{clamp_i64, clamp_u32, nonnegative};
 use uext4_sync::Counter;
+use uext4_sync::atomic::{AtomicU64, Ordering};
 
 pub(super) struct Claims {
     on_disk: Counter,
@@ -15,19 +17,47 @@ pub(super) struct Claims {
     count: FreeCount,
     cluster_bits: u32,
     /// Clusters held back for metadata of data that are already accepted.
-    held_back_clusters: u64,
+    held_back_clusters: AtomicU64,
+}
+
+/// Clusters that only some may claim.
+#[derive(Clone, Copy)]
+pub(super) struct Reserves {
+    root: u64,
+    metadata: u64,
+}
+
+impl Reserves {
+    pub(super) fn of(disk: &Superblock, geometry: &Geometry) -> Self {
+        let has_extents = geometry.features.has(Feature::EXTENTS);
+        let clusters = geometry.clusters_count();
+        let metadata = has_extents.then(|| FreeCount::default_metadata_reserve(clusters));
+        Self {
+            root: disk.r_blocks_count >> geometry.cluster_bits,
+            metadata: metadata.unwrap_or(0),
+        }
+    }
 }
 
 impl Claims {
-    pub(super) fn new(free: u64, clusters: u64, root_reserve: u64, cluster_bits: u32) -> Self {
-        let held_back_clusters = FreeCount::default_metadata_reserve(clusters);
+    pub(super) fn new(free: u64, reserves: Reserves, cluster_bits: u32) -> Self {
         Self {
             on_disk: Counter::new(i64::try_from(free).unwrap_or(i64::MAX)),
             delayed_tree: Counter::new(0),
-            count: FreeCount::new(free, root_reserve, held_back_clusters),
+            count: FreeCount::new(free, reserves.root, reserves.metadata),
             cluster_bits,
-            held_back_clusters,
+            held_back_clusters: reserves.metadata.into(),
         }
+    }
+
+    /// Adds clusters of a larger file system: `free` more by its descriptors, and `unclaimed` that
+    /// are not claimed any more.
+    pub(super) fn grow(&self, free: u64, unclaimed: u64, reserves: Reserves) {
+        let held_back = reserves.metadata;
+        self.held_back_clusters.store(held_back, Ordering::Relaxed);
+        self.count.set_reserves(reserves.root, held_back);
+        self.on_disk.add(clamp_i64(free));
+        self.count.give(free + unclaimed);
     }
 
     /// Claims up to `wanted` available clusters, at least `min`.
@@ -103,6 +133,6 @@ impl Claims {
     }
 
     pub(super) fn held_back_blocks(&self) -> u64 {
-        self.held_back_clusters << self.cluster_bits
+        self.held_back_clusters.load(Ordering::Relaxed) << self.cluster_bits
     }
 }

@@ -41,6 +41,11 @@ impl DescriptorTable {
         })
     }
 
+    /// Whether the descriptor of an old group is another one than `before` had.
+    pub(super) fn differs(&self, before: &Self, nr: GroupNr) -> bool {
+        self.slot(nr) != before.slot(nr)
+    }
+
     fn slot(&self, nr: GroupNr) -> &[u8] {
         let at = usize_of(nr.0) * self.desc_size;
         self.bytes.get(at..at + self.desc_size).unwrap_or(&[])

@@ -125,6 +125,14 @@ impl BlockState {
     pub(super) fn descriptor(&self) -> GroupDescriptor {
         self.shared.lock().clone()
     }
+
+    /// Begins again with the blocks of a group that was changed on the device.
+    pub(super) fn renew(&mut self, now: GroupDescriptor) {
+        self.used = None;
+        self.free_clusters = now.free_clusters;
+        self.uninit = now.has_flag(group_flag::BLOCK_UNINIT);
+        *self.shared.lock() = now;
+    }
 }
 
 impl Render for BlockState {

@@ -4,13 +4,14 @@ use uext4_alloc::Bitmap;
 use uext4_format::{Checksums, Geometry, GroupDescriptor, GroupNr};
 use uext4_journal::Sink;
 use uext4_num::usize_of;
+use uext4_sync::Latest;
 
 /// Descriptors up to this size are rendered on the stack.
 const DESCRIPTOR_BYTES_MAX: usize = 1024;
 
 /// Shared by all groups of a file system.
 pub(crate) struct GroupLayout {
-    pub(super) geometry: Geometry,
+    pub(super) geometry: Latest<Geometry>,
     pub(super) checksums: Checksums,
 }
 

@@ -16,6 +16,7 @@ mod descriptors;
 mod exact;
 mod fragments;
 mod group;
+mod grow;
 mod inodes;
 mod layout;
 mod learn;
@@ -54,8 +55,8 @@ use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Checksums, Geometry, GroupDescriptor, GroupNr, InodeNr, Tid, Uuid};
 use uext4_journal::CommitObserver;
 use uext4_num::usize_of;
-use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{Arc, OnceLock, SequenceCount};
+use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uext4_sync::{Arc, Latest, OnceLock, SequenceCount};
 pub(crate) use zones::Zones;
 
 /// The locations of descriptors, bitmaps, inode tables and superblocks, for use before the engine
@@ -95,8 +96,9 @@ pub(crate) fn inode_byte(
 pub(crate) struct Space {
     layout: Arc<GroupLayout>,
     device: Arc<dyn BlockDevice>,
-    /// Descriptors as they were on disk at mount; each is parsed on first use.
-    raw: DescriptorTable,
+    /// Descriptors as they were on disk at mount, or when it grew; each is parsed on first use.
+    raw: Latest<DescriptorTable>,
+    /// As many as it may grow to.
     groups: Box<[OnceLock<Group>]>,
     engine: Box<dyn Engine>,
     policy: InodePolicy,
@@ -105,9 +107,9 @@ pub(crate) struct Space {
     claims: Claims,
     preallocations: Preallocations,
     shaping: Shaping,
-    zones: Zones,
+    zones: Latest<Zones>,
     journal_zones: OnceLock<Zones>,
-    overhead_blocks: u64,
+    overhead_blocks: AtomicU64,
     discard: AtomicBool,
     /// Commits are returning freed runs while a change is in progress.
     returns: SequenceCount,
@@ -125,6 +127,9 @@ impl Space {
             .ok_or(Error::Invalid("group number"))?;
         if let Some(group) = cell.get() {
             return Ok(group);
+        }
+        if nr.0 >= self.geometry().group_count {
+            return Err(Error::Invalid("group number"));
         }
         let descriptor = self.raw.parse(nr, &self.layout)?;
         Ok(cell.get_or_init(|| Group::new(nr, self.layout.clone(), descriptor)))
@@ -195,7 +200,7 @@ impl Space {
         let overhead = if base.settings.has(Switch::MinixDf) {
             0
         } else {
-            self.overhead_blocks
+            self.overhead_blocks.load(Ordering::Relaxed)
         };
         // Reservations for maps are part of the clusters held back for metadata.
         let free = self.claims.available() + self.claims.delayed_tree();

@@ -2,11 +2,13 @@
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, block_of, config, disk, log};
-use crate::recovery::needs_recovery;
-use crate::{Config, Error, FastCommits, Journal, Start, Threads};
+use crate::recovery::{RecoveryMode, commit_to_clean, needs_recovery, recover};
+use crate::{Config, Error, FastCommits, Image, Journal, Start, Threads};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use uext4_format::BlockNr;
+use uext4_sync::Rng;
 
 const LOG: u32 = 64;
 
@@ -124,4 +126,45 @@ fn closing_a_quiet_journal_ends_the_waiters() {
             Err(Error::Closed)
         ));
     });
+}
+
+/// Blocks 100 and 101 are filled with numbers that grow, by the journal and by the other writer.
+#[test]
+fn it_goes_on_behind_what_another_writer_logged_meanwhile() {
+    let device = Recorder::new(disk(200, LOG));
+    let journal = Journal::open(config(&device, LOG)).expect("opens");
+    let block = Block::new(100, vec![0; BLOCK]);
+    let mut durable = Vec::new();
+    for round in 1..=4u8 {
+        set(&journal, &block, round).expect("starts");
+        journal.commit_running().expect("commits");
+        durable.push((device.len(), [round, round - 1]));
+        journal.quiesce().expect("comes to rest");
+        let images = vec![(BlockNr(101), Image::from(vec![round; BLOCK]))];
+        let home = Arc::clone(&device) as _;
+        commit_to_clean(&log(&device, LOG), &home, BLOCK as u32, images, None, 7).expect("logs");
+        durable.push((device.len(), [round, round]));
+        journal.skip_foreign().expect("reads the log");
+        journal.resume();
+    }
+    set(&journal, &block, 5).expect("starts");
+    journal.commit_running().expect("commits");
+    durable.push((device.len(), [5, 4]));
+    let mut rng = Rng::new(1);
+    for cut in 0..=device.len() {
+        let crashed = Recorder::new(device.crash(cut, &mut rng));
+        let home = Arc::clone(&crashed) as _;
+        let mode = RecoveryMode::Replay;
+        recover(&log(&crashed, LOG), &home, BLOCK as u32, mode).expect("a sound log");
+        let promised = durable.iter().rev().find(|(events, _)| *events <= cut);
+        for (nr, least) in promised.iter().flat_map(|(_, least)| (100..).zip(least)) {
+            let found = block_of(&crashed.bytes(), nr).to_vec();
+            let is_one = found.iter().all(|byte| *byte == found[0]);
+            assert!(
+                is_one && found[0] >= *least,
+                "cut {cut}, block {nr}: {}",
+                found[0]
+            );
+        }
+    }
 }

@@ -163,7 +163,7 @@ impl Args {
         }
         let access = device::Access::ReadWrite;
         let offset = self.image.place.offset.unwrap_or(0);
-        let mut file = FileDevice::open_window(path, access, offset, None).at(&name)?;
+        let file = FileDevice::open_window(path, access, offset, None).at(&name)?;
         let length = file.size_bytes();
         let contents = match file.is_hole_from(plan.before.size_bytes()) {
             true => DeviceContents::Zeroed,
@@ -229,7 +229,7 @@ pub(super) fn shrink(image: &ImageArgs, least: Least) -> Result<Plan> {
     let path = image.storage();
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
     if is_file && !image.place.is_part() {
-        let mut file = FileDevice::open(path, device::Access::ReadWrite).at(&name)?;
+        let file = FileDevice::open(path, device::Access::ReadWrite).at(&name)?;
         file.set_size(plan.after.size_bytes()).at(&name)?;
     }
     Ok(plan)
@@ -238,7 +238,7 @@ pub(super) fn shrink(image: &ImageArgs, least: Least) -> Result<Plan> {
 /// Gives a file its old length back after a failure, if its file system still ends there.
 fn restore(path: &Path, offset: u64, length: u64) {
     let access = device::Access::ReadWrite;
-    let Ok(mut file) = FileDevice::open_window(path, access, offset, None) else {
+    let Ok(file) = FileDevice::open_window(path, access, offset, None) else {
         return;
     };
     let Ok(disk) = uext4::read_superblock(&file, None) else {

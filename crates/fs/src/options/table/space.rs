@@ -89,6 +89,14 @@ pub(super) const SPACE: Section = Section {
             "memory for free-space trees (0, the default, goes by the volume)",
         ),
         row(
+            &[value("growth_limit", "BYTES", |o, name, value| {
+                o.growth_limit_bytes = bound(size(name, value, u64::MAX)?);
+                Ok(())
+            })],
+            "size up to which it can grow while mounted (default: 16 times its size, and 4096 \
+             groups more at most)",
+        ),
+        row(
             &[
                 flag("prefetch_block_bitmaps", |o| o.prefetch_bitmaps = true),
                 flag("no_prefetch_block_bitmaps", |o| o.prefetch_bitmaps = false),

@@ -8,8 +8,7 @@ use uext4::format::Feature;
 use uext4::format::hash::HashVersion;
 use uext4::format::quota::QuotaKind;
 use uext4::mkfs::DeviceContents;
-use uext4::resize::{Least, shrink};
-
+use uext4::resize::{Least, NewSize, shrink};
 use uext4::{
     CompactOptions, DefragOptions, Destination, Error, Filesystem, Journal, OnError, Presence,
     Reseal, ResizeError, Result, Tuning, reseal, set_journal, set_quota,
@@ -42,6 +41,8 @@ pub(super) enum Step {
     Use,
     /// Growth to this many blocks.
     Grow(u64),
+    /// The same, while mounted.
+    GrowMounted(u64),
     /// Shrinking to this many blocks, or as far as possible.
     Shrink(Option<u64>),
     /// Parts of files to other places: path, share of the file in percent, byte of the device.
@@ -60,7 +61,7 @@ pub(super) enum Step {
 
 impl Step {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 10;
+    pub(super) const KINDS: usize = 11;
 
     /// The number of its kind.
     pub(super) fn number(&self) -> usize {
@@ -75,6 +76,7 @@ impl Step {
             Self::Reseal(_) => 7,
             Self::Quota(_) => 8,
             Self::Shrink(_) => 9,
+            Self::GrowMounted(_) => 10,
         }
     }
 
@@ -102,15 +104,19 @@ impl Step {
             Self::Reseal(wanted) => allowed(reseal(device, options, *wanted)),
             _ => {
                 let fs = Filesystem::mount(device, options)?;
-                let done = self.on_mount(&fs);
+                let done = self.on_mount(&fs, image);
                 fs.unmount()?;
                 allowed(done)
             }
         }
     }
 
-    fn on_mount(&self, fs: &Filesystem) -> Result<()> {
+    fn on_mount(&self, fs: &Filesystem, image: &Image) -> Result<()> {
         match self {
+            Self::GrowMounted(blocks) => {
+                let bytes = blocks * u64::from(image.kind.block_size);
+                fs.grow(NewSize::Bytes(bytes)).map(drop)
+            }
             Self::Scatter(parts) => parts.iter().try_for_each(|(path, percent, byte)| {
                 let file = find(fs, path);
                 let end = fs.attr(&file).size_bytes * percent / 100;
@@ -141,7 +147,11 @@ fn allowed(result: Result<()>) -> Result<bool> {
     match result {
         Ok(()) => Ok(true),
         Err(Error::NotSupported(_) | Error::NoSpace) => Ok(false),
-        Err(Error::Resize(ResizeError::Journal { .. } | ResizeError::TooSmall { .. })) => Ok(false),
+        Err(Error::Resize(
+            ResizeError::Journal { .. }
+            | ResizeError::TooSmall { .. }
+            | ResizeError::GrowthLimit { .. },
+        )) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -151,9 +161,13 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
     let bytes = image.main.size_bytes();
     match rng.below(15) {
         0 | 1 => Step::Use,
-        2 | 3 => {
+        nr @ (2 | 3) => {
             let (now, most) = (image.blocks(), bytes / u64::from(image.kind.block_size));
-            Step::Grow(rng.between(now, most))
+            let blocks = rng.between(now, most);
+            match nr {
+                2 => Step::Grow(blocks),
+                _ => Step::GrowMounted(blocks),
+            }
         }
         4 => {
             let count = rng.below(12).min(files.len() as u64);

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 use uext4::device::{BlockDevice, CrashLog, Error, MemDevice, Recorder, Survivors, Tearing};
 use uext4::mkfs::DeviceContents;
-use uext4::resize::{Least, grow, shrink};
+use uext4::resize::{Least, NewSize, grow, shrink};
+use uext4::{Filesystem, MountOptions, Threads};
 use uext4_judge::EngineTarget;
 use uext4_testkit::manifest::{Manifest, Policy};
 use uext4_testkit::oracle::{self, KernelMount, Repair};
@@ -20,6 +21,8 @@ struct Recorded {
     tree: Manifest,
     sizes: [u64; 2],
     log: CrashLog,
+    /// What e2fsck may do before nothing is left to repair.
+    repair: Repair,
 }
 
 /// A device that says it flushes.
@@ -74,6 +77,22 @@ fn record(kind: Kind, factor: u64, flushes: Flushes) -> Recorded {
     })
 }
 
+/// The growth of a mount, from the mount to the unmount.
+fn record_mounted(kind: Kind, factor: u64, flushes: Flushes) -> Recorded {
+    let image = kind.make(kind.blocks * u64::from(kind.block_size) * factor);
+    image.fill("/before", MIB / 2, 7);
+    let recorded = record_change(&image, flushes, |device| {
+        let fs = Filesystem::mount(device, image.options()).expect("a mount");
+        fs.grow(NewSize::Device).expect("a growth");
+        fs.unmount().expect("an unmount");
+    });
+    Recorded {
+        // A mount that ends in a crash leaves the mark of an orphan file in use.
+        repair: Repair::Preen,
+        ..recorded
+    }
+}
+
 fn record_shrinking(kind: Kind, least: Least, flushes: Flushes) -> Recorded {
     let image = kind.make(kind.blocks * u64::from(kind.block_size));
     scatter(&image, 7);
@@ -103,6 +122,7 @@ fn record_change(
         tree,
         sizes: [before, image.blocks()],
         log,
+        repair: Repair::JournalOnly,
     }
 }
 
@@ -147,7 +167,7 @@ impl Recorded {
     /// Whether e2fsck and the kernel recover the image as well.
     fn judge_by_others(&self, image: &Image) -> Result<()> {
         let (_dir, path) = crate::image::on_disk(&image.main);
-        oracle::e2fsck_repair(&path, Repair::JournalOnly)?;
+        oracle::e2fsck_repair(&path, self.repair)?;
         let verdict = oracle::e2fsck(&path)?;
         ensure!(verdict.is_clean(), "after its own replay: {verdict}");
         if !self.kind.has_kernel() || !KernelMount::is_available() {
@@ -232,6 +252,127 @@ fn every_crash_leaves_the_old_or_the_new_size() {
             panic!("{failure}");
         }
     }
+}
+
+#[test]
+fn every_crash_of_a_mounted_growth_leaves_the_old_or_the_new_size() {
+    let kinds = [
+        ("ext4", 3),
+        ("small-groups", 3),
+        ("ext3", 3),
+        ("bigalloc", 6),
+        ("short-reserve", 6),
+        ("fast-commit", 3),
+    ];
+    for (name, factor) in kinds {
+        let mut recorded = record_mounted(Kind::named(name), factor, Flushes::Heeded);
+        assert!(recorded.sizes[0] < recorded.sizes[1]);
+        if let Some(failure) = recorded.first_failure(Judges::All) {
+            panic!("{failure}");
+        }
+    }
+}
+
+#[test]
+fn a_mounted_growth_on_a_device_that_ignores_flushes_is_noticed() {
+    let mut recorded = record_mounted(Kind::named("small-groups"), 3, Flushes::Ignored);
+    let failure = recorded.first_failure(Judges::Own);
+    assert!(failure.is_some(), "no cut was noticed");
+}
+
+/// The log goes on behind the transaction of the growth: a crash loses nothing that was durable.
+#[test]
+fn what_is_durable_after_a_mounted_growth_survives() {
+    for (name, factor) in [
+        ("ext4", 3),
+        ("small-groups", 3),
+        ("fast-commit", 3),
+        ("bigalloc", 6),
+    ] {
+        let kind = Kind::named(name);
+        let image = kind.make(kind.blocks * u64::from(kind.block_size) * factor);
+        let recorder = Arc::new(Recorder::new(image.main.clone()));
+        let fs = Filesystem::mount(recorder.clone(), image.options()).expect("a mount");
+        let mut durable_from = Vec::new();
+        for nr in 0..6 {
+            if nr % 3 == 1 {
+                let size = image.main.size_bytes() * (nr / 3 + 2) / 3;
+                fs.grow(NewSize::Bytes(size)).expect("a growth");
+            }
+            let file = fs.paths().create(format!("/{nr}")).expect("a file");
+            file.write_all_at(0, &[nr as u8; 6000]).expect("data");
+            file.sync_all().expect("durable");
+            durable_from.push(recorder.log().len());
+        }
+        fs.abandon();
+        let mut log = recorder.log();
+        log.keep_whole(1024..2048);
+        for cut in (0..=log.len()).rev().take(400) {
+            let (seed, tearing) = (cut as u64, Tearing::Sectors);
+            let image = Image {
+                kind,
+                main: Arc::new(log.image(cut, Survivors::Seeded { seed, tearing })),
+                journal: None,
+            };
+            let fs = image
+                .mount()
+                .unwrap_or_else(|error| panic!("{name}, cut {cut}: {error}"));
+            for nr in (0..6).filter(|nr| durable_from[*nr] <= cut) {
+                let read = fs.paths().read(format!("/{nr}"));
+                assert!(
+                    read.unwrap() == [nr as u8; 6000],
+                    "{name}, cut {cut}, file {nr}"
+                );
+            }
+            fs.unmount().expect("an unmount");
+            if cut % 9 == 0 {
+                image.assert_clean(&format!("{name}, cut {cut}"));
+            }
+        }
+    }
+}
+
+/// With threads of the journal, as a server has.
+#[test]
+fn a_growth_beside_the_threads_of_the_journal_survives_a_crash() {
+    let kind = Kind::named("ext4");
+    let image = kind.make(36 * MIB);
+    let recorder = Arc::new(Recorder::new(image.main.clone()));
+    let options = MountOptions {
+        threads: Threads::Background,
+        ..image.options()
+    };
+    let fs = Filesystem::mount(recorder.clone(), options).expect("a mount");
+    std::thread::scope(|scope| {
+        for id in 0..4 {
+            let fs = &fs;
+            scope.spawn(move || {
+                for nr in 0..40 {
+                    let file = fs.paths().create(format!("/{id} {nr}")).expect("a file");
+                    file.write_all_at(0, &[id; 3000]).expect("data");
+                    file.sync_all().expect("durable");
+                }
+            });
+        }
+        for size in [20 * MIB, 36 * MIB] {
+            fs.grow(NewSize::Bytes(size)).expect("a growth");
+        }
+    });
+    fs.abandon();
+    let mut log = recorder.log();
+    let cut = log.len();
+    let image = Image {
+        main: Arc::new(log.image(cut, Survivors::None)),
+        ..image
+    };
+    image.mounted(|fs| {
+        for (id, nr) in (0..4).flat_map(|id| (0..40).map(move |nr| (id, nr))) {
+            let read = fs.paths().read(format!("/{id} {nr}")).expect("durable");
+            assert!(read == [id; 3000]);
+        }
+    });
+    assert_eq!(image.blocks(), 36 << 10);
+    image.assert_clean("after a crash");
 }
 
 /// The control: without flushes some crash must be noticed.

@@ -273,7 +273,8 @@ impl Image {
     }
 }
 
-fn fill(fs: &Filesystem, dir: &str, bytes: u64, rng: &mut Rng) -> uext4::Result<()> {
+/// Files, directories and links of about `bytes` below `dir`.
+pub(super) fn fill(fs: &Filesystem, dir: &str, bytes: u64, rng: &mut Rng) -> uext4::Result<()> {
     let paths = fs.paths();
     let mut left = bytes;
     for at in 0.. {

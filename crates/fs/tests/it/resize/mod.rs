@@ -1,7 +1,8 @@
-//! Growth of file systems that are not mounted. The judges: e2fsck, the kernel, a manifest.
+//! Growth of file systems, mounted or not. The judges: e2fsck, the kernel, a manifest.
 
 pub(crate) mod crash;
 pub(crate) mod kind;
+mod mounted;
 mod scattered;
 mod shrinking;
 
