@@ -1,5 +1,5 @@
 //! Freeze barrier for requests that change something: parked while the file system is frozen,
-//! remounted or shut down.
+//! grown, remounted or shut down.
 //!
 //! In the library such a request would block, and with it the thread that brings requests, so that
 //! reads would stop. Here it is parked whole. When the barrier opens, each parked request is handed
@@ -14,6 +14,7 @@
 use crate::protocol::opcode;
 use crate::request::Request;
 use crate::server::Server;
+use uext4::resize::{NewSize, Plan};
 use uext4_sync::{Condvar, FreezeBarrier, Mutex, Pass, Rank};
 
 /// `O_TRUNC` of `open(2)`.
@@ -30,7 +31,7 @@ pub(crate) struct Halt {
     free: Condvar,
 }
 
-/// Serializes freeze, thaw, remount and shutdown.
+/// Serializes freeze, thaw, growth, remount and shutdown.
 #[derive(Default)]
 struct Turn {
     is_taken: bool,
@@ -123,6 +124,11 @@ impl Server {
         self.halted(|server| server.filesystem().shutdown(flush))
     }
 
+    /// As [`uext4::Filesystem::grow`]; requests that change something wait outside.
+    pub(crate) fn grow(&self, wanted: NewSize) -> uext4::Result<Plan> {
+        self.halted(|server| server.filesystem().grow(wanted))
+    }
+
     /// As [`uext4::Filesystem::remount`].
     pub(crate) fn remount(&self, list: &str) -> uext4::Result<()> {
         self.halted(|server| server.filesystem().remount(list))
@@ -132,7 +138,7 @@ impl Server {
     ///
     /// # Errors
     /// Those of `work`; [`uext4::Error::Busy`] once the mount ends.
-    fn halted(&self, work: impl FnOnce(&Self) -> uext4::Result<()>) -> uext4::Result<()> {
+    fn halted<T>(&self, work: impl FnOnce(&Self) -> uext4::Result<T>) -> uext4::Result<T> {
         let halt = self.halt();
         let _turn = halt.take_turn(Over::No)?;
         halt.changes.close();

@@ -13,6 +13,7 @@ use crate::workers::Served;
 use serde_json::{Map, Value, json};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use uext4::resize::NewSize;
 use uext4::{DefragOptions, Filesystem};
 use uext4_num::usize_of;
 use uext4_sync::{Arc, OnceLock};
@@ -86,6 +87,11 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
             quota::done(grace.set(filesystem, quota::kind_of(&kind)?))
         }
         Ask::Freeze {} => nothing(mount.server.freeze()),
+        Ask::Grow {
+            size_bytes,
+            more_bytes,
+            dry_run,
+        } => grow(mount, (size_bytes, more_bytes), dry_run),
         Ask::Thaw {} => nothing(mount.server.thaw()),
         Ask::Detached {} => {
             mount.server.end_halts();
@@ -94,6 +100,24 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
         Ask::Shutdown { flush } => nothing(mount.server.shutdown(flush)),
         Ask::Remount { options } => nothing(remount(mount, &options)),
     }
+}
+
+fn grow(mount: &Mount, size: (Option<u64>, Option<u64>), dry_run: bool) -> Answered {
+    let wanted = match size {
+        (None, None) => NewSize::Device,
+        (Some(bytes), None) => NewSize::Bytes(bytes),
+        (None, Some(more)) => NewSize::More(more),
+        (Some(_), Some(_)) => {
+            return Err(Refusal::invalid(
+                "size_bytes and more_bytes exclude each other",
+            ));
+        }
+    };
+    let plan = match dry_run {
+        true => mount.filesystem().plan_growth(wanted),
+        false => mount.server.grow(wanted),
+    };
+    Ok(to_value(&plan?.report()))
 }
 
 fn remount(mount: &Mount, list: &str) -> uext4::Result<()> {

@@ -97,6 +97,15 @@ pub enum Ask {
     },
     /// Flushes everything to the image and freezes it; changes wait.
     Freeze {},
+    /// Grows the file system ([`uext4::Filesystem::grow`]); returns a [`uext4::resize::Report`].
+    Grow {
+        /// The new size. Without it and without `more_bytes`: all of the device.
+        size_bytes: Option<u64>,
+        /// The growth, instead of a size.
+        more_bytes: Option<u64>,
+        /// Changes nothing.
+        dry_run: bool,
+    },
     /// Thaws a frozen mount.
     Thaw {},
     /// After an unmount: thaws, and refuses any further freeze or remount.
@@ -133,6 +142,7 @@ impl Ask {
             | Ask::SetQuota { .. }
             | Ask::SetQuotaGrace { .. }
             | Ask::Freeze {}
+            | Ask::Grow { .. }
             | Ask::Shutdown { .. }
             | Ask::Remount { .. } => None,
         }

@@ -1,4 +1,4 @@
-//! `uext4 resize`: makes the file system of an image larger or smaller.
+//! `uext4 resize`: makes the file system of an image larger or smaller, and that of a mount larger.
 
 use super::control;
 use crate::failure::{At, Exit, Failure, Result};
@@ -11,7 +11,8 @@ use std::str::FromStr;
 use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::format::{Feature, Geometry};
 use uext4::mkfs::DeviceContents;
-use uext4::resize::{self, Least, Plan};
+use uext4::resize::{self, Least, Plan, Report, Size};
+use uext4_fuse::Ask;
 use uext4_sync::Arc;
 
 /// Make a file system larger or smaller, as resize2fs does
@@ -24,9 +25,11 @@ Examples:
   uext4 resize disk.img min                as small as possible
   uext4 resize disk.img min --dry-run      how small that is
   uext4 resize disk.img 1T --dry-run --json
+  uext4 resize /mnt/data +512M             while it is mounted
 
-The image must not be mounted. A file is made longer, and stays sparse; a device or partition must
-be large enough. A file gets shorter with its file system, but not with --offset or --partition.
+A file is made longer, and stays sparse; a device or partition must be large enough. A file gets
+shorter with its file system, but not with --offset or --partition. To become smaller it must not be
+mounted. A mount grows up to its growth_limit; changes of files wait meanwhile.
 The journal makes the change safe: after a crash the file system has the old size or the new one
 (or one between them, on the way to a small size), with all files. Without a journal, a crash needs
 e2fsck, and inodes do not move; so the minimum depends on where they are.")]
@@ -70,34 +73,10 @@ impl FromStr for Wanted {
     }
 }
 
-/// Sizes before or after.
 #[derive(Serialize)]
-struct Size {
-    size_bytes: u64,
-    blocks: u64,
-    groups: u32,
-    inodes: u32,
-}
-
-impl Size {
-    fn of(geometry: &Geometry) -> Self {
-        Self {
-            size_bytes: geometry.size_bytes(),
-            blocks: geometry.blocks_count,
-            groups: geometry.group_count,
-            inodes: geometry.inodes_count,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Json {
-    before: Size,
-    after: Size,
-    /// Blocks kept for the superuser afterwards.
-    reserved_blocks: u64,
-    /// The feature that replaces `resize_inode`, if it did.
-    turns_to_meta_bg: bool,
+struct Json<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
     /// Nothing was written.
     dry_run: bool,
 }
@@ -106,9 +85,8 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let name = self.image.name();
         if control::is_running(&self.image.image) {
-            let problem = "a mounted file system cannot be resized yet";
-            let failure = Failure::new(Exit::Busy, format!("{name}: {problem}"));
-            return Err(failure.hint("unmount it, and name its image"));
+            let report = self.grow_mount()?;
+            return self.tell(&report);
         }
         let reader = self.image.device(Purpose::Read)?;
         let disk = image::superblock(&*reader).at(&name)?;
@@ -135,10 +113,44 @@ impl Args {
                 shrink(&self.image, least)?
             }
         };
+        self.tell(&done.report())
+    }
+
+    /// Grows the file system of a running mount.
+    fn grow_mount(&self) -> Result<Report> {
+        let mount = &self.image.image;
+        let bytes = |size: FsSize| {
+            let bytes = size.bytes(1024);
+            bytes.ok_or_else(|| Failure::usage("SIZE: too large"))
+        };
+        let (size_bytes, more_bytes) = match self.size {
+            None => (None, None),
+            Some(Wanted::Size(size)) => (Some(bytes(size)?), None),
+            Some(Wanted::More(more)) => (None, Some(bytes(more)?)),
+            Some(Wanted::Least) => {
+                let problem = "a mounted file system does not become smaller";
+                let failure = Failure::new(Exit::Busy, format!("{}: {problem}", mount.display()));
+                return Err(failure.hint("unmount it, and name its image"));
+            }
+        };
+        let dry_run = self.dry_run;
+        let ask = Ask::Grow {
+            size_bytes,
+            more_bytes,
+            dry_run,
+        };
+        let answer = control::ask(mount, &ask)?;
+        serde_json::from_value(answer).map_err(|error| {
+            let problem = format!("{}: the server's answer: {error}", mount.display());
+            Failure::new(Exit::Failed, problem)
+        })
+    }
+
+    fn tell(&self, report: &Report) -> Result<()> {
         match (self.json, self.quiet) {
-            (true, _) => self.print_json(&done),
+            (true, _) => self.print_json(report),
             (false, true) => Ok(()),
-            (false, false) => self.say(&done),
+            (false, false) => self.say(report),
         }
     }
 
@@ -180,23 +192,17 @@ impl Args {
         grown.at(&name)
     }
 
-    fn print_json(&self, plan: &Plan) -> Result<()> {
-        let json = Json {
-            before: Size::of(&plan.before),
-            after: Size::of(&plan.after),
-            reserved_blocks: plan.reserved_blocks,
-            turns_to_meta_bg: plan.turns_to_meta_bg(),
-            dry_run: self.dry_run,
-        };
-        show::json(&mut std::io::stdout(), &json)
+    fn print_json(&self, report: &Report) -> Result<()> {
+        let dry_run = self.dry_run;
+        show::json(&mut std::io::stdout(), &Json { report, dry_run })
     }
 
-    fn say(&self, plan: &Plan) -> Result<()> {
+    fn say(&self, report: &Report) -> Result<()> {
         let name = self.image.name();
-        let (before, after) = (&plan.before, &plan.after);
-        let readable = |geometry: &Geometry| numbers::readable_size(geometry.size_bytes());
-        if before.blocks_count == after.blocks_count {
-            let (size, blocks) = (readable(before), before.blocks_count);
+        let (before, after) = (&report.before, &report.after);
+        let readable = |size: &Size| numbers::readable_size(size.size_bytes);
+        if before.blocks == after.blocks {
+            let (size, blocks) = (readable(before), before.blocks);
             show::line(format_args!("{name}: has {size} ({blocks} blocks) already"))?;
             return Ok(());
         }
@@ -204,12 +210,12 @@ impl Args {
             "{name}: from {} to {}, {} to {} blocks, {} to {} inodes",
             readable(before),
             readable(after),
-            before.blocks_count,
-            after.blocks_count,
-            before.inodes_count,
-            after.inodes_count,
+            before.blocks,
+            after.blocks,
+            before.inodes,
+            after.inodes,
         ))?;
-        if plan.turns_to_meta_bg() {
+        if report.turns_to_meta_bg {
             let reason = "no descriptor blocks are reserved for so many groups";
             show::line(format_args!("{name}: turns to meta_bg, because {reason}"))?;
         }

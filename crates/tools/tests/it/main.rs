@@ -15,6 +15,7 @@ mod defrag;
 mod diff;
 mod export;
 mod fstab;
+mod grow_mount;
 mod in_use;
 mod log;
 mod loop_mount;
