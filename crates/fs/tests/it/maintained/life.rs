@@ -13,6 +13,8 @@ use uext4_testkit::rng::Rng;
 
 /// Blocks that a life may grow to, as a multiple of those at its begin.
 const GROWTH_MAX: u64 = 5;
+/// Lives of a hundred that begin as ext2 or ext3, besides those that are so by chance.
+const OLD_PERCENT: u64 = 15;
 /// Free bytes with which the kernel writes as well.
 const FREE_FOR_KERNEL: u64 = 4 << 20;
 /// Operations before the first step.
@@ -32,7 +34,10 @@ impl Life {
     /// A new file system with files.
     pub(super) fn begin(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let kind = *rng.pick(&Kind::ALL);
+        let kind = match rng.chance(OLD_PERCENT) {
+            true => Kind::named(*rng.pick(&["ext2", "ext3"])),
+            false => *rng.pick(&Kind::ALL),
+        };
         let image = kind.make(kind.blocks * u64::from(kind.block_size) * GROWTH_MAX);
         let palette = Palette {
             file_max_bytes: 400 << 10,

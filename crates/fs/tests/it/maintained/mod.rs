@@ -1,5 +1,5 @@
-//! Seeded lives of file systems: used, grown, shrunk, defragmented, compacted, tuned, given other
-//! journals and checksums.
+//! Seeded lives of file systems: used, grown, shrunk, defragmented, compacted, tuned, converted,
+//! shared, given other journals and checksums.
 //!
 //! Each life has a kind, files from a stream of operations, and some steps. After each step e2fsck
 //! and `check` find nothing, and the tree is the same; a step of use makes a new one. In some lives
@@ -19,6 +19,9 @@ use uext4_testkit::oracle::KernelMount;
 
 /// Steps of one life.
 const STEPS: u64 = 5;
+
+/// Lives that have steps of all kinds.
+const ALL_KINDS_LIVES: u64 = 100;
 
 /// Prints the seed of a life that ends in a panic.
 struct Named(u64);
@@ -41,7 +44,7 @@ fn seeds(variable: &str, default: u64) -> Range<u64> {
 fn files_stay_through_all_maintenance() {
     let mut done = [0; Step::KINDS];
     let seeds = seeds("UEXT4_LIVES", 16);
-    let is_small = seeds.end - seeds.start < 16;
+    let is_small = seeds.end - seeds.start < ALL_KINDS_LIVES;
     for seed in seeds {
         let _named = Named(seed);
         let mut life = Life::begin(seed);

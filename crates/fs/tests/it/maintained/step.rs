@@ -30,6 +30,15 @@ const FEATURES: [Feature; 11] = [
     Feature::EA_INODE,
     Feature::PROJECT,
 ];
+/// What `uext4 convert` turns on, where inodes have room for it.
+const OF_EXT4: [Feature; 6] = [
+    Feature::LARGE_FILE,
+    Feature::HUGE_FILE,
+    Feature::DIR_INDEX,
+    Feature::DIR_NLINK,
+    Feature::EXTRA_ISIZE,
+    Feature::EXTENTS,
+];
 const PRESENCES: [Presence; 2] = [Presence::Present, Presence::Absent];
 /// Shortest log, in blocks.
 const LOG_BLOCKS: u32 = 1024;
@@ -57,11 +66,15 @@ pub(super) enum Step {
     Reseal(Reseal),
     /// Usage counted for these kinds of owners.
     Quota(Vec<QuotaKind>),
+    /// An ext2 or ext3 becomes ext4.
+    Convert,
+    /// Another step, with multiple mount protection on meanwhile.
+    Shared(Box<Step>),
 }
 
 impl Step {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 11;
+    pub(super) const KINDS: usize = 13;
 
     /// The number of its kind.
     pub(super) fn number(&self) -> usize {
@@ -77,6 +90,8 @@ impl Step {
             Self::Quota(_) => 8,
             Self::Shrink(_) => 9,
             Self::GrowMounted(_) => 10,
+            Self::Convert => 11,
+            Self::Shared(_) => 12,
         }
     }
 
@@ -102,6 +117,8 @@ impl Step {
             }
             Self::Quota(kinds) => allowed(set_quota(&device, &options, kinds)),
             Self::Reseal(wanted) => allowed(reseal(device, options, *wanted)),
+            Self::Convert => allowed(convert(&device, image)),
+            Self::Shared(step) => shared(step, &device, image),
             _ => {
                 let fs = Filesystem::mount(device, options)?;
                 let done = self.on_mount(&fs, image);
@@ -138,6 +155,52 @@ impl Step {
     }
 }
 
+fn convert(device: &Arc<dyn BlockDevice>, image: &Image) -> Result<()> {
+    let disk = uext4::read_superblock(&**device, None)?;
+    let has = |feature: &Feature| disk.features().has(*feature);
+    let missing = OF_EXT4.iter().filter(|feature| {
+        let is_wide = disk.inode_size > 128 || **feature != Feature::EXTRA_ISIZE;
+        is_wide && !has(feature)
+    });
+    let features: Vec<_> = missing.map(|one| (*one, Presence::Present)).collect();
+    if features.is_empty() {
+        return Err(Error::NotSupported("it is ext4 already"));
+    }
+    if !has(&Feature::HAS_JOURNAL) {
+        set_journal(
+            device,
+            &image.options(),
+            Journal::Internal(Some(LOG_BLOCKS)),
+        )?;
+    }
+    tune(device, image, features)
+}
+
+fn tune(
+    device: &Arc<dyn BlockDevice>,
+    image: &Image,
+    features: Vec<(Feature, Presence)>,
+) -> Result<()> {
+    let fs = Filesystem::mount(device.clone(), image.options())?;
+    let tuning = Tuning {
+        features,
+        ..Tuning::default()
+    };
+    let done = fs.tune(&tuning);
+    fs.unmount()?;
+    done
+}
+
+/// Each claim of a shared device waits for seconds, so only one step has it.
+fn shared(step: &Step, device: &Arc<dyn BlockDevice>, image: &Image) -> Result<bool> {
+    if !allowed(tune(device, image, vec![(Feature::MMP, Presence::Present)]))? {
+        return Ok(false);
+    }
+    let done = step.take(device.clone(), image);
+    tune(device, image, vec![(Feature::MMP, Presence::Absent)])?;
+    done
+}
+
 fn find(fs: &Filesystem, path: &[u8]) -> uext4::InodeRef {
     EngineTarget::new(fs).find(path).expect("a file")
 }
@@ -159,16 +222,13 @@ fn allowed(result: Result<()>) -> Result<bool> {
 /// A step for the image, which has these files.
 pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
     let bytes = image.main.size_bytes();
-    match rng.below(15) {
+    let disk = uext4::read_superblock(&*image.main, None).expect("a superblock");
+    if !disk.features().has(Feature::EXTENTS) && rng.chance(40) {
+        return Step::Convert;
+    }
+    match rng.below(31) / 2 {
         0 | 1 => Step::Use,
-        nr @ (2 | 3) => {
-            let (now, most) = (image.blocks(), bytes / u64::from(image.kind.block_size));
-            let blocks = rng.between(now, most);
-            match nr {
-                2 => Step::Grow(blocks),
-                _ => Step::GrowMounted(blocks),
-            }
-        }
+        2 | 3 => grow(rng, image),
         4 => {
             let count = rng.below(12).min(files.len() as u64);
             let part = |rng: &mut Rng| (rng.pick(files).clone(), rng.below(101), rng.below(bytes));
@@ -177,10 +237,11 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
         5 => Step::Defragment(files.to_vec()),
         6 => Step::Compact,
         7 | 8 => Step::Tune(Box::new(tuning(rng))),
-        12 | 13 => {
-            let now = image.blocks();
-            Step::Shrink(rng.chance(70).then(|| rng.between(now / 2, now)))
-        }
+        12 | 13 => shrink_some(rng, image),
+        15 => Step::Shared(Box::new(match rng.chance(30) {
+            true => grow(rng, image),
+            false => shrink_some(rng, image),
+        })),
         11 => {
             let mut kinds = QuotaKind::ALL.to_vec();
             kinds.retain(|_| rng.chance(40));
@@ -200,6 +261,21 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
             }
         }
     }
+}
+
+fn grow(rng: &mut Rng, image: &Image) -> Step {
+    let block_size = u64::from(image.kind.block_size);
+    let (now, most) = (image.blocks(), image.main.size_bytes() / block_size);
+    let blocks = rng.between(now, most);
+    match rng.chance(50) {
+        true => Step::Grow(blocks),
+        false => Step::GrowMounted(blocks),
+    }
+}
+
+fn shrink_some(rng: &mut Rng, image: &Image) -> Step {
+    let now = image.blocks();
+    Step::Shrink(rng.chance(60).then(|| rng.between(now / 4, now)))
 }
 
 fn tuning(rng: &mut Rng) -> Tuning {
