@@ -34,8 +34,9 @@ impl Life {
     /// A new file system with files.
     pub(super) fn begin(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
+        let old = *rng.pick(&["ext2", "ext3"]);
         let kind = match rng.chance(OLD_PERCENT) {
-            true => Kind::named(*rng.pick(&["ext2", "ext3"])),
+            true => Kind::named(old),
             false => *rng.pick(&Kind::ALL),
         };
         let image = kind.make(kind.blocks * u64::from(kind.block_size) * GROWTH_MAX);
