@@ -201,6 +201,17 @@ pub(crate) fn superblock(device: &dyn BlockDevice) -> uext4::Result<Superblock> 
 const NO_MAGIC: &str = "no magic";
 
 impl ImageArgs {
+    /// The first given option that says where in an image, or beside it, something is.
+    pub(crate) fn first_option(&self) -> Option<&'static str> {
+        let given = [
+            ("--offset", self.place.offset.is_some()),
+            ("--partition", self.place.partition.is_some()),
+            ("--journal-path", self.journal_path.is_some()),
+        ];
+        let first = given.into_iter().find(|(_, is_given)| *is_given);
+        first.map(|(name, _)| name)
+    }
+
     /// Another image, where the file system is in the same place.
     pub(crate) fn beside(&self, image: PathBuf) -> Self {
         Self {

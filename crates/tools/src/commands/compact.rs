@@ -59,7 +59,7 @@ struct Report {
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let name = self.image.name();
-        if control::is_running(&self.image.image) {
+        if control::is_running(&self.image)? {
             let problem = "a running mount cannot be compacted; unmount it and name the image";
             return Err(Failure::usage(format!("{name}: {problem}")));
         }

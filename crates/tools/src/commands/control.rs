@@ -1,15 +1,26 @@
 //! Client of the control socket of a running mount.
 
 use crate::failure::{Cause, Failure, Result};
+use crate::image::ImageArgs;
 use serde_json::Value;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use uext4_fuse::{Ask, Client, Error};
 
 /// True if the path is a directory or a socket, so that it names a mount and not an image.
-pub(super) fn is_running(target: &Path) -> bool {
-    let found = std::fs::metadata(target);
-    found.is_ok_and(|found| found.is_dir() || found.file_type().is_socket())
+///
+/// # Errors
+/// A mount was named with an option that only an image can have.
+pub(super) fn is_running(target: &ImageArgs) -> Result<bool> {
+    let found = std::fs::metadata(&target.image);
+    let is_mount = found.is_ok_and(|found| found.is_dir() || found.file_type().is_socket());
+    match target.first_option() {
+        Some(option) if is_mount => Err(Failure::usage(format!(
+            "{}: {option} is for an image, not for a mount",
+            target.image.display()
+        ))),
+        _ => Ok(is_mount),
+    }
 }
 
 /// Sends a request to the mount and waits for the answer.

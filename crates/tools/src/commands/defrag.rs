@@ -59,7 +59,7 @@ impl Args {
         let options = DefragOptions {
             dry_run: self.dry_run,
         };
-        let done = if control::is_running(&self.image.image) {
+        let done = if control::is_running(&self.image)? {
             self.running(&mut rows)
         } else if self.dry_run {
             let fs = self.image.mount(Purpose::Read)?;

@@ -49,7 +49,7 @@ impl Args {
     }
 
     fn look(&self) -> Result<FreeFragments> {
-        if control::is_running(&self.image.image) {
+        if control::is_running(&self.image)? {
             let slices = clamp_u32(COLUMNS * ROWS);
             let answer = control::ask(&self.image.image, &Ask::FreeFragments { slices })?;
             let found = serde_json::from_value(answer).map_err(std::io::Error::from);

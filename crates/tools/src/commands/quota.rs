@@ -65,7 +65,7 @@ struct Limits {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        let is_running = control::is_running(&self.image.image);
+        let is_running = control::is_running(&self.image)?;
         if self.set.is_some() || self.grace() != NewGrace::default() {
             return match is_running {
                 true => self.change_running(),

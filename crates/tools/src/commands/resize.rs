@@ -84,7 +84,7 @@ struct Json<'a> {
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let name = self.image.name();
-        if control::is_running(&self.image.image) {
+        if control::is_running(&self.image)? {
             let report = self.grow_mount()?;
             return self.tell(&report);
         }

@@ -49,7 +49,7 @@ impl Args {
         let end = self
             .length
             .map_or(u64::MAX, |length| self.from.saturating_add(length));
-        let trimmed = if control::is_running(&self.image.image) {
+        let trimmed = if control::is_running(&self.image)? {
             let ask = Ask::Trim {
                 from_bytes: self.from,
                 end_bytes: end,

@@ -39,6 +39,27 @@ fn wrong_arguments_are_status_two() {
 }
 
 #[test]
+fn options_of_images_are_refused_for_mounts() {
+    let rig = Rig::empty();
+    std::fs::create_dir(rig.path("mnt")).unwrap();
+    let commands: [&[&str]; 6] = [
+        &["trim", "mnt"],
+        &["resize", "mnt"],
+        &["quota", "mnt"],
+        &["freefrag", "mnt"],
+        &["defrag", "mnt", "/"],
+        &["compact", "mnt"],
+    ];
+    for command in commands {
+        for option in ["--offset=1M", "--partition=1", "--journal-path=log"] {
+            let name = option.split('=').next().unwrap();
+            let said = format!("mnt: {name} is for an image");
+            rig.fails(2, &said, &[command, &[option]].concat());
+        }
+    }
+}
+
+#[test]
 fn help_teaches_with_examples() {
     let rig = Rig::empty();
     assert!(rig.ok(&["--help"]).contains("Exit status"));
