@@ -49,10 +49,13 @@ fn a_mount_whose_thread_fails_ends() {
             let mounted = &mounted;
             scope.spawn(move || {
                 let start = Instant::now();
-                let absent = mounted.path(&format!("absent {caller}"));
-                let answers =
-                    || fs::metadata(&absent).is_err_and(|error| error.kind() == NOT_FOUND);
-                while answers() && mounted.is_mounted() {
+                // The kernel remembers absent names, so each call needs a new one.
+                let answers = |call| {
+                    let absent = mounted.path(&format!("absent {caller} {call}"));
+                    fs::metadata(&absent).is_err_and(|error| error.kind() == NOT_FOUND)
+                };
+                let mut calls = 0u64..;
+                while calls.next().is_some_and(answers) && mounted.is_mounted() {
                     assert!(start.elapsed() < LIMIT, "no thread of the server fails");
                 }
             });
