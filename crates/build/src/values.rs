@@ -105,36 +105,16 @@ pub(crate) fn number(
     if tree.attributes.values.all.is_empty() {
         return Ok(());
     }
-    let attributes = Attributes {
-        permissions: 0o600,
-        ..Attributes::default()
-    };
-    let attributes = tree.attributes.intern(b"", &attributes)?;
     let mut files: HashMap<u32, usize> = HashMap::new();
     for (block, users) in users(tree, sorted) {
         for value in tree.attributes.values_of(block) {
             let at = match files.get(&value) {
                 Some(at) => *at,
                 None => {
-                    let file = tree.new_file(FileType::Regular, Origin::Entry, attributes)?;
-                    let bytes = tree.attributes.values.all[usize_of(value)].clone();
-                    tree.keys.set(file, || Key::ROOT.child(&bytes));
-                    let key = tree.keys.get(file);
-                    let new = tree.file_mut(file);
-                    new.ino = numbers.take(key)?;
-                    (new.links, new.size, new.seconds) = (1, u64_of(bytes.len()), clamp_i64(time));
-                    sorted.order.push(file);
-                    let used = &mut tree.attributes.values.used;
-                    used.push(Used {
-                        value,
-                        file,
-                        fields: EaInodeFields {
-                            refcount: 0,
-                            hash: 0,
-                        },
-                    });
-                    files.insert(value, used.len() - 1);
-                    used.len() - 1
+                    sorted.order.push(add_file(tree, value, numbers, time)?);
+                    let at = tree.attributes.values.used.len() - 1;
+                    files.insert(value, at);
+                    at
                 }
             };
             let block_bytes = tree.attributes.block_bytes();
@@ -157,6 +137,33 @@ pub(crate) fn number(
         }
     });
     Ok(())
+}
+
+/// Adds the file of a value, which nothing refers to yet.
+fn add_file(tree: &mut Tree, value: u32, numbers: &mut Numbers, time: u64) -> Result<FileId> {
+    let attributes = Attributes {
+        permissions: 0o600,
+        ..Attributes::default()
+    };
+    let attributes = tree.attributes.intern(b"", &attributes)?;
+    let file = tree.new_file(FileType::Regular, Origin::Entry, attributes)?;
+    let bytes = tree.attributes.values.all[usize_of(value)].clone();
+    tree.keys.set(file, || Key::ROOT.child(&bytes));
+    let key = tree.keys.get(file);
+    let new = tree.file_mut(file);
+    new.ino = numbers.take(key)?;
+    (new.links, new.size, new.seconds) = (1, u64_of(bytes.len()), clamp_i64(time));
+    let fields = EaInodeFields {
+        refcount: 0,
+        hash: 0,
+    };
+    let used = Used {
+        value,
+        file,
+        fields,
+    };
+    tree.attributes.values.used.push(used);
+    Ok(file)
 }
 
 /// The attribute blocks of the image in the order of their first users, and the users of each.
