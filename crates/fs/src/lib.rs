@@ -168,8 +168,8 @@ pub use superblock::read_superblock;
 pub use sysfs::Reading;
 pub use times::{Atime, ChangeTimes};
 pub use tune::{
-    CheckTimes, Journal, MountDefaults, Presence, Raid, Reseal, Tuning, reseal, set_journal,
-    set_quota,
+    CheckTimes, Journal, MountDefaults, Presence, Raid, Reseal, Tuning, convert, reseal,
+    set_journal, set_quota,
 };
 pub use uext4_device as device;
 pub use uext4_format as format;

@@ -3,13 +3,14 @@
 //! Each change is one transaction, or leaves the file system consistent between two. The backups of
 //! the superblock are written last, after the primary.
 //! Layout: `fields` and `features` change the superblock only, `hash_seed` says when its field may;
-//! `orphan_file` and `mmp` have
-//! structures of their own; `journal` and `quota` add and remove files in `reserved` inodes,
-//! between mounts; `reseal` rewrites checksums all over the device, without a mount.
+//! `orphan_file` and `mmp` have structures of their own; `journal` and `quota` add and remove files
+//! in `reserved` inodes, between mounts; `convert` makes an ext4 of an older one; `reseal` rewrites
+//! checksums all over the device, without a mount.
 //!
 //! References: `tune2fs(8)`.
 
 mod backups;
+mod convert;
 mod features;
 mod fields;
 mod hash_seed;
@@ -20,6 +21,7 @@ mod quota;
 mod reseal;
 mod reserved;
 
+pub use convert::convert;
 pub use features::Presence;
 pub use fields::{CheckTimes, MountDefaults, Raid};
 pub use journal::{Journal, set_journal};

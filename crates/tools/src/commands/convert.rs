@@ -6,20 +6,6 @@ use crate::show;
 use serde::Serialize;
 use std::io::Write;
 use uext4::format::{Feature, Superblock};
-use uext4::{Journal, Presence, Tuning};
-
-/// Features of ext4 that need no change of what is there. The kernel and tune2fs allow them on an
-/// existing file system.
-const FEATURES: [Feature; 6] = [
-    Feature::LARGE_FILE,
-    Feature::HUGE_FILE,
-    Feature::DIR_INDEX,
-    Feature::DIR_NLINK,
-    Feature::EXTRA_ISIZE,
-    Feature::EXTENTS,
-];
-/// Bytes of an inode from which there are extra fields.
-const WIDE_INODE: u16 = 256;
 
 /// Make an ext4 of an ext2 or ext3 file system, in place
 #[derive(clap::Args)]
@@ -62,26 +48,14 @@ impl Args {
                 "{name}: is a journal, with no files"
             )));
         }
-        let features = missing(&disk);
-        let mut added: Vec<String> = features.iter().map(ToString::to_string).collect();
-        if !disk.features().has(Feature::HAS_JOURNAL) {
-            self.add_journal(&disk)?;
-            added.push(Feature::HAS_JOURNAL.to_string());
-        } else if self.journal_size.is_some() {
+        if disk.features().has(Feature::HAS_JOURNAL) && self.journal_size.is_some() {
             let problem = format!("{name}: --journal-size: there is a journal already");
             return Err(Failure::usage(problem).hint("`uext4 tune -J` replaces it"));
         }
-        let tuning = Tuning {
-            features: features
-                .iter()
-                .map(|one| (*one, Presence::Present))
-                .collect(),
-            ..Tuning::default()
-        };
-        if !features.is_empty() {
-            self.image.change(|fs| fs.tune(&tuning).at(&name))?;
-        }
-        self.say(added)
+        let device = self.image.device(Purpose::Change)?;
+        let options = self.image.journal_options(Purpose::Change).at(&name)?;
+        let added = uext4::convert(&device, &options, self.journal_blocks(&disk)).at(&name)?;
+        self.say(added.iter().map(ToString::to_string).collect())
     }
 
     fn superblock(&self) -> Result<Superblock> {
@@ -89,15 +63,11 @@ impl Args {
         image::superblock(&*device).at(self.image.name())
     }
 
-    fn add_journal(&self, disk: &Superblock) -> Result<()> {
-        let name = self.image.name();
-        let device = self.image.device(Purpose::Change)?;
-        let options = self.image.journal_options(Purpose::Change).at(&name)?;
-        let blocks = |mib: u32| u64::from(mib) << 10 >> disk.log_block_size;
-        let blocks = self
-            .journal_size
-            .map(|mib| uext4_num::clamp_u32(blocks(mib)));
-        uext4::set_journal(&device, &options, Journal::Internal(blocks)).at(&name)
+    fn journal_blocks(&self, disk: &Superblock) -> Option<u32> {
+        let mib = self.journal_size?;
+        Some(uext4_num::clamp_u32(
+            u64::from(mib) << 10 >> disk.log_block_size,
+        ))
     }
 
     fn say(self, added: Vec<String>) -> Result<()> {
@@ -112,13 +82,4 @@ impl Args {
         }
         Ok(out.flush()?)
     }
-}
-
-/// Features that are off and can be turned on.
-fn missing(disk: &Superblock) -> Vec<Feature> {
-    let can = |feature: &Feature| {
-        let is_wide = disk.inode_size >= WIDE_INODE;
-        !disk.features().has(*feature) && (*feature != Feature::EXTRA_ISIZE || is_wide)
-    };
-    FEATURES.into_iter().filter(can).collect()
 }

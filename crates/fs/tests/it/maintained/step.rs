@@ -11,7 +11,7 @@ use uext4::mkfs::DeviceContents;
 use uext4::resize::{Least, NewSize, shrink};
 use uext4::{
     CompactOptions, DefragOptions, Destination, Error, Filesystem, Journal, OnError, Presence,
-    Reseal, ResizeError, Result, Tuning, reseal, set_journal, set_quota,
+    Reseal, ResizeError, Result, Tuning, convert, reseal, set_journal, set_quota,
 };
 use uext4_judge::EngineTarget;
 use uext4_testkit::rng::Rng;
@@ -29,15 +29,6 @@ const FEATURES: [Feature; 11] = [
     Feature::EXTENTS,
     Feature::EA_INODE,
     Feature::PROJECT,
-];
-/// What `uext4 convert` turns on, where inodes have room for it.
-const OF_EXT4: [Feature; 6] = [
-    Feature::LARGE_FILE,
-    Feature::HUGE_FILE,
-    Feature::DIR_INDEX,
-    Feature::DIR_NLINK,
-    Feature::EXTRA_ISIZE,
-    Feature::EXTENTS,
 ];
 const PRESENCES: [Presence; 2] = [Presence::Present, Presence::Absent];
 /// Shortest log, in blocks.
@@ -117,7 +108,7 @@ impl Step {
             }
             Self::Quota(kinds) => allowed(set_quota(&device, &options, kinds)),
             Self::Reseal(wanted) => allowed(reseal(device, options, *wanted)),
-            Self::Convert => allowed(convert(&device, image)),
+            Self::Convert => allowed(convert(&device, &options, Some(LOG_BLOCKS)).map(drop)),
             Self::Shared(step) => shared(step, &device, image),
             _ => {
                 let fs = Filesystem::mount(device, options)?;
@@ -153,27 +144,6 @@ impl Step {
             _ => unreachable!("not on a mount"),
         }
     }
-}
-
-fn convert(device: &Arc<dyn BlockDevice>, image: &Image) -> Result<()> {
-    let disk = uext4::read_superblock(&**device, None)?;
-    let has = |feature: &Feature| disk.features().has(*feature);
-    let missing = OF_EXT4.iter().filter(|feature| {
-        let is_wide = disk.inode_size > 128 || **feature != Feature::EXTRA_ISIZE;
-        is_wide && !has(feature)
-    });
-    let features: Vec<_> = missing.map(|one| (*one, Presence::Present)).collect();
-    if features.is_empty() {
-        return Err(Error::NotSupported("it is ext4 already"));
-    }
-    if !has(&Feature::HAS_JOURNAL) {
-        set_journal(
-            device,
-            &image.options(),
-            Journal::Internal(Some(LOG_BLOCKS)),
-        )?;
-    }
-    tune(device, image, features)
 }
 
 fn tune(
