@@ -6,7 +6,9 @@ use super::changes::Changes;
 use crate::Result;
 use crate::mount::AtRest;
 use std::collections::BTreeSet;
-use uext4_format::{BlockNr, Checksums, Geometry, GroupDescriptor, GroupNr};
+use uext4_format::{
+    BlockNr, Checksums, Corrupt, CorruptKind, Geometry, GroupDescriptor, GroupNr, InodeNr, Place,
+};
 use uext4_num::usize_of;
 
 /// See the module.
@@ -111,6 +113,18 @@ impl Descriptors {
         let (_, offset) = self.geometry.descriptor_location(group);
         let index = group.0 / self.geometry.descriptors_per_block();
         (index, usize_of(offset))
+    }
+
+    /// Block and byte of an inode.
+    ///
+    /// # Errors
+    /// Damage: of the descriptor, or a number that no group has.
+    pub(crate) fn place_of(&self, nr: InodeNr) -> Result<(BlockNr, usize)> {
+        let outside = Corrupt::new(Place::Inode(nr), "inode", CorruptKind::NotInUse);
+        let (group, index) = self.geometry.split_inode(nr).ok_or(outside)?;
+        let table = self.get(group)?.inode_table;
+        let (block, offset) = self.geometry.inode_location(table, index);
+        Ok((block, usize_of(offset)))
     }
 
     /// Puts the changed primary blocks into `changes`.

@@ -7,10 +7,8 @@ use crate::resize::descriptors::Descriptors;
 use crate::resize::{Map, has_map};
 use crate::{ResizeError, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, FileType, GroupNr, Inode, InodeFlags, InodeNr, Place,
-};
-use uext4_num::{u64_of, usize_of};
+use uext4_format::{BlockNr, FileType, GroupNr, Inode, InodeFlags, InodeNr};
+use uext4_num::u64_of;
 
 /// Most blocks of a transaction.
 const BLOCKS_MAX: u64 = 4096;
@@ -168,7 +166,7 @@ impl<'a> Batches<'a> {
     }
 
     fn inode(&self, nr: InodeNr) -> Result<Inode> {
-        let (block, offset) = place_of(self.rest, self.descriptors, nr)?;
+        let (block, offset) = self.descriptors.place_of(nr)?;
         let bytes = self.rest.read(block)?;
         let checksums = self.rest.superblock.checksums();
         let geometry = &self.rest.geometry;
@@ -184,7 +182,7 @@ impl<'a> Batches<'a> {
         batch.values.extend(needs.values);
         let inodes: Vec<InodeNr> = needs.inodes.into_iter().map(now).collect();
         for nr in inodes.iter().copied().chain([old, new]) {
-            let (block, _) = place_of(self.rest, self.descriptors, nr)?;
+            let (block, _) = self.descriptors.place_of(nr)?;
             batch.tables.insert(block);
         }
         batch.inodes.extend(inodes);
@@ -195,17 +193,4 @@ impl<'a> Batches<'a> {
         }
         Ok(())
     }
-}
-
-/// Block and byte of an inode.
-pub(super) fn place_of(
-    rest: &AtRest,
-    descriptors: &Descriptors,
-    nr: InodeNr,
-) -> Result<(BlockNr, usize)> {
-    let outside = Corrupt::new(Place::Inode(nr), "inode", CorruptKind::NotInUse);
-    let (group, index) = rest.geometry.split_inode(nr).ok_or(outside)?;
-    let table = descriptors.get(group)?.inode_table;
-    let (block, offset) = rest.geometry.inode_location(table, index);
-    Ok((block, usize_of(offset)))
 }

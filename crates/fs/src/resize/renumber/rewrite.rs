@@ -1,7 +1,7 @@
 //! Changes the blocks of one transaction.
 
 use super::Renumbered;
-use super::batch::{Batch, Holds, place_of};
+use super::batch::{Batch, Holds};
 use super::references::Owner;
 use crate::Result;
 use crate::mount::AtRest;
@@ -110,7 +110,7 @@ impl Work<'_> {
 
     /// An inode, which changes, and may move.
     fn inode(&mut self, nr: InodeNr) -> Result<()> {
-        let (block, at) = place_of(self.rest, &self.descriptors, nr)?;
+        let (block, at) = self.descriptors.place_of(nr)?;
         let mut bytes = self.changes.get(block)?;
         let mut inode = Inode::parse(&bytes[at..], nr, &self.geometry, &self.checksums)?;
         self.change(nr, &mut inode)?;
@@ -124,7 +124,7 @@ impl Work<'_> {
         let is_directory = inode.file_type() == Some(FileType::Directory);
         self.free(nr, is_directory)?;
         let is_first_use = self.take(new, is_directory)?;
-        let (block, at) = place_of(self.rest, &self.descriptors, new)?;
+        let (block, at) = self.descriptors.place_of(new)?;
         let mut bytes = self.changes.get(block)?;
         if is_first_use {
             bytes[at..].fill(0);

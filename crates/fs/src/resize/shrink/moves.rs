@@ -20,7 +20,7 @@ use uext4_format::indirect::set_pointer;
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::xattr::XattrBlock;
 use uext4_format::{BlockNr, Corrupt, CorruptKind, GroupNr, Inode, InodeNr, Place, Superblock};
-use uext4_num::{clamp_usize, u64_of, usize_of};
+use uext4_num::{clamp_usize, u64_of};
 
 /// Most blocks of a transaction.
 const BLOCKS_MAX: u64 = 4096;
@@ -219,7 +219,7 @@ impl<'a> Mover<'a> {
     }
 
     pub(super) fn inode(&self, nr: InodeNr) -> Result<Inode> {
-        let (block, offset) = self.place_of(nr)?;
+        let (block, offset) = self.descriptors.place_of(nr)?;
         let bytes = self.block(block)?;
         let checksums = self.rest.superblock.checksums();
         let geometry = &self.rest.geometry;
@@ -227,22 +227,12 @@ impl<'a> Mover<'a> {
     }
 
     pub(super) fn put_inode(&mut self, nr: InodeNr, inode: &Inode) -> Result<()> {
-        let (block, offset) = self.place_of(nr)?;
+        let (block, offset) = self.descriptors.place_of(nr)?;
         let mut bytes = self.block(block)?;
         let checksums = self.rest.superblock.checksums();
         inode.write_to(&mut bytes[offset..], nr, &self.rest.geometry, &checksums);
         self.blocks.insert(block, bytes);
         Ok(())
-    }
-
-    /// Block and byte of an inode.
-    pub(super) fn place_of(&self, nr: InodeNr) -> Result<(BlockNr, usize)> {
-        let place = self.rest.geometry.split_inode(nr);
-        let outside = Corrupt::new(Place::Inode(nr), "inode", CorruptKind::NotInUse);
-        let (group, index) = place.ok_or(outside)?;
-        let table = self.descriptors.get(group)?.inode_table;
-        let (block, offset) = self.rest.geometry.inode_location(table, index);
-        Ok((block, usize_of(offset)))
     }
 
     pub(super) fn block(&self, nr: BlockNr) -> Result<Vec<u8>> {
