@@ -15,7 +15,8 @@ pub use fields::Superblock;
 
 use crate::bytes::{get_u16, get_u32, put_u32};
 use crate::checksum::{Checksums, DescriptorChecksum, Seed};
-use crate::{Corrupt, CorruptKind, Feature, Features, Place};
+use crate::quota::QuotaKind;
+use crate::{Corrupt, CorruptKind, Feature, Features, InodeNr, Place};
 
 /// Bytes of the superblock.
 pub const SUPERBLOCK_BYTES: usize = 1024;
@@ -183,6 +184,20 @@ impl Superblock {
         } else {
             Seed::from_uuid(&self.uuid)
         }
+    }
+
+    /// The kinds of owners whose usage is counted, with the inodes of their files.
+    pub fn quota_files(&self) -> impl Iterator<Item = (QuotaKind, InodeNr)> + use<> {
+        let is_counted = self.features().has(Feature::QUOTA);
+        let files = [
+            (QuotaKind::User, self.usr_quota_inum),
+            (QuotaKind::Group, self.grp_quota_inum),
+            (QuotaKind::Project, self.prj_quota_inum),
+        ];
+        let there = files
+            .into_iter()
+            .filter(move |(_, nr)| is_counted && *nr != 0);
+        there.map(|(kind, nr)| (kind, InodeNr(nr)))
     }
 
     /// The checksums of the file system.

@@ -32,15 +32,10 @@ pub(crate) fn load(fs: &Fs) -> Result<Quota> {
     }
     let (files, own) = {
         let disk = &fs.superblock.read().disk;
-        let files = [
-            (QuotaKind::User, disk.usr_quota_inum),
-            (QuotaKind::Group, disk.grp_quota_inum),
-            (QuotaKind::Project, disk.prj_quota_inum),
-        ];
-        (files, vec![disk.prj_quota_inum, disk.orphan_file_inum])
+        let own = vec![disk.prj_quota_inum, disk.orphan_file_inum];
+        (disk.quota_files(), own)
     };
-    let there = files.into_iter().filter(|(_, nr)| *nr != 0);
-    let accounts = there.map(|(kind, nr)| accounts(fs, kind, InodeNr(nr)));
+    let accounts = files.map(|(kind, nr)| accounts(fs, kind, nr));
     Ok(Quota::new(accounts.collect::<Result<_>>()?, own, fs))
 }
 

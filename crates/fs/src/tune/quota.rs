@@ -63,10 +63,7 @@ fn without(some: &[QuotaKind], others: &[QuotaKind]) -> Vec<QuotaKind> {
 
 /// The kinds that a file system counts.
 fn counted(disk: &Superblock) -> Vec<QuotaKind> {
-    let is_on = disk.features().has(Feature::QUOTA);
-    let mut kinds = QuotaKind::ALL.to_vec();
-    kinds.retain(|kind| is_on && *number(&mut disk.clone(), *kind) != 0);
-    kinds
+    disk.quota_files().map(|(kind, _)| kind).collect()
 }
 
 /// The field that names the file of a kind.

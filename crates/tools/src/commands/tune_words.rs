@@ -242,13 +242,8 @@ pub(super) fn quota_after(
     words: &[QuotaWord],
 ) -> Vec<QuotaKind> {
     let features = disk.features();
-    let numbers = [
-        (QuotaKind::User, disk.usr_quota_inum),
-        (QuotaKind::Group, disk.grp_quota_inum),
-        (QuotaKind::Project, disk.prj_quota_inum),
-    ];
-    let counted = |(kind, number): &(QuotaKind, u32)| {
-        let now = features.has(Feature::QUOTA) && *number != 0;
+    let counted = |kind: &QuotaKind| {
+        let now = disk.quota_files().any(|(one, _)| one == *kind);
         let usual = *kind != QuotaKind::Project || features.has(Feature::PROJECT);
         let by_feature = match feature {
             None => now,
@@ -258,6 +253,5 @@ pub(super) fn quota_after(
         let word = words.iter().rfind(|QuotaWord(named, _)| named == kind);
         word.map_or(by_feature, |word| word.1 == Presence::Present)
     };
-    let counted = numbers.into_iter().filter(counted);
-    counted.map(|(kind, _)| kind).collect()
+    QuotaKind::ALL.into_iter().filter(counted).collect()
 }

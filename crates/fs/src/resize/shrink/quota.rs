@@ -10,29 +10,16 @@ use crate::quota::Owners;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use uext4_format::quota::{QUOTA_BLOCK_BYTES, QUOTA_ENTRY_BYTES, QuotaEntry, QuotaKind, QuotaTree};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, Inode, InodeFlags, InodeNr, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, Inode, InodeFlags, InodeNr, Place};
 use uext4_num::{clamp_usize, u64_of};
 
 /// Block and byte of the entry of each owner.
 pub(super) type Entries = BTreeMap<(QuotaKind, u32), (BlockNr, usize)>;
 
 impl Mover<'_> {
-    fn quota_files(&self) -> Vec<(QuotaKind, InodeNr)> {
-        let disk = &self.rest.superblock;
-        if !disk.features().has(Feature::QUOTA) {
-            return Vec::new();
-        }
-        let numbers = [
-            (QuotaKind::User, disk.usr_quota_inum),
-            (QuotaKind::Group, disk.grp_quota_inum),
-            (QuotaKind::Project, disk.prj_quota_inum),
-        ];
-        let there = numbers.into_iter().filter(|(_, nr)| *nr != 0);
-        there.map(|(kind, nr)| (kind, InodeNr(nr))).collect()
-    }
-
     pub(super) fn is_quota_file(&self, nr: InodeNr) -> bool {
-        self.quota_files().iter().any(|(_, file)| *file == nr)
+        let mut files = self.rest.superblock.quota_files();
+        files.any(|(_, file)| file == nr)
     }
 
     /// Charges the owners of an inode for `sectors` instead of those that it has.
@@ -45,7 +32,7 @@ impl Mover<'_> {
         if before == sectors || !is_file || is_own || is_value {
             return Ok(());
         }
-        for (kind, file) in self.quota_files() {
+        for (kind, file) in self.rest.superblock.quota_files() {
             let id = Owners::of(inode).id(kind);
             let Some((block, at)) = self.entry_of(kind, file, id)? else {
                 continue;
