@@ -4,7 +4,7 @@
 //! directory has one; `e2fsck -fD` makes small directories do without. tune2fs has no such option.
 
 use crate::{Error, Fs, Result};
-use uext4_format::InodeFlags;
+use uext4_format::{FileType, InodeFlags, InodeNr};
 
 /// Refuses a new seed if a directory has an index.
 ///
@@ -13,11 +13,11 @@ use uext4_format::InodeFlags;
 pub(super) fn check(fs: &Fs) -> Result<()> {
     for nr in fs.space.inodes_in_use(fs) {
         let nr = nr?;
-        if nr.0 >= fs.geometry.first_inode || nr == uext4_format::InodeNr::ROOT {
+        if nr.0 >= fs.geometry.first_inode || nr == InodeNr::ROOT {
             let inode = fs.load_inode(nr)?;
             let state = inode.read();
             let disk = &state.disk;
-            let is_directory = disk.file_type() == Some(uext4_format::FileType::Directory);
+            let is_directory = disk.file_type() == Some(FileType::Directory);
             if is_directory && disk.flags.contains(InodeFlags::INDEX) {
                 return Err(Error::NotSupported(
                     "a directory has an index (dir_index), whose hashes begin with the present \
