@@ -1,6 +1,6 @@
 //! The seed of directory hashes.
 //!
-//! An index is sorted by hashes that begin with the seed. So the seed changes only while no
+//! An index is sorted by hashes that depend on the seed. So the seed changes only while no
 //! directory has one; `e2fsck -fD` makes small directories do without. tune2fs has no such option.
 
 use crate::{Error, Fs, Result};
@@ -20,7 +20,7 @@ pub(super) fn check(fs: &Fs) -> Result<()> {
             let is_directory = disk.file_type() == Some(FileType::Directory);
             if is_directory && disk.flags.contains(InodeFlags::INDEX) {
                 return Err(Error::NotSupported(
-                    "a directory has an index (dir_index), whose hashes begin with the present \
+                    "a directory has an index (dir_index), whose hashes depend on the present \
                      seed; copy the tree to a new file system instead",
                 ));
             }
