@@ -54,8 +54,10 @@ pub fn set_journal(
     let blocks = blocks_of(&before, wanted)?;
     let had_one = before.features().has(Feature::HAS_JOURNAL);
     let wants_one = !matches!(wanted, Journal::None);
-    if had_one {
-        remove(device, options, wants_one)?;
+    match had_one {
+        true => remove(device, options, wants_one)?,
+        // What a mount refuses (damage, another host by MMP) is refused before the first write.
+        false => Filesystem::mount(device.clone(), options.clone())?.unmount()?,
     }
     let mut options = options.clone();
     options.journal_device = None;

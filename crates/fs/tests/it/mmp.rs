@@ -2,11 +2,13 @@
 
 use crate::image::{self, Sealed};
 use std::sync::Arc;
-use uext4::device::{Access, BlockDevice, Error as DeviceError, FileDevice, MemDevice, User};
+use uext4::device::{
+    Access, BlockDevice, Error as DeviceError, FileDevice, MemDevice, Recorder, User,
+};
 use uext4::format::mmp::{MMP_SEQ_CLEAN, Mmp};
 use uext4::format::{BlockNr, Feature};
 use uext4::mkfs::{MkfsOptions, Preset};
-use uext4::{Caller, Error, Filesystem, MountOptions, WriteContext};
+use uext4::{Caller, Error, Filesystem, Journal, MountOptions, WriteContext, set_journal};
 use uext4_testkit::{oracle, wait};
 
 /// Generous time limit for noticing a lost claim.
@@ -75,6 +77,22 @@ fn a_mount_that_lost_its_claim_writes_nothing_more() {
     assert!(fs.unmount().is_err());
     drop(fs);
     assert!(device.to_bytes() == before, "another host's, and written");
+}
+
+/// A journal is added by writes between mounts, which no claim would stop.
+#[test]
+fn no_journal_is_added_beside_another_host() {
+    let mut options = MkfsOptions::new(Preset::Ext4);
+    options.apply_features("mmp,^has_journal").unwrap();
+    let device = image::fresh(32, &options);
+    let user = mount(device.clone()).unwrap();
+    let recorder = Arc::new(Recorder::new(device.clone()));
+    let shared: Arc<dyn BlockDevice> = recorder.clone();
+    let wanted = Journal::Internal(None);
+    assert_busy(set_journal(&shared, &MountOptions::default(), wanted));
+    assert_eq!(recorder.log().len(), 0, "written");
+    user.unmount().unwrap();
+    image::assert_clean(&device);
 }
 
 /// The mount becomes writable after a journal replay in memory.
