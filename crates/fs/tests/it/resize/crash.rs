@@ -15,6 +15,9 @@ use uext4_testkit::oracle::{self, KernelMount, Repair};
 
 const MIB: u64 = 1 << 20;
 
+/// Cuts of one change that other programs judge, where `UEXT4_RESIZE_JUDGED` sets no number.
+const JUDGED: usize = 16;
+
 /// A change of the size with all its writes.
 struct Recorded {
     kind: Kind,
@@ -195,9 +198,9 @@ impl Recorded {
         Ok(())
     }
 
-    /// Judges all cuts, one of five by e2fsck and the kernel as well; answers what failed
-    /// first.
+    /// Judges all cuts, some by e2fsck and the kernel as well; answers what failed first.
     fn first_failure(&mut self, judges: Judges) -> Option<String> {
+        let step = step(self.log.len(), JUDGED);
         for cut in 0..=self.log.len() {
             let (seed, tearing) = (cut as u64, Tearing::Sectors);
             let some = Survivors::Seeded { seed, tearing };
@@ -207,7 +210,7 @@ impl Recorded {
                     main: Arc::new(image.main.snapshot()),
                     ..image
                 };
-                let is_sample = judges == Judges::All && cut % 5 == 0 && survivors == some;
+                let is_sample = judges == Judges::All && cut % step == 0 && survivors == some;
                 let judged = self.judge(&image_of(&copy), is_sample);
                 let others = match is_sample {
                     true => judged.and_then(|()| self.judge_by_others(&copy)),
@@ -221,6 +224,13 @@ impl Recorded {
         }
         None
     }
+}
+
+/// Distance of the cuts that other programs judge.
+fn step(cuts: usize, judged: usize) -> usize {
+    let set = std::env::var("UEXT4_RESIZE_JUDGED");
+    let judged = set.map_or(judged, |number| number.parse().expect("a number"));
+    cuts.div_ceil(judged.max(1)).max(1)
 }
 
 /// A copy that a judge may change.
@@ -394,7 +404,7 @@ fn without_a_journal_e2fsck_repairs_every_crash() {
 
 fn assert_repaired(recorded: &mut Recorded) {
     let sizes = recorded.sizes[0].min(recorded.sizes[1])..=recorded.sizes[0].max(recorded.sizes[1]);
-    for cut in 0..=recorded.log.len() {
+    for cut in (0..=recorded.log.len()).step_by(step(recorded.log.len(), 8 * JUDGED)) {
         let (seed, tearing) = (cut as u64, Tearing::Sectors);
         let image = recorded.image(cut, Survivors::Seeded { seed, tearing });
         let (_dir, path) = crate::image::on_disk(&image.main);
