@@ -84,9 +84,6 @@ impl<T> RwLock<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self(raw::RwLock::new(value))
     }
-    pub(crate) fn into_inner(self) -> T {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<T: ?Sized> RwLock<T> {
