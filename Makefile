@@ -32,10 +32,10 @@ check: ## Format, lints, documentation and house rules, without tests.
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	cargo xtask tidy
 
-# The suite of POSIX tests, from the registry: two minutes the first time.
+# The suite of POSIX tests, from the registry: a minute the first time.
 tools: ## Install the test suites that cargo knows into target/tools.
 	@test -x target/tools/bin/pjdfstest || \
-	  cargo install --quiet pjdfstest --version 0.2.2 --locked --root target/tools || \
+	  cargo install --debug --quiet pjdfstest --version 0.2.2 --locked --root target/tools || \
 	  echo "tools: no pjdfstest; its tests are skipped"
 
 # Two builds with other flags run beside each other, because most of their time is in one thread,
