@@ -216,6 +216,17 @@ pub enum ResizeError {
     /// There is no space for bitmaps and inode tables.
     #[error("bitmaps and inode tables of the last groups do not fit; choose a larger size")]
     TooTight,
+    /// There is no room for a larger inode table.
+    #[error(
+        "the larger inode table of group {group} needs {blocks} free blocks in a row; grow or \
+         compact the file system first"
+    )]
+    Tables {
+        /// The group.
+        group: u32,
+        /// Blocks of the table.
+        blocks: u32,
+    },
     /// The log cannot hold the change.
     #[error(
         "its journal has room for {room} blocks, and the change has {wanted}; enlarge it first"
@@ -343,9 +354,11 @@ fn resize_errno(why: &ResizeError) -> Errno {
     match why {
         Why::Smaller { .. } | Why::SmallerMounted { .. } => Errno::INVAL,
         Why::Errors | Why::Reserved | Why::Owner { .. } => Errno::UCLEAN,
-        Why::Device { .. } | Why::TooTight | Why::Journal { .. } | Why::TooSmall { .. } => {
-            Errno::NOSPC
-        }
+        Why::Device { .. }
+        | Why::TooTight
+        | Why::Tables { .. }
+        | Why::Journal { .. }
+        | Why::TooSmall { .. } => Errno::NOSPC,
         Why::TooManyBlocks { .. } | Why::TooManyInodes { .. } | Why::GrowthLimit { .. } => {
             Errno::FBIG
         }

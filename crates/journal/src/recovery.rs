@@ -17,7 +17,7 @@ mod scan;
 mod supersede;
 
 pub use fast_commit::{FastCommitArea, read_fast_commit_block};
-pub use supersede::{commit_to_clean, room_images, supersede};
+pub use supersede::{HomeOrder, commit_to_clean, room_images, supersede};
 
 use crate::log_file::LogFile;
 use crate::{Error, Log};

@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
 use uext4_format::{BlockNr, Feature, Geometry, Superblock};
-use uext4_journal::{Image, Log, LogRun, recovery};
+use uext4_journal::recovery::{self, HomeOrder};
+use uext4_journal::{Image, Log, LogRun};
 use uext4_num::{clamp_usize, nonnegative, u64_of, usize_of};
 use uext4_sync::Arc;
 
@@ -109,7 +110,23 @@ impl AtRest {
         blocks: BTreeMap<BlockNr, Vec<u8>>,
         wanted: Superblock,
     ) -> Result<()> {
-        self.change_over(blocks, wanted, None)
+        let log = self.log.clone();
+        self.commit(log.as_ref(), blocks, wanted, HomeOrder::default())
+    }
+
+    /// As [`Self::change`]. The superblock goes home behind the other blocks, and `last` behind it.
+    pub(crate) fn change_before(
+        &mut self,
+        blocks: BTreeMap<BlockNr, Vec<u8>>,
+        wanted: Superblock,
+        last: Option<BlockNr>,
+    ) -> Result<()> {
+        let log = self.log.clone();
+        let order = HomeOrder {
+            last: [self.superblock_block()].into_iter().chain(last).collect(),
+            bridge: None,
+        };
+        self.commit(log.as_ref(), blocks, wanted, order)
     }
 
     /// As [`Self::change`]. With `bridge` as its superblock the log can be found whichever of the
@@ -118,11 +135,11 @@ impl AtRest {
         &mut self,
         blocks: BTreeMap<BlockNr, Vec<u8>>,
         wanted: Superblock,
-        bridge: Option<&Superblock>,
+        bridge: &Superblock,
     ) -> Result<()> {
-        let bridge = bridge.map(|disk| self.block_of(&unclean(disk)));
+        let bridge = self.block_of(&unclean(bridge))?;
         let log = self.log.clone();
-        self.commit(log.as_ref(), blocks, wanted, bridge.transpose()?)
+        self.commit(log.as_ref(), blocks, wanted, bridged(bridge))
     }
 
     /// As [`Self::change`], by another log than the present one: these runs, which hold a copy of
@@ -138,20 +155,20 @@ impl AtRest {
     ) -> Result<()> {
         let bridge = blocks.get(&inode).map(|bytes| (inode, bytes.clone()));
         let log = self.log.clone().map(|log| Log { runs, ..log });
-        self.commit(log.as_ref(), blocks, wanted, bridge)?;
+        let order = bridge.map(bridged).unwrap_or_default();
+        self.commit(log.as_ref(), blocks, wanted, order)?;
         let (disk, geometry) = (&self.superblock, &self.geometry);
         self.log = Some(log::find(&self.device, disk, geometry, &self.options)?);
         Ok(())
     }
 
-    /// Makes a change by `log`. The block of the bridge is the bridge while the others are on their
-    /// way home.
+    /// Makes a change by `log`.
     fn commit(
         &mut self,
         log: Option<&Log>,
         mut blocks: BTreeMap<BlockNr, Vec<u8>>,
         mut wanted: Superblock,
-        bridge: Option<(BlockNr, Vec<u8>)>,
+        order: HomeOrder,
     ) -> Result<()> {
         wanted.wtime = nonnegative(self.options.clock.wall().seconds);
         self.check_room(u64_of(blocks.len()) + 1)?;
@@ -163,8 +180,8 @@ impl AtRest {
                 blocks.insert(nr, bytes);
                 let images = blocks.into_iter().map(image).collect();
                 let (home, block_size) = (&self.device, self.geometry.block_size());
-                let (bridge, seconds) = (bridge.map(image), wanted.wtime);
-                recovery::commit_to_clean(log, home, block_size, images, bridge, seconds)?;
+                let seconds = wanted.wtime;
+                recovery::commit_to_clean(log, home, block_size, images, &order, seconds)?;
             }
             None => {
                 for (nr, bytes) in blocks {
@@ -207,15 +224,28 @@ impl AtRest {
         Ok(self.device.flush()?)
     }
 
-    /// The block that holds the primary superblock, with this one in it.
+    /// The block that holds the primary superblock.
+    fn superblock_block(&self) -> BlockNr {
+        BlockNr(SUPERBLOCK_OFFSET >> self.geometry.block_bits)
+    }
+
+    /// That block, with this superblock in it.
     fn block_of(&self, disk: &Superblock) -> Result<(BlockNr, Vec<u8>)> {
         let block_size = u64::from(self.geometry.block_size());
-        let nr = BlockNr(SUPERBLOCK_OFFSET / block_size);
+        let nr = self.superblock_block();
         let mut bytes = self.read(nr)?;
         let at = clamp_usize(SUPERBLOCK_OFFSET % block_size);
         debug_assert!(u64_of(at + SUPERBLOCK_BYTES) <= block_size);
         bytes[at..at + SUPERBLOCK_BYTES].copy_from_slice(&disk.to_bytes());
         Ok((nr, bytes))
+    }
+}
+
+/// The block of the bridge is the bridge while the others are on their way home.
+fn bridged(bridge: (BlockNr, Vec<u8>)) -> HomeOrder {
+    HomeOrder {
+        last: vec![bridge.0],
+        bridge: Some(image(bridge)),
     }
 }
 

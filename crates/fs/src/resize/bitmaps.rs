@@ -1,12 +1,14 @@
 //! Bitmaps of groups at rest, and what they say.
 
+use super::changes::Changes;
 use super::descriptors::Descriptors;
 use crate::Result;
 use crate::mount::AtRest;
+use std::collections::BTreeSet;
 use std::ops::Range;
-use uext4_format::bitmap::{uninit_block_bitmap, uninit_inode_bitmap};
+use uext4_format::bitmap::{clear_bits, set_bits, uninit_block_bitmap, uninit_inode_bitmap};
 use uext4_format::{
-    BlockNr, GroupDescriptor, GroupNr, Inode, InodeNr, block_bitmap_checksum, group_flag,
+    BlockNr, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, block_bitmap_checksum, group_flag,
 };
 use uext4_num::{clamp_u32, usize_of};
 
@@ -24,6 +26,64 @@ pub(super) fn block_bitmap(
     let checksums = rest.superblock.checksums();
     descriptor.verify_block_bitmap(&bitmap, group, geometry, &checksums)?;
     Ok(bitmap)
+}
+
+/// The free clusters of a group.
+pub(super) fn free_clusters(
+    rest: &AtRest,
+    descriptor: &GroupDescriptor,
+    group: GroupNr,
+) -> Result<impl Iterator<Item = Range<u64>>> {
+    let bitmap = block_bitmap(rest, descriptor, group)?;
+    let first = first_cluster(&rest.geometry, group);
+    let runs = free_runs(&bitmap, rest.geometry.clusters_in_group(group));
+    let run = move |run: Range<u32>| first + u64::from(run.start)..first + u64::from(run.end);
+    Ok(runs.into_iter().map(run))
+}
+
+fn first_cluster(geometry: &Geometry, group: GroupNr) -> u64 {
+    geometry.group_first_block(group).0 >> geometry.cluster_bits
+}
+
+/// The groups of these clusters.
+pub(super) fn groups_of(geometry: &Geometry, runs: &[Range<u64>]) -> BTreeSet<GroupNr> {
+    let group = |cluster: u64| geometry.group_of_block(BlockNr(cluster << geometry.cluster_bits));
+    let groups = |run: &Range<u64>| (group(run.start).0..=group(run.end - 1).0).map(GroupNr);
+    runs.iter().flat_map(groups).collect()
+}
+
+/// Marks clusters of a group in its bitmap, `taken` ones and then `freed` ones; those behind its
+/// end as well, which no program may use.
+pub(super) fn mark_clusters(
+    rest: &AtRest,
+    changes: &mut Changes<'_>,
+    descriptors: &mut Descriptors,
+    group: GroupNr,
+    taken: &[Range<u64>],
+    freed: &[Range<u64>],
+) -> Result<()> {
+    let geometry = descriptors.geometry();
+    let descriptor = descriptors.get(group)?;
+    let mut bitmap = match descriptor.has_flag(group_flag::BLOCK_UNINIT) {
+        true => uninit_block_bitmap(&geometry, group, &descriptor),
+        false => changes.get(descriptor.block_bitmap)?,
+    };
+    if !descriptor.has_flag(group_flag::BLOCK_UNINIT) {
+        let checksums = rest.superblock.checksums();
+        descriptor.verify_block_bitmap(&bitmap, group, &geometry, &checksums)?;
+    }
+    let len = geometry.clusters_in_group(group);
+    let first = first_cluster(&geometry, group);
+    let at = |cluster: u64| clamp_u32(cluster.saturating_sub(first)).min(len);
+    for run in taken {
+        set_bits(&mut bitmap, at(run.start), at(run.end));
+    }
+    for run in freed {
+        clear_bits(&mut bitmap, at(run.start), at(run.end));
+    }
+    set_bits(&mut bitmap, len, u32::MAX);
+    let nr = put_bitmap(descriptors, rest, group, &bitmap)?;
+    changes.put(nr, bitmap)
 }
 
 /// The inode bitmap of a group, also of one that has none on the device yet.

@@ -8,6 +8,7 @@ use crate::mount::AtRest;
 use std::collections::BTreeSet;
 use uext4_format::{
     BlockNr, Checksums, Corrupt, CorruptKind, Geometry, GroupDescriptor, GroupNr, InodeNr, Place,
+    Superblock,
 };
 use uext4_num::usize_of;
 
@@ -107,6 +108,19 @@ impl Descriptors {
         let bytes = &mut self.blocks[usize_of(index)][at..];
         descriptor.write_to(bytes, group, &self.geometry, &self.checksums);
         self.changed.insert(index);
+    }
+
+    /// Sets the counts of free space and inodes.
+    pub(super) fn count(&self, wanted: &mut Superblock) -> Result<()> {
+        let (mut clusters, mut inodes) = (0, 0);
+        for group in (0..self.geometry.group_count).map(GroupNr) {
+            let descriptor = self.get(group)?;
+            clusters += u64::from(descriptor.free_clusters);
+            inodes += descriptor.free_inodes;
+        }
+        wanted.free_blocks_count = clusters << self.geometry.cluster_bits;
+        wanted.free_inodes_count = inodes;
+        Ok(())
     }
 
     fn place(&self, group: GroupNr) -> (u32, usize) {

@@ -16,23 +16,27 @@
 //!
 //! Layout: `target` numbers, `grow` the order of writes, `changes` the blocks of the transaction,
 //! `descriptors` their table, `resize_inode` the reserved descriptor blocks, `bitmaps` those of
-//! groups; `mounted`; `shrink`, and `renumber`, which gives inodes other numbers.
+//! groups, `space` sets of clusters; `mounted`; `shrink`, and `renumber`, which gives inodes other
+//! numbers; `inode_size`, which gives them more bytes.
 //! References: `resize2fs(8)`; kernel documentation, `filesystems/ext4/blockgroup.rst`.
 
 mod bitmaps;
 mod changes;
 mod descriptors;
 mod grow;
+mod inode_size;
 mod mounted;
 mod renumber;
 mod resize_inode;
 mod shrink;
+mod space;
 mod target;
 
 pub(crate) use changes::Changes;
 pub(crate) use descriptors::Descriptors;
 pub use grow::grow;
 pub(crate) use grow::write_copies;
+pub use inode_size::set_inode_size;
 pub use mounted::NewSize;
 pub use shrink::{Least, plan_shrink, shrink};
 pub(crate) use shrink::{Map, has_map};

@@ -30,7 +30,18 @@ pub fn supersede(
     images: Vec<(BlockNr, Image)>,
     seconds: u64,
 ) -> Result<(), Error> {
-    write(log, home, block_size, report, images, None, seconds)
+    let order = HomeOrder::default();
+    write(log, home, block_size, report, images, &order, seconds)
+}
+
+/// The order in which the images of [`commit_to_clean`] go home: each state on the way must let a
+/// program find the log.
+#[derive(Debug, Default)]
+pub struct HomeOrder {
+    /// What a block holds while the others are on their way.
+    pub bridge: Option<(BlockNr, Image)>,
+    /// Blocks that go home behind the others, one after the other.
+    pub last: Vec<BlockNr>,
 }
 
 fn write(
@@ -39,7 +50,7 @@ fn write(
     block_size: u32,
     report: &RecoveryReport,
     images: Vec<(BlockNr, Image)>,
-    bridge: Option<(BlockNr, Image)>,
+    order: &HomeOrder,
     seconds: u64,
 ) -> Result<(), Error> {
     let file = LogFile::new(log, block_size);
@@ -58,7 +69,7 @@ fn write(
     }
     empty_log(&file, &mut superblock, report)?;
     write_transaction(&file, &superblock, &closed, &body, seconds)?;
-    write_home(&home, &closed.images, bridge)?;
+    write_home(&home, &closed.images, order)?;
     let replayed = RecoveryReport {
         end: report.end.next(),
         ..report.clone()
@@ -66,29 +77,29 @@ fn write(
     mark_clean(log, block_size, &replayed)
 }
 
-/// Writes images home. The block of the bridge is the bridge while the others are on their way.
-fn write_home(
-    home: &Home,
-    images: &[(BlockNr, Image)],
-    bridge: Option<(BlockNr, Image)>,
-) -> Result<(), Error> {
-    let Some(bridge) = bridge else {
-        home.write_many(images)?;
-        return home.flush();
-    };
-    let (last, others): (Vec<_>, Vec<_>) =
-        images.iter().cloned().partition(|(nr, _)| *nr == bridge.0);
-    for part in [vec![bridge], others, last] {
-        home.write_many(&part)?;
+fn write_home(home: &Home, images: &[(BlockNr, Image)], order: &HomeOrder) -> Result<(), Error> {
+    let (last, others): (Vec<_>, Vec<_>) = images
+        .iter()
+        .cloned()
+        .partition(|(nr, _)| order.last.contains(nr));
+    let mut parts = vec![order.bridge.iter().cloned().collect(), others];
+    for nr in &order.last {
+        parts.push(
+            last.iter()
+                .filter(|image| image.0 == *nr)
+                .cloned()
+                .collect(),
+        );
+    }
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        home.write_many(part)?;
         home.flush()?;
     }
     Ok(())
 }
 
 /// Logs the ascending `images` as the next transaction of a clean log, writes them home and marks
-/// the log clean. The file system must say before that its log may need a replay. A `bridge` is
-/// what its block holds while the other images are on their way home: each state of the others must
-/// let a program find the log by it.
+/// the log clean. The file system must say before that its log may need a replay.
 ///
 /// # Errors
 /// As [`supersede`].
@@ -97,14 +108,14 @@ pub fn commit_to_clean(
     home: &Arc<dyn BlockDevice>,
     block_size: u32,
     images: Vec<(BlockNr, Image)>,
-    bridge: Option<(BlockNr, Image)>,
+    order: &HomeOrder,
     seconds: u64,
 ) -> Result<(), Error> {
     let found = recover(log, home, block_size, RecoveryMode::Inspect)?;
     assert!(found.was_clean, "a clean log has no transaction to replay");
     let end_block = read_superblock(log, block_size)?.first;
     let report = RecoveryReport { end_block, ..found };
-    write(log, home, block_size, &report, images, bridge, seconds)
+    write(log, home, block_size, &report, images, order, seconds)
 }
 
 /// Most images that [`commit_to_clean`] can log at once.

@@ -2,7 +2,7 @@
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Block, block_of, config, disk, log};
-use crate::recovery::{RecoveryMode, commit_to_clean, needs_recovery, recover};
+use crate::recovery::{HomeOrder, RecoveryMode, commit_to_clean, needs_recovery, recover};
 use crate::{Config, Error, FastCommits, Image, Journal, Start, Threads};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,7 +142,8 @@ fn it_goes_on_behind_what_another_writer_logged_meanwhile() {
         journal.quiesce().expect("comes to rest");
         let images = vec![(BlockNr(101), Image::from(vec![round; BLOCK]))];
         let home = Arc::clone(&device) as _;
-        commit_to_clean(&log(&device, LOG), &home, BLOCK as u32, images, None, 7).expect("logs");
+        let order = HomeOrder::default();
+        commit_to_clean(&log(&device, LOG), &home, BLOCK as u32, images, &order, 7).expect("logs");
         durable.push((device.len(), [round, round]));
         journal.skip_foreign().expect("reads the log");
         journal.resume();

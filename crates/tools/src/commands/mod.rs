@@ -43,6 +43,7 @@ pub(crate) mod stats;
 pub(crate) mod trim;
 pub(crate) mod tunables;
 pub(crate) mod tune;
+mod tune_journal;
 mod tune_words;
 
 use crate::cli::Command;

@@ -1,15 +1,13 @@
 //! `uext4 tune`: changes parameters of an existing file system.
 
 use super::info::Info;
+use super::tune_journal::Wanted;
 use super::tune_words::{self, ExtendedWord, FeatureWord, JournalWord, MountWord, QuotaWord};
 use crate::failure::{At, Failure, Result};
 use crate::image::{self, ImageArgs, Purpose};
 use crate::{numbers, show};
-use rustix::fs::FileType;
-use std::path::{Path, PathBuf};
-use uext4::format::{DeviceNumber, Feature};
-use uext4::{CheckTimes, Journal, OnError, Presence, Reseal, Tuning, mkfs};
-use uext4_num::clamp_u32;
+use uext4::format::Feature;
+use uext4::{CheckTimes, OnError, Presence, Reseal, Tuning, mkfs};
 
 /// Change label, UUID, reserved blocks, journal, features and other parameters of a file system
 #[derive(clap::Args)]
@@ -22,6 +20,7 @@ Examples:
   uext4 tune disk.img -e remount-ro        what mounts do about damage
   uext4 tune disk.img -J size=64           a journal of 64 MiB instead of the one there is
   uext4 tune disk.img -O ^has_journal      no journal: a crash then needs e2fsck
+  uext4 tune disk.img -I 256               room for times after 2038, nanoseconds, attributes
   uext4 tune disk.img -o ^acl,discard -E stride=16,stripe_width=64
 
 Features: fast_commit, orphan_file, has_journal, mmp, quota, stable_inodes and metadata_csum_seed
@@ -34,7 +33,7 @@ checksums at once: the journal must hold all blocks that change, or it is refuse
 The image must not be mounted.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    image: ImageArgs,
+    pub(super) image: ImageArgs,
     /// Features to turn on, or off with ^
     #[arg(short = 'O', long, value_name = "LIST", value_delimiter = ',')]
     features: Vec<FeatureWord>,
@@ -46,10 +45,13 @@ pub(crate) struct Args {
     uuid: Option<[u8; 16]>,
     /// Journal: size=MIB in the file system, or device=FILE on another one; replaces the old one
     #[arg(short = 'J', long, value_name = "JOURNAL")]
-    journal: Option<JournalWord>,
+    pub(super) journal: Option<JournalWord>,
     /// Quota to count, or with ^ not: usrquota, grpquota, prjquota; -O quota stands for all
     #[arg(short = 'Q', long, value_name = "LIST", value_delimiter = ',')]
     quota: Vec<QuotaWord>,
+    /// Larger inodes, in bytes: a power of two up to a block
+    #[arg(short = 'I', long, value_name = "BYTES")]
+    inode_size: Option<u16>,
     /// What mounts do about damage: continue, remount-ro or panic
     #[arg(short = 'e', long, value_name = "BEHAVIOUR", value_parser = behaviour)]
     errors: Option<OnError>,
@@ -128,14 +130,18 @@ impl Args {
         let journal = self.journal()?;
         let name = self.image.name();
         let asks_for_quota = !self.quota.is_empty() || self.last(Feature::QUOTA).is_some();
-        if tuning == Tuning::default() && journal.is_none() && !asks_for_quota {
+        let is_nothing = tuning == Tuning::default() && journal.is_none() && !asks_for_quota;
+        if is_nothing && self.inode_size.is_none() {
             let problem = "nothing to change; -h lists what can be";
             return Err(Failure::usage(format!("{name}: {problem}")));
         }
-        // Without a journal first: orphan_file and fast_commit need it.
-        if let Some(journal) = &journal {
-            self.set_journal(journal)?;
-        }
+        // While there is a journal, which larger inodes need.
+        let goes = journal.as_ref().filter(|journal| **journal == Wanted::None);
+        let comes = journal.as_ref().filter(|_| goes.is_none());
+        // Without a journal before features: orphan_file and fast_commit need it.
+        comes.map_or(Ok(()), |journal| self.set_journal(journal))?;
+        self.set_inode_size()?;
+        goes.map_or(Ok(()), |journal| self.set_journal(journal))?;
         let (reseal, tuning) = self.resealing(tuning)?;
         if reseal != Reseal::default() {
             let device = self.image.device(Purpose::Change)?;
@@ -192,10 +198,20 @@ impl Args {
     }
 
     /// The last word about a feature.
-    fn last(&self, wanted: Feature) -> Option<Presence> {
+    pub(super) fn last(&self, wanted: Feature) -> Option<Presence> {
         let mut words = self.features.iter();
         let word = words.rfind(|FeatureWord(feature, _)| *feature == wanted);
         word.map(|word| word.1)
+    }
+
+    fn set_inode_size(&self) -> Result<()> {
+        let Some(bytes) = self.inode_size else {
+            return Ok(());
+        };
+        let name = self.image.name();
+        let device = self.image.device(Purpose::Change)?;
+        let options = self.image.journal_options(Purpose::Change).at(&name)?;
+        uext4::resize::set_inode_size(device, options, bytes).at(&name)
     }
 
     fn set_quota(&self) -> Result<()> {
@@ -241,70 +257,6 @@ impl Args {
         }
         Ok((reseal, tuning))
     }
-
-    /// The journal that is asked for, if any.
-    fn journal(&self) -> Result<Option<Wanted>> {
-        match (self.last(Feature::HAS_JOURNAL), &self.journal) {
-            (Some(Presence::Absent), Some(_)) => Err(Failure::usage(
-                "-J and -O ^has_journal contradict each other",
-            )),
-            (Some(Presence::Absent), None) => Ok(Some(Wanted::None)),
-            (_, Some(JournalWord::Size(mib))) => Ok(Some(Wanted::Mib(*mib))),
-            (_, Some(JournalWord::Device(path))) => Ok(Some(Wanted::Device(path.clone()))),
-            (Some(_), None) => Ok(Some(Wanted::Default)),
-            (None, None) => Ok(None),
-        }
-    }
-
-    fn set_journal(&self, wanted: &Wanted) -> Result<()> {
-        let name = self.image.name();
-        let device = self.image.device(Purpose::Change)?;
-        let disk = image::superblock(&*device).at(&name)?;
-        let has_one = disk.features().has(Feature::HAS_JOURNAL);
-        match (wanted, has_one) {
-            (Wanted::None, false) | (Wanted::Default, true) => return Ok(()),
-            _ => {}
-        }
-        let options = self.image.journal_options(Purpose::Change).at(&name)?;
-        let blocks = |mib: u32| u64::from(mib) << 10 >> disk.log_block_size;
-        let other;
-        let journal = match wanted {
-            Wanted::None => Journal::None,
-            Wanted::Default => Journal::Internal(None),
-            Wanted::Mib(mib) => Journal::Internal(Some(clamp_u32(blocks(*mib)))),
-            Wanted::Device(path) => {
-                other = image::open_journal(path, Purpose::Change).at(&name)?;
-                let uuid = mkfs::journal_device_uuid(&*other);
-                let uuid = uuid.map_err(|error| Failure::at(&error, path.display()))?;
-                Journal::External {
-                    device: &other,
-                    uuid,
-                    number: block_device_number(path),
-                }
-            }
-        };
-        uext4::set_journal(&device, &options, journal).at(&name)
-    }
-}
-
-/// The journal that the arguments ask for.
-enum Wanted {
-    None,
-    Default,
-    Mib(u32),
-    Device(PathBuf),
-}
-
-/// The number by which the kernel finds a block device; 0 for a file.
-fn block_device_number(path: &Path) -> u32 {
-    let found = rustix::fs::stat(path);
-    let number = found.map(|found| match FileType::from_raw_mode(found.st_mode) {
-        FileType::BlockDevice => found.st_rdev,
-        _ => 0,
-    });
-    let number = number.unwrap_or(0);
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    DeviceNumber { major, minor }.as_new()
 }
 
 pub(super) fn uuid(text: &str) -> std::result::Result<[u8; 16], String> {

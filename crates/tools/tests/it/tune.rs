@@ -429,3 +429,26 @@ fn the_seed_of_hashes_changes_before_the_first_index() {
     rig.fails(1, "has an index", &["tune", "disk.img", "-E", word]);
     assert_eq!(told(&rig, "Directory Hash Seed:"), seed);
 }
+
+#[test]
+fn inodes_get_larger_by_the_word_of_tune2fs() {
+    let rig = Rig::new(&["-t", "ext3", "-I", "128"]);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    rig.ok(&["tune", "disk.img", "-I", "256", "-O", "extra_isize"]);
+    assert_eq!(told(&rig, "Inode size:"), "256");
+    assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
+    assert_mountable(&rig);
+    for (words, reason) in [
+        (&["-I", "128"][..], "do not become smaller"),
+        (&["-I", "300"], "power of two"),
+        (&["-I", "8192"], "those of a block"),
+    ] {
+        rig.fails(1, reason, &[&["tune", "disk.img"], words].concat());
+    }
+    rig.fails(2, "--inode-size", &["tune", "disk.img", "-I", "large"]);
+    // The journal goes behind them.
+    rig.ok(&["tune", "disk.img", "-O", "^has_journal", "-I", "512"]);
+    assert_eq!(told(&rig, "Inode size:"), "512");
+    rig.fails(1, "add a journal", &["tune", "disk.img", "-I", "1024"]);
+    assert_mountable(&rig);
+}

@@ -6,7 +6,7 @@
 use super::layout::{Holder, Layout};
 use super::maps::{Map, translated};
 use super::plan::{FileMove, Step};
-use super::space;
+use crate::resize::space;
 use std::ops::Range;
 use uext4_format::{Geometry, GroupDescriptor};
 use uext4_num::usize_of;

@@ -1,10 +1,10 @@
 //! What a file system at rest has where: the owner of each cluster in use.
 
 use super::maps::{Map, has_map};
-use super::space::{self, Marks};
 use crate::mount::AtRest;
-use crate::resize::bitmaps::{block_bitmap, for_each_inode, free_runs, inode_bitmap};
+use crate::resize::bitmaps::{for_each_inode, free_clusters, free_runs, inode_bitmap};
 use crate::resize::descriptors::Descriptors;
+use crate::resize::space::{self, Marks};
 use crate::{InTheWay, ResizeError, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -87,7 +87,8 @@ impl Layout {
         };
         for group in (0..rest.geometry.group_count).map(GroupNr) {
             layout.read_inodes(rest, group)?;
-            layout.read_free(rest, group)?;
+            let descriptor = &layout.groups[usize_of(group.0)];
+            layout.free.extend(free_clusters(rest, descriptor, group)?);
         }
         layout.free = space::merged(std::mem::take(&mut layout.free));
         layout.free_inodes = space::merged(std::mem::take(&mut layout.free_inodes));
@@ -104,16 +105,6 @@ impl Layout {
                 owner: InTheWay::Mmp { block },
             });
         }
-    }
-
-    fn read_free(&mut self, rest: &AtRest, group: GroupNr) -> Result<()> {
-        let bitmap = block_bitmap(rest, &self.groups[usize_of(group.0)], group)?;
-        let first = rest.geometry.group_first_block(group).0 >> rest.geometry.cluster_bits;
-        for run in free_runs(&bitmap, rest.geometry.clusters_in_group(group)) {
-            let (start, end) = (u64::from(run.start), u64::from(run.end));
-            self.free.push(first + start..first + end);
-        }
-        Ok(())
     }
 
     fn read_inodes(&mut self, rest: &AtRest, group: GroupNr) -> Result<()> {

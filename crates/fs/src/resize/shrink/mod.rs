@@ -8,7 +8,7 @@
 //! Layout: `layout` reads the owner of each block, `maps` the maps of files, `plan` a pass to a
 //! size, `numbers` those of inodes, `tables` the places of bitmaps and inode tables, `apply` what
 //! a pass makes of a layout; `renumber` beside this module, `moves`, `quota`, `tables`, `journal`
-//! and `cut` do it. `space` has sets of clusters.
+//! and `cut` do it.
 
 mod apply;
 mod cut;
@@ -19,7 +19,6 @@ mod moves;
 mod numbers;
 mod plan;
 mod quota;
-mod space;
 mod tables;
 
 use super::{Plan, renumber};

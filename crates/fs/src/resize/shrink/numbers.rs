@@ -5,9 +5,9 @@
 
 use super::layout::Layout;
 use super::plan::Planned;
-use super::space;
 use crate::InTheWay;
 use crate::resize::renumber::Renumbered;
+use crate::resize::space;
 use std::ops::Range;
 use uext4_format::{Feature, Geometry, InodeNr};
 use uext4_num::clamp_u32;

@@ -9,9 +9,9 @@
 use super::layout::{Holder, Layout, clusters_of_data};
 use super::maps::translated;
 use super::numbers;
-use super::space::{self, FreeRuns};
 use super::tables::{TableMove, TablePlan};
 use crate::resize::renumber::Renumbered;
+use crate::resize::space::{self, FreeRuns};
 use crate::resize::target;
 use crate::{InTheWay, Result};
 use std::iter;

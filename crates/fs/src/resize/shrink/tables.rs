@@ -8,11 +8,11 @@
 
 use super::layout::Layout;
 use super::moves::Mover;
-use super::space;
+use crate::resize::space;
 use crate::{InTheWay, Result};
 use std::ops::Range;
 use uext4_format::bitmap::{clear_bits, set_bits};
-use uext4_format::{BlockNr, Feature, Geometry, GroupDescriptor, GroupNr};
+use uext4_format::{BlockNr, Geometry, GroupDescriptor, GroupNr};
 use uext4_num::usize_of;
 
 /// What a descriptor has the place of.
@@ -89,7 +89,7 @@ impl TablePlan {
                 if now.end <= end {
                     continue;
                 }
-                let zone = zone(new, group, end);
+                let zone = space::zone(new, group, end);
                 let block = (now.end << new.cluster_bits) - 1;
                 let len = now.end - now.start;
                 let run = places.take(len, zone);
@@ -105,17 +105,6 @@ impl TablePlan {
         plan.windows = space::merged(plan.windows);
         Ok(plan)
     }
-}
-
-/// The clusters in which the metadata of a group may be.
-fn zone(geometry: &Geometry, group: GroupNr, end: u64) -> Range<u64> {
-    if geometry.features.has(Feature::FLEX_BG) {
-        return 0..end;
-    }
-    let start = geometry.group_first_block(group).0;
-    let len = geometry.blocks_in_group(group);
-    let all = space::clusters(geometry, start, len.into());
-    all.start..all.end.min(end)
 }
 
 /// Where metadata may go.

@@ -116,7 +116,7 @@ fn change(rest: &mut AtRest, disk: Superblock) -> Result<()> {
         work.all()?;
         (work.descriptors, work.changes.into_blocks())
     };
-    rest.change_over(blocks, disk.clone(), Some(&without_checksums(&disk)))?;
+    rest.change_over(blocks, disk.clone(), &without_checksums(&disk))?;
     write_copies(rest, &descriptors, &disk, 1..rest.geometry.group_count)?;
     Ok(rest.device.flush()?)
 }

@@ -31,7 +31,10 @@ fn record(life: &mut Life, flushes: Flushes) -> Option<(Step, CrashLog)> {
     for _ in 0..20 {
         let step = life.draw();
         // Without a journal a crash of a mount may lose files.
-        let is_at_rest = matches!(step, Step::Grow(_) | Step::Shrink(_) | Step::Reseal(_));
+        let is_at_rest = matches!(
+            step,
+            Step::Grow(_) | Step::Shrink(_) | Step::Reseal(_) | Step::InodeSize(_)
+        );
         let is_safe = has_journal(life.image()) || is_at_rest;
         if matches!(step, Step::Use | Step::Shared(_)) || life.image().journal.is_some() || !is_safe
         {

@@ -8,7 +8,7 @@ use uext4::format::Feature;
 use uext4::format::hash::HashVersion;
 use uext4::format::quota::QuotaKind;
 use uext4::mkfs::DeviceContents;
-use uext4::resize::{Least, NewSize, shrink};
+use uext4::resize::{Least, NewSize, set_inode_size, shrink};
 use uext4::{
     CompactOptions, DefragOptions, Destination, Error, Filesystem, Journal, OnError, Presence,
     Reseal, ResizeError, Result, Tuning, convert, reseal, set_journal, set_quota,
@@ -59,13 +59,15 @@ pub(super) enum Step {
     Quota(Vec<QuotaKind>),
     /// An ext2 or ext3 becomes ext4.
     Convert,
+    /// Inodes of this many bytes.
+    InodeSize(u16),
     /// Another step, with multiple mount protection on meanwhile.
     Shared(Box<Step>),
 }
 
 impl Step {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 13;
+    pub(super) const KINDS: usize = 14;
 
     /// The number of its kind.
     pub(super) fn number(&self) -> usize {
@@ -83,6 +85,7 @@ impl Step {
             Self::GrowMounted(_) => 10,
             Self::Convert => 11,
             Self::Shared(_) => 12,
+            Self::InodeSize(_) => 13,
         }
     }
 
@@ -109,6 +112,7 @@ impl Step {
             Self::Quota(kinds) => allowed(set_quota(&device, &options, kinds)),
             Self::Reseal(wanted) => allowed(reseal(device, options, *wanted)),
             Self::Convert => allowed(convert(&device, &options, Some(LOG_BLOCKS)).map(drop)),
+            Self::InodeSize(bytes) => allowed(set_inode_size(device, options, *bytes)),
             Self::Shared(step) => shared(step, &device, image),
             _ => {
                 let fs = Filesystem::mount(device, options)?;
@@ -183,7 +187,8 @@ fn allowed(result: Result<()>) -> Result<bool> {
         Err(Error::Resize(
             ResizeError::Journal { .. }
             | ResizeError::TooSmall { .. }
-            | ResizeError::GrowthLimit { .. },
+            | ResizeError::GrowthLimit { .. }
+            | ResizeError::Tables { .. },
         )) => Ok(false),
         Err(error) => Err(error),
     }
@@ -196,7 +201,7 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
     if !disk.features().has(Feature::EXTENTS) && rng.chance(40) {
         return Step::Convert;
     }
-    match rng.below(31) / 2 {
+    match rng.below(33) / 2 {
         0 | 1 => Step::Use,
         2 | 3 => grow(rng, image),
         4 => {
@@ -208,9 +213,11 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
         6 => Step::Compact,
         7 | 8 => Step::Tune(Box::new(tuning(rng))),
         12 | 13 => shrink_some(rng, image),
-        15 => Step::Shared(Box::new(match rng.chance(30) {
-            true => grow(rng, image),
-            false => shrink_some(rng, image),
+        15 => Step::InodeSize(image.inode_size() * 2),
+        16 => Step::Shared(Box::new(match rng.below(3) {
+            0 => grow(rng, image),
+            1 => Step::InodeSize(image.inode_size() * 2),
+            _ => shrink_some(rng, image),
         })),
         11 => {
             let mut kinds = QuotaKind::ALL.to_vec();

@@ -1,5 +1,6 @@
 //! A crash at every write of a change of the size: the old size or the new one, with all files.
 
+use super::inode_size;
 use super::kind::{Image, Kind};
 use super::scattered::scatter;
 use super::shrinking::minimum;
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 use uext4::device::{BlockDevice, CrashLog, Error, MemDevice, Recorder, Survivors, Tearing};
 use uext4::mkfs::DeviceContents;
-use uext4::resize::{Least, NewSize, grow, shrink};
+use uext4::resize::{Least, NewSize, grow, set_inode_size, shrink};
 use uext4::{Filesystem, MountOptions, Threads};
 use uext4_judge::EngineTarget;
 use uext4_testkit::manifest::{Manifest, Policy};
@@ -23,6 +24,7 @@ struct Recorded {
     kind: Kind,
     tree: Manifest,
     sizes: [u64; 2],
+    inode_sizes: [u16; 2],
     log: CrashLog,
     /// What e2fsck may do before nothing is left to repair.
     repair: Repair,
@@ -104,6 +106,13 @@ fn record_shrinking(kind: Kind, least: Least, flushes: Flushes) -> Recorded {
     })
 }
 
+fn record_inode_size(kind: Kind, wanted: u16, flushes: Flushes) -> Recorded {
+    let image = inode_size::made(kind);
+    record_change(&image, flushes, |device| {
+        set_inode_size(device, image.options(), wanted).expect("larger inodes");
+    })
+}
+
 fn record_change(
     image: &Image,
     flushes: Flushes,
@@ -111,7 +120,7 @@ fn record_change(
 ) -> Recorded {
     let kind = image.kind;
     let tree = image.tree();
-    let before = image.blocks();
+    let (before, inode_size) = (image.blocks(), image.inode_size());
     let recorder = Arc::new(Recorder::new(image.main.clone()));
     change(match flushes {
         Flushes::Heeded => recorder.clone(),
@@ -124,6 +133,7 @@ fn record_change(
         kind,
         tree,
         sizes: [before, image.blocks()],
+        inode_sizes: [inode_size, image.inode_size()],
         log,
         repair: Repair::JournalOnly,
     }
@@ -148,6 +158,8 @@ impl Recorded {
         ensure!(differences.is_empty(), "{differences:?}");
         let blocks = image.blocks();
         ensure!(self.sizes.contains(&blocks), "{blocks} blocks");
+        let size = image.inode_size();
+        ensure!(self.inode_sizes.contains(&size), "inodes of {size} bytes");
         let limits = uext4::check::Limits::default();
         let report = uext4::check::check(image.main.clone(), image.options(), &limits)?;
         ensure!(report.is_clean(), "{report:?}");
@@ -178,8 +190,10 @@ impl Recorded {
         }
         let (_dir, path) = crate::image::on_disk(&image.main);
         let mounted = match KernelMount::new(&path, "") {
-            // It looks for descriptors of groups that went with the replay.
+            // It looks for descriptors of groups that went with the replay, or for inodes of the
+            // size before it.
             Err(_) if self.sizes[0] > self.sizes[1] => KernelMount::new(&path, ""),
+            Err(_) if self.inode_sizes[0] < self.inode_sizes[1] => KernelMount::new(&path, ""),
             other => other,
         };
         let mounted = mounted?;
@@ -444,6 +458,37 @@ fn every_crash_of_a_shrinking_leaves_the_old_or_the_new_size() {
 fn a_shrinking_on_a_device_that_ignores_flushes_is_noticed() {
     let kind = Kind::named("small-groups");
     let mut recorded = record_shrinking(kind, Least::Possible, Flushes::Ignored);
+    let failure = recorded.first_failure(Judges::Own);
+    assert!(failure.is_some(), "no cut was noticed");
+}
+
+#[test]
+fn every_crash_of_a_larger_inode_size_leaves_the_old_or_the_new_one() {
+    let cases = [
+        ("ext3", [128, 256]),
+        ("no-checksums", [128, 512]),
+        ("ext4", [256, 512]),
+        ("ext4", [128, 256]),
+        ("ext4-4k", [128, 1024]),
+        ("small-groups", [256, 1024]),
+        ("bigalloc", [256, 512]),
+    ];
+    for (name, [from, to]) in cases {
+        let kind = Kind {
+            inode_bytes: Some(from),
+            ..Kind::named(name)
+        };
+        let mut recorded = record_inode_size(kind, to, Flushes::Heeded);
+        assert_eq!(recorded.inode_sizes, [from, to]);
+        if let Some(failure) = recorded.first_failure(Judges::All) {
+            panic!("{failure}");
+        }
+    }
+}
+
+#[test]
+fn larger_inodes_on_a_device_that_ignores_flushes_are_noticed() {
+    let mut recorded = record_inode_size(Kind::named("small-groups"), 512, Flushes::Ignored);
     let failure = recorded.first_failure(Judges::Own);
     assert!(failure.is_some(), "no cut was noticed");
 }

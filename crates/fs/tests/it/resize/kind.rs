@@ -29,6 +29,7 @@ pub(crate) struct Kind {
     /// Blocks before it grows.
     pub(crate) blocks: u64,
     resize_max_blocks: Option<u64>,
+    pub(crate) inode_bytes: Option<u16>,
     has_other_log: bool,
 }
 
@@ -40,6 +41,7 @@ const EXT4: Kind = Kind {
     blocks_per_group: None,
     blocks: 12 << 10,
     resize_max_blocks: None,
+    inode_bytes: None,
     has_other_log: false,
 };
 
@@ -74,6 +76,7 @@ impl Kind {
         with("uninit", "^metadata_csum,^metadata_csum_seed,uninit_bg"),
         Kind {
             preset: Preset::Ext3,
+            inode_bytes: Some(128),
             ..with("ext3", "")
         },
         Kind {
@@ -148,6 +151,7 @@ impl Kind {
             blocks_count: Some(self.blocks),
             blocks_per_group: self.blocks_per_group,
             inodes: InodeCount::AtLeast(1024),
+            inode_size: self.inode_bytes,
             uuid: Some(FILE_SYSTEM_UUID),
             hash_seed: Some([0x17; 16]),
             time: Some(1_000_000_000),
@@ -217,6 +221,12 @@ impl Image {
     pub(crate) fn blocks(&self) -> u64 {
         let disk = uext4::read_superblock(&*self.main, None).expect("a superblock");
         disk.blocks_count
+    }
+
+    /// Bytes of an inode.
+    pub(crate) fn inode_size(&self) -> u16 {
+        let disk = uext4::read_superblock(&*self.main, None).expect("a superblock");
+        disk.inode_size
     }
 
     /// Runs `work` on a mount.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use uext4_format::{Geometry, GroupDescriptor, GroupNr};
+use uext4_format::{Feature, Geometry, GroupDescriptor, GroupNr};
 use uext4_num::{clamp_usize, u64_of};
 
 /// The clusters of a run of blocks.
@@ -30,6 +30,17 @@ pub(super) fn of_metadata(geometry: &Geometry, groups: &[GroupDescriptor]) -> Ve
     };
     let numbered = (0..).map(GroupNr).zip(groups).take(count);
     merged(numbered.flat_map(of_group).collect())
+}
+
+/// The clusters before `end` in which the metadata of a group may be.
+pub(super) fn zone(geometry: &Geometry, group: GroupNr, end: u64) -> Range<u64> {
+    if geometry.features.has(Feature::FLEX_BG) {
+        return 0..end;
+    }
+    let start = geometry.group_first_block(group).0;
+    let len = geometry.blocks_in_group(group);
+    let all = clusters(geometry, start, len.into());
+    all.start..all.end.min(end)
 }
 
 /// The ranges, sorted and joined.

@@ -1,0 +1,146 @@
+//! Larger inodes, between mounts: larger inode tables in free blocks, then one transaction that
+//! refers to them. The old tables are free behind it.
+//!
+//! The superblock has the size of inodes, the descriptors have the places of tables, and a recovery
+//! finds the log by both. So the descriptors go home first, then the superblock. In between the
+//! new table has a copy of the journal's inode where one of the old size is: behind the bytes in
+//! use of a larger inode. The block without the copy goes home last. A recovery by this engine or
+//! e2fsck finds the log in each state on the way. Linux reads the size of inodes before a replay,
+//! so its first mount after such a crash fails; the next one does not.
+//!
+//! Layout: `places` of the new tables, `tables` and their contents.
+//! References: `tune2fs(8)`, `-I`; kernel documentation, `filesystems/ext4/inodes.rst`.
+
+mod places;
+mod tables;
+
+use super::bitmaps::{groups_of, mark_clusters};
+use super::changes::Changes;
+use super::descriptors::Descriptors;
+use super::grow::write_copies;
+use super::space;
+use crate::mount::AtRest;
+use crate::{Error, MountOptions, Result};
+use tables::Tables;
+use uext4_device::BlockDevice;
+use uext4_format::{Feature, Geometry, GroupDescriptor, GroupNr, Superblock, group_flag};
+use uext4_num::clamp_u32;
+use uext4_sync::Arc;
+
+/// Blocks of a group besides its inode table, at least: superblock, descriptors, bitmaps.
+const OTHER_BLOCKS: u32 = 4;
+
+/// Gives the inodes of the file system on `device` so many bytes, a power of two up to a block. The
+/// caller is the only user of the device. One that was not unmounted is recovered first. What is in
+/// the inodes stays; a mount uses the room for timestamps with nanoseconds and small extended
+/// attributes, with the feature `extra_isize` always.
+///
+/// # Errors
+/// [`Error::Invalid`] for a size that no file system has; [`Error::NotSupported`] for a smaller one
+/// than now, and without a journal; [`crate::ResizeError::Tables`] if there is no room for the
+/// larger tables; [`crate::ResizeError::Journal`] if the log cannot hold descriptors and bitmaps;
+/// as [`crate::Filesystem::mount`]. Nothing has changed then.
+pub fn set_inode_size(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+    inode_bytes: u16,
+) -> Result<()> {
+    let mut rest = AtRest::claim(device, options)?;
+    let done = wanted_superblock(&rest, inode_bytes).and_then(|disk| match disk {
+        Some(disk) => change(&mut rest, disk),
+        None => Ok(()),
+    });
+    let released = rest.release();
+    done.and(released)
+}
+
+/// The superblock afterwards, without its counts; `None` if nothing changes.
+fn wanted_superblock(rest: &AtRest, inode_bytes: u16) -> Result<Option<Superblock>> {
+    let (now, most) = (rest.geometry.inode_size, rest.geometry.block_size());
+    if !inode_bytes.is_power_of_two() || u32::from(inode_bytes) > most || inode_bytes < 128 {
+        let problem = "the size of inodes is a power of two, from 128 bytes to those of a block";
+        return Err(Error::Invalid(problem));
+    }
+    let mut disk = rest.superblock.clone();
+    let problem = match inode_bytes.cmp(&now) {
+        std::cmp::Ordering::Equal => return Ok(None),
+        std::cmp::Ordering::Less => "inodes do not become smaller",
+        _ if disk.rev_level == 0 => "file systems of revision 0 have inodes of 128 bytes",
+        _ if !disk.features().has(Feature::HAS_JOURNAL) => {
+            "without a journal a crash would leave inodes of both sizes; add a journal first"
+        }
+        _ => {
+            disk.inode_size = inode_bytes;
+            let room = disk.blocks_per_group.saturating_sub(OTHER_BLOCKS);
+            if disk.geometry()?.inode_table_blocks() <= room {
+                return Ok(Some(disk));
+            }
+            "an inode table of that size would fill its group"
+        }
+    };
+    Err(Error::NotSupported(problem))
+}
+
+fn change(rest: &mut AtRest, mut disk: Superblock) -> Result<()> {
+    let (old, new) = (rest.geometry, disk.geometry()?);
+    let mut descriptors = Descriptors::read(rest)?;
+    let all = (0..old.group_count).map(GroupNr);
+    let before = all.map(|group| descriptors.get(group));
+    let before = before.collect::<Result<Vec<_>>>()?;
+    let places = places::find(rest, &before, &new)?;
+    let mut tables = Tables::new(rest, new);
+    let mut after = before.clone();
+    for ((group, descriptor), place) in (0..).map(GroupNr).zip(&mut after).zip(places) {
+        tables.copy(group, descriptor, place)?;
+    }
+    let copy = tables.into_block_without_copy();
+    let mut changes = Changes::new(rest);
+    let more = mark(
+        rest,
+        &mut changes,
+        &mut descriptors,
+        (&before, &after),
+        &new,
+    )?;
+    descriptors.count(&mut disk)?;
+    descriptors.put_primary(&mut changes)?;
+    // 0 is unknown.
+    if disk.overhead_clusters != 0 {
+        disk.overhead_clusters = clamp_u32(u64::from(disk.overhead_clusters) + more);
+    }
+    let last = copy.as_ref().map(|(nr, _)| *nr);
+    if let Some((nr, bytes)) = copy {
+        changes.put(nr, bytes)?;
+    }
+    let blocks = changes.into_blocks();
+    rest.change_before(blocks, disk.clone(), last)?;
+    write_copies(rest, &descriptors, &disk, 1..new.group_count)?;
+    Ok(rest.device.flush()?)
+}
+
+/// Changes descriptors, and bitmaps where tables come and go; answers how many clusters more are
+/// metadata.
+fn mark(
+    rest: &AtRest,
+    changes: &mut Changes<'_>,
+    descriptors: &mut Descriptors,
+    (before, after): (&[GroupDescriptor], &[GroupDescriptor]),
+    new: &Geometry,
+) -> Result<u64> {
+    let old = rest.geometry;
+    let used = space::of_metadata(&old, before);
+    let wanted = space::of_metadata(new, after);
+    let taken = space::without(&wanted, &used);
+    let freed = space::without(&used, &wanted);
+    for group in groups_of(&old, &[&taken[..], &freed].concat()) {
+        // Without a bitmap on the device, it follows from the old descriptor.
+        mark_clusters(rest, changes, descriptors, group, &taken, &freed)?;
+    }
+    for (group, moved) in (0..).map(GroupNr).zip(after) {
+        let mut descriptor = descriptors.get(group)?;
+        descriptor.inode_table = moved.inode_table;
+        descriptor.flags &= moved.flags | !group_flag::INODE_ZEROED;
+        descriptors.set(group, &descriptor);
+    }
+    Ok(space::total(&wanted) - space::total(&used))
+}

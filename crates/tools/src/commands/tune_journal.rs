@@ -1,0 +1,78 @@
+//! `uext4 tune -J` and `-O has_journal`: the journal comes, goes, or is another one.
+
+use super::tune::Args;
+use super::tune_words::JournalWord;
+use crate::failure::{At, Failure, Result};
+use crate::image::{self, Purpose};
+use rustix::fs::FileType;
+use std::path::{Path, PathBuf};
+use uext4::format::{DeviceNumber, Feature};
+use uext4::{Journal, Presence, mkfs};
+use uext4_num::clamp_u32;
+
+/// The journal that the arguments ask for.
+#[derive(PartialEq, Eq)]
+pub(super) enum Wanted {
+    None,
+    Default,
+    Mib(u32),
+    Device(PathBuf),
+}
+
+impl Args {
+    /// The journal that is asked for, if any.
+    pub(super) fn journal(&self) -> Result<Option<Wanted>> {
+        match (self.last(Feature::HAS_JOURNAL), &self.journal) {
+            (Some(Presence::Absent), Some(_)) => Err(Failure::usage(
+                "-J and -O ^has_journal contradict each other",
+            )),
+            (Some(Presence::Absent), None) => Ok(Some(Wanted::None)),
+            (_, Some(JournalWord::Size(mib))) => Ok(Some(Wanted::Mib(*mib))),
+            (_, Some(JournalWord::Device(path))) => Ok(Some(Wanted::Device(path.clone()))),
+            (Some(_), None) => Ok(Some(Wanted::Default)),
+            (None, None) => Ok(None),
+        }
+    }
+
+    pub(super) fn set_journal(&self, wanted: &Wanted) -> Result<()> {
+        let name = self.image.name();
+        let device = self.image.device(Purpose::Change)?;
+        let disk = image::superblock(&*device).at(&name)?;
+        let has_one = disk.features().has(Feature::HAS_JOURNAL);
+        match (wanted, has_one) {
+            (Wanted::None, false) | (Wanted::Default, true) => return Ok(()),
+            _ => {}
+        }
+        let options = self.image.journal_options(Purpose::Change).at(&name)?;
+        let blocks = |mib: u32| u64::from(mib) << 10 >> disk.log_block_size;
+        let other;
+        let journal = match wanted {
+            Wanted::None => Journal::None,
+            Wanted::Default => Journal::Internal(None),
+            Wanted::Mib(mib) => Journal::Internal(Some(clamp_u32(blocks(*mib)))),
+            Wanted::Device(path) => {
+                other = image::open_journal(path, Purpose::Change).at(&name)?;
+                let uuid = mkfs::journal_device_uuid(&*other);
+                let uuid = uuid.map_err(|error| Failure::at(&error, path.display()))?;
+                Journal::External {
+                    device: &other,
+                    uuid,
+                    number: block_device_number(path),
+                }
+            }
+        };
+        uext4::set_journal(&device, &options, journal).at(&name)
+    }
+}
+
+/// The number by which the kernel finds a block device; 0 for a file.
+fn block_device_number(path: &Path) -> u32 {
+    let found = rustix::fs::stat(path);
+    let number = found.map(|found| match FileType::from_raw_mode(found.st_mode) {
+        FileType::BlockDevice => found.st_rdev,
+        _ => 0,
+    });
+    let number = number.unwrap_or(0);
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    DeviceNumber { major, minor }.as_new()
+}
