@@ -168,8 +168,8 @@ pub use superblock::read_superblock;
 pub use sysfs::Reading;
 pub use times::{Atime, ChangeTimes};
 pub use tune::{
-    CheckTimes, Journal, MountDefaults, Presence, Raid, Reseal, Tuning, convert, reseal,
-    set_journal, set_quota,
+    CheckTimes, ExtentsProgress, ExtentsUsed, Journal, MountDefaults, Presence, Raid, Reseal,
+    Tuning, convert, reseal, set_journal, set_quota, use_extents,
 };
 pub use uext4_device as device;
 pub use uext4_format as format;

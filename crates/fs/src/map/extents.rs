@@ -26,7 +26,7 @@ use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place}
 use uext4_journal::Handle;
 use uext4_num::{clamp_u16, clamp_u32};
 
-pub(super) use remove::remove;
+pub(super) use remove::{remove, unmap};
 pub(super) use replace::{cost as replace_cost, replace};
 pub(in crate::map) use room::wanted as growth;
 pub(crate) use shift::{

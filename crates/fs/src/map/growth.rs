@@ -49,6 +49,15 @@ pub(crate) fn tree_growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Resu
     }
 }
 
+/// Worst case of tree blocks for `entries` extents that are inserted in their order: a node that is
+/// full keeps all of its entries but one.
+pub(super) fn tree_in_order_max(fs: &Fs, entries: u64) -> u64 {
+    match entries <= u64::from(ROOT_CAPACITY) {
+        true => 0,
+        false => extents(0, 1, entries, fs.block_bytes() / NODE_BYTES - 3),
+    }
+}
+
 fn extents(depth: u64, runs: u64, blocks: u64, half: u64) -> u64 {
     let (mut entries, mut nodes) = (blocks, 0);
     for level in 0..LEVELS_MAX {

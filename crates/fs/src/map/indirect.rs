@@ -6,6 +6,7 @@
 
 mod remove;
 mod replace;
+mod tables;
 
 use super::Mapping;
 use super::clusters::new_tree_block;
@@ -21,6 +22,7 @@ use uext4_num::{clamp_u32, u64_of, usize_of};
 
 pub(super) use remove::remove;
 pub(super) use replace::{cost as replace_cost, replace};
+pub(super) use tables::tables;
 use uext4_sync::Arc;
 
 /// Largest block number that fits in a table.

@@ -21,6 +21,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod usage;
+mod use_extents;
 
 pub(crate) use crate::extent_status::Mapping;
 use crate::inode::InodeState;
@@ -40,6 +41,7 @@ pub(crate) use growth::{tree_growth, tree_growth_max};
 pub(crate) use limits::{block_end, insert_max_blocks, size_end_bytes};
 pub(crate) use runs::{extent_around, for_each};
 pub(crate) use uext4_format::extent::{ExtentState, LOGICAL_BLOCKS as LOGICAL_END};
+pub(crate) use use_extents::{BlockMap, use_extents};
 
 /// A mapped run of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,13 @@ impl Mapped {
     /// End in the file, in blocks.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.logical.0) + u64::from(self.len_blocks)
+    }
+
+    /// Whether `next` follows in the file and on the device, in the same state.
+    pub(crate) fn is_followed_by(&self, next: &Mapped) -> bool {
+        self.end() == u64::from(next.logical.0)
+            && self.start.0 + u64::from(self.len_blocks) == next.start.0
+            && self.state == next.state
     }
 
     /// As an entry of a tree, if it is as short as one.

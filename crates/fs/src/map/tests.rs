@@ -527,3 +527,55 @@ proptest! {
         damage(&["-b", "1024", "-O", "^metadata_csum,^extent,^64bit"], &hits);
     }
 }
+
+/// Makes the empty file one of ext3.
+fn use_tables(rig: &Rig) {
+    let handle = rig.fs().start(credits::MAP).expect("a handle");
+    let mut inode = handle.write(rig.file.arc());
+    inode.disk.flags.remove(InodeFlags::EXTENTS);
+    inode.disk.i_block.fill(0);
+}
+
+fn give_extents(rig: &Rig) -> crate::Result<()> {
+    let fs = rig.fs();
+    let old = BlockMap::read(fs, &rig.file.read(), u32::MAX).expect("reads");
+    let old = old.expect("any number of credits");
+    let handle = fs.start(old.credits()).expect("a handle");
+    let mut inode = handle.write(rig.file.arc());
+    use_extents(fs, &handle, &mut inode, &old)?;
+    let spare = handle.credits_left();
+    assert!(spare > 0, "{} credits are too few", old.credits());
+    Ok(())
+}
+
+#[test]
+fn tables_become_a_tree_or_stay_without_space() {
+    for runs in [0, 1, 4, 5, 83, 84, 90, 700, 7100] {
+        let mut rig = Rig::new(64, &["-b", "1024", "-O", "^64bit"]);
+        use_tables(&rig);
+        let mut model = Model::new();
+        scattered(&rig, &mut model, (0..runs).map(|index| index * 9 + 7));
+        let kept = |inode: &InodeState| (inode.disk.i_block, inode.disk.blocks_raw);
+        let before = kept(&rig.file.read());
+        let all = rig.take_all();
+        let full = give_extents(&rig);
+        assert_eq!(full.is_err(), runs > 4, "{runs}: {full:?}");
+        if runs > 4 {
+            assert!(matches!(full, Err(Error::NoSpace)), "{full:?}");
+            let inode = rig.file.read();
+            assert_eq!(before, kept(&inode));
+            assert!(!has_extents(&inode));
+        }
+        compare(&rig, &model, runs * 9 + 20);
+        rig.give_all(all);
+        if runs > 4 {
+            rig.mounted.sync().expect("syncs");
+            give_extents(&rig).expect("space");
+        }
+        assert!(has_extents(&rig.file.read()));
+        compare(&rig, &model, runs * 9 + 20);
+        rig = rig.remount();
+        compare(&rig, &model, runs * 9 + 20);
+        rig.assert_clean();
+    }
+}

@@ -23,7 +23,7 @@ pub(super) fn extents(fs: &Fs, inode: &Inode) -> Result<Vec<Mapped>> {
     }
     map::for_each(fs, &state, 0..LOGICAL_END, |mapped| {
         match found.last_mut() {
-            Some(last) if !is_tree && continues(last, &mapped) => {
+            Some(last) if !is_tree && last.is_followed_by(&mapped) => {
                 last.len_blocks += mapped.len_blocks;
             }
             _ => found.push(mapped),
@@ -31,13 +31,6 @@ pub(super) fn extents(fs: &Fs, inode: &Inode) -> Result<Vec<Mapped>> {
         ControlFlow::Continue(())
     })?;
     Ok(found)
-}
-
-/// Whether `next` follows in the file and on the device, in the same state.
-fn continues(last: &Mapped, next: &Mapped) -> bool {
-    last.end() == u64::from(next.logical.0)
-        && last.start.0 + u64::from(last.len_blocks) == next.start.0
-        && last.state == next.state
 }
 
 /// The first clusters of `range` that are mapped without a hole between them.

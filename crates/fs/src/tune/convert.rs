@@ -3,7 +3,7 @@
 //! It adds a journal and the features that need no change of what is there, as the kernel and
 //! tune2fs allow for an existing file system. Each of the two steps is complete or absent after a
 //! crash, and another call continues.
-//! Not here: maps of existing files, which stay block maps; inode size; checksums.
+//! Not here: maps of existing files (`use_extents`); inode size; checksums (`reseal`).
 
 use super::{Journal, Presence, Tuning, set_journal};
 use crate::superblock::read_superblock;

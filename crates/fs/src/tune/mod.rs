@@ -4,8 +4,8 @@
 //! the superblock are written last, after the primary.
 //! Layout: `fields` and `features` change the superblock only, `hash_seed` says when its field may;
 //! `orphan_file` and `mmp` have structures of their own; `journal` and `quota` add and remove files
-//! in `reserved` inodes, between mounts; `convert` makes an ext4 of an older one; `reseal` rewrites
-//! checksums all over the device, without a mount.
+//! in `reserved` inodes, between mounts; `convert` makes an ext4 of an older one, and `use_extents`
+//! gives extents to its files; `reseal` rewrites checksums all over the device, without a mount.
 //!
 //! References: `tune2fs(8)`.
 
@@ -20,6 +20,7 @@ mod orphan_file;
 mod quota;
 mod reseal;
 mod reserved;
+mod use_extents;
 
 pub use convert::convert;
 pub use features::Presence;
@@ -27,6 +28,7 @@ pub use fields::{CheckTimes, MountDefaults, Raid};
 pub use journal::{Journal, set_journal};
 pub use quota::set_quota;
 pub use reseal::{Reseal, reseal};
+pub use use_extents::{ExtentsProgress, ExtentsUsed, use_extents};
 
 use crate::options::OnError;
 use crate::{Error, Filesystem, Fs, Result};

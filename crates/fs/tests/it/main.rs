@@ -49,4 +49,5 @@ mod statfs;
 mod threads;
 mod together;
 mod tunables;
+mod use_extents;
 mod worker;

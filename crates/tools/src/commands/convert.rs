@@ -1,11 +1,17 @@
 //! `uext4 convert`: makes an ext4 of an ext2 or ext3, in place.
 
-use crate::failure::{At, Failure, Result};
+use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{self, ImageArgs, Purpose};
 use crate::show;
+use crate::transfer::Progress;
 use serde::Serialize;
 use std::io::Write;
+use std::ops::ControlFlow;
+use uext4::device::BlockDevice;
 use uext4::format::{Feature, Superblock};
+use uext4::{ExtentsUsed, MountOptions};
+use uext4_fuse::is_interrupted;
+use uext4_sync::Arc;
 
 /// Make an ext4 of an ext2 or ext3 file system, in place
 #[derive(clap::Args)]
@@ -13,30 +19,41 @@ use uext4::format::{Feature, Superblock};
 Examples:
   uext4 convert old.img
   uext4 convert old.img --journal-size 64
+  uext4 convert old.img --extents          existing files get extents as well
+  uext4 tune old.img -O metadata_csum      checksums, afterwards
 
 It adds a journal if there is none, and the features large_file, huge_file, dir_index, dir_nlink,
 extent, and extra_isize where inodes have 256 bytes. New files get extents and new directories an
 index; existing files keep their block maps, inodes their size and metadata have no checksums.
 
-The image must not be mounted, and should be sound: `uext4 check` tells. A crash in between leaves
-all files as they are; the same command continues.")]
+With --extents, files, directories and long symbolic links get extents that map the same blocks;
+data stay where they are, and the blocks of their maps become free. A file keeps its map if no
+transaction of the journal holds the change, or if there is no space for its extents.
+
+The image must not be mounted, and should be sound: `uext4 check` tells. A crash or Ctrl-C in
+between leaves all files with their data; the same command continues.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
     /// Size of the journal, if there is none, in MiB. Default: as mke2fs
     #[arg(long, value_name = "MIB")]
     journal_size: Option<u32>,
+    /// Give extents to existing files, too
+    #[arg(long)]
+    extents: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What was added.
+/// What was done.
 #[derive(Serialize)]
-struct Json {
+struct Report {
     image: String,
-    /// Names, as tune2fs has them.
+    /// Names of features, as tune2fs has them.
     added: Vec<String>,
+    /// With `--extents`.
+    extents: Option<ExtentsUsed>,
 }
 
 impl Args {
@@ -54,8 +71,26 @@ impl Args {
         }
         let device = self.image.device(Purpose::Change)?;
         let options = self.image.journal_options(Purpose::Change).at(&name)?;
+        uext4_fuse::catch_interrupts().at(&name)?;
         let added = uext4::convert(&device, &options, self.journal_blocks(&disk)).at(&name)?;
-        self.say(added.iter().map(ToString::to_string).collect())
+        let extents = match self.extents && !is_interrupted() {
+            true => Some(use_extents(&device, &options).at(&name)?),
+            false => None,
+        };
+        let report = Report {
+            image: name.clone(),
+            added: added.iter().map(ToString::to_string).collect(),
+            extents,
+        };
+        match self.json {
+            true => show::json(&mut std::io::stdout(), &report)?,
+            false => report.tell()?,
+        }
+        match is_interrupted() {
+            true => Err(Failure::new(Exit::Failed, format!("{name}: interrupted"))
+                .hint("the same command continues")),
+            false => Ok(()),
+        }
     }
 
     fn superblock(&self) -> Result<Superblock> {
@@ -69,17 +104,55 @@ impl Args {
             u64::from(mib) << 10 >> disk.log_block_size,
         ))
     }
+}
 
-    fn say(self, added: Vec<String>) -> Result<()> {
-        let image = self.image.name();
-        if self.json {
-            return show::json(&mut std::io::stdout(), &Json { image, added });
+fn use_extents(
+    device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
+) -> uext4::Result<ExtentsUsed> {
+    let bar = Progress::counting("inodes");
+    uext4::use_extents(device, options, &mut |progress| {
+        bar.of(progress.total_inodes);
+        bar.add(1);
+        match is_interrupted() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
-        let mut out = show::stdout();
-        match added.is_empty() {
-            true => writeln!(out, "{image}: is ext4 already; nothing was changed")?,
-            false => writeln!(out, "{image}: is ext4 now, with {}", added.join(", "))?,
+    })
+}
+
+impl Report {
+    fn tell(&self) -> Result<()> {
+        let (mut out, image) = (show::stdout(), &self.image);
+        match (self.added.is_empty(), &self.extents) {
+            (false, _) => writeln!(out, "{image}: is ext4 now, with {}", self.added.join(", "))?,
+            (true, None) => writeln!(out, "{image}: is ext4 already; nothing was changed")?,
+            (true, Some(_)) => writeln!(out, "{image}: is ext4 already")?,
+        }
+        if let Some(used) = &self.extents {
+            writeln!(out, "{image}: {}", sentence(used))?;
         }
         Ok(out.flush()?)
     }
+}
+
+fn sentence(used: &ExtentsUsed) -> String {
+    let mut text = format!(
+        "{} files got extents; {} blocks of their maps were freed, {} are used for extents",
+        used.files, used.freed_blocks, used.tree_blocks
+    );
+    if used.too_fragmented > 0 {
+        text += &format!(
+            "; {} keep their maps because they have too many fragments for the journal (`uext4 \
+             defrag`, or a longer journal by `uext4 tune -J`)",
+            used.too_fragmented
+        );
+    }
+    if used.without_space > 0 {
+        text += &format!(
+            "; {} keep their maps because there is no space for their extents",
+            used.without_space
+        );
+    }
+    text
 }

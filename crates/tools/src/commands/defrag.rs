@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uext4::path::PathError;
-use uext4::{DefragOptions, Defragmented, FileType, Filesystem, InodeRef, LeftAlone};
+use uext4::{DefragOptions, Defragmented, FileType, Filesystem, InodeRef, LeftAlone, MountOptions};
 use uext4_fuse::{Ask, is_interrupted};
 
 /// `f_type` of the kernel's ext2, ext3 and ext4.
@@ -66,7 +66,12 @@ impl Args {
             self.all(&fs, &options, &mut rows)
         } else {
             let change = |fs: &Filesystem| self.all(fs, &options, &mut rows);
-            self.image.change(change)
+            // The walk is no access by a user.
+            let quiet = MountOptions {
+                no_dir_atime: true,
+                ..MountOptions::default()
+            };
+            self.image.change_with(quiet, change)
         };
         if self.json {
             show::json(&mut std::io::stdout(), &rows)?;

@@ -6,18 +6,34 @@ use std::time::Duration;
 const TEMPLATE: &str =
     "{spinner} {bytes}/{total_bytes} {percent}% ({bytes_per_sec}, {eta} left) {wide_msg}";
 
+/// For things that have no size; `{prefix}` is their name.
+const COUNTING: &str =
+    "{spinner} {human_pos}/{human_len} {prefix} {percent}% ({per_sec}, {eta} left) {wide_msg}";
+
 /// A progress bar.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
     /// `total` returns the number of bytes to copy. It runs only if the bar is visible.
     pub(crate) fn new(total: impl FnOnce() -> u64) -> Self {
-        let bar = ProgressBar::new_spinner();
-        let style = ProgressStyle::with_template(TEMPLATE);
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        if !bar.is_hidden() {
-            bar.set_length(total());
+        let bar = Self::begin(TEMPLATE);
+        if !bar.0.is_hidden() {
+            bar.of(total());
         }
+        bar
+    }
+
+    /// Counts things of this name; [`Self::of`] tells how many there are.
+    pub(crate) fn counting(name: &'static str) -> Self {
+        let bar = Self::begin(COUNTING);
+        bar.0.set_prefix(name);
+        bar
+    }
+
+    fn begin(template: &str) -> Self {
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template(template);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         bar.enable_steady_tick(Duration::from_millis(100));
         Self(bar)
     }
@@ -29,13 +45,13 @@ impl Progress {
         }
     }
 
-    /// Sets the number of bytes in all.
-    pub(crate) fn of(&self, total_bytes: u64) {
-        self.0.set_length(total_bytes);
+    /// Sets the number of bytes, or things, in all.
+    pub(crate) fn of(&self, total: u64) {
+        self.0.set_length(total);
     }
 
-    pub(crate) fn add(&self, bytes: u64) {
-        self.0.inc(bytes);
+    pub(crate) fn add(&self, done: u64) {
+        self.0.inc(done);
     }
 
     /// Hides the bar.
@@ -59,6 +75,10 @@ mod tests {
         assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
         for word in ["{bytes_per_sec}", "{total_bytes}", "{eta}"] {
             assert!(TEMPLATE.contains(word), "{word}");
+        }
+        assert!(ProgressStyle::with_template(COUNTING).is_ok());
+        for word in ["{per_sec}", "{human_len}", "{eta}"] {
+            assert!(COUNTING.contains(word), "{word}");
         }
     }
 }

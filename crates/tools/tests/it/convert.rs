@@ -3,7 +3,7 @@
 use crate::rig::Rig;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
-use uext4_testkit::manifest::{Manifest, Policy};
+use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::oracle::{self, KernelMount, Program};
 
 /// Files with block maps of every depth, links and a large directory.
@@ -104,6 +104,29 @@ fn old_file_systems_become_ext4_with_the_same_files() {
             "old ones keep their maps"
         );
         assert!(rig.ok(&["convert", "disk.img"]).contains("already"));
+        let old = ["large", "sparse", "long", "d", "d/many"];
+        let maps = |rig: &Rig| {
+            let shown = old.map(|path| rig.debugfs(&format!("stat /{path}")));
+            shown.map(|shown| shown.contains("EXTENTS:") && !shown.contains("\nBLOCKS:"))
+        };
+        assert_eq!(maps(&rig), [false; 5]);
+        let before = manifest(&rig.image());
+        let made = rig.json(&["convert", "disk.img", "--extents", "--json"]);
+        let count = |name: &str| made["extents"][name].as_u64().unwrap();
+        assert!(
+            count("files") > 700 && count("freed_blocks") > 5,
+            "{kind:?}: {made}"
+        );
+        assert_eq!(count("too_fragmented") + count("without_space"), 0);
+        rig.assert_clean();
+        let policy = Policy::everything().ignore(Field::AllocatedSectors);
+        before.assert_same(&manifest(&rig.image()), &policy);
+        assert_eq!(maps(&rig), [true; 5]);
+        let said = rig.ok(&["convert", "disk.img", "--extents"]);
+        assert!(
+            said.contains("already") && said.contains(" 0 files got"),
+            "{said}"
+        );
     }
 }
 

@@ -17,6 +17,7 @@ mod export;
 mod fstab;
 mod grow_mount;
 mod in_use;
+mod interrupts;
 mod log;
 mod loop_mount;
 mod missing;

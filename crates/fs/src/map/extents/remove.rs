@@ -50,7 +50,7 @@ pub(in super::super) fn remove(
 }
 
 /// Unmaps `range` without freeing its blocks.
-pub(super) fn unmap(
+pub(in super::super) fn unmap(
     fs: &Fs,
     handle: &Handle<'_>,
     state: &mut InodeState,

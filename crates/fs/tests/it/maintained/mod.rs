@@ -1,5 +1,5 @@
 //! Seeded lives of file systems: used, grown, shrunk, defragmented, compacted, tuned, converted,
-//! shared, given other journals and checksums.
+//! shared, given extents, other journals and checksums.
 //!
 //! Each life has a kind, files from a stream of operations, and some steps. After each step e2fsck
 //! and `check` find nothing, and the tree is the same; a step of use makes a new one. In some lives

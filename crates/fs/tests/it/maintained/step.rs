@@ -11,7 +11,7 @@ use uext4::mkfs::DeviceContents;
 use uext4::resize::{Least, NewSize, set_inode_size, shrink};
 use uext4::{
     CompactOptions, DefragOptions, Destination, Error, Filesystem, Journal, OnError, Presence,
-    Reseal, ResizeError, Result, Tuning, convert, reseal, set_journal, set_quota,
+    Reseal, ResizeError, Result, Tuning, convert, reseal, set_journal, set_quota, use_extents,
 };
 use uext4_judge::EngineTarget;
 use uext4_testkit::rng::Rng;
@@ -61,13 +61,15 @@ pub(super) enum Step {
     Convert,
     /// Inodes of this many bytes.
     InodeSize(u16),
+    /// Files with block maps get extents.
+    UseExtents,
     /// Another step, with multiple mount protection on meanwhile.
     Shared(Box<Step>),
 }
 
 impl Step {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 14;
+    pub(super) const KINDS: usize = 15;
 
     /// The number of its kind.
     pub(super) fn number(&self) -> usize {
@@ -86,6 +88,7 @@ impl Step {
             Self::Convert => 11,
             Self::Shared(_) => 12,
             Self::InodeSize(_) => 13,
+            Self::UseExtents => 14,
         }
     }
 
@@ -113,6 +116,10 @@ impl Step {
             Self::Reseal(wanted) => allowed(reseal(device, options, *wanted)),
             Self::Convert => allowed(convert(&device, &options, Some(LOG_BLOCKS)).map(drop)),
             Self::InodeSize(bytes) => allowed(set_inode_size(device, options, *bytes)),
+            Self::UseExtents => {
+                let go_on = &mut |_| ControlFlow::Continue(());
+                allowed(use_extents(&device, &options, go_on).map(drop))
+            }
             Self::Shared(step) => shared(step, &device, image),
             _ => {
                 let fs = Filesystem::mount(device, options)?;
@@ -200,6 +207,9 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
     let disk = uext4::read_superblock(&*image.main, None).expect("a superblock");
     if !disk.features().has(Feature::EXTENTS) && rng.chance(40) {
         return Step::Convert;
+    }
+    if matches!(image.kind.name, "ext2" | "ext3") && rng.chance(30) {
+        return Step::UseExtents;
     }
     match rng.below(33) / 2 {
         0 | 1 => Step::Use,

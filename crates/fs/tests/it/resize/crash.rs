@@ -1,4 +1,6 @@
 //! A crash at every write of a change of the size: the old size or the new one, with all files.
+//!
+//! Changes of other kinds, which keep the size, are recorded and judged by the same means.
 
 use super::inode_size;
 use super::kind::{Image, Kind};
@@ -19,8 +21,8 @@ const MIB: u64 = 1 << 20;
 /// Cuts of one change that other programs judge, where `UEXT4_RESIZE_JUDGED` sets no number.
 const JUDGED: usize = 16;
 
-/// A change of the size with all its writes.
-struct Recorded {
+/// A change with all its writes.
+pub(crate) struct Recorded {
     kind: Kind,
     tree: Manifest,
     sizes: [u64; 2],
@@ -59,7 +61,7 @@ impl BlockDevice for Careless {
 
 /// The judges of a crash.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Judges {
+pub(crate) enum Judges {
     All,
     /// The recovery and the check by uext4.
     Own,
@@ -86,15 +88,23 @@ fn record(kind: Kind, factor: u64, flushes: Flushes) -> Recorded {
 fn record_mounted(kind: Kind, factor: u64, flushes: Flushes) -> Recorded {
     let image = kind.make(kind.blocks * u64::from(kind.block_size) * factor);
     image.fill("/before", MIB / 2, 7);
-    let recorded = record_change(&image, flushes, |device| {
+    record_mount(&image, flushes, |device| {
         let fs = Filesystem::mount(device, image.options()).expect("a mount");
         fs.grow(NewSize::Device).expect("a growth");
         fs.unmount().expect("an unmount");
-    });
+    })
+}
+
+/// A change that mounts.
+pub(crate) fn record_mount(
+    image: &Image,
+    flushes: Flushes,
+    change: impl FnOnce(Arc<dyn BlockDevice>),
+) -> Recorded {
     Recorded {
         // A mount that ends in a crash leaves the mark of an orphan file in use.
         repair: Repair::Preen,
-        ..recorded
+        ..record_change(image, flushes, change)
     }
 }
 
@@ -213,7 +223,7 @@ impl Recorded {
     }
 
     /// Judges all cuts, some by e2fsck and the kernel as well; answers what failed first.
-    fn first_failure(&mut self, judges: Judges) -> Option<String> {
+    pub(crate) fn first_failure(&mut self, judges: Judges) -> Option<String> {
         let step = step(self.log.len(), JUDGED);
         for cut in 0..=self.log.len() {
             let (seed, tearing) = (cut as u64, Tearing::Sectors);
