@@ -1,7 +1,8 @@
 //! `uext4 diff`: compares two images, by path or by block.
 
 use super::diff_blocks::Runs;
-use super::diff_owners::Owners;
+use super::diff_owners::{Image, Owners};
+use super::diff_rows::{Form, Printer};
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::show::{self, Name};
@@ -16,6 +17,9 @@ use uext4_tree::{Change, Compare, CompareTimes, Compared, Error, Side};
 
 /// Memory for unused inodes and metadata blocks, in bytes.
 const METADATA_CACHE_BYTES: u64 = 32 << 20;
+
+/// Runs of blocks with an owner that are in memory at a time: 64 bytes each, and their names.
+const CLAIMS_MAX: usize = 1 << 20;
 
 /// Show what differs between two images
 #[derive(clap::Args)]
@@ -125,15 +129,41 @@ impl Args {
             Failure::new(Exit::Failed, text).hint("without it files are compared")
         })?;
         let differing = Runs::compare(&*a, &*b, &geometry).at(self.image.name())?;
-        let owners = Owners::find(&*a, &*b, &disk_b, &geometry, &differing).at(other.name())?;
-        let rows = owners.named(|| read_once(other))?;
-        let mut out = show::stdout();
-        let told = super::diff_blocks::print(&mut out, &rows, &geometry, self.json);
-        told.and_then(|()| Ok(out.flush()?)).map_err(quiet)?;
+        let image = Image {
+            a: &*a,
+            b: &*b,
+            disk: &disk_b,
+            geometry: &geometry,
+            differing: &differing,
+        };
+        self.tell_blocks(other, &image).map_err(quiet)?;
         match differing.count() {
             0 => Ok(()),
             _ => Err(Failure::different()),
         }
+    }
+
+    /// Prints the runs of blocks that differ and their owners, window by window.
+    fn tell_blocks(&self, other: &ImageArgs, image: &Image<'_>) -> Result<()> {
+        let form = match self.json {
+            true => Form::Json,
+            false => Form::Text,
+        };
+        let (mut out, geometry) = (show::stdout(), image.geometry);
+        let count = image.differing.count();
+        let mut printer = Printer::begin(&mut out, form, geometry.block_size(), count)?;
+        let mut from = match count {
+            0 => geometry.blocks_count,
+            _ => 0,
+        };
+        while from < geometry.blocks_count {
+            let owners = Owners::find(image, from, CLAIMS_MAX).at(other.name())?;
+            from = owners.end();
+            for row in owners.named(|| read_once(other))? {
+                printer.take(row)?;
+            }
+        }
+        printer.end()
     }
 }
 

@@ -3,12 +3,7 @@
 //! Both devices are read once, in order, without what is a hole in both.
 //! Invariants: memory is a bit per block of those parts of 32,768 blocks that differ somewhere.
 
-use super::diff_owners::Row;
-use crate::failure::Result;
-use crate::show;
-use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::ops::Range;
 use uext4::device::BlockDevice;
 use uext4::format::Geometry;
@@ -157,36 +152,6 @@ fn next_data(device: &dyn BlockDevice, offset: u64, end: u64) -> u64 {
         Err(rustix::io::Errno::NXIO) => end,
         Err(_) => offset,
     }
-}
-
-/// Prints the runs and their owners.
-pub(super) fn print(
-    out: &mut dyn Write,
-    rows: &[Row],
-    geometry: &Geometry,
-    json: bool,
-) -> Result<()> {
-    let blocks: u64 = rows.iter().map(|row| row.blocks).sum();
-    if json {
-        return show::json(
-            out,
-            &json!({
-                "block_bytes": geometry.block_size(),
-                "blocks": blocks,
-                "equal": blocks == 0,
-                "runs": rows,
-            }),
-        );
-    }
-    for row in rows {
-        let last = row.first_block + row.blocks - 1;
-        let range = format!("{}-{last}", row.first_block);
-        writeln!(out, "{range:<24} {:>8}  {}", row.blocks, row.text())?;
-    }
-    if blocks > 0 {
-        writeln!(out, "{blocks} blocks differ, in {} runs", rows.len())?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

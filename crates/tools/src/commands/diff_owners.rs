@@ -1,13 +1,14 @@
 //! `uext4 diff --blocks`: what the blocks that differ hold in the second image.
 //!
-//! Descriptors, inode bitmaps and the inodes in use are read once, in the order of the groups. The
-//! names of inodes come from a walk of the mounted tree that ends with the last one that is needed.
-//! Invariants: memory is bounded by the runs that differ.
+//! Descriptors, inode bitmaps and the inodes in use are read in the order of the groups, once for
+//! each window of the device: a window that has more owners than memory shall hold gets shorter,
+//! and the rest is the next window.
+//! Invariants: memory is bounded by the limit of claims, and by the inodes that they name.
 
 use super::diff_blocks::Runs;
 use super::diff_claims::{Claims, Part, bit, item};
+use super::diff_rows::{Named, Row, names};
 use crate::failure::{self, Result};
-use crate::show::{self, Name};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -22,11 +23,13 @@ use uext4_num::{clamp_usize, u64_of};
 const RESIZE: u32 = 7;
 /// Inode of the journal.
 const JOURNAL: u32 = 8;
+/// Blocks of free space that are looked at together.
+const REST_BLOCKS: u64 = 1 << 15;
 
 /// What a run of blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Owner {
+pub(super) enum Owner {
     /// Before the first group.
     Boot,
     Superblock,
@@ -47,7 +50,7 @@ enum Owner {
 }
 
 impl Owner {
-    fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Owner::Boot => "boot block",
             Owner::Superblock => "superblock",
@@ -78,107 +81,53 @@ struct Claim {
     inodes: Vec<u32>,
 }
 
-/// A run of blocks for the user.
-#[derive(Serialize)]
-pub(super) struct Row {
-    pub(super) first_block: u64,
-    pub(super) blocks: u64,
-    owner: Owner,
-    group: u32,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    inodes: Vec<Named>,
-}
-
-/// An inode and its first name.
-#[derive(Serialize)]
-struct Named {
-    inode: u32,
-    path: Option<Name>,
-    #[serde(skip)]
-    text: String,
-}
-
-impl Row {
-    /// The owner in words.
-    pub(super) fn text(&self) -> String {
-        let names: Vec<&str> = self
-            .inodes
-            .iter()
-            .map(|named| named.text.as_str())
-            .collect();
-        let (owner, group) = (self.owner.text(), self.group);
-        match (self.owner, names.is_empty()) {
-            (Owner::InodeTable, false) => {
-                format!("{owner} of group {group}: {}", names.join(", "))
-            }
-            (_, false) => format!("{owner} of {}", names.join(", ")),
-            (Owner::Boot | Owner::Mmp | Owner::Journal | Owner::Free | Owner::Unknown, _) => {
-                owner.into()
-            }
-            _ => format!("{owner} of group {group}"),
-        }
-    }
-}
-
-/// The owners of all blocks that differ.
+/// The owners of the blocks of a window that differ.
 pub(super) struct Owners<'o> {
     geometry: &'o Geometry,
     claims: Vec<Claim>,
+    window: Range<u64>,
+    claims_max: usize,
 }
 
-/// What is read of the second image.
-struct Image<'o> {
-    a: &'o dyn BlockDevice,
-    b: &'o dyn BlockDevice,
-    disk: &'o Superblock,
-    geometry: &'o Geometry,
-    differing: &'o Runs,
+/// What is compared.
+pub(super) struct Image<'o> {
+    pub(super) a: &'o dyn BlockDevice,
+    /// Whose owners are looked for.
+    pub(super) b: &'o dyn BlockDevice,
+    /// Of the second image.
+    pub(super) disk: &'o Superblock,
+    pub(super) geometry: &'o Geometry,
+    pub(super) differing: &'o Runs,
 }
 
 impl<'o> Owners<'o> {
-    /// Finds the owners.
+    /// Finds the owners from block `from` on, of as many blocks as at most about `claims_max` runs
+    /// with an owner cover.
     ///
     /// # Errors
     /// A descriptor or a bitmap that cannot be read.
-    pub(super) fn find(
-        a: &'o dyn BlockDevice,
-        b: &'o dyn BlockDevice,
-        disk: &'o Superblock,
-        geometry: &'o Geometry,
-        differing: &'o Runs,
-    ) -> uext4::Result<Self> {
-        let image = Image {
-            a,
-            b,
-            disk,
-            geometry,
-            differing,
-        };
+    pub(super) fn find(image: &Image<'o>, from: u64, claims_max: usize) -> uext4::Result<Self> {
+        let (disk, geometry) = (image.disk, image.geometry);
         let mut owners = Self {
             geometry,
             claims: Vec::new(),
+            window: from..geometry.blocks_count,
+            claims_max,
         };
-        if differing.count() == 0 {
-            return Ok(owners);
-        }
-        owners.claim(
-            &image,
-            0..geometry.first_data_block.into(),
-            Owner::Boot,
-            &[],
-        );
+        let boot = 0..geometry.first_data_block.into();
+        owners.claim(image, boot, Owner::Boot, &[]);
         let mmp = disk.mmp_block;
         if mmp != 0 {
-            owners.claim(&image, mmp..mmp.saturating_add(1), Owner::Mmp, &[]);
+            owners.claim(image, mmp..mmp.saturating_add(1), Owner::Mmp, &[]);
         }
         let mut descriptors = Vec::new();
         for group in (0..geometry.group_count).map(GroupNr) {
             let descriptor = image.descriptor(group)?;
-            owners.claim_group(&image, group, &descriptor)?;
+            owners.claim_group(image, group, &descriptor)?;
             descriptors.push(descriptor);
         }
         owners.settle();
-        owners.claim_rest(&image, &descriptors)?;
+        owners.claim_rest(image, &descriptors)?;
         Ok(owners)
     }
 
@@ -196,17 +145,42 @@ impl<'o> Owners<'o> {
         owner: Owner,
         inodes: &[u32],
     ) {
-        let end = blocks.end.min(image.geometry.blocks_count);
-        image
-            .differing
-            .inside(blocks.start..end.max(blocks.start), |run| {
+        let blocks = blocks.start.max(self.window.start)..blocks.end.min(self.window.end);
+        image.differing.inside(blocks, |run| {
+            let end = run.end.min(self.window.end);
+            if run.start < end {
                 self.claims.push(Claim {
-                    run,
+                    run: run.start..end,
                     owner,
                     group: group.map(|group| group.0),
                     inodes: inodes.to_vec(),
                 });
-            });
+                self.shorten_if_full();
+            }
+        });
+    }
+
+    /// Cuts the window in the middle of too many claims.
+    fn shorten_if_full(&mut self) {
+        if self.claims.len() <= self.claims_max {
+            return;
+        }
+        self.settle();
+        let Some(middle) = self.claims.get(self.claims_max / 2) else {
+            return;
+        };
+        let end = middle.run.start.max(self.window.start + 1);
+        self.window.end = end;
+        self.claims.retain(|claim| claim.run.start < end);
+        for claim in &mut self.claims {
+            claim.run.end = claim.run.end.min(end);
+        }
+        self.settle();
+    }
+
+    /// Where the next window begins.
+    pub(super) fn end(&self) -> u64 {
+        self.window.end
     }
 
     fn claim_group(
@@ -281,7 +255,10 @@ impl<'o> Owners<'o> {
             let nr = geometry.inode_at(group, index);
             match Inode::parse(raw, nr, geometry, &image.disk.checksums()) {
                 Ok(inode) => self.claim_inode(image, nr, &inode),
-                Err(corrupt) => failure::note(format_args!("{corrupt}; its blocks are not known")),
+                Err(corrupt) if self.window.start == 0 => {
+                    failure::note(format_args!("{corrupt}; its blocks are not known"));
+                }
+                Err(_) => {}
             }
         }
         Ok(())
@@ -327,36 +304,43 @@ impl<'o> Owners<'o> {
     /// Claims what no owner has: free blocks, and those in use for an unknown reason.
     fn claim_rest(&mut self, image: &Image<'_>, groups: &[GroupDescriptor]) -> uext4::Result<()> {
         let mut gaps = Vec::new();
-        let mut end = 0;
+        let mut end = self.window.start;
         for claim in &self.claims {
             if claim.run.start > end {
                 gaps.push(end..claim.run.start);
             }
             end = end.max(claim.run.end);
         }
-        gaps.push(end..image.geometry.blocks_count.max(end));
-        let mut rest = Vec::new();
-        for gap in gaps {
-            image.differing.inside(gap, |run| rest.push(run));
-        }
+        gaps.push(end..self.window.end.max(end));
         let mut bitmap = (None, Vec::new());
-        for block in rest.into_iter().flatten() {
-            let (group, cluster) = image.geometry.split_block_to_cluster(BlockNr(block));
-            if bitmap.0 != Some(group) {
-                let descriptor = groups.get(clamp_usize(group.0));
-                bitmap = (Some(group), image.block_bitmap(descriptor)?);
-            }
-            let owner = match bit(&bitmap.1, cluster) {
-                true => Owner::Unknown,
-                false => Owner::Free,
-            };
-            match self.claims.last_mut() {
-                Some(last) if last.owner == owner && last.run.end == block => last.run.end += 1,
-                _ => self.claim(image, block..block + 1, owner, &[]),
+        for part in gaps.into_iter().flat_map(parts) {
+            let mut rest = Vec::new();
+            image.differing.inside(part, |run| rest.push(run));
+            for block in rest.into_iter().flatten() {
+                let (group, cluster) = image.geometry.split_block_to_cluster(BlockNr(block));
+                if bitmap.0 != Some(group) {
+                    let descriptor = groups.get(clamp_usize(group.0));
+                    bitmap = (Some(group), image.block_bitmap(descriptor)?);
+                }
+                let owner = match bit(&bitmap.1, cluster) {
+                    true => Owner::Unknown,
+                    false => Owner::Free,
+                };
+                self.claim_next(image, block, owner);
             }
         }
         self.settle();
         Ok(())
+    }
+
+    /// Claims a block, mostly behind the last one.
+    fn claim_next(&mut self, image: &Image<'_>, block: u64, owner: Owner) {
+        match self.claims.last_mut() {
+            Some(last) if last.owner == owner && last.run.end == block => {
+                last.run.end = (block + 1).min(self.window.end);
+            }
+            _ => self.claim(image, block..block + 1, owner, &[]),
+        }
     }
 
     /// The rows for the user. `open` mounts the image if names are needed.
@@ -374,14 +358,25 @@ impl<'o> Owners<'o> {
             first_block: claim.run.start,
             blocks: claim.run.end - claim.run.start,
             owner: claim.owner,
+            of_group: claim.group,
             group: claim.group.unwrap_or_else(|| {
                 let first = BlockNr(claim.run.start.max(self.geometry.first_data_block.into()));
                 self.geometry.group_of_block(first).0
             }),
-            inodes: claim.inodes.iter().map(|nr| named(*nr, &names)).collect(),
+            inodes: claim
+                .inodes
+                .iter()
+                .map(|nr| Named::new(*nr, &names))
+                .collect(),
         });
         Ok(rows.collect())
     }
+}
+
+/// A range in parts of bounded length.
+fn parts(blocks: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let starts = blocks.clone().step_by(clamp_usize(REST_BLOCKS));
+    starts.map(move |start| start..blocks.end.min(start + REST_BLOCKS))
 }
 
 impl Image<'_> {
@@ -432,41 +427,5 @@ impl Image<'_> {
         Ok(differ
             .map(|(at, _)| self.geometry.inode_at(group, index(at)).0)
             .collect())
-    }
-}
-
-/// The first names of inodes.
-fn names(fs: &Filesystem, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Vec<u8>> {
-    let mut names = BTreeMap::new();
-    if let Ok(root) = fs.root() {
-        names.insert(root.nr().0, b"/".to_vec());
-    }
-    let Ok(walk) = fs.paths().walk("/") else {
-        return names;
-    };
-    let mut left = wanted.iter().filter(|nr| !names.contains_key(nr)).count();
-    // Damage leaves inodes without a name; their numbers are told.
-    for file in walk.flatten() {
-        if left == 0 {
-            break;
-        }
-        let nr = file.inode.nr().0;
-        if wanted.contains(&nr) && !names.contains_key(&nr) {
-            names.insert(nr, [b"/", &file.path[..]].concat());
-            left -= 1;
-        }
-    }
-    names
-}
-
-fn named(nr: u32, names: &BTreeMap<u32, Vec<u8>>) -> Named {
-    let path = names.get(&nr);
-    Named {
-        inode: nr,
-        path: path.map(|path| Name::new(path)),
-        text: match path {
-            Some(path) => show::name(path),
-            None => format!("inode {nr}"),
-        },
     }
 }

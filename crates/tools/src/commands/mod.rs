@@ -16,6 +16,7 @@ pub(crate) mod diff;
 mod diff_blocks;
 mod diff_claims;
 mod diff_owners;
+mod diff_rows;
 pub(crate) mod export;
 pub(crate) mod extents;
 pub(crate) mod freefrag;
