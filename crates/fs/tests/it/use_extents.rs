@@ -214,12 +214,14 @@ fn a_file_that_no_transaction_holds_stays() {
     tree.assert_same(&image.tree(), &Policy::default());
 }
 
-/// Space that one file gives back is there for the next one, and what does not fit stays.
-#[test]
-fn a_full_file_system_keeps_all_files() {
+/// A full file system of combs with a table each; some also have a file whose extents need no
+/// block, before them.
+fn full(first: Option<&str>) -> Image {
     let image = make(&old_kind("ext3", 1024, 12 << 10));
-    convert(&image);
     image.mounted(|fs| {
+        if let Some(path) = first {
+            fs.paths().write(path, [1; 30_000]).expect("a file");
+        }
         for nr in 0..100 {
             comb(fs, &format!("/{nr}"), 20, 5);
         }
@@ -235,16 +237,38 @@ fn a_full_file_system_keeps_all_files() {
             }
         }
     });
+    convert(&image);
+    image
+}
+
+#[test]
+fn files_without_space_stay() {
+    let image = full(None);
     let tree = image.tree();
     let used = use_extents(&image);
-    assert_eq!(used.too_fragmented, 0);
+    assert!(used.without_space >= 100, "{used:?}");
+    assert_eq!((used.too_fragmented, used.freed_blocks), (0, 0));
     image.assert_clean("full");
     tree.assert_same(&image.tree(), &Policy::default());
     image.mounted(|fs| fs.paths().remove_file("/filler").expect("space"));
     let rest = use_extents(&image);
-    assert_eq!(rest.without_space, 0);
-    assert_eq!(rest.files, used.without_space);
+    assert_eq!((rest.files, rest.without_space), (100, 0));
     image.assert_clean("with space");
+}
+
+/// The table of the first file is space for the second, and so on.
+#[test]
+fn each_file_makes_space_for_the_next() {
+    let image = full(Some("/first"));
+    let tree = image.tree();
+    let used = use_extents(&image);
+    assert!(used.files > 100, "{used:?}");
+    assert!(
+        used.without_space <= 1 && used.freed_blocks > 100,
+        "{used:?}"
+    );
+    image.assert_clean("full");
+    tree.assert_same(&image.tree(), &Policy::default());
 }
 
 fn record(flushes: Flushes) -> Recorded {

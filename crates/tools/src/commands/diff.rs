@@ -160,7 +160,7 @@ impl Args {
             let owners = Owners::find(image, from, CLAIMS_MAX).at(other.name())?;
             from = owners.end();
             for row in owners.named(|| read_once(other))? {
-                printer.take(row)?;
+                printer.print(&row)?;
             }
         }
         printer.end()

@@ -358,7 +358,6 @@ impl<'o> Owners<'o> {
             first_block: claim.run.start,
             blocks: claim.run.end - claim.run.start,
             owner: claim.owner,
-            of_group: claim.group,
             group: claim.group.unwrap_or_else(|| {
                 let first = BlockNr(claim.run.start.max(self.geometry.first_data_block.into()));
                 self.geometry.group_of_block(first).0

@@ -1,7 +1,6 @@
 //! `uext4 diff --blocks`: runs of blocks that differ, as they are printed.
 //!
-//! Rows come window by window. The last one waits for the next window, whose first row may be the
-//! other part of it.
+//! Rows come window by window, and only those of one window are in memory.
 
 use super::diff_owners::Owner;
 use crate::failure::Result;
@@ -17,9 +16,6 @@ pub(super) struct Row {
     pub(super) first_block: u64,
     pub(super) blocks: u64,
     pub(super) owner: Owner,
-    /// The group that the blocks describe, if they do.
-    #[serde(skip)]
-    pub(super) of_group: Option<u32>,
     pub(super) group: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) inodes: Vec<Named>,
@@ -92,20 +88,6 @@ impl Row {
             _ => format!("{owner} of group {group}"),
         }
     }
-
-    /// Whether `next` is the other part of this run.
-    fn is_followed_by(&self, next: &Row) -> bool {
-        let what = |row: &Row| (row.owner, row.of_group);
-        let inodes = |row: &Row| {
-            row.inodes
-                .iter()
-                .map(|named| named.inode)
-                .collect::<Vec<_>>()
-        };
-        self.first_block + self.blocks == next.first_block
-            && what(self) == what(next)
-            && inodes(self) == inodes(next)
-    }
 }
 
 /// Form of the output.
@@ -122,7 +104,6 @@ pub(super) struct Printer<'p> {
     /// Blocks that differ.
     blocks: u64,
     printed: u64,
-    waiting: Option<Row>,
 }
 
 impl<'p> Printer<'p> {
@@ -145,25 +126,11 @@ impl<'p> Printer<'p> {
             form,
             blocks,
             printed: 0,
-            waiting: None,
         })
     }
 
-    /// Takes the next row.
-    pub(super) fn take(&mut self, row: Row) -> Result<()> {
-        match &mut self.waiting {
-            Some(last) if last.is_followed_by(&row) => {
-                last.blocks += row.blocks;
-                Ok(())
-            }
-            waiting => match waiting.replace(row) {
-                Some(done) => self.print(&done),
-                None => Ok(()),
-            },
-        }
-    }
-
-    fn print(&mut self, row: &Row) -> Result<()> {
+    /// Prints the next row.
+    pub(super) fn print(&mut self, row: &Row) -> Result<()> {
         self.printed += 1;
         if self.form == Form::Json {
             let separator = if self.printed == 1 { "" } else { "," };
@@ -176,11 +143,8 @@ impl<'p> Printer<'p> {
         Ok(writeln!(self.out, "{range:<24} {:>8}  {text}", row.blocks)?)
     }
 
-    /// Prints the last row and the sums.
-    pub(super) fn end(mut self) -> Result<()> {
-        if let Some(last) = self.waiting.take() {
-            self.print(&last)?;
-        }
+    /// Prints the sums.
+    pub(super) fn end(self) -> Result<()> {
         let (blocks, runs) = (self.blocks, self.printed);
         match self.form {
             Form::Json => writeln!(self.out, "\n]}}")?,
@@ -261,7 +225,7 @@ mod tests {
             assert!(owners.end() > from, "gets somewhere");
             from = owners.end();
             for row in owners.named(open).unwrap() {
-                printer.take(row).unwrap();
+                printer.print(&row).unwrap();
             }
             windows += 1;
         }
