@@ -484,10 +484,7 @@ fn every_crash_of_a_larger_inode_size_leaves_the_old_or_the_new_one() {
         ("bigalloc", [256, 512]),
     ];
     for (name, [from, to]) in cases {
-        let kind = Kind {
-            inode_bytes: Some(from),
-            ..Kind::named(name)
-        };
+        let kind = Kind::named(name).with_inodes(from);
         let mut recorded = record_inode_size(kind, to, Flushes::Heeded);
         assert_eq!(recorded.inode_sizes, [from, to]);
         if let Some(failure) = recorded.first_failure(Judges::All) {

@@ -102,10 +102,7 @@ fn old_inodes_of_many_kinds_get_larger() {
         "no-checksums",
         "uninit",
     ] {
-        enlarge_in_turn(Kind {
-            inode_bytes: Some(128),
-            ..Kind::named(name)
-        });
+        enlarge_in_turn(Kind::named(name).with_inodes(128));
     }
 }
 

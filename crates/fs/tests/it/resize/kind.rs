@@ -29,7 +29,7 @@ pub(crate) struct Kind {
     /// Blocks before it grows.
     pub(crate) blocks: u64,
     resize_max_blocks: Option<u64>,
-    pub(crate) inode_bytes: Option<u16>,
+    inode_bytes: Option<u16>,
     has_other_log: bool,
 }
 
@@ -127,6 +127,14 @@ impl Kind {
     pub(crate) fn named(name: &str) -> Kind {
         let found = Self::ALL.into_iter().find(|kind| kind.name == name);
         found.expect("a kind of that name")
+    }
+
+    /// The same with inodes of this many bytes.
+    pub(crate) fn with_inodes(self, bytes: u16) -> Kind {
+        Kind {
+            inode_bytes: Some(bytes),
+            ..self
+        }
     }
 
     /// A fresh file system at the start of a device of `device_bytes`.
