@@ -16,7 +16,10 @@ use uext4_format::{BlockNr, Place};
 use uext4_num::{clamp_u32, usize_of};
 
 use crate::values::Values;
-use crate::{Attributes, Error, Result};
+use crate::{Attributes, Error, Result, inline};
+
+/// See [`Interned::areas`].
+type Areas = (Vec<u8>, Option<u32>, Option<u64>);
 
 /// A combination, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +34,15 @@ pub(crate) struct Limits {
     pub(crate) block_bytes: usize,
     /// What becomes of values that do not fit there.
     pub(crate) large: LargeValues,
+    /// Whether small files go to the inode.
+    pub(crate) inline: InlineData,
+}
+
+/// See [`Limits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InlineData {
+    Unused,
+    Used,
 }
 
 /// See [`Limits`].
@@ -51,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) tail: Vec<u8>,
     /// The attribute block, by its index, for one user and without checksum.
     pub(crate) block: Option<u32>,
+    /// Most bytes of a file in the inode beside the attributes there; `None`: no file is inline.
+    pub(crate) inline_max: Option<u64>,
 }
 
 /// All combinations.
@@ -87,13 +101,14 @@ impl Interned {
 
     /// The combination of a file at `path`, without its time.
     pub(crate) fn intern(&mut self, path: &[u8], given: &Attributes) -> Result<AttributesId> {
-        let (tail, block) = self.areas(path, given)?;
+        let (tail, block, inline_max) = self.areas(path, given)?;
         let shared = Rc::new(Shared {
             permissions: given.permissions & 0o7777,
             uid: given.uid,
             gid: given.gid,
             tail,
             block,
+            inline_max,
         });
         if let Some(at) = self.index.get(&shared) {
             return Ok(AttributesId(*at));
@@ -104,8 +119,8 @@ impl Interned {
         Ok(AttributesId(at))
     }
 
-    /// The attributes in the inode, and those in a block.
-    fn areas(&mut self, path: &[u8], given: &Attributes) -> Result<(Vec<u8>, Option<u32>)> {
+    /// The attributes in the inode, those in a block, and the bytes for inline data.
+    fn areas(&mut self, path: &[u8], given: &Attributes) -> Result<Areas> {
         let mut inside = XattrSet::new();
         let mut outside = XattrSet::new();
         let room = ibody_capacity_bytes(self.limits.tail_bytes);
@@ -118,13 +133,17 @@ impl Interned {
             let set = if fits { &mut inside } else { &mut outside };
             set.set(xattr.name, xattr.value);
         }
+        let inline_max = match self.limits.inline {
+            InlineData::Used => inline::max_bytes(room - inside.area_bytes()),
+            InlineData::Unused => None,
+        };
         let mut tail = Vec::new();
         if !inside.is_empty() {
             tail.resize(self.limits.tail_bytes, 0);
             encode_ibody(&mut tail, &inside).expect("the attributes were measured");
         }
         if outside.is_empty() {
-            return Ok((tail, None));
+            return Ok((tail, None, inline_max));
         }
         let capacity = block_capacity_bytes(self.limits.block_bytes);
         while outside.area_bytes() > capacity && self.limits.large == LargeValues::Inodes {
@@ -146,7 +165,7 @@ impl Interned {
         }
         let mut bytes = vec![0; self.limits.block_bytes];
         encode_block(&mut bytes, &outside).expect("the attributes were measured");
-        Ok((tail, Some(self.intern_block(bytes))))
+        Ok((tail, Some(self.intern_block(bytes)), inline_max))
     }
 
     /// Bytes of a block.

@@ -9,7 +9,7 @@ use uext4_format::{Feature, FileType, Geometry};
 use uext4_mkfs::{DeviceContents, Draft, Plan};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
-use crate::attributes::{LargeValues, Limits};
+use crate::attributes::{InlineData, LargeValues, Limits};
 use crate::bump::Bump;
 use crate::contents::{Batch, digest};
 use crate::implicit::Describe;
@@ -22,11 +22,11 @@ use crate::streams::{Stream, are_sound, is_full};
 use crate::tree::{FileId, Later, Piece, Place, Tree};
 use crate::{
     BuildOptions, Content, Data, Entry, Error, Node, PlaceRule, Progress, Report, Result, Sink,
-    Size, Tables, sizing, stable,
+    Size, Tables, inline, sizing, stable,
 };
 
 /// Features whose structures the builder does not make.
-const REFUSED: [Feature; 2] = [Feature::BIGALLOC, Feature::INLINE_DATA];
+const REFUSED: [Feature; 1] = [Feature::BIGALLOC];
 /// Features without which it makes nothing.
 const NEEDED: [Feature; 2] = [Feature::EXTENTS, Feature::FLEX_BG];
 /// Logical blocks that a file can have.
@@ -138,6 +138,10 @@ impl Builder {
             large: match options.format.features.has(Feature::EA_INODE) {
                 true => LargeValues::Inodes,
                 false => LargeValues::Refused,
+            },
+            inline: match options.format.features.has(Feature::INLINE_DATA) {
+                true => InlineData::Used,
+                false => InlineData::Unused,
             },
         };
         let mut tree = Tree::new(options.format.root_owner, limits)?;
@@ -308,6 +312,13 @@ impl Builder {
             }
             self.progress.bytes += u64_of(part.range.len());
             self.progress.files += u64::from(part.is_last);
+            if inline::is_inline(&self.tree, part.file) {
+                if part.crc.is_some() {
+                    let place = self.tree.keep(&bytes[part.range.clone()])?;
+                    self.tree.file_mut(part.file).place = place;
+                }
+                continue;
+            }
             let wanted = Wanted {
                 key: self.tree.keys.get(part.file),
                 file_blocks: self.tree.file(part.file).size.div_ceil(1 << bits),
@@ -404,7 +415,7 @@ impl Builder {
                 "use a shorter link, or larger blocks",
             ));
         }
-        let place = self.tree.keep_target(target)?;
+        let place = self.tree.keep(target)?;
         let file = self.tree.file_mut(file);
         (file.place, file.size) = (place, u64_of(target.len()));
         Ok(())

@@ -295,7 +295,7 @@ impl Format {
 }
 
 impl<'a> Item<'a> {
-    fn entry(&self) -> NewEntry<'a> {
+    pub(crate) fn entry(&self) -> NewEntry<'a> {
         NewEntry {
             inode: self.inode,
             name: self.name,

@@ -9,7 +9,7 @@ use uext4_num::{clamp_u32, nonnegative, usize_of};
 
 use crate::attribute_blocks::AttributeBlocks;
 use crate::contents::Batch;
-use crate::directories::{Format, Item, Owner, Packing};
+use crate::directories::{Blocks, Format, Item, Owner, Packing};
 use crate::inodes::{self, DeepMaps};
 use crate::numbers::Numbers;
 use crate::output::Gather;
@@ -19,10 +19,10 @@ use crate::sizing::{Needs, Report};
 use crate::sorting::{self, Sorted, path_of};
 use crate::tree::{File, FileId, Origin, Piece, Place, Tree};
 use crate::usage::Usage;
-use crate::{Builder, Error, PlaceRule, Result, implicit, manifest, values};
+use crate::{Builder, Error, PlaceRule, Result, implicit, inline, manifest, values};
 
 /// Most bytes of a symbolic link in its inode.
-const SHORT_TARGET_MAX: u64 = 59;
+pub(crate) const SHORT_TARGET_MAX: u64 = 59;
 /// Fewest bytes of lost+found, so that a checker need not allocate.
 const LOST_FOUND_BYTES: u32 = 16 << 10;
 
@@ -156,13 +156,13 @@ fn place_targets(build: &mut Builder, sorted: &Sorted) -> Result<()> {
     let mut batch = Batch::default();
     for id in &sorted.order {
         let file = build.tree.file(*id);
-        let Place::Target(at) = file.place else {
+        let Place::Kept(at) = file.place else {
             continue;
         };
-        if file.size <= SHORT_TARGET_MAX {
+        if file.size <= SHORT_TARGET_MAX || inline::is_inline(&build.tree, *id) {
             continue;
         }
-        let target = build.tree.target(at, file.size);
+        let target = build.tree.kept(at, file.size);
         let whole = 0..file.size;
         let piece = (0, target.len());
         let copied = batch.fill::<Infallible>(piece, block_size, &[whole], |_, bytes| {
@@ -210,21 +210,13 @@ fn write_directories(
             },
         };
         let children = sorted.children(file.place);
-        let blocks = {
+        let made = {
             let items: Vec<Item<'_>> = children
                 .iter()
                 .map(|name| item(&build.tree, &format, *name))
                 .collect();
-            format.build(owner, &items)
+            make(&build.tree, id, &format, owner, &items)?
         };
-        let blocks = blocks.map_err(|_| {
-            let problem = "the directory has too many names for its index";
-            Error::refused(
-                &path_of(&build.tree, id),
-                problem,
-                "use the feature large_dir",
-            )
-        })?;
         check_subdirectories(build, id)?;
         let below = children
             .iter()
@@ -234,11 +226,51 @@ fn write_directories(
         parents.extend(below.map(|child| (child, file.ino)));
         build.tree.take_place(id);
         let directory = build.tree.file_mut(id);
-        directory.size = uext4_num::u64_of(blocks.bytes.len());
-        directory.digest = u64::from(blocks.is_indexed);
-        write_whole(build, id, &blocks.bytes, &mut gather)?;
+        directory.size = uext4_num::u64_of(made.bytes().len());
+        match made {
+            Made::Inline(bytes) => {
+                let place = build.tree.keep(&bytes)?;
+                build.tree.file_mut(id).place = place;
+            }
+            Made::Blocks(blocks) => {
+                directory.digest = u64::from(blocks.is_indexed);
+                write_whole(build, id, &blocks.bytes, &mut gather)?;
+            }
+        }
     }
     Ok(gather.finish(&mut build.output)?)
+}
+
+/// Contents of a directory.
+enum Made {
+    /// For its inode.
+    Inline(Vec<u8>),
+    Blocks(Blocks),
+}
+
+impl Made {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Made::Inline(bytes) | Made::Blocks(Blocks { bytes, .. }) => bytes,
+        }
+    }
+}
+
+fn make(
+    tree: &Tree,
+    id: FileId,
+    format: &Format,
+    owner: Owner,
+    items: &[Item<'_>],
+) -> Result<Made> {
+    let inline_max = tree.attributes.get(tree.file(id).attributes).inline_max;
+    if let Some(bytes) = inline_max.and_then(|max| inline::directory(owner, items, max)) {
+        return Ok(Made::Inline(bytes));
+    }
+    format.build(owner, items).map(Made::Blocks).map_err(|_| {
+        let problem = "the directory has too many names for its index";
+        Error::refused(&path_of(tree, id), problem, "use the feature large_dir")
+    })
 }
 
 /// Places and writes all blocks of a file.

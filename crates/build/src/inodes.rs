@@ -16,7 +16,7 @@ use crate::output::{Gather, Output};
 use crate::places::Places;
 use crate::sorting::{Sorted, path_of};
 use crate::tree::{File, FileId, Piece, Place, Tree};
-use crate::{Error, Result};
+use crate::{Error, Result, inline};
 
 /// Most links of a directory that are counted; more count as 1.
 const DIRECTORY_LINKS_MAX: u32 = 65_000;
@@ -142,8 +142,12 @@ fn fill_map(tree: &Tree, id: FileId, inode: &mut Inode, deep: &DeepMaps) -> u64 
             return 0;
         }
         (FileType::Fifo | FileType::Socket, _) => return 0,
-        (_, Place::Target(at)) => {
-            let target = tree.target(at, file.size);
+        _ if inline::is_inline(tree, id) => {
+            inline::fill(tree, file, inode);
+            return 0;
+        }
+        (_, Place::Kept(at)) => {
+            let target = tree.kept(at, file.size);
             let (start, _) = inode.i_block.split_at_mut(target.len());
             start.copy_from_slice(target);
             inode.size = file.size;

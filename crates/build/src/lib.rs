@@ -11,7 +11,7 @@
 //! paths, for which `stable` prepares. `contents` cuts files into pieces, `readers` read them,
 //! `output` writes them. `finish` is the order of the end: `implicit` adds what no source has,
 //! `manifest` identifies the tree, `directories` and `attribute_blocks` make blocks, `inodes`
-//! inodes, `usage` quotas, `sizing` chooses the size.
+//! inodes, `inline` what small files have there, `usage` quotas, `sizing` chooses the size.
 //!
 //! References: docs/internals/build.md.
 #![forbid(unsafe_code)]
@@ -28,6 +28,7 @@ mod error;
 mod finish;
 mod host;
 mod implicit;
+mod inline;
 mod inodes;
 mod key;
 mod layers;

@@ -70,8 +70,8 @@ fn add_file(hasher: &mut SipHasher24, tree: &Tree, sorted: &Sorted, id: FileId) 
         .block
         .map(|at| &tree.attributes.blocks()[uext4_num::usize_of(at)]);
     add_bytes(hasher, block.map_or(&[][..], |bytes| bytes));
-    if let Place::Target(at) = file.place {
-        add_bytes(hasher, tree.target(at, file.size));
+    if let Place::Kept(at) = file.place {
+        add_bytes(hasher, tree.kept(at, file.size));
     }
     let children = sorted.children(file.place);
     hasher.write_u64(u64_of(children.len()));

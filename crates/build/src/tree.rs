@@ -32,6 +32,8 @@ pub(crate) enum Origin {
     Implicit,
     /// An entry; also all other files.
     Entry,
+    /// Value of an extended attribute.
+    Value,
 }
 
 /// Blocks of a file that follow one another in the file and on disk.
@@ -52,8 +54,9 @@ pub(crate) enum Place {
     None,
     /// In a file that is read later: an index.
     Later(u32),
-    /// Target of a symbolic link: its offset in the arena.
-    Target(u32),
+    /// In memory, as many bytes as the file has: target of a symbolic link, or what the inode
+    /// holds (feature `inline_data`). An offset in the arena.
+    Kept(u32),
     /// The children of a directory: a range of the sorted names.
     Children { first: u32, count: u32 },
     /// One piece.
@@ -124,7 +127,7 @@ pub(crate) struct Tree {
     pub(crate) laters: Vec<Later>,
     /// Pieces of files with several.
     pub(crate) pieces: Vec<Vec<Piece>>,
-    targets: Vec<u8>,
+    arena: Vec<u8>,
     /// Used if places follow from paths.
     pub(crate) keys: Keys,
     /// Attributes of directories without an entry.
@@ -150,7 +153,7 @@ impl Tree {
             attributes,
             laters: Vec::new(),
             pieces: Vec::new(),
-            targets: Vec::new(),
+            arena: Vec::new(),
             keys: Keys::unused(),
             implicit,
             layer: 0,
@@ -204,17 +207,17 @@ impl Tree {
         id.ok_or_else(|| too_many(name))
     }
 
-    /// Keeps the target of a symbolic link.
-    pub(crate) fn keep_target(&mut self, target: &[u8]) -> Result<Place> {
-        let at = u32::try_from(self.targets.len()).map_err(|_| too_many(target))?;
-        self.targets.extend_from_slice(target);
-        Ok(Place::Target(at))
+    /// Keeps bytes of a file in memory.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) -> Result<Place> {
+        let at = u32::try_from(self.arena.len()).map_err(|_| too_many(b""))?;
+        self.arena.extend_from_slice(bytes);
+        Ok(Place::Kept(at))
     }
 
-    /// A target that was kept.
-    pub(crate) fn target(&self, at: u32, size: u64) -> &[u8] {
+    /// The bytes of a file of this size that were kept.
+    pub(crate) fn kept(&self, at: u32, size: u64) -> &[u8] {
         let at = usize_of(at);
-        &self.targets[at..at + usize_of(clamp_u32(size))]
+        &self.arena[at..at + usize_of(clamp_u32(size))]
     }
 
     /// The pieces of a file.
@@ -257,6 +260,6 @@ fn joins(last: &Piece, next: &Piece) -> bool {
 }
 
 fn too_many(path: &[u8]) -> Error {
-    let problem = "the tree has more than 4 Gi files or bytes of names";
+    let problem = "the tree has more than 4 Gi files, or bytes of names, targets or inline data";
     Error::refused(path, problem, "build several images")
 }

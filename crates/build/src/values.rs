@@ -146,7 +146,7 @@ fn add_file(tree: &mut Tree, value: u32, numbers: &mut Numbers, time: u64) -> Re
         ..Attributes::default()
     };
     let attributes = tree.attributes.intern(b"", &attributes)?;
-    let file = tree.new_file(FileType::Regular, Origin::Entry, attributes)?;
+    let file = tree.new_file(FileType::Regular, Origin::Value, attributes)?;
     let bytes = tree.attributes.values.all[usize_of(value)].clone();
     tree.keys.set(file, || Key::ROOT.child(&bytes));
     let key = tree.keys.get(file);

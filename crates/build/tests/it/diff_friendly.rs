@@ -226,6 +226,7 @@ fn order_and_threads_do_not_matter() {
 fn random_trees_are_the_same_in_the_image() {
     for (seed, list, block_size) in [
         (50, "", 4096),
+        (58, "inline_data", 4096),
         (51, "^metadata_csum", 4096),
         (52, "^has_journal,^orphan_file", 1024),
         (53, "meta_bg,^resize_inode", 1024),

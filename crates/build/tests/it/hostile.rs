@@ -80,7 +80,7 @@ fn entries_that_no_image_can_have() {
 
 #[test]
 fn options_that_make_no_image() {
-    let cases: [(&str, Set); 5] = [
+    let cases: [(&str, Set); 4] = [
         ("quota and ea_inode are both on", |o| {
             o.format.apply_features("ea_inode,quota").expect("known")
         }),
@@ -89,9 +89,6 @@ fn options_that_make_no_image() {
         }),
         ("feature bigalloc", |o| {
             o.format.apply_features("bigalloc").expect("known")
-        }),
-        ("feature inline_data", |o| {
-            o.format.apply_features("inline_data").expect("known")
         }),
         ("a label has up to 16 bytes", |o| {
             o.format.label = vec![b'a'; 17]

@@ -2,6 +2,7 @@
 
 mod diff_friendly;
 mod hostile;
+mod inline;
 mod large_values;
 mod layers;
 mod memory;

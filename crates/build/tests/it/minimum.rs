@@ -146,6 +146,7 @@ fn set(seed: u64, options: &mut BuildOptions) -> u64 {
         "sparse_super2,^resize_inode",
         "quota",
         "project",
+        "inline_data",
     ] {
         if random.one_in(5) {
             format.apply_features(list).expect("known features");

@@ -142,6 +142,12 @@ impl Sink for Recorded {
 
 #[test]
 fn equal_trees_make_equal_images() {
+    for list in ["", "inline_data"] {
+        check_equal_images(list);
+    }
+}
+
+fn check_equal_images(list: &str) {
     let source = oracle::scratch_dir().expect("scratch");
     let tree = TreeSpec::generate(77, &Shape::new(400));
     tree.apply(source.path()).expect("tree");
@@ -151,6 +157,7 @@ fn equal_trees_make_equal_images() {
     for (threads, seed) in [(1, 0), (2, 0), (8, 0), (3, 5), (1, 99)] {
         let mut options = options(Size::MinPlusPercent(10));
         options.threads = threads;
+        options.format.apply_features(list).expect("known");
         build(&image, options, |builder| match seed {
             0 => builder.directory(source.path(), b""),
             seed => feed_shuffled(source.path(), seed, builder),

@@ -61,6 +61,7 @@ fn tables_at_the_start_lie_before_all_contents() {
         ("meta_bg,^resize_inode", Some(2048)),
         ("sparse_super2,^resize_inode", Some(2048)),
         ("quota", None),
+        ("inline_data", Some(2048)),
     ] {
         let mut options = options(Size::Bytes(300 << 20));
         options.tables = Tables::Front;

@@ -90,6 +90,9 @@ fn other_features_make_clean_images() {
         "quota,project",
         "verity",
         "encrypt",
+        "inline_data",
+        "inline_data,quota,project",
+        "inline_data,^metadata_csum,^extra_isize",
     ] {
         for size in [Size::Min, Size::Bytes(150 << 20), Size::MinPlusPercent(30)] {
             let mut options = options(size);
@@ -118,9 +121,12 @@ fn the_feature_casefold_makes_a_clean_image() {
 
 #[test]
 fn inodes_of_any_size() {
-    for inode_size in [128, 256, 512, 1024] {
+    let with = [256, 512, 1024].map(|size| (size, "inline_data"));
+    let without = [128, 256, 512, 1024].map(|size| (size, ""));
+    for (inode_size, list) in with.into_iter().chain(without) {
         let mut options = options(Size::Min);
         options.format.inode_size = Some(inode_size);
+        options.format.apply_features(list).expect("known names");
         let source = random_tree(30, &Shape::new(120));
         let dir = oracle::scratch_dir().expect("scratch");
         let image = dir.path().join("image");
