@@ -77,8 +77,8 @@ impl Builder {
         Builder::start(image.clone(), Some(image), options, (plan, blocks))
     }
 
-    /// A builder of an image on a device of any contents, unless the options say otherwise. The
-    /// size of the options is at most the device's.
+    /// A builder of an image on a device of any contents. The size of the options is at most the
+    /// device's. The device has no superblock from now on until [`Builder::finish`] writes it last.
     ///
     /// # Errors
     /// As [`Builder::create`].
@@ -93,8 +93,9 @@ impl Builder {
         let (plan, blocks) = check(&mut options)?;
         let blocks = blocks.min(device.size_bytes() >> (10 + plan.superblock.log_block_size));
         let block_size = 1024 << plan.superblock.log_block_size;
+        let builder = Builder::start(device.clone(), None, options, (plan, blocks))?;
         uext4_mkfs::wipe(&*device, blocks * u64::from(block_size), block_size)?;
-        Builder::start(device, None, options, (plan, blocks))
+        Ok(builder)
     }
 
     /// A builder of an image on a device that reads as zeroes everywhere, such as a new file. The

@@ -17,6 +17,8 @@ use crate::space::Space;
 
 /// Size of the area at the end of the device where other formats have signatures, in bytes.
 const END_BYTES: u64 = 64 << 10;
+/// The end of the primary superblock, in bytes: that of block 1 where blocks have 1 KiB.
+const SUPERBLOCK_END: u64 = SUPERBLOCK_OFFSET + 1024;
 /// Bytes of inodes that are written together.
 const TABLE_WRITE_BYTES: usize = 1 << 20;
 /// Rules for writing inode tables and bitmaps.
@@ -33,15 +35,17 @@ pub(super) struct Writer<'a> {
     pub(super) policy: Policy,
 }
 
-/// Wipes signatures of other file systems: the bytes before the superblock and the last ones of
-/// `size_bytes`. To be called before anything is written to a device of unknown contents.
+/// Wipes the superblock, and signatures of other file systems: the first block, and the last bytes
+/// of `size_bytes`. To be called before anything else is written to a device of unknown contents,
+/// so that an interrupted writer leaves no file system with changed contents.
 ///
 /// # Errors
 /// Those of the device.
 pub fn wipe(device: &dyn BlockDevice, size_bytes: u64, block_size: u32) -> Result<(), Error> {
     let end = END_BYTES.min(size_bytes);
-    device.write_zeroes(0, SUPERBLOCK_OFFSET.max(u64::from(block_size)))?;
-    Ok(device.write_zeroes(size_bytes - end, end)?)
+    device.write_zeroes(0, SUPERBLOCK_END.max(u64::from(block_size)))?;
+    device.write_zeroes(size_bytes - end, end)?;
+    Ok(device.flush()?)
 }
 
 impl Writer<'_> {

@@ -1,5 +1,6 @@
 //! Images against e2fsck, debugfs and the kernel, from directories of the host and from entries.
 
+mod devices;
 mod diff_friendly;
 mod hostile;
 mod inline;
