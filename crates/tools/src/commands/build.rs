@@ -32,6 +32,8 @@ Examples:
   uext4 build root.qcow2 ./rootfs --format qcow2 --partition gpt
   uext4 build root.img ./rootfs --verity root.verity
   uext4 build root.img ./rootfs --size 2G --diff-friendly
+  uext4 build root.img ./rootfs -O inline_data
+  uext4 build /dev/vg/root ./rootfs
   uext4 build root.img ./rootfs --manifest devices.mtree --file-contexts file_contexts
 
 A later source hides what earlier ones have at the same path. The same sources give the same bytes,
@@ -40,7 +42,8 @@ they are given; SOURCE_DATE_EPOCH in the environment is the time of the file sys
 
 Owners come from archives by their numbers, and from directories as the host has them. --map,
 --owner, --manifest and --file-contexts change what sources say, in this order. OUT gets its name
-when it is complete: a failure or Ctrl-C leaves nothing of that name, or the old file.")]
+when it is complete: a failure or Ctrl-C leaves nothing of that name, or the old file. A block
+device is written in place, and has no file system after a failure.")]
 pub(crate) struct Args {
     /// The image: a new file, a file to replace, or a block device
     out: PathBuf,
@@ -48,9 +51,10 @@ pub(crate) struct Args {
     /// docker save; - is standard input
     #[arg(required = true)]
     sources: Vec<PathBuf>,
-    /// Size: min, min+PERCENT%, or bytes, with K, M, G or T behind them
-    #[arg(short, long, default_value = "min")]
-    size: ImageSize,
+    /// Size: min, min+PERCENT%, or bytes, with K, M, G or T behind them; default: min, and for a
+    /// block device without a hash tree behind it all of the device
+    #[arg(short, long)]
+    size: Option<ImageSize>,
     /// Directory of the image to put the sources into
     #[arg(long, value_name = "PATH", default_value = "/")]
     at: PathBuf,
@@ -215,7 +219,11 @@ impl Args {
     }
 
     fn options(&self) -> Result<BuildOptions> {
-        let mut options = BuildOptions::new(self.size.0);
+        let size = match self.size {
+            Some(size) => size.0,
+            None => self.output.usual_size(&self.out)?,
+        };
+        let mut options = BuildOptions::new(size);
         let format = &mut options.format;
         let block_size = u32::try_from(self.format.block_size);
         let block_size = block_size.map_err(|_| Failure::usage("--block-size: too large"))?;

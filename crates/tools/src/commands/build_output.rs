@@ -1,15 +1,17 @@
 //! The file that `uext4 build` makes: its format, hash tree and partition.
 
 use super::mkfs_target;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{At, Exit, Failure, Result};
 use crate::show;
 use crate::transfer::Progress;
 use serde::Serialize;
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use uext4::device::{Access, BlockDevice, FileDevice};
 use uext4::format::Uuid;
-use uext4_build::{BuildOptions, Builder, Report};
+use uext4_build::{BuildOptions, Builder, Report, Size};
 use uext4_image::{Container, Error, Made, Options, PartitionKind, Tree, Verity, VerityPlace};
 
 /// Formats of the file.
@@ -120,7 +122,23 @@ impl Output {
                     KindWord::RootArm64 => PartitionKind::RootArm64,
                 }),
         };
-        Container::create(path, options).map_err(|error| failure(path, &error))
+        let container = Container::create(path, options).map_err(|error| failure(path, &error))?;
+        if !container.is_blank() {
+            uext4::refuse_other_hosts(&container.device()).at(path.display())?;
+        }
+        Ok(container)
+    }
+
+    /// The size unless one is given: the smallest, or all of a block device on which nothing comes
+    /// behind the file system.
+    pub(super) fn usual_size(&self, path: &Path) -> Result<Size> {
+        let found = std::fs::metadata(path);
+        let is_device = found.is_ok_and(|found| found.file_type().is_block_device());
+        if !is_device || self.verity.as_deref().is_some_and(|file| file == "append") {
+            return Ok(Size::Min);
+        }
+        let device = FileDevice::open(path, Access::ReadOnly).at(path.display())?;
+        Ok(Size::Bytes(device.size_bytes()))
     }
 
     fn format(&self) -> &'static str {

@@ -226,6 +226,45 @@ fn what_fails_leaves_no_image_and_the_old_one() {
     assert_eq!(left.len(), 4, "{left:?}");
 }
 
+#[test]
+fn small_files_are_in_their_inodes() {
+    let rig = Rig::empty();
+    tree(&rig);
+    rig.ok(&["build", "usual.img", "tree", "-q"]);
+    rig.ok(&["build", "disk.img", "tree", "-q", "-O", "inline_data"]);
+    assert_same_tree(&rig, "disk.img");
+    assert!(rig.ok(&["check", "disk.img"]).starts_with("sound"));
+    assert_eq!(rig.ok(&["cat", "disk.img", "/etc/rc.d/7"]), "7");
+    let bytes = |name: &str| std::fs::metadata(rig.path(name)).unwrap().len();
+    let saved = bytes("usual.img") - bytes("disk.img");
+    assert!(saved >= 300 << 12, "{saved} bytes");
+    rig.ok(&[
+        "build",
+        "one.img",
+        "tree",
+        "-q",
+        "-O",
+        "inline_data",
+        "--threads",
+        "1",
+    ]);
+    let same = std::fs::read(rig.path("one.img")).unwrap() == std::fs::read(rig.image()).unwrap();
+    assert!(same, "threads do not matter");
+    rig.fails(
+        2,
+        "does not have",
+        &[
+            "build",
+            "old.img",
+            "tree",
+            "-O",
+            "inline_data",
+            "--compat",
+            "linux-3.7",
+        ],
+    );
+}
+
 /// A build that is killed leaves no file under the final name.
 #[test]
 fn an_interrupted_build_leaves_nothing() {

@@ -7,6 +7,7 @@ mod block_device;
 mod boots;
 mod build;
 mod build_changes;
+mod build_device;
 mod build_formats;
 mod changes;
 mod convert;
