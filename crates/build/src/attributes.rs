@@ -32,6 +32,8 @@ pub(crate) struct Limits {
     pub(crate) tail_bytes: usize,
     /// Bytes of a block.
     pub(crate) block_bytes: usize,
+    /// Bytes of a cluster.
+    pub(crate) cluster_bytes: usize,
     /// What becomes of values that do not fit there.
     pub(crate) large: LargeValues,
     /// Whether small files go to the inode.
@@ -168,9 +170,9 @@ impl Interned {
         Ok((tail, Some(self.intern_block(bytes)), inline_max))
     }
 
-    /// Bytes of a block.
-    pub(crate) fn block_bytes(&self) -> usize {
-        self.limits.block_bytes
+    /// Bytes of a cluster.
+    pub(crate) fn cluster_bytes(&self) -> usize {
+        self.limits.cluster_bytes
     }
 
     /// The indices of the values of a block that have inodes, before these are numbered.

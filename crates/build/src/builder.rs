@@ -11,7 +11,7 @@ use uext4_num::{clamp_u32, u64_of, usize_of};
 
 use crate::attributes::{InlineData, LargeValues, Limits};
 use crate::bump::Bump;
-use crate::contents::{Batch, digest};
+use crate::contents::{Batch, PIECE_BYTES, digest, whole_clusters};
 use crate::implicit::Describe;
 use crate::key::{Key, Keys};
 use crate::layers::Spot;
@@ -25,8 +25,6 @@ use crate::{
     Size, Tables, inline, sizing, stable,
 };
 
-/// Features whose structures the builder does not make.
-const REFUSED: [Feature; 1] = [Feature::BIGALLOC];
 /// Features without which it makes nothing.
 const NEEDED: [Feature; 2] = [Feature::EXTENTS, Feature::FLEX_BG];
 /// Logical blocks that a file can have.
@@ -136,6 +134,7 @@ impl Builder {
         let limits = Limits {
             tail_bytes: usize::from(geometry.inode_size).saturating_sub(fields),
             block_bytes: usize_of(geometry.block_size()),
+            cluster_bytes: uext4_num::clamp_usize(geometry.cluster_size()),
             large: match options.format.features.has(Feature::EA_INODE) {
                 true => LargeValues::Inodes,
                 false => LargeValues::Refused,
@@ -217,6 +216,12 @@ impl Builder {
 
     pub(crate) fn block_size(&self) -> u32 {
         1024 << self.plan.superblock.log_block_size
+    }
+
+    /// Blocks of a cluster.
+    fn cluster_blocks(&self) -> u32 {
+        let superblock = &self.plan.superblock;
+        1 << (superblock.log_cluster_size - superblock.log_block_size)
     }
 
     fn add_content(&mut self, file: FileId, path: &[u8], content: Content<'_>) -> Result<()> {
@@ -327,7 +332,8 @@ impl Builder {
                 blocks: clamp_u32(u64_of(part.range.len()).div_ceil(1 << bits)),
             };
             let start = clamp_u32(part.range.start >> bits);
-            for Placed { at, run } in self.places.place(&wanted, &part.data)? {
+            let data = whole_clusters(&part.data, self.cluster_blocks(), wanted.blocks);
+            for Placed { at, run } in self.places.place(&wanted, &data)? {
                 let piece = Piece {
                     logical: wanted.first + at,
                     blocks: run.len_blocks,
@@ -462,9 +468,6 @@ fn check(options: &mut BuildOptions) -> Result<(Plan, u64)> {
     let format = &mut options.format;
     format.placement = uext4_mkfs::Placement::Packed;
     let features = format.features;
-    if let Some(refused) = REFUSED.into_iter().find(|one| features.has(*one)) {
-        return Err(uext4_mkfs::Error::Unsupported(refused).into());
-    }
     for feature in NEEDED {
         if !features.has(feature) {
             let problem = format!("the feature {feature} is off");
@@ -489,5 +492,14 @@ fn check(options: &mut BuildOptions) -> Result<(Plan, u64)> {
             advice: "build without a journal and add it later",
         });
     }
-    sizing::first_plan(options.size, format)
+    let (plan, blocks) = sizing::first_plan(options.size, format)?;
+    let cluster_bytes = 1024_u64 << plan.superblock.log_cluster_size;
+    if cluster_bytes > PIECE_BYTES {
+        return Err(Error::Refused {
+            source_name: "the options".to_owned(),
+            problem: format!("a cluster has {cluster_bytes} bytes"),
+            advice: "images have clusters of up to 1 MiB",
+        });
+    }
+    Ok((plan, blocks))
 }

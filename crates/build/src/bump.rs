@@ -1,7 +1,8 @@
 //! Gives out blocks in ascending order, around the fixed places: superblock copies, descriptors
 //! and the blocks reserved for more of them.
 //!
-//! Invariant: no block is given out twice.
+//! Invariants: no block is given out twice. A run begins with a cluster, and the rest of its last
+//! cluster stays unused.
 
 use uext4_format::{BlockNr, BlockRun, Geometry};
 use uext4_num::clamp_u32;
@@ -22,7 +23,7 @@ impl Bump {
     /// All blocks of the geometry up to the limit are free, except for the fixed places.
     pub(crate) fn new(geometry: Geometry, limit: u64) -> Bump {
         Bump {
-            limit,
+            limit: limit >> geometry.cluster_bits << geometry.cluster_bits,
             next: u64::from(geometry.first_data_block),
             geometry,
             runs: Vec::new(),
@@ -47,7 +48,7 @@ impl Bump {
             let free = first + u64::from(geometry.base_metadata_blocks(group));
             let end = first + u64::from(geometry.blocks_in_group(group));
             let end = end.min(self.limit);
-            self.next = self.next.max(free);
+            self.next = cluster_end(geometry, self.next.max(free));
             if self.next < end {
                 let run = BlockRun {
                     start: BlockNr(self.next),
@@ -61,6 +62,7 @@ impl Bump {
 
     fn note(&mut self, run: BlockRun) {
         let end = run.start.0 + u64::from(run.len_blocks);
+        let end = cluster_end(&self.geometry, end);
         match self.runs.last_mut() {
             Some((_, last)) if *last == run.start.0 => *last = end,
             _ => self.runs.push((run.start.0, end)),
@@ -72,4 +74,10 @@ impl Bump {
     pub(crate) fn runs(&self) -> &[(u64, u64)] {
         &self.runs
     }
+}
+
+/// The end of the cluster that has the block before this one.
+pub(crate) fn cluster_end(geometry: &Geometry, block: u64) -> u64 {
+    let first = u64::from(geometry.first_data_block);
+    first + (geometry.blocks_to_clusters(block - first) << geometry.cluster_bits)
 }

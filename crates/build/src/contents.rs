@@ -123,6 +123,20 @@ fn data_blocks(bytes: &[u8], block: usize) -> Vec<Range<u32>> {
     runs
 }
 
+/// The ranges with whole clusters, of a piece of this many blocks: a cluster has no holes.
+pub(crate) fn whole_clusters(data: &[Range<u32>], cluster: u32, blocks: u32) -> Vec<Range<u32>> {
+    let mut runs: Vec<Range<u32>> = Vec::with_capacity(data.len());
+    for range in data {
+        let start = range.start / cluster * cluster;
+        let end = range.end.next_multiple_of(cluster).min(blocks);
+        match runs.last_mut() {
+            Some(last) if last.end >= start => last.end = end,
+            _ => runs.push(start..end),
+        }
+    }
+    runs
+}
+
 /// The digest of a file after a piece with data.
 pub(crate) fn digest(so_far: u64, offset: u64, crc: u64) -> u64 {
     let mut hasher = SipHasher13::new();
@@ -154,6 +168,15 @@ mod tests {
         (bytes[1024], bytes[2047], bytes[2048], bytes[5119]) = (1, 1, 1, 1);
         assert_eq!(data_blocks(&bytes, 1024), [1..3, 4..5]);
         assert_eq!(data_blocks(&bytes[..1024], 1024), []);
+    }
+
+    #[test]
+    fn clusters_have_no_holes() {
+        let data = [1..2, 6..9, 13..14];
+        assert_eq!(whole_clusters(&data, 1, 14), data);
+        assert_eq!(whole_clusters(&data, 2, 14), [0..2, 6..10, 12..14]);
+        let data = [1..2, 3..4, 21..22];
+        assert_eq!(whole_clusters(&data, 4, 22), [0..4, 20..22]);
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use uext4_format::{BlockNr, Checksums, Feature, Geometry, InodeNr, Seed};
+use uext4_format::{BlockNr, Checksums, Feature, FileType, Geometry, InodeNr, Seed};
 use uext4_mkfs::{Contents, Draft};
 use uext4_num::{clamp_u32, nonnegative, usize_of};
 
 use crate::attribute_blocks::AttributeBlocks;
+use crate::bump::cluster_end;
 use crate::contents::Batch;
 use crate::directories::{Blocks, Format, Item, Owner, Packing};
 use crate::inodes::{self, DeepMaps};
@@ -22,7 +23,7 @@ use crate::usage::Usage;
 use crate::{Builder, Error, PlaceRule, Result, implicit, inline, manifest, values};
 
 /// Most bytes of a symbolic link in its inode.
-pub(crate) const SHORT_TARGET_MAX: u64 = 59;
+const SHORT_TARGET_MAX: u64 = 59;
 /// Fewest bytes of lost+found, so that a checker need not allocate.
 const LOST_FOUND_BYTES: u32 = 16 << 10;
 
@@ -159,7 +160,7 @@ fn place_targets(build: &mut Builder, sorted: &Sorted) -> Result<()> {
         let Place::Kept(at) = file.place else {
             continue;
         };
-        if file.size <= SHORT_TARGET_MAX || inline::is_inline(&build.tree, *id) {
+        if file.kind != FileType::Symlink || file.size <= SHORT_TARGET_MAX {
             continue;
         }
         let target = build.tree.kept(at, file.size);
@@ -324,7 +325,9 @@ fn write_metadata(
 ) -> Result<Report> {
     let early = build.early.take();
     let tree = &build.tree;
-    let used = build.places.used_without(replaced(tree));
+    let used = build
+        .places
+        .used_without(replaced(tree, &identity.geometry));
     let usage = match build.options.format.features.has(Feature::QUOTA) {
         true => Usage::count(tree, sorted, identity, blocks.clone(), maps)?,
         false => Usage::default(),
@@ -394,8 +397,8 @@ fn contents(tree: &Tree, files: &[(FileId, BlockNr)]) -> Contents {
     contents
 }
 
-/// The blocks of files that later entries of their layer replaced.
-fn replaced(tree: &Tree) -> Vec<(u64, u64)> {
+/// The clusters of files that later entries of their layer replaced.
+fn replaced(tree: &Tree, geometry: &Geometry) -> Vec<(u64, u64)> {
     let mut runs = Vec::new();
     for file in tree.files.iter().filter(|file| file.links == 0) {
         let one = match file.place {
@@ -404,7 +407,8 @@ fn replaced(tree: &Tree) -> Vec<(u64, u64)> {
         };
         for piece in tree.pieces_of(file).iter().copied().chain(one) {
             let start = piece.start.0;
-            runs.push((start, start + u64::from(piece.blocks)));
+            let end = cluster_end(geometry, start + u64::from(piece.blocks));
+            runs.push((start, end));
         }
     }
     runs

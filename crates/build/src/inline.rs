@@ -1,4 +1,4 @@
-//! Contents in inodes (feature `inline_data`): small files, targets of links, small directories.
+//! Contents in inodes (feature `inline_data`): small files and small directories.
 //!
 //! Layout: 60 bytes in `i_block`, the rest in the attribute `system.data` in the inode, which is
 //! there even when it is empty. A directory has the number of its parent and a first area of names
@@ -7,7 +7,9 @@
 //!
 //! Invariants: whether a file is inline follows from its attributes and its size alone, so that
 //! holes of the source do not matter. Values of attributes are never inline; nor is the root,
-//! which the kernel mounts only with blocks, nor the new lost+found, whose blocks a checker needs.
+//! which the kernel mounts only with blocks, nor the new lost+found, whose blocks a checker needs,
+//! nor the target of a link: the kernel makes none, and e2fsck 1.47 does not count its inode for
+//! quotas, nor the block of its attributes.
 
 use std::borrow::Cow;
 
@@ -19,7 +21,6 @@ use uext4_format::{FileType, Inode, InodeFlags, InodeNr, Place as Where};
 use uext4_num::{u64_of, usize_of};
 
 use crate::directories::{Item, Owner};
-use crate::finish::SHORT_TARGET_MAX;
 use crate::tree::{File, FileId, Origin, Place, Tree};
 
 /// Bytes of the name of the attribute, without prefix: `data`.
@@ -39,7 +40,6 @@ pub(crate) fn is_inline(tree: &Tree, id: FileId) -> bool {
     };
     match file.kind {
         FileType::Regular => file.origin != Origin::Value && file.size <= max,
-        FileType::Symlink => file.size > SHORT_TARGET_MAX && file.size <= max,
         FileType::Directory => matches!(file.place, Place::Kept(_)),
         _ => false,
     }

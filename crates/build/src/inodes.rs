@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use uext4_format::extent::{Extent, ExtentState, ROOT_CAPACITY};
 use uext4_format::{
-    BlockNr, DeviceNumber, FileType, I_BLOCK_BYTES, Inode, InodeFlags, KNOWN_EXTRA_BYTES,
+    BlockNr, DeviceNumber, FileType, Geometry, I_BLOCK_BYTES, Inode, InodeFlags, KNOWN_EXTRA_BYTES,
     LogicalBlock, Seed,
 };
 use uext4_mkfs::extent_tree;
@@ -119,9 +119,10 @@ pub(crate) fn inode(
         inode.tail = shared.tail[..].into();
     }
     inode.file_acl = attribute_block;
-    let blocks = fill_map(tree, id, &mut inode, deep) + u64::from(attribute_block.0 != 0);
-    let blocks = blocks + tree.attributes.values.blocks(shared.block);
-    let sectors = blocks << (geometry.block_bits - 9);
+    let clusters = fill_map(tree, id, &mut inode, geometry, deep)
+        + u64::from(attribute_block.0 != 0)
+        + tree.attributes.values.clusters(shared.block);
+    let sectors = clusters * (geometry.cluster_size() >> 9);
     inode.set_sectors(sectors, geometry).map_err(|_| {
         let problem = "the file has more blocks than an inode can count";
         Error::refused(&path_of(tree, id), problem, "use the feature huge_file")
@@ -130,8 +131,14 @@ pub(crate) fn inode(
     Ok(inode)
 }
 
-/// Sets size, flags and map; answers the blocks of contents and map.
-fn fill_map(tree: &Tree, id: FileId, inode: &mut Inode, deep: &DeepMaps) -> u64 {
+/// Sets size, flags and map; answers the clusters of contents and map.
+fn fill_map(
+    tree: &Tree,
+    id: FileId,
+    inode: &mut Inode,
+    geometry: &Geometry,
+    deep: &DeepMaps,
+) -> u64 {
     let file = tree.file(id);
     match (file.kind, file.place) {
         (FileType::CharDevice | FileType::BlockDevice, _) => {
@@ -161,12 +168,13 @@ fn fill_map(tree: &Tree, id: FileId, inode: &mut Inode, deep: &DeepMaps) -> u64 
         inode.flags.insert(InodeFlags::INDEX);
     }
     let extents = extents(tree, file);
-    let blocks: u64 = extents.iter().map(|extent| u64::from(extent.len)).sum();
+    let clusters_of = |extent: &Extent| geometry.blocks_to_clusters(extent.len.into());
+    let clusters: u64 = extents.iter().map(clusters_of).sum();
     if let Some((root, nodes)) = deep.roots.get(&id.0) {
         inode.i_block = *root;
-        return blocks + nodes;
+        return clusters + nodes;
     }
     let map = extent_tree(&extents, 1024, None::<Seed>, &mut || Err(()));
     inode.i_block = map.expect("four extents need no node").i_block;
-    blocks
+    clusters
 }

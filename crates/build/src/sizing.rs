@@ -12,6 +12,7 @@ use uext4_mkfs::{
     Contents, Draft, Error as FormatError, InodeCount, JournalSize, MkfsOptions, Plan,
 };
 
+use crate::bump::cluster_end;
 use crate::finish::Identity;
 use crate::{BuildOptions, Error, Result, Size, Tables};
 
@@ -198,7 +199,7 @@ impl Needs<'_> {
         self.last.0 + u32::from(quota) + u32::from(orphans)
     }
 
-    /// The next size whose last group holds its fixed blocks.
+    /// The next size of whole clusters whose last group holds its fixed blocks.
     fn valid(&self, blocks: u64) -> u64 {
         let mut geometry = self.identity.geometry;
         let group = geometry.group_of_block(BlockNr(blocks.saturating_sub(1)));
@@ -207,7 +208,8 @@ impl Needs<'_> {
             geometry.group_count = group.0 + 1;
         }
         let first = geometry.group_first_block(group).0;
-        blocks.max(first + u64::from(geometry.base_metadata_blocks(group)))
+        let fixed = first + u64::from(geometry.base_metadata_blocks(group));
+        cluster_end(&geometry, blocks.max(fixed))
     }
 
     /// The end of the last group of a size.

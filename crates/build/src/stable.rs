@@ -23,6 +23,12 @@ pub(crate) fn begin(options: &mut BuildOptions) -> Result<(Plan, Draft)> {
             "leave quota out, and add it by tune later",
         ));
     }
+    if options.format.features.has(Feature::BIGALLOC) {
+        return Err(refused(
+            "places by path and size are those of blocks, not of clusters",
+            "leave bigalloc out",
+        ));
+    }
     let mut plan = sizing::given_size(options, bytes)?;
     let format = &mut options.format;
     let (uuid, hash_seed) = manifest::of_options(&plan.superblock, &format.label);

@@ -32,8 +32,8 @@ pub(crate) struct Values {
     index: HashMap<Rc<[u8]>, u32>,
     /// Those of the image, in order.
     used: Vec<Used>,
-    /// Blocks of all values of an attribute block, by its index.
-    blocks: HashMap<u32, u64>,
+    /// Clusters of all values of an attribute block, by its index.
+    clusters: HashMap<u32, u64>,
 }
 
 /// A value of the image.
@@ -62,10 +62,10 @@ impl Values {
         }
     }
 
-    /// Blocks of all values of an attribute block. Each file that has it counts them as its own.
-    pub(crate) fn blocks(&self, block: Option<u32>) -> u64 {
-        let blocks = block.and_then(|block| self.blocks.get(&block));
-        blocks.copied().unwrap_or(0)
+    /// Clusters of all values of an attribute block. Each file that has it counts them as its own.
+    pub(crate) fn clusters(&self, block: Option<u32>) -> u64 {
+        let clusters = block.and_then(|block| self.clusters.get(&block));
+        clusters.copied().unwrap_or(0)
     }
 
     /// Number of values that the image has.
@@ -117,11 +117,11 @@ pub(crate) fn number(
                     at
                 }
             };
-            let block_bytes = tree.attributes.block_bytes();
+            let cluster_bytes = tree.attributes.cluster_bytes();
             let values = &mut tree.attributes.values;
             values.used[at].fields.refcount += u64::from(users.div_ceil(REFCOUNT_MAX));
-            let blocks = values.all[usize_of(value)].len().div_ceil(block_bytes);
-            *values.blocks.entry(block).or_default() += u64_of(blocks);
+            let clusters = values.all[usize_of(value)].len().div_ceil(cluster_bytes);
+            *values.clusters.entry(block).or_default() += u64_of(clusters);
         }
     }
     let of: HashMap<u32, InodeNr> = files

@@ -135,7 +135,7 @@ impl Draft {
         self
     }
 
-    /// Marks blocks of the program's files as used.
+    /// Marks blocks of the program's files as used: whole clusters.
     pub fn occupy(&mut self, start: BlockNr, end: BlockNr) {
         self.occupied_blocks += end.0 - start.0;
         self.space.occupy(start, end);
@@ -157,7 +157,8 @@ impl Draft {
     /// [`Error::NoSpace`].
     pub fn place_groups(&mut self) -> Result<(), Error> {
         self.descriptors = layout::place(&mut self.space, self.options.placement, GroupNr(0))?;
-        let used = used_in_all(&self.space) - self.occupied_blocks;
+        let occupied = self.geometry.blocks_to_clusters(self.occupied_blocks);
+        let used = used_in_all(&self.space) - occupied;
         self.set_overhead(u64::from(self.geometry.first_data_block) + used);
         Ok(())
     }

@@ -93,7 +93,7 @@ fn wishes(options: &MkfsOptions, device_bytes: u64) -> Result<Wishes, Error> {
         inodes_count: inodes_count(options, usage, block_size << cluster_bits, size)?,
         features,
         block_size,
-        blocks_count,
+        blocks_count: blocks_count >> cluster_bits << cluster_bits,
     })
 }
 
@@ -257,7 +257,7 @@ pub(super) fn identify(
 /// Computes groups, inodes and descriptors. `false`: a number was lowered, retry.
 fn fit(superblock: &mut Superblock, options: &MkfsOptions, wishes: &Wishes) -> Result<bool, Error> {
     if superblock.blocks_per_group == 0 {
-        superblock.blocks_count = wishes.blocks_count >> wishes.cluster_bits << wishes.cluster_bits;
+        superblock.blocks_count = wishes.blocks_count;
         set_group_size(superblock, options, wishes)?;
     }
     let data_blocks = superblock

@@ -316,6 +316,9 @@ fn what_does_not_go_together_is_refused() {
     let mut quota = friendly(64 * MIB);
     quota.format.apply_features("quota").expect("known");
     assert!(error(quota).contains("leave quota out"));
+    let mut clusters = friendly(64 * MIB);
+    clusters.format.apply_features("bigalloc").expect("known");
+    assert!(error(clusters).contains("leave bigalloc out"));
     let mut few = friendly(64 * MIB);
     few.format.inodes = InodeCount::AtLeast(16);
     let refused = build(&image, few, |builder| {

@@ -87,8 +87,9 @@ fn options_that_make_no_image() {
         ("the feature flex_bg is off", |o| {
             o.format.apply_features("^flex_bg").expect("known")
         }),
-        ("feature bigalloc", |o| {
-            o.format.apply_features("bigalloc").expect("known")
+        ("a cluster has 2097152 bytes", |o| {
+            o.format.apply_features("bigalloc").expect("known");
+            o.format.cluster_size = Some(2 << 20);
         }),
         ("a label has up to 16 bytes", |o| {
             o.format.label = vec![b'a'; 17]

@@ -152,9 +152,15 @@ fn set(seed: u64, options: &mut BuildOptions) -> u64 {
             format.apply_features(list).expect("known features");
         }
     }
+    let mut cluster_blocks = 1;
+    if random.one_in(5) {
+        format.apply_features("bigalloc").expect("known features");
+        cluster_blocks = random.pick(&[2, 4, 16]);
+        format.cluster_size = Some(block_size * cluster_blocks);
+    }
     if random.one_in(4) {
         // Small groups: a small tree has many.
-        format.blocks_per_group = Some(random.pick(&[1024, 2048, 4096]));
+        format.blocks_per_group = Some(cluster_blocks * random.pick(&[1024, 2048, 4096]));
     }
     if random.one_in(4) {
         format.journal = JournalSize::Blocks(1024 + random.below(3000) as u32);

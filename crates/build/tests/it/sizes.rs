@@ -142,7 +142,7 @@ impl Sink for Recorded {
 
 #[test]
 fn equal_trees_make_equal_images() {
-    for list in ["", "inline_data"] {
+    for list in ["", "inline_data", "bigalloc"] {
         check_equal_images(list);
     }
 }

@@ -62,6 +62,8 @@ fn tables_at_the_start_lie_before_all_contents() {
         ("sparse_super2,^resize_inode", Some(2048)),
         ("quota", None),
         ("inline_data", Some(2048)),
+        ("bigalloc", None),
+        ("bigalloc", Some(32_768)),
     ] {
         let mut options = options(Size::Bytes(300 << 20));
         options.tables = Tables::Front;

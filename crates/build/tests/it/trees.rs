@@ -91,6 +91,8 @@ fn other_features_make_clean_images() {
         "verity",
         "encrypt",
         "inline_data",
+        "bigalloc",
+        "bigalloc,inline_data,quota,^resize_inode",
         "inline_data,quota,project",
         "inline_data,^metadata_csum,^extra_isize",
     ] {

@@ -93,6 +93,9 @@ struct Format {
     /// Bytes of a block: 1K to 64K
     #[arg(short, long, value_parser = numbers::size, default_value = "4K")]
     block_size: u64,
+    /// Bytes of a cluster, with -O bigalloc: up to 1M
+    #[arg(short = 'C', long, value_parser = numbers::size)]
+    cluster_size: Option<u64>,
     /// Features to add, or with ^ to leave out, as mke2fs names them
     #[arg(short = 'O', long, value_name = "LIST", allow_hyphen_values = true)]
     features: Option<String>,
@@ -228,6 +231,9 @@ impl Args {
         let block_size = u32::try_from(self.format.block_size);
         let block_size = block_size.map_err(|_| Failure::usage("--block-size: too large"))?;
         format.block_size = Some(block_size);
+        let cluster_size = self.format.cluster_size.map(u32::try_from).transpose();
+        format.cluster_size =
+            cluster_size.map_err(|_| Failure::usage("--cluster-size: too large"))?;
         if let Some(list) = &self.format.features {
             let applied = format.apply_features(list);
             applied.map_err(|error| Failure::usage(format!("-O {list}: {error}")))?;

@@ -75,7 +75,10 @@ fn a_directory_and_its_tar_make_images_of_the_same_tree() {
     );
     rig.ok(&["build", "dir.img", "tree", "-q"]);
     rig.ok(&["build", "tar.img", "tree.tar", "-q"]);
-    for image in ["dir.img", "tar.img"] {
+    rig.ok(&["build", "inline.img", "tree", "-q", "-O", "inline_data"]);
+    let clusters = ["-O", "bigalloc,inline_data,quota", "-C", "8K"];
+    rig.ok(&[&["build", "clusters.img", "tree.tar", "-q"][..], &clusters].concat());
+    for image in ["dir.img", "tar.img", "inline.img", "clusters.img"] {
         assert_same_tree(&rig, image);
         assert!(rig.ok(&["check", image]).starts_with("sound"));
     }
@@ -206,9 +209,9 @@ fn what_fails_leaves_no_image_and_the_old_one() {
     );
     rig.fails(2, "only one", &["build", "-F", "disk.img", "-", "-"]);
     rig.fails(
-        2,
-        "bigalloc",
-        &["build", "-F", "disk.img", "tree", "-O", "bigalloc"],
+        1,
+        "up to 1 MiB",
+        &["build", "-F", "disk.img", "tree", "-O", "bigalloc", "-C2M"],
     );
     rig.fails(
         1,
