@@ -216,7 +216,7 @@ pub enum ResizeError {
     /// There is no space for bitmaps and inode tables.
     #[error("bitmaps and inode tables of the last groups do not fit; choose a larger size")]
     TooTight,
-    /// There is no room for a larger inode table.
+    /// A larger inode table has no free run.
     #[error(
         "the larger inode table of group {group} needs {blocks} free blocks in a row; grow or \
          compact the file system first"

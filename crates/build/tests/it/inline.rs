@@ -72,7 +72,7 @@ fn files_of_all_sizes_around_the_limit() {
             assert_eq!(is_inline(&image, &path), len <= max, "{path}");
         }
     }
-    assert!(!is_inline(&image, "x49/0"), "the attribute leaves no room");
+    assert!(!is_inline(&image, "x49/0"), "the attribute needs the space");
     let Some(mount) = mounted("files_of_all_sizes_around_the_limit", &image) else {
         return;
     };

@@ -37,8 +37,8 @@ const OTHER_BLOCKS: u32 = 4;
 ///
 /// # Errors
 /// [`Error::Invalid`] for a size that no file system has; [`Error::NotSupported`] for a smaller one
-/// than now, and without a journal; [`crate::ResizeError::Tables`] if there is no room for the
-/// larger tables; [`crate::ResizeError::Journal`] if the log cannot hold descriptors and bitmaps;
+/// than now, and without a journal; [`crate::ResizeError::Tables`] if a larger table has no
+/// free run; [`crate::ResizeError::Journal`] if the log cannot hold descriptors and bitmaps;
 /// as [`crate::Filesystem::mount`]. Nothing has changed then.
 pub fn set_inode_size(
     device: Arc<dyn BlockDevice>,

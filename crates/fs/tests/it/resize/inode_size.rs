@@ -137,7 +137,7 @@ fn what_cannot_be_is_refused_without_a_write() {
 }
 
 #[test]
-fn a_full_file_system_has_no_room_for_tables() {
+fn a_full_file_system_has_no_runs_for_tables() {
     for name in ["ext4", "no-flex"] {
         let image = made(Kind::named(name));
         image.mounted(|fs| {
