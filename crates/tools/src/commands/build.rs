@@ -218,6 +218,13 @@ impl Args {
         if from_input.count() > 1 {
             return Err(Failure::usage("- can be only one of the sources"));
         }
+        // Before the old contents of a device go.
+        for source in self.sources.iter().filter(|path| *path != Path::new("-")) {
+            let found = std::fs::metadata(source);
+            found.map_err(|error| {
+                Failure::new(Exit::Failed, format!("{}: {error}", source.display()))
+            })?;
+        }
         Ok(())
     }
 

@@ -20,6 +20,7 @@ Examples:
   uext4 convert old.img
   uext4 convert old.img --journal-size 64
   uext4 convert old.img --extents          existing files get extents as well
+  uext4 tune old.img -I 256                larger inodes, afterwards
   uext4 tune old.img -O metadata_csum      checksums, afterwards
 
 It adds a journal if there is none, and the features large_file, huge_file, dir_index, dir_nlink,

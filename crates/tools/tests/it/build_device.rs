@@ -82,6 +82,7 @@ fn a_block_device_is_written_in_place() {
         "too small",
         &["build", out, "tree", "-q", "-F", "-s", "1G"],
     );
+    rig.fails(1, "missing", &["build", out, "missing", "-q", "-F"]);
     assert!(has_superblock(&device), "refused before the first write");
 }
 
