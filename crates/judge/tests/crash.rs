@@ -74,7 +74,7 @@ fn steps() -> usize {
 fn runs(config: Config) -> impl Iterator<Item = Run> {
     let place = Config::ALL.iter().position(|other| *other == config);
     let first = place.map_or(0, |place| place as u64 * 100);
-    let seeds = number("UEXT4_CRASH_SEEDS", 4) as u64;
+    let seeds = number("UEXT4_CRASH_SEEDS", 2) as u64;
     (first..first + seeds).map(move |seed| Run::of(config, seed, steps()))
 }
 

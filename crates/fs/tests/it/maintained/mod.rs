@@ -43,7 +43,7 @@ fn seeds(variable: &str, default: u64) -> Range<u64> {
 #[test]
 fn files_stay_through_all_maintenance() {
     let mut done = [0; Step::KINDS];
-    let seeds = seeds("UEXT4_LIVES", 16);
+    let seeds = seeds("UEXT4_LIVES", 8);
     let is_small = seeds.end - seeds.start < ALL_KINDS_LIVES;
     for seed in seeds {
         let _named = Named(seed);

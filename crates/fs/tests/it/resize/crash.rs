@@ -19,7 +19,7 @@ use uext4_testkit::oracle::{self, KernelMount, Repair};
 const MIB: u64 = 1 << 20;
 
 /// Cuts of one change that other programs judge, where `UEXT4_RESIZE_JUDGED` sets no number.
-const JUDGED: usize = 16;
+const JUDGED: usize = 6;
 
 /// A change with all its writes.
 pub(crate) struct Recorded {
