@@ -3,6 +3,7 @@
 //! A piece begins at a multiple of 1 MiB of its file, wherever the bytes come from. So the digest
 //! of a file and its holes follow from its bytes alone.
 
+use std::borrow::Cow;
 use std::hash::Hasher;
 use std::ops::Range;
 
@@ -124,7 +125,14 @@ fn data_blocks(bytes: &[u8], block: usize) -> Vec<Range<u32>> {
 }
 
 /// The ranges with whole clusters, of a piece of this many blocks: a cluster has no holes.
-pub(crate) fn whole_clusters(data: &[Range<u32>], cluster: u32, blocks: u32) -> Vec<Range<u32>> {
+pub(crate) fn whole_clusters(
+    data: &[Range<u32>],
+    cluster: u32,
+    blocks: u32,
+) -> Cow<'_, [Range<u32>]> {
+    if cluster == 1 {
+        return data.into();
+    }
     let mut runs: Vec<Range<u32>> = Vec::with_capacity(data.len());
     for range in data {
         let start = range.start / cluster * cluster;
@@ -134,7 +142,7 @@ pub(crate) fn whole_clusters(data: &[Range<u32>], cluster: u32, blocks: u32) -> 
             _ => runs.push(start..end),
         }
     }
-    runs
+    runs.into()
 }
 
 /// The digest of a file after a piece with data.
@@ -173,10 +181,10 @@ mod tests {
     #[test]
     fn clusters_have_no_holes() {
         let data = [1..2, 6..9, 13..14];
-        assert_eq!(whole_clusters(&data, 1, 14), data);
-        assert_eq!(whole_clusters(&data, 2, 14), [0..2, 6..10, 12..14]);
+        assert_eq!(*whole_clusters(&data, 1, 14), data);
+        assert_eq!(*whole_clusters(&data, 2, 14), [0..2, 6..10, 12..14]);
         let data = [1..2, 3..4, 21..22];
-        assert_eq!(whole_clusters(&data, 4, 22), [0..4, 20..22]);
+        assert_eq!(*whole_clusters(&data, 4, 22), [0..4, 20..22]);
     }
 
     #[test]
