@@ -89,11 +89,8 @@ fn change(rest: &mut AtRest, mut disk: Superblock) -> Result<()> {
     let before = before.collect::<Result<Vec<_>>>()?;
     let places = places::find(rest, &before, &new)?;
     let mut tables = Tables::new(rest, new);
-    let mut after = before.clone();
-    for ((group, descriptor), place) in (0..).map(GroupNr).zip(&mut after).zip(places) {
-        tables.copy(group, descriptor, place)?;
-    }
-    let copy = tables.into_block_without_copy();
+    let moved = before.iter().zip(places);
+    let after: Vec<_> = moved.map(|(old, place)| tables.moved(old, place)).collect();
     let mut changes = Changes::new(rest);
     let more = mark(
         rest,
@@ -108,8 +105,14 @@ fn change(rest: &mut AtRest, mut disk: Superblock) -> Result<()> {
     if disk.overhead_clusters != 0 {
         disk.overhead_clusters = clamp_u32(u64::from(disk.overhead_clusters) + more);
     }
-    let last = copy.as_ref().map(|(nr, _)| *nr);
-    if let Some((nr, bytes)) = copy {
+    // Before anything is written: the superblock and one block of a table come in addition.
+    rest.check_room(changes.len() + 2)?;
+    for (group, (old, new)) in (0..).map(GroupNr).zip(before.iter().zip(&after)) {
+        tables.copy(group, old, new.inode_table)?;
+    }
+    let block = tables.into_block_without_copy();
+    let last = block.as_ref().map(|(nr, _)| *nr);
+    if let Some((nr, bytes)) = block {
         changes.put(nr, bytes)?;
     }
     let blocks = changes.into_blocks();
@@ -139,6 +142,7 @@ fn mark(
     for (group, moved) in (0..).map(GroupNr).zip(after) {
         let mut descriptor = descriptors.get(group)?;
         descriptor.inode_table = moved.inode_table;
+        // Marking clusters has cleared other flags.
         descriptor.flags &= moved.flags | !group_flag::INODE_ZEROED;
         descriptors.set(group, &descriptor);
     }

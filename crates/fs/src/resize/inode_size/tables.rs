@@ -40,14 +40,24 @@ impl<'a> Tables<'a> {
         self.without_copy
     }
 
-    /// Writes the new table of a group at `place`, and changes the descriptor.
+    /// The descriptor of a group whose table is at `place`.
+    pub(super) fn moved(&self, descriptor: &GroupDescriptor, place: BlockNr) -> GroupDescriptor {
+        let mut moved = descriptor.clone();
+        moved.inode_table = place;
+        if self.written(descriptor) < self.old.inodes_per_group {
+            moved.flags &= !group_flag::INODE_ZEROED;
+        }
+        moved
+    }
+
+    /// Writes the new table of a group at `place`.
     ///
     /// # Errors
     /// Damage of an inode in use; those of the device.
     pub(super) fn copy(
         &mut self,
         group: GroupNr,
-        descriptor: &mut GroupDescriptor,
+        descriptor: &GroupDescriptor,
         place: BlockNr,
     ) -> Result<()> {
         let bitmap = inode_bitmap(self.rest, descriptor, group)?;
@@ -57,12 +67,7 @@ impl<'a> Tables<'a> {
             let indexes = first..written.min(first + step);
             self.copy_piece(group, &bitmap, indexes, [descriptor.inode_table, place])?;
         }
-        if written < self.old.inodes_per_group {
-            descriptor.flags &= !group_flag::INODE_ZEROED;
-        }
-        self.copy_journal_inode(group, [descriptor.inode_table, place])?;
-        descriptor.inode_table = place;
-        Ok(())
+        self.copy_journal_inode(group, [descriptor.inode_table, place])
     }
 
     /// How many inodes of a group were ever written.
