@@ -1,9 +1,11 @@
 //! Concurrent split of one leaf, while other threads change entries and split other leaves.
 //!
-//! The halves are drafted without locks and installed if the leaf is unchanged since. The new block
-//! gets the upper half before any entry or link leads there; the old leaf keeps it until that is
-//! unlocked: a thread that waits for the old leaf then finds the right link. So a split ends no
-//! version. It tears no names of one hash apart, since there would be no link.
+//! The halves are drafted with only the right to split the leaf, and installed if the structure's
+//! version is the same: threads that hold it exclusively split leaves without that right.
+//!
+//! The new block gets the upper half before any entry or link leads there; the old leaf keeps it
+//! until that is unlocked: a thread that waits for the old leaf then finds the right link. So a
+//! split ends no version. It tears no names of one hash apart, since there would be no link.
 //!
 //! Invariants: the structure of the `index` lock is held at least together with other splits, and
 //! one thread splits a leaf. Once a block is added to the directory, the split comes to its end: if
@@ -25,7 +27,7 @@ use uext4_format::htree::DxEntry;
 use uext4_format::{CorruptKind, Full, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_num::clamp_u32;
-use uext4_sync::Arc;
+use uext4_sync::{Arc, Version};
 
 /// Blocks of a directory in which many threads meet in the same leaves, and eighths of a leaf that
 /// are filled when it is split ahead.
@@ -36,6 +38,8 @@ const LATE: usize = 7;
 /// Prepared contents of a leaf and its upper half.
 pub(crate) struct Draft {
     why: Why,
+    /// The structure's version before the draft.
+    version: Version,
     block: Arc<MetaBlock>,
     /// `BlockState::changes` of the drafted leaf.
     changes: u32,
@@ -83,8 +87,7 @@ pub(crate) fn leaf_to_split(
     Ok(leaf.filter(|leaf| dir.dir_blocks().keeps(*leaf, *leaf)))
 }
 
-/// Drafts space for `name` in its leaf. Without the `index` lock the draft is valid only if the
-/// version is unchanged.
+/// Drafts space for `name` in its leaf. The caller has the right to split that leaf.
 ///
 /// # Errors
 /// [`DirError::NeedExclusive`] if more than that leaf must change; [`DirError::Moved`] if the
@@ -95,6 +98,7 @@ pub(crate) fn draft(
     name: &HashedName<'_>,
     why: Why,
 ) -> DirResult<Draft> {
+    let version = dir.index.version().ok_or(DirError::Moved)?;
     let view = Dir::open(fs, dir)?;
     let path = match view.form {
         Form::Indexed => path_to(&view, name)?.ok_or(DirError::NeedExclusive)?,
@@ -137,6 +141,7 @@ pub(crate) fn draft(
     Ok(Draft {
         lower: view.new_leaf(pack_items(&view, &items[..at])?)?,
         why,
+        version,
         block,
         changes,
         upper,
@@ -159,8 +164,8 @@ fn path_to(view: &Dir<'_>, name: &HashedName<'_>) -> Result<Option<Path>> {
     })
 }
 
-/// Installs the draft for the leaf of `name`, unless the leaf has changed. Splits of other leaves
-/// may run; the caller has the right to split this one.
+/// Installs the draft for the leaf of `name`, unless the structure or a full leaf has changed.
+/// Splits of other leaves may run; the caller has the right to split this one.
 ///
 /// # Errors
 /// `NoSpace`, [`DirError::NeedExclusive`]; nothing is changed then.
@@ -175,7 +180,8 @@ pub(crate) fn carry_out(
     let Some(path) = path_to(&view, name)? else {
         return Err(DirError::NeedExclusive);
     };
-    if !Arc::ptr_eq(&view.block_or_damage(path.leaf)?, &draft.block) {
+    // Threads that held the lock exclusively may have split the leaf, or used its block again.
+    if !dir.index.is_still(draft.version) {
         return Ok(None);
     }
     let is_changed = || draft.block.read().changes() != draft.changes;

@@ -1,10 +1,11 @@
-//! A draft is installed only if its leaf is unchanged.
+//! A draft is installed only if its leaf and the structure are unchanged.
 
-use super::shrink::{RANGE, fill};
+use super::shrink::{RANGE, empty, fill};
 use super::*;
 use crate::credits;
-use crate::dir::DirError;
 use crate::dir::divide::{Draft, Why, carry_out, draft, leaf_to_split};
+use crate::dir::{DirError, Way, insert};
+use uext4_format::{FileType, LogicalBlock};
 
 /// An absent name whose leaf has too little space left.
 fn crowded(world: &mut World) -> Vec<u8> {
@@ -26,10 +27,64 @@ fn drafted(world: &World, name: &[u8]) -> Option<Draft> {
 
 /// A name in the drafted leaf.
 fn neighbour(world: &World, draft: &Draft) -> Vec<u8> {
-    let (fs, dir) = (&world.fs.fs, world.dir.arc());
-    let leaf = |name: &[u8]| leaf_to_split(fs, dir, &fs.hashed(name)).unwrap();
-    let is_there = |name: &&Vec<u8>| leaf(name) == Some(draft.leaf());
+    let is_there = |name: &&Vec<u8>| leaf(world, name) == Some(draft.leaf());
     world.model.keys().find(is_there).unwrap().clone()
+}
+
+fn leaf(world: &World, name: &[u8]) -> Option<LogicalBlock> {
+    let fs = &world.fs.fs;
+    leaf_to_split(fs, world.dir.arc(), &fs.hashed(name)).unwrap()
+}
+
+/// Inserts an absent name of this leaf with the structure closed, as threads do after many tries.
+fn insert_closed(world: &mut World, place: LogicalBlock) {
+    let is_of =
+        |name: &Vec<u8>| !world.model.contains_key(name) && leaf(world, name) == Some(place);
+    let mut names = (0..).map(|nr| format!("{nr:x>150}").into_bytes());
+    let name = names.find(is_of).unwrap();
+    let (fs, dir, file) = (&world.fs.fs, world.dir.arc(), &world.files[0]);
+    let _closed = dir.index.write();
+    let handle = fs.start(credits::DIR_GROW).unwrap();
+    handle.write(file.arc()).disk.links += 1;
+    let way = Way::Search { blocks: 1 };
+    let (hashed, kind) = (fs.hashed(&name), FileType::Regular);
+    insert(fs, &handle, dir, &hashed, file.nr(), kind, &way).unwrap();
+    world.model.insert(name, file.nr());
+}
+
+/// Threads that close the structure need no right to split a leaf.
+#[test]
+fn a_leaf_that_was_split_closed_is_not_split_again() {
+    let image = Image::new(96, &["-b", "1024"]);
+    let mut world = World::new(image.mount(), 6, Names::Mixed, RANGE);
+    fill(&mut world, 600);
+    for _ in 0..20 {
+        let (name, draft) = soon_full(&mut world);
+        let before = world.blocks();
+        while world.blocks() == before {
+            insert_closed(&mut world, draft.leaf());
+        }
+        let blocks = world.blocks();
+        carry(&world, &name, draft);
+        assert_eq!(world.blocks(), blocks, "its names are parted");
+        world.compare();
+    }
+    world.finish(&image);
+}
+
+/// Merges and moves of blocks, too, end what was drafted before.
+#[test]
+fn a_draft_from_before_a_merge_is_not_installed() {
+    let image = Image::new(96, &["-b", "1024"]);
+    let mut world = World::new(image.mount(), 8, Names::Mixed, RANGE);
+    for _ in 0..8 {
+        fill(&mut world, 600);
+        let (name, draft) = soon_full(&mut world);
+        empty(&mut world, 150);
+        carry(&world, &name, draft);
+        world.compare();
+    }
+    world.finish(&image);
 }
 
 /// A name, and the draft of a split ahead of its leaf.
