@@ -5,21 +5,33 @@
 //! are one step (`Arc::try_unwrap`), because weak holders may upgrade at any time: an object that a
 //! weak holder revived stays the cached one.
 //!
+//! One limit is for all shards, because a hot run of numbers is in one of them. A shard that grows
+//! reads the lengths of all from time to time; if they exceed the limit, a hand moves over shards,
+//! and the hand of each over a part of its entries.
+//!
 //! Locking: `Rank::CacheShard` per shard; no other lock is taken under it. Objects are read, built
 //! and dropped without it, because the holder of the lock may be preempted.
 
 mod entries;
+mod shard;
 
-use entries::{Entries, Insertion};
+use entries::Entries;
+use shard::Shard;
 use std::hash::Hash;
-use uext4_num::u64_of;
-use uext4_sync::atomic::{AtomicU64, Ordering};
-use uext4_sync::{Arc, Rank, RwLock, shards, stripe_shard};
+use uext4_num::{clamp_usize, u64_of};
+use uext4_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use uext4_sync::{Arc, shards, stripe_shard};
 
 /// Shards of a cache for each shard of threads: two threads are rarely in one.
 const SHARDS_PER_THREAD: usize = 2;
-/// Objects that each shard keeps at least, whatever the allotment is.
-const SHARD_MIN: usize = 8;
+/// Lengths that a shard reads per entry that it adds to a full cache.
+const LENGTHS_PER_ENTRY: usize = 8;
+/// Entries that the hands pass at most per added entry. Recent entries are held for a while (until
+/// a commit), and used ones have a second chance.
+const LOOKS_PER_ENTRY: usize = 8;
+/// Part of a shard that its hand passes at once, and the most entries of it.
+const SWEEP_PART: usize = 8;
+const SWEEP_MAX: usize = 64;
 /// Memory of a cached object besides itself, in bytes: its entry, the spare capacity of the table,
 /// and the allocator's overhead.
 pub(crate) const ENTRY_BYTES: u64 = 96;
@@ -59,16 +71,6 @@ pub(crate) trait Cached {
     }
 }
 
-/// The counters share the lock's cache line, which a look-up writes anyway: they are in front of
-/// it.
-#[repr(C, align(128))]
-struct Shard<K, V> {
-    hits: AtomicU64,
-    misses: AtomicU64,
-    evictions: AtomicU64,
-    entries: RwLock<Entries<K, V>>,
-}
-
 /// Counters since the cache was made, and its current content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -98,20 +100,12 @@ impl<K, V> Found<K, V> {
     }
 }
 
-impl<K, V> Shard<K, V> {
-    fn note_evictions(&self, gone: &[V]) -> u64 {
-        let evictions = u64_of(gone.len());
-        if evictions > 0 {
-            self.evictions.fetch_add(evictions, Ordering::Relaxed);
-        }
-        evictions
-    }
-}
-
 /// See the module.
 pub(crate) struct Cache<K, V> {
     shards: Box<[Shard<K, V>]>,
     allotment: Allotment,
+    /// The shard that the hand is at, modulo their number.
+    hand: AtomicUsize,
 }
 
 /// Memory for objects that only the cache holds.
@@ -125,26 +119,21 @@ pub(crate) struct Allotment {
 }
 
 impl Allotment {
-    /// Objects that each of `shards` may keep.
-    fn shard_max(&self, shards: usize) -> usize {
+    /// Objects of this memory.
+    fn objects(&self) -> usize {
         let bytes = self.bytes.load(Ordering::Relaxed) / self.parts;
-        let objects = bytes / self.object_bytes;
-        usize::try_from(objects).map_or(usize::MAX, |objects| objects / shards + SHARD_MIN)
+        clamp_usize(bytes / self.object_bytes)
     }
 }
 
 impl<K: Key, V: Cached> Cache<K, V> {
-    /// An empty cache that keeps `allotment`, and at least a few objects per shard.
+    /// An empty cache that keeps `allotment`.
     pub(crate) fn new(allotment: Allotment) -> Self {
-        let shard = |_| Shard {
-            entries: RwLock::new(Rank::CacheShard, Entries::new()),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            evictions: AtomicU64::new(0),
-        };
+        let shards = SHARDS_PER_THREAD * shards();
         Self {
-            shards: (0..SHARDS_PER_THREAD * shards()).map(shard).collect(),
+            shards: (0..shards).map(|_| Shard::new()).collect(),
             allotment,
+            hand: AtomicUsize::new(0),
         }
     }
 
@@ -156,7 +145,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
     /// As [`Self::get`], without counting a miss: the caller loads the object then.
     pub(crate) fn hit(&self, key: K) -> Option<Arc<V>> {
         let shard = self.shard(key);
-        let found = shard.entries.read().get(key)?;
+        let found = shard.read().get(key)?;
         shard.hits.fetch_add(1, Ordering::Relaxed);
         Some(found)
     }
@@ -164,7 +153,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
     /// The cached object; on a miss, the shard's [`Entries::departures`] counter.
     fn look(&self, key: K) -> Result<Arc<V>, u64> {
         let shard = self.shard(key);
-        let entries = shard.entries.read();
+        let entries = shard.read();
         let found = entries.get(key).ok_or_else(|| entries.departures());
         let counter = match found {
             Ok(_) => &shard.hits,
@@ -176,7 +165,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
 
     /// Whether the object is cached. Does not mark it used.
     pub(crate) fn contains(&self, key: K) -> bool {
-        self.shard(key).entries.read().contains(key)
+        self.shard(key).read().contains(key)
     }
 
     /// The cached object; on a miss, caches what `read` finds. If an object left the shard
@@ -208,60 +197,78 @@ impl<K: Key, V: Cached> Cache<K, V> {
         let near = |(other, _): &(K, V)| std::ptr::eq(self.shard(*other), shard);
         let beside = found.beside.into_iter().filter(near);
         let beside: Vec<(K, Arc<V>)> = beside.map(|(key, value)| (key, Arc::new(value))).collect();
-        let mut entries = shard.entries.write();
-        if entries.departures() != departures {
-            return None;
-        }
-        let mut insertion = self.insertion();
-        for (other, value) in &beside {
-            entries.get_or_insert(*other, value, &mut insertion);
-        }
-        let admitted = entries.get_or_insert(key, &value, &mut insertion);
-        drop(entries);
-        shard.note_evictions(&insertion.gone);
-        Some(admitted)
+        self.add(shard, |entries| {
+            if entries.departures() != departures {
+                return None;
+            }
+            for (other, value) in &beside {
+                entries.get_or_insert(*other, value);
+            }
+            Some(entries.get_or_insert(key, &value))
+        })
     }
 
     /// The cached object; `value` when there is none.
     pub(crate) fn get_or_insert(&self, key: K, value: V) -> Arc<V> {
-        let shard = self.shard(key);
-        let (value, mut insertion) = (Arc::new(value), self.insertion());
-        let cached = shard
-            .entries
-            .write()
-            .get_or_insert(key, &value, &mut insertion);
-        shard.note_evictions(&insertion.gone);
-        cached
+        let value = Arc::new(value);
+        self.add(self.shard(key), |entries| {
+            entries.get_or_insert(key, &value)
+        })
     }
 
     /// Replaces the cached object by `value`; answers the new object and the old one.
     pub(crate) fn replace(&self, key: K, value: V) -> (Arc<V>, Option<Arc<V>>) {
-        let shard = self.shard(key);
-        let (value, mut insertion) = (Arc::new(value), self.insertion());
-        let before = {
-            let mut entries = shard.entries.write();
+        let value = Arc::new(value);
+        let before = self.add(self.shard(key), |entries| {
             let before = entries.remove(key);
-            entries.get_or_insert(key, &value, &mut insertion);
+            entries.get_or_insert(key, &value);
             before
-        };
-        shard.note_evictions(&insertion.gone);
+        });
         (value, before)
     }
 
-    fn insertion(&self) -> Insertion<V> {
-        Insertion::new(self.allotment.shard_max(self.shards.len()))
+    /// Adds entries to a shard, and evicts others if there are too many.
+    fn add<T>(&self, shard: &Shard<K, V>, add: impl FnOnce(&mut Entries<K, V>) -> T) -> T {
+        // As long as every shard has less than half of an even share, so has the cache.
+        let share = self.allotment.objects() / self.shards.len() / 2;
+        let (answer, is_due) = shard.add(share, add);
+        if is_due {
+            shard.put_off(self.keep_limit());
+        }
+        answer
+    }
+
+    /// Evicts what exceeds the limit, with bounded work; answers the number of entries that a shard
+    /// may add before the next call.
+    fn keep_limit(&self) -> usize {
+        let shards = self.shards.len();
+        let interval = shards.div_ceil(LENGTHS_PER_ENTRY);
+        let present: usize = self.shards.iter().map(Shard::len).sum();
+        let limit = self.allotment.objects();
+        let mut excess = present.saturating_sub(limit);
+        let mut looks = interval * LOOKS_PER_ENTRY;
+        while excess > 0 && looks > 0 {
+            let at = self.hand.fetch_add(1, Ordering::Relaxed) % shards;
+            let shard = &self.shards[at];
+            let part = shard.len().div_ceil(SWEEP_PART).min(SWEEP_MAX);
+            if part > 0 {
+                excess -= shard.sweep(part, excess);
+            }
+            looks = looks.saturating_sub(part.max(1));
+        }
+        interval.max(limit.saturating_sub(present) / shards)
     }
 
     /// Removes the object.
     pub(crate) fn remove(&self, key: K) -> Option<Arc<V>> {
-        self.shard(key).entries.write().remove(key)
+        self.shard(key).change(|entries| entries.remove(key))
     }
 
     /// Totals of all shards.
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for shard in &self.shards {
-            let entries = shard.entries.read();
+            let entries = shard.read();
             sum.entries += u64_of(entries.len());
             sum.idle += u64_of(entries.idle());
             sum.more_bytes += entries
@@ -279,8 +286,8 @@ impl<K: Key, V: Cached> Cache<K, V> {
     /// how many.
     pub(crate) fn shed(&self) -> u64 {
         let shed = |shard: &Shard<K, V>| {
-            let gone = shard.entries.write().shed_quarter();
-            shard.note_evictions(&gone)
+            let entries = shard.len();
+            u64_of(shard.sweep(entries, entries.div_ceil(4)))
         };
         self.shards.iter().map(shed).sum()
     }
@@ -288,7 +295,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
     /// All objects, for unmount checks and statistics.
     pub(crate) fn snapshot(&self) -> Vec<Arc<V>> {
         let all = |shard: &Shard<K, V>| -> Vec<Arc<V>> {
-            let entries = shard.entries.read();
+            let entries = shard.read();
             entries.values().cloned().collect()
         };
         self.shards.iter().flat_map(all).collect()
@@ -300,98 +307,4 @@ impl<K: Key, V: Cached> Cache<K, V> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use uext4_format::BlockNr;
-    use uext4_sync::atomic::AtomicBool;
-
-    impl Cached for u64 {}
-
-    fn cache<V: Cached>() -> Cache<BlockNr, V> {
-        Cache::new(Allotment {
-            bytes: Arc::new(AtomicU64::new(1 << 30)),
-            parts: 1,
-            object_bytes: 1 << 10,
-        })
-    }
-
-    #[test]
-    fn what_is_used_or_was_looked_up_stays_when_some_is_dropped() {
-        let cache = cache::<u64>();
-        let nr = BlockNr;
-        let used: Vec<_> = (0..100).map(|i| cache.get_or_insert(nr(i), i)).collect();
-        (100..1000).for_each(|i| _ = cache.get_or_insert(nr(i), i));
-        (100..200).for_each(|i| _ = cache.get(nr(i)));
-        let dropped = cache.shed();
-        assert!((200..=300).contains(&dropped), "{dropped}");
-        assert_eq!(cache.counts().entries, 1000 - dropped);
-        let is_there = |i| cache.get(nr(i)).is_some_and(|found| *found == i);
-        assert!((0..200).all(is_there));
-        drop(used);
-    }
-
-    struct Known(AtomicBool);
-
-    impl Cached for Known {
-        fn take_used(&self) -> bool {
-            self.0.swap(false, Ordering::Relaxed)
-        }
-    }
-
-    #[test]
-    fn what_was_used_without_asking_has_a_second_chance() {
-        let cache = cache::<Known>();
-        let nr = BlockNr;
-        let known = |i| Known(AtomicBool::new(i < 10));
-        (0..100).for_each(|i| _ = cache.get_or_insert(nr(i), known(i)));
-        assert_eq!(cache.shed(), 25);
-        assert!((0..10).all(|i| cache.get(nr(i)).is_some()));
-    }
-
-    /// While one thread reads, another one loads and changes the object, and it is written and
-    /// evicted: the first read is stale.
-    #[test]
-    fn what_was_read_before_the_present_state_left_is_read_again() {
-        let cache = cache::<u64>();
-        let mut device = [1, 2].into_iter();
-        let found = cache.load(BlockNr(7), || {
-            let read = device.next().expect("read twice");
-            if read == 1 {
-                drop(cache.get_or_insert(BlockNr(7), 2));
-                assert_eq!(cache.shed(), 1);
-            }
-            Ok::<_, ()>(Found::alone(read))
-        });
-        assert_eq!(*found.expect("no errors"), 2);
-    }
-
-    #[test]
-    fn what_is_replaced_is_found_no_more() {
-        let cache = cache::<u64>();
-        let (new, before) = cache.replace(BlockNr(7), 1);
-        assert_eq!((*new, before.map(|before| *before)), (1, None));
-        let (new, before) = cache.replace(BlockNr(7), 2);
-        assert_eq!((*new, before.map(|before| *before)), (2, Some(1)));
-        let found = cache.get(BlockNr(7)).expect("it is there");
-        assert!(Arc::ptr_eq(&found, &new));
-        assert_eq!(cache.counts().entries, 1);
-    }
-
-    #[test]
-    fn what_is_found_beside_it_is_cached_unless_it_is_there() {
-        let cache = cache::<u64>();
-        cache.get_or_insert(BlockNr(11), 0);
-        let beside = |i| (BlockNr(i), i);
-        let found = || {
-            let (wanted, beside) = (10, (11..300).map(beside).collect());
-            Ok::<_, ()>(Found { wanted, beside })
-        };
-        assert_eq!(cache.load(BlockNr(10), found).map(|found| *found), Ok(10));
-        let there = |i: u64| cache.get(BlockNr(i)).map(|found| *found);
-        assert_eq!(
-            (there(11), there(12), there(255)),
-            (Some(0), Some(12), Some(255))
-        );
-        assert_eq!(there(256), None, "of other blocks");
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 //!
 //! Layout: a map by key, and a ring of the same keys with a hand. The hand skips held entries,
 //! clears the reference bit of used ones (second chance), and evicts the rest.
+//! Not here: when to evict ([`super::Cache`]).
 //! Invariants: each key of the map is in the ring once, at its entry's index. An evicted object has
 //! no holder, and weak references to it no longer upgrade.
 //! Locking: the caller holds the shard's lock.
@@ -9,12 +10,6 @@
 use super::{Cached, Key, STRIPE_BITS};
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Arc, StripeMap, shared_count};
-
-/// Most entries that the hand passes per insertion.
-const LOOKS_MAX: usize = 32;
-/// Entries that the hand passes per insertion while it meets only held entries. Recent entries are
-/// held for a while (until a commit); a slower hand would stay among them forever.
-const LOOKS_PER_ARRIVAL: usize = 4;
 
 struct Entry<V> {
     /// `None` only while [`end`] checks for other holders.
@@ -69,28 +64,11 @@ fn end<V>(value: &mut Option<Arc<V>>) -> Option<V> {
     }
 }
 
-/// The shard's limit, and the objects evicted by an insertion.
-pub(super) struct Insertion<V> {
-    /// Target number of entries that only the cache holds.
-    pub(super) max: usize,
-    /// Evicted objects; the caller drops them without the shard's lock.
-    pub(super) gone: Vec<V>,
-}
-
-impl<V> Insertion<V> {
-    pub(super) fn new(max: usize) -> Self {
-        let gone = Vec::new();
-        Self { max, gone }
-    }
-}
-
 /// See the module.
 pub(super) struct Entries<K, V> {
     map: StripeMap<K, Entry<V>, STRIPE_BITS>,
     ring: Vec<K>,
     hand: usize,
-    /// CLOCK is paused until the shard has this many entries: the last pass met only held entries.
-    rest_until: usize,
     departures: u64,
 }
 
@@ -100,7 +78,6 @@ impl<K: Key, V: Cached> Entries<K, V> {
             map: StripeMap::default(),
             ring: Vec::new(),
             hand: 0,
-            rest_until: 0,
             departures: 0,
         }
     }
@@ -133,16 +110,10 @@ impl<K: Key, V: Cached> Entries<K, V> {
 
     /// The cached object; else inserts `value`. The caller drops its own reference to `value`
     /// without the shard's lock.
-    pub(super) fn get_or_insert(
-        &mut self,
-        key: K,
-        value: &Arc<V>,
-        insertion: &mut Insertion<V>,
-    ) -> Arc<V> {
+    pub(super) fn get_or_insert(&mut self, key: K, value: &Arc<V>) -> Arc<V> {
         if let Some(there) = self.get(key) {
             return there;
         }
-        self.evict(insertion);
         self.insert(key, Arc::clone(value));
         Arc::clone(value)
     }
@@ -172,33 +143,12 @@ impl<K: Key, V: Cached> Entries<K, V> {
         entry.value
     }
 
-    fn evict(&mut self, insertion: &mut Insertion<V>) {
-        let len = self.map.len();
-        if len < insertion.max || len < self.rest_until {
-            return;
-        }
-        let held = self.sweep(
-            LOOKS_MAX,
-            insertion.gone.len() + len + 1 - insertion.max,
-            &mut insertion.gone,
-        );
-        self.rest_until = self.map.len() + held / LOOKS_PER_ARRIVAL;
-    }
-
-    /// One round of the hand, until a quarter is evicted.
-    pub(super) fn shed_quarter(&mut self) -> Vec<V> {
+    /// Moves the hand past `looks` entries, or until it has evicted `wanted`. Answers the evicted
+    /// objects, which the caller drops without the shard's lock.
+    pub(super) fn sweep(&mut self, looks: usize, wanted: usize) -> Vec<V> {
         let mut gone = Vec::new();
-        let wanted = self.map.len().div_ceil(4);
-        self.sweep(self.map.len(), wanted, &mut gone);
-        gone
-    }
-
-    /// Moves the hand past `looks` entries, or until `gone` has `enough`. Answers how many entries
-    /// were held.
-    fn sweep(&mut self, looks: usize, enough: usize, gone: &mut Vec<V>) -> usize {
-        let mut held = 0;
         for _ in 0..looks {
-            if gone.len() >= enough || self.ring.is_empty() {
+            if gone.len() >= wanted || self.ring.is_empty() {
                 break;
             }
             self.hand %= self.ring.len();
@@ -209,14 +159,10 @@ impl<K: Key, V: Cached> Entries<K, V> {
                     self.remove(key);
                     gone.push(value);
                 }
-                Verdict::Held => {
-                    self.hand += 1;
-                    held += 1;
-                }
-                Verdict::Spared => self.hand += 1,
+                Verdict::Held | Verdict::Spared => self.hand += 1,
             }
         }
-        held
+        gone
     }
 
     /// All objects.
@@ -252,45 +198,15 @@ mod tests {
         let nr = uext4_format::BlockNr;
         let mut entries: Entries<_, u64> = Entries::new();
         for i in 0..1000 {
-            entries.get_or_insert(nr(i), &Arc::new(i), &mut Insertion::new(50));
+            entries.get_or_insert(nr(i), &Arc::new(i));
             if i % 3 == 0 {
                 entries.remove(nr(i / 2));
             }
             let places = entries.ring.iter().enumerate();
             let stands = |(at, key)| entries.map.get(key).is_some_and(|entry| entry.at == at);
             assert!(entries.ring.len() == entries.len() && places.into_iter().all(stands));
+            entries.sweep(usize::MAX, entries.len().saturating_sub(50));
             assert!(entries.len() <= 50);
-        }
-    }
-
-    #[test]
-    fn what_is_held_lets_others_in_and_goes_later() {
-        let nr = uext4_format::BlockNr;
-        let mut entries: Entries<_, u64> = Entries::new();
-        let add = |entries: &mut Entries<_, u64>, i| {
-            entries.get_or_insert(nr(i), &Arc::new(i), &mut Insertion::new(50))
-        };
-        let held: Vec<_> = (0..500).map(|i| add(&mut entries, i)).collect();
-        assert_eq!(entries.len(), 500);
-        drop(held);
-        (500..1500).for_each(|i| drop(add(&mut entries, i)));
-        assert!(entries.len() <= 50, "{}", entries.len());
-    }
-
-    #[test]
-    fn what_is_held_for_a_while_does_not_keep_the_hand() {
-        const MAX: usize = 1000;
-        const HELD: usize = 700;
-        let nr = uext4_format::BlockNr;
-        let mut entries: Entries<_, u64> = Entries::new();
-        let mut held = std::collections::VecDeque::new();
-        for i in 0..30_000 {
-            held.push_back(entries.get_or_insert(nr(i), &Arc::new(i), &mut Insertion::new(MAX)));
-            entries.get(nr(i));
-            if held.len() > HELD {
-                held.pop_front();
-            }
-            assert!(entries.len() <= MAX + HELD, "{} at {i}", entries.len());
         }
     }
 }
