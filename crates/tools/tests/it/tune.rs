@@ -441,7 +441,7 @@ fn inodes_get_larger_by_the_word_of_tune2fs() {
     for (words, reason) in [
         (&["-I", "128"][..], "do not become smaller"),
         (&["-I", "300"], "power of two"),
-        (&["-I", "8192"], "those of a block"),
+        (&["-I", "8192"], "to one block"),
     ] {
         rig.fails(1, reason, &[&["tune", "disk.img"], words].concat());
     }

@@ -58,7 +58,7 @@ pub fn set_inode_size(
 fn wanted_superblock(rest: &AtRest, inode_bytes: u16) -> Result<Option<Superblock>> {
     let (now, most) = (rest.geometry.inode_size, rest.geometry.block_size());
     if !inode_bytes.is_power_of_two() || u32::from(inode_bytes) > most || inode_bytes < 128 {
-        let problem = "the size of inodes is a power of two, from 128 bytes to those of a block";
+        let problem = "the size of inodes is a power of two, from 128 bytes to one block";
         return Err(Error::Invalid(problem));
     }
     let mut disk = rest.superblock.clone();

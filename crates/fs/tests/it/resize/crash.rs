@@ -222,6 +222,13 @@ impl Recorded {
         Ok(())
     }
 
+    /// Judges all cuts by all judges.
+    fn assert_sound(&mut self) {
+        if let Some(failure) = self.first_failure(Judges::All) {
+            panic!("{failure}");
+        }
+    }
+
     /// Judges all cuts, some by e2fsck and the kernel as well; answers what failed first.
     pub(crate) fn first_failure(&mut self, judges: Judges) -> Option<String> {
         let step = step(self.log.len(), JUDGED);
@@ -282,9 +289,7 @@ fn every_crash_leaves_the_old_or_the_new_size() {
     for (name, factor) in kinds {
         let mut recorded = record(Kind::named(name), factor, Flushes::Heeded);
         assert!(recorded.sizes[0] < recorded.sizes[1]);
-        if let Some(failure) = recorded.first_failure(Judges::All) {
-            panic!("{failure}");
-        }
+        recorded.assert_sound();
     }
 }
 
@@ -301,9 +306,7 @@ fn every_crash_of_a_mounted_growth_leaves_the_old_or_the_new_size() {
     for (name, factor) in kinds {
         let mut recorded = record_mounted(Kind::named(name), factor, Flushes::Heeded);
         assert!(recorded.sizes[0] < recorded.sizes[1]);
-        if let Some(failure) = recorded.first_failure(Judges::All) {
-            panic!("{failure}");
-        }
+        recorded.assert_sound();
     }
 }
 
@@ -458,9 +461,7 @@ fn every_crash_of_a_shrinking_leaves_the_old_or_the_new_size() {
         let least = Least::Bytes(between);
         let mut recorded = record_shrinking(kind, least, Flushes::Heeded);
         assert!(recorded.sizes[0] > recorded.sizes[1]);
-        if let Some(failure) = recorded.first_failure(Judges::All) {
-            panic!("{failure}");
-        }
+        recorded.assert_sound();
     }
 }
 
@@ -487,9 +488,7 @@ fn every_crash_of_a_larger_inode_size_leaves_the_old_or_the_new_one() {
         let kind = Kind::named(name).with_inodes(from);
         let mut recorded = record_inode_size(kind, to, Flushes::Heeded);
         assert_eq!(recorded.inode_sizes, [from, to]);
-        if let Some(failure) = recorded.first_failure(Judges::All) {
-            panic!("{failure}");
-        }
+        recorded.assert_sound();
     }
 }
 

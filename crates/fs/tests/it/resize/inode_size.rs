@@ -123,7 +123,7 @@ fn what_cannot_be_is_refused_without_a_write() {
     let cases: [(&str, u16, &str); 5] = [
         ("ext4", 128, "smaller"),
         ("ext4", 300, "power of two"),
-        ("ext4", 2048, "those of a block"),
+        ("ext4", 2048, "to one block"),
         ("ext4", 0, "power of two"),
         ("no-journal", 512, "journal"),
     ];
