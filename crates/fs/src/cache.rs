@@ -24,7 +24,8 @@ use uext4_sync::{Arc, shards, stripe_shard};
 
 /// Shards of a cache for each shard of threads: two threads are rarely in one.
 const SHARDS_PER_THREAD: usize = 2;
-/// Lengths that a shard reads per entry that it adds to a full cache.
+/// Lengths that a shard reads per entry that it adds to a full cache; at least one to another,
+/// because the limit may become lower.
 const LENGTHS_PER_ENTRY: usize = 8;
 /// Entries that the hands pass at most per added entry. Recent entries are held for a while (until
 /// a commit), and used ones have a second chance.
@@ -139,28 +140,12 @@ impl<K: Key, V: Cached> Cache<K, V> {
 
     /// The cached object.
     pub(crate) fn get(&self, key: K) -> Option<Arc<V>> {
-        self.look(key).ok()
+        self.shard(key).look(key).ok()
     }
 
     /// As [`Self::get`], without counting a miss: the caller loads the object then.
     pub(crate) fn hit(&self, key: K) -> Option<Arc<V>> {
-        let shard = self.shard(key);
-        let found = shard.read().get(key)?;
-        shard.hits.fetch_add(1, Ordering::Relaxed);
-        Some(found)
-    }
-
-    /// The cached object; on a miss, the shard's [`Entries::departures`] counter.
-    fn look(&self, key: K) -> Result<Arc<V>, u64> {
-        let shard = self.shard(key);
-        let entries = shard.read();
-        let found = entries.get(key).ok_or_else(|| entries.departures());
-        let counter = match found {
-            Ok(_) => &shard.hits,
-            Err(_) => &shard.misses,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        found
+        self.shard(key).hit(key)
     }
 
     /// Whether the object is cached. Does not mark it used.
@@ -180,7 +165,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
         mut read: impl FnMut() -> Result<Found<K, V>, E>,
     ) -> Result<Arc<V>, E> {
         loop {
-            let departures = match self.look(key) {
+            let departures = match self.shard(key).look(key) {
                 Ok(value) => return Ok(value),
                 Err(departures) => departures,
             };
@@ -256,7 +241,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
             }
             looks = looks.saturating_sub(part.max(1));
         }
-        interval.max(limit.saturating_sub(present) / shards)
+        (limit.saturating_sub(present) / shards).clamp(interval, shards)
     }
 
     /// Removes the object.
@@ -267,18 +252,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
     /// Totals of all shards.
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
-        for shard in &self.shards {
-            let entries = shard.read();
-            sum.entries += u64_of(entries.len());
-            sum.idle += u64_of(entries.idle());
-            sum.more_bytes += entries
-                .values()
-                .map(|value| u64_of(value.more_bytes()))
-                .sum::<u64>();
-            sum.hits += shard.hits.load(Ordering::Relaxed);
-            sum.misses += shard.misses.load(Ordering::Relaxed);
-            sum.evictions += shard.evictions.load(Ordering::Relaxed);
-        }
+        self.shards.iter().for_each(|shard| shard.add_to(&mut sum));
         sum
     }
 

@@ -4,18 +4,18 @@
 //! Locking: `Rank::CacheShard`; no other lock is taken under it.
 
 use super::entries::Entries;
-use super::{Cached, Key};
+use super::{Cached, Counts, Key};
 use uext4_num::u64_of;
 use uext4_sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use uext4_sync::{Rank, RwLock, RwLockReadGuard};
+use uext4_sync::{Arc, Rank, RwLock, RwLockReadGuard};
 
 /// The counters share the lock's cache line, which a look-up writes anyway: they are in front of
 /// it.
 #[repr(C, align(128))]
 pub(super) struct Shard<K, V> {
-    pub(super) hits: AtomicU64,
-    pub(super) misses: AtomicU64,
-    pub(super) evictions: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    evictions: AtomicU64,
     len: AtomicUsize,
     /// Entries to add until the cache is to be kept within its limit.
     until_due: AtomicUsize,
@@ -41,6 +41,37 @@ impl<K: Key, V: Cached> Shard<K, V> {
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Entries<K, V>> {
         self.entries.read()
+    }
+
+    /// The object; on a miss, the [`Entries::departures`] counter.
+    pub(super) fn look(&self, key: K) -> Result<Arc<V>, u64> {
+        let entries = self.entries.read();
+        let found = entries.get(key).ok_or_else(|| entries.departures());
+        let counter = match found {
+            Ok(_) => &self.hits,
+            Err(_) => &self.misses,
+        };
+        counter.fetch_add(1, Relaxed);
+        found
+    }
+
+    /// The object, without counting a miss.
+    pub(super) fn hit(&self, key: K) -> Option<Arc<V>> {
+        let found = self.entries.read().get(key)?;
+        self.hits.fetch_add(1, Relaxed);
+        Some(found)
+    }
+
+    /// Adds this shard to the totals.
+    pub(super) fn add_to(&self, sum: &mut Counts) {
+        let entries = self.entries.read();
+        sum.entries += u64_of(entries.len());
+        sum.idle += u64_of(entries.idle());
+        let more_bytes = entries.values().map(|value| u64_of(value.more_bytes()));
+        sum.more_bytes += more_bytes.sum::<u64>();
+        sum.hits += self.hits.load(Relaxed);
+        sum.misses += self.misses.load(Relaxed);
+        sum.evictions += self.evictions.load(Relaxed);
     }
 
     /// Changes the entries.

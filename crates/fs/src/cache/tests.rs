@@ -153,3 +153,24 @@ fn what_is_held_for_a_while_does_not_keep_the_hands() {
         assert!(entries <= OBJECTS + u64_of(HELD), "{entries} at {i}");
     }
 }
+
+/// No shard goes on as the limit before allowed.
+#[test]
+fn a_lower_limit_is_kept_soon() {
+    let cache = cache_of(1 << 20);
+    let first = cache.shard(BlockNr(0));
+    let mut numbers = (0..)
+        .map(BlockNr)
+        .filter(|nr| std::ptr::eq(cache.shard(*nr), first));
+    let mut add = |entries| {
+        for nr in numbers.by_ref().take(entries) {
+            _ = cache.get_or_insert(nr, nr.0);
+        }
+        cache.counts()
+    };
+    assert_eq!(add(6000).evictions, 0);
+    cache.allotment.bytes.store(1000 << 10, Ordering::Relaxed);
+    assert!(add(cache.shards.len()).evictions > 0);
+    let entries = add(6000).entries;
+    assert!(entries < 1250, "{entries}");
+}

@@ -176,14 +176,14 @@ pub(crate) fn carry_out(
     name: &HashedName<'_>,
     draft: Draft,
 ) -> DirResult<Behind> {
-    let view = Dir::open(fs, dir)?;
-    let Some(path) = path_to(&view, name)? else {
-        return Err(DirError::NeedExclusive);
-    };
     // Threads that held the lock exclusively may have split the leaf, or used its block again.
     if !dir.index.is_still(draft.version) {
         return Ok(None);
     }
+    let view = Dir::open(fs, dir)?;
+    let Some(path) = path_to(&view, name)? else {
+        return Err(DirError::NeedExclusive);
+    };
     let is_changed = || draft.block.read().changes() != draft.changes;
     // A leaf that is not full changes all the time.
     if draft.why == Why::Full && is_changed() {
