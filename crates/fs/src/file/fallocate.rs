@@ -107,13 +107,14 @@ fn check_end(fs: &Fs, inode: &Inode, mode: FallocateMode, end: u64) -> Result<u6
             "space without data in a file without extents",
         ));
     }
-    let size_end = if extents {
-        map::LOGICAL_END << fs.geometry.block_bits
-    } else {
-        map::size_end_bytes(fs, &state)
+    // A hole may also reach blocks behind the largest size: the limit was higher before a feature
+    // was removed.
+    let end_max = match punches {
+        true => map::LOGICAL_END << fs.geometry.block_bits,
+        false => map::size_end_bytes(fs, &state),
     };
-    match end <= size_end || punches {
-        true => Ok(end.min(size_end)),
+    match end <= end_max || punches {
+        true => Ok(end.min(end_max)),
         false => Err(Error::TooLarge),
     }
 }

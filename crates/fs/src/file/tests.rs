@@ -1,6 +1,7 @@
 //! Model test: files against a vector of bytes, on every kind of map, checked by e2fsck.
 
 mod beyond;
+mod limits;
 mod shift;
 
 use super::*;

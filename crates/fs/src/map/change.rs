@@ -4,7 +4,7 @@
 //! next fast commit.
 //! Not here: the changes of one format (`extents`, `indirect`).
 
-use super::usage::charge;
+use super::usage::{charge, discharge};
 use super::{ExtentState, LOGICAL_END, Progress, cluster_mate, extent_around, goal, has_extents};
 use super::{clusters, extents, indirect, status};
 use crate::inode::InodeState;
@@ -17,8 +17,9 @@ use uext4_journal::{FullReason, Handle};
 /// Maps `run`, which the handle's transaction allocated, into the hole at `at`.
 ///
 /// # Errors
-/// [`Error::NoSpace`] when a tree block cannot be allocated: the mapped part of `run` is unmapped
-/// again, and the caller still owns the run.
+/// [`Error::NoSpace`] when a tree block cannot be allocated, [`Error::TooLarge`] when the inode's
+/// block count cannot grow: the mapped part of `run` is unmapped again, and the caller still owns
+/// the run.
 pub(crate) fn insert(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -47,16 +48,21 @@ fn insert_run(
     written: ExtentState,
 ) -> Result<()> {
     let fresh = clusters::fresh_blocks(fs, state, at, run.len_blocks)?;
-    if has_extents(state) {
-        extents::insert(fs, handle, state, at, run, written)?;
+    // Before the map changes: the count has a limit, and the caller frees a run that is refused.
+    charge(fs, handle, state, fresh)?;
+    let inserted = if has_extents(state) {
+        extents::insert(fs, handle, state, at, run, written)
     } else if written == ExtentState::Written {
-        indirect::insert(fs, handle, state, at, run)?;
+        indirect::insert(fs, handle, state, at, run)
     } else {
-        return Err(Error::NotSupported(
+        Err(Error::NotSupported(
             "unwritten blocks in a file without extents",
-        ));
+        ))
+    };
+    if inserted.is_err() {
+        discharge(fs, handle, state, fresh);
     }
-    charge(fs, handle, state, fresh)
+    inserted
 }
 
 /// Allocates one block for a directory near its neighbours, and maps it at `at`.

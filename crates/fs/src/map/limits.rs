@@ -24,23 +24,27 @@ pub(crate) fn block_end(state: &InodeState) -> Option<BlockNr> {
 }
 
 /// The largest size in bytes of a file with this format.
+///
+/// Without the feature HUGE_FILE, `i_blocks` counts sectors in 32 bits, which limits files of both
+/// formats.
 pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
     let bits = fs.geometry.block_bits;
-    let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
-    if has_extents(state) || (inline && fs.features.has(Feature::EXTENTS)) {
-        return LOGICAL_END << bits;
-    }
-    let blocks = uext4_format::indirect::max_blocks(fs.block_size()).min(LOGICAL_END);
-    // Without the feature HUGE_FILE, `i_blocks` counts sectors in 32 bits. Like e2fsprogs and the
-    // kernel, this leaves space for the tables.
     let huge = fs.features.has(Feature::HUGE_FILE);
     let sectors_max = if huge {
         u64::MAX >> 16
     } else {
         u64::from(u32::MAX)
     };
+    let counted = sectors_max >> (bits - 9);
+    let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
+    if has_extents(state) || (inline && fs.features.has(Feature::EXTENTS)) {
+        // As the kernel: without the few blocks of the tree.
+        return LOGICAL_END.min(counted) << bits;
+    }
+    let blocks = uext4_format::indirect::max_blocks(fs.block_size()).min(LOGICAL_END);
+    // Like e2fsprogs and the kernel, this leaves space for the tables.
     let tables = blocks / uext4_format::indirect::pointers_per_block(fs.block_size()) + 1;
-    blocks.min((sectors_max >> (bits - 9)).saturating_sub(2 * tables)) << bits
+    blocks.min(counted.saturating_sub(2 * tables)) << bits
 }
 
 /// Answers damage unless all blocks of the run may hold data.
