@@ -207,9 +207,12 @@ pub enum ResizeError {
         /// Bytes of the device.
         there_bytes: u64,
     },
-    /// It is marked with errors, or is not clean after a mount.
+    /// It is marked with errors.
     #[error("it is marked with errors; run e2fsck -f first")]
     Errors,
+    /// It is not marked clean, as after a crash without a journal.
+    #[error("it is not marked clean; run e2fsck -f first")]
+    Unclean,
     /// The reserved descriptor blocks contradict the features.
     #[error("blocks are reserved for descriptors against its features; run e2fsck -f first")]
     Reserved,
@@ -353,7 +356,7 @@ fn resize_errno(why: &ResizeError) -> Errno {
     use ResizeError as Why;
     match why {
         Why::Smaller { .. } | Why::SmallerMounted { .. } => Errno::INVAL,
-        Why::Errors | Why::Reserved | Why::Owner { .. } => Errno::UCLEAN,
+        Why::Errors | Why::Unclean | Why::Reserved | Why::Owner { .. } => Errno::UCLEAN,
         Why::Device { .. }
         | Why::TooTight
         | Why::Tables { .. }

@@ -42,6 +42,8 @@ impl Object for Super {
 pub(crate) struct SuperState {
     pub(crate) disk: Superblock,
     pub(crate) block: BlockNr,
+    /// Without a journal: the mark `VALID` as the mount found it, which an unmount restores.
+    pub(crate) was_valid: bool,
     offset_bytes: usize,
 }
 
@@ -177,6 +179,7 @@ impl Super {
         let offset_bytes = clamp_usize(SUPERBLOCK_OFFSET % block_size);
         Arc::new(Self {
             live: Live::new(SuperState {
+                was_valid: disk.state & state::VALID != 0,
                 disk,
                 block,
                 offset_bytes,

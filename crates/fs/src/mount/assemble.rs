@@ -255,11 +255,12 @@ fn journal_blocks(plan: &Plan) -> Vec<std::ops::Range<u64>> {
 pub(super) fn begin(fs: &Fs) -> Result<()> {
     let now = fs.now();
     let handle = fs.start(1)?;
-    fs.superblock.update(&handle, |disk| {
-        disk.mtime = nonnegative(now.seconds);
-        disk.mnt_count = disk.mnt_count.saturating_add(1);
-        say_in_use(disk);
-    });
+    {
+        let mut state = handle.write(&fs.superblock);
+        state.disk.mtime = nonnegative(now.seconds);
+        state.disk.mnt_count = state.disk.mnt_count.saturating_add(1);
+        say_in_use(&mut state);
+    }
     drop(handle);
     super::close::write_superblock(fs)?;
     fs.journal.flush_device()?;

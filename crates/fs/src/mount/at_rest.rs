@@ -36,9 +36,11 @@ impl AtRest {
     /// Claims the file system; one that was not unmounted is recovered first.
     ///
     /// # Errors
-    /// As [`Filesystem::mount`]; [`ResizeError::Errors`] if e2fsck has to run.
+    /// As [`Filesystem::mount`]; [`ResizeError::Errors`] and [`ResizeError::Unclean`] if e2fsck has
+    /// to run.
     pub(crate) fn claim(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
         let mut plan = open::inspect(&device, options.clone())?;
+        check_state(&plan.superblock)?;
         if plan.recovering {
             recover(&device, &options)?;
             plan = open::inspect(&device, options)?;
@@ -52,7 +54,8 @@ impl AtRest {
             media.home.base().forget_cache();
             open::look_again(media.home.base(), &mut plan)?;
         }
-        if plan.recovering || plan.superblock.state & state::ERROR != 0 {
+        check_state(&plan.superblock)?;
+        if plan.recovering {
             return Err(ResizeError::Errors.into());
         }
         let device: Arc<dyn BlockDevice> = media.home.clone();
@@ -251,6 +254,26 @@ fn bridged(bridge: (BlockNr, Vec<u8>)) -> HomeOrder {
 
 fn image((nr, bytes): (BlockNr, Vec<u8>)) -> (BlockNr, Image) {
     (nr, Image::from(bytes))
+}
+
+/// Recovers a file system that was not unmounted, and checks that a change may begin.
+///
+/// # Errors
+/// As [`AtRest::claim`].
+pub(crate) fn check_sound(device: &Arc<dyn BlockDevice>, options: &MountOptions) -> Result<()> {
+    AtRest::claim(device.clone(), options.clone())?.release()
+}
+
+/// Refuses a file system whose metadata may contradict each other: one with recorded errors, or
+/// that a crash without a journal left. Only e2fsck finds what is wrong there.
+pub(crate) fn check_state(disk: &Superblock) -> Result<()> {
+    if disk.state & state::ERROR != 0 {
+        return Err(ResizeError::Errors.into());
+    }
+    match disk.state & state::VALID {
+        0 => Err(ResizeError::Unclean.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Brings a file system that was not unmounted to rest.

@@ -1,6 +1,7 @@
 //! Brings a mount to rest, and marks the superblock clean or in use.
 
 use super::close::write_superblock;
+use crate::superblock::SuperState;
 use crate::{Fs, Result, credits};
 use uext4_format::{Feature, superblock};
 
@@ -17,7 +18,8 @@ impl Fs {
         self.mark_clean()
     }
 
-    /// Marks the superblock clean, as the last write: the log is empty and everything is home.
+    /// Marks the superblock clean, as the last write: the log is empty and everything is home. A file
+    /// system that was not clean before the mount stays so: only e2fsck makes it clean.
     pub(super) fn mark_clean(&self) -> Result<()> {
         let no_orphans = self.orphans.is_empty();
         {
@@ -28,7 +30,8 @@ impl Fs {
                 features.remove(Feature::ORPHAN_PRESENT);
             }
             state.disk.set_features(features);
-            if state.disk.state & superblock::state::ERROR == 0 {
+            let may_be_clean = state.was_valid && state.disk.state & superblock::state::ERROR == 0;
+            if may_be_clean && !features.has(Feature::HAS_JOURNAL) {
                 state.disk.state |= superblock::state::VALID;
             }
         }
@@ -38,14 +41,16 @@ impl Fs {
 
     /// The opposite of [`Self::mark_clean`]; durable before any other write.
     pub(super) fn mark_in_use(&self) -> Result<()> {
-        say_in_use(&mut self.superblock.write_unlogged().disk);
+        say_in_use(&mut self.superblock.write_unlogged());
         write_superblock(self)?;
         Ok(self.device.flush()?)
     }
 }
 
 /// Marks the superblock in use, so that the next mount recovers after a crash.
-pub(super) fn say_in_use(disk: &mut uext4_format::Superblock) {
+pub(super) fn say_in_use(found: &mut SuperState) {
+    found.was_valid = found.disk.state & superblock::state::VALID != 0;
+    let disk = &mut found.disk;
     let mut features = disk.features();
     if features.has(Feature::HAS_JOURNAL) {
         features.insert(Feature::RECOVER);

@@ -72,9 +72,15 @@ impl Filesystem {
 
 impl Fs {
     fn plan_growth(&self, wanted: NewSize) -> Result<Plan> {
-        let disk = self.superblock.read().disk.clone();
+        let (disk, was_valid) = {
+            let state = self.superblock.read();
+            (state.disk.clone(), state.was_valid)
+        };
         if disk.state & state::ERROR != 0 {
             return Err(ResizeError::Errors.into());
+        }
+        if !was_valid {
+            return Err(ResizeError::Unclean.into());
         }
         let now_bytes = self.geometry.size_bytes();
         let size_bytes = match wanted {

@@ -6,6 +6,7 @@
 //! Not here: maps of existing files (`use_extents`); inode size; checksums (`reseal`).
 
 use super::{Journal, Presence, Tuning, set_journal};
+use crate::mount::check_sound;
 use crate::superblock::read_superblock;
 use crate::{Error, Filesystem, MountOptions, Result};
 use uext4_device::BlockDevice;
@@ -25,8 +26,8 @@ const FEATURES: [Feature; 6] = [
 /// features that it got. A journal that it gets has `journal_blocks`, or as many as by mke2fs.
 ///
 /// # Errors
-/// [`Error::NotSupported`] for an external journal; [`Error::NoSpace`]; those of
-/// [`Filesystem::mount`].
+/// [`Error::NotSupported`] for an external journal; [`Error::NoSpace`]; [`Error::Resize`] if e2fsck
+/// has to run first; those of [`Filesystem::mount`].
 pub fn convert(
     device: &Arc<dyn BlockDevice>,
     options: &MountOptions,
@@ -36,6 +37,7 @@ pub fn convert(
     if disk.features().has(Feature::JOURNAL_DEV) {
         return Err(Error::NotSupported("it is a journal, with no files"));
     }
+    check_sound(device, options)?;
     let mut added = missing(&disk);
     let tuning = Tuning {
         features: added.iter().map(|one| (*one, Presence::Present)).collect(),

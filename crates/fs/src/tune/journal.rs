@@ -8,6 +8,7 @@
 use super::{Presence, Tuning, reserved};
 use crate::file::{self, FallocateMode, Position, Terms};
 use crate::inode::InodeRef;
+use crate::mount::check_sound;
 use crate::superblock::read_superblock;
 use crate::{Error, Filesystem, Fs, MountOptions, Result, map, mkfs};
 use std::ops::Range;
@@ -44,7 +45,8 @@ pub enum Journal<'a> {
 ///
 /// # Errors
 /// [`Error::NotSupported`] for a size that mke2fs would refuse, [`Error::NoSpace`] if the blocks
-/// are not free; then the file system has no journal. Those of mounts.
+/// are not free; then the file system has no journal. [`Error::Resize`] if e2fsck has to run first.
+/// Those of mounts.
 pub fn set_journal(
     device: &Arc<dyn BlockDevice>,
     options: &MountOptions,
@@ -52,6 +54,7 @@ pub fn set_journal(
 ) -> Result<()> {
     let before = read_superblock(&**device, None)?;
     let blocks = blocks_of(&before, wanted)?;
+    check_sound(device, options)?;
     let had_one = before.features().has(Feature::HAS_JOURNAL);
     let wants_one = !matches!(wanted, Journal::None);
     match had_one {

@@ -9,6 +9,7 @@
 use super::{Tuning, orphan_file, reserved};
 use crate::file::{self, Position, Terms};
 use crate::inode::{Inode, InodeRef};
+use crate::mount::check_sound;
 use crate::quota::{Owners, Usage};
 use crate::superblock::read_superblock;
 use crate::{Error, Filesystem, Fs, MountOptions, Result, credits, mkfs, quota_files};
@@ -29,7 +30,8 @@ const GROUPS: InodeNr = InodeNr(4);
 ///
 /// # Errors
 /// [`Error::NotSupported`] with the reason, for a kind beside others that are counted already too;
-/// [`Error::NoSpace`] if the files do not fit. Those of mounts.
+/// [`Error::NoSpace`] if the files do not fit; [`Error::Resize`] if e2fsck has to run first. Those of
+/// mounts.
 pub fn set_quota(
     device: &Arc<dyn BlockDevice>,
     options: &MountOptions,
@@ -43,6 +45,7 @@ pub fn set_quota(
         return Ok(());
     }
     check(&disk, &now, &starts)?;
+    check_sound(device, options)?;
     if !ends.is_empty() {
         end(device, options, &disk, &ends)?;
     }

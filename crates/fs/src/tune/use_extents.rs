@@ -8,6 +8,7 @@
 use super::reserved::on_mount;
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, BlockMap};
+use crate::mount::check_sound;
 use crate::{Error, Fs, MountOptions, Result, file};
 use std::ops::ControlFlow;
 use uext4_device::BlockDevice;
@@ -50,6 +51,7 @@ pub fn use_extents(
     options: &MountOptions,
     progress: &mut dyn FnMut(ExtentsProgress) -> ControlFlow<()>,
 ) -> Result<ExtentsUsed> {
+    check_sound(device, options)?;
     on_mount(device, options, |fs| {
         if !fs.features.has(Feature::EXTENTS) {
             return Err(Error::NotSupported("extents without the feature extent"));

@@ -49,5 +49,6 @@ mod statfs;
 mod threads;
 mod together;
 mod tunables;
+mod unclean;
 mod use_extents;
 mod worker;
