@@ -3,7 +3,8 @@
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
-use uext4_testkit::oracle::{self, KernelMount};
+use uext4_testkit::oracle::KernelMount;
+use uext4_testkit::skip;
 
 const SIZE: [&str; 9] = [
     "--runs",
@@ -112,11 +113,12 @@ fn varmail_runs_on_every_system() {
 
 #[test]
 fn the_slow_device_serves_all_systems() {
-    let is_there = |name: &&'static str| oracle::is_installed(name);
-    let has_programs = ["nbdkit", "nbdfuse", "cc"].iter().all(is_there)
-        && Path::new("/usr/include/nbdkit-plugin.h").exists();
-    if !has_programs || !KernelMount::available_or_skip("the_slow_device_serves_all_systems") {
-        eprintln!("=== SKIPPED: the slow device needs nbdkit, its header, nbdfuse, cc ===");
+    let test = "the_slow_device_serves_all_systems";
+    let has_header = Path::new("/usr/include/nbdkit-plugin.h").exists();
+    if !skip::programs_or_skip(test, &["nbdkit", "nbdfuse", "cc"])
+        || !skip::can_or_skip(test, has_header, "the header of nbdkit")
+        || !KernelMount::available_or_skip(test)
+    {
         return;
     }
     let task = [

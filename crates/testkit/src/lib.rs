@@ -24,5 +24,6 @@ pub mod oracle;
 pub mod rings;
 pub mod rng;
 pub mod served;
+pub mod skip;
 pub mod tree;
 pub mod wait;

@@ -4,11 +4,10 @@
 //! restores it at the end. The original value is in the lock file meanwhile, so the next user
 //! restores it after a killed process.
 
-use crate::oracle::in_ci;
+use crate::skip;
 use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
-use std::path::Path;
 
 /// The parameter: `Y` or `N`.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -26,7 +25,7 @@ pub struct RingsSwitch {
 impl RingsSwitch {
     /// Whether this process may change the parameter.
     pub fn is_available() -> bool {
-        rustix::process::geteuid().is_root() && Path::new(PARAMETER).exists()
+        skip::opens(PARAMETER)
     }
 
     /// As [`RingsSwitch::is_available`], for the first line of a test; prints a skipped test.
@@ -34,15 +33,11 @@ impl RingsSwitch {
     /// # Panics
     /// In continuous integration, where no test may be skipped.
     pub fn available_or_skip(test: &str) -> bool {
-        if Self::is_available() {
-            return true;
-        }
-        assert!(
-            !in_ci(),
-            "{test}: FUSE over io_uring is not available, and CI may not skip it"
-        );
-        eprintln!("=== SKIPPED: {test} needs root and Linux 6.14 (FUSE over io_uring) ===");
-        false
+        skip::can_or_skip(
+            test,
+            Self::is_available(),
+            "root and Linux 6.14 (FUSE over io_uring)",
+        )
     }
 
     /// Switches rings on; waits for other users of the switch.

@@ -17,8 +17,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
-use crate::oracle::{Program, in_ci, scratch_dir};
-use crate::wait;
+use crate::oracle::{Program, scratch_dir};
+use crate::{skip, wait};
 
 /// Default time limit of a server.
 const TIME_LIMIT: Duration = Duration::from_secs(1800);
@@ -39,10 +39,10 @@ pub struct ServedMount {
 }
 
 impl ServedMount {
-    /// Whether this process may mount through FUSE for all users: it is root and `/dev/fuse`
-    /// exists.
+    /// Whether this process may mount through FUSE for all users: it may mount, and `/dev/fuse`
+    /// opens.
     pub fn is_available() -> bool {
-        rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists()
+        skip::may_mount() && skip::opens("/dev/fuse")
     }
 
     /// As [`ServedMount::is_available`], for the first line of a test; prints a skipped test.
@@ -50,15 +50,7 @@ impl ServedMount {
     /// # Panics
     /// In continuous integration, where no test may be skipped.
     pub fn available_or_skip(test: &str) -> bool {
-        if Self::is_available() {
-            return true;
-        }
-        assert!(
-            !in_ci(),
-            "{test}: FUSE is not available, and CI may not skip it"
-        );
-        eprintln!("=== SKIPPED: {test} needs root and /dev/fuse ===");
-        false
+        skip::can_or_skip(test, Self::is_available(), "root and /dev/fuse")
     }
 
     /// Runs the command that `command` answers for a fresh mount point, and waits until the mount

@@ -11,16 +11,16 @@ mod cut;
 mod writer;
 
 use std::fmt;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use uext4::device::{BlockDevice, CrashLog, Event, Faulty, Flushes, MemDevice, Recorder};
 use uext4::{Filesystem, MountOptions};
 use uext4_fuse::{Channel, Lazy, Session};
-use uext4_testkit::oracle::{in_ci, mke2fs, scratch_dir};
+use uext4_testkit::oracle::{mke2fs, scratch_dir};
 use uext4_testkit::rings::RingsSwitch;
 use uext4_testkit::served::ServedMount;
+use uext4_testkit::skip;
 
 use crate::server::Transport;
 use writer::Writer;
@@ -94,16 +94,9 @@ impl fmt::Display for Figures {
 /// In continuous integration, if anything is missing.
 pub fn available_or_skip(transport: Transport) -> bool {
     let what = "a database under power cuts";
-    let sqlite = Command::new("sqlite3")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status();
-    if sqlite.is_err() {
-        assert!(!in_ci(), "{what}: CI has sqlite3");
-        eprintln!("=== SKIPPED: {what} needs sqlite3 ===");
-        return false;
-    }
-    ServedMount::available_or_skip(what) && transport.available_or_skip(what)
+    skip::programs_or_skip(what, &["sqlite3"])
+        && ServedMount::available_or_skip(what)
+        && transport.available_or_skip(what)
 }
 
 /// Records a run of SQLite and judges the cuts.

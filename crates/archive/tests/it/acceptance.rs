@@ -11,6 +11,7 @@ use uext4_build::{BuildOptions, Builder, PlaceRule, Size};
 use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::oracle::{self, KernelMount, Program};
 use uext4_testkit::rng::Rng;
+use uext4_testkit::skip;
 use uext4_testkit::tree::{Kind, Shape, TreeSpec, pack};
 
 /// Names of the tree, unless the environment says otherwise.
@@ -166,10 +167,16 @@ fn accept(places: PlaceRule, builds: usize) {
 
 #[test]
 fn acceptance_of_one_tree_from_many_sources() {
+    if !skip::root_or_skip("acceptance_of_one_tree_from_many_sources") {
+        return;
+    }
     accept(PlaceRule::Packed, 10);
 }
 
 #[test]
 fn acceptance_of_diff_friendly_places() {
+    if !skip::root_or_skip("acceptance_of_diff_friendly_places") {
+        return;
+    }
     accept(PlaceRule::DiffFriendly, 4);
 }

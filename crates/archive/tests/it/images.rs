@@ -8,6 +8,7 @@ use uext4_testkit::oracle::Program;
 
 use crate::made::{Tar, read, read_file};
 use crate::recorder::Recorder;
+use uext4_testkit::skip;
 
 fn run(program: &'static str, arguments: &[&str]) {
     Program::new(program)
@@ -90,6 +91,9 @@ fn assert_is(expected: &Manifest, source: Source, options: &Options) -> Recorder
 
 #[test]
 fn images_of_umoci_and_skopeo() {
+    if !skip::root_or_skip("images_of_umoci_and_skopeo") {
+        return;
+    }
     if !has_programs() {
         return;
     }

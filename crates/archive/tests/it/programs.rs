@@ -7,6 +7,7 @@ use uext4_testkit::oracle::Program;
 use uext4_testkit::tree::{Shape, TreeSpec};
 
 use crate::recorder::Recorder;
+use uext4_testkit::skip;
 
 const EXTRAS: [&str; 4] = ["--xattrs", "--xattrs-include=*", "--acls", "--sparse"];
 
@@ -88,6 +89,9 @@ enum Keeps {
 
 #[test]
 fn gnu_tar_posix_with_each_sparse_version() {
+    if !skip::root_or_skip("gnu_tar_posix_with_each_sparse_version") {
+        return;
+    }
     for version in ["0.0", "0.1", "1.0"] {
         let version = format!("--sparse-version={version}");
         let mut arguments = vec!["--format=posix", "--numeric-owner", &version];
@@ -98,12 +102,18 @@ fn gnu_tar_posix_with_each_sparse_version() {
 
 #[test]
 fn gnu_tar_in_its_own_format() {
+    if !skip::root_or_skip("gnu_tar_in_its_own_format") {
+        return;
+    }
     compare("tar", &["--format=gnu", "--sparse"], Keeps::Basics);
     compare("tar", &["--format=gnu"], Keeps::Basics);
 }
 
 #[test]
 fn bsdtar() {
+    if !skip::root_or_skip("bsdtar") {
+        return;
+    }
     compare(
         "bsdtar",
         &["--format=pax", "--xattrs", "--acls"],
@@ -118,6 +128,9 @@ fn bsdtar() {
 
 #[test]
 fn each_compression_by_its_bytes() {
+    if !skip::root_or_skip("each_compression_by_its_bytes") {
+        return;
+    }
     let dir = tree(36, 60);
     let expected = Manifest::of_dir(dir.path()).unwrap();
     let plain = [
@@ -143,6 +156,9 @@ fn each_compression_by_its_bytes() {
 /// The judge of the judges: a changed file is noticed.
 #[test]
 fn a_changed_tree_differs() {
+    if !skip::root_or_skip("a_changed_tree_differs") {
+        return;
+    }
     let dir = tree(37, 20);
     let archive = dir.path().with_extension("tar");
     pack("tar", &["--format=gnu"], dir.path(), &archive);

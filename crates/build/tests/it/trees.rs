@@ -6,8 +6,8 @@ use std::path::Path;
 use uext4_build::{BuildOptions, Builder, Node, Sink, Size};
 use uext4_mkfs::JournalSize;
 use uext4_testkit::manifest::{Field, Manifest, Policy};
-use uext4_testkit::oracle;
 use uext4_testkit::tree::{Shape, TreeSpec};
+use uext4_testkit::{oracle, skip};
 
 use crate::support::{build, entry, later, mounted, options};
 
@@ -44,6 +44,9 @@ pub(crate) fn image_of(seed: u64, shape: &Shape, options: BuildOptions) {
 
 #[test]
 fn random_trees_are_the_same_in_the_image() {
+    if !skip::root_or_skip("random_trees_are_the_same_in_the_image") {
+        return;
+    }
     for seed in 0..6 {
         image_of(seed, &Shape::new(300), options(Size::Min));
     }
@@ -51,6 +54,9 @@ fn random_trees_are_the_same_in_the_image() {
 
 #[test]
 fn random_trees_in_images_of_a_given_size() {
+    if !skip::root_or_skip("random_trees_in_images_of_a_given_size") {
+        return;
+    }
     for (seed, block_size) in [(10, 1024), (11, 2048), (12, 4096), (13, 16384)] {
         let mut options = options(Size::Bytes(200 << 20));
         options.format.block_size = Some(block_size);
@@ -71,6 +77,9 @@ fn random_trees_in_images_of_a_given_size() {
 
 #[test]
 fn other_features_make_clean_images() {
+    if !skip::root_or_skip("other_features_make_clean_images") {
+        return;
+    }
     for list in [
         "^metadata_csum",
         "^has_journal",
@@ -107,6 +116,9 @@ fn other_features_make_clean_images() {
 /// e2fsck is the only judge: not every kernel has the tables of Unicode.
 #[test]
 fn the_feature_casefold_makes_a_clean_image() {
+    if !skip::root_or_skip("the_feature_casefold_makes_a_clean_image") {
+        return;
+    }
     let source = random_tree(21, &Shape::new(60));
     let dir = oracle::scratch_dir().expect("scratch");
     let image = dir.path().join("image");
@@ -123,6 +135,9 @@ fn the_feature_casefold_makes_a_clean_image() {
 
 #[test]
 fn inodes_of_any_size() {
+    if !skip::root_or_skip("inodes_of_any_size") {
+        return;
+    }
     let with = [256, 512, 1024].map(|size| (size, "inline_data"));
     let without = [128, 256, 512, 1024].map(|size| (size, ""));
     for (inode_size, list) in with.into_iter().chain(without) {
@@ -145,6 +160,9 @@ fn inodes_of_any_size() {
 /// The comparison fails if a byte of the source is another one.
 #[test]
 fn canary_of_the_comparison() {
+    if !skip::root_or_skip("canary_of_the_comparison") {
+        return;
+    }
     let source = random_tree(40, &Shape::new(60));
     fs::write(source.path().join("canary"), "one").expect("write");
     let dir = oracle::scratch_dir().expect("scratch");

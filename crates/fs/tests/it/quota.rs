@@ -7,6 +7,7 @@ use uext4::device::MemDevice;
 use uext4::{Caller, FallocateMode, Filesystem, InodeRef, SetAttr, SetMode, WriteContext};
 use uext4_testkit::oracle::{self, KernelMount};
 use uext4_testkit::rng::Rng;
+use uext4_testkit::skip;
 
 const ROOT: Caller = Caller::root();
 const OWNERS: u64 = 40;
@@ -149,7 +150,10 @@ fn e2fsck_counts_the_same() {
 #[test]
 fn the_kernel_goes_on_where_we_stopped() {
     if !KernelMount::has_quota() {
-        eprintln!("=== SKIPPED: this kernel has no quota format (CONFIG_QFMT_V2) ===");
+        skip::note(
+            "the_kernel_goes_on_where_we_stopped",
+            "the quota format (CONFIG_QFMT_V2)",
+        );
         return;
     }
     let device = image::mke2fs(64, &["-I", "256", "-O", "quota,project"]);

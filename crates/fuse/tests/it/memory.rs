@@ -8,6 +8,7 @@ use std::sync::Arc;
 use uext4::device::{Access, FileDevice};
 use uext4::{Caller, Filesystem, MountOptions};
 use uext4_fuse::Ask;
+use uext4_testkit::skip;
 
 const DIRS: u64 = 50;
 const NAMES_PER_DIR: u64 = 1000;
@@ -84,7 +85,7 @@ fn walk(dir: &Path) -> u64 {
 fn a_walk_of_many_names_stays_within_a_control_group() {
     let Some(group) = Group::new(LIMIT_BYTES) else {
         // Containers may not make control groups, also in CI.
-        eprintln!("=== SKIPPED: the test needs a memory control group ===");
+        skip::note("a walk of many names", "a memory control group");
         return;
     };
     let mut mounted = Mounted::with(&["-b", "4096", "-N", "60000"], &[]);

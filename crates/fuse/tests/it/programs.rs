@@ -5,8 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use uext4_testkit::oracle::{in_ci, is_installed};
-use uext4_testkit::wait;
+use uext4_testkit::{skip, wait};
 
 /// Rows that the database commits before the disturbance.
 const ROWS_MIN: u64 = 300;
@@ -145,12 +144,7 @@ fn check(dir: &Path, n_rows: u64) {
 }
 
 fn sqlite_or_skip() -> bool {
-    if is_installed("sqlite3") {
-        return true;
-    }
-    assert!(!in_ci(), "sqlite3 is missing: run `make deps`");
-    eprintln!("=== SKIPPED: sqlite3 is not installed ===");
-    false
+    skip::programs_or_skip("a database", &["sqlite3"])
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use uext4_fuse::{Client, Error, Image, Lazy, umount};
 use uext4_testkit::rings::RingsSwitch;
-use uext4_testkit::{oracle, wait};
+use uext4_testkit::{oracle, skip, wait};
 
 /// Size of the images.
 pub(crate) const IMAGE_BYTES: u64 = 256 << 20;
@@ -41,9 +41,7 @@ impl Via {
             return None;
         }
         if !RingsSwitch::is_available() {
-            // Bypasses the harness, which captures the output of tests.
-            let said = "=== SKIPPED: all tests over io_uring need root and Linux 6.14 ===\n";
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes());
+            skip::note("all tests over io_uring", "root and Linux 6.14");
             std::process::exit(i32::from(oracle::in_ci()));
         }
         Some(RingsSwitch::on().expect("it is available"))

@@ -12,10 +12,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
-use super::program::{Program, in_ci};
+use super::program::Program;
 use super::scratch::scratch_dir;
 use super::unmount::unmount;
-use crate::wait;
+use crate::{skip, wait};
 
 /// Time for attempts of `losetup`: two processes may get the same free loop device.
 const ATTACH_LIMIT: Duration = Duration::from_secs(2);
@@ -32,9 +32,9 @@ pub struct KernelMount {
 }
 
 impl KernelMount {
-    /// Whether this process may mount: it is root and loop devices exist.
+    /// Whether this process may mount: it may, and loop devices can be had.
     pub fn is_available() -> bool {
-        rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists()
+        skip::may_mount() && skip::opens("/dev/loop-control")
     }
 
     /// As [`KernelMount::is_available`], for the first line of a test; prints a skipped test.
@@ -42,15 +42,11 @@ impl KernelMount {
     /// # Panics
     /// In continuous integration, where no test may be skipped.
     pub fn available_or_skip(test: &str) -> bool {
-        if Self::is_available() {
-            return true;
-        }
-        assert!(
-            !in_ci(),
-            "{test}: the kernel mount is not available, and CI may not skip it"
-        );
-        eprintln!("=== SKIPPED: {test} needs root and loop devices for a kernel mount ===");
-        false
+        skip::can_or_skip(
+            test,
+            Self::is_available(),
+            "root and loop devices for a kernel mount",
+        )
     }
 
     /// Whether this kernel has the quota format of ext4; without it, it mounts no image with the

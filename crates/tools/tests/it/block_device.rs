@@ -4,6 +4,7 @@ use crate::rig::Rig;
 use crate::room::{OURS, ROOT, can_mount, in_room, rig_of};
 use uext4_testkit::oracle::LoopDevice;
 use uext4_testkit::rings::RingsSwitch;
+use uext4_testkit::skip;
 
 const WRITTEN: &str = r#"
     device() {
@@ -53,7 +54,7 @@ fn the_kernel_keeps_others_from_it_and_waits_until_it_is_clean() {
         let told = format!("VIA={via} LOOP={}\n{WRITTEN}", device.path());
         let said = in_room(&rig, OURS, ROOT, &told);
         if said.is_empty() {
-            eprintln!("=== SKIPPED: this kernel does not pass syncfs on ===");
+            skip::note("sync of a mount", "a kernel that passes syncfs on");
         }
         drop(device);
         rig.assert_clean();

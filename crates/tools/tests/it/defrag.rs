@@ -2,11 +2,10 @@
 
 use crate::rig::Rig;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 use uext4::device::{Access, FileDevice};
 use uext4::{Destination, Filesystem, MountOptions, WriteContext};
-use uext4_testkit::oracle;
+use uext4_testkit::skip;
 
 /// Blocks of the scattered file.
 const BLOCKS: u64 = 400;
@@ -44,6 +43,9 @@ fn extents(rig: &Rig) -> usize {
 
 #[test]
 fn a_file_and_a_tree_are_defragmented() {
+    if !skip::root_or_skip("a_file_and_a_tree_are_defragmented") {
+        return;
+    }
     let rig = scattered();
     let before = extents(&rig);
     assert!(before > 50, "{before}");
@@ -81,9 +83,7 @@ fn a_file_and_a_tree_are_defragmented() {
 
 #[test]
 fn a_file_of_a_running_mount_is_defragmented() {
-    if !Path::new("/dev/fuse").exists() {
-        assert!(!oracle::in_ci(), "CI has /dev/fuse");
-        eprintln!("=== SKIPPED: mounting needs /dev/fuse ===");
+    if !skip::fuse_or_skip("defrag") {
         return;
     }
     let rig = scattered();

@@ -5,6 +5,7 @@ use crate::room::{MOUNT_FUSE, OURS, ROOT, UNPRIVILEGED, can_mount, in_room, rig_
 use std::path::Path;
 use std::process::Command;
 use uext4_testkit::rings::RingsSwitch;
+use uext4_testkit::skip;
 
 const BY_HAND: &str = r#"
     image=$room/disk.img
@@ -189,7 +190,7 @@ fn the_unit_is_one() {
         .args(["verify", "--man=no"])
         .arg(rig.path("uext4@data.service"));
     let Ok(output) = command.output() else {
-        eprintln!("=== SKIPPED: units are judged by systemd-analyze ===");
+        skip::note("units", "systemd-analyze");
         return;
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

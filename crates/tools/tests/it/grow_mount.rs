@@ -1,17 +1,15 @@
 //! `uext4 resize` on a mount: programs that write meanwhile, its file, refusals.
 
 use crate::rig::Rig;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use uext4_testkit::oracle::{self, KernelMount};
+use uext4_testkit::oracle::KernelMount;
+use uext4_testkit::skip;
 
 const MIB: u64 = 1 << 20;
 
 /// `None` without FUSE.
 fn mounted(options: &[&str]) -> Option<Rig> {
-    if !Path::new("/dev/fuse").exists() {
-        assert!(!oracle::in_ci(), "CI has /dev/fuse");
-        eprintln!("=== SKIPPED: mounting needs /dev/fuse ===");
+    if !skip::fuse_or_skip("grow_mount") {
         return None;
     }
     let rig = Rig::new(&[]);

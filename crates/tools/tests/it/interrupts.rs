@@ -10,7 +10,8 @@ use std::sync::Arc;
 use uext4::device::{Access, FileDevice};
 use uext4::{Destination, Filesystem, MountOptions};
 use uext4_testkit::manifest::{Field, Manifest, Policy};
-use uext4_testkit::oracle::{self, KernelMount, Program};
+use uext4_testkit::oracle::{KernelMount, Program};
+use uext4_testkit::skip;
 
 /// Files of an image.
 const FILES: u64 = 60;
@@ -20,12 +21,7 @@ const BLOCKS: u64 = 16;
 
 /// Whether the tests can run.
 fn has_tools(test: &str) -> bool {
-    let has_strace = oracle::is_installed("strace");
-    if !has_strace {
-        assert!(!oracle::in_ci(), "CI has strace");
-        eprintln!("=== SKIPPED: {test} needs strace ===");
-    }
-    has_strace && KernelMount::available_or_skip(test)
+    skip::programs_or_skip(test, &["strace"]) && KernelMount::available_or_skip(test)
 }
 
 /// Runs the tool in a directory under `strace`; `more` are arguments of `strace`.

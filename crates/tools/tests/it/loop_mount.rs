@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use uext4_testkit::oracle::{self, KernelMount, Program, Repair};
 use uext4_testkit::rings::RingsSwitch;
-use uext4_testkit::wait;
+use uext4_testkit::{skip, wait};
 
 fn can_loop() -> bool {
     can_mount() && KernelMount::available_or_skip("mounts through loop devices")
@@ -73,7 +73,7 @@ fn syncfs_makes_durable_what_was_written() {
                 let found = recovered(&copy, "synced");
                 assert_eq!(found.as_deref(), Some("synced"), "{options}");
             } else {
-                eprintln!("=== SKIPPED: this kernel does not pass syncfs on ===");
+                skip::note("sync of a mount", "a kernel that passes syncfs on");
             }
         }
     }

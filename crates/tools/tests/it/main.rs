@@ -27,6 +27,7 @@ mod mmp;
 mod mount;
 mod partitions;
 mod places;
+mod quickstart;
 mod quota;
 mod races;
 mod recorded_errors;

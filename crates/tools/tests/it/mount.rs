@@ -1,13 +1,11 @@
 //! `mount` and `umount` as the README shows them.
 
 use crate::rig::Rig;
-use std::path::Path;
+use uext4_testkit::skip;
 
 #[test]
 fn a_mount_in_the_background_is_clean_after_umount() {
-    if !Path::new("/dev/fuse").exists() {
-        assert!(!uext4_testkit::oracle::in_ci(), "CI has /dev/fuse");
-        eprintln!("=== SKIPPED: mounting needs /dev/fuse ===");
+    if !skip::fuse_or_skip("mount") {
         return;
     }
     let rig = Rig::new(&[]);

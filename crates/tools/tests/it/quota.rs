@@ -2,6 +2,7 @@
 
 use crate::rig::Rig;
 use serde_json::Value;
+use uext4_testkit::skip;
 
 fn rows(rig: &Rig, kind: &str) -> Vec<Value> {
     let text = rig.ok(&["quota", "disk.img", "--kind", kind, "--json"]);
@@ -10,6 +11,9 @@ fn rows(rig: &Rig, kind: &str) -> Vec<Value> {
 
 #[test]
 fn limits_are_set_and_told() {
+    if !skip::root_or_skip("limits_are_set_and_told") {
+        return;
+    }
     let rig = Rig::new(&["-O", "quota,project"]);
     let set = ["quota", "disk.img", "--set", "1000"];
     rig.ok(&[&set[..], &["--space-soft", "1M", "--space-hard", "2M"]].concat());

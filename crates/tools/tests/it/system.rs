@@ -6,15 +6,11 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
-use uext4_testkit::oracle;
+use uext4_testkit::skip;
 
 fn can_mount() -> bool {
-    let can = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
-    assert!(can || !oracle::in_ci(), "CI is root and has /dev/fuse");
-    if !can {
-        eprintln!("=== SKIPPED: mount(8) needs root and /dev/fuse ===");
-    }
-    can
+    let can = skip::opens("/dev/fuse") && skip::may_mount();
+    skip::can_or_skip("mount(8)", can, "root and /dev/fuse")
 }
 
 /// Runs the helper `mount.fuse.uext4` as `mount(8)` does.
