@@ -98,3 +98,8 @@ fn parent_of(path: &Path) -> &Path {
         _ => Path::new("."),
     }
 }
+
+/// The program of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -29,8 +29,6 @@ Examples:
   podman save alpine | uext4 build root.img -
   uext4 build root.img ./oci-layout --platform linux/arm64
   uext4 build root.img ./etc --at etc --owner 0:0
-  uext4 build root.qcow2 ./rootfs --format qcow2 --partition gpt
-  uext4 build root.img ./rootfs --verity root.verity
   uext4 build root.img ./rootfs --size 2G --diff-friendly
   uext4 build root.img ./rootfs -O inline_data
   uext4 build /dev/vg/root ./rootfs

@@ -119,42 +119,6 @@ fn times_in_json_are_exact() {
 }
 
 #[test]
-fn examples_of_the_readme_work() {
-    let rig = Rig::empty();
-    let readme = include_str!("../../../../README.md");
-    std::fs::create_dir(rig.path("site")).unwrap();
-    std::fs::write(rig.path("site/index.html"), "hello").unwrap();
-    let (_, mount) = readme.split_once("### As a mount").expect("a chapter");
-    let (_, tool) = readme.split_once("### As a tool").expect("a chapter");
-    let lines = |chapter: &'static str| {
-        let (chapter, _) = chapter.split_once("\n### ").expect("a next chapter");
-        let blocks = chapter.split("```sh\n").skip(1);
-        let code = blocks.map(|block| block.split("```").next().expect("its end"));
-        let lines = code
-            .flat_map(str::lines)
-            .map(|line| line.split('#').next().unwrap_or("").trim());
-        lines.filter(|line| !line.is_empty()).collect::<Vec<_>>()
-    };
-    let mkfs = lines(mount)
-        .into_iter()
-        .filter(|line| line.starts_with("uext4 mkfs"));
-    let examples: Vec<_> = mkfs.chain(lines(tool)).collect();
-    assert!(examples.len() > 6, "{examples:?}");
-    for line in examples {
-        let words: Vec<_> = line.split_whitespace().skip(1).collect();
-        if words[0] == "diff" {
-            std::fs::copy(rig.image(), rig.path("old.img")).unwrap();
-        }
-        let said = rig.ok(&words);
-        if words[0] == "cat" {
-            assert_eq!(said, "hello", "{line}");
-        }
-    }
-    assert_eq!(std::fs::read(rig.path("out/index.html")).unwrap(), b"hello");
-    rig.assert_clean();
-}
-
-#[test]
 fn a_reader_that_goes_away_is_no_error() {
     let rig = Rig::new(&[]);
     std::fs::write(rig.path("big"), vec![b'x'; 8 << 20]).unwrap();

@@ -30,6 +30,7 @@ mod places;
 mod quickstart;
 mod quota;
 mod races;
+mod readme;
 mod recorded_errors;
 mod remount;
 mod resize;
