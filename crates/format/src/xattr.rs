@@ -16,6 +16,7 @@ mod block;
 mod ea_inode;
 mod hash;
 mod name;
+mod rehash;
 mod renumber;
 mod set;
 mod stored_hash;
@@ -30,6 +31,7 @@ pub use block::{
 pub use ea_inode::{EaInodeFields, value_hash};
 pub use hash::{block_hash, entry_hash, entry_hash_of_inode};
 pub use name::{NameIndex, XattrName};
+pub use rehash::rehash_values;
 pub use renumber::renumber_values;
 pub use set::{Xattr, XattrSet, XattrValue};
 pub use stored_hash::{Area, hashes_match, offsets_fit};

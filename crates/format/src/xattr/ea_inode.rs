@@ -1,6 +1,6 @@
 //! Fields of an inode that holds a value (`ea_inode`), stored in place of its times.
 
-use crate::{Inode, Seed, Timestamp};
+use crate::{Inode, Seed, Timestamp, WithExtra};
 use uext4_num::{high_u32, low_u32};
 
 /// Fields that describe the value.
@@ -26,6 +26,20 @@ impl EaInodeFields {
             refcount: u64::from(ctime) << 32 | u64::from(version_low),
             hash: atime,
         }
+    }
+
+    /// Writes the fields to the inode.
+    pub fn store(&self, inode: &mut Inode) {
+        // Preserves the raw 32 bits for either range of times.
+        let time = |raw: u32| Timestamp {
+            seconds: match inode.times_have_extra() {
+                WithExtra::Yes => i64::from(raw),
+                WithExtra::No => i64::from(raw.cast_signed()),
+            },
+            nanoseconds: 0,
+        };
+        (inode.atime, inode.ctime) = (time(self.atime()), time(self.ctime()));
+        inode.version = (inode.version & !u64::from(u32::MAX)) | u64::from(self.version_low());
     }
 
     /// For `i_atime`.

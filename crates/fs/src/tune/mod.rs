@@ -134,6 +134,9 @@ fn set_uuid(disk: &mut Superblock, uuid: [u8; 16]) -> Result<()> {
     } else if has(Feature::UNINIT_BG) && !has(Feature::METADATA_CSUM) {
         "a new UUID changes the checksum of every group (uninit_bg), which `reseal` does without a \
          mount"
+    } else if has(Feature::EA_INODE) && !has(Feature::CSUM_SEED) {
+        "a new UUID changes the hashes of attributes in inodes (ea_inode), which `reseal` does \
+         without a mount"
     } else {
         disk.uuid = uuid;
         return Ok(());

@@ -10,7 +10,7 @@ use crate::{Error, Fs, Result};
 use uext4_format::xattr::{EaInodeFields, XattrName, XattrValue, entry_hash_of_inode, value_hash};
 use uext4_format::{
     BlockNr, BlockRun, Corrupt, CorruptKind, Feature, FileType, Inode as DiskInode, InodeFlags,
-    InodeNr, LogicalBlock, Place, Seed, Timestamp, WithExtra,
+    InodeNr, LogicalBlock, Place, Seed,
 };
 use uext4_journal::Handle;
 use uext4_num::{clamp_u32, low_u32, usize_of};
@@ -98,35 +98,13 @@ fn read_all(fs: &Fs, state: &InodeState, size: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn set_fields(state: &mut InodeState, fields: EaInodeFields) {
-    let disk = &mut state.disk;
-    // Preserves the raw 32 bits for either range of times.
-    let wide = disk.times_have_extra() == WithExtra::Yes;
-    let time = |raw: u32| {
-        if wide {
-            i64::from(raw)
-        } else {
-            i64::from(raw.cast_signed())
-        }
-    };
-    disk.atime = Timestamp {
-        seconds: time(fields.atime()),
-        nanoseconds: 0,
-    };
-    disk.ctime = Timestamp {
-        seconds: time(fields.ctime()),
-        nanoseconds: 0,
-    };
-    disk.version = (disk.version & !u64::from(u32::MAX)) | u64::from(fields.version_low());
-}
-
 /// Takes `count` references. An owner's state may be locked.
 pub(super) fn take(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> Result<()> {
     let inode = load(fs, nr)?;
     let mut state = handle.write_nested(&inode);
     let mut fields = EaInodeFields::of(&state.disk);
     fields.refcount = fields.refcount.saturating_add(count);
-    set_fields(&mut state, fields);
+    fields.store(&mut state.disk);
     Ok(())
 }
 
@@ -139,7 +117,7 @@ pub(super) fn release(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> 
         let mut fields = EaInodeFields::of(&state.disk);
         let left = fields.refcount.checked_sub(count);
         fields.refcount = left.ok_or(corrupt(nr, CorruptKind::MoreEntries))?;
-        set_fields(&mut state, fields);
+        fields.store(&mut state.disk);
         if fields.refcount > 0 {
             return Ok(());
         }
@@ -261,13 +239,11 @@ impl<'a> NewValue<'a> {
 
     fn map(&mut self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         let mut state = handle.write(inode);
-        set_fields(
-            &mut state,
-            EaInodeFields {
-                refcount: 1,
-                hash: self.hash,
-            },
-        );
+        let fields = EaInodeFields {
+            refcount: 1,
+            hash: self.hash,
+        };
+        fields.store(&mut state.disk);
         map::init(self.fs, &mut state);
         let (mut at, end) = (0, self.size.div_ceil(self.fs.geometry.block_size()));
         while let Some(&reserved) = self.runs.first() {

@@ -25,6 +25,7 @@ mod image;
 mod in_place;
 mod incidents;
 mod journals;
+mod large_values;
 mod lazytime;
 mod log_place;
 mod lost_flushes;

@@ -28,7 +28,8 @@ can be turned on and off; dir_index, dir_nlink, extent, ea_inode, encrypt, casef
 huge_file, large_dir, large_file, project and verity only on.
 
 metadata_csum can be turned on and off. This, and a new UUID without metadata_csum_seed, changes all
-checksums at once: the journal must hold all blocks that change, or it is refused.
+checksums at once, and the hashes of large attributes: the journal must hold all blocks that change,
+or it is refused.
 
 The image must not be mounted.")]
 pub(crate) struct Args {
@@ -250,7 +251,10 @@ impl Args {
         };
         let follows = match sealed {
             true => !has(Feature::CSUM_SEED),
-            false => has(Feature::UNINIT_BG) || reseal.metadata_csum.is_some(),
+            false => {
+                let hashes = has(Feature::UNINIT_BG) || has(Feature::EA_INODE);
+                hashes || reseal.metadata_csum.is_some()
+            }
         };
         if follows {
             reseal.uuid = tuning.uuid.take();

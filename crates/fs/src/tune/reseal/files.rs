@@ -5,7 +5,7 @@ use crate::resize::{Map, has_map};
 use crate::{Error, Result};
 use uext4_format::extent::ExtentNode;
 use uext4_format::orphan_file::{seal_orphan_block, verify_orphan_block};
-use uext4_format::xattr::XattrBlock;
+use uext4_format::xattr::{Area, XattrBlock, decode_block};
 use uext4_format::{BlockNr, FileType, Inode, InodeFlags, InodeNr, Place, Seed};
 
 /// What the blocks of an inode hold.
@@ -79,15 +79,20 @@ impl Work<'_> {
         if !self.attribute_blocks.insert(nr) {
             return Ok(());
         }
-        let mut block = XattrBlock::new(&mut bytes[..]);
+        let block = XattrBlock::new(&bytes[..]);
         if let Some(seed) = self.old.metadata {
             block.verify_checksum(seed, nr)?;
         }
-        let Some(seed) = self.new.metadata else {
-            return Ok(());
-        };
-        block.update_checksum(seed, nr);
-        self.changes.put(nr, bytes)
+        decode_block(&bytes, Place::Block(nr))?;
+        let before = bytes.clone();
+        self.rehash_entries(&mut bytes, Area::InBlock)?;
+        if let Some(seed) = self.new.metadata {
+            XattrBlock::new(&mut bytes[..]).update_checksum(seed, nr);
+        }
+        match bytes == before {
+            true => Ok(()),
+            false => self.changes.put(nr, bytes),
+        }
     }
 
     fn content(&mut self, owner: &Owner, nr: BlockNr) -> Result<()> {

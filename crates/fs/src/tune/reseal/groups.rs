@@ -70,9 +70,10 @@ impl Work<'_> {
             }
             let ino = self.geometry.inode_at(group, index);
             match Inode::parse(raw, ino, &self.geometry, &self.old) {
-                Ok(inode) => {
+                Ok(mut inode) => {
                     if is_used(index) {
                         self.file(ino, &inode)?;
+                        self.rehash_inode(ino, &mut inode)?;
                     }
                     inode.write_to(raw, ino, &self.geometry, &self.new);
                 }

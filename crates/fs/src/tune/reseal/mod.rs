@@ -1,4 +1,5 @@
-//! Rewrites the checksums of all metadata, for a new UUID and for `metadata_csum` on and off.
+//! Rewrites the checksums of all metadata, and hashes of the same seed, for a new UUID and for
+//! `metadata_csum` on and off.
 //!
 //! All changed blocks are one transaction of the log, so a crash leaves all old or all new
 //! checksums. A log that cannot hold them is an error, and nothing has changed. While they are on
@@ -7,23 +8,25 @@
 //! replay, so its first mount after such a crash may fail; e2fsck and this engine read them again.
 //!
 //! Layout: `groups` descriptors, bitmaps and inode tables; `files` what an inode refers to;
-//! `directory` one block of a directory, which has space for a checksum or not.
-//! Not here: hashes of values in inodes of their own (`ea_inode`), which have the same seed; a new
-//! UUID is refused with them. MMP, whose block is in use during the change.
+//! `directory` one block of a directory, which has space for a checksum or not; `values` hashes of
+//! values in inodes (`ea_inode`).
+//! Not here: MMP, whose block is in use during the change.
 //! References: kernel documentation, "checksums"; `tune2fs(8)`.
 
 mod directory;
 mod files;
 mod groups;
+mod values;
 
 use super::Presence;
 use crate::mount::AtRest;
 use crate::resize::{Changes, Descriptors, write_copies};
 use crate::{Error, MountOptions, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, Checksums, Feature, Geometry, GroupNr, Superblock};
+use uext4_format::{BlockNr, Checksums, Feature, Geometry, GroupNr, InodeNr, Superblock};
 use uext4_sync::Arc;
+use values::Seeds;
 
 /// What changes together with all checksums; `None` leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +62,7 @@ fn wanted_superblock(now: &Superblock, wanted: Reseal) -> Result<Option<Superblo
         set_metadata_csum(&mut disk, presence);
     }
     if let Some(uuid) = wanted.uuid.filter(|uuid| *uuid != now.uuid) {
-        check_uuid(now)?;
+        super::fixed_uuid(now).map_or(Ok(()), |problem| Err(Error::NotSupported(problem)))?;
         disk.uuid = uuid;
     }
     if disk == *now {
@@ -67,7 +70,7 @@ fn wanted_superblock(now: &Superblock, wanted: Reseal) -> Result<Option<Superblo
     }
     let features = now.features();
     let problem = if !features.has(Feature::HAS_JOURNAL) {
-        "without a journal a crash would leave checksums of both kinds; add one first"
+        "without a journal a crash would leave checksums or hashes of both kinds; add one first"
     } else if features.has(Feature::MMP) {
         "the block of MMP is in use while checksums change; turn mmp off first"
     } else {
@@ -97,18 +100,6 @@ fn set_metadata_csum(disk: &mut Superblock, presence: Presence) {
 
 /// The only type of checksum.
 const CRC32C: u8 = 1;
-
-fn check_uuid(disk: &Superblock) -> Result<()> {
-    let has = |feature| disk.features().has(feature);
-    let problem = match super::fixed_uuid(disk) {
-        Some(problem) => problem,
-        None if has(Feature::EA_INODE) && !has(Feature::CSUM_SEED) => {
-            "hashes of attributes in inodes (ea_inode) need the UUID; turn on metadata_csum_seed"
-        }
-        None => return Ok(()),
-    };
-    Err(Error::NotSupported(problem))
-}
 
 fn change(rest: &mut AtRest, disk: Superblock) -> Result<()> {
     let (descriptors, blocks) = {
@@ -146,11 +137,22 @@ struct Work<'a> {
     /// Attribute blocks that are done: several inodes may refer to one.
     attribute_blocks: BTreeSet<BlockNr>,
     orphan_file: u32,
+    /// Those of hashes of values in inodes, if they change.
+    seeds: Option<Seeds>,
+    /// New hashes of values in inodes.
+    value_hashes: BTreeMap<InodeNr, Option<u32>>,
 }
 
 impl<'a> Work<'a> {
     fn new(rest: &'a AtRest, disk: &Superblock) -> Result<Self> {
+        let has_values = rest.geometry.features.has(Feature::EA_INODE);
+        let seeds = Seeds {
+            old: rest.superblock.seed(),
+            new: disk.seed(),
+        };
         Ok(Self {
+            seeds: (has_values && seeds.old != seeds.new).then_some(seeds),
+            value_hashes: BTreeMap::new(),
             geometry: rest.geometry,
             old: rest.superblock.checksums(),
             new: disk.checksums(),
