@@ -1,6 +1,6 @@
 # The front door. Targets that need root say so.
 
-.PHONY: help deps tools check test test-it test-rest schedules simulate simulated simulator report validate boot crates coverage quickstart lab build install uninstall deb static package-test
+.PHONY: help deps tools check test test-it test-rest schedules simulate simulated simulator report validate regress boot crates coverage quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3 libarchive-tools umoci skopeo xz-utils zstd \
@@ -92,6 +92,10 @@ report: simulator ## Our numbers beside those of the documents: target/report/re
 
 validate: simulator ## The simulator of this machine beside the machine itself.
 	@$(BUILT)/release/uext4-lab validate --simulator $(SIMULATOR) $(ARGS)
+
+regress: ## The speed of OLD=REVISION beside the working tree's; ARGS="--pairs 7".
+	@test -n "$(OLD)" || { echo "regress: say OLD=REVISION"; exit 2; }
+	@cargo xtask regress --old "$(OLD)" $(ARGS)
 
 BOOT_PACKAGES = mmdebstrap qemu-system-x86
 

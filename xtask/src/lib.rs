@@ -8,6 +8,7 @@
 //! - [`exercise`]: many processes on one mount.
 //! - [`database`]: SQLite on a recorded mount, under power cuts.
 //! - [`fuzz`]: damaged images, mounted and used.
+//! - [`regress`]: the speed of an older revision and of the working tree.
 //! - [`damage`]: the damage test of the library over many images, with a memory limit.
 //!
 //! Not here: `tidy`, which belongs to the program.
@@ -18,6 +19,7 @@ pub mod database;
 pub mod exercise;
 pub mod fuzz;
 pub mod kill;
+pub mod regress;
 pub mod server;
 pub mod threads;
 pub mod trees;

@@ -93,6 +93,15 @@ enum Job {
         #[arg(long)]
         jobs: Option<u64>,
     },
+    /// The speed of an older revision and of the working tree, in turns: a table of ratios.
+    Regress {
+        /// The older revision, as git names it.
+        #[arg(long)]
+        old: String,
+        /// Runs of each build.
+        #[arg(long, default_value_t = 5)]
+        pairs: u32,
+    },
     /// One process of `exercise`.
     #[command(hide = true)]
     ExerciseProcess {
@@ -211,6 +220,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         } => {
             let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
             xtask::damage::run(&root, *images, *first, jobs.unwrap_or_else(cores))?;
+        }
+        Job::Regress { old, pairs } => {
+            let table = xtask::regress::of_revision(&root, old, *pairs, &mut |step| {
+                eprintln!("regress: {step}");
+            })?;
+            print!("{table}");
         }
         Job::ExerciseProcess {
             root,

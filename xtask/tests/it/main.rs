@@ -1,3 +1,4 @@
 //! The small sizes of the full-size runs.
 
+mod regress;
 mod runs;
