@@ -63,14 +63,14 @@ pub trait Engine: Send + Sync {
         self.pending().start_return(self.volume(), epoch)
     }
 
-    /// Freed-pending → free, for runs from [`Self::start_return`]; one lock per group.
-    fn finish_return(&self, runs: &[Run]);
+    /// Freed-pending → free, for runs from [`Self::start_return`]; one lock per group. Returns the
+    /// clusters that can be allocated again: those in groups without a usable bitmap cannot.
+    fn finish_return(&self, runs: &[Run]) -> u64;
 
     /// Both halves at once; returns the clusters that became free.
     fn give_back(&self, epoch: Tid) -> u64 {
         let runs = self.start_return(epoch);
-        self.finish_return(&runs);
-        runs.iter().map(|run| u64::from(run.len)).sum()
+        self.finish_return(&runs)
     }
 
     /// Clusters that can be allocated: neither in use, reserved nor pending. Walks all groups; for
@@ -103,9 +103,9 @@ pub trait Engine: Send + Sync {
     fn evict(&self, group: GroupNr) -> bool;
 
     /// Continues with a larger `volume`, of the same shape and at most `groups_max` groups. In
-    /// these old groups and in all new ones the space is as `summary` says, and what was reserved
-    /// there is not any more; answers how many clusters that were. No other thread allocates,
-    /// frees or learns meanwhile.
+    /// these old groups and in all new ones the space is as `summary` says. Answers how many
+    /// clusters there were reserved or unusable before. No other thread allocates, frees or learns
+    /// meanwhile.
     fn grow(&self, volume: Volume, old: &[GroupNr], summary: &dyn Fn(GroupNr) -> Summary) -> u64;
 
     /// Clusters that wait for a commit.
@@ -269,8 +269,8 @@ impl Engine for BuddyEngine {
     fn release(&self, run: Run) {
         self.groups.release(run);
     }
-    fn finish_return(&self, runs: &[Run]) {
-        self.groups.finish_return(runs);
+    fn finish_return(&self, runs: &[Run]) -> u64 {
+        self.groups.finish_return(runs)
     }
     fn group_free(&self, group: GroupNr) -> u32 {
         self.groups.free(group)
@@ -288,7 +288,7 @@ impl Engine for BuddyEngine {
     }
     fn grow(&self, volume: Volume, old: &[GroupNr], summary: &dyn Fn(GroupNr) -> Summary) -> u64 {
         let renewed = renewed_groups(self.volume(), &volume, old);
-        let dropped = renewed.map(|nr| u64::from(self.groups.renew(nr, summary(nr))));
+        let dropped = renewed.map(|nr| self.groups.renew(nr, summary(nr)));
         let dropped = dropped.sum();
         self.groups.volume.replace(volume);
         self.learned.store(0, Relaxed);

@@ -209,6 +209,12 @@ impl FreeCount {
         }
     }
 
+    /// Takes `n` clusters away that cannot be allocated, claimed or not. If more were claimed than
+    /// are left, no claim succeeds until the difference is released.
+    pub fn withdraw(&self, n: u64) {
+        self.total.fetch_sub(signed(n), Ordering::SeqCst);
+    }
+
     fn sum(&self) -> i64 {
         let locals: i64 = self
             .locals
@@ -274,6 +280,11 @@ mod tests {
         assert!(count.has(1, Privilege::User) && !count.has(2, Privilege::User));
         assert_eq!(count.available(), 31);
         assert_eq!(count.available_to(Privilege::User), 1);
+        count.withdraw(40);
+        assert_eq!(count.available(), 0);
+        count.give(10);
+        assert!(count.try_claim(1, Privilege::Metadata));
+        assert!(!count.try_claim(1, Privilege::Metadata));
     }
 
     #[test]

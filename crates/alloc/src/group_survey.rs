@@ -10,7 +10,7 @@
 use crate::buddy::Buddy;
 use crate::group::{Shape, State};
 use crate::groups::Groups;
-use crate::{Bitmap, Loader, Stat};
+use crate::{Bitmap, LoadError, Loader, Stat};
 use std::ops::Range;
 use uext4_format::GroupNr;
 use uext4_num::clamp_u32;
@@ -28,8 +28,7 @@ impl Groups {
         clamp_u32(groups.filter(|nr| self.is_unknown(*nr)).count()) // at most the groups
     }
 
-    /// Indexes the unknown ones of `groups` by their orders. An unreadable group stays unchanged;
-    /// the request that needs it finds the error.
+    /// Indexes the unknown ones of `groups` by their orders, and marks those that cannot be used.
     pub(crate) fn survey(&self, groups: Range<u32>, loader: &dyn Loader) {
         let unknown = groups.map(GroupNr).filter(|nr| self.is_unknown(*nr));
         let unknown: Vec<GroupNr> = unknown.collect();
@@ -41,21 +40,26 @@ impl Groups {
             .into_iter();
         loader.look(&unknown, &mut |nr, seen| {
             let generation = generations.next();
-            if let (Ok(used), Some(generation)) = (seen, generation) {
-                self.learn(nr, used.clone(), generation);
+            let good = match (seen, generation) {
+                (Ok(used), Some(generation)) => self.learn(nr, used.clone(), generation),
+                _ => seen.map(|_| ()),
+            };
+            if good.is_err() {
+                self.mark_bad(nr, loader);
             }
         });
     }
 
-    fn learn(&self, nr: GroupNr, mut used: Bitmap, generation: u32) {
+    /// Fails if the descriptor's count of free clusters differs.
+    fn learn(&self, nr: GroupNr, mut used: Bitmap, generation: u32) -> Result<(), LoadError> {
         let space = self.group(nr).space.lock();
         if space.buddy.is_some() || space.generation != generation || !self.is_unknown(nr) {
-            return;
+            return Ok(());
         }
         self.mark_pending(nr, &mut used);
         let free = self.shape(nr).free;
         if used.count_clear() != free {
-            return;
+            return Err(LoadError);
         }
         let buddy = Buddy::new(&used, self.max_order);
         let (fragments, order) = (buddy.fragments(), buddy.largest_order());
@@ -68,5 +72,6 @@ impl Groups {
         };
         self.publish(nr, shape);
         self.stats.count(Stat::Surveys);
+        Ok(())
     }
 }

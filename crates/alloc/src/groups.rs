@@ -15,7 +15,7 @@ use crate::{Summary, Volume, words};
 use std::time::Instant;
 use uext4_format::GroupNr;
 use uext4_num::{clamp_u32, usize_of};
-use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
+use uext4_sync::atomic::AtomicU32;
 use uext4_sync::{CachePadded, Latest, MutexGuard};
 
 pub(crate) struct Groups {
@@ -28,7 +28,7 @@ pub(crate) struct Groups {
     /// Those behind the last one are empty until the volume grows.
     groups: Box<[CachePadded<Group>]>,
     /// The last group found unusable; `u32::MAX`: none.
-    bad: AtomicU32,
+    pub(crate) bad: AtomicU32,
 }
 
 /// Shape guessed from the descriptor: an uninitialised group has its metadata first and one run.
@@ -91,13 +91,6 @@ impl Groups {
         }
     }
 
-    /// A group whose bitmap cannot be used.
-    pub(crate) fn any_bad(&self) -> Option<GroupNr> {
-        Some(self.bad.load(Relaxed))
-            .filter(|nr| *nr < self.volume.groups)
-            .map(GroupNr)
-    }
-
     /// Stores a group's shape and moves it in the indexes. The caller holds the group's lock.
     pub(crate) fn publish(&self, nr: GroupNr, shape: Shape) {
         let group = self.group(nr);
@@ -151,11 +144,11 @@ impl Groups {
             }
             let mut used = Bitmap::new(self.volume.clusters_in(nr));
             if let Err(error) = loader.load(nr, &mut used) {
-                self.mark_bad(nr);
+                self.mark_bad(nr, loader);
                 return Err(error);
             }
             if self.install(nr, used, generation).is_err() {
-                self.mark_bad(nr);
+                self.mark_bad(nr, loader);
             }
         }
     }
@@ -187,20 +180,6 @@ impl Groups {
             .overlapping(ClusterNr(first), ClusterNr(end), |from, to| {
                 used.fill_range(clamp_u32(from - first)..clamp_u32(to - first)); // inside the group
             });
-    }
-
-    fn mark_bad(&self, nr: GroupNr) {
-        let space = self.group(nr).space.lock();
-        if space.buddy.is_none() {
-            let shape = Shape {
-                fragments: 0,
-                order: None,
-                state: State::Bad,
-                ..self.shape(nr)
-            };
-            self.publish(nr, shape);
-            self.bad.store(nr.0, Relaxed);
-        }
     }
 
     /// Takes free clusters of a loaded group for a reservation.
@@ -281,20 +260,21 @@ impl Groups {
         }
     }
 
-    /// Frees returned runs: one lock acquisition per group for consecutive runs in it.
-    pub(crate) fn finish_return(&self, runs: &[Run]) {
+    /// Frees returned runs: one lock acquisition per group for consecutive runs in it. Answers how
+    /// many clusters can be allocated again.
+    pub(crate) fn finish_return(&self, runs: &[Run]) -> u64 {
         let located = |run: &Run| {
             self.volume
                 .locate(run.start)
                 .expect("a returning run lies inside the volume")
                 .0
         };
-        for batch in runs.chunk_by(|a, b| located(a) == located(b)) {
-            self.return_to_group(located(&batch[0]), batch);
-        }
+        let batches = runs.chunk_by(|a, b| located(a) == located(b));
+        let returned = batches.map(|batch| self.return_to_group(located(&batch[0]), batch));
+        returned.map(u64::from).sum()
     }
 
-    fn return_to_group(&self, nr: GroupNr, batch: &[Run]) {
+    fn return_to_group(&self, nr: GroupNr, batch: &[Run]) -> u32 {
         self.stats.count(Stat::GiveBackGroups);
         let first = self.volume.first_cluster(nr).0;
         let mut space = self.group(nr).space.lock();
@@ -308,7 +288,7 @@ impl Groups {
         }
         if let Some(buddy) = &space.buddy {
             self.publish_buddy(nr, buddy);
-            return;
+            return total;
         }
         space.generation = space.generation.wrapping_add(1);
         let shape = self.shape(nr);
@@ -320,6 +300,10 @@ impl Groups {
                 ..shape
             },
         );
+        match shape.state {
+            State::Bad => 0,
+            _ => total,
+        }
     }
 
     /// Drops the group from memory; false while it is not loaded or has reservations.
@@ -343,15 +327,20 @@ impl Groups {
         true
     }
 
-    /// Begins again with a group: as `now` says, and without reservations; answers how many were
-    /// dropped.
-    pub(crate) fn renew(&self, nr: GroupNr, now: Summary) -> u32 {
+    /// Begins again with a group: as `now` says, and without reservations. Answers how many clusters
+    /// were reserved or unusable.
+    pub(crate) fn renew(&self, nr: GroupNr, now: Summary) -> u64 {
         let group = self.group(nr);
         let mut space = group.space.lock();
         space.buddy = None;
         space.generation = space.generation.wrapping_add(1);
+        let old = group.shape();
         self.publish(nr, first_shape(now, self.max_order));
-        group.drop_reserved()
+        let unusable = match old.state {
+            State::Bad => old.free,
+            _ => 0,
+        };
+        u64::from(group.drop_reserved()) + u64::from(unusable)
     }
 
     pub(crate) fn report(&self, nr: GroupNr) -> GroupReport {

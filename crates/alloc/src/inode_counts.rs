@@ -127,6 +127,12 @@ impl InodeCounts {
         self.count(group, 1, kind);
     }
 
+    /// Takes the free inodes of a group away, because its bitmap cannot be used.
+    pub fn withdraw(&self, group: GroupNr) {
+        let free = self.groups[usize_of(group.0)].free_inodes.swap(0, Relaxed);
+        self.free_inodes.add(-i64::from(free));
+    }
+
     fn count(&self, group: GroupNr, free: i32, kind: InodeKind) {
         self.free_inodes.add(free.into());
         if kind == InodeKind::Directory {

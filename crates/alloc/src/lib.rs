@@ -50,6 +50,7 @@ mod stats;
 mod tree_engine;
 mod tree_search;
 mod tunables;
+mod unusable;
 mod volume;
 mod words;
 

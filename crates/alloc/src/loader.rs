@@ -22,6 +22,13 @@ pub trait Loader {
     /// Calls `each` for every group, ascending.
     fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>));
 
+    /// The bitmap of the group cannot be used, so its `clusters` free clusters are not allocated.
+    /// Called once for each such group, with no lock held; clusters of it that are freed later are
+    /// not answered by [`crate::Engine::finish_return`].
+    fn lost(&self, group: GroupNr, clusters: u32) {
+        let _ = (group, clusters);
+    }
+
     /// Prefetches the bitmaps of these groups, all of one flexible group; must not wait.
     fn prefetch(&self, groups: Range<u32>) {
         let _ = groups;

@@ -88,7 +88,7 @@ impl Regions {
             match self.install(nr, view) {
                 Installed::Done => return,
                 Installed::Stale => {}
-                Installed::Differs(group) => self.mark_bad(group),
+                Installed::Differs(group) => self.mark_bad(group, loader),
             }
         }
     }
@@ -140,7 +140,7 @@ impl Regions {
                 clamp_u32(self.volume.first_cluster(group).0 - base),
                 used,
             ),
-            Err(LoadError) => self.mark_bad(group),
+            Err(LoadError) => self.mark_bad(group, loader),
         });
     }
 

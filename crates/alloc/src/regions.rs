@@ -40,7 +40,7 @@ pub(crate) struct Regions {
     /// CLOCK hand of eviction.
     pub(crate) hand: AtomicU32,
     /// The last block group found unusable; `u32::MAX`: none.
-    bad: AtomicU32,
+    pub(crate) bad: AtomicU32,
 }
 
 /// Index order of a longest run.
@@ -127,17 +127,6 @@ impl Regions {
         self.group(group).bad.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn mark_bad(&self, group: GroupNr) {
-        self.group(group).bad.store(true, Ordering::Relaxed);
-        self.bad.store(group.0, Ordering::Relaxed);
-    }
-
-    /// A group whose bitmap cannot be used.
-    pub(crate) fn any_bad(&self) -> Option<GroupNr> {
-        let bad = self.bad.load(Ordering::Relaxed);
-        (bad < self.volume.groups).then_some(GroupNr(bad))
-    }
-
     /// Memory of the trees, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         nonnegative(self.runs.sum()) * RUN_BYTES
@@ -196,8 +185,8 @@ impl Regions {
         run
     }
 
-    /// Begins again with a group of a region: as `now` says, and without reservations; answers how
-    /// many the region had.
+    /// Begins again with a group of a region: as `now` says, and without reservations. Answers how
+    /// many clusters were reserved in the region or unusable in the group.
     pub(crate) fn renew(&self, group: GroupNr, now: Summary) -> u64 {
         let nr = self.region_of(group);
         let region = self.region(nr);
@@ -205,14 +194,13 @@ impl Regions {
         let dropped = region.drop_reserved();
         self.evict(nr, &mut space);
         space.generation = space.generation.wrapping_add(1);
-        self.group(group)
-            .free
-            .store(now.free_clusters, Ordering::Relaxed);
-        self.group(group).bad.store(false, Ordering::Relaxed);
+        let counts = self.group(group);
+        let free = counts.free.swap(now.free_clusters, Ordering::Relaxed);
+        let was_bad = counts.bad.swap(false, Ordering::Relaxed);
         let guess = if now.uninit { now.free_clusters } else { 0 };
         self.publish(nr, guess.max(region.longest()));
         self.set_cold(nr, &mut space, step_of(region.promise()));
-        dropped
+        dropped + if was_bad { u64::from(free) } else { 0 }
     }
 
     /// Reserved clusters are set on disk now.
@@ -236,8 +224,10 @@ impl Regions {
         }
     }
 
-    /// Frees returned runs: one lock acquisition per region for consecutive runs in it.
-    pub(crate) fn finish_return(&self, runs: &[Run]) {
+    /// Frees returned runs: one lock acquisition per region for consecutive runs in it. Answers how
+    /// many clusters can be allocated again.
+    pub(crate) fn finish_return(&self, runs: &[Run]) -> u64 {
+        let mut returned = 0;
         let region = |run: &Run| self.region_of(self.located(run));
         for batch in runs.chunk_by(|a, b| region(a) == region(b)) {
             self.stats.count(Stat::GiveBackGroups);
@@ -247,12 +237,15 @@ impl Regions {
                 self.pending.forget(*run);
                 let group = self.group(self.located(run));
                 group.free.fetch_add(run.len, Ordering::Relaxed);
+                let usable = !group.bad.load(Ordering::Relaxed);
+                returned += if usable { u64::from(run.len) } else { 0 };
             }
             match space.tree {
                 Some(_) => self.return_to_tree(nr, &mut space, batch),
                 None => self.return_unseen(nr, &mut space, batch),
             }
         }
+        returned
     }
 
     fn located(&self, run: &Run) -> GroupNr {

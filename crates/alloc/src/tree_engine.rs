@@ -193,8 +193,8 @@ impl Engine for TreeEngine {
     fn release(&self, run: Run) {
         self.regions.release(run);
     }
-    fn finish_return(&self, runs: &[Run]) {
-        self.regions.finish_return(runs);
+    fn finish_return(&self, runs: &[Run]) -> u64 {
+        self.regions.finish_return(runs)
     }
     fn group_free(&self, group: GroupNr) -> u32 {
         self.regions.free(group)

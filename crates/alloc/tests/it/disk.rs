@@ -37,6 +37,8 @@ pub(crate) struct Disk {
     pub(crate) volume: Volume,
     pub(crate) bitmaps: Vec<Mutex<Bitmap>>,
     pub(crate) loads: AtomicU32,
+    /// Clusters of groups that cannot be used.
+    pub(crate) lost: AtomicU32,
     pub(crate) unreadable: Option<GroupNr>,
     pub(crate) asked_ahead: Mutex<Vec<Range<u32>>>,
 }
@@ -61,6 +63,7 @@ impl Disk {
             volume,
             bitmaps,
             loads: AtomicU32::new(0),
+            lost: AtomicU32::new(0),
             unreadable: None,
             asked_ahead: Mutex::default(),
         }
@@ -144,6 +147,10 @@ impl Loader for Disk {
         }
         used.copy_from(&self.bitmaps[nr.0 as usize].lock().unwrap());
         Ok(())
+    }
+
+    fn lost(&self, _group: GroupNr, clusters: u32) {
+        self.lost.fetch_add(clusters, Ordering::Relaxed);
     }
 
     fn prefetch(&self, groups: Range<u32>) {

@@ -2,6 +2,7 @@
 
 use crate::disk::{CHOICES, Choice, Disk, volume};
 use proptest::prelude::*;
+use std::sync::atomic::Ordering;
 use uext4_alloc::Volume;
 use uext4_alloc::{Affinity, ClusterNr, Engine, Error, Goal, Kind, Placement, Request, Run};
 use uext4_format::{GroupNr, Tid};
@@ -440,6 +441,33 @@ fn damaged_groups_are_left_alone_and_named() {
             Err(Error::Unreadable(GroupNr(0)))
         );
         assert_eq!(engine.free_clusters(), 0);
+    }
+}
+
+/// The loader hears once that the clusters of a group are lost, also from the prefetch; what is freed
+/// there later is not answered as usable, and a growth makes it usable again.
+#[test]
+fn clusters_of_damaged_groups_are_lost_once() {
+    for choice in CHOICES {
+        let mut disk = Disk::new(volume(4, 64, 64, 1));
+        let run = Run::new(ClusterNr(3), 10);
+        disk.set(run);
+        let engine = disk.engine(choice, Affinity::None);
+        engine.defer_free(Tid(1), run);
+        disk.unreadable = Some(GroupNr(0));
+        for _ in 0..2 {
+            engine.learn(&disk, &|| true);
+            assert!(engine.load(GroupNr(0), &disk).is_err(), "{choice:?}");
+            assert_eq!(disk.lost.load(Ordering::Relaxed), 54, "{choice:?}");
+        }
+        assert_eq!(engine.free_clusters(), 3 * 64, "{choice:?}");
+        assert_eq!(engine.give_back(Tid(1)), 0, "{choice:?}");
+        disk.clear(run);
+        let again = engine.grow(engine.volume().clone(), &[GroupNr(0)], &|nr| {
+            disk.summary(nr)
+        });
+        assert_eq!(again, 64, "{choice:?}");
+        assert_eq!(engine.free_clusters(), 4 * 64, "{choice:?}");
     }
 }
 

@@ -174,6 +174,11 @@ impl Buffer {
         self.claimed.insert(cluster, promise);
     }
 
+    /// Number of these clusters that have a reservation.
+    pub(crate) fn count_claims(&self, clusters: Range<u64>) -> u64 {
+        u64_of(self.claimed.range(clusters).count())
+    }
+
     /// Removes the reservations of these clusters.
     pub(crate) fn take_claims(&mut self, clusters: Range<u64>) -> Taken {
         let mut taken = Taken::default();

@@ -141,6 +141,11 @@ impl<'a> NewBlocks<'a> {
         Ok(())
     }
 
+    /// Whether it took clusters from the free space, and not only blocks of one that the file has.
+    pub(super) fn has_clusters(&self) -> bool {
+        self.committed.is_some()
+    }
+
     /// Second half: inserts the run into the map.
     ///
     /// # Errors

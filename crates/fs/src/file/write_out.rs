@@ -2,7 +2,7 @@
 //!
 //! A device error loses the affected blocks: they read as before the write, and each open file gets
 //! the error once, from its next `fsync`. If the mount is read-only by then, or space is short
-//! despite the reservations, the data stay delayed.
+//! despite the reservations (a damaged bitmap takes space away), the data stay delayed.
 //! Not here: periodic writeback (`delayed::balance`).
 
 use super::allocate::{NewBlocks, Shape};
@@ -187,16 +187,24 @@ fn write_to(
     let handle = fs.start_recorded(credits::MAP)?;
     new.commit(&handle)?;
     let ratio = u64::from(fs.geometry.blocks_per_cluster());
-    let taken = buffer.take_claims(blocks.start / ratio..blocks.end.div_ceil(ratio));
-    fs.space.use_delayed(taken.clusters, 0);
+    let clusters = blocks.start / ratio..blocks.end.div_ceil(ratio);
     let mut state = handle.write(inode);
     state.tree_claims = buffer.tree_claims;
     let inserted = new.insert(&handle, &mut state, ExtentState::Written);
+    buffer.tree_claims = std::mem::take(&mut state.tree_claims);
+    if inserted.as_ref().is_err_and(keeps_data) {
+        // The data stay. A commit gives back the clusters that were just freed, but they are claimed.
+        if new.has_clusters() {
+            fs.space.claim_freed(buffer.count_claims(clusters));
+        }
+        return inserted;
+    }
+    let taken = buffer.take_claims(clusters);
+    fs.space.use_delayed(taken.clusters, 0);
     // The quota is charged now, so the reservation shrinks.
     buffer
         .promised
         .shrink(taken.promised * fs.geometry.cluster_size());
-    buffer.tree_claims = std::mem::take(&mut state.tree_claims);
     let gone = match inserted {
         Ok(()) => blocks.clone(),
         // Other delayed data in these clusters have lost their reservation.

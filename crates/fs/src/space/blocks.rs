@@ -58,8 +58,8 @@ impl Space {
     /// Reserves blocks in memory only: uncommitted blocks are free again after a crash.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if no `min_blocks` contiguous blocks are free, [`Error::Corrupt`] if a
-    /// bitmap is damaged and no other group has space.
+    /// [`Error::NoSpace`] if no `min_blocks` contiguous blocks are free, [`Error::Corrupt`] if this
+    /// search found a damaged bitmap and no other group has space; but not for delayed data.
     pub(crate) fn reserve(&self, base: &Base, want: &Want) -> Result<BlockRun> {
         let bits = self.geometry().cluster_bits;
         let min = want.min_blocks.div_ceil(1 << bits);
@@ -151,10 +151,9 @@ impl Space {
             .allocate(&request, &loader)
             .map_err(|error| match error {
                 uext4_alloc::Error::NoSpace => Error::NoSpace,
-                uext4_alloc::Error::Unreadable(group) => {
-                    let failed = loader.failed.into_inner();
-                    let found_before = || self.why_unusable(group);
-                    failed.or_else(found_before).unwrap_or(Error::NoSpace)
+                // A group that was found unusable earlier has no space.
+                uext4_alloc::Error::Unreadable(_) => {
+                    loader.failed.into_inner().unwrap_or(Error::NoSpace)
                 }
             })?;
         match self.without_partial(taken, min) {

@@ -72,6 +72,11 @@ impl Claims {
         self.count.give(clusters);
     }
 
+    /// Takes clusters away, whether they are available or not.
+    pub(super) fn withdraw(&self, clusters: u64) {
+        self.count.withdraw(clusters);
+    }
+
     /// Reserves clusters for delayed data and their map; false if nothing was reserved.
     pub(super) fn delay(&self, data: u64, tree: u64, privilege: Privilege) -> bool {
         if !self.count.try_claim(data, privilege) {

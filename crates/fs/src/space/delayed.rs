@@ -37,6 +37,12 @@ impl Space {
         self.claims.end_delay(data_clusters, tree_clusters);
     }
 
+    /// Claims clusters for delayed data that were freed in the running transaction, ahead of their
+    /// return: the data could not be mapped and keep their reservation.
+    pub(crate) fn claim_freed(&self, clusters: u64) {
+        self.claims.withdraw(clusters);
+    }
+
     /// Clusters reserved for delayed data (`delayed_allocation_blocks`).
     pub(crate) fn delayed_clusters(&self) -> u64 {
         self.claims.delayed()

@@ -22,7 +22,7 @@ use uext4_format::{
 #[cfg(doc)]
 use uext4_journal::Handle;
 use uext4_journal::{Live, Object, Render, Sink};
-use uext4_sync::atomic::{AtomicU32, Ordering};
+use uext4_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use uext4_sync::{Arc, Mutex, OnceLock, Rank};
 
 /// A group in memory.
@@ -47,6 +47,7 @@ impl Group {
         };
         let map = Arc::new(InodeMap {
             bits: OnceLock::new(),
+            unusable: AtomicBool::new(false),
             ready: AtomicU32::new(0),
             used_dirs: AtomicU32::new(descriptor.used_dirs),
         });
@@ -167,6 +168,8 @@ pub(super) struct InodeHalf {
 pub(super) struct InodeMap {
     /// Inodes in use; read from disk on first use.
     pub(super) bits: OnceLock<InodeBits>,
+    /// The bitmap could not be read or is damaged: no inode is allocated here.
+    pub(super) unusable: AtomicBool,
     /// Inodes below this index have an initialized table slot.
     pub(super) ready: AtomicU32,
     pub(super) used_dirs: AtomicU32,

@@ -12,7 +12,7 @@ use super::Space;
 use super::group::{Group, InodeState};
 use crate::base::Base;
 use crate::{Error, Result};
-use uext4_alloc::{InodeKind, Parent};
+use uext4_alloc::{InodeBits, InodeKind, Parent};
 use uext4_format::{Corrupt, CorruptKind, FileType, GroupNr, InodeNr, Place, group_flag};
 use uext4_journal::{Handle, Object};
 use uext4_sync::atomic::{AtomicU32, Ordering};
@@ -53,7 +53,7 @@ impl Space {
     /// Allocates an inode number in the handle's transaction.
     ///
     /// # Errors
-    /// [`Error::NoInodes`].
+    /// [`Error::NoInodes`]. A group whose bitmap is damaged is skipped; the damage is recorded.
     pub(crate) fn alloc_inode(
         &self,
         base: &Base,
@@ -91,7 +91,9 @@ impl Space {
         kind: FileType,
     ) -> Result<Option<InodeNr>> {
         let group = self.group(nr)?;
-        let bits = self.inode_bits(base, nr, group)?;
+        let Some(bits) = self.usable_bits(base, nr, group) else {
+            return Ok(None);
+        };
         let first = self.first_index(nr);
         let Some(runs) = &self.runs else {
             return self.take_racing(base, handle, (nr, group, bits), kind);
@@ -106,6 +108,20 @@ impl Space {
         }
         self.policy.counts().found_full(nr);
         Ok(None)
+    }
+
+    /// The inode bitmap of a group, for an allocation. `None` if it cannot be used: the group has no
+    /// free inodes from then on.
+    fn usable_bits<'a>(&self, base: &Base, nr: GroupNr, group: &'a Group) -> Option<&'a InodeBits> {
+        let unusable = &group.inodes.map.unusable;
+        if unusable.load(Ordering::Relaxed) {
+            return None;
+        }
+        let bits = base.note_quietly(self.inode_bits(base, nr, group));
+        if bits.is_err() && !unusable.swap(true, Ordering::Relaxed) {
+            self.policy.counts().withdraw(nr);
+        }
+        bits.ok()
     }
 
     /// Finishes an allocation after its half was logged and its bit set.

@@ -16,6 +16,15 @@ pub(super) struct BitmapLoader<'a> {
     pub(super) failed: std::cell::RefCell<Option<Error>>,
 }
 
+impl BitmapLoader<'_> {
+    /// Records the error here, because the request may find space in another group.
+    fn fail(&self, error: Error) -> LoadError {
+        let _recorded = self.base.note_quietly::<()>(Err(error.clone()));
+        *self.failed.borrow_mut() = Some(error);
+        LoadError
+    }
+}
+
 impl Loader for BitmapLoader<'_> {
     fn load(&self, group: GroupNr, used: &mut Bitmap) -> std::result::Result<(), LoadError> {
         let mut load = || -> Result<()> {
@@ -25,12 +34,7 @@ impl Loader for BitmapLoader<'_> {
             used.copy_from(half.used.as_ref().expect("load_blocks fills the bitmap in"));
             Ok(())
         };
-        load().map_err(|error| {
-            // The request may find space in another group.
-            self.space.met(&error);
-            *self.failed.borrow_mut() = Some(error);
-            LoadError
-        })
+        load().map_err(|error| self.fail(error))
     }
 
     fn look(
@@ -39,12 +43,12 @@ impl Loader for BitmapLoader<'_> {
         each: &mut dyn FnMut(GroupNr, std::result::Result<&Bitmap, LoadError>),
     ) {
         self.space.look(groups, &mut |nr, seen| {
-            let seen = seen.map_err(|error| {
-                *self.failed.borrow_mut() = Some(error);
-                LoadError
-            });
-            each(nr, seen);
+            each(nr, seen.map_err(|error| self.fail(error)));
         });
+    }
+
+    fn lost(&self, _group: GroupNr, clusters: u32) {
+        self.space.claims.withdraw(clusters.into());
     }
 
     fn prefetch(&self, groups: Range<u32>) {
@@ -52,8 +56,8 @@ impl Loader for BitmapLoader<'_> {
     }
 }
 
-/// Passes bitmaps to the prefetch without caching them. Errors are ignored here; requests that need
-/// the bitmap meet them again.
+/// Passes bitmaps to the prefetch without caching them. The space of a bitmap that fails is lost, as
+/// for a request.
 pub(super) struct LookLoader<'a> {
     pub(super) space: &'a Space,
 }
@@ -74,5 +78,9 @@ impl Loader for LookLoader<'_> {
     ) {
         let show = &mut |nr, seen: Result<&_>| each(nr, seen.map_err(|_| LoadError));
         self.space.look(groups, show);
+    }
+
+    fn lost(&self, _group: GroupNr, clusters: u32) {
+        self.space.claims.withdraw(clusters.into());
     }
 }

@@ -8,7 +8,7 @@
 //! Locking: the block half of one group at a time, shared; none while reading.
 
 use super::Space;
-use crate::{Error, Result};
+use crate::Result;
 use std::ops::Range;
 use uext4_alloc::{Bitmap, Stat};
 use uext4_format::{Corrupt, CorruptKind, GroupDescriptor, GroupNr, Place};
@@ -165,12 +165,5 @@ impl Space {
         let half = group.blocks.live().read();
         let known = half.used.as_ref().map(|known| used.copy_from(known));
         known.is_some()
-    }
-
-    /// The error that makes the bitmap of a group unusable.
-    pub(super) fn why_unusable(&self, nr: GroupNr) -> Option<Error> {
-        let mut why = None;
-        self.look(&[nr], &mut |_, seen| why = seen.err());
-        why
     }
 }

@@ -235,9 +235,8 @@ impl CommitObserver for Space {
         if self.discard.load(Ordering::Relaxed) {
             self.discard_runs(&runs);
         }
-        self.engine.finish_return(&runs);
-        let clusters: u64 = runs.iter().map(|run| u64::from(run.len)).sum();
-        self.claims.give(clusters);
+        let usable = self.engine.finish_return(&runs);
+        self.claims.give(usable);
         self.returns.end();
     }
 

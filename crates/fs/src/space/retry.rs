@@ -4,7 +4,7 @@
 //! Locking: a caller that waits for a commit holds no handle and no live object.
 
 use super::Space;
-use super::blocks::Want;
+use super::blocks::{Reserve, Want};
 use crate::base::{Base, Retries};
 use crate::{Error, Result};
 use std::time::Duration;
@@ -100,16 +100,23 @@ impl Space {
     /// took clusters ahead of the search and freed some behind it, and it is repeated. Retries are
     /// here, because a caller with a handle can neither fail nor start over: writeback must not run
     /// out of space that was claimed by a write.
+    ///
+    /// A bitmap that the search finds unreadable or damaged only makes its group full. Its error is
+    /// answered if there is no space elsewhere; delayed data keep waiting for space then.
     pub(super) fn take(&self, base: &Base, want: &Want, len: u32, min: u32) -> Result<Run> {
         let mut retries = Retries::default();
+        let mut refusal = Error::NoSpace;
         loop {
-            let answer = self.take_once(base, want, len, min);
-            if !matches!(answer, Err(Error::NoSpace)) {
-                return answer;
+            match self.take_once(base, want, len, min) {
+                Ok(run) => return Ok(run),
+                Err(Error::NoSpace) => {}
+                // A bitmap could not be used.
+                Err(_) if want.reserve == Reserve::Delayed => {}
+                Err(error) => refusal = error,
             }
             let are_held = self.preallocations.clusters() > 0;
             if !are_held && min > 1 || !retries.may_retry() {
-                return answer;
+                return Err(refusal);
             }
             match self.discard_preallocations() {
                 // Another thread is taking or trimming them right now.

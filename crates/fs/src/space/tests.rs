@@ -1,5 +1,6 @@
 //! Placement of data; preallocated space is neither lost nor counted as used.
 
+mod damaged;
 mod partial;
 
 use crate::file::FallocateMode;
