@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use uext4_fuse::{Client, Error, Image, Lazy, umount};
 use uext4_testkit::rings::RingsSwitch;
+use uext4_testkit::served::ServedMount;
 use uext4_testkit::{oracle, skip, wait};
 
 /// Size of the images.
@@ -34,18 +35,26 @@ impl Via {
         }
     }
 
-    /// Sets the module parameter needed for a mount. If that fails it ends the test program, since
-    /// none of its tests can run.
+    /// Sets the module parameter needed for a mount. If nothing can be mounted this way, it ends the
+    /// test program, since none of its tests can run.
     pub(crate) fn switch_on(self) -> Option<RingsSwitch> {
+        if !ServedMount::is_available() {
+            end_unrun("root and /dev/fuse");
+        }
         if self == Via::DevFuse {
             return None;
         }
         if !RingsSwitch::is_available() {
-            skip::note("all tests over io_uring", "root and Linux 6.14");
-            std::process::exit(i32::from(oracle::in_ci()));
+            end_unrun("root and Linux 6.14 (FUSE over io_uring)");
         }
         Some(RingsSwitch::on().expect("it is available"))
     }
+}
+
+/// Ends the test program, none of whose tests can run.
+fn end_unrun(needs: &str) -> ! {
+    skip::note(&format!("all tests of mounts, {:?}", crate::VIA), needs);
+    std::process::exit(i32::from(oracle::in_ci()));
 }
 
 /// The example program `mount`, which cargo builds with the tests.

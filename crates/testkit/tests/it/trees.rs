@@ -4,6 +4,7 @@ use std::fs;
 
 use uext4_testkit::manifest::{Field, FileKind, Manifest, Policy};
 use uext4_testkit::oracle::{KernelMount, assert_clean, mke2fs_image, scratch_dir};
+use uext4_testkit::skip;
 use uext4_testkit::tree::{Kind, Privilege, Shape, TreeSpec, pack, unpack};
 
 const SEED: u64 = 20_260_721;
@@ -123,6 +124,9 @@ fn small_blocks_hold_a_tree_made_for_them() {
 
 #[test]
 fn differences_are_seen_and_told() {
+    if !skip::root_or_skip("differences_are_seen_and_told") {
+        return;
+    }
     let dir = scratch_dir().unwrap();
     let shape = Shape {
         privilege: Privilege::User,
