@@ -184,6 +184,22 @@ impl FileDevice {
         offset >= self.size_bytes() || data == Err(Errno::NXIO)
     }
 
+    /// Zeroes bytes by the first of these ways that the backing supports, else by writes.
+    fn zero(&self, offset: u64, len: u64, ways: [FallocateFlags; 2]) -> Result<(), Error> {
+        self.check_write(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        for how in ways {
+            match self.allocate(offset, len, how) {
+                Ok(()) => return Ok(()),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::BUSY) => {}
+                Err(errno) => return Err(Error::io("write", offset, len, errno)),
+            }
+        }
+        crate::traits::write_zeroes_by_hand(self, offset, len)
+    }
+
     /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
@@ -400,19 +416,12 @@ impl BlockDevice for FileDevice {
         Ok(())
     }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.check_write(offset, len)?;
-        if len == 0 {
-            return Ok(());
-        }
-        let holes = [FallocateFlags::ZERO_RANGE, FallocateFlags::PUNCH_HOLE];
-        for how in holes {
-            match self.allocate(offset, len, how) {
-                Ok(()) => return Ok(()),
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::BUSY) => {}
-                Err(errno) => return Err(Error::io("write", offset, len, errno)),
-            }
-        }
-        crate::traits::write_zeroes_by_hand(self, offset, len)
+        let ways = [FallocateFlags::ZERO_RANGE, FallocateFlags::PUNCH_HOLE];
+        self.zero(offset, len, ways)
+    }
+    fn write_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let ways = [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE];
+        self.zero(offset, len, ways)
     }
     fn is_read_only(&self) -> bool {
         self.access == Access::ReadOnly && self.reopened.get().is_none()

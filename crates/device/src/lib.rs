@@ -36,7 +36,7 @@ pub use new_file::NewFile;
 pub use overlay::Overlay;
 pub use prefetch::{LINE_BYTES, prefetch};
 pub use record::Recorder;
-pub use traits::{Backing, BlockDevice, Claimant};
+pub use traits::{Backing, BlockDevice, Claimant, write_sparse};
 pub use users::{User, writer_of};
 pub use volatile::VolatileDevice;
 pub use window::Window;

@@ -1,26 +1,35 @@
 //! Copy-on-write overlay in memory over a device that is never written.
 //!
-//! For a read-only mount of a file system whose journal needs replay: the replay goes here.
+//! For a read-only mount of a file system whose journal needs replay: the replay goes here. Also for
+//! the rehearsal of a change.
 //!
 //! Layout: pages of `PAGE_BYTES`; a written page is whole in the map of its shard, all others are
-//! read from the base.
+//! read from the base. A page of zeroes takes no memory besides its entry.
 //! Locking: one shard lock ([`Rank::Device`]) at a time, none while the base is read. A page is
 //! loaded from the base without a lock, which is safe because the base never changes.
 
 use crate::{BlockDevice, Error, range};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use uext4_num::{clamp_usize, u64_of};
+use uext4_sync::atomic::{AtomicU64, Ordering};
 use uext4_sync::{Arc, Rank, RwLock, io_point};
 
 const PAGE_BYTES: u64 = 4096;
 const SHARDS: usize = 64;
 
-type Pages = HashMap<u64, Box<[u8]>>;
+type Pages = HashMap<u64, Page>;
+
+/// A page that was written; `None`: all zeroes.
+type Page = Option<Box<[u8]>>;
 
 /// A writable view of an immutable device.
 pub struct Overlay {
     base: Arc<dyn BlockDevice>,
     shards: Box<[RwLock<Pages>]>,
+    /// Pages with bytes, and how many there may be.
+    pages: AtomicU64,
+    pages_max: u64,
 }
 
 /// A part of an access that lies in one page.
@@ -50,18 +59,30 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
 impl Overlay {
     /// An overlay without changes.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
+        Self::with_limit(base, u64::MAX)
+    }
+
+    /// An overlay whose changes take up to `limit_bytes` of memory; further writes fail.
+    pub fn with_limit(base: Arc<dyn BlockDevice>, limit_bytes: u64) -> Self {
         let shards = (0..SHARDS)
             .map(|_| RwLock::new(Rank::Device, Pages::new()))
             .collect();
-        Self { base, shards }
+        Self {
+            base,
+            shards,
+            pages: AtomicU64::new(0),
+            pages_max: limit_bytes / PAGE_BYTES,
+        }
     }
 
     /// Memory in use for changes, in bytes.
     pub fn changed_bytes(&self) -> u64 {
-        self.shards
-            .iter()
-            .map(|shard| u64_of(shard.read().len()) * PAGE_BYTES)
-            .sum()
+        self.pages.load(Ordering::Relaxed).min(self.pages_max) * PAGE_BYTES
+    }
+
+    /// Whether a write failed, because the changes would take more than the limit.
+    pub fn is_full(&self) -> bool {
+        self.pages.load(Ordering::Relaxed) > self.pages_max
     }
 
     /// Changed bytes as ascending disjoint ranges that cover all changes.
@@ -91,19 +112,52 @@ impl Overlay {
 
     fn write_piece(&self, piece: &Piece, bytes: &[u8]) -> Result<(), Error> {
         let place = piece.at..piece.at + bytes.len();
-        if let Some(page) = self.shard(piece.page).write().get_mut(&piece.page) {
-            page[place].copy_from_slice(bytes);
+        let is_whole = u64_of(bytes.len()) == PAGE_BYTES;
+        if is_whole && bytes.iter().all(|byte| *byte == 0) {
+            if let Some(Some(_)) = self.shard(piece.page).write().insert(piece.page, None) {
+                self.pages.fetch_sub(1, Ordering::Relaxed);
+            }
             return Ok(());
         }
-        let loaded = if u64_of(place.len()) == PAGE_BYTES {
+        if let Some(page) = self.shard(piece.page).write().get_mut(&piece.page) {
+            self.filled(piece.page, page)?[place].copy_from_slice(bytes);
+            return Ok(());
+        }
+        self.take_page(piece.page)?;
+        let loaded = if is_whole {
             bytes.into()
         } else {
             self.load(piece.page)?
         };
-        // Another thread may have inserted the page since, with changes that must stay.
         let mut pages = self.shard(piece.page).write();
-        pages.entry(piece.page).or_insert(loaded)[place].copy_from_slice(bytes);
+        let page = match pages.entry(piece.page) {
+            Entry::Vacant(entry) => entry.insert(Some(loaded)),
+            // Another thread has inserted the page since, with changes that must stay.
+            Entry::Occupied(entry) => {
+                self.pages.fetch_sub(1, Ordering::Relaxed);
+                entry.into_mut()
+            }
+        };
+        self.filled(piece.page, page)?[place].copy_from_slice(bytes);
         Ok(())
+    }
+
+    /// The bytes of a page in the map.
+    fn filled<'a>(&self, nr: u64, page: &'a mut Page) -> Result<&'a mut [u8], Error> {
+        if page.is_none() {
+            self.take_page(nr)?;
+        }
+        let zeroes = || vec![0; clamp_usize(PAGE_BYTES)].into_boxed_slice();
+        Ok(page.get_or_insert_with(zeroes))
+    }
+
+    /// Counts a page with bytes.
+    fn take_page(&self, nr: u64) -> Result<(), Error> {
+        if self.pages.fetch_add(1, Ordering::Relaxed) < self.pages_max {
+            return Ok(());
+        }
+        let kind = std::io::ErrorKind::OutOfMemory;
+        Err(Error::io("write", nr * PAGE_BYTES, PAGE_BYTES, kind))
     }
 }
 
@@ -115,8 +169,11 @@ impl BlockDevice for Overlay {
         self.base.read_at(offset, buf)?;
         for piece in pieces(offset, buf.len()) {
             if let Some(page) = self.shard(piece.page).read().get(&piece.page) {
-                let len = piece.range.len();
-                buf[piece.range].copy_from_slice(&page[piece.at..piece.at + len]);
+                let part = &mut buf[piece.range];
+                match page {
+                    Some(page) => part.copy_from_slice(&page[piece.at..piece.at + part.len()]),
+                    None => part.fill(0),
+                }
             }
         }
         Ok(())

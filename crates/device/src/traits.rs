@@ -103,6 +103,10 @@ pub trait BlockDevice: Send + Sync {
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         write_zeroes_by_hand(self, offset, len)
     }
+    /// As [`Self::write_zeroes`]; where the device can, the bytes take no storage afterwards.
+    fn write_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.write_zeroes(offset, len)
+    }
     /// True when writes are refused.
     fn is_read_only(&self) -> bool;
     /// Switches a device that was opened read-only to writable; no effect if it is writable.
@@ -126,6 +130,32 @@ pub trait BlockDevice: Send + Sync {
     }
     /// Name for messages and /proc/mounts: a path or a short name.
     fn describe(&self) -> String;
+}
+
+/// Writes `buf` at byte `offset`, with holes for runs of `grain_bytes` that are all zero. So a copy
+/// takes no more storage than its source.
+///
+/// # Errors
+/// Those of [`BlockDevice::write_at`] and [`BlockDevice::write_hole`].
+pub fn write_sparse<D: BlockDevice + ?Sized>(
+    device: &D,
+    offset: u64,
+    buf: &[u8],
+    grain_bytes: usize,
+) -> Result<(), Error> {
+    let is_zero = |grain: &&[u8]| grain.iter().all(|byte| *byte == 0);
+    let grains: Vec<&[u8]> = buf.chunks(grain_bytes.max(1)).collect();
+    let mut at = 0;
+    for run in grains.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
+        let len = run.iter().map(|grain| grain.len()).sum::<usize>();
+        let place = offset + u64_of(at);
+        match run.first().is_some_and(is_zero) {
+            true => device.write_hole(place, u64_of(len))?,
+            false => device.write_at(place, &buf[at..at + len])?,
+        }
+        at += len;
+    }
+    Ok(())
 }
 
 /// Zeroes bytes by ordinary writes, for devices without a better way.

@@ -86,6 +86,9 @@ impl BlockDevice for Window {
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.inner.write_zeroes(self.place(offset, len)?, len)
     }
+    fn write_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.inner.write_hole(self.place(offset, len)?, len)
+    }
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
     }

@@ -92,6 +92,31 @@ fn memory_goes_to_changes_only() {
 }
 
 #[test]
+fn a_limit_holds_for_bytes_and_not_for_zeroes() {
+    let inner = Arc::new(MemDevice::from_bytes(&vec![7; 1 << 20]));
+    let overlay = Overlay::with_limit(inner, 2 * PAGE_BYTES);
+    overlay.write_zeroes(0, 1 << 20).unwrap();
+    assert_eq!(overlay.changed_bytes(), 0);
+    overlay.write_at(5000, b"a").unwrap();
+    overlay.write_at(9000, b"b").unwrap();
+    assert!(!overlay.is_full());
+    assert!(overlay.write_at(20_000, b"c").is_err() && overlay.is_full());
+    let mut seen = [9; 3];
+    overlay.read_at(4999, &mut seen).unwrap();
+    assert_eq!(&seen, b"\0a\0");
+}
+
+#[test]
+fn a_page_of_zeroes_gives_its_memory_back() {
+    let overlay = Overlay::with_limit(Arc::new(MemDevice::new(1 << 20)), PAGE_BYTES);
+    for page in 0..4 {
+        overlay.write_at(page * PAGE_BYTES, &[1; 4096]).unwrap();
+        overlay.write_zeroes(page * PAGE_BYTES, PAGE_BYTES).unwrap();
+    }
+    assert_eq!((overlay.changed_bytes(), overlay.is_full()), (0, false));
+}
+
+#[test]
 fn changed_ranges_cover_what_was_written() {
     let base = Arc::new(MemDevice::new(10_000));
     let overlay = Overlay::new(base);

@@ -294,6 +294,10 @@ impl BlockDevice for Medium {
         self.change(|| self.target().write_zeroes(offset, len))?;
         self.write_out_if_claimed(offset, clamp_usize(len))
     }
+    fn write_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.change(|| self.target().write_hole(offset, len))?;
+        self.write_out_if_claimed(offset, clamp_usize(len))
+    }
     fn is_read_only(&self) -> bool {
         self.target().is_read_only()
     }

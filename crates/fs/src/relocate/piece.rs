@@ -7,6 +7,7 @@ use crate::map::{self, ExtentState, Mapped};
 use crate::{Fs, Result, credits};
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
+use uext4_device::write_sparse;
 use uext4_format::{BlockNr, BlockRun};
 use uext4_num::{clamp_u32, clamp_usize};
 use uext4_sync::Arc;
@@ -119,7 +120,7 @@ impl Mover {
         Ok(credits::MAP + map + old_groups + others)
     }
 
-    /// Copies the data; unwritten extents have none.
+    /// Copies the data, zeroes as holes; unwritten extents have none.
     fn copy(&mut self, fs: &Fs, inode: &Inode, piece: &Piece, to: BlockRun) -> Result<()> {
         let bits = fs.geometry.block_bits;
         let is_row =
@@ -139,8 +140,8 @@ impl Mover {
                 rest = behind;
             }
             let skip = u64::from(row[0].logical.0) - piece.range.start;
-            fs.device
-                .write_at((to.start.0 + skip) << bits, &self.buffer)?;
+            let at = (to.start.0 + skip) << bits;
+            write_sparse(&*fs.device, at, &self.buffer, fs.block_size())?;
         }
         Ok(())
     }

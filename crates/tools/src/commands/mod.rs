@@ -45,6 +45,7 @@ pub(crate) mod trim;
 pub(crate) mod tunables;
 pub(crate) mod tune;
 mod tune_journal;
+mod tune_target;
 mod tune_words;
 
 use crate::cli::Command;

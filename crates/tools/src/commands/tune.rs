@@ -2,9 +2,10 @@
 
 use super::info::Info;
 use super::tune_journal::Wanted;
+use super::tune_target::Target;
 use super::tune_words::{self, ExtendedWord, FeatureWord, JournalWord, MountWord, QuotaWord};
 use crate::failure::{At, Failure, Result};
-use crate::image::{self, ImageArgs, Purpose};
+use crate::image::{self, ImageArgs};
 use crate::{numbers, show};
 use uext4::format::Feature;
 use uext4::{CheckTimes, OnError, Presence, Reseal, Tuning, mkfs};
@@ -130,38 +131,53 @@ impl Args {
         let tuning = self.tuning();
         let journal = self.journal()?;
         let name = self.image.name();
-        let asks_for_quota = !self.quota.is_empty() || self.last(Feature::QUOTA).is_some();
+        let asks_for_quota = self.asks_for_quota();
         let is_nothing = tuning == Tuning::default() && journal.is_none() && !asks_for_quota;
         if is_nothing && self.inode_size.is_none() {
             let problem = "nothing to change; -h lists what can be";
             return Err(Failure::usage(format!("{name}: {problem}")));
         }
-        // While there is a journal, which larger inodes need.
-        let goes = journal.as_ref().filter(|journal| **journal == Wanted::None);
-        let comes = journal.as_ref().filter(|_| goes.is_none());
-        // Without a journal before features: orphan_file and fast_commit need it.
-        comes.map_or(Ok(()), |journal| self.set_journal(journal))?;
-        self.set_inode_size()?;
-        goes.map_or(Ok(()), |journal| self.set_journal(journal))?;
-        let (reseal, tuning) = self.resealing(tuning)?;
-        if reseal != Reseal::default() {
-            let device = self.image.device(Purpose::Change)?;
-            let options = self.image.journal_options(Purpose::Change).at(&name)?;
-            uext4::reseal(device, options, reseal).at(&name)?;
+        let mut target = Target::open(&self.image, journal.as_ref())?;
+        let alone = (tuning == Tuning::default() && journal.is_none() && !asks_for_quota)
+            .then_some(self.inode_size)
+            .flatten();
+        // Larger inodes alone are refused before the first write, and may take much memory.
+        if alone.is_none() {
+            target.rehearse(|target| self.apply(target, journal.as_ref(), tuning.clone()))?;
         }
-        if tuning != Tuning::default() {
-            self.image.change(|fs| fs.tune(&tuning).at(&name))?;
-        }
-        // Last: project quota needs the feature.
-        if asks_for_quota {
-            self.set_quota()?;
-        }
+        self.apply(&mut target, journal.as_ref(), tuning)?;
         if self.json {
-            let disk =
-                uext4::read_superblock(&*self.image.device(Purpose::Read)?, None).at(&name)?;
+            let disk = uext4::read_superblock(&*target.home, None).at(&name)?;
             show::json(&mut std::io::stdout(), &Info::new(&disk, None).at(&name)?)?;
         }
         Ok(())
+    }
+
+    /// Makes all changes.
+    fn apply(&self, target: &mut Target, journal: Option<&Wanted>, tuning: Tuning) -> Result<()> {
+        // While there is a journal, which larger inodes need.
+        let goes = journal.filter(|journal| **journal == Wanted::None);
+        let comes = journal.filter(|_| goes.is_none());
+        // Without a journal before features: orphan_file and fast_commit need it.
+        comes.map_or(Ok(()), |journal| self.set_journal(target, journal))?;
+        self.set_inode_size(target)?;
+        goes.map_or(Ok(()), |journal| self.set_journal(target, journal))?;
+        let (reseal, tuning) = resealing(target, tuning)?;
+        if reseal != Reseal::default() {
+            uext4::reseal(target.home.clone(), target.options(), reseal).at(&target.name)?;
+        }
+        if tuning != Tuning::default() {
+            target.change(|fs| fs.tune(&tuning))?;
+        }
+        // Last: project quota needs the feature.
+        match self.asks_for_quota() {
+            true => self.set_quota(target),
+            false => Ok(()),
+        }
+    }
+
+    fn asks_for_quota(&self) -> bool {
+        !self.quota.is_empty() || self.last(Feature::QUOTA).is_some()
     }
 
     fn tuning(&self) -> Tuning {
@@ -205,62 +221,56 @@ impl Args {
         word.map(|word| word.1)
     }
 
-    fn set_inode_size(&self) -> Result<()> {
+    fn set_inode_size(&self, target: &Target) -> Result<()> {
         let Some(bytes) = self.inode_size else {
             return Ok(());
         };
-        let name = self.image.name();
-        let device = self.image.device(Purpose::Change)?;
-        let options = self.image.journal_options(Purpose::Change).at(&name)?;
-        uext4::resize::set_inode_size(device, options, bytes).at(&name)
+        let done = uext4::resize::set_inode_size(target.home.clone(), target.options(), bytes);
+        done.at(&target.name)
     }
 
-    fn set_quota(&self) -> Result<()> {
-        let name = self.image.name();
-        let device = self.image.device(Purpose::Change)?;
-        let disk = image::superblock(&*device).at(&name)?;
+    fn set_quota(&self, target: &Target) -> Result<()> {
+        let disk = image::superblock(&*target.home).at(&target.name)?;
         let kinds = tune_words::quota_after(&disk, self.last(Feature::QUOTA), &self.quota);
-        let options = self.image.journal_options(Purpose::Change).at(&name)?;
-        uext4::set_quota(&device, &options, &kinds).at(&name)
+        uext4::set_quota(&target.home, &target.options(), &kinds).at(&target.name)
     }
+}
 
-    /// Takes from `tuning` what rewrites checksums: `metadata_csum`, and a UUID that is the seed of
-    /// checksums afterwards.
-    fn resealing(&self, mut tuning: Tuning) -> Result<(Reseal, Tuning)> {
-        let is_csum = |word: &&(Feature, Presence)| word.0 == Feature::METADATA_CSUM;
-        let mut reseal = Reseal {
-            metadata_csum: tuning.features.iter().rfind(is_csum).map(|word| word.1),
-            uuid: None,
-        };
-        tuning.features.retain(|word| !is_csum(&word));
-        if tuning.uuid.is_none() {
-            return Ok((reseal, tuning));
-        }
-        let name = self.image.name();
-        let disk = image::superblock(&*self.image.device(Purpose::Read)?).at(&name)?;
-        let has = |feature| {
-            let mut words = tuning.features.iter();
-            let asked = words.rfind(|(asked, _)| *asked == feature);
-            asked.map_or(disk.features().has(feature), |word| {
-                word.1 == Presence::Present
-            })
-        };
-        let sealed = match reseal.metadata_csum {
-            Some(wanted) => wanted == Presence::Present,
-            None => disk.features().has(Feature::METADATA_CSUM),
-        };
-        let follows = match sealed {
-            true => !has(Feature::CSUM_SEED),
-            false => {
-                let hashes = has(Feature::UNINIT_BG) || has(Feature::EA_INODE);
-                hashes || reseal.metadata_csum.is_some()
-            }
-        };
-        if follows {
-            reseal.uuid = tuning.uuid.take();
-        }
-        Ok((reseal, tuning))
+/// Takes from `tuning` what rewrites checksums: `metadata_csum`, and a UUID that is the seed of
+/// checksums afterwards, or of hashes.
+fn resealing(target: &Target, mut tuning: Tuning) -> Result<(Reseal, Tuning)> {
+    let is_csum = |word: &&(Feature, Presence)| word.0 == Feature::METADATA_CSUM;
+    let mut reseal = Reseal {
+        metadata_csum: tuning.features.iter().rfind(is_csum).map(|word| word.1),
+        uuid: None,
+    };
+    tuning.features.retain(|word| !is_csum(&word));
+    if tuning.uuid.is_none() {
+        return Ok((reseal, tuning));
     }
+    let disk = image::superblock(&*target.home).at(&target.name)?;
+    let has = |feature| {
+        let mut words = tuning.features.iter();
+        let asked = words.rfind(|(asked, _)| *asked == feature);
+        asked.map_or(disk.features().has(feature), |word| {
+            word.1 == Presence::Present
+        })
+    };
+    let sealed = match reseal.metadata_csum {
+        Some(wanted) => wanted == Presence::Present,
+        None => disk.features().has(Feature::METADATA_CSUM),
+    };
+    let follows = match sealed {
+        true => !has(Feature::CSUM_SEED),
+        false => {
+            let hashes = has(Feature::UNINIT_BG) || has(Feature::EA_INODE);
+            hashes || reseal.metadata_csum.is_some()
+        }
+    };
+    if follows {
+        reseal.uuid = tuning.uuid.take();
+    }
+    Ok((reseal, tuning))
 }
 
 pub(super) fn uuid(text: &str) -> std::result::Result<[u8; 16], String> {

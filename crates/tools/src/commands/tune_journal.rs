@@ -1,9 +1,10 @@
 //! `uext4 tune -J` and `-O has_journal`: the journal comes, goes, or is another one.
 
 use super::tune::Args;
+use super::tune_target::Target;
 use super::tune_words::JournalWord;
 use crate::failure::{At, Failure, Result};
-use crate::image::{self, Purpose};
+use crate::image;
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
 use uext4::format::{DeviceNumber, Feature};
@@ -34,34 +35,33 @@ impl Args {
         }
     }
 
-    pub(super) fn set_journal(&self, wanted: &Wanted) -> Result<()> {
-        let name = self.image.name();
-        let device = self.image.device(Purpose::Change)?;
-        let disk = image::superblock(&*device).at(&name)?;
+    pub(super) fn set_journal(&self, target: &mut Target, wanted: &Wanted) -> Result<()> {
+        let name = target.name.clone();
+        let disk = image::superblock(&*target.home).at(&name)?;
         let has_one = disk.features().has(Feature::HAS_JOURNAL);
         match (wanted, has_one) {
             (Wanted::None, false) | (Wanted::Default, true) => return Ok(()),
             _ => {}
         }
-        let options = self.image.journal_options(Purpose::Change).at(&name)?;
         let blocks = |mib: u32| u64::from(mib) << 10 >> disk.log_block_size;
-        let other;
-        let journal = match wanted {
-            Wanted::None => Journal::None,
-            Wanted::Default => Journal::Internal(None),
-            Wanted::Mib(mib) => Journal::Internal(Some(clamp_u32(blocks(*mib)))),
-            Wanted::Device(path) => {
-                other = image::open_journal(path, Purpose::Change).at(&name)?;
-                let uuid = mkfs::journal_device_uuid(&*other);
+        let other = target.new_journal.clone();
+        let journal = match (wanted, &other) {
+            (Wanted::Mib(mib), _) => Journal::Internal(Some(clamp_u32(blocks(*mib)))),
+            (Wanted::Device(_), Some((path, device))) => {
+                let uuid = mkfs::journal_device_uuid(&**device);
                 let uuid = uuid.map_err(|error| Failure::at(&error, path.display()))?;
                 Journal::External {
-                    device: &other,
+                    device,
                     uuid,
                     number: block_device_number(path),
                 }
             }
+            (Wanted::None, _) => Journal::None,
+            (Wanted::Default | Wanted::Device(_), _) => Journal::Internal(None),
         };
-        uext4::set_journal(&device, &options, journal).at(&name)
+        uext4::set_journal(&target.home, &target.options(), journal).at(&name)?;
+        target.journal = other.map(|(_, device)| device);
+        Ok(())
     }
 }
 

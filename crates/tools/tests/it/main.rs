@@ -44,5 +44,6 @@ mod strangers;
 mod system;
 mod transfer;
 mod tune;
+mod tune_at_once;
 mod unprivileged;
 mod walks;

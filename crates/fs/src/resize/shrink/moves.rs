@@ -14,13 +14,14 @@ use crate::resize::descriptors::Descriptors;
 use crate::resize::space;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use uext4_device::write_sparse;
 use uext4_format::bitmap::{clear_bits, set_bits};
 use uext4_format::extent::{Extent, ExtentState};
 use uext4_format::indirect::set_pointer;
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::xattr::XattrBlock;
 use uext4_format::{BlockNr, Corrupt, CorruptKind, GroupNr, Inode, InodeNr, Place, Superblock};
-use uext4_num::{clamp_usize, u64_of};
+use uext4_num::{clamp_usize, u64_of, usize_of};
 
 /// Most blocks of a transaction.
 const BLOCKS_MAX: u64 = 4096;
@@ -155,7 +156,7 @@ impl<'a> Mover<'a> {
         Ok(())
     }
 
-    /// Copies blocks to free ones.
+    /// Copies blocks to free ones, zeroes as holes.
     pub(super) fn copy_blocks(&mut self, from: u64, to: u64, len_blocks: u64) -> Result<()> {
         let bits = self.rest.geometry.block_bits;
         let (mut from, mut to, mut left) = (from << bits, to << bits, len_blocks << bits);
@@ -163,7 +164,8 @@ impl<'a> Mover<'a> {
             let len = left.min(COPY_BYTES);
             self.buffer.resize(clamp_usize(len), 0);
             self.rest.device.read_at(from, &mut self.buffer)?;
-            self.rest.device.write_at(to, &self.buffer)?;
+            let grain = usize_of(self.rest.geometry.block_size());
+            write_sparse(&*self.rest.device, to, &self.buffer, grain)?;
             (from, to, left) = (from + len, to + len, left - len);
         }
         Ok(())
