@@ -8,11 +8,15 @@
 //! without data before its last name is removed: e2fsck does not count links, but it frees an empty
 //! file without a name. Linux frees it at the removal.
 //!
+//! Layout: [`recordable`] lists what may be recorded.
+//!
 //! Locking: no handle is open meanwhile, so no map changes; inode states are locked one by one.
+
+mod recordable;
 
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, LOGICAL_END, Mapping};
-use crate::name_log::{NameChange, Noted, NotedName};
+use crate::name_log::{NameChange, NotedName};
 use crate::superblock::SUPERBLOCK_OFFSET;
 use crate::{Error, Fs, Result};
 use std::collections::HashMap;
@@ -65,25 +69,18 @@ impl Fs {
         }
     }
 
-    /// Notes that a noted removal took the inode's last name.
-    pub(crate) fn note_last_name(
-        &self,
-        handle: &Handle<'_>,
-        state: &mut InodeState,
-        noted: &Noted,
-    ) {
+    /// Notes that a removal noted through the handle took the inode's last name.
+    pub(crate) fn note_last_name(&self, handle: &Handle<'_>, state: &mut InodeState) {
         if !handle.is_recorded() {
             return;
         }
-        let is_regular = state.disk.file_type() == Some(FileType::Regular);
-        let is_inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
-        if !is_regular || is_inline || !map::has_extents(state) {
-            handle.require_full(FullReason::Layout);
-        } else if state.has_xattrs() {
-            handle.require_full(FullReason::Attribute);
-        } else {
-            let emptied = state.emptied_bytes();
-            self.name_log.note_last(handle, noted, emptied);
+        match recordable::check(state) {
+            Err(reason) => handle.require_full(reason),
+            Ok(()) if state.has_xattrs() => handle.require_full(FullReason::Attribute),
+            Ok(()) => {
+                let emptied = state.emptied_bytes();
+                self.name_log.note_last(handle, state.nr(), emptied);
+            }
         }
     }
 
@@ -107,7 +104,7 @@ impl Fs {
     }
 
     fn record_name(&self, name: NotedName, records: &mut Vec<Record>) -> Recorded<()> {
-        let NotedName { change, dentry, .. } = name;
+        let NotedName { change, dentry } = name;
         let inode = dentry.inode;
         match change {
             NameChange::Create => {
@@ -116,20 +113,36 @@ impl Fs {
                 records.push(inode_record(&mut state)?);
                 records.push(Record::Create(dentry));
             }
-            NameChange::Link => records.push(Record::Link(dentry)),
-            NameChange::Unlink { last } => {
-                if let Some(raw) = last {
-                    records.push(Record::DelRange {
-                        inode,
-                        start: LogicalBlock(0),
-                        len_blocks: clamp_u32(LOGICAL_END),
-                    });
-                    records.push(Record::Inode { inode, raw });
-                }
+            NameChange::Link => {
+                self.check_named(inode)?;
+                records.push(Record::Link(dentry));
+            }
+            NameChange::Unlink { last: None } => {
+                self.check_named(inode)?;
+                records.push(Record::Unlink(dentry));
+            }
+            NameChange::Unlink { last: Some(raw) } => {
+                records.push(Record::DelRange {
+                    inode,
+                    start: LogicalBlock(0),
+                    len_blocks: clamp_u32(LOGICAL_END),
+                });
+                records.push(Record::Inode { inode, raw });
                 records.push(Record::Unlink(dentry));
             }
         }
         Ok(())
+    }
+
+    /// Checks an inode of which a name changed. One without names was checked when it lost the
+    /// last one ([`Self::note_last_name`]).
+    fn check_named(&self, nr: InodeNr) -> Recorded<()> {
+        let inode = self.load_inode(nr).map_err(failed)?;
+        let state = inode.read();
+        match state.disk.links {
+            0 => Ok(()),
+            _ => recordable::check_kind(&state),
+        }
     }
 
     /// Refuses an order of changes in which a replay would free an inode that has another name:
@@ -165,15 +178,17 @@ impl Fs {
         if self.hidden.contains(inode.nr()) {
             return Err(FullReason::Other);
         }
-        if state.disk.flags.contains(InodeFlags::INLINE_DATA) {
-            return Err(FullReason::Layout);
-        }
+        recordable::check(&state)?;
+        let first = records.len();
         for range in changed.iter() {
-            if !map::has_extents(&state) || !map::is_in_inode(&state) {
+            if !map::is_in_inode(&state) {
                 return Err(FullReason::Layout);
             }
             self.record_range(&state, range, records)?;
         }
+        // e2fsck 1.47 keeps an extent of length 0 where a removal leaves none, and adds wrongly to
+        // it. Each block is either mapped or not, so the order has no other effect.
+        records[first..].sort_by_key(|record| matches!(record, Record::DelRange { .. }));
         records.push(inode_record(&mut state)?);
         Ok(())
     }
@@ -203,15 +218,12 @@ impl Fs {
     }
 }
 
-/// Linux leaves the attribute block out when it counts the blocks of a recorded inode.
 fn inode_record(state: &mut InodeState) -> Recorded<Record> {
-    match state.disk.file_acl {
-        BlockNr(0) => Ok(Record::Inode {
-            inode: state.nr(),
-            raw: state.record_bytes(),
-        }),
-        _ => Err(FullReason::Attribute),
-    }
+    recordable::check(state)?;
+    Ok(Record::Inode {
+        inode: state.nr(),
+        raw: state.record_bytes(),
+    })
 }
 
 /// The changes without those of inodes that were created and lost their last name since the last

@@ -1,8 +1,8 @@
 //! Names that changed in the running transaction, for its fast commits.
 //!
-//! Invariants: a change is noted before others can see it, and taken back if it fails. So changes
-//! of one name are noted in their order. Changes of different names of one inode may not be: the
-//! reader of the list checks their order.
+//! Invariants: a change is noted while the lock of its leaf is held (or the structure of the
+//! directory exclusively), after it was made. So changes of one name are noted in their order.
+//! Changes of different names of one inode may not be: the reader of the list checks their order.
 //!
 //! Locking: one mutex, a leaf.
 
@@ -16,6 +16,7 @@ use uext4_sync::{Mutex, Rank};
 const CHANGES_MAX: usize = 2048;
 
 /// A change of a name.
+#[derive(Clone)]
 pub(crate) enum NameChange {
     /// A new inode got its first name.
     Create,
@@ -27,22 +28,12 @@ pub(crate) enum NameChange {
 
 /// A noted change.
 pub(crate) struct NotedName {
-    number: u64,
     pub(crate) change: NameChange,
     pub(crate) dentry: Dentry,
 }
 
-/// A change that was noted, or one that needs no note.
-pub(crate) struct Noted(Option<u64>);
-
-impl Noted {
-    /// No note.
-    pub(crate) const NONE: Noted = Noted(None);
-}
-
 struct Names {
     tid: Tid,
-    next: u64,
     list: Vec<NotedName>,
     /// Inodes whose last name was removed in the transaction.
     gone: HashSet<InodeNr>,
@@ -57,7 +48,6 @@ impl NameLog {
     pub(crate) fn new() -> Self {
         let names = Names {
             tid: Tid(0),
-            next: 0,
             list: Vec::new(),
             gone: HashSet::new(),
         };
@@ -65,57 +55,42 @@ impl NameLog {
         Self { names }
     }
 
-    /// Notes a change that the handle is about to make.
+    /// Notes a change that was made through the handle. The caller holds the lock of the leaf.
     pub(crate) fn note(
         &self,
         handle: &Handle<'_>,
         change: NameChange,
         (parent, name, inode): (InodeNr, &[u8], InodeNr),
-    ) -> Noted {
+    ) {
         if !handle.is_recorded() {
-            return Noted(None);
+            return;
         }
         let mut names = self.names.lock();
         names.begin(handle.tid());
         if names.list.len() >= CHANGES_MAX {
             handle.require_full(FullReason::TooMany);
-            return Noted(None);
+            return;
         }
-        let number = names.next;
-        names.next += 1;
-        names.list.push(NotedName {
-            number,
-            change,
-            dentry: Dentry {
-                parent,
-                inode,
-                name: name.into(),
-            },
-        });
-        Noted(Some(number))
+        let dentry = Dentry {
+            parent,
+            inode,
+            name: name.into(),
+        };
+        names.list.push(NotedName { change, dentry });
     }
 
-    /// Takes a change back that failed.
-    pub(crate) fn retract(&self, noted: Noted) {
-        if let Some(number) = noted.0 {
-            let mut names = self.names.lock();
-            names.list.retain(|change| change.number != number);
-        }
-    }
-
-    /// The removal was that of the last name; `emptied` has the inode's bytes without data.
-    pub(crate) fn note_last(&self, handle: &Handle<'_>, noted: &Noted, emptied: Box<[u8]>) {
-        let Some(number) = noted.0 else { return };
+    /// The newest removal of a name of the inode was that of its last one; `emptied` has the
+    /// inode's bytes without data.
+    pub(crate) fn note_last(&self, handle: &Handle<'_>, inode: InodeNr, emptied: Box<[u8]>) {
         let mut names = self.names.lock();
         names.begin(handle.tid());
-        let found = names.list.iter_mut().rev();
-        let Some(found) = { found }.find(|change| change.number == number) else {
-            return;
-        };
-        let inode = found.dentry.inode;
-        found.change = NameChange::Unlink {
-            last: Some(emptied),
-        };
+        let of_inode = |noted: &&mut NotedName| noted.dentry.inode == inode;
+        let newest = names.list.iter_mut().rev().find(of_inode);
+        match newest.map(|noted| &mut noted.change) {
+            Some(NameChange::Unlink { last }) => *last = Some(emptied),
+            // Not noted: the list is full, or a full commit is needed anyway.
+            _ => return handle.require_full(FullReason::Other),
+        }
         names.gone.insert(inode);
     }
 

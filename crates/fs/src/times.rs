@@ -87,8 +87,13 @@ impl Fs {
         !has(Switch::Relatime) && !has(Switch::NoAtime) && self.state.is_writable()
     }
 
-    /// Sets the access time when the mount options ask for it.
-    pub(crate) fn touch_atime(&self, inode: &InodeRef, changes: ChangeTimes) -> Result<Atime> {
+    /// Sets the access time when the mount options ask for it. A read does not fail because its
+    /// time cannot be written: the journal may have stopped since it began.
+    pub(crate) fn touch_atime(&self, inode: &InodeRef, changes: ChangeTimes) -> Atime {
+        self.set_atime(inode, changes).unwrap_or(Atime::Kept)
+    }
+
+    fn set_atime(&self, inode: &InodeRef, changes: ChangeTimes) -> Result<Atime> {
         let has = |switch| self.settings.has(switch);
         let off = has(Switch::NoAtime) || (has(Switch::NoDirAtime) && inode.is_dir());
         let now = self.now();

@@ -4,6 +4,7 @@ use super::view::{Dir, Form, names_mut};
 use super::{DirError, LockMode, inline};
 use crate::dcache::HashedName;
 use crate::meta::{BlockState, MetaBlock};
+use crate::name_log::NameChange;
 use crate::{Error, Fs, Inode};
 use uext4_format::dirent::{DirEntryType, Location};
 use uext4_format::{FileType, InodeNr};
@@ -28,7 +29,9 @@ pub(crate) fn remove(
     let view = Dir::open(fs, dir)?;
     match (view.form, index) {
         (Form::Inline, LockMode::Exclusive) => {
-            return inline::remove(&view, handle, name.bytes, child);
+            inline::remove(&view, handle, name.bytes, child)?;
+            note_removal(fs, handle, dir, (name, child));
+            return Ok(());
         }
         (Form::Inline, _) => return Err(DirError::NeedExclusive),
         _ => {}
@@ -93,7 +96,33 @@ pub(crate) fn remove_at(
     }
     fs.sparse_leaves.look_at(&leaf, changes, dir, name.bytes);
     dir.dir_blocks().note(block, &state);
+    note_removal(fs, handle, dir, (name, holder.nr));
     Ok(())
+}
+
+/// Notes a removed name for a fast commit; its leaf or the directory's structure is still locked.
+pub(super) fn note_removal(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Inode,
+    (name, child): (&HashedName<'_>, InodeNr),
+) {
+    let removed = NameChange::Unlink { last: None };
+    fs.name_log
+        .note(handle, removed, (dir.nr(), name.bytes, child));
+}
+
+/// Notes that a name has another inode, as [`note_removal`].
+fn note_retarget(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Inode,
+    (name, old): (&HashedName<'_>, InodeNr),
+    new: InodeNr,
+) {
+    note_removal(fs, handle, dir, (name, old));
+    fs.name_log
+        .note(handle, NameChange::Link, (dir.nr(), name.bytes, new));
 }
 
 /// The block with the entry of `name` for `child`; a hint, to be checked under the block's lock.
@@ -126,19 +155,22 @@ pub(crate) fn replace(
     let kind = fs.dirs.entry_type(kind);
     match (view.form, index) {
         (Form::Inline, LockMode::Exclusive) => {
-            return inline::replace(&view, handle, (name.bytes, old), (new, kind));
+            inline::replace(&view, handle, (name.bytes, old), (new, kind))?;
+            note_retarget(fs, handle, dir, (name, old), new);
+            return Ok(());
         }
         (Form::Inline, _) => return Err(DirError::NeedExclusive),
         _ => {}
     }
     let block = holder(&view, name, old)?;
     let mut state = handle.write(&block);
-    retarget(&view, &mut state, (name, old), (new, kind))
+    retarget(&view, handle, &mut state, (name, old), (new, kind))
 }
 
 /// Changes an entry of a locked block, if its inode is still `old`.
 pub(super) fn retarget(
     view: &Dir<'_>,
+    handle: &Handle<'_>,
     state: &mut BlockState,
     (name, old): (&HashedName<'_>, InodeNr),
     (new, kind): (InodeNr, DirEntryType),
@@ -149,5 +181,6 @@ pub(super) fn retarget(
         Some(at) if at.inode == old => leaf.retarget_at(at, new, kind),
         _ => return Err(Error::NotFound.into()),
     };
+    note_retarget(view.fs, handle, view.inode, (name, old), new);
     Ok(())
 }

@@ -9,7 +9,7 @@
 //! References: kernel documentation, "inlinedata".
 
 use super::edit::DirResult;
-use super::insert::{NewName, insert_entry};
+use super::insert::{NewName, insert_unnoted};
 use super::scan::Found;
 use super::slot::Way;
 use super::view::{Dir, Form, is_dot};
@@ -201,7 +201,7 @@ pub(super) fn insert(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) 
         }
     }
     convert(dir, handle, None)?;
-    insert_entry(dir, handle, new)
+    insert_unnoted(dir, handle, new)
 }
 
 fn add(content: &mut Content, nr: InodeNr, new: &NewEntry<'_>) -> Result<bool> {

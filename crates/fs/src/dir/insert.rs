@@ -8,6 +8,7 @@ use super::view::{Dir, Form, is_split_off, names_mut};
 use super::{DirError, LockMode, grow, inline};
 use crate::dcache::HashedName;
 use crate::meta::{BlockState, MetaBlock};
+use crate::name_log::NameChange;
 use crate::space::Reserve;
 use crate::{Error, Fs, Inode};
 use uext4_format::dirent::{Insertion, NewEntry};
@@ -15,21 +16,40 @@ use uext4_format::{FileType, InodeFlags, InodeNr, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
+/// An inode that gets a name.
+pub(crate) struct Child {
+    pub(crate) nr: InodeNr,
+    pub(crate) kind: FileType,
+    /// What the name is for a fast commit: the first one, or another one.
+    pub(crate) change: NameChange,
+}
+
 /// An entry to insert, with the hashes of its name.
 pub(super) struct NewName<'a> {
     pub(super) name: &'a HashedName<'a>,
     pub(super) entry: NewEntry<'a>,
+    change: &'a NameChange,
 }
 
 impl<'a> NewName<'a> {
-    pub(super) fn new(fs: &Fs, name: &'a HashedName<'a>, inode: InodeNr, kind: FileType) -> Self {
-        let kind = fs.dirs.entry_type(kind);
+    pub(super) fn new(fs: &Fs, name: &'a HashedName<'a>, child: &'a Child) -> Self {
         let entry = NewEntry {
-            inode,
+            inode: child.nr,
             name: name.bytes,
-            kind,
+            kind: fs.dirs.entry_type(child.kind),
         };
-        Self { name, entry }
+        let change = &child.change;
+        Self {
+            name,
+            entry,
+            change,
+        }
+    }
+
+    /// Notes the name for a fast commit; its leaf or the directory's structure is still locked.
+    pub(super) fn note(&self, fs: &Fs, handle: &Handle<'_>, dir: &Inode) {
+        let name = (dir.nr(), self.name.bytes, self.entry.inode);
+        fs.name_log.note(handle, self.change.clone(), name);
     }
 }
 
@@ -43,11 +63,10 @@ pub(crate) fn insert(
     handle: &Handle<'_>,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
-    child: InodeNr,
-    kind: FileType,
+    child: &Child,
     way: &Way,
 ) -> DirResult<()> {
-    let new = NewName::new(fs, name, child, kind);
+    let new = NewName::new(fs, name, child);
     match way {
         Way::Into(opening) => match insert_into(fs, handle, dir, &new, opening) {
             // Another inode would cost more than a second search. It must not wait for a thread
@@ -106,6 +125,7 @@ fn insert_into(
     }
     let blocks = dir.dir_blocks();
     blocks.put_name(new.name.key, new.entry.inode, &fs.names);
+    new.note(fs, handle, dir);
     Ok(())
 }
 
@@ -117,7 +137,19 @@ pub(super) fn inserted(insertion: Insertion) -> DirResult<()> {
     }
 }
 
+/// Inserts the entry where it belongs. The structure is locked exclusively.
 pub(super) fn insert_entry(
+    view: &mut Dir<'_>,
+    handle: &Handle<'_>,
+    new: &NewName<'_>,
+) -> DirResult<()> {
+    insert_unnoted(view, handle, new)?;
+    new.note(view.fs, handle, view.inode);
+    Ok(())
+}
+
+/// As [`insert_entry`], as a part of it.
+pub(super) fn insert_unnoted(
     view: &mut Dir<'_>,
     handle: &Handle<'_>,
     new: &NewName<'_>,

@@ -41,7 +41,7 @@ mod view;
 
 pub(crate) use divide::{Behind, Draft, Why, carry_out, draft, leaf_to_split};
 pub(crate) use edit::{DirResult, Holder, remove, remove_at};
-pub(crate) use insert::insert;
+pub(crate) use insert::{Child, insert};
 pub(crate) use lock_mode::LockMode;
 pub(crate) use quick::{meaning, renew};
 pub(crate) use read::read;

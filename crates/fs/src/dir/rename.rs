@@ -4,14 +4,15 @@
 //! entry is read, so every thread sees both changes or none. With exclusive locks the two changes
 //! are sequential.
 
-use super::edit::{DirResult, holder, retarget};
-use super::insert::{NewName, insert_entry, one_leaf};
+use super::edit::{DirResult, holder, note_removal, retarget};
+use super::insert::{Child, NewName, insert_entry, inserted, one_leaf};
 use super::view::{Dir, Form};
 use super::{DirError, LockMode, edit};
 use crate::dcache::HashedName;
 use crate::meta::{BlockState, MetaBlock};
+use crate::name_log::NameChange;
 use crate::{Error, Fs, Inode};
-use uext4_format::dirent::{DirEntryType, Insertion};
+use uext4_format::dirent::DirEntryType;
 use uext4_format::{FileType, InodeNr};
 use uext4_journal::{Handle, LogGuard};
 use uext4_sync::Arc;
@@ -30,6 +31,16 @@ pub(crate) struct Move<'a> {
     pub(crate) victim: Option<InodeNr>,
     /// Later inode of the old name, a character device; `None` removes the name.
     pub(crate) whiteout: Option<InodeNr>,
+}
+
+impl Move<'_> {
+    fn renamed(&self) -> Child {
+        Child {
+            nr: self.child,
+            kind: self.kind,
+            change: NameChange::Link,
+        }
+    }
 }
 
 /// An exchange of two names: directory, name, inode and type of each.
@@ -67,7 +78,8 @@ fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> DirResult<
         }
         None => {
             let mut to = Dir::open(fs, step.to_dir)?;
-            let new = NewName::new(fs, step.to_name, step.child, step.kind);
+            let child = step.renamed();
+            let new = NewName::new(fs, step.to_name, &child);
             insert_entry(&mut to, handle, &new)?;
         }
     }
@@ -98,8 +110,8 @@ fn rename_shared(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> DirResult<()>
     };
     let mut pair = Pair::lock(handle, &source, &target);
     check_entry(&from, pair.source(), step.from_name, step.child)?;
-    set_target(&to, pair.target(), step)?;
-    leave_source(&from, pair.source(), step)
+    set_target(&to, handle, pair.target(), step)?;
+    leave_source(&from, handle, pair.source(), step)
 }
 
 fn open<'a>(fs: &'a Fs, dir: &'a Arc<Inode>) -> DirResult<Dir<'a>> {
@@ -123,30 +135,40 @@ fn check_entry(
     }
 }
 
-fn set_target(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> DirResult<()> {
+fn set_target(
+    dir: &Dir<'_>,
+    handle: &Handle<'_>,
+    state: &mut BlockState,
+    step: &Move<'_>,
+) -> DirResult<()> {
     let (name, child) = (step.to_name, step.child);
     if let Some(victim) = step.victim {
         let kind = dir.config().entry_type(step.kind);
-        return retarget(dir, state, (name, victim), (child, kind));
+        return retarget(dir, handle, state, (name, victim), (child, kind));
     }
-    let new = NewName::new(dir.fs, name, child, step.kind);
-    match dir.names_mut(state)?.insert(&new.entry, name.print()) {
-        Insertion::Done(_) => Ok(()),
-        Insertion::Exists(..) => Err(Error::Exists.into()),
-        Insertion::Full => Err(DirError::Full),
-    }
+    let child = step.renamed();
+    let new = NewName::new(dir.fs, name, &child);
+    inserted(dir.names_mut(state)?.insert(&new.entry, name.print()))?;
+    new.note(dir.fs, handle, dir.inode);
+    Ok(())
 }
 
-fn leave_source(dir: &Dir<'_>, state: &mut BlockState, step: &Move<'_>) -> DirResult<()> {
+fn leave_source(
+    dir: &Dir<'_>,
+    handle: &Handle<'_>,
+    state: &mut BlockState,
+    step: &Move<'_>,
+) -> DirResult<()> {
     let name = step.from_name;
     if let Some(whiteout) = step.whiteout {
         let kind = dir.config().entry_type(FileType::CharDevice);
-        return retarget(dir, state, (name, step.child), (whiteout, kind));
+        return retarget(dir, handle, state, (name, step.child), (whiteout, kind));
     }
     dir.inode.dir_blocks().forget(name.key);
     let mut leaf = dir.names_mut(state)?;
     if let Some(at) = leaf.known().locate(name.bytes, name.print()) {
         leaf.remove_at(at);
+        note_removal(dir.fs, handle, dir.inode, (name, step.child));
     }
     Ok(())
 }
@@ -177,8 +199,14 @@ pub(crate) fn exchange(
     check_entry(&second, pair.target(), two.1, two.2)?;
     let kind = |kind| -> DirEntryType { fs.dirs.entry_type(kind) };
     let (was_one, was_two) = ((one.1, one.2), (two.1, two.2));
-    retarget(&first, pair.source(), was_one, (two.2, kind(two.3)))?;
-    retarget(&second, pair.target(), was_two, (one.2, kind(one.3)))
+    retarget(&first, handle, pair.source(), was_one, (two.2, kind(two.3)))?;
+    retarget(
+        &second,
+        handle,
+        pair.target(),
+        was_two,
+        (one.2, kind(one.3)),
+    )
 }
 
 /// Two locked blocks, which may be the same one.

@@ -16,6 +16,7 @@ use uext4_testkit::oracle::{assert_clean, mke2fs_image};
 
 mod divide;
 mod names;
+mod noted;
 mod quick;
 mod shrink;
 

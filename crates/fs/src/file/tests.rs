@@ -3,6 +3,7 @@
 mod beyond;
 mod limits;
 mod shift;
+mod steps;
 
 use super::*;
 use crate::inode::Inode;

@@ -13,7 +13,7 @@ use crate::settings::Switch;
 use crate::space::Reserve;
 use crate::{Error, Fs, Result, credits};
 use uext4_format::FileType;
-use uext4_journal::Handle;
+use uext4_journal::{FullReason, Handle};
 use uext4_sync::Arc;
 
 /// Sets the size to `size` bytes: truncates the file, or extends it with a hole.
@@ -93,8 +93,10 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
     Ok(())
 }
 
-/// Tracks an inode whose blocks are about to be freed in several transactions.
-fn track(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+/// Tracks an inode whose blocks are about to be freed in several transactions. Records would have
+/// the new size without the rest of the cut, and none of the tracking.
+pub(super) fn track(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
+    handle.require_full(FullReason::Orphan);
     inode.note_cutting(&mut handle.write(inode), true);
     fs.orphans.add(fs, handle, inode)
 }

@@ -167,14 +167,16 @@ impl Creation<'_> {
     fn make_linked(&self, handle: &Handle<'_>, way: &Way) -> DirResult<InodeRef> {
         let (fs, parent, kind) = (self.at.fs, self.at.dir, self.draft.kind);
         let inode = fs.new_inode(handle, parent, self.draft)?;
-        let name = (parent.nr(), self.at.name.bytes, inode.nr());
-        let noted = fs.name_log.note(handle, Change::Create, name);
-        let insert = || dir::insert(fs, handle, parent, &self.at.name, inode.nr(), kind, way);
+        let child = dir::Child {
+            nr: inode.nr(),
+            kind,
+            change: Change::Create,
+        };
+        let insert = || dir::insert(fs, handle, parent, &self.at.name, &child, way);
         let filled = self.fill(handle, &inode).map_err(DirError::from);
         match filled.and_then(|()| insert()) {
             Ok(()) => Ok(inode),
             Err(error) => {
-                fs.name_log.retract(noted);
                 handle.require_full(FullReason::Orphan);
                 fs.abandon_inode(handle, inode.arc())?;
                 Err(error)

@@ -59,15 +59,13 @@ fn link_named(at: &NameChange<'_>, inode: &Arc<Inode>, index: LockMode) -> DirRe
         handle.require_full(FullReason::Orphan);
     }
     fs.promise_names(&handle, parent);
-    let noted = (parent.nr(), name.bytes, inode.nr());
-    let noted = fs.name_log.note(&handle, Change::Link, noted);
-    if let Err(error) = add_link(&handle, inode, now) {
-        fs.name_log.retract(noted);
-        return Err(error.into());
-    }
-    let kind = inode.kind();
-    if let Err(error) = dir::insert(fs, &handle, parent, name, inode.nr(), kind, &way) {
-        fs.name_log.retract(noted);
+    add_link(&handle, inode, now)?;
+    let child = dir::Child {
+        nr: inode.nr(),
+        kind: inode.kind(),
+        change: Change::Link,
+    };
+    if let Err(error) = dir::insert(fs, &handle, parent, name, &child, &way) {
         take_link_back(fs, &handle, inode)?;
         return Err(error);
     }

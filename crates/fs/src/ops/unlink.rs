@@ -5,7 +5,6 @@ use crate::access::Want;
 use crate::dir::{self, DirError, DirResult, LockMode};
 use crate::inode::Inode;
 use crate::lifetime::has_blocks;
-use crate::name_log::{NameChange as Change, Noted};
 use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
 use uext4_format::{FileType, Timestamp};
 use uext4_journal::Handle;
@@ -81,21 +80,14 @@ fn unlink_named(
     victim(&target);
     let handle = fs.start(credits::REMOVE)?;
     fs.promise_names(&handle, parent);
-    let noted = (parent.nr(), name.bytes, target.nr());
-    let noted = fs
-        .name_log
-        .note(&handle, Change::Unlink { last: None }, noted);
     let removed = match &holder {
         Some(holder) => dir::remove_at(fs, &handle, parent, name, holder, index),
         None => dir::remove(fs, &handle, parent, name, target.nr(), index),
     };
-    if let Err(error) = removed {
-        fs.name_log.retract(noted);
-        return Err(changed_name(error));
-    }
+    removed.map_err(changed_name)?;
     let now = fs.now();
     touch_dir(&handle, parent, now);
-    Ok(fs.drop_link(&handle, target.arc(), now, &noted)?)
+    Ok(fs.drop_link(&handle, target.arc(), now)?)
 }
 
 /// The error of a removal of a name that was there: a rename replaced it, or another unlink removed
@@ -135,14 +127,13 @@ fn rmdir_named(
 }
 
 impl Fs {
-    /// Drops one link, whose removal was noted. An inode without a name becomes an orphan, or is
-    /// freed at once if it maps no blocks and only the caller holds it.
+    /// Drops one link, whose name was removed through the handle. An inode without a name becomes an
+    /// orphan, or is freed at once if it maps no blocks and only the caller holds it.
     pub(crate) fn drop_link(
         &self,
         handle: &Handle<'_>,
         inode: &Arc<Inode>,
         now: Timestamp,
-        noted: &Noted,
     ) -> Result<()> {
         let last = {
             let mut state = handle.write(inode);
@@ -150,7 +141,7 @@ impl Fs {
             state.disk.links = state.disk.links.saturating_sub(1);
             let last = state.disk.links == 0;
             if last {
-                self.note_last_name(handle, &mut state, noted);
+                self.note_last_name(handle, &mut state);
             }
             last
         };

@@ -3,7 +3,7 @@
 
 use crate::image;
 use std::sync::Arc;
-use uext4::device::{Change, Event, Recorder};
+use uext4::device::{Change, Event, MemDevice, Recorder};
 use uext4::mkfs::{MkfsOptions, Preset};
 use uext4::{
     Caller, FallocateMode, Filesystem, InodeRef, MountOptions, RenameFlags, SetAttr, SetMode,
@@ -14,10 +14,11 @@ use uext4_format::jbd2::{INCOMPAT_FAST_COMMIT, Superblock};
 const MIB: u64 = 64;
 const BLOCK: u64 = 4096;
 
-struct Rig {
-    device: Arc<Recorder>,
-    fs: Filesystem,
-    root: InodeRef,
+/// A mount of a recorded device.
+pub(crate) struct Rig {
+    pub(crate) device: Arc<Recorder>,
+    pub(crate) fs: Filesystem,
+    pub(crate) root: InodeRef,
 }
 
 /// Accesses of a device.
@@ -30,11 +31,16 @@ struct Cost {
 
 impl Rig {
     /// A mount after its first full commit.
-    fn new(features: &str) -> Self {
+    pub(crate) fn new(features: &str) -> Self {
         let mut made = MkfsOptions::new(Preset::Ext4);
         made.features.apply_list(features).unwrap();
         made.block_size = Some(BLOCK as u32);
-        let device = Arc::new(Recorder::new(image::fresh(MIB, &made)));
+        Self::on(image::fresh(MIB, &made))
+    }
+
+    /// As [`Self::new`], of an image.
+    pub(crate) fn on(image: Arc<MemDevice>) -> Self {
+        let device = Arc::new(Recorder::new(image));
         let options = MountOptions {
             threads: Threads::Inline,
             ..MountOptions::default()
@@ -46,14 +52,14 @@ impl Rig {
         rig
     }
 
-    fn file(&self, name: &[u8]) -> InodeRef {
+    pub(crate) fn file(&self, name: &[u8]) -> InodeRef {
         let file = self.fs.create(&self.root, name, 0o644, &Caller::root());
         let file = file.unwrap();
         self.write(&file, 0, 100);
         file
     }
 
-    fn write(&self, file: &InodeRef, at: u64, len: usize) {
+    pub(crate) fn write(&self, file: &InodeRef, at: u64, len: usize) {
         let written = self.fs.write(file, at, &vec![7; len], &WriteContext::ROOT);
         assert_eq!(written.unwrap().len_bytes, len);
     }
@@ -79,7 +85,11 @@ impl Rig {
     }
 
     /// Runs a change and an fsync; answers the reasons why that was a full commit.
-    fn full(&self, file: &InodeRef, change: impl FnOnce(&Filesystem)) -> Vec<&'static str> {
+    pub(crate) fn full(
+        &self,
+        file: &InodeRef,
+        change: impl FnOnce(&Filesystem),
+    ) -> Vec<&'static str> {
         let before = self.fs.stats();
         change(&self.fs);
         self.fs.fsync(file).unwrap();

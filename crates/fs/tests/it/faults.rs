@@ -388,3 +388,39 @@ fn the_journal_remembers_the_error_until_the_next_mount() {
     let noted = noted.map(|label| header.text(label).unwrap());
     assert_eq!(noted, ["journal", "EIO", "EIO"]);
 }
+
+/// A read does not fail because of its access time, when a commit failed in the background.
+#[test]
+fn a_read_does_not_fail_after_a_commit_that_failed() {
+    let reads: [&dyn Fn(&Filesystem, &InodeRef, &InodeRef) -> uext4::Result<()>; 3] = [
+        &|fs, root, _| fs.read_dir(root, 0, &mut |_| uext4::Visit::Continue),
+        &|fs, root, _| {
+            let link = fs.lookup(root, b"link", &Caller::root())?;
+            fs.read_link(&link).map(drop)
+        },
+        &|fs, _, file| fs.read(file, 0, &mut [0; 4]).map(drop),
+    ];
+    for read in reads {
+        let faulty = Arc::new(Faulty::new(image::ext4(16)));
+        let options = MountOptions::default()
+            .parse("commit=1,strictatime")
+            .unwrap();
+        let fs = Filesystem::mount(faulty.clone(), options).unwrap();
+        let (root, caller) = (fs.root().unwrap(), Caller::root());
+        let file = fs.create(&root, b"file", 0o644, &caller).unwrap();
+        let link = fs.symlink(&root, b"link", b"there", &caller).unwrap();
+        fs.write(&file, 0, b"data", &WriteContext::ROOT).unwrap();
+        fs.sync().unwrap();
+        faulty.arm(Fault {
+            operation: Operation::Write,
+            when: When::Counted { after: 0, count: 1 },
+            cause: Cause::Io,
+        });
+        fs.create(&root, b"lost", 0o644, &caller).unwrap();
+        let stopped = |met: &uext4::Incident| matches!(met, uext4::Incident::Stopped(_));
+        uext4_testkit::wait::until_true("the failed commit", || fs.incidents().iter().any(stopped));
+        read(&fs, &root, &file).expect("a read");
+        drop((file, link, root));
+        fs.unmount().expect_err("the journal stopped");
+    }
+}

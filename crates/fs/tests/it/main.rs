@@ -13,6 +13,8 @@ mod damage;
 mod delalloc;
 mod examples;
 mod fast_commit_limits;
+mod fast_commit_replays;
+mod fast_commit_rules;
 mod fast_commit_writes;
 mod fast_commits;
 mod fast_commits_hostile;

@@ -4,7 +4,8 @@ use super::shrink::{RANGE, empty, fill};
 use super::*;
 use crate::credits;
 use crate::dir::divide::{Draft, Why, carry_out, draft, leaf_to_split};
-use crate::dir::{DirError, Way, insert};
+use crate::dir::{Child, DirError, Way, insert};
+use crate::name_log::NameChange;
 use uext4_format::{FileType, LogicalBlock};
 
 /// An absent name whose leaf has too little space left.
@@ -48,7 +49,12 @@ fn insert_closed(world: &mut World, place: LogicalBlock) {
     handle.write(file.arc()).disk.links += 1;
     let way = Way::Search { blocks: 1 };
     let (hashed, kind) = (fs.hashed(&name), FileType::Regular);
-    insert(fs, &handle, dir, &hashed, file.nr(), kind, &way).unwrap();
+    let child = Child {
+        nr: file.nr(),
+        kind,
+        change: NameChange::Link,
+    };
+    insert(fs, &handle, dir, &hashed, &child, &way).unwrap();
     world.model.insert(name, file.nr());
 }
 

@@ -7,6 +7,7 @@
 use super::{contradiction, load};
 use crate::dir::{self, LockMode};
 use crate::inode::Inode;
+use crate::name_log::NameChange;
 use crate::ops::{check_new_name, settled, touch_dir};
 use crate::{Fs, Result, credits};
 use std::collections::BTreeSet;
@@ -113,7 +114,12 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
     }
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
     let way = &dir::Way::Search { blocks: 0 };
-    let inserted = dir::insert(fs, &handle, &dir, name, dentry.inode, kind, way);
+    let child = dir::Child {
+        nr: dentry.inode,
+        kind,
+        change: NameChange::Link,
+    };
+    let inserted = dir::insert(fs, &handle, &dir, name, &child, way);
     settled(inserted)?;
     touch_dir(&handle, &dir, fs.now());
     match (kind, count) {

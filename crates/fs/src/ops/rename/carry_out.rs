@@ -3,7 +3,6 @@
 use super::{Rename, RenameFlags};
 use crate::dir::{self, DirResult, LockMode};
 use crate::inode::{Inode, NewInode};
-use crate::name_log::{NameChange as Change, Noted};
 use crate::ops::{Hold, check_alive, hold_all, touch_dir};
 use crate::quota::Claim;
 use crate::{Error, Fs, InodeRef, Result, credits};
@@ -56,35 +55,19 @@ impl Rename<'_> {
 
     fn replace(&self, fs: &Fs, index: LockMode) -> DirResult<()> {
         let handle = fs.start(credits::RENAME + index.growth_credits())?;
-        let noted = self.note(fs, &handle);
-        let replaced = self.with_links(fs, &handle, || self.replace_entry(fs, &handle, index));
-        if let Err(error) = replaced {
-            noted
-                .into_iter()
-                .for_each(|noted| fs.name_log.retract(noted));
-            return Err(error);
-        }
-        Ok(self.finish(fs, &handle, &noted[0])?)
+        self.promise(fs, &handle);
+        self.with_links(fs, &handle, || self.replace_entry(fs, &handle, index))?;
+        Ok(self.finish(fs, &handle)?)
     }
 
-    /// Notes the removal of the target, the new name and the removal of the old one.
-    fn note(&self, fs: &Fs, handle: &Handle<'_>) -> [Noted; 3] {
+    /// Promises records of the removal of the target, the new name and the removal of the old one.
+    fn promise(&self, fs: &Fs, handle: &Handle<'_>) {
         let is_file = |inode: &InodeRef| !inode.is_dir();
         let is_plain = !self.flags.leaves_whiteout() && is_file(&self.source);
-        if !is_plain || !self.target.iter().all(is_file) {
-            return [Noted::NONE, Noted::NONE, Noted::NONE];
+        if is_plain && self.target.iter().all(is_file) {
+            fs.promise_names(handle, self.from.dir);
+            fs.promise_names(handle, self.to.dir);
         }
-        fs.promise_names(handle, self.from.dir);
-        fs.promise_names(handle, self.to.dir);
-        let removed = || Change::Unlink { last: None };
-        let from = (self.from.dir.nr(), self.from.name.bytes, self.source.nr());
-        let to = |inode| (self.to.dir.nr(), self.to.name.bytes, inode);
-        let target = match &self.target {
-            Some(target) => fs.name_log.note(handle, removed(), to(target.nr())),
-            None => Noted::NONE,
-        };
-        let new = fs.name_log.note(handle, Change::Link, to(self.source.nr()));
-        [target, new, fs.name_log.note(handle, removed(), from)]
     }
 
     fn replace_entry(&self, fs: &Fs, handle: &Handle<'_>, index: LockMode) -> DirResult<()> {
@@ -150,7 +133,7 @@ impl Rename<'_> {
     }
 
     /// Updates `..`, the target's link count and the times after the change of entries.
-    fn finish(&self, fs: &Fs, handle: &Handle<'_>, removed: &Noted) -> Result<()> {
+    fn finish(&self, fs: &Fs, handle: &Handle<'_>) -> Result<()> {
         let now = fs.now();
         handle.write(self.source.arc()).disk.ctime = now;
         if self.source.is_dir() && self.moves() {
@@ -161,7 +144,7 @@ impl Rename<'_> {
         }
         match &self.target {
             Some(target) if target.is_dir() => fs.drop_last_link(handle, target.arc(), now),
-            Some(target) => fs.drop_link(handle, target.arc(), now, removed),
+            Some(target) => fs.drop_link(handle, target.arc(), now),
             None => Ok(()),
         }
     }

@@ -1,0 +1,32 @@
+//! Which inodes a fast commit may record: a list of what all replayers restore, a full commit for
+//! all else.
+//!
+//! Linux and e2fsck read every recorded inode as a regular file with extents: they take the target
+//! of a symbolic link, the number of a device or a table of blocks for the root of an extent tree.
+
+use super::Recorded;
+use crate::inode::InodeState;
+use crate::map;
+use uext4_format::{BlockNr, FileType, InodeFlags};
+use uext4_journal::FullReason;
+
+/// Answers the reason for a full commit unless records of the inode, or of its names, have the same
+/// effect with every replayer.
+pub(super) fn check(state: &InodeState) -> Recorded<()> {
+    check_kind(state)?;
+    match state.disk.file_acl {
+        BlockNr(0) => Ok(()),
+        // Linux leaves the attribute block out when it counts the blocks of a recorded inode.
+        _ => Err(FullReason::Attribute),
+    }
+}
+
+/// As [`check`], for a change of a name alone.
+pub(super) fn check_kind(state: &InodeState) -> Recorded<()> {
+    let is_inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
+    match state.disk.file_type() {
+        Some(FileType::Regular) if map::has_extents(state) && !is_inline => Ok(()),
+        Some(FileType::Directory) => Err(FullReason::Directory),
+        _ => Err(FullReason::Layout),
+    }
+}
