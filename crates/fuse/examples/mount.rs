@@ -1,6 +1,7 @@
-//! Mounts an image: `mount IMAGE DIR [daemon] [ro] [through] [gate=FILE] [io_uring|dev_fuse]
-//! [-o WORDS]`, and `mount umount DIR [lazy]`.
+//! Mounts an image: `mount IMAGE DIR [daemon] [ro] [through] [gate=FILE] [late=FILE]
+//! [io_uring|dev_fuse] [-o WORDS]`, and `mount umount DIR [lazy]`.
 //!
+//! With `late=FILE`, the image is opened once the file is gone, and a line says that it waits.
 //! With `gate=FILE`, a flush of the image waits while another process holds the lock of the file,
 //! as on a device whose flushes take long.
 
@@ -86,7 +87,14 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         },
         ..MountOptions::default()
     };
+    let late = words.iter().find_map(|word| word.strip_prefix("late="));
     let open = || {
+        if let Some(late) = late {
+            println!("waiting");
+            while Path::new(late).exists() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
         let mode = if read_only {
             Access::ReadOnly
         } else {

@@ -1,29 +1,33 @@
 //! Attachment of a server to its mount point: mounts, and later unmounts or aborts this mount only.
 //!
 //! Invariant: a mount of another server or file system on the same path is never taken off. After
-//! `umount -l` the path may carry one while this server still has users, so the connection number
-//! of the topmost mount is compared first.
+//! `umount -l` the path may carry one while this server still has users, so the identity of the
+//! topmost mount is compared first.
 
 use crate::error::{Error, Result};
-use crate::mount_point::{Lazy, abort, attach, attach_block, detach};
+use crate::mount_point::{Lazy, attach, attach_block};
+use crate::mount_table::{MountId, Spot};
 use crate::options::MountOptions;
+use crate::place::Place;
 use crate::transport::DevFuse;
-use crate::umount::topmost;
 use std::path::{Path, PathBuf};
-use uext4_sync::OnceLock;
+use uext4_sync::{Mutex, OnceLock, Rank};
 
 /// See the module.
 pub(crate) struct Attachment {
     path: PathBuf,
-    /// Number of the FUSE connection, known once mounted.
-    connection: OnceLock<u64>,
+    /// Until it is mounted: a descriptor would keep the file system below in use.
+    place: Mutex<Option<Place>>,
+    /// The mount, once it is made.
+    mount: OnceLock<MountId>,
 }
 
 impl Attachment {
-    pub(crate) fn new(path: &Path) -> Self {
+    pub(crate) fn new(place: Place) -> Self {
         Self {
-            path: path.into(),
-            connection: OnceLock::new(),
+            path: place.path().into(),
+            place: Mutex::new(Rank::CacheShard, Some(place)),
+            mount: OnceLock::new(),
         }
     }
 
@@ -33,50 +37,49 @@ impl Attachment {
 
     /// As [`attach`].
     pub(crate) fn attach(&self, options: &MountOptions) -> Result<DevFuse> {
-        let device = attach(&self.path, options)?;
-        self.note_connection().map(|()| device)
+        self.attach_by(|target| attach(target, &self.path, options))
     }
 
     /// As [`attach_block`].
     pub(crate) fn attach_block(&self, options: &MountOptions) -> Result<DevFuse> {
-        let device = attach_block(&self.path, options)?;
-        self.note_connection().map(|()| device)
+        self.attach_by(|target| attach_block(target, &self.path, options))
     }
 
-    fn note_connection(&self) -> Result<()> {
-        if let Some(mount) = topmost(&self.path)? {
-            self.connection.get_or_init(|| mount.connection);
-        }
-        Ok(())
+    fn attach_by(&self, mount: impl FnOnce(&Path) -> Result<DevFuse>) -> Result<DevFuse> {
+        let mut place = self.place.lock();
+        let Some(open) = &*place else {
+            let error = std::io::ErrorKind::AlreadyExists.into();
+            return Err(Error::system("mount on", &self.path)(error));
+        };
+        let (device, id) = open.mount(mount)?;
+        self.mount.get_or_init(|| id);
+        *place = None;
+        Ok(device)
     }
 
-    /// As [`detach`].
+    /// As [`Spot::detach`].
     ///
     /// # Errors
     /// [`Error::NotMounted`] if the topmost mount at the path is not this one.
     pub(crate) fn detach(&self, lazy: Lazy) -> Result<()> {
-        match self.is_topmost()? {
-            true => detach(&self.path, lazy),
-            false => Err(Error::NotMounted {
-                path: self.path.clone(),
-            }),
-        }
-    }
-
-    /// As [`abort`], unless the mount is detached.
-    pub(crate) fn abort(&self) {
-        if let Some(&ours) = self.connection.get()
-            && self.is_topmost().unwrap_or(false)
-        {
-            abort(&self.path, ours);
-        }
-    }
-
-    fn is_topmost(&self) -> Result<bool> {
-        let Some(&ours) = self.connection.get() else {
-            // The path is not in the table of this namespace.
-            return Ok(true);
+        let gone = || Error::NotMounted {
+            path: self.path.clone(),
         };
-        Ok(topmost(&self.path)?.is_some_and(|mount| mount.connection == ours))
+        self.spot()?.ok_or_else(gone)?.detach(lazy)
+    }
+
+    /// As [`Spot::abort`], unless the mount is detached.
+    pub(crate) fn abort(&self) {
+        if let Ok(Some(spot)) = self.spot() {
+            spot.abort();
+        }
+    }
+
+    /// This mount, if it is the topmost one at the path.
+    fn spot(&self) -> Result<Option<Spot>> {
+        let Some(ours) = self.mount.get() else {
+            return Ok(None);
+        };
+        Ok(Spot::find(&self.path)?.filter(|spot| spot.mount.id == *ours))
     }
 }

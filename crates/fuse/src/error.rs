@@ -37,6 +37,28 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// The directory to mount on was moved, or something was mounted on it, during the mount.
+    #[error(
+        "{} was moved or mounted on while the image was opened, so it is not mounted; make sure \
+         that no other user can rename a directory of this path, and try again",
+        path.display()
+    )]
+    Moved {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// `/proc` is missing, which names the opened directory.
+    #[error(
+        "{}: a mount needs /proc, which cannot be read here ({source}); \
+         mount -t proc proc /proc",
+        path.display()
+    )]
+    NoProc {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Files of the mount are in use.
     #[error("{} is in use; `fuser -vm {}` shows its users", path.display(), path.display())]
     Busy {

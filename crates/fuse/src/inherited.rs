@@ -36,20 +36,22 @@ pub fn close_inherited() -> io::Result<()> {
     Ok(())
 }
 
-/// Closes every descriptor except the standard streams and `kept`, in a child that a fork made: it
-/// would keep files of its parent open, which then cannot go. Without `close_range` they stay open.
+/// Closes every descriptor except the standard streams and those in `kept`, in a child that a fork
+/// made: it would keep files of its parent open, which then cannot go. Without `close_range` they
+/// stay open.
 ///
 /// # Safety
 /// The process uses no other descriptor from now on, and ends without dropping their owners.
-pub(crate) unsafe fn close_all_but(kept: BorrowedFd<'_>) {
-    let kept = kept.as_raw_fd().cast_unsigned();
-    for (first, last) in [
-        (FIRST, kept.saturating_sub(1)),
-        (kept.saturating_add(1).max(FIRST), libc::c_uint::MAX),
-    ] {
-        if first <= last {
+pub(crate) unsafe fn close_all_but(mut kept: [BorrowedFd<'_>; 2]) {
+    kept.sort_by_key(|fd| fd.as_raw_fd());
+    let mut first = FIRST;
+    for fd in kept.map(|fd| fd.as_raw_fd().cast_unsigned()) {
+        if first < fd {
             // SAFETY: the call takes three numbers. The caller uses none of the descriptors.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+            unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) };
         }
+        first = first.max(fd.saturating_add(1));
     }
+    // SAFETY: as above.
+    unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
 }

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::log::{Relay, Severity};
 use crate::mount_point::Lazy;
 use crate::options::MountOptions;
+use crate::place::Place;
 use crate::transport::DevFuse;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -49,8 +50,9 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Forks the keeper of `path`. The caller must have no other threads.
-    pub(crate) fn start(path: &Path, options: &MountOptions) -> Result<Self> {
+    /// Forks the keeper of `place`. The caller must have no other threads.
+    pub(crate) fn start(place: Place, options: &MountOptions) -> Result<Self> {
+        let path = place.path().to_owned();
         let failed = || Error::system("start", "the process that unmounts");
         let pair = socketpair(
             AddressFamily::UNIX,
@@ -67,20 +69,20 @@ impl Keeper {
             0 => {
                 drop(ours);
                 // SAFETY: the keeper opens what it needs itself, and ends by `exit` below.
-                unsafe { crate::inherited::close_all_but(theirs.as_fd()) };
+                unsafe { crate::inherited::close_all_but([theirs.as_fd(), place.fd()]) };
                 ignore_signals();
                 let _ = rustix::process::chdir("/");
                 crate::daemon::leave_terminal();
-                serve(theirs.as_fd(), path, options, relay);
+                serve(theirs.as_fd(), place, options, relay);
                 // The server is gone; a killed one left its claim and its socket.
-                crate::claim::clear(path);
-                crate::claim::clear_dir(path);
+                crate::claim::clear(&path);
+                crate::claim::clear_dir(&path);
                 std::process::exit(0)
             }
             _ => Ok(Self {
                 socket: ours,
                 talk: Mutex::new(Rank::CacheShard, ()),
-                path: path.into(),
+                path,
             }),
         }
     }
@@ -103,6 +105,12 @@ impl Keeper {
     fn ask_for_device(&self, byte: u8) -> Result<DevFuse> {
         match self.ask(byte)? {
             (_, _, Some(fd)) => Ok(DevFuse::new(fd)),
+            (DONE, _, None) => {
+                // It is mounted, and the descriptor was lost.
+                let _ = self.detach(Lazy::Yes);
+                let error = io::Error::from_raw_os_error(libc::EMFILE);
+                Err(Error::system("serve", &self.path)(error))
+            }
             (_, said, None) => Err(Error::Server { said, status: 1 }),
         }
     }
@@ -162,8 +170,8 @@ fn ignore_signals() {
 }
 
 /// Serves the server's requests until it is gone.
-fn serve(socket: BorrowedFd<'_>, path: &Path, options: &MountOptions, mut relay: Relay) {
-    let attachment = &Attachment::new(path);
+fn serve(socket: BorrowedFd<'_>, place: Place, options: &MountOptions, mut relay: Relay) {
+    let attachment = &Attachment::new(place);
     uext4_sync::thread::scope(|scope| {
         while let Ok((message, _)) = receive(socket) {
             let answered = match message.first() {

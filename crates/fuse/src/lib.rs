@@ -13,8 +13,8 @@
 //! the freeze barrier; `free_space` watches free space; `bdi` sets the kernel's limits for the
 //! mount; `pressure` returns memory; `rings_hint` tells that io_uring is off.
 //!
-//! Life of a mount: `session`, `workers`, `mount_point`, `claim`, `umount`, `daemon` and `signals`;
-//! `inherited` closes inherited descriptors; `sandbox` confines the server, and `keeper` unmounts
+//! Life of a mount: `session`, `workers`, `place`, `mount_point`, `mount_table`, `claim`, `umount`,
+//! `daemon` and `signals`; `inherited` closes inherited descriptors; `sandbox` confines the server, and `keeper` unmounts
 //! for a confined server.
 //!
 //! References: `linux/fuse.h`; man page `fuse(4)`.
@@ -40,11 +40,13 @@ mod keeper;
 mod log;
 mod made_with;
 mod mount_point;
+mod mount_table;
 mod nodes;
 mod notify;
 mod opened;
 mod options;
 mod owners;
+mod place;
 mod pressure;
 mod privileged;
 mod protocol;

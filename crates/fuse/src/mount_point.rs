@@ -12,7 +12,6 @@ use std::fs::File;
 use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -42,9 +41,9 @@ pub(crate) fn is_ours(fs_type: &[u8]) -> bool {
     fs_type == FS_TYPE.as_bytes() || fs_type == BLOCK_FS_TYPE.as_bytes()
 }
 
-/// Mounts on `path`, an absolute path of a directory.
-pub(crate) fn attach(path: &Path, options: &MountOptions) -> Result<DevFuse> {
-    match mount_as(FS_TYPE, path, options, "") {
+/// Mounts on `target`, a path of the opened directory; its absolute path was `path`.
+pub(crate) fn attach(target: &Path, path: &Path, options: &MountOptions) -> Result<DevFuse> {
+    match mount_as(FS_TYPE, target, options, "") {
         Err(Failed::Open(error) | Failed::Mount(error))
             if error.kind() == io::ErrorKind::PermissionDenied =>
         {
@@ -80,24 +79,24 @@ impl From<io::Error> for Failed {
 }
 
 /// As [`attach`]; the kernel also claims the block device named by the options.
-pub(crate) fn attach_block(path: &Path, options: &MountOptions) -> Result<DevFuse> {
+pub(crate) fn attach_block(target: &Path, path: &Path, options: &MountOptions) -> Result<DevFuse> {
     block_size(&options.source)
         .map_err(Failed::Mount)
-        .and_then(|bytes| mount_as(BLOCK_FS_TYPE, path, options, &format!(",blksize={bytes}")))
+        .and_then(|bytes| mount_as(BLOCK_FS_TYPE, target, options, &format!(",blksize={bytes}")))
         .map_err(|failed| failed.at(path))
 }
 
 fn mount_as(
     fs_type: &str,
-    path: &Path,
+    target: &Path,
     options: &MountOptions,
     more: &str,
 ) -> std::result::Result<DevFuse, Failed> {
     let device = DevFuse::open().map_err(Failed::Open)?;
     let fd = device.as_fd().as_raw_fd();
-    let data = CString::new(kernel_options(fd, path, options)? + more).map_err(io::Error::from)?;
+    let data = CString::new(kernel_options(fd, options) + more).map_err(io::Error::from)?;
     let source = options.source.as_str();
-    rustix::mount::mount(source, path, fs_type, mount_flags(options), &*data)
+    rustix::mount::mount(source, target, fs_type, mount_flags(options), &*data)
         .map_err(io::Error::from)?;
     Ok(DevFuse::new(device.into()))
 }
@@ -108,8 +107,7 @@ fn block_size(device: &str) -> io::Result<u64> {
     Ok(1 << bytes.trailing_zeros().clamp(9, 12))
 }
 
-fn kernel_options(fd: i32, path: &Path, options: &MountOptions) -> io::Result<String> {
-    let mode = std::fs::metadata(path)?.mode();
+fn kernel_options(fd: i32, options: &MountOptions) -> String {
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     let (user, group) = (user.as_raw(), group.as_raw());
     let others = if options.allows_others() {
@@ -117,11 +115,11 @@ fn kernel_options(fd: i32, path: &Path, options: &MountOptions) -> io::Result<St
     } else {
         ""
     };
-    Ok(format!(
+    format!(
         "fd={fd},rootmode={:o},user_id={user},group_id={group},default_permissions{others}{}",
-        mode & 0o170000,
+        libc::S_IFDIR,
         max_read(options),
-    ))
+    )
 }
 
 fn max_read(options: &MountOptions) -> String {
@@ -218,16 +216,16 @@ fn wait(child: Child) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }
 
-/// Unmounts `path`.
+/// Unmounts `target`, a path of the mount through its opened parent; its absolute path is `path`.
 ///
 /// # Errors
 /// [`Error::Busy`] if the mount is in use and `lazy` is [`Lazy::No`].
-pub(crate) fn detach(path: &Path, lazy: Lazy) -> Result<()> {
+pub(crate) fn detach(target: &Path, path: &Path, lazy: Lazy) -> Result<()> {
     let flags = match lazy {
         Lazy::Yes => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
         Lazy::No => UnmountFlags::NOFOLLOW,
     };
-    match rustix::mount::unmount(path, flags) {
+    match rustix::mount::unmount(target, flags) {
         Err(rustix::io::Errno::BUSY) => Err(Error::Busy { path: path.into() }),
         Err(rustix::io::Errno::PERM) => detach_by_helper(path, lazy),
         done => done
@@ -236,11 +234,11 @@ pub(crate) fn detach(path: &Path, lazy: Lazy) -> Result<()> {
     }
 }
 
-/// Aborts the connection with this number, of the topmost mount on `path`. The superuser needs no
+/// Aborts the connection with this number, of the topmost mount on `target`. The superuser needs no
 /// `/sys/fs/fuse` for that, other users do.
-pub(crate) fn abort(path: &Path, connection: u64) {
+pub(crate) fn abort(target: &Path, connection: u64) {
     // A busy mount stays mounted, but is aborted.
-    let forced = rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE);
+    let forced = rustix::mount::unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE);
     if matches!(forced, Err(rustix::io::Errno::PERM)) {
         let abort = format!("{CONNECTIONS}/{connection}/abort");
         // Without sysfs the connection ends with the process.

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::keeper::Keeper;
 use crate::mount_point::Lazy;
 use crate::options::{Backing, MountOptions, Sandbox};
+use crate::place::Place;
 use crate::transport::DevFuse;
 use std::path::Path;
 use uext4::Filesystem;
@@ -22,16 +23,16 @@ pub(crate) enum Privileged {
 
 impl Privileged {
     /// Selects the process for a server with these options. The caller must have one thread.
-    pub(crate) fn of(path: &Path, options: &MountOptions) -> Result<Self> {
+    pub(crate) fn of(place: Place, options: &MountOptions) -> Result<Self> {
         match options.sandbox {
-            Sandbox::Off => Ok(Self::own(path)),
-            _ => Ok(Self::Keeper(Arc::new(Keeper::start(path, options)?))),
+            Sandbox::Off => Ok(Self::own(place)),
+            _ => Ok(Self::Keeper(Arc::new(Keeper::start(place, options)?))),
         }
     }
 
     /// This process.
-    pub(crate) fn own(path: &Path) -> Self {
-        Self::Own(Arc::new(Attachment::new(path)))
+    pub(crate) fn own(place: Place) -> Self {
+        Self::Own(Arc::new(Attachment::new(place)))
     }
 
     pub(crate) fn path(&self) -> &Path {

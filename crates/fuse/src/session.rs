@@ -18,6 +18,7 @@ use crate::made_with::MadeWith;
 use crate::mount_point::Lazy;
 use crate::notify::Notifier;
 use crate::options::{Announce, MountOptions, Run, Sandbox};
+use crate::place::Place;
 use crate::pressure::Pressure;
 use crate::privileged::Privileged;
 use crate::sandbox::Locked;
@@ -26,7 +27,7 @@ use crate::transport::DevFuse;
 use crate::workers::Workers;
 use crate::{daemon, sandbox, signals};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use uext4::Filesystem;
 use uext4_sync::{Arc, Weak};
 
@@ -70,39 +71,26 @@ pub fn mount_explained<D>(
     options: &MountOptions,
     explain: impl FnOnce(&Error) -> Explained,
 ) -> Result<()> {
-    // A daemon leaves the working directory.
-    let path = directory(mount_point)?;
+    let place = Place::open(mount_point)?;
     match options.run {
-        Run::Foreground => serve(stages, &path, options, || ()),
+        Run::Foreground => serve(stages, place, options, || ()),
         Run::Daemon => match daemon::fork()? {
             daemon::Side::Parent(child) => child.wait_ready(),
             daemon::Side::Child(parent) => {
-                parent.finish(|ready| serve(stages, &path, options, ready), explain)
+                parent.finish(|ready| serve(stages, place, options, ready), explain)
             }
         },
     }
 }
 
-/// The full path of a directory to mount on.
-fn directory(mount_point: &Path) -> Result<PathBuf> {
-    let found = mount_point.canonicalize();
-    let path = found.map_err(Error::system("find the mount point", mount_point))?;
-    // The kernel would mount on a file as well, a root that cannot be entered.
-    if !path.is_dir() {
-        let error = std::io::ErrorKind::NotADirectory.into();
-        return Err(Error::system("mount on", mount_point)(error));
-    }
-    Ok(path)
-}
-
 fn serve<D>(
     stages: Stages<impl FnOnce() -> uext4::Result<D>, impl FnOnce(D) -> uext4::Result<Filesystem>>,
-    path: &Path,
+    place: Place,
     options: &MountOptions,
     ready: impl FnOnce(),
 ) -> Result<()> {
-    let privileged = Privileged::of(path, options)?;
-    let claim = Claim::take(path, CLOSING_MAX)?;
+    let privileged = Privileged::of(place, options)?;
+    let claim = Claim::take(privileged.path(), CLOSING_MAX)?;
     let (mut caught, mut locking) = (None, None);
     let dir = claim.dir().to_owned();
     let opened = || {
@@ -170,15 +158,15 @@ impl Session {
         mount_point: &Path,
         options: &MountOptions,
     ) -> Result<Self> {
-        let path = directory(mount_point)?;
+        let place = Place::open(mount_point)?;
         if options.sandbox != Sandbox::Off {
             let error = io::ErrorKind::Unsupported.into();
             return Err(Error::system("lock in", "a process that has threads")(
                 error,
             ));
         }
-        let claim = Claim::take(&path, CLOSING_MAX)?;
-        let session = Self::claimed(claim, Privileged::own(&path), options, || Ok(filesystem))?;
+        let claim = Claim::take(place.path(), CLOSING_MAX)?;
+        let session = Self::claimed(claim, Privileged::own(place), options, || Ok(filesystem))?;
         session.announce(options, Locked::No);
         Ok(session)
     }

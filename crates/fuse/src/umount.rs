@@ -3,10 +3,9 @@
 use crate::claim::{Ending, Waiter, clear, clear_dir};
 use crate::control::{Ask, Client};
 use crate::error::{Error, Result};
-use crate::mount_point::{Lazy, detach, is_ours};
+use crate::mount_point::Lazy;
+use crate::mount_table::Spot;
 use serde_json::Value;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use uext4_sync::mpsc::{RecvTimeoutError, channel};
@@ -43,12 +42,13 @@ pub enum Image {
 /// [`Error::Server`] when it could not.
 pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
     let path = absolute(dir)?;
-    let uid = match mounted(&path)? {
-        Some(uid) => uid,
-        None => return Err(Error::NotMounted { path }),
+    let Some(spot) = Spot::find(&path)? else {
+        return Err(Error::NotMounted { path });
     };
+    let uid = spot.mount.uid;
     let waiter = Waiter::find(&path, uid);
-    detach_thawed(&path, lazy)?;
+    detach_thawed(&path, &spot, lazy)?;
+    drop(spot);
     clear(&path);
     clear_dir(&path);
     // Without a claim the server is gone already, or too old to have made one.
@@ -79,10 +79,10 @@ pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
 
 /// Detaches; a mount that is busy is tried again for a moment: programs that probe new mounts, and
 /// children between `fork` and `exec`, hold files of it for milliseconds.
-fn detach_patiently(path: &Path, lazy: Lazy) -> Result<()> {
+fn detach_patiently(spot: &Spot, lazy: Lazy) -> Result<()> {
     let begin = Instant::now();
     loop {
-        match detach(path, lazy) {
+        match spot.detach(lazy) {
             Err(Error::Busy { .. }) if begin.elapsed() < BUSY_LIMIT => {
                 uext4_sync::thread::sleep(BUSY_PAUSE);
             }
@@ -94,12 +94,12 @@ fn detach_patiently(path: &Path, lazy: Lazy) -> Result<()> {
 /// Takes the mount off. Frozen, it could not take what the kernel still holds, which the kernel
 /// waits for: so it is thawed before, and again until the kernel lets go, since another process may
 /// freeze it in between.
-fn detach_thawed(path: &Path, lazy: Lazy) -> Result<()> {
+fn detach_thawed(path: &Path, spot: &Spot, lazy: Lazy) -> Result<()> {
     // The mount is in no table any more while the kernel waits: the connection is made before.
     let client = Client::connect(path).ok();
     // Most are not frozen, which is no error.
     let Some(client) = client.filter(|client| is_there(client.ask(&Ask::Thaw {}))) else {
-        return detach_patiently(path, lazy);
+        return detach_patiently(spot, lazy);
     };
     let done = uext4_sync::thread::scope(|scope| {
         let (detached, is_detached) = channel::<()>();
@@ -109,7 +109,7 @@ fn detach_thawed(path: &Path, lazy: Lazy) -> Result<()> {
                 let _ = client.ask(&Ask::Thaw {});
             }
         });
-        let done = detach_patiently(path, lazy);
+        let done = detach_patiently(spot, lazy);
         drop(detached);
         done
     });
@@ -142,103 +142,17 @@ pub(crate) fn absolute(dir: &Path) -> Result<PathBuf> {
 
 /// User that mounted ours on `path`, if the topmost mount there is ours.
 pub(crate) fn mounted(path: &Path) -> Result<Option<u32>> {
-    Ok(topmost(path)?.map(|mount| mount.uid))
+    Ok(Spot::find(path)?.map(|spot| spot.mount.uid))
 }
 
 /// The image or device of our mount on `dir`.
 pub(crate) fn source(dir: &Path) -> Result<Option<PathBuf>> {
-    Ok(topmost(&absolute(dir)?)?.map(|mount| mount.source))
-}
-
-/// The topmost mount on `path`, if it is ours.
-pub(crate) fn topmost(path: &Path) -> Result<Option<Mount>> {
-    let table = "/proc/self/mountinfo";
-    let text = std::fs::read(table).map_err(Error::system("read", table))?;
-    let lines = text.split(|&byte| byte == b'\n');
-    let last = lines
-        .filter_map(parse_line)
-        .rfind(|mount| mount.path == path);
-    Ok(last.filter(|mount| mount.ours))
-}
-
-/// A line of the mount table.
-pub(crate) struct Mount {
-    path: PathBuf,
-    source: PathBuf,
-    ours: bool,
-    uid: u32,
-    /// What the kernel calls its FUSE connection: the number of its device.
-    pub(crate) connection: u64,
-}
-
-/// One line of `/proc/self/mountinfo`: id, parent, device, root, path, options, optional fields,
-/// `-`, type, source, super options.
-fn parse_line(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|&byte| byte == b' ');
-    let connection = connection_of(fields.nth(2)?)?;
-    let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
-    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
-    let ours = is_ours(rest.next()?);
-    let source = OsString::from_vec(unescape(rest.next()?)).into();
-    let options = String::from_utf8_lossy(rest.next()?).into_owned();
-    let uid = options
-        .split(',')
-        .find_map(|word| word.strip_prefix("user_id=")?.parse().ok());
-    Some(Mount {
-        path,
-        source,
-        ours,
-        uid: uid.unwrap_or(0),
-        connection,
-    })
-}
-
-/// From `major:minor`, which the kernel keeps as 12 and 20 bits.
-fn connection_of(device: &[u8]) -> Option<u64> {
-    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
-    Some(major.parse::<u64>().ok()? << 20 | minor.parse::<u64>().ok()?)
-}
-
-/// Undoes the octal escapes of space, tab, newline and backslash.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let octal = tail.get(..3).filter(|_| byte == b'\\');
-        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(escaped) => {
-                out.push(escaped);
-                rest = &tail[3..];
-            }
-            None => {
-                out.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    out
+    Ok(Spot::find(&absolute(dir)?)?.map(|spot| spot.mount.source))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::ffi::OsStrExt;
-
-    #[test]
-    fn a_line_of_mountinfo() {
-        let line = b"36 35 0:98 / /mnt/a\\040b rw,noatime shared:1 - fuse.uext4 /x.img \
-            rw,user_id=1000,group_id=0,default_permissions";
-        let mount = parse_line(line).expect("it is complete");
-        assert_eq!(mount.path.as_os_str().as_bytes(), b"/mnt/a b");
-        assert!(mount.ours && mount.uid == 1000 && mount.connection == 98);
-        let block = parse_line(b"1 2 7:0 / /mnt rw - fuseblk.uext4 /dev/loop0 rw,user_id=0");
-        let block = block.expect("it is complete");
-        assert!(block.ours && block.connection == 7 << 20);
-        let other = parse_line(b"1 2 0:1 / / rw - ext4 /dev/sda1 rw").expect("it is complete");
-        assert!(!other.ours);
-        assert!(parse_line(b"").is_none());
-    }
 
     #[test]
     fn what_is_not_mounted_is_not_unmounted() {

@@ -20,6 +20,7 @@ mod life;
 mod like_a_mount;
 mod memory;
 mod model;
+mod mount_paths;
 mod names;
 mod owners;
 mod page_cache;

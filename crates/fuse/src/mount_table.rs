@@ -1,0 +1,276 @@
+//! Mounts of uext4 in the mount table, found through a descriptor of the parent directory.
+//!
+//! A path can be replaced between two system calls by the owner of one of its directories. So a
+//! mount is identified by its number, taken through the opened parent directory, and the table
+//! (`/proc/self/mountinfo`) describes the mount of that number. No request is sent to its server.
+//!
+//! Invariant: [`Spot::detach`] and [`Spot::abort`] act only on the mount that [`Spot::find`] found.
+
+use crate::error::{Error, Result};
+use crate::mount_point::{Lazy, abort, detach, is_ours};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, openat, statx};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+const TABLE: &str = "/proc/self/mountinfo";
+/// `STATX_MNT_ID_UNIQUE` (Linux 6.8): never used again, unlike the number in the table.
+const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// A descriptor that names a file without opening it. Links are not followed.
+const NAMES: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Identity of a mount in this mount namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MountId {
+    number: u64,
+    /// None before Linux 6.8, and on a mount that admits only its owner.
+    unique: Option<u64>,
+    /// What the kernel calls the FUSE connection: the number of its device.
+    pub(crate) connection: u64,
+}
+
+/// A mount of uext4.
+pub(crate) struct Mount {
+    pub(crate) id: MountId,
+    /// Number of the mount below.
+    pub(crate) parent: u64,
+    pub(crate) source: PathBuf,
+    /// The user that mounted it.
+    pub(crate) uid: u32,
+}
+
+/// A mount of uext4 at a path, with its parent directory.
+pub(crate) struct Spot {
+    path: PathBuf,
+    dir: OwnedFd,
+    name: OsString,
+    pub(crate) mount: Mount,
+}
+
+impl Spot {
+    /// Finds the topmost mount at an absolute path; `None` if it is not of uext4.
+    ///
+    /// # Errors
+    /// A directory of the path cannot be searched, or `/proc` cannot be read.
+    pub(crate) fn find(path: &Path) -> Result<Option<Self>> {
+        let above = path.parent().unwrap_or(path);
+        let name = path.file_name().unwrap_or(OsStr::new("."));
+        let found = open_dir(above).and_then(|dir| {
+            let top = openat(&dir, name, NAMES, Mode::empty())?;
+            Ok((dir, top))
+        });
+        let (dir, top) = match found {
+            Err(error) if is_absent(&error) => return Ok(None),
+            found => found.map_err(Error::system("find the mount on", path))?,
+        };
+        let mount = described(top.as_fd(), path)?;
+        Ok(mount.map(|mount| Self {
+            path: path.into(),
+            dir,
+            name: name.into(),
+            mount,
+        }))
+    }
+
+    /// Takes the mount off.
+    ///
+    /// # Errors
+    /// [`Error::NotMounted`] if another mount, or none, is there by now; [`Error::Busy`] if it is
+    /// in use and `lazy` is [`Lazy::No`].
+    pub(crate) fn detach(&self, lazy: Lazy) -> Result<()> {
+        match self.is_there()? {
+            true => detach(&self.through_parent(), &self.path, lazy),
+            false => Err(Error::NotMounted {
+                path: self.path.clone(),
+            }),
+        }
+    }
+
+    /// Aborts the connection of the mount.
+    pub(crate) fn abort(&self) {
+        if self.is_there().unwrap_or(false) {
+            abort(&self.through_parent(), self.mount.id.connection);
+        }
+    }
+
+    fn is_there(&self) -> Result<bool> {
+        let failed = || Error::system("find the mount on", &self.path);
+        match openat(&self.dir, &self.name, NAMES, Mode::empty()) {
+            Ok(top) => {
+                let found = described(top.as_fd(), &self.path)?;
+                Ok(found.is_some_and(|mount| mount.id == self.mount.id))
+            }
+            Err(error) if is_absent(&error.into()) => Ok(false),
+            Err(error) => Err(failed()(error.into())),
+        }
+    }
+
+    /// A path of the mount that does not depend on the directories above its parent.
+    fn through_parent(&self) -> PathBuf {
+        through(self.dir.as_fd()).join(&self.name)
+    }
+}
+
+/// The path of a descriptor in `/proc`.
+pub(crate) fn through(fd: BorrowedFd<'_>) -> PathBuf {
+    format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
+}
+
+/// Number of the mount that a descriptor is on.
+pub(crate) fn number_of(fd: BorrowedFd<'_>) -> Result<u64> {
+    let path = format!("/proc/self/fdinfo/{}", fd.as_raw_fd());
+    let text = std::fs::read_to_string(&path).map_err(Error::system("read", &path))?;
+    let number = text
+        .lines()
+        .find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    let absent = || Error::system("find mnt_id in", &path)(io::ErrorKind::InvalidData.into());
+    number.ok_or_else(absent)
+}
+
+fn open_dir(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// The mount whose root `top` is, if it is of uext4 and the table has it at `path`.
+fn described(top: BorrowedFd<'_>, path: &Path) -> Result<Option<Mount>> {
+    let number = number_of(top)?;
+    let text = std::fs::read(TABLE).map_err(Error::system("read", TABLE))?;
+    let lines = text.split(|&byte| byte == b'\n');
+    let line = lines
+        .filter_map(parse_line)
+        .find(|line| line.number == number);
+    let ours = line.filter(|line| line.ours && line.path == path);
+    Ok(ours.map(|line| Mount {
+        id: MountId {
+            number,
+            unique: unique_number(top),
+            connection: line.connection,
+        },
+        parent: line.parent,
+        source: line.source,
+        uid: line.uid,
+    }))
+}
+
+/// With what is cached of the root: its server is not asked.
+fn unique_number(top: BorrowedFd<'_>) -> Option<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = statx(top, "", flags, UNIQUE).ok()?;
+    let has = StatxFlags::from_bits_retain(found.stx_mask).contains(UNIQUE);
+    has.then_some(found.stx_mnt_id)
+}
+
+/// A line of the mount table.
+struct Line {
+    number: u64,
+    parent: u64,
+    path: PathBuf,
+    source: PathBuf,
+    ours: bool,
+    uid: u32,
+    connection: u64,
+}
+
+/// One line of `/proc/self/mountinfo`: id, parent, device, root, path, options, optional fields,
+/// `-`, type, source, super options.
+fn parse_line(line: &[u8]) -> Option<Line> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let number = number(fields.next()?)?;
+    let parent = self::number(fields.next()?)?;
+    let connection = connection_of(fields.next()?)?;
+    let path = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    let ours = is_ours(rest.next()?);
+    let source = OsString::from_vec(unescape(rest.next()?)).into();
+    let options = String::from_utf8_lossy(rest.next()?).into_owned();
+    let uid = options
+        .split(',')
+        .find_map(|word| word.strip_prefix("user_id=")?.parse().ok());
+    Some(Line {
+        number,
+        parent,
+        path,
+        source,
+        ours,
+        uid: uid.unwrap_or(0),
+        connection,
+    })
+}
+
+fn number(field: &[u8]) -> Option<u64> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// From `major:minor`, which the kernel keeps as 12 and 20 bits.
+fn connection_of(device: &[u8]) -> Option<u64> {
+    let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
+    Some(major.parse::<u64>().ok()? << 20 | minor.parse::<u64>().ok()?)
+}
+
+/// Undoes the octal escapes of space, tab, newline and backslash.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = tail.get(..3).filter(|_| byte == b'\\');
+        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(escaped) => {
+                out.push(escaped);
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn a_line_of_mountinfo() {
+        let line = b"36 35 0:98 / /mnt/a\\040b rw,noatime shared:1 - fuse.uext4 /x.img \
+            rw,user_id=1000,group_id=0,default_permissions";
+        let mount = parse_line(line).expect("it is complete");
+        assert_eq!(mount.path.as_os_str().as_bytes(), b"/mnt/a b");
+        assert!(mount.ours && mount.uid == 1000 && mount.connection == 98);
+        assert_eq!((mount.number, mount.parent), (36, 35));
+        let block = parse_line(b"1 2 7:0 / /mnt rw - fuseblk.uext4 /dev/loop0 rw,user_id=0");
+        let block = block.expect("it is complete");
+        assert!(block.ours && block.connection == 7 << 20);
+        let other = parse_line(b"1 2 0:1 / / rw - ext4 /dev/sda1 rw").expect("it is complete");
+        assert!(!other.ours);
+        assert!(parse_line(b"").is_none());
+    }
+
+    #[test]
+    fn other_mounts_and_absent_paths_are_not_found() {
+        for path in [
+            "/",
+            "/proc",
+            "/proc/self",
+            "/no/such/path",
+            "/proc/version/x",
+        ] {
+            let found = Spot::find(Path::new(path)).expect("/proc is there");
+            assert!(found.is_none(), "{path}");
+        }
+    }
+}

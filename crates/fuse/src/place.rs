@@ -1,0 +1,110 @@
+//! Directory to mount on, held by a descriptor from before the image is looked at.
+//!
+//! Opening an image may take long (MMP waits, an untrusted image is checked), and the owner of a
+//! directory of the path could put a link in its place meanwhile. So the mount is made on the
+//! directory that was opened (`/proc/self/fd/N`), and its place in the table is compared after it.
+//!
+//! Invariant: after [`Place::mount`] there is a mount of this server on the path, or none at all.
+
+use crate::error::{Error, Result};
+use crate::mount_point::Lazy;
+use crate::mount_table::{MountId, Spot, number_of, through};
+use rustix::fs::{Mode, OFlags, fstat, open};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Descriptors that [`Place::check`] opens at a time.
+const N_RESERVED: usize = 3;
+
+/// See the module.
+pub(crate) struct Place {
+    path: PathBuf,
+    dir: OwnedFd,
+}
+
+impl Place {
+    /// Opens a directory to mount on.
+    ///
+    /// # Errors
+    /// It is absent or no directory; [`Error::NoProc`].
+    pub(crate) fn open(mount_point: &Path) -> Result<Self> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let opened = open(mount_point, flags, Mode::empty()).map_err(io::Error::from);
+        let dir = opened.map_err(Error::system("find the mount point", mount_point))?;
+        // The kernel would mount on a file as well, a root that cannot be entered.
+        let found = fstat(&dir).map_err(io::Error::from);
+        let found = found.map_err(Error::system("mount on", mount_point))?;
+        if rustix::fs::FileType::from_raw_mode(found.st_mode) != rustix::fs::FileType::Directory {
+            let error = io::ErrorKind::NotADirectory.into();
+            return Err(Error::system("mount on", mount_point)(error));
+        }
+        let no_proc = |source| Error::NoProc {
+            path: mount_point.into(),
+            source,
+        };
+        let path = std::fs::read_link(through(dir.as_fd())).map_err(no_proc)?;
+        Ok(Self { path, dir })
+    }
+
+    /// The full path of the directory when it was opened.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    /// Makes a mount with `mount`, which gets a path of the opened directory. What fails after
+    /// the mount takes it off again.
+    ///
+    /// # Errors
+    /// Those of `mount`; [`Error::Moved`] if the path names another directory by now; too few
+    /// descriptors are left.
+    pub(crate) fn mount<T>(&self, mount: impl FnOnce(&Path) -> Result<T>) -> Result<(T, MountId)> {
+        let reserved: io::Result<Vec<_>> = (0..N_RESERVED).map(|_| self.dir.try_clone()).collect();
+        let reserved = reserved.map_err(Error::system("mount on", &self.path))?;
+        let made = mount(&through(self.fd()))?;
+        drop(reserved);
+        match self.check() {
+            Ok(id) => Ok((made, id)),
+            Err(error) => {
+                self.take_off();
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether what is mounted on the directory is at the path.
+    fn check(&self) -> Result<MountId> {
+        let moved = || Error::Moved {
+            path: self.path.clone(),
+        };
+        if self.path_now()? != self.path {
+            return Err(moved());
+        }
+        let mount = self.mounted_at(&self.path)?.ok_or_else(moved)?;
+        Ok(mount.mount.id)
+    }
+
+    fn path_now(&self) -> Result<PathBuf> {
+        let link = through(self.fd());
+        std::fs::read_link(&link).map_err(Error::system("read", link))
+    }
+
+    /// Our mount at `path`, if it is mounted on the directory.
+    fn mounted_at(&self, path: &Path) -> Result<Option<Spot>> {
+        let below = number_of(self.fd())?;
+        Ok(Spot::find(path)?.filter(|spot| spot.mount.parent == below))
+    }
+
+    /// Takes off what is mounted on the directory, wherever that is by now.
+    fn take_off(&self) {
+        let spot = self.path_now().and_then(|path| self.mounted_at(&path));
+        if let Ok(Some(spot)) = spot {
+            // It serves nothing; without a server it would answer errors only.
+            let _ = spot.detach(Lazy::Yes);
+        }
+    }
+}
