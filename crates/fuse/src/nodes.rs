@@ -36,6 +36,14 @@ pub(crate) struct Nodes {
     is_cleared: AtomicBool,
 }
 
+/// Rights of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// Opened for writing while it was append-only.
+    Appends,
+    Any,
+}
+
 /// A closed file.
 pub(crate) struct Closed {
     /// Its inode; none if the node was not open.
@@ -150,7 +158,13 @@ impl Nodes {
     }
 
     /// Holds the inode of a file that is opened, and counts a `writer`.
-    pub(crate) fn open(&self, node: u64, inode: &InodeRef, writer: Option<uext4::Writers>) {
+    pub(crate) fn open(
+        &self,
+        node: u64,
+        inode: &InodeRef,
+        writer: Option<uext4::Writers>,
+        rights: Rights,
+    ) {
         let mut shard = self.shard(node).write();
         let held = || Held::new(inode);
         let held = shard.held.entry(node).or_insert_with(held);
@@ -161,13 +175,19 @@ impl Nodes {
                 held.lost = None;
             }
             held.writers += 1;
+            held.appenders += u32::from(rights == Rights::Appends);
             held.privileged += u32::from(writer == uext4::Writers::Privileged);
         }
     }
 
     /// Counts the release of a file that was opened with `writer`. The last one ends the hold on an
     /// inode with a name.
-    pub(crate) fn close(&self, node: u64, writer: Option<uext4::Writers>) -> Closed {
+    pub(crate) fn close(
+        &self,
+        node: u64,
+        writer: Option<uext4::Writers>,
+        rights: Rights,
+    ) -> Closed {
         let mut shard = self.shard(node).write();
         let Some(held) = shard.held.get_mut(&node) else {
             return Closed {
@@ -180,6 +200,8 @@ impl Nodes {
             let privileged = u32::from(writer == uext4::Writers::Privileged);
             held.writers = held.writers.saturating_sub(1);
             held.privileged = held.privileged.saturating_sub(privileged);
+            let appenders = u32::from(rights == Rights::Appends);
+            held.appenders = held.appenders.saturating_sub(appenders);
         }
         let writers = match held.writers {
             0 => Writers::None,
@@ -204,6 +226,12 @@ impl Nodes {
             Some(true) => uext4::Writers::Users,
             _ => uext4::Writers::Privileged,
         }
+    }
+
+    /// Whether a writer of the node opened it while it was not append-only.
+    pub(crate) fn has_older_writers(&self, node: u64) -> bool {
+        let found = self.held(node, |held| held.writers > held.appenders);
+        found.unwrap_or(false)
     }
 
     /// All nodes that are open for writing.

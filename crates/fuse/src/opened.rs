@@ -21,6 +21,10 @@ pub(crate) struct Manner {
     /// Opened write-only without `O_APPEND`: the file is never read, and its user does not seek its
     /// end after the open.
     pub(crate) only_writes: bool,
+    /// Opened for writing while the file was append-only.
+    pub(crate) only_appends: bool,
+    /// Opened write-only, with or without `O_APPEND`.
+    pub(crate) write_only: bool,
 }
 
 impl Manner {
@@ -28,7 +32,9 @@ impl Manner {
     const BY_USERS: u64 = 2;
     const PAST_CACHE: u64 = 4;
     const ONLY_WRITES: u64 = 8;
-    const BITS: u32 = 4;
+    const ONLY_APPENDS: u64 = 16;
+    const WRITE_ONLY: u64 = 32;
+    const BITS: u32 = 6;
 
     /// Decodes the mode that was given to [`Opened::open`].
     pub(crate) fn of(handle: u64) -> Self {
@@ -41,6 +47,8 @@ impl Manner {
             later: handle & Self::LATER != 0,
             by,
             only_writes: handle & Self::ONLY_WRITES != 0,
+            only_appends: handle & Self::ONLY_APPENDS != 0,
+            write_only: handle & Self::WRITE_ONLY != 0,
         }
     }
 
@@ -50,6 +58,8 @@ impl Manner {
             (self.by == Writers::Users, Self::BY_USERS),
             (self.past_cache, Self::PAST_CACHE),
             (self.only_writes, Self::ONLY_WRITES),
+            (self.only_appends, Self::ONLY_APPENDS),
+            (self.write_only, Self::WRITE_ONLY),
         ];
         let set = bits.iter().filter(|(has, _)| *has);
         set.map(|(_, bit)| bit).sum()

@@ -35,6 +35,8 @@ pub(super) struct Held {
     pub(super) writers: u32,
     /// Writers that may use the blocks reserved for the superuser.
     pub(super) privileged: u32,
+    /// Writers that opened the file while it was append-only.
+    pub(super) appenders: u32,
     /// Unreported error of a lost writeback.
     pub(super) lost: Option<Errno>,
 }
@@ -46,6 +48,7 @@ impl Held {
             opens: 0,
             writers: 0,
             privileged: 0,
+            appenders: 0,
             lost: None,
         }
     }

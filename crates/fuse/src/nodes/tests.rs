@@ -212,20 +212,23 @@ fn an_open_file_is_held_until_it_is_closed() {
         rig.make(b"name");
         let (node, generation) = rig.look_up(b"name").unwrap();
         let open = || rig.fs.known_inode(inode_of(node).unwrap()).unwrap();
-        rig.nodes.open(node, &open(), None);
-        rig.nodes.open(node, &open(), Some(uext4::Writers::Users));
+        rig.nodes.open(node, &open(), None, Rights::Any);
+        rig.nodes
+            .open(node, &open(), Some(uext4::Writers::Users), Rights::Any);
         assert_eq!(rig.nodes.writers(node), Writers::Some);
         assert_eq!(rig.nodes.counts().held, 1);
-        let closed = rig.nodes.close(node, Some(uext4::Writers::Users));
+        let closed = rig
+            .nodes
+            .close(node, Some(uext4::Writers::Users), Rights::Any);
         assert!(closed.inode.is_some() && closed.writers == Writers::None);
         drop(closed);
         assert_eq!(rig.nodes.counts().held, 1, "the reader");
-        drop(rig.nodes.close(node, None));
+        drop(rig.nodes.close(node, None, Rights::Any));
         assert_eq!(rig.nodes.counts().held, 0);
         // Without a name it is held as long as it is known.
-        rig.nodes.open(node, &open(), None);
+        rig.nodes.open(node, &open(), None, Rights::Any);
         rig.unlink(b"name");
-        drop(rig.nodes.close(node, None));
+        drop(rig.nodes.close(node, None, Rights::Any));
         rig.make(b"taker");
         assert!(rig.is_still((node, generation)));
         rig.unlink(b"taker");

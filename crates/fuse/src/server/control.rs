@@ -51,6 +51,17 @@ pub(super) fn changes_inode(request: &Request<'_>) -> bool {
     command(request).is_some_and(|command| commands::OF_INODES.contains(&command))
 }
 
+/// Inode flags that an ioctl sets.
+pub(super) fn new_flags(request: &Request<'_>) -> Option<u32> {
+    let mut input = request.args();
+    input.skip(32).ok()?;
+    match command(request)? {
+        commands::SETFLAGS => input.u32().ok(),
+        commands::FSSETXATTR => Some(flags_of(input.u32().ok()?, 0)),
+        _ => None,
+    }
+}
+
 impl Server {
     pub(super) fn ioctl(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let mut args = request.args();

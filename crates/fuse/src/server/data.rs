@@ -1,5 +1,6 @@
 //! File data: read, write, fallocate, seek, copy, fsync.
 
+use super::guarded::Changes;
 use super::{Handled, Server};
 use crate::attributes::Writers;
 use crate::errno::Errno;
@@ -70,8 +71,10 @@ impl Server {
         let data = args.bytes(usize_of(size))?;
         let inode = self.get(request.node)?;
         let written = if flags & WRITE_CACHE != 0 {
+            self.check_pages(request.node, &inode, offset, data)?;
             self.write_back(request.node, &inode, offset, data)?
         } else {
+            self.check_write(&inode, Manner::of(handle), opened, offset)?;
             // The kernel leaves times and capabilities of a direct-I/O file to the server.
             let manner = Manner::of(handle);
             let times = match manner.later {
@@ -142,6 +145,7 @@ impl Server {
         let (_fh, offset, len, mode) = (args.u64()?, args.u64()?, args.u64()?, args.u32()?);
         let mode = fallocate_mode(mode).ok_or(Errno::EOPNOTSUPP)?;
         let inode = self.get(request.node)?;
+        self.check_range(&inode, changes_of(mode))?;
         // The request does not say whether the caller may keep setuid, but the superuser usually
         // may. Setuid goes first, as in the kernel, even if no space is left.
         let times = match self.agreement.owns_fallocate_times() {
@@ -180,6 +184,7 @@ impl Server {
             return Err(Errno::EINVAL);
         }
         let (from, to) = (self.get(request.node)?, self.get(to_node)?);
+        self.check_range(&to, Changes::Bytes)?;
         let mut left = len.min(COPY_BYTES_MAX);
         let mut copied = 0u32;
         let times = self.times_of_changes();
@@ -302,6 +307,13 @@ fn seek(
     }
     reply.u64(filesystem.seek(inode, offset, what)?);
     Ok(())
+}
+
+fn changes_of(mode: FallocateMode) -> Changes {
+    match mode {
+        FallocateMode::Allocate | FallocateMode::AllocateKeepSize => Changes::Space,
+        _ => Changes::Bytes,
+    }
 }
 
 fn fallocate_mode(mode: u32) -> Option<FallocateMode> {

@@ -14,6 +14,7 @@ mod commands;
 mod control;
 mod data;
 mod dirs;
+mod guarded;
 mod names;
 mod open;
 mod scarce;
@@ -137,6 +138,7 @@ impl Server {
                 RequestClass::Waits
             }
             opcode::COPY_FILE_RANGE => RequestClass::Bulk,
+            opcode::IOCTL if self.guards_data(request) => RequestClass::Asks,
             opcode::IOCTL if control::is_long(request) => RequestClass::Waits,
             opcode::READ | opcode::WRITE if data::len_bytes(request) > SOON_BYTES_MAX => {
                 match data::is_direct(request) {

@@ -1,7 +1,7 @@
 //! Opening and closing files.
 //!
-//! The kernel does not know immutable and append-only files, so open checks them here. `O_TRUNC` is
-//! part of the request (`ATOMIC_O_TRUNC`).
+//! Immutable and append-only files are checked in `guarded`. `O_TRUNC` is part of the request
+//! (`ATOMIC_O_TRUNC`).
 //!
 //! Access times: the kernel reads from its page cache without a request. If it caches no page of a
 //! file, the read that brings the first page counts as the access; later, each open for reading
@@ -10,7 +10,7 @@
 use super::data::{O_DIRECT, O_NOATIME};
 use super::{Handled, Server};
 use crate::attributes::Writers as Has;
-use crate::errno::Errno;
+use crate::nodes::Rights;
 use crate::opened::Manner;
 use crate::protocol::{OPEN_KILL_SUIDGID, fopen};
 use crate::reply::Reply;
@@ -24,10 +24,8 @@ const O_WRONLY: u32 = 0o1;
 const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
 const O_APPEND: u32 = 0o2000;
-/// Inode flags (`FS_*_FL`).
+/// Inode flag (`FS_SYNC_FL`).
 const FLAG_SYNC: u32 = 0x8;
-const FLAG_IMMUTABLE: u32 = 0x10;
-const FLAG_APPEND: u32 = 0x20;
 
 /// Whether the open flags allow writes.
 fn writes(flags: u32) -> bool {
@@ -37,6 +35,13 @@ fn writes(flags: u32) -> bool {
 /// Class of the writer, if the open flags allow writes.
 fn writer(flags: u32, manner: Manner) -> Option<Writers> {
     writes(flags).then_some(manner.by)
+}
+
+fn rights(manner: Manner) -> Rights {
+    match manner.only_appends {
+        true => Rights::Appends,
+        false => Rights::Any,
+    }
 }
 
 impl Server {
@@ -81,12 +86,7 @@ impl Server {
             return Ok(());
         }
         self.filesystem.check_writable()?;
-        let fixed = self.filesystem.attr(inode).flags;
-        let only_appends = flags & O_APPEND != 0 && flags & O_TRUNC == 0;
-        if fixed & FLAG_IMMUTABLE != 0 || (fixed & FLAG_APPEND != 0 && !only_appends) {
-            return Err(Errno::EPERM);
-        }
-        Ok(())
+        self.check_open_of_guarded(inode, flags)
     }
 
     fn truncate_opened(&self, request: &Request<'_>, inode: &InodeRef, flags: u32) -> Handled {
@@ -116,7 +116,8 @@ impl Server {
         reply: &mut Reply,
     ) {
         // Before the scarcity check, so that a later finder of scarcity sees the writer.
-        self.nodes.open(node, inode, writer(flags, manner));
+        self.nodes
+            .open(node, inode, writer(flags, manner), rights(manner));
         if writes(flags) {
             if !manner.past_cache {
                 self.nodes.note_cached(node);
@@ -129,15 +130,17 @@ impl Server {
         }
         let cursor = self.filesystem.error_cursor(inode);
         reply.u64(self.opened.open(cursor, manner));
-        let always = fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES | fopen::KEEP_CACHE;
-        reply.u32(
-            always
-                | if manner.past_cache {
-                    fopen::DIRECT_IO
-                } else {
-                    0
-                },
-        );
+        let always = fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES;
+        // Pages of a guarded file may hold what was refused.
+        let keep = match self.is_guarded(inode) {
+            true => 0,
+            false => fopen::KEEP_CACHE,
+        };
+        let direct = match manner.past_cache {
+            true => fopen::DIRECT_IO,
+            false => 0,
+        };
+        reply.u32(always | keep | direct);
         reply.u32(0);
     }
 
@@ -148,15 +151,19 @@ impl Server {
             later: writes(flags) && self.agreement.writeback() && !past_cache,
             by: self.filesystem.writer(&self.asker(request)),
             only_writes: flags & (O_ACCMODE | O_APPEND) == O_WRONLY,
+            write_only: flags & O_ACCMODE == O_WRONLY,
+            only_appends: writes(flags) && self.only_appends(inode),
         }
     }
 
-    /// Whether the file uses direct I/O (`FOPEN_DIRECT_IO`). A file with `chattr +S`, which the
+    /// Whether the file uses direct I/O (`FOPEN_DIRECT_IO`). Each write to an append-only file is
+    /// checked. A file with `chattr +S`, which the
     /// kernel does not know, must not be written back late. With `strictatime` each read must reach
     /// the server, unless the file is also written: then the page cache owns its times.
     fn goes_past_cache(&self, inode: &InodeRef, flags: u32) -> bool {
         let strict = || !writes(flags) && self.filesystem.notes_every_read();
         self.filesystem.attr(inode).flags & FLAG_SYNC != 0
+            || (writes(flags) && self.only_appends(inode))
             || (self.agreement.maps_past_cache() && strict())
     }
 
@@ -211,7 +218,9 @@ impl Server {
         let (handle, flags) = (args.u64()?, args.u32()?);
         self.opened.close(handle);
         let writer = writer(flags, Manner::of(handle));
-        let closed = self.nodes.close(request.node, writer);
+        let closed = self
+            .nodes
+            .close(request.node, writer, rights(Manner::of(handle)));
         if let (Some(_), Some(inode)) = (writer, &closed.inode) {
             // A release cannot report an error; the next fsync does.
             let _told_by_fsync = self.filesystem.close(inode);

@@ -57,6 +57,9 @@ impl Server {
         if let Some(why) = self.nodes.take_lost(request.node) {
             return Err(why);
         }
+        if manner.write_only && self.refuses_writes(inode) {
+            return Err(Errno::EPERM);
+        }
         match manner.only_writes && self.gauge.is_scarce_for(manner.by) {
             true => Ok(self.filesystem.check_room(inode, manner.by)?),
             false => Ok(()),
@@ -66,7 +69,7 @@ impl Server {
     /// Lifetime of the node's attributes in the kernel.
     pub(super) fn ttl(&self, node: u64, inode: &InodeRef) -> Duration {
         match self.nodes.writers(node) {
-            Has::Some if self.gauge.is_scarce() => Duration::ZERO,
+            Has::Some if self.gauge.is_scarce() || self.refuses_writes(inode) => Duration::ZERO,
             Has::Some => TTL_WRITERS,
             Has::None if inode.has_delayed() => TTL_WRITERS,
             Has::None => TTL,
@@ -84,7 +87,12 @@ impl Server {
             opcode::FALLOCATE | opcode::COPY_FILE_RANGE => (u64::MAX, false),
             _ => return,
         };
-        if let (true, Err(why @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EROFS))) = (held, done) {
+        if let (true, Err(why)) = (held, done)
+            && matches!(
+                why,
+                Errno::ENOSPC | Errno::EDQUOT | Errno::EROFS | Errno::EPERM
+            )
+        {
             self.nodes.note_lost(request.node, why);
             self.forget_attributes(request.node);
         }

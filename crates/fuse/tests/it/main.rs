@@ -13,6 +13,7 @@ mod execs;
 mod exerciser;
 mod flight;
 mod full;
+mod guarded;
 mod halts;
 mod handles;
 mod in_place;

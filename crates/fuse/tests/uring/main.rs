@@ -25,6 +25,8 @@ mod exerciser;
 mod flight;
 #[path = "../it/full.rs"]
 mod full;
+#[path = "../it/guarded.rs"]
+mod guarded;
 #[path = "../it/halts.rs"]
 mod halts;
 #[path = "../it/handles.rs"]
