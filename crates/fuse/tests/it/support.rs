@@ -35,8 +35,8 @@ impl Via {
         }
     }
 
-    /// Sets the module parameter needed for a mount. If nothing can be mounted this way, it ends the
-    /// test program, since none of its tests can run.
+    /// Sets the module parameter needed for a mount. If nothing can be mounted this way, it ends
+    /// the test program, since none of its tests can run.
     pub(crate) fn switch_on(self) -> Option<RingsSwitch> {
         if !ServedMount::is_available() {
             end_unrun("root and /dev/fuse");

@@ -20,7 +20,7 @@ pub(super) const SPACE: Section = Section {
                 o.delalloc_memory_bytes = Some(size_of_memory(name, value)?);
                 Ok(())
             })],
-            "most data that wait for their blocks (default: a 16th of the memory, 256M at most)",
+            "most data that wait for their blocks (default: a 16th, 256M at most)",
         ),
         row(
             &[
@@ -108,7 +108,7 @@ pub(super) const SPACE: Section = Section {
                 o.metadata_cache_bytes = Some(size_of_memory(name, value)?);
                 Ok(())
             })],
-            "cache of unused inodes and metadata blocks (default: a 16th of the memory, 256M at most)",
+            "cache of unused inodes and metadata blocks (default: a 16th, 256M at most)",
         ),
         row(
             &[value("extent_cache", "BYTES", |o, name, value| {
