@@ -31,11 +31,21 @@ fn run(rig: &Rig, block: &str) {
     }
 }
 
+/// Takes a mount off that a failed command left.
+struct Unmounted<'r>(&'r Rig);
+
+impl Drop for Unmounted<'_> {
+    fn drop(&mut self) {
+        self.0.run(&["umount", "--lazy", "mnt"]);
+    }
+}
+
 #[test]
 fn the_commands_of_the_readme_work_in_their_order() {
     let blocks = blocks();
     assert_eq!(blocks.len(), 4, "{blocks:?}");
     let rig = Rig::empty();
+    let _unmounted = Unmounted(&rig);
     for block in blocks {
         if !block.contains("uext4 mount") {
             run(&rig, block);
