@@ -18,6 +18,7 @@ use crate::layers::Spot;
 use crate::output::{Output, Write};
 use crate::places::{Placed, Places};
 use crate::scatter::{Scatter, Wanted};
+use crate::spool::{Spool, Spooled};
 use crate::streams::{Stream, are_sound, is_full};
 use crate::tree::{FileId, Later, Piece, Place, Tree};
 use crate::{
@@ -47,6 +48,7 @@ pub struct Builder {
     pub(crate) image: Option<Arc<NewFile>>,
     pub(crate) progress: Progress,
     pub(crate) describe: Option<Describe>,
+    spool: Spool,
     gathered: Batch,
     watch: Option<Watch>,
 }
@@ -72,7 +74,9 @@ impl Builder {
             error,
         })?;
         let image = Arc::new(image);
-        Builder::start(image.clone(), Some(image), options, (plan, blocks))
+        let mut builder = Builder::start(image.clone(), Some(image), options, (plan, blocks))?;
+        builder.spool.beside(path);
+        Ok(builder)
     }
 
     /// A builder of an image on a device of any contents. The size of the options is at most the
@@ -167,6 +171,7 @@ impl Builder {
                 total_files: None,
             },
             describe: None,
+            spool: Spool::default(),
             gathered: Batch::default(),
             watch: None,
         })
@@ -244,6 +249,10 @@ impl Builder {
         match content.data {
             Data::Later { ranges, file: from } => self.add_later(file, size, ranges, from),
             Data::Stream { ranges, reader } => {
+                if self.tree.is_covered(path) {
+                    let spooled = self.spool(path, &ranges, reader)?;
+                    return self.add_later(file, size, ranges, Box::new(spooled));
+                }
                 self.tree.keys.set(file, || Key::of_path(path));
                 let stream = Stream {
                     file,
@@ -274,6 +283,26 @@ impl Builder {
         });
         self.tree.file_mut(file).place = Place::Later(at);
         Ok(())
+    }
+
+    /// Keeps the contents of a file that upper layers seem to hide in a temporary file: another
+    /// name may keep the file in the image.
+    fn spool(
+        &mut self,
+        path: &[u8],
+        ranges: &[std::ops::Range<u64>],
+        reader: &mut dyn std::io::Read,
+    ) -> Result<Spooled> {
+        let mut spool = std::mem::take(&mut self.spool);
+        let mut writer = spool.begin(path)?;
+        let mut left: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        while left > 0 {
+            left -= writer.copy(reader, left)?;
+            self.report()?;
+        }
+        let spooled = writer.finish(ranges);
+        self.spool = spool;
+        Ok(spooled)
     }
 
     fn add_stream(&mut self, path: &[u8], mut stream: Stream<'_>) -> Result<()> {
@@ -369,7 +398,7 @@ impl Builder {
         Ok(self.output.write(done)?)
     }
 
-    fn report(&mut self) -> Result<()> {
+    pub(crate) fn report(&mut self) -> Result<()> {
         let progress = self.progress;
         match self.watch.as_mut().map(|watch| watch(progress)) {
             Some(ControlFlow::Break(())) => Err(Error::Cancelled),
@@ -385,7 +414,9 @@ impl Builder {
     ) -> Result<Option<FileId>> {
         let attributes = self.tree.attributes.intern(path, &entry.attributes)?;
         let kind = match &entry.node {
-            Node::Directory => return self.tree.add_directory(path, spot, attributes),
+            Node::Directory => {
+                return self.tree.add_directory(path, spot, attributes).map(Some);
+            }
             Node::Link(target) => {
                 self.tree.add_link(path, spot, target)?;
                 return Ok(None);
@@ -397,9 +428,7 @@ impl Builder {
             Node::Fifo => FileType::Fifo,
             Node::Socket => FileType::Socket,
         };
-        let Some(file) = self.tree.add_file(path, spot, kind, attributes)? else {
-            return Ok(None);
-        };
+        let file = self.tree.add_file(path, spot, kind, attributes)?;
         match entry.node {
             Node::File(content) => self.add_content(file, path, content)?,
             Node::Symlink(target) => self.add_target(file, path, &target)?,

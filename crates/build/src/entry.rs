@@ -50,7 +50,8 @@ pub enum Node<'a> {
     File(Content<'a>),
     /// A symbolic link with its target.
     Symlink(Vec<u8>),
-    /// One more name of the file at this path, which the same layer has already given.
+    /// One more name of the file at this path, which the same layer has already given, or a layer
+    /// below it has.
     Link(Vec<u8>),
     /// A character device.
     CharDevice(DeviceNumber),

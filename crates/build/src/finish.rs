@@ -48,15 +48,13 @@ impl Identity {
 /// See [`Builder::finish`].
 pub(crate) fn finish(mut build: Builder) -> Result<Report> {
     build.flush_gathered()?;
-    let time = build
-        .options
-        .format
-        .time
-        .unwrap_or_else(|| latest(&build.tree));
+    let followed = build.merge_layers()?;
     let lost_found = implicit::add_lost_found(&mut build.tree)?;
-    implicit::date(&mut build.tree, time);
     let mut numbers = numbers(&build.early);
     let mut sorted = sorting::sort(&mut build.tree, &mut numbers)?;
+    let time = build.options.format.time;
+    let time = time.unwrap_or_else(|| latest(&build.tree, &sorted));
+    implicit::date(&mut build.tree, time);
     if let Some(describe) = &mut build.describe {
         implicit::describe(&mut build.tree, &sorted, describe)?;
     }
@@ -76,7 +74,8 @@ pub(crate) fn finish(mut build: Builder) -> Result<Report> {
     let blocks = AttributeBlocks::write(tree, &sorted.order, &identity, places, output)?;
     let maps = DeepMaps::write(tree, &sorted, &identity, places, output)?;
     output.finish()?;
-    write_metadata(&mut build, &sorted, &identity, blocks, &maps)
+    let report = write_metadata(&mut build, &sorted, &identity, blocks, &maps)?;
+    Ok(Report { followed, ..report })
 }
 
 fn numbers(early: &Option<Draft>) -> Numbers {
@@ -89,11 +88,9 @@ fn numbers(early: &Option<Draft>) -> Numbers {
 }
 
 /// The latest change in the tree, in seconds.
-fn latest(tree: &Tree) -> u64 {
-    let entries = tree
-        .files
-        .iter()
-        .filter(|file| file.origin == Origin::Entry);
+fn latest(tree: &Tree, sorted: &Sorted) -> u64 {
+    let files = sorted.order.iter().map(|id| tree.file(*id));
+    let entries = files.filter(|file| file.origin == Origin::Entry);
     entries
         .map(|file| nonnegative(file.seconds))
         .max()
@@ -197,7 +194,7 @@ fn write_directories(
         },
     );
     let mut gather = Gather::new(geometry.block_bits);
-    let mut parents = vec![(FileId::ROOT, InodeNr::ROOT)];
+    let mut parents = vec![(build.tree.root, InodeNr::ROOT)];
     while let Some((id, parent)) = parents.pop() {
         let file = *build.tree.file(id);
         let is_lost_found = lost_found == Some(id);

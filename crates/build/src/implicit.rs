@@ -13,10 +13,7 @@ pub(crate) type Describe = Box<dyn FnMut(&[u8], &mut Attributes)>;
 
 /// Adds lost+found, unless the tree has one.
 pub(crate) fn add_lost_found(tree: &mut Tree) -> Result<Option<FileId>> {
-    let known = tree.names.find(FileId::ROOT, b"lost+found");
-    let there = known.map(|id| tree.names.get(id).file);
-    let there = there.filter(|id| *id != FileId::NONE && tree.file(*id).origin != Origin::Marks);
-    if there.is_some() {
+    if tree.find_alive(tree.root, b"lost+found").is_some() {
         return Ok(None);
     }
     let attributes = crate::Attributes {
@@ -25,12 +22,8 @@ pub(crate) fn add_lost_found(tree: &mut Tree) -> Result<Option<FileId>> {
     };
     let attributes = tree.attributes.intern(b"lost+found", &attributes)?;
     let file = tree.new_file(FileType::Directory, Origin::Implicit, attributes)?;
-    match known {
-        Some(id) => tree.names.get_mut(id).file = file,
-        None => {
-            tree.new_name(FileId::ROOT, b"lost+found", file)?;
-        }
-    }
+    let known = tree.names.find(tree.root, b"lost+found");
+    tree.bind(tree.root, b"lost+found", known, file)?;
     Ok(Some(file))
 }
 
@@ -45,7 +38,7 @@ pub(crate) fn date(tree: &mut Tree, time: u64) {
 
 /// Asks for the attributes of all of them.
 pub(crate) fn describe(tree: &mut Tree, sorted: &Sorted, describe: &mut Describe) -> Result<()> {
-    let mut left = vec![(FileId::ROOT, Vec::new())];
+    let mut left = vec![(tree.root, Vec::new())];
     while let Some((id, path)) = left.pop() {
         for name in sorted.children(tree.file(id).place) {
             let child = tree.names.get(*name).file;

@@ -1,21 +1,23 @@
-//! Entries enter the tree: layers from the top down, hidden names, directories without an entry.
+//! Entries enter the tree of their layer.
 //!
-//! A name that a layer hides, an opaque directory, and a file that is no directory hide all of
-//! later layers below them. A directory that exists for such marks only is no part of the image.
+//! Each layer has a tree of its own while sources are read, with its whiteouts and opaque marks;
+//! [`crate::merge`] makes one tree of all of them at the end. So what a layer says does not depend
+//! on the layers that were read before it.
 //!
-//! Invariant: an entry that is hidden changes nothing, neither here nor above.
+//! Invariant: a directory for the path of a mark only ([`Origin::Marks`]) has no entries below it.
 
 use uext4_format::FileType;
 
 use crate::attributes::AttributesId;
 use crate::names::NameId;
-use crate::tree::{File, FileId, Origin, Place, Tree};
+use crate::tree::{FileId, Layer, Origin, Pending, Place, Tree};
 use crate::{Error, Result};
 
-/// The place of a path.
+/// Upper layers that [`Tree::is_covered`] looks through.
+const COVERING_MAX: usize = 64;
+
+/// The place of a path in the tree of its layer.
 pub(crate) enum Spot<'a> {
-    /// An upper layer hides it.
-    Hidden,
     /// The root.
     Root,
     /// A name of a directory, which may exist.
@@ -36,6 +38,11 @@ enum Purpose {
 }
 
 impl Tree {
+    /// The root of the layer that entries come from.
+    fn layer_root(&self) -> FileId {
+        self.layers.last().map_or(self.root, |layer| layer.root)
+    }
+
     /// The place for a file at the path, with the directories above it.
     pub(crate) fn spot<'a>(&mut self, path: &'a [u8]) -> Result<Spot<'a>> {
         self.walk(path, Purpose::Add)
@@ -45,64 +52,52 @@ impl Tree {
         if path.is_empty() {
             return Ok(Spot::Root);
         }
-        let mut above = vec![FileId::ROOT];
         let mut names = path.split(|byte| *byte == b'/').peekable();
-        let mut parent = FileId::ROOT;
+        let mut parent = self.layer_root();
         while let Some(name) = names.next() {
             let known = self.names.find(parent, name);
-            if self.hides(parent, known) {
-                return Ok(Spot::Hidden);
-            }
             if names.peek().is_none() {
-                self.enter_image(&above, purpose);
                 return Ok(Spot::Name {
                     parent,
                     name,
                     known,
                 });
             }
-            parent = match known.map(|id| self.names.get(id)) {
-                Some(found) if found.file != FileId::NONE => {
-                    if !self.file(found.file).is_directory() {
-                        return self.no_directory(path, name, found.layer);
+            parent = match known.map(|id| self.names.get(id).file) {
+                Some(file) if file != FileId::NONE => {
+                    if !self.file(file).is_directory() {
+                        let problem =
+                            format!("{} is above it, and no directory", name.escape_ascii());
+                        let advice = "give the path without links";
+                        return Err(Error::refused(path, problem, advice));
                     }
-                    found.file
+                    file
                 }
-                _ => self.make_directory(parent, name, known)?,
+                _ => self.make_directory(parent, name, known, Origin::Marks)?,
             };
-            above.push(parent);
+            let directory = self.file_mut(parent);
+            if purpose == Purpose::Add && directory.origin == Origin::Marks {
+                directory.origin = Origin::Implicit;
+            }
         }
         Ok(Spot::Root)
     }
 
-    /// Whether a name of a directory is hidden from this layer.
-    fn hides(&self, parent: FileId, known: Option<NameId>) -> bool {
-        let earlier = |mark: u16| mark != 0 && mark - 1 < self.layer;
-        let hidden = known.is_some_and(|id| earlier(self.names.get(id).hidden));
-        hidden || earlier(self.file(parent).opaque)
-    }
-
-    fn no_directory<'a>(&self, path: &[u8], name: &[u8], layer: u16) -> Result<Spot<'a>> {
-        if layer < self.layer {
-            return Ok(Spot::Hidden);
-        }
-        let problem = format!("{} is above it, and no directory", name.escape_ascii());
-        Err(Error::refused(path, problem, "give the path without links"))
-    }
-
-    fn make_directory(
+    /// Makes a directory that no entry gives.
+    pub(crate) fn make_directory(
         &mut self,
         parent: FileId,
         name: &[u8],
         known: Option<NameId>,
+        origin: Origin,
     ) -> Result<FileId> {
-        let file = self.new_file(FileType::Directory, Origin::Marks, self.implicit)?;
+        let file = self.new_file(FileType::Directory, origin, self.implicit)?;
         self.bind(parent, name, known, file)?;
         Ok(file)
     }
 
     /// Makes a name refer to a file.
-    fn bind(
+    pub(crate) fn bind(
         &mut self,
         parent: FileId,
         name: &[u8],
@@ -110,103 +105,92 @@ impl Tree {
         file: FileId,
     ) -> Result<()> {
         let layer = self.layer;
-        match known {
+        let id = match known {
             Some(id) => {
                 let name = self.names.get_mut(id);
                 (name.file, name.layer) = (file, layer);
+                id
             }
-            None => {
-                self.new_name(parent, name, file)?;
-            }
+            None => self.new_name(parent, name, file)?,
+        };
+        let file = self.file_mut(file);
+        if file.is_directory() {
+            file.name = Some(id);
         }
         Ok(())
     }
 
-    fn enter_image(&mut self, above: &[FileId], purpose: Purpose) {
-        if purpose == Purpose::Hide {
-            return;
-        }
-        for id in above {
-            let file = self.file_mut(*id);
-            if file.origin == Origin::Marks {
-                file.origin = Origin::Implicit;
-            }
-        }
-    }
-
-    /// Puts a directory at the spot; answers it if the attributes are its own now.
+    /// Puts a directory at the spot, or gives one that is there its attributes.
     pub(crate) fn add_directory(
         &mut self,
         path: &[u8],
         spot: &Spot<'_>,
         attributes: AttributesId,
-    ) -> Result<Option<FileId>> {
+    ) -> Result<FileId> {
         let there = match spot {
-            Spot::Hidden => return Ok(None),
-            Spot::Root => Some(FileId::ROOT),
+            Spot::Root => Some(self.layer_root()),
             Spot::Name { known, .. } => known.map(|id| self.names.get(id).file),
         };
-        let there = there.filter(|id| *id != FileId::NONE);
-        if let Some(id) = there.filter(|id| self.file(*id).is_directory()) {
-            let layer = self.layer;
-            let file = self.file_mut(id);
-            if file.origin == Origin::Entry && file.layer < layer {
-                return Ok(None);
-            }
-            (file.origin, file.layer, file.attributes) = (Origin::Entry, layer, attributes);
-            return Ok(Some(id));
-        }
-        self.add_file(path, spot, FileType::Directory, attributes)
+        let there = there.filter(|id| *id != FileId::NONE && self.file(*id).is_directory());
+        let Some(id) = there else {
+            return self.add_file(path, spot, FileType::Directory, attributes);
+        };
+        let file = self.file_mut(id);
+        (file.origin, file.attributes) = (Origin::Entry, attributes);
+        Ok(id)
     }
 
-    /// Puts a new file at the spot, which replaces one of the same layer; answers it if it is not
-    /// hidden.
+    /// Puts a new file at the spot, which replaces one of the same layer.
     pub(crate) fn add_file(
         &mut self,
         path: &[u8],
         spot: &Spot<'_>,
         kind: FileType,
         attributes: AttributesId,
-    ) -> Result<Option<FileId>> {
-        if !self.is_open(path, spot)? {
-            return Ok(None);
-        }
+    ) -> Result<FileId> {
+        self.check_free(path, spot)?;
         let file = self.new_file(kind, Origin::Entry, attributes)?;
         self.name_file(spot, file)?;
-        Ok(Some(file))
+        Ok(file)
     }
 
-    /// Gives a file one more name.
+    /// Gives a file one more name. A file that the layer does not have is looked for in the layers
+    /// below when they are known.
     pub(crate) fn add_link(&mut self, path: &[u8], spot: &Spot<'_>, target: &[u8]) -> Result<()> {
-        if !self.is_open(path, spot)? {
-            return Ok(());
-        }
-        let refuse = |problem: &str| {
-            let problem = format!("it links to {}, which {problem}", target.escape_ascii());
-            Err(Error::refused(path, problem, "give the file itself first"))
+        self.check_free(path, spot)?;
+        let file = match self.linkable(target) {
+            Some(file) if self.file(file).is_directory() => {
+                let problem = format!(
+                    "it links to {}, which is a directory",
+                    target.escape_ascii()
+                );
+                let advice = "give links to files only";
+                return Err(Error::refused(path, problem, advice));
+            }
+            Some(file) => file,
+            None => {
+                let file = self.new_file(FileType::Regular, Origin::Pending, self.implicit)?;
+                self.pending.push(Pending {
+                    file,
+                    path: path.into(),
+                    target: target.into(),
+                });
+                file
+            }
         };
-        match self.linkable(target) {
-            None => refuse("the same layer does not have, or an upper layer hides"),
-            Some(file) if self.file(file).is_directory() => refuse("is a directory"),
-            Some(file) => self.name_file(spot, file),
-        }
+        self.name_file(spot, file)
     }
 
     fn linkable(&self, target: &[u8]) -> Option<FileId> {
-        let mut at = FileId::ROOT;
-        let mut layer = 0;
+        let mut at = self.layer_root();
         for name in target.split(|byte| *byte == b'/') {
-            let id = self
-                .names
-                .find(at, name)
-                .filter(|id| !self.hides(at, Some(*id)))?;
-            let name = self.names.get(id);
-            (at, layer) = (name.file, name.layer);
-            if at == FileId::NONE {
+            let id = self.names.find(at, name)?;
+            at = self.names.get(id).file;
+            if at == FileId::NONE || self.file(at).origin == Origin::Marks {
                 return None;
             }
         }
-        (layer == self.layer).then_some(at)
+        Some(at)
     }
 
     fn name_file(&mut self, spot: &Spot<'_>, file: FileId) -> Result<()> {
@@ -216,42 +200,34 @@ impl Tree {
                 name,
                 known,
             } => self.bind(*parent, name, *known, file),
-            Spot::Hidden | Spot::Root => Ok(()),
+            Spot::Root => Ok(()),
         }
     }
 
-    /// Whether a file that is no directory may be put at the spot.
-    fn is_open(&self, path: &[u8], spot: &Spot<'_>) -> Result<bool> {
+    /// Checks that a file that is no directory may be put at the spot.
+    fn check_free(&self, path: &[u8], spot: &Spot<'_>) -> Result<()> {
         let refuse = |problem: &str| {
             let advice = "leave one of the two out";
             Err(Error::refused(path, problem, advice))
         };
-        let known = match spot {
-            Spot::Hidden => return Ok(false),
-            Spot::Root => return refuse("the root is a directory, and the entry is not"),
-            Spot::Name { known, .. } => known.map(|id| self.names.get(id)),
+        let Spot::Name { known, .. } = spot else {
+            return refuse("the root is a directory, and the entry is not");
         };
-        let Some(known) = known.filter(|known| known.file != FileId::NONE) else {
-            return Ok(true);
-        };
-        let there: &File = self.file(known.file);
-        if there.origin == Origin::Marks {
-            return Ok(true);
+        let there = known.map(|id| self.names.get(id).file);
+        let there = there
+            .filter(|id| *id != FileId::NONE)
+            .map(|id| self.file(id));
+        match there {
+            Some(file) if file.is_directory() && file.origin != Origin::Marks => {
+                refuse("the path was a directory before, and is now another file")
+            }
+            _ => Ok(()),
         }
-        if known.layer < self.layer {
-            return Ok(false);
-        }
-        if there.is_directory() {
-            return refuse("the path was a directory before, and is now another file");
-        }
-        Ok(true)
     }
 
-    /// Hides a path from later layers.
+    /// Hides a path of the layers below.
     pub(crate) fn hide(&mut self, path: &[u8]) -> Result<()> {
-        let mark = self.layer.saturating_add(1);
         match self.walk(path, Purpose::Hide)? {
-            Spot::Hidden => {}
             Spot::Root => return self.hide_below(path),
             Spot::Name {
                 parent,
@@ -262,32 +238,36 @@ impl Tree {
                     Some(id) => id,
                     None => self.new_name(parent, name, FileId::NONE)?,
                 };
-                self.names.get_mut(id).hidden = mark;
+                self.names.get_mut(id).hides = true;
             }
         }
+        self.note_marks();
         Ok(())
     }
 
-    /// Hides everything below a path from later layers.
+    /// Hides everything below a path of the layers below.
     pub(crate) fn hide_below(&mut self, path: &[u8]) -> Result<()> {
-        let mark = self.layer.saturating_add(1);
         let directory = match self.walk(path, Purpose::Hide)? {
-            Spot::Hidden => return Ok(()),
-            Spot::Root => FileId::ROOT,
+            Spot::Root => self.layer_root(),
             Spot::Name {
                 parent,
                 name,
                 known,
             } => match known.map(|id| self.names.get(id).file) {
                 Some(file) if file != FileId::NONE => file,
-                _ => self.make_directory(parent, name, known)?,
+                _ => self.make_directory(parent, name, known, Origin::Marks)?,
             },
         };
-        let file = self.file_mut(directory);
-        if file.opaque == 0 {
-            file.opaque = mark;
-        }
+        let mark = self.layer.saturating_add(1);
+        self.file_mut(directory).opaque = mark;
+        self.note_marks();
         Ok(())
+    }
+
+    fn note_marks(&mut self) {
+        if let Some(layer) = self.layers.last_mut() {
+            layer.has_marks = true;
+        }
     }
 
     /// Begins the next layer.
@@ -300,7 +280,34 @@ impl Tree {
                 let problem = "there are more than 65534 layers";
                 Error::refused(b"", problem, "merge layers before")
             })?;
+        let root = self.new_file(FileType::Directory, Origin::Implicit, self.root_attributes)?;
+        self.layers
+            .push(Layer::new(root, &self.names, &self.pending));
         Ok(())
+    }
+
+    /// Whether one of the layers just above hides a path of this layer, as far as that can be told
+    /// before all layers are known. An error costs time or space: the merge decides.
+    pub(crate) fn is_covered(&self, path: &[u8]) -> bool {
+        let mut upper = self.layers.iter().rev().skip(1).take(COVERING_MAX);
+        upper.any(|layer| self.covers(layer.root, path))
+    }
+
+    fn covers(&self, root: FileId, path: &[u8]) -> bool {
+        let mut at = root;
+        for name in path.split(|byte| *byte == b'/') {
+            if self.file(at).opaque != 0 {
+                return true;
+            }
+            let Some(known) = self.names.find(at, name).map(|id| self.names.get(id)) else {
+                return false;
+            };
+            if known.hides || !self.file(known.file).is_directory() {
+                return true;
+            }
+            at = known.file;
+        }
+        self.file(at).origin != Origin::Marks
     }
 
     /// Takes the place of a file out, so that it is there no more.

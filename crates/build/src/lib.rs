@@ -5,7 +5,9 @@
 //! no root. The tables and the superblock are those of `uext4_mkfs`.
 //!
 //! Layout: `entry` is what a source says of one file, `sink` takes entries from sources, `host`
-//! is the source for directories of the host. `tree` keeps names and files, `attributes` what
+//! is the source for directories of the host. `layers` puts entries into the tree of their layer,
+//! `merge` makes one tree of all layers, `resolve` follows links there, and `spool` keeps contents
+//! that may be hidden. `tree` keeps names and files, `attributes` what
 //! many of them share, `values` attributes that have inodes, `sorting` the order of files,
 //! `numbers` those of inodes. `places` gives out blocks: `bump` in order, `scatter` by `key`s of
 //! paths, for which `stable` prepares. `contents` cuts files into pieces, `readers` read them,
@@ -33,16 +35,19 @@ mod inodes;
 mod key;
 mod layers;
 mod manifest;
+mod merge;
 mod names;
 mod numbers;
 mod options;
 mod output;
 mod places;
 mod readers;
+mod resolve;
 mod scatter;
 mod sink;
 mod sizing;
 mod sorting;
+mod spool;
 mod stable;
 mod streams;
 mod tree;

@@ -23,9 +23,9 @@ pub(crate) struct Name {
     at: u32,
     /// The layer that gave the file.
     pub(crate) layer: u16,
-    /// One more than the layer that hides the name in later layers; 0: none.
-    pub(crate) hidden: u16,
     len: u8,
+    /// Whether its layer hides the name of the layers below.
+    pub(crate) hides: bool,
 }
 
 /// All names.
@@ -98,8 +98,8 @@ impl Names {
             file,
             at,
             layer,
-            hidden: 0,
             len: clamp_u8(name.len()),
+            hides: false,
         });
         self.enter(id);
         Some(id)

@@ -1,8 +1,11 @@
 //! The interface between sources and the builder.
 //!
-//! Layers come from the top down: what a layer has, hides what comes later. So hidden files are
-//! never written, and no space of the image is given back. In one layer, a later entry replaces an
-//! earlier one of the same path, except that a directory only gets new attributes.
+//! Layers come from the top down, so that files which upper layers hide are not written. The image
+//! is what the layers make when they are applied from the bottom up. In one layer, a later entry
+//! replaces an earlier one of the same path, except that a directory only gets new attributes.
+//!
+//! A directory that an upper layer has no entry for, and that is a symbolic link below, is the
+//! directory to which the link leads; [`crate::Report::followed`] says so.
 
 use crate::{Entry, Result};
 
@@ -14,8 +17,9 @@ pub trait Sink {
     /// Those of the builder, after which it takes nothing more; so for all methods.
     fn next_layer(&mut self) -> Result<()>;
 
-    /// Adds a file to the layer, unless a layer above hides it. Directories above the path that no
-    /// layer has are made, with mode 0755, owner 0 and the time of the image.
+    /// Adds a file to the layer. Directories above the path that no layer has are made, with mode
+    /// 0755, owner 0 and the time of the image. A link names a file that the layer has, or one of
+    /// the layers below.
     fn add(&mut self, entry: Entry<'_>) -> Result<()>;
 
     /// Hides the path and everything below it in later layers (a whiteout).

@@ -31,6 +31,9 @@ pub struct Report {
     pub journal_blocks: u32,
     /// Files of the tree, each counted once.
     pub files: u64,
+    /// Symbolic links of lower layers that an upper layer has as a directory without an entry, so
+    /// that its files are where the link leads: the first such path, and how many there are.
+    pub followed: Option<(Vec<u8>, u64)>,
 }
 
 /// The numbers before anything is known of the tree, for the largest size whose descriptors need
@@ -315,6 +318,7 @@ impl Report {
         Report {
             journal_blocks: draft.journal_blocks(),
             files,
+            followed: None,
             geometry: draft.geometry,
             superblock: draft.superblock,
         }

@@ -67,19 +67,19 @@ pub(crate) fn sort(tree: &mut Tree, numbers: &mut Numbers) -> Result<Sorted> {
 }
 
 fn is_in_image(tree: &Tree, id: NameId) -> bool {
-    let file = tree.names.get(id).file;
-    file != FileId::NONE && tree.file(file).origin != Origin::Marks
+    tree.is_alive(id) && tree.file(tree.names.get(id).file).origin != Origin::Marks
 }
 
 fn number(tree: &mut Tree, sorted: &mut Sorted, numbers: &mut Numbers) -> Result<()> {
-    let root = tree.file_mut(FileId::ROOT);
+    let top = tree.root;
+    let root = tree.file_mut(top);
     (root.ino, root.links) = (InodeNr::ROOT, 2);
     let place = root.place;
-    let mut order = vec![FileId::ROOT];
-    let lost_found = tree.names.find(FileId::ROOT, b"lost+found");
+    let mut order = vec![top];
+    let lost_found = tree.names.find(top, b"lost+found");
     let lost_found = lost_found.map(|id| tree.names.get(id).file);
     order.extend(lost_found);
-    let mut stack = vec![(FileId::ROOT, sorted.children(place).iter())];
+    let mut stack = vec![(top, sorted.children(place).iter())];
     while let Some((directory, left)) = stack.last_mut() {
         let Some(name) = left.next() else {
             stack.pop();
@@ -138,7 +138,7 @@ fn check_links(tree: &Tree, order: &[FileId]) -> Result<()> {
 pub(crate) fn path_of(tree: &Tree, id: FileId) -> Vec<u8> {
     let mut parts = Vec::new();
     let mut at = id;
-    while at != FileId::ROOT {
+    while at != tree.root {
         let mut names = (0..tree.names.len()).map(NameId);
         let Some(name) = names.find(|name| tree.names.get(*name).file == at) else {
             break;

@@ -1,5 +1,7 @@
 //! The tree in memory: files, and names that refer to them.
 //!
+//! Layers have trees of their own until they are merged.
+//!
 //! Memory: 80 bytes a file besides its names; attributes that files share are kept once.
 
 use std::borrow::Cow;
@@ -15,11 +17,12 @@ use crate::names::{NameId, Names};
 use crate::{Attributes, Error, ReadAt, Result};
 
 /// A file, by its index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FileId(pub(crate) u32);
 
 impl FileId {
-    pub(crate) const ROOT: FileId = FileId(0);
+    /// The root of the first layer.
+    pub(crate) const FIRST_ROOT: FileId = FileId(0);
     pub(crate) const NONE: FileId = FileId(u32::MAX);
 }
 
@@ -32,6 +35,8 @@ pub(crate) enum Origin {
     Implicit,
     /// An entry; also all other files.
     Entry,
+    /// Stands for the file of a layer below to which a hard link leads.
+    Pending,
     /// Value of an extended attribute.
     Value,
 }
@@ -70,10 +75,10 @@ pub(crate) enum Place {
 pub(crate) struct File {
     pub(crate) kind: FileType,
     pub(crate) origin: Origin,
-    /// The layer that gave the attributes.
-    pub(crate) layer: u16,
-    /// One more than the layer that hides everything below in later layers; 0: none.
+    /// One more than the layer that hides everything below of the layers below it; 0: none.
     pub(crate) opaque: u16,
+    /// The name of a directory; `None` for a root.
+    pub(crate) name: Option<NameId>,
     pub(crate) attributes: AttributesId,
     pub(crate) nanoseconds: u32,
     pub(crate) seconds: i64,
@@ -119,6 +124,36 @@ impl Later {
     }
 }
 
+/// A hard link to a file that its layer does not have.
+pub(crate) struct Pending {
+    /// What stands for the file.
+    pub(crate) file: FileId,
+    pub(crate) path: Box<[u8]>,
+    pub(crate) target: Box<[u8]>,
+}
+
+/// A layer: the names and files from here on, up to the next layer.
+pub(crate) struct Layer {
+    pub(crate) root: FileId,
+    /// Its first name.
+    pub(crate) names: u32,
+    /// Its first pending link.
+    pub(crate) pending: usize,
+    /// Whether it has whiteouts or opaque directories.
+    pub(crate) has_marks: bool,
+}
+
+impl Layer {
+    pub(crate) fn new(root: FileId, names: &Names, pending: &[Pending]) -> Layer {
+        Layer {
+            root,
+            names: names.len(),
+            pending: pending.len(),
+            has_marks: false,
+        }
+    }
+}
+
 /// See the module.
 pub(crate) struct Tree {
     pub(crate) names: Names,
@@ -132,8 +167,16 @@ pub(crate) struct Tree {
     pub(crate) keys: Keys,
     /// Attributes of directories without an entry.
     pub(crate) implicit: AttributesId,
-    /// The layer that entries come from.
+    /// Attributes of a root without an entry.
+    pub(crate) root_attributes: AttributesId,
+    /// The layer that entries come from; layers count from the top.
     pub(crate) layer: u16,
+    /// Layers so far, from the top down.
+    pub(crate) layers: Vec<Layer>,
+    /// Hard links whose files are in layers below.
+    pub(crate) pending: Vec<Pending>,
+    /// The root of the image, once the layers are merged.
+    pub(crate) root: FileId,
 }
 
 impl Tree {
@@ -156,9 +199,15 @@ impl Tree {
             arena: Vec::new(),
             keys: Keys::unused(),
             implicit,
+            root_attributes: root,
             layer: 0,
+            layers: Vec::new(),
+            pending: Vec::new(),
+            root: FileId::FIRST_ROOT,
         };
-        tree.new_file(FileType::Directory, Origin::Implicit, root)?;
+        let root = tree.new_file(FileType::Directory, Origin::Implicit, root)?;
+        tree.layers
+            .push(Layer::new(root, &tree.names, &tree.pending));
         Ok(tree)
     }
 
@@ -183,8 +232,8 @@ impl Tree {
         self.files.push(File {
             kind,
             origin,
-            layer: self.layer,
             opaque: 0,
+            name: None,
             attributes,
             nanoseconds: 0,
             seconds: 0,

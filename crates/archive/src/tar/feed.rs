@@ -2,16 +2,13 @@
 //!
 //! A whiteout is an empty file `.wh.NAME`, which hides NAME of the layers below, or `.wh..wh..opq`,
 //! which hides all that these have in its directory. Other names `.wh..wh.*` are notes of AUFS.
-//! A hard link needs its target before it: the feed remembers a hash of each name, 8 bytes, so a
-//! link to a later member or out of the layer is refused here, where its byte is known.
+//! A hard link leads to an earlier member, or to a file of the layers below: the sink knows them.
 //! Reference: OCI image specification, "Image Layer Filesystem Changeset".
 
 use super::name::{join, split};
 use super::reader::{Kind, Member, Reader};
 use super::tape::{Stored, Tape};
-use crate::fault::{Checked, DAMAGED, Fault, shown};
-use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
+use crate::fault::{Checked, DAMAGED, Fault};
 use std::io::{self, Read};
 use std::sync::Arc;
 use uext4_build::{Content, Data, Entry, Node, Sink};
@@ -36,8 +33,6 @@ pub(crate) struct Feed<'a> {
     /// Path of the image that gets the root of the tar.
     below: &'a [u8],
     whiteouts: Whiteouts,
-    hasher: RandomState,
-    files: HashSet<u64>,
 }
 
 impl<'a> Feed<'a> {
@@ -46,8 +41,6 @@ impl<'a> Feed<'a> {
             sink,
             below,
             whiteouts,
-            hasher: RandomState::new(),
-            files: HashSet::new(),
         }
     }
 
@@ -70,24 +63,15 @@ impl<'a> Feed<'a> {
         if member.path.is_empty() && member.kind != Kind::Directory {
             return Err(Fault::refused("is the root, but no directory", DAMAGED));
         }
-        let hash = self.hasher.hash_one(&member.path);
         let node = match member.kind {
-            Kind::File => return self.file(tape, member, path, hash),
-            Kind::Link(target) => {
-                if !self.files.contains(&self.hasher.hash_one(&target)) {
-                    return Err(no_target(&target));
-                }
-                Node::Link(join(self.below, &target))
-            }
+            Kind::File => return self.file(tape, member, path),
+            Kind::Link(target) => Node::Link(join(self.below, &target)),
             Kind::Directory => Node::Directory,
             Kind::Symlink(target) => Node::Symlink(target),
             Kind::CharDevice(number) => Node::CharDevice(number),
             Kind::BlockDevice(number) => Node::BlockDevice(number),
             Kind::Fifo => Node::Fifo,
         };
-        if !matches!(node, Node::Directory) {
-            self.files.insert(hash);
-        }
         let attributes = member.attributes;
         self.add(Entry {
             path,
@@ -100,8 +84,7 @@ impl<'a> Feed<'a> {
         self.sink.add(entry).map_err(Fault::Sink)
     }
 
-    fn file(&mut self, tape: &mut Tape, member: Member, path: Vec<u8>, hash: u64) -> Checked<()> {
-        self.files.insert(hash);
+    fn file(&mut self, tape: &mut Tape, member: Member, path: Vec<u8>) -> Checked<()> {
         let (size, ranges, attributes) = (member.size, member.ranges, member.attributes);
         if let Some((file, start)) = tape.place() {
             let file = Box::new(Stored::new(Arc::clone(file), start, &ranges));
@@ -161,15 +144,6 @@ impl<'a> Feed<'a> {
         };
         told.map(|()| true).map_err(Fault::Sink)
     }
-}
-
-fn no_target(target: &[u8]) -> Fault {
-    let target = shown(target);
-    let problem = format!("is a hard link to {target}, which no earlier entry has");
-    Fault::refused(
-        problem,
-        "put both names into one archive, the target first, as tar does",
-    )
 }
 
 /// The contents of one member as a stream.

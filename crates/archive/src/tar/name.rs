@@ -1,7 +1,7 @@
 //! Names of entries as paths of the image.
 //!
-//! Leading `./`, repeated and trailing `/`, and `.` in between mean nothing and are left out. What
-//! could lead out of the tree is refused: absolute names and `..`.
+//! Leading `./` and `/`, repeated and trailing `/`, and `.` in between mean nothing and are left
+//! out: all names are below the root of the tree. `..`, which could lead out of it, is refused.
 
 use crate::fault::{Checked, DAMAGED, Fault};
 
@@ -11,9 +11,6 @@ const RELATIVE: &str = "make the archive with names relative to its root, as tar
 pub(crate) fn path_of(name: &[u8]) -> Checked<Vec<u8>> {
     if name.is_empty() {
         return Err(Fault::refused("has no name", DAMAGED));
-    }
-    if name.starts_with(b"/") {
-        return Err(Fault::refused("has an absolute name", RELATIVE));
     }
     if name.contains(&0) {
         return Err(Fault::refused("has a name with a zero byte", DAMAGED));
@@ -58,7 +55,7 @@ mod tests {
 
     #[test]
     fn names_become_paths_below_the_root() {
-        let cases: [(&[u8], Option<&[u8]>); 11] = [
+        let cases: [(&[u8], Option<&[u8]>); 12] = [
             (b"a/b", Some(b"a/b")),
             (b"./a", Some(b"a")),
             (b"././/a//b/./c/", Some(b"a/b/c")),
@@ -67,7 +64,8 @@ mod tests {
             (b"...", Some(b"...")),
             (b"a\xFF", Some(b"a\xFF")),
             (b"", None),
-            (b"/a", None),
+            (b"/", Some(b"")),
+            (b"//a/b", Some(b"a/b")),
             (b"a/../b", None),
             (b"a\0b", None),
         ];
@@ -75,6 +73,7 @@ mod tests {
             let read = path_of(name).ok();
             assert_eq!(read.as_deref(), path, "{}", name.escape_ascii());
         }
+        assert_eq!(target_of(b"/a").ok().as_deref(), Some(b"a".as_slice()));
         assert!(target_of(b"./").is_err());
         assert_eq!(split(b"a/b/c"), (b"a/b".as_slice(), b"c".as_slice()));
         assert_eq!(split(b"a"), (b"".as_slice(), b"a".as_slice()));

@@ -42,27 +42,10 @@ fn one_sentence_each() {
             "entry ../x at byte 1024 has `..` in its name",
         ),
         (named(b"a/../../x"), "entry a/../../x at byte 1024 has `..`"),
-        (
-            named(b"/etc/passwd"),
-            "entry /etc/passwd at byte 1024 has an absolute name",
-        ),
         (named(b""), "header at byte 1024 has no name"),
-        (
-            Tar::default()
-                .file("first", b"1")
-                .link(b'1', "bad", "/etc/passwd"),
-            "bad at byte 1024 is a hard link to a file that has an absolute name",
-        ),
         (
             Tar::default().file("first", b"1").link(b'1', "bad", "../x"),
             "bad at byte 1024 is a hard link to a file that has `..`",
-        ),
-        (
-            Tar::default()
-                .file("first", b"1")
-                .link(b'1', "bad", "later")
-                .file("later", b""),
-            "bad at byte 1024 is a hard link to later, which no earlier entry has",
         ),
         (
             Tar::default().file("first", b"1").link(b'2', "bad", ""),

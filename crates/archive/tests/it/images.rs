@@ -201,7 +201,7 @@ fn sha256(bytes: &[u8]) -> String {
 
 /// A layout in a tar, in the making.
 #[derive(Default)]
-struct Layout {
+pub(crate) struct Layout {
     blobs: Vec<(String, Vec<u8>)>,
 }
 
@@ -215,7 +215,7 @@ impl Layout {
         format!(r#"{{"mediaType":"{kind}","digest":"sha256:{digest}","size":{size}"#)
     }
 
-    fn manifest(&mut self, layers: &[Vec<u8>]) -> String {
+    pub(crate) fn manifest(&mut self, layers: &[Vec<u8>]) -> String {
         let config = self.blob(
             "config.v1+json",
             br#"{"os":"linux","architecture":"s390x"}"#,
@@ -233,7 +233,7 @@ impl Layout {
         self.blob("index.v1+json", text.as_bytes())
     }
 
-    fn tar(&self, top: &[String]) -> Vec<u8> {
+    pub(crate) fn tar(&self, top: &[String]) -> Vec<u8> {
         let mut tar = Tar::default();
         for (digest, bytes) in &self.blobs {
             tar = tar.file(&format!("blobs/sha256/{digest}"), bytes);

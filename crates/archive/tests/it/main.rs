@@ -6,6 +6,7 @@ mod dialects;
 mod hostile;
 mod hostile_builds;
 mod images;
+mod linked_trees;
 mod made;
 mod mutations;
 mod programs;

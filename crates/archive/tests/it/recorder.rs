@@ -232,8 +232,12 @@ impl Sink for Recorder {
                 file.target = Some(target);
             }
             Node::Link(target) => {
-                assert!(self.files.contains_key(&target), "link without its target");
-                let first = &self.files[&target];
+                let first = self.files.get(&target);
+                let first = first.ok_or_else(|| Error::Refused {
+                    source_name: "the recorder".into(),
+                    problem: "a link without its target".into(),
+                    advice: "it has no layers below",
+                })?;
                 file.kind = first.kind;
                 file.link = true;
                 file.target = if first.link {

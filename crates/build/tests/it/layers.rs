@@ -1,6 +1,6 @@
 //! Layers, replaced entries and implicit directories.
 
-use uext4_build::{Builder, Node, Result, Sink, Size};
+use uext4_build::{Builder, Entry, Node, Result, Sink, Size};
 use uext4_testkit::oracle;
 
 use crate::support::{attributes, build, debugfs_cat, entry, later, options};
@@ -126,29 +126,37 @@ fn a_later_entry_of_a_layer_replaces_an_earlier_one() {
     assert_eq!(debugfs_cat(&image, "/link-target"), "another");
 }
 
+/// Builds a tree that is refused, and answers why.
+fn refused(feed: fn(&mut Builder) -> Result<()>) -> String {
+    let dir = oracle::scratch_dir().expect("scratch");
+    let built = build(&dir.path().join("image"), options(Size::Min), feed);
+    built.expect_err("refused").to_string()
+}
+
+fn link(path: &str, target: &str) -> Entry<'static> {
+    entry(path, Node::Link(target.into()))
+}
+
 #[test]
-fn links_do_not_cross_layers() {
-    let refused = |feed: fn(&mut Builder) -> Result<()>| {
-        let dir = oracle::scratch_dir().expect("scratch");
-        let built = build(&dir.path().join("image"), options(Size::Min), feed);
-        built.expect_err("refused").to_string()
-    };
-    let hidden = refused(|builder| {
-        builder.hide(b"target")?;
-        builder.next_layer()?;
-        builder.add(later("target", b"x"))?;
-        builder.add(entry("link", Node::Link(b"target".to_vec())))
+fn links_need_their_file() {
+    let later_in_layer = refused(|builder| {
+        builder.add(link("link", "target"))?;
+        builder.add(later("target", b"x"))
     });
-    assert!(
-        hidden.starts_with("/link: it links to target, which the same layer"),
-        "{hidden}"
-    );
+    let expected = "/link: it is a hard link to /target, which neither an earlier entry";
+    assert!(later_in_layer.starts_with(expected), "{later_in_layer}");
     let upper = refused(|builder| {
         builder.add(later("target", b"upper"))?;
         builder.next_layer()?;
-        builder.add(entry("link", Node::Link(b"target".to_vec())))
+        builder.add(link("link", "target"))
     });
-    assert!(upper.contains("upper layer hides"), "{upper}");
+    assert!(upper.starts_with(expected), "{upper}");
+    let directory = refused(|builder| {
+        builder.add(link("link", "target"))?;
+        builder.next_layer()?;
+        builder.add(entry("target", Node::Directory))
+    });
+    assert!(directory.contains("it is a directory"), "{directory}");
     let through = refused(|builder| {
         builder.add(entry("way", Node::Symlink(b"elsewhere".to_vec())))?;
         builder.add(later("way/file", b"x"))
@@ -157,4 +165,87 @@ fn links_do_not_cross_layers() {
         through.contains("way is above it, and no directory"),
         "{through}"
     );
+}
+
+/// An upgrade replaces one name of a file with several; all are in one layer.
+#[test]
+fn a_file_outlives_the_name_that_an_upper_layer_replaces() {
+    let big: &'static [u8] = &[7; 300_000];
+    let (_dir, image) = image_of(|builder| {
+        builder.file(b"bin/git", b"new", attributes(0o755))?;
+        builder.hide(b"bin/perl")?;
+        builder.add(link("bin/copy", "bin/lower"))?;
+        builder.next_layer()?;
+        builder.file(b"bin/git", big, attributes(0o755))?;
+        builder.add(link("bin/git-add", "bin/git"))?;
+        builder.file(b"bin/perl", b"perl", attributes(0o755))?;
+        builder.add(link("bin/perl5", "bin/perl"))?;
+        builder.file(b"bin/lower", b"lower", attributes(0o755))
+    });
+    let expected = [
+        "bin",
+        "bin/copy",
+        "bin/git",
+        "bin/git-add",
+        "bin/lower",
+        "bin/perl5",
+    ];
+    assert_eq!(listing(&image), expected);
+    assert_eq!(debugfs_cat(&image, "/bin/git"), "new");
+    assert_eq!(debugfs_cat(&image, "/bin/git-add").as_bytes(), big);
+    assert_eq!(debugfs_cat(&image, "/bin/perl5"), "perl");
+    let number = |path: &str| {
+        let text = oracle::debugfs_one(&image, &format!("stat {path}")).expect("debugfs");
+        text.split_whitespace().nth(1).map(str::to_owned)
+    };
+    assert_eq!(number("/bin/copy"), number("/bin/lower"));
+}
+
+#[test]
+fn a_name_of_three_types_has_nothing_of_the_lowest() {
+    let (_dir, image) = image_of(|builder| {
+        builder.add(later("name/new", b"n"))?;
+        builder.next_layer()?;
+        builder.add(later("name", b"a file"))?;
+        builder.next_layer()?;
+        builder.add(later("name/secret", b"s"))
+    });
+    assert_eq!(listing(&image), ["name", "name/new"]);
+}
+
+#[test]
+fn a_directory_without_an_entry_is_the_one_of_a_lower_link() {
+    let dir = oracle::scratch_dir().expect("scratch");
+    let image = dir.path().join("image");
+    let report = build(&image, options(Size::Min), |builder| {
+        builder.add(later("lib/new", b"n"))?;
+        builder.hide(b"lib/old")?;
+        builder.add(later("lib/sub/file", b"s"))?;
+        builder.next_layer()?;
+        builder.add(entry("lib", Node::Symlink(b"usr/lib".to_vec())))?;
+        builder.add(later("usr/lib/old", b"o"))?;
+        builder.add(later("usr/lib/kept", b"k"))
+    });
+    let report = report.expect("image");
+    assert_eq!(report.followed, Some((b"lib".to_vec(), 1)));
+    let expected = [
+        "lib",
+        "usr",
+        "usr/lib",
+        "usr/lib/kept",
+        "usr/lib/new",
+        "usr/lib/sub",
+        "usr/lib/sub/file",
+    ];
+    assert_eq!(listing(&image), expected);
+}
+
+#[test]
+fn a_directory_that_a_lower_layer_implies_stays_without_its_file() {
+    let (_dir, image) = image_of(|builder| {
+        builder.hide(b"var/run/only")?;
+        builder.next_layer()?;
+        builder.add(later("var/run/only", b"x"))
+    });
+    assert_eq!(listing(&image), ["var", "var/run"]);
 }

@@ -9,6 +9,7 @@ mod layers;
 mod memory;
 mod minimum;
 mod sizes;
+mod stacks;
 mod support;
 mod tables;
 mod trees;

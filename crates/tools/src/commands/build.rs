@@ -34,9 +34,11 @@ Examples:
   uext4 build /dev/vg/root ./rootfs
   uext4 build root.img ./rootfs --manifest devices.mtree --file-contexts file_contexts
 
-A later source hides what earlier ones have at the same path. The same sources give the same bytes,
-on any machine and with any number of threads: UUID, hash seed and times follow from them unless
-they are given; SOURCE_DATE_EPOCH in the environment is the time of the file system.
+A later source hides what earlier ones have at the same path. Where it has files below a symbolic
+link of an earlier one, and no entry for that directory, they go where the link leads. The same
+sources give the same bytes, on any machine and with any number of threads: UUID, hash seed and
+times follow from them unless they are given; SOURCE_DATE_EPOCH in the environment is the time of
+the file system.
 
 Owners come from archives by their numbers, and from directories as the host has them. --map,
 --owner, --manifest and --file-contexts change what sources say, in this order. OUT gets its name
@@ -157,6 +159,7 @@ impl Args {
             .map_err(|error| failure(&name, &error));
         meter.finish_and_clear();
         let report = built?;
+        self.say_followed(&report);
         let made = build_output::finish(&self.out, container, &report, !self.quiet)?;
         let built = Built {
             name: &name,
@@ -170,6 +173,21 @@ impl Args {
             (true, _) => built.json(),
             (false, true) => Ok(()),
             (false, false) => built.say(),
+        }
+    }
+
+    /// Says that files went where symbolic links of lower layers lead.
+    fn say_followed(&self, report: &uext4_build::Report) {
+        if let (false, Some((path, count))) = (self.quiet, &report.followed) {
+            let others = match count - 1 {
+                0 => String::new(),
+                others => format!(", and {others} others"),
+            };
+            crate::failure::note(format!(
+                "/{}{others}: a later source has files below this symbolic link of an earlier one; \
+                 they are where the link leads",
+                path.escape_ascii()
+            ));
         }
     }
 

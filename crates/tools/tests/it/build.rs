@@ -317,3 +317,25 @@ fn a_changed_file_changes_few_blocks_of_a_diff_friendly_image() {
     );
     assert!(!rig.path("c.img").exists());
 }
+
+/// As tar does with one archive after the other.
+#[test]
+fn files_below_a_link_of_an_earlier_source_go_where_it_leads() {
+    let rig = Rig::empty();
+    std::fs::create_dir_all(rig.path("tree/usr/lib")).unwrap();
+    std::fs::write(rig.path("tree/usr/lib/old"), "o").unwrap();
+    symlink("usr/lib", rig.path("tree/lib")).unwrap();
+    tar(&rig, "base.tar", &["."]);
+    std::fs::remove_dir_all(rig.path("tree")).unwrap();
+    std::fs::create_dir_all(rig.path("tree/lib")).unwrap();
+    std::fs::write(rig.path("tree/lib/new"), "n").unwrap();
+    tar(&rig, "over.tar", &["lib/new"]);
+    let built = rig.run(&["build", "disk.img", "base.tar", "over.tar"]);
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(
+        built.status.success() && said.contains("note: /lib: a later source"),
+        "{said}"
+    );
+    oracle::assert_clean(&rig.path("disk.img"));
+    assert_eq!(rig.ok(&["ls", "disk.img", "/usr/lib"]), "new\nold\n");
+}

@@ -1,0 +1,182 @@
+//! Paths in the merged tree of the lower layers, with their symbolic links.
+//!
+//! A path stays below the root: `..` of the root is the root, and an absolute target begins there.
+//! As in the kernel, a path may lead through 40 symbolic links.
+
+use uext4_format::FileType;
+
+use crate::names::NameId;
+use crate::tree::{FileId, Origin, Place, Tree};
+use crate::{Error, Result};
+
+/// Most symbolic links of one path.
+const LINKS_MAX: u32 = 40;
+
+/// What to do where a directory of a path does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// The path leads nowhere.
+    Leave,
+    /// Make it, without an entry.
+    Make,
+}
+
+impl Tree {
+    /// Whether a name has a file that no mark of an upper layer takes away.
+    pub(crate) fn is_alive(&self, id: NameId) -> bool {
+        let name = self.names.get(id);
+        let opaque = self.file(name.parent).opaque;
+        name.file != FileId::NONE && (opaque == 0 || name.layer < opaque)
+    }
+
+    /// The name in a directory of the image.
+    pub(crate) fn find_alive(&self, directory: FileId, name: &[u8]) -> Option<NameId> {
+        let id = self.names.find(directory, name);
+        id.filter(|id| {
+            self.is_alive(*id) && self.file(self.names.get(*id).file).origin != Origin::Marks
+        })
+    }
+
+    /// The same name in another directory.
+    pub(crate) fn find_same(&self, directory: FileId, name: NameId) -> Option<NameId> {
+        self.find_alive(directory, self.names.bytes(name))
+    }
+
+    /// Makes the same name of another directory refer to a file.
+    pub(crate) fn bind_same(&mut self, parent: FileId, name: NameId, file: FileId) -> Result<()> {
+        let bytes = self.names.bytes(name).to_vec();
+        let known = self.names.find(parent, &bytes);
+        self.bind(parent, &bytes, known, file)
+    }
+
+    /// Makes a directory of the same name in another directory.
+    pub(crate) fn make_same(&mut self, parent: FileId, name: NameId) -> Result<FileId> {
+        let bytes = self.names.bytes(name).to_vec();
+        let known = self.names.find(parent, &bytes);
+        self.make_directory(parent, &bytes, known, Origin::Implicit)
+    }
+
+    pub(crate) fn is_symlink(&self, id: FileId) -> bool {
+        self.file(id).kind == FileType::Symlink
+    }
+
+    /// The directory to which a symbolic link in a directory leads; `None` for other files.
+    pub(crate) fn follow(
+        &mut self,
+        directory: FileId,
+        link: FileId,
+        missing: Missing,
+    ) -> Result<Option<FileId>> {
+        match self.target(link) {
+            Some(target) => self.directory_at(directory, &target, missing),
+            None => Ok(None),
+        }
+    }
+
+    /// The file at a path from the root; a link at its end is not followed, and a directory is
+    /// refused.
+    pub(crate) fn resolve_file(&mut self, path: &[u8]) -> Result<Option<FileId>> {
+        let slash = path.iter().rposition(|byte| *byte == b'/');
+        let (above, name) = match slash {
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+            None => (&[][..], path),
+        };
+        let Some(directory) = self.directory_at(self.root, above, Missing::Leave)? else {
+            return Ok(None);
+        };
+        let found = self.find_alive(directory, name);
+        let found = found.map(|id| self.names.get(id).file);
+        match found {
+            Some(file) if self.file(file).is_directory() => {
+                let problem = "a hard link leads to it, and it is a directory";
+                Err(Error::refused(path, problem, "give links to files only"))
+            }
+            found => Ok(found),
+        }
+    }
+
+    fn target(&self, link: FileId) -> Option<Vec<u8>> {
+        let file = self.file(link);
+        match file.place {
+            Place::Kept(at) if file.kind == FileType::Symlink => {
+                Some(self.kept(at, file.size).to_vec())
+            }
+            _ => None,
+        }
+    }
+
+    fn directory_at(
+        &mut self,
+        from: FileId,
+        path: &[u8],
+        missing: Missing,
+    ) -> Result<Option<FileId>> {
+        let mut at = self.start_of(from, path);
+        let mut left = reversed(path);
+        let mut links = 0;
+        while let Some(name) = left.pop() {
+            match &name[..] {
+                b"" | b"." => continue,
+                b".." => {
+                    at = self.parent(at);
+                    continue;
+                }
+                _ => {}
+            }
+            let found = self.find_alive(at, &name);
+            let Some(found) = found.map(|id| self.names.get(id).file) else {
+                if missing == Missing::Leave {
+                    return Ok(None);
+                }
+                let known = self.names.find(at, &name);
+                at = self.make_directory(at, &name, known, Origin::Implicit)?;
+                continue;
+            };
+            if self.file(found).is_directory() {
+                at = found;
+            } else if let Some(target) = self.target(found) {
+                links += 1;
+                if links > LINKS_MAX {
+                    return Ok(None);
+                }
+                at = self.start_of(at, &target);
+                left.extend(reversed(&target));
+            } else {
+                return Ok(None);
+            }
+        }
+        Ok(Some(at))
+    }
+
+    fn start_of(&self, from: FileId, path: &[u8]) -> FileId {
+        match path.first() {
+            Some(b'/') => self.root,
+            _ => from,
+        }
+    }
+
+    /// The directory above a directory; the root is above itself.
+    fn parent(&self, directory: FileId) -> FileId {
+        match self.file(directory).name {
+            Some(name) => self.names.get(name).parent,
+            None => self.root,
+        }
+    }
+}
+
+fn reversed(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|byte| *byte == b'/');
+    names.rev().map(<[u8]>::to_vec).collect()
+}
+
+/// The path of a name below a directory, for messages.
+pub(crate) fn path_below(tree: &Tree, directory: FileId, name: NameId) -> Vec<u8> {
+    let mut parts = vec![tree.names.bytes(name)];
+    let mut at = directory;
+    while let Some(id) = tree.file(at).name {
+        parts.push(tree.names.bytes(id));
+        at = tree.names.get(id).parent;
+    }
+    parts.reverse();
+    parts.join(&b'/')
+}
