@@ -4,13 +4,14 @@
 //! pointers are validated when they are read, and three levels bound every walk.
 //! References: kernel documentation, "ifork" (direct/indirect block addressing).
 
+mod each;
 mod remove;
 mod replace;
 mod tables;
 
-use super::Mapping;
 use super::clusters::new_tree_block;
 use super::limits::block_bounds;
+use super::{Mapped, Mapping};
 use crate::inode::InodeState;
 use crate::meta::{MetaBlock, Seal};
 use crate::{Error, Fs, Result};
@@ -20,6 +21,7 @@ use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place}
 use uext4_journal::{Handle, Object};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
+pub(super) use each::for_each;
 pub(super) use remove::remove;
 pub(super) use replace::{cost as replace_cost, replace};
 pub(super) use tables::tables;

@@ -2,7 +2,7 @@
 //! runs.
 
 use super::limits::check_run;
-use super::{LOGICAL_END, Mapped, Mapping, extents, has_extents, search};
+use super::{LOGICAL_END, Mapped, Mapping, extents, has_extents, indirect, search};
 use crate::inode::InodeState;
 use crate::{Fs, Result};
 use std::ops::{ControlFlow, Range};
@@ -10,6 +10,11 @@ use uext4_format::LogicalBlock;
 use uext4_num::clamp_u32;
 
 /// Calls `visit` for every mapped run that overlaps `range` (in blocks), clipped to it, in order.
+/// Each block of the map is visited once: the bounds of extent nodes exclude a second place, and
+/// tables are remembered.
+///
+/// # Errors
+/// [`crate::Error::Corrupt`] for damage of the map, also for a table that is there twice.
 pub(crate) fn for_each(
     fs: &Fs,
     state: &InodeState,
@@ -17,6 +22,9 @@ pub(crate) fn for_each(
     mut visit: impl FnMut(Mapped) -> ControlFlow<()>,
 ) -> Result<()> {
     let (mut at, end) = (range.start, range.end.min(LOGICAL_END));
+    if !has_extents(state) {
+        return indirect::for_each(fs, state, at..end, &mut visit);
+    }
     while at < end {
         let logical = LogicalBlock(clamp_u32(at));
         let max_blocks = clamp_u32(end - at);

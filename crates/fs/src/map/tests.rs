@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use uext4_format::BlockRun;
 use uext4_format::extent::ExtentNode;
+use uext4_num::low_u32;
 
 type Model = BTreeMap<u32, (u64, ExtentState)>;
 
@@ -526,6 +527,35 @@ proptest! {
     ) {
         damage(&["-b", "1024", "-O", "^metadata_csum,^extent,^64bit"], &hits);
     }
+}
+
+/// A table that names itself, on all levels, claims to map 2^24 blocks.
+#[test]
+fn a_table_that_names_itself_is_read_once() {
+    use uext4_format::indirect::{pointer, set_pointer};
+    let rig = Rig::new(16, &["-b", "1024", "-O", "^metadata_csum,^extent,^64bit"]);
+    let mut model = Model::new();
+    scattered(&rig, &mut model, [12].into_iter());
+    let rig = rig.remount();
+    let table = pointer(&rig.file.read().disk.i_block, 12);
+    let all = low_u32(table.0).to_le_bytes().repeat(256);
+    uext4_device::BlockDevice::write_at(&*rig.device, table.0 << 10, &all).expect("writes");
+    let (fs, file) = (rig.fs(), rig.file.arc());
+    let handle = fs.start(credits::MAP).expect("a handle");
+    let mut inode = handle.write(file);
+    for level in 13..15 {
+        set_pointer(&mut inode.disk.i_block, level, table);
+    }
+    let mut runs = 0;
+    let walked = for_each(fs, &inode, 0..LOGICAL_END, |_| {
+        runs += 1;
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(walked, Err(Error::Corrupt(_))), "{walked:?}");
+    assert!(runs <= 256, "{runs}");
+    drop(inode);
+    drop(handle);
+    rig.mounted.abandon();
 }
 
 /// Makes the empty file one of ext3.

@@ -4,6 +4,7 @@
 
 use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::{Error, MountOptions, Result, space};
+use std::collections::BTreeSet;
 use uext4_device::BlockDevice;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::{
@@ -89,8 +90,8 @@ fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 1
 #[derive(Default)]
 struct Found {
     runs: Vec<LogRun>,
-    /// Blocks of the map itself.
-    map_blocks: Vec<u64>,
+    /// Blocks of the map itself. A block that is there twice ends the walk, which is bounded by that.
+    map_blocks: BTreeSet<u64>,
     /// Blocks of the inode's size. There may be others behind them.
     size_blocks: u32,
 }
@@ -107,6 +108,8 @@ impl Finder<'_> {
         let inode = self.inode()?;
         let blocks = inode.size / u64::from(self.geometry.block_size());
         let blocks = u32::try_from(blocks).unwrap_or(0);
+        // Each block of the log is used once.
+        let blocks = blocks.min(clamp_u32(self.geometry.blocks_count));
         if inode.links == 0 || blocks < LOG_BLOCKS_MIN {
             return Err(self.bad(CorruptKind::NoJournal));
         }
@@ -150,6 +153,14 @@ impl Finder<'_> {
         Ok(bytes)
     }
 
+    /// Reads a block of the map, which is read once.
+    fn read_map(&self, nr: BlockNr, found: &mut Found) -> Result<Vec<u8>> {
+        match found.map_blocks.insert(nr.0) {
+            true => self.read(nr),
+            false => Err(self.bad(CorruptKind::JournalTwice)),
+        }
+    }
+
     fn block_range(&self) -> std::ops::Range<u64> {
         u64::from(self.geometry.first_data_block)..self.geometry.blocks_count
     }
@@ -183,8 +194,7 @@ impl Finder<'_> {
             if levels == 0 {
                 return Err(self.bad(CorruptKind::JournalDeep));
             }
-            let child = self.read(index.child)?;
-            found.map_blocks.push(index.child.0);
+            let child = self.read_map(index.child, found)?;
             self.walk_extents(&child, &expect.child(&node, at), levels - 1, found)?;
         }
         Ok(())
@@ -206,8 +216,7 @@ impl Finder<'_> {
                 }
                 if cached.get(level).is_none_or(|(nr, _)| *nr != block) {
                     cached.truncate(level);
-                    cached.push((block, self.read(block)?));
-                    found.map_blocks.push(block.0);
+                    cached.push((block, self.read_map(block, found)?));
                 }
                 block = indirect::pointer(&cached[level].1, usize_of(*offset));
             }

@@ -86,6 +86,27 @@ fn a_block_table_with_holes_or_over_metadata_is_no_journal() {
     image::assert_clean(&device);
 }
 
+/// All pointers of three levels of tables name one table, so a few blocks claim to map 2^30.
+#[test]
+fn tables_that_name_themselves_are_no_journal() {
+    const LARGE: u64 = 3 << 40;
+    let shape = ["-b", "4096", "-O", "^extents,^metadata_csum,^64bit"];
+    let device = image::mke2fs(48, &shape);
+    let (map, _) = journal_map(&device);
+    let table = u64::from(get(&device, map + 12 * 4)) * BLOCK;
+    let own = (table / BLOCK) as u32;
+    for at in (0..BLOCK).step_by(4) {
+        set(&device, table + at, own);
+    }
+    // The size field begins 36 bytes before the map, its upper half 68 bytes behind it.
+    set(&device, map - MAP_AT + 4, LARGE as u32);
+    set(&device, map - MAP_AT + 108, (LARGE >> 32) as u32);
+    for level in 0..3 {
+        set(&device, map + (12 + level) * 4, own);
+    }
+    assert_refused(&device, "tables in a circle");
+}
+
 #[test]
 fn an_extent_over_metadata_is_no_journal() {
     let shape = ["-b", "4096", "-O", "^metadata_csum,^64bit"];
