@@ -327,8 +327,8 @@ impl Groups {
         true
     }
 
-    /// Begins again with a group: as `now` says, and without reservations. Answers how many clusters
-    /// were reserved or unusable.
+    /// Begins again with a group: as `now` says, and without reservations. Answers how many
+    /// clusters were reserved or unusable.
     pub(crate) fn renew(&self, nr: GroupNr, now: Summary) -> u64 {
         let group = self.group(nr);
         let mut space = group.space.lock();

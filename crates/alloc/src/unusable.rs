@@ -1,8 +1,9 @@
-//! Groups whose bitmap cannot be used: unreadable, damaged, or with another count than the descriptor.
+//! Groups whose bitmap cannot be used: unreadable, damaged, or with another count than the
+//! descriptor.
 //!
-//! Invariants: nothing is allocated in such a group, and the loader hears once how many free clusters
-//! that loses. A group is marked only while it is not loaded, so its count of free clusters is the
-//! descriptor's, less those that wait for a commit.
+//! Invariants: nothing is allocated in such a group, and the loader hears once how many free
+//! clusters that loses. A group is marked only while it is not loaded, so its count of free
+//! clusters is the descriptor's, less those that wait for a commit.
 //!
 //! Locking: `Rank::GroupSpace`, released before the loader is called.
 

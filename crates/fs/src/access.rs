@@ -80,15 +80,15 @@ impl Fs {
     }
 
     /// Whether `caller` may use the blocks reserved for the superuser: if it is the superuser, or
-    /// `resuid` or `resgid` name it.
+    /// `resuid` or `resgid` name it. Only the superuser has no quota limits.
     pub(crate) fn reserve_of(&self, caller: &Caller) -> Reserve {
         let gid = self.settings.reserved_gid().filter(|gid| *gid != 0);
         let listed = self.settings.reserved_uid() == Some(caller.uid)
             || gid.is_some_and(|gid| caller.in_group(gid));
-        if caller.is_superuser() || listed {
-            Reserve::MayUse
-        } else {
-            Reserve::Keep
+        match (caller.is_superuser(), listed) {
+            (true, _) => Reserve::MayUse,
+            (false, true) => Reserve::Named,
+            (false, false) => Reserve::Keep,
         }
     }
 

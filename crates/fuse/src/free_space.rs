@@ -105,7 +105,7 @@ impl Gauge {
     pub(crate) fn is_scarce_for(&self, writer: Writers) -> bool {
         let enough = match writer {
             Writers::Users => Scarce::None,
-            Writers::Privileged => Scarce::Users,
+            Writers::Named | Writers::Privileged => Scarce::Users,
         };
         self.scarce.load(Ordering::SeqCst) > enough.number()
     }

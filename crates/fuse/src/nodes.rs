@@ -176,7 +176,9 @@ impl Nodes {
             }
             held.writers += 1;
             held.appenders += u32::from(rights == Rights::Appends);
-            held.privileged += u32::from(writer == uext4::Writers::Privileged);
+            if let Some(count) = held.class(writer) {
+                *count += 1;
+            }
         }
     }
 
@@ -197,11 +199,12 @@ impl Nodes {
         };
         held.opens = held.opens.saturating_sub(1);
         if let Some(writer) = writer {
-            let privileged = u32::from(writer == uext4::Writers::Privileged);
             held.writers = held.writers.saturating_sub(1);
-            held.privileged = held.privileged.saturating_sub(privileged);
             let appenders = u32::from(rights == Rights::Appends);
             held.appenders = held.appenders.saturating_sub(appenders);
+            if let Some(count) = held.class(writer) {
+                *count = count.saturating_sub(1);
+            }
         }
         let writers = match held.writers {
             0 => Writers::None,
@@ -221,9 +224,10 @@ impl Nodes {
 
     /// Class of the writers of the node's dirty pages; `Privileged` once all have closed the file.
     pub(crate) fn writers_of(&self, node: u64) -> uext4::Writers {
-        let only_users = |held: &Held| held.writers > 0 && held.privileged == 0;
-        match self.held(node, only_users) {
-            Some(true) => uext4::Writers::Users,
+        let classes = |held: &Held| (held.writers, held.privileged, held.named);
+        match self.held(node, classes) {
+            Some((1.., 0, 0)) => uext4::Writers::Users,
+            Some((1.., 0, 1..)) => uext4::Writers::Named,
             _ => uext4::Writers::Privileged,
         }
     }

@@ -34,12 +34,15 @@ impl Manner {
     const ONLY_WRITES: u64 = 8;
     const ONLY_APPENDS: u64 = 16;
     const WRITE_ONLY: u64 = 32;
-    const BITS: u32 = 6;
+    /// Not with [`Self::BY_USERS`].
+    const BY_NAMED: u64 = 64;
+    const BITS: u32 = 7;
 
     /// Decodes the mode that was given to [`Opened::open`].
     pub(crate) fn of(handle: u64) -> Self {
-        let by = match handle & Self::BY_USERS {
+        let by = match handle & (Self::BY_USERS | Self::BY_NAMED) {
             0 => Writers::Privileged,
+            Self::BY_NAMED => Writers::Named,
             _ => Writers::Users,
         };
         Self {
@@ -56,6 +59,7 @@ impl Manner {
         let bits = [
             (self.later, Self::LATER),
             (self.by == Writers::Users, Self::BY_USERS),
+            (self.by == Writers::Named, Self::BY_NAMED),
             (self.past_cache, Self::PAST_CACHE),
             (self.only_writes, Self::ONLY_WRITES),
             (self.only_appends, Self::ONLY_APPENDS),
@@ -125,7 +129,8 @@ mod tests {
     fn a_handle_says_how_its_data_move() {
         let opened = Opened::new();
         let mut seen = std::collections::HashSet::new();
-        for bits in 0..1 << Manner::BITS {
+        let both = Manner::BY_USERS | Manner::BY_NAMED;
+        for bits in (0..1 << Manner::BITS).filter(|bits| bits & both != both) {
             let manner = Manner::of(bits);
             let handle = opened.open(ErrorCursor::default(), manner);
             assert_eq!(Manner::of(handle), manner);

@@ -193,7 +193,8 @@ fn write_to(
     let inserted = new.insert(&handle, &mut state, ExtentState::Written);
     buffer.tree_claims = std::mem::take(&mut state.tree_claims);
     if inserted.as_ref().is_err_and(keeps_data) {
-        // The data stay. A commit gives back the clusters that were just freed, but they are claimed.
+        // The data stay. A commit gives back the clusters that were just freed, but they are
+        // claimed.
         if new.has_clusters() {
             fs.space.claim_freed(buffer.count_claims(clusters));
         }

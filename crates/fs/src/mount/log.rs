@@ -90,7 +90,8 @@ fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 1
 #[derive(Default)]
 struct Found {
     runs: Vec<LogRun>,
-    /// Blocks of the map itself. A block that is there twice ends the walk, which is bounded by that.
+    /// Blocks of the map itself. A block that is there twice ends the walk, which is bounded by
+    /// that.
     map_blocks: BTreeSet<u64>,
     /// Blocks of the inode's size. There may be others behind them.
     size_blocks: u32,

@@ -10,7 +10,9 @@ use crate::{Caller, Checks, Filesystem, Fs, InodeRef, Result};
 pub enum Writers {
     /// Only callers that may not use the blocks reserved for the superuser.
     Users,
-    /// A caller that may use them, or unknown.
+    /// Also callers that may use them because `resuid` or `resgid` name them; quota limits all.
+    Named,
+    /// Also the superuser, which has no quota limits, or unknown.
     Privileged,
 }
 
@@ -18,7 +20,7 @@ pub enum Writers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataSource {
     /// From this caller. It may use the blocks reserved for the superuser only if it is the
-    /// superuser, or `resuid` or `resgid` name it.
+    /// superuser, or `resuid` or `resgid` name it; quota limits all but the superuser.
     Caller(Caller),
     /// From a cache above that accepted them earlier, after it checked immutable and append-only
     /// files. Whole pages come back, even for appends.
@@ -119,10 +121,11 @@ impl Filesystem {
         self.run(|fs| file::check_room(fs, inode.arc(), reserve_for(writers)))
     }
 
-    /// Whether `caller` may use the blocks reserved for the superuser.
+    /// The class of `caller`, by the blocks that it may use.
     pub fn writer(&self, caller: &Caller) -> Writers {
         match self.fs.reserve_of(caller) {
             Reserve::MayUse => Writers::Privileged,
+            Reserve::Named => Writers::Named,
             _ => Writers::Users,
         }
     }
@@ -131,6 +134,7 @@ impl Filesystem {
 fn reserve_for(writers: Writers) -> Reserve {
     match writers {
         Writers::Users => Reserve::Keep,
+        Writers::Named => Reserve::Named,
         Writers::Privileged => Reserve::MayUse,
     }
 }

@@ -215,7 +215,7 @@ impl Quota {
         reserve: Reserve,
         owners_and_blocks: impl FnOnce() -> Result<(Owners, u64)>,
     ) -> Result<Claim> {
-        if !self.is_on() || reserve != Reserve::Keep {
+        if !self.is_on() || !reserve.is_limited() {
             return Ok(Claim::default());
         }
         let (owners, blocks) = owners_and_blocks()?;
@@ -241,7 +241,7 @@ impl Quota {
             bytes: nonnegative(more.bytes),
             inodes: nonnegative(more.inodes),
         };
-        if !self.is_on() || reserve != Reserve::Keep || amount == Amount::default() {
+        if !self.is_on() || !reserve.is_limited() || amount == Amount::default() {
             return Ok(Claim::default());
         }
         self.claim_all(base, owners, amount, reserve)
@@ -293,8 +293,7 @@ impl Quota {
             QuotaKind::Group => Switch::GroupLimits,
             QuotaKind::Project => Switch::ProjectLimits,
         };
-        // Delayed data were reserved when they were accepted.
-        if reserve != Reserve::Keep || !base.settings.has(switch) {
+        if !reserve.is_limited() || !base.settings.has(switch) {
             return None;
         }
         let accounts = self.accounts_of(kind)?;

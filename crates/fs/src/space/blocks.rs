@@ -19,12 +19,15 @@ pub(crate) enum Purpose {
     Metadata,
 }
 
-/// Whether an allocation may use the blocks reserved for the superuser.
+/// Whether an allocation may use the blocks reserved for the superuser, and whether quota limits
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserve {
-    /// It may.
+    /// The superuser: it may, and has no quota limits.
     MayUse,
-    /// It may not.
+    /// Named by `resuid` or `resgid`: it may, within its quota limits.
+    Named,
+    /// It may not, and has quota limits.
     Keep,
     /// The space was reserved when the write was accepted ([`Space::delay`]).
     Delayed,
@@ -33,8 +36,16 @@ pub(crate) enum Reserve {
 impl Reserve {
     pub(super) fn privilege(self) -> Privilege {
         match self {
-            Reserve::MayUse | Reserve::Delayed => Privilege::Root,
+            Reserve::MayUse | Reserve::Named | Reserve::Delayed => Privilege::Root,
             Reserve::Keep => Privilege::User,
+        }
+    }
+
+    /// Whether quota limits apply. For delayed data they applied when the data were accepted.
+    pub(crate) fn is_limited(self) -> bool {
+        match self {
+            Reserve::Named | Reserve::Keep => true,
+            Reserve::MayUse | Reserve::Delayed => false,
         }
     }
 }

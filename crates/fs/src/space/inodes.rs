@@ -110,8 +110,8 @@ impl Space {
         Ok(None)
     }
 
-    /// The inode bitmap of a group, for an allocation. `None` if it cannot be used: the group has no
-    /// free inodes from then on.
+    /// The inode bitmap of a group, for an allocation. `None` if it cannot be used: the group has
+    /// no free inodes from then on.
     fn usable_bits<'a>(&self, base: &Base, nr: GroupNr, group: &'a Group) -> Option<&'a InodeBits> {
         let unusable = &group.inodes.map.unusable;
         if unusable.load(Ordering::Relaxed) {

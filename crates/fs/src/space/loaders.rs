@@ -56,8 +56,8 @@ impl Loader for BitmapLoader<'_> {
     }
 }
 
-/// Passes bitmaps to the prefetch without caching them. The space of a bitmap that fails is lost, as
-/// for a request.
+/// Passes bitmaps to the prefetch without caching them. The space of a bitmap that fails is lost,
+/// as for a request.
 pub(super) struct LookLoader<'a> {
     pub(super) space: &'a Space,
 }

@@ -83,7 +83,7 @@ pub(crate) fn list(fs: &Fs, inode: &Inode) -> Result<Vec<Vec<u8>>> {
 /// Rights of a caller that changes attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// Whether quota limits apply: only with [`Reserve::Keep`].
+    /// Whether quota limits apply.
     pub(crate) limits: Reserve,
     /// Whether a new block may be a reserved one.
     pub(crate) space: Reserve,

@@ -98,6 +98,32 @@ fn space_ends_at_the_hard_limit() {
     image::assert_clean(&device);
 }
 
+/// The reserved blocks and quota are two questions: a user of the reserve keeps its limits.
+#[test]
+fn resuid_and_resgid_lift_no_limit() {
+    for words in ["resuid=1000", "resgid=200", "resuid=1000,nodelalloc"] {
+        let device = image();
+        let fs = image::mount_with(&device, &format!("usrquota,{words}")).unwrap();
+        let dir = public(&fs);
+        limit_space(&fs, USER, 100);
+        let file = fs.create(&dir, b"file", 0o644, &caller(100)).unwrap();
+        let mut done = 0;
+        while done < 200 * KIB {
+            match write(&fs, &file, done, 30_000, &caller(100)) {
+                0 => break,
+                written => done += written as u64,
+            }
+        }
+        assert_eq!(done, 100 * KIB, "{words}");
+        let mode = FallocateMode::AllocateKeepSize;
+        let range = 1 << 20..(1 << 20) + 4096;
+        let more = fs.fallocate(&file, mode, range, &WriteContext::by(caller(100)));
+        assert!(matches!(more, Err(Error::Quota)), "{words}: {more:?}");
+        fs.unmount().unwrap();
+        image::assert_clean(&device);
+    }
+}
+
 fn public_of(fs: &Filesystem) -> InodeRef {
     fs.lookup(&fs.root().unwrap(), b"public", &ROOT).unwrap()
 }

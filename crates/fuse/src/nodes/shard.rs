@@ -1,7 +1,7 @@
 //! One shard of the node table: what is kept of a node, and the memory of its maps.
 
 use crate::errno::Errno;
-use uext4::InodeRef;
+use uext4::{InodeRef, Writers};
 use uext4_sync::StripeMap;
 
 /// log2 of the run of consecutive numbers that share a shard; consecutive new files have them.
@@ -33,15 +33,26 @@ pub(super) struct Held {
     pub(super) inode: InodeRef,
     pub(super) opens: u32,
     pub(super) writers: u32,
-    /// Writers that may use the blocks reserved for the superuser.
+    /// Writers without quota limits.
     pub(super) privileged: u32,
     /// Writers that opened the file while it was append-only.
     pub(super) appenders: u32,
+    /// Other writers that may use the blocks reserved for the superuser.
+    pub(super) named: u32,
     /// Unreported error of a lost writeback.
     pub(super) lost: Option<Errno>,
 }
 
 impl Held {
+    /// The count of a class of writers, apart from that of all.
+    pub(super) fn class(&mut self, writer: Writers) -> Option<&mut u32> {
+        match writer {
+            Writers::Users => None,
+            Writers::Named => Some(&mut self.named),
+            Writers::Privileged => Some(&mut self.privileged),
+        }
+    }
+
     pub(super) fn new(inode: &InodeRef) -> Self {
         Self {
             inode: inode.clone(),
@@ -49,6 +60,7 @@ impl Held {
             writers: 0,
             privileged: 0,
             appenders: 0,
+            named: 0,
             lost: None,
         }
     }
