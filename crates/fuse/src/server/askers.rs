@@ -100,6 +100,15 @@ impl Server {
         self.check_victims(request)
     }
 
+    /// As [`Self::check_known`], for a file that a request to create finds.
+    pub(super) fn check_found(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
+        let attr = self.filesystem.attr(inode);
+        match request.uid == 0 || self.owners.are_known(attr.uid, attr.gid) {
+            true => Ok(()),
+            false => Err(Errno::EACCES),
+        }
+    }
+
     /// Checks the inodes whose names a request removes or replaces. The kernel locks both
     /// directories, so the names do not change until the request is served.
     fn check_victims(&self, request: &Request<'_>) -> Handled {
@@ -142,8 +151,9 @@ fn victims<'a>(request: &Request<'a>) -> Result<(Option<Name<'a>>, Option<Name<'
     Ok((from, Some((to, args.name()?))))
 }
 
-/// `O_ACCMODE` of `open(2)`.
+/// Flags of `open(2)`.
 const O_ACCMODE: u32 = 0o3;
+const O_TRUNC: u32 = 0o1000;
 
 /// Nodes that a request changes. Writes are exempt, since the open was checked.
 fn targets(request: &Request<'_>) -> (Option<u64>, Option<u64>) {
@@ -151,7 +161,9 @@ fn targets(request: &Request<'_>) -> (Option<u64>, Option<u64>) {
     let mut args = request.args();
     match request.opcode {
         opcode::OPEN => {
-            let writes = args.u32().is_ok_and(|flags| flags & O_ACCMODE != 0);
+            let writes = args
+                .u32()
+                .is_ok_and(|flags| flags & (O_ACCMODE | O_TRUNC) != 0);
             (node.filter(|_| writes), None)
         }
         opcode::IOCTL => (node.filter(|_| control::changes_inode(request)), None),

@@ -177,6 +177,7 @@ impl Server {
         let inode = match self.filesystem.create(&parent, name, permissions, &caller) {
             Err(Error::Exists) if flags & O_EXCL == 0 => {
                 let inode = self.filesystem.lookup(&parent, name, &caller)?;
+                self.check_found(request, &inode)?;
                 self.check_open(&inode, flags)?;
                 inode
             }

@@ -136,6 +136,26 @@ fn an_owner_unknown_outside_stays() {
         let code = format!("import ctypes, os, sys; os.chdir(sys.argv[1]); sys.exit({call} != 0)");
         try_as(101_000, &format!("/usr/bin/python3 -c \"{code}\""), &open)
     };
+    let opens = |id, name: &str, flags: &str| {
+        let flags = flags.replace("O_", "os.O_");
+        let code = format!("import os, sys; os.open(sys.argv[1], {flags})");
+        let python = format!("/usr/bin/python3 -c \"{code}\"");
+        try_as(id, &python, &open.join(name))
+    };
+    for flags in [
+        "O_RDONLY|O_TRUNC",
+        "O_RDONLY|O_TRUNC|O_CREAT",
+        "O_WRONLY",
+        "O_WRONLY|O_CREAT",
+        "O_WRONLY|O_APPEND",
+        "O_RDWR",
+        "O_RDWR|O_TRUNC",
+    ] {
+        for id in [65534, 101_000] {
+            assert!(!opens(id, "victim", flags), "{id} {flags}");
+        }
+        assert!(opens(101_000, "own2", flags), "{flags}");
+    }
     assert!(!exchange("other") && exchange("own2") && exchange("own2"));
     assert!(!try_as(65534, "chattr +d", &open.join("victim")));
     assert!(try_as(101_000, "chattr +d", &open.join("own")));
