@@ -60,6 +60,7 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         source: image.to_owned(),
         read_only,
         no_atime: wanted.no_atime,
+        nfs_export: words.contains(&"nfs_export"),
         sync: wanted.sync,
         dirsync: wanted.dirsync,
         run: if words.contains(&"daemon") {

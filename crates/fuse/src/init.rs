@@ -8,7 +8,8 @@
 //! Not requested: locks, which the kernel implements locally; `ASYNC_DIO`, because the kernel
 //! (Linux 6.18) drops cached pages after a direct write only if it waits for the write. Pages that
 //! a reader cached meanwhile would stay and overwrite the newer data at writeback. Splicing needs
-//! no flag.
+//! no flag. `EXPORT_SUPPORT` is an option (`nfs_export`): with it the kernel fails to revalidate an
+//! entry that it made from a handle, as overlayfs does for each file that it has copied up.
 
 use crate::errno::Errno;
 use crate::options::{Backing, DataCache, MountOptions};
@@ -32,7 +33,6 @@ const BACKGROUND_MAX_RINGS: u16 = 12;
 /// Capabilities that are used if the kernel offers them.
 const WANTED: u64 = cap::ASYNC_READ
     | cap::ATOMIC_O_TRUNC
-    | cap::EXPORT_SUPPORT
     | cap::BIG_WRITES
     | cap::DONT_MASK
     | cap::HAS_IOCTL_DIR
@@ -183,7 +183,11 @@ impl Offer {
             Rings::Yes => (cap::OVER_IO_URING, BACKGROUND_MAX_RINGS),
             Rings::No => (0, BACKGROUND_MAX),
         };
-        let flags = self.flags & (WANTED | write_back | rings);
+        let export = match options.nfs_export {
+            true => cap::EXPORT_SUPPORT,
+            false => 0,
+        };
+        let flags = self.flags & (WANTED | export | write_back | rings);
         self.put_agreement(reply, flags, background_max);
         Agreement {
             flags,

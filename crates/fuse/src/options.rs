@@ -106,6 +106,9 @@ pub struct MountOptions {
     pub sync: bool,
     /// `dirsync`, shown in `/proc/mounts`; the file system's own option implements it.
     pub dirsync: bool,
+    /// Whether file handles stay valid after the kernel forgot the file, as NFS servers need; not
+    /// together with overlayfs.
+    pub nfs_export: bool,
     /// Other users of the mount.
     pub sharing: Sharing,
     /// Caching of written data in the kernel.
@@ -141,6 +144,7 @@ impl Default for MountOptions {
             no_atime: false,
             sync: false,
             dirsync: false,
+            nfs_export: false,
             sharing: Sharing::Default,
             data_cache: DataCache::WriteBack,
             sandbox: Sandbox::Off,

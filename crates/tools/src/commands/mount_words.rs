@@ -65,6 +65,11 @@ const TABLE: &[Row] = &[
                 /etc/fuse.conf",
     },
     Row {
+        words: &[("nfs_export", |it| it.mount.nfs_export = true)],
+        about: "file handles stay valid when the kernel forgets the file, for an NFS server; a copied \
+                file of an overlayfs on such a mount may answer ESTALE",
+    },
+    Row {
         words: &[
             ("writeback", |it| {
                 it.mount.data_cache = DataCache::WriteBack;
