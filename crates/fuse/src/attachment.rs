@@ -5,12 +5,13 @@
 //! topmost mount is compared first.
 
 use crate::error::{Error, Result};
-use crate::mount_point::{Lazy, attach, attach_block};
+use crate::mount_point::{Lazy, abort_by_number, attach, attach_block};
 use crate::mount_table::{MountId, Spot};
 use crate::options::MountOptions;
 use crate::place::Place;
 use crate::transport::DevFuse;
 use std::path::{Path, PathBuf};
+use uext4_sync::atomic::{AtomicUsize, Ordering};
 use uext4_sync::{Mutex, OnceLock, Rank};
 
 /// See the module.
@@ -20,6 +21,8 @@ pub(crate) struct Attachment {
     place: Mutex<Option<Place>>,
     /// The mount, once it is made.
     mount: OnceLock<MountId>,
+    /// Calls of [`Self::detach`] that have not returned.
+    n_detaching: AtomicUsize,
 }
 
 impl Attachment {
@@ -28,6 +31,7 @@ impl Attachment {
             path: place.path().into(),
             place: Mutex::new(Rank::CacheShard, Some(place)),
             mount: OnceLock::new(),
+            n_detaching: AtomicUsize::new(0),
         }
     }
 
@@ -65,7 +69,25 @@ impl Attachment {
         let gone = || Error::NotMounted {
             path: self.path.clone(),
         };
-        self.spot()?.ok_or_else(gone)?.detach(lazy)
+        let spot = self.spot()?.ok_or_else(gone)?;
+        self.n_detaching.fetch_add(1, Ordering::SeqCst);
+        let done = spot.detach(lazy);
+        self.n_detaching.fetch_sub(1, Ordering::SeqCst);
+        done
+    }
+
+    /// Aborts the connection after the end of the server. The mount stays, and answers errors: what
+    /// is below it must not be taken for its contents.
+    pub(crate) fn abort_unserved(&self) {
+        let Some(ours) = self.mount.get() else {
+            return;
+        };
+        if let Ok(Some(spot)) = self.spot() {
+            spot.abort_in_place();
+        } else if self.n_detaching.load(Ordering::SeqCst) > 0 {
+            // The kernel waits for the server, so the connection still has its number.
+            abort_by_number(ours.connection);
+        }
     }
 
     /// As [`Spot::abort`], unless the mount is detached.

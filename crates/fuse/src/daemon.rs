@@ -78,8 +78,10 @@ impl Parent {
         let _ = rustix::process::setsid();
         let Self(mut pipe) = self;
         let told = pipe.try_clone();
+        // Opened early: no descriptor may be left later.
+        let null = nowhere();
         let ready = move || {
-            leave_terminal();
+            leave_terminal(null);
             let _ = pipe.write_all(&[READY]);
         };
         let code = match serve(Box::new(ready)) {
@@ -97,10 +99,16 @@ impl Parent {
     }
 }
 
-/// Redirects the standard streams to `/dev/null`.
+/// What the standard streams are replaced by.
+pub(crate) fn nowhere() -> Option<File> {
+    let opened = File::options().read(true).write(true).open("/dev/null");
+    opened.ok()
+}
+
+/// Redirects the standard streams to `null`, if there is one.
 #[allow(unsafe_code)]
-pub(crate) fn leave_terminal() {
-    let Ok(null) = File::options().read(true).write(true).open("/dev/null") else {
+pub(crate) fn leave_terminal(null: Option<File>) {
+    let Some(null) = null else {
         return;
     };
     for standard in 0..=2 {

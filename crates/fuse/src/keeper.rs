@@ -2,6 +2,8 @@
 //!
 //! Landlock forbids changes of mounts, so the keeper is forked before the sandbox. It sees no byte
 //! of the image, serves one mount point, has no other descriptor of the server, and ends with it.
+//! Before it ends, it aborts the connection of a mount that a killed server leaves: a thread of the
+//! server may wait for the mount ([`Keeper::leave`]), which keeps the connection open.
 //!
 //! Layout: the server sends one byte, [`ATTACH`], [`ATTACH_BLOCK`], [`DETACH`] or
 //! [`DETACH_LAZILY`]. The reply is a status byte and a text, with the descriptor of the mount if
@@ -20,9 +22,10 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use uext4_sync::{Mutex, Rank};
 
@@ -44,6 +47,8 @@ const MESSAGE_BYTES_MAX: usize = 4096;
 /// Server's handle of the keeper, which ends when this is dropped.
 pub(crate) struct Keeper {
     socket: OwnedFd,
+    /// `/dev/null`, which takes the place of the socket in [`Self::leave`].
+    nothing: File,
     /// Held from a request to its reply.
     talk: Mutex<()>,
     path: PathBuf,
@@ -61,6 +66,7 @@ impl Keeper {
             None,
         );
         let (ours, theirs) = pair.map_err(|errno| failed()(errno.into()))?;
+        let nothing = File::open("/dev/null").map_err(failed())?;
         let relay = Relay::new();
         // SAFETY: the caller has one thread only (as `mount` demands), so that the child is a
         // whole process: no lock is held by a thread that does not exist there.
@@ -72,7 +78,7 @@ impl Keeper {
                 unsafe { crate::inherited::close_all_but([theirs.as_fd(), place.fd()]) };
                 ignore_signals();
                 let _ = rustix::process::chdir("/");
-                crate::daemon::leave_terminal();
+                crate::daemon::leave_terminal(crate::daemon::nowhere());
                 serve(theirs.as_fd(), place, options, relay);
                 // The server is gone; a killed one left its claim and its socket.
                 crate::claim::clear(&path);
@@ -81,6 +87,7 @@ impl Keeper {
             }
             _ => Ok(Self {
                 socket: ours,
+                nothing,
                 talk: Mutex::new(Rank::CacheShard, ()),
                 path,
             }),
@@ -139,6 +146,18 @@ impl Keeper {
         let _ = send(self.socket.as_fd(), &[ABORT], None);
     }
 
+    /// Gives the calling thread a table of descriptors of its own, without the socket. A killed
+    /// server ends when all of its threads have; the keeper hears of it when the socket is closed,
+    /// which a thread that waits in the kernel for its own mount must not delay.
+    pub(crate) fn leave(&self) {
+        // SAFETY: the call takes a number, and changes this thread only.
+        if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+            return;
+        }
+        // SAFETY: both descriptors are open, and the table is this thread's own.
+        unsafe { libc::dup2(self.nothing.as_raw_fd(), self.socket.as_raw_fd()) };
+    }
+
     /// Writes a line to the system log, also during another request.
     ///
     /// # Errors
@@ -173,27 +192,39 @@ fn ignore_signals() {
 fn serve(socket: BorrowedFd<'_>, place: Place, options: &MountOptions, mut relay: Relay) {
     let attachment = &Attachment::new(place);
     uext4_sync::thread::scope(|scope| {
-        while let Ok((message, _)) = receive(socket) {
-            let answered = match message.first() {
-                Some(&ATTACH) => hand_over(socket, attachment.attach(options)),
-                Some(&ATTACH_BLOCK) => hand_over(socket, attachment.attach_block(options)),
-                Some(&DETACH) => leave_detach(scope, socket, attachment, Lazy::No),
-                Some(&DETACH_LAZILY) => leave_detach(scope, socket, attachment, Lazy::Yes),
-                Some(&ABORT) => {
-                    attachment.abort();
-                    Ok(())
-                }
-                Some(&LOG) => {
-                    relay.pass_on(&message[1..]);
-                    Ok(())
-                }
-                _ => return,
-            };
-            if answered.is_err() {
-                return;
-            }
-        }
+        serve_requests(scope, socket, attachment, options, &mut relay);
+        // A thread of the server, or one of this scope, may wait for answers.
+        attachment.abort_unserved();
     });
+}
+
+fn serve_requests<'s>(
+    scope: &'s uext4_sync::thread::Scope<'s, '_>,
+    socket: BorrowedFd<'s>,
+    attachment: &'s Attachment,
+    options: &MountOptions,
+    relay: &mut Relay,
+) {
+    while let Ok((message, _)) = receive(socket) {
+        let answered = match message.first() {
+            Some(&ATTACH) => hand_over(socket, attachment.attach(options)),
+            Some(&ATTACH_BLOCK) => hand_over(socket, attachment.attach_block(options)),
+            Some(&DETACH) => leave_detach(scope, socket, attachment, Lazy::No),
+            Some(&DETACH_LAZILY) => leave_detach(scope, socket, attachment, Lazy::Yes),
+            Some(&ABORT) => {
+                attachment.abort();
+                Ok(())
+            }
+            Some(&LOG) => {
+                relay.pass_on(&message[1..]);
+                Ok(())
+            }
+            _ => return,
+        };
+        if answered.is_err() {
+            return;
+        }
+    }
 }
 
 /// Unmounts in a thread of its own, which sends the reply. The server makes no other request

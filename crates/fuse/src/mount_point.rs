@@ -240,10 +240,14 @@ pub(crate) fn abort(target: &Path, connection: u64) {
     // A busy mount stays mounted, but is aborted.
     let forced = rustix::mount::unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE);
     if matches!(forced, Err(rustix::io::Errno::PERM)) {
-        let abort = format!("{CONNECTIONS}/{connection}/abort");
-        // Without sysfs the connection ends with the process.
-        let _ = std::fs::write(abort, "1");
+        abort_by_number(connection);
     }
+}
+
+/// Aborts the connection with this number, which must not have been given to another one.
+pub(crate) fn abort_by_number(connection: u64) {
+    // Without sysfs the connection ends with the process.
+    let _ = std::fs::write(format!("{CONNECTIONS}/{connection}/abort"), "1");
 }
 
 fn detach_by_helper(path: &Path, lazy: Lazy) -> Result<()> {

@@ -96,14 +96,28 @@ impl Spot {
         }
     }
 
+    /// As [`Self::abort`]; the mount stays.
+    pub(crate) fn abort_in_place(&self) {
+        // A mount with an open file is not taken off.
+        if let Ok(Some(_open)) = self.top() {
+            abort(&self.through_parent(), self.mount.id.connection);
+        }
+    }
+
     fn is_there(&self) -> Result<bool> {
+        Ok(self.top()?.is_some())
+    }
+
+    /// The root of the mount, if it is still there.
+    fn top(&self) -> Result<Option<OwnedFd>> {
         let failed = || Error::system("find the mount on", &self.path);
         match openat(&self.dir, &self.name, NAMES, Mode::empty()) {
             Ok(top) => {
                 let found = described(top.as_fd(), &self.path)?;
-                Ok(found.is_some_and(|mount| mount.id == self.mount.id))
+                let is_same = found.is_some_and(|mount| mount.id == self.mount.id);
+                Ok(is_same.then_some(top))
             }
-            Err(error) if is_absent(&error.into()) => Ok(false),
+            Err(error) if is_absent(&error.into()) => Ok(None),
             Err(error) => Err(failed()(error.into())),
         }
     }

@@ -84,6 +84,15 @@ impl Privileged {
         }
     }
 
+    /// Prepares the calling thread, which does nothing else later, to wait for the own mount.
+    pub(crate) fn leave(&self) {
+        match self {
+            // The end of this process is seen by no other one.
+            Self::Own(_) => {}
+            Self::Keeper(keeper) => keeper.leave(),
+        }
+    }
+
     /// Aborts the connection to the kernel. Every request fails, including those not yet sent.
     pub(crate) fn abort(&self) {
         match self {

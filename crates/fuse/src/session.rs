@@ -89,6 +89,7 @@ fn serve<D>(
     options: &MountOptions,
     ready: impl FnOnce(),
 ) -> Result<()> {
+    signals::survive_file_size_limit();
     let privileged = Privileged::of(place, options)?;
     let claim = Claim::take(privileged.path(), CLOSING_MAX)?;
     let (mut caught, mut locking) = (None, None);
@@ -108,19 +109,17 @@ fn serve<D>(
         // Paths of the caller have been opened; the directory may be unmounted later.
         let _ = rustix::process::chdir("/");
     }
-    if let Some(caught) = caught {
-        caught?.stop(session.stopper())?;
+    if let Some(caught) = caught
+        && let Err(error) = caught.and_then(|caught| caught.stop(session.stopper()))
+    {
+        return Err(session.give_up(error));
     }
     // No client can connect later.
     let notifier = (options.run == Run::Foreground).then(Notifier::connect);
     let locked = match locking.map(|half| half.finish(options.sandbox)) {
         None => Locked::No,
         Some(Ok(locked)) => locked,
-        Some(Err(error)) => {
-            let _ = session.stopper().privileged.detach(Lazy::Yes);
-            let _ = session.wait();
-            return Err(error);
-        }
+        Some(Err(error)) => return Err(session.give_up(error)),
     };
     session.announce(options, locked);
     ready();
@@ -217,7 +216,7 @@ impl Session {
         let made_with = MadeWith::new(&options.list);
         let log = Log::of(&privileged, options);
         filesystem.listen(log.clone());
-        let workers = Workers::start(device, filesystem, path, options)?;
+        let workers = Workers::start(device, filesystem, &privileged, options)?;
         let server = workers.service.server.clone();
         let control = Control::start(server, (dir, path), &workers.served, made_with)?;
         let pressure = Pressure::watch(workers.service.server.clone());
@@ -251,6 +250,14 @@ impl Session {
     pub fn unmount(self, lazy: Lazy) -> Result<()> {
         self.privileged.detach(lazy)?;
         self.wait()
+    }
+
+    /// Takes the mount off again, because of `error`.
+    fn give_up(self, error: Error) -> Error {
+        let _ = self.privileged.detach(Lazy::Yes);
+        // The mount has no user yet that could hear of a failure.
+        let _ = self.wait();
+        error
     }
 
     pub(crate) fn stopper(&self) -> Stopper {

@@ -12,6 +12,30 @@ static PIPE: AtomicI32 = AtomicI32::new(-1);
 /// Signals that end a mount.
 pub(crate) const SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
+/// Raises the limit of file sizes as far as this process may, and ignores `SIGXFSZ`. An image that
+/// reaches the limit answers `EFBIG` then, in place of the end of the server.
+pub(crate) fn survive_file_size_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let old = getrlimit(Resource::Fsize);
+    let most = Rlimit {
+        current: None,
+        maximum: None,
+    };
+    if old.current.is_some() && setrlimit(Resource::Fsize, most).is_err() {
+        // The hard limit is below the image's need, or not; no process may raise it without rights.
+        let soft = Rlimit {
+            current: old.maximum,
+            maximum: old.maximum,
+        };
+        let _ = setrlimit(Resource::Fsize, soft);
+    }
+    // SAFETY: no handler is installed.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// Caught signals that no thread handles yet.
 pub(crate) struct Caught(io::PipeReader);
 

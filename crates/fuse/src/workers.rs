@@ -9,6 +9,7 @@ use crate::errno::Errno;
 use crate::error::{Error, Result};
 use crate::init::{self, Agreement, Greeting, Offer, greet};
 use crate::options::{Channel, MountOptions};
+use crate::privileged::Privileged;
 use crate::protocol::opcode;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -19,7 +20,6 @@ use crate::transport::{
 use crate::worker_pool::{AbortOnPanic, WorkerPool};
 use std::fmt;
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 use uext4::Filesystem;
 use uext4_sync::Arc;
@@ -62,9 +62,10 @@ impl Workers {
     pub(crate) fn start(
         device: DevFuse,
         filesystem: Filesystem,
-        path: &Path,
+        privileged: &Privileged,
         options: &MountOptions,
     ) -> Result<Self> {
+        let path = privileged.path();
         let failed = || Error::system("serve", path);
         let device = Arc::new(device);
         let (unique, offer) = hear(&device).map_err(failed())??;
@@ -78,7 +79,7 @@ impl Workers {
         let server = Server::new(
             filesystem,
             agreement,
-            device.clone(),
+            (device.clone(), privileged.clone()),
             options.owners.clone(),
         );
         let service = Service {

@@ -55,6 +55,8 @@ impl Control {
         let path = dir.join(SOCKET_NAME);
         let failed = || Error::system("listen on", &path);
         let socket = bind(&path).map_err(failed())?;
+        let mut spare = Spare::default();
+        spare.fill(&socket).map_err(failed())?;
         let (stopped, stop) = io::pipe().map_err(failed())?;
         let mount = Mount::new(server, mount_point, served, made_with);
         let locked = mount.locked.clone();
@@ -62,7 +64,7 @@ impl Control {
             .name("uext4-control".into())
             .spawn(move || {
                 let _guard = AbortOnPanic;
-                accept(&socket, &Arc::new(stopped), &Arc::new(mount));
+                accept(&socket, spare, &Arc::new(stopped), &Arc::new(mount));
             })
             .map_err(failed())?;
         Ok(Self {
@@ -116,13 +118,43 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(socket)
 }
 
+/// Descriptors in reserve, so that a process that has used up all others still serves a client,
+/// such as the one that unmounts.
+#[derive(Default)]
+struct Spare(Vec<UnixListener>);
+
+impl Spare {
+    /// Descriptors of a client.
+    const N: usize = 2;
+
+    fn fill(&mut self, socket: &UnixListener) -> io::Result<()> {
+        while self.0.len() < Self::N {
+            self.0.push(socket.try_clone()?);
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, socket: &UnixListener) -> io::Result<UnixStream> {
+        // Without reserves one is served as long as there are others.
+        let _ = self.fill(socket);
+        let accepted = match socket.accept() {
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                self.0.clear();
+                socket.accept()
+            }
+            accepted => accepted,
+        };
+        accepted.map(|(stream, _)| stream)
+    }
+}
+
 /// Accepts clients until the other end of `stop` is closed, then joins their threads.
-fn accept(socket: &UnixListener, stop: &Arc<PipeReader>, mount: &Arc<Mount>) {
+fn accept(socket: &UnixListener, mut spare: Spare, stop: &Arc<PipeReader>, mount: &Arc<Mount>) {
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
     let next = || wait(socket, PollFlags::IN, Some(stop), None);
     while !matches!(next(), Ok(Woken::Stopped)) {
         // The client is gone, or no descriptors are left: wait for the next one.
-        let Ok((stream, _)) = socket.accept() else {
+        let Ok(stream) = spare.accept(socket) else {
             thread::sleep(Duration::from_millis(10));
             continue;
         };

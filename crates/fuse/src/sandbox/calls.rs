@@ -144,6 +144,9 @@ fn rules(files: Files) -> Result<Rules, seccompiler::BackendError> {
     let thread = u64::from(libc::CLONE_THREAD.cast_unsigned());
     let thread = argument(0, SeccompCmpOp::MaskedEq(thread), thread)?;
     rules.insert(libc::SYS_clone, vec![thread]);
+    let table = u64::from(libc::CLONE_FILES.cast_unsigned());
+    let table = argument(0, SeccompCmpOp::Eq, table)?;
+    rules.insert(libc::SYS_unshare, vec![table]);
     let controls = CONTROLS
         .iter()
         .map(|call| argument(1, SeccompCmpOp::Eq, *call));

@@ -27,6 +27,7 @@ use crate::init::Agreement;
 use crate::nodes::{NodeCounts, Nodes, inode_of};
 use crate::opened::Opened;
 use crate::owners::Owners;
+use crate::privileged::Privileged;
 use crate::protocol::{NOTIFY_INVAL_INODE, opcode};
 use crate::reply::Reply;
 use crate::request::Request;
@@ -34,7 +35,7 @@ use crate::request_stats::RequestStats;
 use crate::transport::DevFuse;
 use uext4::device::Claimant;
 use uext4::{Filesystem, InodeRef};
-use uext4_sync::{Arc, FreezeBarrier, OnceLock, Pass};
+use uext4_sync::{Arc, FreezeBarrier, OnceLock, Pass, thread};
 
 /// Result of an operation; the body is in the [`Reply`].
 type Handled = Result<(), Errno>;
@@ -47,6 +48,7 @@ pub(crate) struct Server {
     agreement: Agreement,
     /// For notifications.
     kernel: Arc<DevFuse>,
+    privileged: Privileged,
     request_stats: RequestStats,
     halt: Halt,
     owners: Owners,
@@ -93,7 +95,7 @@ impl Server {
     pub(crate) fn new(
         filesystem: Filesystem,
         agreement: Agreement,
-        kernel: Arc<DevFuse>,
+        (kernel, privileged): (Arc<DevFuse>, Privileged),
         owners: Owners,
     ) -> Self {
         let gauge = match agreement.writeback() {
@@ -107,6 +109,7 @@ impl Server {
             opened: Opened::new(),
             agreement,
             kernel,
+            privileged,
             request_stats: RequestStats::new(),
             halt: Halt::default(),
             owners,
@@ -273,6 +276,16 @@ impl Server {
         Ok(self.filesystem.inode(inode_of(node)?)?)
     }
 
+    /// As [`Self::get_any`], unless the inode has no name: its `FORGET` is on the way, since the
+    /// kernel asks for no inode that it has.
+    fn get_named(&self, node: u64) -> Result<InodeRef, Errno> {
+        let inode = self.get_any(node)?;
+        match inode.is_nameless() {
+            true => Err(Errno::ESTALE),
+            false => Ok(inode),
+        }
+    }
+
     /// Numbers of nodes.
     pub(crate) fn node_counts(&self) -> NodeCounts {
         self.nodes.counts()
@@ -305,8 +318,21 @@ impl Server {
 
     /// Makes the kernel write back and drop the pages of `node`. The data come as requests to other
     /// threads. The kernel reports its own writeback errors.
+    ///
+    /// A killed thread ends only after this wait, which the other threads can then not end. So a
+    /// thread of its own waits, without what tells the keeper that the server lives.
     fn fetch_data(&self, node: u64) {
-        self.invalidate(node, 0);
+        let fetch = || {
+            self.privileged.leave();
+            self.invalidate(node, 0);
+        };
+        thread::scope(|scope| {
+            let name = "uext4-fetch".to_owned();
+            let begun = thread::Builder::new().name(name).spawn_scoped(scope, fetch);
+            if begun.is_err() {
+                self.invalidate(node, 0);
+            }
+        });
     }
 
     /// Invalidates the kernel's attributes of `node` and its pages from `offset` on.

@@ -18,7 +18,7 @@ impl Server {
         let name = request.args().name()?;
         // NFS servers look up "." and ".." of inodes that the kernel may have forgotten.
         let found = match name {
-            b"." => Ok(self.get_any(request.node)?),
+            b"." => Ok(self.get_named(request.node)?),
             b".." => {
                 self.filesystem
                     .lookup(&self.get_any(request.node)?, name, &self.asker(request))

@@ -14,6 +14,9 @@ use uext4_testkit::wait;
 /// Calls that no safe library offers.
 const SCRIPT: &str = include_str!("handles.py");
 
+/// Words of a mount whose handles outlive the kernel's cache.
+const EXPORT: &[&str] = &["nfs_export"];
+
 /// Contents of a `struct file_handle`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Handle {
@@ -65,7 +68,7 @@ fn drop_caches() {
 
 #[test]
 fn a_handle_outlives_caches_names_and_mounts() {
-    let mut mounted = Mounted::new();
+    let mut mounted = Mounted::with(&["-b", "4096"], EXPORT);
     fs::create_dir_all(mounted.path("a/b/c")).unwrap();
     fs::write(mounted.path("a/b/file"), "found").unwrap();
     let (file, dir) = (
@@ -85,14 +88,14 @@ fn a_handle_outlives_caches_names_and_mounts() {
     drop_caches();
     look(&mounted);
     mounted.unmount();
-    mounted.mount(&[]);
+    mounted.mount(EXPORT);
     look(&mounted);
     mounted.unmount();
 }
 
 #[test]
 fn a_handle_of_a_deleted_file_stays_stale() {
-    let mut mounted = Mounted::new();
+    let mut mounted = Mounted::with(&["-b", "4096"], EXPORT);
     let (path, again) = (mounted.path("file"), mounted.path("again"));
     fs::write(&path, "old").unwrap();
     let handle = handle_of(&path);
@@ -122,6 +125,20 @@ fn a_handle_of_a_deleted_file_stays_stale() {
             Some(libc::ESTALE),
             "{number}"
         );
+    }
+    mounted.unmount();
+}
+
+/// The kernel forgets the file before the server hears of it.
+#[test]
+fn a_handle_of_a_removed_file_is_stale_at_once() {
+    let mut mounted = Mounted::with(&["-b", "4096"], EXPORT);
+    for round in 0..20 {
+        let path = mounted.path(&format!("{round}"));
+        fs::write(&path, "old").unwrap();
+        let handle = handle_of(&path);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(errno(open(&mounted, &handle)), Some(libc::ESTALE));
     }
     mounted.unmount();
 }
