@@ -46,6 +46,8 @@ pub struct InodeCounts {
     slack: i32,
     free_inodes: Counter,
     used_dirs: Counter,
+    /// Free inodes of groups whose bitmap cannot be used.
+    withdrawn: AtomicU64,
 }
 
 /// Approximate counts; negative while frees are pending.
@@ -78,6 +80,7 @@ impl InodeCounts {
             slack: clamp_i32(SLACK_MAX.min(inodes_per_group / 64)),
             free_inodes: Counter::new(free),
             used_dirs: Counter::new(dirs),
+            withdrawn: AtomicU64::new(0),
         }
     }
 
@@ -131,6 +134,12 @@ impl InodeCounts {
     pub fn withdraw(&self, group: GroupNr) {
         let free = self.groups[usize_of(group.0)].free_inodes.swap(0, Relaxed);
         self.free_inodes.add(-i64::from(free));
+        self.withdrawn.fetch_add(nonnegative(free.into()), Relaxed);
+    }
+
+    /// Free inodes by the descriptors: those of groups whose bitmap cannot be used count too.
+    pub fn free_on_disk(&self) -> u64 {
+        self.free_inodes() + self.withdrawn.load(Relaxed)
     }
 
     fn count(&self, group: GroupNr, free: i32, kind: InodeKind) {

@@ -18,7 +18,7 @@ impl Groups {
     /// Marks a group unless it is loaded or marked.
     pub(crate) fn mark_bad(&self, nr: GroupNr, loader: &dyn Loader) {
         let lost = {
-            let space = self.group(nr).space.lock();
+            let mut space = self.group(nr).space.lock();
             let shape = self.shape(nr);
             if space.buddy.is_some() || shape.state == State::Bad {
                 return;
@@ -30,6 +30,8 @@ impl Groups {
                 ..shape
             };
             self.publish(nr, bad);
+            // A bitmap that another thread has read meanwhile is not installed.
+            space.generation = space.generation.wrapping_add(1);
             shape.free
         };
         self.bad.store(nr.0, Relaxed);
@@ -49,11 +51,12 @@ impl Regions {
     pub(crate) fn mark_bad(&self, group: GroupNr, loader: &dyn Loader) {
         let lost = {
             let region = self.region(self.region_of(group));
-            let space = region.space.lock();
+            let mut space = region.space.lock();
             let counts = self.group(group);
             if space.tree.is_some() || counts.bad.swap(true, Relaxed) {
                 return;
             }
+            space.generation = space.generation.wrapping_add(1);
             counts.free.load(Relaxed)
         };
         self.bad.store(group.0, Relaxed);

@@ -100,9 +100,17 @@ impl Fs {
     /// not change the answer.
     fn finish<T>(&self, answer: Result<T>) -> Result<T> {
         let answer = self.note(answer);
+        self.note_survey();
         let _recorded = self.note(self.reap_own());
         let _recorded = self.note(quota_files::place_missing(self));
         let _recorded = self.note(self.shrink_directories());
         answer
+    }
+
+    /// Records an error that the prefetch of bitmaps met, and applies `errors=`.
+    pub(crate) fn note_survey(&self) {
+        if let Some(error) = self.space.take_survey_error() {
+            let _recorded = self.note::<()>(Err(error));
+        }
     }
 }

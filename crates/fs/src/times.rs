@@ -90,7 +90,8 @@ impl Fs {
     /// Sets the access time when the mount options ask for it. A read does not fail because its
     /// time cannot be written: the journal may have stopped since it began.
     pub(crate) fn touch_atime(&self, inode: &InodeRef, changes: ChangeTimes) -> Atime {
-        self.set_atime(inode, changes).unwrap_or(Atime::Kept)
+        let set = self.set_atime(inode, changes);
+        self.note_quietly(set).unwrap_or(Atime::Kept)
     }
 
     fn set_atime(&self, inode: &InodeRef, changes: ChangeTimes) -> Result<Atime> {

@@ -114,6 +114,7 @@ impl Fs {
     /// # Errors
     /// The first.
     fn write_last(&self, life: &Lifecycle) -> Result<()> {
+        self.note_survey();
         let reaped = self.note(self.reap_all());
         let written = self.note(self.write_out_all());
         let times = self.note(self.log_lazy_times());

@@ -161,11 +161,8 @@ impl Space {
             .engine
             .allocate(&request, &loader)
             .map_err(|error| match error {
-                uext4_alloc::Error::NoSpace => Error::NoSpace,
-                // A group that was found unusable earlier has no space.
-                uext4_alloc::Error::Unreadable(_) => {
-                    loader.failed.into_inner().unwrap_or(Error::NoSpace)
-                }
+                // The loader recorded why; a group that cannot be used has no space.
+                uext4_alloc::Error::NoSpace | uext4_alloc::Error::Unreadable(_) => Error::NoSpace,
             })?;
         match self.without_partial(taken, min) {
             Some(run) => Ok(run),

@@ -3,7 +3,9 @@
 
 use super::Space;
 use super::loaders::LookLoader;
+use crate::Error;
 use crate::options::{Access, MountOptions, Threads};
+use uext4_alloc::LoadError;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::thread::{self, JoinHandle};
 use uext4_sync::{Arc, Mutex, Rank};
@@ -15,6 +17,10 @@ const THREADS_MAX: usize = 8;
 pub(super) struct Learners {
     ending: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Whether `error` is set; read by each operation, written once in the life of most mounts.
+    failed: AtomicBool,
+    /// An error of a bitmap that is not recorded yet.
+    error: Mutex<Option<Error>>,
 }
 
 impl Learners {
@@ -22,6 +28,8 @@ impl Learners {
         Self {
             ending: false.into(),
             threads: Mutex::new(Rank::Queue, Vec::new()),
+            failed: false.into(),
+            error: Mutex::new(Rank::Queue, None),
         }
     }
 }
@@ -50,6 +58,22 @@ impl Space {
         };
         let threads = (0..(cores - 1).clamp(1, THREADS_MAX)).map(start);
         self.learners.threads.lock().extend(threads);
+    }
+
+    /// Keeps an error for the next operation: the prefetch can neither log nor apply `errors=`.
+    pub(super) fn survey_failed(&self, error: Error) -> LoadError {
+        *self.learners.error.lock() = Some(error);
+        self.learners.failed.store(true, Ordering::Release);
+        LoadError
+    }
+
+    /// The error of a bitmap that the prefetch could not use, once.
+    pub(crate) fn take_survey_error(&self) -> Option<Error> {
+        if !self.learners.failed.load(Ordering::Acquire) {
+            return None;
+        }
+        self.learners.failed.store(false, Ordering::Relaxed);
+        self.learners.error.lock().take()
     }
 
     /// Stops the prefetch and joins its threads.

@@ -57,7 +57,7 @@ impl Loader for BitmapLoader<'_> {
 }
 
 /// Passes bitmaps to the prefetch without caching them. The space of a bitmap that fails is lost,
-/// as for a request.
+/// as for a request; the next operation records the error ([`Space::take_survey_error`]).
 pub(super) struct LookLoader<'a> {
     pub(super) space: &'a Space,
 }
@@ -76,8 +76,9 @@ impl Loader for LookLoader<'_> {
         groups: &[GroupNr],
         each: &mut dyn FnMut(GroupNr, std::result::Result<&Bitmap, LoadError>),
     ) {
-        let show = &mut |nr, seen: Result<&_>| each(nr, seen.map_err(|_| LoadError));
-        self.space.look(groups, show);
+        self.space.look(groups, &mut |nr, seen| {
+            each(nr, seen.map_err(|error| self.space.survey_failed(error)));
+        });
     }
 
     fn lost(&self, _group: GroupNr, clusters: u32) {

@@ -51,8 +51,6 @@ impl Space {
                     Ok(source) => self.see(*nr, source, bytes, &mut used),
                     Err(error) => Err(error.clone()),
                 };
-                // The caller may find space in another group.
-                let seen = seen.inspect_err(|error| self.met(error));
                 each(*nr, seen.map(|()| &used));
             }
         }
@@ -134,15 +132,11 @@ impl Space {
                 descriptor
             }
             Source::Device(descriptor) => {
-                let alone = match bytes {
-                    Some(_) => Vec::new(),
-                    None => self.read_blocks(descriptor.block_bitmap.0, 1)?,
-                };
-                let bytes = bytes.unwrap_or(&alone);
-                let (geometry, checksums) = (self.geometry(), &self.layout.checksums);
-                descriptor.verify_block_bitmap(bytes, nr, geometry, checksums)?;
-                used.copy_from_bytes(bytes);
-                self.check_own_metadata(nr, used)?;
+                let read = self.read_checked(nr, descriptor, bytes, used);
+                if read.is_err() && self.copy_from_memory(nr, used) {
+                    return Ok(());
+                }
+                read?;
                 descriptor
             }
         };
@@ -156,6 +150,26 @@ impl Space {
             bitmap: used.count_clear(),
         };
         Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into())
+    }
+
+    /// Puts the bitmap of the device into `used` and verifies it. `bytes` is its block; without it,
+    /// the block is read.
+    fn read_checked(
+        &self,
+        nr: GroupNr,
+        descriptor: &GroupDescriptor,
+        bytes: Option<&[u8]>,
+        used: &mut Bitmap,
+    ) -> Result<()> {
+        let alone = match bytes {
+            Some(_) => Vec::new(),
+            None => self.read_blocks(descriptor.block_bitmap.0, 1)?,
+        };
+        let bytes = bytes.unwrap_or(&alone);
+        let (geometry, checksums) = (self.geometry(), &self.layout.checksums);
+        descriptor.verify_block_bitmap(bytes, nr, geometry, checksums)?;
+        used.copy_from_bytes(bytes);
+        self.check_own_metadata(nr, used)
     }
 
     /// Copies the bitmap in memory to `used`; false if it is not there.

@@ -189,7 +189,7 @@ impl Space {
         let blocks = clusters << self.geometry().cluster_bits;
         (
             blocks,
-            u32::try_from(self.policy.counts().free_inodes()).unwrap_or(u32::MAX),
+            u32::try_from(self.policy.counts().free_on_disk()).unwrap_or(u32::MAX),
         )
     }
 

@@ -4,7 +4,7 @@
 //! Locking: a caller that waits for a commit holds no handle and no live object.
 
 use super::Space;
-use super::blocks::{Reserve, Want};
+use super::blocks::Want;
 use crate::base::{Base, Retries};
 use crate::{Error, Result};
 use std::time::Duration;
@@ -101,22 +101,19 @@ impl Space {
     /// here, because a caller with a handle can neither fail nor start over: writeback must not run
     /// out of space that was claimed by a write.
     ///
-    /// A bitmap that the search finds unreadable or damaged only makes its group full. Its error is
-    /// answered if there is no space elsewhere; delayed data keep waiting for space then.
+    /// A bitmap that the search finds unreadable or damaged is recorded and only makes its group
+    /// full: freed space of another group may be enough after a commit.
     pub(super) fn take(&self, base: &Base, want: &Want, len: u32, min: u32) -> Result<Run> {
         let mut retries = Retries::default();
-        let mut refusal = Error::NoSpace;
         loop {
             match self.take_once(base, want, len, min) {
                 Ok(run) => return Ok(run),
                 Err(Error::NoSpace) => {}
-                // A bitmap could not be used.
-                Err(_) if want.reserve == Reserve::Delayed => {}
-                Err(error) => refusal = error,
+                Err(error) => return Err(error),
             }
             let are_held = self.preallocations.clusters() > 0;
             if !are_held && min > 1 || !retries.may_retry() {
-                return Err(refusal);
+                return Err(Error::NoSpace);
             }
             match self.discard_preallocations() {
                 // Another thread is taking or trimming them right now.
