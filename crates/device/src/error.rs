@@ -64,6 +64,12 @@ pub enum Error {
         /// The problem, as text.
         problem: &'static str,
     },
+    /// The path leads to a file that has no blocks.
+    #[error("it is {kind}; a file or a block device is needed")]
+    Kind {
+        /// What it is, as text.
+        kind: &'static str,
+    },
     /// The device was opened read-only.
     #[error("the device is read-only")]
     ReadOnly,

@@ -1,7 +1,7 @@
 //! Device in a regular file or behind a block device node.
 //!
 //! Two processes that write one file system destroy it. A device that is open for writing therefore
-//! holds an exclusive `flock` and, on a block device, an `O_EXCL` claim, which the kernel refuses
+//! holds an exclusive `flock`, the byte locks of QEMU and, on a block device, an `O_EXCL` claim, which the kernel refuses
 //! while the device is mounted. Other names of the same bytes are claimed as well
 //! ([`crate::users`]). Readers take no lock: reading a mounted file system is useful and harmless.
 //! References: open(2), flock(2), fallocate(2).
@@ -9,12 +9,13 @@
 mod direct;
 mod opening;
 mod rotation;
+mod shared_locks;
 
 use crate::users::Claims;
 use crate::{Backing, BlockDevice, Claimant, Error, range};
 pub use opening::write_protected;
 use opening::{claim, kind_of, lock_for_writing, open_file};
-use rustix::fs::{Advice, FallocateFlags, FileType, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FileType};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Seek, SeekFrom};
@@ -209,7 +210,7 @@ impl FileDevice {
         let reopened = self.reopened.get();
         let opened = (self.access == Access::ReadWrite).then_some(&self.file);
         for file in opened.into_iter().chain(reopened) {
-            let _without_locks = rustix::fs::flock(file, FlockOperation::Unlock);
+            opening::unlock(file);
         }
     }
 

@@ -1,69 +1,115 @@
-//! A file while it is made: beside its final place, under another name.
+//! A file while it is made: without a name where the file system can do that (`O_TMPFILE`), else
+//! beside its final place under another name.
 //!
 //! It grows as it is written, since its size may be known at the end only. Dropped before
-//! [`NewFile::keep`] it is removed, so no partial file has the final name.
+//! [`NewFile::keep`] it is gone, so no partial file has the final name. A file that it replaces
+//! passes its owner and mode on.
+//!
+//! Layout: `place` finds the directory and what is there.
 
-use std::fs::{File, OpenOptions};
+mod place;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, Mode};
+use rustix::io::Errno;
 use uext4_num::u64_of;
 
+use self::place::Place;
 use crate::{BlockDevice, Error, range};
 
-/// Names that are tried for the file.
+/// Names that are tried for a file beside the final one.
 const TRIES: u32 = 1000;
 
 /// See the module.
 pub struct NewFile {
     file: File,
-    path: PathBuf,
+    place: Place,
+    /// The name while it is made; `None`: it has none.
+    beside: Option<OsString>,
     final_path: PathBuf,
     limit_bytes: u64,
 }
 
 impl NewFile {
-    /// An empty file beside `path`, which grows up to `limit_bytes`.
+    /// An empty file for the place of `path`, which grows up to `limit_bytes`. A symbolic link at
+    /// the end of `path` stays, and the file to which it leads is replaced.
     ///
     /// # Errors
-    /// Of the system, or a path without a name.
+    /// Of the system; a path without a name, or with something that is no regular file; a link or
+    /// a file that another user put into a directory where all may write.
     pub fn create(path: &Path, limit_bytes: u64) -> io::Result<NewFile> {
-        for attempt in 0..TRIES {
-            let mut name = std::ffi::OsString::from(".");
-            name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
-            name.push(format!(".{}-{attempt}.part", std::process::id()));
-            let beside = path.with_file_name(name);
-            match OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&beside)
-            {
-                Ok(file) => {
-                    return Ok(NewFile {
-                        file,
-                        path: beside,
-                        final_path: path.to_path_buf(),
-                        limit_bytes,
-                    });
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+        let place = Place::of(path)?;
+        let mode = place
+            .replaced
+            .as_ref()
+            .map_or(0o666, |there| there.mode & 0o666);
+        let (file, beside) = match place.unnamed(Mode::from_raw_mode(mode)) {
+            Ok(file) => (file, None),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+                named(|name| place.new_file(name, Mode::from_raw_mode(mode)))?
             }
-        }
-        Err(io::ErrorKind::AlreadyExists.into())
+            Err(error) => return Err(error.into()),
+        };
+        Ok(NewFile {
+            file,
+            place,
+            beside,
+            final_path: path.to_path_buf(),
+            limit_bytes,
+        })
     }
 
-    /// Gives the file its size in bytes and its final name, durably.
+    /// Device and inode number of the file.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        let found = self.file.metadata()?;
+        Ok((found.dev(), found.ino()))
+    }
+
+    /// Gives the file its size in bytes, the owner and mode of the file that it replaces, and its
+    /// final name, durably.
     ///
     /// # Errors
     /// Of the system.
     pub fn keep(&self, size_bytes: u64) -> io::Result<()> {
         self.file.set_len(size_bytes)?;
+        if let Some(there) = &self.place.replaced {
+            there.pass_on(&self.file)?;
+        }
         self.file.sync_all()?;
-        std::fs::rename(&self.path, &self.final_path)
+        match &self.beside {
+            Some(beside) => self.place.rename(beside)?,
+            None => self.link()?,
+        }
+        self.place.sync()
+    }
+
+    /// Gives the file without a name its final one.
+    fn link(&self) -> io::Result<()> {
+        let magic = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());
+        let link = |name: &OsStr| {
+            let directory = &self.place.directory;
+            rustix::fs::linkat(CWD, &magic[..], directory, name, AtFlags::SYMLINK_FOLLOW)
+        };
+        match link(&self.place.name) {
+            Err(Errno::EXIST) => {}
+            linked => return Ok(linked?),
+        }
+        let ((), beside) = named(link)?;
+        let beside = beside.unwrap_or_default();
+        self.place.rename(&beside).inspect_err(|_| {
+            // The first error is told.
+            let _ = self.place.remove(&beside);
+        })
     }
 
     /// The next bytes from `offset` on that are no hole; `None` behind the last of them. Where the
@@ -88,10 +134,25 @@ impl NewFile {
     }
 }
 
+/// Tries short names until one is free.
+fn named<T>(make: impl Fn(&OsStr) -> Result<T, Errno>) -> io::Result<(T, Option<OsString>)> {
+    for attempt in 0..TRIES {
+        let name = format!(".uext4-{}-{attempt}.part", std::process::id());
+        match make(OsStr::new(&name)) {
+            Ok(made) => return Ok((made, Some(name.into()))),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // After a rename there is nothing under this name.
-        let _already_renamed = std::fs::remove_file(&self.path);
+        if let Some(beside) = &self.beside {
+            // After a rename there is nothing under this name.
+            let _already_renamed = self.place.remove(beside);
+        }
     }
 }
 
@@ -142,6 +203,8 @@ impl BlockDevice for NewFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn it_has_its_name_when_it_is_kept_and_is_gone_otherwise() {
@@ -151,7 +214,6 @@ mod tests {
         let names = || std::fs::read_dir(dir.path()).unwrap().count();
         let dropped = NewFile::create(&path, 100).unwrap();
         dropped.write_at(0, b"new").unwrap();
-        assert_eq!(names(), 2);
         drop(dropped);
         assert_eq!(
             (names(), std::fs::read(&path).unwrap()),
@@ -169,6 +231,55 @@ mod tests {
             (names(), std::fs::read(&path).unwrap()),
             (1, b"\0\0new\0".to_vec())
         );
+    }
+
+    /// A file without a name and one with a name are made alike.
+    #[test]
+    fn an_old_file_passes_its_mode_on_and_links_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("x".repeat(255)), dir.path().join("link"));
+        std::fs::write(&path, b"old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(path.file_name().unwrap(), &link).unwrap();
+        for is_named in [false, true] {
+            let mut new = NewFile::create(&link, 100).unwrap();
+            if is_named {
+                let mode = Mode::from_raw_mode(0o644);
+                (new.file, new.beside) = named(|name| new.place.new_file(name, mode)).unwrap();
+            }
+            new.write_at(0, b"new").unwrap();
+            new.keep(3).unwrap();
+            drop(new);
+            assert!(link.is_symlink());
+            assert_eq!(std::fs::read(&path).unwrap(), b"new");
+            assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+        }
+    }
+
+    #[test]
+    fn other_kinds_of_files_and_planted_links_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = |name: &str, words: &str| {
+            let error = NewFile::create(&dir.path().join(name), 1).err().unwrap();
+            assert!(error.to_string().contains(words), "{name}: {error}");
+        };
+        std::fs::create_dir(dir.path().join("directory")).unwrap();
+        refused("directory", "neither a regular file");
+        std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
+        refused("loop", "symbolic links");
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let shared = dir.path().join("shared");
+        std::fs::create_dir(&shared).unwrap();
+        std::fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+        std::fs::write(shared.join("file"), b"").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", shared.join("planted")).unwrap();
+        for name in ["file", "planted"] {
+            std::os::unix::fs::lchown(shared.join(name), Some(1000), Some(1000)).unwrap();
+            refused(&format!("shared/{name}"), "another user owns it");
+        }
     }
 
     #[test]

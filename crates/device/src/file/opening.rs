@@ -3,6 +3,7 @@
 //! References: open(2) of `O_EXCL` on block devices, flock(2), `ABI/stable/sysfs-block` (`ro`).
 
 use super::Access;
+use super::shared_locks::{self, Answer};
 use crate::{Error, users};
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, major, minor};
 use rustix::io::Errno;
@@ -31,19 +32,27 @@ pub(super) fn claim(path: &Path) -> Result<Option<File>, Error> {
         return Ok(None);
     }
     let mut options = OpenOptions::new();
-    let exclusive = OFlags::EXCL.bits().cast_signed();
+    let exclusive = (OFlags::EXCL | OFlags::NONBLOCK).bits().cast_signed();
     let claimed = options.read(true).custom_flags(exclusive).open(path);
     claimed.map(Some).map_err(open_error(path))
 }
 
-/// Opens a file that is not a directory.
+/// Opens a regular file or a block device. Other kinds are refused, without waiting for the other
+/// end of a pipe.
 pub(super) fn open_file(path: &Path, access: Access) -> Result<File, Error> {
     let mut options = OpenOptions::new();
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
     options.read(true).write(access == Access::ReadWrite);
-    let file = options.open(path).map_err(open_error(path))?;
-    if kind_of(&file).map_err(open_error(path))? == FileType::Directory {
-        return Err(open_error(path)(Errno::ISDIR.into()));
-    }
+    let opened = options.custom_flags(flags).open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) => return Err(refusal(path).unwrap_or_else(|| open_error(path)(error))),
+    };
+    check_kind(kind_of(&file).map_err(open_error(path))?)?;
+    let flags = rustix::fs::fcntl_getfl(&file);
+    flags
+        .and_then(|flags| rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK))
+        .map_err(|errno| open_error(path)(errno.into()))?;
     if access == Access::ReadWrite {
         if is_write_protected(&file) {
             return Err(Error::WriteProtected);
@@ -51,6 +60,24 @@ pub(super) fn open_file(path: &Path, access: Access) -> Result<File, Error> {
         lock_for_writing(&file, path)?;
     }
     Ok(file)
+}
+
+/// Why a path whose open fails can be no device: its kind, or nothing.
+fn refusal(path: &Path) -> Option<Error> {
+    let kind = FileType::from_raw_mode(rustix::fs::stat(path).ok()?.st_mode);
+    check_kind(kind).err()
+}
+
+fn check_kind(kind: FileType) -> Result<(), Error> {
+    let kind = match kind {
+        FileType::RegularFile | FileType::BlockDevice => return Ok(()),
+        FileType::Directory => return Err(Error::io("open", 0, 0, Errno::ISDIR)),
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice => "a character device",
+        _ => "another kind of file",
+    };
+    Err(Error::Kind { kind })
 }
 
 pub(super) fn kind_of(file: impl AsFd) -> std::io::Result<FileType> {
@@ -77,13 +104,27 @@ pub fn write_protected(path: &Path) -> bool {
 
 /// Excludes other programs that respect locks from writing.
 pub(super) fn lock_for_writing(file: &File, path: &Path) -> Result<(), Error> {
+    let busy = || Error::Busy {
+        path: path.to_owned(),
+        user: users::describe_file(file, path),
+    };
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(Error::Busy {
-            path: path.to_owned(),
-            user: users::describe_file(file, path),
-        }),
+        Err(Errno::WOULDBLOCK) => return Err(busy()),
         // Some network file systems have no locks: working unlocked is better than refusing.
-        Err(Errno::NOLCK | Errno::NOTSUP) | Ok(()) => Ok(()),
-        Err(errno) => Err(Error::io("open", 0, 0, errno)),
+        Err(Errno::NOLCK | Errno::NOTSUP) | Ok(()) => {}
+        Err(errno) => return Err(Error::io("open", 0, 0, errno)),
     }
+    match shared_locks::take(file) {
+        Ok(Answer::Free) => Ok(()),
+        refused => {
+            let _without_locks = rustix::fs::flock(file, FlockOperation::Unlock);
+            Err(refused.map_or_else(|error| Error::io("open", 0, 0, error), |_| busy()))
+        }
+    }
+}
+
+/// Gives the locks of [`lock_for_writing`] back.
+pub(super) fn unlock(file: &File) {
+    shared_locks::release(file);
+    let _without_locks = rustix::fs::flock(file, FlockOperation::Unlock);
 }

@@ -45,10 +45,12 @@ fn find(
     kind: Kind,
     namespace: Option<u32>,
 ) -> Option<User> {
+    let types = Types::of_host();
     let lines = table.split(|&byte| byte == b'\n');
     lines.filter_map(parse).find_map(|mount| {
         let is_it = |(nr, node): &&(DeviceNr, PathBuf)| {
-            mount.device == *nr || mount.source == node.as_os_str().as_bytes()
+            let names = mount.source == node.as_os_str().as_bytes();
+            mount.device == *nr || names && types.have_device(&mount.kind)
         };
         let (_, node) = devices.iter().find(is_it)?;
         (kind == Kind::Any || mount.writes).then(|| User::Mount {
@@ -59,9 +61,29 @@ fn find(
     })
 }
 
+/// The list of file systems of the kernel, `/proc/filesystems`.
+struct Types(Option<String>);
+
+impl Types {
+    fn of_host() -> Self {
+        Self(std::fs::read_to_string("/proc/filesystems").ok())
+    }
+
+    /// Whether file systems of this type are on block devices. The source of others is any text,
+    /// which the user who mounts them chooses.
+    fn have_device(&self, kind: &[u8]) -> bool {
+        let Some(list) = &self.0 else {
+            return true;
+        };
+        let is_it = |line: &str| line.split('\t').eq(["", &String::from_utf8_lossy(kind)]);
+        list.lines().any(is_it)
+    }
+}
+
 struct Mount {
     device: DeviceNr,
     point: PathBuf,
+    kind: Vec<u8>,
     source: Vec<u8>,
     writes: bool,
 }
@@ -72,12 +94,14 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let device = DeviceNr::parse(std::str::from_utf8(fields.nth(2)?).ok()?)?;
     let point = unescape(fields.nth(1)?);
-    let mut rest = fields.skip_while(|field| *field != b"-").skip(2);
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = rest.next()?.to_vec();
     let source = unescape(rest.next()?);
     let options = rest.next()?;
     Some(Mount {
         device,
         point: OsString::from_vec(point).into(),
+        kind,
         source,
         writes: options
             .split(|&byte| byte == b',')
@@ -119,4 +143,24 @@ fn holder_of(devices: &[(DeviceNr, PathBuf)]) -> Option<User> {
             holder: sysfs::holders(*nr).into_iter().next()?,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Users choose the source of a tmpfs in a namespace of their own.
+    #[test]
+    fn only_sources_of_block_file_systems_count() {
+        let node = PathBuf::from("/dev/loop0");
+        let devices = [(DeviceNr::parse("7:0").unwrap(), node)];
+        let user_of = |line: &[u8]| find(line, &devices, Kind::Writer, None);
+        let tmpfs = b"36 35 0:77 / /mnt rw - tmpfs /dev/loop0 rw,size=1k";
+        assert!(user_of(tmpfs).is_none());
+        let by_number = b"36 35 7:0 / /mnt rw - ext4 /dev/root rw";
+        assert!(user_of(by_number).is_some());
+        let types = Types(Some("nodev\ttmpfs\n\tbtrfs\n".into()));
+        assert!(types.have_device(b"btrfs") && !types.have_device(b"tmpfs"));
+        assert!(Types(None).have_device(b"tmpfs"));
+    }
 }
