@@ -24,6 +24,26 @@ pub enum Error {
     /// A file of the image cannot be read or made.
     #[error(transparent)]
     Image(#[from] PathError),
+    /// The image does not take an extended attribute, most often because it is too large.
+    #[error("{error}: the extended attribute {name}")]
+    Attribute {
+        /// The attribute.
+        name: String,
+        /// Why, and the path in the image.
+        #[source]
+        error: PathError,
+    },
+    /// The host does not take an extended attribute.
+    #[error("{}: {error}: the extended attribute {name}", path.display())]
+    HostAttribute {
+        /// The file.
+        path: PathBuf,
+        /// The attribute.
+        name: String,
+        /// The error of the system.
+        #[source]
+        error: io::Error,
+    },
     /// The image has a structure that no copy can have.
     #[error("{}: {damage}", String::from_utf8_lossy(path))]
     Damaged {
@@ -79,7 +99,8 @@ pub enum Damage {
 }
 
 impl Error {
-    /// Whether the transfer cannot go on: the target is full or read-only, or it was cancelled.
+    /// Whether the transfer cannot go on: the target is full or read-only, or it was cancelled. An
+    /// attribute without space says nothing of the space for other files.
     pub fn is_final(&self) -> bool {
         match self {
             Self::Host { error, .. } => matches!(

@@ -24,7 +24,7 @@ use uext4::{Caller, Filesystem, InodeRef, Timestamp};
 pub enum Existing {
     /// The file fails.
     Refuse,
-    /// The name is removed first.
+    /// The new file takes the name when it is complete; a failure leaves the old one.
     Replace,
 }
 
@@ -63,15 +63,6 @@ struct Frame {
     inode: InodeRef,
     path: Vec<u8>,
     names: Vec<OsString>,
-    ends: Ends,
-}
-
-/// What a directory gets when it is filled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ends {
-    /// Attributes of the directory on the host.
-    WithAttributes,
-    Bare,
 }
 
 impl<'a> Import<'a> {
@@ -135,7 +126,7 @@ impl<'a> Import<'a> {
     }
 
     /// Copies the content of the directory `host` into the directory `path`, which is created if it
-    /// does not exist.
+    /// does not exist, and gets the attributes of `host`.
     ///
     /// # Errors
     /// The failure that ended the transfer.
@@ -182,14 +173,13 @@ impl<'a> Import<'a> {
         if !inode.is_dir() {
             return Err(uext4::Error::NotDirectory).in_image(|| path.to_vec());
         }
-        Frame::new(fd, host, inode, path, Ends::Bare)
+        Frame::new(fd, host, inode, path)
     }
 
     /// Fills the open directories depth-first until none is open.
     fn drain(&mut self, mut open: Vec<Frame>) -> Result<()> {
         let filled = self.fill_directories(&mut open);
-        let begun = |frame: &&Frame| frame.ends == Ends::WithAttributes;
-        for left in open.iter().rev().filter(begun) {
+        for left in open.iter().rev() {
             // The first error is told.
             let _ = self.close(left);
         }
@@ -202,9 +192,7 @@ impl<'a> Import<'a> {
             let Some(name) = top.names.pop() else {
                 // Attributes come last: filling the directory changes its times, and new files
                 // would inherit a default ACL.
-                if let Some(done) = open.pop()
-                    && done.ends == Ends::WithAttributes
-                {
+                if let Some(done) = open.pop() {
                     let closed = self.close(&done);
                     self.monitor.finish(closed)?;
                 }
@@ -228,8 +216,7 @@ impl<'a> Import<'a> {
 
     fn close(&self, done: &Frame) -> Result<()> {
         let xattrs = source::xattrs_of(done.fd.as_fd()).on_host(|| done.host.clone())?;
-        let set = self.set_attributes(&done.state, xattrs, &done.inode);
-        set.in_image(|| done.path.clone())
+        self.set_attributes(&done.state, xattrs, &done.inode, &done.path)
     }
 
     /// Pushes a directory for filling; counts everything else as done or failed.
@@ -257,12 +244,12 @@ impl<'a> Import<'a> {
             return Err(Error::Loop { path, above });
         }
         let inode = self.made_directory(spot).in_image(|| spot.path())?;
-        Frame::new(fd, spot.host, inode, spot.path, Ends::WithAttributes)
+        Frame::new(fd, spot.host, inode, spot.path)
     }
 }
 
 impl Frame {
-    fn new(fd: OwnedFd, host: &Path, inode: InodeRef, path: &[u8], ends: Ends) -> Result<Self> {
+    fn new(fd: OwnedFd, host: &Path, inode: InodeRef, path: &[u8]) -> Result<Self> {
         let on_host = || host.to_path_buf();
         Ok(Self {
             state: State::of(&fd).on_host(on_host)?,
@@ -271,7 +258,6 @@ impl Frame {
             host: host.to_path_buf(),
             inode,
             path: path.to_vec(),
-            ends,
         })
     }
 }

@@ -35,7 +35,7 @@
 //! | event | `Break` |
 //! | --- | --- |
 //! | [`Event::Failed`] | ends the transfer with this error |
-//! | any other | ends it with [`Error::Cancelled`] after the current file |
+//! | any other | ends it with [`Error::Cancelled`]; an import does not keep the current file |
 //!
 //! Without a callback the first failure ends the transfer. A full device and similar errors end it
 //! always ([`Error::is_final`]). Directories that were begun get their attributes in each case.
@@ -46,8 +46,8 @@
 //! raises `RLIMIT_NOFILE`.
 //!
 //! Layout: `import` copies into the file system, from files that `source` reads. `export` copies
-//! out of it; `archive` writes tar streams, `compare` compares two file systems. `restore` sets
-//! attributes on the host. `beneath` resolves host paths below directory handles. `monitor` counts
+//! out of it; `archive` writes tar streams, `compare` compares two file systems. `replace` makes
+//! new files in the place of old ones, `restore` sets attributes on the host. `beneath` resolves host paths below directory handles. `monitor` counts
 //! and calls the callback.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
@@ -59,6 +59,7 @@ mod error;
 mod export;
 mod import;
 mod monitor;
+mod replace;
 mod restore;
 mod sorted;
 mod source;
@@ -69,6 +70,7 @@ pub use error::{Damage, Error, Result};
 pub use export::{Devices, Export};
 pub use import::{Existing, Import, Times};
 pub use monitor::{Event, Summary};
+pub use replace::NewName;
 pub use restore::Permissions;
 pub use source::Links;
 

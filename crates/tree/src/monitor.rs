@@ -18,6 +18,8 @@ pub enum Event<'e> {
     NotPrivileged(&'e [u8], FileType),
     /// A socket is not in an archive.
     Socket(&'e [u8]),
+    /// A file of the host changed while it was copied.
+    Changed(&'e [u8]),
 }
 
 /// Counts of a transfer.
@@ -76,6 +78,11 @@ impl Monitor<'_> {
     pub(crate) fn add_bytes(&mut self, bytes: u64) {
         self.summary.bytes += bytes;
         self.tell(Event::Bytes(bytes));
+    }
+
+    /// Tells that a file changed while it was copied.
+    pub(crate) fn changed(&mut self, path: &[u8]) {
+        self.tell(Event::Changed(path));
     }
 
     /// Counts a file that was copied or failed.

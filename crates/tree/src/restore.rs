@@ -4,16 +4,17 @@
 //! [`Permissions::Ordinary`], that of other users, drops setuid, setgid and sticky and applies the
 //! umask.
 
-use crate::Result;
 use crate::beneath::magic_path;
 use crate::error::{InImage, OnHost};
 use crate::export::Original;
+use crate::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use uext4::format::acl::{Acl, Tag};
 use uext4::{Attr, Caller, FileType, Timestamp};
 
 type HostResult<T> = std::result::Result<T, Errno>;
@@ -31,12 +32,10 @@ pub enum Permissions {
     },
 }
 
+const ACCESS: &[u8] = b"system.posix_acl_access";
+
 /// Extended attributes that grant permissions in addition to the mode.
-const GRANTING: [&[u8]; 3] = [
-    b"system.posix_acl_access",
-    b"system.posix_acl_default",
-    b"security.capability",
-];
+const GRANTING: [&[u8]; 3] = [ACCESS, b"system.posix_acl_default", b"security.capability"];
 
 /// Sets attributes of exported files.
 pub(crate) struct Restore {
@@ -58,10 +57,10 @@ impl Restore {
     }
 
     /// The permission bits that a file of the image gets on the host.
-    fn mode(&self, attr: &Attr) -> Mode {
+    fn mode(&self, from: &Original) -> Mode {
         let bits = match self.permissions {
-            Permissions::Same => attr.mode,
-            Permissions::Ordinary { umask } => attr.mode & 0o777 & !umask,
+            Permissions::Same => from.attr.mode,
+            Permissions::Ordinary { umask } => without_acl(from) & 0o777 & !umask,
         };
         Mode::from_raw_mode(bits.into())
     }
@@ -70,12 +69,16 @@ impl Restore {
     pub(crate) fn open(&mut self, fd: BorrowedFd<'_>, from: &Original, host: &Path) -> Result<()> {
         let (uid, gid) = owner(&from.attr);
         let set = self.unless_refused(rustix::fs::fchown(fd, uid, gid));
-        set.and_then(|()| rustix::fs::fchmod(fd, self.mode(&from.attr)))
+        set.and_then(|()| rustix::fs::fchmod(fd, self.mode(from)))
             .on_host(|| host.into())?;
         // After the owner, because a change of owner removes capabilities.
-        self.xattrs(from, host, |key, value| {
+        let lists = self.xattrs(from, host, |key, value| {
             rustix::fs::fsetxattr(fd, key, value, XattrFlags::empty())
         })?;
+        if lists == Lists::Lost {
+            let mode = Mode::from_raw_mode(without_acl(from).into());
+            rustix::fs::fchmod(fd, mode).on_host(|| host.into())?;
+        }
         rustix::fs::futimens(fd, &times(&from.attr)).on_host(|| host.into())
     }
 
@@ -92,11 +95,15 @@ impl Restore {
         let set = rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH);
         self.unless_refused(set).on_host(|| host.into())?;
         if from.attr.kind != FileType::Symlink {
-            rustix::fs::chmod(&path, self.mode(&from.attr)).on_host(|| host.into())?;
+            rustix::fs::chmod(&path, self.mode(from)).on_host(|| host.into())?;
         }
-        self.xattrs(from, host, |key, value| {
+        let lists = self.xattrs(from, host, |key, value| {
             rustix::fs::setxattr(&path, key, value, XattrFlags::empty())
         })?;
+        if lists == Lists::Lost && from.attr.kind != FileType::Symlink {
+            let mode = Mode::from_raw_mode(without_acl(from).into());
+            rustix::fs::chmod(&path, mode).on_host(|| host.into())?;
+        }
         let times = times(&from.attr);
         rustix::fs::utimensat(rustix::fs::CWD, &path, &times, AtFlags::empty())
             .on_host(|| host.into())
@@ -107,7 +114,8 @@ impl Restore {
         from: &Original,
         host: &Path,
         put: impl Fn(&OsStr, &[u8]) -> HostResult<()>,
-    ) -> Result<()> {
+    ) -> Result<Lists> {
+        let mut lists = Lists::Kept;
         let caller = Caller::root();
         let in_image = || from.path.clone();
         let names = from.fs.list_xattrs(&from.inode, &caller);
@@ -121,11 +129,23 @@ impl Restore {
             let value = value.in_image(in_image)?;
             match put(OsStr::from_bytes(&name), &value) {
                 // The host's file system does not support the attribute.
-                Err(Errno::NOTSUP) => self.reduced += 1,
-                other => self.unless_refused(other).on_host(|| host.into())?,
+                Err(Errno::NOTSUP) => {
+                    self.reduced += 1;
+                    if name == ACCESS {
+                        lists = Lists::Lost;
+                    }
+                }
+                other => {
+                    let set = self.unless_refused(other);
+                    set.map_err(|error| Error::HostAttribute {
+                        path: host.into(),
+                        name: name.escape_ascii().to_string(),
+                        error: error.into(),
+                    })?;
+                }
             }
         }
-        Ok(())
+        Ok(lists)
     }
 
     /// Whether a node could not be created for lack of privilege.
@@ -142,6 +162,32 @@ impl Restore {
             }
             other => other,
         }
+    }
+}
+
+/// Whether the host took the access control list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lists {
+    Kept,
+    Lost,
+}
+
+/// The permission bits of a file without its access control list. With one, the bits of the group
+/// are the mask, which may be more than the group has.
+fn without_acl(from: &Original) -> u16 {
+    let mode = from.attr.mode;
+    let list = from.fs.get_xattr(&from.inode, ACCESS, &Caller::root());
+    let list = list.ok().and_then(|value| Acl::from_xattr(&value).ok());
+    let Some(list) = list.flatten() else {
+        return mode;
+    };
+    let group = list
+        .entries()
+        .iter()
+        .find(|entry| entry.tag == Tag::GroupObj);
+    match group {
+        Some(group) => mode & !0o070 | (mode & group.perm << 3),
+        None => mode,
     }
 }
 

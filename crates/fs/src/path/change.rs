@@ -5,6 +5,7 @@ use super::tree::join;
 use super::walk::Place;
 use super::{AsBytes, Paths};
 use crate::{Error, FileType, InodeRef, RenameFlags, SetAttr};
+use std::collections::HashSet;
 use uext4_format::{Corrupt, CorruptKind, InodeNr};
 
 impl Paths {
@@ -136,20 +137,30 @@ impl Paths {
         if matches!(place.name, b"." | b"..") {
             return Err(Error::Invalid("'.' and '..' cannot be removed")).at(path);
         }
-        let mut open = vec![self.emptied(dir, place.name, path.to_vec())?];
+        let mut at = path.to_vec();
+        let mut entered = HashSet::from([dir.nr()]);
+        let mut open = vec![self.emptied(dir, &at)?];
         while let Some(top) = open.last_mut() {
             if let Some(name) = top.subdirs.pop() {
-                let path = join(&top.path, &name);
-                let dir = self.fs.lookup(&top.dir, &name, caller).at(&path)?;
-                if open.iter().any(|above| above.dir.nr() == dir.nr()) {
-                    return Err(cycle(dir.nr())).at(&path);
+                at.truncate(top.path_bytes);
+                at = join(&at, &name);
+                let dir = self.fs.lookup(&top.dir, &name, caller).at(&at)?;
+                if !entered.insert(dir.nr()) {
+                    return Err(cycle(dir.nr())).at(&at);
                 }
-                open.push(self.emptied(dir, &name, path)?);
+                let mut below = self.emptied(dir, &at)?;
+                below.name = name;
+                open.push(below);
                 continue;
             }
             let Some(done) = open.pop() else { break };
-            let parent = open.last().map_or(&place.parent, |above| &above.dir);
-            self.fs.rmdir(parent, &done.name, caller).at(&done.path)?;
+            at.truncate(done.path_bytes);
+            entered.remove(&done.dir.nr());
+            let (parent, name) = match open.last() {
+                Some(above) => (&above.dir, &done.name[..]),
+                None => (&place.parent, place.name),
+            };
+            self.fs.rmdir(parent, name, caller).at(&at)?;
         }
         Ok(())
     }
@@ -172,27 +183,30 @@ impl Paths {
     }
 
     /// Removes all but the subdirectories of `dir`.
-    fn emptied(&self, dir: InodeRef, name: &[u8], path: Vec<u8>) -> Result<Emptied> {
-        let entries: Vec<_> = self.list(dir.clone(), &path)?.collect::<Result<_>>()?;
+    fn emptied(&self, dir: InodeRef, path: &[u8]) -> Result<Emptied> {
+        let entries: Vec<_> = self.list(dir.clone(), path)?.collect::<Result<_>>()?;
         let mut subdirs = Vec::new();
         for entry in entries {
-            let below = join(&path, &entry.name);
+            let below = || join(path, &entry.name);
             let is_dir = match entry.kind {
                 Some(kind) => kind == FileType::Directory,
                 None => {
                     let inode = self.fs.lookup(&dir, &entry.name, &self.caller);
-                    inode.at(&below)?.is_dir()
+                    inode
+                        .map_err(|error| PathError::new(&below(), error))?
+                        .is_dir()
                 }
             };
             if is_dir {
                 subdirs.push(entry.name);
             } else {
-                self.fs.unlink(&dir, &entry.name, &self.caller).at(&below)?;
+                let removed = self.fs.unlink(&dir, &entry.name, &self.caller);
+                removed.map_err(|error| PathError::new(&below(), error))?;
             }
         }
         Ok(Emptied {
-            name: name.to_vec(),
-            path,
+            name: Vec::new(),
+            path_bytes: path.len(),
             dir,
             subdirs,
         })
@@ -215,8 +229,10 @@ pub(super) fn cycle(nr: InodeNr) -> Error {
 
 /// A directory being removed: only empty subdirectories of these names are left in it.
 struct Emptied {
+    /// Its name; empty for the one where the removal starts.
     name: Vec<u8>,
-    path: Vec<u8>,
+    /// Length of its path.
+    path_bytes: usize,
     dir: InodeRef,
     subdirs: Vec<Vec<u8>>,
 }

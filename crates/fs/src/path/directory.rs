@@ -68,14 +68,21 @@ impl Directory {
     }
 }
 
+impl Directory {
+    /// The next entry; the caller knows the path.
+    pub(super) fn next_entry(&mut self) -> Option<crate::Result<Entry>> {
+        if let Err(error) = self.fill() {
+            self.cookie = None;
+            return Some(Err(error));
+        }
+        self.batch.pop_front().map(Ok)
+    }
+}
+
 impl Iterator for Directory {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Err(error) = self.fill() {
-            self.cookie = None;
-            return Some(Err(error).at(&self.path));
-        }
-        self.batch.pop_front().map(Ok)
+        self.next_entry().map(|entry| entry.at(&self.path))
     }
 }

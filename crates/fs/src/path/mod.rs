@@ -196,7 +196,9 @@ impl Paths {
     /// Copies content (holes stay holes) and permission bits of a file; answers its size in bytes.
     pub fn copy(&self, from: impl AsBytes, to: impl AsBytes) -> Result<u64> {
         let source = self.open(&from)?;
-        let target = self.create(&to)?;
+        // Emptied only if it is another file.
+        let mut options = OpenOptions::new();
+        let target = options.write(true).create(true).open(self, &to)?;
         if source.inode().nr() == target.inode().nr() {
             let itself = Error::Invalid("a file cannot be copied to itself");
             return Err(PathError::with_target(
@@ -205,6 +207,7 @@ impl Paths {
                 itself,
             ));
         }
+        target.set_len(0)?;
         let size = source.metadata().len();
         copy_data(&source, &target)?;
         target.set_len(size)?;

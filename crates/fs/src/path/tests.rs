@@ -222,6 +222,19 @@ fn copies_keep_holes_and_mode() {
 }
 
 #[test]
+fn a_copy_of_a_file_to_itself_is_refused_and_leaves_it() {
+    let (device, fs) = mounted();
+    let paths = fs.paths();
+    paths.write("/a", b"contents").unwrap();
+    paths.hard_link("/a", "/b").unwrap();
+    for to in ["/a", "/b"] {
+        assert!(paths.copy("/a", to).is_err());
+        assert_eq!(paths.read("/a").unwrap(), b"contents");
+    }
+    assert_clean(&device, fs);
+}
+
+#[test]
 fn callers_get_what_the_modes_give_them() {
     let (device, fs) = mounted();
     let root = fs.paths();

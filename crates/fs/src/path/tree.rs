@@ -1,12 +1,15 @@
 //! Depth-first walk of a tree.
 //!
-//! Invariants: memory is bounded by the depth of the tree. A directory that is below itself, which
-//! only a damaged image has, is an error and not an endless walk.
+//! Invariants: memory is bounded by the depth of the tree: one path, and the directories that are
+//! open. A directory that is below itself, which only a damaged image has, is an error and not an
+//! endless walk.
 
 use super::change::cycle;
-use super::error::{At, Result};
+use super::error::{At, PathError, Result};
 use super::{AsBytes, Directory, Paths};
 use crate::{Error, InodeRef};
+use std::collections::HashSet;
+use uext4_format::InodeNr;
 
 /// One file of a [`Walk`].
 #[derive(Clone)]
@@ -37,12 +40,19 @@ pub struct Walk {
     /// Path of the directory where the walk starts, for errors.
     start: Vec<u8>,
     open: Vec<Level>,
+    /// Path of the innermost open directory.
+    path: Vec<u8>,
+    /// Numbers of the open directories.
+    entered: HashSet<InodeNr>,
     /// The directory that was answered last: its content comes next.
     next: Option<WalkEntry>,
 }
 
+/// An open directory.
 struct Level {
-    dir: WalkEntry,
+    inode: InodeRef,
+    /// Length of its path.
+    path_bytes: usize,
     entries: Directory,
 }
 
@@ -69,6 +79,8 @@ impl Paths {
             paths: self.clone(),
             start: path.as_bytes().to_vec(),
             open: Vec::new(),
+            path: Vec::new(),
+            entered: HashSet::new(),
             next: None,
         };
         walk.enter(WalkEntry {
@@ -88,13 +100,31 @@ impl Walk {
     }
 
     fn enter(&mut self, dir: WalkEntry) -> Result<()> {
-        let (nr, path) = (dir.inode.nr(), join(&self.start, &dir.path));
-        if self.open.iter().any(|above| above.dir.inode.nr() == nr) {
-            return Err(cycle(nr)).at(&path);
+        let nr = dir.inode.nr();
+        if self.entered.contains(&nr) {
+            return Err(cycle(nr)).at(&join(&self.start, &dir.path));
         }
-        let entries = self.paths.list(dir.inode.clone(), &path)?;
-        self.open.push(Level { dir, entries });
+        let entries = self.paths.list(dir.inode.clone(), b"");
+        let failed =
+            |failed: PathError| PathError::new(&join(&self.start, &dir.path), failed.into());
+        let entries = entries.map_err(failed)?;
+        self.entered.insert(nr);
+        self.open.push(Level {
+            inode: dir.inode,
+            path_bytes: dir.path.len(),
+            entries,
+        });
+        self.path = dir.path;
         Ok(())
+    }
+
+    /// Leaves the innermost directory.
+    fn leave(&mut self) {
+        if let Some(done) = self.open.pop() {
+            self.entered.remove(&done.inode.nr());
+        }
+        let above = self.open.last().map_or(0, |level| level.path_bytes);
+        self.path.truncate(above);
     }
 }
 
@@ -108,25 +138,28 @@ impl Iterator for Walk {
             return Some(Err(failed));
         }
         loop {
-            let Level { dir, entries } = self.open.last_mut()?;
-            let entry = match entries.next() {
+            let depth = self.open.len();
+            let Level { inode, entries, .. } = self.open.last_mut()?;
+            let entry = match entries.next_entry() {
                 None => {
-                    self.open.pop();
+                    self.leave();
                     continue;
                 }
-                Some(Err(failed)) => return Some(Err(failed)),
+                Some(Err(failed)) => {
+                    return Some(Err(failed).at(&join(&self.start, &self.path)));
+                }
                 Some(Ok(entry)) => entry,
             };
-            let path = join(&dir.path, &entry.name);
+            let path = join(&self.path, &entry.name);
             let Paths { fs, caller } = &self.paths;
-            let inode = match fs.lookup(&dir.inode, &entry.name, caller) {
+            let inode = match fs.lookup(inode, &entry.name, caller) {
                 Err(Error::NotFound) => continue,
                 Err(error) => return Some(Err(error).at(&join(&self.start, &path))),
                 Ok(inode) => inode,
             };
             let file = WalkEntry {
                 path,
-                depth: dir.depth + 1,
+                depth,
                 name_bytes: entry.name.len(),
                 inode,
             };

@@ -35,6 +35,7 @@ pub(super) struct Run<'r, 'a, 'o> {
     entered: HashSet<u32>,
     /// Headers of the current entry.
     headers: Vec<u8>,
+    at: At,
 }
 
 /// First name of a file with several names.
@@ -47,11 +48,28 @@ struct First {
 /// A directory whose names are being written.
 struct Level {
     inode: InodeRef,
+    /// Length of its path in the image.
+    path_bytes: usize,
+    /// Length of its path in the archive, with a slash at the end unless it is empty.
+    prefix_bytes: usize,
+    names: std::vec::IntoIter<Vec<u8>>,
+}
+
+/// Paths of the innermost open directory: levels have lengths, so that deep trees take memory for
+/// their names only.
+#[derive(Default)]
+struct At {
     /// In the image.
     path: Vec<u8>,
-    /// In the archive, empty or with a slash at the end.
+    /// In the archive.
     prefix: Vec<u8>,
-    names: std::vec::IntoIter<Vec<u8>>,
+}
+
+impl At {
+    fn go_to(&mut self, level: &Level) {
+        self.path.truncate(level.path_bytes);
+        self.prefix.truncate(level.prefix_bytes);
+    }
 }
 
 /// A file of the image, and its name in the archive.
@@ -73,6 +91,7 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
             links: HashMap::new(),
             entered: HashSet::new(),
             headers: Vec::new(),
+            at: At::default(),
         }
     }
 
@@ -88,8 +107,10 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
                 open.pop();
                 continue;
             };
+            self.at.go_to(level);
+            let dir = level.inode.clone();
             self.archive.monitor.check()?;
-            match self.child(level, &name) {
+            match self.child(&dir, &name) {
                 Ok(below) => open.extend(below),
                 Err(error) => self.finish(Err(error))?,
             }
@@ -114,18 +135,19 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
         self.member(inode, path.to_vec(), name)
     }
 
-    fn child(&mut self, level: &Level, name: &[u8]) -> Result<Option<Level>> {
-        let path = join(&level.path, name);
+    fn child(&mut self, dir: &InodeRef, name: &[u8]) -> Result<Option<Level>> {
+        let path = join(&self.at.path, name);
         if !sorted::is_name(name) {
             let damage = Damage::Name;
             return Err(Error::Damaged { path, damage });
         }
-        let found = self.archive.fs.lookup(&level.inode, name, &Caller::root());
+        let found = self.archive.fs.lookup(dir, name, &Caller::root());
         let inode = found.in_image(|| path.clone())?;
-        if name == b"lost+found" && self.is_root(&level.inode)? {
+        if name == b"lost+found" && self.is_root(dir)? {
             return Ok(None);
         }
-        self.member(inode, path, [&level.prefix, name].concat())
+        let prefix = &self.at.prefix;
+        self.member(inode, path, [prefix, name].concat())
     }
 
     fn is_root(&self, dir: &InodeRef) -> Result<bool> {
@@ -177,14 +199,18 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
             let failed = Err(error).in_image(|| member.path.clone());
             self.finish(failed)?;
         }
-        Ok(Level {
-            inode: member.inode,
+        self.at = At {
             path: member.path,
             prefix: if member.name.is_empty() {
                 member.name
             } else {
                 shown
             },
+        };
+        Ok(Level {
+            inode: member.inode,
+            path_bytes: self.at.path.len(),
+            prefix_bytes: self.at.prefix.len(),
             names: names.into_iter(),
         })
     }

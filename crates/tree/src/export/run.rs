@@ -46,8 +46,8 @@ struct Frame {
     fd: OwnedFd,
     /// From the root of the export.
     host: PathBuf,
-    /// The directory whose attributes it gets at the end; `None` for the root of the export.
-    from: Option<Original>,
+    /// The directory whose attributes it gets at the end.
+    from: Original,
 }
 
 /// Destination of one name: in `dir`, at the path `host_dir` below the root of the export.
@@ -108,7 +108,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     fn begin_content(&mut self, path: &[u8]) -> Result<Frame> {
-        let fs = &self.export.fs;
+        let fs = self.export.fs.clone();
         let (inode, root) = (fs.paths().inode(path)?, fs.root());
         if root.in_image(|| path.to_vec())?.nr() == inode.nr() {
             self.left_out = Some(b"lost+found");
@@ -117,7 +117,12 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(Frame {
             fd: self.root.try_clone().on_host(|| self.root_path.clone())?,
             host: PathBuf::new(),
-            from: None,
+            from: Original {
+                attr: fs.attr(&inode),
+                fs,
+                inode,
+                path: path.to_vec(),
+            },
         })
     }
 
@@ -173,21 +178,16 @@ impl<'r, 'a> Run<'r, 'a> {
         while open.len() > depth
             && let Some(done) = open.pop()
         {
-            if done.from.is_some() {
-                let closed = self.close(&done);
-                self.export.monitor.finish(closed)?;
-            }
+            let closed = self.close(&done);
+            self.export.monitor.finish(closed)?;
         }
         Ok(())
     }
 
     /// Sets the attributes of a directory after its content, because filling it changes its times.
     fn close(&mut self, done: &Frame) -> Result<()> {
-        let Some(from) = &done.from else {
-            return Ok(());
-        };
         let host = self.root_path.join(&done.host);
-        self.export.restore.open(done.fd.as_fd(), from, &host)
+        self.export.restore.open(done.fd.as_fd(), &done.from, &host)
     }
 
     /// Path of a host file in errors.
@@ -237,7 +237,7 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(Frame {
             fd: beneath::make_directory(spot.dir, spot.name).on_host(|| self.host(spot))?,
             host: spot.host(),
-            from: Some(from),
+            from,
         })
     }
 

@@ -2,15 +2,17 @@
 
 use super::{Existing, Frame, Import, Times};
 use crate::error::{InImage, OnHost};
+use crate::replace::NewName;
 use crate::source::{self, Links, Source, State};
-use crate::{PIECE_BYTES, Result};
-use rustix::fd::{AsFd, BorrowedFd};
+use crate::{Error, PIECE_BYTES, Result};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType as Host, SeekFrom};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use uext4::path::PathError;
 use uext4::{FileType, InodeRef, SetAttr, SetMode, SetTime, Timestamp, WriteContext};
 use uext4_num::{clamp_usize, u64_of};
 
@@ -24,6 +26,15 @@ pub(super) struct Spot<'s> {
     pub(super) name: &'s [u8],
     /// For errors.
     pub(super) path: &'s [u8],
+}
+
+/// How far a copy came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Copied {
+    /// Byte behind the last one.
+    end: u64,
+    /// Whether the file of the host ends there.
+    is_at_end: bool,
 }
 
 impl Spot<'_> {
@@ -56,35 +67,45 @@ impl Import<'_> {
             }
             other => other,
         };
+        self.place(&source, spot).map(|()| None)
+    }
+
+    /// Makes a file that is no directory, or one more name of one that was imported.
+    fn place(&mut self, source: &Source, spot: &Spot<'_>) -> Result<()> {
+        let (fs, caller) = (self.fs.clone(), self.caller.clone());
         let identity = source.state.identity();
-        if self.existing == Existing::Replace {
-            match self.fs.unlink(spot.parent, spot.name, &self.caller) {
-                Err(uext4::Error::NotFound) => {}
-                other => other.in_image(|| spot.path())?,
-            }
+        let first = self.links.get(&identity).cloned();
+        // A source may have several names of a file, and the target as well.
+        if let (Some(first), Existing::Replace) = (&first, self.existing)
+            && let Ok(there) = fs.lookup(spot.parent, spot.name, &caller)
+            && there.nr() == first.nr()
+        {
+            return Ok(());
         }
-        if let Some(inode) = self.links.get(&identity) {
-            let linked = self.fs.link(inode, spot.parent, spot.name, &self.caller);
+        let new = NewName::find(&fs, spot.parent, spot.name, self.existing, &caller);
+        let new = new.in_image(|| spot.path())?;
+        if let Some(first) = first {
+            let linked = fs.link(&first, spot.parent, new.as_bytes(), &caller);
             linked.in_image(|| spot.path())?;
-            return Ok(None);
+            return new.keep().in_image(|| spot.path());
         }
-        let inode = self.make(&source, spot)?;
-        let filled = self.fill(&source, spot, &inode);
+        let inode = self.make(source, spot, new.as_bytes())?;
+        let filled = self.fill(source, spot, &inode);
         if filled.is_err() {
-            // Removes the incomplete file. A second error is ignored.
-            let _ = self.fs.unlink(spot.parent, spot.name, &self.caller);
+            new.remove();
         }
         filled?;
+        new.keep().in_image(|| spot.path())?;
         if source.state.has_more_names() {
             self.links.insert(identity, inode);
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Creates the empty file.
-    fn make(&self, source: &Source, spot: &Spot<'_>) -> Result<InodeRef> {
+    fn make(&self, source: &Source, spot: &Spot<'_>, name: &[u8]) -> Result<InodeRef> {
         let (fs, caller) = (&self.fs, &self.caller);
-        let Spot { parent, name, .. } = *spot;
+        let parent = spot.parent;
         let made = match source.state.kind() {
             Host::RegularFile => fs.create(parent, name, 0o600, caller),
             Host::Symlink => {
@@ -108,41 +129,54 @@ impl Import<'_> {
     /// Writes data and attributes.
     fn fill(&mut self, source: &Source, spot: &Spot<'_>, inode: &InodeRef) -> Result<()> {
         if let Some(file) = &source.fd {
-            self.data(file.as_fd(), source.state.size(), spot, inode)?;
+            self.data(file, &source.state, spot, inode)?;
         }
         let xattrs = source.xattrs(spot.dir, spot.host_name);
         let xattrs = xattrs.on_host(|| spot.host())?;
-        let set = self.set_attributes(&source.state, xattrs, inode);
-        set.in_image(|| spot.path())
+        self.set_attributes(&source.state, xattrs, inode, spot.path)
     }
 
-    /// Copies the data and preserves holes.
+    /// Copies the data up to their end and preserves holes. The size that the file claims is no
+    /// bound: `/proc` claims nothing, `/sys` a page, and the file may change meanwhile.
     fn data(
         &mut self,
-        file: BorrowedFd<'_>,
-        size: u64,
+        file: &OwnedFd,
+        state: &State,
         spot: &Spot<'_>,
         inode: &InodeRef,
     ) -> Result<()> {
-        let mut end = 0;
-        while end < size {
-            let start = match rustix::fs::seek(file, SeekFrom::Data(end)) {
+        let size = state.size();
+        let mut copied = Copied {
+            end: 0,
+            is_at_end: false,
+        };
+        while copied.end < size && !copied.is_at_end {
+            let start = match rustix::fs::seek(file, SeekFrom::Data(copied.end)) {
                 Err(Errno::NXIO) => break,
                 // A file system without SEEK_DATA support: everything is data.
-                Err(Errno::INVAL) => end,
+                Err(Errno::INVAL) => copied.end,
                 other => other.on_host(|| spot.host())?,
             };
-            end = rustix::fs::seek(file, SeekFrom::Hole(start))
-                .unwrap_or(size)
-                .clamp(start, size.max(start));
+            let hole = rustix::fs::seek(file, SeekFrom::Hole(start));
+            let end = hole.unwrap_or(size).clamp(start, size.max(start));
             if end == start {
                 break;
             }
-            self.run(file, start..end, spot, inode)?;
+            copied = self.run(file.as_fd(), start..end, spot, inode)?;
         }
-        if self.fs.attr(inode).size_bytes < size {
-            let extended = self.fs.truncate(inode, size);
+        let now = State::of(file).on_host(|| spot.host())?;
+        if size == 0 {
+            copied = self.run(file.as_fd(), 0..u64::MAX, spot, inode)?;
+        } else if !copied.is_at_end {
+            // A hole at the end, or one that a truncation made.
+            copied.end = size.min(now.size());
+        }
+        if self.fs.attr(inode).size_bytes < copied.end {
+            let extended = self.fs.truncate(inode, copied.end);
             extended.in_image(|| spot.path())?;
+        }
+        if now.size() != size || now.times().1 != state.times().1 {
+            self.monitor.changed(spot.path);
         }
         Ok(())
     }
@@ -153,15 +187,18 @@ impl Import<'_> {
         range: Range<u64>,
         spot: &Spot<'_>,
         inode: &InodeRef,
-    ) -> Result<()> {
+    ) -> Result<Copied> {
         let mut offset = range.start;
         while offset < range.end {
+            self.monitor.check()?;
             let want = clamp_usize(range.end - offset).min(PIECE_BYTES);
             let piece = self.buffer.split_at_mut(want).0;
             let read = rustix::io::pread(file, &mut *piece, offset).on_host(|| spot.host())?;
             if read == 0 {
-                // The file was truncated concurrently.
-                return Ok(());
+                return Ok(Copied {
+                    end: offset,
+                    is_at_end: true,
+                });
             }
             let mut rest = piece.split_at(read).0;
             while !rest.is_empty() {
@@ -172,7 +209,10 @@ impl Import<'_> {
             }
             self.monitor.add_bytes(u64_of(read));
         }
-        Ok(())
+        Ok(Copied {
+            end: offset,
+            is_at_end: false,
+        })
     }
 
     pub(super) fn made_directory(&self, spot: &Spot<'_>) -> uext4::Result<InodeRef> {
@@ -194,12 +234,16 @@ impl Import<'_> {
         state: &State,
         xattrs: source::Xattrs,
         inode: &InodeRef,
-    ) -> uext4::Result<()> {
+        path: &[u8],
+    ) -> Result<()> {
         let caller = &self.caller;
         for (name, value) in xattrs {
             let name = name.as_bytes();
-            self.fs
-                .set_xattr(inode, name, &value, SetMode::Any, caller)?;
+            let set = self.fs.set_xattr(inode, name, &value, SetMode::Any, caller);
+            set.map_err(|error| Error::Attribute {
+                name: name.escape_ascii().to_string(),
+                error: PathError::new(path, error),
+            })?;
         }
         let (atime, mtime) = self.times.of(state.times());
         let (uid, gid) = state.owner();
@@ -211,7 +255,8 @@ impl Import<'_> {
             mtime: Some(SetTime::At(mtime)),
             ..SetAttr::default()
         };
-        self.fs.set_attr(inode, &set, caller).map(drop)
+        let set = self.fs.set_attr(inode, &set, caller);
+        set.map(drop).in_image(|| path.to_vec())
     }
 }
 

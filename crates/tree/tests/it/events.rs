@@ -36,7 +36,8 @@ fn a_failure_ends_the_transfer_unless_the_callback_goes_on() {
     assert_eq!(failures, ["/to/b: file exists"]);
     assert_eq!(
         (summary.files, summary.failed, summary.bytes),
-        (2, 1, bytes)
+        (3, 1, bytes),
+        "a, c and the directory"
     );
     rig.assert_clean();
 }

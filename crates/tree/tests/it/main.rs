@@ -5,8 +5,10 @@ mod archive;
 #[allow(dead_code, reason = "its main function")]
 mod copy_tree;
 mod damage;
+mod deep;
 mod events;
 mod example;
 mod policies;
+mod replace;
 mod rig;
 mod round_trip;
