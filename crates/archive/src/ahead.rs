@@ -5,11 +5,16 @@
 //! sit in a read of a pipe that never ends.
 
 use std::io::{self, Read};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
+
+use crate::fault::Cancelled;
 
 /// Bytes that the thread hands over at once.
 const PIECE_BYTES: usize = 256 << 10;
+/// How often a reader that waits asks whether it is cancelled.
+const TICK: Duration = Duration::from_millis(100);
 /// Fewest pieces that wait.
 const PIECES_MIN: usize = 2;
 
@@ -22,6 +27,7 @@ pub(crate) struct Ahead {
     spent: SyncSender<Vec<u8>>,
     current: io::Cursor<Vec<u8>>,
     state: State,
+    is_cancelled: Option<fn() -> bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +41,7 @@ impl Ahead {
     /// Starts to read the stream that `open` makes in the thread, about so many bytes ahead.
     pub(crate) fn start(
         bytes: usize,
+        is_cancelled: Option<fn() -> bool>,
         open: impl FnOnce() -> io::Result<Box<dyn Read + Send>> + Send + 'static,
     ) -> io::Result<Ahead> {
         // One more piece is being made, and one is being read.
@@ -49,7 +56,24 @@ impl Ahead {
             spent,
             current: io::Cursor::default(),
             state: State::Running,
+            is_cancelled,
         })
+    }
+
+    /// Waits for the next piece.
+    fn wait(&self) -> Piece {
+        loop {
+            if self.is_cancelled.is_some_and(|ask| ask()) {
+                return Err(io::Error::other(Cancelled));
+            }
+            match self.pieces.recv_timeout(TICK) {
+                Ok(piece) => return piece,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(io::Error::other("the thread of the decoder stopped"));
+                }
+            }
+        }
     }
 }
 
@@ -101,8 +125,7 @@ impl Read for Ahead {
                 State::Failed => return Err(io::Error::other("the decoder has failed before")),
             }
             self.state = State::Failed;
-            let stopped = |_| Err(io::Error::other("the thread of the decoder stopped"));
-            let piece = self.pieces.recv().unwrap_or_else(stopped)?;
+            let piece = self.wait()?;
             self.state = if piece.is_empty() {
                 State::Ended
             } else {
@@ -117,12 +140,15 @@ impl Read for Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::Fault;
+    use uext4_build::Error;
 
     #[test]
     fn all_bytes_arrive_and_then_the_end() {
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n >> 3) as u8).collect();
         let copy = bytes.clone();
-        let mut ahead = Ahead::start(4 << 20, move || Ok(Box::new(io::Cursor::new(copy)))).unwrap();
+        let mut ahead =
+            Ahead::start(4 << 20, None, move || Ok(Box::new(io::Cursor::new(copy)))).unwrap();
         let mut read = Vec::new();
         ahead.read_to_end(&mut read).unwrap();
         assert_eq!(read, bytes);
@@ -142,7 +168,7 @@ mod tests {
                 Ok(1024)
             }
         }
-        let mut ahead = Ahead::start(4 << 20, || Ok(Box::new(Fails(0)))).unwrap();
+        let mut ahead = Ahead::start(4 << 20, None, || Ok(Box::new(Fails(0)))).unwrap();
         let mut read = Vec::new();
         let error = ahead.read_to_end(&mut read).unwrap_err();
         assert_eq!(
@@ -150,6 +176,14 @@ mod tests {
             ("broken", 2 * PIECE_BYTES)
         );
         assert!(ahead.read(&mut [0]).is_err());
+    }
+
+    #[test]
+    fn a_reader_that_waits_for_nothing_can_be_cancelled() {
+        let (silent, _open) = io::pipe().unwrap();
+        let mut ahead = Ahead::start(4 << 20, Some(|| true), || Ok(Box::new(silent))).unwrap();
+        let error = ahead.read(&mut [0]).unwrap_err();
+        assert!(matches!(Fault::from(error), Fault::Sink(Error::Cancelled)));
     }
 
     #[test]
@@ -166,7 +200,7 @@ mod tests {
             }
         }
         let (sender, ended) = sync_channel(1);
-        drop(Ahead::start(4 << 20, || Ok(Box::new(Endless(sender)))).unwrap());
+        drop(Ahead::start(4 << 20, None, || Ok(Box::new(Endless(sender)))).unwrap());
         ended.recv().unwrap();
     }
 }

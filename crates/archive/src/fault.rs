@@ -31,6 +31,11 @@ pub(crate) struct Refusal {
     pub(crate) advice: &'static str,
 }
 
+/// The caller has ended the reading of a stream. It travels as [`Refusal`] does.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("cancelled")]
+pub(crate) struct Cancelled;
+
 /// Advice for an archive whose bytes contradict themselves.
 pub(crate) const DAMAGED: &str = "the archive is damaged or not complete: copy or make it again";
 /// Advice for a form that this reader does not know.
@@ -73,10 +78,11 @@ impl Fault {
 
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Fault {
-        let refusal = error
-            .get_ref()
-            .and_then(|inner| inner.downcast_ref::<Refusal>());
-        match refusal {
+        let inner = error.get_ref();
+        if inner.is_some_and(|inner| inner.is::<Cancelled>()) {
+            return Fault::Sink(Error::Cancelled);
+        }
+        match inner.and_then(|inner| inner.downcast_ref::<Refusal>()) {
             Some(refusal) => Fault::Refused(refusal.clone()),
             None => Fault::Read(error),
         }

@@ -13,6 +13,7 @@
 mod ahead;
 mod budget;
 mod compression;
+mod exclude;
 mod fault;
 #[cfg(feature = "oci")]
 mod image;
@@ -23,6 +24,7 @@ mod source;
 mod tar;
 mod work;
 
+pub use exclude::Patterns;
 pub use options::{Form, Options};
 pub use platform::{NoPlatform, Platform};
 pub use source::Source;

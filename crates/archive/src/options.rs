@@ -1,5 +1,6 @@
 //! What a caller chooses about a source.
 
+use crate::exclude::Patterns;
 use crate::platform::Platform;
 use std::num::NonZeroUsize;
 
@@ -23,6 +24,11 @@ pub struct Options {
     /// Name of one image in a source with several: `org.opencontainers.image.ref.name` of an OCI
     /// layout, or a tag such as `name:latest` of a docker archive.
     pub reference: Option<String>,
+    /// Paths of the source that are left out. A hard link to a file that is left out is refused.
+    pub exclude: Patterns,
+    /// Asked while a stream is read, also while nothing comes; true ends it with
+    /// [`uext4_build::Error::Cancelled`].
+    pub is_cancelled: Option<fn() -> bool>,
 }
 
 /// What a source is.

@@ -15,7 +15,7 @@ use crate::tar::name;
 use crate::work::Work;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use uext4_build::{Result, Sink};
@@ -102,10 +102,33 @@ fn open(path: &Path) -> io::Result<Bytes> {
     if metadata.is_dir() {
         return Ok(Bytes::Directory(path.to_owned()));
     }
-    let file = File::open(path)?;
-    Ok(if metadata.is_file() {
-        Bytes::File(Arc::new(file))
-    } else {
-        Bytes::Stream(Box::new(file))
-    })
+    // A pipe that replaced the file meanwhile is noticed instead of waited for.
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let opened = metadata.is_file().then(|| {
+        let mut options = File::options();
+        options.read(true).custom_flags(nonblocking).open(path)
+    });
+    match opened.transpose()? {
+        Some(file) if file.metadata()?.is_file() => Ok(Bytes::File(Arc::new(file))),
+        Some(_) => Err(io::Error::other("it was replaced by another kind of file")),
+        None => Ok(Bytes::Stream(Box::new(Pipe::Unopened(path.to_owned())))),
+    }
+}
+
+/// A pipe or a device, which is opened by the thread that reads it: nothing may be at the other end.
+enum Pipe {
+    Unopened(PathBuf),
+    Open(File),
+}
+
+impl Read for Pipe {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if let Pipe::Unopened(path) = self {
+            *self = Pipe::Open(File::open(path)?);
+        }
+        match self {
+            Pipe::Open(file) => file.read(buf),
+            Pipe::Unopened(_) => Ok(0),
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::tar::{EndMark, Feed, Reader, Tape, Whiteouts};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use uext4_build::Sink;
 use uext4_num::u64_of;
 
@@ -44,33 +44,37 @@ impl Work<'_> {
     /// A stream, compressed or not.
     pub(crate) fn stream(&mut self, reader: Box<dyn Read + Send>) -> Checked<()> {
         let budget = Budget::new(self.options.limit);
-        let (start, reader) = peek(reader, u64_of(MAGIC_BYTES))?;
-        let compression = Compression::of(&start);
-        let read = Counted {
-            reader,
-            budget: Arc::clone(&budget),
-            side: Side::Read,
-        };
-        let made = Counted {
-            reader: compression.decoder(Box::new(read))?,
-            budget,
-            side: Side::Made,
-        };
-        let ahead = Ahead::start(AHEAD_BYTES, move || Ok(Box::new(made)))?;
+        let found = Arc::new(OnceLock::new());
+        let told = found.clone();
+        // The first byte may never come, so the thread waits for that, too.
+        let ahead = Ahead::start(AHEAD_BYTES, self.options.is_cancelled, move || {
+            let (start, reader) = peek(reader, u64_of(MAGIC_BYTES))?;
+            let compression = *told.get_or_init(|| Compression::of(&start));
+            let read = Counted {
+                reader,
+                budget: Arc::clone(&budget),
+                side: Side::Read,
+            };
+            Ok(Box::new(Counted {
+                reader: compression.decoder(Box::new(read))?,
+                budget,
+                side: Side::Made,
+            }))
+        })?;
         let (start, mut reader) = peek(Box::new(ahead), LOOK_BYTES)?;
         if self.may_be_image(Tape::stream(Box::new(io::Cursor::new(start)))) {
             return self.copied(&mut reader);
         }
-        let end_mark = match compression {
-            Compression::None => EndMark::Required,
-            _ => EndMark::Optional,
+        let end_mark = match found.get() {
+            Some(Compression::None) | None => EndMark::Required,
+            Some(_) => EndMark::Optional,
         };
         self.tar(Tape::stream(reader), end_mark)
     }
 
     fn tar(&mut self, tape: Tape, end_mark: EndMark) -> Checked<()> {
         let mut reader = Reader::new(tape, end_mark);
-        Feed::new(self.sink, &self.options.at, Whiteouts::Files).read(&mut reader)
+        Feed::new(self.sink, self.options, Whiteouts::Files).read(&mut reader)
     }
 
     /// Whether the first names are those of an image; a tar with other names is not read twice.
@@ -106,7 +110,7 @@ impl Work<'_> {
     /// An image in a stream: its table of contents may come last, and its layers are wanted in
     /// another order.
     fn copied(&mut self, reader: &mut dyn Read) -> Checked<()> {
-        let mut file = tempfile::tempfile()?;
+        let mut file = tempfile::tempfile().map_err(no_temporary)?;
         io::copy(reader, &mut file)?;
         let file = Arc::new(file);
         if self.image_in(&file)? {
@@ -115,6 +119,16 @@ impl Work<'_> {
         let bytes = file.metadata()?.len();
         self.tar(Tape::file(file, 0..bytes), EndMark::Required)
     }
+}
+
+#[cfg(feature = "oci")]
+fn no_temporary(error: io::Error) -> io::Error {
+    let directory = std::env::temp_dir();
+    let text = format!(
+        "no temporary file for the image in {} ({error}); TMPDIR names another directory",
+        directory.display()
+    );
+    io::Error::new(error.kind(), text)
 }
 
 #[cfg(not(feature = "oci"))]

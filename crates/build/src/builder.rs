@@ -190,6 +190,12 @@ impl Builder {
         self.describe = Some(Box::new(describe));
     }
 
+    /// Names the file of the image, if it was not given to [`Builder::create`]: temporary files go
+    /// beside it where `TMPDIR` and `/var/tmp` take none.
+    pub fn spool_beside(&mut self, image: &Path) {
+        self.spool.beside(image);
+    }
+
     /// Adds a regular file of these bytes.
     ///
     /// # Errors
@@ -412,6 +418,10 @@ impl Builder {
         spot: &Spot<'_>,
         entry: Entry<'_>,
     ) -> Result<Option<FileId>> {
+        let mut entry = entry;
+        if matches!(entry.node, Node::Symlink(_)) {
+            entry.attributes.permissions = 0o777; // the only ones that Linux shows
+        }
         let attributes = self.tree.attributes.intern(path, &entry.attributes)?;
         let kind = match &entry.node {
             Node::Directory => {

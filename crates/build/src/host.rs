@@ -18,7 +18,7 @@ mod names;
 mod scan;
 mod xattrs;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -41,6 +41,10 @@ pub struct Host {
     threads: usize,
     /// First paths in the image of files with several names.
     linked: HashMap<(u64, u64), Vec<u8>>,
+    left_out: HashSet<(u64, u64)>,
+    excluded: Option<Box<dyn Fn(&[u8]) -> bool>>,
+    /// The device of the directory, if no other is entered.
+    device: Option<u64>,
 }
 
 /// A directory that is not in the image yet.
@@ -63,7 +67,35 @@ impl Host {
             path: path.to_path_buf(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             linked: HashMap::new(),
+            left_out: HashSet::new(),
+            excluded: None,
+            device: None,
         })
+    }
+
+    /// Leaves out paths below the directory for which `excluded` answers true, with all below them.
+    #[must_use]
+    pub fn excluding(mut self, excluded: impl Fn(&[u8]) -> bool + 'static) -> Host {
+        self.excluded = Some(Box::new(excluded));
+        self
+    }
+
+    /// Does not enter directories on other file systems: mount points are empty.
+    ///
+    /// # Errors
+    /// [`Error::Source`].
+    pub fn on_one_file_system(mut self) -> Result<Host> {
+        let found = rustix::fs::fstat(&*self.root);
+        let found = found.map_err(|error| failed(&self.path, error))?;
+        self.device = Some(found.st_dev);
+        Ok(self)
+    }
+
+    /// Leaves files out, by device and inode number: the image itself may be in its source.
+    #[must_use]
+    pub fn without(mut self, files: impl IntoIterator<Item = (u64, u64)>) -> Host {
+        self.left_out.extend(files);
+        self
     }
 
     /// Scans with this many threads; 0 is as 1. The default is one for each processor.
@@ -112,9 +144,19 @@ impl Host {
 
     /// Adds one file; answers whether it is a directory.
     fn add(&mut self, found: Found, child: &Path, at: &[u8], sink: &mut dyn Sink) -> Result<bool> {
-        let path = join(at, child.as_os_str().as_bytes());
+        let below = child.as_os_str().as_bytes();
+        let is_excluded = self
+            .excluded
+            .as_ref()
+            .is_some_and(|excluded| excluded(below));
+        if is_excluded || self.left_out.contains(&found.identity) {
+            return Ok(false);
+        }
+        let path = join(at, below);
         let is_directory = matches!(found.kind, Kind::Directory);
-        if let Some(first) = found.linked.and_then(|id| self.linked.get(&id)) {
+        let is_entered = self.device.is_none_or(|device| device == found.identity.0);
+        let linked = found.has_more_names.then_some(found.identity);
+        if let Some(first) = linked.and_then(|id| self.linked.get(&id)) {
             sink.add(Entry {
                 path,
                 attributes: Attributes::default(),
@@ -122,7 +164,7 @@ impl Host {
             })?;
             return Ok(false);
         }
-        if let Some(id) = found.linked {
+        if let Some(id) = linked {
             self.linked.insert(id, path.clone());
         }
         sink.add(Entry {
@@ -130,7 +172,7 @@ impl Host {
             attributes: found.attributes,
             node: found.kind.into(),
         })?;
-        Ok(is_directory)
+        Ok(is_directory && is_entered)
     }
 }
 

@@ -1,6 +1,8 @@
-//! The identity of an image: a keyed hash of everything that it shows, or of its options only.
+//! The identity of an image: a keyed hash of everything that it shows and of the places of contents,
+//! or of its options only.
 //!
-//! UUID and hash seed follow from it, so equal trees make equal images.
+//! UUID and hash seed follow from it, so equal trees make equal images, and images that differ have
+//! different UUIDs: contents of streams are in the order of their entries.
 
 use std::hash::Hasher;
 
@@ -72,6 +74,15 @@ fn add_file(hasher: &mut SipHasher24, tree: &Tree, sorted: &Sorted, id: FileId) 
     add_bytes(hasher, block.map_or(&[][..], |bytes| bytes));
     if let Place::Kept(at) = file.place {
         add_bytes(hasher, tree.kept(at, file.size));
+    }
+    let one = match &file.place {
+        Place::One(piece) => std::slice::from_ref(piece),
+        _ => tree.pieces_of(file),
+    };
+    for piece in one {
+        hasher.write_u32(piece.logical);
+        hasher.write_u32(piece.blocks);
+        hasher.write_u64(piece.start.0);
     }
     let children = sorted.children(file.place);
     hasher.write_u64(u64_of(children.len()));

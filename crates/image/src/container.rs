@@ -147,6 +147,18 @@ impl Container {
         })
     }
 
+    /// Device and inode numbers of the new files, which may be in a directory that is copied.
+    pub fn identities(&self) -> Vec<(u64, u64)> {
+        let store = match &self.store {
+            Store::Raw(file) => file.identity().ok(),
+            Store::Qcow2(disk) => disk.identity().ok(),
+            Store::Device => None,
+        };
+        let tree_file = self.tree_file.as_ref();
+        let tree_file = tree_file.and_then(|file| file.identity().ok());
+        store.into_iter().chain(tree_file).collect()
+    }
+
     /// The device for the file system. It may be larger than the file system.
     pub fn device(&self) -> Arc<dyn BlockDevice> {
         self.space.clone()

@@ -124,6 +124,14 @@ impl Qcow2 {
         }
     }
 
+    /// Device and inode number of the file.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub fn identity(&self) -> std::io::Result<(u64, u64)> {
+        self.file.identity()
+    }
+
     /// Writes the tables of a disk of `size_bytes`, a multiple of 512, and gives the file its name.
     /// The disk is not used afterwards.
     ///

@@ -39,8 +39,7 @@ pub(crate) fn feed(
     let mut is_first = true;
     loop {
         for layer in waiting.by_ref().take(options.threads() - running.len()) {
-            let ahead =
-                start(store, layer, &budget, AHEAD_BYTES / options.threads()).map_err(of_source)?;
+            let ahead = start(store, layer, &budget, options).map_err(of_source)?;
             running.push_back((layer, ahead));
         }
         let Some((layer, ahead)) = running.pop_front() else {
@@ -51,19 +50,20 @@ pub(crate) fn feed(
         }
         is_first = false;
         let mut reader = Reader::new(Tape::stream(Box::new(ahead)), EndMark::Optional);
-        let result = Feed::new(sink, &options.at, Whiteouts::Hide).read(&mut reader);
+        let result = Feed::new(sink, options, Whiteouts::Hide).read(&mut reader);
         let name = || format!("{source_name}, layer {}", layer.expected.digest);
         result.map_err(|fault| fault.of_source(&name()))?;
     }
 }
 
 /// Starts to decompress a layer.
-fn start(store: &Store, layer: &Layer, budget: &Arc<Budget>, bytes: usize) -> Checked<Ahead> {
+fn start(store: &Store, layer: &Layer, budget: &Arc<Budget>, options: &Options) -> Checked<Ahead> {
+    let bytes = AHEAD_BYTES / options.threads();
     let blob = open(store, &layer.name)?;
     let expected = layer.expected.clone();
     let of = layer.of;
     let budget = Arc::clone(budget);
-    Ok(Ahead::start(bytes, move || {
+    Ok(Ahead::start(bytes, options.is_cancelled, move || {
         let mut reader: Box<dyn Read + Send> = Box::new(Counted {
             reader: blob.reader,
             budget: Arc::clone(&budget),

@@ -6,10 +6,41 @@ use super::owners::{IdRange, map};
 use crate::fault::{Fault, shown};
 use std::collections::HashSet;
 use uext4_build::{Attributes, Entry, Node, Result, Sink, Xattr};
+use uext4_format::Timestamp;
 use uext4_format::acl::{IdKind, replace_ids};
 
 const LABEL: &[u8] = b"security.selinux";
 const ACL: &[u8] = b"system.posix_acl_";
+
+/// Modification times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Times {
+    /// Those of the sources.
+    #[default]
+    Source,
+    /// This one, unless the mtree has another.
+    At(Timestamp),
+    /// Those of the sources and of the mtree, and this one where they are later.
+    NotAfter(Timestamp),
+}
+
+impl Times {
+    /// Sets a time; [`Times::clamp`] comes after the mtree.
+    fn set(self, mtime: &mut Timestamp) {
+        if let Times::At(time) = self {
+            *mtime = time;
+        }
+    }
+
+    fn clamp(self, mtime: &mut Timestamp) {
+        let order = |time: &Timestamp| (time.seconds, time.nanoseconds);
+        if let Times::NotAfter(latest) = self
+            && order(mtime) > order(&latest)
+        {
+            *mtime = latest;
+        }
+    }
+}
 
 /// What to change.
 #[derive(Debug, Default)]
@@ -20,6 +51,8 @@ pub struct Changes {
     pub groups: Vec<IdRange>,
     /// User and group of all files.
     pub owner: Option<(u32, u32)>,
+    /// Modification times of what sources have.
+    pub times: Times,
     /// Attributes by path.
     pub mtree: Option<Mtree>,
     /// Labels by path, instead of those of the source.
@@ -73,7 +106,9 @@ impl<'a> Changed<'a> {
                 },
                 node,
             };
+            self.changes.times.set(&mut entry.attributes.mtime);
             apply(line, &mut entry);
+            self.changes.times.clamp(&mut entry.attributes.mtime);
             self.changes
                 .label(&entry.path, &entry.node, &mut entry.attributes);
             self.sink.add(entry)?;
@@ -151,9 +186,11 @@ impl Sink for Changed<'_> {
             let name = format!("the file {}", shown(&entry.path));
             let owners = self.changes.owners(&mut entry.attributes);
             owners.map_err(|fault| fault.about(&name).of_source("the maps of owners"))?;
+            self.changes.times.set(&mut entry.attributes.mtime);
             if let Some((_, _, line)) = found {
                 apply(line, &mut entry);
             }
+            self.changes.times.clamp(&mut entry.attributes.mtime);
             self.changes
                 .label(&entry.path, &entry.node, &mut entry.attributes);
         }

@@ -14,9 +14,10 @@
 //! | `device` | `FORMAT,MAJOR,MINOR`, or a number as Linux has it |
 //! | `xattr.NAME` | an extended attribute, with `\ooo`: an addition of this reader |
 //! | `optional` | the file may be missing |
+//! | `flags` | only `none`: the image gets no inode flags |
 //! | `uname` `gname` | only beside `uid` and `gid` |
 //!
-//! Keys that describe contents (sizes, digests, flags) are comments here; others are refused.
+//! Keys that describe contents (sizes, digests) are comments here; others are refused.
 //! Reference: mtree(5) of FreeBSD and of libarchive.
 
 use crate::fault::{Checked, DAMAGED, Fault, shown};
@@ -27,7 +28,7 @@ use uext4_format::{DeviceNumber, Timestamp};
 
 const ADVICE: &str = "write it as mtree -c or bsdtar --format=mtree do";
 /// Keys that say nothing of what the image gets.
-const COMMENTS: &str = "size nlink inode resdevice flags tags ignore nochange cksum md5 md5digest \
+const COMMENTS: &str = "size nlink inode resdevice tags ignore nochange cksum md5 md5digest \
                         rmd160 rmd160digest ripemd160digest sha1 sha1digest sha256 sha256digest \
                         sha384 sha384digest sha512 sha512digest";
 
@@ -182,6 +183,17 @@ impl Line {
             self.xattrs.retain(|xattr| xattr.name != name);
             self.xattrs.push(Xattr { name, value });
             return Ok(());
+        }
+        if key == b"flags" {
+            if matches!(value, b"" | b"none" | b"0") {
+                return Ok(());
+            }
+            let problem = format!(
+                "has the flags {}, which an image does not get",
+                shown(value)
+            );
+            let advice = "leave flags out, and set them with chattr on a mount of the image";
+            return Err(Fault::refused(problem, advice));
         }
         if COMMENTS.split(' ').any(|known| known.as_bytes() == key) {
             return Ok(());

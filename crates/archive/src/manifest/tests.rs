@@ -171,6 +171,10 @@ fn empty() -> uext4_build::Content<'static> {
 #[test]
 fn bad_lines_of_an_mtree() {
     for (text, words) in [
+        (
+            "a flags=nodump",
+            "line 1 has the flags nodump, which an image",
+        ),
         ("a mode=u+x", "line 1 has mode=u+x, whose value is none"),
         ("\na type=door", "line 2 has type=door"),
         ("a device=native,1,2,3", "line 1 has device"),

@@ -25,6 +25,17 @@ pub(crate) fn parse(text: &[u8]) -> Checked<Option<Acl>> {
     if entries.is_empty() {
         return Ok(None);
     }
+    let named = |entry: &AclEntry| match entry.tag {
+        Tag::User(id) => Some((0, id)),
+        Tag::Group(id) => Some((1, id)),
+        _ => None,
+    };
+    let mut ids: Vec<(u8, u32)> = entries.iter().filter_map(named).collect();
+    ids.sort_unstable();
+    if ids.windows(2).any(|pair| pair[0] == pair[1]) {
+        let problem = "has an ACL with two entries of one user or group";
+        return Err(Fault::refused(problem, DAMAGED));
+    }
     Acl::new(entries)
         .map(Some)
         .map_err(|error| Fault::refused(format!("has a bad ACL: {error}"), DAMAGED))
@@ -101,6 +112,7 @@ mod tests {
             "a",
             "user:1:r:x",
             "a:b:c:d:e",
+            "user::rw-,user:1:r--,user:1:rw-,group::r--,mask::r--,other::---",
         ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }

@@ -9,6 +9,7 @@ use super::name::{join, split};
 use super::reader::{Kind, Member, Reader};
 use super::tape::{Stored, Tape};
 use crate::fault::{Checked, DAMAGED, Fault};
+use crate::options::Options;
 use std::io::{self, Read};
 use std::sync::Arc;
 use uext4_build::{Content, Data, Entry, Node, Sink};
@@ -30,16 +31,22 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 /// The way of members to a sink.
 pub(crate) struct Feed<'a> {
     sink: &'a mut dyn Sink,
+    options: &'a Options,
     /// Path of the image that gets the root of the tar.
     below: &'a [u8],
     whiteouts: Whiteouts,
 }
 
 impl<'a> Feed<'a> {
-    pub(crate) fn new(sink: &'a mut dyn Sink, below: &'a [u8], whiteouts: Whiteouts) -> Feed<'a> {
+    pub(crate) fn new(
+        sink: &'a mut dyn Sink,
+        options: &'a Options,
+        whiteouts: Whiteouts,
+    ) -> Feed<'a> {
         Feed {
             sink,
-            below,
+            options,
+            below: &options.at,
             whiteouts,
         }
     }
@@ -57,6 +64,9 @@ impl<'a> Feed<'a> {
 
     fn member(&mut self, tape: &mut Tape, member: Member) -> Checked<()> {
         if self.whiteouts == Whiteouts::Hide && self.hides(&member)? {
+            return Ok(());
+        }
+        if self.options.exclude.matches(&member.path) {
             return Ok(());
         }
         let path = join(self.below, &member.path);

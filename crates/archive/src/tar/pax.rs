@@ -22,6 +22,9 @@ use uext4_build::Xattr;
 use uext4_format::Timestamp;
 use uext4_num::low_u8;
 
+/// Most attributes of a file: the kernel lists 64 KiB of their names.
+const XATTRS_MAX: usize = 8192;
+
 /// What extended headers say of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
@@ -65,7 +68,7 @@ impl Records {
             b"SCHILY.acl.access" => self.acl_access = given(),
             b"SCHILY.acl.default" => self.acl_default = given(),
             b"RHT.security.selinux" => {
-                self.set_xattr(b"security.selinux".to_vec(), [value, b"\0"].concat());
+                self.set_xattr(b"security.selinux".to_vec(), [value, b"\0"].concat())?;
             }
             _ => self.set_prefixed(key, value)?,
         }
@@ -74,10 +77,10 @@ impl Records {
 
     fn set_prefixed(&mut self, key: &[u8], value: &[u8]) -> Checked<()> {
         if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
-            self.set_xattr(unescape(name, is_gnu_escape), value.to_vec());
+            self.set_xattr(unescape(name, is_gnu_escape), value.to_vec())?;
         } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
             let value = base64(value).ok_or_else(|| bad(key))?;
-            self.set_xattr(unescape(name, |_| true), value);
+            self.set_xattr(unescape(name, |_| true), value)?;
         } else if let Some(key) = key.strip_prefix(b"GNU.sparse.") {
             self.sparse.set(key, value)?;
         }
@@ -85,12 +88,21 @@ impl Records {
     }
 
     /// One value for each name: the last one. Linux has no attributes outside of these name spaces.
-    fn set_xattr(&mut self, name: Vec<u8>, value: Vec<u8>) {
+    fn set_xattr(&mut self, name: Vec<u8>, value: Vec<u8>) -> Checked<()> {
         const SPACES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system."];
+        if name.contains(&0) {
+            let problem = "has an extended attribute with a zero byte in its name";
+            return Err(Fault::refused(problem, DAMAGED));
+        }
         if SPACES.iter().any(|space| name.starts_with(space)) {
             self.xattrs.retain(|xattr| xattr.name != name);
+            if self.xattrs.len() == XATTRS_MAX {
+                let problem = format!("has more than {XATTRS_MAX} extended attributes");
+                return Err(Fault::refused(problem, DAMAGED));
+            }
             self.xattrs.push(Xattr { name, value });
         }
+        Ok(())
     }
 }
 

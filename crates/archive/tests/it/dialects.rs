@@ -1,6 +1,7 @@
 //! Forms that the programs of today write rarely or not at all.
 
 use std::collections::BTreeMap;
+use std::io::{Seek, Write};
 use std::ops::Range;
 use uext4_archive::Options;
 use uext4_format::Timestamp;
@@ -258,5 +259,36 @@ fn a_later_entry_and_one_zero_block() {
             .unwrap()
             .file("a")
             .is_later
+    );
+}
+
+/// `gzip` and `tar` ignore them; archives on tapes and of some build systems have them.
+#[test]
+fn zeroes_behind_the_last_gzip_member_are_padding() {
+    let tar = Tar::default().file("a", b"1").end();
+    let mut bytes = crate::hostile::compressed("gzip", &tar[..512]);
+    bytes.extend(crate::hostile::compressed("gzip", &tar[512..]));
+    bytes.resize(bytes.len() + 70_000, 0);
+    assert_eq!(reads(&bytes).file("a").bytes, b"1");
+    bytes.push(1);
+    assert!(read(&bytes, &Options::default()).is_err());
+}
+
+#[test]
+fn more_memory_than_a_decoder_gets_is_refused_with_advice() {
+    if !uext4_testkit::skip::programs_or_skip("more_memory_than_a_decoder_gets", &["zstd"]) {
+        return;
+    }
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&Tar::default().file("a", &[7; 1000]).end())
+        .unwrap();
+    file.rewind().unwrap();
+    // The length of a stream is not known, so its window is the one that is asked for.
+    let mut zstd = std::process::Command::new("zstd");
+    let packed = zstd.args(["-q", "-c", "--long=31"]).stdin(file).output();
+    let error = read(&packed.unwrap().stdout, &Options::default()).unwrap_err();
+    assert!(
+        error.contains("decompress it first, as with zstd"),
+        "{error}"
     );
 }

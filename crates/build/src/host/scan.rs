@@ -33,8 +33,9 @@ pub(super) struct Found {
     /// Start of its name.
     pub(super) name: usize,
     pub(super) attributes: Attributes,
-    /// Device and inode of a file with several names.
-    pub(super) linked: Option<(u64, u64)>,
+    /// Device and inode number.
+    pub(super) identity: (u64, u64),
+    pub(super) has_more_names: bool,
     pub(super) kind: Kind,
 }
 
@@ -165,7 +166,8 @@ impl Scanner {
         Ok(Found {
             name: named.start,
             attributes,
-            linked: (several && !is_directory).then_some((stat.st_dev, stat.st_ino)),
+            identity: (stat.st_dev, stat.st_ino),
+            has_more_names: several && !is_directory,
             kind,
         })
     }

@@ -8,14 +8,17 @@ use super::mkfs_target;
 use crate::failure::{Exit, Failure, Result};
 use crate::numbers;
 use crate::reproducible::Epoch;
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use uext4::Timestamp;
 use uext4::mkfs::{InodeCount, Release};
-use uext4_archive::manifest::{Changed, Changes};
-use uext4_archive::{Options, Platform, Source};
+use uext4_archive::manifest::{Changed, Changes, Times};
+use uext4_archive::{Options, Patterns, Platform, Source};
 use uext4_build::{BuildOptions, Builder, Error, Host, PlaceRule, Sink, Tables};
+use uext4_num::clamp_i64;
 
 /// Make an image of directories, tar files and container images, without root and without a mount
 #[derive(clap::Args)]
@@ -37,13 +40,15 @@ Examples:
 A later source hides what earlier ones have at the same path. Where it has files below a symbolic
 link of an earlier one, and no entry for that directory, they go where the link leads. The same
 sources give the same bytes, on any machine and with any number of threads: UUID, hash seed and
-times follow from them unless they are given; SOURCE_DATE_EPOCH in the environment is the time of
-the file system.
+times follow from them unless they are given. SOURCE_DATE_EPOCH in the environment is the time of
+the file system and the latest time of files.
 
 Owners come from archives by their numbers, and from directories as the host has them. --map,
---owner, --manifest and --file-contexts change what sources say, in this order. OUT gets its name
-when it is complete: a failure or Ctrl-C leaves nothing of that name, or the old file. A block
-device is written in place, and has no file system after a failure.")]
+--owner, --manifest and --file-contexts change what sources say, in this order. OUT may be inside
+a source, and is left out. It gets its name when it is complete: a failure or Ctrl-C leaves nothing
+of that name, or the old file, whose owner and mode the new one gets. A symbolic link stays, and the
+file to which it leads is replaced. A block device is written in place, and has no file system after
+a failure.")]
 pub(crate) struct Args {
     /// The image: a new file, a file to replace, or a block device
     out: PathBuf,
@@ -64,6 +69,13 @@ pub(crate) struct Args {
     /// One image of several: its tag or reference
     #[arg(long, value_name = "NAME")]
     reference: Option<String>,
+    /// Leave out what matches, with all below it: a name, or a path from the root of the source on,
+    /// with * and ?; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<OsString>,
+    /// Do not enter other file systems below directories of the host
+    #[arg(short = 'x', long)]
+    one_file_system: bool,
     /// Most bytes that archives may decompress to; default: 1 GiB and 200 times their size
     #[arg(long, value_name = "BYTES", value_parser = numbers::size)]
     limit: Option<u64>,
@@ -114,6 +126,13 @@ struct Format {
     /// Time of the file system in seconds since 1970; default: the latest change in the sources
     #[arg(long, value_name = "SECONDS")]
     time: Option<u64>,
+    /// Time of all files in seconds since 1970, unless the manifest has another
+    #[arg(long, value_name = "SECONDS")]
+    mtime: Option<u64>,
+    /// Latest time of files in seconds since 1970; later ones become this one. Default:
+    /// SOURCE_DATE_EPOCH, if the environment has it
+    #[arg(long, value_name = "SECONDS", conflicts_with = "mtime")]
+    clamp_mtime: Option<u64>,
     /// Number of inodes; default: those needed where the size is min, else by the size
     #[arg(short = 'N', long)]
     inodes: Option<u32>,
@@ -145,16 +164,20 @@ impl Args {
         interrupts.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         let options = self.options()?;
         self.check_sources()?;
-        let changes = Rc::new(self.changing.read()?);
+        let mut changes = self.changing.read()?;
+        changes.times = self.format.times()?;
+        let changes = Rc::new(changes);
         mkfs_target::check_free(&self.out, self.force)?;
         let name = self.out.display().to_string();
         let started = std::time::Instant::now();
         let container = self.output.begin(&self.out, self.force)?;
         let builder = build_output::builder(&container, options);
         let mut builder = builder.map_err(|error| failure(&name, &error))?;
+        builder.spool_beside(&self.out);
+        let left_out = self.output.identities(&self.out, &container);
         let meter = super::build_report::meter(&mut builder, !self.quiet);
         let built = self
-            .feed(&mut builder, changes)
+            .feed(&mut builder, changes, &left_out)
             .and_then(|()| builder.finish())
             .map_err(|error| failure(&name, &error));
         meter.finish_and_clear();
@@ -191,14 +214,26 @@ impl Args {
         }
     }
 
-    /// Gives the sources to the builder, the last one first: layers come from the top down.
-    fn feed(&self, builder: &mut Builder, changes: Rc<Changes>) -> std::result::Result<(), Error> {
+    /// Gives the sources to the builder, the last one first: layers come from the top down. Files
+    /// of directories that are part of the output are left out.
+    fn feed(
+        &self,
+        builder: &mut Builder,
+        changes: Rc<Changes>,
+        left_out: &[(u64, u64)],
+    ) -> std::result::Result<(), Error> {
+        let mut exclude = Patterns::default();
+        for pattern in &self.exclude {
+            exclude.add(pattern.as_bytes());
+        }
         let options = Options {
+            exclude: exclude.clone(),
             at: self.target(),
             limit: self.limit,
             threads: self.threads,
             platform: self.platform.clone(),
             reference: self.reference.clone(),
+            is_cancelled: Some(uext4_fuse::is_interrupted),
             ..Options::default()
         };
         let own = changes.clone();
@@ -209,7 +244,12 @@ impl Args {
                 sink.next_layer()?;
             }
             if is_tree(source) {
-                let mut host = Host::open(source)?;
+                let mut host = Host::open(source)?.without(left_out.iter().copied());
+                let patterns = exclude.clone();
+                host = host.excluding(move |path| patterns.matches(path));
+                if self.one_file_system {
+                    host = host.on_one_file_system()?;
+                }
                 if let Some(threads) = self.threads {
                     host = host.with_threads(threads.get());
                 }
@@ -289,6 +329,19 @@ impl Args {
 }
 
 impl Format {
+    /// What becomes of the times of sources.
+    fn times(&self) -> Result<Times> {
+        let at = |seconds: u64| Timestamp::new(clamp_i64(seconds), 0);
+        Ok(match (self.mtime, self.clamp_mtime) {
+            (Some(seconds), _) => Times::At(at(seconds)),
+            (None, Some(seconds)) => Times::NotAfter(at(seconds)),
+            (None, None) => match Epoch::given(None)?.time() {
+                Some(time) => Times::NotAfter(time),
+                None => Times::Source,
+            },
+        })
+    }
+
     /// Takes the features away that the release lacks, unless they were asked for.
     fn restrict(&self, format: &mut uext4::mkfs::MkfsOptions, release: &Release) -> Result<()> {
         let list = self.features.as_deref().unwrap_or("");

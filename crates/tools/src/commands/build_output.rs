@@ -7,7 +7,7 @@ use crate::transfer::Progress;
 use serde::Serialize;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use uext4::device::{Access, BlockDevice, FileDevice};
 use uext4::format::Uuid;
@@ -127,6 +127,15 @@ impl Output {
             uext4::refuse_other_hosts(&container.device()).at(path.display())?;
         }
         Ok(container)
+    }
+
+    /// Device and inode numbers of the files that are made, and of those that they replace.
+    pub(super) fn identities(&self, out: &Path, container: &Container) -> Vec<(u64, u64)> {
+        let old = [Some(out), self.verity.as_deref()].into_iter().flatten();
+        let old = old.filter_map(|path| std::fs::metadata(path).ok());
+        let old = old.filter(std::fs::Metadata::is_file);
+        let old = old.map(|found| (found.dev(), found.ino()));
+        old.chain(container.identities()).collect()
     }
 
     /// The size unless one is given: the smallest, or all of a block device on which nothing comes

@@ -7,7 +7,7 @@ use crate::transfer::{Progress, join};
 use crate::{numbers, show};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -142,14 +142,26 @@ impl Args {
         let mut names: Vec<OsString> = Vec::new();
         for entry in std::fs::read_dir(&here).at(&name)? {
             let entry = entry.at(&name)?;
-            let kind = entry.file_type().at(&name)?;
+            let kind = match entry.file_type() {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                kind => kind.at(&name)?,
+            };
             if kind.is_dir() || kind.is_file() {
                 names.push(entry.file_name());
             }
         }
         names.sort();
         let mut below = names.iter().map(|below| join(path, below.as_bytes()));
-        below.try_for_each(|path| self.below(&path, rows))
+        below.try_for_each(|path| match self.below(&path, rows) {
+            Err(_) if self.is_gone(&path) => Ok(()),
+            done => done,
+        })
+    }
+
+    /// Whether a name that was listed before has vanished.
+    fn is_gone(&self, path: &[u8]) -> bool {
+        let found = std::fs::symlink_metadata(self.here(path));
+        found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
     }
 
     /// The path on the host of a path in the mount.

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uext4::{Caller, Error, Filesystem, InodeRef, SetAttr, SetTime};
-use uext4_tree::{Existing, Import, Links, Times};
+use uext4_tree::{Existing, Import, Links, NewName, Times};
 
 /// Mode of a new file from standard input, before the umask.
 const STREAM_MODE: u16 = 0o666;
@@ -27,8 +27,9 @@ Examples:
 As with cp, PATH is a directory to put files into if it exists as one, and the new name otherwise;
 a file cannot become PATH/ with a slash at its end. Mode, owner, times, extended attributes, hard
 links and holes are kept. Directories that exist are filled; files that exist are refused without
---force. A file that fails is told, the others are copied, and the exit status is 1. Ctrl-C ends
-the copy after the file that is being copied, with the image clean.")]
+--force, with which the old file stays until the new one is complete. A directory DIR/. gives PATH
+its mode, owner and times, too. A file that fails is told, the others are copied, and the exit
+status is 1. Ctrl-C ends the copy with the image clean, without the file that is being copied.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -187,19 +188,22 @@ impl Args {
         let (dir, name) = self.new_name()?;
         let parent = fs.paths().inode(dir).at(self.image.name_of(dir))?;
         let caller = Caller::root();
-        if self.force {
-            match fs.unlink(&parent, name, &caller) {
-                Err(Error::NotFound) => {}
-                other => other.at(&at)?,
-            }
-        }
-        let inode = fs.create(&parent, name, 0o600, &caller).at(&at)?;
+        let existing = self.existing();
+        let new = NewName::find(fs, &parent, name, existing, &caller).at(&at)?;
+        let inode = fs.create(&parent, new.as_bytes(), 0o600, &caller).at(&at)?;
         let filled = self.fill(fs, &inode, &at);
         if filled.is_err() {
-            // Removes the incomplete file. A second error is ignored.
-            let _ = fs.unlink(&parent, name, &caller);
+            new.remove();
         }
-        filled
+        filled?;
+        new.keep().at(&at)
+    }
+
+    fn existing(&self) -> Existing {
+        match self.force {
+            true => Existing::Replace,
+            false => Existing::Refuse,
+        }
     }
 
     /// Writes data and attributes. The file belongs to the calling user.

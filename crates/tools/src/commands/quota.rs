@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Set limits of this user, group or project
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(..=0xFFFF_FFFE))]
     set: Option<u32>,
     #[command(flatten)]
     limits: Limits,

@@ -61,6 +61,10 @@ impl<'a> Console<'a> {
                 let at = self.image.name_of(path);
                 failure::note(format_args!("{at}: a socket, which no archive can hold"));
             }
+            Event::Changed(path) => {
+                let at = self.image.name_of(path);
+                failure::note(format_args!("{at}: changed while it was copied"));
+            }
             _ => {}
         }
         match uext4_fuse::is_interrupted() {
@@ -82,6 +86,10 @@ impl<'a> Console<'a> {
         match error {
             Error::Host { path, error } => Failure::at(error, path.display()),
             Error::Image(failed) => self.image.failure(failed),
+            Error::Attribute { name, error } => {
+                let advice = format!("its extended attribute {name} was not accepted");
+                self.image.failure(error).hint(&advice)
+            }
             Error::Incomplete { offset, error } => {
                 let zeroes = format!("the archive has zeroes from byte {offset} of the file on");
                 self.image.failure(error).hint(&zeroes)

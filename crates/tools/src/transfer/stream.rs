@@ -34,18 +34,20 @@ pub(crate) fn write_out(
 
 /// Fills a new file from standard input.
 ///
-/// Also after an interrupt, because the end of the data is unknown then.
+/// An interrupt ends it with an error, also while more bytes come.
 pub(crate) fn read_in(fs: &Filesystem, inode: &InodeRef, at: &str) -> Result<()> {
     let pieces = standard_input();
     let mut offset = 0;
     loop {
-        let piece = match pieces.recv_timeout(TICK) {
+        let received = pieces.recv_timeout(TICK);
+        let has_ended = matches!(received, Err(RecvTimeoutError::Disconnected));
+        if !has_ended && uext4_fuse::is_interrupted() {
+            let text = format!("{at}: interrupted before standard input ended, not made");
+            return Err(Failure::new(Exit::Failed, text));
+        }
+        let piece = match received {
             Ok(piece) => piece.at("standard input")?,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Err(RecvTimeoutError::Timeout) if uext4_fuse::is_interrupted() => {
-                let text = format!("{at}: interrupted before standard input ended, not made");
-                return Err(Failure::new(Exit::Failed, text));
-            }
             Err(RecvTimeoutError::Timeout) => continue,
         };
         let mut rest = piece.as_slice();

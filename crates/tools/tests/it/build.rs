@@ -5,7 +5,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use uext4_testkit::oracle::{self, KernelMount};
-use uext4_testkit::wait;
 
 /// A tree with the usual kinds of files, in the rig's directory.
 fn tree(rig: &Rig) {
@@ -270,17 +269,78 @@ fn small_files_are_in_their_inodes() {
 
 /// A build that is killed leaves no file under the final name.
 #[test]
-fn an_interrupted_build_leaves_nothing() {
+fn a_killed_build_leaves_nothing() {
     let rig = Rig::empty();
     let mut child = rig.start(&["build", "disk.img", "-"], Stdio::piped());
-    wait::until("the temporary file is there", || {
-        let mut names = std::fs::read_dir(rig.path(".")).unwrap();
-        names.next()
-    })
-    .unwrap();
+    rig.wait_for_new_file(&child);
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!rig.image().exists());
+}
+
+/// Input that never comes, or never ends.
+#[test]
+fn a_build_that_waits_for_its_source_can_be_ended() {
+    let rig = Rig::empty();
+    let made = Command::new("mkfifo").arg(rig.path("pipe")).status();
+    assert!(made.unwrap().success());
+    let zeroes = || Stdio::from(std::fs::File::open("/dev/zero").unwrap());
+    let cases = [
+        ("-", Stdio::piped()),
+        ("-", zeroes()),
+        ("pipe", Stdio::null()),
+        ("/dev/zero", Stdio::null()),
+    ];
+    for (source, input) in cases {
+        let mut child = rig.start(&["build", "disk.img", source], input);
+        let input = child.stdin.take();
+        rig.wait_for_new_file(&child);
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let ended = child.wait_with_output().unwrap();
+        drop(input);
+        assert_eq!(ended.status.code(), Some(1), "{source}: {ended:?}");
+        assert!(!rig.image().exists());
+    }
+}
+
+#[test]
+fn parts_of_sources_are_left_out() {
+    let rig = Rig::empty();
+    tree(&rig);
+    tar(&rig, "tree.tar", &["."]);
+    let exclude = ["--exclude", "rc.d", "--exclude", "/etc/h*"];
+    for source in ["tree", "tree.tar"] {
+        rig.ok(&[&["build", "-F", "-q", "disk.img", source][..], &exclude].concat());
+        assert_eq!(rig.ok(&["ls", "disk.img", "/etc"]), "");
+        oracle::assert_clean(&rig.image());
+    }
+    // The first name of a file with two.
+    let exclude = ["--exclude", "large", "--one-file-system"];
+    rig.ok(&[&["build", "-F", "-q", "disk.img", "tree"][..], &exclude].concat());
+    assert_eq!(
+        rig.ok(&["ls", "disk.img", "/"]),
+        "etc\nlink\nlost+found\nsame\n"
+    );
+    assert_eq!(rig.ok(&["get", "disk.img", "/same", "-"]).len(), 3 << 20);
+}
+
+#[test]
+fn times_are_clamped_for_reproducible_images() {
+    let rig = Rig::empty();
+    tree(&rig);
+    let epoch = [("SOURCE_DATE_EPOCH", "86400")];
+    assert!(
+        rig.run_with(&epoch, &["build", "a.img", "tree", "-q"])
+            .status
+            .success()
+    );
+    rig.ok(&["build", "b.img", "tree", "-q", "--clamp-mtime", "86400"]);
+    rig.ok(&["build", "c.img", "tree", "-q", "--mtime", "86400"]);
+    for image in ["a.img", "b.img", "c.img"] {
+        let header = oracle::debugfs_one(&rig.path(image), "stat /large").unwrap();
+        assert!(header.contains("mtime: 0x00015180"), "{image}: {header}");
+    }
 }
 
 /// Blocks of the images that differ, by `uext4 diff`.
@@ -338,4 +398,43 @@ fn files_below_a_link_of_an_earlier_source_go_where_it_leads() {
     );
     oracle::assert_clean(&rig.path("disk.img"));
     assert_eq!(rig.ok(&["ls", "disk.img", "/usr/lib"]), "new\nold\n");
+}
+
+#[test]
+fn an_image_in_its_own_source_is_left_out() {
+    let rig = Rig::empty();
+    tree(&rig);
+    std::fs::create_dir(rig.path("tree/out")).unwrap();
+    for verity in [&[][..], &["--verity", "tree/out/hashes"]] {
+        for _again in 0..2 {
+            let fixed = ["build", "-F", "-q", "tree/out/disk.img", "tree"];
+            rig.ok(&[&fixed[..], verity].concat());
+            let image = rig.path("tree/out/disk.img");
+            oracle::assert_clean(&image);
+            assert_eq!(rig.ok(&["ls", "tree/out/disk.img", "/out"]), "");
+        }
+    }
+}
+
+#[test]
+fn a_new_image_has_owner_and_mode_of_the_old_one_and_links_stay() {
+    let rig = Rig::empty();
+    tree(&rig);
+    let name = "x".repeat(245);
+    std::fs::write(rig.path(&name), "old").unwrap();
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(rig.path(&name), private).unwrap();
+    if uext4_testkit::skip::root_or_skip("a_new_image_has_owner_and_mode_of_the_old_one") {
+        std::os::unix::fs::chown(rig.path(&name), Some(1000), Some(1001)).unwrap();
+    }
+    let old = std::fs::metadata(rig.path(&name)).unwrap();
+    symlink(&name, rig.path("link")).unwrap();
+    rig.ok(&["build", "link", "tree", "-q"]);
+    assert!(rig.path("link").is_symlink());
+    let new = std::fs::metadata(rig.path(&name)).unwrap();
+    assert_eq!(
+        (new.uid(), new.gid(), new.mode()),
+        (old.uid(), old.gid(), old.mode())
+    );
+    assert_same_tree(&rig, &name);
 }

@@ -3,7 +3,6 @@
 use crate::rig::{Rig, bytes};
 use std::process::Stdio;
 use uext4_testkit::oracle::{self, Program};
-use uext4_testkit::wait;
 
 fn tree(rig: &Rig) {
     std::fs::create_dir_all(rig.path("tree/etc")).unwrap();
@@ -192,15 +191,11 @@ fn failures_leave_no_output() {
         );
         let args = [&["build", "disk.img", "-"], &format[..]].concat();
         let mut child = rig.start(&args, Stdio::piped());
-        wait::until("the temporary file is there", || {
-            std::fs::read_dir(rig.path(".")).unwrap().next()
-        })
-        .unwrap();
-        // Ctrl-C, which the end of the input makes known.
+        rig.wait_for_new_file(&child);
         let pid = child.id().to_string();
         Program::new("kill")
             .unwrap()
-            .args(["-INT", &pid])
+            .args(["-TERM", &pid])
             .run_ok()
             .unwrap();
         drop(child.stdin.take());

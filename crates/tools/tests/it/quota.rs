@@ -26,6 +26,11 @@ fn limits_are_set_and_told() {
         "--kind",
         "group",
     ]);
+    rig.fails(
+        2,
+        "4294967295",
+        &["quota", "disk.img", "--set", "4294967295"],
+    );
     rig.assert_clean();
     let told = rig.debugfs("get_quota user 1000");
     let line = told.lines().find(|line| line.contains("1000")).unwrap();

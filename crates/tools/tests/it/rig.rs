@@ -64,6 +64,17 @@ impl Rig {
         command.spawn().expect("the tool starts")
     }
 
+    /// Waits until the child has a new file in the directory open, which may have no name yet.
+    pub(crate) fn wait_for_new_file(&self, child: &Child) {
+        let directory = self.dir.path().canonicalize().expect("it exists");
+        let own = format!("/proc/{}/fd", child.id());
+        wait::until("the new file is open", || {
+            let files = std::fs::read_dir(&own).ok()?.flatten();
+            let mut files = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+            files.find(|file| file.parent() == Some(&directory))
+        });
+    }
+
     /// Runs the tool with this standard input.
     pub(crate) fn fed(&self, input: &[u8], args: &[&str]) -> Output {
         let mut child = self.start(args, Stdio::piped());

@@ -79,7 +79,7 @@ impl Stack {
             let (mode, size) = match object {
                 Object::Directory { mode } => (0o40_000 + u32::from(mode.unwrap_or(0o755)), 0),
                 Object::File(size) => (0o100_644, *size),
-                Object::Symlink(target) => (0o120_755, target.len() as u64),
+                Object::Symlink(target) => (0o120_777, target.len() as u64),
                 Object::Link(_) => unreachable!("the merge gives links their file"),
             };
             let same = match object {
