@@ -115,7 +115,7 @@ fn open(path: &Path) -> io::Result<Bytes> {
     }
 }
 
-/// A pipe or a device, which is opened by the thread that reads it: nothing may be at the other end.
+/// A pipe or a device. The thread that reads it opens it: nothing may be at the other end.
 enum Pipe {
     Unopened(PathBuf),
     Open(File),

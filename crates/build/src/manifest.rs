@@ -1,5 +1,5 @@
-//! The identity of an image: a keyed hash of everything that it shows and of the places of contents,
-//! or of its options only.
+//! The identity of an image: a keyed hash of everything that it shows and of the places of
+//! contents, or of its options only.
 //!
 //! UUID and hash seed follow from it, so equal trees make equal images, and images that differ have
 //! different UUIDs: contents of streams are in the order of their entries.

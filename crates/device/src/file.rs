@@ -1,9 +1,10 @@
 //! Device in a regular file or behind a block device node.
 //!
 //! Two processes that write one file system destroy it. A device that is open for writing therefore
-//! holds an exclusive `flock`, the byte locks of QEMU and, on a block device, an `O_EXCL` claim, which the kernel refuses
-//! while the device is mounted. Other names of the same bytes are claimed as well
-//! ([`crate::users`]). Readers take no lock: reading a mounted file system is useful and harmless.
+//! holds an exclusive `flock`, the byte locks of QEMU and, on a block device, an `O_EXCL` claim,
+//! which the kernel refuses while the device is mounted. Other names of the same bytes are claimed
+//! as well ([`crate::users`]). Readers take no lock: reading a mounted file system is useful and
+//! harmless.
 //! References: open(2), flock(2), fallocate(2).
 
 mod direct;

@@ -47,8 +47,8 @@
 //!
 //! Layout: `import` copies into the file system, from files that `source` reads. `export` copies
 //! out of it; `archive` writes tar streams, `compare` compares two file systems. `replace` makes
-//! new files in the place of old ones, `restore` sets attributes on the host. `beneath` resolves host paths below directory handles. `monitor` counts
-//! and calls the callback.
+//! new files in the place of old ones, `restore` sets attributes on the host. `beneath` resolves
+//! host paths below directory handles. `monitor` counts and calls the callback.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 

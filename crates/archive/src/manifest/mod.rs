@@ -1,8 +1,9 @@
 //! Changes to what a source says of its files: owners, modes, devices, labels.
 //!
 //! A [`Changed`] sink stands before another one. It applies, in this order: maps of owners, one
-//! owner for all, one time for all, the lines of an mtree, the latest time, SELinux labels. Its [`Changed::finish`] adds the devices,
-//! directories, links and pipes of the mtree that the source does not have.
+//! owner for all, one time for all, the lines of an mtree, the latest time, SELinux labels. Its
+//! [`Changed::finish`] adds the devices, directories, links and pipes of the mtree that the source
+//! does not have.
 //! Layout: `owners` maps numbers, `mtree` reads specifications, `contexts` labels; `changed` is the
 //! sink.
 

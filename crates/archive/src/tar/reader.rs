@@ -18,7 +18,7 @@ use uext4_format::acl::Acl;
 use uext4_format::{DeviceNumber, Timestamp};
 use uext4_num::{clamp_usize, u64_of};
 
-/// Most bytes of the extended headers of a member, and of all global ones: as many as all attributes
+/// Most bytes of the extended headers of a member, and of all global ones: more than the attributes
 /// of a file with the feature `ea_inode` usually take.
 const EXTENDED_MAX_BYTES: u64 = 64 << 20;
 const ACCESS: &[u8] = b"system.posix_acl_access";

@@ -69,8 +69,8 @@ impl Types {
         Self(std::fs::read_to_string("/proc/filesystems").ok())
     }
 
-    /// Whether file systems of this type are on block devices. The source of others is any text,
-    /// which the user who mounts them chooses.
+    /// Whether file systems of this type are on block devices. The source of others is any text
+    /// that the caller of mount(2) chooses.
     fn have_device(&self, kind: &[u8]) -> bool {
         let Some(list) = &self.0 else {
             return true;
