@@ -76,7 +76,8 @@ pub(super) fn make(
     descriptors.put_primary(&mut changes)?;
     write_copies(rest, &descriptors, &wanted, first.0..new.group_count)?;
     let blocks = changes.into_blocks();
-    rest.change(blocks, wanted.clone())?;
+    // Linux reads the descriptors of all groups of the superblock before it replays the log.
+    rest.change_before(blocks, wanted.clone(), None)?;
     write_copies(rest, &descriptors, &wanted, 1..first.0)?;
     Ok(rest.device.flush()?)
 }

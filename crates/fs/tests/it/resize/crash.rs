@@ -8,7 +8,9 @@ use super::scattered::scatter;
 use super::shrinking::minimum;
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
-use uext4::device::{BlockDevice, CrashLog, Error, MemDevice, Recorder, Survivors, Tearing};
+use uext4::device::{
+    BlockDevice, Change, CrashLog, Error, Event, MemDevice, Recorder, Survivors, Tearing,
+};
 use uext4::mkfs::DeviceContents;
 use uext4::resize::{Least, NewSize, grow, set_inode_size, shrink};
 use uext4::{Filesystem, MountOptions, Threads};
@@ -20,6 +22,9 @@ const MIB: u64 = 1 << 20;
 
 /// Cuts of one change that other programs judge, where `UEXT4_RESIZE_JUDGED` sets no number.
 const JUDGED: usize = 6;
+
+/// Ways in which a write of the superblock is torn.
+const TORN: u64 = 4;
 
 /// A change with all its writes.
 pub(crate) struct Recorded {
@@ -307,6 +312,36 @@ fn every_crash_of_a_mounted_growth_leaves_the_old_or_the_new_size() {
         let mut recorded = record_mounted(Kind::named(name), factor, Flushes::Heeded);
         assert!(recorded.sizes[0] < recorded.sizes[1]);
         recorded.assert_sound();
+    }
+}
+
+/// Linux reads the descriptors of all groups before it replays the log: whatever of the write of
+/// the superblock survives, with whatever was written beside it, it mounts.
+#[test]
+fn the_kernel_mounts_every_torn_superblock_of_a_growth() {
+    for (name, factor) in [("ext4-4k", 4), ("small-groups", 3)] {
+        let mut recorded = record(Kind::named(name), factor, Flushes::Heeded);
+        let events = recorded.log.events().iter().enumerate();
+        let writes_superblock = |event: &Event| match event {
+            Event::Change {
+                change: Change::Write { offset, bytes },
+                ..
+            } => *offset <= 1024 && *offset + bytes.len() as u64 >= 2048,
+            _ => false,
+        };
+        let cuts: Vec<_> = events
+            .filter(|(_, event)| writes_superblock(event))
+            .map(|(at, _)| at + 1)
+            .collect();
+        assert!(cuts.len() > 2, "{cuts:?}");
+        for cut in cuts {
+            for seed in 0..TORN {
+                let tearing = Tearing::Sectors;
+                let image = recorded.image(cut, Survivors::Seeded { seed, tearing });
+                let judged = recorded.judge_by_others(&image);
+                judged.unwrap_or_else(|error| panic!("{name}, cut {cut}, seed {seed}: {error:#}"));
+            }
+        }
     }
 }
 
