@@ -57,6 +57,9 @@ use uext4_journal::CommitObserver;
 use uext4_num::usize_of;
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, Latest, OnceLock, SequenceCount};
+
+/// Tries to read counts between two commits.
+const SAMPLES_MAX: usize = 8;
 pub(crate) use zones::Zones;
 
 /// The locations of descriptors, bitmaps, inode tables and superblocks, for use before the engine
@@ -203,7 +206,7 @@ impl Space {
             self.overhead_blocks.load(Ordering::Relaxed)
         };
         // Reservations for maps are part of the clusters held back for metadata.
-        let free = self.claims.available() + self.claims.delayed_tree();
+        let free = self.free_and_pending() + self.claims.delayed_tree();
         let blocks_free = free << geometry.cluster_bits;
         let reserved = state
             .disk
@@ -219,6 +222,20 @@ impl Space {
             name_max: 255,
             id: Uuid(&state.disk.uuid).folded(),
         }
+    }
+
+    /// Clusters that are free now, or after the next commit: programs delete files until enough is
+    /// free. A commit in progress moves clusters from one count to the other.
+    fn free_and_pending(&self) -> u64 {
+        let mut sum = 0;
+        for _ in 0..SAMPLES_MAX {
+            let before = self.returns.sample();
+            sum = self.engine.pending().clusters() + self.claims.available();
+            if !before.is_changing() && self.returns.sample() == before {
+                break;
+            }
+        }
+        sum
     }
 
     /// The allocator, for statistics.

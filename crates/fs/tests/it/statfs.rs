@@ -87,3 +87,25 @@ fn statfs_counts_as_the_kernel_does_after_changes() {
         assert_eq!(running, kernel(&path, "ro"), "{shape:?}");
     }
 }
+
+/// Programs that delete files until there is space would delete more than they need.
+#[test]
+fn freed_space_is_seen_before_its_commit() {
+    let root = uext4::Caller::root();
+    let fs = image::mount(&image::ext4(32));
+    let top = fs.root().expect("root");
+    let file = fs.create(&top, b"large", 0o644, &root).expect("creates");
+    let data = vec![1; 4 << 20];
+    fs.write(&file, 0, &data, &WriteContext::ROOT)
+        .expect("writes");
+    fs.sync().expect("syncs");
+    let (before, commits) = (fs.statfs(), fs.stats().journal.transactions);
+    drop(file);
+    fs.unlink(&top, b"large", &root).expect("unlinks");
+    let after = fs.statfs();
+    assert_eq!(fs.stats().journal.transactions, commits, "no commit ran");
+    let freed = after.blocks_free - before.blocks_free;
+    assert!(freed * u64::from(after.block_size) >= 4 << 20, "{freed}");
+    fs.sync().expect("syncs");
+    assert_eq!(fs.statfs().blocks_free, after.blocks_free);
+}
