@@ -50,7 +50,14 @@ impl Fs {
         // With its copies of these, from before the replay of the log, e2fsck replays records.
         let (inodes, _) = self.inodes.place(&self.space, InodeNr::JOURNAL)?;
         let superblock = BlockNr(SUPERBLOCK_OFFSET >> self.geometry.block_bits);
-        let home_first = [superblock, inodes];
+        let home_first = || {
+            let geometry = &self.geometry;
+            let descriptors = 0..geometry.descriptor_blocks_count();
+            let descriptors = descriptors.map(|at| geometry.descriptor_block(at));
+            let mut blocks: Vec<_> = descriptors.chain([superblock, inodes]).collect();
+            blocks.sort_unstable();
+            blocks
+        };
         Ok(self.journal.make_durable(change, &home_first, &mut make)?)
     }
 
@@ -108,6 +115,7 @@ impl Fs {
         let inode = dentry.inode;
         match change {
             NameChange::Create => {
+                self.check_place(inode)?;
                 let created = self.load_inode(inode).map_err(failed)?;
                 let mut state = created.live().write_unlogged();
                 records.push(inode_record(&mut state)?);
@@ -132,6 +140,19 @@ impl Fs {
             }
         }
         Ok(())
+    }
+
+    /// Checks the place of a new inode. Replayers keep the bytes behind the fields of a record: the
+    /// attributes of the file that had the place would be those of the new one.
+    fn check_place(&self, nr: InodeNr) -> Recorded<()> {
+        let (block, offset) = self.inodes.place(&self.space, nr).map_err(failed)?;
+        let mut bytes = vec![0; usize::from(self.geometry.inode_size)];
+        let read = self.journal.read_part(block, offset, &mut bytes);
+        read.map_err(|error| failed(error.into()))?;
+        match recordable::may_have_attributes(&bytes) {
+            true => Err(FullReason::Attribute),
+            false => Ok(()),
+        }
     }
 
     /// Checks an inode of which a name changed. One without names was checked when it lost the

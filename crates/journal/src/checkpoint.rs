@@ -84,14 +84,17 @@ impl Engine {
         self.images.revoke(revokes)
     }
 
-    /// Writes the newest committed image of one block home. The image stays in the log until a
-    /// checkpoint retires it. `batch` orders the write against other home writes of the block.
-    pub(crate) fn write_home(&self, block: BlockNr) -> Result<(), Error> {
+    /// Writes the newest committed images of these ascending blocks home. They stay in the log
+    /// until a checkpoint retires them. `batch` orders the write against other home writes of the
+    /// blocks.
+    pub(crate) fn write_home(&self, blocks: &[BlockNr]) -> Result<(), Error> {
         let _one_write = self.batch.lock();
         self.gate.check()?;
-        match self.images.get(block) {
-            Some(image) => self.home.write_many(&[(block, image)]),
-            None => Ok(()),
+        let waiting = |block: &BlockNr| Some((*block, self.images.get(*block)?));
+        let images: Vec<_> = blocks.iter().filter_map(waiting).collect();
+        match images[..] {
+            [] => Ok(()),
+            _ => self.home.write_many(&images),
         }
     }
 

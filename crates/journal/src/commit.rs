@@ -172,7 +172,7 @@ impl Engine {
             let blocks = blocks.into();
             return Err(Error::LogTooSmall { blocks });
         }
-        self.checkpoint(log, blocks)?;
+        self.make_space(log, blocks)?;
         self.clear_old_fast(log)?;
         let start = log.head();
         Times::time(&self.times.write_ns, || self.write_body(log, start, &body))?;
@@ -185,6 +185,16 @@ impl Engine {
         Times::add(&self.times.log_blocks, blocks.into());
         Times::time(&self.times.publish_ns, || self.publish(log, blocks, closed));
         Ok(())
+    }
+
+    /// Frees log space for a transaction of this many blocks.
+    fn make_space(&self, log: &OpenLog, blocks: u32) -> Result<(), Error> {
+        if log.must_restart(blocks) {
+            self.checkpoint(log, u32::MAX)?;
+            self.gate.check()?;
+            return log.restart();
+        }
+        self.checkpoint(log, blocks)
     }
 
     fn write_body(&self, log: &OpenLog, start: u32, body: &[LogBlock]) -> Result<(), Error> {

@@ -43,8 +43,8 @@ pub type MakeRecords<'a> = &'a mut dyn FnMut(Tid, Vec<u64>) -> Result<Vec<Record
 /// What a caller brings for a fast commit.
 pub(crate) struct Fast<'a> {
     log: &'a OpenLog,
-    /// Blocks that are written home before the first fast commit of a transaction.
-    home_first: &'a [BlockNr],
+    /// Ascending blocks that are written home before the first fast commit of a transaction.
+    home_first: &'a dyn Fn() -> Vec<BlockNr>,
     records: MakeRecords<'a>,
 }
 
@@ -58,7 +58,7 @@ impl Engine {
     pub(crate) fn make_durable(
         &self,
         change: Stamp,
-        home_first: &[BlockNr],
+        home_first: &dyn Fn() -> Vec<BlockNr>,
         records: MakeRecords<'_>,
     ) -> Result<(), Error> {
         let Some(log) = self.log.get().filter(|_| self.records()) else {
@@ -97,8 +97,7 @@ impl Engine {
             return Ok(false);
         }
         if area.tid != Some(tid) {
-            let mut first = fast.home_first.iter();
-            first.try_for_each(|block| self.write_home(*block))?;
+            self.write_home(&(fast.home_first)())?;
             *area = FastArea {
                 tid: Some(tid),
                 used_blocks: 0,

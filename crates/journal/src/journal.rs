@@ -76,12 +76,13 @@ impl Journal {
     /// ([`crate::Render::record_key`]), else as [`Self::wait_durable`]. The caller holds no handle
     /// and no live object.
     ///
-    /// The newest images of the blocks `home_first` are home before the first fast commit of a
-    /// transaction: e2fsck 1.47 replays it over these blocks as they are before the log.
+    /// The newest images of the ascending blocks that `home_first` answers are home before the
+    /// first fast commit of a transaction: e2fsck 1.47 replays it over these blocks as they are
+    /// before the log.
     pub fn make_durable(
         &self,
         change: Stamp,
-        home_first: &[BlockNr],
+        home_first: &dyn Fn() -> Vec<BlockNr>,
         records: MakeRecords<'_>,
     ) -> Result<(), Error> {
         self.engine.make_durable(change, home_first, records)
@@ -101,7 +102,7 @@ impl Journal {
     /// Writes the newest committed image of a block home, for programs that read the device beside
     /// the mount. The caller holds no live object.
     pub fn write_home(&self, nr: BlockNr) -> Result<(), Error> {
-        self.engine.write_home(nr)
+        self.engine.write_home(&[nr])
     }
 
     /// Stops the journal: later calls answer [`Error::Aborted`] and nothing more is written.
@@ -197,6 +198,8 @@ impl Journal {
     pub fn close(&self) -> Result<(), Error> {
         self.commit_running()?;
         let one_commit = self.engine.one_commit.lock();
+        // A change since that commit may be in a fast commit, which ends with the log.
+        self.engine.commit_locked()?;
         match self.engine.log.get() {
             Some(log) => self.engine.clean_log(log)?,
             None => self.engine.barrier().flush(&*self.engine.home.device)?,

@@ -2,7 +2,9 @@
 //!
 //! Invariants: blocks between tail and head hold committed transactions, one record each, oldest
 //! first. Space is freed only after the superblock that moves the tail is durable. One block stays
-//! unused, so that a full log differs from an empty one.
+//! unused, so that a full log differs from an empty one. A log with an area for fast commits does
+//! not wrap: it is emptied before its head would pass the end ([`OpenLog::restart`]), because
+//! e2fsck 1.47 takes the front of that area for the end of the log and drops what is behind it.
 //! Locking: one checkpoint pass at a time ([`Pass`]); `superblock` ([`Rank::JournalTail`]) is held
 //! while the log's superblock is written and the tail moves, `space` ([`Rank::JournalState`])
 //! briefly.
@@ -220,6 +222,31 @@ impl OpenLog {
         let to = u64::from(block) + u64::from(by);
         let past = to.checked_sub(u64::from(self.end));
         past.map_or(clamp_u32(to), |past| self.first + clamp_u32(past))
+    }
+
+    /// Whether the head would reach the end behind a transaction of this many blocks, in a log that
+    /// must not wrap around.
+    pub(crate) fn must_restart(&self, log_blocks: u32) -> bool {
+        self.has_fast_area() && log_blocks >= self.end - self.head()
+    }
+
+    /// Moves the head of the log to its front. The log is empty: everything in it is durable at
+    /// home. The caller holds `one_commit`.
+    pub(crate) fn restart(&self) -> Result<(), Error> {
+        let mut superblock = self.superblock.lock();
+        let next = {
+            let mut space = self.space.lock();
+            debug_assert!(space.records.get(0).is_none(), "everything is at home");
+            space.head = self.first;
+            space.next
+        };
+        if superblock.start == 0 {
+            return Ok(());
+        }
+        // Durable before the commit block: recovery looks for the next transaction there.
+        (superblock.start, superblock.sequence) = (self.first, next);
+        self.file.write_superblock(&superblock)?;
+        self.file.flush()
     }
 
     /// Blocks from `from` forward to `to`, with wrap-around.

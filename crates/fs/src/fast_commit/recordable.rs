@@ -7,7 +7,7 @@
 use super::Recorded;
 use crate::inode::InodeState;
 use crate::map;
-use uext4_format::{BlockNr, FileType, InodeFlags};
+use uext4_format::{BlockNr, FileType, GOOD_OLD_INODE_BYTES, InodeFlags};
 use uext4_journal::FullReason;
 
 /// Answers the reason for a full commit unless records of the inode, or of its names, have the same
@@ -29,4 +29,12 @@ pub(super) fn check_kind(state: &InodeState) -> Recorded<()> {
         Some(FileType::Directory) => Err(FullReason::Directory),
         _ => Err(FullReason::Layout),
     }
+}
+
+/// Whether these bytes of an inode may have attributes behind its fields, of any length. The magic
+/// number of attributes is not zero, and begins at a multiple of 4.
+pub(super) fn may_have_attributes(inode: &[u8]) -> bool {
+    const MAGIC: [u8; 4] = [0x00, 0x00, 0x02, 0xEA];
+    let behind = inode.get(GOOD_OLD_INODE_BYTES..).unwrap_or_default();
+    behind.chunks_exact(MAGIC.len()).any(|word| word == MAGIC)
 }

@@ -4,8 +4,9 @@
 use crate::crashed::{self, Crashed};
 use crate::fast_commit_writes::Rig;
 use crate::image;
+use rustix::fs::XattrFlags;
 use std::sync::{Arc, Barrier};
-use uext4::device::Survivors;
+use uext4::device::{MemDevice, Survivors};
 use uext4::mkfs::{MkfsOptions, Preset};
 use uext4::{Caller, FallocateMode, Filesystem, WriteContext};
 use uext4_judge::EngineTarget;
@@ -67,6 +68,87 @@ fn a_file_emptied_at_its_head_and_written_behind() {
     // In two fast commits.
     fast(&|| punch(12..13));
     fast(&|| rig.write(&file, 20 * BLOCK, 9000));
+}
+
+/// A replay keeps the bytes of an inode behind the fields of its record, and the kernel those of a
+/// file that it deletes.
+#[test]
+fn a_new_file_has_no_attributes_of_the_one_before_it() {
+    if !KernelMount::available_or_skip("a_new_file_has_no_attributes_of_the_one_before_it") {
+        return;
+    }
+    let made = image::mke2fs(64, &["-O", "fast_commit"]);
+    let (_dir, path) = image::on_disk(&made);
+    let kernel = KernelMount::new(&path, "").expect("the kernel mounts it");
+    let names = ["one", "two", "three"].map(|name| kernel.path().join(name));
+    for name in &names {
+        std::fs::write(name, b"old").unwrap();
+        rustix::fs::setxattr(name, "user.old", b"value", XattrFlags::empty()).unwrap();
+    }
+    rustix::fs::syncfs(std::fs::File::open(kernel.path()).unwrap()).unwrap();
+    names
+        .iter()
+        .for_each(|name| std::fs::remove_file(name).unwrap());
+    kernel.unmount().expect("unmount");
+    let bytes = std::fs::read(&path).unwrap();
+    let rig = Rig::on(Arc::new(MemDevice::from_bytes(&bytes)));
+    let file = rig.file(b"new");
+    assert_eq!(rig.full(&file, |_| ()), ["attribute"]);
+    replays_agree(&rig);
+    rig.file(b"in the third place");
+    let next = rig.file(b"in a fresh place");
+    rig.fs.sync().unwrap();
+    rig.write(&next, 0, 5000);
+    let none: Vec<&str> = Vec::new();
+    assert_eq!(rig.full(&next, |_| ()), none);
+    let fresh = rig.file(b"in another one");
+    assert_eq!(rig.full(&fresh, |_| ()), none);
+    replays_agree(&rig);
+}
+
+/// e2fsck replays fast commits with the descriptors that were home before the log.
+#[test]
+fn files_in_groups_that_were_empty_before() {
+    let shape = ["-b", "1024", "-g", "1024", "-G", "1", "-O", "fast_commit"];
+    let rig = Rig::on(image::mke2fs(32, &shape));
+    let (fs, root, user) = (&rig.fs, &rig.root, &Caller::root());
+    let fill = |nr: u32| {
+        let dir = fs.mkdir(root, format!("dir {nr}").as_bytes(), 0o755, user);
+        fs.create(&dir.unwrap(), b"file", 0o644, user).unwrap()
+    };
+    let files: Vec<_> = (0..8).map(fill).collect();
+    fs.sync().unwrap();
+    for file in &files {
+        let none: Vec<&str> = Vec::new();
+        assert_eq!(rig.full(file, |_| rig.write(file, 0, 3000)), none);
+    }
+    let mut log = rig.device.log();
+    let image = log.image(log.len(), Survivors::All);
+    let (_dir, path) = image::on_disk(&image);
+    let found = e2fsck_repair(&path, Repair::Preen).expect("e2fsck runs");
+    assert!(!found.output.contains("UNINIT"), "{found}");
+    replays_agree(&rig);
+}
+
+/// e2fsck takes the front of the area for fast commits for the end of a log that wraps.
+#[test]
+fn a_log_that_was_filled_is_replayed_by_all() {
+    let rig = Rig::new("fast_commit");
+    let (fs, root) = (&rig.fs, &rig.root);
+    let len = u64::from(fs.stats().journal.log_len_blocks);
+    let mut made = 0;
+    for turn in 1..3 {
+        while fs.stats().journal.log_blocks < turn * len + len / 8 {
+            made += 1;
+            let name = format!("dir {made}");
+            fs.mkdir(root, name.as_bytes(), 0o755, &Caller::root())
+                .unwrap();
+            fs.fsync(root).unwrap();
+        }
+        fs.fsync(&rig.file(format!("file {turn}").as_bytes()))
+            .unwrap();
+        replays_agree(&rig);
+    }
 }
 
 /// Threads link and unlink one name. Its changes are replayed in their order.

@@ -14,7 +14,7 @@ use crate::{Error, Image, Log};
 use uext4_device::BlockDevice;
 use uext4_format::BlockNr;
 use uext4_format::jbd2::{CommitBlock, Superblock};
-use uext4_num::{clamp_u32, u64_of, usize_of};
+use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::Arc;
 
 /// Logs the ascending `images` as the transaction that the fast commits of `report` belong to,
@@ -129,14 +129,15 @@ pub fn room_images(log: &Log, block_size: u32) -> Result<u64, Error> {
     Ok(whole * per_descriptor + rest)
 }
 
-/// Moves the tail to the transaction to be written; all older ones are home and flushed. The next
+/// Moves the tail to the front of the log, where the transaction is to be written; all older ones
+/// are home and flushed. It does not wrap there, which a log with fast commits must not. The next
 /// transaction number stays the one that the fast commits carry.
 fn empty_log(
     file: &LogFile,
     superblock: &mut Superblock,
     report: &RecoveryReport,
 ) -> Result<(), Error> {
-    (superblock.start, superblock.sequence) = (report.end_block, report.end);
+    (superblock.start, superblock.sequence) = (superblock.first, report.end);
     file.write_superblock(superblock)?;
     file.flush()
 }
@@ -148,31 +149,11 @@ fn write_transaction(
     body: &[LogBlock],
     seconds: u64,
 ) -> Result<(), Error> {
-    let layout = superblock.layout();
     let bytes: Vec<&[u8]> = body.iter().map(LogBlock::bytes).collect();
-    write_around(file, superblock, superblock.start, &bytes)?;
+    file.write(superblock.start, &bytes)?;
     file.flush()?;
-    let commit = CommitBlock::encode(&layout, closed.tid, seconds, 0);
-    let to_end = superblock.end() - superblock.start;
-    let before = clamp_u32(body.len()) - 1;
-    let at = if before < to_end {
-        superblock.start + before
-    } else {
-        superblock.first + (before - to_end)
-    };
-    write_around(file, superblock, at, &[&commit])?;
+    let commit = CommitBlock::encode(&superblock.layout(), closed.tid, seconds, 0);
+    let at = superblock.start + clamp_u32(body.len()) - 1;
+    file.write(at, &[&commit])?;
     file.flush()
-}
-
-/// Writes blocks with wrap-around; they are fewer than the log has.
-fn write_around(
-    file: &LogFile,
-    superblock: &Superblock,
-    start: u32,
-    blocks: &[&[u8]],
-) -> Result<(), Error> {
-    let until_end = blocks.len().min(usize_of(superblock.end() - start));
-    let (now, wrapped) = blocks.split_at(until_end);
-    file.write(start, now)?;
-    file.write(superblock.first, wrapped)
 }

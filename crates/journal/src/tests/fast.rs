@@ -4,6 +4,7 @@ use super::device::Recorder;
 use super::objects::{BLOCK, Slot, disk, fast_config, log};
 #[cfg(not(shuttle))]
 use crate::group_commit::Kind;
+use crate::log_file::LogFile;
 use crate::recovery::{RecoveryMode, read_fast_commit_block, recover};
 use crate::{Config, FullReason, Journal, Live, Object, Render, Sink, Threads};
 use std::sync::Arc;
@@ -73,7 +74,7 @@ impl Number {
             Ok(keys.iter().map(|key| all[*key as usize].record()).collect())
         };
         journal
-            .make_durable(change, &[], &mut make)
+            .make_durable(change, &Vec::new, &mut make)
             .expect("durable");
     }
 }
@@ -210,7 +211,7 @@ fn records_that_cannot_be_made_are_not_lost() {
     let change = numbers[0].live.stamp().expect("is dirty");
     let mut refuse = |_: Tid, _: Vec<u64>| Err(FullReason::TooMany);
     journal
-        .make_durable(change, &[], &mut refuse)
+        .make_durable(change, &Vec::new, &mut refuse)
         .expect("durable");
     assert_eq!(
         (
@@ -255,7 +256,7 @@ pub(super) fn race(threads: Threads, rounds: u64) {
                         Ok(keys.iter().map(record).collect())
                     };
                     journal
-                        .make_durable(change, &[], &mut make)
+                        .make_durable(change, &Vec::new, &mut make)
                         .expect("durable");
                 } else {
                     journal.commit_running().expect("durable");
@@ -323,4 +324,30 @@ fn the_commit_after_a_request_for_a_full_one_is_full() {
 fn threads_share_fast_commits() {
     race(Threads::Background, 60);
     race(Threads::Inline, 60);
+}
+
+/// e2fsck 1.47 loses what is behind the end of a log that wraps around.
+#[test]
+fn a_log_with_fast_commits_does_not_wrap() {
+    let (device, journal, numbers) = open(Threads::Inline);
+    let (len, mut restarts, mut before) = (journal.stats().log_len_blocks, 0, 0);
+    for value in 0..2 * u64::from(len) {
+        numbers[0].set(&journal, value);
+        journal.commit_running().expect("commits");
+        let superblock = LogFile::new(&log(&device, LOG), BLOCK as u32).read_superblock();
+        let superblock = superblock.expect("a superblock");
+        let used = len - journal.stats().log_free_blocks;
+        let head = superblock.start + used;
+        assert!(
+            head <= superblock.end(),
+            "{} and {used} blocks",
+            superblock.start
+        );
+        restarts += u32::from(head < before);
+        before = head;
+    }
+    assert!(restarts > 2, "{restarts}");
+    numbers[1].set(&journal, 9);
+    numbers[1].sync(&journal, &numbers);
+    assert_eq!(recovered(&device), [numbers[1].record()]);
 }

@@ -32,6 +32,10 @@ metadata_csum can be turned on and off. This, and a new UUID without metadata_cs
 checksums at once, and the hashes of large attributes: the journal must hold all blocks that change,
 or it is refused.
 
+With fast_commit, e2fsck drops the whole log if power fails between the end of a full commit and the
+erasure of the fast commits before it: files synced since the last checkpoint are lost then. Linux
+and uext4 replay it.
+
 The image must not be mounted.")]
 pub(crate) struct Args {
     #[command(flatten)]
