@@ -27,6 +27,7 @@ type Page = Option<Box<[u8]>>;
 pub struct Overlay {
     base: Arc<dyn BlockDevice>,
     shards: Box<[RwLock<Pages>]>,
+    is_private: bool,
     /// Pages with bytes, and how many there may be.
     pages: AtomicU64,
     pages_max: u64,
@@ -59,17 +60,22 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
 impl Overlay {
     /// An overlay without changes.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
-        Self::with_limit(base, u64::MAX)
+        Self {
+            is_private: false,
+            ..Self::rehearsal(base, u64::MAX)
+        }
     }
 
-    /// An overlay whose changes take up to `limit_bytes` of memory; further writes fail.
-    pub fn with_limit(base: Arc<dyn BlockDevice>, limit_bytes: u64) -> Self {
+    /// An overlay for a rehearsal, which is private to its user. Its changes take up to `limit_bytes`
+    /// of memory; further writes fail.
+    pub fn rehearsal(base: Arc<dyn BlockDevice>, limit_bytes: u64) -> Self {
         let shards = (0..SHARDS)
             .map(|_| RwLock::new(Rank::Device, Pages::new()))
             .collect();
         Self {
             base,
             shards,
+            is_private: true,
             pages: AtomicU64::new(0),
             pages_max: limit_bytes / PAGE_BYTES,
         }
@@ -202,6 +208,9 @@ impl BlockDevice for Overlay {
     }
     fn is_read_only(&self) -> bool {
         false
+    }
+    fn is_private(&self) -> bool {
+        self.is_private
     }
     fn describe(&self) -> String {
         self.base.describe()

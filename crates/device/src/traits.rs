@@ -109,6 +109,10 @@ pub trait BlockDevice: Send + Sync {
     }
     /// True when writes are refused.
     fn is_read_only(&self) -> bool;
+    /// True if no other program or host ever sees the bytes.
+    fn is_private(&self) -> bool {
+        false
+    }
     /// Switches a device that was opened read-only to writable; no effect if it is writable.
     ///
     /// # Errors

@@ -179,8 +179,10 @@ pub enum ResizeError {
         block: u64,
     },
     /// More blocks than their numbers allow.
-    #[error("it has block numbers of 32 bits (no feature 64bit), so at most {max_bytes} bytes")]
+    #[error("it has block numbers of {bits} bits, so at most {max_bytes} bytes")]
     TooManyBlocks {
+        /// Bits of a block number: 32 without the feature 64bit, else 48.
+        bits: u32,
         /// The largest size.
         max_bytes: u64,
     },

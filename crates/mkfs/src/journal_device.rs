@@ -78,13 +78,33 @@ pub fn format_journal_device(
 /// [`Error::OutOfRange`] if the device holds no external journal, [`Error::Contradiction`] if its
 /// superblocks are damaged, [`Error::NoSpace`] if its list of users is full, [`Error::Device`].
 pub fn add_journal_user(device: &dyn BlockDevice, user: [u8; 16]) -> Result<(), Error> {
+    change_users(device, |log| {
+        let added = log.add_user(&user);
+        added.map_err(|Full| Error::NoSpace("another user of the journal"))
+    })
+}
+
+/// Removes a file system from the users of an external journal, if it is one.
+///
+/// # Errors
+/// As [`add_journal_user`].
+pub fn remove_journal_user(device: &dyn BlockDevice, user: [u8; 16]) -> Result<(), Error> {
+    change_users(device, |log| {
+        log.remove_user(&user);
+        Ok(())
+    })
+}
+
+fn change_users(
+    device: &dyn BlockDevice,
+    change: impl FnOnce(&mut jbd2::Superblock) -> Result<(), Error>,
+) -> Result<(), Error> {
     let superblock = head(device)?;
     let at = log_start(&superblock) << (superblock.log_block_size + 10);
     let mut log = [0; jbd2::SUPERBLOCK_BYTES];
     device.read_at(at, &mut log)?;
     let mut log = jbd2::Superblock::parse(&log)?;
-    log.add_user(&user)
-        .map_err(|Full| Error::NoSpace("another user of the journal"))?;
+    change(&mut log)?;
     device.write_at(at, &log.encode())?;
     Ok(device.flush()?)
 }

@@ -40,7 +40,7 @@ pub use files::journal_backup;
 pub use growth::{AddedGroups, add_groups};
 pub use journal_device::{
     ExternalJournal, JournalDeviceOptions, add_journal_user, format_journal_device,
-    journal_device_uuid,
+    journal_device_uuid, remove_journal_user,
 };
 pub use journal_size::{
     JOURNAL_BLOCKS, default_journal_blocks, default_orphan_file_blocks, fast_commit_blocks,

@@ -94,7 +94,7 @@ fn memory_goes_to_changes_only() {
 #[test]
 fn a_limit_holds_for_bytes_and_not_for_zeroes() {
     let inner = Arc::new(MemDevice::from_bytes(&vec![7; 1 << 20]));
-    let overlay = Overlay::with_limit(inner, 2 * PAGE_BYTES);
+    let overlay = Overlay::rehearsal(inner, 2 * PAGE_BYTES);
     overlay.write_zeroes(0, 1 << 20).unwrap();
     assert_eq!(overlay.changed_bytes(), 0);
     overlay.write_at(5000, b"a").unwrap();
@@ -108,7 +108,7 @@ fn a_limit_holds_for_bytes_and_not_for_zeroes() {
 
 #[test]
 fn a_page_of_zeroes_gives_its_memory_back() {
-    let overlay = Overlay::with_limit(Arc::new(MemDevice::new(1 << 20)), PAGE_BYTES);
+    let overlay = Overlay::rehearsal(Arc::new(MemDevice::new(1 << 20)), PAGE_BYTES);
     for page in 0..4 {
         overlay.write_at(page * PAGE_BYTES, &[1; 4096]).unwrap();
         overlay.write_zeroes(page * PAGE_BYTES, PAGE_BYTES).unwrap();

@@ -33,6 +33,22 @@ impl Superblock {
         put_u32_be(self.raw_mut(), COUNT_AT, users.saturating_add(1));
         Ok(())
     }
+
+    /// Removes the UUID of a file system from the users, if it is there; the others keep their
+    /// order.
+    pub fn remove_user(&mut self, uuid: &[u8; UUID_BYTES]) {
+        let users = self.users().min(USERS_MAX);
+        let list = rest_mut(self.raw_mut(), LIST_AT);
+        let mut entries: Vec<[u8; UUID_BYTES]> = list.as_chunks().0.to_vec();
+        entries.truncate(usize_of(users));
+        entries.retain(|entry| entry != uuid);
+        list.fill(0);
+        for (at, entry) in entries.iter().enumerate() {
+            put_slice(list, at.saturating_mul(UUID_BYTES), entry);
+        }
+        let left = u32::try_from(entries.len()).unwrap_or(USERS_MAX);
+        put_u32_be(self.raw_mut(), COUNT_AT, left);
+    }
 }
 
 #[cfg(test)]
@@ -61,5 +77,21 @@ mod tests {
         bytes[0x40] = 0xFF;
         let mut journal = Superblock::parse(&bytes).expect("not checked");
         assert_eq!(journal.add_user(&[9; 16]), Err(Full));
+    }
+
+    #[test]
+    fn a_user_goes_and_the_others_stay() {
+        let mut journal = Superblock::new(1024, 1024, 1, [7; 16]);
+        for nr in 1..4_u8 {
+            assert_eq!(journal.add_user(&[nr; 16]), Ok(()));
+        }
+        let mut expected = Superblock::new(1024, 1024, 1, [7; 16]);
+        for nr in [1, 3_u8] {
+            assert_eq!(expected.add_user(&[nr; 16]), Ok(()));
+        }
+        journal.remove_user(&[2; 16]);
+        assert_eq!(journal.encode(), expected.encode());
+        journal.remove_user(&[2; 16]);
+        assert_eq!(journal.encode(), expected.encode());
     }
 }

@@ -84,7 +84,7 @@ impl Written {
 }
 
 impl Claim {
-    /// The claim for a file system with MMP, not taken yet.
+    /// The claim for a file system with MMP, not taken yet. A private device needs none.
     ///
     /// # Errors
     /// Damage of the superblock.
@@ -93,7 +93,7 @@ impl Claim {
         superblock: &Superblock,
         clock: &Arc<dyn Clock>,
     ) -> Result<Option<Arc<Self>>> {
-        if !superblock.features().has(Feature::MMP) {
+        if !superblock.features().has(Feature::MMP) || device.is_private() {
             return Ok(None);
         }
         let mmp = Mmp {

@@ -40,7 +40,11 @@ impl AtRest {
     /// to run.
     pub(crate) fn claim(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
         let mut plan = open::inspect(&device, options.clone())?;
-        check_state(&plan.superblock)?;
+        if let Err(unsound) = check_state(&plan.superblock) {
+            // A file system that another host has mounted may look the same.
+            mmp::refuse_other_hosts(&device)?;
+            return Err(unsound);
+        }
         if plan.recovering {
             recover(&device, &options)?;
             plan = open::inspect(&device, options)?;

@@ -161,11 +161,13 @@ impl Marks {
         Self(vec![0; clamp_usize(clusters.div_ceil(64))])
     }
 
-    /// Adds clusters; answers the first that was there already.
+    /// Adds clusters; answers the first that was there already, or is none of these clusters.
     pub(super) fn add(&mut self, range: Range<u64>) -> Option<u64> {
         let mut known = None;
         for at in range {
-            let word = &mut self.0[clamp_usize(at / 64)];
+            let Some(word) = self.0.get_mut(clamp_usize(at / 64)) else {
+                return known.or(Some(at));
+            };
             let bit = 1 << (at % 64);
             if *word & bit != 0 && known.is_none() {
                 known = Some(at);
@@ -221,6 +223,11 @@ mod tests {
         let (mut a, mut b) = (Marks::new(200), Marks::new(200));
         assert_eq!(a.add(60..130), None);
         assert_eq!(a.add(129..131), Some(129));
+        assert_eq!(Marks::new(200).add(190..1 << 60), Some(256));
+        assert_eq!(
+            Marks::new(200).add(u64::MAX - 1..u64::MAX),
+            Some(u64::MAX - 1)
+        );
         b.add(60..130);
         assert_eq!(a.first_difference(&b), Some(130));
     }

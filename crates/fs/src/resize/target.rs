@@ -93,10 +93,14 @@ fn check_reserved(old: &Geometry) -> Result<()> {
 
 fn check_count(old: &Geometry, blocks: u64) -> Result<()> {
     let wide = old.features.has(Feature::SIXTY_FOUR_BIT);
-    let limit = if wide { 1 << 48 } else { u64::from(u32::MAX) };
+    let (bits, limit) = if wide {
+        (48, 1 << 48)
+    } else {
+        (32, u64::from(u32::MAX))
+    };
     if blocks > limit {
         let max_bytes = limit << old.block_bits;
-        return Err(ResizeError::TooManyBlocks { max_bytes }.into());
+        return Err(ResizeError::TooManyBlocks { bits, max_bytes }.into());
     }
     let groups = (blocks - u64::from(old.first_data_block)).div_ceil(old.blocks_per_group.into());
     let groups_max = u32::MAX / old.inodes_per_group;

@@ -119,6 +119,14 @@ fn remove(device: &Arc<dyn BlockDevice>, options: &MountOptions, replaced: bool)
         (disk.journal_inum, disk.journal_dev, disk.jnl_backup_type) = (0, 0, 0);
         (disk.journal_uuid, disk.jnl_blocks) = ([0; 16], [0; 17]);
     })?;
+    if let Some(journal) = options
+        .journal_device
+        .as_ref()
+        .filter(|_| before.journal_inum == 0)
+    {
+        let removed = mkfs::remove_journal_user(&**journal, before.uuid);
+        removed.map_err(|error| Error::Mount(format!("{}: {error}", journal.describe())))?;
+    }
     if before.journal_inum == InodeNr::JOURNAL.0 {
         let freed = with_journal_inode(device, options, |fs, inode| {
             let blocks = inode.read().disk.size >> fs.geometry.block_bits;
@@ -132,6 +140,7 @@ fn remove(device: &Arc<dyn BlockDevice>, options: &MountOptions, replaced: bool)
 }
 
 fn add_internal(device: &Arc<dyn BlockDevice>, options: &MountOptions, blocks: u32) -> Result<()> {
+    reserved::empty_inode(device, options, InodeNr::JOURNAL)?;
     let disk = read_superblock(&**device, None)?;
     reserved::write_inode(
         device,

@@ -106,6 +106,8 @@ fn check(disk: &Superblock, now: &[QuotaKind], starts: &[QuotaKind]) -> Result<(
 fn start(device: &Arc<dyn BlockDevice>, options: &MountOptions, kinds: &[QuotaKind]) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
     let mut own = kinds.iter().filter_map(|kind| reserved_inode(*kind));
+    own.clone()
+        .try_for_each(|nr| reserved::empty_inode(device, options, nr))?;
     let inode = reserved::new_inode(&disk, options)?;
     own.clone()
         .try_for_each(|nr| reserved::write_inode(device, nr, &inode))?;

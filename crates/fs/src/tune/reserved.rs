@@ -5,7 +5,7 @@
 
 use crate::inode::InodeRef;
 use crate::superblock::{SUPERBLOCK_OFFSET, read_superblock};
-use crate::{Error, Filesystem, Fs, MountOptions, Result, space};
+use crate::{Error, Filesystem, Fs, MountOptions, Result, file, space};
 use uext4_device::BlockDevice;
 use uext4_format::extent::ExtentNode;
 use uext4_format::{
@@ -58,6 +58,31 @@ pub(super) fn new_inode(disk: &Superblock, options: &MountOptions) -> Result<Ino
         ExtentNode::init_root(&mut inode.i_block[..], 0);
     }
     Ok(inode)
+}
+
+/// Frees what an interrupted change has left in the inode: no file system refers to it.
+pub(super) fn empty_inode(
+    device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
+    nr: InodeNr,
+) -> Result<()> {
+    let disk = read_superblock(&**device, None)?;
+    let (geometry, checksums) = (disk.geometry()?, disk.checksums());
+    let at = space::inode_byte(&**device, &checksums, &geometry, nr)?;
+    let at = at.ok_or(Error::Invalid("a file system without reserved inodes"))?;
+    let mut bytes = vec![0; usize::from(geometry.inode_size)];
+    device.read_at(at, &mut bytes)?;
+    // Zeroes have no checksum.
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(());
+    }
+    let inode = Inode::parse(&bytes, nr, &geometry, &checksums)?;
+    if inode.mode == 0 || inode.links == 0 {
+        return Ok(());
+    }
+    on_mount(device, options, |fs| {
+        file::truncate(fs, load(fs, nr)?.arc(), 0)
+    })
 }
 
 /// Makes the inode unused again, whose blocks are free.

@@ -23,6 +23,8 @@ mod faults;
 mod fdatasync;
 mod freeze;
 mod full;
+mod host_holes;
+mod hostile_numbers;
 mod image;
 mod in_place;
 mod incidents;

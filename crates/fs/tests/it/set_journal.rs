@@ -3,9 +3,10 @@
 use crate::image;
 use std::sync::Arc;
 use uext4::device::{BlockDevice, MemDevice, Recorder, Survivors};
-use uext4::format::Feature;
+use uext4::format::{Feature, jbd2};
 use uext4::mkfs::{self, DeviceContents, JournalDeviceOptions, MkfsOptions, Preset};
-use uext4::{Error, Filesystem, Journal, MountOptions, Presence, Threads, Tuning, set_journal};
+use uext4::set_journal;
+use uext4::{Error, Filesystem, Journal, MountOptions, Presence, ResizeError, Threads, Tuning};
 use uext4_testkit::oracle::{self, Repair};
 
 const SHAPES: [&str; 7] = [
@@ -141,9 +142,38 @@ fn a_journal_moves_to_another_device_and_back() {
     assert_files(&fs, "external");
     fs.unmount().unwrap();
     let home: Arc<dyn BlockDevice> = device.clone();
+    let users = || {
+        let mut log = [0; 1024];
+        other.read_at(2048, &mut log).unwrap();
+        jbd2::Superblock::parse(&log).unwrap().users()
+    };
+    assert_eq!(users(), 1);
     set_journal(&home, &with_journal(), Journal::Internal(None)).unwrap();
     image::assert_clean(&device);
     assert!(log_blocks(&device).is_some());
+    assert_eq!(users(), 0, "the journal knows its former user");
+}
+
+#[test]
+fn an_interrupted_change_is_done_again_without_a_leak() {
+    let base = made("");
+    let recorder = Arc::new(Recorder::new(Arc::new(base.snapshot())));
+    let home: Arc<dyn BlockDevice> = recorder.clone();
+    let journal = Journal::Internal(Some(2048));
+    set_journal(&home, &options(), journal).unwrap();
+    let mut log = recorder.log();
+    let mut done = 0;
+    for cut in (0..=log.len()).step_by(1 + log.len() / 60) {
+        let image = Arc::new(log.image(cut, Survivors::All));
+        match set(&image, journal) {
+            // A crash of a mount without a journal: e2fsck frees what there is.
+            Err(Error::Resize(ResizeError::Unclean)) => continue,
+            other => other.unwrap_or_else(|error| panic!("cut {cut}: {error}")),
+        }
+        image::assert_clean(&image);
+        done += 1;
+    }
+    assert!(done > 10, "{done}");
 }
 
 #[test]

@@ -14,8 +14,8 @@ use uext4::{Error, Filesystem, Journal, MountOptions, Presence, Reseal, ResizeEr
 use uext4::{Tuning, convert, reseal, set_journal, set_quota, use_extents};
 use uext4_testkit::oracle::{self, Repair};
 
-type Device = Arc<dyn BlockDevice>;
-type Work = (&'static str, fn(Device, MountOptions) -> Result<(), Error>);
+pub(crate) type Device = Arc<dyn BlockDevice>;
+pub(crate) type Work = (&'static str, fn(Device, MountOptions) -> Result<(), Error>);
 
 fn options() -> MountOptions {
     MountOptions {
@@ -57,7 +57,7 @@ fn with_errors(features: &str) -> Arc<MemDevice> {
 }
 
 /// Changes of structure.
-const REFUSED: [Work; 8] = [
+pub(crate) const REFUSED: [Work; 8] = [
     ("grow", |device, options| {
         resize::grow(device, options, 23 << 20, DeviceContents::Unknown).map(drop)
     }),

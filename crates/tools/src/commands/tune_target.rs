@@ -70,7 +70,7 @@ impl Target {
     pub(super) fn rehearse(&self, changes: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let mut overlays = Vec::new();
         let mut over = |device: &Arc<dyn BlockDevice>| -> Arc<dyn BlockDevice> {
-            let overlay = Arc::new(Overlay::with_limit(device.clone(), REHEARSAL_BYTES));
+            let overlay = Arc::new(Overlay::rehearsal(device.clone(), REHEARSAL_BYTES));
             overlays.push(overlay.clone());
             overlay
         };

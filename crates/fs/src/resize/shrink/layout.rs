@@ -11,7 +11,8 @@ use std::ops::Range;
 use uext4_format::extent::Extent;
 use uext4_format::indirect::pointer;
 use uext4_format::{
-    BlockNr, Feature, Geometry, GroupDescriptor, GroupNr, I_BLOCK_BYTES, Inode, InodeNr, Superblock,
+    BlockNr, Corrupt, CorruptKind, Feature, Geometry, GroupDescriptor, GroupNr, I_BLOCK_BYTES,
+    Inode, InodeNr, Place, Superblock,
 };
 use uext4_num::usize_of;
 
@@ -124,12 +125,25 @@ impl Layout {
     }
 
     fn add(&mut self, rest: &AtRest, nr: InodeNr, inode: &Inode) -> Result<()> {
+        let outside = |block: BlockNr, structure| {
+            let (place, problem) = (
+                Place::InodeBlock(nr, block),
+                CorruptKind::BlockOutsideSystem,
+            );
+            match self.geometry.contains(block) {
+                true => Ok(()),
+                false => Err(Corrupt::new(place, structure, problem)),
+            }
+        };
         if inode.file_acl.0 != 0 {
+            outside(inode.file_acl, "block of attributes")?;
             let users = self.attributes.entry(inode.file_acl.0).or_default();
             users.push(nr);
         }
         if nr == RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
-            self.resize_table = Some(pointer(&inode.i_block, RESIZE_TABLE_AT).0);
+            let table = pointer(&inode.i_block, RESIZE_TABLE_AT);
+            outside(table, "resize inode")?;
+            self.resize_table = Some(table.0);
             return Ok(());
         }
         let has_bad_blocks = nr == BAD_BLOCKS && inode.i_block != [0; I_BLOCK_BYTES];
