@@ -32,9 +32,8 @@ pub(super) fn of(disk: &Superblock, blocks: u64) -> Result<Superblock> {
     with_blocks(disk, &old, less)
 }
 
-/// The numbers that `disk` has with fewer blocks; `None` if the descriptors do not fit, or those
-/// before the ones of `meta_bg` have more blocks than all groups need. A last group without space
-/// for data is left out.
+/// The numbers that `disk` has with fewer blocks; `None` if the descriptors do not fit. A last group
+/// without space for data is left out.
 ///
 /// # Errors
 /// [`ResizeError`] if it cannot have another size.
@@ -64,7 +63,9 @@ fn with_fewer_blocks(disk: &Superblock, old: &Geometry, blocks: u64) -> Result<O
     }
     let descriptors = groups.div_ceil(old.descriptors_per_block());
     if old.features.has(Feature::META_BG) {
-        return Ok((new.first_meta_bg <= descriptors).then_some(new));
+        // Descriptor blocks before the first one of meta_bg that have no groups become free.
+        new.first_meta_bg = new.first_meta_bg.min(descriptors);
+        return Ok(Some(new));
     }
     if old.features.has(Feature::RESIZE_INODE) {
         let unused = old.descriptor_blocks_count() - descriptors;

@@ -4,7 +4,7 @@ use super::Tuning;
 use crate::options::OnError;
 use crate::{Error, Result};
 use uext4_format::Superblock;
-use uext4_format::superblock::{ErrorBehaviour, default_mount_option};
+use uext4_format::superblock::{ErrorBehaviour, default_mount_option, flag, state};
 use uext4_num::{clamp_u64, high_u16, low_u16};
 
 /// Longest label in bytes.
@@ -77,6 +77,14 @@ pub(super) fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {
     }
     if let Some(seed) = &tuning.hash_seed {
         disk.set_hash_seed(seed);
+    }
+    if tuning.force_check {
+        disk.state |= state::ERROR;
+    }
+    match tuning.is_test {
+        Some(true) => disk.flags |= flag::TEST_FILESYS,
+        Some(false) => disk.flags &= !flag::TEST_FILESYS,
+        None => {}
     }
     if let Some(seconds) = tuning.mmp_update_seconds {
         if seconds > MMP_SECONDS_MAX {

@@ -45,7 +45,8 @@ pub enum Journal<'a> {
 ///
 /// # Errors
 /// [`Error::NotSupported`] for a size that mke2fs would refuse, [`Error::NoSpace`] if the blocks
-/// are not free; then the file system has no journal. [`Error::Resize`] if e2fsck has to run first.
+/// are not free; then nothing has changed, or if it is too fragmented, there is no journal.
+/// [`Error::Resize`] if e2fsck has to run first.
 /// Those of mounts.
 pub fn set_journal(
     device: &Arc<dyn BlockDevice>,
@@ -57,6 +58,7 @@ pub fn set_journal(
     check_sound(device, options)?;
     let had_one = before.features().has(Feature::HAS_JOURNAL);
     let wants_one = !matches!(wanted, Journal::None);
+    check_space(device, blocks)?;
     match had_one {
         true => remove(device, options, wants_one)?,
         // What a mount refuses (damage, another host by MMP) is refused before the first write.
@@ -99,6 +101,25 @@ fn blocks_of(disk: &Superblock, wanted: Journal<'_>) -> Result<u32> {
         false => 0,
     };
     Ok(clamp_u32(blocks + fast_commits))
+}
+
+/// Refuses an internal journal that has no room beside its map even without the old one, before
+/// that goes.
+fn check_space(device: &Arc<dyn BlockDevice>, blocks: u32) -> Result<()> {
+    let disk = read_superblock(&**device, None)?;
+    let old = match disk.jnl_backup_type {
+        1 => u64::from(disk.jnl_blocks[16]) >> 10 >> disk.log_block_size.min(31),
+        _ => 0,
+    };
+    let per_map_block = match disk.features().has(Feature::EXTENTS) {
+        true => 2000,
+        false => 255,
+    };
+    let wanted = u64::from(blocks) + u64::from(blocks) / per_map_block + 3;
+    match blocks > 0 && disk.free_blocks_count.saturating_add(old) < wanted {
+        true => Err(Error::NoSpace),
+        false => Ok(()),
+    }
 }
 
 fn remove(device: &Arc<dyn BlockDevice>, options: &MountOptions, replaced: bool) -> Result<()> {

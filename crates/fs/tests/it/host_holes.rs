@@ -69,7 +69,8 @@ fn holes_of_the_host_stay_holes() {
             let fs = mount(path);
             let options = CompactOptions { dry_run: false };
             let done = fs.compact(&options, &mut |_| ControlFlow::Continue(()));
-            assert!(done.expect("compacts").moved_bytes > 20 * MIB);
+            let done = done.expect("compacts");
+            assert!(done.moved_bytes > 2 * MIB, "{done:?}");
             fs.unmount().expect("unmounts");
         }),
         ("shrink", |path| {

@@ -201,6 +201,22 @@ fn without_space_there_is_no_journal_and_nothing_is_lost() {
     assert_eq!(log_blocks(&device), None);
 }
 
+#[test]
+fn without_space_the_old_journal_stays() {
+    for shape in ["", "^extent,^64bit"] {
+        let device = made(shape);
+        let old = log_blocks(&device).expect("mkfs makes one");
+        let fs = image::mount(&device);
+        fs.paths().write("/large", vec![1; 17 << 20]).unwrap();
+        fs.unmount().unwrap();
+        let before = device.to_bytes();
+        let full = set(&device, Journal::Internal(Some(6000)));
+        assert!(matches!(full, Err(Error::NoSpace)), "{shape}: {full:?}");
+        assert!(device.to_bytes() == before, "{shape}: written");
+        assert_eq!(log_blocks(&device), Some(old), "{shape}");
+    }
+}
+
 /// After each cut e2fsck may have to free what inode 8 maps; the files are as before.
 #[test]
 fn a_crash_leaves_all_files() {

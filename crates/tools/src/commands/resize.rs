@@ -8,6 +8,7 @@ use crate::show;
 use serde::Serialize;
 use std::path::Path;
 use std::str::FromStr;
+use uext4::device::partition::{self, Partition};
 use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::format::{Feature, Geometry};
 use uext4::mkfs::DeviceContents;
@@ -29,7 +30,8 @@ Examples:
 
 A file is made longer, and stays sparse; a device or partition must be large enough. A file gets
 shorter with its file system, but not with --offset or --partition. To become smaller it must not be
-mounted. A mount grows up to its growth_limit; changes of files wait meanwhile.
+mounted. A mount grows up to its growth_limit; changes of files wait meanwhile. With --offset on a
+disk with a partition table it does not grow over its partition, or into another one.
 The journal makes the change safe: after a crash the file system has the old size or the new one
 (or one between them, on the way to a small size), with all files. Without a journal, a crash needs
 e2fsck, and inodes do not move; so the minimum depends on where they are.")]
@@ -99,6 +101,9 @@ impl Args {
             Least::Bytes(size_bytes) if size_bytes >= now.size_bytes() => {
                 drop(reader);
                 let plan = resize::plan(&disk, size_bytes).at(&name)?;
+                if plan.after.size_bytes() > now.size_bytes() {
+                    self.check_partitions(plan.after.size_bytes())?;
+                }
                 match self.dry_run {
                     true => plan,
                     false => self.grow(&plan, size_bytes)?,
@@ -162,6 +167,37 @@ impl Args {
             Some(Wanted::More(more)) => more.bytes(1024).and_then(|more| now.checked_add(more)),
         };
         wanted.ok_or_else(|| Failure::usage("SIZE: too large"))
+    }
+
+    /// Refuses a growth over the end of its partition, or into the next one, for a file system that
+    /// `--offset` names on a disk with a partition table.
+    fn check_partitions(&self, size_bytes: u64) -> Result<()> {
+        let Some(offset) = self.image.place.offset else {
+            return Ok(());
+        };
+        let name = self.image.name();
+        let whole = FileDevice::open(self.image.storage(), device::Access::ReadOnly).at(&name)?;
+        // Without a table there are no partitions.
+        let table = partition::read_table(&whole).unwrap_or_default();
+        let end = offset.saturating_add(size_bytes);
+        for Partition {
+            number,
+            start_bytes,
+            len_bytes,
+        } in table
+        {
+            let over = |what: &str, at: u64| {
+                let problem = format!("{name}: it would reach {what} {number}, at byte {at}");
+                Failure::new(Exit::Failed, problem).hint("give a smaller SIZE")
+            };
+            if start_bytes == offset && end > start_bytes.saturating_add(len_bytes) {
+                return Err(over("behind the end of partition", start_bytes + len_bytes));
+            }
+            if start_bytes > offset && start_bytes < end {
+                return Err(over("into partition", start_bytes));
+            }
+        }
+        Ok(())
     }
 
     fn grow(&self, plan: &Plan, size_bytes: u64) -> Result<Plan> {
@@ -230,14 +266,16 @@ impl Args {
 pub(super) fn shrink(image: &ImageArgs, least: Least) -> Result<Plan> {
     let name = image.name();
     let options = image.journal_options(Purpose::Change).at(&name)?;
-    let device = image.device(Purpose::Change)?;
-    let plan = resize::shrink(device, options, least).at(&name)?;
     let path = image.storage();
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
-    if is_file && !image.place.is_part() {
-        let file = FileDevice::open(path, device::Access::ReadWrite).at(&name)?;
-        file.set_size(plan.after.size_bytes()).at(&name)?;
+    if !is_file || image.place.is_part() {
+        let device = image.device(Purpose::Change)?;
+        return resize::shrink(device, options, least).at(&name);
     }
+    // One claim until the file is cut: no other program writes in between.
+    let file = Arc::new(FileDevice::open(path, device::Access::ReadWrite).at(&name)?);
+    let plan = resize::shrink(file.clone(), options, least).at(&name)?;
+    file.set_size(plan.after.size_bytes()).at(&name)?;
     Ok(plan)
 }
 

@@ -3,11 +3,13 @@
 use super::info::Info;
 use super::tune_journal::Wanted;
 use super::tune_target::Target;
-use super::tune_words::{self, ExtendedWord, FeatureWord, JournalWord, MountWord, QuotaWord};
+use super::tune_words::{
+    self, ExtendedWord, FeatureWord, JournalWord, MountWord, QuotaWord, Share,
+};
 use crate::failure::{At, Failure, Result};
 use crate::image::{self, ImageArgs};
 use crate::{numbers, show};
-use uext4::format::Feature;
+use uext4::format::{Feature, Support};
 use uext4::{CheckTimes, OnError, Presence, Reseal, Tuning, mkfs};
 
 /// Change label, UUID, reserved blocks, journal, features and other parameters of a file system
@@ -65,7 +67,7 @@ pub(crate) struct Args {
     #[arg(short = 'o', long, value_name = "LIST", value_delimiter = ',')]
     mount_options: Vec<MountWord>,
     /// stride=, stripe_width=, hash_alg=, hash_seed=UUID (or random), mount_opts=,
-    /// mmp_update_interval=
+    /// mmp_update_interval=, force_fsck, test_fs, ^test_fs
     #[arg(short = 'E', long, value_name = "LIST", value_delimiter = ',')]
     extended: Vec<ExtendedWord>,
     #[command(flatten)]
@@ -80,14 +82,9 @@ pub(crate) struct Args {
 /// Blocks for the superuser.
 #[derive(clap::Args)]
 struct Reserved {
-    /// Blocks kept for the superuser, in percent of all (0 to 50)
-    #[arg(
-        short = 'm',
-        long = "reserved",
-        value_name = "PERCENT",
-        value_parser = clap::value_parser!(u8).range(0..=50)
-    )]
-    percent: Option<u8>,
+    /// Blocks kept for the superuser, in percent of all (0 to 50, also 0.5)
+    #[arg(short = 'm', long = "reserved", value_name = "PERCENT")]
+    percent: Option<Share>,
     /// Blocks kept for the superuser, as a number
     #[arg(
         short = 'r',
@@ -132,16 +129,21 @@ struct Checks {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        let tuning = self.tuning();
+        let mut tuning = self.tuning();
         let journal = self.journal()?;
         let name = self.image.name();
         let asks_for_quota = self.asks_for_quota();
         let is_nothing = tuning == Tuning::default() && journal.is_none() && !asks_for_quota;
+        let is_nothing = is_nothing && self.reserved.percent.is_none();
         if is_nothing && self.inode_size.is_none() {
             let problem = "nothing to change; -h lists what can be";
             return Err(Failure::usage(format!("{name}: {problem}")));
         }
         let mut target = Target::open(&self.image, journal.as_ref())?;
+        if let Some(share) = self.reserved.percent {
+            let disk = image::superblock(&*target.home).at(&name)?;
+            tuning.reserved_blocks = Some(share.of(disk.blocks_count));
+        }
         let alone = (tuning == Tuning::default() && journal.is_none() && !asks_for_quota)
             .then_some(self.inode_size)
             .flatten();
@@ -150,6 +152,7 @@ impl Args {
             target.rehearse(|target| self.apply(target, journal.as_ref(), tuning.clone()))?;
         }
         self.apply(&mut target, journal.as_ref(), tuning)?;
+        self.note_features();
         if self.json {
             let disk = uext4::read_superblock(&*target.home, None).at(&name)?;
             show::json(&mut std::io::stdout(), &Info::new(&disk, None).at(&name)?)?;
@@ -191,7 +194,6 @@ impl Args {
         let mut tuning = Tuning {
             label: self.label.clone().map(String::into_bytes),
             uuid: self.uuid,
-            reserved_percent: self.reserved.percent,
             reserved_blocks: self.reserved.blocks,
             reserved_uid: self.reserved.uid,
             reserved_gid: self.reserved.gid,
@@ -216,6 +218,20 @@ impl Args {
             word.apply(&mut tuning);
         }
         tuning
+    }
+
+    /// Tells which of the features turned on keep this program from the file system.
+    fn note_features(&self) {
+        let name = self.image.name();
+        for FeatureWord(feature, wanted) in &self.features {
+            let how = match uext4::support(*feature) {
+                _ if *wanted == Presence::Absent => continue,
+                Support::ReadWrite => continue,
+                Support::ReadOnly => "mounts it read-only from now on, and changes it no more",
+                Support::Refused => "refuses it from now on; Linux mounts it",
+            };
+            eprintln!("uext4: note: {name}: has the feature {feature}: uext4 {how}");
+        }
     }
 
     /// The last word about a feature.

@@ -91,6 +91,8 @@ pub(super) enum ExtendedWord {
     HashSeed([u8; 16]),
     MountOptions(String),
     MmpUpdateSeconds(u16),
+    ForceFsck,
+    TestFs(bool),
 }
 
 impl std::str::FromStr for ExtendedWord {
@@ -105,9 +107,12 @@ impl std::str::FromStr for ExtendedWord {
             "hash_seed" => Ok(Self::HashSeed(super::tune::uuid(value)?)),
             "mount_opts" => Ok(Self::MountOptions(value.to_owned())),
             "mmp_update_interval" => Ok(Self::MmpUpdateSeconds(number(value)?)),
+            "force_fsck" if text == name => Ok(Self::ForceFsck),
+            "test_fs" if text == name => Ok(Self::TestFs(true)),
+            "^test_fs" if text == name => Ok(Self::TestFs(false)),
             _ => Err(
-                "known are stride=, stripe_width=, hash_alg=, hash_seed=, mount_opts= and \
-                      mmp_update_interval="
+                "known are stride=, stripe_width=, hash_alg=, hash_seed=, mount_opts=, \
+                      mmp_update_interval=, force_fsck, test_fs and ^test_fs"
                     .into(),
             ),
         }
@@ -125,6 +130,8 @@ impl ExtendedWord {
                 tuning.mount_defaults.string = Some(list.clone().into_bytes());
             }
             Self::MmpUpdateSeconds(seconds) => tuning.mmp_update_seconds = Some(*seconds),
+            Self::ForceFsck => tuning.force_check = true,
+            Self::TestFs(is_test) => tuning.is_test = Some(*is_test),
         }
     }
 }
@@ -155,6 +162,36 @@ pub(super) fn interval(text: &str) -> Parsed<u32> {
     };
     let count: u32 = number(digits)?;
     count.checked_mul(unit).ok_or_else(|| "too long".into())
+}
+
+/// A share of all blocks, in 1/100,000 of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share(u32);
+
+impl Share {
+    const UNITS: u32 = 100_000;
+
+    pub(super) fn of(self, blocks: u64) -> u64 {
+        let part = u128::from(blocks) * u128::from(self.0) / u128::from(100 * Self::UNITS);
+        uext4_num::clamp_u64(part)
+    }
+}
+
+impl std::str::FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Parsed<Self> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let known = part.len() <= 5 && is_digits(part) && !part.is_empty() && is_digits(whole);
+        let whole: u32 = number(whole)?;
+        let part: u32 = number(&format!("{part:0<5}"))?;
+        let share = whole.saturating_mul(Self::UNITS).saturating_add(part);
+        match known && share <= 50 * Self::UNITS {
+            true => Ok(Self(share)),
+            false => Err("it is not in 0..=50, with up to five digits behind the point".into()),
+        }
+    }
 }
 
 /// Mounts before a check is due: 0 and -1 mean never.
@@ -200,6 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn shares_of_a_percent() {
+        let of = |text: &str| text.parse::<Share>().map(|share| share.of(65_536));
+        assert_eq!(
+            (of("0.5"), of("10"), of("50")),
+            (Ok(327), Ok(6553), Ok(32_768))
+        );
+        assert_eq!(of("0.00001"), Ok(0));
+        for wrong in ["51", "50.1", "-1", "1.", ".5", "1.000001", "x", ""] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn words_of_tune2fs() {
         assert!("^acl".parse::<MountWord>().is_ok());
         assert!("data".parse::<MountWord>().is_err());
@@ -210,6 +260,8 @@ mod tests {
         assert!("hash_seed=random".parse::<ExtendedWord>().is_ok());
         assert!("hash_seed=4".parse::<ExtendedWord>().is_err());
         assert!("clear_mmp".parse::<ExtendedWord>().is_err());
+        assert!("force_fsck".parse::<ExtendedWord>().is_ok());
+        assert!("force_fsck=1".parse::<ExtendedWord>().is_err());
         assert!("size=4".parse::<JournalWord>().is_ok());
         assert!("4".parse::<JournalWord>().is_err());
     }

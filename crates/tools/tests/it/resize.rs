@@ -1,6 +1,7 @@
 //! `uext4 resize`: lengths of files, refusals, devices, and resize2fs and the kernel afterwards.
 
-use crate::rig::Rig;
+use crate::places::partitioned;
+use crate::rig::{Rig, bytes};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use uext4_testkit::oracle::{self, KernelMount, LoopDevice};
@@ -42,6 +43,37 @@ fn a_file_grows_and_stays_sparse() {
     assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
     let said = rig.ok(&["resize", "disk.img"]);
     assert!(said.contains("already"), "{said}");
+}
+
+#[test]
+fn a_growth_does_not_reach_into_the_next_partition() {
+    for (label, script) in [
+        ("dos", "2048,131072,L\n133120,65536,L\n"),
+        ("gpt", "2048,131072\n133120,65536\n"),
+    ] {
+        let rig = Rig::empty();
+        if !partitioned(&rig, label, script) {
+            return;
+        }
+        rig.ok(&["mkfs", "disk.img", "-q", "--offset", "1M", "--size", "32M"]);
+        let before = bytes(&rig.image());
+        let at = ["--offset", "1M"];
+        for (size, word) in [
+            ("65M", "end of partition 1"),
+            ("100M", "partition"),
+            ("+1T", "partition"),
+        ] {
+            rig.fails(1, word, &[&["resize", "disk.img", size], &at[..]].concat());
+            rig.fails(
+                1,
+                word,
+                &[&["resize", "disk.img", size, "-n"], &at[..]].concat(),
+            );
+            assert!(bytes(&rig.image()) == before, "{label} {size}: written");
+        }
+        rig.fails(1, "partition", &[&["resize", "disk.img"], &at[..]].concat());
+        assert!(bytes(&rig.image()) == before, "{label}: written");
+    }
 }
 
 #[test]

@@ -452,3 +452,43 @@ fn inodes_get_larger_by_the_word_of_tune2fs() {
     rig.fails(1, "add a journal", &["tune", "disk.img", "-I", "1024"]);
     assert_mountable(&rig);
 }
+
+#[test]
+fn the_small_words_of_tune2fs() {
+    let rig = Rig::new(&["-b", "1024"]);
+    rig.ok(&["tune", "disk.img", "-m", "0.5", "-E", "test_fs"]);
+    assert_eq!(told(&rig, "Reserved block count:"), "327");
+    assert!(told(&rig, "Filesystem flags:").contains("test_filesystem"));
+    rig.ok(&["tune", "disk.img", "-E", "^test_fs"]);
+    assert!(!told(&rig, "Filesystem flags:").contains("test_filesystem"));
+    rig.assert_clean();
+    rig.ok(&["tune", "disk.img", "-E", "force_fsck"]);
+    assert_eq!(told(&rig, "Filesystem state:"), "clean with errors");
+    rig.fails(4, "run e2fsck -f first", &["resize", "disk.img", "+8M"]);
+    let repaired = Command::new("e2fsck").arg("-fy").arg(rig.image()).output();
+    assert!(
+        repaired
+            .unwrap()
+            .status
+            .code()
+            .is_some_and(|code| code <= 1)
+    );
+    rig.ok(&["resize", "disk.img", "+8M"]);
+    rig.assert_clean();
+}
+
+#[test]
+fn features_that_close_the_image_are_said() {
+    for (feature, word) in [
+        ("encrypt", "refuses it"),
+        ("casefold", "refuses it"),
+        ("verity", "read-only"),
+    ] {
+        let rig = Rig::new(&[]);
+        let output = rig.run(&["tune", "disk.img", "-O", feature]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains(feature) && said.contains(word), "{said}");
+        rig.assert_clean();
+    }
+}

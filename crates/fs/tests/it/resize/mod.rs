@@ -12,7 +12,7 @@ use kind::{Image, Kind};
 use uext4::device::{BlockDevice, MemDevice};
 use uext4::format::{Feature, superblock};
 use uext4::mkfs::DeviceContents;
-use uext4::resize::grow;
+use uext4::resize::{Least, grow, shrink};
 use uext4::{Error, ResizeError};
 use uext4_testkit::manifest::Policy;
 use uext4_testkit::oracle::KernelMount;
@@ -146,6 +146,23 @@ fn more_groups_than_reserved_descriptors_turn_to_meta_bg() {
     let (after, _) = features(&image);
     assert!(!after.has(Feature::RESIZE_INODE) && after.has(Feature::META_BG));
     image.assert_clean("meta_bg");
+}
+
+#[test]
+fn a_growth_that_turned_to_meta_bg_can_be_undone() {
+    let image = Kind::SHORT_RESERVE.make(256 * MIB);
+    let least = shrinking::minimum(&image);
+    let tree = image.tree();
+    grow_to(&image, 256 << 10, DeviceContents::Zeroed).unwrap();
+    let again = shrinking::minimum(&image);
+    assert!(again <= least, "{again} after the growth, {least} before");
+    let plan = shrink(image.main.clone(), image.options(), Least::Possible).unwrap();
+    assert_eq!(plan.after.blocks_count, again);
+    image.assert_clean("the minimum");
+    tree.assert_same(&image.tree(), &Policy::default());
+    grow_to(&image, 256 << 10, DeviceContents::Zeroed).unwrap();
+    image.assert_clean("grown again");
+    tree.assert_same(&image.tree(), &Policy::default());
 }
 
 #[track_caller]
