@@ -29,7 +29,7 @@ pub use block::{
     encode_block,
 };
 pub use ea_inode::{EaInodeFields, value_hash};
-pub use hash::{block_hash, entry_hash, entry_hash_of_inode};
+pub use hash::{block_hash, entry_hash, entry_hash_of_inode, signed_entry_hash_of_inode};
 pub use name::{NameIndex, XattrName};
 pub use rehash::rehash_values;
 pub use renumber::renumber_values;

@@ -10,9 +10,7 @@ pub fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
 /// As [`entry_hash`], as computed by kernels with a signed `char`: bytes of the name from 0x80 on
 /// are negative.
 pub(super) fn signed_entry_hash(name: &[u8], value: &[u8]) -> u32 {
-    let mix =
-        |hash: u32, &byte: &u8| hash.rotate_left(5) ^ i32::from(byte.cast_signed()).cast_unsigned();
-    with_value(name.iter().fold(0, mix), value)
+    with_value(signed_name_hash(name), value)
 }
 
 fn with_value(name_hash: u32, value: &[u8]) -> u32 {
@@ -33,6 +31,11 @@ pub fn entry_hash_of_inode(name: &[u8], value_hash: u32) -> u32 {
     mix_word(name_hash(name), value_hash)
 }
 
+/// As [`entry_hash_of_inode`], as computed by kernels with a signed `char`.
+pub fn signed_entry_hash_of_inode(name: &[u8], value_hash: u32) -> u32 {
+    mix_word(signed_name_hash(name), value_hash)
+}
+
 /// The hash of a block with these entry hashes, in their order. If an entry has no hash it is 0:
 /// never shared.
 pub fn block_hash(entries: impl IntoIterator<Item = u32>) -> u32 {
@@ -49,6 +52,12 @@ pub fn block_hash(entries: impl IntoIterator<Item = u32>) -> u32 {
 fn name_hash(name: &[u8]) -> u32 {
     name.iter()
         .fold(0_u32, |hash, &byte| hash.rotate_left(5) ^ u32::from(byte))
+}
+
+fn signed_name_hash(name: &[u8]) -> u32 {
+    let mix =
+        |hash: u32, &byte: &u8| hash.rotate_left(5) ^ i32::from(byte.cast_signed()).cast_unsigned();
+    name.iter().fold(0, mix)
 }
 
 fn mix_word(hash: u32, word: u32) -> u32 {

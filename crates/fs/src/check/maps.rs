@@ -268,6 +268,14 @@ impl Check<'_> {
             self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
             return Ok(());
         }
+        // A cluster of the file is one of the device, at the same offsets.
+        let ratio = 1 << self.fs.geometry.cluster_bits;
+        if nr.0 != BAD_BLOCKS && run.start % ratio != logical % ratio {
+            self.note_once(
+                mapped,
+                &Corrupt::new(place, "inode map", CorruptKind::Misaligned),
+            );
+        }
         let mut clusters = self.clusters(run.clone());
         let logical_cluster = logical >> self.fs.geometry.cluster_bits;
         // Contiguous extents of one file may share a cluster.

@@ -2,7 +2,7 @@
 
 use super::{Check, Step};
 use std::collections::BTreeMap;
-use uext4_format::xattr::{EaInodeFields, entry_hash_of_inode};
+use uext4_format::xattr::{EaInodeFields, entry_hash_of_inode, signed_entry_hash_of_inode};
 use uext4_format::{CorruptKind, FileType, Inode, InodeNr, Place};
 
 /// Memory for each entry and each inode, in bytes.
@@ -90,7 +90,46 @@ fn problem_of(entry: &Named, value: &Value) -> Option<CorruptKind> {
     if value.size != u64::from(entry.size) {
         return Some(CorruptKind::OtherSize);
     }
-    let wanted = entry_hash_of_inode(&entry.name, value.fields.hash);
-    let fits = value.is_of_lustre || entry.entry_hash == wanted;
+    let (name, hash) = (&entry.name, value.fields.hash);
+    let both = [
+        entry_hash_of_inode(name, hash),
+        signed_entry_hash_of_inode(name, hash),
+    ];
+    let fits = value.is_of_lustre || both.contains(&entry.entry_hash);
     (!fits).then_some(CorruptKind::EntryHash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kernels with a signed `char` hash bytes from 0x80 on as negative numbers.
+    #[test]
+    fn hashes_of_both_kinds_of_char_are_sound() {
+        let named = |entry_hash| Named {
+            place: Place::Inode(InodeNr(12)),
+            inode: InodeNr(13),
+            size: 5,
+            entry_hash,
+            name: b"caf\xE9".to_vec(),
+        };
+        let fields = EaInodeFields {
+            hash: 0x1234_5678,
+            refcount: 1,
+        };
+        let value = Value {
+            size: 5,
+            fields,
+            is_of_lustre: false,
+            names: 1,
+        };
+        let unsigned = entry_hash_of_inode(b"caf\xE9", fields.hash);
+        let signed = signed_entry_hash_of_inode(b"caf\xE9", fields.hash);
+        assert_ne!(signed, unsigned);
+        for hash in [signed, unsigned] {
+            assert_eq!(problem_of(&named(hash), &value), None);
+        }
+        let wrong = problem_of(&named(signed ^ 1), &value);
+        assert_eq!(wrong, Some(CorruptKind::EntryHash));
+    }
 }

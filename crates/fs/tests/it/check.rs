@@ -236,6 +236,32 @@ fn what_e2fsck_accepts_is_accepted() {
     assert!(!report.findings.iter().any(shares), "{report:?}");
 }
 
+/// An extent that begins at another offset of its cluster than of the file: a write to one block of
+/// the file would change another.
+#[test]
+fn extents_are_aligned_within_their_clusters() {
+    let dir = oracle::scratch_dir().expect("there is room");
+    let path = dir.path().join("image");
+    let data = dir.path().join("data");
+    std::fs::write(&data, vec![7; 3000]).expect("there is room");
+    let options = ["-b", "4096", "-O", "bigalloc", "-C", "65536"];
+    oracle::mke2fs(&path, 64 << 20, &options).expect("an image");
+    assert!(is_sound(
+        &path,
+        &[format!("write {} f", data.display()).as_str()]
+    ));
+    let said = oracle::debugfs_one(&path, "bmap f 0").expect("debugfs reads");
+    let block: u64 = said.trim().parse().expect("a block");
+    // The start of the first extent, within the same cluster.
+    let moved = format!("set_inode_field f block[5] {}", block + 1);
+    oracle::debugfs(&path, oracle::Access::Write, &[moved]).expect("debugfs writes");
+    let report = look(&path, &Limits::default()).expect("it can be read");
+    let is_misaligned = |finding: &uext4::check::Finding| {
+        finding.corrupt.problem == uext4::format::CorruptKind::Misaligned
+    };
+    assert!(report.findings.iter().any(is_misaligned), "{report:?}");
+}
+
 /// An attribute block without the feature in the superblock.
 #[test]
 fn attributes_without_the_feature_are_reported() {
