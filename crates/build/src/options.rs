@@ -14,7 +14,8 @@ pub enum Size {
     Bytes(u64),
     /// As few blocks as hold the tree.
     Min,
-    /// As few, and this share of them besides.
+    /// As few, and this share of them besides, with the inodes that mke2fs gives to so much space
+    /// unless the options give their number.
     MinPlusPercent(u32),
 }
 

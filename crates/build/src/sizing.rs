@@ -11,6 +11,7 @@ use uext4_format::{BlockNr, Feature, Geometry, GroupNr, InodeNr, Superblock};
 use uext4_mkfs::{
     Contents, Draft, Error as FormatError, InodeCount, JournalSize, MkfsOptions, Plan,
 };
+use uext4_num::clamp_u32;
 
 use crate::bump::cluster_end;
 use crate::finish::Identity;
@@ -143,7 +144,7 @@ impl Needs<'_> {
         match self.size {
             Size::Bytes(bytes) => {
                 let blocks = bytes >> bits;
-                match self.attempt(blocks)? {
+                match self.attempt(blocks, 0)? {
                     Try::Fits(draft) => Ok(*draft),
                     Try::Ends(end) => Err(Error::NoSpace {
                         blocks,
@@ -152,22 +153,25 @@ impl Needs<'_> {
                     Try::TooFewGroups => Err(Error::Full { blocks }),
                 }
             }
-            Size::Min => self.smallest(0),
+            Size::Min => self.smallest(0, 0),
             Size::MinPlusPercent(percent) => {
-                let smallest = self.smallest(0)?.geometry.blocks_count;
+                let smallest = self.smallest(0, 0)?.geometry.blocks_count;
                 let more = smallest * u64::from(percent) / 100;
-                self.smallest(smallest + more)
+                let size = smallest + more;
+                let spare = uext4_mkfs::usual_inodes(self.options, size << bits, more << bits);
+                self.smallest(size, clamp_u32(spare))
             }
         }
     }
 
-    /// The smallest file system of at least this many blocks.
-    fn smallest(&self, at_least: u64) -> Result<Draft> {
+    /// The smallest file system of at least this many blocks, with at least `spare` inodes more than
+    /// the tree needs.
+    fn smallest(&self, at_least: u64, spare: u32) -> Result<Draft> {
         let limit = self.identity.geometry.blocks_count.max(at_least);
         let mut blocks = at_least.max(self.lower_bound());
         while blocks <= limit {
             blocks = self.valid(blocks);
-            match self.attempt(blocks)? {
+            match self.attempt(blocks, spare)? {
                 Try::Fits(draft) => return Ok(*draft),
                 Try::Ends(end) if end <= self.whole_groups(blocks) => blocks = end.max(blocks + 1),
                 Try::Ends(_) | Try::TooFewGroups => blocks = self.whole_groups(blocks) + 1,
@@ -223,8 +227,8 @@ impl Needs<'_> {
         geometry.group_first_block(next).0
     }
 
-    fn attempt(&self, blocks: u64) -> Result<Try> {
-        let Some((plan, options)) = self.plan(blocks)? else {
+    fn attempt(&self, blocks: u64, spare: u32) -> Result<Try> {
+        let Some((plan, options)) = self.plan(blocks, spare)? else {
             return Ok(Try::TooFewGroups);
         };
         let whole = self.place(Draft::new(plan.clone(), &options)?.with_whole_groups());
@@ -239,14 +243,14 @@ impl Needs<'_> {
     }
 
     /// The numbers of a size with enough inodes; `None` if its groups are too few for them.
-    fn plan(&self, blocks: u64) -> Result<Option<(Plan, MkfsOptions)>> {
+    fn plan(&self, blocks: u64, spare: u32) -> Result<Option<(Plan, MkfsOptions)>> {
         let geometry = &self.identity.geometry;
         let mut options = self.options.clone();
         options.blocks_count = Some(blocks);
         let needed = self.inodes();
         let fixed = matches!(self.size, Size::Bytes(_));
         if !fixed && options.inodes == InodeCount::Usage {
-            options.inodes = InodeCount::AtLeast(needed);
+            options.inodes = InodeCount::AtLeast(needed.saturating_add(spare));
         }
         let bytes = blocks << geometry.block_bits;
         let mut plan = uext4_mkfs::plan(&options, bytes);

@@ -51,7 +51,7 @@ pub use options::{
 };
 pub use quota::render as quota_file;
 pub use resize_inode::{ResizeMap, resize_map};
-pub use sizing::last_group_has_room;
+pub use sizing::{last_group_has_room, usual_inodes};
 
 pub use write::wipe;
 

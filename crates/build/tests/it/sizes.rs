@@ -218,3 +218,43 @@ fn a_cancelled_build_leaves_nothing() {
     assert!(matches!(error, Error::Cancelled), "{error}");
     assert_eq!(fs::read_dir(dir.path()).expect("dir").count(), 0);
 }
+
+/// Space that is added to the smallest size brings inodes, as many as mke2fs gives to it.
+#[test]
+fn added_space_brings_inodes() {
+    let dir = oracle::scratch_dir().expect("scratch");
+    let image = dir.path().join("image");
+    let made = |size, inodes| {
+        let mut options = options(size);
+        options.format.inodes = inodes;
+        let report = build(&image, options, |builder| {
+            for nr in 0..20 {
+                let name = format!("file {nr}");
+                builder.file(
+                    name.as_bytes(),
+                    &[1; 70_000],
+                    crate::support::attributes(0o644),
+                )?;
+            }
+            Ok(())
+        });
+        let report = report.expect("image");
+        oracle::assert_clean(&image);
+        (report.geometry.size_bytes(), report.superblock)
+    };
+    let (least, _) = made(Size::Min, InodeCount::Usage);
+    for percent in [20, 200, 4000] {
+        let (size, disk) = made(Size::MinPlusPercent(percent), InodeCount::Usage);
+        let per_inode = if size < 3 << 20 { 8192 } else { 4096 };
+        let wanted = (size - least) / per_inode;
+        let free = u64::from(disk.free_inodes_count);
+        assert!(
+            free + 8 >= wanted * 9 / 10,
+            "+{percent} %: {free} of {wanted}"
+        );
+        assert!(size <= least + least * u64::from(percent) / 100 + (64 << 10));
+    }
+    // A number that was given stays.
+    let (_, disk) = made(Size::MinPlusPercent(200), InodeCount::AtLeast(100));
+    assert!(disk.inodes_count < 120, "{}", disk.inodes_count);
+}

@@ -57,7 +57,8 @@ pub(crate) struct Args {
     #[arg(required = true)]
     sources: Vec<PathBuf>,
     /// Size: min, min+PERCENT%, or bytes, with K, M, G or T behind them; default: min, and for a
-    /// block device without a hash tree behind it all of the device
+    /// block device without a hash tree behind it all of the device. What is more than min has
+    /// inodes at the ratio of mke2fs
     #[arg(short, long)]
     size: Option<ImageSize>,
     /// Directory of the image to put the sources into

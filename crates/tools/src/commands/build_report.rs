@@ -112,9 +112,10 @@ impl Built<'_> {
         let mut out = show::stdout();
         writeln!(
             out,
-            "{}: {size}{on_host}, {} free; {} files, {journal}\nUUID {}",
+            "{}: {size}{on_host}, {} and {} inodes free; {} files, {journal}\nUUID {}",
             self.name,
             numbers::readable_size(free),
+            disk.free_inodes_count,
             self.report.files,
             Uuid(&disk.uuid),
         )?;
