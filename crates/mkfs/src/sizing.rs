@@ -135,8 +135,8 @@ fn inode_size(options: &MkfsOptions, block_size: u32) -> Result<u16, Error> {
     Ok(size)
 }
 
-/// The inodes that mke2fs gives to `part_bytes` of a file system of `size_bytes`, if the options leave
-/// the number to the usage type; else 0.
+/// The inodes that mke2fs gives to `part_bytes` of a file system of `size_bytes`, if the options
+/// leave the number to the usage type; else 0.
 pub fn usual_inodes(options: &MkfsOptions, size_bytes: u64, part_bytes: u64) -> u64 {
     let usage = options.usage.unwrap_or_else(|| Usage::of_size(size_bytes));
     match options.inodes {
