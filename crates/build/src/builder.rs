@@ -31,6 +31,9 @@ const NEEDED: [Feature; 2] = [Feature::EXTENTS, Feature::FLEX_BG];
 /// Logical blocks that a file can have.
 const FILE_BLOCKS_MAX: u64 = uext4_format::extent::LOGICAL_BLOCKS;
 
+/// Entries without contents between two calls of the callback.
+const ENTRIES_UNWATCHED: u64 = 4096;
+
 /// A callback that learns of progress and may end the build.
 type Watch = Box<dyn FnMut(Progress) -> ControlFlow<()>>;
 
@@ -51,6 +54,8 @@ pub struct Builder {
     spool: Spool,
     gathered: Batch,
     watch: Option<Watch>,
+    /// Entries so far.
+    entries: u64,
 }
 
 impl Builder {
@@ -174,10 +179,11 @@ impl Builder {
             spool: Spool::default(),
             gathered: Batch::default(),
             watch: None,
+            entries: 0,
         })
     }
 
-    /// Calls `watch` as the build goes on, at least once a MiB of contents; `Break` ends it with
+    /// Calls `watch` as the build goes on, at least once a MiB of contents or 4096 entries; `Break` ends it with
     /// [`Error::Cancelled`].
     pub fn watch(&mut self, watch: impl FnMut(Progress) -> ControlFlow<()> + 'static) {
         self.watch = Some(Box::new(watch));
@@ -474,6 +480,10 @@ impl Sink for Builder {
     }
 
     fn add(&mut self, mut entry: Entry<'_>) -> Result<()> {
+        self.entries += 1;
+        if self.entries.is_multiple_of(ENTRIES_UNWATCHED) {
+            self.report()?;
+        }
         let path = std::mem::take(&mut entry.path);
         let mtime = entry.attributes.mtime;
         let spot = self.tree.spot(&path)?;

@@ -121,7 +121,8 @@ impl<'a> Export<'a> {
     }
 
     /// Copies the content of the directory at `path` into the directory `host`, which is created if
-    /// it does not exist, and gets the attributes of `path`. `/lost+found` is left out.
+    /// it does not exist, and gets the attributes of `path`. `/lost+found` is left out
+    /// if it is empty.
     ///
     /// # Errors
     /// The failure that ended the transfer.

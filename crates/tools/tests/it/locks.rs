@@ -2,6 +2,7 @@
 
 use crate::rig::Rig;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use uext4_testkit::{skip, wait};
 
@@ -41,11 +42,17 @@ fn qemu_and_uext4_see_each_other() {
 
     let mut put = rig.start(&["put", "disk.img", "-", "/file"], Stdio::piped());
     let input = put.stdin.take().unwrap();
-    wait::until("QEMU sees the writer", || {
-        let tried = qemu_io(&rig).args(["-c", "read 0 512"]).output().unwrap();
-        let said = String::from_utf8_lossy(&tried.stderr).into_owned();
-        said.contains("lock").then_some(())
+    // The last of its locks. QEMU locks too when it tries, and would keep the writer out.
+    let number = std::fs::metadata(rig.image()).unwrap().ino();
+    let lock = format!(":{number} 203 203");
+    wait::until_true("the writer has its locks", || {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        let mut locks = locks.lines().filter(|line| line.contains("OFDLCK"));
+        locks.any(|line| line.ends_with(&lock))
     });
+    let tried = qemu_io(&rig).args(["-c", "read 0 512"]).output().unwrap();
+    let said = String::from_utf8_lossy(&tried.stderr).into_owned();
+    assert!(said.contains("lock"), "{said}: {tried:?}");
     drop(input);
     assert!(put.wait_with_output().unwrap().status.success());
     rig.assert_clean();

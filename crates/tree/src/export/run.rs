@@ -28,7 +28,7 @@ pub(super) struct Run<'r, 'a> {
     links: HashMap<u32, First>,
     /// Inode numbers of exported directories.
     entered: HashSet<u32>,
-    /// A path of the walk that is not exported.
+    /// A path of the walk that is not exported, if it is an empty directory.
     left_out: Option<&'static [u8]>,
 }
 
@@ -152,7 +152,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 }
             };
             self.close_below(file.depth, open)?;
-            if self.left_out == Some(file.path.as_slice()) {
+            if self.left_out == Some(file.path.as_slice()) && self.is_empty(&file.path) {
                 walk.skip_content();
                 continue;
             }
@@ -171,6 +171,12 @@ impl<'r, 'a> Run<'r, 'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a directory below the root has no names. One that cannot be read counts as full.
+    fn is_empty(&self, path: &[u8]) -> bool {
+        let names = self.export.fs.paths().read_dir(path);
+        names.is_ok_and(|mut names| names.next().is_none())
     }
 
     /// Ends the directories below this depth, deepest first.

@@ -31,6 +31,22 @@ fn a_source_may_be_another_name_of_what_it_replaces() {
     rig.assert_clean();
 }
 
+/// What e2fsck found is wanted; the empty directory belongs to the file system.
+#[test]
+fn lost_files_are_copied_and_an_empty_directory_for_them_is_not() {
+    let rig = Rig::new();
+    rig.make(&["empty/", "full/"]);
+    Export::new(&rig.fs)
+        .content("/", rig.host("empty"))
+        .unwrap();
+    assert!(!rig.host("empty/lost+found").exists());
+    rig.fs.paths().write("/lost+found/#12", b"found").unwrap();
+    Export::new(&rig.fs).content("/", rig.host("full")).unwrap();
+    let found = fs::read(rig.host("full/lost+found/#12"));
+    assert_eq!(found.unwrap(), b"found");
+    rig.assert_clean();
+}
+
 fn names(rig: &Rig) -> Vec<Vec<u8>> {
     let entries = rig.fs.paths().read_dir("/").unwrap();
     let names = entries.map(|entry| entry.unwrap().name);
