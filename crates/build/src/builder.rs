@@ -183,8 +183,8 @@ impl Builder {
         })
     }
 
-    /// Calls `watch` as the build goes on, at least once a MiB of contents or 4096 entries; `Break` ends it with
-    /// [`Error::Cancelled`].
+    /// Calls `watch` as the build goes on, at least once a MiB of contents and once every 4096
+    /// entries; `Break` ends it with [`Error::Cancelled`].
     pub fn watch(&mut self, watch: impl FnMut(Progress) -> ControlFlow<()> + 'static) {
         self.watch = Some(Box::new(watch));
     }
