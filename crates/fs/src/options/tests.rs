@@ -27,14 +27,26 @@ fn what_is_not_there_is_refused_by_name_and_reason() {
         ("resuid=4294967295", "too large"),
         ("delalloc_memory=x", "not a number"),
         ("usrjquota=aquota.user", "quota"),
-        ("inode_readahead_blks=32", "only 0"),
-        ("min_batch_time=100", "only 0"),
+        ("inode_readahead_blks=x", "not a number"),
+        ("min_batch_time=4294967296", "too large"),
+        ("data_err=abort", "fails the write"),
+        ("abort", "makes a file system fail"),
         ("max_batch_time=x", "not a number"),
         ("errors=explode", "remount-ro"),
     ];
     for (list, word) in cases {
         let error = parse(list).err().expect("must be refused").to_string();
         assert!(error.contains(word) && error.contains(list), "{error}");
+    }
+}
+
+/// Words for the kernel's way of working.
+#[test]
+fn inert_words_are_accepted() {
+    let list = "noblock_validity,init_itable,init_itable=10,inode_readahead_blks=32,\
+                min_batch_time=100,dioread_lock,dioread_nolock,nodioread_nolock,debug,warn_on_error";
+    for word in list.split(',').chain([list]) {
+        assert!(parse(word).is_ok(), "{word}");
     }
 }
 

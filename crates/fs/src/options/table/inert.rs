@@ -1,6 +1,8 @@
 //! Words without effect, and refused words.
 
-use super::{Form, Kind, Section, nothing, row};
+use super::super::values::{BATCH_US_MAX, limited};
+use super::{Form, Kind, Section, nothing, row, value};
+use crate::{MountOptions, Result};
 
 /// Words that `mount(8)` or the VFS handles for any file system: here the program that creates the
 /// mount point sets the mount's flags (`nosuid`, `nodev`, `noexec`).
@@ -75,10 +77,23 @@ pub(super) const IGNORED: Section = Section {
                 nothing("data_err=ignore"),
                 nothing("dax=never"),
                 nothing("nowarn_on_error"),
-                nothing("inode_readahead_blks=0"),
-                nothing("min_batch_time=0"),
             ],
             "how it is done anyway",
+        ),
+        row(
+            &[
+                nothing("noblock_validity"),
+                nothing("init_itable"),
+                value("init_itable", "N", unused_number),
+                value("inode_readahead_blks", "N", unused_number),
+                value("min_batch_time", "MICROSECONDS", unused_number),
+                nothing("dioread_lock"),
+                nothing("dioread_nolock"),
+                nothing("nodioread_nolock"),
+                nothing("debug"),
+                nothing("warn_on_error"),
+            ],
+            "inert: of the kernel's way of working or of its messages; no program sees a difference",
         ),
         row(
             &[
@@ -99,21 +114,13 @@ pub(super) const IGNORED: Section = Section {
     ],
 };
 
+/// Checks the value of a word without effect.
+fn unused_number(_: &mut MountOptions, name: &str, value: &str) -> Result<()> {
+    limited(name, value, BATCH_US_MAX).map(drop)
+}
+
 /// Options of ext4 that are refused, by the name before `=`, each with its reason.
 pub(in super::super) const REFUSED: &[(&str, &str)] = &[
-    ("noblock_validity", "block numbers are always checked"),
-    (
-        "init_itable",
-        "inode tables are zeroed on first use, not in the background",
-    ),
-    (
-        "inode_readahead_blks",
-        "inode tables are not read ahead; only 0 is possible",
-    ),
-    (
-        "min_batch_time",
-        "a commit waits no longer than its callers need; only 0 is possible",
-    ),
     (
         "journal_async_commit",
         "commit blocks are always written after what they cover",
@@ -134,13 +141,8 @@ pub(in super::super) const REFUSED: &[(&str, &str)] = &[
     ),
     ("jqfmt", "quota is kept in hidden inodes only"),
     ("nouid32", "owners are always 32 bits wide"),
-    ("debug", "there is nothing more to print"),
     ("abort", "it makes a file system fail"),
     ("dax", "there is no direct access from user space"),
-    ("dioread_nolock", "there is one way of reading"),
-    ("dioread_lock", "there is one way of reading"),
-    ("nodioread_nolock", "there is one way of reading"),
-    ("warn_on_error", "what goes wrong is logged anyway"),
     ("inlinecrypt", "encryption is not there"),
     ("test_dummy_encryption", "encryption is not there"),
 ];
