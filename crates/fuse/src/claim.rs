@@ -108,7 +108,7 @@ impl Claim {
         let _ = writeln!(self.file, "{line}");
         let _ = fs::remove_file(&self.path);
         // In the sandbox the keeper removes the directory.
-        let _ = fs::remove_dir(self.dir());
+        runtime_dir::remove(self.dir());
     }
 }
 
@@ -145,7 +145,7 @@ impl Waiter {
         if is_at(&self.file, &self.path) {
             // A killed server left it behind.
             let _ = fs::remove_file(&self.path);
-            let _ = self.path.parent().map(fs::remove_dir);
+            let _ = self.path.parent().map(runtime_dir::remove);
         }
         Ok(Some(read(&mut self.file).1))
     }
@@ -170,7 +170,7 @@ pub(crate) fn clear(mount_point: &Path) {
 pub(crate) fn clear_dir(mount_point: &Path) {
     let uid = rustix::process::geteuid().as_raw();
     // A directory with a claim is not empty; a new server makes the directory again if needed.
-    let _ = runtime_dir::find(mount_point, uid).map(fs::remove_dir);
+    let _ = runtime_dir::find(mount_point, uid).map(|dir| runtime_dir::remove(&dir));
 }
 
 fn open_or_make(path: &Path) -> io::Result<File> {

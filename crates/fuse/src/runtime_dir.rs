@@ -3,14 +3,17 @@
 //! Layout: `BASE/NAME/`, where NAME is the escaped path of the mount point. BASE is the first
 //! candidate that can be made private: `/run/uext4` for the superuser, then `uext4` in
 //! `$XDG_RUNTIME_DIR` or `/run/user/UID`, then `uext4-UID` in the directory for temporary files and
-//! in `/dev/shm`. The later ones serve user namespaces, a read-only root and a missing `/run`.
+//! in `/dev/shm`. The later ones serve user namespaces, a read-only root and a missing `/run`. UID
+//! is the one outside of the user namespace: the superusers of all namespaces are 0 inside.
 //!
 //! Invariants: a base and its contents belong to one user, and only that user can enter it. A base
 //! in a directory where another user could replace it is refused. Clients apply the same test
 //! before they open anything, so a directory or FIFO of another user is never used.
 
+use rustix::fs::{Mode, OFlags};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -21,6 +24,8 @@ const MODE: u32 = 0o700;
 const NAME_BYTES_MAX: usize = 200;
 /// Attempts to make a directory that another process removes.
 const MAKE_TRIES: u32 = 100;
+/// Beginning of the name of a base in a directory for temporary files.
+const TEMPORARY: &str = "uext4-";
 /// Mode bit of directories whose entries only their owners replace.
 const STICKY: u32 = 0o1000;
 
@@ -33,9 +38,33 @@ pub(crate) fn make(mount_point: &Path) -> io::Result<PathBuf> {
     let dirs = bases(own_uid()).into_iter().map(|base| base.join(&name));
     first_usable(dirs, |dir| {
         let base = dir.parent().ok_or(io::ErrorKind::NotFound)?;
-        // A base that was made before may have become read-only.
-        make_private(base).and_then(|()| make_private(dir))
+        let mut made = Ok(());
+        for _ in 0..MAKE_TRIES {
+            // A base that was made before may have become read-only.
+            made = make_private(base).and_then(|()| make_private(dir));
+            match &made {
+                // The end of the previous mount removed the base.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                _ => break,
+            }
+        }
+        made
     })
+}
+
+/// Removes the directory of a mount, and its base in a directory for temporary files, as far as
+/// they are empty.
+pub(crate) fn remove(dir: &Path) {
+    if fs::remove_dir(dir).is_err() {
+        return;
+    }
+    let is_temporary = |base: &&Path| {
+        let name = base.file_name().unwrap_or_default();
+        name.as_bytes().starts_with(TEMPORARY.as_bytes())
+    };
+    if let Some(base) = dir.parent().filter(is_temporary) {
+        let _ = fs::remove_dir(base);
+    }
 }
 
 fn first_usable(
@@ -70,22 +99,58 @@ pub(crate) fn find(mount_point: &Path, uid: u32) -> Option<PathBuf> {
     dirs.find(|dir| is_private(dir, uid).is_ok())
 }
 
+/// As [`find`], with a descriptor of the directory, which no other user can replace meanwhile.
+pub(crate) fn open(mount_point: &Path, uid: u32) -> Option<(PathBuf, OwnedFd)> {
+    let path = find(mount_point, uid)?;
+    let dir = open_private(&path, uid).ok()?;
+    Some((path, dir))
+}
+
+/// Opens a directory that only `uid` can enter. A link in its place is refused.
+fn open_private(dir: &Path, uid: u32) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(dir, flags, Mode::empty())?;
+    let found = rustix::fs::fstat(&opened)?;
+    match found.st_uid == uid && found.st_mode & 0o077 == 0 {
+        true => Ok(opened),
+        false => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
 fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// Number of a user of this user namespace in the one around it.
+fn outer_uid(uid: u32) -> u32 {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.lines()
+        .find_map(|line| outer_in(line, uid))
+        .unwrap_or(uid)
+}
+
+/// By one line of a map: first number inside, first number outside, count.
+fn outer_in(line: &str, uid: u32) -> Option<u32> {
+    let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+    let mut next = || numbers.next()?.ok();
+    let (inside, outside, count) = (next()?, next()?, next()?);
+    let at = uid.checked_sub(inside).filter(|at| *at < count)?;
+    outside.checked_add(at)
 }
 
 /// Candidate bases of a user, best first.
 fn bases(uid: u32) -> Vec<PathBuf> {
     let is_own = own_uid() == uid;
+    let outer = outer_uid(uid);
     let set = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let set = set.filter(|dir| is_own && dir.is_absolute());
-    let user = PathBuf::from(format!("/run/user/{uid}"));
+    let user = PathBuf::from(format!("/run/user/{outer}"));
     let run = (uid == 0).then(|| PathBuf::from("/run"));
     let named = run.into_iter().chain(set).chain([user]);
     let temporary = [std::env::temp_dir(), "/tmp".into(), "/dev/shm".into()];
     let temporary = temporary
         .into_iter()
-        .map(|dir| dir.join(format!("uext4-{uid}")));
+        .map(|dir| dir.join(format!("{TEMPORARY}{outer}")));
     named
         .map(|dir| dir.join("uext4"))
         .chain(temporary)
@@ -190,6 +255,14 @@ mod tests {
     }
 
     #[test]
+    fn users_of_namespaces_have_their_numbers_outside() {
+        assert_eq!(outer_in("         0       1000          1", 0), Some(1000));
+        assert_eq!(outer_in("0 1000 1", 1), None);
+        assert_eq!(outer_in("0 0 4294967295", 7), Some(7));
+        assert_eq!(outer_in("", 0), None);
+    }
+
+    #[test]
     fn only_the_owner_enters_it() {
         let dir = tempfile::tempdir().expect("there is room");
         let (open, link) = (dir.path().join("open"), dir.path().join("link"));
@@ -198,7 +271,10 @@ mod tests {
         make_private(&open).expect("it is ours");
         let mode = fs::metadata(&open).expect("it is there").mode();
         assert_eq!(mode & 0o777, MODE);
+        open_private(&open, own_uid()).expect("it is ours");
         std::os::unix::fs::symlink(&open, &link).expect("it is fresh");
+        assert!(open_private(&link, own_uid()).is_err());
+        assert!(open_private(&open, own_uid() + 1).is_err());
         assert_eq!(refusal(&link), io::ErrorKind::PermissionDenied);
         let file = dir.path().join("file");
         fs::write(&file, "").expect("it is fresh");

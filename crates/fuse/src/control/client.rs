@@ -4,11 +4,13 @@ use super::line::Lines;
 use super::socket::{SOCKET_NAME, with_address};
 use super::wire::{ANSWER_BYTES_MAX, Ask, parse_answer, request};
 use crate::error::{Error, Result};
+use crate::mount_table::through;
 use crate::{runtime_dir, umount};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde_json::Value;
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -43,7 +45,10 @@ impl Client {
     /// # Errors
     /// [`Error::NotMounted`] if `target` is neither, [`Error::System`] if no server answers.
     pub fn connect(target: &Path) -> Result<Self> {
-        Self::connect_to(socket_of(target)?)
+        match socket_of(target)? {
+            Socket::Named(path) => Self::connect_to(path),
+            Socket::OfMount { path, dir, uid } => Self::connect_in(path, &dir, uid),
+        }
     }
 
     /// Connects to a server of this user whose mount on `path` was detached while in use.
@@ -52,15 +57,37 @@ impl Client {
     /// [`Error::NotMounted`] if there is none.
     pub(crate) fn connect_detached(path: PathBuf) -> Result<Self> {
         let uid = rustix::process::geteuid().as_raw();
-        let dir = runtime_dir::find(&path, uid);
-        let client = dir.and_then(|dir| Self::connect_to(dir.join(SOCKET_NAME)).ok());
+        let found = runtime_dir::open(&path, uid);
+        let client =
+            found.and_then(|(dir, fd)| Self::connect_in(dir.join(SOCKET_NAME), &fd, uid).ok());
         client.ok_or(Error::NotMounted { path })
+    }
+
+    /// Connects to a socket in the directory of a mount that `uid` made.
+    fn connect_in(path: PathBuf, dir: &OwnedFd, uid: u32) -> Result<Self> {
+        let stream = connect_in_time(&through(dir.as_fd()).join(SOCKET_NAME));
+        let stream = stream.map_err(Error::system("connect to", &path))?;
+        let user = user_of(&stream).map_err(Error::system("connect to", &path))?;
+        if !may_serve(user, uid) {
+            let text = format!("a process of user {user} listens there, and user {uid} mounted it");
+            let error = io::Error::new(ErrorKind::PermissionDenied, text);
+            return Err(Error::system("connect to", path)(error));
+        }
+        Self::greeted(stream, path)
     }
 
     fn connect_to(path: PathBuf) -> Result<Self> {
         let stream = with_address(&path, connect_in_time);
         let stream = stream.map_err(Error::system("connect to", &path))?;
-        let peer = peer_of(&stream).map_err(Error::system("connect to", &path))?;
+        Self::greeted(stream, path)
+    }
+
+    fn greeted(stream: UnixStream, path: PathBuf) -> Result<Self> {
+        let user = user_of(&stream).map_err(Error::system("connect to", &path))?;
+        let peer = match user == 0 || user == rustix::process::geteuid().as_raw() {
+            true => Peer::Trusted,
+            false => Peer::Stranger,
+        };
         let client = Self { stream, path, peer };
         if peer == Peer::Stranger {
             // A silent peer must not block the caller in a request without limit.
@@ -122,29 +149,72 @@ fn connect_in_time(address: &Path) -> io::Result<UnixStream> {
     }
 }
 
-fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
-    let peer = rustix::net::sockopt::socket_peercred(stream)?.uid;
-    Ok(match peer.is_root() || peer == rustix::process::geteuid() {
-        true => Peer::Trusted,
-        false => Peer::Stranger,
-    })
+/// Whether a process of `user` may be the server of a mount that `uid` made.
+fn may_serve(user: u32, uid: u32) -> bool {
+    user == uid || user == 0
+}
+
+/// The user that listens on the other end.
+fn user_of(stream: &UnixStream) -> io::Result<u32> {
+    Ok(rustix::net::sockopt::socket_peercred(stream)?.uid.as_raw())
+}
+
+/// A control socket.
+enum Socket {
+    /// Named by the caller.
+    Named(PathBuf),
+    /// In the opened directory of a mount that this user made.
+    OfMount {
+        path: PathBuf,
+        dir: OwnedFd,
+        uid: u32,
+    },
 }
 
 /// Control socket of a mount point; a socket stands for itself.
-fn socket_of(target: &Path) -> Result<PathBuf> {
+fn socket_of(target: &Path) -> Result<Socket> {
     let metadata = std::fs::metadata(target);
     if metadata.is_ok_and(|found| found.file_type().is_socket()) {
-        return Ok(target.into());
+        return Ok(Socket::Named(target.into()));
     }
     let path = umount::absolute(target)?;
     let Some(uid) = umount::mounted(&path)? else {
         return Err(Error::NotMounted { path });
     };
-    match runtime_dir::find(&path, uid) {
-        Some(dir) => Ok(dir.join(SOCKET_NAME)),
+    match runtime_dir::open(&path, uid) {
+        Some((path, dir)) => Ok(Socket::OfMount {
+            path: path.join(SOCKET_NAME),
+            dir,
+            uid,
+        }),
         None => {
             let error = ErrorKind::NotFound.into();
             Err(Error::system("find the control socket of", path)(error))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// The directory is the owner's; the process that listens there is not.
+    #[test]
+    fn a_process_of_another_user_is_no_server() {
+        let own = rustix::process::geteuid().as_raw();
+        let dir = tempfile::tempdir().expect("there is room");
+        let path = dir.path().join(SOCKET_NAME);
+        let _socket = UnixListener::bind(&path).expect("it is fresh");
+        let flags = rustix::fs::OFlags::PATH;
+        let opened = rustix::fs::open(dir.path(), flags, rustix::fs::Mode::empty());
+        let opened = opened.expect("it is there");
+        let connect = |uid| Client::connect_in(path.clone(), &opened, uid);
+        assert!(connect(own).is_ok());
+        // The superuser may serve for others.
+        assert_eq!(connect(own + 1).is_ok(), own == 0);
+        for (user, uid, is_served) in [(5, 5, true), (0, 5, true), (6, 5, false), (5, 0, false)] {
+            assert_eq!(may_serve(user, uid), is_served, "{user} {uid}");
         }
     }
 }

@@ -65,7 +65,7 @@ const PLACES: &str = r#"
     in_time "$TOOL" umount mnt
     got 0
     closed
-    rm -r $dir
+    rm -rf $dir
     # A lock that is never given up.
     as 65534 "$TOOL" mount disk.img mnt
     become 65534 sh -c "rm '$dir/$claim'; exec flock '$dir/$claim' \
@@ -76,7 +76,7 @@ const PLACES: &str = r#"
     got 5
     closed
     # A directory and a socket of another user.
-    rm -r $dir
+    rm -rf $dir
     as 65534 "$TOOL" mount disk.img mnt
     mv $dir tmp/moved
     as 1234 mkdir $dir "$dir/$name"
