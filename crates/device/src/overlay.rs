@@ -1,7 +1,7 @@
 //! Copy-on-write overlay in memory over a device that is never written.
 //!
-//! For a read-only mount of a file system whose journal needs replay: the replay goes here. Also for
-//! the rehearsal of a change.
+//! For a read-only mount of a file system whose journal needs replay: the replay goes here.
+//! Also for the rehearsal of a change.
 //!
 //! Layout: pages of `PAGE_BYTES`; a written page is whole in the map of its shard, all others are
 //! read from the base. A page of zeroes takes no memory besides its entry.
@@ -66,8 +66,8 @@ impl Overlay {
         }
     }
 
-    /// An overlay for a rehearsal, which is private to its user. Its changes take up to `limit_bytes`
-    /// of memory; further writes fail.
+    /// An overlay for a rehearsal, which is private to its user. Its changes take up to
+    /// `limit_bytes` of memory; further writes fail.
     pub fn rehearsal(base: Arc<dyn BlockDevice>, limit_bytes: u64) -> Self {
         let shards = (0..SHARDS)
             .map(|_| RwLock::new(Rank::Device, Pages::new()))

@@ -18,8 +18,8 @@ impl Fs {
         self.mark_clean()
     }
 
-    /// Marks the superblock clean, as the last write: the log is empty and everything is home. A file
-    /// system that was not clean before the mount stays so: only e2fsck makes it clean.
+    /// Marks the superblock clean, as the last write: the log is empty and everything is home. A
+    /// file system that was not clean before the mount stays so: only e2fsck makes it clean.
     pub(super) fn mark_clean(&self) -> Result<()> {
         let no_orphans = self.orphans.is_empty();
         {

@@ -32,8 +32,8 @@ pub(super) fn of(disk: &Superblock, blocks: u64) -> Result<Superblock> {
     with_blocks(disk, &old, less)
 }
 
-/// The numbers that `disk` has with fewer blocks; `None` if the descriptors do not fit. A last group
-/// without space for data is left out.
+/// The numbers that `disk` has with fewer blocks; `None` if the descriptors do not fit. A last
+/// group without space for data is left out.
 ///
 /// # Errors
 /// [`ResizeError`] if it cannot have another size.

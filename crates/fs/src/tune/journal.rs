@@ -103,8 +103,8 @@ fn blocks_of(disk: &Superblock, wanted: Journal<'_>) -> Result<u32> {
     Ok(clamp_u32(blocks + fast_commits))
 }
 
-/// Refuses an internal journal that has no room beside its map even without the old one, before
-/// that goes.
+/// Refuses an internal journal that does not fit with its map even in the place of the old one,
+/// before that goes.
 fn check_space(device: &Arc<dyn BlockDevice>, blocks: u32) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
     let old = match disk.jnl_backup_type {

@@ -64,8 +64,8 @@ pub struct Tuning {
     pub hash_seed: Option<[u8; 16]>,
     /// Seconds between checks of the MMP block, at most 300; 0: the default.
     pub mmp_update_seconds: Option<u16>,
-    /// The next boot has e2fsck check everything, which also ends recorded errors. Until then changes
-    /// of structure are refused.
+    /// The next boot has e2fsck check everything, which also ends recorded errors. Until then
+    /// changes of structure are refused.
     pub force_check: bool,
     /// Whether it is marked as used for tests.
     pub is_test: Option<bool>,

@@ -30,8 +30,8 @@ const GROUPS: InodeNr = InodeNr(4);
 ///
 /// # Errors
 /// [`Error::NotSupported`] with the reason, for a kind beside others that are counted already too;
-/// [`Error::NoSpace`] if the files do not fit; [`Error::Resize`] if e2fsck has to run first. Those of
-/// mounts.
+/// [`Error::NoSpace`] if the files do not fit; [`Error::Resize`] if e2fsck has to run first. Those
+/// of mounts.
 pub fn set_quota(
     device: &Arc<dyn BlockDevice>,
     options: &MountOptions,

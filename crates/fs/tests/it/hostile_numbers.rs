@@ -1,5 +1,5 @@
-//! Block numbers of damaged structures that lie behind the end of the device: every tool that writes
-//! refuses them or has no use for them, and none panics.
+//! Block numbers of damaged structures that lie behind the end of the device: every tool that
+//! writes refuses them or has no use for them, and none panics.
 
 use crate::image;
 use crate::unclean::REFUSED;
