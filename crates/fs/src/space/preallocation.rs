@@ -171,6 +171,12 @@ impl Preallocations {
         nonnegative(self.clusters.sum())
     }
 
+    /// Number of files in the list.
+    #[cfg(test)]
+    pub(super) fn listed_files(&self) -> usize {
+        self.files.iter().map(|files| files.lock().len()).sum()
+    }
+
     /// Counts clusters that are about to be reserved, or were, without a claim.
     pub(super) fn withhold(&self, clusters: u64) {
         self.clusters.add(clamp_i64(clusters));
@@ -189,7 +195,22 @@ impl Preallocations {
         let mut pieces = file.pieces.lock();
         let run = pieces.take(at, len)?;
         file.clusters.fetch_sub(run.len.into(), Ordering::Relaxed);
+        let used_up = pieces.list.is_empty();
+        drop(pieces);
+        if used_up {
+            self.unlist_used_up(file);
+        }
         Some(run)
+    }
+
+    /// Removes the file from the list if its space is used up.
+    fn unlist_used_up(&self, file: &FilePreallocation) {
+        let mut files = self.shard(file.inode).lock();
+        let mut pieces = file.pieces.lock();
+        if pieces.list.is_empty() && pieces.listed {
+            pieces.listed = false;
+            files.remove(&address(file));
+        }
     }
 
     /// Adds a piece to the file; false if it overlaps an existing one.

@@ -176,6 +176,24 @@ fn held_space_is_free_to_others() {
     assert_clean(&device);
 }
 
+/// A file whose window is used up leaves the list.
+#[test]
+fn a_file_without_held_space_is_not_listed() {
+    let (_device, fs) = mount(64);
+    let space = &fs.fs.space;
+    for nr in 0..4 {
+        let file = create(&fs, &format!("file {nr}"));
+        put(&fs, &file, 100 << 10, &[3; PAGE]);
+        assert!(space.preallocated_clusters() > 0);
+        for page in 0..32 {
+            put(&fs, &file, page * PAGE as u64, &[3; PAGE]);
+        }
+        assert_eq!(space.preallocated_clusters(), 0, "the window is used up");
+        assert_eq!(space.preallocations.listed_files(), 0);
+    }
+    fs.unmount().expect("unmounts");
+}
+
 #[test]
 fn what_is_held_is_let_go() {
     let (_device, fs) = mount(64);
