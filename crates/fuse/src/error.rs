@@ -79,6 +79,20 @@ pub enum Error {
         /// The server.
         pid: u32,
     },
+    /// The mount is taken off here, and another mount namespace has it.
+    #[error(
+        "{} is unmounted here, but process {pid} ({name}) has the mount in another mount \
+         namespace; the image is closed when that ends or unmounts it",
+        path.display()
+    )]
+    Kept {
+        /// The mount point.
+        path: PathBuf,
+        /// A process in the other namespace.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
     /// No place for the claim and the control socket can be written.
     #[error(
         "there is no private directory for the mount on {}: {source}; set XDG_RUNTIME_DIR to a \

@@ -14,7 +14,7 @@
 //! mount; `pressure` returns memory; `rings_hint` tells that io_uring is off.
 //!
 //! Life of a mount: `session`, `workers`, `place`, `mount_point`, `mount_table`, `claim`, `umount`,
-//! `daemon` and `signals`; `inherited` closes inherited descriptors; `sandbox` confines the server, and `keeper` unmounts
+//! `elsewhere`, `daemon` and `signals`; `inherited` closes inherited descriptors; `sandbox` confines the server, and `keeper` unmounts
 //! for a confined server.
 //!
 //! References: `linux/fuse.h`; man page `fuse(4)`.
@@ -28,6 +28,7 @@ mod bdi;
 mod claim;
 mod control;
 mod daemon;
+mod elsewhere;
 mod ends;
 mod errno;
 mod error;
@@ -76,4 +77,4 @@ pub use owners::{BadOwners, Owners};
 pub use remount::{freeze, remount, shutdown, thaw};
 pub use rings_hint::io_uring_hint;
 pub use session::{Session, Stages, mount, mount_explained};
-pub use umount::{Image, umount};
+pub use umount::{Image, umount, umount_telling};

@@ -185,6 +185,13 @@ fn unique_number(top: BorrowedFd<'_>) -> Option<u64> {
     has.then_some(found.stx_mnt_id)
 }
 
+/// Whether a mount table has a mount of uext4 with this connection.
+pub(crate) fn has_connection(table: &[u8], connection: u64) -> bool {
+    let lines = table.split(|&byte| byte == b'\n').filter_map(parse_line);
+    let mut ours = lines.filter(|line| line.ours);
+    ours.any(|line| line.connection == connection)
+}
+
 /// A line of the mount table.
 struct Line {
     number: u64,

@@ -2,6 +2,7 @@
 
 use crate::claim::{Ending, Waiter, clear, clear_dir};
 use crate::control::{Ask, Client};
+use crate::elsewhere::{Keeping, keeping};
 use crate::error::{Error, Result};
 use crate::mount_point::Lazy;
 use crate::mount_table::Spot;
@@ -13,6 +14,8 @@ use uext4_sync::mpsc::{RecvTimeoutError, channel};
 /// Longest time that the server may take to close the image after the kernel let go.
 const CLOSE_LIMIT: Duration = Duration::from_secs(300);
 
+/// Time after which an unmount looks for what it waits for.
+const SOON: Duration = Duration::from_secs(3);
 /// Longest time that a mount may be busy before the caller hears of it.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
@@ -38,14 +41,22 @@ pub enum Image {
 ///
 /// # Errors
 /// [`Error::NotMounted`], [`Error::Busy`] after a second without [`Lazy::Yes`],
-/// [`Error::StillOpen`] when the server takes more than five minutes to close the image,
+/// [`Error::Kept`] when another mount namespace has the mount, [`Error::StillOpen`] when the server takes more than five minutes to close the image,
 /// [`Error::Server`] when it could not.
 pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
+    umount_telling(dir, lazy, |_| ())
+}
+
+/// As [`umount`]; calls `tell` when the wait becomes long, with the error that will be its end.
+///
+/// # Errors
+/// As [`umount`].
+pub fn umount_telling(dir: &Path, lazy: Lazy, tell: impl FnOnce(&Error)) -> Result<Image> {
     let path = absolute(dir)?;
     let Some(spot) = Spot::find(&path)? else {
         return Err(Error::NotMounted { path });
     };
-    let uid = spot.mount.uid;
+    let (uid, connection) = (spot.mount.uid, spot.mount.id.connection);
     let waiter = Waiter::find(&path, uid);
     detach_thawed(&path, &spot, lazy)?;
     drop(spot);
@@ -61,19 +72,35 @@ pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
         Lazy::No if is_ours => CLOSE_LIMIT,
         Lazy::No => STRANGER_CLOSE_LIMIT,
     };
-    match waiter
-        .wait(limit)
-        .map_err(Error::system("wait for the server of", &path))?
-    {
+    let waited = |waiter: &mut Waiter, limit| {
+        let ended = waiter.wait(limit);
+        ended.map_err(Error::system("wait for the server of", &path))
+    };
+    let soon = limit.min(SOON);
+    let mut ending = waited(&mut waiter, soon)?;
+    if ending.is_none() && limit > soon {
+        tell(&cause(&path, connection, &mut waiter));
+        ending = waited(&mut waiter, limit - soon)?;
+    }
+    match ending {
         Some(Ending::Closed(None)) => Ok(Image::Clean),
         Some(Ending::Closed(Some(errors))) => Ok(Image::Marked(errors)),
         Some(Ending::Killed) => Ok(Image::NeedsRecovery),
         Some(Ending::Failed(said)) => Err(Error::Server { said, status: 1 }),
         None if lazy == Lazy::Yes => Ok(Image::InUse),
-        None => Err(Error::StillOpen {
+        None => Err(cause(&path, connection, &mut waiter)),
+    }
+}
+
+/// What keeps the server from closing the image, as an error.
+fn cause(path: &Path, connection: u64, waiter: &mut Waiter) -> Error {
+    let path = path.to_owned();
+    match keeping(connection) {
+        Some(Keeping { pid, name }) => Error::Kept { path, pid, name },
+        None => Error::StillOpen {
             pid: waiter.pid(),
             path,
-        }),
+        },
     }
 }
 

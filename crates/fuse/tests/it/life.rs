@@ -201,3 +201,36 @@ fn a_full_file_system_says_so() {
     fs::write(mounted.path("fits"), vec![1; 8 << 20]).unwrap();
     mounted.unmount();
 }
+
+/// As a container or a service does that was started beside the mount.
+#[test]
+fn a_mount_kept_by_another_namespace_is_named() {
+    let mut mounted = Mounted::new();
+    fs::write(mounted.path("file"), "data").unwrap();
+    let mut holder = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c"])
+        .arg("echo; exec sleep 100")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("unshare is there");
+    let mut line = [0];
+    let said = holder.stdout.as_mut().expect("it is piped");
+    std::io::Read::read_exact(said, &mut line).expect("it begins");
+    let (pid, mut told) = (holder.id(), None);
+    let done = uext4_testkit::wait::until("it is not busy", || {
+        let tell = |cause: &Error| {
+            told = Some(cause.to_string());
+            holder.kill().unwrap();
+            holder.wait().unwrap();
+        };
+        match uext4_fuse::umount_telling(&mounted.root(), Lazy::No, tell) {
+            Err(Error::Busy { .. }) => None,
+            done => Some(done),
+        }
+    });
+    assert_eq!(done.unwrap(), Image::Clean);
+    let told = told.expect("it waits");
+    assert!(told.contains("another mount namespace"), "{told} for {pid}");
+    assert!(mounted.server().wait().unwrap().success());
+    oracle::assert_clean(&mounted.image());
+}

@@ -236,7 +236,12 @@ impl UmountArgs {
     pub(crate) fn run(self) -> Result<()> {
         let lazy = if self.lazy { Lazy::Yes } else { Lazy::No };
         let dir = self.dir.display();
-        match uext4_fuse::umount(&self.dir, lazy) {
+        let tell = |cause: &Error| {
+            if std::io::stderr().is_terminal() {
+                failure::note(format_args!("{cause}; waiting for that"));
+            }
+        };
+        match uext4_fuse::umount_telling(&self.dir, lazy, tell) {
             Ok(Image::Clean) => {}
             Ok(Image::Marked(errors)) => {
                 eprintln!("uext4: note: {dir}: {errors}; run e2fsck -f on the image");
@@ -265,6 +270,7 @@ impl Cause for Error {
             Error::Mounted { .. }
             | Error::Busy { .. }
             | Error::Frozen { .. }
+            | Error::Kept { .. }
             | Error::StillOpen { .. } => Exit::Busy,
             Error::Refused(why) if why.errno == EBUSY => Exit::Busy,
             _ => Exit::Failed,
