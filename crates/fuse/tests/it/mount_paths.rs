@@ -2,10 +2,10 @@
 
 use crate::support::program;
 use std::fs::{self, File, create_dir, rename};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use uext4_fuse::{Image, Lazy, umount};
 use uext4_testkit::{oracle, wait};
 
@@ -16,14 +16,16 @@ fn start(dir: &Path) -> Child {
         .args([&dir.join("image"), &dir.join("up/at")])
         .arg(format!("late={}", dir.join("hold").display()))
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+        .stdout(File::create(dir.join("said")).expect("there is room"))
         .stderr(Stdio::piped())
         .spawn()
         .expect("the server starts");
-    let mut line = String::new();
-    let said = server.stdout.take().expect("it is piped");
-    let read = BufReader::new(said).read_line(&mut line);
-    assert_eq!((read.expect("a line"), line.as_str()), (8, "waiting\n"));
+    let waits = || fs::read(dir.join("said")).expect("it is there") == b"waiting\n";
+    if !wait::is_true_within(Duration::from_secs(30), waits) {
+        let _ = server.kill();
+        let _ = umount(&dir.join("up/at"), Lazy::Yes);
+        panic!("the example program does not wait: is it built?");
+    }
     server
 }
 
