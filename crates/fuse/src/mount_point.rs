@@ -45,9 +45,10 @@ pub(crate) fn is_ours(fs_type: &[u8]) -> bool {
 pub(crate) fn attach(target: &Path, path: &Path, options: &MountOptions) -> Result<DevFuse> {
     match mount_as(FS_TYPE, target, options, "") {
         Err(Failed::Open(error) | Failed::Mount(error))
-            if error.kind() == io::ErrorKind::PermissionDenied =>
+            if error.kind() == io::ErrorKind::PermissionDenied
+                && !rustix::process::geteuid().is_root() =>
         {
-            attach_by_helper(path, options)
+            attach_by_helper(target, path, options)
         }
         done => done.map_err(|failed| failed.at(path)),
     }
@@ -141,7 +142,8 @@ fn mount_flags(options: &MountOptions) -> MountFlags {
     set.fold(MountFlags::empty(), |flags, (_, flag)| flags | flag)
 }
 
-fn attach_by_helper(path: &Path, options: &MountOptions) -> Result<DevFuse> {
+/// The helper starts in the opened directory: it mounts by name.
+fn attach_by_helper(target: &Path, path: &Path, options: &MountOptions) -> Result<DevFuse> {
     let doing = || Error::system("mount with fusermount3 on", path);
     let (ours, theirs) = UnixStream::pair().map_err(doing())?;
     // The helper inherits its end.
@@ -151,8 +153,8 @@ fn attach_by_helper(path: &Path, options: &MountOptions) -> Result<DevFuse> {
     let child = Command::new(FUSERMOUNT)
         .arg("-o")
         .arg(helper_options(options))
-        .arg("--")
-        .arg(path)
+        .args(["--", "."])
+        .current_dir(target)
         .env(COMM_ENV, theirs.as_raw_fd().to_string())
         .stderr(Stdio::piped())
         .spawn()

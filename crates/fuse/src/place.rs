@@ -65,27 +65,30 @@ impl Place {
     pub(crate) fn mount<T>(&self, mount: impl FnOnce(&Path) -> Result<T>) -> Result<(T, MountId)> {
         let reserved: io::Result<Vec<_>> = (0..N_RESERVED).map(|_| self.dir.try_clone()).collect();
         let reserved = reserved.map_err(Error::system("mount on", &self.path))?;
+        let before = Spot::find(&self.path_now()?)?.map(|spot| spot.mount.id);
         let made = mount(&through(self.fd()))?;
         drop(reserved);
-        match self.check() {
+        match self.check(before) {
             Ok(id) => Ok((made, id)),
             Err(error) => {
-                self.take_off();
+                self.take_off(before);
                 Err(error)
             }
         }
     }
 
-    /// Whether what is mounted on the directory is at the path.
-    fn check(&self) -> Result<MountId> {
+    /// Whether what is mounted on the directory is at the path, and was not there `before`.
+    fn check(&self, before: Option<MountId>) -> Result<MountId> {
         let moved = || Error::Moved {
             path: self.path.clone(),
         };
         if self.path_now()? != self.path {
             return Err(moved());
         }
-        let mount = self.mounted_at(&self.path)?.ok_or_else(moved)?;
-        Ok(mount.mount.id)
+        let below = number_of(self.fd())?;
+        let spot = Spot::find(&self.path)?.ok_or_else(moved)?;
+        let is_ours = spot.mount.parent == below && Some(spot.mount.id) != before;
+        is_ours.then_some(spot.mount.id).ok_or_else(moved)
     }
 
     fn path_now(&self) -> Result<PathBuf> {
@@ -93,16 +96,13 @@ impl Place {
         std::fs::read_link(&link).map_err(Error::system("read", link))
     }
 
-    /// Our mount at `path`, if it is mounted on the directory.
-    fn mounted_at(&self, path: &Path) -> Result<Option<Spot>> {
-        let below = number_of(self.fd())?;
-        Ok(Spot::find(path)?.filter(|spot| spot.mount.parent == below))
-    }
-
-    /// Takes off what is mounted on the directory, wherever that is by now.
-    fn take_off(&self) {
-        let spot = self.path_now().and_then(|path| self.mounted_at(&path));
-        if let Ok(Some(spot)) = spot {
+    /// Takes the new mount off, wherever the directory is by now. Another mount may have been put on
+    /// the directory just before, so that the new one is on top of that.
+    fn take_off(&self, before: Option<MountId>) {
+        let spot = self.path_now().and_then(|path| Spot::find(&path));
+        if let Ok(Some(spot)) = spot
+            && Some(spot.mount.id) != before
+        {
             // It serves nothing; without a server it would answer errors only.
             let _ = spot.detach(Lazy::Yes);
         }

@@ -71,8 +71,13 @@ impl Server {
         let data = args.bytes(usize_of(size))?;
         let inode = self.get(request.node)?;
         let written = if flags & WRITE_CACHE != 0 {
-            self.check_pages(request.node, &inode, offset, data)?;
-            self.write_back(request.node, &inode, offset, data)?
+            match self.check_pages(request.node, &inode, offset, data)? {
+                None => self.write_back(request.node, &inode, offset, data)?,
+                Some(allowed) => {
+                    self.write_back(request.node, &inode, offset, &allowed)?;
+                    return Err(Errno::EPERM);
+                }
+            }
         } else {
             self.check_write(&inode, Manner::of(handle), opened, offset)?;
             // The kernel leaves times and capabilities of a direct-I/O file to the server.

@@ -57,25 +57,30 @@ impl Server {
         refuse(attr.flags & IMMUTABLE != 0 || (only_appends && !appends))
     }
 
-    /// Checks pages that are written back.
+    /// What may be stored of pages that are written back; `None` for all of them. The bytes that
+    /// are there stay: a page may hold both what an older descriptor appended and what a mapping
+    /// changed before it.
     pub(super) fn check_pages(
         &self,
         node: u64,
         inode: &InodeRef,
         offset: u64,
         data: &[u8],
-    ) -> Handled {
+    ) -> Handled<Option<Vec<u8>>> {
         let flags = self.filesystem.attr(inode).flags;
         if flags & (IMMUTABLE | APPEND) == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let only_appended_to = !self.nodes.has_older_writers(node);
         refuse(flags & IMMUTABLE != 0 || only_appended_to)?;
         let mut stored = vec![0; data.len()];
         let len_bytes = self.filesystem.read_untouched(inode, offset, &mut stored)?;
         // Pages come in any order, so a page below the end may be new. It was zero until then.
-        let mut bytes = stored[..len_bytes].iter().zip(data);
-        refuse(bytes.any(|(old, new)| *old != 0 && old != new))
+        stored[len_bytes..].fill(0);
+        for (old, new) in stored.iter_mut().zip(data).filter(|(old, _)| **old == 0) {
+            *old = *new;
+        }
+        Ok((stored != data).then_some(stored))
     }
 
     /// Checks a copy or an allocation, which name a file without the flags of its descriptor.

@@ -38,7 +38,7 @@ use uext4::{Filesystem, InodeRef};
 use uext4_sync::{Arc, FreezeBarrier, OnceLock, Pass, thread};
 
 /// Result of an operation; the body is in the [`Reply`].
-type Handled = Result<(), Errno>;
+type Handled<T = ()> = Result<T, Errno>;
 
 /// Serves one mounted file system.
 pub(crate) struct Server {

@@ -83,12 +83,22 @@ def later(flag, path):
         mapped[2:3] = b"X"
         mapped.flush()
 
+    def append_beside_a_mapping():
+        """One page holds a byte that a mapping changed and bytes that were appended."""
+        size = os.fstat(old).st_size
+        start = size & ~4095
+        with mmap.mmap(old, size - start, offset=start) as last:
+            last[0:1] = b"X"
+            os.write(log, b"kept")
+
     page = mmap.mmap(-1, 4096)
     page.write(b"D" * 4096)
     tried(append)
     tried(lambda: os.pwrite(old, b"X", 3))
     tried(poke)
     tried(lambda: fallocate(old, 3))
+    if flag == "+a":
+        tried(append_beside_a_mapping)
     if flag == "+i":
         tried(lambda: os.pwrite(direct, page, 4096))
         tried(lambda: copied(old))

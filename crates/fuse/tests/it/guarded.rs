@@ -65,13 +65,15 @@ fn descriptors_older_than_append_only_append() {
     fs::write(&path, vec![b'a'; 9000]).unwrap();
     let answers = said(&["+a"], &path);
     assert_eq!(answers[0], "done");
+    assert_eq!(answers.last().unwrap(), "EPERM", "{answers:?}");
     mounted.unmount();
     mounted.mount(&[]);
     let now = fs::read(&path).unwrap();
-    assert_eq!(now.len(), 9000 + 3_000_000, "{answers:?}");
+    assert_eq!(now.len(), 9000 + 3_000_004, "{answers:?}");
+    assert!(now.ends_with(b"zkept"), "{answers:?}");
     assert_eq!(now[..5], *b"aMaaa", "{answers:?}");
     assert_eq!(now[4096..4102], *b"dirtya");
-    assert!(now[9000..].iter().all(|byte| *byte == b'z'));
+    assert!(now[9000..3_009_000].iter().all(|byte| *byte == b'z'));
     mounted.unmount();
 }
 
