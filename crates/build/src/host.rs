@@ -34,6 +34,9 @@ use crate::{Attributes, Builder, Entry, Error, Node, Result, Sink};
 /// Directories that are scanned ahead, for each thread.
 const AHEAD_MAX: usize = 4;
 
+/// Whether a path below the directory is left out.
+type Exclusion = Box<dyn Fn(&[u8]) -> bool>;
+
 /// A directory of the host.
 pub struct Host {
     root: Arc<OwnedFd>,
@@ -42,7 +45,7 @@ pub struct Host {
     /// First paths in the image of files with several names.
     linked: HashMap<(u64, u64), Vec<u8>>,
     left_out: HashSet<(u64, u64)>,
-    excluded: Option<Box<dyn Fn(&[u8]) -> bool>>,
+    excluded: Option<Exclusion>,
     /// The device of the directory, if no other is entered.
     device: Option<u64>,
 }

@@ -164,8 +164,8 @@ impl Needs<'_> {
         }
     }
 
-    /// The smallest file system of at least this many blocks, with at least `spare` inodes more than
-    /// the tree needs.
+    /// The smallest file system of at least this many blocks, with at least `spare` inodes more
+    /// than the tree needs.
     fn smallest(&self, at_least: u64, spare: u32) -> Result<Draft> {
         let limit = self.identity.geometry.blocks_count.max(at_least);
         let mut blocks = at_least.max(self.lower_bound());

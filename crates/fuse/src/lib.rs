@@ -14,8 +14,8 @@
 //! mount; `pressure` returns memory; `rings_hint` tells that io_uring is off.
 //!
 //! Life of a mount: `session`, `workers`, `place`, `mount_point`, `mount_table`, `claim`, `umount`,
-//! `elsewhere`, `daemon` and `signals`; `inherited` closes inherited descriptors; `sandbox` confines the server, and `keeper` unmounts
-//! for a confined server.
+//! `elsewhere`, `daemon` and `signals`; `inherited` closes inherited descriptors; `sandbox`
+//! confines the server, and `keeper` unmounts for a confined server.
 //!
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]

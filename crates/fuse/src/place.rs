@@ -96,8 +96,8 @@ impl Place {
         std::fs::read_link(&link).map_err(Error::system("read", link))
     }
 
-    /// Takes the new mount off, wherever the directory is by now. Another mount may have been put on
-    /// the directory just before, so that the new one is on top of that.
+    /// Takes the new mount off, wherever the directory is by now. Another mount may have been put
+    /// on the directory just before, so that the new one is on top of that.
     fn take_off(&self, before: Option<MountId>) {
         let spot = self.path_now().and_then(|path| Spot::find(&path));
         if let Ok(Some(spot)) = spot

@@ -41,8 +41,8 @@ pub enum Image {
 ///
 /// # Errors
 /// [`Error::NotMounted`], [`Error::Busy`] after a second without [`Lazy::Yes`],
-/// [`Error::Kept`] when another mount namespace has the mount, [`Error::StillOpen`] when the server takes more than five minutes to close the image,
-/// [`Error::Server`] when it could not.
+/// [`Error::Kept`] when another mount namespace has the mount, [`Error::StillOpen`] when the server
+/// takes more than five minutes to close the image, [`Error::Server`] when it could not.
 pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
     umount_telling(dir, lazy, |_| ())
 }

@@ -18,9 +18,11 @@ use uext4_format::acl::Acl;
 use uext4_format::{DeviceNumber, Timestamp};
 use uext4_num::{clamp_usize, u64_of};
 
-/// Most bytes of the extended headers of a member, and of all global ones: more than the attributes
-/// of a file with the feature `ea_inode` usually take.
+/// Most bytes of the extended headers of a member: more than the attributes of a file with the
+/// feature `ea_inode` usually take.
 const EXTENDED_MAX_BYTES: u64 = 64 << 20;
+/// Most bytes of the global headers, which are copied for each member.
+const GLOBAL_MAX_BYTES: u64 = 1 << 20;
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 
@@ -146,13 +148,13 @@ impl Reader {
             let header = Header::new(&block).map_err(|fault| self.no_header(fault))?;
             match header.kind() {
                 b'x' | b'X' => {
-                    let text = self.text(&header, &mut extended.bytes)?;
+                    let text = self.text(&header, &mut extended.bytes, EXTENDED_MAX_BYTES)?;
                     let records = extended.records.get_or_insert_with(|| self.globals.clone());
                     records.read(&text)?;
                 }
                 b'g' => {
                     let mut bytes = self.globals_bytes;
-                    let text = self.text(&header, &mut bytes)?;
+                    let text = self.text(&header, &mut bytes, GLOBAL_MAX_BYTES)?;
                     self.globals_bytes = bytes;
                     self.globals.read(&text)?;
                 }
@@ -199,12 +201,12 @@ impl Reader {
         }
     }
 
-    /// Contents of an extended header.
-    fn text(&mut self, header: &Header<'_>, sum: &mut u64) -> Checked<Vec<u8>> {
+    /// Contents of an extended header; with those before it, `sum` of at most `max_bytes`.
+    fn text(&mut self, header: &Header<'_>, sum: &mut u64, max_bytes: u64) -> Checked<Vec<u8>> {
         let size = header.size()?;
         *sum = sum.saturating_add(size.max(1));
-        if *sum > EXTENDED_MAX_BYTES {
-            let problem = format!("has extended headers of more than {EXTENDED_MAX_BYTES} bytes");
+        if *sum > max_bytes {
+            let problem = format!("has extended headers of more than {max_bytes} bytes");
             return Err(Fault::refused(problem, DAMAGED));
         }
         let mut text = vec![0; clamp_usize(size)];
@@ -214,7 +216,7 @@ impl Reader {
     }
 
     fn long_text(&mut self, header: &Header<'_>, sum: &mut u64) -> Checked<Vec<u8>> {
-        let mut text = self.text(header, sum)?;
+        let mut text = self.text(header, sum, EXTENDED_MAX_BYTES)?;
         let end = text.iter().position(|byte| *byte == 0);
         text.truncate(end.unwrap_or(text.len()));
         Ok(text)

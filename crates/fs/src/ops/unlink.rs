@@ -127,8 +127,8 @@ fn rmdir_named(
 }
 
 impl Fs {
-    /// Drops one link, whose name was removed through the handle. An inode without a name becomes an
-    /// orphan, or is freed at once if it maps no blocks and only the caller holds it.
+    /// Drops one link, whose name was removed through the handle. An inode without a name becomes
+    /// an orphan, or is freed at once if it maps no blocks and only the caller holds it.
     pub(crate) fn drop_link(
         &self,
         handle: &Handle<'_>,

@@ -44,7 +44,8 @@ fn what_is_not_there_is_refused_by_name_and_reason() {
 #[test]
 fn inert_words_are_accepted() {
     let list = "noblock_validity,init_itable,init_itable=10,inode_readahead_blks=32,\
-                min_batch_time=100,dioread_lock,dioread_nolock,nodioread_nolock,debug,warn_on_error";
+                min_batch_time=100,dioread_lock,dioread_nolock,nodioread_nolock,debug,\
+                warn_on_error";
     for word in list.split(',').chain([list]) {
         assert!(parse(word).is_ok(), "{word}");
     }

@@ -389,10 +389,13 @@ fn the_journal_remembers_the_error_until_the_next_mount() {
     assert_eq!(noted, ["journal", "EIO", "EIO"]);
 }
 
+/// A read of the root, or of the given file.
+type Access<'a> = &'a dyn Fn(&Filesystem, &InodeRef, &InodeRef) -> uext4::Result<()>;
+
 /// A read does not fail because of its access time, when a commit failed in the background.
 #[test]
 fn a_read_does_not_fail_after_a_commit_that_failed() {
-    let reads: [&dyn Fn(&Filesystem, &InodeRef, &InodeRef) -> uext4::Result<()>; 3] = [
+    let reads: [Access<'_>; 3] = [
         &|fs, root, _| fs.read_dir(root, 0, &mut |_| uext4::Visit::Continue),
         &|fs, root, _| {
             let link = fs.lookup(root, b"link", &Caller::root())?;

@@ -62,9 +62,12 @@ fn make(path: &Path) {
     }
 }
 
+/// A name and what it does to an image.
+type Work = (&'static str, fn(&Path));
+
 #[test]
 fn holes_of_the_host_stay_holes() {
-    let works: [(&str, fn(&Path)); 2] = [
+    let works: [Work; 2] = [
         ("compact", |path| {
             let fs = mount(path);
             let options = CompactOptions { dry_run: false };

@@ -89,9 +89,12 @@ pub(crate) const REFUSED: [Work; 8] = [
     }),
 ];
 
+/// A name and what it does on a mount.
+type Use = (&'static str, fn(&Filesystem));
+
 #[test]
 fn the_state_at_the_mount_comes_back_at_the_unmount() {
-    let works: [(&str, fn(&Filesystem)); 5] = [
+    let works: [Use; 5] = [
         ("nothing", |_| {}),
         ("a file", |fs| fs.paths().write("/new", [1; 9]).unwrap()),
         ("a label", |fs| {
@@ -143,11 +146,11 @@ fn changes_of_structure_are_refused_before_a_write() {
         let before = device.to_bytes();
         for (what, work) in REFUSED {
             let refused = work(device.clone(), options());
-            let wanted = match (&refused, state) {
-                (Err(Error::Resize(ResizeError::Unclean)), "a crash") => true,
-                (Err(Error::Resize(ResizeError::Errors)), "errors") => true,
-                _ => false,
-            };
+            let wanted = matches!(
+                (&refused, state),
+                (Err(Error::Resize(ResizeError::Unclean)), "a crash")
+                    | (Err(Error::Resize(ResizeError::Errors)), "errors")
+            );
             assert!(wanted, "{what} after {state}: {refused:?}");
             let said = refused.unwrap_err().to_string();
             assert!(said.contains("run e2fsck -f first"), "{said}");

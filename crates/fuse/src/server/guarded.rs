@@ -2,9 +2,10 @@
 //!
 //! A file that is opened for writing while it is append-only bypasses the page cache, so that each
 //! `write` is checked here: it has `O_APPEND` and begins at the end. A mapping of it can be written
-//! to, but its pages are refused when they are written back. A descriptor from before the flag keeps
-//! its rights on an append-only file, as in ext4, except that bytes that are there do not change
-//! through the page cache: from pages one cannot tell a mapping of a later descriptor.
+//! to, but its pages are refused when they are written back. A descriptor from before the flag
+//! keeps its rights on an append-only file, as in ext4, except that bytes that are there do not
+//! change through the page cache: from pages one cannot tell a mapping of a later descriptor. Bytes
+//! that were appended to the same page are stored, and the writer hears of the refused ones.
 //!
 //! Nothing writes to an immutable file. What the page cache holds when the flag is set is fetched
 //! first ([`Server::fetch_for`]). A `write` to an older descriptor that is write-only asks for the

@@ -48,9 +48,12 @@ fn furnished() -> tempfile::TempDir {
     dir
 }
 
+/// A name, what it does to the path, and where the mount must not be.
+type Swap = (&'static str, fn(&Path), &'static str);
+
 #[test]
 fn a_replaced_directory_is_not_mounted_on() {
-    let swaps: [(&str, fn(&Path), &str); 5] = [
+    let swaps: [Swap; 5] = [
         (
             "a link to another directory",
             |dir| {

@@ -66,8 +66,8 @@ const TABLE: &[Row] = &[
     },
     Row {
         words: &[("nfs_export", |it| it.mount.nfs_export = true)],
-        about: "file handles stay valid when the kernel forgets the file, for an NFS server; a copied \
-                file of an overlayfs on such a mount may answer ESTALE",
+        about: "file handles stay valid when the kernel forgets the file, for an NFS server; a \
+                copied file of an overlayfs on such a mount may answer ESTALE",
     },
     Row {
         words: &[

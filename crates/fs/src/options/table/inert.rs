@@ -93,7 +93,7 @@ pub(super) const IGNORED: Section = Section {
                 nothing("debug"),
                 nothing("warn_on_error"),
             ],
-            "inert: of the kernel's way of working or of its messages; no program sees a difference",
+            "inert: of the kernel's way of working or of its messages; no program sees it",
         ),
         row(
             &[
