@@ -37,6 +37,19 @@ pub struct NewFile {
     limit_bytes: u64,
 }
 
+/// The path of an open file in `/proc`.
+fn magic(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
+}
+
+/// Whether `/proc` leads to the file, which gets its name by that. In a chroot it may not be there.
+fn has_link(file: &File) -> bool {
+    let through = std::fs::metadata(magic(file));
+    let same =
+        |a: &std::fs::Metadata, b: &std::fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    matches!((through, file.metadata()), (Ok(a), Ok(b)) if same(&a, &b))
+}
+
 impl NewFile {
     /// An empty file for the place of `path`, which grows up to `limit_bytes`. A symbolic link at
     /// the end of `path` stays, and the file to which it leads is replaced.
@@ -51,8 +64,8 @@ impl NewFile {
             .as_ref()
             .map_or(0o666, |there| there.mode & 0o666);
         let (file, beside) = match place.unnamed(Mode::from_raw_mode(mode)) {
-            Ok(file) => (file, None),
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+            Ok(file) if has_link(&file) => (file, None),
+            Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
                 named(|name| place.new_file(name, Mode::from_raw_mode(mode)))?
             }
             Err(error) => return Err(error.into()),
@@ -95,7 +108,7 @@ impl NewFile {
 
     /// Gives the file without a name its final one.
     fn link(&self) -> io::Result<()> {
-        let magic = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());
+        let magic = magic(&self.file);
         let link = |name: &OsStr| {
             let directory = &self.place.directory;
             rustix::fs::linkat(CWD, &magic[..], directory, name, AtFlags::SYMLINK_FOLLOW)

@@ -32,9 +32,11 @@ impl Engine {
                 LogSpace::BehindTail => _ = log.move_tail(|| self.home.flush())?,
                 LogSpace::Missing(_pass) => {
                     Times::add(&self.times.checkpoints, 1);
-                    return Times::time(&self.times.checkpoint_ns, || {
+                    let done = Times::time(&self.times.checkpoint_ns, || {
                         self.checkpoint_pass(log, free_blocks)
                     });
+                    // Before the pass ends: a waiter must not take what it took for written.
+                    return done.inspect_err(|cause| self.abort(cause.clone()));
                 }
             }
         }

@@ -232,11 +232,16 @@ impl OpenLog {
 
     /// Moves the head of the log to its front. The log is empty: everything in it is durable at
     /// home. The caller holds `one_commit`.
+    ///
+    /// # Errors
+    /// [`Error::NeedsRecovery`] if something is not at home; those of the device.
     pub(crate) fn restart(&self) -> Result<(), Error> {
         let mut superblock = self.superblock.lock();
         let next = {
             let mut space = self.space.lock();
-            debug_assert!(space.records.get(0).is_none(), "everything is at home");
+            if space.records.get(0).is_some() {
+                return Err(Error::NeedsRecovery);
+            }
             space.head = self.first;
             space.next
         };
@@ -389,7 +394,9 @@ impl OpenLog {
     pub(crate) fn mark_clean(&self) -> Result<(), Error> {
         let mut superblock = self.superblock.lock();
         let space = self.space.lock();
-        debug_assert!(space.records.get(0).is_none(), "everything is at home");
+        if space.records.get(0).is_some() {
+            return Err(Error::NeedsRecovery);
+        }
         (superblock.start, superblock.sequence) = (0, space.next);
         self.is_in_use.store(false, Ordering::Release);
         superblock.head = space.head;

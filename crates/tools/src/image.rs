@@ -117,13 +117,23 @@ impl Place {
         access: device::Access,
     ) -> std::result::Result<Arc<dyn BlockDevice>, device::Error> {
         let offset = self.offset.unwrap_or(0);
+        let len = self.offset.and_then(|offset| room(path, offset));
         let file: Arc<dyn BlockDevice> =
-            Arc::new(FileDevice::open_window(path, access, offset, None)?);
+            Arc::new(FileDevice::open_window(path, access, offset, len)?);
         match self.partition {
             Some(number) => Ok(Arc::new(partition::open(file, number)?)),
             None => Ok(file),
         }
     }
+}
+
+/// Bytes from `offset` on that belong to its partition, so that a growth ends there. `None` up to
+/// the end of the file; also where the table is damaged, since `--offset` is the way to read the
+/// disk then.
+fn room(path: &Path, offset: u64) -> Option<u64> {
+    let whole = FileDevice::open(path, device::Access::ReadOnly).ok()?;
+    let (bytes, _) = partition::room_behind(&whole, offset).ok()??;
+    (bytes <= whole.size_bytes().saturating_sub(offset)).then_some(bytes)
 }
 
 pub(crate) fn open_journal(path: &Path, purpose: Purpose) -> uext4::Result<Arc<dyn BlockDevice>> {

@@ -62,7 +62,7 @@ impl<'n> NewName<'n> {
         self.temporary.as_deref().unwrap_or(self.name)
     }
 
-    /// Gives the complete file its name.
+    /// Gives the complete file its name. Where it replaces another, its data are durable first.
     ///
     /// # Errors
     /// Those of the file system; the incomplete file is gone then.
@@ -72,9 +72,13 @@ impl<'n> NewName<'n> {
         };
         let (from, to) = ((self.parent, &temporary[..]), (self.parent, self.name));
         let flags = RenameFlags::Replace;
-        let renamed = self
-            .fs
-            .rename(from.0, from.1, to.0, to.1, flags, self.caller);
+        let inode = self.fs.lookup(from.0, from.1, self.caller);
+        let stored = inode.and_then(|inode| self.fs.fdatasync(&inode));
+        let rename = |()| {
+            self.fs
+                .rename(from.0, from.1, to.0, to.1, flags, self.caller)
+        };
+        let renamed = stored.and_then(rename);
         if renamed.is_err() {
             self.remove();
         }

@@ -44,6 +44,16 @@ impl Entry {
     }
 }
 
+/// Whether the device begins with a boot sector.
+pub(super) fn has_signature(device: &dyn BlockDevice) -> Result<bool, Error> {
+    let mut signature = [0; 2];
+    if !is_there(device, 0) {
+        return Ok(false);
+    }
+    device.read_at(510, &mut signature)?;
+    Ok(signature == SIGNATURE)
+}
+
 impl BootSector {
     /// Reads sector number `sector`.
     pub(super) fn read(device: &dyn BlockDevice, sector: u64) -> Result<Self, Error> {

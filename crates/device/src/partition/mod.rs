@@ -40,6 +40,30 @@ pub fn read_table(device: &dyn BlockDevice) -> Result<Vec<Partition>, Error> {
     read(device).map(|table| table.partitions)
 }
 
+/// Bytes from `offset` to the end of the partition that it lies in, or to the start of the next
+/// one, with the number of that partition; `None` where there is no table, or nothing behind.
+///
+/// # Errors
+/// Those of [`read_table`], where there is a table.
+pub fn room_behind(device: &dyn BlockDevice, offset: u64) -> Result<Option<(u64, u32)>, Error> {
+    if !mbr::has_signature(device)? {
+        return Ok(None);
+    }
+    let table = read(device)?;
+    if let Some(unknown) = table.rest {
+        return Err(unknown);
+    }
+    let ends = table.partitions.iter().filter_map(|partition| {
+        let end = partition.start_bytes.saturating_add(partition.len_bytes);
+        match partition.start_bytes {
+            start if start > offset => Some((start - offset, partition.number)),
+            _ if end > offset => Some((end - offset, partition.number)),
+            _ => None,
+        }
+    });
+    Ok(ends.min())
+}
+
 fn read(device: &dyn BlockDevice) -> Result<Table, Error> {
     let boot = mbr::BootSector::read(device, 0)?;
     if !boot.is_protective() {

@@ -204,10 +204,15 @@ impl Finder<'_> {
     /// The log ends at the first unmapped block of a table.
     fn walk_indirect(&self, root: &[u8], blocks: u32, found: &mut Found) -> Result<()> {
         let block_size = usize_of(self.geometry.block_size());
-        let mut cached: Vec<(BlockNr, Vec<u8>)> = Vec::new();
+        // The tables on the way to the last block, and the offsets in them.
+        let mut cached: Vec<Vec<u8>> = Vec::new();
+        let mut last: Vec<u32> = Vec::new();
         for logical in 0..blocks {
             let path = indirect::IndirectPath::new(LogicalBlock(logical), block_size)
                 .ok_or(self.bad(CorruptKind::TooLarge))?;
+            let same = std::iter::zip(path.offsets(), &last).take_while(|(a, b)| a == b);
+            cached.truncate(same.count());
+            last = path.offsets().to_vec();
             let mut offsets = path.offsets().iter();
             let first = offsets.next().copied().unwrap_or(0);
             let mut block = indirect::pointer(root, usize_of(first));
@@ -215,11 +220,11 @@ impl Finder<'_> {
                 if block.0 == 0 {
                     return Ok(());
                 }
-                if cached.get(level).is_none_or(|(nr, _)| *nr != block) {
-                    cached.truncate(level);
-                    cached.push((block, self.read_map(block, found)?));
+                // A table that another pointer names as well is read again, and refused.
+                if cached.len() == level {
+                    cached.push(self.read_map(block, found)?);
                 }
-                block = indirect::pointer(&cached[level].1, usize_of(*offset));
+                block = indirect::pointer(&cached[level], usize_of(*offset));
             }
             if block.0 == 0 {
                 return Ok(());

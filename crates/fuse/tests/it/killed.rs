@@ -5,12 +5,8 @@ use crate::watchdog::Watchdog;
 use rustix::fs::{SeekFrom, seek};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
 use uext4_fuse::{Image, freeze};
 use uext4_testkit::wait;
-
-/// A busy machine needs less; a hang never ends.
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// A seek in a file with dirty pages makes the server wait for the kernel, and the kernel for the
 /// thaw.
@@ -25,7 +21,7 @@ fn a_server_killed_while_it_fetches_data_leaves_no_caller_waiting() {
             .unwrap();
         let make = |index| File::create(mounted.path(&format!("{index}"))).unwrap();
         let files: Vec<File> = (0..n_files).map(make).collect();
-        let watchdog = Watchdog::with_limit(&mut mounted, LIMIT);
+        let watchdog = Watchdog::over(&mut mounted);
         let connection = mounted.connection();
         freeze(&mounted.root()).unwrap();
         for file in &files {

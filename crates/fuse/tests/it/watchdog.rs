@@ -22,15 +22,10 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     /// Watches the current mount.
     pub(crate) fn over(mounted: &mut Mounted) -> Self {
-        Self::with_limit(mounted, LIMIT)
-    }
-
-    /// As [`Self::over`], with another limit.
-    pub(crate) fn with_limit(mounted: &mut Mounted, limit: Duration) -> Self {
         let (root, server) = (mounted.root(), mounted.server().id());
         let connection = connection(&root);
         let (off, called_off) = channel();
-        let thread = std::thread::spawn(move || match called_off.recv_timeout(limit) {
+        let thread = std::thread::spawn(move || match called_off.recv_timeout(LIMIT) {
             Err(RecvTimeoutError::Timeout) => {
                 end(&root, server, connection);
                 true

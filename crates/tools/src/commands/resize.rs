@@ -8,7 +8,7 @@ use crate::show;
 use serde::Serialize;
 use std::path::Path;
 use std::str::FromStr;
-use uext4::device::partition::{self, Partition};
+use uext4::device::partition;
 use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::format::{Feature, Geometry};
 use uext4::mkfs::DeviceContents;
@@ -31,7 +31,8 @@ Examples:
 A file is made longer, and stays sparse; a device or partition must be large enough. A file gets
 shorter with its file system, but not with --offset or --partition. To become smaller it must not be
 mounted. A mount grows up to its growth_limit; changes of files wait meanwhile. With --offset on a
-disk with a partition table it does not grow over its partition, or into another one.
+disk with a partition table, mounted or not, it grows up to the end of its partition, or to the next
+one.
 The journal makes the change safe: after a crash the file system has the old size or the new one
 (or one between them, on the way to a small size), with all files. Without a journal, a crash needs
 e2fsck, and inodes do not move; so the minimum depends on where they are.")]
@@ -177,27 +178,16 @@ impl Args {
         };
         let name = self.image.name();
         let whole = FileDevice::open(self.image.storage(), device::Access::ReadOnly).at(&name)?;
-        // Without a table there are no partitions.
-        let table = partition::read_table(&whole).unwrap_or_default();
-        let end = offset.saturating_add(size_bytes);
-        for Partition {
-            number,
-            start_bytes,
-            len_bytes,
-        } in table
-        {
-            let over = |what: &str, at: u64| {
-                let problem = format!("{name}: it would reach {what} {number}, at byte {at}");
-                Failure::new(Exit::Failed, problem).hint("give a smaller SIZE")
-            };
-            if start_bytes == offset && end > start_bytes.saturating_add(len_bytes) {
-                return Err(over("behind the end of partition", start_bytes + len_bytes));
+        let room = partition::room_behind(&whole, offset).at(&name)?;
+        match room {
+            Some((room_bytes, number)) if size_bytes > room_bytes => {
+                let end = offset.saturating_add(room_bytes);
+                let problem =
+                    format!("{name}: it would reach over a bound of partition {number}, at {end}");
+                Err(Failure::new(Exit::Failed, problem).hint("give a smaller SIZE"))
             }
-            if start_bytes > offset && start_bytes < end {
-                return Err(over("into partition", start_bytes));
-            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn grow(&self, plan: &Plan, size_bytes: u64) -> Result<Plan> {

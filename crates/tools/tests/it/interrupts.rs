@@ -26,7 +26,9 @@ fn has_tools(test: &str) -> bool {
 
 /// Runs the tool in a directory under `strace`; `more` are arguments of `strace`.
 fn traced(dir: &Path, more: &[&str], args: &[&str]) -> Output {
-    let mut command = Command::new("strace");
+    // The program that runs the tests may ignore the signal, and would pass that on.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", "strace"]);
     command.current_dir(dir).args(["-qq", "-o", "reads"]);
     command.args(["-e", "trace=pread64"]).args(more);
     command.arg(env!("CARGO_BIN_EXE_uext4")).args(args);

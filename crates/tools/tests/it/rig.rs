@@ -55,7 +55,9 @@ impl Rig {
 
     /// Starts the tool.
     pub(crate) fn start(&self, args: &[&str], input: Stdio) -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_uext4"));
+        // The program that runs the tests may ignore SIGINT, and would pass that on.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_uext4")]);
         command.current_dir(self.dir.path()).args(args);
         command
             .stdin(input)

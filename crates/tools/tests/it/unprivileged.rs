@@ -21,10 +21,11 @@ const LIFE: &str = r#"
     test "$("$TOOL" cat disk.img /file)" = data
     rm disk.img
     # The keeper ends a moment later, and leaves nothing.
-    for try in $(seq 100); do
+    for try in $(seq 600); do
         test -n "$(find "$1" -name 'uext4-*' 2>/dev/null)" || exit 0
         sleep 0.1
     done
+    find "$1" -name 'uext4-*' >&2
     exit 1
 "#;
 
@@ -59,7 +60,7 @@ fn a_read_only_run_is_replaced_by_a_private_directory() {
         let private = rig.path("temporary");
         std::fs::create_dir(&private).expect("it is fresh");
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", "100", "unshare", "--mount"]);
+        command.args(["-k", "5", "200", "unshare", "--mount"]);
         command.env("TMPDIR", &private);
         let base = private.to_str().expect("it is plain");
         let said = run(&rig, &mut command, read_only, base);
@@ -82,7 +83,7 @@ fn a_user_namespace_mounts_an_image() {
     let user = "exec setpriv --reuid=65534 --regid=65534 --clear-groups unshare -Urm \"$@\"";
     let line = format!("{open} && {user}");
     command.args([
-        "-k", "5", "100", "unshare", "--mount", "sh", "-c", &line, "sh",
+        "-k", "5", "200", "unshare", "--mount", "sh", "-c", &line, "sh",
     ]);
     command.env("TMPDIR", rig.path("tmp"));
     let before = "mkdir -p tmp; chmod 700 tmp";
