@@ -60,7 +60,7 @@ pub struct CriterionStats {
 /// Clusters by state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SpaceStats {
-    /// Free.
+    /// Free and not claimed; those that wait for a commit are `pending_clusters`.
     pub free_clusters: u64,
     /// Of these, preallocated for files and threads.
     pub preallocated_clusters: u64,
@@ -296,7 +296,7 @@ impl Filesystem {
     fn space_stats(&self) -> SpaceStats {
         let space = &self.fs.space;
         SpaceStats {
-            free_clusters: self.statfs().blocks_free >> self.fs.geometry.cluster_bits,
+            free_clusters: space.unclaimed_clusters(),
             preallocated_clusters: space.preallocated_clusters(),
             delayed_clusters: space.delayed_clusters(),
             delayed_tree_clusters: space.delayed_tree_clusters(),

@@ -224,6 +224,12 @@ impl Space {
         }
     }
 
+    /// Clusters that no write has claimed. Reservations for maps are part of those held back for
+    /// metadata.
+    pub(crate) fn unclaimed_clusters(&self) -> u64 {
+        self.claims.available() + self.claims.delayed_tree()
+    }
+
     /// Clusters that are free now, or after the next commit: programs delete files until enough is
     /// free. A commit in progress moves clusters from one count to the other.
     fn free_and_pending(&self) -> u64 {
