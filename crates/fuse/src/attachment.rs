@@ -1,17 +1,16 @@
 //! Attachment of a server to its mount point: mounts, and later unmounts or aborts this mount only.
 //!
-//! Invariant: a mount of another server or file system on the same path is never taken off. After
-//! `umount -l` the path may carry one while this server still has users, so the identity of the
-//! topmost mount is compared first.
+//! Invariant: a mount of another server or file system is never taken off. The mount is known by
+//! its numbers, since its directory may be renamed, and another mount may cover it or, after
+//! `umount -l`, be on the same path.
 
 use crate::error::{Error, Result};
-use crate::mount_point::{Lazy, abort_by_number, attach, attach_block};
-use crate::mount_table::{MountId, Spot};
+use crate::mount_point::{Connection, Lazy, attach, attach_block};
+use crate::mount_table::{MountId, MountState};
 use crate::options::MountOptions;
 use crate::place::Place;
 use crate::transport::DevFuse;
 use std::path::{Path, PathBuf};
-use uext4_sync::atomic::{AtomicUsize, Ordering};
 use uext4_sync::{Mutex, OnceLock, Rank};
 
 /// See the module.
@@ -20,9 +19,14 @@ pub(crate) struct Attachment {
     /// Until it is mounted: a descriptor would keep the file system below in use.
     place: Mutex<Option<Place>>,
     /// The mount, once it is made.
-    mount: OnceLock<MountId>,
-    /// Calls of [`Self::detach`] that have not returned.
-    n_detaching: AtomicUsize,
+    mount: OnceLock<Made>,
+}
+
+/// A mount that was made here.
+struct Made {
+    id: MountId,
+    /// None without `fusectl`.
+    connection: Option<Connection>,
 }
 
 impl Attachment {
@@ -31,12 +35,16 @@ impl Attachment {
             path: place.path().into(),
             place: Mutex::new(Rank::CacheShard, Some(place)),
             mount: OnceLock::new(),
-            n_detaching: AtomicUsize::new(0),
         }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Number of the connection, once it is mounted.
+    pub(crate) fn connection(&self) -> Option<u64> {
+        Some(self.mount.get()?.id.connection)
     }
 
     /// As [`attach`].
@@ -56,52 +64,57 @@ impl Attachment {
             return Err(Error::system("mount on", &self.path)(error));
         };
         let (device, id) = open.mount(mount)?;
-        self.mount.get_or_init(|| id);
+        self.mount.get_or_init(|| Made {
+            id,
+            connection: Connection::open(id.connection),
+        });
         *place = None;
         Ok(device)
     }
 
-    /// As [`Spot::detach`].
+    /// Takes the mount off, at whichever path it is by now.
     ///
     /// # Errors
-    /// [`Error::NotMounted`] if the topmost mount at the path is not this one.
+    /// [`Error::NotMounted`] if it is detached already, [`Error::Covered`],
+    /// [`Error::Busy`] if it is in use and `lazy` is [`Lazy::No`].
     pub(crate) fn detach(&self, lazy: Lazy) -> Result<()> {
-        let gone = || Error::NotMounted {
-            path: self.path.clone(),
-        };
-        let spot = self.spot()?.ok_or_else(gone)?;
-        self.n_detaching.fetch_add(1, Ordering::SeqCst);
-        let done = spot.detach(lazy);
-        self.n_detaching.fetch_sub(1, Ordering::SeqCst);
-        done
+        let path = || self.path.clone();
+        match self.state()? {
+            MountState::Topmost(spot) => spot.detach(lazy),
+            MountState::Covered => Err(Error::Covered { path: path() }),
+            MountState::Detached => Err(Error::NotMounted { path: path() }),
+        }
     }
 
     /// Aborts the connection after the end of the server. The mount stays, and answers errors: what
     /// is below it must not be taken for its contents.
     pub(crate) fn abort_unserved(&self) {
-        let Some(ours) = self.mount.get() else {
-            return;
-        };
-        if let Ok(Some(spot)) = self.spot() {
+        if !self.abort_connection()
+            && let Ok(MountState::Topmost(spot)) = self.state()
+        {
             spot.abort_in_place();
-        } else if self.n_detaching.load(Ordering::SeqCst) > 0 {
-            // The kernel waits for the server, so the connection still has its number.
-            abort_by_number(ours.connection);
         }
     }
 
-    /// As [`Spot::abort`], unless the mount is detached.
+    /// Aborts the connection, and takes the mount off unless it is in use.
     pub(crate) fn abort(&self) {
-        if let Ok(Some(spot)) = self.spot() {
+        self.abort_connection();
+        if let Ok(MountState::Topmost(spot)) = self.state() {
             spot.abort();
         }
     }
 
-    /// This mount, if it is the topmost one at the path.
-    fn spot(&self) -> Result<Option<Spot>> {
-        let Some(ours) = self.mount.get() else {
-            return Ok(None);
-        };
-        Ok(Spot::find(&self.path)?.filter(|spot| spot.mount.id == *ours))
+    /// Whether the connection was aborted by itself, wherever the mount is.
+    fn abort_connection(&self) -> bool {
+        let made = self.mount.get();
+        let connection = made.and_then(|made| made.connection.as_ref());
+        connection.is_some_and(Connection::abort)
+    }
+
+    fn state(&self) -> Result<MountState> {
+        match self.mount.get() {
+            Some(made) => MountState::of(&made.id),
+            None => Ok(MountState::Detached),
+        }
     }
 }

@@ -3,17 +3,16 @@
 //! Only the superuser may change them; otherwise the kernel's defaults stay.
 //! References: kernel doc `ABI/testing/sysfs-class-bdi`.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use crate::mount_table::numbers_of;
+use std::path::PathBuf;
 
 /// The settings of one mount.
 pub(crate) struct Bdi(PathBuf);
 
 impl Bdi {
-    /// Settings of the mount on `path`, which is served already.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
-        let device = std::fs::metadata(path).ok()?.dev();
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    /// Settings of the mount with this connection.
+    pub(crate) fn of(connection: u64) -> Option<Self> {
+        let (major, minor) = numbers_of(connection);
         // Without the suffix the number may be that of the underlying block device.
         let named = |suffix| PathBuf::from(format!("/sys/class/bdi/{major}:{minor}{suffix}"));
         let mut found = ["-fuseblk", ""].map(named).into_iter();

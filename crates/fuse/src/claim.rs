@@ -1,15 +1,15 @@
 //! Claim of a server on its mount point: a file under an exclusive `flock(2)`.
 //!
-//! Layout: the file `claim` in the mount's `runtime_dir`. It holds the server's process id and, at
-//! the end, the result of closing the image.
+//! Layout: the file `claim` in the mount's `runtime_dir`, one line each: the server's process id;
+//! once it is mounted, the number of the connection; at the end the result of closing the image.
 //! Invariants: a server holds the lock from before it opens the image until it has closed it. The
 //! next holder of the lock therefore knows that no server uses the image. A killed server leaves
 //! the lock free and no last line.
 
 use crate::control;
 use crate::error::{Error, Result};
+use crate::mount_table::Spot;
 use crate::runtime_dir;
-use crate::umount;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -23,6 +23,8 @@ const NAME: &str = "claim";
 pub(crate) const CLOSING_MAX: Duration = Duration::from_secs(30);
 /// Interval between two attempts to lock.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Prefix of the line with the number of the connection.
+const CONNECTION: &str = "connection ";
 /// Last line after the image was closed.
 const CLOSED: &str = "closed";
 /// Prefix of the last line of a closed image with recorded errors.
@@ -72,11 +74,11 @@ impl Claim {
                 opened => opened.map_err(failed())?,
             };
             if !try_lock(&file).map_err(failed())? {
-                if start.elapsed() < patience && umount::mounted(mount_point)?.is_none() {
+                if start.elapsed() < patience && Spot::find(mount_point)?.is_none() {
                     uext4_sync::thread::sleep(PAUSE);
                     continue;
                 }
-                let pid = read(&mut file).0;
+                let pid = Content::of(&mut file).pid;
                 return Err(Error::Mounted {
                     path: mount_point.into(),
                     pid,
@@ -96,16 +98,28 @@ impl Claim {
         self.path.parent().unwrap_or(&self.path)
     }
 
+    /// Records the connection of the mount, by which it is found after a directory of its path was
+    /// renamed.
+    pub(crate) fn note_connection(&self, number: u64) {
+        self.add(&format!("{CONNECTION}{number}"));
+    }
+
+    /// Adds a line. Without it a mount is found by its path only, and counts as killed at its end.
+    fn add(&self, line: &str) {
+        let mut file = &self.file;
+        let _ = file.seek(SeekFrom::End(0));
+        let _ = writeln!(file, "{line}");
+    }
+
     /// Records how the image was closed, and releases the claim.
-    pub(crate) fn finish(mut self, closed: &std::result::Result<Option<String>, String>) {
+    pub(crate) fn finish(self, closed: &std::result::Result<Option<String>, String>) {
         let line = match closed {
             Ok(None) => CLOSED.to_owned(),
             Ok(Some(errors)) => format!("{MARKED}{}", errors.replace('\n', " ")),
             Err(said) => format!("{FAILED}{}", said.replace('\n', " ")),
         };
-        // The file may go: a waiting unmount has it open.
-        let _ = self.file.seek(SeekFrom::End(0));
-        let _ = writeln!(self.file, "{line}");
+        self.add(&line);
+        // A waiting unmount has the file open.
         let _ = fs::remove_file(&self.path);
         // In the sandbox the keeper removes the directory.
         runtime_dir::remove(self.dir());
@@ -119,21 +133,53 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Finds the claim on `mount_point` of a current or former server of user `uid`. A file of
-    /// another user is not a claim.
-    pub(crate) fn find(mount_point: &Path, uid: u32) -> Option<Self> {
-        let path = runtime_dir::find(mount_point, uid)?.join(NAME);
+    /// Finds the claim of a current or former server of user `uid` on the mount of `connection`:
+    /// the one of `mount_point`, or another one if a directory of the path was renamed since. A
+    /// file of another user is not a claim.
+    pub(crate) fn find(mount_point: &Path, uid: u32, connection: u64) -> Option<Self> {
+        let open = |dir: PathBuf| Self::open(dir.join(NAME), uid);
+        let mut named = runtime_dir::find(mount_point, uid).and_then(open);
+        // A server that has just mounted may not have noted it yet.
+        if let Some(claim) = &mut named
+            && claim.content().connection.is_none_or(|it| it == connection)
+        {
+            return named;
+        }
+        let mut others = runtime_dir::all(uid).into_iter().filter_map(open);
+        others.find_map(|mut claim| {
+            let is_of = claim.content().connection == Some(connection);
+            is_of.then_some(claim)
+        })
+    }
+
+    /// The claim on `mount_point` of a current or former server of user `uid`.
+    fn named(mount_point: &Path, uid: u32) -> Option<Self> {
+        Self::open(runtime_dir::find(mount_point, uid)?.join(NAME), uid)
+    }
+
+    fn open(path: PathBuf, uid: u32) -> Option<Self> {
         let file = open_claim(File::options().read(true), &path).ok()?;
         let found = file.metadata().ok()?;
         (found.is_file() && found.uid() == uid).then_some(Self { file, path })
     }
 
-    /// The server's process id.
-    pub(crate) fn pid(&mut self) -> u32 {
-        read(&mut self.file).0
+    fn content(&mut self) -> Content {
+        Content::of(&mut self.file)
     }
 
-    /// Waits until the server releases the claim; `None` after `limit`.
+    /// The server's process id.
+    pub(crate) fn pid(&mut self) -> u32 {
+        self.content().pid
+    }
+
+    /// The directory of the mount.
+    pub(crate) fn dir(&self) -> &Path {
+        // The path was made by joining a name, so it has a parent.
+        self.path.parent().unwrap_or(&self.path)
+    }
+
+    /// Waits until the server releases the claim; `None` after `limit`. Removes what a killed
+    /// server left, and the empty directory, which a sandboxed one cannot remove.
     pub(crate) fn wait(&mut self, limit: Duration) -> io::Result<Option<Ending>> {
         let start = Instant::now();
         while !try_lock(&self.file)? {
@@ -142,35 +188,29 @@ impl Waiter {
             }
             uext4_sync::thread::sleep(PAUSE);
         }
+        // The lock keeps a new server from making its socket meanwhile.
         if is_at(&self.file, &self.path) {
-            // A killed server left it behind.
+            let _ = fs::remove_file(self.path.with_file_name(control::SOCKET_NAME));
             let _ = fs::remove_file(&self.path);
-            let _ = self.path.parent().map(runtime_dir::remove);
         }
-        Ok(Some(read(&mut self.file).1))
+        // A directory with a claim is not empty; a new server makes it again if needed.
+        runtime_dir::remove(self.dir());
+        Ok(Some(self.content().ending))
     }
 }
 
-/// Removes the claim and the control socket that a killed server of this user left for
-/// `mount_point`. Does nothing while a server holds the claim. The directory stays until
-/// [`clear_dir`].
-pub(crate) fn clear(mount_point: &Path) {
+/// Removes what a killed server of this user left for `mount_point`, once no thread of it holds
+/// the claim, and the directory.
+pub(crate) fn clear(mount_point: &Path, limit: Duration) {
     let uid = rustix::process::geteuid().as_raw();
-    let Some(waiter) = Waiter::find(mount_point, uid) else {
-        return;
-    };
-    // The lock keeps a new server from making its socket meanwhile.
-    if matches!(try_lock(&waiter.file), Ok(true)) && is_at(&waiter.file, &waiter.path) {
-        let _ = fs::remove_file(waiter.path.with_file_name(control::SOCKET_NAME));
-        let _ = fs::remove_file(&waiter.path);
+    match Waiter::named(mount_point, uid) {
+        // Without the lock there is a new server.
+        Some(mut claim) => drop(claim.wait(limit)),
+        // A sandboxed server removed its claim, and could not remove the directory.
+        None => {
+            let _ = runtime_dir::find(mount_point, uid).map(|dir| runtime_dir::remove(&dir));
+        }
     }
-}
-
-/// Removes the empty directory of a mount of this user; its sandboxed server could not.
-pub(crate) fn clear_dir(mount_point: &Path) {
-    let uid = rustix::process::geteuid().as_raw();
-    // A directory with a claim is not empty; a new server makes the directory again if needed.
-    let _ = runtime_dir::find(mount_point, uid).map(|dir| runtime_dir::remove(&dir));
 }
 
 fn open_or_make(path: &Path) -> io::Result<File> {
@@ -209,20 +249,42 @@ fn is_at(file: &File, path: &Path) -> bool {
     (ours.dev(), ours.ino()) == (there.dev(), there.ino())
 }
 
-/// Process id and result of the server.
-fn read(file: &mut File) -> (u32, Ending) {
-    let mut text = String::new();
-    let _ = file.seek(SeekFrom::Start(0));
-    let _ = file.read_to_string(&mut text);
-    let mut lines = text.lines();
-    let pid = lines.next().and_then(|line| line.parse().ok()).unwrap_or(0);
-    let ending = match lines.next() {
-        Some(CLOSED) => Ending::Closed(None),
-        Some(line) if line.starts_with(MARKED) => Ending::Closed(Some(line[MARKED.len()..].into())),
-        Some(line) if line.starts_with(FAILED) => Ending::Failed(line[FAILED.len()..].into()),
-        _ => Ending::Killed,
-    };
-    (pid, ending)
+/// What a server has written into its claim.
+struct Content {
+    pid: u32,
+    connection: Option<u64>,
+    ending: Ending,
+}
+
+impl Content {
+    fn of(file: &mut File) -> Self {
+        let mut text = String::new();
+        let _ = file.seek(SeekFrom::Start(0));
+        let _ = file.read_to_string(&mut text);
+        let mut lines = text.lines();
+        let pid = lines.next().and_then(|line| line.parse().ok()).unwrap_or(0);
+        let mut content = Self {
+            pid,
+            connection: None,
+            ending: Ending::Killed,
+        };
+        for line in lines {
+            content.take(line);
+        }
+        content
+    }
+
+    fn take(&mut self, line: &str) {
+        if let Some(number) = line.strip_prefix(CONNECTION) {
+            self.connection = number.parse().ok();
+        } else if line == CLOSED {
+            self.ending = Ending::Closed(None);
+        } else if let Some(errors) = line.strip_prefix(MARKED) {
+            self.ending = Ending::Closed(Some(errors.into()));
+        } else if let Some(said) = line.strip_prefix(FAILED) {
+            self.ending = Ending::Failed(said.into());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -238,10 +300,10 @@ mod tests {
         let path = runtime_dir::make(point).expect("it is ours").join(NAME);
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).expect("it is fresh");
-        let found = Waiter::find(point, uid).is_some();
+        let found = Waiter::find(point, uid, 7).is_some();
         let taken = Claim::take(point, Duration::ZERO).map(drop);
         fs::remove_file(&path).expect("it is there");
-        clear_dir(point);
+        clear(point, Duration::ZERO);
         assert!(!found, "a pipe taken for a claim");
         let said = taken.expect_err("it is no file").to_string();
         assert!(said.contains("is not a file of this user"), "{said}");
@@ -257,12 +319,12 @@ mod tests {
             .err()
             .expect("it is taken");
         assert!(matches!(again, Error::Mounted { pid, .. } if pid == std::process::id()));
-        let mut waiter = Waiter::find(point, uid).expect("the file is there");
+        let mut waiter = Waiter::find(point, uid, 7).expect("the file is there");
         assert_eq!(waiter.wait(Duration::ZERO).expect("it locks"), None);
         claim.finish(&Err("no\nspace".into()));
         let ending = waiter.wait(Duration::from_secs(5)).expect("it locks");
         assert_eq!(ending, Some(Ending::Failed("no space".into())));
-        assert!(Waiter::find(point, uid).is_none());
+        assert!(Waiter::find(point, uid, 7).is_none());
     }
 
     #[test]
@@ -271,11 +333,14 @@ mod tests {
         let point = Path::new(&point);
         let uid = rustix::process::geteuid().as_raw();
         drop(Claim::take(point, Duration::ZERO).expect("it is free"));
-        let mut waiter = Waiter::find(point, uid).expect("the file is there");
+        let mut waiter = Waiter::find(point, uid, 7).expect("the file is there");
         assert_eq!(
             waiter.wait(Duration::ZERO).expect("it locks"),
             Some(Ending::Killed)
         );
-        assert!(Waiter::find(point, uid).is_none(), "the waiter cleans up");
+        assert!(
+            Waiter::find(point, uid, 7).is_none(),
+            "the waiter cleans up"
+        );
     }
 }

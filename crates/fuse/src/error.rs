@@ -37,6 +37,12 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// The mount cannot be reached by its path.
+    #[error("{} is covered by another mount, which has to go first", path.display())]
+    Covered {
+        /// The mount point.
+        path: PathBuf,
+    },
     /// The directory to mount on was moved, or something was mounted on it, during the mount.
     #[error(
         "{} was moved or mounted on while the image was opened, so it is not mounted; make sure \

@@ -6,9 +6,10 @@
 //! server may wait for the mount ([`Keeper::leave`]), which keeps the connection open.
 //!
 //! Layout: the server sends one byte, [`ATTACH`], [`ATTACH_BLOCK`], [`DETACH`] or
-//! [`DETACH_LAZILY`]. The reply is a status byte and a text, with the descriptor of the mount if
-//! there is one. [`ABORT`] has no reply and may come during another request: unserved requests may
-//! block an unmount in the kernel. [`LOG`] has no reply; a severity and a log line follow it.
+//! [`DETACH_LAZILY`]. The reply is a status byte and a text, or with the descriptor of a mount the
+//! number of its connection. [`ABORT`] has no reply and may come during another request: unserved
+//! requests may block an unmount in the kernel. [`LOG`] has no reply; a severity and a log line
+//! follow it.
 #![allow(unsafe_code)]
 
 use crate::attachment::Attachment;
@@ -27,7 +28,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use uext4_sync::{Mutex, Rank};
+use std::time::Duration;
+use uext4_sync::{Mutex, OnceLock, Rank};
 
 const ATTACH: u8 = b'a';
 const ATTACH_BLOCK: u8 = b'b';
@@ -40,6 +42,10 @@ const DONE: u8 = 0;
 const BUSY: u8 = 1;
 const FAILED: u8 = 2;
 const GONE: u8 = 3;
+const COVERED: u8 = 4;
+
+/// Maximum wait for the last threads of a killed server, which the abort ends.
+const CLEAR_LIMIT: Duration = Duration::from_secs(30);
 
 /// Maximum message size in bytes.
 const MESSAGE_BYTES_MAX: usize = 4096;
@@ -52,6 +58,8 @@ pub(crate) struct Keeper {
     /// Held from a request to its reply.
     talk: Mutex<()>,
     path: PathBuf,
+    /// Number of the connection, once it is mounted.
+    connection: OnceLock<u64>,
 }
 
 impl Keeper {
@@ -79,10 +87,12 @@ impl Keeper {
                 ignore_signals();
                 let _ = rustix::process::chdir("/");
                 crate::daemon::leave_terminal(crate::daemon::nowhere());
-                serve(theirs.as_fd(), place, options, relay);
                 // The server is gone; a killed one left its claim and its socket.
-                crate::claim::clear(&path);
-                crate::claim::clear_dir(&path);
+                let limit = match serve(theirs.as_fd(), place, options, relay) {
+                    Served::Mount => CLEAR_LIMIT,
+                    Served::Nothing => Duration::ZERO,
+                };
+                crate::claim::clear(&path, limit);
                 std::process::exit(0)
             }
             _ => Ok(Self {
@@ -90,6 +100,7 @@ impl Keeper {
                 nothing,
                 talk: Mutex::new(Rank::CacheShard, ()),
                 path,
+                connection: OnceLock::new(),
             }),
         }
     }
@@ -97,6 +108,11 @@ impl Keeper {
     /// The mount point.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// As [`Attachment::connection`].
+    pub(crate) fn connection(&self) -> Option<u64> {
+        self.connection.get().copied()
     }
 
     /// As [`Attachment::attach`].
@@ -111,14 +127,19 @@ impl Keeper {
 
     fn ask_for_device(&self, byte: u8) -> Result<DevFuse> {
         match self.ask(byte)? {
-            (_, _, Some(fd)) => Ok(DevFuse::new(fd)),
+            (_, number, Some(fd)) => {
+                if let Ok(number) = number.try_into().map(u64::from_ne_bytes) {
+                    self.connection.get_or_init(|| number);
+                }
+                Ok(DevFuse::new(fd))
+            }
             (DONE, _, None) => {
                 // It is mounted, and the descriptor was lost.
                 let _ = self.detach(Lazy::Yes);
                 let error = io::Error::from_raw_os_error(libc::EMFILE);
                 Err(Error::system("serve", &self.path)(error))
             }
-            (_, said, None) => Err(Error::Server { said, status: 1 }),
+            (_, said, None) => Err(failure(&said)),
         }
     }
 
@@ -128,15 +149,13 @@ impl Keeper {
             Lazy::Yes => DETACH_LAZILY,
             Lazy::No => DETACH,
         };
+        let path = || self.path.clone();
         match self.ask(byte)? {
             (DONE, ..) => Ok(()),
-            (BUSY, ..) => Err(Error::Busy {
-                path: self.path.clone(),
-            }),
-            (GONE, ..) => Err(Error::NotMounted {
-                path: self.path.clone(),
-            }),
-            (_, said, _) => Err(Error::Server { said, status: 1 }),
+            (BUSY, ..) => Err(Error::Busy { path: path() }),
+            (GONE, ..) => Err(Error::NotMounted { path: path() }),
+            (COVERED, ..) => Err(Error::Covered { path: path() }),
+            (_, said, _) => Err(failure(&said)),
         }
     }
 
@@ -169,14 +188,20 @@ impl Keeper {
         Ok(())
     }
 
-    fn ask(&self, byte: u8) -> Result<(u8, String, Option<OwnedFd>)> {
+    fn ask(&self, byte: u8) -> Result<(u8, Vec<u8>, Option<OwnedFd>)> {
         let _talk = self.talk.lock();
         let socket = self.socket.as_fd();
         let exchanged = send(socket, &[byte], None).and_then(|()| receive(socket));
         let (message, fd) = exchanged.map_err(Error::system("ask the keeper of", &self.path))?;
-        let (&status, text) = message.split_first().unwrap_or((&FAILED, b"it is gone"));
-        Ok((status, String::from_utf8_lossy(text).into_owned(), fd))
+        let (&status, rest) = message.split_first().unwrap_or((&FAILED, b"it is gone"));
+        Ok((status, rest.to_owned(), fd))
     }
+}
+
+/// A failure that the keeper described.
+fn failure(said: &[u8]) -> Error {
+    let said = String::from_utf8_lossy(said).into_owned();
+    Error::Server { said, status: 1 }
 }
 
 /// Signals stop the server, which then still needs its keeper.
@@ -188,14 +213,25 @@ fn ignore_signals() {
     }
 }
 
+/// What the server had when it ended.
+enum Served {
+    Mount,
+    /// Another server may have the place.
+    Nothing,
+}
+
 /// Serves the server's requests until it is gone.
-fn serve(socket: BorrowedFd<'_>, place: Place, options: &MountOptions, mut relay: Relay) {
+fn serve(socket: BorrowedFd<'_>, place: Place, options: &MountOptions, mut relay: Relay) -> Served {
     let attachment = &Attachment::new(place);
     uext4_sync::thread::scope(|scope| {
         serve_requests(scope, socket, attachment, options, &mut relay);
         // A thread of the server, or one of this scope, may wait for answers.
         attachment.abort_unserved();
     });
+    match attachment.connection() {
+        Some(_) => Served::Mount,
+        None => Served::Nothing,
+    }
 }
 
 fn serve_requests<'s>(
@@ -207,8 +243,8 @@ fn serve_requests<'s>(
 ) {
     while let Ok((message, _)) = receive(socket) {
         let answered = match message.first() {
-            Some(&ATTACH) => hand_over(socket, attachment.attach(options)),
-            Some(&ATTACH_BLOCK) => hand_over(socket, attachment.attach_block(options)),
+            Some(&ATTACH) => hand_over(socket, attachment, attachment.attach(options)),
+            Some(&ATTACH_BLOCK) => hand_over(socket, attachment, attachment.attach_block(options)),
             Some(&DETACH) => leave_detach(scope, socket, attachment, Lazy::No),
             Some(&DETACH_LAZILY) => leave_detach(scope, socket, attachment, Lazy::Yes),
             Some(&ABORT) => {
@@ -242,9 +278,15 @@ fn leave_detach<'s>(
         .map(drop)
 }
 
-fn hand_over(socket: BorrowedFd<'_>, attached: Result<DevFuse>) -> io::Result<()> {
+fn hand_over(
+    socket: BorrowedFd<'_>,
+    attachment: &Attachment,
+    attached: Result<DevFuse>,
+) -> io::Result<()> {
+    let number = attachment.connection().unwrap_or_default();
+    let message = [&[DONE][..], &number.to_ne_bytes()].concat();
     match attached {
-        Ok(device) => send(socket, &[DONE], Some(device.as_fd())),
+        Ok(device) => send(socket, &message, Some(device.as_fd())),
         Err(error) => tell(socket, &error),
     }
 }
@@ -254,6 +296,7 @@ fn reply(socket: BorrowedFd<'_>, done: Result<()>) -> io::Result<()> {
         Ok(()) => send(socket, &[DONE], None),
         Err(Error::Busy { .. }) => send(socket, &[BUSY], None),
         Err(Error::NotMounted { .. }) => send(socket, &[GONE], None),
+        Err(Error::Covered { .. }) => send(socket, &[COVERED], None),
         Err(error) => tell(socket, &error),
     }
 }

@@ -9,7 +9,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
-use std::io::{self, IoSliceMut, Seek, SeekFrom};
+use std::io::{self, IoSliceMut, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -236,20 +236,27 @@ pub(crate) fn detach(target: &Path, path: &Path, lazy: Lazy) -> Result<()> {
     }
 }
 
-/// Aborts the connection with this number, of the topmost mount on `target`. The superuser needs no
-/// `/sys/fs/fuse` for that, other users do.
-pub(crate) fn abort(target: &Path, connection: u64) {
-    // A busy mount stays mounted, but is aborted.
-    let forced = rustix::mount::unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE);
-    if matches!(forced, Err(rustix::io::Errno::PERM)) {
-        abort_by_number(connection);
-    }
+/// Aborts the connection of the topmost mount on `target`, as far as this user may. A busy mount
+/// stays mounted.
+pub(crate) fn abort(target: &Path) {
+    let _ = rustix::mount::unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE);
 }
 
-/// Aborts the connection with this number, which must not have been given to another one.
-pub(crate) fn abort_by_number(connection: u64) {
-    // Without sysfs the connection ends with the process.
-    let _ = std::fs::write(format!("{CONNECTIONS}/{connection}/abort"), "1");
+/// The file of a connection that aborts it. The kernel gives the number of a connection that has
+/// ended to another one; an open file stays with the one that it was opened for.
+pub(crate) struct Connection(File);
+
+impl Connection {
+    /// Opens the file of a connection that is in use; `None` without `fusectl`.
+    pub(crate) fn open(number: u64) -> Option<Self> {
+        let path = format!("{CONNECTIONS}/{number}/abort");
+        File::options().write(true).open(path).ok().map(Self)
+    }
+
+    /// Aborts the connection; does nothing after its end. Returns whether the kernel was told.
+    pub(crate) fn abort(&self) -> bool {
+        (&self.0).write_all(b"1").is_ok()
+    }
 }
 
 fn detach_by_helper(path: &Path, lazy: Lazy) -> Result<()> {

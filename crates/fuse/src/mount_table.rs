@@ -19,6 +19,12 @@ const TABLE: &str = "/proc/self/mountinfo";
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): never used again, unlike the number in the table.
 const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
+/// The kernel keeps the number of a device as 12 bits of major and 20 bits of minor number.
+const MINOR_BITS: u32 = 20;
+
+/// Attempts to find a mount while directories of its path are renamed.
+const LOOKS_MAX: usize = 3;
+
 /// A descriptor that names a file without opening it. Links are not followed.
 const NAMES: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -40,6 +46,43 @@ pub(crate) struct Mount {
     pub(crate) source: PathBuf,
     /// The user that mounted it.
     pub(crate) uid: u32,
+}
+
+/// State of a mount in this mount namespace.
+pub(crate) enum MountState {
+    /// The topmost one at its path.
+    Topmost(Spot),
+    /// Something else is mounted on it, or on a directory of its path.
+    Covered,
+    /// In no table: detached, with users or without.
+    Detached,
+}
+
+impl MountState {
+    /// Looks for a mount by its numbers, at whichever path its directory is by now.
+    ///
+    /// # Errors
+    /// As [`Spot::find`].
+    pub(crate) fn of(id: &MountId) -> Result<Self> {
+        for _ in 0..LOOKS_MAX {
+            let Some(path) = path_of(id)? else {
+                return Ok(Self::Detached);
+            };
+            match Spot::find(&path)?.filter(|spot| spot.mount.id == *id) {
+                Some(spot) => return Ok(Self::Topmost(spot)),
+                // A directory of the path may have been renamed in between.
+                None if path_of(id)?.as_ref() == Some(&path) => return Ok(Self::Covered),
+                None => {}
+            }
+        }
+        Ok(Self::Covered)
+    }
+}
+
+/// The path of a mount in the table.
+fn path_of(id: &MountId) -> Result<Option<PathBuf>> {
+    let line = find_line(|line| line.number == id.number && line.connection == id.connection)?;
+    Ok(line.filter(|line| line.ours).map(|line| line.path))
 }
 
 /// A mount of uext4 at a path, with its parent directory.
@@ -92,7 +135,7 @@ impl Spot {
     /// Aborts the connection of the mount.
     pub(crate) fn abort(&self) {
         if self.is_there().unwrap_or(false) {
-            abort(&self.through_parent(), self.mount.id.connection);
+            abort(&self.through_parent());
         }
     }
 
@@ -100,7 +143,7 @@ impl Spot {
     pub(crate) fn abort_in_place(&self) {
         // A mount with an open file is not taken off.
         if let Ok(Some(_open)) = self.top() {
-            abort(&self.through_parent(), self.mount.id.connection);
+            abort(&self.through_parent());
         }
     }
 
@@ -159,11 +202,7 @@ fn is_absent(error: &io::Error) -> bool {
 /// The mount whose root `top` is, if it is of uext4 and the table has it at `path`.
 fn described(top: BorrowedFd<'_>, path: &Path) -> Result<Option<Mount>> {
     let number = number_of(top)?;
-    let text = std::fs::read(TABLE).map_err(Error::system("read", TABLE))?;
-    let lines = text.split(|&byte| byte == b'\n');
-    let line = lines
-        .filter_map(parse_line)
-        .find(|line| line.number == number);
+    let line = find_line(|line| line.number == number)?;
     let ours = line.filter(|line| line.ours && line.path == path);
     Ok(ours.map(|line| Mount {
         id: MountId {
@@ -175,6 +214,13 @@ fn described(top: BorrowedFd<'_>, path: &Path) -> Result<Option<Mount>> {
         source: line.source,
         uid: line.uid,
     }))
+}
+
+/// The first line of the table that fits.
+fn find_line(fits: impl Fn(&Line) -> bool) -> Result<Option<Line>> {
+    let text = std::fs::read(TABLE).map_err(Error::system("read", TABLE))?;
+    let lines = text.split(|&byte| byte == b'\n');
+    Ok(lines.filter_map(parse_line).find(fits))
 }
 
 /// With what is cached of the root: its server is not asked.
@@ -233,10 +279,18 @@ fn number(field: &[u8]) -> Option<u64> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-/// From `major:minor`, which the kernel keeps as 12 and 20 bits.
+/// Major and minor number of the device of a connection.
+pub(crate) fn numbers_of(connection: u64) -> (u64, u64) {
+    (
+        connection >> MINOR_BITS,
+        connection & ((1 << MINOR_BITS) - 1),
+    )
+}
+
+/// From `major:minor`.
 fn connection_of(device: &[u8]) -> Option<u64> {
     let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
-    Some(major.parse::<u64>().ok()? << 20 | minor.parse::<u64>().ok()?)
+    Some(major.parse::<u64>().ok()? << MINOR_BITS | minor.parse::<u64>().ok()?)
 }
 
 /// Undoes the octal escapes of space, tab, newline and backslash.
@@ -273,9 +327,10 @@ mod tests {
         assert_eq!(mount.path.as_os_str().as_bytes(), b"/mnt/a b");
         assert!(mount.ours && mount.uid == 1000 && mount.connection == 98);
         assert_eq!((mount.number, mount.parent), (36, 35));
+        assert_eq!(numbers_of(mount.connection), (0, 98));
         let block = parse_line(b"1 2 7:0 / /mnt rw - fuseblk.uext4 /dev/loop0 rw,user_id=0");
         let block = block.expect("it is complete");
-        assert!(block.ours && block.connection == 7 << 20);
+        assert!(block.ours && numbers_of(block.connection) == (7, 0));
         let other = parse_line(b"1 2 0:1 / / rw - ext4 /dev/sda1 rw").expect("it is complete");
         assert!(!other.ours);
         assert!(parse_line(b"").is_none());

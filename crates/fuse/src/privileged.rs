@@ -42,6 +42,14 @@ impl Privileged {
         }
     }
 
+    /// Number of the connection to the kernel, once it is mounted.
+    pub(crate) fn connection(&self) -> Option<u64> {
+        match self {
+            Self::Own(attachment) => attachment.connection(),
+            Self::Keeper(keeper) => keeper.connection(),
+        }
+    }
+
     /// Mounts `filesystem`. A `fuseblk` mount takes over the claim on the block device.
     pub(crate) fn attach(
         &self,

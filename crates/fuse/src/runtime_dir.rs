@@ -99,11 +99,18 @@ pub(crate) fn find(mount_point: &Path, uid: u32) -> Option<PathBuf> {
     dirs.find(|dir| is_private(dir, uid).is_ok())
 }
 
-/// As [`find`], with a descriptor of the directory, which no other user can replace meanwhile.
-pub(crate) fn open(mount_point: &Path, uid: u32) -> Option<(PathBuf, OwnedFd)> {
-    let path = find(mount_point, uid)?;
-    let dir = open_private(&path, uid).ok()?;
-    Some((path, dir))
+/// Directories of all current and former servers of user `uid`.
+pub(crate) fn all(uid: u32) -> Vec<PathBuf> {
+    let bases = bases(uid).into_iter();
+    let usable = bases.filter(|base| is_private(base, uid).is_ok());
+    let entries = usable.filter_map(|base| fs::read_dir(base).ok()).flatten();
+    let dirs = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    dirs.filter(|dir| is_private(dir, uid).is_ok()).collect()
+}
+
+/// A descriptor of a directory of [`find`] or [`all`], which no other user can replace meanwhile.
+pub(crate) fn open(dir: &Path, uid: u32) -> Option<OwnedFd> {
+    open_private(dir, uid).ok()
 }
 
 /// Opens a directory that only `uid` can enter. A link in its place is refused.

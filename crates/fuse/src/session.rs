@@ -147,6 +147,15 @@ pub(crate) struct Stopper {
     log: Arc<Log>,
 }
 
+/// What a signal to end has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopping {
+    /// The kernel knows that the mount ends.
+    Told,
+    /// Another mount is in the way.
+    Covered,
+}
+
 impl Session {
     /// Mounts `filesystem` on `mount_point` and serves it in the background.
     ///
@@ -177,7 +186,7 @@ impl Session {
         options: &MountOptions,
         open: impl FnOnce() -> Result<Filesystem>,
     ) -> Result<Self> {
-        let attach = |filesystem| Self::attached(filesystem, privileged, options, claim.dir());
+        let attach = |filesystem| Self::attached(filesystem, privileged, options, &claim);
         match open().and_then(attach) {
             Ok(session) => Ok(Self {
                 claim: Some(claim),
@@ -194,10 +203,13 @@ impl Session {
         filesystem: Filesystem,
         privileged: Privileged,
         options: &MountOptions,
-        dir: &Path,
+        claim: &Claim,
     ) -> Result<Self> {
         let device = privileged.attach(&filesystem, options)?;
-        let launched = Self::launch(device, filesystem, privileged.clone(), options, dir);
+        if let Some(connection) = privileged.connection() {
+            claim.note_connection(connection);
+        }
+        let launched = Self::launch(device, filesystem, privileged.clone(), options, claim.dir());
         if launched.is_err() {
             // What is mounted now would serve nothing.
             let _ = privileged.detach(Lazy::Yes);
@@ -220,7 +232,7 @@ impl Session {
         let server = workers.service.server.clone();
         let control = Control::start(server, (dir, path), &workers.served, made_with)?;
         let pressure = Pressure::watch(workers.service.server.clone());
-        if let Some(bdi) = Bdi::of(path) {
+        if let Some(bdi) = privileged.connection().and_then(Bdi::of) {
             bdi.read_ahead(READ_AHEAD_BYTES);
             workers.service.server.let_hold_back(&bdi);
         }
@@ -299,25 +311,39 @@ impl Session {
 }
 
 impl Stopper {
-    /// Unmounts; detaches when the mount is in use, and says so.
-    pub(crate) fn unmount(&self) {
+    /// Unmounts; detaches when the mount is in use, and says so. What another mount covers cannot
+    /// be taken off before that: then [`Self::unmount_uncovered`] tries again.
+    pub(crate) fn unmount(&self) -> Stopping {
         // The kernel sends what it holds before it lets go, which must not wait for a thaw.
         if let Some(server) = self.server.upgrade() {
             server.end_halts();
         }
+        let stopping = self.unmount_uncovered();
+        if stopping == Stopping::Covered {
+            let text = "covered by another mount: it is unmounted when that is gone; a second \
+                        signal closes the image now";
+            self.log.say(Severity::Warning, text);
+        }
+        stopping
+    }
+
+    /// As [`Self::unmount`], for a mount that was covered.
+    pub(crate) fn unmount_uncovered(&self) -> Stopping {
+        let vanishes = |how| {
+            let text = format!("{how}; it vanishes with its last user");
+            self.log.say(Severity::Notice, &text);
+        };
         match self.privileged.detach(Lazy::No) {
+            Err(Error::Covered { .. }) => return Stopping::Covered,
             Err(Error::Busy { .. }) => {
-                self.log
-                    .say(Severity::Notice, "in use; it vanishes with its last user");
+                vanishes("in use");
                 let _ = self.privileged.detach(Lazy::Yes);
             }
-            Err(Error::NotMounted { .. }) => self.log.say(
-                Severity::Notice,
-                "detached or covered by another mount; it vanishes with its last user",
-            ),
+            Err(Error::NotMounted { .. }) => vanishes("detached"),
             Err(error) => self.log.say(Severity::Error, &error.to_string()),
             Ok(()) => {}
         }
+        Stopping::Told
     }
 
     /// Closes the image, even of a mount in use, and ends the process.

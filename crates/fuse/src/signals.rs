@@ -1,13 +1,18 @@
 //! SIGTERM, SIGINT and SIGHUP: a handler writes to a pipe; a thread reads it and acts.
 
 use crate::error::{Error, Result};
-use crate::session::Stopper;
+use crate::session::{Stopper, Stopping};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
 use std::os::fd::{IntoRawFd, RawFd};
+use std::time::Duration;
 use uext4_sync::atomic::{AtomicI32, Ordering};
 
 /// Writing end of the pipe, for the handler.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
+
+/// Between two looks at a mount that is covered by another one.
+const COVERED_PAUSE: Duration = Duration::from_millis(500);
 
 /// Signals that end a mount.
 pub(crate) const SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
@@ -55,22 +60,42 @@ pub(crate) fn catch() -> Result<Caught> {
 }
 
 impl Caught {
-    /// The first signal unmounts; the second closes the image at once.
-    pub(crate) fn stop(self, stopper: Stopper) -> Result<()> {
-        let Self(mut reader) = self;
+    /// The first signal unmounts, as soon as no other mount is in the way; the second closes the
+    /// image at once.
+    pub(crate) fn stop(mut self, stopper: Stopper) -> Result<()> {
         let wait = move || {
-            let mut byte = [0];
-            for act in [Stopper::unmount, |stopper: &Stopper| {
-                stopper.close_and_exit()
-            }] {
-                if reader.read_exact(&mut byte).is_ok() {
-                    act(&stopper);
+            if !self.comes_within(None) {
+                return;
+            }
+            let mut stopping = stopper.unmount();
+            while stopping == Stopping::Covered {
+                if self.comes_within(Some(COVERED_PAUSE)) {
+                    stopper.close_and_exit();
                 }
+                stopping = stopper.unmount_uncovered();
+            }
+            if self.comes_within(None) {
+                stopper.close_and_exit();
             }
         };
         let name = "uext4-fuse-signals".to_owned();
         let thread = uext4_sync::thread::Builder::new().name(name).spawn(wait);
         thread.map(drop).map_err(failed())
+    }
+}
+
+impl Caught {
+    /// Waits for the next signal.
+    fn comes_within(&mut self, limit: Option<Duration>) -> bool {
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        let mut ready = [PollFd::new(&self.0, PollFlags::IN)];
+        let came = loop {
+            match poll(&mut ready, limit.as_ref()) {
+                Err(rustix::io::Errno::INTR) => {}
+                polled => break polled.is_ok_and(|n_ready| n_ready > 0),
+            }
+        };
+        came && self.0.read_exact(&mut [0]).is_ok()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Unmounting from outside the server: take the mount off, wait until the image is closed.
 
-use crate::claim::{Ending, Waiter, clear, clear_dir};
+use crate::claim::{Ending, Waiter};
 use crate::control::{Ask, Client};
 use crate::elsewhere::{Keeping, keeping};
 use crate::error::{Error, Result};
@@ -57,11 +57,9 @@ pub fn umount_telling(dir: &Path, lazy: Lazy, tell: impl FnOnce(&Error)) -> Resu
         return Err(Error::NotMounted { path });
     };
     let (uid, connection) = (spot.mount.uid, spot.mount.id.connection);
-    let waiter = Waiter::find(&path, uid);
+    let waiter = Waiter::find(&path, uid, connection);
     detach_thawed(&path, &spot, lazy)?;
     drop(spot);
-    clear(&path);
-    clear_dir(&path);
     // Without a claim the server is gone already, or too old to have made one.
     let Some(mut waiter) = waiter else {
         return Ok(Image::NeedsRecovery);
@@ -165,11 +163,6 @@ pub(crate) fn absolute(dir: &Path) -> Result<PathBuf> {
             .join(name)),
         _ => Ok(absolute),
     }
-}
-
-/// User that mounted ours on `path`, if the topmost mount there is ours.
-pub(crate) fn mounted(path: &Path) -> Result<Option<u32>> {
-    Ok(Spot::find(path)?.map(|spot| spot.mount.uid))
 }
 
 /// The image or device of our mount on `dir`.

@@ -3,8 +3,9 @@
 use super::line::Lines;
 use super::socket::{SOCKET_NAME, with_address};
 use super::wire::{ANSWER_BYTES_MAX, Ask, parse_answer, request};
+use crate::claim::Waiter;
 use crate::error::{Error, Result};
-use crate::mount_table::through;
+use crate::mount_table::{Spot, through};
 use crate::{runtime_dir, umount};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
@@ -57,9 +58,10 @@ impl Client {
     /// [`Error::NotMounted`] if there is none.
     pub(crate) fn connect_detached(path: PathBuf) -> Result<Self> {
         let uid = rustix::process::geteuid().as_raw();
-        let found = runtime_dir::open(&path, uid);
-        let client =
-            found.and_then(|(dir, fd)| Self::connect_in(dir.join(SOCKET_NAME), &fd, uid).ok());
+        let client = runtime_dir::find(&path, uid).and_then(|dir| {
+            let opened = runtime_dir::open(&dir, uid)?;
+            Self::connect_in(dir.join(SOCKET_NAME), &opened, uid).ok()
+        });
         client.ok_or(Error::NotMounted { path })
     }
 
@@ -174,15 +176,17 @@ fn socket_of(target: &Path) -> Result<Socket> {
         return Ok(Socket::Named(target.into()));
     }
     let path = umount::absolute(target)?;
-    let Some(uid) = umount::mounted(&path)? else {
+    let Some(spot) = Spot::find(&path)? else {
         return Err(Error::NotMounted { path });
     };
-    match runtime_dir::open(&path, uid) {
-        Some((path, dir)) => Ok(Socket::OfMount {
-            path: path.join(SOCKET_NAME),
-            dir,
-            uid,
-        }),
+    let uid = spot.mount.uid;
+    let claim = Waiter::find(&path, uid, spot.mount.id.connection);
+    let opened = claim.and_then(|claim| {
+        let dir = runtime_dir::open(claim.dir(), uid)?;
+        Some((claim.dir().join(SOCKET_NAME), dir))
+    });
+    match opened {
+        Some((path, dir)) => Ok(Socket::OfMount { path, dir, uid }),
         None => {
             let error = ErrorKind::NotFound.into();
             Err(Error::system("find the control socket of", path)(error))
