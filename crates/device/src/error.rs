@@ -58,11 +58,30 @@ pub enum Error {
         /// Size of the device in bytes.
         size_bytes: u64,
     },
-    /// The partition table of the device is missing or invalid.
+    /// The device does not begin with a partition table.
+    #[error("there is no partition table")]
+    NoPartitionTable,
+    /// The partition table of the device is invalid.
     #[error("the partition table cannot be used: {problem}")]
     PartitionTable {
         /// The problem, as text.
         problem: &'static str,
+    },
+    /// The table is none of a GPT, which is the only one that is changed.
+    #[error("partition {number} is one of an MBR, whose partitions are not made longer here")]
+    NotGpt {
+        /// The requested number, from 1.
+        number: u32,
+    },
+    /// Another partition is behind this one.
+    #[error("partition {number} can have {room_bytes} bytes: behind it is partition {next}")]
+    PartitionBehind {
+        /// The requested number, from 1.
+        number: u32,
+        /// What it can have, in bytes.
+        room_bytes: u64,
+        /// The number of the other one.
+        next: u32,
     },
     /// The path leads to a file that has no blocks.
     #[error("it is {kind}; a file or a block device is needed")]

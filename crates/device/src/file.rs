@@ -18,7 +18,7 @@ pub use opening::write_protected;
 use opening::{claim, kind_of, lock_for_writing, open_file};
 use rustix::fs::{Advice, FallocateFlags, FileType};
 use rustix::io::{Errno, ReadWriteFlags};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{IoSlice, Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd};
@@ -126,17 +126,12 @@ impl FileDevice {
         })
     }
 
-    /// Creates (or empties) a regular file of `size_bytes` zeroes and opens it for writing.
+    /// Creates (or empties) a regular file of `size_bytes` zeroes and opens it for writing. What
+    /// another user planted in a directory where several users write is refused.
     pub fn create(path: impl AsRef<Path>, size_bytes: u64) -> Result<Self, Error> {
         let path = path.as_ref();
         let open_error = |e| Error::io("open", 0, size_bytes, e);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(open_error)?;
+        let file = crate::new_file::open_or_make(path).map_err(open_error)?;
         // Truncated only under the lock: the file may be a mounted image.
         lock_for_writing(&file, path)?;
         let around = Claims::take(&file, path)?;

@@ -11,6 +11,7 @@ mod place;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
@@ -22,10 +23,12 @@ use rustix::io::Errno;
 use uext4_num::u64_of;
 
 use self::place::Place;
+pub(crate) use self::place::open_or_make;
+pub use self::place::refuse_planted;
 use crate::{BlockDevice, Error, range};
 
 /// Names that are tried for a file beside the final one.
-const TRIES: u32 = 1000;
+const TRIES: u32 = 100;
 
 /// See the module.
 pub struct NewFile {
@@ -147,10 +150,11 @@ impl NewFile {
     }
 }
 
-/// Tries short names until one is free.
+/// Tries short names until one is free. They are random, so that no other user can take them all
+/// before.
 fn named<T>(make: impl Fn(&OsStr) -> Result<T, Errno>) -> io::Result<(T, Option<OsString>)> {
-    for attempt in 0..TRIES {
-        let name = format!(".uext4-{}-{attempt}.part", std::process::id());
+    for _ in 0..TRIES {
+        let name = format!(".uext4-{:016x}.part", random());
         match make(OsStr::new(&name)) {
             Ok(made) => return Ok((made, Some(name.into()))),
             Err(Errno::EXIST) => {}
@@ -158,6 +162,11 @@ fn named<T>(make: impl Fn(&OsStr) -> Result<T, Errno>) -> io::Result<(T, Option<
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// A number that no other process knows: the keys of the standard library's hashes are random.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 impl Drop for NewFile {
@@ -288,11 +297,29 @@ mod tests {
         std::fs::create_dir(&shared).unwrap();
         std::fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
         std::fs::write(shared.join("file"), b"").unwrap();
-        std::os::unix::fs::symlink("/etc/passwd", shared.join("planted")).unwrap();
-        for name in ["file", "planted"] {
-            std::os::unix::fs::lchown(shared.join(name), Some(1000), Some(1000)).unwrap();
-            refused(&format!("shared/{name}"), "another user owns it");
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, b"whole").unwrap();
+        std::os::unix::fs::symlink(&victim, shared.join("planted")).unwrap();
+        for mode in [0o1777, 0o1770] {
+            std::fs::set_permissions(&shared, Permissions::from_mode(mode)).unwrap();
+            for name in ["file", "planted"] {
+                let path = shared.join(name);
+                std::os::unix::fs::lchown(&path, Some(1000), Some(1000)).unwrap();
+                refused(&format!("shared/{name}"), "another user owns it");
+                assert!(refuse_planted(&path).is_err(), "{mode:o} {name}");
+                let made = crate::FileDevice::create(&path, 9);
+                assert!(made.is_err(), "{mode:o} {name}");
+            }
         }
+        assert_eq!(std::fs::read(&victim).unwrap(), b"whole");
+        assert!(refuse_planted(&shared.join("none")).is_ok());
+    }
+
+    #[test]
+    fn names_beside_the_file_cannot_be_guessed() {
+        let taken = named(|name| Ok::<_, Errno>(name.to_owned())).unwrap();
+        let next = named(|name| Ok::<_, Errno>(name.to_owned())).unwrap();
+        assert_ne!(taken, next);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! The place of a new file: a directory that stays open, a name, and the file that has it.
 //!
 //! Invariants: all calls are relative to the open directory, so another process that moves
-//! directories or plants links cannot lead them elsewhere. In a directory where all may write and
-//! only owners remove (sticky, as `/tmp`), a link or a file of another user is refused: it could
-//! lead the superuser to overwrite any file, or make that user the owner of the new one.
+//! directories or plants links cannot lead them elsewhere. In a directory where others may write
+//! and only owners remove (sticky, as `/tmp`), a link or a file of another user is refused: it
+//! could lead the superuser to overwrite any file or device, or make that user the owner of the
+//! new one. The kernel does the same for opens, where `fs.protected_symlinks` and
+//! `fs.protected_regular` are on.
 //!
-//! References: `proc_sys_fs(5)` (`protected_symlinks`), `open(2)` (`O_TMPFILE`).
+//! References: `proc_sys_fs(5)`, `open(2)` (`O_TMPFILE`).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,8 +21,10 @@ use rustix::io::Errno;
 
 /// Most symbolic links at the end of a path.
 const LINKS_MAX: u32 = 40;
-/// Sticky, and all may write.
-const SHARED: u32 = 0o1002;
+/// Only owners remove names.
+const STICKY: u32 = 0o1000;
+/// Group or others may write.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// See the module.
 pub(super) struct Place {
@@ -40,35 +44,60 @@ pub(super) struct Replaced {
 impl Place {
     /// The place of a path, with the links at its end followed.
     pub(super) fn of(path: &Path) -> io::Result<Place> {
+        match Place::resolve(path)? {
+            (place, None) => Ok(place),
+            (mut place, Some(found)) => match FileType::from_raw_mode(found.st_mode) {
+                FileType::RegularFile => {
+                    place.replaced = Some(Replaced::of(&found));
+                    Ok(place)
+                }
+                _ => Err(refused("it is neither a regular file nor a block device")),
+            },
+        }
+    }
+
+    /// The place of a path, and what has the name there; no link.
+    fn resolve(path: &Path) -> io::Result<(Place, Option<Stat>)> {
         let mut path = path.to_path_buf();
         let mut from = None;
         for _ in 0..LINKS_MAX {
             let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-            let mut place = Place {
+            let place = Place {
                 directory: open_parent(from.as_ref(), &path)?,
                 name: name.to_owned(),
                 replaced: None,
             };
             let directory = &place.directory;
             let found = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => return Ok(place),
+                Err(Errno::NOENT) => return Ok((place, None)),
                 found => found?,
             };
             check_owner(&rustix::fs::fstat(directory)?, &found)?;
             match FileType::from_raw_mode(found.st_mode) {
-                FileType::RegularFile => {
-                    place.replaced = Some(Replaced::of(&found));
-                    return Ok(place);
-                }
                 FileType::Symlink => {
                     let target = rustix::fs::readlinkat(directory, name, Vec::new())?;
                     path = PathBuf::from(OsString::from_vec(target.into_bytes()));
                     from = Some(place.directory);
                 }
-                _ => return Err(refused("it is neither a regular file nor a block device")),
+                _ => return Ok((place, Some(found))),
             }
         }
         Err(Errno::LOOP.into())
+    }
+
+    /// The file of this name to write, which is made if it is missing.
+    fn open_or_make(&self, found: Option<&Stat>) -> io::Result<File> {
+        if found.is_none() {
+            return Ok(self.new_file(&self.name, Mode::from_raw_mode(0o666))?);
+        }
+        let flags = OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty())?;
+        // Another one may have the name by now.
+        check_owner(
+            &rustix::fs::fstat(&self.directory)?,
+            &rustix::fs::fstat(&file)?,
+        )?;
+        Ok(file.into())
     }
 
     /// A file without a name.
@@ -136,6 +165,39 @@ impl Replaced {
     }
 }
 
+/// Refuses a path whose last name another user put into a directory where several users write.
+///
+/// # Errors
+/// Such a name; those of the system. A path that does not exist is none of them.
+pub fn refuse_planted(path: &Path) -> io::Result<()> {
+    match Place::resolve(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        resolved => resolved.map(drop),
+    }
+}
+
+/// Opens the file at a path to write, or makes it. What another user planted is refused.
+pub(crate) fn open_or_make(path: &Path) -> io::Result<File> {
+    let directory = open_parent(None, path)?;
+    // Its links lead to open files, not to paths.
+    if rustix::fs::fstatfs(&directory)?.f_type == rustix::fs::PROC_SUPER_MAGIC {
+        return File::options().read(true).write(true).open(path);
+    }
+    for _ in 0..LINKS_MAX {
+        let (place, found) = Place::resolve(path)?;
+        match place.open_or_make(found.as_ref()) {
+            // Another program has made or removed it meanwhile.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound
+                ) => {}
+            opened => return opened,
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
 fn open_parent(from: Option<&OwnedFd>, path: &Path) -> io::Result<OwnedFd> {
     let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
@@ -152,10 +214,11 @@ fn open_parent(from: Option<&OwnedFd>, path: &Path) -> io::Result<OwnedFd> {
 
 fn check_owner(directory: &Stat, found: &Stat) -> io::Result<()> {
     let own = rustix::process::geteuid().as_raw();
-    let is_shared = directory.st_mode & SHARED == SHARED;
+    let mode = directory.st_mode;
+    let is_shared = mode & STICKY != 0 && mode & OTHERS_WRITE != 0;
     if is_shared && found.st_uid != own && found.st_uid != directory.st_uid {
         return Err(refused(
-            "another user owns it, in a directory where all may write; remove it first",
+            "another user owns it, in a directory where others may write; remove it first",
         ));
     }
     Ok(())

@@ -8,6 +8,8 @@ use uext4_num::u64_of;
 const SECTOR_BYTES: usize = 512;
 const ENTRIES_AT: usize = 446;
 const ENTRY_BYTES: usize = 16;
+/// The number of sectors, in an entry.
+const SECTORS_AT: usize = 12;
 const SIGNATURE: [u8; 2] = [0x55, 0xaa];
 const TYPE_PROTECTIVE: u8 = 0xee;
 /// Extended partitions: CHS, LBA, and the one of Linux.
@@ -59,11 +61,17 @@ impl BootSector {
     pub(super) fn read(device: &dyn BlockDevice, sector: u64) -> Result<Self, Error> {
         let mut bytes = [0; SECTOR_BYTES];
         if !is_there(device, sector) {
-            return Err(bad("it lies past the end of the device"));
+            return Err(match sector {
+                0 => Error::NoPartitionTable,
+                _ => bad("it lies past the end of the device"),
+            });
         }
         device.read_at(sector * u64_of(SECTOR_BYTES), &mut bytes)?;
         if bytes[510..] != SIGNATURE {
-            return Err(bad("a sector of it has no boot signature"));
+            return Err(match sector {
+                0 => Error::NoPartitionTable,
+                _ => bad("a sector of it has no boot signature"),
+            });
         }
         Ok(Self(bytes))
     }
@@ -73,13 +81,32 @@ impl BootSector {
         self.entries().any(|entry| entry.kind == TYPE_PROTECTIVE)
     }
 
+    /// Gives the entry that covers a GPT the size of the disk. In a hybrid table, which has other
+    /// entries, it stays.
+    pub(super) fn cover(&mut self, disk_sectors: u64) {
+        let used = self.entries().filter(Entry::is_used).count();
+        let at = self
+            .entries()
+            .position(|entry| entry.kind == TYPE_PROTECTIVE);
+        if let (1, Some(at)) = (used, at) {
+            let sectors = u32::try_from(disk_sectors - 1).unwrap_or(u32::MAX);
+            let field = ENTRIES_AT + at * ENTRY_BYTES + SECTORS_AT;
+            self.0[field..field + 4].copy_from_slice(&sectors.to_le_bytes());
+        }
+    }
+
+    /// Its bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     fn entries(&self) -> impl Iterator<Item = Entry> {
         self.0[ENTRIES_AT..510]
             .chunks(ENTRY_BYTES)
             .map(|bytes| Entry {
                 kind: bytes[4],
                 start: u64::from(u32_at(bytes, 8)),
-                sectors: u64::from(u32_at(bytes, 12)),
+                sectors: u64::from(u32_at(bytes, SECTORS_AT)),
             })
     }
 }

@@ -3,11 +3,14 @@
 //! Invariants: tables are untrusted input. Every number is checked before use, every chain and
 //! array has a bound, and a table that breaks a rule is an error, not a guess.
 //! A device may end early, as a truncated copy of a disk does: partitions inside it can be opened.
-//! Not here: writing tables.
+//! Not here: new tables. `growth` makes a partition of a GPT longer.
 //! References: UEFI specification, chapter 5 (GUID partition table, protective and legacy MBR).
 
 mod gpt;
+mod growth;
 mod mbr;
+
+pub use growth::Growth;
 
 use crate::{BlockDevice, Error, Window};
 use uext4_sync::Arc;
@@ -35,7 +38,7 @@ struct Table {
 /// those that reach past its end.
 ///
 /// # Errors
-/// [`Error::PartitionTable`] when there is none or it breaks a rule; [`Error::Io`].
+/// [`Error::NoPartitionTable`]; [`Error::PartitionTable`] when it breaks a rule; [`Error::Io`].
 pub fn read_table(device: &dyn BlockDevice) -> Result<Vec<Partition>, Error> {
     read(device).map(|table| table.partitions)
 }

@@ -1,7 +1,7 @@
 //! Tables made by hand after the specifications, whole and damaged.
 
 use super::*;
-use crate::MemDevice;
+use crate::{MemDevice, Recorder, Survivors, Tearing};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -65,7 +65,13 @@ fn partition(number: u32, start_bytes: u64, len_bytes: u64) -> Partition {
 }
 
 fn is_bad(device: &MemDevice) -> bool {
-    matches!(read_table(device), Err(Error::PartitionTable { .. }))
+    let bad = |error: &Error| {
+        matches!(
+            error,
+            Error::PartitionTable { .. } | Error::NoPartitionTable
+        )
+    };
+    read_table(device).is_err_and(|error| bad(&error))
 }
 
 #[test]
@@ -249,6 +255,95 @@ fn logical_partitions_that_were_cut_off_are_not_said_to_be_absent() {
     assert_eq!(open(Arc::new(disk), 6).unwrap().size_bytes(), 10 * 512);
 }
 
+/// The same disk with more space at its end.
+fn longer(disk: &MemDevice, len: u64) -> MemDevice {
+    let device = MemDevice::new(len);
+    device.write_at(0, &disk.to_bytes()).unwrap();
+    device
+}
+
+#[test]
+fn a_partition_of_a_gpt_grows_to_the_end_of_a_longer_disk() {
+    for sector in [512, 4096] {
+        let disk = MemDevice::new(2 * MIB);
+        let last = 2 * MIB / sector - 1;
+        let runs = [(100, 149), (200, 299)];
+        write_gpt(&disk, last, last - 40, sector, &runs);
+        write_gpt(&disk, 1, 2, sector, &runs);
+        let growth = Growth::plan(&disk, 2, 4 * MIB + 1).unwrap();
+        let needed = growth.disk_bytes();
+        assert!(needed > 4 * MIB && needed.is_multiple_of(MIB), "{needed}");
+        let (before, after) = growth.len_bytes();
+        assert_eq!((before, after), (100 * sector, 4 * MIB + sector));
+        let disk = longer(&disk, needed);
+        growth.write(&disk).unwrap();
+        let expected = [
+            partition(1, 100 * sector, 50 * sector),
+            partition(2, 200 * sector, after),
+        ];
+        assert_eq!(read_table(&disk).unwrap(), expected);
+        if let (512, Some(seen)) = (sector, partx_view(&disk)) {
+            assert_eq!(seen, expected);
+        }
+        // The backup alone, at the new end.
+        disk.write_zeroes(sector, sector).unwrap();
+        assert_eq!(read_table(&disk).unwrap(), expected);
+    }
+}
+
+/// A crash leaves the old table or the new one.
+#[test]
+fn a_growth_that_ends_early_leaves_a_table() {
+    let disk = Arc::new(MemDevice::new(2 * MIB));
+    write_gpt(&disk, 4095, 4063, 512, &[(100, 149)]);
+    write_gpt(&disk, 1, 2, 512, &[(100, 149)]);
+    let growth = Growth::plan(&*disk, 1, MIB).unwrap();
+    assert_eq!(growth.disk_bytes(), 2 * MIB);
+    let recorder = Recorder::new(disk);
+    growth.write(&recorder).unwrap();
+    let mut log = recorder.log();
+    let mut seen = std::collections::BTreeSet::new();
+    for cut in 0..=log.len() {
+        for seed in 0..64 {
+            let left = log.image(
+                cut,
+                Survivors::Seeded {
+                    seed,
+                    tearing: Tearing::Sectors,
+                },
+            );
+            let [found] = read_table(&left).unwrap()[..] else {
+                panic!("cut {cut}, seed {seed}: not one partition");
+            };
+            seen.insert(found.len_bytes);
+        }
+    }
+    assert_eq!(Vec::from_iter(seen), [50 * 512, MIB]);
+}
+
+#[test]
+fn a_growth_without_room_is_refused_and_names_what_is_there() {
+    let guid = MemDevice::new(2 * MIB);
+    write_gpt(&guid, 1, 2, 512, &[(100, 149), (200, 299)]);
+    let refused = |device: &MemDevice, number, len_bytes| {
+        let error = Growth::plan(device, number, len_bytes).err().unwrap();
+        error.to_string()
+    };
+    let said = refused(&guid, 1, 100 * 512 + 1);
+    assert_eq!(
+        said,
+        "partition 1 can have 51200 bytes: behind it is partition 2"
+    );
+    assert!(refused(&guid, 3, 1).contains("no partition 3"));
+    assert!(refused(&guid, 2, u64::MAX).contains("past the last byte"));
+    let legacy = MemDevice::new(MIB);
+    write_mbr(&legacy, 0, &[mbr_entry(0x83, 100, 50)]);
+    assert!(refused(&legacy, 1, MIB).contains("of an MBR"));
+    let early = MemDevice::new(MIB);
+    write_gpt(&early, 1, 100, 512, &[(20, 49)]);
+    assert!(refused(&early, 1, MIB).contains("no space for it"));
+}
+
 /// The partitions that `partx` of util-linux finds on `device`; `None` if it is not installed.
 fn partx_view(device: &MemDevice) -> Option<Vec<Partition>> {
     let image = tempfile::NamedTempFile::new().expect("a file for the test's image");
@@ -315,6 +410,12 @@ proptest! {
         noise.iter().for_each(|(at, byte)| device.write_at(*at, &[*byte]).unwrap());
         if sealed && gpt {
             change_gpt(&device, &[]);
+        }
+        if let Ok(growth) = Growth::plan(&device, 1, MIB / 2)
+            && growth.disk_bytes() <= MIB
+        {
+            growth.write(&device).unwrap();
+            prop_assert!(read_table(&device).is_ok());
         }
         for partition in read_table(&device).unwrap_or_default() {
             prop_assert!(partition.start_bytes.checked_add(partition.len_bytes).is_some());
