@@ -52,6 +52,18 @@ pub enum Error {
         /// What is wrong.
         damage: Damage,
     },
+    /// A directory of the image has so many others above it that it is not copied.
+    #[error(
+        "{}: it is below {levels} directories, which is as deep as a copy goes; it and all in it \
+         are left out",
+        short(path)
+    )]
+    TooDeep {
+        /// Path in the image.
+        path: Vec<u8>,
+        /// Directories above it.
+        levels: usize,
+    },
     /// The data of a file cannot be read from this byte on; an archive has zeroes instead.
     #[error("{error}; the archive has zeroes from byte {offset} on")]
     Incomplete {
@@ -117,6 +129,16 @@ impl Error {
             Self::Cancelled | Self::Output(_) => true,
             _ => false,
         }
+    }
+}
+
+/// Most bytes that are shown of a path with thousands of names.
+const SHORT_BYTES: usize = 200;
+
+fn short(path: &[u8]) -> String {
+    match path.split_at_checked(SHORT_BYTES) {
+        Some((start, [_, ..])) => format!("{}...", String::from_utf8_lossy(start)),
+        _ => String::from_utf8_lossy(path).into_owned(),
     }
 }
 

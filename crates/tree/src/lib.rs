@@ -43,7 +43,8 @@
 //! # Limits
 //!
 //! A transfer holds one file descriptor per level of the tree; a program that copies deep trees
-//! raises `RLIMIT_NOFILE`.
+//! raises `RLIMIT_NOFILE`. An export makes at most 4096 levels, and reports a directory below them
+//! ([`Error::TooDeep`]).
 //!
 //! Layout: `import` copies into the file system, from files that `source` reads. `export` copies
 //! out of it; `archive` writes tar streams, `compare` compares two file systems. `replace` makes

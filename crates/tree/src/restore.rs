@@ -72,13 +72,15 @@ impl Restore {
         set.and_then(|()| rustix::fs::fchmod(fd, self.mode(from)))
             .on_host(|| host.into())?;
         // After the owner, because a change of owner removes capabilities.
-        let lists = self.xattrs(from, host, |key, value| {
+        let mut lists = Lists::Kept;
+        let set = self.xattrs(from, host, &mut lists, |key, value| {
             rustix::fs::fsetxattr(fd, key, value, XattrFlags::empty())
-        })?;
+        });
         if lists == Lists::Lost {
             let mode = Mode::from_raw_mode(without_acl(from).into());
             rustix::fs::fchmod(fd, mode).on_host(|| host.into())?;
         }
+        set?;
         rustix::fs::futimens(fd, &times(&from.attr)).on_host(|| host.into())
     }
 
@@ -97,13 +99,15 @@ impl Restore {
         if from.attr.kind != FileType::Symlink {
             rustix::fs::chmod(&path, self.mode(from)).on_host(|| host.into())?;
         }
-        let lists = self.xattrs(from, host, |key, value| {
+        let mut lists = Lists::Kept;
+        let set = self.xattrs(from, host, &mut lists, |key, value| {
             rustix::fs::setxattr(&path, key, value, XattrFlags::empty())
-        })?;
+        });
         if lists == Lists::Lost && from.attr.kind != FileType::Symlink {
             let mode = Mode::from_raw_mode(without_acl(from).into());
             rustix::fs::chmod(&path, mode).on_host(|| host.into())?;
         }
+        set?;
         let times = times(&from.attr);
         rustix::fs::utimensat(rustix::fs::CWD, &path, &times, AtFlags::empty())
             .on_host(|| host.into())
@@ -113,9 +117,9 @@ impl Restore {
         &mut self,
         from: &Original,
         host: &Path,
+        lists: &mut Lists,
         put: impl Fn(&OsStr, &[u8]) -> HostResult<()>,
-    ) -> Result<Lists> {
-        let mut lists = Lists::Kept;
+    ) -> Result<()> {
         let caller = Caller::root();
         let in_image = || from.path.clone();
         let names = from.fs.list_xattrs(&from.inode, &caller);
@@ -127,14 +131,13 @@ impl Restore {
             }
             let value = from.fs.get_xattr(&from.inode, &name, &caller);
             let value = value.in_image(in_image)?;
-            match put(OsStr::from_bytes(&name), &value) {
+            let answer = put(OsStr::from_bytes(&name), &value);
+            if answer.is_err() && name == ACCESS {
+                *lists = Lists::Lost;
+            }
+            match answer {
                 // The host's file system does not support the attribute.
-                Err(Errno::NOTSUP) => {
-                    self.reduced += 1;
-                    if name == ACCESS {
-                        lists = Lists::Lost;
-                    }
-                }
+                Err(Errno::NOTSUP) => self.reduced += 1,
                 other => {
                     let set = self.unless_refused(other);
                     set.map_err(|error| Error::HostAttribute {
@@ -145,7 +148,7 @@ impl Restore {
                 }
             }
         }
-        Ok(lists)
+        Ok(())
     }
 
     /// Whether a node could not be created for lack of privilege.

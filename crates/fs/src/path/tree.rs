@@ -6,10 +6,11 @@
 
 use super::change::cycle;
 use super::error::{At, PathError, Result};
-use super::{AsBytes, Directory, Paths};
-use crate::{Error, InodeRef};
+use super::{AsBytes, Directory, Metadata, Paths};
+use crate::{Error, Filesystem, InodeRef};
 use std::collections::HashSet;
 use uext4_format::InodeNr;
+use uext4_sync::Arc;
 
 /// One file of a [`Walk`].
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct WalkEntry {
     name_bytes: usize,
     /// The file; a symbolic link is not followed.
     pub inode: InodeRef,
+    fs: Filesystem,
+    start: Arc<[u8]>,
 }
 
 impl WalkEntry {
@@ -28,6 +31,16 @@ impl WalkEntry {
     pub fn name(&self) -> &[u8] {
         let start = self.path.len() - self.name_bytes;
         self.path.split_at(start).1
+    }
+
+    /// Path from the root of the file system: that of the walk, as it was given, and the one below.
+    pub fn full_path(&self) -> Vec<u8> {
+        join(&self.start, &self.path)
+    }
+
+    /// Attributes of the file; a symbolic link is not followed.
+    pub fn metadata(&self) -> Metadata {
+        Metadata::new(self.fs.attr(&self.inode))
     }
 }
 
@@ -38,7 +51,7 @@ impl WalkEntry {
 pub struct Walk {
     paths: Paths,
     /// Path of the directory where the walk starts, for errors.
-    start: Vec<u8>,
+    start: Arc<[u8]>,
     open: Vec<Level>,
     /// Path of the innermost open directory.
     path: Vec<u8>,
@@ -70,6 +83,8 @@ impl Paths {
     /// paths.write("/srv/www/index.html", "Hello").unwrap();
     /// let found: Vec<_> = paths.walk("/srv").unwrap().map(|file| file.unwrap().path).collect();
     /// assert_eq!(found, [&b"www"[..], b"www/index.html"]);
+    /// let last = paths.walk("/srv").unwrap().last().unwrap().unwrap();
+    /// assert_eq!((last.full_path(), last.metadata().len()), (b"/srv/www/index.html".into(), 5));
     /// ```
     ///
     /// # Errors
@@ -77,7 +92,7 @@ impl Paths {
     pub fn walk(&self, path: impl AsBytes) -> Result<Walk> {
         let mut walk = Walk {
             paths: self.clone(),
-            start: path.as_bytes().to_vec(),
+            start: path.as_bytes().into(),
             open: Vec::new(),
             path: Vec::new(),
             entered: HashSet::new(),
@@ -88,6 +103,8 @@ impl Paths {
             depth: 0,
             name_bytes: 0,
             inode: self.inode(path)?,
+            fs: self.fs.clone(),
+            start: walk.start.clone(),
         })?;
         Ok(walk)
     }
@@ -162,6 +179,8 @@ impl Iterator for Walk {
                 depth,
                 name_bytes: entry.name.len(),
                 inode,
+                fs: fs.clone(),
+                start: self.start.clone(),
             };
             self.next = file.inode.is_dir().then(|| file.clone());
             return Some(Ok(file));

@@ -3,19 +3,24 @@
 //! Invariants: the image may be hostile, and so may other processes in the destination. The export
 //! creates every file itself, with a checked name, below the destination or a directory that it
 //! created and holds open. It follows no symbolic link on the host and overwrites nothing. It
-//! exports each directory once; a second name of a directory is reported as damage.
+//! exports each directory once; a second name of a directory is reported as damage. Memory is
+//! bounded: a level costs its name and a descriptor, and there are at most [`LEVELS_MAX`] of them.
 
 use super::{Export, Original};
 use crate::beneath::{self, Identity};
 use crate::error::{Damage, InImage, OnHost};
 use crate::{Error, Result, join, name_of, sorted};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use uext4::path::Walk;
 use uext4::{FileType, InodeRef};
+
+/// Most directories one below the other: programs that work with paths reach no more.
+const LEVELS_MAX: usize = 4096;
 
 /// One export into a directory of the host.
 pub(super) struct Run<'r, 'a> {
@@ -44,9 +49,61 @@ struct First {
 /// A directory that is being filled.
 struct Frame {
     fd: OwnedFd,
-    /// From the root of the export.
-    host: PathBuf,
-    /// The directory whose attributes it gets at the end.
+    /// The directory whose attributes it gets at the end, without its path.
+    from: Original,
+    /// Lengths of its paths, on the host and in the image.
+    host_bytes: usize,
+    path_bytes: usize,
+}
+
+/// The directories that are being filled, the innermost last.
+struct Open {
+    frames: Vec<Frame>,
+    /// The path of the innermost one, from the root of the export.
+    host: Vec<u8>,
+    /// Its path in the image.
+    path: Vec<u8>,
+}
+
+impl Open {
+    /// Begins with a directory.
+    fn new((made, host): (Made, Vec<u8>)) -> Self {
+        let mut open = Self {
+            frames: Vec::new(),
+            host: Vec::new(),
+            path: Vec::new(),
+        };
+        open.push(made, host);
+        open
+    }
+
+    fn push(&mut self, Made { fd, mut from }: Made, host: Vec<u8>) {
+        self.host = host;
+        self.path = std::mem::take(&mut from.path);
+        self.frames.push(Frame {
+            fd,
+            from,
+            host_bytes: self.host.len(),
+            path_bytes: self.path.len(),
+        });
+    }
+
+    /// Takes the innermost one, with its paths.
+    fn pop(&mut self) -> Option<(Made, PathBuf)> {
+        let Frame { fd, mut from, .. } = self.frames.pop()?;
+        from.path.clone_from(&self.path);
+        let host = PathBuf::from(OsStr::from_bytes(&self.host));
+        if let Some(above) = self.frames.last() {
+            self.host.truncate(above.host_bytes);
+            self.path.truncate(above.path_bytes);
+        }
+        Some((Made { fd, from }, host))
+    }
+}
+
+/// A directory of the host, and the one of the image whose content and attributes it gets.
+struct Made {
+    fd: OwnedFd,
     from: Original,
 }
 
@@ -55,6 +112,8 @@ pub(super) struct Spot<'s> {
     pub(super) dir: BorrowedFd<'s>,
     host_dir: &'s Path,
     pub(super) name: &'s OsStr,
+    /// Directories above it, from the root of the export on.
+    levels: usize,
 }
 
 impl Spot<'_> {
@@ -83,18 +142,22 @@ impl<'r, 'a> Run<'r, 'a> {
     /// Exports the file or tree at `path`; `host` has its new name.
     pub(super) fn tree(&mut self, path: &[u8], host: &Path) -> Result<()> {
         match self.begin_tree(path, host) {
-            Ok(Some(frame)) => self.fill(path, frame),
+            Ok(Some(made)) => {
+                let name = name_of(host)?.as_bytes().to_vec();
+                self.fill(path, Open::new((made, name)))
+            }
             other => self.export.monitor.finish(other.map(drop)),
         }
     }
 
-    fn begin_tree(&mut self, path: &[u8], host: &Path) -> Result<Option<Frame>> {
+    fn begin_tree(&mut self, path: &[u8], host: &Path) -> Result<Option<Made>> {
         let inode = self.export.fs.paths().symlink_inode(path)?;
         let root = self.root.try_clone().on_host(|| host.into())?;
         let top = Spot {
             dir: root.as_fd(),
             host_dir: Path::new(""),
             name: name_of(host)?,
+            levels: 0,
         };
         self.entry(&top, inode, path.to_vec())
     }
@@ -102,21 +165,20 @@ impl<'r, 'a> Run<'r, 'a> {
     /// Exports the content of the directory at `path` into the root.
     pub(super) fn content(&mut self, path: &[u8]) -> Result<()> {
         match self.begin_content(path) {
-            Ok(frame) => self.fill(path, frame),
+            Ok(made) => self.fill(path, Open::new((made, Vec::new()))),
             Err(error) => self.export.monitor.finish(Err(error)),
         }
     }
 
-    fn begin_content(&mut self, path: &[u8]) -> Result<Frame> {
+    fn begin_content(&mut self, path: &[u8]) -> Result<Made> {
         let fs = self.export.fs.clone();
         let (inode, root) = (fs.paths().inode(path)?, fs.root());
         if root.in_image(|| path.to_vec())?.nr() == inode.nr() {
             self.left_out = Some(b"lost+found");
         }
         self.entered.insert(inode.nr().0);
-        Ok(Frame {
+        Ok(Made {
             fd: self.root.try_clone().on_host(|| self.root_path.clone())?,
-            host: PathBuf::new(),
             from: Original {
                 attr: fs.attr(&inode),
                 fs,
@@ -126,22 +188,21 @@ impl<'r, 'a> Run<'r, 'a> {
         })
     }
 
-    /// Exports all below the directory at `path` into the open directory `frame`.
-    fn fill(&mut self, path: &[u8], frame: Frame) -> Result<()> {
-        let mut open = vec![frame];
+    /// Exports all below the directory at `path` into the open directory.
+    fn fill(&mut self, path: &[u8], mut open: Open) -> Result<()> {
         let filled = match self.export.fs.paths().walk(path) {
             Ok(walk) => self.follow(walk, path, &mut open),
             Err(failed) => self.export.monitor.finish(Err(failed.into())),
         };
         let filled = filled.and_then(|()| self.close_below(0, &mut open));
-        for left in open.iter().rev() {
+        while let Some((left, host)) = open.pop() {
             // The first error is told.
-            let _ = self.close(left);
+            let _ = self.close(&left, &host);
         }
         filled
     }
 
-    fn follow(&mut self, mut walk: Walk, start: &[u8], open: &mut Vec<Frame>) -> Result<()> {
+    fn follow(&mut self, mut walk: Walk, start: &[u8], open: &mut Open) -> Result<()> {
         while let Some(file) = walk.next() {
             self.export.monitor.check()?;
             let file = match file {
@@ -156,14 +217,20 @@ impl<'r, 'a> Run<'r, 'a> {
                 walk.skip_content();
                 continue;
             }
-            let Some(top) = open.last() else { break };
+            let Some(top) = open.frames.last() else {
+                break;
+            };
             let spot = Spot {
                 dir: top.fd.as_fd(),
-                host_dir: &top.host,
+                host_dir: Path::new(OsStr::from_bytes(&open.host)),
                 name: OsStr::from_bytes(file.name()),
+                levels: open.frames.len(),
             };
             match self.entry(&spot, file.inode.clone(), join(start, &file.path)) {
-                Ok(Some(frame)) => open.push(frame),
+                Ok(Some(made)) => {
+                    let host = spot.host().into_os_string().into_vec();
+                    open.push(made, host);
+                }
                 other => {
                     walk.skip_content();
                     self.export.monitor.finish(other.map(drop))?;
@@ -180,19 +247,19 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// Ends the directories below this depth, deepest first.
-    fn close_below(&mut self, depth: usize, open: &mut Vec<Frame>) -> Result<()> {
-        while open.len() > depth
-            && let Some(done) = open.pop()
+    fn close_below(&mut self, depth: usize, open: &mut Open) -> Result<()> {
+        while open.frames.len() > depth
+            && let Some((done, host)) = open.pop()
         {
-            let closed = self.close(&done);
+            let closed = self.close(&done, &host);
             self.export.monitor.finish(closed)?;
         }
         Ok(())
     }
 
     /// Sets the attributes of a directory after its content, because filling it changes its times.
-    fn close(&mut self, done: &Frame) -> Result<()> {
-        let host = self.root_path.join(&done.host);
+    fn close(&mut self, done: &Made, host: &Path) -> Result<()> {
+        let host = self.root_path.join(host);
         self.export.restore.open(done.fd.as_fd(), &done.from, &host)
     }
 
@@ -202,7 +269,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// Exports one file. For a directory it returns the open, empty directory.
-    fn entry(&mut self, spot: &Spot<'_>, inode: InodeRef, path: Vec<u8>) -> Result<Option<Frame>> {
+    fn entry(&mut self, spot: &Spot<'_>, inode: InodeRef, path: Vec<u8>) -> Result<Option<Made>> {
         let fs = self.export.fs.clone();
         let from = Original {
             attr: fs.attr(&inode),
@@ -235,16 +302,27 @@ impl<'r, 'a> Run<'r, 'a> {
         Ok(None)
     }
 
-    fn directory(&mut self, spot: &Spot<'_>, from: Original) -> Result<Frame> {
+    fn directory(&mut self, spot: &Spot<'_>, from: Original) -> Result<Made> {
         let nr = from.attr.ino.0;
         if !self.entered.insert(nr) {
             return Err(from.damaged(Damage::SecondName(nr)));
         }
-        Ok(Frame {
-            fd: beneath::make_directory(spot.dir, spot.name).on_host(|| self.host(spot))?,
-            host: spot.host(),
-            from,
-        })
+        let levels = spot.levels;
+        if levels >= LEVELS_MAX {
+            let path = from.path;
+            return Err(Error::TooDeep { path, levels });
+        }
+        match beneath::make_directory(spot.dir, spot.name) {
+            // One descriptor is open for each level.
+            Err(Errno::MFILE) => Err(Error::TooDeep {
+                path: from.path,
+                levels,
+            }),
+            made => Ok(Made {
+                fd: made.on_host(|| self.host(spot))?,
+                from,
+            }),
+        }
     }
 
     /// Creates a hard link to a file that was already exported; false if it was not.

@@ -1,8 +1,9 @@
 //! Deep trees take memory for their names, not for the paths of all levels.
 
 use crate::rig::Rig;
+use std::ops::ControlFlow;
 use uext4::Caller;
-use uext4_tree::Archive;
+use uext4_tree::{Archive, Event, Export};
 
 /// The paths of all levels together are 2 GB.
 const LEVELS: usize = 4000;
@@ -38,7 +39,84 @@ fn memory_of_a_deep_tree_follows_its_names() {
         LEVELS + 1,
         "and lost+found"
     );
+    let all_levels = allow_levels();
+    let mut failures = Vec::new();
+    let host = rig.host("out");
+    let mut export = Export::new(&rig.fs).on_event(|event| {
+        if let Event::Failed(error) = event {
+            failures.push(error.to_string());
+        }
+        ControlFlow::Continue(())
+    });
+    export.content("/", &host).unwrap();
+    drop(export);
+    assert!(failures.is_empty() || !all_levels, "{failures:?}");
+    remove(&host);
     paths.remove_dir_all(&NAME[..]).unwrap();
     assert!(peak_kib() < MEMORY_MAX_KIB, "{} KiB", peak_kib());
     rig.assert_clean();
+}
+
+/// Raises the limit of open files; answers whether it allows as many levels as a copy makes.
+fn allow_levels() -> bool {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let current = maximum;
+    setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+    current.is_none_or(|limit| limit > 4300)
+}
+
+/// The library's way needs a stack as deep as the tree.
+fn remove(tree: &std::path::Path) {
+    let done = std::process::Command::new("rm")
+        .arg("-rf")
+        .arg(tree)
+        .status();
+    assert!(done.unwrap().success());
+}
+
+/// Levels on the host, from an open directory on.
+fn levels_of(top: &std::path::Path) -> usize {
+    use rustix::fs::{Mode, OFlags, open, openat};
+    let mut at = open(top, OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let mut levels = 0;
+    while let Ok(next) = openat(&at, "d", OFlags::DIRECTORY, Mode::empty()) {
+        (at, levels) = (next, levels + 1);
+    }
+    levels
+}
+
+#[test]
+fn what_is_too_deep_is_told_and_left_out() {
+    let rig = Rig::of_size(64 << 20);
+    let caller = Caller::root();
+    let mut at = rig.fs.root().unwrap();
+    for _ in 0..5000 {
+        at = rig.fs.mkdir(&at, b"d", 0o755, &caller).unwrap();
+    }
+    drop(at);
+    rig.fs.paths().write("/beside", "x").unwrap();
+    let all_levels = allow_levels();
+    let mut failures = Vec::new();
+    let mut export = Export::new(&rig.fs).on_event(|event| {
+        if let Event::Failed(error) = event {
+            failures.push(error.to_string());
+        }
+        ControlFlow::Continue(())
+    });
+    let out = rig.host("out");
+    export.content("/", &out).unwrap();
+    drop(export);
+    let reached = levels_of(&out);
+    let [said] = &failures[..] else {
+        panic!("{failures:?}");
+    };
+    assert!(said.contains("which is as deep as a copy goes"), "{said}");
+    assert!(said.len() < 400, "{said}");
+    assert!(
+        reached == 4095 || (!all_levels && reached > 500),
+        "{reached}"
+    );
+    assert_eq!(std::fs::read(out.join("beside")).unwrap(), b"x");
+    remove(&out);
 }
