@@ -16,7 +16,9 @@ pub(super) fn allocator(value: &str) -> Result<Allocator> {
         "linear" => Ok(Allocator::Linear),
         "optimized" => Ok(Allocator::Optimized),
         "freespace-tree" => Ok(Allocator::FreespaceTree),
-        other => Err(Error::Option(format!("allocator={other}: unknown"))),
+        other => Err(Error::Option(format!(
+            "allocator={other}: no allocator; give linear, optimized or freespace-tree"
+        ))),
     }
 }
 

@@ -60,7 +60,8 @@ fn refusal(word: &str) -> Error {
         .iter()
         .find(|(refused, _)| *refused == name)
         .map(|(_, reason)| *reason);
-    Error::Option(format!("{word}: {}", reason.unwrap_or("unknown")))
+    let unknown = "there is no option of this name; `uext4 mount --help` lists them";
+    Error::Option(format!("{word}: {}", reason.unwrap_or(unknown)))
 }
 
 /// All accepted words, and those refused by name.
