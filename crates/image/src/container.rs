@@ -114,6 +114,10 @@ impl Container {
         let tree_file = tree_file(path, options.verity.as_ref())?;
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             options.check_block_device()?;
+            uext4_device::refuse_planted(path).map_err(|error| Error::File {
+                path: path.display().to_string(),
+                error,
+            })?;
             let space = Arc::new(FileDevice::open(path, Access::ReadWrite)?);
             return Ok(Container {
                 options,
@@ -207,7 +211,8 @@ impl Container {
             partition: None,
         };
         if let (Some(kind), Some(disk)) = (self.options.partition, self.disk()) {
-            made.partition = Some(gpt::write(disk, space_bytes, kind, uuid)?);
+            let root_hash = made.verity.as_ref().map(|tree| tree.root_hash);
+            made.partition = Some(gpt::write(disk, space_bytes, kind, uuid, root_hash)?);
             made.disk_bytes = gpt::disk_bytes(space_bytes);
         }
         self.keep(made.disk_bytes, tree_bytes, &mut meter)?;

@@ -1,8 +1,8 @@
 //! A GPT with one partition at 1 MiB: protective MBR, primary and backup tables, by the crate
 //! `gpt`.
 //!
-//! Sectors have 512 bytes. The disk ends at a multiple of 1 MiB. The GUIDs follow from the UUID of
-//! the file system.
+//! Sectors have 512 bytes. The disk ends at a multiple of 1 MiB. The GUIDs follow from what is
+//! on the disk.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,6 +19,9 @@ use crate::{Partition, PartitionKind, Result, identity};
 /// Start of the partition in bytes.
 pub(crate) const START: u64 = 1 << 20;
 const SECTOR: u64 = 512;
+/// Bytes of the partition that its GUID follows from: superblock and group descriptors, which have
+/// the checksums of bitmaps.
+const FORM_BYTES: usize = 64 << 10;
 /// Sectors of the backup: 128 entries of 128 bytes, and the header.
 const BACKUP_SECTORS: u64 = 33;
 /// Name of the partition.
@@ -39,27 +42,39 @@ pub(crate) fn write(
     partition_bytes: u64,
     kind: PartitionKind,
     file_system: [u8; 16],
+    root_hash: Option<[u8; 32]>,
 ) -> Result<Partition> {
     let size_bytes = disk_bytes(partition_bytes);
+    let part_type_guid = match kind {
+        PartitionKind::Linux => LINUX_FS,
+        PartitionKind::RootX86_64 => LINUX_ROOT_X64,
+        PartitionKind::RootArm64 => LINUX_ROOT_ARM_64,
+    };
+    let mut start = vec![0; uext4_num::clamp_usize(partition_bytes).min(FORM_BYTES)];
+    disk.read_at(START, &mut start)?;
+    let form = identity::Form {
+        file_system,
+        size_bytes: partition_bytes,
+        kind: *part_type_guid.guid.as_bytes(),
+        start: &start,
+        root_hash,
+    };
+    let form = form.digest();
     let stream = Stream {
         disk,
         size_bytes,
         at: 0,
     };
     let (guid, disk_guid) = (
-        identity::uuid("partition", file_system),
-        identity::uuid("disk", file_system),
+        identity::uuid("partition", form),
+        identity::uuid("disk", form),
     );
     let mbr = ProtectiveMBR::with_lb_size(clamp_u32(size_bytes / SECTOR - 1));
     stream.disk.write_at(0, &mbr.to_bytes())?;
     let config = GptConfig::new().writable(true);
     let mut table = config.create_from_device(stream, Some(disk_guid))?;
     let one = partition::Partition {
-        part_type_guid: match kind {
-            PartitionKind::Linux => LINUX_FS,
-            PartitionKind::RootX86_64 => LINUX_ROOT_X64,
-            PartitionKind::RootArm64 => LINUX_ROOT_ARM_64,
-        },
+        part_type_guid,
         part_guid: guid,
         first_lba: START / SECTOR,
         last_lba: (START + partition_bytes).div_ceil(SECTOR) - 1,

@@ -1,4 +1,7 @@
 //! UUIDs and salts that follow from the UUID of the file system: SHA-256 of a purpose and the UUID.
+//!
+//! GUIDs of a disk follow from what is on it: two forms of one tree, of different sizes or types,
+//! may be attached to one machine, which finds partitions by their GUIDs.
 
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -20,6 +23,31 @@ pub(crate) fn uuid(purpose: &str, file_system: [u8; 16]) -> Uuid {
     let [bytes @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] =
         derived(purpose, file_system);
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+/// What distinguishes the disk: the UUID of the file system, size and type of its partition, the
+/// first bytes of that, and the hash of all of it, if there is one.
+pub(crate) struct Form<'a> {
+    pub(crate) file_system: [u8; 16],
+    pub(crate) size_bytes: u64,
+    pub(crate) kind: [u8; 16],
+    pub(crate) start: &'a [u8],
+    pub(crate) root_hash: Option<[u8; 32]>,
+}
+
+impl Form<'_> {
+    /// In 16 bytes, for [`uuid`].
+    pub(crate) fn digest(&self) -> [u8; 16] {
+        let mut hash = Sha256::new();
+        hash.update(self.file_system);
+        hash.update(self.size_bytes.to_le_bytes());
+        hash.update(self.kind);
+        hash.update(self.root_hash.unwrap_or_default());
+        hash.update(self.start);
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&hash.finalize()[..16]);
+        digest
+    }
 }
 
 /// A salt for the hash tree.
