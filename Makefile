@@ -3,9 +3,9 @@
 .PHONY: help deps tools check test test-it test-rest schedules simulate simulated simulator report validate regress boot crates coverage quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
-DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3 libarchive-tools umoci skopeo xz-utils zstd \
+DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3 libarchive-tools umoci skopeo xz-utils zstd bzip2 lz4 \
 	strace nbdkit nbdkit-plugin-dev libnbd-bin qemu-utils gdisk cryptsetup-bin android-sdk-libsparse-utils
-NEEDED_TOOLS = fusermount3 python3 setpriv unshare findmnt mke2fs e2fsck debugfs dumpe2fs getfattr getfacl tar losetup sfdisk mount timeout git rsync fio sqlite3 bsdtar umoci skopeo xz zstd strace nbdkit nbdfuse qemu-img sgdisk veritysetup simg2img
+NEEDED_TOOLS = fusermount3 python3 setpriv unshare findmnt mke2fs e2fsck debugfs dumpe2fs getfattr getfacl tar losetup sfdisk mount timeout git rsync fio sqlite3 bsdtar umoci skopeo xz zstd bzip2 lz4 strace nbdkit nbdfuse qemu-img sgdisk veritysetup simg2img
 NEEDED_HEADERS = /usr/include/nbdkit-plugin.h
 
 help: ## Show the targets.

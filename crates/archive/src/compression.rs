@@ -1,15 +1,23 @@
 //! Kinds of compression by their first bytes, and their decoders.
 //!
-//! A stream may consist of several members (gzip), frames (zstd) or streams (xz). Memory of a
-//! decoder is bounded: zstd windows of 128 MiB, and 256 MiB of xz dictionaries.
+//! A stream may consist of several members (gzip), frames (zstd, lz4) or streams (xz, bzip2).
+//! Memory of a decoder is bounded: zstd windows of 128 MiB and 256 MiB of xz dictionaries, unless
+//! the caller says otherwise; the others need up to 10 MiB.
 
 use crate::fault::{Checked, Fault, Refusal};
+#[cfg(feature = "lz4")]
+use crate::lz4;
 use std::io::{self, Read};
 
 /// Bytes that [`Compression::of`] needs.
 pub(crate) const MAGIC_BYTES: usize = 6;
 #[cfg(feature = "xz")]
 const XZ_MEMORY_BYTES: u64 = 256 << 20;
+#[cfg(feature = "zstd")]
+const ZSTD_WINDOW_BYTES: u64 = 128 << 20;
+/// Windows that zstd has: 1 KiB to 2 GiB.
+#[cfg(feature = "zstd")]
+const ZSTD_WINDOW_LOGS: (u32, u32) = (10, 31);
 
 /// How bytes are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +27,7 @@ pub(crate) enum Compression {
     Zstd,
     Xz,
     Bzip2,
+    Lz4,
 }
 
 impl Compression {
@@ -30,29 +39,43 @@ impl Compression {
             [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Compression::Zstd,
             [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
             [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, ..] => Compression::Bzip2,
+            [0x04, 0x22, 0x4D, 0x18, ..] => Compression::Lz4,
             _ => Compression::None,
         }
     }
 
-    /// The bytes after decompression.
-    pub(crate) fn decoder(self, reader: Box<dyn Read + Send>) -> Checked<Box<dyn Read + Send>> {
+    /// The bytes after decompression, with at most `memory` bytes for a window.
+    pub(crate) fn decoder(
+        self,
+        reader: Box<dyn Read + Send>,
+        memory: Option<u64>,
+    ) -> Checked<Box<dyn Read + Send>> {
         match self {
             Compression::None => Ok(reader),
             #[cfg(feature = "gzip")]
             Compression::Gzip => Ok(Box::new(Members::new(reader))),
             #[cfg(feature = "zstd")]
             Compression::Zstd => {
-                let reader = zstd::Decoder::new(reader)?;
+                let mut reader = zstd::Decoder::new(reader)?;
+                let (least, most) = ZSTD_WINDOW_LOGS;
+                let window = memory.unwrap_or(ZSTD_WINDOW_BYTES).max(1).ilog2();
+                reader.window_log_max(window.clamp(least, most))?;
                 Ok(Box::new(Bounded { reader }))
             }
             #[cfg(feature = "xz")]
             Compression::Xz => {
                 let flags = liblzma::stream::CONCATENATED;
-                let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY_BYTES, flags);
+                let memory = memory.unwrap_or(XZ_MEMORY_BYTES);
+                let stream = liblzma::stream::Stream::new_stream_decoder(memory, flags);
                 let stream = stream.map_err(io::Error::from)?;
                 let reader = liblzma::read::XzDecoder::new_stream(reader, stream);
                 Ok(Box::new(Bounded { reader }))
             }
+            #[cfg(feature = "bzip2")]
+            Compression::Bzip2 => Ok(Box::new(bzip2::read::MultiBzDecoder::new(reader))),
+            #[cfg(feature = "lz4")]
+            Compression::Lz4 => Ok(Box::new(lz4::Frames::new(reader))),
+            #[allow(unreachable_patterns, reason = "reached where a feature is off")]
             other => Err(Fault::refused(
                 format!("is compressed with {}, which is not built in", other.name()),
                 "decompress it first, or compress it with gzip, zstd or xz",
@@ -67,6 +90,7 @@ impl Compression {
             Compression::Zstd => "zstd",
             Compression::Xz => "xz",
             Compression::Bzip2 => "bzip2",
+            Compression::Lz4 => "lz4",
         }
     }
 }
@@ -85,10 +109,10 @@ impl<R: Read> Read for Bounded<R> {
             match text.contains("memory") {
                 true => io::Error::other(Refusal {
                     problem: format!(
-                        "its decoder needs more memory than the 128 MiB of zstd and 256 MiB of xz \
-                         that it gets ({text})"
+                        "its decoder needs more memory than it may take, which is 128 MiB for \
+                         zstd and 256 MiB for xz by default ({text})"
                     ),
-                    advice: "decompress it first, as with zstd -d --long=31 or xz -d",
+                    advice: "allow more, as with --decoder-memory 2G, or decompress it first",
                 }),
                 false => error,
             }

@@ -2,8 +2,8 @@
 //!
 //! Mechanism: one pass over the source, whose entries go to a [`uext4_build::Sink`].
 //! Layout: `source` opens and `work` decides, `tar` reads tar files, `image` finds the layers of an
-//! image, `compression`, `ahead` and `budget` are the way of compressed bytes; [`manifest`] changes
-//! what any source says.
+//! image, `compression`, `lz4`, `ahead` and `budget` are the way of compressed bytes; [`manifest`]
+//! changes what any source says.
 //! Invariants: memory is bounded whatever the input says; names never lead out of the tree; bytes
 //! of an image are used only if their digest is right, else the whole build fails.
 //! Not here: the tree (a name below a symbolic link is the builder's to refuse).
@@ -17,6 +17,8 @@ mod exclude;
 mod fault;
 #[cfg(feature = "oci")]
 mod image;
+#[cfg(feature = "lz4")]
+mod lz4;
 pub mod manifest;
 mod options;
 mod platform;

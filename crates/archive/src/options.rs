@@ -13,6 +13,9 @@ pub struct Options {
     /// Most bytes after decompression, of all layers together. `None`: none for sources that are
     /// not compressed, else 1 GiB and 200 times what was read.
     pub limit: Option<u64>,
+    /// Most bytes that each decoder may take for its window. `None`: 128 MiB for zstd, 256 MiB for
+    /// xz; others need less.
+    pub decoder_memory: Option<u64>,
     /// Layers that are decompressed at once, each by a thread; together they are up to 64 MiB
     /// ahead. `None` for one per processor, at most 8.
     pub threads: Option<NonZeroUsize>,

@@ -46,6 +46,7 @@ impl Work<'_> {
         let budget = Budget::new(self.options.limit);
         let found = Arc::new(OnceLock::new());
         let told = found.clone();
+        let memory = self.options.decoder_memory;
         // The first byte may never come, so the thread waits for that, too.
         let ahead = Ahead::start(AHEAD_BYTES, self.options.is_cancelled, move || {
             let (start, reader) = peek(reader, u64_of(MAGIC_BYTES))?;
@@ -56,7 +57,7 @@ impl Work<'_> {
                 side: Side::Read,
             };
             Ok(Box::new(Counted {
-                reader: compression.decoder(Box::new(read))?,
+                reader: compression.decoder(Box::new(read), memory)?,
                 budget,
                 side: Side::Made,
             }))

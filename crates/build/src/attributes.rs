@@ -5,7 +5,7 @@
 //! of the disk, sorted.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use uext4_format::acl::Acl;
 use uext4_format::xattr::{
@@ -72,10 +72,10 @@ pub(crate) struct Shared {
 /// All combinations.
 pub(crate) struct Interned {
     limits: Limits,
-    all: Vec<Rc<Shared>>,
-    index: HashMap<Rc<Shared>, u32>,
-    blocks: Vec<Rc<[u8]>>,
-    block_index: HashMap<Rc<[u8]>, u32>,
+    all: Vec<Arc<Shared>>,
+    index: HashMap<Arc<Shared>, u32>,
+    blocks: Vec<Arc<[u8]>>,
+    block_index: HashMap<Arc<[u8]>, u32>,
     /// Those of blocks.
     pub(crate) values: Values,
 }
@@ -97,14 +97,14 @@ impl Interned {
     }
 
     /// The blocks of all combinations.
-    pub(crate) fn blocks(&self) -> &[Rc<[u8]>] {
+    pub(crate) fn blocks(&self) -> &[Arc<[u8]>] {
         &self.blocks
     }
 
     /// The combination of a file at `path`, without its time.
     pub(crate) fn intern(&mut self, path: &[u8], given: &Attributes) -> Result<AttributesId> {
         let (tail, block, inline_max) = self.areas(path, given)?;
-        let shared = Rc::new(Shared {
+        let shared = Arc::new(Shared {
             permissions: given.permissions & 0o7777,
             uid: given.uid,
             gid: given.gid,
@@ -203,7 +203,7 @@ impl Interned {
             return *at;
         }
         let at = clamp_u32(self.blocks.len());
-        let bytes: Rc<[u8]> = bytes.into();
+        let bytes: Arc<[u8]> = bytes.into();
         self.blocks.push(bytes.clone());
         self.block_index.insert(bytes, at);
         at

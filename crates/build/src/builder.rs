@@ -35,7 +35,7 @@ const FILE_BLOCKS_MAX: u64 = uext4_format::extent::LOGICAL_BLOCKS;
 const ENTRIES_UNWATCHED: u64 = 4096;
 
 /// A callback that learns of progress and may end the build.
-type Watch = Box<dyn FnMut(Progress) -> ControlFlow<()>>;
+type Watch = Box<dyn FnMut(Progress) -> ControlFlow<()> + Send>;
 
 /// Takes the entries of sources, and makes the image of them.
 pub struct Builder {
@@ -56,6 +56,15 @@ pub struct Builder {
     watch: Option<Watch>,
     /// Entries so far.
     entries: u64,
+    state: State,
+}
+
+/// Whether it takes more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// A step has failed: the tree is not what the sources say.
+    Failed,
 }
 
 impl Builder {
@@ -67,6 +76,10 @@ impl Builder {
     pub fn create(path: &Path, options: BuildOptions) -> Result<Builder> {
         let is_file = std::fs::metadata(path).map_or(true, |found| found.is_file());
         if !is_file {
+            uext4_device::refuse_planted(path).map_err(|error| Error::Image {
+                path: path.display().to_string(),
+                error,
+            })?;
             let device = FileDevice::open(path, Access::ReadWrite)?;
             return Builder::on(Arc::new(device), options);
         }
@@ -180,19 +193,23 @@ impl Builder {
             gathered: Batch::default(),
             watch: None,
             entries: 0,
+            state: State::Open,
         })
     }
 
     /// Calls `watch` as the build goes on, at least once a MiB of contents and once every 4096
     /// entries; `Break` ends it with [`Error::Cancelled`].
-    pub fn watch(&mut self, watch: impl FnMut(Progress) -> ControlFlow<()> + 'static) {
+    pub fn watch(&mut self, watch: impl FnMut(Progress) -> ControlFlow<()> + Send + 'static) {
         self.watch = Some(Box::new(watch));
     }
 
     /// Calls `describe` at the end for each directory that no source has: lost+found, the root and
     /// those above files. It gets the path and what the directory has without it: mode 0755, or
     /// 0700 for lost+found; owner 0, or that of the options for the root. The time is the image's.
-    pub fn describe(&mut self, describe: impl FnMut(&[u8], &mut crate::Attributes) + 'static) {
+    pub fn describe(
+        &mut self,
+        describe: impl FnMut(&[u8], &mut crate::Attributes) + Send + 'static,
+    ) {
         self.describe = Some(Box::new(describe));
     }
 
@@ -228,7 +245,38 @@ impl Builder {
     /// # Errors
     /// As [`Sink::add`]; then no file has the final name.
     pub fn finish(self) -> Result<Report> {
-        crate::finish::finish(self)
+        match self.state {
+            State::Open => crate::finish::finish(self),
+            State::Failed => Err(Error::Ended),
+        }
+    }
+
+    /// Whether it has taken an entry.
+    pub(crate) fn has_entries(&self) -> bool {
+        self.entries > 0
+    }
+
+    /// A step of a source, unless one has failed before.
+    fn step(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if self.state == State::Failed {
+            return Err(Error::Ended);
+        }
+        step(self).inspect_err(|_| self.state = State::Failed)
+    }
+
+    fn take(&mut self, mut entry: Entry<'_>) -> Result<()> {
+        self.entries += 1;
+        if self.entries.is_multiple_of(ENTRIES_UNWATCHED) {
+            self.report()?;
+        }
+        let path = std::mem::take(&mut entry.path);
+        let mtime = entry.attributes.mtime;
+        let spot = self.tree.spot(&path)?;
+        if let Some(file) = self.add_node(&path, &spot, entry)? {
+            let file = self.tree.file_mut(file);
+            (file.seconds, file.nanoseconds) = (mtime.seconds, mtime.nanoseconds);
+        }
+        Ok(())
     }
 
     pub(crate) fn block_size(&self) -> u32 {
@@ -476,30 +524,19 @@ impl Builder {
 
 impl Sink for Builder {
     fn next_layer(&mut self) -> Result<()> {
-        self.tree.next_layer()
+        self.step(|builder| builder.tree.next_layer())
     }
 
-    fn add(&mut self, mut entry: Entry<'_>) -> Result<()> {
-        self.entries += 1;
-        if self.entries.is_multiple_of(ENTRIES_UNWATCHED) {
-            self.report()?;
-        }
-        let path = std::mem::take(&mut entry.path);
-        let mtime = entry.attributes.mtime;
-        let spot = self.tree.spot(&path)?;
-        if let Some(file) = self.add_node(&path, &spot, entry)? {
-            let file = self.tree.file_mut(file);
-            (file.seconds, file.nanoseconds) = (mtime.seconds, mtime.nanoseconds);
-        }
-        Ok(())
+    fn add(&mut self, entry: Entry<'_>) -> Result<()> {
+        self.step(|builder| builder.take(entry))
     }
 
     fn hide(&mut self, path: &[u8]) -> Result<()> {
-        self.tree.hide(path)
+        self.step(|builder| builder.tree.hide(path))
     }
 
     fn hide_below(&mut self, path: &[u8]) -> Result<()> {
-        self.tree.hide_below(path)
+        self.step(|builder| builder.tree.hide_below(path))
     }
 }
 

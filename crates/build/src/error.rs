@@ -60,6 +60,9 @@ pub enum Error {
     /// The options make no file system.
     #[error(transparent)]
     Format(#[from] uext4_mkfs::Error),
+    /// The builder has failed before, and takes nothing more.
+    #[error("an earlier error has ended this build; begin another one")]
+    Ended,
     /// The callback for progress has asked for the end.
     #[error("cancelled; nothing was made")]
     Cancelled,

@@ -35,7 +35,7 @@ use crate::{Attributes, Builder, Entry, Error, Node, Result, Sink};
 const AHEAD_MAX: usize = 4;
 
 /// Whether a path below the directory is left out.
-type Exclusion = Box<dyn Fn(&[u8]) -> bool>;
+type Exclusion = Box<dyn Fn(&[u8]) -> bool + Send>;
 
 /// A directory of the host.
 pub struct Host {
@@ -78,7 +78,7 @@ impl Host {
 
     /// Leaves out paths below the directory for which `excluded` answers true, with all below them.
     #[must_use]
-    pub fn excluding(mut self, excluded: impl Fn(&[u8]) -> bool + 'static) -> Host {
+    pub fn excluding(mut self, excluded: impl Fn(&[u8]) -> bool + Send + 'static) -> Host {
         self.excluded = Some(Box::new(excluded));
         self
     }
@@ -187,6 +187,22 @@ impl Builder {
     pub fn directory(&mut self, host: &Path, at: &[u8]) -> Result<()> {
         let mut host = Host::open(host)?.with_threads(self.options.threads);
         host.feed(at, self)
+    }
+
+    /// Adds directories of the host as layers, in the order in which `uext4 build` takes them: a
+    /// later one hides what earlier ones have at the same path. They come below what the builder
+    /// has already.
+    ///
+    /// # Errors
+    /// As [`Host::feed`].
+    pub fn directories(&mut self, hosts: &[impl AsRef<Path>], at: &[u8]) -> Result<()> {
+        for (nr, host) in hosts.iter().rev().enumerate() {
+            if nr > 0 || self.has_entries() {
+                self.next_layer()?;
+            }
+            self.directory(host.as_ref(), at)?;
+        }
+        Ok(())
     }
 }
 

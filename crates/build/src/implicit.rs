@@ -9,7 +9,7 @@ use crate::{Attributes, Result};
 
 /// Sets owner, mode and extended attributes of a directory that no source has; see
 /// [`crate::Builder::describe`].
-pub(crate) type Describe = Box<dyn FnMut(&[u8], &mut Attributes)>;
+pub(crate) type Describe = Box<dyn FnMut(&[u8], &mut Attributes) + Send>;
 
 /// Adds lost+found, unless the tree has one.
 pub(crate) fn add_lost_found(tree: &mut Tree) -> Result<Option<FileId>> {

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use uext4_format::xattr::{
     EaInodeFields, REFCOUNT_MAX, XattrValue, entry_hash_of_inode, value_hash,
@@ -28,8 +28,8 @@ use crate::{Attributes, Builder, Result};
 /// Values, by their index.
 #[derive(Default)]
 pub(crate) struct Values {
-    all: Vec<Rc<[u8]>>,
-    index: HashMap<Rc<[u8]>, u32>,
+    all: Vec<Arc<[u8]>>,
+    index: HashMap<Arc<[u8]>, u32>,
     /// Those of the image, in order.
     used: Vec<Used>,
     /// Clusters of all values of an attribute block, by its index.
@@ -50,7 +50,7 @@ impl Values {
         let known = self.index.get(&bytes[..]).copied();
         let at = known.unwrap_or_else(|| {
             let at = clamp_u32(self.all.len());
-            let bytes: Rc<[u8]> = bytes.into();
+            let bytes: Arc<[u8]> = bytes.into();
             self.all.push(bytes.clone());
             self.index.insert(bytes, at);
             at

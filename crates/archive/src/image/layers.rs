@@ -63,6 +63,7 @@ fn start(store: &Store, layer: &Layer, budget: &Arc<Budget>, options: &Options) 
     let expected = layer.expected.clone();
     let of = layer.of;
     let budget = Arc::clone(budget);
+    let memory = options.decoder_memory;
     Ok(Ahead::start(bytes, options.is_cancelled, move || {
         let mut reader: Box<dyn Read + Send> = Box::new(Counted {
             reader: blob.reader,
@@ -72,7 +73,7 @@ fn start(store: &Store, layer: &Layer, budget: &Arc<Budget>, options: &Options) 
         if of == Of::Blob {
             reader = Box::new(Verified::new(reader, expected.clone()));
         }
-        let mut reader = decoded(reader, budget)?;
+        let mut reader = decoded(reader, budget, memory)?;
         if of == Of::Tar {
             reader = Box::new(Verified::new(reader, expected));
         }
@@ -80,10 +81,14 @@ fn start(store: &Store, layer: &Layer, budget: &Arc<Budget>, options: &Options) 
     })?)
 }
 
-fn decoded(reader: Box<dyn Read + Send>, budget: Arc<Budget>) -> io::Result<Box<dyn Read + Send>> {
+fn decoded(
+    reader: Box<dyn Read + Send>,
+    budget: Arc<Budget>,
+    memory: Option<u64>,
+) -> io::Result<Box<dyn Read + Send>> {
     let (start, reader) = peek(reader, u64_of(MAGIC_BYTES))?;
     Ok(Box::new(Counted {
-        reader: Compression::of(&start).decoder(reader)?,
+        reader: Compression::of(&start).decoder(reader, memory)?,
         budget,
         side: Side::Made,
     }))

@@ -171,10 +171,7 @@ impl Reader {
         if self.tape.position() > u64_of(BLOCK) {
             return fault;
         }
-        Fault::refused(
-            "is none of a tar file",
-            "give a tar file, plain or compressed with gzip, zstd or xz",
-        )
+        no_archive()
     }
 
     /// The next block, or `None` at the end of the tar.
@@ -191,6 +188,7 @@ impl Reader {
         }
         match filled {
             0 if self.end_mark == EndMark::Optional => Ok(None),
+            ..BLOCK if self.tape.position() == u64_of(filled) => Err(no_archive()),
             0 => Err(Fault::refused(
                 "is missing, and so is the end mark of the archive",
                 "the archive is not complete: copy it again, or append 1024 zero bytes if it is",
@@ -285,6 +283,14 @@ impl Reader {
         };
         Ok((whole.checked(stored)?, stored))
     }
+}
+
+/// The first bytes are those of no tar file: a text, an image or nothing.
+fn no_archive() -> Fault {
+    Fault::refused(
+        "is none of a tar file",
+        "give a tar file, plain or compressed with gzip, zstd, xz, bzip2 or lz4, or a directory",
+    )
 }
 
 /// Bytes with those that fill up the last block.

@@ -283,7 +283,7 @@ fn bombs_end_at_the_limit() {
         ..Options::default()
     };
     let exact = tar.len() as u64;
-    for program in ["gzip", "zstd", "xz", "cat"] {
+    for program in ["gzip", "zstd", "xz", "bzip2", "lz4", "cat"] {
         let bytes = match program {
             "cat" => tar.clone(),
             _ => compressed(program, &tar),
@@ -323,7 +323,7 @@ fn damaged_streams_and_other_files() {
         .enumerate()
         .for_each(|(n, byte)| *byte = ((n * n) >> 5) as u8);
     let tar = Tar::default().file("a", &contents).end();
-    for program in ["gzip", "zstd", "xz"] {
+    for program in ["gzip", "zstd", "xz", "bzip2", "lz4"] {
         let bytes = compressed(program, &tar);
         let cut = &bytes[..bytes.len() - 3];
         assert!(read(cut, &Options::default()).is_err(), "{program}");
@@ -333,15 +333,13 @@ fn damaged_streams_and_other_files() {
         // zstd frames have a checksum as zstd makes them.
         assert!(result.is_err(), "{program}");
     }
-    let error = read(b"#!/bin/sh\n", &Options::default()).unwrap_err();
-    assert!(error.contains("header at byte 0 is cut off"), "{error}");
-    let error = read(&[b'x'; 2048], &Options::default()).unwrap_err();
-    assert!(
-        error.contains("is none of a tar file; give a tar file"),
-        "{error}"
-    );
-    let error = read(b"BZh91AY&SY", &Options::default()).unwrap_err();
-    assert!(error.contains("bzip2, which is not built in"), "{error}");
+    for text in [&b"#!/bin/sh\n"[..], b"", &[b'x'; 2048]] {
+        let error = read(text, &Options::default()).unwrap_err();
+        assert!(
+            error.contains("header at byte 0 is none of a tar file; give a tar file"),
+            "{error}"
+        );
+    }
     let error = Source::open("/nonexistent/x.tar")
         .err()
         .unwrap()

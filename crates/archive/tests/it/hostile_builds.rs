@@ -191,7 +191,10 @@ fn hostile(seed: u64, samples: &[Vec<u8>]) -> Vec<u8> {
         seal(&mut bytes);
     }
     if rng.chance(12) {
-        bytes = compressed(rng.pick::<&str>(&["gzip", "zstd", "xz"]), &bytes);
+        bytes = compressed(
+            rng.pick::<&str>(&["gzip", "zstd", "xz", "bzip2", "lz4"]),
+            &bytes,
+        );
         if rng.chance(50) {
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] ^= 1 << rng.below(8);

@@ -1,9 +1,11 @@
 //! Entries and options that no image can have: one sentence each, and no file.
 
-use uext4_build::{BuildOptions, Builder, Content, Data, Node, Result, Sink, Size, Xattr};
+use uext4_build::{
+    BuildOptions, Builder, Content, Data, Error, Host, Node, Result, Sink, Size, Xattr,
+};
 use uext4_testkit::oracle;
 
-use crate::support::{Bytes, attributes, build, entry, later, options};
+use crate::support::{Bytes, attributes, build, debugfs_cat, entry, later, options};
 
 type Feed = fn(&mut Builder) -> Result<()>;
 type Set = fn(&mut BuildOptions);
@@ -138,4 +140,56 @@ fn a_file_that_changes_meanwhile_is_named() {
         text,
         "/file: cannot be read: the file has changed while the image was built"
     );
+}
+
+#[test]
+fn an_error_ends_the_builder() {
+    let dir = oracle::scratch_dir().expect("scratch");
+    let mut builder = Builder::create(&dir.path().join("image"), options(Size::Min)).unwrap();
+    builder.add(later("a", b"1")).unwrap();
+    assert!(builder.add(later("a/b", b"2")).is_err());
+    let ends = [
+        builder.add(later("c", b"3")),
+        builder.next_layer(),
+        builder.hide(b"a"),
+        builder.hide_below(b""),
+        builder.finish().map(drop),
+    ];
+    for end in ends {
+        assert!(matches!(end, Err(Error::Ended)), "{end:?}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).expect("dir").count(), 0);
+}
+
+/// It can be made in one thread and finished in another.
+#[test]
+fn a_builder_goes_to_another_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<Builder>();
+    is_send::<Host>();
+    let dir = oracle::scratch_dir().expect("scratch");
+    let mut builder = Builder::create(&dir.path().join("image"), options(Size::Min)).unwrap();
+    builder.add(later("a", b"1")).unwrap();
+    let finished = std::thread::spawn(move || builder.finish());
+    finished.join().unwrap().unwrap();
+    oracle::assert_clean(&dir.path().join("image"));
+}
+
+#[test]
+fn directories_are_layers_in_the_order_of_the_tool() {
+    let dir = oracle::scratch_dir().expect("scratch");
+    for (name, text) in [("lower", "old"), ("upper", "new")] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+        std::fs::write(dir.path().join(name).join("file"), text).unwrap();
+    }
+    std::fs::write(dir.path().join("lower/other"), "kept").unwrap();
+    let image = dir.path().join("image");
+    build(&image, options(Size::Min), |b| {
+        b.add(later("top", b"1"))?;
+        b.directories(&[dir.path().join("lower"), dir.path().join("upper")], b"")
+    })
+    .unwrap();
+    for (path, text) in [("/file", "new"), ("/other", "kept"), ("/top", "1")] {
+        assert_eq!(debugfs_cat(&image, path), text);
+    }
 }

@@ -2,23 +2,25 @@
 
 use super::build_changes::Changing;
 use super::build_output::{self, Output};
+use super::build_pipe::Pipe;
 use super::build_report::Built;
 use super::build_words::{ImageSize, JournalWord};
 use super::mkfs_target;
 use crate::failure::{Exit, Failure, Result};
 use crate::numbers;
 use crate::reproducible::Epoch;
+use crate::show;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use uext4::Timestamp;
 use uext4::mkfs::{InodeCount, Release};
 use uext4_archive::manifest::{Changed, Changes, Times};
 use uext4_archive::{Options, Patterns, Platform, Source};
 use uext4_build::{BuildOptions, Builder, Error, Host, PlaceRule, Sink, Tables};
 use uext4_num::clamp_i64;
+use uext4_sync::Arc;
 
 /// Make an image of directories, tar files and container images, without root and without a mount
 #[derive(clap::Args)]
@@ -26,10 +28,11 @@ use uext4_num::clamp_i64;
 Examples:
   uext4 build root.img ./rootfs                    as small as possible
   uext4 build root.img ./rootfs --size min+20% -L root
-  uext4 build vm.qcow2 ./rootfs --format qcow2 --partition gpt
+  uext4 build vm.qcow2 ./rootfs --partition gpt    a disk, without a boot loader
   uext4 build root.img ./rootfs --verity root.verity
   uext4 build root.img base.tar.zst overlay.tar --size 4G
   podman save alpine | uext4 build root.img -
+  uext4 build - ./rootfs | zstd >root.img.zst
   uext4 build root.img ./oci-layout --platform linux/arm64
   uext4 build root.img ./etc --at etc --owner 0:0
   uext4 build root.img ./rootfs --size 2G --diff-friendly
@@ -48,12 +51,12 @@ Owners come from archives by their numbers, and from directories as the host has
 a source, and is left out. It gets its name when it is complete: a failure or Ctrl-C leaves nothing
 of that name, or the old file, whose owner and mode the new one gets. A symbolic link stays, and the
 file to which it leads is replaced. A block device is written in place, and has no file system after
-a failure.")]
+a failure. For standard output the image is first made in TMPDIR.")]
 pub(crate) struct Args {
-    /// The image: a new file, a file to replace, or a block device
+    /// The image: a new file, a file to replace, or a block device; - is standard output
     out: PathBuf,
-    /// Directories; tar files, plain or compressed by gzip, zstd or xz; OCI layouts; archives of
-    /// docker save; - is standard input
+    /// Directories; tar files, plain or compressed by gzip, zstd, xz, bzip2 or lz4; OCI layouts;
+    /// archives of docker save; - is standard input
     #[arg(required = true)]
     sources: Vec<PathBuf>,
     /// Size: min, min+PERCENT%, or bytes, with K, M, G or T behind them; default: min, and for a
@@ -80,6 +83,10 @@ pub(crate) struct Args {
     /// Most bytes that archives may decompress to; default: 1 GiB and 200 times their size
     #[arg(long, value_name = "BYTES", value_parser = numbers::size)]
     limit: Option<u64>,
+    /// Most memory of a decoder, for archives of zstd --long or xz with large dictionaries;
+    /// default: 128M for zstd, 256M for xz
+    #[arg(long, value_name = "BYTES", value_parser = numbers::size)]
+    decoder_memory: Option<u64>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -167,15 +174,23 @@ impl Args {
         self.check_sources()?;
         let mut changes = self.changing.read()?;
         changes.times = self.format.times()?;
-        let changes = Rc::new(changes);
-        mkfs_target::check_free(&self.out, self.force)?;
-        let name = self.out.display().to_string();
+        let changes = Arc::new(changes);
+        let pipe = match self.out == Path::new("-") {
+            true => Some(self.begin_pipe()?),
+            false => None,
+        };
+        let out = pipe.as_ref().map_or(self.out.clone(), Pipe::path);
+        mkfs_target::check_free(&out, self.force)?;
+        let name = match &pipe {
+            Some(_) => "standard output".to_owned(),
+            None => self.out.display().to_string(),
+        };
         let started = std::time::Instant::now();
-        let container = self.output.begin(&self.out, self.force)?;
+        let container = self.output.begin(&out, self.force)?;
         let builder = build_output::builder(&container, options);
         let mut builder = builder.map_err(|error| failure(&name, &error))?;
-        builder.spool_beside(&self.out);
-        let left_out = self.output.identities(&self.out, &container);
+        builder.spool_beside(&out);
+        let left_out = self.output.identities(&out, &container);
         let meter = super::build_report::meter(&mut builder, !self.quiet);
         let built = self
             .feed(&mut builder, changes, &left_out)
@@ -184,20 +199,30 @@ impl Args {
         meter.finish_and_clear();
         let report = built?;
         self.say_followed(&report);
-        let made = build_output::finish(&self.out, container, &report, !self.quiet)?;
+        let made = build_output::finish(&out, container, &report, !self.quiet)?;
         let built = Built {
             name: &name,
-            path: &self.out,
+            path: &out,
             report: &report,
             made: &made,
             output: &self.output,
             seconds: started.elapsed().as_secs_f64(),
         };
-        match (self.json, self.quiet) {
-            (true, _) => built.json(),
-            (false, true) => Ok(()),
-            (false, false) => built.say(),
+        match (self.json, self.quiet, &pipe) {
+            (true, ..) => built.json()?,
+            (false, true, _) => {}
+            (false, false, None) => built.say(&mut show::stdout())?,
+            (false, false, Some(_)) => built.say(&mut std::io::stderr())?,
         }
+        pipe.map_or(Ok(()), Pipe::send)
+    }
+
+    fn begin_pipe(&self) -> Result<Pipe> {
+        if self.json {
+            let problem = "--json and the image cannot both go to standard output";
+            return Err(Failure::usage(problem).hint("name a file for the image"));
+        }
+        Pipe::begin()
     }
 
     /// Says that files went where symbolic links of lower layers lead.
@@ -220,7 +245,7 @@ impl Args {
     fn feed(
         &self,
         builder: &mut Builder,
-        changes: Rc<Changes>,
+        changes: Arc<Changes>,
         left_out: &[(u64, u64)],
     ) -> std::result::Result<(), Error> {
         let mut exclude = Patterns::default();
@@ -231,6 +256,7 @@ impl Args {
             exclude: exclude.clone(),
             at: self.target(),
             limit: self.limit,
+            decoder_memory: self.decoder_memory,
             threads: self.threads,
             platform: self.platform.clone(),
             reference: self.reference.clone(),
@@ -376,6 +402,11 @@ fn failure(name: &str, error: &Error) -> Failure {
     };
     // The others name a source or the image themselves.
     match error {
+        Error::Format(uext4::mkfs::Error::TooSmall) => {
+            let failure = format!("{name}: the size is too small for a file system");
+            Failure::new(exit, failure)
+                .hint("give a larger --size, as 64M (without a letter it is in bytes), or min")
+        }
         Error::Format(_) | Error::Full { .. } => Failure::new(exit, format!("{name}: {error}")),
         _ => Failure::new(exit, error.to_string()),
     }

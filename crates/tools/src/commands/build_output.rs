@@ -37,12 +37,15 @@ enum KindWord {
     RootArm64,
 }
 
+/// Endings of disk formats that are not written.
+const OTHER_FORMATS: [&str; 7] = ["qcow", "qed", "vdi", "vhd", "vhdx", "vmdk", "vpc"];
+
 /// See the fields.
 #[derive(clap::Args)]
 pub(super) struct Output {
-    /// Format of OUT
-    #[arg(long, default_value = "raw", help_heading = "Output")]
-    format: FormatWord,
+    /// Format of OUT; default: by the ending of its name, .qcow2 or .simg, else raw
+    #[arg(long, help_heading = "Output")]
+    format: Option<FormatWord>,
     /// Make a hash tree for dm-verity: in this file, or behind the file system
     #[arg(long, value_name = "FILE|append", help_heading = "Output")]
     verity: Option<PathBuf>,
@@ -92,6 +95,29 @@ fn salt(text: &str) -> std::result::Result<Salt, String> {
 }
 
 impl Output {
+    /// The format that is asked for, or that the ending of the name means. A block device holds
+    /// the raw format, whatever its name.
+    fn format_of(&self, path: &Path) -> Result<FormatWord> {
+        let is_device = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
+        let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+        let ending = ending.as_ref().and_then(|ending| ending.to_str());
+        match (self.format, ending) {
+            (Some(format), _) => Ok(format),
+            (None, _) if is_device => Ok(FormatWord::Raw),
+            (None, Some("qcow2")) => Ok(FormatWord::Qcow2),
+            (None, Some("simg")) => Ok(FormatWord::AndroidSparse),
+            (None, Some(ending)) if OTHER_FORMATS.contains(&ending) => {
+                let name = path.display();
+                let text = format!("{name}: .{ending} means a format that is not written here");
+                Err(Failure::usage(text).hint(
+                    "`qemu-img convert` makes it of a raw image or qcow2; --format raw keeps this \
+                     name",
+                ))
+            }
+            (None, _) => Ok(FormatWord::Raw),
+        }
+    }
+
     /// Begins the file at `path`.
     pub(super) fn begin(&self, path: &Path, force: bool) -> Result<Container> {
         let place = self
@@ -105,7 +131,7 @@ impl Output {
             mkfs_target::check_free(file, force)?;
         }
         let options = Options {
-            format: match self.format {
+            format: match self.format_of(path)? {
                 FormatWord::Raw => uext4_image::Format::Raw,
                 FormatWord::Qcow2 => uext4_image::Format::Qcow2,
                 FormatWord::AndroidSparse => uext4_image::Format::AndroidSparse,
@@ -150,21 +176,21 @@ impl Output {
         Ok(Size::Bytes(device.size_bytes()))
     }
 
-    fn format(&self) -> &'static str {
-        match self.format {
-            FormatWord::Raw => "raw",
-            FormatWord::Qcow2 => "qcow2",
-            FormatWord::AndroidSparse => "android-sparse",
+    fn format(&self, path: &Path) -> &'static str {
+        match self.format_of(path) {
+            Ok(FormatWord::Raw) | Err(_) => "raw",
+            Ok(FormatWord::Qcow2) => "qcow2",
+            Ok(FormatWord::AndroidSparse) => "android-sparse",
         }
     }
 
-    /// What was made, for programs.
-    pub(super) fn json<'a>(&'a self, made: &'a Made) -> Json<'a> {
+    /// What was made at `path`, for programs.
+    pub(super) fn json<'a>(&'a self, path: &Path, made: &'a Made) -> Json<'a> {
         let hex = |bytes: &[u8]| show::hex(bytes);
         let uuid = |bytes: &[u8; 16]| Uuid(bytes).to_string();
         let tree_file = self.verity.as_deref().filter(|file| *file != "append");
         Json {
-            format: self.format(),
+            format: self.format(path),
             disk_bytes: made.disk_bytes,
             verity: made.verity.as_ref().map(|tree| TreeJson {
                 root_hash: hex(&tree.root_hash),

@@ -90,13 +90,13 @@ impl Built<'_> {
             journal_blocks: self.report.journal_blocks,
             files: self.report.files,
             uuid: Uuid(&disk.uuid).to_string(),
-            output: self.output.json(self.made),
+            output: self.output.json(self.path, self.made),
             seconds: self.seconds,
         };
         show::json(&mut std::io::stdout(), &json)
     }
 
-    pub(super) fn say(&self) -> Result<()> {
+    pub(super) fn say(&self, mut out: &mut dyn Write) -> Result<()> {
         let (disk, geometry) = (&self.report.superblock, &self.report.geometry);
         let size = numbers::readable_size(geometry.size_bytes());
         let on_host = self.allocated().map(numbers::readable_size);
@@ -109,7 +109,6 @@ impl Built<'_> {
                 format!("a journal of {}", numbers::readable_size(bytes))
             }
         };
-        let mut out = show::stdout();
         writeln!(
             out,
             "{}: {size}{on_host}, {} and {} inodes free; {} files, {journal}\nUUID {}",

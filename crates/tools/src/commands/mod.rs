@@ -3,6 +3,7 @@
 pub(crate) mod build;
 mod build_changes;
 mod build_output;
+mod build_pipe;
 mod build_report;
 mod build_words;
 pub(crate) mod change;
@@ -39,6 +40,7 @@ pub(crate) mod quota;
 pub(crate) mod remount;
 pub(crate) mod replay;
 pub(crate) mod resize;
+mod resize_partition;
 pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod trim;

@@ -204,3 +204,119 @@ fn failures_leave_no_output() {
         assert_eq!(left, 0, "{format:?}");
     }
 }
+
+#[test]
+fn the_format_goes_by_the_name_of_the_file() {
+    let rig = Rig::empty();
+    tree(&rig);
+    for (name, start) in [
+        ("a.qcow2", &b"QFI\xFB"[..]),
+        ("a.simg", &b"\x3A\xFF\x26\xED"[..]),
+        ("a.img", &[0; 4]),
+    ] {
+        rig.ok(&["build", name, "tree", "-q"]);
+        assert!(bytes(&rig.path(name)).starts_with(start), "{name}");
+    }
+    let made = rig.json(&["build", "b.QCOW2", "tree", "--json"]);
+    assert_eq!(made["format"], "qcow2");
+    rig.ok(&["build", "raw.qcow2", "tree", "-q", "--format", "raw"]);
+    assert!(bytes(&rig.path("raw.qcow2")) == bytes(&rig.path("a.img")));
+    rig.fails(
+        2,
+        "x.vmdk: .vmdk means a format that is not written here; `qemu-img convert`",
+        &["build", "x.vmdk", "tree"],
+    );
+    assert!(!rig.path("x.vmdk").exists());
+}
+
+/// A machine that has both disks finds each by its own GUID.
+#[test]
+fn forms_of_one_tree_have_guids_of_their_own() {
+    let rig = Rig::empty();
+    tree(&rig);
+    let forms: [&[&str]; 5] = [
+        &[],
+        &["--size", "min+20%"],
+        &["-L", "other"],
+        &["--partition-type", "root-x86-64"],
+        &["--verity", "append"],
+    ];
+    let mut seen = std::collections::BTreeSet::new();
+    let guid = |made: serde_json::Value, name: &str| made["partition"][name].to_string();
+    for form in forms {
+        let fixed = [
+            "build",
+            "d.img",
+            "tree",
+            "--json",
+            "-F",
+            "--partition",
+            "gpt",
+        ];
+        let made = rig.json(&[&fixed[..], form].concat());
+        assert!(seen.insert(guid(made.clone(), "guid")), "{form:?}: {made}");
+        let again = rig.json(&[&fixed[..], form].concat());
+        assert_eq!(guid(made.clone(), "guid"), guid(again, "guid"));
+        assert_ne!(guid(made.clone(), "guid"), guid(made, "disk_guid"));
+    }
+}
+
+#[test]
+fn an_image_goes_through_a_pipe() {
+    let rig = Rig::empty();
+    tree(&rig);
+    rig.ok(&["build", "disk.img", "tree", "-q"]);
+    std::fs::create_dir(rig.path("tmp")).unwrap();
+    let there = [("TMPDIR", "tmp")];
+    let piped = rig.run_with(&there, &["build", "-", "tree"]);
+    assert!(piped.status.success(), "{piped:?}");
+    assert!(piped.stdout == bytes(&rig.image()), "the same bytes");
+    let said = String::from_utf8_lossy(&piped.stderr);
+    assert!(said.starts_with("standard output: "), "{said}");
+    let quiet = rig.run_with(&there, &["build", "-", "tree", "-q", "--format", "qcow2"]);
+    assert!(quiet.stdout.starts_with(b"QFI") && quiet.stderr.is_empty());
+    rig.fails(2, "--json and the image", &["build", "-", "tree", "--json"]);
+    let failed = rig.run_with(&there, &["build", "-", "none"]);
+    assert!(!failed.status.success() && failed.stdout.is_empty());
+    assert_eq!(std::fs::read_dir(rig.path("tmp")).unwrap().count(), 0);
+    assert!(!rig.path("-").exists());
+    // The terminal of script(1).
+    let program = format!("{} build - tree", env!("CARGO_BIN_EXE_uext4"));
+    let mut terminal = std::process::Command::new("script");
+    terminal
+        .args(["-qec", &program, "/dev/null"])
+        .current_dir(rig.path("."));
+    let said = terminal.stdin(Stdio::null()).output().unwrap().stdout;
+    let said = String::from_utf8_lossy(&said);
+    assert!(
+        said.contains("not written to a terminal; name a file"),
+        "{said}"
+    );
+}
+
+/// zstd with a window of 512 MiB.
+#[test]
+fn a_decoder_gets_more_memory_by_an_option() {
+    let rig = Rig::empty();
+    tree(&rig);
+    let pack = "tar -cf - tree | zstd -q --long=29 -o long.tar.zst";
+    let done = std::process::Command::new("sh")
+        .args(["-c", pack])
+        .current_dir(rig.path("."))
+        .status();
+    assert!(done.unwrap().success());
+    rig.fails(
+        1,
+        "allow more, as with --decoder-memory 2G, or decompress it first",
+        &["build", "disk.img", "long.tar.zst"],
+    );
+    rig.ok(&[
+        "build",
+        "disk.img",
+        "long.tar.zst",
+        "-q",
+        "--decoder-memory",
+        "512M",
+    ]);
+    rig.assert_clean();
+}
