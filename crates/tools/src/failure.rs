@@ -264,6 +264,7 @@ impl Cause for uext4::device::Error {
         match self {
             Error::Busy { .. } => Exit::Busy,
             Error::PartitionTable { .. }
+            | Error::NoPartitionTable
             | Error::NoPartition { .. }
             | Error::PartitionCut { .. } => Exit::NotExt4,
             Error::OutOfRange { .. } => Exit::Usage,
@@ -275,7 +276,9 @@ impl Cause for uext4::device::Error {
         use uext4::device::Error;
         match self {
             Error::Busy { user, .. } => Some(remedy(user)),
-            Error::PartitionTable { .. } => Some("without --partition the whole is looked at"),
+            Error::PartitionTable { .. } | Error::NoPartitionTable => {
+                Some("without --partition the whole is looked at")
+            }
             Error::WriteProtected => Some("with -o ro it can be mounted"),
             Error::NoPartition { .. } => Some("`fdisk -l` lists those that are there"),
             Error::PartitionCut { .. } => Some("the image is only the front of a disk"),
@@ -327,8 +330,12 @@ impl Cause for uext4::mkfs::Error {
     }
 
     fn hint(&self) -> Option<&'static str> {
+        use uext4::mkfs::Error;
         match self {
-            uext4::mkfs::Error::Device(device) => device.hint(),
+            Error::Device(device) => device.hint(),
+            Error::TooSmall => {
+                Some("give more, as 64M; without a letter SIZE is in KiB, and --size in bytes")
+            }
             _ => None,
         }
     }
@@ -336,6 +343,7 @@ impl Cause for uext4::mkfs::Error {
     fn text(&self) -> String {
         match self {
             uext4::mkfs::Error::Device(device) => device.text(),
+            uext4::mkfs::Error::TooSmall => "the size is too small for a file system".to_owned(),
             other => other.to_string(),
         }
     }

@@ -99,12 +99,22 @@ impl Args {
         interrupts.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         let fs = self.image.mount_to_read_once(METADATA_CACHE_BYTES)?;
         let path = self.path.as_bytes();
-        fs.paths()
-            .symlink_inode(path)
-            .at(self.image.name_of(path))?;
+        let found = fs.paths().symlink_inode(path);
+        found
+            .at(self.image.name_of(path))
+            .map_err(|failure| self.explained(failure))?;
         match self.format {
             Format::Tar => self.tar(&fs),
             Format::Oci => self.oci(&fs),
+        }
+    }
+
+    /// A name without a slash, without `-o`, is mostly that of the archive.
+    fn explained(&self, failure: Failure) -> Failure {
+        let name = self.path.display();
+        match self.out == Path::new("-") && !self.path.as_bytes().contains(&b'/') {
+            true => failure.hint(&format!("-o {name} writes the archive to a file")),
+            false => failure,
         }
     }
 

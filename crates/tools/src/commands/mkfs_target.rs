@@ -33,6 +33,7 @@ impl Target<'_> {
         };
         let is_device = there.file_type().is_block_device();
         if is_device || self.place.is_part() {
+            device::refuse_planted(path).at(&name)?;
             let device = self.place.open(path, device::Access::ReadWrite).at(&name)?;
             self.check_unused(&*device)?;
             uext4::refuse_other_hosts(&device).at(&name)?;

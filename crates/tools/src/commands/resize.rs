@@ -1,6 +1,7 @@
 //! `uext4 resize`: makes the file system of an image larger or smaller, and that of a mount larger.
 
 use super::control;
+use super::resize_partition::Longer;
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{self, ImageArgs, Purpose};
 use crate::numbers::{self, FsSize};
@@ -11,7 +12,7 @@ use std::str::FromStr;
 use uext4::device::partition;
 use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::format::{Feature, Geometry};
-use uext4::mkfs::DeviceContents;
+use uext4::mkfs::{self, DeviceContents, MkfsOptions, Preset};
 use uext4::resize::{self, Least, Plan, Report, Size};
 use uext4_fuse::Ask;
 use uext4_sync::Arc;
@@ -27,9 +28,11 @@ Examples:
   uext4 resize disk.img min --dry-run      how small that is
   uext4 resize disk.img 1T --dry-run --json
   uext4 resize /mnt/data +512M             while it is mounted
+  uext4 resize vm.img +4G --partition 1    with its partition and the disk around it
 
-A file is made longer, and stays sparse; a device or partition must be large enough. A file gets
-shorter with its file system, but not with --offset or --partition. To become smaller it must not be
+A file is made longer, and stays sparse; a device must be large enough. A partition of a GPT is made
+longer with its file system, if nothing is behind it. A file gets shorter with its file system, but
+not with --offset or --partition, and a partition never does. To become smaller it must not be
 mounted. A mount grows up to its growth_limit; changes of files wait meanwhile. With --offset on a
 disk with a partition table, mounted or not, it grows up to the end of its partition, or to the next
 one.
@@ -39,8 +42,9 @@ e2fsck, and inodes do not move; so the minimum depends on where they are.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// New size, or with + the difference: with K, M, G or T behind it, with s in sectors of 512
-    /// bytes, else in KiB; min: the smallest possible. Default: all of the file or device
+    /// New size of the file system, or with + the difference: with K, M, G or T behind it, with s
+    /// in sectors of 512 bytes, else in KiB (resize2fs counts in blocks then); min: the smallest
+    /// possible. Default: all of the file, device or partition
     #[arg(value_name = "SIZE", value_parser = Wanted::from_str)]
     size: Option<Wanted>,
     /// Write nothing, and tell what would be done
@@ -102,12 +106,19 @@ impl Args {
             Least::Bytes(size_bytes) if size_bytes >= now.size_bytes() => {
                 drop(reader);
                 let plan = resize::plan(&disk, size_bytes).at(&name)?;
-                if plan.after.size_bytes() > now.size_bytes() {
+                let is_more = plan.after.size_bytes() > now.size_bytes();
+                if is_more {
                     self.check_partitions(plan.after.size_bytes())?;
                 }
-                match self.dry_run {
-                    true => plan,
-                    false => self.grow(&plan, size_bytes)?,
+                let longer = Longer::plan(&self.image, plan.after.size_bytes())?;
+                let longer = longer.filter(|_| is_more);
+                if let (Some(longer), false, false) = (&longer, self.quiet, self.json) {
+                    longer.say()?;
+                }
+                match (self.dry_run, longer) {
+                    (true, _) => plan,
+                    (false, Some(longer)) => self.grow_in(longer, size_bytes)?,
+                    (false, None) => self.grow(&plan, size_bytes)?,
                 }
             }
             least if self.dry_run => {
@@ -218,6 +229,18 @@ impl Args {
         grown.at(&name)
     }
 
+    /// Grows the partition, then its file system.
+    fn grow_in(&self, longer: Longer<'_>, size_bytes: u64) -> Result<Plan> {
+        let name = self.image.name();
+        let options = self.image.journal_options(Purpose::Change).at(&name)?;
+        let device = longer.open()?;
+        let grown = resize::grow(device, options, size_bytes, DeviceContents::Unknown);
+        let place = self.image.place.partition.unwrap_or_default();
+        grown.at(&name).map_err(|failure| {
+            failure.hint(&format!("partition {place} has its new length already"))
+        })
+    }
+
     fn print_json(&self, report: &Report) -> Result<()> {
         let dry_run = self.dry_run;
         show::json(&mut std::io::stdout(), &Json { report, dry_run })
@@ -245,9 +268,32 @@ impl Args {
             let reason = "no descriptor blocks are reserved for so many groups";
             show::line(format_args!("{name}: turns to meta_bg, because {reason}"))?;
         }
+        self.say_inodes(report)?;
         if self.dry_run {
             show::line(format_args!("dry run: nothing was written"))?;
         }
+        Ok(())
+    }
+}
+
+impl Args {
+    /// Says that the space which came has few inodes: their number per group is settled when a file
+    /// system is made.
+    fn say_inodes(&self, report: &Report) -> Result<()> {
+        let (before, after) = (&report.before, &report.after);
+        let more_bytes = after.size_bytes.saturating_sub(before.size_bytes);
+        let more = u64::from(after.inodes.saturating_sub(before.inodes));
+        let options = MkfsOptions::new(Preset::Ext4);
+        let usual = mkfs::usual_inodes(&options, after.size_bytes, more_bytes);
+        if more >= usual / 2 {
+            return Ok(());
+        }
+        show::line(format_args!(
+            "{}: note: {} more have {more} inodes, and mke2fs would give them {usual}; \
+             `uext4 mkfs` and `uext4 build --size` make a file system with more",
+            self.image.name(),
+            numbers::readable_size(more_bytes),
+        ))?;
         Ok(())
     }
 }

@@ -22,6 +22,7 @@ mod interrupts;
 mod locks;
 mod log;
 mod loop_mount;
+mod messages;
 mod missing;
 mod mkfs;
 mod mmp;

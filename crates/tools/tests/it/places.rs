@@ -236,7 +236,11 @@ fn messages_say_what_where_and_what_to_do() {
             "mount on disk.img: not a directory",
             "mount disk.img disk.img",
         ),
-        (2, "-o bogus: unknown", "mount -o ro,bogus disk.img mnt"),
+        (
+            2,
+            "-o bogus: there is no option of this name; `uext4 mount --help` lists them",
+            "mount -o ro,bogus disk.img mnt",
+        ),
         (2, "-o commit=x: not a number", "remount mnt -o commit=x"),
         (
             3,

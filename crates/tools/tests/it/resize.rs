@@ -1,6 +1,6 @@
 //! `uext4 resize`: lengths of files, refusals, devices, and resize2fs and the kernel afterwards.
 
-use crate::places::partitioned;
+use crate::places::{judge, partitioned};
 use crate::rig::{Rig, bytes};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
@@ -84,6 +84,102 @@ fn a_growth_does_not_reach_into_the_next_partition() {
         let info = rig.json(&[&["info", "--json", "disk.img"], &at[..]].concat());
         assert_eq!(info["size_bytes"], 64 << 20, "{label}: {info}");
     }
+}
+
+/// Output of a program of util-linux or gdisk on the disk, which must agree.
+fn judged(rig: &Rig, name: &'static str, args: &[&str]) -> String {
+    let program = oracle::Program::new(name).unwrap().args(args);
+    program.arg(rig.image()).run_ok().unwrap().all()
+}
+
+#[test]
+fn a_partition_of_a_gpt_grows_with_its_file_system() {
+    let rig = Rig::empty();
+    std::fs::create_dir(rig.path("tree")).unwrap();
+    std::fs::write(rig.path("tree/greeting"), "hello").unwrap();
+    rig.ok(&[
+        "build",
+        "disk.img",
+        "tree",
+        "-q",
+        "--partition",
+        "gpt",
+        "-s",
+        "64M",
+    ]);
+    let before = bytes(&rig.image());
+    let planned = rig.ok(&["resize", "disk.img", "+1G", "--partition", "1", "-n"]);
+    assert!(
+        planned.contains("partition 1 from 64 MiB to 1.1 GiB"),
+        "{planned}"
+    );
+    assert!(bytes(&rig.image()) == before, "a dry run");
+    rig.ok(&["resize", "disk.img", "+1G", "--partition", "1"]);
+    assert!(length(&rig) > 1088 * MIB && length(&rig).is_multiple_of(MIB));
+    let said = judged(&rig, "sgdisk", &["-v"]);
+    assert!(said.contains("No problems found"), "{said}");
+    let said = judged(&rig, "sfdisk", &["--verify"]);
+    assert!(said.contains("No errors detected"), "{said}");
+    let info = rig.json(&["info", "--json", "disk.img", "--partition", "1"]);
+    assert_eq!(info["size_bytes"], 1088 * MIB);
+    assert_eq!(
+        rig.ok(&["cat", "disk.img", "--partition", "1", "/greeting"]),
+        "hello"
+    );
+    judge(&rig, 2048, 1088 * 2048);
+    // Within the partition, the table stays.
+    rig.ok(&["resize", "disk.img", "32M", "--partition", "1", "-q"]);
+    let table = bytes(&rig.image())[..1 << 20].to_vec();
+    rig.ok(&["resize", "disk.img", "--partition", "1", "-q"]);
+    assert!(bytes(&rig.image())[..1 << 20] == table);
+    assert_eq!(
+        rig.json(&["info", "--json", "disk.img", "--partition", "1"])["size_bytes"],
+        1088 * MIB
+    );
+}
+
+#[test]
+fn a_partition_without_room_stays_and_the_steps_are_named() {
+    for (label, script, word) in [
+        (
+            "dos",
+            "2048,131072,L\n",
+            "of an MBR, whose partitions are not made longer here; `truncate` makes a file longer, \
+             `echo ,+ | sfdisk -N 1 disk.img` the partition",
+        ),
+        (
+            "gpt",
+            "2048,131072\n133120,65536\n",
+            "partition 1 can have 67108864 bytes: behind it is partition 2",
+        ),
+    ] {
+        let rig = Rig::empty();
+        if !partitioned(&rig, label, script) {
+            return;
+        }
+        rig.ok(&["mkfs", "disk.img", "-q", "--partition", "1"]);
+        let before = bytes(&rig.image());
+        rig.fails(1, word, &["resize", "disk.img", "+1M", "--partition", "1"]);
+        assert!(bytes(&rig.image()) == before, "{label}");
+        let said = rig.ok(&["resize", "disk.img", "--partition", "1"]);
+        assert!(said.contains("already"), "{said}");
+    }
+}
+
+#[test]
+fn a_growth_that_brings_few_inodes_says_so() {
+    let rig = Rig::empty();
+    std::fs::create_dir(rig.path("tree")).unwrap();
+    let built = rig.ok(&["build", "disk.img", "tree"]);
+    assert!(built.contains(" inodes free"), "{built}");
+    let said = rig.ok(&["resize", "disk.img", "4G"]);
+    assert!(
+        said.contains("note: ") && said.contains("mke2fs would give them"),
+        "{said}"
+    );
+    let usual = Rig::new(&[]);
+    let said = usual.ok(&["resize", "disk.img", "4G"]);
+    assert!(!said.contains("note: "), "{said}");
 }
 
 #[test]

@@ -358,3 +358,54 @@ fn links_of_an_image_lead_nowhere_on_the_host() {
     assert!(!output.status.success(), "damaged, or a name that exists");
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
 }
+
+/// As `cp -a SRC/. DST` does.
+#[test]
+fn a_directory_that_is_there_gets_the_attributes_of_its_source() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let rig = Rig::new(&[]);
+    rig.ok(&["mkdir", "disk.img", "/d"]);
+    rig.ok(&["chmod", "700", "disk.img", "/d"]);
+    for dest in ["one", "other"] {
+        std::fs::create_dir(rig.path(dest)).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(rig.path(dest), mode).unwrap();
+    }
+    rig.ok(&["get", "-r", "disk.img", "/d/.", "one"]);
+    rig.ok(&["get", "-r", "disk.img", "/d", "other"]);
+    let mode = |path: &str| std::fs::metadata(rig.path(path)).unwrap().mode() & 0o7777;
+    assert_eq!(
+        (mode("one"), mode("other"), mode("other/d")),
+        (0o700, 0o755, 0o700)
+    );
+}
+
+/// In a user namespace the list names a user that is not there: the kernel answers EINVAL.
+#[test]
+fn a_list_that_is_refused_leaves_no_mask_in_the_mode() {
+    use std::os::unix::fs::MetadataExt;
+    let run = |program: &str, args: &[&str], rig: &Rig| {
+        let mut command = std::process::Command::new(program);
+        command.args(args).current_dir(rig.path(".")).output()
+    };
+    let rig = Rig::new(&[]);
+    std::fs::write(rig.path("f"), "x").unwrap();
+    let tool = env!("CARGO_BIN_EXE_uext4");
+    let has =
+        |done: std::io::Result<std::process::Output>| done.is_ok_and(|done| done.status.success());
+    let prepared = has(run("chmod", &["600", "f"], &rig))
+        && has(run("setfacl", &["-m", "u:1000:rwx", "f"], &rig))
+        && has(run("unshare", &["-Ur", "true"], &rig));
+    if !uext4_testkit::skip::can_or_skip("a refused list", prepared, "setfacl, unshare -U") {
+        return;
+    }
+    rig.ok(&["put", "disk.img", "f", "/f"]);
+    let copied = run(
+        "unshare",
+        &["-Ur", tool, "get", "disk.img", "/f", "out"],
+        &rig,
+    );
+    let copied = copied.unwrap();
+    let mode = std::fs::metadata(rig.path("out")).unwrap().mode() & 0o7777;
+    assert_eq!(mode, 0o600, "{copied:?}");
+}
