@@ -90,6 +90,20 @@ pub struct Caller {
     pub umask: u16,
     /// Which side checks permissions.
     pub checks: Checks,
+    /// Owner of what the caller creates; `None` for the caller itself.
+    pub owner: Option<NewOwner>,
+}
+
+/// Owner of new inodes whose creator has other ids in the file system than for its rights: a layer
+/// above maps ids. An owner 0 does not make the creator the superuser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewOwner {
+    /// User id that the inode gets.
+    pub uid: u32,
+    /// Group id that the inode gets, unless the directory gives its own.
+    pub gid: u32,
+    /// Supplementary groups, as ids of inodes.
+    pub groups: Vec<u32>,
 }
 
 /// Which side checks permissions for a [`Caller`].
@@ -110,6 +124,7 @@ impl Caller {
             groups: Vec::new(),
             umask: 0,
             checks: Checks::Library,
+            owner: None,
         }
     }
 
@@ -121,6 +136,20 @@ impl Caller {
     /// True when `gid` is one of the caller's groups.
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
+    }
+
+    /// User and group of a new inode.
+    pub(crate) fn new_ids(&self) -> (u32, u32) {
+        let owner = self.owner.as_ref().map(|owner| (owner.uid, owner.gid));
+        owner.unwrap_or((self.uid, self.gid))
+    }
+
+    /// True when the owner of a new inode is in the group `gid` of an inode.
+    pub(crate) fn creates_in_group(&self, gid: u32) -> bool {
+        match &self.owner {
+            Some(owner) => owner.gid == gid || owner.groups.contains(&gid),
+            None => self.in_group(gid),
+        }
     }
 }
 

@@ -133,7 +133,9 @@ mod writeback;
 mod xattr;
 
 pub use access::Want;
-pub use attr::{Attr, Caller, Checks, FileType, FreeSpace, SetAttr, SetTime, StatFs, Timestamp};
+pub use attr::{
+    Attr, Caller, Checks, FileType, FreeSpace, NewOwner, SetAttr, SetTime, StatFs, Timestamp,
+};
 #[cfg(shuttle)]
 #[doc(hidden)]
 pub use dcache::schedules::names_table;

@@ -61,6 +61,7 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         read_only,
         no_atime: wanted.no_atime,
         nfs_export: words.contains(&"nfs_export"),
+        idmap: words.contains(&"idmap"),
         sync: wanted.sync,
         dirsync: wanted.dirsync,
         run: if words.contains(&"daemon") {

@@ -159,6 +159,12 @@ pub enum Error {
          /sys/module/fuse/parameters/enable_uring"
     )]
     NoRings,
+    /// Idmapped mounts were asked for, but the kernel does not offer them.
+    #[error("the kernel does not offer idmapped mounts of FUSE: they need Linux 6.12 or newer")]
+    NoIdmap,
+    /// The server and the kernel would both map owners.
+    #[error("idmap does not go together with uid=, gid= and map=: leave one of them out")]
+    MappedTwice,
     /// The kernel is too old for this protocol, or speaks another.
     #[error("the kernel's FUSE is too old (Linux 4.20 or newer is needed)")]
     Protocol,

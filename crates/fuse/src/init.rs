@@ -10,6 +10,8 @@
 //! a reader cached meanwhile would stay and overwrite the newer data at writeback. Splicing needs
 //! no flag. `EXPORT_SUPPORT` is an option (`nfs_export`): with it the kernel fails to revalidate an
 //! entry that it made from a handle, as overlayfs does for each file that it has copied up.
+//! `ALLOW_IDMAP` is an option (`idmap`): with it no request names its caller, but those that create
+//! an inode name its owner.
 
 use crate::errno::Errno;
 use crate::options::{Backing, DataCache, MountOptions};
@@ -113,6 +115,11 @@ impl Agreement {
         self.maps_blocks
     }
 
+    /// Whether requests do not name their callers, since the mount may be idmapped.
+    pub(crate) fn hides_callers(self) -> bool {
+        self.flags & cap::ALLOW_IDMAP != 0
+    }
+
     /// Whether `SETXATTR` has the long form.
     pub(crate) fn long_setxattr(self) -> bool {
         self.flags & cap::SETXATTR_EXT != 0
@@ -160,6 +167,11 @@ impl Offer {
         self.flags & cap::OVER_IO_URING != 0
     }
 
+    /// Whether the kernel offers idmapped mounts.
+    pub(crate) fn has_idmap(self) -> bool {
+        self.flags & cap::ALLOW_IDMAP != 0
+    }
+
     /// Sets the unit of the kernel's times, in nanoseconds.
     pub(crate) fn with_granularity(self, granularity_ns: u32) -> Self {
         Self {
@@ -187,7 +199,11 @@ impl Offer {
             true => cap::EXPORT_SUPPORT,
             false => 0,
         };
-        let flags = self.flags & (WANTED | export | write_back | rings);
+        let idmap = match options.idmap {
+            true => cap::ALLOW_IDMAP,
+            false => 0,
+        };
+        let flags = self.flags & (WANTED | export | idmap | write_back | rings);
         self.put_agreement(reply, flags, background_max);
         Agreement {
             flags,

@@ -109,6 +109,9 @@ pub struct MountOptions {
     /// Whether file handles stay valid after the kernel forgot the file, as NFS servers need; not
     /// together with overlayfs.
     pub nfs_export: bool,
+    /// Whether idmapped mounts can be made of the mount. The kernel (Linux 6.12) names no callers
+    /// then; the server takes their rights from `/proc`. Not together with `owners`.
+    pub idmap: bool,
     /// Other users of the mount.
     pub sharing: Sharing,
     /// Caching of written data in the kernel.
@@ -145,6 +148,7 @@ impl Default for MountOptions {
             sync: false,
             dirsync: false,
             nfs_export: false,
+            idmap: false,
             sharing: Sharing::Default,
             data_cache: DataCache::WriteBack,
             sandbox: Sandbox::Off,

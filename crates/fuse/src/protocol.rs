@@ -124,6 +124,7 @@ pub(crate) mod capability {
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     pub(crate) const CREATE_SUPP_GROUP: u64 = 1 << 34;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(crate) const ALLOW_IDMAP: u64 = 1 << 40;
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 

@@ -7,6 +7,10 @@ use crate::protocol::{EXTENSION_GROUPS, REQUEST_HEADER_BYTES};
 use uext4::{Caller, Checks};
 use uext4_num::{low_u16, usize_of};
 
+/// An id that no user and no group has.
+pub(crate) const NO_ID: u32 = u32::MAX;
+/// Place of the file system id in a line of ids: after the real, the effective and the saved one.
+const FS_ID: usize = 3;
 /// Size of `struct fuse_ext_header`, in bytes.
 const EXTENSION_HEADER_BYTES: usize = 8;
 
@@ -89,18 +93,40 @@ impl<'a> Request<'a> {
             groups: self.groups().unwrap_or_default(),
             umask: low_u16(umask & 0o777),
             checks: Checks::Done,
+            owner: None,
         }
     }
 
     /// As [`Self::caller`], with the current supplementary groups of the process, read from
     /// `/proc`. For an invisible process only the primary group is known.
     pub(crate) fn caller_in_groups(&self) -> Caller {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid));
-        let groups = status.as_deref().map_or_else(|_| Vec::new(), groups_of);
         Caller {
-            groups,
+            groups: ids(&self.status(), "Groups:").collect(),
             ..self.caller(0)
         }
+    }
+
+    /// The caller by its process alone. An invisible process has no ids ([`NO_ID`]).
+    pub(crate) fn process(&self) -> Caller {
+        let status = self.status();
+        let uid = match works_for_others(&status) {
+            true => None,
+            false => ids(&status, "Uid:").nth(FS_ID),
+        };
+        let gid = ids(&status, "Gid:").nth(FS_ID).filter(|_| uid.is_some());
+        let groups = ids(&status, "Groups:").filter(|_| uid.is_some());
+        Caller {
+            uid: uid.unwrap_or(NO_ID),
+            gid: gid.unwrap_or(NO_ID),
+            groups: groups.collect(),
+            ..self.caller(0)
+        }
+    }
+
+    /// The `status` of the process; empty if it is invisible.
+    fn status(&self) -> String {
+        let status = std::fs::read(format!("/proc/{}/status", self.pid));
+        String::from_utf8_lossy(&status.unwrap_or_default()).into_owned()
     }
 
     /// Supplementary groups of the caller, if the kernel sent them.
@@ -119,11 +145,23 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Supplementary groups in a process's `status`.
-fn groups_of(status: &str) -> Vec<u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
-    let words = line.unwrap_or_default().split_whitespace();
-    words.filter_map(|word| word.parse().ok()).collect()
+/// Value of a line of a process's `status`.
+fn line<'a>(status: &'a str, key: &str) -> &'a str {
+    let found = status.lines().find_map(|line| line.strip_prefix(key));
+    found.unwrap_or_default().trim()
+}
+
+/// Ids in a line of a process's `status`.
+fn ids<'a>(status: &'a str, key: &str) -> impl Iterator<Item = u32> + use<'a> {
+    let words = line(status, key).split_whitespace();
+    words.filter_map(|word| word.parse().ok())
+}
+
+/// Whether a task acts with the rights of others, which its `status` does not show: a kernel thread
+/// such as those of an NFS server, and a worker of io_uring. A process that takes such a name only
+/// loses rights.
+fn works_for_others(status: &str) -> bool {
+    line(status, "Kthread:") == "1" || line(status, "Name:").starts_with("iou-")
 }
 
 /// Cursor over the arguments of a request, in one or two pieces; no argument spans both. A read
@@ -220,6 +258,25 @@ mod tests {
         assert_eq!(args.u64(), Ok(9));
         assert_eq!((args.name(), args.name()), (Ok(&b"a"[..]), Ok(&b"bcd"[..])));
         assert_eq!(args.name(), Err(Errno::EPROTO));
+    }
+
+    #[test]
+    fn a_process_has_the_ids_of_its_status() {
+        let status =
+            "Name:\tcat\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \nKthread:\t0\n";
+        assert_eq!(ids(status, "Uid:").nth(FS_ID), Some(4));
+        assert_eq!(ids(status, "Groups:").collect::<Vec<_>>(), [9, 10]);
+        assert_eq!(ids("", "Uid:").nth(FS_ID), None);
+        assert!(!works_for_others(status));
+        assert!(works_for_others("Name:\tiou-wrk-12\nUid:\t0\t0\t0\t0\n"));
+        assert!(works_for_others("Name:\tnfsd\nKthread:\t1\n"));
+        let bytes = sample();
+        let own = Request {
+            pid: std::process::id(),
+            ..Request::parse(&bytes).expect("it is complete")
+        };
+        assert_eq!(own.process().uid, rustix::process::geteuid().as_raw());
+        assert_eq!(Request { pid: 0, ..own }.process().uid, NO_ID);
     }
 
     #[test]

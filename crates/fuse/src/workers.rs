@@ -69,6 +69,7 @@ impl Workers {
         let failed = || Error::system("serve", path);
         let device = Arc::new(device);
         let (unique, offer) = hear(&device).map_err(failed())??;
+        check_idmap(offer, options)?;
         let offer = offer.with_granularity(filesystem.time_granularity_ns());
         let rings = rings(&device, offer, options)?;
         let agreement = accept(&device, unique, offer, options, rings.is_some());
@@ -210,6 +211,15 @@ fn hear(device: &DevFuse) -> io::Result<Result<(u64, Offer)>> {
         if greeting.is_err() && request.opcode == opcode::INIT {
             return Ok(Err(Error::Protocol));
         }
+    }
+}
+
+/// Checks that what `idmap` promises can be kept.
+fn check_idmap(offer: Offer, options: &MountOptions) -> Result<()> {
+    match options.idmap {
+        true if !options.owners.are_same() => Err(Error::MappedTwice),
+        true if !offer.has_idmap() => Err(Error::NoIdmap),
+        _ => Ok(()),
     }
 }
 

@@ -131,8 +131,7 @@ impl Fs {
         let directory = new.kind == FileType::Directory;
         disk.mode = new.mode;
         disk.links = if directory { 2 } else { 1 };
-        disk.uid = caller.uid;
-        disk.gid = caller.gid;
+        (disk.uid, disk.gid) = caller.new_ids();
         if parent.mode & 0o2000 != 0 || self.settings.has(Switch::GroupFromParent) {
             disk.gid = parent.gid;
         }
@@ -185,7 +184,7 @@ fn set_gid(mode: u16, directory: bool, caller: &Caller, gid: u32) -> u16 {
         return mode | 0o2000;
     }
     let executable = mode & 0o2010 == 0o2010;
-    if executable && !caller.is_superuser() && !caller.in_group(gid) {
+    if executable && !caller.is_superuser() && !caller.creates_in_group(gid) {
         mode & !0o2000
     } else {
         mode

@@ -6,8 +6,8 @@ use std::time::Duration;
 use uext4::device::MemDevice;
 use uext4::format::quota::{QuotaEntry, QuotaKind};
 use uext4::{
-    Caller, Error, FallocateMode, Filesystem, GraceTimes, InodeRef, MountOptions, SetAttr, Threads,
-    WriteContext,
+    Caller, Error, FallocateMode, Filesystem, GraceTimes, InodeRef, MountOptions, NewOwner,
+    SetAttr, Threads, WriteContext,
 };
 use uext4_sync::{ManualClock, WallTime};
 
@@ -164,6 +164,19 @@ fn inodes_end_at_their_limit_and_changes_of_owner_too() {
     // The superuser may.
     fs.create(&dir, b"7", 0o644, &Caller { gid: 100, ..ROOT })
         .unwrap();
+    // A creator whose files belong to user 0, by a mapping above, is not the superuser.
+    let mapped = |gid| Caller {
+        owner: Some(NewOwner {
+            uid: 0,
+            gid,
+            groups: Vec::new(),
+        }),
+        ..caller(300)
+    };
+    let refused = fs.create(&dir, b"8", 0o644, &mapped(100));
+    assert!(matches!(refused, Err(Error::Quota)));
+    let made = fs.create(&dir, b"8", 0o644, &mapped(200)).unwrap();
+    assert_eq!((fs.attr(&made).uid, fs.attr(&made).gid), (0, 200));
     assert_eq!(entry(&fs, QuotaKind::Group, 100).inodes, 3);
     fs.unmount().unwrap();
     image::assert_clean(&device);

@@ -1,11 +1,19 @@
-//! Mapping of callers and owners between mount and image ([`crate::owners`]).
+//! Callers of requests, and the mapping of callers and owners between mount and image
+//! ([`crate::owners`]).
+//!
+//! Where the mount may be idmapped ([`crate::init::Agreement::hides_callers`]), the kernel names no
+//! caller. A request that creates an inode names its owner instead, in ids of the image, which says
+//! nothing about rights: the superuser of a container may be the owner 0. Rights, which are those
+//! to reserved space, to exceed quota, and to a few ioctls, are taken from the process. It waits
+//! for the answer, so its ids stay; one that cannot be seen has none. Whether a caller is in the
+//! group of an inode cannot be known then, and only the superuser counts as a member.
 
 use super::{Handled, Server, control};
 use crate::errno::Errno;
 use crate::owners::OVERFLOW;
 use crate::protocol::opcode;
-use crate::request::Request;
-use uext4::{Attr, Caller, InodeRef};
+use crate::request::{NO_ID, Request};
+use uext4::{Attr, Caller, InodeRef, NewOwner};
 
 impl Server {
     /// Attributes of an inode with mapped owners.
@@ -18,14 +26,35 @@ impl Server {
         attr
     }
 
-    /// Mapped caller of a request that creates no inode.
+    /// Caller of a request with its rights, mapped.
     pub(super) fn asker(&self, request: &Request<'_>) -> Caller {
-        self.inside(request.caller(0))
+        match self.agreement.hides_callers() {
+            true => request.process(),
+            false => self.inside(request.caller(0)),
+        }
     }
 
     /// As [`Self::asker`], with the current supplementary groups of the process.
     pub(super) fn asker_in_groups(&self, request: &Request<'_>) -> Caller {
-        self.inside(request.caller_in_groups())
+        match self.agreement.hides_callers() {
+            true => Caller {
+                gid: NO_ID,
+                groups: Vec::new(),
+                ..request.process()
+            },
+            false => self.inside(request.caller_in_groups()),
+        }
+    }
+
+    /// Whether the caller is the superuser.
+    pub(super) fn is_superuser(&self, request: &Request<'_>) -> bool {
+        self.asker(request).is_superuser()
+    }
+
+    /// Whether the caller may do what the owner of the inode may.
+    pub(super) fn is_owner(&self, request: &Request<'_>, inode: &InodeRef) -> bool {
+        let named = !self.agreement.hides_callers();
+        self.is_superuser(request) || (named && request.uid == self.shown(inode).uid)
     }
 
     /// Capabilities stay those that the caller has outside.
@@ -53,7 +82,7 @@ impl Server {
         inside.flatten().collect()
     }
 
-    /// Mapped caller of a request that creates an inode in `parent`: the owner of the new inode.
+    /// Caller of a request that creates an inode in `parent`, with the owner of the new inode.
     ///
     /// # Errors
     /// `EOVERFLOW`, as in the kernel, if no id inside maps to the caller.
@@ -64,6 +93,20 @@ impl Server {
         parent: &InodeRef,
     ) -> Result<Caller, Errno> {
         let caller = request.caller(umask);
+        let umask = caller.umask;
+        if self.agreement.hides_callers() {
+            let known = |id| Some(id).filter(|id| *id != NO_ID).ok_or(Errno::EOVERFLOW);
+            let owner = NewOwner {
+                uid: known(caller.uid)?,
+                gid: known(caller.gid)?,
+                groups: caller.groups,
+            };
+            return Ok(Caller {
+                umask,
+                owner: Some(owner),
+                ..request.process()
+            });
+        }
         if self.owners.are_same() {
             return Ok(caller);
         }
@@ -76,11 +119,14 @@ impl Server {
             true => Some(attr.gid),
             false => self.owners.group_inside(caller.gid),
         };
-        Ok(Caller {
+        let owner = NewOwner {
             uid: uid.ok_or(Errno::EOVERFLOW)?,
             gid: gid.ok_or(Errno::EOVERFLOW)?,
             groups: self.groups_inside(&caller.groups),
-            ..caller
+        };
+        Ok(Caller {
+            owner: Some(owner),
+            ..self.inside(caller)
         })
     }
 
@@ -115,7 +161,7 @@ impl Server {
         let (first, second) = victims(request)?;
         for (node, name) in [first, second].into_iter().flatten() {
             let parent = self.get(node)?;
-            let found = self.filesystem.lookup(&parent, name, &self.asker(request));
+            let found = self.filesystem.lookup(&parent, name, &request.caller(0));
             let attr = match found {
                 Ok(inode) => self.filesystem.attr(&inode),
                 // The operation itself reports the error.

@@ -29,9 +29,9 @@ impl Server {
         let (valid, mut set) = parse(request.args())?;
         // The kernel sets the flag for any change of owner, also by the
         // superuser, which keeps setgid. The library applies the superuser's rules itself.
-        let given_by_superuser = request.uid == 0 && (set.uid.is_some() || set.gid.is_some());
-        let kill = valid & fattr::KILL_SUIDGID != 0 && !given_by_superuser;
-        if kill && set.mode.is_none() {
+        let kill = valid & fattr::KILL_SUIDGID != 0 && set.mode.is_none();
+        let is_given = set.uid.is_some() || set.gid.is_some();
+        if kill && !(is_given && self.is_superuser(request)) {
             set.mode = self.mode_without_privileges(request, &inode);
         }
         set.uid = set.uid.map_or(Ok(None), |uid| self.owners.new_user(uid))?;

@@ -123,7 +123,7 @@ impl Server {
             commands::SETFSLABEL if usize_of(in_size) >= FSLABEL_BYTES => {
                 self.set_label(request, input.bytes(FSLABEL_BYTES)?)
             }
-            commands::SHUTDOWN if request.uid != 0 => Err(Errno::EPERM),
+            commands::SHUTDOWN if !self.is_superuser(request) => Err(Errno::EPERM),
             commands::SHUTDOWN => Err(Errno::EOPNOTSUPP),
             other if commands::REFUSED.contains(&other) => Err(Errno::EOPNOTSUPP),
             _ => Err(Errno::ENOTTY),
@@ -147,7 +147,7 @@ impl Server {
     }
 
     fn check_owner(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
-        match request.uid == 0 || request.uid == self.shown(inode).uid {
+        match self.is_owner(request, inode) {
             true => Ok(()),
             false => Err(Errno::EPERM),
         }
@@ -155,7 +155,7 @@ impl Server {
 
     /// The label ends at its first zero byte, which is required.
     fn set_label(&self, request: &Request<'_>, bytes: &[u8]) -> Handled {
-        if request.uid != 0 {
+        if !self.is_superuser(request) {
             return Err(Errno::EPERM);
         }
         let end = bytes.iter().position(|byte| *byte == 0);
@@ -174,7 +174,7 @@ impl Server {
         len: u64,
         min_len: u64,
     ) -> Result<u64, Errno> {
-        if request.uid != 0 {
+        if !self.is_superuser(request) {
             return Err(Errno::EPERM);
         }
         let range = start..start.saturating_add(len);

@@ -157,7 +157,7 @@ impl Server {
             true => Times::Keep,
             false => Times::Change,
         };
-        if request.uid != 0 {
+        if !self.is_superuser(request) {
             self.kill_privileges(request, &inode, times)?;
         }
         // Kernels before Linux 5.19 leave this to the server.
@@ -212,7 +212,7 @@ impl Server {
                 break;
             }
         }
-        if request.uid != 0 {
+        if !self.is_superuser(request) {
             self.kill_privileges(request, &to, times)?;
         }
         // Kernels before Linux 6.1 leave this to the server.

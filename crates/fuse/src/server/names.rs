@@ -16,16 +16,16 @@ const RENAME_WHITEOUT: u32 = 4;
 impl Server {
     pub(super) fn lookup(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let name = request.args().name()?;
+        let asker = request.caller(0);
         // NFS servers look up "." and ".." of inodes that the kernel may have forgotten.
         let found = match name {
             b"." => Ok(self.get_named(request.node)?),
-            b".." => {
-                self.filesystem
-                    .lookup(&self.get_any(request.node)?, name, &self.asker(request))
-            }
+            b".." => self
+                .filesystem
+                .lookup(&self.get_any(request.node)?, name, &asker),
             _ => self
                 .filesystem
-                .lookup(&self.get(request.node)?, name, &self.asker(request)),
+                .lookup(&self.get(request.node)?, name, &asker),
         };
         match found {
             Ok(inode) => self.entry(inode, reply),
@@ -143,7 +143,7 @@ impl Server {
 
     pub(super) fn unlink(&self, request: &Request<'_>) -> Handled {
         let parent = self.get(request.node)?;
-        let (name, asker) = (request.args().name()?, self.asker(request));
+        let (name, asker) = (request.args().name()?, request.caller(0));
         self.remove(|victim| {
             self.filesystem
                 .unlink_watched(&parent, name, &asker, victim)
@@ -152,7 +152,7 @@ impl Server {
 
     pub(super) fn rmdir(&self, request: &Request<'_>) -> Handled {
         let parent = self.get(request.node)?;
-        let (name, asker) = (request.args().name()?, self.asker(request));
+        let (name, asker) = (request.args().name()?, request.caller(0));
         self.remove(|victim| self.filesystem.rmdir_watched(&parent, name, &asker, victim))
     }
 

@@ -15,7 +15,7 @@ use crate::opened::Manner;
 use crate::protocol::{OPEN_KILL_SUIDGID, fopen};
 use crate::reply::Reply;
 use crate::request::Request;
-use uext4::{Atime, ChangeTimes, Error, InodeRef, SetAttr, Writers};
+use uext4::{Atime, Caller, ChangeTimes, Error, InodeRef, SetAttr, Writers};
 use uext4_num::low_u16;
 
 /// `O_*` flags of `open(2)` that matter here.
@@ -53,7 +53,12 @@ impl Server {
         if flags & O_TRUNC != 0 {
             self.truncate_opened(request, &inode, open_flags)?;
         }
-        let manner = self.manner(request, &inode, flags);
+        let asker = match writes(flags) {
+            true => self.asker(request),
+            // Its rights do not matter.
+            false => request.caller(0),
+        };
+        let manner = self.manner(&asker, &inode, flags);
         self.note_opening(request.node, &inode, flags, manner);
         self.put_opened(request.node, &inode, flags, manner, reply);
         Ok(())
@@ -144,12 +149,12 @@ impl Server {
         reply.u32(0);
     }
 
-    fn manner(&self, request: &Request<'_>, inode: &InodeRef, flags: u32) -> Manner {
+    fn manner(&self, asker: &Caller, inode: &InodeRef, flags: u32) -> Manner {
         let past_cache = self.goes_past_cache(inode, flags);
         Manner {
             past_cache,
             later: writes(flags) && self.agreement.writeback() && !past_cache,
-            by: self.filesystem.writer(&self.asker(request)),
+            by: self.filesystem.writer(asker),
             only_writes: flags & (O_ACCMODE | O_APPEND) == O_WRONLY,
             write_only: flags & O_ACCMODE == O_WRONLY,
             only_appends: writes(flags) && self.only_appends(inode),
@@ -183,7 +188,7 @@ impl Server {
             }
             made => made?,
         };
-        self.put_created(request, inode, flags, reply)
+        self.put_created(&caller, inode, flags, reply)
     }
 
     pub(super) fn tmpfile(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
@@ -193,13 +198,13 @@ impl Server {
         let permissions = low_u16(mode & 0o7777);
         let caller = self.maker(request, umask, &parent)?;
         let made = self.filesystem.tmpfile(&parent, permissions, &caller)?;
-        self.put_created(request, made, flags, reply)
+        self.put_created(&caller, made, flags, reply)
     }
 
     /// Adds the writer before the kernel sees the entry, so that the entry is answered with one.
     fn put_created(
         &self,
-        request: &Request<'_>,
+        caller: &Caller,
         inode: InodeRef,
         flags: u32,
         reply: &mut Reply,
@@ -207,7 +212,7 @@ impl Server {
         let attr = self.shown(&inode);
         let node = self.nodes.insert(&inode);
         let mut opened = Reply::new(16);
-        let manner = self.manner(request, &inode, flags);
+        let manner = self.manner(caller, &inode, flags);
         self.put_opened(node, &inode, flags, manner, &mut opened);
         crate::attributes::put_entry(reply, node, &attr, self.ttl(node, &inode));
         reply.put(opened.body());

@@ -6,7 +6,7 @@ use crate::protocol::SETXATTR_ACL_KILL_SGID;
 use crate::reply::Reply;
 use crate::request::Request;
 use std::borrow::Cow;
-use uext4::{Error, SetAttr, SetMode};
+use uext4::{Caller, Checks, Error, SetAttr, SetMode};
 use uext4_num::usize_of;
 
 /// `setxattr(2)` flags.
@@ -71,7 +71,11 @@ impl Server {
         if list && self.owners.hide_lists() {
             return Err(Errno::ENODATA);
         }
-        let asker = self.asker(request);
+        // The kernel lets only the superuser ask for `trusted.*`.
+        let asker = Caller {
+            checks: Checks::Done,
+            ..Caller::root()
+        };
         let mut value = match self.filesystem.get_xattr(&inode, name, &asker) {
             // With `noacl`. The kernel reads ACLs itself and would return the error to its caller;
             // after ENODATA it checks the mode bits.
@@ -89,10 +93,13 @@ impl Server {
         let size = request.args().u32()?;
         let inode = self.get(request.node)?;
         let mut list = Vec::new();
-        for name in self.filesystem.list_xattrs(&inode, &self.asker(request))? {
-            let secret = request.uid != 0 && name.starts_with(b"trusted.");
-            let hidden = is_list(&name) && self.owners.hide_lists();
-            if !secret && !hidden {
+        let names = self.filesystem.list_xattrs(&inode, &request.caller(0))?;
+        let is_secret = |name: &[u8]| name.starts_with(b"trusted.");
+        let keeps_secrets = names.iter().any(|name| is_secret(name)) && !self.is_superuser(request);
+        for name in names {
+            let hides_list = is_list(&name) && self.owners.hide_lists();
+            let is_hidden = hides_list || (keeps_secrets && is_secret(&name));
+            if !is_hidden {
                 list.extend_from_slice(&name);
                 list.push(0);
             }

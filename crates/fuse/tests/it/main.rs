@@ -16,6 +16,7 @@ mod full;
 mod guarded;
 mod halts;
 mod handles;
+mod idmapped;
 mod in_place;
 mod killed;
 mod life;

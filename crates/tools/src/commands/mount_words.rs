@@ -70,6 +70,11 @@ const TABLE: &[Row] = &[
                 copied file of an overlayfs on such a mount may answer ESTALE",
     },
     Row {
+        words: &[("idmap", |it| it.mount.idmap = true)],
+        about: "idmapped mounts can be made of the mount (mount --bind -o X-mount.idmap=...; Linux \
+                6.12); the server then takes the rights of callers from /proc",
+    },
+    Row {
         words: &[
             ("writeback", |it| {
                 it.mount.data_cache = DataCache::WriteBack;

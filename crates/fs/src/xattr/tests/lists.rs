@@ -32,6 +32,7 @@ fn user(uid: u32) -> Caller {
         groups: Vec::new(),
         umask: 0,
         checks: Checks::Library,
+        owner: None,
     }
 }
 

@@ -189,6 +189,7 @@ impl Side for Library {
             groups: caller.groups.to_vec(),
             umask: UMASK,
             checks: Checks::Library,
+            owner: None,
         };
         self.change(&caller, op)
             .map_or_else(|error| error.errno(), |()| 0)
