@@ -44,9 +44,11 @@ pub(crate) mod opcode {
     pub(crate) const GETXATTR: u32 = 22;
     pub(crate) const LISTXATTR: u32 = 23;
     pub(crate) const REMOVEXATTR: u32 = 24;
+    pub(crate) const FLUSH: u32 = 25;
     pub(crate) const INIT: u32 = 26;
     pub(crate) const OPENDIR: u32 = 27;
     pub(crate) const READDIR: u32 = 28;
+    pub(crate) const RELEASEDIR: u32 = 29;
     pub(crate) const FSYNCDIR: u32 = 30;
     pub(crate) const ACCESS: u32 = 34;
     pub(crate) const CREATE: u32 = 35;
@@ -66,6 +68,7 @@ pub(crate) mod opcode {
     /// Opcodes that are counted, with their names.
     pub(crate) const NAMES: &[(u32, &str)] = &[
         (LOOKUP, "lookup"),
+        (FORGET, "forget"),
         (GETATTR, "getattr"),
         (SETATTR, "setattr"),
         (READLINK, "readlink"),
@@ -86,12 +89,16 @@ pub(crate) mod opcode {
         (GETXATTR, "getxattr"),
         (LISTXATTR, "listxattr"),
         (REMOVEXATTR, "removexattr"),
+        (FLUSH, "flush"),
+        (OPENDIR, "opendir"),
         (READDIR, "readdir"),
+        (RELEASEDIR, "releasedir"),
         (FSYNCDIR, "fsyncdir"),
         (ACCESS, "access"),
         (CREATE, "create"),
         (BMAP, "bmap"),
         (IOCTL, "ioctl"),
+        (BATCH_FORGET, "batch_forget"),
         (FALLOCATE, "fallocate"),
         (READDIRPLUS, "readdirplus"),
         (RENAME2, "rename2"),

@@ -178,8 +178,10 @@ impl Server {
     /// Serves an admitted request and puts the body into `reply`.
     pub(crate) fn handle(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
         match request.opcode {
-            opcode::FORGET => self.forget(request),
-            opcode::BATCH_FORGET => self.batch_forget(request),
+            opcode::FORGET | opcode::BATCH_FORGET => {
+                let _unanswered = self.count(request, reply);
+                Outcome::Silent
+            }
             _ => {
                 let privileged = self.privileged_target(request);
                 let done = self.count(request, reply);
@@ -212,6 +214,8 @@ impl Server {
     fn reply(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         self.check_known(request)?;
         match request.opcode {
+            opcode::FORGET => self.forget(request),
+            opcode::BATCH_FORGET => self.batch_forget(request),
             opcode::LOOKUP => self.lookup(request, reply),
             opcode::GETATTR => self.getattr(request, reply),
             opcode::SETATTR => self.setattr(request, reply),

@@ -1,6 +1,6 @@
 //! Names: lookup, create, link, rename, unlink, forget.
 
-use super::{Handled, Outcome, Server};
+use super::{Handled, Server};
 use crate::attributes::{device_of, put_entry, put_no_entry};
 use crate::errno::Errno;
 use crate::reply::Reply;
@@ -45,24 +45,18 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn forget(&self, request: &Request<'_>) -> Outcome {
-        if let Ok(lookups) = request.args().u64() {
-            self.forget_node(request.node, lookups);
-        }
-        Outcome::Silent
+    pub(super) fn forget(&self, request: &Request<'_>) -> Handled {
+        self.forget_node(request.node, request.args().u64()?);
+        Ok(())
     }
 
-    pub(super) fn batch_forget(&self, request: &Request<'_>) -> Outcome {
+    pub(super) fn batch_forget(&self, request: &Request<'_>) -> Handled {
         let mut args = request.args();
-        let count = args.u32().unwrap_or(0);
-        let _ = args.u32();
+        let (count, _) = (args.u32()?, args.u32()?);
         for _ in 0..count {
-            let (Ok(node), Ok(lookups)) = (args.u64(), args.u64()) else {
-                break;
-            };
-            self.forget_node(node, lookups);
+            self.forget_node(args.u64()?, args.u64()?);
         }
-        Outcome::Silent
+        Ok(())
     }
 
     fn forget_node(&self, node: u64, lookups: u64) {

@@ -32,6 +32,7 @@ mod page_cache;
 mod pjdfstest;
 mod programs;
 mod remounts;
+mod requests;
 mod reserved;
 mod shutdown;
 mod slow_device;
