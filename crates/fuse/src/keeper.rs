@@ -47,6 +47,9 @@ const COVERED: u8 = 4;
 /// Maximum wait for the last threads of a killed server, which the abort ends.
 const CLEAR_LIMIT: Duration = Duration::from_secs(30);
 
+/// The same for a server that gave up, which still has its claim then. Another server may have it.
+const GIVE_UP_LIMIT: Duration = Duration::from_secs(2);
+
 /// Maximum message size in bytes.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
@@ -90,7 +93,7 @@ impl Keeper {
                 // The server is gone; a killed one left its claim and its socket.
                 let limit = match serve(theirs.as_fd(), place, options, relay) {
                     Served::Mount => CLEAR_LIMIT,
-                    Served::Nothing => Duration::ZERO,
+                    Served::Nothing => GIVE_UP_LIMIT,
                 };
                 crate::claim::clear(&path, limit);
                 std::process::exit(0)

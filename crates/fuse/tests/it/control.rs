@@ -1,6 +1,6 @@
 //! The control socket of a running mount, and misbehaving clients.
 
-use crate::support::{Mounted, run, try_run};
+use crate::support::{Mounted, run, runtime_dir, try_run};
 use serde_json::Value;
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,12 +21,9 @@ client.connect("control")
 print(client.makefile().readline())
 "#;
 
-/// The socket in the directory of the superuser; paths of tests are short and plain.
+/// The socket of the mount.
 fn socket(mounted: &Mounted) -> PathBuf {
-    let root = mounted.root();
-    let root = root.to_str().expect("it is plain");
-    let name = root.replace('-', "%2d").replace('/', "-");
-    let socket = PathBuf::from(format!("/run/uext4/{name}/control"));
+    let socket = runtime_dir(&mounted.root()).join("control");
     // The socket appears a moment after the mount.
     wait::until_true("the socket answers", || {
         UnixStream::connect(&socket).is_ok()

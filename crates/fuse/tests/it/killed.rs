@@ -1,12 +1,11 @@
 //! A server that is killed while it waits for its own mount: every caller is answered.
 
-use crate::support::{Mounted, errno};
+use crate::support::{Mounted, errno, runtime_dir};
 use crate::watchdog::Watchdog;
 use rustix::fs::{SeekFrom, seek};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use uext4_fuse::{Image, freeze};
 use uext4_testkit::wait;
 
@@ -64,21 +63,12 @@ fn a_server_killed_while_it_fetches_data_leaves_no_caller_waiting() {
     }
 }
 
-/// The directory with the claim and the socket of the mount.
-fn runtime_dir(mounted: &Mounted) -> PathBuf {
-    let root = mounted.root();
-    let root = root.to_str().expect("it is plain");
-    let name = root.replace('-', "%2d").replace('/', "-");
-    let dir = PathBuf::from("/run/uext4").join(name);
-    assert!(dir.join("control").exists(), "{}", dir.display());
-    dir
-}
-
 /// Detached, the mount is in no table, and its users still wait.
 #[test]
 fn the_server_of_a_detached_mount_leaves_nothing_behind() {
     let mut mounted = Mounted::new();
-    let dir = runtime_dir(&mounted);
+    let dir = runtime_dir(&mounted.root());
+    assert!(dir.join("control").exists(), "{}", dir.display());
     kill_a_waiting_server(&mut mounted, 2, |mounted| {
         unmount(mounted.root(), UnmountFlags::DETACH).unwrap();
     });
@@ -92,7 +82,8 @@ fn the_server_of_a_detached_mount_leaves_nothing_behind() {
 #[test]
 fn the_server_of_a_renamed_mount_leaves_no_caller_waiting() {
     let mut mounted = Mounted::new();
-    let dir = runtime_dir(&mounted);
+    let dir = runtime_dir(&mounted.root());
+    assert!(dir.join("control").exists(), "{}", dir.display());
     let parent = mounted.root().parent().unwrap().to_owned();
     let renamed = parent.with_extension("renamed");
     kill_a_waiting_server(&mut mounted, 2, |_| fs::rename(&parent, &renamed).unwrap());

@@ -1,6 +1,6 @@
 //! Directories of a mount point's path are replaced while the image is opened.
 
-use crate::support::program;
+use crate::support::{program, runtime_dir};
 use std::fs::{self, File, create_dir, rename};
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -116,6 +116,8 @@ fn a_replaced_directory_is_not_mounted_on() {
         assert!(!output.status.success(), "{case}");
         assert!(said.contains(word), "{case}: {said}");
         assert_eq!(mounts_below(dir.path()), Vec::<String>::new(), "{case}");
+        let runtime_dir = runtime_dir(&dir.path().join("up/at"));
+        wait::until_true("its directory is removed", || !runtime_dir.exists());
         oracle::assert_clean(&dir.path().join("image"));
     }
 }

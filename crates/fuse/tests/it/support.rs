@@ -231,6 +231,13 @@ impl Drop for Mounted {
     }
 }
 
+/// The superuser's directory with the claim and the socket of a mount; paths of tests are plain.
+pub(crate) fn runtime_dir(mount_point: &Path) -> PathBuf {
+    let path = mount_point.to_str().expect("it is plain");
+    let name = path.replace('-', "%2d").replace('/', "-");
+    Path::new("/run/uext4").join(name)
+}
+
 /// Runs a program that must succeed; returns its output.
 pub(crate) fn run(program: &str, args: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
     let output = try_run(program, args);
