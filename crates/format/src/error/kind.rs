@@ -127,6 +127,8 @@ kinds! {
     MmpOutside = "the MMP block is outside the data area";
     QuotaNumber = "the number of a quota inode is wrong";
     JournalWithoutFeature = "a journal without the feature";
+    TwoJournals = "the UUID of an external journal beside an internal one";
+    ReplayWithoutJournal = "it asks for replay, and there is no journal";
     MmpSequence = "its sequence number is none of a mount: clear it with tune2fs";
     Requested = "asked for by trigger_fs_error";
     // Groups.
@@ -156,6 +158,7 @@ kinds! {
     SizeRange { found: u64 } = "size is out of range";
     BadSize = "bad size";
     SizeWrong = "the size is wrong";
+    FragmentAddress = "the address of a fragment";
     SizeHighWrong = "the size is wrong: its high part means nothing";
     SizeOfNone = "the size is wrong: such a file has none";
     BlocksWrong = "the block count is wrong";
@@ -329,6 +332,7 @@ kinds! {
     JournalMetadata = "has holes, or blocks that hold other metadata";
     JournalTwice = "has a block twice, or one of its map or of MMP";
     Stopped = "an error stopped it";
+    FieldsOfVersion2 = "fields of version 2 in version 1";
     UnreplayedRecords = "it holds records, and the superblock does not ask for replay";
     // Fast commits.
     FcOutside = "maps blocks outside the data area";

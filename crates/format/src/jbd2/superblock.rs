@@ -39,6 +39,7 @@ const COMPAT: usize = 36;
 const INCOMPAT: usize = 40;
 const RO_COMPAT: usize = 44;
 const UUID: usize = 48;
+const USERS: usize = 64;
 const CHECKSUM_TYPE: usize = 80;
 const FAST_COMMIT_BLOCKS: usize = 84;
 const HEAD: usize = 88;
@@ -219,6 +220,13 @@ impl Superblock {
         );
         let sum = if self.has_crc32c() { checksum(raw) } else { 0 };
         put_u32_be(raw, CHECKSUM, sum);
+    }
+
+    /// Whether a superblock of version 1 has fields that only version 2 has: features, or users.
+    pub fn has_fields_of_version_2(&self) -> bool {
+        let fields = [COMPAT, INCOMPAT, RO_COMPAT, USERS];
+        let is_set = |at: &usize| get_u32_be(&self.raw[..], *at) != 0;
+        self.version == BlockType::SuperblockV1 && fields.iter().any(is_set)
     }
 
     /// The bytes as they were read, with later changes of those without a field here.

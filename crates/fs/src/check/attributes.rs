@@ -76,7 +76,7 @@ impl Check<'_> {
             return Ok(shared.clusters);
         }
         let clusters = self.clusters(run);
-        if self.claimed.put_all(clusters) != 1 {
+        if self.claim(clusters)? != 1 {
             self.found(place, "xattr block", CorruptKind::XattrShared);
             return Ok(1);
         }

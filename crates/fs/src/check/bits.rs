@@ -1,36 +1,57 @@
-//! Bit set of numbers below a bound.
+//! Sparse bit set of numbers below a bound.
 
+use super::paged::Paged;
 use std::ops::Range;
-use uext4_num::clamp_usize;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Bits(Vec<u64>);
+pub(super) struct Bits(Paged<u64>);
 
 impl Bits {
     pub(super) fn new(len: u64) -> Self {
-        Self(vec![0; clamp_usize(len.div_ceil(64))])
+        Self(Paged::new(len.div_ceil(64)))
+    }
+
+    /// Memory of an empty set, in bytes.
+    pub(super) fn empty_bytes(len: u64) -> u64 {
+        Paged::<u64>::empty_bytes(len.div_ceil(64))
+    }
+
+    /// Memory that the insertion of these numbers takes, in bytes.
+    pub(super) fn more_bytes(&self, range: &Range<u64>) -> u64 {
+        self.0.more_bytes(words(range))
+    }
+
+    /// Whether any of these numbers may be there.
+    pub(super) fn may_have(&self, range: &Range<u64>) -> bool {
+        self.0.may_have(words(range))
     }
 
     pub(super) fn has(&self, at: u64) -> bool {
-        let word = self.0.get(clamp_usize(at / 64));
-        word.is_some_and(|word| word & 1 << (at % 64) != 0)
+        self.0.get(at / 64) & 1 << (at % 64) != 0
     }
 
-    /// Inserts a number; false if it was there or is out of bounds.
-    pub(super) fn put(&mut self, at: u64) -> bool {
-        let Some(word) = self.0.get_mut(clamp_usize(at / 64)) else {
-            return false;
-        };
-        let bit = 1 << (at % 64);
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        is_new
-    }
-
-    /// Inserts numbers; answers how many were new.
+    /// Inserts numbers; answers how many were new, and in bounds.
     pub(super) fn put_all(&mut self, range: Range<u64>) -> u64 {
-        range.map(|at| u64::from(self.put(at))).sum()
+        let mut n_new = 0;
+        for at in words(&range) {
+            let Some(word) = self.0.get_mut(at) else {
+                break;
+            };
+            let bits = range.start.max(at * 64)..range.end.min(at * 64 + 64);
+            let mask = (u64::MAX >> (64 - (bits.end - bits.start))) << (bits.start % 64);
+            n_new += u64::from((mask & !*word).count_ones());
+            *word |= mask;
+        }
+        n_new
+    }
+}
+
+/// The words that have these bits.
+fn words(range: &Range<u64>) -> Range<u64> {
+    match range.is_empty() {
+        true => 0..0,
+        false => range.start / 64..(range.end - 1) / 64 + 1,
     }
 }
 
@@ -43,7 +64,9 @@ mod tests {
         let mut bits = Bits::new(100);
         assert_eq!(bits.put_all(60..70), 10);
         assert_eq!(bits.put_all(65..75), 5);
+        assert_eq!((bits.put_all(7..7), bits.put_all(0..60)), (0, 60));
         assert!(bits.has(60) && bits.has(74) && !bits.has(75) && !bits.has(5000));
-        assert!(!bits.put(5000));
+        assert_eq!(bits.put_all(5000..5001), 0);
+        assert!(bits.may_have(&(0..1)) && bits.more_bytes(&(0..1)) == 0);
     }
 }

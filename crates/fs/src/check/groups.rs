@@ -25,8 +25,7 @@ impl Check<'_> {
             zones.extend(self.zones_of(group, parsed.as_ref()));
             self.descriptors.push(parsed);
         }
-        self.keep_apart(zones);
-        Ok(())
+        self.keep_apart(zones)
     }
 
     /// Uninit bitmaps and inode tables require checksums of descriptors.
@@ -61,7 +60,7 @@ impl Check<'_> {
         zones.into_iter().map(|zone| (zone, group)).collect()
     }
 
-    fn keep_apart(&mut self, mut zones: Vec<(Range<u64>, GroupNr)>) {
+    fn keep_apart(&mut self, mut zones: Vec<(Range<u64>, GroupNr)>) -> Step {
         zones.sort_unstable_by_key(|(zone, _)| zone.start);
         for (zone, group) in zones {
             let end = zone.end.min(self.fs.geometry.blocks_count);
@@ -75,8 +74,9 @@ impl Check<'_> {
                 _ => self.metadata.push(zone.start..end),
             }
             let clusters = self.clusters(zone.start..end);
-            self.claimed.put_all(clusters);
+            self.claim(clusters)?;
         }
+        Ok(())
     }
 
     /// The clusters that contain these blocks.

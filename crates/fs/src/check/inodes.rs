@@ -14,6 +14,9 @@ const FAST_LINK_BYTES: u64 = 60;
 /// Bytes of the high part of the size in an inode.
 const SIZE_HIGH: std::ops::Range<usize> = 0x6C..0x70;
 
+/// Bytes of the address of a fragment, which no file has.
+const FRAGMENT: std::ops::Range<usize> = 0x70..0x74;
+
 /// Most blocks of a file.
 const BLOCKS_MAX: u64 = 1 << 32;
 
@@ -47,6 +50,10 @@ impl Check<'_> {
         if !has_high && size_high.iter().any(|byte| *byte != 0) {
             self.found(place, "inode", CorruptKind::SizeHighWrong);
         }
+        let fragment = raw.get(FRAGMENT).unwrap_or_default();
+        if inode.links != 0 && !is_own && fragment.iter().any(|byte| *byte != 0) {
+            self.found(place, "inode", CorruptKind::FragmentAddress);
+        }
         if !has_data(kind) && inode.size != 0 {
             self.found(place, "inode", CorruptKind::SizeOfNone);
         }
@@ -67,6 +74,7 @@ impl Check<'_> {
             false => Nameless::No,
         };
         self.look_at_flags(nr, inode, kind);
+        self.take(self.links.more_bytes(nr))?;
         self.links.put(nr, kind, inode.links, nameless);
         self.report.n_inodes += 1;
         if kind == FileType::Directory {
@@ -104,7 +112,9 @@ impl Check<'_> {
         self.compare_sectors(nr, inode, mapped.clusters + attributes);
         self.compare_size(nr, inode, kind, mapped.end);
         if mapped.is_bad && kind == FileType::Directory {
-            self.unreadable.put(u64::from(nr.0));
+            let at = u64::from(nr.0);
+            self.take(self.unreadable.more_bytes(&(at..at + 1)))?;
+            self.unreadable.put_all(at..at + 1);
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! Check of links: file types, link counts, and the connection of every directory to the root.
 
+use super::paged::Paged;
 use super::{Check, Step};
 use uext4_format::{CorruptKind, Feature, FileType, InodeNr, Place};
-use uext4_num::{clamp_u32, clamp_usize, u64_of, usize_of};
+use uext4_num::{low_u32, u64_of};
 
 /// The inode needs no name: it is found by its number, or is an orphan.
 const NAMELESS: u8 = 0x10;
@@ -17,41 +18,53 @@ pub(super) struct Directory {
     up: u32,
 }
 
+/// Links of an inode.
+#[derive(Clone, Copy, Default)]
+struct Inode {
+    /// Type code, and [`NAMELESS`]; 0 when the inode is free.
+    kind: u8,
+    wanted: u16,
+    found: u16,
+}
+
 /// Type and links of each inode.
 #[derive(Default)]
 pub(super) struct Links {
-    /// Type code, and [`NAMELESS`]; 0 when the inode is free.
-    kinds: Vec<u8>,
-    wanted: Vec<u16>,
-    found: Vec<u16>,
+    inodes: Paged<Inode>,
     /// In ascending order.
     directories: Vec<Directory>,
 }
 
 impl Links {
-    /// Memory for each inode in bytes; directories need more.
-    pub(super) const BYTES_PER_INODE: u64 = 5;
+    /// Memory for each directory in bytes, in addition.
     pub(super) const BYTES_PER_DIRECTORY: u64 = 12;
 
     pub(super) fn new(inodes: u64) -> Self {
-        let len = clamp_usize(inodes) + 1;
         Self {
-            kinds: vec![0; len],
-            wanted: vec![0; len],
-            found: vec![0; len],
+            inodes: Paged::new(inodes + 1),
             directories: Vec::new(),
         }
     }
 
+    /// Memory before the first inode, in bytes.
+    pub(super) fn empty_bytes(inodes: u64) -> u64 {
+        Paged::<Inode>::empty_bytes(inodes + 1)
+    }
+
+    /// Memory that [`Self::put`] takes, in bytes.
+    pub(super) fn more_bytes(&self, nr: InodeNr) -> u64 {
+        let at = u64::from(nr.0);
+        self.inodes.more_bytes(at..at + 1)
+    }
+
     /// Records an inode in use.
     pub(super) fn put(&mut self, nr: InodeNr, kind: FileType, links: u16, nameless: Nameless) {
-        let at = usize_of(nr.0);
         let mark = match nameless {
             Nameless::Yes => NAMELESS,
             Nameless::No => 0,
         };
-        if let (Some(slot), Some(wanted)) = (self.kinds.get_mut(at), self.wanted.get_mut(at)) {
-            (*slot, *wanted) = (kind.dirent_code() | mark, links);
+        if let Some(inode) = self.inodes.get_mut(nr.0.into()) {
+            (inode.kind, inode.wanted) = (kind.dirent_code() | mark, links);
         }
         if kind == FileType::Directory {
             self.directories.push(Directory {
@@ -64,20 +77,21 @@ impl Links {
 
     /// Type of an inode in use.
     pub(super) fn kind(&self, nr: InodeNr) -> Option<FileType> {
-        let code = self.kinds.get(usize_of(nr.0))? & KIND;
-        FileType::from_dirent_code(code)
+        FileType::from_dirent_code(self.inodes.get(nr.0.into()).kind & KIND)
     }
 
     /// Whether an inode in use must have no name.
     pub(super) fn is_nameless(&self, nr: InodeNr) -> bool {
-        let kind = self.kinds.get(usize_of(nr.0));
-        kind.is_some_and(|kind| kind & NAMELESS != 0)
+        self.inodes.get(nr.0.into()).kind & NAMELESS != 0
     }
 
-    /// Counts an entry of an inode.
+    /// Counts an entry of an inode, if that is in use.
     pub(super) fn count(&mut self, nr: InodeNr) {
-        if let Some(found) = self.found.get_mut(usize_of(nr.0)) {
-            *found = found.saturating_add(1);
+        if self.inodes.get(nr.0.into()).kind == 0 {
+            return;
+        }
+        if let Some(inode) = self.inodes.get_mut(nr.0.into()) {
+            inode.found = inode.found.saturating_add(1);
         }
     }
 
@@ -126,13 +140,16 @@ pub(super) enum Nameless {
 impl Check<'_> {
     pub(super) fn look_at_links(&mut self) -> Step {
         let many = self.fs.features.has(Feature::DIR_NLINK);
-        for at in 1..self.links.kinds.len() {
-            let (kind, wanted) = (self.links.kinds[at], self.links.wanted[at]);
-            let found = self.links.found[at];
+        for at in self.links.inodes.numbers() {
+            let Inode {
+                kind,
+                wanted,
+                found,
+            } = self.links.inodes.get(at);
             if kind == 0 || kind & NAMELESS != 0 || found == wanted {
                 continue;
             }
-            let place = Place::Inode(InodeNr(clamp_u32(at)));
+            let place = Place::Inode(InodeNr(low_u32(at)));
             let is_dir = FileType::from_dirent_code(kind & KIND) == Some(FileType::Directory);
             if found == 0 || (is_dir && found == 1) {
                 self.found(place, "inode", CorruptKind::Unnamed);

@@ -116,7 +116,7 @@ impl Check<'_> {
             return Ok(());
         }
         for (at, index) in node.indexes().enumerate() {
-            if !self.claim_own(nr, index.child, mapped) {
+            if !self.claim_own(nr, index.child, mapped)? {
                 continue;
             }
             let bytes = self.read(index.child)?;
@@ -173,7 +173,7 @@ impl Check<'_> {
         level: usize,
         mapped: &mut Mapped,
     ) -> Step {
-        if block == 0 || !self.claim_own(nr, BlockNr(block), mapped) {
+        if block == 0 || !self.claim_own(nr, BlockNr(block), mapped)? {
             return Ok(());
         }
         let bytes = self.read(BlockNr(block))?;
@@ -201,26 +201,26 @@ impl Check<'_> {
     }
 
     /// Claims a block of the map itself; false if it must not be visited.
-    fn claim_own(&mut self, nr: InodeNr, block: BlockNr, mapped: &mut Mapped) -> bool {
+    fn claim_own(&mut self, nr: InodeNr, block: BlockNr, mapped: &mut Mapped) -> Step<bool> {
         let run = block.0..block.0.saturating_add(1);
         let place = Place::InodeBlock(nr, block);
         if mapped.looks {
             // A second walk happens only if every block of the map was claimed by its first one.
-            return true;
+            return Ok(true);
         }
         if !self.may_map(&run) {
             let problem = CorruptKind::MapOutside;
             self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
-            return false;
+            return Ok(false);
         }
         mapped.clusters += 1;
         let clusters = self.clusters(run);
-        if self.claimed.put_all(clusters) == 1 {
-            return true;
+        if self.claim(clusters)? == 1 {
+            return Ok(true);
         }
         let problem = CorruptKind::MapShared;
         self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
-        false
+        Ok(false)
     }
 
     pub(super) fn may_map(&self, run: &Range<u64>) -> bool {
@@ -289,7 +289,7 @@ impl Check<'_> {
         let wanted = clusters.end.saturating_sub(clusters.start);
         mapped.clusters += wanted;
         let may_share = self.fs.features.has(Feature::SHARED_BLOCKS);
-        if self.claimed.put_all(clusters) != wanted && !may_share {
+        if self.claim(clusters)? != wanted && !may_share {
             let problem = CorruptKind::DataShared;
             self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
         }

@@ -7,7 +7,7 @@
 //!
 //! Invariants: a block is walked only by the structure that claimed it first, so the size of the
 //! file system bounds the time, whatever it contains. Memory is counted before it is allocated
-//! ([`Limits`]).
+//! ([`Limits`]), and grows with the inodes and blocks in use (`paged`).
 //!
 //! Not here: data, the journal's blocks (the mount checks them), backups of the superblock and its
 //! own counts of free blocks and inodes (a mount counts in the groups), contents of quota files.
@@ -24,6 +24,7 @@ mod links;
 mod maps;
 mod named;
 mod orphans;
+mod paged;
 mod report;
 mod reserved;
 mod resize;
@@ -150,9 +151,8 @@ impl<'a> Check<'a> {
         let inodes = u64::from(geometry.inodes_count);
         let clusters = geometry.clusters_count();
         let groups = u64::from(geometry.group_count);
-        self.take(
-            clusters / 8 + inodes / 8 + inodes * Links::BYTES_PER_INODE + groups * GROUP_BYTES,
-        )?;
+        let sets = Bits::empty_bytes(clusters) + Bits::empty_bytes(inodes + 1);
+        self.take(sets + Links::empty_bytes(inodes) + groups * GROUP_BYTES)?;
         self.claimed = Bits::new(clusters);
         self.links = Links::new(inodes);
         self.unreadable = Bits::new(inodes + 1);
@@ -183,6 +183,14 @@ impl<'a> Check<'a> {
             );
         }
         let recovers = superblock.features().has(Feature::RECOVER);
+        if recovers && !has_log {
+            let problem = CorruptKind::ReplayWithoutJournal;
+            self.found(Place::Superblock, "superblock", problem);
+        }
+        // e2fsck looks for the external one, and cannot check without it.
+        if superblock.journal_inum != 0 && has_log && superblock.journal_uuid != [0; 16] {
+            self.found(Place::Superblock, "superblock", CorruptKind::TwoJournals);
+        }
         let life = self.fs.lifecycle.lock();
         let log = life.log().cloned();
         drop(life);
@@ -192,6 +200,10 @@ impl<'a> Check<'a> {
             Some(Err(error)) => return Err(Stop::Failed(error.into())),
             Some(Ok(found)) if found.errno != 0 => {
                 self.found(Place::JournalBlock(0), "journal", CorruptKind::Stopped);
+            }
+            Some(Ok(found)) if found.has_fields_of_version_2() => {
+                let problem = CorruptKind::FieldsOfVersion2;
+                self.found(Place::JournalBlock(0), "journal", problem);
             }
             Some(Ok(found)) if found.start != 0 && !recovers => {
                 let problem = CorruptKind::UnreplayedRecords;
@@ -209,6 +221,12 @@ impl<'a> Check<'a> {
             return self.give_up("it needs more memory than it may take");
         }
         Ok(())
+    }
+
+    /// Marks clusters in use; answers how many were not so far.
+    fn claim(&mut self, clusters: Range<u64>) -> Step<u64> {
+        self.take(self.claimed.more_bytes(&clusters))?;
+        Ok(self.claimed.put_all(clusters))
     }
 
     fn give_back(&mut self, bytes: u64) {

@@ -28,7 +28,7 @@ impl Check<'_> {
         }
         let run = table.0..table.0.saturating_add(1);
         let clusters = self.clusters(run.clone());
-        if !self.may_map(&run) || self.claimed.put_all(clusters) != 1 {
+        if !self.may_map(&run) || self.claim(clusters)? != 1 {
             let place = Place::InodeBlock(nr, table);
             self.found(place, "resize inode", CorruptKind::TableNotOwn);
             return Ok(());

@@ -25,7 +25,7 @@ impl Check<'_> {
         if self.fs.features.has(Feature::MMP) {
             let block = self.fs.superblock.read().disk.mmp_block;
             let clusters = self.clusters(block..block.saturating_add(1));
-            self.claimed.put_all(clusters);
+            self.claim(clusters)?;
         }
         for group in self.groups() {
             let Some(descriptor) = self.descriptors[usize_of(group.0)].clone() else {
@@ -36,12 +36,9 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reads the inode bitmap; it is empty if it was never written.
+    /// Reads the inode bitmap, which was written.
     fn marks(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step<Marks> {
         let bytes = usize_of(self.fs.geometry.inodes_per_group.div_ceil(8));
-        if descriptor.has_flag(group_flag::INODE_UNINIT) {
-            return Ok(Marks(vec![0; bytes]));
-        }
         let bitmap = self.read(descriptor.inode_bitmap)?;
         let (geometry, checksums) = (&self.fs.geometry, &self.fs.checksums);
         let sound = descriptor.verify_inode_bitmap(&bitmap, group, geometry, checksums);
@@ -59,9 +56,13 @@ impl Check<'_> {
     }
 
     fn look_at_table(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
-        let marks = self.marks(group, descriptor)?;
         let geometry = *self.fs.geometry;
         let per_group = geometry.inodes_per_group;
+        if descriptor.has_flag(group_flag::INODE_UNINIT) {
+            self.compare_counts(group, descriptor, per_group, 0);
+            return Ok(());
+        }
+        let marks = self.marks(group, descriptor)?;
         let written = written_inodes(descriptor, &geometry);
         let size = usize::from(geometry.inode_size);
         let per_block = geometry.inodes_per_block();

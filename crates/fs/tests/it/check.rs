@@ -270,3 +270,24 @@ fn attributes_without_the_feature_are_reported() {
     sound(&path, 1024);
     assert!(!is_sound(&path, &["feature -ext_attr"]));
 }
+
+/// Memory is taken for what is in use, not for the size.
+#[test]
+fn a_large_empty_file_system_takes_little_memory() {
+    for (tib, memory_mib) in [(1, 16), (10, 96)] {
+        let device = crate::image::ext4(tib << 20);
+        let limits = |memory_bytes| Limits {
+            memory_bytes,
+            ..Limits::default()
+        };
+        let look = |limits| {
+            let report = check(device.clone(), MountOptions::default(), &limits);
+            report.expect("it can be read")
+        };
+        let report = look(limits(memory_mib << 20));
+        assert!(report.is_clean(), "{tib} TiB: {report:?}");
+        let report = look(limits(1 << 20));
+        let why = report.incomplete.expect("a limit");
+        assert!(why.contains("memory"), "{tib} TiB: {why}");
+    }
+}

@@ -147,6 +147,25 @@ fn numbers_in_the_superblock() {
     );
 }
 
+#[test]
+fn fields_that_nothing_uses() {
+    let wrong = ["set_inode_field it faddr 5"];
+    judge(&["-b", "1024"], &["mkdir it"], &[], &wrong);
+    let uuid = "set_super_value journal_uuid 01234567-89ab-cdef-0123-456789abcdef";
+    judge(&["-b", "1024"], &[], &[], &[uuid]);
+    judge(SPARE, &[], &[], &["feature needs_recovery"]);
+}
+
+#[test]
+fn a_log_of_version_1() {
+    let put = |at: u8, byte: u8| format!("zap_block -f <8> -o {at} -l 1 -p {byte} 0");
+    let (version, users) = (put(7, 3), put(67, 0));
+    let first = [version.as_str(), users.as_str()];
+    let wrong = [put(67, 1), put(39, 1), put(43, 1)];
+    let wrong: Vec<&str> = wrong.iter().map(String::as_str).collect();
+    judge(&["-b", "1024"], &first, &["stat <8>"], &wrong);
+}
+
 /// The size of the journal's inode may exceed its mapped blocks; the kernel accepts it.
 #[test]
 fn maps_of_the_file_system_itself() {
