@@ -31,6 +31,7 @@ mod symlink;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod whole_blocks;
 mod window;
 mod write;
 mod write_out;
@@ -48,6 +49,7 @@ pub use seek::Seek;
 pub(crate) use seek::seek;
 pub(crate) use symlink::{is_fast_link, read_link, write_link};
 pub(crate) use truncate::{can_be_cut, finish_truncate, free_all_blocks, truncate};
+pub(crate) use whole_blocks::{append_zeroes, cut_to};
 pub use write::{Position, Written};
 pub(crate) use write::{check_position, check_room, write};
 pub(crate) use write_out::{close, hold_for_owners, write_out, write_out_and_tell, write_out_some};

@@ -4,7 +4,7 @@ use super::{ExtentState, LOGICAL_END, has_extents};
 use crate::inode::InodeState;
 use crate::{Fs, Result};
 use std::ops::Range;
-use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeFlags, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeFlags, InodeNr, Place};
 use uext4_num::clamp_u32;
 
 /// Blocks that one [`super::insert`] under [`crate::credits::MAP`] may map at most.
@@ -54,7 +54,12 @@ pub(super) fn check_run(
     start: BlockNr,
     len_blocks: u32,
 ) -> Result<()> {
-    if fs.space.may_hold_run(start, len_blocks.into()) {
+    let fits = match state.nr() {
+        // Its blocks are those of the log.
+        InodeNr::JOURNAL => fs.space.is_beside_metadata(start, len_blocks.into()),
+        _ => fs.space.may_hold_run(start, len_blocks.into()),
+    };
+    if fits {
         return Ok(());
     }
     let place = Place::InodeBlock(state.nr(), start);

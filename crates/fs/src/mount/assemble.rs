@@ -26,7 +26,7 @@ use crate::{Error, Fs, MountOptions, Result, orphan_recovery, quota_files};
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
 use uext4_format::{Feature, Features};
-use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, Start, Tracking, Width};
+use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, LogRun, Start, Tracking, Width};
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, FreezeBarrier, Latest, Mutex, Rank};
@@ -239,16 +239,19 @@ pub(super) fn log_format(
     (checksums, width, fast_commits)
 }
 
-/// Blocks of the file system's own device that hold the log.
+/// Blocks of the file system's own device that hold the log. The inode may have more behind them.
 fn journal_blocks(plan: &Plan) -> Vec<std::ops::Range<u64>> {
     let internal = plan.superblock.journal_inum != 0;
-    let runs = plan
-        .log
-        .iter()
-        .filter(|_| internal)
-        .flat_map(|log| &log.runs);
-    runs.map(|run| run.device_block..run.device_block + u64::from(run.len))
-        .collect()
+    let Some(log) = plan.log.as_ref().filter(|_| internal) else {
+        return Vec::new();
+    };
+    let superblock = uext4_journal::recovery::read_superblock(log, plan.geometry.block_size());
+    let len_blocks = superblock.map_or(log.len_blocks, |found| found.max_len_blocks);
+    let blocks = |run: &LogRun| {
+        let len = len_blocks.saturating_sub(run.log_start).min(run.len);
+        run.device_block..run.device_block + u64::from(len)
+    };
+    log.runs.iter().map(blocks).collect()
 }
 
 /// Marks the file system in use. The mark must be durable before any other write.

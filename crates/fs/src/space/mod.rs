@@ -166,8 +166,13 @@ impl Space {
                 .get()
                 .is_none_or(|z| z.is_clear(start, len_blocks))
         };
+        self.is_beside_metadata(start, len_blocks) && journal()
+    }
+
+    /// Whether a file or the log may own all blocks of the run.
+    pub(crate) fn is_beside_metadata(&self, start: BlockNr, len_blocks: u64) -> bool {
         let inside = self.geometry().contains_run(start, len_blocks);
-        inside && self.zones.is_clear(start, len_blocks) && journal()
+        inside && self.zones.is_clear(start, len_blocks)
     }
 
     /// Keeps files from mapping blocks of the journal.

@@ -1,24 +1,27 @@
 //! Gives a file system a journal, or takes it away.
 //!
-//! An engine cannot change the log that it runs on, so each step is a mount of its own, and the
-//! feature changes between two of them, by one write of the superblock. A journal that is replaced
-//! is removed first: in between there is none. A crash leaves all files as they are; blocks of a
-//! log that no superblock names belong to inode 8, which e2fsck empties.
+//! An engine cannot change the log that it runs on, so each step is a mount of its own:
+//!
+//! ```text
+//! prepare   the new log: inode 8 gets blocks, or an external journal a user
+//! switch    one write of the superblock, which refers to the new log
+//! release   the old log: the blocks of inode 8, or its place among the users
+//! ```
+//!
+//! So a crash leaves the old journal or the new one. Blocks of a log that the superblock does not
+//! name belong to inode 8, which e2fsck empties. An internal log in the place of another one only
+//! changes its length ([`log_length`]).
 
-use super::{Presence, Tuning, reserved};
-use crate::file::{self, FallocateMode, Position, Terms};
+use super::{Presence, Tuning, log_length, reserved};
+use crate::file;
 use crate::inode::InodeRef;
 use crate::mount::check_sound;
 use crate::superblock::read_superblock;
 use crate::{Error, Filesystem, Fs, MountOptions, Result, map, mkfs};
-use std::ops::Range;
 use uext4_device::BlockDevice;
 use uext4_format::{Feature, InodeNr, Superblock};
-use uext4_num::{clamp_u32, clamp_usize, u64_of};
+use uext4_num::clamp_u32;
 use uext4_sync::Arc;
-
-/// Zeroes that one write has, in bytes, for files without extents.
-const PIECE_BYTES: usize = 1 << 20;
 
 /// The journal that a file system is to have.
 #[derive(Clone, Copy)]
@@ -45,43 +48,32 @@ pub enum Journal<'a> {
 ///
 /// # Errors
 /// [`Error::NotSupported`] for a size that mke2fs would refuse, [`Error::NoSpace`] if the blocks
-/// are not free; then nothing has changed, or if it is too fragmented, there is no journal.
-/// [`Error::Resize`] if e2fsck has to run first.
+/// are not free; then the old journal stays. [`Error::Resize`] if e2fsck has to run first.
 /// Those of mounts.
 pub fn set_journal(
     device: &Arc<dyn BlockDevice>,
     options: &MountOptions,
     wanted: Journal<'_>,
 ) -> Result<()> {
-    let before = read_superblock(&**device, None)?;
-    let blocks = blocks_of(&before, wanted)?;
+    let disk = read_superblock(&**device, None)?;
+    let blocks = blocks_of(&disk, wanted)?;
     check_sound(device, options)?;
-    let had_one = before.features().has(Feature::HAS_JOURNAL);
-    let wants_one = !matches!(wanted, Journal::None);
     check_space(device, blocks)?;
-    match had_one {
-        true => remove(device, options, wants_one)?,
-        // What a mount refuses (damage, another host by MMP) is refused before the first write.
-        false => Filesystem::mount(device.clone(), options.clone())?.unmount()?,
-    }
-    let mut options = options.clone();
-    options.journal_device = None;
-    match wanted {
-        Journal::None => {}
-        Journal::Internal(_) => add_internal(device, &options, blocks)?,
-        Journal::External {
-            device: other,
-            uuid,
-            number,
-        } => {
-            add_external(device, &**other, uuid, number)?;
-            options.journal_device = Some(other.clone());
+    let last = match wanted {
+        Journal::Internal(_) if is_internal(&disk) => {
+            log_length::set(device, options, blocks)?;
+            options.clone()
         }
-    }
+        _ => replace(device, options, wanted, blocks)?,
+    };
     // The first mount with the new journal writes the backups of the superblock.
-    let fs = Filesystem::mount(device.clone(), options)?;
+    let fs = Filesystem::mount(device.clone(), last)?;
     fs.tune(&Tuning::default())?;
     fs.unmount()
+}
+
+fn is_internal(disk: &Superblock) -> bool {
+    disk.features().has(Feature::HAS_JOURNAL) && disk.journal_inum == InodeNr::JOURNAL.0
 }
 
 /// Length of the new internal journal.
@@ -103,75 +95,99 @@ fn blocks_of(disk: &Superblock, wanted: Journal<'_>) -> Result<u32> {
     Ok(clamp_u32(blocks + fast_commits))
 }
 
-/// Refuses an internal journal that does not fit with its map even in the place of the old one,
-/// before that goes.
+/// Refuses an internal journal that does not fit with its map, before the first change.
 fn check_space(device: &Arc<dyn BlockDevice>, blocks: u32) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
-    let old = match disk.jnl_backup_type {
-        1 => u64::from(disk.jnl_blocks[16]) >> 10 >> disk.log_block_size.min(31),
-        _ => 0,
-    };
+    let there = reserved::read_inode(device, InodeNr::JOURNAL)?;
+    let there = there.map_or(0, |inode| inode.size >> 10 >> disk.log_block_size.min(31));
     let per_map_block = match disk.features().has(Feature::EXTENTS) {
         true => 2000,
         false => 255,
     };
-    let wanted = u64::from(blocks) + u64::from(blocks) / per_map_block + 3;
-    match blocks > 0 && disk.free_blocks_count.saturating_add(old) < wanted {
+    let more = u64::from(blocks).saturating_sub(there);
+    let wanted = more + more / per_map_block + 3;
+    match more > 0 && disk.free_blocks_count < wanted {
         true => Err(Error::NoSpace),
         false => Ok(()),
     }
 }
 
-fn remove(device: &Arc<dyn BlockDevice>, options: &MountOptions, replaced: bool) -> Result<()> {
+/// Prepares the new journal, switches to it, and releases the old one. Answers the options of
+/// mounts with the new one.
+fn replace(
+    device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
+    wanted: Journal<'_>,
+    blocks: u32,
+) -> Result<MountOptions> {
+    let old = read_superblock(&**device, None)?;
+    let mut new_options = options.clone();
+    new_options.journal_device = None;
+    match wanted {
+        Journal::None => switch_off(device, options)?,
+        Journal::Internal(_) => switch_to_inode(device, options, blocks)?,
+        Journal::External {
+            device: other,
+            uuid,
+            number,
+        } => {
+            // What a mount refuses (damage, another host by MMP) is refused before the first write.
+            Filesystem::mount(device.clone(), options.clone())?.unmount()?;
+            let added = mkfs::add_journal_user(&**other, old.uuid);
+            added.map_err(|error| Error::Mount(format!("{}: {error}", other.describe())))?;
+            reserved::change(device, |disk| {
+                log_length::forget_inode(disk);
+                name_journal(disk, Presence::Present);
+                (disk.journal_uuid, disk.journal_dev) = (uuid, number);
+            })?;
+            new_options.journal_device = Some(other.clone());
+        }
+    }
+    release(device, options, &new_options, &old)?;
+    Ok(new_options)
+}
+
+/// Says whether there is a journal, so far without its place.
+fn name_journal(disk: &mut Superblock, presence: Presence) {
+    let mut features = disk.features();
+    match presence {
+        Presence::Present => features.insert(Feature::HAS_JOURNAL),
+        Presence::Absent => features.remove(Feature::HAS_JOURNAL),
+    }
+    disk.set_features(features);
+    (disk.journal_inum, disk.journal_dev, disk.journal_uuid) = (0, 0, [0; 16]);
+}
+
+fn switch_off(device: &Arc<dyn BlockDevice>, options: &MountOptions) -> Result<()> {
     let fs = Filesystem::mount(device.clone(), options.clone())?;
-    if !replaced {
-        let features = [Feature::ORPHAN_FILE, Feature::FAST_COMMIT];
-        let features = features.map(|feature| (feature, Presence::Absent)).to_vec();
-        fs.tune(&Tuning {
-            features,
-            ..Tuning::default()
-        })?;
-    }
-    fs.unmount()?;
-    let before = reserved::change(device, |disk| {
-        let mut features = disk.features();
-        features.remove(Feature::HAS_JOURNAL);
-        disk.set_features(features);
-        (disk.journal_inum, disk.journal_dev, disk.jnl_backup_type) = (0, 0, 0);
-        (disk.journal_uuid, disk.jnl_blocks) = ([0; 16], [0; 17]);
+    let features = [Feature::ORPHAN_FILE, Feature::FAST_COMMIT];
+    let features = features.map(|feature| (feature, Presence::Absent)).to_vec();
+    fs.tune(&Tuning {
+        features,
+        ..Tuning::default()
     })?;
-    if let Some(journal) = options
-        .journal_device
-        .as_ref()
-        .filter(|_| before.journal_inum == 0)
-    {
-        let removed = mkfs::remove_journal_user(&**journal, before.uuid);
-        removed.map_err(|error| Error::Mount(format!("{}: {error}", journal.describe())))?;
-    }
-    if before.journal_inum == InodeNr::JOURNAL.0 {
-        let freed = with_journal_inode(device, options, |fs, inode| {
-            let blocks = inode.read().disk.size >> fs.geometry.block_bits;
-            file::truncate(fs, inode.arc(), 0)?;
-            Ok(blocks)
-        })?;
-        reserved::clear_inode(device, InodeNr::JOURNAL)?;
-        reserved::change(device, |disk| count_overhead(disk, freed, Presence::Absent))?;
-    }
+    fs.unmount()?;
+    reserved::change(device, |disk| {
+        log_length::forget_inode(disk);
+        name_journal(disk, Presence::Absent);
+    })?;
     Ok(())
 }
 
-fn add_internal(device: &Arc<dyn BlockDevice>, options: &MountOptions, blocks: u32) -> Result<()> {
+/// Makes a log in inode 8, which is not the journal, on mounts with the old journal or without one.
+fn switch_to_inode(
+    device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
+    blocks: u32,
+) -> Result<()> {
     reserved::empty_inode(device, options, InodeNr::JOURNAL)?;
     let disk = read_superblock(&**device, None)?;
-    reserved::write_inode(
-        device,
-        InodeNr::JOURNAL,
-        &reserved::new_inode(&disk, options)?,
-    )?;
-    let made = with_journal_inode(device, options, |fs, inode| {
-        let filled = fill(fs, &inode, blocks);
+    let empty = reserved::new_inode(&disk, options)?;
+    reserved::write_inode(device, InodeNr::JOURNAL, &empty)?;
+    let made = on_journal_inode(device, options, |fs, inode| {
+        let filled = file::append_zeroes(fs, inode.arc(), blocks);
         if filled.is_err() {
-            file::truncate(fs, inode.arc(), 0)?;
+            file::cut_to(fs, inode.arc(), 0)?;
         }
         filled?;
         let state = inode.read();
@@ -190,74 +206,44 @@ fn add_internal(device: &Arc<dyn BlockDevice>, options: &MountOptions, blocks: u
     device.write_at(first.0 << disk.geometry()?.block_bits, &log.encode())?;
     device.flush()?;
     reserved::change(device, |disk| {
-        let mut features = disk.features();
-        features.insert(Feature::HAS_JOURNAL);
-        disk.set_features(features);
+        log_length::note_inode(disk, backup);
+        name_journal(disk, Presence::Present);
         disk.journal_inum = InodeNr::JOURNAL.0;
-        disk.jnl_backup_type = 1;
-        disk.jnl_blocks = backup;
-        count_overhead(disk, blocks.into(), Presence::Present);
     })?;
     Ok(())
 }
 
-fn add_external(
+/// Gives back what the old journal has, which the superblock does not name any more.
+fn release(
     device: &Arc<dyn BlockDevice>,
-    journal: &dyn BlockDevice,
-    uuid: [u8; 16],
-    number: u32,
+    options: &MountOptions,
+    new_options: &MountOptions,
+    old: &Superblock,
 ) -> Result<()> {
-    let disk = read_superblock(&**device, None)?;
-    let added = mkfs::add_journal_user(journal, disk.uuid);
-    added.map_err(|error| Error::Mount(format!("{}: {error}", journal.describe())))?;
-    reserved::change(device, |disk| {
-        let mut features = disk.features();
-        features.insert(Feature::HAS_JOURNAL);
-        disk.set_features(features);
-        (disk.journal_uuid, disk.journal_dev) = (uuid, number);
-    })?;
-    Ok(())
+    let now = read_superblock(&**device, None)?;
+    if !is_internal(&now) && reserved::read_inode(device, InodeNr::JOURNAL)?.is_some() {
+        on_journal_inode(device, new_options, |fs, inode| {
+            file::cut_to(fs, inode.arc(), 0)
+        })?;
+        reserved::clear_inode(device, InodeNr::JOURNAL)?;
+    }
+    let was_external = old.features().has(Feature::HAS_JOURNAL) && old.journal_inum == 0;
+    match &options.journal_device {
+        Some(journal) if was_external && now.journal_uuid != old.journal_uuid => {
+            let removed = mkfs::remove_journal_user(&**journal, old.uuid);
+            removed.map_err(|error| Error::Mount(format!("{}: {error}", journal.describe())))
+        }
+        _ => Ok(()),
+    }
 }
 
-fn count_overhead(disk: &mut Superblock, journal_blocks: u64, presence: Presence) {
-    let bits = disk.log_cluster_size.saturating_sub(disk.log_block_size);
-    let clusters = clamp_u32(journal_blocks.div_ceil(1 << bits.min(31)));
-    // 0 means that the overhead is unknown.
-    disk.overhead_clusters = match (disk.overhead_clusters, presence) {
-        (0, _) => 0,
-        (old, Presence::Present) => old.saturating_add(clusters),
-        (old, Presence::Absent) => old.saturating_sub(clusters),
-    };
-}
-
-/// Mounts without a journal, and works on inode 8.
-fn with_journal_inode<T>(
+/// Mounts, and works on inode 8, which is not the journal.
+fn on_journal_inode<T>(
     device: &Arc<dyn BlockDevice>,
     options: &MountOptions,
     work: impl FnOnce(&Fs, InodeRef) -> Result<T>,
 ) -> Result<T> {
-    let mut options = options.clone();
-    options.journal_device = None;
-    reserved::on_mount(device, &options, |fs| {
+    reserved::on_mount(device, options, |fs| {
         work(fs, reserved::load(fs, InodeNr::JOURNAL)?)
     })
-}
-
-/// Maps `blocks` blocks that read as zeroes.
-fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
-    let bytes: Range<u64> = 0..u64::from(blocks) << fs.geometry.block_bits;
-    if map::has_extents(&inode.read()) {
-        let mode = FallocateMode::WriteZeroes;
-        return file::fallocate(fs, inode.arc(), mode, bytes, Terms::OWN);
-    }
-    let zeroes = vec![0; PIECE_BYTES];
-    let mut at = bytes.start;
-    while at < bytes.end {
-        let len = clamp_usize(bytes.end - at).min(PIECE_BYTES);
-        let position = Position::Offset(at);
-        let written = file::write(fs, inode.arc(), position, &zeroes[..len], Terms::OWN)?;
-        at += u64_of(written.len_bytes);
-        file::write_out(fs, inode.arc())?;
-    }
-    Ok(())
 }

@@ -15,6 +15,7 @@ mod features;
 mod fields;
 mod hash_seed;
 mod journal;
+mod log_length;
 mod mmp;
 mod orphan_file;
 mod quota;

@@ -60,12 +60,8 @@ pub(super) fn new_inode(disk: &Superblock, options: &MountOptions) -> Result<Ino
     Ok(inode)
 }
 
-/// Frees what an interrupted change has left in the inode: no file system refers to it.
-pub(super) fn empty_inode(
-    device: &Arc<dyn BlockDevice>,
-    options: &MountOptions,
-    nr: InodeNr,
-) -> Result<()> {
+/// Reads an inode of a file system that is not mounted; `None` if it is unused.
+pub(super) fn read_inode(device: &Arc<dyn BlockDevice>, nr: InodeNr) -> Result<Option<Inode>> {
     let disk = read_superblock(&**device, None)?;
     let (geometry, checksums) = (disk.geometry()?, disk.checksums());
     let at = space::inode_byte(&**device, &checksums, &geometry, nr)?;
@@ -74,15 +70,24 @@ pub(super) fn empty_inode(
     device.read_at(at, &mut bytes)?;
     // Zeroes have no checksum.
     if bytes.iter().all(|byte| *byte == 0) {
-        return Ok(());
+        return Ok(None);
     }
     let inode = Inode::parse(&bytes, nr, &geometry, &checksums)?;
-    if inode.mode == 0 || inode.links == 0 {
-        return Ok(());
+    Ok(Some(inode).filter(|inode| inode.mode != 0 && inode.links != 0))
+}
+
+/// Frees what an interrupted change has left in the inode: no file system refers to it.
+pub(super) fn empty_inode(
+    device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
+    nr: InodeNr,
+) -> Result<()> {
+    match read_inode(device, nr)? {
+        Some(_) => on_mount(device, options, |fs| {
+            file::truncate(fs, load(fs, nr)?.arc(), 0)
+        }),
+        None => Ok(()),
     }
-    on_mount(device, options, |fs| {
-        file::truncate(fs, load(fs, nr)?.arc(), 0)
-    })
 }
 
 /// Makes the inode unused again, whose blocks are free.

@@ -245,3 +245,111 @@ fn a_crash_leaves_all_files() {
         }
     }
 }
+
+/// What e2fsck says after the replay of any mount that a crash ended.
+const DECLARED: [&str; 3] = [
+    "orphan_present is set but orphan file is clean",
+    "Clear? no",
+    "WARNING: Filesystem still has errors",
+];
+
+/// Judges what a cut of a change from one internal journal to another leaves.
+fn assert_sound_with_journal(image: &MemDevice, what: &str) {
+    let disk = uext4::read_superblock(image, None).unwrap();
+    assert!(disk.features().has(Feature::HAS_JOURNAL), "{what}");
+    assert_eq!(disk.journal_inum, 8, "{what}");
+    let (_dir, path) = image::on_disk(image);
+    let replayed = oracle::e2fsck_repair(&path, Repair::JournalOnly).unwrap();
+    assert!(
+        replayed.is_clean() || replayed.is_repaired(),
+        "{what}: {replayed}"
+    );
+    let verdict = oracle::e2fsck(&path).unwrap();
+    let problems = verdict.problems();
+    let declared = |line: &&str| DECLARED.iter().any(|part| line.contains(part));
+    assert!(problems.iter().all(declared), "{what}: {verdict}");
+    let fs = image::mount(&Arc::new(image.snapshot()));
+    assert_files(&fs, what);
+    fs.unmount().unwrap();
+}
+
+/// A cut at every write of a larger and of a smaller log leaves the old one or the new one, and no
+/// block without an owner; the same command then ends the change.
+#[test]
+fn each_cut_of_another_size_leaves_a_journal() {
+    let cases = [
+        ("", 1),
+        ("^extent,^64bit", 7),
+        ("bigalloc,^resize_inode", 5),
+        ("inline_data,fast_commit", 3),
+    ];
+    for (shape, step) in cases {
+        for (from, to) in [(1024, 3000), (3000, 1200)] {
+            let base = made(shape);
+            set(&base, Journal::Internal(Some(from))).unwrap();
+            let recorder = Arc::new(Recorder::new(Arc::new(base.snapshot())));
+            let home: Arc<dyn BlockDevice> = recorder.clone();
+            let journal = Journal::Internal(Some(to));
+            set_journal(&home, &options(), journal).unwrap();
+            let mut log = recorder.log();
+            for cut in (0..=log.len()).step_by(step) {
+                for survivors in [Survivors::All, Survivors::None] {
+                    let image = Arc::new(log.image(cut, survivors));
+                    let what = format!("{shape:?}, {from} to {to}, {cut} of {}", log.len());
+                    assert_sound_with_journal(&image, &what);
+                    if cut % 8 != 0 {
+                        continue;
+                    }
+                    set(&image, journal).unwrap_or_else(|error| panic!("{what}: {error}"));
+                    image::assert_clean(&image);
+                    let disk = uext4::read_superblock(&*image, None).unwrap();
+                    let whole = uext4::read_superblock(&*recorder, None).unwrap();
+                    assert_eq!(disk.overhead_clusters, whole.overhead_clusters, "{what}");
+                    assert_eq!(disk.jnl_blocks[16], whole.jnl_blocks[16], "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// At each cut of a move between the file system and another device the superblock names a journal.
+#[test]
+fn a_journal_that_moves_is_always_named() {
+    let device = made("");
+    let other = Arc::new(MemDevice::new(8 << 20));
+    let uuid = mkfs::format_journal_device(&*other, &journal_options()).unwrap();
+    let journal: Arc<dyn BlockDevice> = other.clone();
+    let external = Journal::External {
+        device: &journal,
+        uuid,
+        number: 0,
+    };
+    let with_journal = MountOptions {
+        journal_device: Some(journal.clone()),
+        ..options()
+    };
+    let overhead = |device: &MemDevice| {
+        let disk = uext4::read_superblock(device, None).unwrap();
+        disk.overhead_clusters
+    };
+    let before = overhead(&device);
+    for (options, wanted) in [
+        (options(), external),
+        (with_journal, Journal::Internal(None)),
+    ] {
+        let recorder = Arc::new(Recorder::new(Arc::new(device.snapshot())));
+        let home: Arc<dyn BlockDevice> = recorder.clone();
+        set_journal(&home, &options, wanted).unwrap();
+        let mut log = recorder.log();
+        for cut in 0..=log.len() {
+            let image = log.image(cut, Survivors::All);
+            let disk = uext4::read_superblock(&image, None).unwrap();
+            assert!(disk.features().has(Feature::HAS_JOURNAL), "cut {cut}");
+            assert!(disk.journal_inum == 8 || disk.journal_uuid == uuid);
+        }
+        let whole = log.image(log.len(), Survivors::All);
+        device.write_at(0, &whole.to_bytes()).unwrap();
+    }
+    image::assert_clean(&device);
+    assert_eq!(overhead(&device), before);
+}
