@@ -4,7 +4,7 @@
 //! Also for the rehearsal of a change.
 //!
 //! Layout: pages of `PAGE_BYTES`; a written page is whole in the map of its shard, all others are
-//! read from the base. A page of zeroes takes no memory besides its entry.
+//! read from the base. A page of zeroes takes no memory besides its entry, which counts too.
 //! Locking: one shard lock ([`Rank::Device`]) at a time, none while the base is read. A page is
 //! loaded from the base without a lock, which is safe because the base never changes.
 
@@ -17,6 +17,8 @@ use uext4_sync::{Arc, Rank, RwLock, io_point};
 
 const PAGE_BYTES: u64 = 4096;
 const SHARDS: usize = 64;
+/// Memory for the entry of a page in bytes, with the free slots of the map.
+const ENTRY_BYTES: u64 = 48;
 
 type Pages = HashMap<u64, Page>;
 
@@ -28,9 +30,9 @@ pub struct Overlay {
     base: Arc<dyn BlockDevice>,
     shards: Box<[RwLock<Pages>]>,
     is_private: bool,
-    /// Pages with bytes, and how many there may be.
-    pages: AtomicU64,
-    pages_max: u64,
+    /// Memory in bytes, and how much there may be.
+    used_bytes: AtomicU64,
+    limit_bytes: u64,
 }
 
 /// A part of an access that lies in one page.
@@ -76,19 +78,21 @@ impl Overlay {
             base,
             shards,
             is_private: true,
-            pages: AtomicU64::new(0),
-            pages_max: limit_bytes / PAGE_BYTES,
+            used_bytes: AtomicU64::new(0),
+            limit_bytes,
         }
     }
 
     /// Memory in use for changes, in bytes.
     pub fn changed_bytes(&self) -> u64 {
-        self.pages.load(Ordering::Relaxed).min(self.pages_max) * PAGE_BYTES
+        self.used_bytes
+            .load(Ordering::Relaxed)
+            .min(self.limit_bytes)
     }
 
     /// Whether a write failed, because the changes would take more than the limit.
     pub fn is_full(&self) -> bool {
-        self.pages.load(Ordering::Relaxed) > self.pages_max
+        self.used_bytes.load(Ordering::Relaxed) > self.limit_bytes
     }
 
     /// Changed bytes as ascending disjoint ranges that cover all changes.
@@ -120,16 +124,13 @@ impl Overlay {
         let place = piece.at..piece.at + bytes.len();
         let is_whole = u64_of(bytes.len()) == PAGE_BYTES;
         if is_whole && bytes.iter().all(|byte| *byte == 0) {
-            if let Some(Some(_)) = self.shard(piece.page).write().insert(piece.page, None) {
-                self.pages.fetch_sub(1, Ordering::Relaxed);
-            }
-            return Ok(());
+            return self.write_zero_page(piece.page);
         }
         if let Some(page) = self.shard(piece.page).write().get_mut(&piece.page) {
             self.filled(piece.page, page)?[place].copy_from_slice(bytes);
             return Ok(());
         }
-        self.take_page(piece.page)?;
+        self.take(piece.page, ENTRY_BYTES + PAGE_BYTES)?;
         let loaded = if is_whole {
             bytes.into()
         } else {
@@ -140,7 +141,7 @@ impl Overlay {
             Entry::Vacant(entry) => entry.insert(Some(loaded)),
             // Another thread has inserted the page since, with changes that must stay.
             Entry::Occupied(entry) => {
-                self.pages.fetch_sub(1, Ordering::Relaxed);
+                self.give_back(ENTRY_BYTES + PAGE_BYTES);
                 entry.into_mut()
             }
         };
@@ -148,18 +149,36 @@ impl Overlay {
         Ok(())
     }
 
+    fn write_zero_page(&self, nr: u64) -> Result<(), Error> {
+        let mut pages = self.shard(nr).write();
+        if let Some(page) = pages.get_mut(&nr) {
+            if page.take().is_some() {
+                self.give_back(PAGE_BYTES);
+            }
+            return Ok(());
+        }
+        self.take(nr, ENTRY_BYTES)?;
+        pages.insert(nr, None);
+        Ok(())
+    }
+
     /// The bytes of a page in the map.
     fn filled<'a>(&self, nr: u64, page: &'a mut Page) -> Result<&'a mut [u8], Error> {
         if page.is_none() {
-            self.take_page(nr)?;
+            self.take(nr, PAGE_BYTES)?;
         }
         let zeroes = || vec![0; clamp_usize(PAGE_BYTES)].into_boxed_slice();
         Ok(page.get_or_insert_with(zeroes))
     }
 
-    /// Counts a page with bytes.
-    fn take_page(&self, nr: u64) -> Result<(), Error> {
-        if self.pages.fetch_add(1, Ordering::Relaxed) < self.pages_max {
+    fn give_back(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts memory for a page.
+    fn take(&self, nr: u64, bytes: u64) -> Result<(), Error> {
+        let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if used.saturating_add(bytes) <= self.limit_bytes {
             return Ok(());
         }
         let kind = std::io::ErrorKind::OutOfMemory;

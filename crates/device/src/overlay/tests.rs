@@ -87,16 +87,17 @@ fn memory_goes_to_changes_only() {
     overlay.write_at(1 << 45, b"x").unwrap();
     overlay.write_at((1 << 45) + 1, b"y").unwrap();
     overlay.write_zeroes(0, 5).unwrap();
-    assert_eq!(overlay.changed_bytes(), 2 * PAGE_BYTES);
+    assert_eq!(overlay.changed_bytes(), 2 * (PAGE_BYTES + ENTRY_BYTES));
     assert!(!overlay.is_read_only());
 }
 
 #[test]
-fn a_limit_holds_for_bytes_and_not_for_zeroes() {
+fn a_limit_holds_for_bytes_and_for_entries() {
     let inner = Arc::new(MemDevice::from_bytes(&vec![7; 1 << 20]));
-    let overlay = Overlay::rehearsal(inner, 2 * PAGE_BYTES);
+    let entries = 256 * ENTRY_BYTES;
+    let overlay = Overlay::rehearsal(inner, 2 * PAGE_BYTES + entries);
     overlay.write_zeroes(0, 1 << 20).unwrap();
-    assert_eq!(overlay.changed_bytes(), 0);
+    assert_eq!(overlay.changed_bytes(), entries);
     overlay.write_at(5000, b"a").unwrap();
     overlay.write_at(9000, b"b").unwrap();
     assert!(!overlay.is_full());
@@ -107,13 +108,25 @@ fn a_limit_holds_for_bytes_and_not_for_zeroes() {
 }
 
 #[test]
+fn pages_of_zeroes_have_a_limit() {
+    let overlay = Overlay::rehearsal(Arc::new(MemDevice::new(1 << 40)), 1 << 20);
+    assert!(overlay.write_zeroes(0, 64 << 20).is_ok() && !overlay.is_full());
+    assert!(overlay.write_zeroes(0, 128 << 20).is_err() && overlay.is_full());
+}
+
+#[test]
 fn a_page_of_zeroes_gives_its_memory_back() {
-    let overlay = Overlay::rehearsal(Arc::new(MemDevice::new(1 << 20)), PAGE_BYTES);
+    let limit = PAGE_BYTES + 4 * ENTRY_BYTES;
+    let overlay = Overlay::rehearsal(Arc::new(MemDevice::new(1 << 20)), limit);
     for page in 0..4 {
         overlay.write_at(page * PAGE_BYTES, &[1; 4096]).unwrap();
         overlay.write_zeroes(page * PAGE_BYTES, PAGE_BYTES).unwrap();
     }
-    assert_eq!((overlay.changed_bytes(), overlay.is_full()), (0, false));
+    let entries = 4 * ENTRY_BYTES;
+    assert_eq!(
+        (overlay.changed_bytes(), overlay.is_full()),
+        (entries, false)
+    );
 }
 
 #[test]
