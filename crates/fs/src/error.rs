@@ -221,6 +221,28 @@ pub enum ResizeError {
     /// There is no space for bitmaps and inode tables.
     #[error("bitmaps and inode tables of the last groups do not fit; choose a larger size")]
     TooTight,
+    /// Larger inode tables take more blocks than are free.
+    #[error(
+        "the larger inode tables need {wanted} blocks beside the present ones, and {free} are \
+         free; grow the file system first"
+    )]
+    TableSpace {
+        /// Blocks of all new tables.
+        wanted: u64,
+        /// Free blocks.
+        free: u64,
+    },
+    /// A larger inode table has no free run in its group, where it has to be.
+    #[error(
+        "the larger inode table of group {group} needs {blocks} free blocks in a row in that \
+         group; with the feature flex_bg it may be anywhere (uext4 tune -O flex_bg)"
+    )]
+    OwnTables {
+        /// The group.
+        group: u32,
+        /// Blocks of the table.
+        blocks: u32,
+    },
     /// A larger inode table has no free run.
     #[error(
         "the larger inode table of group {group} needs {blocks} free blocks in a row; grow or \
@@ -361,6 +383,8 @@ fn resize_errno(why: &ResizeError) -> Errno {
         Why::Errors | Why::Unclean | Why::Reserved | Why::Owner { .. } => Errno::UCLEAN,
         Why::Device { .. }
         | Why::TooTight
+        | Why::TableSpace { .. }
+        | Why::OwnTables { .. }
         | Why::Tables { .. }
         | Why::Journal { .. }
         | Why::TooSmall { .. } => Errno::NOSPC,

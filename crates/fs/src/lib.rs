@@ -171,7 +171,7 @@ pub use sysfs::Reading;
 pub use times::{Atime, ChangeTimes};
 pub use tune::{
     CheckTimes, ExtentsProgress, ExtentsUsed, Journal, MountDefaults, Presence, Raid, Reseal,
-    Tuning, convert, reseal, set_journal, set_quota, use_extents,
+    Tuning, clear_mmp, clear_read_only, convert, reseal, set_journal, set_quota, use_extents,
 };
 pub use uext4_device as device;
 pub use uext4_format as format;

@@ -19,7 +19,7 @@ mod quiesce;
 mod remount;
 mod shutdown;
 
-pub(crate) use at_rest::{AtRest, check_sound};
+pub(crate) use at_rest::{AtRest, check_sound, check_state};
 pub(crate) use features::REVISION_MAX;
 pub use features::support;
 pub use shutdown::Flush;

@@ -17,7 +17,7 @@
 //! Layout: `target` numbers, `grow` the order of writes, `changes` the blocks of the transaction,
 //! `descriptors` their table, `resize_inode` the reserved descriptor blocks, `bitmaps` those of
 //! groups, `space` sets of clusters; `mounted`; `shrink`, and `renumber`, which gives inodes other
-//! numbers; `inode_size`, which gives them more bytes.
+//! numbers; `inode_size`, which gives them more bytes; `reserved_descriptors`, which frees them.
 //! References: `resize2fs(8)`; kernel documentation, `filesystems/ext4/blockgroup.rst`.
 
 mod bitmaps;
@@ -27,6 +27,7 @@ mod grow;
 mod inode_size;
 mod mounted;
 mod renumber;
+mod reserved_descriptors;
 mod resize_inode;
 mod shrink;
 mod space;
@@ -38,6 +39,7 @@ pub use grow::grow;
 pub(crate) use grow::write_copies;
 pub use inode_size::set_inode_size;
 pub use mounted::NewSize;
+pub use reserved_descriptors::free_reserved_descriptors;
 pub use shrink::{Least, plan_shrink, shrink};
 pub(crate) use shrink::{Map, has_map};
 

@@ -38,7 +38,8 @@ pub(super) fn update(
     old: &Geometry,
     new: &Geometry,
 ) -> Result<u32> {
-    if !old.features.has(Feature::RESIZE_INODE) || old.group_count == new.group_count {
+    let keeps = old.group_count == new.group_count && new.features.has(Feature::RESIZE_INODE);
+    if !old.features.has(Feature::RESIZE_INODE) || keeps {
         return Ok(0);
     }
     let mut found = find(changes, descriptors, checksums, old)?;

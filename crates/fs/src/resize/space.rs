@@ -37,10 +37,15 @@ pub(super) fn zone(geometry: &Geometry, group: GroupNr, end: u64) -> Range<u64> 
     if geometry.features.has(Feature::FLEX_BG) {
         return 0..end;
     }
+    let all = of_group(geometry, group);
+    all.start..all.end.min(end)
+}
+
+/// The clusters of a group.
+pub(super) fn of_group(geometry: &Geometry, group: GroupNr) -> Range<u64> {
     let start = geometry.group_first_block(group).0;
     let len = geometry.blocks_in_group(group);
-    let all = clusters(geometry, start, len.into());
-    all.start..all.end.min(end)
+    clusters(geometry, start, len.into())
 }
 
 /// The ranges, sorted and joined.

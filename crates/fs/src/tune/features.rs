@@ -4,6 +4,7 @@
 //! Not here: features with a structure of their own ([`orphan_file`](super::orphan_file),
 //! [`mmp`](super::mmp)).
 
+use super::log_length::known_bytes;
 use crate::{Error, Result};
 use uext4_format::{Feature, KNOWN_EXTRA_BYTES, Seed, Superblock};
 
@@ -33,10 +34,15 @@ const ON: &[Feature] = &[
     Feature::LARGE_DIR,
     Feature::ENCRYPT,
     Feature::CASEFOLD,
+    Feature::FLEX_BG,
+    Feature::READONLY,
 ];
 
-/// Features that can be turned off.
+/// Features that can be turned off; [`users`](super::users) says when.
 const OFF: &[Feature] = &[
+    Feature::DIR_INDEX,
+    Feature::LARGE_FILE,
+    Feature::FLEX_BG,
     Feature::FAST_COMMIT,
     Feature::STABLE_INODES,
     Feature::CSUM_SEED,
@@ -44,6 +50,9 @@ const OFF: &[Feature] = &[
 
 /// The shortest log of jbd2, and the area of fast commits behind it.
 const LOG_BLOCKS_FOR_FAST_COMMITS: u64 = 1024 + 256;
+
+const SIZE_OF_DESCRIPTORS: &str = "64bit cannot be turned on or off here: the table of descriptors \
+                                   would change its size, which resize2fs -b and -s do";
 
 /// Each feature and the one that it needs, with the problem otherwise.
 const NEEDS: &[(Feature, Feature, &str)] = &[
@@ -89,7 +98,14 @@ fn turn_on(disk: &mut Superblock, feature: Feature) -> Result<()> {
         return Err(Error::NotSupported(problem));
     }
     if !ON.contains(&feature) {
-        return Err(Error::NotSupported("this feature cannot be turned on here"));
+        return Err(Error::NotSupported(match feature {
+            Feature::SIXTY_FOUR_BIT => SIZE_OF_DESCRIPTORS,
+            Feature::RESIZE_INODE => {
+                "resize_inode cannot be turned on here: the blocks behind the descriptors may be \
+                 in use; a growth turns to meta_bg instead"
+            }
+            _ => "this feature cannot be turned on here",
+        }));
     }
     let wide = [Feature::EXTRA_ISIZE, Feature::PROJECT];
     if wide.contains(&feature) && disk.inode_size < 256 {
@@ -117,10 +133,8 @@ fn turn_on(disk: &mut Superblock, feature: Feature) -> Result<()> {
 
 /// Linux mounts nothing whose log is too short for fast commits.
 fn check_log(disk: &Superblock) -> Result<()> {
-    let [.., high, low] = disk.jnl_blocks;
-    let bytes = u64::from(high) << 32 | u64::from(low);
-    let blocks = bytes >> 10 >> disk.log_block_size.min(31);
-    match disk.jnl_backup_type == 1 && blocks < LOG_BLOCKS_FOR_FAST_COMMITS {
+    let blocks = known_bytes(disk).map(|bytes| bytes >> 10 >> disk.log_block_size.min(31));
+    match blocks.is_some_and(|blocks| blocks < LOG_BLOCKS_FOR_FAST_COMMITS) {
         false => Ok(()),
         true => Err(Error::NotSupported(
             "fast_commit needs a journal of at least 1280 blocks; replace it by a larger one first",
@@ -130,9 +144,14 @@ fn check_log(disk: &Superblock) -> Result<()> {
 
 fn turn_off(disk: &mut Superblock, feature: Feature) -> Result<()> {
     if !OFF.contains(&feature) {
-        return Err(Error::NotSupported(
-            "this feature cannot be turned off here",
-        ));
+        return Err(Error::NotSupported(match feature {
+            Feature::SIXTY_FOUR_BIT => SIZE_OF_DESCRIPTORS,
+            Feature::UNINIT_BG => {
+                "uninit_bg cannot be turned off here: groups without bitmaps would have to get \
+                 them, which tune2fs does"
+            }
+            _ => "this feature cannot be turned off here",
+        }));
     }
     let is_derived = disk.checksum_seed == Seed::from_uuid(&disk.uuid).0;
     if feature == Feature::CSUM_SEED && !is_derived {

@@ -3,10 +3,39 @@
 //! Invariant: one transaction has the block's bitmap bit and the superblock that names it.
 
 use super::Presence;
-use crate::space::Reserve;
+use crate::space::{self, Reserve};
+use crate::superblock::read_superblock;
 use crate::{Error, Fs, Result, credits};
+use uext4_device::BlockDevice;
 use uext4_format::mmp::{MMP_UPDATE_INTERVAL_SECONDS, Mmp};
 use uext4_format::{BlockNr, BlockRun, Feature, InodeNr};
+use uext4_num::usize_of;
+use uext4_sync::Arc;
+
+/// Says in the MMP block that nobody uses the file system, whatever it says now. The caller knows
+/// that no host does.
+///
+/// # Errors
+/// [`Error::NotSupported`] without the feature `mmp`; damage of the superblock; the device's.
+pub fn clear_mmp(device: &Arc<dyn BlockDevice>) -> Result<()> {
+    let disk = read_superblock(&**device, None)?;
+    let geometry = disk.geometry()?;
+    let block = BlockNr(disk.mmp_block);
+    if !disk.features().has(Feature::MMP) {
+        return Err(Error::NotSupported(
+            "it has no MMP block to clear (feature mmp)",
+        ));
+    }
+    if !space::metadata_zones(&**device, &geometry)?.is_clear(block, 1) || !geometry.contains(block)
+    {
+        return Err(Error::NotSupported(
+            "the MMP block is among metadata; e2fsck repairs it",
+        ));
+    }
+    let mut bytes = vec![0; usize_of(geometry.block_size())];
+    Mmp::clean(disk.mmp_update_interval).write_to(&mut bytes, &disk.checksums());
+    Ok(device.write_durable_at(block.0 << geometry.block_bits, &bytes)?)
+}
 
 pub(super) fn set(fs: &Fs, wanted: Presence) -> Result<()> {
     let there = fs.superblock.read().disk.features().has(Feature::MMP);

@@ -2,10 +2,11 @@
 //!
 //! Each change is one transaction, or leaves the file system consistent between two. The backups of
 //! the superblock are written last, after the primary.
-//! Layout: `fields` and `features` change the superblock only, `hash_seed` says when its field may;
-//! `orphan_file` and `mmp` have structures of their own; `journal` and `quota` add and remove files
-//! in `reserved` inodes, between mounts; `convert` makes an ext4 of an older one, and `use_extents`
-//! gives extents to its files; `reseal` rewrites checksums all over the device, without a mount.
+//! Layout: `fields` and `features` change the superblock only, `hash_seed` and `users` say when they
+//! may; `read_only` ends a feature that a mount respects; `orphan_file` and `mmp` have structures of
+//! their own; `journal` (with `log_length`) and `quota` add and remove files in `reserved` inodes,
+//! between mounts; `convert` makes an ext4 of an older one, and `use_extents` gives extents to its
+//! files; `reseal` rewrites checksums all over the device, without a mount.
 //!
 //! References: `tune2fs(8)`.
 
@@ -19,15 +20,19 @@ mod log_length;
 mod mmp;
 mod orphan_file;
 mod quota;
+mod read_only;
 mod reseal;
 mod reserved;
 mod use_extents;
+mod users;
 
 pub use convert::convert;
 pub use features::Presence;
 pub use fields::{CheckTimes, MountDefaults, Raid};
 pub use journal::{Journal, set_journal};
+pub use mmp::clear_mmp;
 pub use quota::set_quota;
+pub use read_only::clear_read_only;
 pub use reseal::{Reseal, reseal};
 pub use use_extents::{ExtentsProgress, ExtentsUsed, use_extents};
 
@@ -70,6 +75,8 @@ pub struct Tuning {
     pub force_check: bool,
     /// Whether it is marked as used for tests.
     pub is_test: Option<bool>,
+    /// Blocks of an orphan file that is turned on; `None`: as many as mke2fs makes.
+    pub orphan_file_blocks: Option<u32>,
     /// Features to turn on or off, in this order. [`set_journal`] does it for `has_journal`.
     pub features: Vec<(Feature, Presence)>,
 }
@@ -88,10 +95,22 @@ impl Filesystem {
             if tuning.hash_seed.is_some() {
                 hash_seed::check(fs)?;
             }
+            for (feature, wanted) in &tuning.features {
+                if *wanted == Presence::Absent && fs.features.has(*feature) {
+                    users::refuse(fs, *feature)?;
+                }
+            }
+            let orphan_blocks = tuning.orphan_file_blocks;
+            let turned_on = (Feature::ORPHAN_FILE, Presence::Present);
+            if orphan_blocks.is_some() && !tuning.features.contains(&turned_on) {
+                return Err(Error::Invalid(
+                    "the size of an orphan file goes with the feature orphan_file",
+                ));
+            }
             change_superblock(fs, tuning)?;
             for (feature, wanted) in &tuning.features {
                 match *feature {
-                    Feature::ORPHAN_FILE => orphan_file::set(fs, *wanted)?,
+                    Feature::ORPHAN_FILE => orphan_file::set(fs, *wanted, orphan_blocks)?,
                     Feature::MMP => mmp::set(fs, *wanted)?,
                     _ => {}
                 }

@@ -9,11 +9,16 @@ use crate::file::{self, Position, Terms};
 use crate::inode::{InodeRef, NewInode};
 use crate::mkfs::default_orphan_file_blocks;
 use crate::{Caller, Error, Fs, Result, credits, map};
+use std::ops::RangeInclusive;
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::{Feature, FileType, InodeNr};
 use uext4_num::u64_of;
 
-pub(super) fn set(fs: &Fs, wanted: Presence) -> Result<()> {
+/// Fewest and most blocks of the file.
+const BLOCKS: RangeInclusive<u32> = 1..=512;
+
+/// Adds the file, of so many blocks, or removes it.
+pub(super) fn set(fs: &Fs, wanted: Presence, blocks: Option<u32>) -> Result<()> {
     let features = fs.superblock.read().disk.features();
     let there = features.has(Feature::ORPHAN_FILE);
     if features.has(Feature::QUOTA) && there != (wanted == Presence::Present) {
@@ -24,15 +29,21 @@ pub(super) fn set(fs: &Fs, wanted: Presence) -> Result<()> {
         Presence::Present if !there && !features.has(Feature::HAS_JOURNAL) => Err(
             Error::NotSupported("the feature orphan_file needs the feature has_journal"),
         ),
-        Presence::Present if !there => add(fs),
+        Presence::Present if !there => add(fs, blocks),
+        Presence::Present if blocks.is_some() => Err(Error::NotSupported(
+            "it has an orphan file; another size needs -O ^orphan_file first",
+        )),
         Presence::Absent if there => remove(fs),
         _ => Ok(()),
     }
 }
 
-fn add(fs: &Fs) -> Result<()> {
+fn add(fs: &Fs, blocks: Option<u32>) -> Result<()> {
+    let blocks = blocks.unwrap_or_else(|| default_orphan_file_blocks(fs.geometry.blocks_count));
+    if !BLOCKS.contains(&blocks) {
+        return Err(Error::Invalid("an orphan file has 1 to 512 blocks"));
+    }
     let inode = make(fs)?;
-    let blocks = default_orphan_file_blocks(fs.geometry.blocks_count);
     fill(fs, &inode, blocks)?;
     seal(fs, &inode, blocks)?;
     let handle = fs.start(credits::CREATE)?;

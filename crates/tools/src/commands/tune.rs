@@ -26,9 +26,10 @@ Examples:
   uext4 tune disk.img -I 256               room for times after 2038, nanoseconds, attributes
   uext4 tune disk.img -o ^acl,discard -E stride=16,stripe_width=64
 
-Features: fast_commit, orphan_file, has_journal, mmp, quota, stable_inodes and metadata_csum_seed
-can be turned on and off; dir_index, dir_nlink, extent, ea_inode, encrypt, casefold, extra_isize,
-huge_file, large_dir, large_file, project and verity only on.
+Features: fast_commit, orphan_file, has_journal, mmp, quota, stable_inodes, metadata_csum_seed and
+read-only can be turned on and off; dir_index, large_file and flex_bg also, off while nothing uses
+them; dir_nlink, extent, ea_inode, encrypt, casefold, extra_isize, huge_file, large_dir, project,
+uninit_bg and verity only on; resize_inode only off.
 
 metadata_csum can be turned on and off. This, and a new UUID without metadata_csum_seed, changes all
 checksums at once, and the hashes of large attributes: the journal must hold all blocks that change,
@@ -67,9 +68,12 @@ pub(crate) struct Args {
     #[arg(short = 'o', long, value_name = "LIST", value_delimiter = ',')]
     mount_options: Vec<MountWord>,
     /// stride=, stripe_width=, hash_alg=, hash_seed=UUID (or random), mount_opts=,
-    /// mmp_update_interval=, force_fsck, test_fs, ^test_fs
+    /// mmp_update_interval=, orphan_file_size=BLOCKS, force_fsck, test_fs, ^test_fs, clear_mmp
     #[arg(short = 'E', long, value_name = "LIST", value_delimiter = ',')]
     extended: Vec<ExtendedWord>,
+    /// For -E clear_mmp: no host uses the file system, whatever its MMP block says
+    #[arg(short = 'f', long)]
+    force: bool,
     #[command(flatten)]
     reserved: Reserved,
     #[command(flatten)]
@@ -134,7 +138,8 @@ impl Args {
         let name = self.image.name();
         let asks_for_quota = self.asks_for_quota();
         let is_nothing = tuning == Tuning::default() && journal.is_none() && !asks_for_quota;
-        let is_nothing = is_nothing && self.reserved.percent.is_none();
+        let clears_mmp = self.clears_mmp()?;
+        let is_nothing = is_nothing && self.reserved.percent.is_none() && !clears_mmp;
         if is_nothing && self.inode_size.is_none() {
             let problem = "nothing to change; -h lists what can be";
             return Err(Failure::usage(format!("{name}: {problem}")));
@@ -146,6 +151,7 @@ impl Args {
         }
         let alone = (tuning == Tuning::default() && journal.is_none() && !asks_for_quota)
             .then_some(self.inode_size)
+            .filter(|_| !clears_mmp)
             .flatten();
         // Larger inodes alone are refused before the first write, and may take much memory.
         if alone.is_none() {
@@ -162,6 +168,7 @@ impl Args {
 
     /// Makes all changes.
     fn apply(&self, target: &mut Target, journal: Option<&Wanted>, tuning: Tuning) -> Result<()> {
+        self.open_up(target)?;
         // While there is a journal, which larger inodes need.
         let goes = journal.filter(|journal| **journal == Wanted::None);
         let comes = journal.filter(|_| goes.is_none());
@@ -169,6 +176,10 @@ impl Args {
         comes.map_or(Ok(()), |journal| self.set_journal(target, journal))?;
         self.set_inode_size(target)?;
         goes.map_or(Ok(()), |journal| self.set_journal(target, journal))?;
+        if self.last(Feature::RESIZE_INODE) == Some(Presence::Absent) {
+            let freed = uext4::resize::free_reserved_descriptors;
+            freed(target.home.clone(), target.options()).at(&target.name)?;
+        }
         let (reseal, tuning) = resealing(target, tuning)?;
         if reseal != Reseal::default() {
             uext4::reseal(target.home.clone(), target.options(), reseal).at(&target.name)?;
@@ -180,6 +191,39 @@ impl Args {
         match self.asks_for_quota() {
             true => self.set_quota(target),
             false => Ok(()),
+        }
+    }
+
+    /// Whether the MMP block is to be cleared.
+    fn clears_mmp(&self) -> Result<bool> {
+        let mut words = self.extended.iter();
+        let clears = words.any(|word| matches!(word, ExtendedWord::ClearMmp));
+        match (clears, self.force) {
+            (true, false) => Err(Failure::usage(
+                "-E clear_mmp needs -f: a host that uses the file system would damage it",
+            )),
+            (false, true) => Err(Failure::usage("-f goes with -E clear_mmp only")),
+            _ => Ok(clears),
+        }
+    }
+
+    /// Takes away what keeps other changes out.
+    fn open_up(&self, target: &Target) -> Result<()> {
+        if self.clears_mmp()? {
+            uext4::clear_mmp(&target.home).at(&target.name)?;
+        }
+        if self.last(Feature::READONLY) == Some(Presence::Absent) {
+            uext4::clear_read_only(&target.home, &target.options()).at(&target.name)?;
+        }
+        match self.last(Feature::FLEX_BG) {
+            // Larger inode tables need it.
+            Some(Presence::Present) => target.change(|fs| {
+                fs.tune(&Tuning {
+                    features: vec![(Feature::FLEX_BG, Presence::Present)],
+                    ..Tuning::default()
+                })
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -256,15 +300,20 @@ impl Args {
     }
 }
 
-/// Takes from `tuning` what rewrites checksums: `metadata_csum`, and a UUID that is the seed of
-/// checksums afterwards, or of hashes.
+/// Takes from `tuning` what rewrites checksums: `metadata_csum`, `uninit_bg`, and a UUID that is
+/// the seed of checksums afterwards, or of hashes.
 fn resealing(target: &Target, mut tuning: Tuning) -> Result<(Reseal, Tuning)> {
     let is_csum = |word: &&(Feature, Presence)| word.0 == Feature::METADATA_CSUM;
     let mut reseal = Reseal {
         metadata_csum: tuning.features.iter().rfind(is_csum).map(|word| word.1),
         uuid: None,
+        uninit_bg: tuning
+            .features
+            .contains(&(Feature::UNINIT_BG, Presence::Present)),
     };
     tuning.features.retain(|word| !is_csum(&word));
+    let of_groups = (Feature::UNINIT_BG, Presence::Present);
+    tuning.features.retain(|word| *word != of_groups);
     if tuning.uuid.is_none() {
         return Ok((reseal, tuning));
     }

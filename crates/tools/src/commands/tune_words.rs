@@ -91,8 +91,11 @@ pub(super) enum ExtendedWord {
     HashSeed([u8; 16]),
     MountOptions(String),
     MmpUpdateSeconds(u16),
+    OrphanFileBlocks(u32),
     ForceFsck,
     TestFs(bool),
+    /// Done before all others; see `tune.rs`.
+    ClearMmp,
 }
 
 impl std::str::FromStr for ExtendedWord {
@@ -107,12 +110,15 @@ impl std::str::FromStr for ExtendedWord {
             "hash_seed" => Ok(Self::HashSeed(super::tune::uuid(value)?)),
             "mount_opts" => Ok(Self::MountOptions(value.to_owned())),
             "mmp_update_interval" => Ok(Self::MmpUpdateSeconds(number(value)?)),
+            "orphan_file_size" => Ok(Self::OrphanFileBlocks(number(value)?)),
+            "clear_mmp" if text == name => Ok(Self::ClearMmp),
             "force_fsck" if text == name => Ok(Self::ForceFsck),
             "test_fs" if text == name => Ok(Self::TestFs(true)),
             "^test_fs" if text == name => Ok(Self::TestFs(false)),
             _ => Err(
                 "known are stride=, stripe_width=, hash_alg=, hash_seed=, mount_opts=, \
-                      mmp_update_interval=, force_fsck, test_fs and ^test_fs"
+                      mmp_update_interval=, orphan_file_size=, force_fsck, test_fs, ^test_fs and \
+                      clear_mmp"
                     .into(),
             ),
         }
@@ -130,6 +136,8 @@ impl ExtendedWord {
                 tuning.mount_defaults.string = Some(list.clone().into_bytes());
             }
             Self::MmpUpdateSeconds(seconds) => tuning.mmp_update_seconds = Some(*seconds),
+            Self::OrphanFileBlocks(blocks) => tuning.orphan_file_blocks = Some(*blocks),
+            Self::ClearMmp => {}
             Self::ForceFsck => tuning.force_check = true,
             Self::TestFs(is_test) => tuning.is_test = Some(*is_test),
         }
@@ -202,6 +210,9 @@ pub(super) fn mounts_max(text: &str) -> Parsed<u16> {
     }
 }
 
+const NO_LOCATION: &str = "the place of a journal cannot be chosen: it goes where there is room";
+const NO_AREA: &str = "the area of fast commits cannot be chosen: it is a 64th of the journal";
+
 /// A journal as `-J` describes it.
 #[derive(Clone, Debug)]
 pub(super) enum JournalWord {
@@ -217,6 +228,8 @@ impl std::str::FromStr for JournalWord {
         match text.split_once('=') {
             Some(("size", value)) => Ok(Self::Size(number(value)?)),
             Some(("device", path)) => Ok(Self::Device(path.into())),
+            Some(("location", _)) => Err(NO_LOCATION.into()),
+            Some(("fast_commit_size", _)) => Err(NO_AREA.into()),
             _ => Err("give size=MIB or device=FILE".into()),
         }
     }
@@ -259,7 +272,10 @@ mod tests {
         assert!("stride=70000".parse::<ExtendedWord>().is_err());
         assert!("hash_seed=random".parse::<ExtendedWord>().is_ok());
         assert!("hash_seed=4".parse::<ExtendedWord>().is_err());
-        assert!("clear_mmp".parse::<ExtendedWord>().is_err());
+        assert!("clear_mmp".parse::<ExtendedWord>().is_ok());
+        assert!("clear_mmp=1".parse::<ExtendedWord>().is_err());
+        assert!("orphan_file_size=64".parse::<ExtendedWord>().is_ok());
+        assert!("location=500".parse::<JournalWord>().is_err());
         assert!("force_fsck".parse::<ExtendedWord>().is_ok());
         assert!("force_fsck=1".parse::<ExtendedWord>().is_err());
         assert!("size=4".parse::<JournalWord>().is_ok());

@@ -47,5 +47,6 @@ mod system;
 mod transfer;
 mod tune;
 mod tune_at_once;
+mod tune_features;
 mod unprivileged;
 mod walks;

@@ -24,7 +24,7 @@ use crate::{Error, MountOptions, Result};
 use tables::Tables;
 use uext4_device::BlockDevice;
 use uext4_format::{Feature, Geometry, GroupDescriptor, GroupNr, Superblock, group_flag};
-use uext4_num::clamp_u32;
+use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::Arc;
 
 /// Blocks of a group besides its inode table, at least: superblock, descriptors, bitmaps.
@@ -37,8 +37,10 @@ const OTHER_BLOCKS: u32 = 4;
 ///
 /// # Errors
 /// [`Error::Invalid`] for a size that no file system has; [`Error::NotSupported`] for a smaller one
-/// than now, and without a journal; [`crate::ResizeError::Tables`] if a larger table has no
-/// free run; [`crate::ResizeError::Journal`] if the log cannot hold descriptors and bitmaps;
+/// than now, and without a journal; [`crate::ResizeError::Tables`] or
+/// [`crate::ResizeError::OwnTables`] if a larger table has no free run,
+/// [`crate::ResizeError::TableSpace`] if all of them have no room;
+/// [`crate::ResizeError::Journal`] if the log cannot hold descriptors and bitmaps;
 /// as [`crate::Filesystem::mount`]. Nothing has changed then.
 pub fn set_inode_size(
     device: Arc<dyn BlockDevice>,
@@ -91,6 +93,7 @@ fn change(rest: &mut AtRest, mut disk: Superblock) -> Result<()> {
     let mut tables = Tables::new(rest, new);
     let moved = before.iter().zip(places);
     let after: Vec<_> = moved.map(|(old, place)| tables.moved(old, place)).collect();
+    check_log(rest, (&before, &after), &new)?;
     let mut changes = Changes::new(rest);
     let more = mark(
         rest,
@@ -105,8 +108,6 @@ fn change(rest: &mut AtRest, mut disk: Superblock) -> Result<()> {
     if disk.overhead_clusters != 0 {
         disk.overhead_clusters = clamp_u32(u64::from(disk.overhead_clusters) + more);
     }
-    // Before anything is written: the superblock and one block of a table come in addition.
-    rest.check_room(changes.len() + 2)?;
     for (group, (old, new)) in (0..).map(GroupNr).zip(before.iter().zip(&after)) {
         tables.copy(group, old, new.inode_table)?;
     }
@@ -119,6 +120,23 @@ fn change(rest: &mut AtRest, mut disk: Superblock) -> Result<()> {
     rest.change_before(blocks, disk.clone(), last)?;
     write_copies(rest, &descriptors, &disk, 1..new.group_count)?;
     Ok(rest.device.flush()?)
+}
+
+/// Refuses what the log cannot hold: a bitmap for each group where tables come or go, and all
+/// descriptors, beside the superblock and one block of a table.
+fn check_log(
+    rest: &AtRest,
+    (before, after): (&[GroupDescriptor], &[GroupDescriptor]),
+    new: &Geometry,
+) -> Result<()> {
+    let used = space::of_metadata(&rest.geometry, before);
+    let wanted = space::of_metadata(new, after);
+    let moved = [
+        space::without(&wanted, &used),
+        space::without(&used, &wanted),
+    ];
+    let bitmaps = u64_of(groups_of(&rest.geometry, &moved.concat()).len());
+    rest.check_room(bitmaps + u64::from(rest.geometry.descriptor_blocks_count()) + 2)
 }
 
 /// Changes descriptors, and bitmaps where tables come and go; answers how many clusters more are

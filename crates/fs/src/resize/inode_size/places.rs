@@ -7,7 +7,8 @@ use crate::resize::space;
 use crate::{ResizeError, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use uext4_format::{BlockNr, Geometry, GroupDescriptor, GroupNr};
+use uext4_format::{BlockNr, Feature, Geometry, GroupDescriptor, GroupNr, group_flag};
+use uext4_num::u64_of;
 
 /// The first block of the new table of each group.
 pub(super) fn find(
@@ -15,9 +16,10 @@ pub(super) fn find(
     groups: &[GroupDescriptor],
     new: &Geometry,
 ) -> Result<Vec<BlockNr>> {
-    let mut free = FreeClusters::read(rest, groups)?;
     let blocks = new.inode_table_blocks();
     let len = u64::from(blocks).div_ceil(new.blocks_per_cluster().into());
+    check_free(groups, new, len)?;
+    let mut free = FreeClusters::read(rest, groups)?;
     let end = new.blocks_count.div_ceil(new.blocks_per_cluster().into());
     let flex_bits = u32::from(rest.superblock.log_groups_per_flex).min(31);
     let mut last_end = 0;
@@ -27,14 +29,35 @@ pub(super) fn find(
         let flex = new.group_first_block(flex).0 >> new.cluster_bits;
         let zone = space::zone(new, group, end);
         let start = free.take(len, &zone, flex.max(last_end));
-        let start = start.ok_or(ResizeError::Tables {
-            group: group.0,
-            blocks,
-        })?;
+        let start = start.ok_or_else(|| no_run(new, group))?;
         last_end = start + len;
         places.push(BlockNr(start << new.cluster_bits));
     }
     Ok(places)
+}
+
+/// Refuses, by the counts of groups alone, tables of `len` clusters that cannot fit.
+fn check_free(groups: &[GroupDescriptor], new: &Geometry, len: u64) -> Result<()> {
+    let free = groups.iter().map(|group| u64::from(group.free_clusters));
+    let (free, wanted) = (free.sum::<u64>(), len * u64_of(groups.len()));
+    if free < wanted {
+        let (free, wanted) = (free << new.cluster_bits, wanted << new.cluster_bits);
+        return Err(ResizeError::TableSpace { wanted, free }.into());
+    }
+    let has_flex = new.features.has(Feature::FLEX_BG);
+    let full = |(_, group): &(GroupNr, &GroupDescriptor)| u64::from(group.free_clusters) < len;
+    match (0..).map(GroupNr).zip(groups).find(full) {
+        Some((group, _)) if !has_flex => Err(no_run(new, group).into()),
+        _ => Ok(()),
+    }
+}
+
+fn no_run(new: &Geometry, group: GroupNr) -> ResizeError {
+    let (group, blocks) = (group.0, new.inode_table_blocks());
+    match new.features.has(Feature::FLEX_BG) {
+        true => ResizeError::Tables { group, blocks },
+        false => ResizeError::OwnTables { group, blocks },
+    }
 }
 
 /// Free clusters: ends of their runs by start.
@@ -42,10 +65,17 @@ struct FreeClusters(BTreeMap<u64, u64>);
 
 impl FreeClusters {
     fn read(rest: &AtRest, groups: &[GroupDescriptor]) -> Result<Self> {
-        let mut runs = Vec::new();
+        let geometry = &rest.geometry;
+        let metadata = space::of_metadata(geometry, groups);
+        let (mut runs, mut unwritten) = (Vec::new(), Vec::new());
         for (group, descriptor) in (0..).map(GroupNr).zip(groups) {
-            runs.extend(free_clusters(rest, descriptor, group)?);
+            match descriptor.has_flag(group_flag::BLOCK_UNINIT) {
+                // All but metadata.
+                true => unwritten.push(space::of_group(geometry, group)),
+                false => runs.extend(free_clusters(rest, descriptor, group)?),
+            }
         }
+        runs.extend(space::without(&unwritten, &metadata));
         Ok(Self::of(runs))
     }
 

@@ -35,6 +35,8 @@ pub struct Reseal {
     pub uuid: Option<[u8; 16]>,
     /// The feature `metadata_csum`. Off, descriptors keep checksums of their own (`uninit_bg`).
     pub metadata_csum: Option<Presence>,
+    /// Turns on the feature `uninit_bg`: checksums of groups only.
+    pub uninit_bg: bool,
 }
 
 /// Changes the UUID or the feature `metadata_csum` of the file system on `device`, and with it the
@@ -64,6 +66,16 @@ fn wanted_superblock(now: &Superblock, wanted: Reseal) -> Result<Option<Superblo
     if let Some(uuid) = wanted.uuid.filter(|uuid| *uuid != now.uuid) {
         super::fixed_uuid(now).map_or(Ok(()), |problem| Err(Error::NotSupported(problem)))?;
         disk.uuid = uuid;
+    }
+    let mut features = disk.features();
+    if wanted.uninit_bg && features.has(Feature::METADATA_CSUM) {
+        return Err(Error::NotSupported(
+            "uninit_bg beside metadata_csum, which has checksums of groups already",
+        ));
+    }
+    if wanted.uninit_bg {
+        features.insert(Feature::UNINIT_BG);
+        disk.set_features(features);
     }
     if disk == *now {
         return Ok(None);

@@ -195,7 +195,9 @@ fn allowed(result: Result<()>) -> Result<bool> {
             ResizeError::Journal { .. }
             | ResizeError::TooSmall { .. }
             | ResizeError::GrowthLimit { .. }
-            | ResizeError::Tables { .. },
+            | ResizeError::Tables { .. }
+            | ResizeError::OwnTables { .. }
+            | ResizeError::TableSpace { .. },
         )) => Ok(false),
         Err(error) => Err(error),
     }
@@ -238,6 +240,7 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
             uuid: rng
                 .chance(50)
                 .then(|| rng.bytes(16).try_into().expect("16 bytes")),
+            uninit_bg: false,
             metadata_csum: rng.chance(70).then(|| *rng.pick(&PRESENCES)),
         }),
         _ => {

@@ -68,7 +68,7 @@ fn enlarge_in_turn(kind: Kind) {
         match enlarge(&image, wanted) {
             Ok(()) => {}
             // Tables have to be in their groups, which are full of the journal.
-            Err(Error::Resize(ResizeError::Tables { .. })) if kind.name == "no-flex" => break,
+            Err(Error::Resize(ResizeError::OwnTables { .. })) if kind.name == "no-flex" => break,
             Err(error) => panic!("{what}: {error}"),
         }
         assert_eq!(image.inode_size(), wanted, "{what}");
@@ -152,7 +152,7 @@ fn a_full_file_system_has_no_runs_for_tables() {
         });
         let (tree, before) = (image.tree(), image.main.to_bytes());
         match enlarge(&image, 512) {
-            Err(Error::Resize(ResizeError::Tables { .. })) => {}
+            Err(Error::Resize(ResizeError::TableSpace { .. })) => {}
             other => panic!("{name}: {other:?}"),
         }
         assert!(image.main.to_bytes() == before, "{name}");

@@ -1,0 +1,70 @@
+//! The end of the feature `resize_inode`: blocks reserved for descriptors become free space.
+//!
+//! One transaction has the inode, the bitmaps of groups with reserved blocks, descriptors and the
+//! superblock. Growth needs `meta_bg` afterwards.
+
+use super::bitmaps::{groups_of, mark_clusters};
+use super::changes::Changes;
+use super::descriptors::Descriptors;
+use super::grow::write_copies;
+use super::{resize_inode, space};
+use crate::mount::AtRest;
+use crate::{MountOptions, Result};
+use uext4_device::BlockDevice;
+use uext4_format::{Feature, GroupDescriptor, GroupNr, Superblock};
+use uext4_num::clamp_u32;
+use uext4_sync::Arc;
+
+/// Turns the feature `resize_inode` off. The caller is the only user of the device. One that was
+/// not unmounted is recovered first.
+///
+/// # Errors
+/// [`crate::ResizeError::Journal`] if the log cannot hold all changed blocks; damage of the inode;
+/// as [`crate::Filesystem::mount`]. Nothing has changed then.
+pub fn free_reserved_descriptors(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+) -> Result<()> {
+    let mut rest = AtRest::claim(device, options)?;
+    let done = match rest.geometry.features.has(Feature::RESIZE_INODE) {
+        true => change(&mut rest),
+        false => Ok(()),
+    };
+    let released = rest.release();
+    done.and(released)
+}
+
+fn change(rest: &mut AtRest) -> Result<()> {
+    let mut disk = rest.superblock.clone();
+    let mut features = disk.features();
+    features.remove(Feature::RESIZE_INODE);
+    disk.set_features(features);
+    disk.reserved_gdt_blocks = 0;
+    let (old, new) = (rest.geometry, disk.geometry()?);
+    let mut descriptors = Descriptors::read(rest)?;
+    let all = (0..old.group_count).map(GroupNr);
+    let groups = all.map(|group| descriptors.get(group));
+    let groups = groups.collect::<Result<Vec<GroupDescriptor>>>()?;
+    let used = space::of_metadata(&old, &groups);
+    let freed = space::without(&used, &space::of_metadata(&new, &groups));
+    let mut changes = Changes::new(rest);
+    let checksums = rest.superblock.checksums();
+    for group in groups_of(&old, &freed) {
+        mark_clusters(rest, &mut changes, &mut descriptors, group, &[], &freed)?;
+    }
+    resize_inode::update(&mut changes, &mut descriptors, &checksums, &old, &new)?;
+    descriptors.count(&mut disk)?;
+    descriptors.put_primary(&mut changes)?;
+    count_overhead(&mut disk, space::total(&freed));
+    rest.check_room(changes.len() + 1)?;
+    let blocks = changes.into_blocks();
+    rest.change(blocks, disk.clone())?;
+    write_copies(rest, &descriptors, &disk, 1..new.group_count)?;
+    Ok(rest.device.flush()?)
+}
+
+/// 0 is unknown.
+fn count_overhead(disk: &mut Superblock, freed_clusters: u64) {
+    let now = u64::from(disk.overhead_clusters);
+    disk.overhead_clusters = clamp_u32(now.saturating_sub(freed_clusters));
+}

@@ -1,0 +1,37 @@
+//! The end of the feature `read-only`, which keeps mounts from writing.
+
+use super::{Tuning, reserved};
+use crate::mount::check_state;
+use crate::superblock::read_superblock;
+use crate::{Error, Filesystem, MountOptions, Result, mmp};
+use uext4_device::BlockDevice;
+use uext4_format::Feature;
+use uext4_sync::Arc;
+
+/// Takes the feature `read-only` from a file system that is not mounted, by one write of the
+/// superblock; a mount then writes its backups. The caller is the only user of the device.
+///
+/// # Errors
+/// [`Error::NotSupported`] if its log would have to be replayed first; [`Error::Resize`] if e2fsck
+/// has to run first. Those of mounts.
+pub fn clear_read_only(device: &Arc<dyn BlockDevice>, options: &MountOptions) -> Result<()> {
+    let disk = read_superblock(&**device, None)?;
+    if !disk.features().has(Feature::READONLY) {
+        return Ok(());
+    }
+    check_state(&disk)?;
+    mmp::refuse_other_hosts(device)?;
+    if disk.features().has(Feature::RECOVER) {
+        return Err(Error::NotSupported(
+            "its journal has to be replayed first, by e2fsck -f",
+        ));
+    }
+    reserved::change(device, |disk| {
+        let mut features = disk.features();
+        features.remove(Feature::READONLY);
+        disk.set_features(features);
+    })?;
+    let fs = Filesystem::mount(device.clone(), options.clone())?;
+    fs.tune(&Tuning::default())?;
+    fs.unmount()
+}
