@@ -3,7 +3,8 @@
 //! Layout: blocks of 1 KiB. Block 0 holds [`QuotaInfo`]; block 1 is the root of a tree of four
 //! levels, each indexed by one byte of the identifier, highest first. The lowest level points to
 //! blocks of entries: a [`LeafHeader`] and fourteen [`QuotaEntry`]s. An entry of zeroes is unused.
-//! Blocks of entries with free slots form a list that starts in the info block.
+//! Blocks of entries with free slots form a list that starts in the info block, and so do unused
+//! blocks.
 //!
 //! Invariants: a node has one parent, so a walk of the tree ends; [`QuotaTree::read`] rejects other
 //! trees.
@@ -11,6 +12,7 @@
 //! References: kernel doc `filesystems/quota.rst`; the formats in `quotactl(2)`'s headers.
 
 mod codec;
+mod removal;
 mod tree;
 
 #[cfg(test)]

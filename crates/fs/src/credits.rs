@@ -24,3 +24,6 @@ pub(crate) const MAP: u32 = 20;
 pub(crate) const ATTRIBUTES: u32 = 4;
 /// Changing extended attributes: inode, old and new block, value inodes, group halves.
 pub(crate) const XATTR: u32 = 24;
+/// Entry of an owner in a quota file: info block, four nodes, the block of entries and its
+/// neighbour in a list, and the owner.
+pub(crate) const QUOTA_ENTRY: u32 = 8;

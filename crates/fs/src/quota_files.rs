@@ -4,15 +4,18 @@
 //! (`Rank::QuotaPlacing`). The callers have no handle.
 
 use crate::inode::InodeState;
-use crate::quota::{Accounts, GraceTimes, Owners, Quota, QuotaFile};
+use crate::quota::{Accounts, GraceTimes, Kept, Owners, Quota, QuotaFile};
 use crate::{Error, Fs, Result, credits, map};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeNr, LogicalBlock, Place};
 use uext4_journal::Handle;
 use uext4_num::{clamp_u32, nonnegative};
 
-/// Larger quota files, with several million owners, are refused.
-const FILE_BYTES_MAX: u64 = 512 << 20;
+/// Larger quota files, with several million owners, are refused, and none becomes larger: the nodes
+/// of its tree are in memory.
+const FILE_BYTES_MAX: u64 = if cfg!(test) { 1 << 20 } else { 512 << 20 };
+/// Most unused entries that are removed before a new one.
+const REMOVED_MAX: usize = 1024;
 
 /// As [`load`], for a read-only mount: damage of the quota files is recorded but not an error.
 pub(crate) fn load_to_read(fs: &Fs) -> Result<Quota> {
@@ -66,7 +69,8 @@ fn blocks_of(
 /// Sets an owner's limits to those of `wanted`.
 pub(crate) fn set_limits(fs: &Fs, kind: QuotaKind, wanted: &QuotaEntry) -> Result<()> {
     let accounts = fs.quota.kept(kind)?;
-    ensure_one(fs, accounts, wanted.id)?;
+    let mut kept = Kept::default();
+    ensure_one(fs, accounts, wanted.id, &mut kept)?;
     let handle = fs.start(credits::ATTRIBUTES)?;
     accounts.set_limits(&handle, wanted, nonnegative(fs.now().seconds));
     Ok(())
@@ -80,10 +84,13 @@ pub(crate) fn set_grace(fs: &Fs, kind: QuotaKind, grace: GraceTimes) -> Result<(
     Ok(())
 }
 
-/// Ensures entries of owners in the quota files.
-pub(crate) fn ensure(fs: &Fs, owners: Owners) -> Result<()> {
-    let mut all = fs.quota.accounts().iter();
-    all.try_for_each(|accounts| ensure_one(fs, accounts, owners.id(accounts.kind())))
+/// Ensures entries of owners in the quota files, and keeps them until they are charged.
+pub(crate) fn ensure(fs: &Fs, owners: Owners) -> Result<Kept> {
+    let mut kept = Kept::default();
+    for accounts in fs.quota.accounts() {
+        ensure_one(fs, accounts, owners.id(accounts.kind()), &mut kept)?;
+    }
+    Ok(kept)
 }
 
 /// Creates entries for owners that were charged without one: the file lacked it, or the owner
@@ -92,7 +99,7 @@ pub(crate) fn place_missing(fs: &Fs) -> Result<()> {
     let mut answer = Ok(());
     for accounts in fs.quota.accounts() {
         for id in accounts.take_missing() {
-            if let Err(error) = ensure_one(fs, accounts, id) {
+            if let Err(error) = ensure_one(fs, accounts, id, &mut Kept::default()) {
                 accounts.put_missing(id);
                 answer = answer.and(Err(error));
             }
@@ -101,20 +108,38 @@ pub(crate) fn place_missing(fs: &Fs) -> Result<()> {
     answer
 }
 
-fn ensure_one(fs: &Fs, accounts: &Accounts, id: u32) -> Result<()> {
-    if accounts.has_place(id) {
+fn ensure_one(fs: &Fs, accounts: &Accounts, id: u32, kept: &mut Kept) -> Result<()> {
+    if accounts.keep(id, kept) {
         return Ok(());
     }
     let _alone = accounts.lock_placing();
-    if accounts.has_place(id) {
+    if accounts.keep(id, kept) {
         return Ok(());
     }
-    let handle = fs.start(credits::MAP)?;
-    while let Some(next) = accounts.file().next_block() {
-        grow(fs, &handle, accounts, next)?;
-    }
+    forget_unused(fs, accounts)?;
+    let handle = fs.start(credits::MAP + credits::QUOTA_ENTRY)?;
+    let grown = lengthen(fs, &handle, accounts);
+    // Blocks that were added belong to the file, also if there are no more.
     extend(fs, &handle, accounts)?;
-    accounts.place(&handle, id)
+    grown?;
+    accounts.place(&handle, id, kept)
+}
+
+/// Removes entries of owners that have neither usage nor limits, when there are many owners.
+fn forget_unused(fs: &Fs, accounts: &Accounts) -> Result<()> {
+    for id in accounts.idle(REMOVED_MAX) {
+        let handle = fs.start(credits::QUOTA_ENTRY)?;
+        accounts.forget(&handle, id);
+    }
+    Ok(())
+}
+
+/// Adds the blocks that the next entry may need.
+fn lengthen(fs: &Fs, handle: &Handle<'_>, accounts: &Accounts) -> Result<()> {
+    while let Some(next) = accounts.file().next_block() {
+        grow(fs, handle, accounts, next)?;
+    }
+    Ok(())
 }
 
 /// Sets the size to the end of the last block: that of a new file may be before it.
@@ -128,11 +153,60 @@ fn extend(fs: &Fs, handle: &Handle<'_>, accounts: &Accounts) -> Result<()> {
 }
 
 /// Adds a block to the file. It is zeroed before the transaction that maps it commits.
+///
+/// # Errors
+/// [`Error::NoSpace`] if the file is as large as a mount takes it.
 fn grow(fs: &Fs, handle: &Handle<'_>, accounts: &Accounts, at: LogicalBlock) -> Result<()> {
+    if accounts.file().size_bytes() + fs.block_bytes() > FILE_BYTES_MAX {
+        return Err(Error::NoSpace);
+    }
     let inode = fs.load_inode(accounts.nr())?;
     let block = map::insert_block(fs, handle, &mut handle.write(&inode), at)?;
     let byte = block.0 << fs.geometry.block_bits;
     fs.device.write_at(byte, &vec![0; fs.block_size()])?;
     handle.write(accounts.file()).grow(block);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mkfs::{self, MkfsOptions, Preset};
+    use crate::{Caller, Filesystem, MountOptions, SetAttr};
+    use uext4_device::MemDevice;
+    use uext4_sync::Arc;
+    use uext4_testkit::oracle;
+
+    /// Identifiers that share no node of the tree below its root.
+    #[test]
+    fn a_quota_file_becomes_no_larger_than_a_mount_takes_it() {
+        let device = Arc::new(MemDevice::new(64 << 20));
+        let mut made = MkfsOptions::new(Preset::Ext4);
+        made.features.apply_list("quota,project").unwrap();
+        mkfs::format(&*device, &made).unwrap();
+        let fs = Filesystem::mount(device.clone(), MountOptions::default()).unwrap();
+        let (root, caller) = (fs.root().unwrap(), Caller::root());
+        let own = |nr: u32| -> Result<()> {
+            let file = fs.create(&root, format!("{nr}").as_bytes(), 0o600, &caller)?;
+            let set = SetAttr {
+                project: Some(nr.wrapping_mul(0x0101_8003)),
+                ..SetAttr::default()
+            };
+            fs.set_attr(&file, &set, &caller).map(drop)
+        };
+        let refused = (1..1000).find_map(|nr| own(nr).err());
+        assert!(matches!(refused, Some(Error::NoSpace)), "{refused:?}");
+        own(1001).unwrap_err();
+        // The owners that are there go on.
+        let owners = fs.quota(QuotaKind::Project).unwrap().len();
+        assert!(owners > 100, "{owners}");
+        fs.create(&root, b"more", 0o600, &caller).unwrap();
+        drop(root);
+        fs.unmount().unwrap();
+        let scratch = oracle::scratch_dir().unwrap();
+        let image = scratch.path().join("image");
+        std::fs::write(&image, device.to_bytes()).unwrap();
+        oracle::assert_clean(&image);
+        Filesystem::mount(device, MountOptions::default()).unwrap();
+    }
 }

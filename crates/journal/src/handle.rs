@@ -72,6 +72,11 @@ impl<'j> Handle<'j> {
         self.ticket.credits.saturating_sub(self.used.get())
     }
 
+    /// Charges blocks that an object renders beside its first one.
+    pub fn charge(&self, blocks: u32) {
+        self.used.set(self.used.get().saturating_add(blocks));
+    }
+
     /// Takes the object's lock exclusively and logs the object to this transaction.
     #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn write<'a, O: Object>(&'a self, object: &'a Arc<O>) -> LogGuard<'a, O::State> {

@@ -45,6 +45,19 @@ impl File {
         }
         self.write(at, &entry.encode());
     }
+
+    /// The bytes of the file that hold the entry of an identifier.
+    fn find(&self, id: u32) -> u64 {
+        let (_, entries) = self.read().unwrap();
+        let found = entries.iter().find(|(entry, _)| entry.id == id);
+        found.unwrap().1
+    }
+
+    fn remove(&mut self, tree: &mut QuotaTree, id: u32) {
+        for patch in tree.remove(id, self.find(id)).unwrap() {
+            self.write(patch.at, &patch.bytes);
+        }
+    }
 }
 
 fn entry(id: u32) -> QuotaEntry {
@@ -114,4 +127,52 @@ fn damage_is_an_error_and_never_a_loop() {
         }
     }
     assert!(refused > 0);
+}
+
+/// Identifiers that share no node below the root come and go, also with a new reader in between.
+#[test]
+fn what_is_removed_makes_room_for_others() {
+    const LIVE: u32 = 20;
+    let mut file = File::new();
+    let mut tree = file.read().unwrap().0;
+    let id = |nr: u32| nr.wrapping_mul(0x0101_8003);
+    let mut len_with_all = 0;
+    for nr in 0..400 {
+        file.insert(&mut tree, &entry(id(nr)));
+        if let Some(old) = nr.checked_sub(LIVE) {
+            file.remove(&mut tree, id(old));
+        }
+        if nr == LIVE {
+            len_with_all = file.0.len();
+        }
+        let (again, found) = file.read().unwrap();
+        let mut found: Vec<QuotaEntry> = found.into_iter().map(|(entry, _)| entry).collect();
+        found.sort_by_key(|entry| entry.id);
+        let mut wanted: Vec<QuotaEntry> = (nr.saturating_sub(LIVE - 1)..=nr)
+            .map(|nr| entry(id(nr)))
+            .collect();
+        wanted.sort_by_key(|entry| entry.id);
+        assert_eq!(found, wanted, "{nr}");
+        if nr % 7 == 0 {
+            tree = again;
+        }
+    }
+    assert!(file.0.len() <= len_with_all + 8 * QUOTA_BLOCK_BYTES);
+    assert_eq!(tree.remove(id(1), 16), None, "it is gone");
+}
+
+/// Whole blocks of entries become free, and are used again.
+#[test]
+fn full_blocks_of_entries_become_free() {
+    let mut file = File::new();
+    let mut tree = file.read().unwrap().0;
+    for round in 0..5 {
+        (0..100).for_each(|id| file.insert(&mut tree, &entry(id)));
+        let len = file.0.len();
+        // In another order than they came in.
+        (0..100).for_each(|nr| file.remove(&mut tree, nr * 37 % 100));
+        assert_eq!(file.read().unwrap().1, []);
+        assert!(len <= 20 * QUOTA_BLOCK_BYTES, "{round}: {len}");
+        tree = file.read().unwrap().0;
+    }
 }

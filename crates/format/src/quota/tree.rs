@@ -6,11 +6,11 @@ use super::{
 };
 use crate::CorruptKind;
 use crate::bytes::{get_u32, put_u32, rest};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use uext4_num::{u64_of, usize_of};
 
 /// The block of the root.
-const ROOT: u32 = 1;
+pub(super) const ROOT: u32 = 1;
 /// Levels of the tree: one for each byte of an identifier.
 const LEVELS: usize = 4;
 
@@ -25,10 +25,18 @@ pub struct Patch {
 
 /// A block of entries.
 #[derive(Clone, Copy, Debug, Default)]
-struct Leaf {
-    header: LeafHeader,
+pub(super) struct Leaf {
+    pub(super) header: LeafHeader,
     /// A bit for each entry that is in use.
-    used: u16,
+    pub(super) used: u16,
+}
+
+/// A block of the list of unused blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unused {
+    pub(super) block: u32,
+    /// The next block of the list, or 0.
+    pub(super) next: u32,
 }
 
 /// The nodes of a tree and the state of its leaves.
@@ -36,8 +44,10 @@ pub struct QuotaTree {
     kind: QuotaKind,
     /// Block 0.
     pub info: QuotaInfo,
-    nodes: HashMap<u32, Box<[u8; QUOTA_BLOCK_BYTES]>>,
-    leaves: HashMap<u32, Leaf>,
+    pub(super) nodes: HashMap<u32, Box<[u8; QUOTA_BLOCK_BYTES]>>,
+    pub(super) leaves: HashMap<u32, Leaf>,
+    /// The front of the list of unused blocks, its head last. They are zero behind their header.
+    pub(super) unused: Vec<Unused>,
 }
 
 type Block = [u8; QUOTA_BLOCK_BYTES];
@@ -107,6 +117,7 @@ impl QuotaTree {
             info,
             nodes,
             leaves: HashMap::new(),
+            unused: Vec::new(),
         };
         let mut by_leaf: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (id, leaf) in found {
@@ -121,7 +132,8 @@ impl QuotaTree {
             tree.take_leaf(leaf, &bytes, &ids, &mut entries)
                 .map_err(&corrupt)?;
         }
-        tree.check_free(&mut read, &corrupt)?;
+        tree.read_free_leaves(&mut read, &corrupt)?;
+        tree.read_unused(&mut read)?;
         Ok((tree, entries))
     }
 
@@ -132,44 +144,74 @@ impl QuotaTree {
         ids: &[u32],
         entries: &mut Vec<(QuotaEntry, u64)>,
     ) -> Result<(), CorruptKind> {
-        let mut leaf = Leaf {
-            header: LeafHeader::decode(bytes),
-            used: 0,
-        };
         let before = entries.len();
         for slot in 0..ENTRIES_PER_LEAF {
             let at = entry_at(slot);
             let Some(entry) = QuotaEntry::decode(rest(bytes, at)) else {
                 continue;
             };
-            leaf.used |= 1 << slot;
             if ids.binary_search(&entry.id).is_ok() {
                 entries.push((entry, byte_of(block, at)));
             }
         }
-        self.leaves.insert(block, leaf);
+        self.leaves.insert(block, leaf_of(bytes));
         match entries.len() == before.saturating_add(ids.len()) {
             true => Ok(()),
             false => Err(CorruptKind::EntryElsewhere),
         }
     }
 
-    /// The list of blocks with free slots must be usable; if it is not, new blocks are taken.
-    fn check_free<E>(
+    /// Reads the blocks with free slots that hold no entry of the tree. The first must be usable;
+    /// the list ends where it is not.
+    fn read_free_leaves<E>(
         &mut self,
         read: &mut dyn FnMut(u32) -> Result<Block, E>,
         corrupt: &dyn Fn(CorruptKind) -> E,
     ) -> Result<(), E> {
-        let free = self.info.free_leaf;
-        if free != 0 && !self.leaves.contains_key(&free) {
-            if free <= ROOT || free >= self.info.blocks || self.nodes.contains_key(&free) {
-                return Err(corrupt(CorruptKind::FreeListOutside));
+        let mut seen = BTreeSet::new();
+        let mut at = self.info.free_leaf;
+        while at != 0 && seen.insert(at) {
+            if let Some(leaf) = self.leaves.get(&at) {
+                at = leaf.header.next;
+                continue;
             }
-            // A block with free slots and no entry.
-            let header = LeafHeader::decode(&read(free)?);
-            self.leaves.insert(free, Leaf { header, used: 0 });
+            if !self.is_inside(at) {
+                return match at == self.info.free_leaf {
+                    true => Err(corrupt(CorruptKind::FreeListOutside)),
+                    false => Ok(()),
+                };
+            }
+            let leaf = leaf_of(&read(at)?);
+            self.leaves.insert(at, leaf);
+            at = leaf.header.next;
         }
         Ok(())
+    }
+
+    /// Reads the front of the list of unused blocks, up to one that is not as this library leaves
+    /// it.
+    fn read_unused<E>(&mut self, read: &mut dyn FnMut(u32) -> Result<Block, E>) -> Result<(), E> {
+        let mut seen = BTreeSet::new();
+        let mut block = self.info.free_block;
+        while self.is_inside(block) && !self.leaves.contains_key(&block) && seen.insert(block) {
+            let bytes = read(block)?;
+            if rest(&bytes, LEAF_HEADER_BYTES)
+                .iter()
+                .any(|byte| *byte != 0)
+            {
+                break;
+            }
+            let next = LeafHeader::decode(&bytes).next;
+            self.unused.push(Unused { block, next });
+            block = next;
+        }
+        self.unused.reverse();
+        Ok(())
+    }
+
+    /// Whether it is a block of the file that is no node.
+    fn is_inside(&self, block: u32) -> bool {
+        block > ROOT && block < self.info.blocks && !self.nodes.contains_key(&block)
     }
 
     /// The tree of a new file: a root without entries, and grace times of both kinds.
@@ -182,12 +224,12 @@ impl QuotaTree {
             free_block: 0,
             free_leaf: 0,
         };
-        let (nodes, leaves) = (HashMap::new(), HashMap::new());
         Self {
             kind,
             info,
-            nodes,
-            leaves,
+            nodes: HashMap::new(),
+            leaves: HashMap::new(),
+            unused: Vec::new(),
         }
     }
 
@@ -225,7 +267,13 @@ impl QuotaTree {
         }
     }
 
-    fn new_block(&mut self) -> u32 {
+    /// A block of zeroes: an unused one, or the next behind the last.
+    fn new_block(&mut self, patches: &mut Vec<Patch>) -> u32 {
+        if let Some(Unused { block, next }) = self.unused.pop() {
+            self.info.free_block = next;
+            patches.push(header_patch(block, &LeafHeader::default()));
+            return block;
+        }
         let block = self.info.blocks;
         self.info.blocks = block.saturating_add(1);
         block
@@ -239,7 +287,7 @@ impl QuotaTree {
         if first != 0 && there.is_some_and(|leaf| usable(leaf) && has_slot(leaf)) {
             return first;
         }
-        let block = self.new_block();
+        let block = self.new_block(patches);
         let leaf = Leaf::default();
         self.leaves.insert(block, leaf);
         self.info.free_leaf = block;
@@ -279,7 +327,7 @@ impl QuotaTree {
             let child = self.nodes.get(&node).map(|bytes| get_u32(&bytes[..], slot));
             node = match child.unwrap_or(0) {
                 0 => {
-                    let new = self.new_block();
+                    let new = self.new_block(patches);
                     self.nodes.insert(new, Box::new([0; QUOTA_BLOCK_BYTES]));
                     self.point(node, slot, new, patches);
                     new
@@ -290,7 +338,7 @@ impl QuotaTree {
         (node, pointer_at(lowest))
     }
 
-    fn point(&mut self, node: u32, slot: usize, child: u32, patches: &mut Vec<Patch>) {
+    pub(super) fn point(&mut self, node: u32, slot: usize, child: u32, patches: &mut Vec<Patch>) {
         if let Some(bytes) = self.nodes.get_mut(&node) {
             put_u32(&mut bytes[..], slot, child);
         }
@@ -301,22 +349,33 @@ impl QuotaTree {
     }
 }
 
-fn entry_at(slot: usize) -> usize {
+/// A block of entries as it is on the device.
+fn leaf_of(bytes: &Block) -> Leaf {
+    let is_used = |slot: &usize| QuotaEntry::decode(rest(bytes, entry_at(*slot))).is_some();
+    Leaf {
+        header: LeafHeader::decode(bytes),
+        used: (0..ENTRIES_PER_LEAF)
+            .filter(is_used)
+            .fold(0, |used, slot| used | 1 << slot),
+    }
+}
+
+pub(super) fn entry_at(slot: usize) -> usize {
     slot.saturating_mul(QUOTA_ENTRY_BYTES)
         .saturating_add(LEAF_HEADER_BYTES)
 }
 
 /// The offset of a node's pointer for one byte of an identifier.
-fn pointer_at(byte: u8) -> usize {
+pub(super) fn pointer_at(byte: u8) -> usize {
     usize::from(byte).saturating_mul(4)
 }
 
-fn byte_of(block: u32, offset: usize) -> u64 {
+pub(super) fn byte_of(block: u32, offset: usize) -> u64 {
     let start = u64::from(block).saturating_mul(u64_of(QUOTA_BLOCK_BYTES));
     start.saturating_add(u64_of(offset))
 }
 
-fn header_patch(block: u32, header: &LeafHeader) -> Patch {
+pub(super) fn header_patch(block: u32, header: &LeafHeader) -> Patch {
     Patch {
         at: byte_of(block, 0),
         bytes: header.encode().to_vec(),

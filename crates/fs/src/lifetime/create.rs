@@ -90,12 +90,13 @@ impl Fs {
             return Ok(Claim::default());
         }
         let owners = Owners::of(&draft.disk);
-        quota_files::ensure(self, owners)?;
+        let kept = quota_files::ensure(self, owners)?;
         let has_block =
             draft.kind == FileType::Directory && !self.features.has(Feature::INLINE_DATA);
         let bytes = u64::from(has_block) * self.geometry.cluster_size();
         let reserve = quota_rights(caller);
-        self.quota.claim_inode(self, owners, bytes, reserve)
+        let claim = self.quota.claim_inode(self, owners, bytes, reserve)?;
+        Ok(claim.with(kept))
     }
 
     /// Reserves quota for blocks that a directory grows by. The caller has no handle.

@@ -204,14 +204,16 @@ fn reserve_owners_quota(fs: &Fs, inode: &Inode, to: Owners, caller: &Caller) -> 
     if !fs.quota.is_on() {
         return Ok(Claim::default());
     }
-    quota_files::ensure(fs, to)?;
+    let kept = quota_files::ensure(fs, to)?;
     let (from, sectors) = {
         let disk = &inode.read().disk;
         (Owners::of(disk), disk.sectors(&fs.geometry))
     };
     let rights = quota::rights_of(caller);
-    fs.quota
-        .claim_transfer(fs, (from, to), sectors << 9, rights)
+    let claim = fs
+        .quota
+        .claim_transfer(fs, (from, to), sectors << 9, rights)?;
+    Ok(claim.with(kept))
 }
 
 fn check_project(fs: &Fs, inode: &Inode, set: &SetAttr) -> Result<()> {

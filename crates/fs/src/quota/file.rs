@@ -4,7 +4,9 @@ use super::GraceTimes;
 use super::owner::Place;
 use crate::base::Base;
 use crate::{Error, Result};
-use uext4_format::quota::{Patch, QUOTA_BLOCK_BYTES, QuotaEntry, QuotaKind, QuotaTree};
+use uext4_format::quota::{
+    Patch, QUOTA_BLOCK_BYTES, QUOTA_ENTRY_BYTES, QuotaEntry, QuotaKind, QuotaTree,
+};
 use uext4_format::{BlockNr, CorruptKind, LogicalBlock};
 use uext4_journal::{Image, Live, Object, Render, Sink};
 use uext4_num::{clamp_u32, clamp_usize, u64_of};
@@ -38,8 +40,8 @@ impl Render for FileState {
 
     fn render(&mut self, out: &mut Sink<'_>) {
         for patch in std::mem::take(&mut self.changed) {
-            if let Some((block, at)) = self.place(patch.at) {
-                out.patch(block, at, &patch.bytes);
+            if let Some(place) = self.place(patch.at) {
+                out.patch(place.block, place.offset, &patch.bytes);
             }
         }
     }
@@ -48,8 +50,9 @@ impl Render for FileState {
 impl FileState {
     /// Location of a byte of the file on the device.
     fn place(&self, at: u64) -> Option<Place> {
-        let block = self.blocks.get(clamp_usize(at / self.block_size))?;
-        Some((*block, clamp_usize(at % self.block_size)))
+        let block = *self.blocks.get(clamp_usize(at / self.block_size))?;
+        let offset = clamp_usize(at % self.block_size);
+        Some(Place { block, offset, at })
     }
 
     /// The block that the file needs before the next entry, if it is too short.
@@ -72,11 +75,25 @@ impl FileState {
         self.changed.push(patch);
     }
 
-    /// Allocates a slot for a new entry; the file is long enough.
-    pub(super) fn insert(&mut self, id: u32) -> Option<Place> {
+    /// Allocates a slot for a new entry; the file is long enough. Also answers a bound on the
+    /// blocks that change.
+    pub(super) fn insert(&mut self, id: u32) -> Option<(Place, u32)> {
         let (at, patches) = self.tree.insert(id);
+        // The owner renders the slot, in any order with this file: what the transaction did to
+        // these bytes before is over.
+        let slot = at..at + u64_of(QUOTA_ENTRY_BYTES);
+        self.changed.retain(|patch| !slot.contains(&patch.at));
+        let blocks = clamp_u32(patches.len());
         self.changed.extend(patches);
-        self.place(at)
+        Some((self.place(at)?, blocks))
+    }
+
+    /// Frees the slot of an entry; answers a bound on the blocks that change.
+    pub(super) fn remove(&mut self, id: u32, place: Place) -> u32 {
+        let patches = self.tree.remove(id, place.at).unwrap_or_default();
+        let blocks = clamp_u32(patches.len());
+        self.changed.extend(patches);
+        blocks
     }
 
     /// Size of the file in bytes: all of its blocks, as e2fsck requires.

@@ -35,16 +35,32 @@ pub(super) struct Amount {
 /// An owner with enforced limits, and their grace times.
 type Bound = (Arc<Owner>, GraceTimes);
 
+/// Owners that keep their entries in the quota files while this lives.
+#[derive(Default)]
+#[must_use]
+pub(crate) struct Kept(pub(super) Vec<Arc<Owner>>);
+
 /// Reserved quota; released on drop.
 #[derive(Default)]
 #[must_use]
 pub(crate) struct Claim {
     parts: Vec<(Arc<Owner>, Amount)>,
+    /// Owners that will be charged, without a reservation.
+    kept: Vec<Arc<Owner>>,
 }
 
 impl Claim {
     /// An empty reservation.
-    pub(crate) const NONE: Self = Self { parts: Vec::new() };
+    pub(crate) const NONE: Self = Self {
+        parts: Vec::new(),
+        kept: Vec::new(),
+    };
+
+    /// As this, and these owners keep their entries.
+    pub(crate) fn with(mut self, kept: Kept) -> Self {
+        self.kept.extend(kept.0);
+        self
+    }
 
     /// True if no owner with limits is involved.
     pub(crate) fn is_empty(&self) -> bool {
@@ -53,6 +69,7 @@ impl Claim {
 
     /// Takes over the reservations of `other`.
     pub(crate) fn absorb(&mut self, mut other: Claim) {
+        self.kept.append(&mut other.kept);
         for (owner, amount) in other.parts.drain(..) {
             let same = |known: &&mut (Arc<Owner>, Amount)| Arc::ptr_eq(&known.0, &owner);
             match self.parts.iter_mut().find(same) {

@@ -1,13 +1,13 @@
 //! Quota: usage and limits of users, groups and projects (features `quota` and `project`).
 //!
-//! Layout: [`accounts`] has the owners of one kind, [`owner`] the usage of one of them, [`file`]
-//! the tree of the hidden file that stores it.
+//! Layout: [`accounts`] has the owners of one kind, [`owner`] the usage of one of them,
+//! [`pending`] its latest charges, [`file`] the tree of the hidden file that stores it.
 //!
 //! Invariants: an inode and its space (`i_blocks`) are charged to its user, group and project in
 //! the handle that changes it, so the files agree with the inodes after every crash.
 //!
-//! Locking: a charge adds to counters of the thread's shard; rendering an owner sums them, once per
-//! transaction.
+//! Locking: a charge adds to counters, of the thread's shard if the owner is busy; rendering an
+//! owner sums them, once per transaction.
 //!
 //! Not here: loading and growth of the files ([`crate::quota_files`]); internal inodes and value
 //! inodes, which are not charged themselves; the owner of an
@@ -17,11 +17,12 @@ mod accounts;
 mod file;
 mod limits;
 mod owner;
+mod pending;
 
 pub(crate) use accounts::Accounts;
 pub(crate) use file::QuotaFile;
-pub(crate) use limits::Claim;
 pub use limits::GraceTimes;
+pub(crate) use limits::{Claim, Kept};
 
 use crate::base::Base;
 use crate::options::QuotaLimits;

@@ -1,12 +1,13 @@
 //! Usage and limits of one user, group or project.
 
 use super::limits::{self, Amount};
+use super::pending::{Pending, Spare};
 use super::{GraceTimes, Usage};
 use uext4_format::BlockNr;
 use uext4_format::quota::QuotaEntry;
 use uext4_journal::{Handle, Live, Object, Render, Sink};
-use uext4_sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use uext4_sync::{Arc, Mutex, Rank, Sharded};
+use uext4_sync::atomic::{AtomicBool, Ordering};
+use uext4_sync::{Arc, Mutex, Rank};
 
 /// A user, group or project.
 pub(super) struct Owner {
@@ -25,14 +26,15 @@ struct Claimed {
     over_since: Option<u64>,
 }
 
-/// Charges that are not in the entry yet, by thread shard.
-struct Pending {
-    bytes: Sharded<AtomicI64>,
-    inodes: Sharded<AtomicI64>,
+/// Location of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(super) block: BlockNr,
+    /// Offset in the block, in bytes.
+    pub(super) offset: usize,
+    /// Offset in the quota file, in bytes.
+    pub(super) at: u64,
 }
-
-/// Location of an entry: block, and byte offset in it.
-pub(super) type Place = (BlockNr, usize);
 
 /// The entry of an owner, and its location on the device.
 pub(super) struct OwnerState {
@@ -54,7 +56,7 @@ impl Render for OwnerState {
     const RANK: Rank = Rank::QuotaOwner;
 
     fn shared_block(&self) -> Option<BlockNr> {
-        self.place.map(|(block, _)| block)
+        self.place.map(|place| place.block)
     }
 
     /// No handle of this transaction is open, and no handle of the next has charged: its first
@@ -63,8 +65,8 @@ impl Render for OwnerState {
         self.settle();
         // All charges were seen. A remaining debt was never charged: the file was wrong before.
         self.owed = (0, 0);
-        if let Some((block, at)) = self.place {
-            out.patch(block, at, &self.entry.encode());
+        if let Some(place) = self.place {
+            out.patch(place.block, place.offset, &self.entry.encode());
         }
     }
 }
@@ -73,11 +75,7 @@ impl OwnerState {
     /// Adds the pending charges to the entry. Other threads charge concurrently, so a decrement may
     /// be seen before its charge by another thread: the difference is owed until then.
     fn settle(&mut self) {
-        let take = |shards: &Sharded<AtomicI64>| -> i64 {
-            let all = shards.iter().map(|shard| shard.swap(0, Ordering::AcqRel));
-            all.fold(0, i64::saturating_add)
-        };
-        let (bytes, inodes) = (take(&self.pending.bytes), take(&self.pending.inodes));
+        let (bytes, inodes) = self.pending.take();
         let (owed_bytes, owed_inodes) = self.owed;
         let entry = &mut self.entry;
         self.owed = (
@@ -104,11 +102,8 @@ fn add(used: &mut u64, by: i64) -> i64 {
 
 impl Owner {
     /// An owner with its entry at `place`, or without one yet.
-    pub(super) fn new(entry: QuotaEntry, place: Option<Place>) -> Arc<Self> {
-        let pending = Arc::new(Pending {
-            bytes: Sharded::new(|_| AtomicI64::new(0)),
-            inodes: Sharded::new(|_| AtomicI64::new(0)),
-        });
+    pub(super) fn new(entry: QuotaEntry, place: Option<Place>, spare: &Arc<Spare>) -> Arc<Self> {
+        let pending = Arc::new(Pending::new(spare));
         let has_place = AtomicBool::new(place.is_some());
         let is_limited = AtomicBool::new(entry.is_limited());
         let state = OwnerState {
@@ -141,17 +136,21 @@ impl Owner {
         self.is_limited.load(Ordering::Acquire)
     }
 
+    /// The location of an entry without usage and limits; `None` if it has any.
+    pub(super) fn unused_place(&self) -> Option<Place> {
+        let entry = self.entry();
+        let is_unused = entry.space_bytes == 0 && entry.inodes == 0 && !entry.is_limited();
+        self.live.read().place.filter(|_| is_unused)
+    }
+
     /// Current usage and limits.
     pub(super) fn entry(&self) -> QuotaEntry {
         let state = self.live.read();
         let mut entry = state.entry;
-        let sum = |shards: &Sharded<AtomicI64>| -> i64 {
-            let all = shards.iter().map(|shard| shard.load(Ordering::Acquire));
-            all.fold(0, i64::saturating_add)
-        };
         let (owed_bytes, owed_inodes) = state.owed;
-        let bytes = sum(&self.pending.bytes).saturating_add(owed_bytes);
-        let inodes = sum(&self.pending.inodes).saturating_add(owed_inodes);
+        let (bytes, inodes) = self.pending.sum();
+        let bytes = bytes.saturating_add(owed_bytes);
+        let inodes = inodes.saturating_add(owed_inodes);
         entry.space_bytes = entry.space_bytes.saturating_add_signed(bytes);
         entry.inodes = entry.inodes.saturating_add_signed(inodes);
         entry
@@ -253,13 +252,7 @@ impl Owner {
     /// Charges the owner in the handle's transaction.
     pub(super) fn charge(self: &Arc<Self>, handle: &Handle<'_>, usage: Usage) {
         handle.touch(self);
-        let add = |shards: &Sharded<AtomicI64>, by: i64| {
-            if by != 0 {
-                shards.local().fetch_add(by, Ordering::AcqRel);
-            }
-        };
-        add(&self.pending.bytes, usage.bytes);
-        add(&self.pending.inodes, usage.inodes);
+        self.pending.add(usage);
     }
 }
 
@@ -268,16 +261,7 @@ mod tests {
     use super::*;
 
     fn settled(owner: &Owner, bytes: i64, inodes: i64) -> (u64, u64) {
-        owner
-            .pending
-            .bytes
-            .local()
-            .fetch_add(bytes, Ordering::AcqRel);
-        owner
-            .pending
-            .inodes
-            .local()
-            .fetch_add(inodes, Ordering::AcqRel);
+        owner.pending.add(Usage { bytes, inodes });
         let mut state = owner.live.write_unlogged();
         state.settle();
         (state.entry.space_bytes, state.entry.inodes)
@@ -286,7 +270,7 @@ mod tests {
     /// Shards are read one after the other, so a decrement may be seen before its charge.
     #[test]
     fn what_is_given_back_before_its_charge_is_seen_is_owed() {
-        let owner = Owner::new(QuotaEntry::default(), None);
+        let owner = Owner::new(QuotaEntry::default(), None, &Arc::default());
         assert_eq!(settled(&owner, 4096, 1), (4096, 1));
         assert_eq!(settled(&owner, -12288, -3), (0, 0));
         assert_eq!(settled(&owner, 4096, 1), (0, 0));
@@ -299,11 +283,9 @@ mod tests {
     fn damaged_block_counts_do_not_overflow() {
         let usage = Usage::sectors(((1 << 48) - 1) << 7);
         assert_eq!((usage.bytes, usage.less().bytes), (i64::MAX, -i64::MAX));
-        let owner = Owner::new(QuotaEntry::default(), None);
-        for shard in 0..2 {
-            let pending = owner.pending.bytes.slot(shard);
-            pending.fetch_add(usage.bytes, Ordering::AcqRel);
-        }
+        let owner = Owner::new(QuotaEntry::default(), None, &Arc::default());
+        owner.pending.add(usage);
+        owner.pending.add(usage);
         assert_eq!(owner.entry().space_bytes, i64::MAX.unsigned_abs());
         assert_eq!(settled(&owner, 0, 0), (i64::MAX.unsigned_abs(), 0));
     }

@@ -10,7 +10,7 @@ use super::{Tuning, orphan_file, reserved};
 use crate::file::{self, Position, Terms};
 use crate::inode::{Inode, InodeRef};
 use crate::mount::check_sound;
-use crate::quota::{Owners, Usage};
+use crate::quota::{Kept, Owners, Usage};
 use crate::superblock::read_superblock;
 use crate::{Error, Filesystem, Fs, MountOptions, Result, credits, mkfs, quota_files};
 use std::collections::BTreeMap;
@@ -224,9 +224,10 @@ fn turn_off(fs: &Fs, kinds: &[QuotaKind], is_last: bool) -> Result<()> {
         true => Some(fs.load_inode(InodeNr(fs.superblock.read().disk.prj_quota_inum))?),
         false => None,
     };
-    if let Some(inode) = &project {
-        quota_files::ensure(fs, Owners::of(&inode.read().disk))?;
-    }
+    let _kept = match &project {
+        Some(inode) => quota_files::ensure(fs, Owners::of(&inode.read().disk))?,
+        None => Kept::default(),
+    };
     let handle = fs.start(credits::REMOVE)?;
     if let Some(inode) = &project {
         handle.write(inode).disk.links = 0;

@@ -4,6 +4,7 @@ use crate::image;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::sync::Arc;
 use uext4::device::MemDevice;
+use uext4::format::quota::{QuotaEntry, QuotaKind};
 use uext4::{Caller, FallocateMode, Filesystem, InodeRef, SetAttr, SetMode, WriteContext};
 use uext4_testkit::oracle::{self, KernelMount};
 use uext4_testkit::rng::Rng;
@@ -183,4 +184,97 @@ fn the_kernel_goes_on_where_we_stopped() {
         fs.unmount().unwrap();
         image::assert_clean(&again);
     }
+}
+
+/// The `nr`-th of many projects whose numbers are far apart.
+fn project(nr: u32) -> u32 {
+    nr.wrapping_mul(0x0101_8003)
+}
+
+fn move_to(fs: &Filesystem, file: &InodeRef, project: u32) {
+    let set = SetAttr {
+        project: Some(project),
+        ..SetAttr::default()
+    };
+    fs.set_attr(file, &set, &ROOT).unwrap();
+}
+
+/// A file takes one project after the other: those that own nothing more are forgotten, in memory
+/// and in the quota file, unless they have limits.
+#[test]
+fn owners_of_nothing_are_forgotten() {
+    const MOVES: u32 = 6000;
+    let device = image::mke2fs(64, &["-I", "256", "-O", "quota,project"]);
+    let fs = image::mount(&device);
+    let file = fs
+        .create(&fs.root().unwrap(), b"file", 0o644, &ROOT)
+        .unwrap();
+    let limits = QuotaEntry {
+        id: project(MOVES + 1),
+        space_hard_kib: 800,
+        ..QuotaEntry::default()
+    };
+    fs.set_quota(QuotaKind::Project, &limits).unwrap();
+    let before = fs.statfs();
+    let mut most = 0;
+    for nr in 1..=MOVES {
+        move_to(&fs, &file, project(nr));
+        if nr % 250 == 0 {
+            fs.sync().unwrap();
+            most = most.max(fs.quota(QuotaKind::Project).unwrap().len());
+        }
+    }
+    assert!((1000..2600).contains(&most), "{most} owners");
+    let used_blocks = before.blocks_free - fs.statfs().blocks_free;
+    let used_bytes = used_blocks * u64::from(before.block_size);
+    assert!(used_bytes < 9 << 20, "a quota file of {used_bytes} bytes");
+    let report = fs.quota(QuotaKind::Project).unwrap();
+    let of = |id: u32| report.iter().find(|entry| entry.id == id);
+    assert_eq!(of(project(MOVES)).map(|entry| entry.inodes), Some(1));
+    assert_eq!(of(limits.id), Some(&limits));
+    drop(file);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+    // The next mount goes on with the free slots and blocks.
+    let fs = image::mount(&device);
+    let root = fs.root().unwrap();
+    for nr in 0..500 {
+        let name = format!("{nr}").into_bytes();
+        let file = fs.create(&root, &name, 0o644, &ROOT).unwrap();
+        move_to(&fs, &file, project(7 * MOVES + nr));
+    }
+    drop(root);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
+}
+
+/// Owners are forgotten while other threads charge them again.
+#[test]
+fn threads_charge_owners_that_others_forget() {
+    const MOVES: u32 = 1500;
+    let device = image::mke2fs(64, &["-I", "256", "-O", "quota,project"]);
+    let fs = image::mount(&device);
+    let root = fs.root().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (fs, root) = (&fs, &root);
+            scope.spawn(move || {
+                let mut rng = Rng::new(thread);
+                let name = format!("{thread}").into_bytes();
+                let file = fs.create(root, &name, 0o644, &ROOT).unwrap();
+                for nr in 0..MOVES {
+                    let len = rng.below(9000) as usize;
+                    fs.write(&file, 0, &vec![1; len], &WriteContext::ROOT)
+                        .unwrap();
+                    move_to(fs, &file, project(rng.below(2500) as u32));
+                    if nr % 100 == 0 {
+                        fs.sync().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    drop(root);
+    fs.unmount().unwrap();
+    image::assert_clean(&device);
 }
