@@ -2,11 +2,14 @@
 //!
 //! Files up to 1 MiB are predicted to grow to the next power of two; larger ones are reserved in
 //! aligned windows. The window is then cut to the hole around the request.
+//!
+//! Fast commits record a file while its inode holds all of its extents, so a file with records gets
+//! longer windows the fewer extents it may still have.
 //! Not here: taking the space (`space::shaping`).
 
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, Mapping};
-use crate::space::Window;
+use crate::space::{Reserve, Window};
 use crate::{Fs, Result};
 use std::ops::{ControlFlow, Range};
 use uext4_format::{BlockNr, LogicalBlock};
@@ -24,6 +27,11 @@ const PREDICTED_BYTES: [u64; 7] = [
     512 * KIB,
     MIB,
 ];
+
+/// Least bytes behind the start of a request in a file with records and so many extents.
+const RECORDED_BYTES: [u64; 4] = [MIB, MIB, 4 * MIB, 16 * MIB];
+/// Such a window is at most this part of the free space.
+const RECORDED_PART: u64 = 256;
 
 /// Size of the file in blocks after the request.
 pub(super) fn size_blocks(fs: &Fs, state: &InodeState, at: LogicalBlock, len_blocks: u32) -> u64 {
@@ -56,7 +64,9 @@ pub(super) fn around(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) 
     let bits = fs.geometry.block_bits;
     let ratio = u64::from(fs.geometry.blocks_per_cluster());
     let request = u64::from(at.0)..u64::from(at.0) + u64::from(len_blocks);
-    let bytes = predict(state.disk.size, request.start << bits..request.end << bits);
+    let mut bytes = predict(state.disk.size, request.start << bits..request.end << bits);
+    let recorded_bytes = recorded_bytes(fs, state);
+    bytes.end = bytes.end.max((request.start << bits) + recorded_bytes);
     let wanted = bytes.start >> bits..(bytes.end >> bits).min(map::LOGICAL_END);
     let hole = cut_to_hole(fs, state, wanted, &request)?;
     // Border clusters with mapped blocks belong to the neighbours.
@@ -77,6 +87,16 @@ pub(super) fn around(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) 
             .or_else(|| inode.goal_hint())
             .map(|goal| BlockNr(goal.0 - goal.0 % ratio)),
     })
+}
+
+/// Bytes behind the start of a request that a file with records reserves at least.
+fn recorded_bytes(fs: &Fs, state: &InodeState) -> u64 {
+    let extents = map::extents_in_inode(state).filter(|_| state.is_recorded());
+    let Some(bytes) = extents.and_then(|count| RECORDED_BYTES.get(count)) else {
+        return 0;
+    };
+    let free = fs.space.room_bytes(Reserve::MayUse);
+    (*bytes).min(free / RECORDED_PART)
 }
 
 /// The part of `window` around the request in which the file maps nothing. Contains `request`.

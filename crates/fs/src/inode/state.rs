@@ -14,6 +14,11 @@ use uext4_sync::{Arc, Rank};
 /// Inodes up to this size are rendered on the stack.
 pub(super) const STACK_BYTES: usize = 512;
 
+/// The transaction in which the inode is dirty changes its data, size or map.
+const UNSYNCED_DATA: u8 = 1;
+/// A fast commit recorded the inode since it was loaded.
+const RECORDED: u8 = 2;
+
 /// How inodes are laid out and checksummed on one file system.
 #[derive(Clone)]
 pub(crate) struct InodeFormat {
@@ -48,8 +53,8 @@ pub struct InodeState {
     changed: Option<Box<ChangedRanges>>,
     /// Of a directory: the published facts.
     pub(super) published: Option<Arc<PublishedFacts>>,
-    /// What the transaction in which the inode is dirty changes in it.
-    unsynced: Change,
+    /// [`UNSYNCED_DATA`] and [`RECORDED`].
+    notes: u8,
     /// What the present holder of the lock changes.
     changing: Change,
 }
@@ -81,7 +86,7 @@ impl InodeState {
             status: StatusSlot::default(),
             changed: None,
             published: None,
-            unsynced: Change::Attributes,
+            notes: 0,
             changing: Change::Data,
         }
     }
@@ -94,7 +99,7 @@ impl InodeState {
 
     /// Whether a change of data, size or map is not rendered for a commit.
     pub(crate) fn has_unsynced_data(&self) -> bool {
-        self.unsynced == Change::Data
+        self.notes & UNSYNCED_DATA != 0
     }
 
     /// Byte offset of `i_block` on the device.
@@ -145,8 +150,14 @@ impl InodeState {
             .map_or_else(Default::default, |changed| *changed)
     }
 
-    /// The bytes that a commit would log now, without the attribute area.
+    /// Whether a fast commit recorded the inode, so that more of them are likely.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.notes & RECORDED != 0
+    }
+
+    /// The bytes that a commit would log now, without the attribute area, for a record.
     pub(crate) fn record_bytes(&mut self) -> Box<[u8]> {
+        self.notes |= RECORDED;
         let (size, base) = (self.format.geometry.inode_size, GOOD_OLD_INODE_BYTES);
         let mut bytes = vec![0; usize::from(size)];
         self.with_disk_size(|state| state.write_bytes(&mut bytes));
@@ -186,7 +197,7 @@ impl Render for InodeState {
 
     fn released(&mut self) {
         if std::mem::replace(&mut self.changing, Change::Data) == Change::Data {
-            self.unsynced = Change::Data;
+            self.notes |= UNSYNCED_DATA;
         }
         if let Some(published) = &self.published {
             published.publish(Facts::of(self).to_words());
@@ -204,7 +215,7 @@ impl Render for InodeState {
     fn render(&mut self, out: &mut Sink<'_>) {
         self.changed = None;
         self.with_disk_size(|state| state.render_disk(out));
-        self.unsynced = Change::Attributes;
+        self.notes &= !UNSYNCED_DATA;
     }
 }
 

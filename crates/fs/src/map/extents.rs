@@ -39,6 +39,11 @@ pub(super) fn deepen(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState) -> Re
     room::grow(fs, handle, state)
 }
 
+/// Entries of the root.
+pub(super) fn root_entries(state: &InodeState) -> usize {
+    ExtentNode::new(&state.disk.i_block[..]).count()
+}
+
 /// Levels of nodes below the root.
 pub(super) fn depth(state: &InodeState) -> u16 {
     ExtentNode::new(&state.disk.i_block[..]).depth()

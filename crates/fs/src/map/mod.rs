@@ -149,6 +149,12 @@ pub(crate) fn is_in_inode(state: &InodeState) -> bool {
     }
 }
 
+/// Number of extents of a file whose inode holds all of them; `None` for other files.
+pub(crate) fn extents_in_inode(state: &InodeState) -> Option<usize> {
+    let is_plain = has_extents(state) && extents::depth(state) == 0;
+    is_plain.then(|| extents::root_entries(state))
+}
+
 /// Length to search for: a whole extent costs nothing more, pointers are read one by one.
 fn search_blocks(state: &InodeState, max_blocks: u32) -> u32 {
     if has_extents(state) {
