@@ -132,6 +132,9 @@ pub trait BlockDevice: Send + Sync {
     fn claim_for(&self, _claimant: Claimant) -> Result<(), Error> {
         Ok(())
     }
+    /// Called when the only user of this handle uses it no more: gives the claims back that exclude
+    /// other writers, unless a device below has another user. No effect on devices without claims.
+    fn release(&self) {}
     /// Name for messages and /proc/mounts: a path or a short name.
     fn describe(&self) -> String;
 }

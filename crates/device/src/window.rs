@@ -95,6 +95,11 @@ impl BlockDevice for Window {
     fn begin_writing(&self) -> Result<(), Error> {
         self.inner.begin_writing()
     }
+    fn release(&self) {
+        if Arc::strong_count(&self.inner) == 1 {
+            self.inner.release();
+        }
+    }
     fn claim_for(&self, claimant: Claimant) -> Result<(), Error> {
         self.inner.claim_for(claimant)
     }

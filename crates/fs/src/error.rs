@@ -108,6 +108,9 @@ pub enum Error {
     /// The file system was shut down ([`crate::Filesystem::shutdown`]).
     #[error("the file system was shut down; unmount it, and the next mount recovers it")]
     Shutdown,
+    /// The file system was unmounted ([`crate::Filesystem::unmount`]).
+    #[error("the file system is unmounted; mount it again")]
+    Unmounted,
     /// The encryption key is not there.
     #[error("required key not available")]
     NoKey,
@@ -361,7 +364,7 @@ impl Error {
             Error::NoOffset => Errno::NXIO,
             Error::Busy => Errno::BUSY,
             Error::Stale => Errno::STALE,
-            Error::Shutdown => Errno::IO,
+            Error::Shutdown | Error::Unmounted => Errno::IO,
             Error::NoKey => Errno::NOKEY,
         }
     }

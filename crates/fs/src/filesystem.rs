@@ -40,9 +40,7 @@ impl Filesystem {
     /// Runs one read-only operation: records damage in the superblock, then frees unused orphans.
     /// While the file system is frozen both are postponed.
     pub(crate) fn run<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
-        if self.fs.state.is_shut() {
-            return Err(Error::Shutdown);
-        }
+        self.fs.state.check_open()?;
         let _spending = self.fs.begin_operation();
         let answer = operation(&self.fs);
         let failed = matches!(answer, Err(Error::Corrupt(_) | Error::Journal(_)));
@@ -76,9 +74,7 @@ impl Filesystem {
         _pass: &Pass<'_>,
         operation: impl FnOnce(&Fs) -> Result<T>,
     ) -> Result<T> {
-        if self.fs.state.is_shut() {
-            return Err(Error::Shutdown);
-        }
+        self.fs.state.check_open()?;
         let _spending = self.fs.begin_operation();
         self.fs.finish(operation(&self.fs))
     }

@@ -45,11 +45,9 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    /// Answers `ReadOnly` (or `Shutdown`) unless writes are allowed.
+    /// Answers `ReadOnly` (or `Shutdown`, or `Unmounted`) unless writes are allowed.
     pub(crate) fn writable(&self) -> Result<()> {
-        if self.state.is_shut() {
-            return Err(Error::Shutdown);
-        }
+        self.state.check_open()?;
         if !self.state.is_writable() {
             return Err(Error::ReadOnly);
         }

@@ -1,7 +1,7 @@
 //! Access state of a mount: writable, read-only, failed, shut down or closed.
 
-use crate::Error;
 use crate::incidents::Incidents;
+use crate::{Error, Result};
 use uext4_sync::atomic::{AtomicU8, Ordering};
 use uext4_sync::{Arc, OnceLock};
 
@@ -68,19 +68,21 @@ impl MountState {
         }
     }
 
-    /// True between shutdown and close.
-    pub(crate) fn is_shut(&self) -> bool {
-        self.word.load(Ordering::Relaxed) == SHUT
+    /// Whether operations are answered.
+    ///
+    /// # Errors
+    /// [`Error::Shutdown`] after a shutdown, [`Error::Unmounted`] after the unmount.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.word.load(Ordering::Relaxed) {
+            SHUT => Err(Error::Shutdown),
+            CLOSED => Err(Error::Unmounted),
+            _ => Ok(()),
+        }
     }
 
     /// The error that made the mount read-only, if any.
     pub(crate) fn failure(&self) -> Option<&Error> {
         self.failure.get()
-    }
-
-    /// True after the close.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.word.load(Ordering::SeqCst) == CLOSED
     }
 
     /// Marks the mount closed; true for the first caller.

@@ -93,6 +93,14 @@ impl Media {
             .try_for_each(|medium| medium.base.begin_writing())
     }
 
+    /// Gives the claims on devices back that the caller of the mount has not kept: the mount uses
+    /// them no more.
+    pub(crate) fn release(&self) {
+        iter::once(&self.home)
+            .chain(&self.log)
+            .for_each(|medium| medium.release());
+    }
+
     /// Writes the in-memory replay to the devices, in an order in which a crash leads to the same
     /// replay; later writes reach the devices. `log` is the byte ranges of the log on the file
     /// system's own device.
@@ -146,6 +154,15 @@ impl Medium {
     /// The underlying device.
     pub(crate) fn base(&self) -> &Arc<dyn BlockDevice> {
         &self.base
+    }
+
+    fn release(&self) {
+        // This, the overlay, and a claim of this device.
+        let is_home = |claim: &&Arc<Claim>| claim.is_of(&self.base);
+        let own = 2 + usize::from(self.claim.as_ref().filter(is_home).is_some());
+        if Arc::strong_count(&self.base) == own {
+            self.base.release();
+        }
     }
 
     fn claim_in_force(&self) -> Option<&Arc<Claim>> {

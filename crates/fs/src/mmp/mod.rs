@@ -84,6 +84,11 @@ impl Written {
 }
 
 impl Claim {
+    /// Whether it is of this device.
+    pub(crate) fn is_of(&self, device: &Arc<dyn BlockDevice>) -> bool {
+        Arc::ptr_eq(&self.slot.device, device)
+    }
+
     /// The claim for a file system with MMP, not taken yet. A private device needs none.
     ///
     /// # Errors

@@ -7,8 +7,11 @@ use uext4_device::Claimant;
 
 impl Filesystem {
     /// Unmounts: commits the running transaction, writes everything home, marks the journal empty
-    /// and the file system clean. Later operations answer [`crate::Error::ReadOnly`]. A second call
-    /// does nothing.
+    /// and the file system clean. A second call does nothing.
+    ///
+    /// This also holds where clones of it or [`crate::Paths`] live: their later operations answer
+    /// [`crate::Error::Unmounted`], and the image may be mounted again, unless the caller of
+    /// [`Self::mount`] kept the device.
     ///
     /// # Errors
     /// The error that kept the file system from becoming clean; the next mount recovers it. If it
@@ -34,7 +37,8 @@ impl Filesystem {
     /// Whether the mount accepts changes.
     ///
     /// # Errors
-    /// [`crate::Error::ReadOnly`], also after a failure; [`crate::Error::Shutdown`].
+    /// [`crate::Error::ReadOnly`], also after a failure; [`crate::Error::Shutdown`];
+    /// [`crate::Error::Unmounted`].
     pub fn check_writable(&self) -> Result<()> {
         self.fs.writable()
     }
@@ -96,6 +100,13 @@ impl Fs {
         } else {
             self.record_failure();
         }
+        let ended = self.end_claim(life, done);
+        life.media.release();
+        ended
+    }
+
+    /// Ends the claim on the file system, after the last write.
+    fn end_claim(&self, life: &mut Lifecycle, done: Result<()>) -> Result<()> {
         match (self.state.failure(), life.mmp.take()) {
             (Some(cause), mmp) => {
                 // Writes have stopped: other hosts see that the lease is not renewed.

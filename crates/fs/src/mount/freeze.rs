@@ -16,7 +16,7 @@ impl Filesystem {
     /// before are on the device; data in a cache above are not.
     ///
     /// # Errors
-    /// [`Error::Busy`] if it is frozen, [`Error::ReadOnly`] if it was unmounted,
+    /// [`Error::Busy`] if it is frozen, [`Error::Unmounted`] after the unmount,
     /// [`Error::Shutdown`] after a shutdown, or the error that stopped the freeze: the mount has
     /// failed, see [`Self::failure`]. Or the error that lost delayed data: the mount continues.
     pub fn freeze(&self) -> Result<()> {
@@ -25,12 +25,7 @@ impl Filesystem {
         if life.is_frozen {
             return Err(Error::Busy);
         }
-        if fs.state.is_closed() {
-            return Err(Error::ReadOnly);
-        }
-        if fs.state.is_shut() {
-            return Err(Error::Shutdown);
-        }
+        fs.state.check_open()?;
         fs.changes.close();
         if fs.writable().is_ok() {
             fs.settle().inspect_err(|_| fs.changes.open())?;

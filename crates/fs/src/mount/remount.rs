@@ -30,18 +30,13 @@ impl Filesystem {
     ///
     /// # Errors
     /// [`Error::Option`] for an unknown word, [`Error::Remount`] with the reason for a refusal;
-    /// then nothing has changed. [`Error::ReadOnly`] after the unmount, [`Error::Shutdown`] after a
+    /// then nothing has changed. [`Error::Unmounted`] after the unmount, [`Error::Shutdown`] after a
     /// shutdown. Errors of the device and of damage as in [`Self::mount`]; after the first write
     /// they fail the mount, see [`Self::failure`].
     pub fn remount(&self, list: &str) -> Result<()> {
         let fs = &self.fs;
         let mut life = fs.lifecycle.lock();
-        if fs.state.is_closed() {
-            return Err(Error::ReadOnly);
-        }
-        if fs.state.is_shut() {
-            return Err(Error::Shutdown);
-        }
+        fs.state.check_open()?;
         if life.is_frozen {
             return Err(RemountError::Frozen.into());
         }

@@ -27,15 +27,13 @@ impl Filesystem {
     ///
     /// # Errors
     /// The error that kept it from becoming clean, or the log from being written: it is shut down,
-    /// but the next mount must recover it. [`Error::ReadOnly`] if it was unmounted.
+    /// but the next mount must recover it. [`Error::Unmounted`] after the unmount.
     pub fn shutdown(&self, flush: Flush) -> Result<()> {
         let fs = &self.fs;
         let mut life = fs.lifecycle.lock();
-        if fs.state.is_closed() {
-            return Err(Error::ReadOnly);
-        }
-        if fs.state.is_shut() {
-            return Ok(());
+        match fs.state.check_open() {
+            Err(Error::Shutdown) => return Ok(()),
+            state => state?,
         }
         let was_frozen = std::mem::take(&mut life.is_frozen);
         if flush == Flush::Everything && !was_frozen {

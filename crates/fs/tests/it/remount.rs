@@ -222,7 +222,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     drop(file_with(&fs, b"file", b"still read-write").unwrap());
     fs.remount("data=ordered").expect("what holds may be said");
     fs.unmount().unwrap();
-    assert!(matches!(fs.remount("rw"), Err(Error::ReadOnly)));
+    assert!(matches!(fs.remount("rw"), Err(Error::Unmounted)));
 
     leave_dirty(&device);
     let fs = image::mount_with(&device, "ro,noload").unwrap();
