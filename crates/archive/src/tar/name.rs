@@ -7,6 +7,9 @@ use crate::fault::{Checked, DAMAGED, Fault};
 
 const RELATIVE: &str = "make the archive with names relative to its root, as tar -C DIR . does";
 
+/// Most bytes of a name. Each may be a directory of the image, which takes memory.
+const PATH_MAX_BYTES: usize = 1 << 20;
+
 /// The path of a name; empty for the root.
 pub(crate) fn path_of(name: &[u8]) -> Checked<Vec<u8>> {
     if name.is_empty() {
@@ -14,6 +17,10 @@ pub(crate) fn path_of(name: &[u8]) -> Checked<Vec<u8>> {
     }
     if name.contains(&0) {
         return Err(Fault::refused("has a name with a zero byte", DAMAGED));
+    }
+    if name.len() > PATH_MAX_BYTES {
+        let problem = format!("has a name of more than {PATH_MAX_BYTES} bytes");
+        return Err(Fault::refused(problem, DAMAGED));
     }
     let parts = name.split(|byte| *byte == b'/');
     let parts: Vec<&[u8]> = parts.filter(|part| !matches!(*part, b"" | b".")).collect();
@@ -73,6 +80,8 @@ mod tests {
             let read = path_of(name).ok();
             assert_eq!(read.as_deref(), path, "{}", name.escape_ascii());
         }
+        assert!(path_of(&b"a/".repeat(PATH_MAX_BYTES / 2)).is_ok());
+        assert!(path_of(&b"a/".repeat(PATH_MAX_BYTES / 2 + 1)).is_err());
         assert_eq!(target_of(b"/a").ok().as_deref(), Some(b"a".as_slice()));
         assert!(target_of(b"./").is_err());
         assert_eq!(split(b"a/b/c"), (b"a/b".as_slice(), b"c".as_slice()));

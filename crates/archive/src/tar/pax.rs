@@ -18,7 +18,7 @@
 
 use super::sparse::PaxSparse;
 use crate::fault::{Checked, DAMAGED, Fault, shown};
-use uext4_build::Xattr;
+use std::collections::BTreeMap;
 use uext4_format::Timestamp;
 use uext4_num::low_u8;
 
@@ -35,7 +35,7 @@ pub(crate) struct Records {
     pub(crate) gid: Option<u64>,
     pub(crate) mtime: Option<Timestamp>,
     pub(crate) device: (Option<u64>, Option<u64>),
-    pub(crate) xattrs: Vec<Xattr>,
+    pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) acl_access: Option<Vec<u8>>,
     pub(crate) acl_default: Option<Vec<u8>>,
     pub(crate) sparse: PaxSparse,
@@ -95,12 +95,11 @@ impl Records {
             return Err(Fault::refused(problem, DAMAGED));
         }
         if SPACES.iter().any(|space| name.starts_with(space)) {
-            self.xattrs.retain(|xattr| xattr.name != name);
-            if self.xattrs.len() == XATTRS_MAX {
+            if self.xattrs.len() == XATTRS_MAX && !self.xattrs.contains_key(&name) {
                 let problem = format!("has more than {XATTRS_MAX} extended attributes");
                 return Err(Fault::refused(problem, DAMAGED));
             }
-            self.xattrs.push(Xattr { name, value });
+            self.xattrs.insert(name, value);
         }
         Ok(())
     }
@@ -251,7 +250,7 @@ mod tests {
     fn values_may_have_any_bytes() {
         let read = records(b"26 SCHILY.xattr.user.a=\n\n\n11 path=x=\n").unwrap_or_default();
         assert_eq!(read.xattrs.len(), 1);
-        assert_eq!(read.xattrs[0].name, b"user.a");
+        assert!(read.xattrs.contains_key(b"user.a".as_slice()));
         assert_eq!(read.path.as_deref(), Some(b"x=".as_slice()));
         for bad in [
             b"12 path=x=\n".as_slice(),

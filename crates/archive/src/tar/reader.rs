@@ -354,7 +354,7 @@ fn attributes(header: &Header<'_>, records: &Records, kind: &Kind) -> Checked<At
         uid: owner(records.uid, || header.uid())?,
         gid: owner(records.gid, || header.gid())?,
         mtime,
-        xattrs: records.xattrs.clone(),
+        xattrs: all_xattrs(records),
     };
     if let Some(acl) = list(&records.acl_access)? {
         attributes.permissions = attributes.permissions & 0o7000 | acl.mode_bits();
@@ -369,6 +369,15 @@ fn attributes(header: &Header<'_>, records: &Records, kind: &Kind) -> Checked<At
         set(&mut attributes.xattrs, DEFAULT, Some(acl.to_xattr()));
     }
     Ok(attributes)
+}
+
+fn all_xattrs(records: &Records) -> Vec<Xattr> {
+    let all = records.xattrs.iter();
+    let all = all.map(|(name, value)| Xattr {
+        name: name.clone(),
+        value: value.clone(),
+    });
+    all.collect()
 }
 
 fn list(text: &Option<Vec<u8>>) -> Checked<Option<Acl>> {
