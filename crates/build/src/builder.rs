@@ -362,7 +362,7 @@ impl Builder {
         }
         let spooled = writer.finish(ranges);
         self.spool = spool;
-        Ok(spooled)
+        spooled
     }
 
     fn add_stream(&mut self, path: &[u8], mut stream: Stream<'_>) -> Result<()> {

@@ -4,13 +4,13 @@
 //! known only at its end, so its contents wait here instead of in the image.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use uext4_num::{clamp_usize, u64_of};
+use uext4_num::{clamp_i64, clamp_usize, u64_of};
 
 use crate::{Error, ReadAt, Result};
 
@@ -89,24 +89,33 @@ impl Writer<'_> {
             source_name: crate::error::shown(self.path),
             error,
         })?;
-        let written = (&*self.file).write_all(bytes);
+        let mut file = &*self.file;
+        // A hole instead of zeroes: compressed zeroes must not fill the directory.
+        let written = match bytes.iter().all(|byte| *byte == 0) {
+            true => file
+                .seek(SeekFrom::Current(clamp_i64(u64_of(piece))))
+                .map(drop),
+            false => file.write_all(bytes),
+        };
         written.map_err(|error| failed(&std::env::temp_dir(), error))?;
         *self.len += u64_of(piece);
         Ok(u64_of(piece))
     }
 
     /// The contents, which have these ranges of the file one after the other.
-    pub(crate) fn finish(self, ranges: &[Range<u64>]) -> Spooled {
+    pub(crate) fn finish(self, ranges: &[Range<u64>]) -> Result<Spooled> {
+        let sized = self.file.set_len(*self.len);
+        sized.map_err(|error| failed(&std::env::temp_dir(), error))?;
         let mut at = self.start;
         let pieces = ranges.iter().map(|range| {
             let piece = (range.clone(), at);
             at += range.end - range.start;
             piece
         });
-        Spooled {
+        Ok(Spooled {
             pieces: pieces.collect(),
             file: self.file,
-        }
+        })
     }
 }
 
@@ -149,7 +158,7 @@ mod tests {
             while left > 0 {
                 left -= writer.copy(&mut &b"abcdefgh"[..], left).unwrap();
             }
-            let spooled = writer.finish(&[2..5, 7..9, 9..12]);
+            let spooled = writer.finish(&[2..5, 7..9, 9..12]).unwrap();
             let whole = b"\0\0abc\0\0defgh\0\0";
             for from in 0..whole.len() {
                 for to in from..whole.len() {
@@ -159,5 +168,26 @@ mod tests {
                 }
             }
         }
+    }
+    #[test]
+    fn zeroes_take_no_space() {
+        let mut spool = Spool::default();
+        let size = u64_of(4 * COPY_BYTES);
+        let mut spooled = Vec::new();
+        for byte in [0_u8, 7, 0] {
+            let mut writer = spool.begin(b"x").unwrap();
+            let mut left = size;
+            while left > 0 {
+                left -= writer.copy(&mut io::repeat(byte), left).unwrap();
+            }
+            spooled.push(writer.finish(std::slice::from_ref(&(0..size))).unwrap());
+        }
+        for (contents, byte) in spooled.iter().zip([0, 7, 0]) {
+            let mut buf = vec![1; 4 * COPY_BYTES];
+            contents.read_at(0, &mut buf).unwrap();
+            assert!(buf.iter().all(|read| *read == byte), "{byte}");
+        }
+        let used = std::os::unix::fs::MetadataExt::blocks(&spooled[0].file.metadata().unwrap());
+        assert!(used * 512 < 2 * size, "{used}");
     }
 }
