@@ -129,11 +129,19 @@ impl Place {
 
 /// Bytes from `offset` on that belong to its partition, so that a growth ends there. `None` up to
 /// the end of the file; also where the table is damaged, since `--offset` is the way to read the
-/// disk then.
+/// disk then. The end of a file system that ends behind its partition.
 fn room(path: &Path, offset: u64) -> Option<u64> {
     let whole = FileDevice::open(path, device::Access::ReadOnly).ok()?;
     let (bytes, _) = partition::room_behind(&whole, offset).ok()??;
-    (bytes <= whole.size_bytes().saturating_sub(offset)).then_some(bytes)
+    let window = FileDevice::open_window(path, device::Access::ReadOnly, offset, None).ok()?;
+    // One that is there already can be read, and made smaller.
+    let superblock = uext4::read_superblock(&window, None).ok();
+    let geometry = superblock.and_then(|found| found.geometry().ok());
+    let own = geometry.map_or(0, |found| found.size_bytes());
+    match own > bytes {
+        true => Some(own.min(window.size_bytes())),
+        false => (bytes <= window.size_bytes()).then_some(bytes),
+    }
 }
 
 pub(crate) fn open_journal(path: &Path, purpose: Purpose) -> uext4::Result<Arc<dyn BlockDevice>> {

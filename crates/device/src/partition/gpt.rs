@@ -28,6 +28,7 @@ struct Header {
 }
 
 /// A table as it is on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Whole {
     /// The header, with zero in the place of its checksum.
     pub(super) header: Vec<u8>,

@@ -16,13 +16,19 @@ const DISK_UNIT: u64 = 1 << 20;
 const CRC_AT: usize = 16;
 const OWN_AT: usize = 24;
 const OTHER_AT: usize = 32;
+const FIRST_USABLE_AT: usize = 40;
 const LAST_USABLE_AT: usize = 48;
 const ENTRIES_AT: usize = 72;
 const ENTRIES_CRC_AT: usize = 88;
 /// Sector of the primary header; its entries follow.
 const PRIMARY: u64 = 1;
 
+/// Bytes at the end of the disk that must be zero if the backup table is not there: other formats
+/// have footers there.
+const FOOTER_BYTES: u64 = 1 << 20;
+
 /// A longer partition, not yet written.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
     table: gpt::Whole,
     boot: mbr::BootSector,
@@ -47,7 +53,13 @@ impl Growth {
         if !boot.is_protective() {
             return Err(Error::NotGpt { number });
         }
+        if boot.is_hybrid() {
+            return Err(super::bad(
+                "it is a hybrid one, whose MBR has partitions too",
+            ));
+        }
         let mut table = gpt::read_whole(device)?;
+        table.check_places(device)?;
         let sector = table.sector_bytes;
         let first = partitions.iter().map(|one| one.start_bytes).min();
         if first.unwrap_or(0) / sector < PRIMARY + 1 + table.entries_sectors() {
@@ -121,6 +133,33 @@ impl Growth {
 }
 
 impl gpt::Whole {
+    /// Refuses a disk where the places of a longer table may hold something else.
+    fn check_places(&self, device: &dyn BlockDevice) -> Result<(), Error> {
+        let behind = PRIMARY + 1;
+        let is_behind = match self.get(OWN_AT) {
+            PRIMARY => self.get(ENTRIES_AT) == behind,
+            _ => self.get(FIRST_USABLE_AT) == behind + self.entries_sectors(),
+        };
+        if !is_behind {
+            return Err(super::bad("its entries may not follow the first header"));
+        }
+        let backup = self.get(OWN_AT).max(self.get(OTHER_AT));
+        let end = backup.saturating_add(1).saturating_mul(self.sector_bytes);
+        let size = device.size_bytes();
+        let from = end.max(size.saturating_sub(FOOTER_BYTES)).min(size);
+        let mut bytes = vec![0; uext4_num::clamp_usize(size - from)];
+        device.read_at(from, &mut bytes)?;
+        match bytes.iter().all(|byte| *byte == 0) {
+            true => Ok(()),
+            false => Err(super::bad("there are data behind the backup of the table")),
+        }
+    }
+
+    fn get(&self, at: usize) -> u64 {
+        let bytes = self.header.get(at..at + 8).and_then(|b| b.try_into().ok());
+        bytes.map_or(0, u64::from_le_bytes)
+    }
+
     fn entries_sectors(&self) -> u64 {
         u64_of(self.entries.len()).div_ceil(self.sector_bytes)
     }

@@ -20,6 +20,7 @@ const FIRST_LOGICAL: u32 = 5;
 const LOGICAL_MAX: u32 = 256;
 
 /// A sector that ends in the boot signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BootSector([u8; SECTOR_BYTES]);
 
 struct Entry {
@@ -79,6 +80,11 @@ impl BootSector {
     /// True if a GPT follows.
     pub(super) fn is_protective(&self) -> bool {
         self.entries().any(|entry| entry.kind == TYPE_PROTECTIVE)
+    }
+
+    /// True if there are partitions beside the entry that covers a GPT.
+    pub(super) fn is_hybrid(&self) -> bool {
+        self.entries().filter(Entry::is_used).count() > 1
     }
 
     /// Gives the entry that covers a GPT the size of the disk. In a hybrid table, which has other

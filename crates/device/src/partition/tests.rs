@@ -43,6 +43,8 @@ fn write_gpt(
     header[24..32].copy_from_slice(&header_at.to_le_bytes());
     // The usable sectors, which `partx` requires.
     let sectors = device.size_bytes() / sector;
+    let other = if header_at == 1 { sectors - 1 } else { 1 };
+    header[32..40].copy_from_slice(&other.to_le_bytes());
     header[40..48].copy_from_slice(&34u64.to_le_bytes());
     header[48..56].copy_from_slice(&(sectors - 34).to_le_bytes());
     header[72..80].copy_from_slice(&entries_at.to_le_bytes());
@@ -340,8 +342,39 @@ fn a_growth_without_room_is_refused_and_names_what_is_there() {
     write_mbr(&legacy, 0, &[mbr_entry(0x83, 100, 50)]);
     assert!(refused(&legacy, 1, MIB).contains("of an MBR"));
     let early = MemDevice::new(MIB);
-    write_gpt(&early, 1, 100, 512, &[(20, 49)]);
+    write_gpt(&early, 1, 2, 512, &[(40, 49)]);
+    change_gpt(&early, &[(512 + 32, vec![20])]);
     assert!(refused(&early, 1, MIB).contains("no space for it"));
+}
+
+/// Something else may be where a longer table, or its backup, would go.
+#[test]
+fn a_growth_leaves_what_is_no_partition() {
+    let refused = |device: &MemDevice| Growth::plan(device, 1, MIB).err().unwrap().to_string();
+    let disk = || {
+        let disk = MemDevice::new(2 * MIB);
+        write_gpt(&disk, 4095, 4063, 512, &[(200, 249)]);
+        write_gpt(&disk, 1, 2, 512, &[(200, 249)]);
+        disk
+    };
+    Growth::plan(&disk(), 1, MIB).unwrap();
+    let hybrid = disk();
+    let entries = [mbr_entry(0xee, 1, 99), mbr_entry(0x83, 300, 50)];
+    write_mbr(&hybrid, 0, &entries);
+    assert!(refused(&hybrid).contains("hybrid"));
+    let moved = disk();
+    write_gpt(&moved, 1, 100, 512, &[(200, 249)]);
+    assert!(refused(&moved).contains("may not follow"));
+    let footer = longer(&disk(), 3 * MIB);
+    Growth::plan(&footer, 1, MIB).unwrap();
+    footer.write_at(3 * MIB - 512, b"conectix").unwrap();
+    assert!(refused(&footer).contains("behind the backup"));
+    let damaged = disk();
+    damaged.write_zeroes(512, 512).unwrap();
+    Growth::plan(&damaged, 1, MIB).unwrap();
+    write_gpt(&damaged, 4095, 4000, 512, &[(200, 249)]);
+    damaged.write_at(4095 * 512 + 40, &[99]).unwrap();
+    assert!(Growth::plan(&damaged, 1, MIB).is_err());
 }
 
 /// The partitions that `partx` of util-linux finds on `device`; `None` if it is not installed.

@@ -107,11 +107,11 @@ impl Args {
                 drop(reader);
                 let plan = resize::plan(&disk, size_bytes).at(&name)?;
                 let is_more = plan.after.size_bytes() > now.size_bytes();
+                let mut longer = None;
                 if is_more {
                     self.check_partitions(plan.after.size_bytes())?;
+                    longer = Longer::plan(&self.image, plan.after.size_bytes())?;
                 }
-                let longer = Longer::plan(&self.image, plan.after.size_bytes())?;
-                let longer = longer.filter(|_| is_more);
                 if let (Some(longer), false, false) = (&longer, self.quiet, self.json) {
                     longer.say()?;
                 }

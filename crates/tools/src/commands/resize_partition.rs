@@ -14,6 +14,7 @@ pub(super) struct Longer<'a> {
     path: &'a Path,
     name: String,
     number: u32,
+    size_bytes: u64,
     growth: Growth,
 }
 
@@ -50,6 +51,7 @@ impl<'a> Longer<'a> {
             path,
             name,
             number,
+            size_bytes,
             growth,
         }))
     }
@@ -58,6 +60,12 @@ impl<'a> Longer<'a> {
     pub(super) fn open(self) -> Result<Arc<dyn BlockDevice>> {
         let name = &self.name;
         let disk = FileDevice::open(self.path, Access::ReadWrite).at(name)?;
+        // The path may name another disk now, or a program may have changed the table.
+        let again = Growth::plan(&disk, self.number, self.size_bytes).at(name)?;
+        if again != self.growth {
+            let problem = format!("{name}: its partition table changed meanwhile");
+            return Err(Failure::new(Exit::Failed, problem).hint("try again"));
+        }
         if self.growth.disk_bytes() > disk.size_bytes() {
             disk.set_size(self.growth.disk_bytes()).at(name)?;
         }

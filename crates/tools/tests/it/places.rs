@@ -42,6 +42,28 @@ pub(crate) fn judge(rig: &Rig, start_sectors: u64, len_sectors: u64) {
     fs::remove_file(part).unwrap();
 }
 
+/// Earlier releases grew one over the end of its partition.
+#[test]
+fn a_file_system_behind_the_end_of_its_partition_is_read_and_made_smaller() {
+    let rig = Rig::empty();
+    if !partitioned(&rig, "dos", "2048,65536,L\n") {
+        return;
+    }
+    let start = ["--offset", "1M"];
+    let run = |args: &[&str]| rig.ok(&[args, &start].concat());
+    run(&["mkfs", "-q", "disk.img", "--size", "64M"]);
+    fs::write(rig.path("greeting"), "hello").unwrap();
+    run(&["put", "disk.img", "greeting", "/greeting"]);
+    run(&["check", "disk.img"]);
+    run(&["resize", "disk.img", "30M"]);
+    judge(&rig, 2048, 65536);
+    rig.fails(
+        1,
+        "partition 1",
+        &["resize", "disk.img", "40M", "--offset", "1M"],
+    );
+}
+
 #[test]
 fn file_systems_in_partitions_are_found_by_number() {
     let mbr = "2048,65536,L\n67584,65536,L\n133120,,E\n135168,65536,L\n";
