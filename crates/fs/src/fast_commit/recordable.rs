@@ -3,6 +3,8 @@
 //!
 //! Linux and e2fsck read every recorded inode as a regular file with extents: they take the target
 //! of a symbolic link, the number of a device or a table of blocks for the root of an extent tree.
+//! e2fsck looks for the number of fields behind the first 128 bytes without a look at the length of
+//! the record, which has none of them for an inode from before its table was made wider.
 
 use super::Recorded;
 use crate::inode::InodeState;
@@ -14,6 +16,9 @@ use uext4_journal::FullReason;
 /// effect with every replayer.
 pub(super) fn check(state: &InodeState) -> Recorded<()> {
     check_kind(state)?;
+    if !state.has_room_for_fields() {
+        return Err(FullReason::Layout);
+    }
     match state.disk.file_acl {
         BlockNr(0) => Ok(()),
         // Linux leaves the attribute block out when it counts the blocks of a recorded inode.

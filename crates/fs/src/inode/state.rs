@@ -126,6 +126,14 @@ impl InodeState {
         }
     }
 
+    /// Whether the inode has the number of its fields behind the first 128 bytes, if it has such
+    /// bytes: 0 in inodes that were written before the inode table was made wider.
+    pub(crate) fn has_room_for_fields(&self) -> bool {
+        const LEAST: u16 = 4;
+        let size = usize::from(self.format.geometry.inode_size);
+        size <= GOOD_OLD_INODE_BYTES || self.disk.extra_isize >= LEAST
+    }
+
     /// False if the inode surely has no attributes. No I/O.
     pub(crate) fn has_xattrs(&self) -> bool {
         // The magic is not zero; an area without it is empty.

@@ -2,7 +2,9 @@
 
 use crate::fast_commit_replays::replays_agree;
 use crate::fast_commit_writes::Rig;
-use uext4::{Caller, Filesystem, InodeRef, RenameFlags, SetAttr};
+use crate::image;
+use uext4::mkfs::{MkfsOptions, Preset};
+use uext4::{Caller, Filesystem, InodeRef, MountOptions, RenameFlags, SetAttr, resize};
 use uext4_format::FileType;
 
 const USER: Caller = Caller::root();
@@ -74,5 +76,34 @@ fn block_mapped_files_take_full_commits() {
     rig.fs.sync().unwrap();
     change_each(&rig, &file, "mapped");
     assert_layout(&rig, &file, "append", |_| rig.write(&file, 100_000, 5000));
+    replays_agree(&rig);
+}
+
+/// Their inodes have no number of fields, which e2fsck looks for in the record of each inode.
+#[test]
+fn inodes_from_before_a_wider_table_take_full_commits() {
+    let mut made = MkfsOptions::new(Preset::Ext4);
+    made.inode_size = Some(128);
+    made.features.apply_list("fast_commit").unwrap();
+    let device = image::fresh(64, &made);
+    let fs = image::mount(&device);
+    for name in ["/old", "/other"] {
+        fs.paths().write(name, b"content").unwrap();
+    }
+    fs.unmount().unwrap();
+    drop(fs);
+    resize::set_inode_size(device.clone(), MountOptions::default(), 256).unwrap();
+    let rig = Rig::on(device);
+    let [old, other] = [&b"old"[..], b"other"].map(|name| {
+        let found = rig.fs.lookup(&rig.root, name, &USER);
+        found.unwrap()
+    });
+    assert_layout(&rig, &other, "append", |fs| {
+        let flags = RenameFlags::NoReplace;
+        let (root, to) = (&rig.root, b"renamed");
+        fs.rename(root, b"old", root, to, flags, &USER).unwrap();
+        rig.write(&other, 0, 3000);
+    });
+    drop(old);
     replays_agree(&rig);
 }
