@@ -8,8 +8,9 @@ use crate::{Error, Image};
 use std::collections::{BTreeMap, HashMap};
 use uext4_device::BlockDevice;
 use uext4_format::jbd2::{BlockType, Revoked, Superblock, Tag, Tags, unescape};
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::{BlockNr, CorruptKind, Tid};
-use uext4_num::{u64_of, usize_of};
+use uext4_num::{low_u32, u64_of, usize_of};
 use uext4_sync::Arc;
 
 /// Blocks per batch of reads and home writes.
@@ -135,7 +136,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Writes the newest images home and flushes them.
+    /// Writes the newest images home and flushes them. The superblock of a growth follows the
+    /// others: it announces descriptors, which Linux reads before it replays.
     pub(super) fn write_home(
         &self,
         report: &mut RecoveryReport,
@@ -146,7 +148,36 @@ impl<'a> Replay<'a> {
             .iter()
             .map(|(block, stored)| (*block, *stored))
             .collect();
-        for batch in newest.chunks(BATCH_BLOCKS) {
+        let superblock = SUPERBLOCK_OFFSET / u64::from(self.home.block_size);
+        let (last, others): (Vec<_>, Vec<_>) = newest
+            .iter()
+            .copied()
+            .partition(|(block, _)| block.0 == superblock);
+        let is_growth = match last.first() {
+            Some((block, stored)) => self.is_growth(*block, *stored)?,
+            None => false,
+        };
+        if !is_growth {
+            return self.write_images(&newest, report, amend);
+        }
+        self.write_images(&others, report, amend)?;
+        self.write_images(&last, report, amend)
+    }
+
+    /// Whether the superblock in the log has more blocks than the one at home.
+    fn is_growth(&self, block: BlockNr, stored: Stored) -> Result<bool, Error> {
+        let logged = self.load(block, stored, &|_, _| ())?;
+        let there = self.home.read(block)?;
+        Ok(blocks_count(&logged) > blocks_count(&there))
+    }
+
+    fn write_images(
+        &self,
+        stored: &[(BlockNr, Stored)],
+        report: &mut RecoveryReport,
+        amend: Amend<'_>,
+    ) -> Result<(), Error> {
+        for batch in stored.chunks(BATCH_BLOCKS) {
             let load = |(block, stored): &(BlockNr, Stored)| {
                 Ok((*block, self.load(*block, *stored, amend)?))
             };
@@ -166,6 +197,14 @@ impl<'a> Replay<'a> {
         amend(block, &mut bytes);
         Ok(bytes.into())
     }
+}
+
+/// The number of blocks in the superblock that this block has; 0 if it has none.
+fn blocks_count(block: &[u8]) -> u64 {
+    let at = usize_of(low_u32(SUPERBLOCK_OFFSET)) % block.len();
+    let bytes = block.get(at..at + SUPERBLOCK_BYTES);
+    let found = bytes.and_then(|bytes| uext4_format::Superblock::parse_unverified(bytes).ok());
+    found.map_or(0, |found| found.blocks_count)
 }
 
 /// The next header block of a transaction before `end`.

@@ -102,7 +102,7 @@ fn write_home(home: &Home, images: &[(BlockNr, Image)], order: &HomeOrder) -> Re
 /// the log clean. The file system must say before that its log may need a replay.
 ///
 /// # Errors
-/// As [`supersede`].
+/// [`Error::NeedsRecovery`] if the log is not clean; as [`supersede`].
 pub fn commit_to_clean(
     log: &Log,
     home: &Arc<dyn BlockDevice>,
@@ -112,7 +112,9 @@ pub fn commit_to_clean(
     seconds: u64,
 ) -> Result<(), Error> {
     let found = recover(log, home, block_size, RecoveryMode::Inspect)?;
-    assert!(found.was_clean, "a clean log has no transaction to replay");
+    if !found.was_clean {
+        return Err(Error::NeedsRecovery);
+    }
     let end_block = read_superblock(log, block_size)?.first;
     let report = RecoveryReport { end_block, ..found };
     write(log, home, block_size, &report, images, order, seconds)
