@@ -230,7 +230,17 @@ impl Check<'_> {
     }
 
     /// Whether the run is in a never written part of an inode table: damage there loses no inode.
-    fn is_unwritten_table(&self, run: &Range<u64>) -> bool {
+    fn is_unwritten_table(&mut self, run: &Range<u64>) -> bool {
+        if self.unwritten_tables.is_empty() {
+            self.unwritten_tables = self.find_unwritten_tables();
+        }
+        let parts = &self.unwritten_tables;
+        let next = parts.partition_point(|part| part.end < run.end);
+        parts.get(next).is_some_and(|part| part.start <= run.start)
+    }
+
+    /// Ascending, so that the map of bad blocks, which may have many, is checked in one pass.
+    fn find_unwritten_tables(&self) -> Vec<Range<u64>> {
         let geometry = &self.fs.geometry;
         let per_block = u64::from(geometry.inodes_per_block());
         let of = |descriptor: &GroupDescriptor| {
@@ -238,8 +248,9 @@ impl Check<'_> {
             let written = u64::from(written_inodes(descriptor, geometry)).div_ceil(per_block);
             table + written..table + u64::from(geometry.inode_table_blocks())
         };
-        let mut parts = self.descriptors.iter().flatten().map(of);
-        parts.any(|part| part.start <= run.start && run.end <= part.end)
+        let mut parts: Vec<_> = self.descriptors.iter().flatten().map(of).collect();
+        parts.sort_by_key(|part| (part.end, part.start));
+        parts
     }
 
     fn claim_data(

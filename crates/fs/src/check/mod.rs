@@ -111,6 +111,8 @@ struct Check<'a> {
     started: Duration,
     report: Report,
     descriptors: Vec<Option<GroupDescriptor>>,
+    /// Parts of inode tables that were never written; empty until the map of bad blocks is met.
+    unwritten_tables: Vec<Range<u64>>,
     /// Metadata blocks that no file may map, sorted and merged.
     metadata: Vec<Range<u64>>,
     /// Clusters in use.
@@ -134,6 +136,7 @@ impl<'a> Check<'a> {
             started: fs.clock.monotonic(),
             report: Report::default(),
             descriptors: Vec::new(),
+            unwritten_tables: Vec::new(),
             metadata: Vec::new(),
             claimed: Bits::default(),
             links: Links::default(),

@@ -66,8 +66,12 @@ impl AtRest {
         let has_log = plan.geometry.features.has(Feature::HAS_JOURNAL);
         let log =
             has_log.then(|| log::find(&device, &plan.superblock, &plan.geometry, &plan.options));
+        let log = log.transpose()?;
+        if let Some(log) = &log {
+            open::wipe(log, &device, plan.geometry.block_size())?;
+        }
         Ok(Self {
-            log: log.transpose()?,
+            log,
             device,
             superblock: plan.superblock,
             geometry: plan.geometry,

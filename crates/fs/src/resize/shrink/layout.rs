@@ -6,7 +6,7 @@ use crate::resize::bitmaps::{for_each_inode, free_clusters, free_runs, inode_bit
 use crate::resize::descriptors::Descriptors;
 use crate::resize::space::{self, Marks};
 use crate::{InTheWay, ResizeError, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use uext4_format::extent::Extent;
 use uext4_format::indirect::pointer;
@@ -51,6 +51,8 @@ pub(super) struct Layout {
     pub(super) geometry: Geometry,
     pub(super) groups: Vec<GroupDescriptor>,
     pub(super) holders: Vec<Holder>,
+    /// Blocks of the maps of the files that were read.
+    pub(super) nodes: BTreeSet<BlockNr>,
     /// Blocks of extended attributes, and the inodes that refer to them.
     pub(super) attributes: BTreeMap<u64, Vec<InodeNr>>,
     pub(super) pins: Vec<Pin>,
@@ -78,6 +80,7 @@ impl Layout {
             geometry: rest.geometry,
             groups: all.map(|group| table.get(group)).collect::<Result<_>>()?,
             holders: Vec::new(),
+            nodes: BTreeSet::new(),
             attributes: BTreeMap::new(),
             pins: Vec::new(),
             journal: None,
@@ -94,6 +97,7 @@ impl Layout {
         layout.free = space::merged(std::mem::take(&mut layout.free));
         layout.free_inodes = space::merged(std::mem::take(&mut layout.free_inodes));
         layout.pin_mmp();
+        layout.nodes = BTreeSet::new();
         layout.check_owners()?;
         Ok(layout)
     }
@@ -151,6 +155,7 @@ impl Layout {
             return Ok(());
         }
         let map = Map::read(rest, nr, inode)?;
+        self.own_nodes(&map)?;
         if has_bad_blocks {
             for blocks in map.blocks() {
                 self.pin(nr, blocks);
@@ -159,6 +164,16 @@ impl Layout {
             self.journal = Some(Holder::new(nr, map));
         } else {
             self.holders.push(Holder::new(nr, map));
+        }
+        Ok(())
+    }
+
+    /// Refuses a block of a map that another map has, before many such maps fill the memory.
+    fn own_nodes(&mut self, map: &Map) -> Result<()> {
+        for node in &map.nodes {
+            if !self.nodes.insert(*node) {
+                return Err(ResizeError::Owner { block: node.0 }.into());
+            }
         }
         Ok(())
     }

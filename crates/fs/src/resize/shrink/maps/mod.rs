@@ -3,14 +3,14 @@
 //! A new map has all its nodes in new blocks (copy on write), so a change of it is the change of
 //! one inode.
 
+mod read;
+
 use super::plan::Moved;
 use crate::mount::AtRest;
 use crate::{Error, Result};
 use std::ops::Range;
-use uext4_format::extent::{
-    Expect, Extent, ExtentNode, ExtentState, ROOT_CAPACITY, block_capacity,
-};
-use uext4_format::indirect::{self, DIRECT_BLOCKS, pointer, pointers_per_block, set_pointer};
+use uext4_format::extent::{Extent, ROOT_CAPACITY, block_capacity};
+use uext4_format::indirect::{DIRECT_BLOCKS, pointer, set_pointer};
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, FileType, Inode, InodeFlags, InodeNr, LogicalBlock, Place,
 };
@@ -48,130 +48,11 @@ pub(crate) fn has_map(inode: &Inode) -> bool {
 }
 
 impl Map {
-    /// Reads the map of an inode that has one.
-    ///
-    /// # Errors
-    /// Damage; those of the device.
-    pub(crate) fn read(rest: &AtRest, nr: InodeNr, inode: &Inode) -> Result<Self> {
-        let is_tree = inode.flags.contains(InodeFlags::EXTENTS);
-        let mut map = Self {
-            format: if is_tree {
-                Format::Extents
-            } else {
-                Format::Tables
-            },
-            extents: Vec::new(),
-            nodes: Vec::new(),
-        };
-        let geometry = &rest.geometry;
-        let blocks = u64::from(geometry.first_data_block)..geometry.blocks_count;
-        match map.format {
-            Format::Extents => {
-                let root = ExtentNode::new(&inode.i_block[..]);
-                let (expect, place) = (Expect::root(blocks), Place::Inode(nr));
-                root.validate(&expect, place)?;
-                map.read_tree(rest, (nr, inode), &root, &expect)?;
-            }
-            Format::Tables => {
-                indirect::validate(&inode.i_block, &blocks, Place::Inode(nr))?;
-                map.read_tables(rest, nr, inode)?;
-            }
-        }
-        Ok(map)
-    }
-
     /// Runs of blocks of data, then blocks of the map.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Range<u64>> {
         let extents = self.extents.iter();
         let extents = extents.map(|extent| extent.start.0..extent.physical_end());
         extents.chain(self.nodes.iter().map(|node| node.0..node.0 + 1))
-    }
-
-    fn read_tree<B: AsRef<[u8]>>(
-        &mut self,
-        rest: &AtRest,
-        (nr, inode): (InodeNr, &Inode),
-        node: &ExtentNode<B>,
-        expect: &Expect,
-    ) -> Result<()> {
-        if node.depth() == 0 {
-            self.extents.extend(node.extents());
-            return Ok(());
-        }
-        let seed = rest.superblock.checksums().inode_seed(nr, inode.generation);
-        for (at, index) in node.indexes().enumerate() {
-            self.add_node(rest, nr, index.child)?;
-            let bytes = rest.read(index.child)?;
-            let (child, expect) = (ExtentNode::new(&bytes[..]), expect.child(node, at));
-            let place = Place::InodeBlock(nr, index.child);
-            child.validate(&expect, place)?;
-            seed.map_or(Ok(()), |seed| child.verify_checksum(seed, place))?;
-            self.read_tree(rest, (nr, inode), &child, &expect)?;
-        }
-        Ok(())
-    }
-
-    /// Adds a node, of which there cannot be more than blocks: a loop ends here.
-    fn add_node(&mut self, rest: &AtRest, nr: InodeNr, block: BlockNr) -> Result<()> {
-        self.nodes.push(block);
-        match u64_of(self.nodes.len()) <= rest.geometry.blocks_count {
-            true => Ok(()),
-            false => Err(damaged(nr, block)),
-        }
-    }
-
-    fn read_tables(&mut self, rest: &AtRest, nr: InodeNr, inode: &Inode) -> Result<()> {
-        for at in 0..DIRECT_BLOCKS {
-            self.add_block(at.into(), pointer(&inode.i_block, usize_of(at)));
-        }
-        let per_table = pointers_per_block(usize_of(rest.geometry.block_size()));
-        let mut first = u64::from(DIRECT_BLOCKS);
-        for level in 0..3 {
-            let table = pointer(&inode.i_block, usize_of(DIRECT_BLOCKS + level));
-            self.read_table(rest, nr, table, first, level)?;
-            first += per_table.pow(level + 1);
-        }
-        Ok(())
-    }
-
-    fn read_table(
-        &mut self,
-        rest: &AtRest,
-        nr: InodeNr,
-        table: BlockNr,
-        first: u64,
-        level: u32,
-    ) -> Result<()> {
-        if table.0 == 0 {
-            return Ok(());
-        }
-        self.add_node(rest, nr, table)?;
-        let bytes = rest.read(table)?;
-        let blocks = u64::from(rest.geometry.first_data_block)..rest.geometry.blocks_count;
-        indirect::validate(&bytes, &blocks, Place::InodeBlock(nr, table))?;
-        let per_table = pointers_per_block(bytes.len());
-        let mut logical = first;
-        for at in 0..bytes.len() / 4 {
-            match level {
-                0 => self.add_block(logical, pointer(&bytes, at)),
-                _ => self.read_table(rest, nr, pointer(&bytes, at), logical, level - 1)?,
-            }
-            logical += per_table.pow(level);
-        }
-        Ok(())
-    }
-
-    fn add_block(&mut self, logical: u64, block: BlockNr) {
-        if block.0 == 0 {
-            return;
-        }
-        let next = Extent {
-            logical: LogicalBlock(clamp_u32(logical)),
-            start: block,
-            len: 1,
-            state: ExtentState::Written,
-        };
-        push(&mut self.extents, next);
     }
 
     /// Number of nodes that the map has with these extents.
