@@ -131,8 +131,10 @@ impl FilePreallocation {
         )
     }
 
+    /// Takes all pieces of a file that the caller has taken off the list.
     fn drain(&self) -> Vec<Run> {
         let mut pieces = self.pieces.lock();
+        pieces.listed = false;
         self.clusters.store(0, Ordering::Relaxed);
         std::mem::take(&mut pieces.list)
             .into_iter()
@@ -237,7 +239,8 @@ impl Preallocations {
     fn list(&self, file: &Arc<FilePreallocation>) {
         let mut files = self.shard(file.inode).lock();
         let mut pieces = file.pieces.lock();
-        if !pieces.listed {
+        // Another thread may have listed the file, or drained it.
+        if !pieces.listed && !pieces.list.is_empty() {
             pieces.listed = true;
             files.insert(address(file), file.clone());
         }
@@ -247,7 +250,6 @@ impl Preallocations {
     pub(super) fn drain_file(&self, file: &FilePreallocation) -> Vec<Run> {
         let mut files = self.shard(file.inode).lock();
         files.remove(&address(file));
-        file.pieces.lock().listed = false;
         file.drain()
     }
 
@@ -258,8 +260,10 @@ impl Preallocations {
             runs.append(&mut shard.lock());
         }
         for shard in &self.files {
-            let files: Vec<_> = shard.lock().values().cloned().collect();
-            runs.extend(files.iter().flat_map(|file| file.drain()));
+            let mut files = shard.lock();
+            for (_, file) in files.drain() {
+                runs.append(&mut file.drain());
+            }
         }
         runs
     }
@@ -324,6 +328,7 @@ mod tests {
         assert_eq!(all.take(&file, 18, 9), Some(run(1008, 2)));
         assert_eq!(all.drain(), vec![run(1000, 4), run(1006, 2)]);
         assert!(file.is_empty());
+        assert_eq!(all.listed_files(), 0);
     }
 
     #[test]
