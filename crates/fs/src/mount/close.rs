@@ -93,15 +93,21 @@ impl Fs {
         if !self.state.close() {
             return Ok(());
         }
-        if writable {
+        let is_quiet = if writable {
             let closed = self.journal.close().map_err(Error::from);
+            let is_quiet = closed.is_ok();
             done = done.and(closed.and_then(|()| self.mark_clean()));
             done = done.and(self.check_lost_flushes());
+            is_quiet
         } else {
             self.record_failure();
-        }
+            self.state.failure().is_none()
+        };
         let ended = self.end_claim(life, done);
-        life.media.release();
+        // Threads of a journal that stopped may still write: then the claim ends with the device.
+        if is_quiet {
+            life.media.release();
+        }
         ended
     }
 

@@ -9,6 +9,10 @@
 //! The inode of a journal may be longer than the log, which says its own length. So each state in
 //! between has a journal, the old one or the new one, and each block has one owner. The steps do
 //! not depend on where an earlier try ended.
+//!
+//! Limit: a map that gets more nodes (with extents, logs of more than 131,068 blocks) goes home in
+//! any order. After a crash in that moment the log is found by the copy of its inode in the
+//! superblock, so e2fsck has to run before a mount.
 
 use super::reserved;
 use crate::inode::InodeState;
@@ -37,11 +41,14 @@ pub(super) fn set(
     let [start, area] = reserved::on_mount(device, options, |fs| {
         let inode = reserved::load(fs, InodeNr::JOURNAL)?;
         let old = clamp_u32(inode.read().disk.size >> fs.geometry.block_bits);
+        file::cut_to(fs, inode.arc(), old)?;
         if let Err(error) = file::append_zeroes(fs, inode.arc(), blocks) {
             file::cut_to(fs, inode.arc(), old)?;
             return Err(error);
         }
         let state = inode.read();
+        // A log without holes, also where the size was more than what is mapped.
+        places(fs, &state, 0..blocks)?;
         Ok([places(fs, &state, 0..1)?, places(fs, &state, area)?])
     })?;
     let start = start.first().ok_or(Error::NoSpace)?.start;
