@@ -56,28 +56,29 @@ impl Restore {
         }
     }
 
-    /// The permission bits that a file of the image gets on the host.
-    fn mode(&self, from: &Original) -> Mode {
+    /// The permission bits that a file of the image gets on the host. A program of an owner that
+    /// the host refused does not get the rights of the one that it has instead.
+    fn mode(&self, from: &Original, owner: Owner) -> Mode {
         let bits = match self.permissions {
             Permissions::Same => from.attr.mode,
             Permissions::Ordinary { umask } => without_acl(from) & 0o777 & !umask,
         };
-        Mode::from_raw_mode(bits.into())
+        Mode::from_raw_mode((bits & owner.keeps()).into())
     }
 
     /// Sets attributes of an open file or directory, which is at `host`.
     pub(crate) fn open(&mut self, fd: BorrowedFd<'_>, from: &Original, host: &Path) -> Result<()> {
         let (uid, gid) = owner(&from.attr);
-        let set = self.unless_refused(rustix::fs::fchown(fd, uid, gid));
-        set.and_then(|()| rustix::fs::fchmod(fd, self.mode(from)))
-            .on_host(|| host.into())?;
+        let set = self.set_owner(rustix::fs::fchown(fd, uid, gid));
+        let owner = set.on_host(|| host.into())?;
+        rustix::fs::fchmod(fd, self.mode(from, owner)).on_host(|| host.into())?;
         // After the owner, because a change of owner removes capabilities.
         let mut lists = Lists::Kept;
         let set = self.xattrs(from, host, &mut lists, |key, value| {
             rustix::fs::fsetxattr(fd, key, value, XattrFlags::empty())
         });
         if lists == Lists::Lost {
-            let mode = Mode::from_raw_mode(without_acl(from).into());
+            let mode = Mode::from_raw_mode((without_acl(from) & owner.keeps()).into());
             rustix::fs::fchmod(fd, mode).on_host(|| host.into())?;
         }
         set?;
@@ -95,16 +96,16 @@ impl Restore {
         let path = magic_path(fd.as_fd());
         let (uid, gid) = owner(&from.attr);
         let set = rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH);
-        self.unless_refused(set).on_host(|| host.into())?;
+        let owner = self.set_owner(set).on_host(|| host.into())?;
         if from.attr.kind != FileType::Symlink {
-            rustix::fs::chmod(&path, self.mode(from)).on_host(|| host.into())?;
+            rustix::fs::chmod(&path, self.mode(from, owner)).on_host(|| host.into())?;
         }
         let mut lists = Lists::Kept;
         let set = self.xattrs(from, host, &mut lists, |key, value| {
             rustix::fs::setxattr(&path, key, value, XattrFlags::empty())
         });
         if lists == Lists::Lost && from.attr.kind != FileType::Symlink {
-            let mode = Mode::from_raw_mode(without_acl(from).into());
+            let mode = Mode::from_raw_mode((without_acl(from) & owner.keeps()).into());
             rustix::fs::chmod(&path, mode).on_host(|| host.into())?;
         }
         set?;
@@ -156,6 +157,14 @@ impl Restore {
         error == Errno::PERM && !self.privileged
     }
 
+    fn set_owner(&mut self, answer: HostResult<()>) -> HostResult<Owner> {
+        let owner = match answer {
+            Ok(()) => Owner::Same,
+            Err(_) => Owner::Refused,
+        };
+        self.unless_refused(answer).map(|()| owner)
+    }
+
     fn unless_refused(&mut self, answer: HostResult<()>) -> HostResult<()> {
         match answer {
             // EINVAL: an owner that the user namespace does not map.
@@ -164,6 +173,23 @@ impl Restore {
                 Ok(())
             }
             other => other,
+        }
+    }
+}
+
+/// Whether the host took owner and group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Same,
+    Refused,
+}
+
+impl Owner {
+    /// The permission bits that a file keeps: set-user-id and set-group-id are those of the owner.
+    fn keeps(self) -> u16 {
+        match self {
+            Self::Same => 0o7777,
+            Self::Refused => 0o1777,
         }
     }
 }

@@ -382,7 +382,7 @@ fn a_directory_that_is_there_gets_the_attributes_of_its_source() {
 
 /// In a user namespace the list names a user that is not there: the kernel answers EINVAL.
 #[test]
-fn a_list_that_is_refused_leaves_no_mask_in_the_mode() {
+fn a_list_or_an_owner_that_is_refused_leaves_no_rights() {
     use std::os::unix::fs::MetadataExt;
     let run = |program: &str, args: &[&str], rig: &Rig| {
         let mut command = std::process::Command::new(program);
@@ -408,4 +408,16 @@ fn a_list_that_is_refused_leaves_no_mask_in_the_mode() {
     let copied = copied.unwrap();
     let mode = std::fs::metadata(rig.path("out")).unwrap().mode() & 0o7777;
     assert_eq!(mode, 0o600, "{copied:?}");
+    // A program that gives the rights of that user must not give those of another one.
+    let prepared = has(run("setfacl", &["-b", "f"], &rig))
+        && has(run("chown", &["5000:5000", "f"], &rig))
+        && has(run("chmod", &["6755", "f"], &rig));
+    if !uext4_testkit::skip::can_or_skip("a refused owner", prepared, "root") {
+        return;
+    }
+    rig.ok(&["put", "disk.img", "f", "/program"]);
+    let args = ["-Ur", tool, "get", "disk.img", "/program", "program"];
+    let copied = run("unshare", &args, &rig).unwrap();
+    let mode = std::fs::metadata(rig.path("program")).unwrap().mode() & 0o7777;
+    assert_eq!(mode, 0o755, "{copied:?}");
 }

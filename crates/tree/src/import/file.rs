@@ -74,7 +74,12 @@ impl Import<'_> {
     fn place(&mut self, source: &Source, spot: &Spot<'_>) -> Result<()> {
         let (fs, caller) = (self.fs.clone(), self.caller.clone());
         let identity = source.state.identity();
-        let first = self.links.get(&identity).cloned();
+        // A later source may have replaced all names of the file.
+        let first = self
+            .links
+            .get(&identity)
+            .filter(|first| fs.attr(first).links > 0);
+        let first = first.cloned();
         // A source may have several names of a file, and the target as well.
         if let (Some(first), Existing::Replace) = (&first, self.existing)
             && let Ok(there) = fs.lookup(spot.parent, spot.name, &caller)

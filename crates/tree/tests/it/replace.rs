@@ -31,6 +31,22 @@ fn a_source_may_be_another_name_of_what_it_replaces() {
     rig.assert_clean();
 }
 
+/// The names of a file are replaced one by one; the next source has a further name of it.
+#[test]
+fn a_further_name_of_a_file_that_was_replaced_is_a_new_file() {
+    let rig = Rig::new();
+    rig.make(&["x/", "y/", "z/", "x/f", "y/f"]);
+    fs::hard_link(rig.host("x/f"), rig.host("z/g")).unwrap();
+    let mut import = replacing(&rig);
+    for source in ["x", "y", "z"] {
+        import.content(rig.host(source), "/").unwrap();
+    }
+    drop(import);
+    assert_eq!(rig.fs.paths().read("/f").unwrap(), b"y/f");
+    assert_eq!(rig.fs.paths().read("/g").unwrap(), b"x/f");
+    rig.assert_clean();
+}
+
 /// What e2fsck found is wanted; the empty directory belongs to the file system.
 #[test]
 fn lost_files_are_copied_and_an_empty_directory_for_them_is_not() {
