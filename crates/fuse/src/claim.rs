@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const NAME: &str = "claim";
 /// Maximum wait of a new mount for the previous server to close the image.
 pub(crate) const CLOSING_MAX: Duration = Duration::from_secs(30);
+/// Most bytes of a claim that are read: another user may have written it.
+const TEXT_MAX_BYTES: u64 = 4096;
 /// Interval between two attempts to lock.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Prefix of the line with the number of the connection.
@@ -189,7 +191,10 @@ impl Waiter {
             uext4_sync::thread::sleep(PAUSE);
         }
         // The lock keeps a new server from making its socket meanwhile.
-        if is_at(&self.file, &self.path) {
+        // The directory of another user may be a link to another mount's by now.
+        let own = rustix::process::geteuid().as_raw();
+        let is_own = self.file.metadata().is_ok_and(|found| found.uid() == own);
+        if is_own && is_at(&self.file, &self.path) {
             let _ = fs::remove_file(self.path.with_file_name(control::SOCKET_NAME));
             let _ = fs::remove_file(&self.path);
         }
@@ -260,7 +265,7 @@ impl Content {
     fn of(file: &mut File) -> Self {
         let mut text = String::new();
         let _ = file.seek(SeekFrom::Start(0));
-        let _ = file.read_to_string(&mut text);
+        let _ = file.take(TEXT_MAX_BYTES).read_to_string(&mut text);
         let mut lines = text.lines();
         let pid = lines.next().and_then(|line| line.parse().ok()).unwrap_or(0);
         let mut content = Self {

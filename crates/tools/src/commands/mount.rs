@@ -244,7 +244,7 @@ impl UmountArgs {
         match uext4_fuse::umount_telling(&self.dir, lazy, tell) {
             Ok(Image::Clean) => {}
             Ok(Image::Marked(errors)) => {
-                eprintln!("uext4: note: {dir}: {errors}; run e2fsck -f on the image");
+                failure::note(format_args!("{dir}: {errors}; run e2fsck -f on the image"));
             }
             Ok(Image::NeedsRecovery) => {
                 failure::note(format_args!(
