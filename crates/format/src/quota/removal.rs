@@ -1,7 +1,7 @@
 //! Removal of entries from the tree of a quota file.
 //!
-//! A node that becomes empty goes to the list of unused blocks. A block of entries stays in the list
-//! of those with free slots, also without any entry.
+//! A node that becomes empty goes to the list of unused blocks. A block of entries stays in the
+//! list of those with free slots, also without any entry.
 
 use super::tree::{Patch, QuotaTree, ROOT, Unused, byte_of, entry_at, header_patch, pointer_at};
 use super::{

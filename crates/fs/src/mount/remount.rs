@@ -30,8 +30,8 @@ impl Filesystem {
     ///
     /// # Errors
     /// [`Error::Option`] for an unknown word, [`Error::Remount`] with the reason for a refusal;
-    /// then nothing has changed. [`Error::Unmounted`] after the unmount, [`Error::Shutdown`] after a
-    /// shutdown. Errors of the device and of damage as in [`Self::mount`]; after the first write
+    /// then nothing has changed. [`Error::Unmounted`] after the unmount, [`Error::Shutdown`] after
+    /// a shutdown. Errors of the device and of damage as in [`Self::mount`]; after the first write
     /// they fail the mount, see [`Self::failure`].
     pub fn remount(&self, list: &str) -> Result<()> {
         let fs = &self.fs;

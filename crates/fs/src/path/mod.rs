@@ -34,8 +34,8 @@
 //! [`Error`]; `?` turns it into either of them or into `std::io::Error`.
 //!
 //! [`Paths`], [`File`], [`Directory`] and [`Walk`] hold a clone of the [`Filesystem`]: they keep it
-//! mounted until [`Filesystem::unmount`], after which they answer [`Error::Unmounted`], or until all
-//! of them are dropped.
+//! mounted until [`Filesystem::unmount`], after which they answer [`Error::Unmounted`], or until
+//! all of them are dropped.
 //!
 //! Layout: `walk` resolves a path to inodes, `open` and `file` are open files, `change` holds all
 //! changes of names, `tree` visits all files below a directory.

@@ -1,8 +1,8 @@
 //! Quota accounts: all owners of one kind.
 //!
 //! Owners without usage and limits lose their entries when there are many ([`Accounts::idle`],
-//! [`Accounts::forget`]), so memory and file grow with the owners of files, not with the identifiers
-//! that were ever used.
+//! [`Accounts::forget`]), so memory and file grow with the owners of files, not with the
+//! identifiers that were ever used.
 //!
 //! Invariants: an owner found by a thread stays while the thread holds the lock of its shard, or an
 //! `Arc` of it. An owner that was logged is forgotten only when the journal has let go of it.
@@ -200,7 +200,7 @@ impl Accounts {
     pub(crate) fn forget(&self, handle: &Handle<'_>, id: u32) {
         let removed = {
             let keyed = self.near.iter().zip(0..);
-            // With all of them nobody finds or charges an owner.
+            // With all of them no caller finds or charges an owner.
             let mut near: Vec<_> = keyed.map(|(near, key)| near.lock_ordered(key)).collect();
             near.iter_mut().for_each(|near| drop(near.remove(&id)));
             let owner = self.all.lock().get(&id).cloned();

@@ -12,8 +12,8 @@ use uext4_format::{BlockNr, BlockRun, Feature, InodeNr};
 use uext4_num::usize_of;
 use uext4_sync::Arc;
 
-/// Says in the MMP block that nobody uses the file system, whatever it says now. The caller knows
-/// that no host does.
+/// Says in the MMP block that no host uses the file system, whatever it says now. The caller knows
+/// that it is so.
 ///
 /// # Errors
 /// [`Error::NotSupported`] without the feature `mmp`; damage of the superblock; the device's.

@@ -2,11 +2,11 @@
 //!
 //! Each change is one transaction, or leaves the file system consistent between two. The backups of
 //! the superblock are written last, after the primary.
-//! Layout: `fields` and `features` change the superblock only, `hash_seed` and `users` say when they
-//! may; `read_only` ends a feature that a mount respects; `orphan_file` and `mmp` have structures of
-//! their own; `journal` (with `log_length`) and `quota` add and remove files in `reserved` inodes,
-//! between mounts; `convert` makes an ext4 of an older one, and `use_extents` gives extents to its
-//! files; `reseal` rewrites checksums all over the device, without a mount.
+//! Layout: `fields` and `features` change the superblock only, `hash_seed` and `users` say when
+//! they may; `read_only` ends a feature that a mount respects; `orphan_file` and `mmp` have
+//! structures of their own; `journal` (with `log_length`) and `quota` add and remove files in
+//! `reserved` inodes, between mounts; `convert` makes an ext4 of an older one, and `use_extents`
+//! gives extents to its files; `reseal` rewrites checksums all over the device, without a mount.
 //!
 //! References: `tune2fs(8)`.
 

@@ -39,7 +39,7 @@ const OTHER_BLOCKS: u32 = 4;
 /// [`Error::Invalid`] for a size that no file system has; [`Error::NotSupported`] for a smaller one
 /// than now, and without a journal; [`crate::ResizeError::Tables`] or
 /// [`crate::ResizeError::OwnTables`] if a larger table has no free run,
-/// [`crate::ResizeError::TableSpace`] if all of them have no room;
+/// [`crate::ResizeError::TableSpace`] if there is not enough space for all of them;
 /// [`crate::ResizeError::Journal`] if the log cannot hold descriptors and bitmaps;
 /// as [`crate::Filesystem::mount`]. Nothing has changed then.
 pub fn set_inode_size(
