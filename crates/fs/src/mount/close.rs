@@ -9,8 +9,8 @@ impl Filesystem {
     /// Unmounts: commits the running transaction, writes everything home, marks the journal empty
     /// and the file system clean. A second call does nothing.
     ///
-    /// This also holds where clones of it or [`crate::Paths`] live: their later operations answer
-    /// [`crate::Error::Unmounted`], and the image may be mounted again, unless the caller of
+    /// This also holds where clones of it or [`crate::path::Paths`] live: their later operations
+    /// answer [`crate::Error::Unmounted`], and the image may be mounted again, unless the caller of
     /// [`Self::mount`] kept the device.
     ///
     /// # Errors
