@@ -9,6 +9,9 @@ use uext4_num::usize_of;
 /// First size of a file that needs the feature `large_file`, in bytes.
 const LARGE_BYTES: u64 = 1 << 31;
 
+/// The inode of the blocks that are reserved for descriptors.
+const RESIZE: InodeNr = InodeNr(7);
+
 /// Refuses to turn a feature off that is in use.
 ///
 /// # Errors
@@ -20,7 +23,7 @@ pub(super) fn refuse(fs: &Fs, feature: Feature) -> Result<()> {
              ^dir_index and then e2fsck -f do it"
         }
         Feature::LARGE_FILE if any_file(fs, is_large)? => {
-            "large_file off: there is a file of 2 GiB or more"
+            "large_file off: there is a file of 2 GiB or more, or an inode of the file system"
         }
         Feature::FLEX_BG if any_table_elsewhere(fs)? => {
             "flex_bg off: bitmaps or inode tables are outside of their groups"
@@ -43,12 +46,22 @@ fn is_large(inode: &Inode) -> bool {
 pub(super) fn any_file(fs: &Fs, is: fn(&Inode) -> bool) -> Result<bool> {
     for nr in fs.space.inodes_in_use(fs) {
         let nr = nr?;
-        let is_file = nr.0 >= fs.geometry.first_inode || nr == InodeNr::ROOT;
-        if is_file && is(&fs.load_inode(nr)?.read().disk) {
+        if is_file(fs, nr) && is(&fs.load_inode(nr)?.read().disk) {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether an inode in use has contents. The journal and the resize inode may be large ones.
+fn is_file(fs: &Fs, nr: InodeNr) -> bool {
+    let has_journal = fs.superblock.read().disk.journal_inum == nr.0;
+    match nr {
+        InodeNr::ROOT => true,
+        InodeNr::JOURNAL if has_journal => true,
+        RESIZE => fs.features.has(Feature::RESIZE_INODE),
+        _ => nr.0 >= fs.geometry.first_inode,
+    }
 }
 
 /// Whether a group has a bitmap or its table in another one. These places never change during a

@@ -80,14 +80,13 @@ fn features_as_tune2fs_changes_them() {
         "-O",
         "^metadata_csum,^has_journal",
     ][..];
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 10] = [
         (new, "^resize_inode"),
         (old, "^resize_inode"),
         (plain, "^resize_inode"),
         (old, "flex_bg"),
         (old, "uninit_bg"),
         (new, "^large_file"),
-        (plain, "^large_file"),
         (new, "^dir_index"),
         (old, "^dir_index"),
         (new, "read-only"),
@@ -127,6 +126,14 @@ fn features_in_use_stay() {
         1,
         "goes with the feature",
         &["tune", "disk.img", "-E", "orphan_file_size=64"],
+    );
+    rig.assert_clean();
+    // Its resize inode says that it has more than 4 GiB.
+    let rig = made(&["-t", "ext4", "-b", "4096"]);
+    rig.fails(
+        1,
+        "2 GiB or more",
+        &["tune", "disk.img", "-O", "^large_file"],
     );
     rig.assert_clean();
 }
