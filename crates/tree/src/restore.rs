@@ -56,8 +56,8 @@ impl Restore {
         }
     }
 
-    /// The permission bits that a file of the image gets on the host. A program of an owner that
-    /// the host refused does not get the rights of the one that it has instead.
+    /// The permission bits that a file of the image gets on the host. In a user namespace a program
+    /// of an owner that the host refused does not get the rights of the superuser there.
     fn mode(&self, from: &Original, owner: Owner) -> Mode {
         let bits = match self.permissions {
             Permissions::Same => from.attr.mode,
@@ -158,9 +158,10 @@ impl Restore {
     }
 
     fn set_owner(&mut self, answer: HostResult<()>) -> HostResult<Owner> {
+        // All permissions that an ordinary user asks for are those of own files.
         let owner = match answer {
-            Ok(()) => Owner::Same,
-            Err(_) => Owner::Refused,
+            Err(_) if rustix::process::geteuid().is_root() => Owner::Refused,
+            _ => Owner::Same,
         };
         self.unless_refused(answer).map(|()| owner)
     }
