@@ -1,6 +1,6 @@
 //! Location and ownership of images: partitions, external journals, unprivileged users.
 
-use crate::rig::Rig;
+use crate::rig::{Rig, bytes};
 use crate::room::{self, OURS, can_mount, in_room, rig_of};
 use std::fs;
 use std::io::Write;
@@ -51,9 +51,13 @@ fn a_file_system_behind_the_end_of_its_partition_is_read_and_made_smaller() {
     }
     let start = ["--offset", "1M"];
     let run = |args: &[&str]| rig.ok(&[args, &start].concat());
-    run(&["mkfs", "-q", "disk.img", "--size", "64M"]);
+    rig.ok(&["mkfs", "-q", "large.img", "--size", "64M"]);
     fs::write(rig.path("greeting"), "hello").unwrap();
-    run(&["put", "disk.img", "greeting", "/greeting"]);
+    rig.ok(&["put", "large.img", "greeting", "/greeting"]);
+    let large = bytes(&rig.path("large.img"));
+    let disk = fs::File::options().write(true).open(rig.image()).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&disk, &large, 1 << 20).unwrap();
+    drop(disk);
     run(&["check", "disk.img"]);
     run(&["resize", "disk.img", "30M"]);
     judge(&rig, 2048, 65536);
