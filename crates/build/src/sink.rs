@@ -14,8 +14,7 @@ pub trait Sink {
     /// Begins the next layer, below all layers before it.
     ///
     /// # Errors
-    /// Those of the builder, after which it takes nothing more and answers
-    /// [`crate::Error::Ended`]; so for all methods.
+    /// Those of the builder. After one, every method answers [`crate::Error::Ended`].
     fn next_layer(&mut self) -> Result<()>;
 
     /// Adds a file to the layer. Directories above the path that no layer has are made, with mode

@@ -91,11 +91,11 @@ impl Writer<'_> {
         })?;
         let mut file = &*self.file;
         // A hole instead of zeroes: compressed zeroes must not fill the directory.
-        let written = match bytes.iter().all(|byte| *byte == 0) {
-            true => file
-                .seek(SeekFrom::Current(clamp_i64(u64_of(piece))))
-                .map(drop),
-            false => file.write_all(bytes),
+        let written = if bytes.iter().all(|byte| *byte == 0) {
+            let hole = SeekFrom::Current(clamp_i64(u64_of(piece)));
+            file.seek(hole).map(drop)
+        } else {
+            file.write_all(bytes)
         };
         written.map_err(|error| failed(&std::env::temp_dir(), error))?;
         *self.len += u64_of(piece);

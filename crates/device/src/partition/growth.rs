@@ -149,10 +149,10 @@ impl gpt::Whole {
         let from = end.max(size.saturating_sub(FOOTER_BYTES)).min(size);
         let mut bytes = vec![0; uext4_num::clamp_usize(size - from)];
         device.read_at(from, &mut bytes)?;
-        match bytes.iter().all(|byte| *byte == 0) {
-            true => Ok(()),
-            false => Err(super::bad("there are data behind the backup of the table")),
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Err(super::bad("there are data behind the backup of the table"));
         }
+        Ok(())
     }
 
     fn get(&self, at: usize) -> u64 {

@@ -62,9 +62,10 @@ impl QuotaTree {
             bytes: vec![0; QUOTA_ENTRY_BYTES],
         });
         let header = leaf.header;
-        match was_full {
-            true => self.list_leaf(block, patches),
-            false => patches.push(header_patch(block, &header)),
+        if was_full {
+            self.list_leaf(block, patches);
+        } else {
+            patches.push(header_patch(block, &header));
         }
         Some(())
     }

@@ -176,10 +176,10 @@ impl QuotaTree {
                 continue;
             }
             if !self.is_inside(at) {
-                return match at == self.info.free_leaf {
-                    true => Err(corrupt(CorruptKind::FreeListOutside)),
-                    false => Ok(()),
-                };
+                if at == self.info.free_leaf {
+                    return Err(corrupt(CorruptKind::FreeListOutside));
+                }
+                return Ok(());
             }
             let leaf = leaf_of(&read(at)?);
             self.leaves.insert(at, leaf);
