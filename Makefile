@@ -93,7 +93,7 @@ report: simulator ## Our numbers beside those of the documents: target/report/re
 validate: simulator ## The simulator of this machine beside the machine itself.
 	@$(BUILT)/release/uext4-lab validate --simulator $(SIMULATOR) $(ARGS)
 
-regress: ## The speed of OLD=REVISION beside the working tree's; ARGS="--pairs 7".
+regress: ## The speed of OLD=REVISION beside the working tree's; ARGS="--pairs 7 --only mdtest".
 	@test -n "$(OLD)" || { echo "regress: say OLD=REVISION"; exit 2; }
 	@cargo xtask regress --old "$(OLD)" $(ARGS)
 

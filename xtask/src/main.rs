@@ -101,6 +101,9 @@ enum Job {
         /// Runs of each build.
         #[arg(long, default_value_t = 5)]
         pairs: u32,
+        /// Experiments: fallocate2, mdtest, fsync, mount-names, build; default: all.
+        #[arg(long, value_delimiter = ',')]
+        only: Vec<String>,
     },
     /// One process of `exercise`.
     #[command(hide = true)]
@@ -221,8 +224,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
             xtask::damage::run(&root, *images, *first, jobs.unwrap_or_else(cores))?;
         }
-        Job::Regress { old, pairs } => {
-            let table = xtask::regress::of_revision(&root, old, *pairs, &mut |step| {
+        Job::Regress { old, pairs, only } => {
+            let chosen = (*pairs, &only[..]);
+            let table = xtask::regress::of_revision(&root, old, chosen, &mut |step| {
                 eprintln!("regress: {step}");
             })?;
             print!("{table}");

@@ -4,13 +4,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::Build;
 
-/// Directories and files of the tree that `uext4 build` takes.
-const DIRS: usize = 100;
+/// Files in each directory of the tree that `uext4 build` takes.
 const FILES_PER_DIR: usize = 100;
 const FILE_BYTES: usize = 4096;
 
@@ -30,13 +29,13 @@ pub(super) struct Measured {
 pub enum Experiment {
     /// Arguments of `uext4-lab`.
     Lab(&'static [&'static str]),
-    /// `uext4 build` and `uext4 check`.
-    Tool,
+    /// `uext4 build` and `uext4 check`, with so many directories.
+    Tool(usize),
 }
 
 /// The paths that are compared before a release.
 pub const EXPERIMENTS: &[Experiment] = &[
-    Experiment::Lab(&["fallocate2", "--workers", "1,2", "--systems", "uext4"]),
+    Experiment::Lab(&["fallocate2", "--workers", "1,2,64", "--systems", "uext4"]),
     Experiment::Lab(&[
         "mdtest",
         "--workers",
@@ -54,7 +53,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         "--systems",
         "uext4-mount",
     ]),
-    Experiment::Tool,
+    Experiment::Tool(100),
 ];
 
 impl Experiment {
@@ -62,15 +61,37 @@ impl Experiment {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Lab(arguments) => arguments.first().copied().unwrap_or("uext4-lab"),
-            Self::Tool => "build and check",
+            Self::Tool(_) => "build",
         }
+    }
+
+    /// Those of [`EXPERIMENTS`] with these names; all, if there is no name.
+    ///
+    /// # Errors
+    /// No experiment has a name.
+    pub(super) fn of_names(names: &[String]) -> Result<Vec<Self>> {
+        if names.is_empty() {
+            return Ok(EXPERIMENTS.to_vec());
+        }
+        let of_name = |name: &String| {
+            let found = EXPERIMENTS.iter().find(|one| one.name() == name);
+            let Some(found) = found else {
+                let all: Vec<&str> = EXPERIMENTS.iter().map(Self::name).collect();
+                bail!(
+                    "no experiment is called {name}: --only takes {}",
+                    all.join(", ")
+                );
+            };
+            Ok(*found)
+        };
+        names.iter().map(of_name).collect()
     }
 
     /// Runs it once.
     pub(super) fn run(&self, build: &Build) -> Result<Vec<Measured>> {
         match self {
             Self::Lab(arguments) => of_lab(&build.lab, arguments),
-            Self::Tool => of_tool(&build.tool),
+            Self::Tool(dirs) => of_tool(&build.tool, *dirs),
         }
     }
 }
@@ -84,7 +105,7 @@ fn of_lab(lab: &Path, arguments: &[&str]) -> Result<Vec<Measured>> {
         measured(&row).with_context(|| format!("not a metric: {line}"))
     });
     let found: Vec<Measured> = lines.collect::<Result<_>>()?;
-    ensure!(!found.is_empty(), "{command:?} measured nothing");
+    ensure!(!found.is_empty(), "{} measured nothing", name_of(&command));
     Ok(found)
 }
 
@@ -103,10 +124,10 @@ fn measured(row: &Value) -> Option<Measured> {
     })
 }
 
-fn of_tool(tool: &Path) -> Result<Vec<Measured>> {
+fn of_tool(tool: &Path, dirs: usize) -> Result<Vec<Measured>> {
     let dir = tempfile::tempdir().context("a directory for an image")?;
     let tree = dir.path().join("tree");
-    for number in 0..DIRS {
+    for number in 0..dirs {
         let sub = tree.join(format!("{number}"));
         std::fs::create_dir_all(&sub)?;
         for file in 0..FILES_PER_DIR {
@@ -116,15 +137,13 @@ fn of_tool(tool: &Path) -> Result<Vec<Measured>> {
     let image = dir.path().join("image");
     let built = seconds(Command::new(tool).arg("build").arg(&image).arg(&tree))?;
     let checked = seconds(Command::new(tool).arg("check").arg(&image))?;
-    Ok(vec![timed("build", built), timed("check", checked)])
-}
-
-fn timed(what: &str, seconds: f64) -> Measured {
-    Measured {
-        name: format!("uext4 {what}, {} files", DIRS * FILES_PER_DIR),
+    let files = dirs * FILES_PER_DIR;
+    let timed = |what: &str, seconds: f64| Measured {
+        name: format!("uext4 {what}, {files} files"),
         unit: "1/s".to_owned(),
-        value: (DIRS * FILES_PER_DIR) as f64 / seconds,
-    }
+        value: files as f64 / seconds,
+    };
+    Ok(vec![timed("build", built), timed("check", checked)])
 }
 
 fn seconds(command: &mut Command) -> Result<f64> {
@@ -135,13 +154,23 @@ fn seconds(command: &mut Command) -> Result<f64> {
 
 /// The standard output of a command that must end with status 0.
 fn output_of(command: &mut Command) -> Result<String> {
+    let name = name_of(command);
     let output = command.stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("{command:?} cannot start"))?;
+    let output = output.with_context(|| format!("{name} cannot start"))?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
-        "{command:?} ended with {}: {errors}",
-        output.status
+        "{name} ended with {}: {}",
+        output.status,
+        errors.lines().next().unwrap_or("no message")
     );
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The program and what it does: its first argument.
+fn name_of(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name();
+    let words = program.into_iter().chain(command.get_args().take(1));
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
 }

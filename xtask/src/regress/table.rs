@@ -10,6 +10,8 @@ use super::experiment::Measured;
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Row>,
+    /// Metrics and experiments that the old build lacks, a sentence each.
+    left_out: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -24,18 +26,28 @@ impl Table {
     /// Adds one run of each build.
     ///
     /// # Errors
-    /// The builds measured different metrics, or a value is not a positive number.
+    /// The new build lacks a metric, or a value is not a positive number.
     pub(super) fn add_pair(&mut self, old: &[Measured], new: &[Measured]) -> Result<()> {
         for before in old {
             let after = new.iter().find(|other| other.name == before.name);
             let after = after.with_context(|| format!("the new build lacks {}", before.name))?;
             self.add(before, after)?;
         }
-        let more = new
-            .iter()
-            .find(|after| old.iter().all(|before| before.name != after.name));
-        ensure!(more.is_none(), "the old build lacks {more:?}");
+        let before = |after: &Measured| old.iter().any(|before| before.name == after.name);
+        for after in new.iter().filter(|after| !before(after)) {
+            self.leave_out(format!(
+                "{}: the old build does not measure it.",
+                after.name
+            ));
+        }
         Ok(())
+    }
+
+    /// Names something that is not compared, once.
+    pub(super) fn leave_out(&mut self, sentence: String) {
+        if !self.left_out.contains(&sentence) {
+            self.left_out.push(sentence);
+        }
     }
 
     fn add(&mut self, old: &Measured, new: &Measured) -> Result<()> {
@@ -77,7 +89,11 @@ impl fmt::Display for Table {
                 row.name, row.unit
             )?;
         }
-        Ok(())
+        if !self.left_out.is_empty() {
+            writeln!(f, "\nNot compared:\n")?;
+        }
+        let mut sentences = self.left_out.iter();
+        sentences.try_for_each(|sentence| writeln!(f, "- {sentence}"))
     }
 }
 

@@ -30,23 +30,38 @@ fn build(dir: &Path, name: &str, script: &str) -> Build {
     }
 }
 
-fn table(old: &str, new: &str) -> anyhow::Result<String> {
+fn table(old: &str, new: &str, experiments: &[Experiment]) -> anyhow::Result<String> {
     let dir = tempfile::tempdir()?;
     let (old, new) = (build(dir.path(), "old", old), build(dir.path(), "new", new));
     let plan = Plan { old, new, pairs: 3 };
-    Ok(run(&plan, &[LAB, Experiment::Tool], &mut |_| ())?.to_string())
+    Ok(run(&plan, experiments, &mut |_| ())?.to_string())
 }
 
 #[test]
 fn ratios_are_those_of_the_builds() {
-    let table = table(&row("create", 100), &row("create", 43)).unwrap();
+    let experiments = [LAB, Experiment::Tool(1)];
+    let table = table(&row("create", 100), &row("create", 43), &experiments).unwrap();
     let expected = "| mdtest own x1 create | 1/s | 100.0000 | 43.0000 | 0.43 | 0.43 | 0.43 |";
     assert!(table.contains(expected), "{table}");
-    assert!(table.contains("| uext4 check, 10000 files |"), "{table}");
+    assert!(table.contains("| uext4 check, 100 files |"), "{table}");
 }
 
 #[test]
-fn what_one_build_lacks_is_an_error() {
+fn what_the_old_build_lacks_is_named_below_the_table() {
+    let both = format!("{}; {}", row("create", 100), row("stat", 1));
+    let table_of_more = table(&row("create", 100), &both, &[LAB]).unwrap();
+    let expected = "Not compared:\n\n- mdtest own x1 stat: the old build does not measure it.\n";
+    assert!(table_of_more.ends_with(expected), "{table_of_more}");
+    let other = Experiment::Lab(&["fsync"]);
+    let old = format!("[ $1 = fsync ] || {{ echo unknown >&2; exit 2; }}; {both}");
+    let table = table(&old, &both, &[LAB, other]).unwrap();
+    assert!(table.contains("| mdtest own x1 stat |"), "{table}");
+    let expected = "- mdtest with old: old mdtest ended with exit status: 2: unknown.\n";
+    assert!(table.ends_with(expected), "{table}");
+}
+
+#[test]
+fn what_the_new_build_lacks_is_an_error() {
     for (old, new, expected) in [
         (
             row("create", 1),
@@ -54,9 +69,9 @@ fn what_one_build_lacks_is_an_error() {
             "the new build lacks mdtest own x1 create",
         ),
         (row("create", 1), "exit 3".to_owned(), "exit status: 3"),
-        ("true".to_owned(), row("create", 1), "measured nothing"),
+        (row("create", 1), "true".to_owned(), "measured nothing"),
     ] {
-        let error = format!("{:#}", table(&old, &new).unwrap_err());
+        let error = format!("{:#}", table(&old, &new, &[LAB]).unwrap_err());
         assert!(error.contains(expected), "{error}");
     }
 }
