@@ -206,7 +206,7 @@ pub struct MountOptions {
     pub threads: Threads,
     /// `metadata_cache=BYTES`: memory for idle inodes and metadata blocks, half of it for each,
     /// plus an eighth for the dentry cache. `None` takes a sixteenth of the memory that this
-    /// process may use, at most 256 MiB.
+    /// process may use, at most 1 GiB; a mount by FUSE takes at most 256 MiB then.
     pub metadata_cache_bytes: Option<u64>,
     /// `extent_cache=BYTES`: memory of the extent status cache.
     pub extent_cache_bytes: u64,

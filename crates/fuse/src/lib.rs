@@ -25,6 +25,7 @@ mod affinity;
 mod attachment;
 mod attributes;
 mod bdi;
+mod cache_bound;
 mod claim;
 mod control;
 mod daemon;

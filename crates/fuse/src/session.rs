@@ -25,7 +25,7 @@ use crate::sandbox::Locked;
 use crate::server::Server;
 use crate::transport::DevFuse;
 use crate::workers::Workers;
-use crate::{daemon, sandbox, signals};
+use crate::{cache_bound, daemon, sandbox, signals};
 use std::io;
 use std::path::Path;
 use uext4::Filesystem;
@@ -205,6 +205,7 @@ impl Session {
         options: &MountOptions,
         claim: &Claim,
     ) -> Result<Self> {
+        cache_bound::bound(&filesystem)?;
         let device = privileged.attach(&filesystem, options)?;
         if let Some(connection) = privileged.connection() {
             claim.note_connection(connection);

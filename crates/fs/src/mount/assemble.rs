@@ -34,7 +34,7 @@ use uext4_sync::{Arc, FreezeBarrier, Latest, Mutex, Rank};
 /// Default size of the metadata cache: the memory of this process divided by this, ...
 const CACHE_PART: u64 = 16;
 /// ... at most this many bytes.
-const CACHE_BYTES_MAX: u64 = 256 << 20;
+const CACHE_BYTES_MAX: u64 = 1 << 30;
 
 /// `metadata_cache=`, or the default.
 pub(super) fn metadata_cache_bytes(options: &MountOptions) -> u64 {
