@@ -13,7 +13,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{AclError, IdKind, replace_ids};
+pub use codec::{AclError, IdKind, replace_ids, restrict};
 pub use rules::NewFile;
 
 /// All permission bits: read 4, write 2, execute 1.

@@ -162,6 +162,12 @@ pub enum Error {
     /// Idmapped mounts were asked for, but the kernel does not offer them.
     #[error("the kernel does not offer idmapped mounts of FUSE: they need Linux 6.12 or newer")]
     NoIdmap,
+    /// `/proc` does not show the callers of an idmapped mount.
+    #[error(
+        "idmap reads the rights of callers in /proc, which belongs to another pid namespace here: \
+         mount a proc there first"
+    )]
+    ForeignProc,
     /// The server and the kernel would both map owners.
     #[error("idmap does not go together with uid=, gid= and map=: leave one of them out")]
     MappedTwice,

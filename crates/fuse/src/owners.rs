@@ -2,7 +2,8 @@
 //!
 //! *Inside* is an id in the image, *outside* an id in the kernel and its programs. Users and groups
 //! are each mapped identically, all to one owner, or by ranges. An id outside all ranges is shown
-//! as [`OVERFLOW`] and cannot be assigned.
+//! as [`OVERFLOW`] and cannot be assigned. Modes and access lists are shown so that the owner
+//! [`OVERFLOW`] has no more rights than others: in the kernel an unmapped id is that of no process.
 //!
 //! Invariants: ranges overlap neither inside nor outside, so each direction maps to at most one id.
 //! Not here: permissions. The kernel checks them with outside ids; the superuser outside is the
@@ -11,7 +12,8 @@
 use crate::errno::Errno;
 use std::fmt;
 use std::str::FromStr;
-use uext4_format::acl::{IdKind, replace_ids};
+use uext4::FileType;
+use uext4_format::acl::{IdKind, Tag, replace_ids, restrict};
 
 /// Shown for an unmapped owner, as in the kernel (`/proc/sys/kernel/overflowuid`).
 pub(crate) const OVERFLOW: u32 = 65534;
@@ -32,6 +34,14 @@ enum Side {
     /// All ids are shown as this one.
     One(u32),
     Spans(Vec<Span>),
+}
+
+/// What gives the group of an inode its rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decides {
+    Mode,
+    /// An access list.
+    List,
 }
 
 /// Mapping of owners; see the module. The default is the identity.
@@ -127,6 +137,31 @@ impl Owners {
         (self.users.shown(uid), self.groups.shown(gid))
     }
 
+    /// Mode of an inode as shown. To the kernel the user [`OVERFLOW`] owns what an unmapped user
+    /// owns, and members of that group have the rights of an unmapped group. So the owner's bits
+    /// are what group and others both have, the group's are those of others, and no program runs
+    /// as an unmapped owner. Where an access list decides, the group's bits are its mask, which
+    /// stays ([`Self::restrict_list`]).
+    pub(crate) fn shown_mode(
+        &self,
+        (uid, gid): (u32, u32),
+        (kind, mut mode): (FileType, u16),
+        decides: Decides,
+    ) -> u16 {
+        let others = mode & 0o7;
+        if self.groups.out(gid).is_none() && decides == Decides::Mode {
+            mode = mode & !0o070 | others << 3;
+        }
+        if self.users.out(uid).is_none() {
+            let both = others & mode >> 3;
+            mode = mode & !0o700 | both << 6;
+        }
+        match kind {
+            FileType::Directory => mode,
+            _ => mode & !0o6000,
+        }
+    }
+
     /// Whether both owners of an inode are mapped.
     pub(crate) fn are_known(&self, uid: u32, gid: u32) -> bool {
         self.users.out(uid).is_some() && self.groups.out(gid).is_some()
@@ -168,6 +203,17 @@ impl Owners {
     /// As [`Self::take_user_of_directory`].
     pub(crate) fn take_group_of_directory(&self) -> bool {
         matches!(self.groups, Side::One(_))
+    }
+
+    /// Takes the rights of unmapped ids away from the access list of an inode with group `gid`: the
+    /// kernel takes each for [`OVERFLOW`].
+    pub(crate) fn restrict_list(&self, list: &mut [u8], gid: u32) {
+        restrict(list, |tag| match tag {
+            Tag::User(id) => self.users.out(id).is_some(),
+            Tag::Group(id) => self.groups.out(id).is_some(),
+            Tag::GroupObj => self.groups.out(gid).is_some(),
+            Tag::UserObj | Tag::Mask | Tag::Other => true,
+        });
     }
 
     /// Maps the ids of a POSIX ACL from inside to outside.
@@ -320,6 +366,23 @@ mod tests {
         assert_eq!(owners.user_inside(0), None);
         assert_eq!(owners.new_group(52), Err(Errno::EINVAL));
         assert!(Owners::default().are_same() && !owners.are_same());
+    }
+
+    #[test]
+    fn unmapped_owners_have_the_rights_of_others() {
+        let owners = owners(&["map=b:0:100000:1000"]).expect("it makes sense");
+        for (ids, decides, inside, shown) in [
+            ((5000, 5000), Decides::Mode, 0o6755, 0o555),
+            ((5000, 5000), Decides::Mode, 0o640, 0),
+            ((5000, 5), Decides::Mode, 0o640, 0o040),
+            ((5000, 5), Decides::Mode, 0o604, 0o004),
+            ((5, 5000), Decides::Mode, 0o642, 0o622),
+            ((5, 5000), Decides::List, 0o642, 0o642),
+            ((5000, 5000), Decides::List, 0o755, 0o555),
+        ] {
+            let mode = owners.shown_mode(ids, (FileType::Regular, inside), decides);
+            assert_eq!(mode, shown, "{ids:?} {inside:o}");
+        }
     }
 
     #[test]

@@ -6,7 +6,10 @@ use crate::errno::Errno;
 use crate::protocol::{EXTENSION_GROUPS, REQUEST_HEADER_BYTES};
 use uext4::{Caller, Checks};
 use uext4_num::{low_u16, usize_of};
+use uext4_sync::OnceLock;
 
+/// Number of `CAP_SYS_ADMIN`.
+const SYS_ADMIN: u32 = 21;
 /// An id that no user and no group has.
 pub(crate) const NO_ID: u32 = u32::MAX;
 /// Place of the file system id in a line of ids: after the real, the effective and the saved one.
@@ -123,8 +126,21 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Whether the process may administer the file system, as ext4 asks: by `CAP_SYS_ADMIN` in the
+    /// user namespace of the server, as far as its ids tell namespaces apart. An invisible process
+    /// may not.
+    pub(crate) fn administers(&self) -> bool {
+        let status = self.status();
+        let ids_of = |process: &str| std::fs::read(format!("/proc/{process}/uid_map")).ok();
+        let same_ids = || ids_of(&self.pid.to_string()) == ids_of("self");
+        !works_for_others(&status) && has_capability(&status, SYS_ADMIN) && same_ids()
+    }
+
     /// The `status` of the process; empty if it is invisible.
     fn status(&self) -> String {
+        if !shows_own_processes() {
+            return String::new();
+        }
         let status = std::fs::read(format!("/proc/{}/status", self.pid));
         String::from_utf8_lossy(&status.unwrap_or_default()).into_owned()
     }
@@ -155,6 +171,27 @@ fn line<'a>(status: &'a str, key: &str) -> &'a str {
 fn ids<'a>(status: &'a str, key: &str) -> impl Iterator<Item = u32> + use<'a> {
     let words = line(status, key).split_whitespace();
     words.filter_map(|word| word.parse().ok())
+}
+
+/// Whether a process has an effective capability, by its `status`.
+fn has_capability(status: &str, number: u32) -> bool {
+    let set = u64::from_str_radix(line(status, "CapEff:"), 16);
+    set.is_ok_and(|set| set >> number & 1 != 0)
+}
+
+/// Whether `/proc` is that of the pid namespace of this process, in which the kernel numbers
+/// callers. In another one the numbers are those of other processes.
+pub(crate) fn shows_own_processes() -> bool {
+    static SHOWS: OnceLock<bool> = OnceLock::new();
+    *SHOWS.get_or_init(|| {
+        let status = std::fs::read("/proc/self/status").unwrap_or_default();
+        numbers_one(&String::from_utf8_lossy(&status))
+    })
+}
+
+/// Whether a process has one number: one for each pid namespace from that of `/proc` to its own.
+fn numbers_one(status: &str) -> bool {
+    line(status, "NSpid:").split_whitespace().count() == 1
 }
 
 /// Whether a task acts with the rights of others, which its `status` does not show: a kernel thread
@@ -277,6 +314,15 @@ mod tests {
         };
         assert_eq!(own.process().uid, rustix::process::geteuid().as_raw());
         assert_eq!(Request { pid: 0, ..own }.process().uid, NO_ID);
+    }
+
+    #[test]
+    fn capabilities_and_numbers_are_those_of_the_status() {
+        let status = "NSpid:\t77\nCapPrm:\tffffffffffffffff\nCapEff:\t0000000000200000\n";
+        assert!(has_capability(status, SYS_ADMIN) && !has_capability(status, SYS_ADMIN + 1));
+        assert!(!has_capability("", SYS_ADMIN));
+        assert!(numbers_one(status));
+        assert!(!numbers_one("NSpid:\t77\t1\n") && !numbers_one(""));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::options::{Channel, MountOptions};
 use crate::privileged::Privileged;
 use crate::protocol::opcode;
 use crate::reply::Reply;
-use crate::request::Request;
+use crate::request::{self, Request};
 use crate::server::Server;
 use crate::transport::{
     Brings, DevFuse, Ended, Reader, Rings, Service, SkippedPolls, Transport, request_buffer,
@@ -219,6 +219,8 @@ fn check_idmap(offer: Offer, options: &MountOptions) -> Result<()> {
     match options.idmap {
         true if !options.owners.are_same() => Err(Error::MappedTwice),
         true if !offer.has_idmap() => Err(Error::NoIdmap),
+        // The rights of callers are read there.
+        true if !request::shows_own_processes() => Err(Error::ForeignProc),
         _ => Ok(()),
     }
 }

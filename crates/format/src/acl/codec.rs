@@ -1,7 +1,7 @@
 //! The two encodings, and the validation of a list.
 
 use super::{Acl, AclEntry, PERM_ALL, Tag};
-use crate::bytes::{get_u16, get_u32, put_u32, rest, rest_mut};
+use crate::bytes::{get_u16, get_u32, put_u16, put_u32, rest, rest_mut};
 
 const DISK_VERSION: u32 = 1;
 const XATTR_VERSION: u32 = 2;
@@ -211,6 +211,24 @@ pub fn replace_ids<E>(
         put_u32(entry, 4, replace(kind, id)?);
     }
     Ok(())
+}
+
+/// Leaves some entries of an attribute value only what every entry of a group and the one of all
+/// others grant; `keeps` tells which entries stay as they are.
+pub fn restrict(value: &mut [u8], keeps: impl Fn(Tag) -> bool) {
+    let (entries, _) = rest_mut(value, HEADER_BYTES).as_chunks_mut::<LONG_BYTES>();
+    let tag_of = |entry: &[u8]| Tag::from_code(get_u16(entry, 0), get_u32(entry, 4)).ok();
+    let of_groups = |tag: &Tag| matches!(tag, Tag::GroupObj | Tag::Group(_));
+    let counts = |tag: &Tag| *tag == Tag::Other || (of_groups(tag) && keeps(*tag));
+    let granted = entries
+        .iter()
+        .filter(|entry| tag_of(&entry[..]).as_ref().is_some_and(counts))
+        .fold(PERM_ALL, |perm, entry| perm & get_u16(&entry[..], 2));
+    for entry in entries {
+        if tag_of(&entry[..]).is_some_and(|tag| !keeps(tag)) {
+            put_u16(entry, 2, granted);
+        }
+    }
 }
 
 fn check_version(value: &[u8], version: u32) -> Result<(), AclError> {

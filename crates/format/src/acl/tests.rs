@@ -160,3 +160,20 @@ fn ids_of_users_and_groups_are_replaced_until_one_is_refused() {
     replace_ids(&mut short, |_, _| Err(())).unwrap();
     assert_eq!(short, value[..9]);
 }
+
+#[test]
+fn entries_lose_what_groups_or_others_lack() {
+    let mut value = sample().to_xattr();
+    let perms = |value: &[u8]| {
+        let acl = Acl::from_xattr(value).unwrap().unwrap();
+        let perms = acl.entries().iter().map(|entry| entry.perm);
+        perms.collect::<Vec<_>>()
+    };
+    restrict(&mut value, |tag| !matches!(tag, Tag::User(1000)));
+    assert_eq!(perms(&value), [6, 0, 4, 2, 5, 4]);
+    // An entry that loses its rights counts no more for the others.
+    let mut value = sample().to_xattr();
+    let loses = |tag| matches!(tag, Tag::User(_) | Tag::Group(_) | Tag::GroupObj);
+    restrict(&mut value, |tag| !loses(tag));
+    assert_eq!(perms(&value), [6, 4, 4, 4, 5, 4]);
+}

@@ -18,10 +18,14 @@ use uext4::{Attr, Caller, InodeRef, NewOwner};
 impl Server {
     /// Attributes of an inode with mapped owners.
     pub(super) fn shown(&self, inode: &InodeRef) -> Attr {
-        self.show(self.filesystem.attr(inode))
+        self.show(inode, self.filesystem.attr(inode))
     }
 
-    pub(super) fn show(&self, mut attr: Attr) -> Attr {
+    pub(super) fn show(&self, inode: &InodeRef, mut attr: Attr) -> Attr {
+        if !self.owners.are_known(attr.uid, attr.gid) {
+            let (ids, mode) = ((attr.uid, attr.gid), (attr.kind, attr.mode));
+            attr.mode = self.owners.shown_mode(ids, mode, self.decides(inode));
+        }
         (attr.uid, attr.gid) = self.owners.shown(attr.uid, attr.gid);
         attr
     }

@@ -27,6 +27,7 @@ impl Server {
     pub(super) fn setattr(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let inode = self.get(request.node)?;
         let (valid, mut set) = parse(request.args())?;
+        self.check_times(&inode, valid, &set)?;
         // The kernel sets the flag for any change of owner, also by the
         // superuser, which keeps setgid. The library applies the superuser's rules itself.
         let kill = valid & fattr::KILL_SUIDGID != 0 && set.mode.is_none();
@@ -39,7 +40,11 @@ impl Server {
         let attr = self
             .filesystem
             .set_attr(&inode, &set, &self.asker(request))?;
-        put_attr_out(reply, &self.show(attr), self.ttl(request.node, &inode));
+        put_attr_out(
+            reply,
+            &self.show(&inode, attr),
+            self.ttl(request.node, &inode),
+        );
         Ok(())
     }
 

@@ -123,7 +123,7 @@ impl Server {
             commands::SETFSLABEL if usize_of(in_size) >= FSLABEL_BYTES => {
                 self.set_label(request, input.bytes(FSLABEL_BYTES)?)
             }
-            commands::SHUTDOWN if !self.is_superuser(request) => Err(Errno::EPERM),
+            commands::SHUTDOWN if !request.administers() => Err(Errno::EPERM),
             commands::SHUTDOWN => Err(Errno::EOPNOTSUPP),
             other if commands::REFUSED.contains(&other) => Err(Errno::EOPNOTSUPP),
             _ => Err(Errno::ENOTTY),
@@ -155,7 +155,7 @@ impl Server {
 
     /// The label ends at its first zero byte, which is required.
     fn set_label(&self, request: &Request<'_>, bytes: &[u8]) -> Handled {
-        if !self.is_superuser(request) {
+        if !request.administers() {
             return Err(Errno::EPERM);
         }
         let end = bytes.iter().position(|byte| *byte == 0);
@@ -174,7 +174,7 @@ impl Server {
         len: u64,
         min_len: u64,
     ) -> Result<u64, Errno> {
-        if !self.is_superuser(request) {
+        if !request.administers() {
             return Err(Errno::EPERM);
         }
         let range = start..start.saturating_add(len);

@@ -16,8 +16,9 @@ use super::{Handled, Server, control};
 use crate::attributes::Writers;
 use crate::errno::Errno;
 use crate::opened::Manner;
+use crate::protocol::fattr;
 use crate::request::Request;
-use uext4::InodeRef;
+use uext4::{InodeRef, SetAttr, SetTime, Timestamp};
 
 /// Flags of `open(2)`.
 const O_TRUNC: u32 = rustix::fs::OFlags::TRUNC.bits();
@@ -82,6 +83,21 @@ impl Server {
             *old = *new;
         }
         Ok((stored != data).then_some(stored))
+    }
+
+    /// Checks a time of modification that comes with a change time, which the library takes for
+    /// the times of data that it accepted earlier. The write-back cache sends these with an open
+    /// file, or after a change of names, which leaves the time of modification. The owner sets one
+    /// without a file, and the kernel does not know that the inode is append-only or immutable.
+    pub(super) fn check_times(&self, inode: &InodeRef, valid: u32, set: &SetAttr) -> Handled {
+        let (Some(SetTime::At(new)), Some(_)) = (set.mtime, set.ctime) else {
+            return Ok(());
+        };
+        let attr = self.filesystem.attr(inode);
+        // A small inode has no nanoseconds.
+        let stays = [new, Timestamp::new(new.seconds, 0)].contains(&attr.mtime);
+        let is_given = valid & fattr::FH == 0 && !stays;
+        refuse(is_given && attr.flags & (IMMUTABLE | APPEND) != 0)
     }
 
     /// Checks a copy or an allocation, which name a file without the flags of its descriptor.

@@ -2,11 +2,12 @@
 
 use super::{Handled, Server};
 use crate::errno::Errno;
+use crate::owners::Decides;
 use crate::protocol::SETXATTR_ACL_KILL_SGID;
 use crate::reply::Reply;
 use crate::request::Request;
 use std::borrow::Cow;
-use uext4::{Caller, Checks, Error, SetAttr, SetMode};
+use uext4::{Caller, Checks, Error, InodeRef, SetAttr, SetMode};
 use uext4_num::usize_of;
 
 /// `setxattr(2)` flags.
@@ -14,6 +15,9 @@ const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 /// Always fails; the error depends on whether the attribute exists.
 const XATTR_BOTH: u32 = XATTR_CREATE | XATTR_REPLACE;
+
+/// The list that decides about access.
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 impl Server {
     pub(super) fn setxattr(&self, request: &Request<'_>) -> Handled {
@@ -71,21 +75,37 @@ impl Server {
         if list && self.owners.hide_lists() {
             return Err(Errno::ENODATA);
         }
-        // The kernel lets only the superuser ask for `trusted.*`.
-        let asker = Caller {
-            checks: Checks::Done,
-            ..Caller::root()
-        };
-        let mut value = match self.filesystem.get_xattr(&inode, name, &asker) {
+        let mut value = match self.filesystem.get_xattr(&inode, name, &Self::reader()) {
             // With `noacl`. The kernel reads ACLs itself and would return the error to its caller;
             // after ENODATA it checks the mode bits.
             Err(Error::NotSupported(_)) if list => return Err(Errno::ENODATA),
             found => found?,
         };
         if list && !self.owners.are_same() {
+            if name == ACCESS_LIST {
+                let gid = self.filesystem.attr(&inode).gid;
+                self.owners.restrict_list(&mut value, gid);
+            }
             self.owners.show_list(&mut value)?;
         }
         put_value(reply, size, &value)
+    }
+
+    /// What the kernel asks for the rights of the inode's group.
+    pub(super) fn decides(&self, inode: &InodeRef) -> Decides {
+        let list = |name| self.filesystem.get_xattr(inode, name, &Self::reader());
+        match self.owners.hide_lists() || list(ACCESS_LIST).is_err() {
+            true => Decides::Mode,
+            false => Decides::List,
+        }
+    }
+
+    /// A caller that reads any attribute. The kernel lets only the superuser ask for `trusted.*`.
+    fn reader() -> Caller {
+        Caller {
+            checks: Checks::Done,
+            ..Caller::root()
+        }
     }
 
     /// Shows `trusted.*` names only to the superuser, as the kernel's ext4 does.

@@ -6,7 +6,8 @@ use rustix::fs::{
     utimensat,
 };
 use rustix::io::Errno;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use uext4_testkit::wait;
@@ -231,6 +232,39 @@ fn sticky_directories_and_group_inheritance() {
     mounted.unmount();
 }
 
+/// The times of a file that is immutable or append-only: a time of modification alone is what the
+/// write-back cache sends of accepted data, too.
+fn assert_times_stay(path: &Path) {
+    let before = fs::metadata(path).unwrap().mtime();
+    for when in ["2001-02-03", "now"] {
+        let touched = try_run("touch", &[&"-m", &"-d", &when, &path]);
+        assert!(!touched.status.success(), "{when}");
+    }
+    // The time of change of a new name is written back later, and nothing is refused.
+    assert!(try_run("sync", &[&path]).status.success());
+    assert_eq!(fs::metadata(path).unwrap().mtime(), before);
+}
+
+#[test]
+fn flags_of_a_file_that_has_new_names_and_data() {
+    let mut mounted = Mounted::new();
+    for flag in ["i", "a"] {
+        let path = mounted.path(flag);
+        fs::write(&path, "x").unwrap();
+        fs::hard_link(&path, mounted.path(&format!("{flag}2"))).unwrap();
+        let mut open = File::options().append(true).open(&path).unwrap();
+        open.write_all(b"more").unwrap();
+        run("chattr", &[&format!("+{flag}"), &path]);
+        open.sync_all().unwrap();
+        drop(open);
+        assert_times_stay(&path);
+        assert_eq!(fs::read(&path).unwrap(), b"xmore");
+        run("chattr", &[&format!("-{flag}"), &path]);
+        run("touch", &[&"-m", &"-d", &"2001-02-03", &path]);
+    }
+    mounted.unmount();
+}
+
 #[test]
 fn inode_flags() {
     let mut mounted = Mounted::new();
@@ -240,7 +274,9 @@ fn inode_flags() {
     assert!(run("lsattr", &[&path]).contains('i'));
     assert_eq!(errno(fs::write(&path, "y")), Some(libc::EPERM));
     assert_eq!(errno(fs::remove_file(&path)), Some(libc::EPERM));
+    assert_times_stay(&path);
     run("chattr", &[&"-i", &"+a", &path]);
+    assert_times_stay(&path);
     assert_eq!(errno(fs::write(&path, "y")), Some(libc::EPERM));
     let append = format!("printf more >> {}", path.display());
     run("sh", &[&"-c", &append]);

@@ -1,7 +1,7 @@
 //! Idmapped mounts (`-o idmap`): owners, access lists and set-id bits are those of the kernel's
 //! ext4 on such a mount, and an owner 0 inside has no rights of the superuser.
 
-use crate::support::{IMAGE_BYTES, Mounted, try_run};
+use crate::support::{IMAGE_BYTES, Mounted, program, try_run};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, File};
 use std::path::Path;
@@ -141,4 +141,26 @@ fn an_owner_0_inside_leaves_the_reserved_blocks() {
     fs::remove_file(root.join("file")).unwrap();
     drop(mapped);
     mounted.unmount();
+}
+
+/// The numbers of callers there are those of other processes.
+#[test]
+fn a_proc_of_another_pid_namespace_is_refused() {
+    if !available_or_skip("idmap in a pid namespace") {
+        return;
+    }
+    let mut mounted = Mounted::new();
+    mounted.unmount();
+    let _on = crate::VIA.switch_on();
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]);
+    command
+        .arg(program())
+        .arg(mounted.image())
+        .arg(mounted.root());
+    command.args([crate::VIA.word(), "idmap"]);
+    let output = command.output().expect("unshare is there");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("another pid namespace"), "{output:?}");
+    assert!(!mounted.is_mounted());
 }

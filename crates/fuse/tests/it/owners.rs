@@ -174,6 +174,51 @@ fn an_owner_unknown_outside_stays() {
     mounted.unmount();
 }
 
+/// As on an idmapped mount of ext4, where an unmapped owner is no process.
+#[test]
+fn an_owner_unknown_outside_reads_what_others_read() {
+    let mut mounted = furnished();
+    mounted.mount(&[]);
+    let set = |name: &str, uid, gid, mode| {
+        fs::write(mounted.path(name), name).unwrap();
+        chown(mounted.path(name), Some(uid), Some(gid)).unwrap();
+        fs::set_permissions(mounted.path(name), PermissionsExt::from_mode(mode)).unwrap();
+    };
+    set("owner", 5000, 0, 0o600);
+    set("group", 0, 5000, 0o640);
+    set("all", 5000, 5000, 0o6755);
+    set("acl", 5000, 5000, 0o640);
+    run(
+        "setfacl",
+        &[&"-m", &"u:7:r,u:5001:r,g:5001:r", &mounted.path("acl")],
+    );
+    fs::create_dir(mounted.path("private")).unwrap();
+    chown(mounted.path("private"), Some(5000), Some(5000)).unwrap();
+    fs::set_permissions(mounted.path("private"), PermissionsExt::from_mode(0o700)).unwrap();
+    mounted.unmount();
+    mounted.mount(&["-o", "map=b:0:100000:2000"]);
+    for (name, script) in [
+        ("owner", "cat"),
+        ("group", "cat"),
+        ("acl", "cat"),
+        ("private", "ls"),
+    ] {
+        assert!(!try_as(65534, script, &mounted.path(name)), "{name}");
+    }
+    assert!(try_as(65534, "cat", &mounted.path("all")));
+    assert!(try_as(100_007, "cat", &mounted.path("acl")));
+    assert!(try_as(100_000, "cat", &mounted.path("group")));
+    let mode = |name| fs::metadata(mounted.path(name)).unwrap().mode() & 0o7777;
+    assert_eq!((mode("all"), mode("owner")), (0o555, 0));
+    // What is in the image does not change, and the superuser reads it.
+    assert_eq!(fs::read(mounted.path("owner")).unwrap(), b"owner");
+    mounted.unmount();
+    mounted.mount(&[]);
+    let mode = |name| fs::metadata(mounted.path(name)).unwrap().mode() & 0o7777;
+    assert_eq!((mode("all"), mode("owner")), (0o6755, 0o600));
+    mounted.unmount();
+}
+
 #[test]
 fn one_owner_for_all_changes_nothing_inside() {
     let mut mounted = furnished();

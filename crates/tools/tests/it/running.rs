@@ -409,6 +409,12 @@ fn free_space_of_a_running_mount_is_shown_and_trimmed() {
         output.status.success() && said.contains("bytes) trimmed"),
         "{output:?}"
     );
+    // As on ext4 the superuser needs the capability.
+    let fstrim = ["--bounding-set", "-sys_admin", "fstrim"];
+    let mut setpriv = std::process::Command::new("setpriv");
+    let output = setpriv.args(fstrim).arg(rig.path("mnt")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("not permitted"), "{output:?}");
     rig.ok(&["umount", "mnt"]);
     let offline = rig.json(&["freefrag", "disk.img", "--json"]);
     assert_eq!(online["free_bytes"], offline["free_bytes"]);
