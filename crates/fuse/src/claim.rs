@@ -198,8 +198,10 @@ impl Waiter {
             let _ = fs::remove_file(self.path.with_file_name(control::SOCKET_NAME));
             let _ = fs::remove_file(&self.path);
         }
-        // A directory with a claim is not empty; a new server makes it again if needed.
-        runtime_dir::remove(self.dir());
+        if is_own {
+            // A directory with a claim is not empty; a new server makes it again if needed.
+            runtime_dir::remove(self.dir());
+        }
         Ok(Some(self.content().ending))
     }
 }

@@ -7,6 +7,10 @@ use crate::mount_table::has_connection;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Longest time of the search: tables of mounts may be long.
+const LOOK_LIMIT: Duration = Duration::from_secs(1);
 
 /// A process whose namespace has the mount.
 pub(crate) struct Keeping {
@@ -22,7 +26,8 @@ pub(crate) fn keeping(connection: u64) -> Option<Keeping> {
     let mut seen: HashSet<PathBuf> = [own].into();
     let pids = fs::read_dir("/proc").ok()?;
     let pids = pids.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    for pid in pids {
+    let begin = Instant::now();
+    for pid in pids.take_while(|_| begin.elapsed() < LOOK_LIMIT) {
         let process = PathBuf::from(format!("/proc/{pid}"));
         let is_new = namespace(&process).is_some_and(|found| seen.insert(found));
         let table = is_new.then(|| fs::read(process.join("mountinfo")).ok());

@@ -67,7 +67,7 @@ mod umount;
 mod worker_pool;
 mod workers;
 
-pub use control::{Ask, Client, NewGrace, NewLimits, QuotaRow, Refusal};
+pub use control::{Ask, Client, NewGrace, NewLimits, QuotaRow, Refusal, kind_of};
 pub use error::{Error, Explained, Result};
 pub use inherited::close_inherited;
 pub use interrupted::{catch_interrupts, is_interrupted};

@@ -10,18 +10,21 @@
 //! in a directory where another user could replace it is refused. Clients apply the same test
 //! before they open anything, so a directory or FIFO of another user is never used.
 
+use crate::owners::OVERFLOW;
 use rustix::fs::{Mode, OFlags};
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Permissions of the directories.
 const MODE: u32 = 0o700;
 /// Maximum length of a directory name, in bytes.
 const NAME_BYTES_MAX: usize = 200;
+/// Most entries of a base that are looked at: another user makes as many as they like.
+const ENTRIES_MAX: usize = 4096;
 /// Attempts to make a directory that another process removes.
 const MAKE_TRIES: u32 = 100;
 /// Beginning of the name of a base in a directory for temporary files.
@@ -103,7 +106,8 @@ pub(crate) fn find(mount_point: &Path, uid: u32) -> Option<PathBuf> {
 pub(crate) fn all(uid: u32) -> Vec<PathBuf> {
     let bases = bases(uid).into_iter();
     let usable = bases.filter(|base| is_private(base, uid).is_ok());
-    let entries = usable.filter_map(|base| fs::read_dir(base).ok()).flatten();
+    let listed = usable.filter_map(|base| fs::read_dir(base).ok());
+    let entries = listed.flat_map(|entries| entries.take(ENTRIES_MAX));
     let dirs = entries.filter_map(|entry| Some(entry.ok()?.path()));
     dirs.filter(|dir| is_private(dir, uid).is_ok()).collect()
 }
@@ -130,8 +134,8 @@ fn own_uid() -> u32 {
 
 /// Number of a user of this user namespace in the one around it.
 fn outer_uid(uid: u32) -> u32 {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    map.lines()
+    uid_map()
+        .lines()
         .find_map(|line| outer_in(line, uid))
         .unwrap_or(uid)
 }
@@ -184,7 +188,9 @@ fn make_private(dir: &Path) -> io::Result<()> {
 fn close_to_others(dir: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(dir)?;
     if found.is_dir() && found.uid() == own_uid() && found.mode() & 0o077 != 0 {
-        fs::set_permissions(dir, Permissions::from_mode(MODE))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(dir, flags, Mode::empty())?;
+        rustix::fs::fchmod(opened, Mode::from_raw_mode(MODE))?;
     }
     is_private(dir, own_uid())
 }
@@ -198,16 +204,29 @@ fn is_private(dir: &Path, uid: u32) -> io::Result<()> {
         return Err(refused());
     }
     let above = fs::metadata(dir.parent().ok_or_else(refused)?)?;
-    let others_replace = above.mode() & 0o022 != 0 && above.mode() & STICKY == 0;
-    if others_replace || !(is_trusted(above.uid(), uid) || above.mode() & STICKY != 0) {
-        return Err(refused());
+    let is_sticky = above.mode() & STICKY != 0;
+    let others_replace = above.mode() & 0o022 != 0 && !is_sticky;
+    let is_shared = || is_sticky && above.uid() == OVERFLOW && !is_initial(&uid_map());
+    match others_replace || !(is_trusted(above.uid(), uid) || is_shared()) {
+        true => Err(refused()),
+        false => Ok(()),
     }
-    Ok(())
 }
 
-/// Whether directories of `owner` may hold those of `uid`.
+/// Whether directories of `owner` may hold those of `uid`: the owner can rename what is in them,
+/// even if they are sticky.
 fn is_trusted(owner: u32, uid: u32) -> bool {
     owner == 0 || owner == uid
+}
+
+/// Whether all users are mapped to themselves. In another user namespace the superuser around it,
+/// the owner of `/tmp`, is shown as [`OVERFLOW`].
+fn is_initial(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+fn uid_map() -> String {
+    fs::read_to_string("/proc/self/uid_map").unwrap_or_default()
 }
 
 /// The path as a file name of at most `bytes_max` bytes; long ones end in a hash.
@@ -241,6 +260,8 @@ fn fnv(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use uext4_sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     fn refusal(dir: &Path) -> io::ErrorKind {
@@ -326,5 +347,22 @@ mod tests {
         fs::create_dir(&base).expect("it is fresh");
         std::os::unix::fs::chown(&base, Some(65_534), None).expect("we may");
         assert_eq!(refusal(&base), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn the_owner_of_a_sticky_directory_can_replace_it() {
+        if own_uid() != 0 {
+            return;
+        }
+        let dir = tempfile::tempdir().expect("there is room");
+        let set = |mode| fs::set_permissions(dir.path(), Permissions::from_mode(mode));
+        set(0o1777).expect("it is ours");
+        for owner in [1000, OVERFLOW] {
+            std::os::unix::fs::chown(dir.path(), Some(owner), None).expect("we may");
+            let refused = refusal(&dir.path().join("base"));
+            assert_eq!(refused, io::ErrorKind::PermissionDenied, "{owner}");
+        }
+        assert!(is_initial("         0          0 4294967295\n"));
+        assert!(!is_initial("         0       1000          1\n"));
     }
 }

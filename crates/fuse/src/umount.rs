@@ -65,6 +65,9 @@ pub fn umount_telling(dir: &Path, lazy: Lazy, tell: impl FnOnce(&Error)) -> Resu
         return Ok(Image::NeedsRecovery);
     };
     let is_ours = uid == 0 || uid == rustix::process::geteuid().as_raw();
+    // The tables of all processes are read for mounts of this user only: a stranger makes as many
+    // namespaces, with tables as long, as it likes.
+    let kept = || is_ours.then(|| keeping(connection)).flatten();
     let limit = match lazy {
         Lazy::Yes => Duration::ZERO,
         Lazy::No if is_ours => CLOSE_LIMIT,
@@ -77,7 +80,7 @@ pub fn umount_telling(dir: &Path, lazy: Lazy, tell: impl FnOnce(&Error)) -> Resu
     let soon = limit.min(SOON);
     let mut ending = waited(&mut waiter, soon)?;
     if ending.is_none() && limit > soon {
-        tell(&cause(&path, connection, &mut waiter));
+        tell(&cause(&path, kept(), &mut waiter));
         ending = waited(&mut waiter, limit - soon)?;
     }
     match ending {
@@ -86,14 +89,14 @@ pub fn umount_telling(dir: &Path, lazy: Lazy, tell: impl FnOnce(&Error)) -> Resu
         Some(Ending::Killed) => Ok(Image::NeedsRecovery),
         Some(Ending::Failed(said)) => Err(Error::Server { said, status: 1 }),
         None if lazy == Lazy::Yes => Ok(Image::InUse),
-        None => Err(cause(&path, connection, &mut waiter)),
+        None => Err(cause(&path, kept(), &mut waiter)),
     }
 }
 
 /// What keeps the server from closing the image, as an error.
-fn cause(path: &Path, connection: u64, waiter: &mut Waiter) -> Error {
+fn cause(path: &Path, kept: Option<Keeping>, waiter: &mut Waiter) -> Error {
     let path = path.to_owned();
-    match keeping(connection) {
+    match kept {
         Some(Keeping { pid, name }) => Error::Kept { path, pid, name },
         None => Error::StillOpen {
             pid: waiter.pid(),

@@ -5,14 +5,15 @@ use super::socket::{SOCKET_NAME, with_address};
 use super::wire::{ANSWER_BYTES_MAX, Ask, parse_answer, request};
 use crate::claim::Waiter;
 use crate::error::{Error, Result};
+use crate::log::escape_controls;
 use crate::mount_table::{Spot, through};
 use crate::{runtime_dir, umount};
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde_json::Value;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,6 +23,10 @@ const SEND_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum time of another user's server, which may be an impostor, to accept a connection, to take
 /// a request, and to answer one that needs no work.
 const STRANGER_LIMIT: Duration = Duration::from_secs(2);
+/// Maximum time of such a server for work that has no limit for a trusted one.
+const STRANGER_WORK_LIMIT: Duration = Duration::from_secs(60);
+/// Maximum size of its answer, in bytes; parsed, each may take 32.
+const STRANGER_BYTES_MAX: usize = 4 << 20;
 /// Interval between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -38,6 +43,17 @@ enum Peer {
     /// This user or the superuser.
     Trusted,
     Stranger,
+}
+
+impl Peer {
+    /// Maximum times to take a request and to answer it, where a trusted server has `patience`.
+    fn limits(self, patience: Option<Duration>) -> (Duration, Option<Duration>) {
+        match (self, patience) {
+            (Peer::Trusted, patience) => (SEND_LIMIT, patience),
+            (Peer::Stranger, None) => (STRANGER_LIMIT, Some(STRANGER_WORK_LIMIT)),
+            (Peer::Stranger, Some(_)) => (STRANGER_LIMIT, Some(STRANGER_LIMIT)),
+        }
+    }
 }
 
 impl Client {
@@ -113,24 +129,42 @@ impl Client {
             _ => Error::system("talk to", &self.path)(error),
         };
         match parse_answer(&self.exchange(ask).map_err(failed)?) {
-            Ok(Ok(value)) => Ok(value),
+            Ok(Ok(value)) => Ok(match self.peer {
+                Peer::Trusted => value,
+                Peer::Stranger => escaped(value),
+            }),
             Ok(Err(refusal)) | Err(refusal) => Err(Error::Refused(refusal)),
         }
     }
 
     fn exchange(&self, ask: &Ask) -> io::Result<Vec<u8>> {
-        let mut lines = Lines::new(&self.stream, None, ANSWER_BYTES_MAX)?;
-        // A server that rejects a client sends a reason and reads nothing.
-        let shorten = |limit: Duration| match self.peer {
-            Peer::Trusted => limit,
-            Peer::Stranger => limit.min(STRANGER_LIMIT),
+        let bytes_max = match self.peer {
+            Peer::Trusted => ANSWER_BYTES_MAX,
+            Peer::Stranger => STRANGER_BYTES_MAX,
         };
-        let sent = lines.send(&request(ask), shorten(SEND_LIMIT));
-        match lines.receive(ask.patience().map(shorten)) {
+        let mut lines = Lines::new(&self.stream, None, bytes_max)?;
+        // A server that rejects a client sends a reason and reads nothing.
+        let (to_send, to_answer) = self.peer.limits(ask.patience());
+        let sent = lines.send(&request(ask), to_send);
+        match lines.receive(to_answer) {
             Ok(Some(line)) => Ok(line),
             Ok(None) => sent.and(Err(ErrorKind::UnexpectedEof.into())),
             Err(error) => sent.and(Err(error)),
         }
+    }
+}
+
+/// An answer whose texts may go to a terminal.
+fn escaped(value: Value) -> Value {
+    match value {
+        Value::String(text) => escape_controls(&text).into(),
+        Value::Array(list) => list.into_iter().map(escaped).collect(),
+        Value::Object(map) => {
+            let entries = map.into_iter();
+            let entry = |(key, value): (String, _)| (escape_controls(&key), escaped(value));
+            entries.map(entry).collect()
+        }
+        other => other,
     }
 }
 
@@ -169,10 +203,16 @@ enum Socket {
     },
 }
 
+/// Kind of the file at a path, as the kernel knows it. The server of a mount, which may not answer,
+/// is not asked.
+pub fn kind_of(path: &Path) -> Option<FileType> {
+    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?;
+    Some(FileType::from_raw_mode(found.stx_mode.into()))
+}
+
 /// Control socket of a mount point; a socket stands for itself.
 fn socket_of(target: &Path) -> Result<Socket> {
-    let metadata = std::fs::metadata(target);
-    if metadata.is_ok_and(|found| found.file_type().is_socket()) {
+    if kind_of(target) == Some(FileType::Socket) {
         return Ok(Socket::Named(target.into()));
     }
     let path = umount::absolute(target)?;
@@ -213,5 +253,28 @@ mod tests {
         assert!(connect(own).is_ok());
         // The superuser serves no mount of another user.
         assert!(connect(own + 1).is_err());
+    }
+
+    /// A request that may take long, such as a trim, does not hang at an impostor.
+    #[test]
+    fn a_stranger_has_a_limit_for_each_request() {
+        let server = Ask::Server {}.patience();
+        assert!(Ask::Freeze {}.patience().is_none() && server.is_some());
+        for ask in [Ask::Freeze {}, Ask::Thaw {}] {
+            let (_, limit) = Peer::Stranger.limits(ask.patience());
+            assert!(limit.is_some(), "{ask:?}");
+            let (_, limit) = Peer::Trusted.limits(ask.patience());
+            assert_eq!(limit, ask.patience());
+        }
+    }
+
+    #[test]
+    fn texts_of_a_stranger_reach_no_terminal() {
+        let answer = serde_json::json!({"a\u{1b}[1m": ["\u{1b}]0;x\u{7}", 7], "b": {"c": "\r"}});
+        let text = escaped(answer).to_string();
+        assert!(text.contains("]0;x") && text.contains('7'), "{text}");
+        for control in ["\\u001b", "\\u0007", "\\r"] {
+            assert!(!text.contains(&format!("\"{control}")), "{text}");
+        }
     }
 }

@@ -16,7 +16,7 @@ mod socket;
 mod verbs;
 mod wire;
 
-pub use client::Client;
+pub use client::{Client, kind_of};
 pub use quota::{NewGrace, NewLimits, QuotaRow};
 pub(crate) use socket::{Control, SOCKET_NAME};
 pub use wire::{Ask, Refusal};

@@ -2,8 +2,8 @@
 
 use crate::failure::{Cause, Failure, Result};
 use crate::image::ImageArgs;
+use rustix::fs::FileType;
 use serde_json::Value;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use uext4_fuse::{Ask, Client, Error};
 
@@ -12,8 +12,8 @@ use uext4_fuse::{Ask, Client, Error};
 /// # Errors
 /// A mount was named with an option that only an image can have.
 pub(super) fn is_running(target: &ImageArgs) -> Result<bool> {
-    let found = std::fs::metadata(&target.image);
-    let is_mount = found.is_ok_and(|found| found.is_dir() || found.file_type().is_socket());
+    let found = uext4_fuse::kind_of(&target.image);
+    let is_mount = matches!(found, Some(FileType::Directory | FileType::Socket));
     match target.first_option() {
         Some(option) if is_mount => Err(Failure::usage(format!(
             "{}: {option} is for an image, not for a mount",
