@@ -24,7 +24,7 @@ use uext4_num::u64_of;
 
 use self::place::Place;
 pub(crate) use self::place::open_or_make;
-pub use self::place::refuse_planted;
+pub use self::place::{open_to_write, refuse_planted};
 use crate::{BlockDevice, Error, range};
 
 /// Names that are tried for a file beside the final one.
@@ -307,12 +307,16 @@ mod tests {
                 std::os::unix::fs::lchown(&path, Some(1000), Some(1000)).unwrap();
                 refused(&format!("shared/{name}"), "another user owns it");
                 assert!(refuse_planted(&path).is_err(), "{mode:o} {name}");
+                assert!(crate::open_to_write(&path).is_err(), "{mode:o} {name}");
                 let made = crate::FileDevice::create(&path, 9);
                 assert!(made.is_err(), "{mode:o} {name}");
             }
         }
         assert_eq!(std::fs::read(&victim).unwrap(), b"whole");
         assert!(refuse_planted(&shared.join("none")).is_ok());
+        // An open file is none of those.
+        let own = File::create(dir.path().join("own")).unwrap();
+        crate::open_to_write(Path::new(&magic(&own))).unwrap();
     }
 
     #[test]

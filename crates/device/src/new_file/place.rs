@@ -41,10 +41,20 @@ pub(super) struct Replaced {
     gid: u32,
 }
 
+/// What a path is resolved for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// The name that a new file gets.
+    Name,
+    /// The file that is there. A link in `/proc/PID/fd` leads to an open file, and its text may be
+    /// no path.
+    File,
+}
+
 impl Place {
     /// The place of a path, with the links at its end followed.
     pub(super) fn of(path: &Path) -> io::Result<Place> {
-        match Place::resolve(path)? {
+        match Place::resolve(path, Wanted::Name)? {
             (place, None) => Ok(place),
             (mut place, Some(found)) => match FileType::from_raw_mode(found.st_mode) {
                 FileType::RegularFile => {
@@ -57,7 +67,7 @@ impl Place {
     }
 
     /// The place of a path, and what has the name there; no link.
-    fn resolve(path: &Path) -> io::Result<(Place, Option<Stat>)> {
+    fn resolve(path: &Path, wanted: Wanted) -> io::Result<(Place, Option<Stat>)> {
         let mut path = path.to_path_buf();
         let mut from = None;
         for _ in 0..LINKS_MAX {
@@ -74,6 +84,10 @@ impl Place {
             };
             check_owner(&rustix::fs::fstat(directory)?, &found)?;
             match FileType::from_raw_mode(found.st_mode) {
+                FileType::Symlink if wanted == Wanted::File && is_proc(directory)? => {
+                    let found = rustix::fs::statat(directory, name, AtFlags::empty())?;
+                    return Ok((place, Some(found)));
+                }
                 FileType::Symlink => {
                     let target = rustix::fs::readlinkat(directory, name, Vec::new())?;
                     path = PathBuf::from(OsString::from_vec(target.into_bytes()));
@@ -90,7 +104,16 @@ impl Place {
         if found.is_none() {
             return Ok(self.new_file(&self.name, Mode::from_raw_mode(0o666))?);
         }
-        let flags = OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
+        self.open(OFlags::RDWR)
+    }
+
+    /// The file that has the name.
+    fn open(&self, access: OFlags) -> io::Result<File> {
+        let follow = match is_proc(&self.directory)? {
+            true => OFlags::empty(),
+            false => OFlags::NOFOLLOW,
+        };
+        let flags = access | follow | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty())?;
         // Another one may have the name by now.
         check_owner(
@@ -170,21 +193,28 @@ impl Replaced {
 /// # Errors
 /// Such a name; those of the system. A path that does not exist is none of them.
 pub fn refuse_planted(path: &Path) -> io::Result<()> {
-    match Place::resolve(path) {
+    match Place::resolve(path, Wanted::Name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         resolved => resolved.map(drop),
     }
 }
 
+/// Opens what has the name at a path to write, such as a pipe or a device. What another user
+/// planted is refused.
+///
+/// # Errors
+/// Such a name; those of the system.
+pub fn open_to_write(path: &Path) -> io::Result<File> {
+    // A pipe blocks until it has a reader, so its owner is looked at before, too.
+    let (place, found) = Place::resolve(path, Wanted::File)?;
+    found.ok_or(io::ErrorKind::NotFound)?;
+    place.open(OFlags::WRONLY)
+}
+
 /// Opens the file at a path to write, or makes it. What another user planted is refused.
 pub(crate) fn open_or_make(path: &Path) -> io::Result<File> {
-    let directory = open_parent(None, path)?;
-    // Its links lead to open files, not to paths.
-    if rustix::fs::fstatfs(&directory)?.f_type == rustix::fs::PROC_SUPER_MAGIC {
-        return File::options().read(true).write(true).open(path);
-    }
     for _ in 0..LINKS_MAX {
-        let (place, found) = Place::resolve(path)?;
+        let (place, found) = Place::resolve(path, Wanted::File)?;
         match place.open_or_make(found.as_ref()) {
             // Another program has made or removed it meanwhile.
             Err(error)
@@ -210,6 +240,11 @@ fn open_parent(from: Option<&OwnedFd>, path: &Path) -> io::Result<OwnedFd> {
         }
         opened => Ok(opened?),
     }
+}
+
+/// Whether the links of a directory lead to open files, not to paths.
+fn is_proc(directory: &OwnedFd) -> io::Result<bool> {
+    Ok(rustix::fs::fstatfs(directory)?.f_type == rustix::fs::PROC_SUPER_MAGIC)
 }
 
 fn check_owner(directory: &Stat, found: &Stat) -> io::Result<()> {

@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempDir};
+use uext4::device;
 
 /// Prefix of temporary names.
 const PREFIX: &str = ".uext4-";
@@ -43,7 +44,7 @@ impl Target {
         match std::fs::metadata(path) {
             Ok(found) if found.is_dir() => Err(is_directory(path)),
             Ok(found) if !found.is_file() => {
-                let file = File::options().write(true).open(path).at(at)?;
+                let file = device::open_to_write(path).at(at)?;
                 Ok(Self::Stream(file))
             }
             Ok(_) if old == Old::Keep => Err(exists(path)),

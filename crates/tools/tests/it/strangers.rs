@@ -54,6 +54,28 @@ signal.pause()' tmp/full >/dev/null 2>&1 &
     kill $holders 2>/dev/null || true
 "#;
 
+const OUTPUTS: &str = r#"
+    chmod 1777 tmp
+    as 65534 mkfifo tmp/planted
+    # It reads what comes.
+    (become 65534 timeout 20 cat tmp/planted >stolen) &
+    reader=$!
+    in_time "$TOOL" export disk.img -o tmp/planted
+    got 1
+    grep -q 'another user owns it' said
+    kill "$reader" 2>/dev/null || true
+    [ ! -s stolen ]
+    # A pipe of root's own, and an open file.
+    mkfifo tmp/own
+    cat tmp/own >got &
+    in_time "$TOOL" export disk.img -o tmp/own
+    got 0
+    wait "$!"
+    tar -tf got >/dev/null
+    "$TOOL" export disk.img -o /dev/stdout | cat >through
+    cmp got through
+"#;
+
 const PLACES: &str = r#"
     dir=tmp/uext4-65534
     # A pipe in place of the claim.
@@ -131,7 +153,7 @@ fn other_users_do_not_keep_the_superuser_waiting() {
     if !can_mount() {
         return;
     }
-    for script in [SOCKETS, PLACES, EXEC] {
+    for script in [SOCKETS, OUTPUTS, PLACES, EXEC] {
         let rig = rig_of(UNPRIVILEGED);
         in_room(&rig, OURS, ROOT, &format!("{PRELUDE}{script}"));
     }
