@@ -69,6 +69,12 @@ pub(crate) fn make_directory(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedF
     }
 }
 
+/// Whether a directory has no names, and belongs to this user.
+pub(crate) fn is_empty_and_own(dir: &OwnedFd) -> Result<bool> {
+    let is_own = rustix::fs::fstat(dir)?.st_uid == rustix::process::geteuid().as_raw();
+    Ok(is_own && is_empty(dir)?)
+}
+
 fn is_empty(dir: &OwnedFd) -> Result<bool> {
     let mut entries = rustix::fs::Dir::read_from(dir)?;
     let named = |name: &std::ffi::CStr| name != c"." && name != c"..";

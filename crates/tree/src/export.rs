@@ -10,7 +10,7 @@ use crate::error::OnHost;
 use crate::monitor::{Callback, Monitor};
 use crate::restore::{Permissions, Restore};
 use crate::{Event, PIECE_BYTES, Result, Summary, name_of, parent_of};
-use run::Run;
+use run::{Attributes, Run};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashSet;
@@ -121,15 +121,15 @@ impl<'a> Export<'a> {
     }
 
     /// Copies the content of the directory at `path` into the directory `host`, which is created if
-    /// it does not exist, and gets the attributes of `path`. `/lost+found` is left out
-    /// if it is empty.
+    /// it does not exist. It gets the attributes of `path`, unless it has names already or belongs
+    /// to another user. `/lost+found` is left out if it is empty.
     ///
     /// # Errors
     /// The failure that ended the transfer.
     pub fn content(&mut self, path: impl AsBytes, host: impl AsRef<Path>) -> Result<()> {
         let (path, host) = (path.as_bytes(), host.as_ref());
         match open_or_make_directory(host) {
-            Ok(root) => Run::new(self, root, host).content(path),
+            Ok((root, attributes)) => Run::new(self, root, host).content(path, attributes),
             Err(error) => self.monitor.finish(Err(error)),
         }
     }
@@ -140,12 +140,18 @@ fn open_directory(path: &Path) -> Result<OwnedFd> {
     rustix::fs::open(path, flags, Mode::empty()).on_host(|| path.into())
 }
 
-fn open_or_make_directory(path: &Path) -> Result<OwnedFd> {
+fn open_or_make_directory(path: &Path) -> Result<(OwnedFd, Attributes)> {
     if path.is_dir() {
-        return open_directory(path);
+        let found = open_directory(path)?;
+        let is_new = beneath::is_empty_and_own(&found).on_host(|| path.into())?;
+        return Ok(match is_new {
+            true => (found, Attributes::Come),
+            false => (found, Attributes::Stay),
+        });
     }
     let parent = open_directory(parent_of(path))?;
-    beneath::make_directory(parent.as_fd(), name_of(path)?).on_host(|| path.into())
+    let made = beneath::make_directory(parent.as_fd(), name_of(path)?);
+    Ok((made.on_host(|| path.into())?, Attributes::Come))
 }
 
 /// Bytes of data of one name of a file.

@@ -32,6 +32,8 @@ pub enum Permissions {
     },
 }
 
+/// Bits of set-user-id and set-group-id.
+const SET_IDS: u16 = 0o6000;
 const ACCESS: &[u8] = b"system.posix_acl_access";
 
 /// Extended attributes that grant permissions in addition to the mode.
@@ -59,29 +61,26 @@ impl Restore {
     /// The permission bits that a file of the image gets on the host. In a user namespace a program
     /// of an owner that the host refused does not get the rights of the superuser there.
     fn mode(&self, from: &Original, owner: Owner) -> Mode {
-        let bits = match self.permissions {
-            Permissions::Same => from.attr.mode,
-            Permissions::Ordinary { umask } => without_acl(from) & 0o777 & !umask,
+        let kept = match self.permissions {
+            Permissions::Same => 0o7777,
+            Permissions::Ordinary { umask } => 0o777 & !umask,
         };
-        Mode::from_raw_mode((bits & owner.keeps()).into())
+        // An access control list sets its mask itself, if the host takes it.
+        Mode::from_raw_mode((without_acl(from) & kept & owner.keeps()).into())
     }
 
     /// Sets attributes of an open file or directory, which is at `host`.
     pub(crate) fn open(&mut self, fd: BorrowedFd<'_>, from: &Original, host: &Path) -> Result<()> {
         let (uid, gid) = owner(&from.attr);
-        let set = self.set_owner(rustix::fs::fchown(fd, uid, gid));
-        let owner = set.on_host(|| host.into())?;
+        let set = rustix::fs::fchown(fd, uid, gid);
+        let owner = self
+            .set_owner(set, fd, &from.attr)
+            .on_host(|| host.into())?;
         rustix::fs::fchmod(fd, self.mode(from, owner)).on_host(|| host.into())?;
         // After the owner, because a change of owner removes capabilities.
-        let mut lists = Lists::Kept;
-        let set = self.xattrs(from, host, &mut lists, |key, value| {
+        self.xattrs(from, host, |key, value| {
             rustix::fs::fsetxattr(fd, key, value, XattrFlags::empty())
-        });
-        if lists == Lists::Lost {
-            let mode = Mode::from_raw_mode((without_acl(from) & owner.keeps()).into());
-            rustix::fs::fchmod(fd, mode).on_host(|| host.into())?;
-        }
-        set?;
+        })?;
         rustix::fs::futimens(fd, &times(&from.attr)).on_host(|| host.into())
     }
 
@@ -96,19 +95,15 @@ impl Restore {
         let path = magic_path(fd.as_fd());
         let (uid, gid) = owner(&from.attr);
         let set = rustix::fs::chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH);
-        let owner = self.set_owner(set).on_host(|| host.into())?;
+        let owner = self
+            .set_owner(set, fd, &from.attr)
+            .on_host(|| host.into())?;
         if from.attr.kind != FileType::Symlink {
             rustix::fs::chmod(&path, self.mode(from, owner)).on_host(|| host.into())?;
         }
-        let mut lists = Lists::Kept;
-        let set = self.xattrs(from, host, &mut lists, |key, value| {
+        self.xattrs(from, host, |key, value| {
             rustix::fs::setxattr(&path, key, value, XattrFlags::empty())
-        });
-        if lists == Lists::Lost && from.attr.kind != FileType::Symlink {
-            let mode = Mode::from_raw_mode((without_acl(from) & owner.keeps()).into());
-            rustix::fs::chmod(&path, mode).on_host(|| host.into())?;
-        }
-        set?;
+        })?;
         let times = times(&from.attr);
         rustix::fs::utimensat(rustix::fs::CWD, &path, &times, AtFlags::empty())
             .on_host(|| host.into())
@@ -118,7 +113,6 @@ impl Restore {
         &mut self,
         from: &Original,
         host: &Path,
-        lists: &mut Lists,
         put: impl Fn(&OsStr, &[u8]) -> HostResult<()>,
     ) -> Result<()> {
         let caller = Caller::root();
@@ -132,11 +126,7 @@ impl Restore {
             }
             let value = from.fs.get_xattr(&from.inode, &name, &caller);
             let value = value.in_image(in_image)?;
-            let answer = put(OsStr::from_bytes(&name), &value);
-            if answer.is_err() && name == ACCESS {
-                *lists = Lists::Lost;
-            }
-            match answer {
+            match put(OsStr::from_bytes(&name), &value) {
                 // The host's file system does not support the attribute.
                 Err(Errno::NOTSUP) => self.reduced += 1,
                 other => {
@@ -157,13 +147,28 @@ impl Restore {
         error == Errno::PERM && !self.privileged
     }
 
-    fn set_owner(&mut self, answer: HostResult<()>) -> HostResult<Owner> {
+    fn set_owner(
+        &mut self,
+        answer: HostResult<()>,
+        file: BorrowedFd<'_>,
+        from: &Attr,
+    ) -> HostResult<Owner> {
+        let done = answer.is_ok();
+        self.unless_refused(answer)?;
         // All permissions that an ordinary user asks for are those of own files.
-        let owner = match answer {
-            Err(_) if rustix::process::geteuid().is_root() => Owner::Refused,
-            _ => Owner::Same,
+        if !rustix::process::geteuid().is_root() {
+            return Ok(Owner::Same);
+        }
+        // A file system with one owner for all may answer that it did.
+        let is_kept = || {
+            let found = rustix::fs::fstat(file)?;
+            Ok((found.st_uid, found.st_gid) == (from.uid, from.gid))
         };
-        self.unless_refused(answer).map(|()| owner)
+        let is_same = done && (from.mode & SET_IDS == 0 || is_kept()?);
+        Ok(match is_same {
+            true => Owner::Same,
+            false => Owner::Refused,
+        })
     }
 
     fn unless_refused(&mut self, answer: HostResult<()>) -> HostResult<()> {
@@ -190,16 +195,9 @@ impl Owner {
     fn keeps(self) -> u16 {
         match self {
             Self::Same => 0o7777,
-            Self::Refused => 0o1777,
+            Self::Refused => 0o7777 & !SET_IDS,
         }
     }
-}
-
-/// Whether the host took the access control list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lists {
-    Kept,
-    Lost,
 }
 
 /// The permission bits of a file without its access control list. With one, the bits of the group

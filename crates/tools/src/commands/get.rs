@@ -25,10 +25,10 @@ Examples:
   uext4 get disk.img /backup/db.sql - | psql
 
 Mode, owner (as root), times, extended attributes, hard links and holes are kept. Nothing that
-exists is overwritten, and no symbolic link is followed on the host. A directory DEST that is there
-gets the attributes of PATH where PATH is / or DIR/., as with cp -a. Directories are copied to a
-depth of 4096. Without root, setuid and setgid
-are dropped and the umask is honoured, as GNU tar does; -p keeps the modes of the image.
+exists is overwritten, and no symbolic link is followed on the host. Where PATH is / or DIR/., a
+directory DEST gets its attributes, too, if it is new, or empty and your own. Directories are copied
+to a depth of 4096. Without root, setuid and setgid are dropped and the umask is honoured, as GNU
+tar does; -p keeps the modes of the image.
 
 Damage does not end the copy: each file that fails is told, the others are copied, and the exit
 status is 4 (1 where only the host refused). What is left of a damaged file ends where it cannot be

@@ -35,6 +35,7 @@ pub(super) struct Run<'r, 'a> {
     entered: HashSet<u32>,
     /// A path of the walk that is not exported, if it is an empty directory.
     left_out: Option<&'static [u8]>,
+    root_attributes: Attributes,
 }
 
 /// First exported name of a file with several names.
@@ -101,6 +102,15 @@ impl Open {
     }
 }
 
+/// What becomes of owner, mode and attributes of the directory into which a content goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attributes {
+    /// It gets those of the image.
+    Come,
+    /// It was there before, and may be a home or `/tmp`.
+    Stay,
+}
+
 /// A directory of the host, and the one of the image whose content and attributes it gets.
 struct Made {
     fd: OwnedFd,
@@ -136,6 +146,7 @@ impl<'r, 'a> Run<'r, 'a> {
             links: HashMap::new(),
             entered: HashSet::new(),
             left_out: None,
+            root_attributes: Attributes::Stay,
         }
     }
 
@@ -163,7 +174,8 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// Exports the content of the directory at `path` into the root.
-    pub(super) fn content(&mut self, path: &[u8]) -> Result<()> {
+    pub(super) fn content(&mut self, path: &[u8], attributes: Attributes) -> Result<()> {
+        self.root_attributes = attributes;
         match self.begin_content(path) {
             Ok(made) => self.fill(path, Open::new((made, Vec::new()))),
             Err(error) => self.export.monitor.finish(Err(error)),
@@ -259,6 +271,10 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// Sets the attributes of a directory after its content, because filling it changes its times.
     fn close(&mut self, done: &Made, host: &Path) -> Result<()> {
+        // The root has no path.
+        if self.root_attributes == Attributes::Stay && host.as_os_str().is_empty() {
+            return Ok(());
+        }
         let host = self.root_path.join(host);
         self.export.restore.open(done.fd.as_fd(), &done.from, &host)
     }
