@@ -82,7 +82,13 @@ impl Growth {
         }
         let len = len_bytes.checked_next_multiple_of(sector);
         let len = len.ok_or_else(too_large)?.max(own.len_bytes);
-        let ends = partitions.iter().map(|one| one.start_bytes + one.len_bytes);
+        let others = partitions.iter().filter(|one| one.number != number);
+        let ends = others.map(|one| one.start_bytes + one.len_bytes);
+        if ends.clone().any(|end| end > device.size_bytes()) {
+            return Err(super::bad(
+                "another partition ends past the end of the disk",
+            ));
+        }
         let own_end = own.start_bytes.checked_add(len).ok_or_else(too_large)?;
         let end = ends.max().unwrap_or(0).max(own_end);
         let behind_bytes = (table.entries_sectors() + 1) * sector;

@@ -341,6 +341,10 @@ fn a_growth_without_room_is_refused_and_names_what_is_there() {
     let legacy = MemDevice::new(MIB);
     write_mbr(&legacy, 0, &[mbr_entry(0x83, 100, 50)]);
     assert!(refused(&legacy, 1, MIB).contains("of an MBR"));
+    // The disk would become as long as another partition says.
+    let far = MemDevice::new(2 * MIB);
+    write_gpt(&far, 1, 2, 512, &[(100, 149), (1 << 40, 1 << 41)]);
+    assert!(refused(&far, 1, 51 * 512).contains("past the end of the disk"));
     let early = MemDevice::new(MIB);
     write_gpt(&early, 1, 2, 512, &[(40, 49)]);
     change_gpt(&early, &[(512 + 32, vec![20])]);

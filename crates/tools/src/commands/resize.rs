@@ -7,7 +7,6 @@ use crate::image::{self, ImageArgs, Purpose};
 use crate::numbers::{self, FsSize};
 use crate::show;
 use serde::Serialize;
-use std::path::Path;
 use std::str::FromStr;
 use uext4::device::partition;
 use uext4::device::{self, BlockDevice, FileDevice};
@@ -222,9 +221,10 @@ impl Args {
         if needed > length {
             file.set_size(needed).at(&name)?;
         }
-        let grown = resize::grow(Arc::new(file), options, size_bytes, contents);
+        let file = Arc::new(file);
+        let grown = resize::grow(file.clone(), options, size_bytes, contents);
         if grown.is_err() && needed > length {
-            restore(path, offset, length);
+            restore(&file, length);
         }
         grown.at(&name)
     }
@@ -316,12 +316,8 @@ pub(super) fn shrink(image: &ImageArgs, least: Least) -> Result<Plan> {
 }
 
 /// Gives a file its old length back after a failure, if its file system still ends there.
-fn restore(path: &Path, offset: u64, length: u64) {
-    let access = device::Access::ReadWrite;
-    let Ok(file) = FileDevice::open_window(path, access, offset, None) else {
-        return;
-    };
-    let Ok(disk) = uext4::read_superblock(&file, None) else {
+fn restore(file: &FileDevice, length: u64) {
+    let Ok(disk) = uext4::read_superblock(file, None) else {
         return;
     };
     // The log may have the new size in it.

@@ -1,7 +1,9 @@
 //! `defrag` and `compact`, on images and on a running mount; e2fsck checks the results.
 
 use crate::rig::Rig;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use uext4::device::{Access, FileDevice};
 use uext4::{Destination, Filesystem, MountOptions, WriteContext};
@@ -106,6 +108,39 @@ fn a_file_of_a_running_mount_is_defragmented() {
     rig.fails(2, "running mount", &["compact", "mnt"]);
     rig.ok(&["umount", "mnt"]);
     assert_eq!(extents(&rig), 1);
+    rig.assert_clean();
+}
+
+/// The rows are more than a pipe holds, so the last names are not read before the first row is.
+#[test]
+fn a_name_that_vanishes_meanwhile_does_not_end_it() {
+    if !skip::fuse_or_skip("defrag of names that vanish") {
+        return;
+    }
+    let rig = Rig::new(&["-b", "4096"]);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    std::fs::create_dir(rig.path("mnt")).unwrap();
+    rig.ok(&["mount", "disk.img", "mnt"]);
+    let name = |nr: u32| format!("{nr:03}{}", "x".repeat(240));
+    for nr in 0..600 {
+        std::fs::write(rig.path("mnt/dir").join(name(nr)), "").unwrap();
+    }
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_uext4"));
+    let tool = tool.args(["defrag", "mnt", "/dir"]);
+    let tool = tool.current_dir(rig.path("")).stdout(Stdio::piped());
+    let mut child = tool.spawn().unwrap();
+    let mut rows = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = rows.next().unwrap().unwrap();
+    assert!(first.contains(&name(0)), "{first}");
+    for nr in [500, 599] {
+        std::fs::remove_file(rig.path("mnt/dir").join(name(nr))).unwrap();
+    }
+    let rows: Vec<String> = rows.map(Result::unwrap).collect();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(rows.len(), 597);
+    assert!(rows[596].contains(&name(598)), "{}", rows[596]);
+    rig.ok(&["umount", "mnt"]);
     rig.assert_clean();
 }
 
