@@ -170,8 +170,9 @@ pub use superblock::read_superblock;
 pub use sysfs::Reading;
 pub use times::{Atime, ChangeTimes};
 pub use tune::{
-    CheckTimes, ExtentsProgress, ExtentsUsed, Journal, MountDefaults, Presence, Raid, Reseal,
-    Tuning, clear_mmp, clear_read_only, convert, reseal, set_journal, set_quota, use_extents,
+    CheckTimes, ExtentsProgress, ExtentsUsed, InternalJournal, Journal, MountDefaults, Presence,
+    Raid, Reseal, Tuning, clear_mmp, clear_read_only, convert, reseal, set_journal, set_quota,
+    use_extents,
 };
 pub use uext4_device as device;
 pub use uext4_format as format;

@@ -25,15 +25,15 @@ use crate::files::{Files, GROUP_QUOTA, USER_QUOTA, journal_backup};
 use crate::sizing::FIRST_INO;
 use crate::space::{Sharing, Space};
 use crate::write::{Policy, UsedInodes, Writer};
-use crate::{Error, MkfsOptions, Placement, journal_size, layout, sizing};
+use crate::{Error, JournalPlace, LogLength, MkfsOptions, Placement, journal_size, layout, sizing};
 
 /// Numbers of a new file system.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The superblock, with nothing allocated.
     pub superblock: Superblock,
-    /// Length of the journal in blocks; 0: none, or an external one.
-    pub journal_blocks: u32,
+    /// Length of the log; 0: none, or an external one.
+    pub log: LogLength,
 }
 
 /// Chooses the numbers for these options and a device of this size.
@@ -41,11 +41,8 @@ pub struct Plan {
 /// # Errors
 /// Options that contradict each other or that no file system can have.
 pub fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<Plan, Error> {
-    let (superblock, journal_blocks) = sizing::plan(options, device_bytes)?;
-    Ok(Plan {
-        superblock,
-        journal_blocks,
-    })
+    let (superblock, log) = sizing::plan(options, device_bytes)?;
+    Ok(Plan { superblock, log })
 }
 
 impl Plan {
@@ -90,7 +87,7 @@ pub struct Draft {
     /// Sizes and counts.
     pub geometry: Geometry,
     options: MkfsOptions,
-    journal_blocks: u32,
+    log: LogLength,
     space: Space,
     /// Blocks of the program's files.
     occupied_blocks: u64,
@@ -115,7 +112,7 @@ impl Draft {
             superblock: plan.superblock,
             geometry,
             options: options.clone(),
-            journal_blocks: plan.journal_blocks,
+            log: plan.log,
             space: Space::new(geometry),
             occupied_blocks: 0,
             descriptors: Vec::new(),
@@ -226,7 +223,8 @@ impl Draft {
             superblock.journal_dev = external.device_number;
         } else if features.has(Feature::HAS_JOURNAL) {
             let geometry = files.space.geometry;
-            journal_clusters = add_journal(&mut files, superblock, &geometry, self.journal_blocks)?;
+            let place = options.journal_place;
+            journal_clusters = add_journal(&mut files, superblock, &geometry, (self.log, place))?;
         }
         if features.has(Feature::ORPHAN_FILE) {
             add_orphan_file(&mut files, superblock, &mut next, options)?;
@@ -300,7 +298,7 @@ impl Draft {
 
     /// Length of the journal in blocks; 0: none.
     pub fn journal_blocks(&self) -> u32 {
-        self.journal_blocks
+        self.log.blocks
     }
 }
 
@@ -326,28 +324,31 @@ fn add_journal(
     files: &mut Files<'_>,
     superblock: &mut Superblock,
     geometry: &Geometry,
-    blocks: u32,
+    (length, place): (LogLength, Option<JournalPlace>),
 ) -> Result<u64, Error> {
-    let (inode, first) = files.add_journal(blocks)?;
+    let place = place.map(|place| place.block(geometry.block_bits));
+    if place.is_some_and(|block| !geometry.contains(block)) {
+        return Err(Error::OutOfRange(
+            "the place of the journal is outside of the file system",
+        ));
+    }
+    let (inode, first) = files.add_journal(length.blocks, place)?;
     superblock.journal_inum = InodeNr::JOURNAL.0;
     superblock.jnl_backup_type = 1;
     superblock.jnl_blocks = journal_backup(&inode);
-    let log = journal_superblock(superblock, blocks);
+    let log = journal_superblock(superblock, length);
     let mut bytes = vec![0; usize_of(geometry.block_size())];
     let (start, _) = bytes.split_at_mut(jbd2::SUPERBLOCK_BYTES);
     start.copy_from_slice(&log.encode());
     files.blocks.push((first, bytes));
-    Ok(geometry.blocks_to_clusters(u64::from(blocks)))
+    Ok(geometry.blocks_to_clusters(u64::from(length.blocks)))
 }
 
-/// The superblock of an empty log of `blocks` blocks in an inode, with the area for fast commits
-/// that the features ask for.
-pub fn journal_superblock(superblock: &Superblock, blocks: u32) -> jbd2::Superblock {
+/// The superblock of an empty log in an inode.
+pub fn journal_superblock(superblock: &Superblock, length: LogLength) -> jbd2::Superblock {
     let block_size = 1024 << superblock.log_block_size;
-    let mut log = jbd2::Superblock::new(block_size, blocks, 1, superblock.uuid);
-    if superblock.features().has(Feature::FAST_COMMIT) {
-        log.fast_commit_blocks = blocks / 65;
-    }
+    let mut log = jbd2::Superblock::new(block_size, length.blocks, 1, superblock.uuid);
+    log.fast_commit_blocks = length.fast_commit_blocks;
     log
 }
 

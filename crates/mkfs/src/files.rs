@@ -8,9 +8,9 @@ use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::quota::QuotaKind;
 use uext4_format::{
     BlockNr, BlockRun, Checksums, Feature, Features, FileType, Geometry, GroupNr, Inode,
-    InodeFlags, InodeNr, Place, Superblock, Timestamp,
+    InodeFlags, InodeNr, Place, Superblock, Timestamp, extent,
 };
-use uext4_num::{clamp_i64, clamp_u32, high_u32, low_u32, u64_of, usize_of};
+use uext4_num::{clamp_i64, clamp_u32, high_u32, low_u16, low_u32, u64_of, usize_of};
 
 use crate::mapping::{FileMap, map_runs};
 use crate::quota::{charge, render};
@@ -204,9 +204,18 @@ impl<'a> Files<'a> {
     }
 
     /// Adds the empty journal: its blocks read as zero except the first, which is written later.
-    pub(super) fn add_journal(&mut self, blocks: u32) -> Result<(Inode, BlockNr), Error> {
+    /// It begins at `place`, or the next free blocks.
+    pub(super) fn add_journal(
+        &mut self,
+        blocks: u32,
+        place: Option<BlockNr>,
+    ) -> Result<(Inode, BlockNr), Error> {
         let mut inode = self.inode(FileType::Regular, 0o600, 1);
-        let runs = self.take(self.middle(), blocks, "the journal")?;
+        let purpose = "the journal";
+        let runs = match place {
+            Some(place) => self.space.take(place, blocks, purpose)?,
+            None => self.take(self.middle(), blocks, purpose)?,
+        };
         self.attach(&mut inode, InodeNr::JOURNAL, &runs)?;
         inode.size = u64::from(blocks) << self.geometry().block_bits;
         let first = runs.first().map_or(BlockNr(0), |run| run.start);
@@ -336,6 +345,25 @@ fn is_directory(inode: &Inode) -> bool {
 fn lost_found_blocks(block_size: u32, features: Features) -> u32 {
     let blocks = (LOST_FOUND_BYTES / block_size).clamp(2, LOST_FOUND_BLOCKS_MAX);
     blocks - u32::from(features.has(Feature::INLINE_DATA))
+}
+
+/// The journal's inode as far as the superblock has a copy of it.
+pub fn journal_of_backup(superblock: &Superblock, geometry: &Geometry) -> Option<Inode> {
+    let [map @ .., high, low] = &superblock.jnl_blocks;
+    if superblock.jnl_backup_type != 1 {
+        return None;
+    }
+    let mut inode = Inode::new(geometry, 0);
+    for (at, word) in map.iter().enumerate() {
+        set_pointer(&mut inode.i_block, at, BlockNr(u64::from(*word)));
+    }
+    inode.mode = FileType::Regular.mode_bits() | 0o600;
+    inode.links = 1;
+    inode.size = u64::from(*high) << 32 | u64::from(*low);
+    if low_u16(map[0]) == extent::MAGIC {
+        inode.flags.insert(InodeFlags::EXTENTS);
+    }
+    Some(inode)
 }
 
 /// The superblock's copy of the journal inode: its map, then high and low half of its size.

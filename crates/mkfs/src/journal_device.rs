@@ -72,13 +72,19 @@ pub fn format_journal_device(
     Ok(uuid)
 }
 
-/// Registers a file system as user of an external journal.
+/// Registers a file system as the user of an external journal; it may be that already. A journal
+/// has one user, because a log has the blocks of one file system.
 ///
 /// # Errors
-/// [`Error::OutOfRange`] if the device holds no external journal, [`Error::Contradiction`] if its
-/// superblocks are damaged, [`Error::NoSpace`] if its list of users is full, [`Error::Device`].
+/// [`Error::OutOfRange`] if the device holds no external journal or has another user,
+/// [`Error::Contradiction`] if its superblocks are damaged, [`Error::Device`].
 pub fn add_journal_user(device: &dyn BlockDevice, user: [u8; 16]) -> Result<(), Error> {
     change_users(device, |log| {
+        if log.users() > 0 && !log.has_user(&user) {
+            return Err(Error::OutOfRange(
+                "the journal has another file system as its user",
+            ));
+        }
         let added = log.add_user(&user);
         added.map_err(|Full| Error::NoSpace("another user of the journal"))
     })

@@ -1,6 +1,6 @@
 //! Options of a new file system.
 
-use uext4_format::{Feature, Features};
+use uext4_format::{BlockNr, Feature, Features};
 
 use crate::ExternalJournal;
 
@@ -144,6 +144,25 @@ pub enum JournalSize {
     Blocks(u32),
 }
 
+/// Where the journal begins: there, or in the next free blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalPlace {
+    /// A block.
+    Block(u64),
+    /// A byte of the device.
+    Byte(u64),
+}
+
+impl JournalPlace {
+    /// The block, with blocks of `1 << block_bits` bytes.
+    pub fn block(self, block_bits: u32) -> BlockNr {
+        match self {
+            Self::Block(block) => BlockNr(block),
+            Self::Byte(byte) => BlockNr(byte >> block_bits),
+        }
+    }
+}
+
 /// Options for [`crate::format`]. `None` is mke2fs's choice.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
@@ -177,6 +196,10 @@ pub struct MkfsOptions {
     pub time: Option<u64>,
     /// Size of the journal.
     pub journal: JournalSize,
+    /// KiB for fast commits behind it, with the feature `fast_commit`; by default a 64th of it.
+    pub fast_commit_kib: Option<u32>,
+    /// Place of the journal; by default in the middle.
+    pub journal_place: Option<JournalPlace>,
     /// A journal on another device, instead of an internal one. The file system must be registered
     /// there: see [`crate::add_journal_user`].
     pub external_journal: Option<ExternalJournal>,
@@ -218,6 +241,8 @@ impl MkfsOptions {
             hash_seed: None,
             time: None,
             journal: JournalSize::Auto,
+            fast_commit_kib: None,
+            journal_place: None,
             external_journal: None,
             orphan_file_blocks: None,
             resize_max_blocks: None,

@@ -6,9 +6,10 @@ use uext4_format::superblock::{default_mount_option, flag, state};
 use uext4_format::{Feature, Features, Geometry, GroupNr, Seed, Superblock};
 use uext4_num::{clamp_u8, clamp_u16, clamp_u32};
 
+use crate::Error;
 use crate::features::{resolve, without_journal};
-use crate::options::{InodeCount, JournalSize, MkfsOptions, Placement, Usage};
-use crate::{Error, journal_size};
+use crate::journal_size::{LogLength, log_length};
+use crate::options::{InodeCount, MkfsOptions, Placement, Usage};
 
 /// Most bits of a group's bitmap: counts in small descriptors have 16 bits.
 const BITMAP_BITS_MAX: u32 = (1 << 16) - 8;
@@ -29,9 +30,12 @@ struct Wishes {
     inodes_count: u64,
 }
 
-/// Computes the superblock for the options, with nothing allocated, and the journal's length in
-/// blocks, 0 for none or an external one.
-pub(super) fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<(Superblock, u32), Error> {
+/// Computes the superblock for the options, with nothing allocated, and the length of the log: 0
+/// for none or an external one.
+pub(super) fn plan(
+    options: &MkfsOptions,
+    device_bytes: u64,
+) -> Result<(Superblock, LogLength), Error> {
     if options.reserved_permyriad > RESERVED_PERMYRIAD_MAX {
         return Err(Error::OutOfRange(
             "at most half of the blocks can be reserved",
@@ -44,8 +48,13 @@ pub(super) fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<(Superblo
         ));
     }
     let mut wishes = wishes(options, device_bytes)?;
-    let journal_blocks = journal_blocks(options, &wishes)?;
-    if journal_blocks == 0 && options.external_journal.is_none() {
+    let log = log_length(
+        options,
+        wishes.features,
+        wishes.block_size,
+        wishes.blocks_count,
+    )?;
+    if log.blocks == 0 && options.external_journal.is_none() {
         wishes.features = without_journal(wishes.features);
     }
     let mut superblock = blank(options, &wishes);
@@ -53,7 +62,7 @@ pub(super) fn plan(options: &MkfsOptions, device_bytes: u64) -> Result<(Superblo
     superblock.free_inodes_count = superblock.inodes_count;
     superblock.r_blocks_count =
         superblock.blocks_count * u64::from(options.reserved_permyriad) / 10_000;
-    Ok((superblock, journal_blocks))
+    Ok((superblock, log))
 }
 
 fn wishes(options: &MkfsOptions, device_bytes: u64) -> Result<Wishes, Error> {
@@ -161,39 +170,6 @@ fn inodes_count(
         InodeCount::Usage => usage.bytes_per_inode().max(u64::from(cluster_size)),
     };
     Ok((size_bytes / bytes_per_inode).min(u64::from(u32::MAX)))
-}
-
-fn journal_blocks(options: &MkfsOptions, wishes: &Wishes) -> Result<u32, Error> {
-    let has_journal = wishes.features.has(Feature::HAS_JOURNAL);
-    if options.external_journal.is_some() {
-        let needs = Error::Needs {
-            feature: Feature::JOURNAL_DEV,
-            needs: Feature::HAS_JOURNAL,
-        };
-        return if has_journal { Ok(0) } else { Err(needs) };
-    }
-    if !has_journal {
-        return Ok(0);
-    }
-    let blocks = match options.journal {
-        JournalSize::Auto => journal_size::default_journal_blocks(wishes.blocks_count),
-        JournalSize::Mib(mib) => (u64::from(mib) << 20) / u64::from(wishes.block_size),
-        JournalSize::Blocks(blocks) => u64::from(blocks),
-    };
-    let explicit = options.journal != JournalSize::Auto;
-    let fits = blocks <= wishes.blocks_count / 2;
-    if explicit && !(fits && journal_size::JOURNAL_BLOCKS.contains(&blocks)) {
-        return Err(Error::OutOfRange(
-            "a journal has 1024 to 10240000 blocks, and at most half of the file system",
-        ));
-    }
-    let fast_commit = wishes.features.has(Feature::FAST_COMMIT);
-    let extra = if fast_commit {
-        journal_size::fast_commit_blocks(blocks)
-    } else {
-        0
-    };
-    Ok(clamp_u32(blocks + extra))
 }
 
 /// Fields that do not depend on the number of groups.

@@ -4,7 +4,7 @@
 
 use super::{SUPERBLOCK_BYTES, Superblock};
 use crate::Full;
-use crate::bytes::{get_u32_be, put_slice, put_u32_be, rest_mut};
+use crate::bytes::{get_u32_be, put_slice, put_u32_be, rest, rest_mut};
 use uext4_num::usize_of;
 
 const COUNT_AT: usize = 0x40;
@@ -19,12 +19,22 @@ impl Superblock {
         get_u32_be(self.raw(), COUNT_AT)
     }
 
-    /// Appends the UUID of a file system to the users.
+    /// Whether the UUID is one of the users.
+    pub fn has_user(&self, uuid: &[u8; UUID_BYTES]) -> bool {
+        let (known, _) = rest(self.raw(), LIST_AT).as_chunks::<UUID_BYTES>();
+        let users = usize_of(self.users().min(USERS_MAX));
+        known.iter().take(users).any(|entry| entry == uuid)
+    }
+
+    /// Appends the UUID of a file system to the users, unless it is there.
     ///
     /// # Errors
     /// [`Full`] when the list is full.
     pub fn add_user(&mut self, uuid: &[u8; UUID_BYTES]) -> Result<(), Full> {
         let users = self.users();
+        if self.has_user(uuid) {
+            return Ok(());
+        }
         if users >= USERS_MAX {
             return Err(Full);
         }
@@ -61,6 +71,7 @@ mod tests {
         assert_eq!(journal.users(), 0);
         for nr in 0..48_u8 {
             assert_eq!(journal.add_user(&[nr; 16]), Ok(()));
+            assert_eq!(journal.add_user(&[nr; 16]), Ok(()), "it is there");
             journal = Superblock::parse(&journal.encode()).expect("sound");
         }
         assert_eq!(

@@ -44,11 +44,15 @@ impl Sizes {
 /// Sets the superblock's large-file feature before a file reaches 2 GiB. A mark that is too early,
 /// after an error, is harmless.
 pub(super) fn allow(fs: &Fs, size_bytes: u64) -> Result<()> {
-    let known = |features: uext4_format::Features| features.has(Feature::LARGE_FILE);
-    if size_bytes < 1 << 31
-        || fs.features.has(Feature::LARGE_FILE)
-        || known(fs.superblock.read().disk.features())
-    {
+    // Not the features at the mount: the feature may have been turned off since.
+    let has = || {
+        fs.superblock
+            .read()
+            .disk
+            .features()
+            .has(Feature::LARGE_FILE)
+    };
+    if size_bytes < 1 << 31 || has() {
         return Ok(());
     }
     let handle = fs.start(1)?;

@@ -319,6 +319,11 @@ impl Inode {
             block => Some(BlockNr(block)),
         }
     }
+
+    /// Sets that block, until data are allocated.
+    pub(crate) fn set_goal_hint(&self, block: BlockNr) {
+        self.last_block.store(block.0, Ordering::Relaxed);
+    }
 }
 
 /// A counted hold on an inode. While one exists, an unlinked inode keeps its data.

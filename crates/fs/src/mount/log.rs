@@ -9,7 +9,7 @@ use uext4_device::BlockDevice;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, Inode, InodeFlags, InodeNr,
-    LogicalBlock, Place, Superblock, Uuid, indirect,
+    LogicalBlock, Place, Superblock, Uuid, indirect, jbd2,
 };
 use uext4_journal::{Log, LogRun};
 use uext4_num::{clamp_u32, usize_of};
@@ -80,6 +80,14 @@ fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 1
     let len_blocks = u32::try_from(head.blocks_count.min(device.size_bytes() / block_size));
     let len_blocks = len_blocks.map_err(|_| wrong("is too large"))?;
     let superblock = clamp_u32(SUPERBLOCK_OFFSET / block_size) + 1;
+    let mut bytes = [0; jbd2::SUPERBLOCK_BYTES];
+    device.read_at(u64::from(superblock) * block_size, &mut bytes)?;
+    // The mount of one would discard what waits there for another.
+    if jbd2::Superblock::parse(&bytes).is_ok_and(|log| log.users() > 1) {
+        return Err(wrong(
+            "is the journal of several file systems, which Linux refuses as well",
+        ));
+    }
     Ok(Log {
         superblock,
         ..Log::contiguous(device, 0, len_blocks)
@@ -105,12 +113,28 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
+    /// A crash may have left a part of the map, or of the way to the inode, in the log only. So a
+    /// log that is not empty is found by the superblock's copy of the inode as well, as by e2fsck:
+    /// the map that the log had before the change in it.
     fn find(&self) -> Result<Log> {
-        let inode = self.inode()?;
+        let found = self.inode().and_then(|inode| self.log_of(&inode));
+        match found {
+            Err(Error::Corrupt(damage)) if self.superblock.features().has(Feature::RECOVER) => {
+                let copy = uext4_mkfs::journal_of_backup(self.superblock, self.geometry);
+                let found = copy.and_then(|inode| self.log_of(&inode).ok());
+                found.ok_or(Error::Corrupt(damage))
+            }
+            found => found,
+        }
+    }
+
+    fn log_of(&self, inode: &Inode) -> Result<Log> {
         let blocks = inode.size / u64::from(self.geometry.block_size());
         let blocks = u32::try_from(blocks).unwrap_or(0);
         // Each block of the log is used once.
         let blocks = blocks.min(clamp_u32(self.geometry.blocks_count));
+        // The inode may be longer than the log, and tables of the rest not be home.
+        let blocks = blocks.min(self.log_blocks(inode).max(LOG_BLOCKS_MIN));
         if inode.links == 0 || blocks < LOG_BLOCKS_MIN {
             return Err(self.bad(CorruptKind::NoJournal));
         }
@@ -133,6 +157,34 @@ impl Finder<'_> {
             len_blocks,
             superblock: 0,
         })
+    }
+
+    /// The length of the log by its own superblock; the most possible, if that is unreadable.
+    fn log_blocks(&self, inode: &Inode) -> u32 {
+        let bytes = self.first_block(inode).and_then(|nr| self.read(nr).ok());
+        let bytes = bytes.unwrap_or_default();
+        let start = bytes.first_chunk::<{ jbd2::SUPERBLOCK_BYTES }>();
+        let log = start.and_then(|start| jbd2::Superblock::parse(start).ok());
+        log.map_or(u32::MAX, |log| log.max_len_blocks)
+    }
+
+    fn first_block(&self, inode: &Inode) -> Option<BlockNr> {
+        if !inode.flags.contains(InodeFlags::EXTENTS) {
+            return Some(indirect::pointer(&inode.i_block, 0));
+        }
+        let mut expect = Expect::root(self.block_range());
+        let mut bytes = inode.i_block.to_vec();
+        for _ in 0..=DEPTH_MAX {
+            let node = ExtentNode::new(&bytes[..]);
+            node.validate(&expect, Place::Inode(self.nr)).ok()?;
+            if node.depth() == 0 {
+                return node.extents().next().map(|extent| extent.start);
+            }
+            let child = node.indexes().next()?.child;
+            expect = expect.child(&node, 0);
+            bytes = self.read(child).ok()?;
+        }
+        None
     }
 
     fn inode(&self) -> Result<Inode> {
@@ -192,6 +244,9 @@ impl Finder<'_> {
             return Ok(());
         }
         for (at, index) in node.indexes().enumerate() {
+            if index.logical.0 >= found.size_blocks {
+                break;
+            }
             if levels == 0 {
                 return Err(self.bad(CorruptKind::JournalDeep));
             }

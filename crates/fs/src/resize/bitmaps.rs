@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use uext4_format::bitmap::{clear_bits, set_bits, uninit_block_bitmap, uninit_inode_bitmap};
 use uext4_format::{
-    BlockNr, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, block_bitmap_checksum, group_flag,
+    BlockNr, Feature, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, block_bitmap_checksum,
+    group_flag,
 };
 use uext4_num::{clamp_u32, usize_of};
 
@@ -100,6 +101,18 @@ pub(super) fn inode_bitmap(
     let checksums = rest.superblock.checksums();
     descriptor.verify_inode_bitmap(&bitmap, group, geometry, &checksums)?;
     Ok(bitmap)
+}
+
+/// How many inodes of a group were ever written.
+pub(crate) fn written_inodes(geometry: &Geometry, descriptor: &GroupDescriptor) -> u32 {
+    let has = |feature| geometry.features.has(feature);
+    let tracks_unused = has(Feature::METADATA_CSUM) || has(Feature::UNINIT_BG);
+    let all = geometry.inodes_per_group;
+    match tracks_unused {
+        false => all,
+        true if descriptor.has_flag(group_flag::INODE_UNINIT) => 0,
+        true => all.saturating_sub(descriptor.itable_unused),
+    }
 }
 
 /// Calls `visit` with each inode of a group that is in use.

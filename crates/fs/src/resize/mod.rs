@@ -33,6 +33,7 @@ mod shrink;
 mod space;
 mod target;
 
+pub(crate) use bitmaps::written_inodes;
 pub(crate) use changes::Changes;
 pub(crate) use descriptors::Descriptors;
 pub use grow::grow;

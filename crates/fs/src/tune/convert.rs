@@ -5,7 +5,7 @@
 //! crash, and another call continues.
 //! Not here: maps of existing files (`use_extents`); inode size; checksums (`reseal`).
 
-use super::{Journal, Presence, Tuning, set_journal};
+use super::{InternalJournal, Journal, Presence, Tuning, set_journal};
 use crate::mount::check_sound;
 use crate::superblock::read_superblock;
 use crate::{Error, Filesystem, MountOptions, Result};
@@ -44,7 +44,11 @@ pub fn convert(
         ..Tuning::default()
     };
     if !disk.features().has(Feature::HAS_JOURNAL) {
-        set_journal(device, options, Journal::Internal(journal_blocks))?;
+        let journal = InternalJournal {
+            blocks: journal_blocks,
+            ..InternalJournal::default()
+        };
+        set_journal(device, options, Journal::Internal(journal))?;
         added.push(Feature::HAS_JOURNAL);
     }
     if !tuning.features.is_empty() {

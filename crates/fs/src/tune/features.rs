@@ -147,8 +147,7 @@ fn turn_off(disk: &mut Superblock, feature: Feature) -> Result<()> {
         return Err(Error::NotSupported(match feature {
             Feature::SIXTY_FOUR_BIT => SIZE_OF_DESCRIPTORS,
             Feature::UNINIT_BG => {
-                "uninit_bg cannot be turned off here: groups without bitmaps would have to get \
-                 them, which tune2fs does"
+                "uninit_bg off gives bitmaps to all groups, which `reseal` does without a mount"
             }
             _ => "this feature cannot be turned off here",
         }));

@@ -19,8 +19,8 @@ use crate::mount::check_sound;
 use crate::superblock::read_superblock;
 use crate::{Error, Filesystem, Fs, MountOptions, Result, map, mkfs};
 use uext4_device::BlockDevice;
-use uext4_format::{Feature, InodeNr, Superblock};
-use uext4_num::clamp_u32;
+use uext4_format::{BlockNr, Feature, InodeNr, Superblock};
+use uext4_mkfs::LogLength;
 use uext4_sync::Arc;
 
 /// The journal that a file system is to have.
@@ -28,9 +28,8 @@ use uext4_sync::Arc;
 pub enum Journal<'a> {
     /// None: a crash then needs e2fsck.
     None,
-    /// In inode 8, of this many blocks, and as many more as fast commits get; `None`: mke2fs's
-    /// default.
-    Internal(Option<u32>),
+    /// In inode 8.
+    Internal(InternalJournal),
     /// On another device, made by `mkfs::format_journal_device`.
     External {
         /// The device.
@@ -40,6 +39,28 @@ pub enum Journal<'a> {
         /// Number of the block device; 0: unknown.
         number: u32,
     },
+}
+
+/// A journal in inode 8; `None` leaves the choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InternalJournal {
+    /// Blocks beside those for fast commits; by default as many as mke2fs makes.
+    pub blocks: Option<u32>,
+    /// Blocks for fast commits behind them, with the feature `fast_commit`; by default a 64th.
+    pub fast_commit_blocks: Option<u32>,
+    /// Where it begins, if its blocks are free there; else where there is room. An internal journal
+    /// that the file system has already stays in its place.
+    pub place: Option<BlockNr>,
+}
+
+impl InternalJournal {
+    /// One of this many blocks.
+    pub fn of(blocks: u32) -> Self {
+        Self {
+            blocks: Some(blocks),
+            ..Self::default()
+        }
+    }
 }
 
 /// Gives the file system this journal instead of the one that it has. Replays the old one first;
@@ -56,15 +77,16 @@ pub fn set_journal(
     wanted: Journal<'_>,
 ) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
-    let blocks = blocks_of(&disk, wanted)?;
+    let length = length_of(&disk, wanted)?;
+    check_place(&disk, wanted)?;
     check_sound(device, options)?;
-    check_space(device, blocks)?;
+    check_space(device, length.blocks)?;
     let last = match wanted {
         Journal::Internal(_) if is_internal(&disk) => {
-            log_length::set(device, options, blocks)?;
+            log_length::set(device, options, length)?;
             options.clone()
         }
-        _ => replace(device, options, wanted, blocks)?,
+        _ => replace(device, options, wanted, length)?,
     };
     // The first mount with the new journal writes the backups of the superblock.
     let fs = Filesystem::mount(device.clone(), last)?;
@@ -77,22 +99,42 @@ fn is_internal(disk: &Superblock) -> bool {
 }
 
 /// Length of the new internal journal.
-fn blocks_of(disk: &Superblock, wanted: Journal<'_>) -> Result<u32> {
+fn length_of(disk: &Superblock, wanted: Journal<'_>) -> Result<LogLength> {
     let Journal::Internal(asked) = wanted else {
-        return Ok(0);
+        return Ok(LogLength::default());
     };
     let default = mkfs::default_journal_blocks(disk.blocks_count);
-    let blocks = asked.map_or(default, u64::from);
-    if !mkfs::JOURNAL_BLOCKS.contains(&blocks) || blocks > disk.blocks_count / 2 {
-        return Err(Error::NotSupported(
-            "a journal has 1024 to 10240000 blocks, and at most half of the file system",
-        ));
-    }
-    let fast_commits = match disk.features().has(Feature::FAST_COMMIT) {
-        true => mkfs::fast_commit_blocks(blocks),
-        false => 0,
+    let blocks = asked.blocks.map_or(default, u64::from);
+    let area = asked.fast_commit_blocks.map(u64::from);
+    let length = LogLength::new(blocks, area, disk.features());
+    let problem = if area.is_some() && !disk.features().has(Feature::FAST_COMMIT) {
+        "an area of fast commits needs the feature fast_commit; turn that on first"
+    } else if area == Some(0) {
+        "the area of fast commits has at least one block"
+    } else if !length.fits(disk.blocks_count) {
+        "a journal has 1024 to 10240000 blocks, and at most half of the file system"
+    } else {
+        return Ok(length);
     };
-    Ok(clamp_u32(blocks + fast_commits))
+    Err(Error::NotSupported(problem))
+}
+
+fn check_place(disk: &Superblock, wanted: Journal<'_>) -> Result<()> {
+    let Journal::Internal(InternalJournal {
+        place: Some(place), ..
+    }) = wanted
+    else {
+        return Ok(());
+    };
+    let problem = if is_internal(disk) {
+        "the journal that is there keeps its place; take it away (-O ^has_journal) before a new \
+         one is placed"
+    } else if !disk.geometry()?.contains(place) {
+        "the place of the journal is outside of the file system"
+    } else {
+        return Ok(());
+    };
+    Err(Error::NotSupported(problem))
 }
 
 /// Refuses an internal journal that does not fit with its map, before the first change.
@@ -118,14 +160,14 @@ fn replace(
     device: &Arc<dyn BlockDevice>,
     options: &MountOptions,
     wanted: Journal<'_>,
-    blocks: u32,
+    length: LogLength,
 ) -> Result<MountOptions> {
     let old = read_superblock(&**device, None)?;
     let mut new_options = options.clone();
     new_options.journal_device = None;
     match wanted {
         Journal::None => switch_off(device, options)?,
-        Journal::Internal(_) => switch_to_inode(device, options, blocks)?,
+        Journal::Internal(asked) => switch_to_inode(device, options, length, asked.place)?,
         Journal::External {
             device: other,
             uuid,
@@ -135,7 +177,7 @@ fn replace(
             Filesystem::mount(device.clone(), options.clone())?.unmount()?;
             let added = mkfs::add_journal_user(&**other, old.uuid);
             added.map_err(|error| Error::Mount(format!("{}: {error}", other.describe())))?;
-            reserved::change(device, |disk| {
+            reserved::change(device, options, |disk| {
                 log_length::forget_inode(disk);
                 name_journal(disk, Presence::Present);
                 (disk.journal_uuid, disk.journal_dev) = (uuid, number);
@@ -167,50 +209,62 @@ fn switch_off(device: &Arc<dyn BlockDevice>, options: &MountOptions) -> Result<(
         ..Tuning::default()
     })?;
     fs.unmount()?;
-    reserved::change(device, |disk| {
+    reserved::change(device, options, |disk| {
         log_length::forget_inode(disk);
         name_journal(disk, Presence::Absent);
-    })?;
-    Ok(())
+    })
 }
 
 /// Makes a log in inode 8, which is not the journal, on mounts with the old journal or without one.
 fn switch_to_inode(
     device: &Arc<dyn BlockDevice>,
     options: &MountOptions,
-    blocks: u32,
+    length: LogLength,
+    place: Option<BlockNr>,
 ) -> Result<()> {
     reserved::empty_inode(device, options, InodeNr::JOURNAL)?;
     let disk = read_superblock(&**device, None)?;
     let empty = reserved::new_inode(&disk, options)?;
-    reserved::write_inode(device, InodeNr::JOURNAL, &empty)?;
+    reserved::write_inodes(device, options, &[InodeNr::JOURNAL], &empty)?;
+    // An inode that could not be emptied keeps its blocks, which the next try frees.
     let made = on_journal_inode(device, options, |fs, inode| {
-        let filled = file::append_zeroes(fs, inode.arc(), blocks);
-        if filled.is_err() {
+        if let Some(place) = place {
+            inode.arc().set_goal_hint(place);
+        }
+        let made = fill(fs, &inode, length);
+        if made.is_err() {
             file::cut_to(fs, inode.arc(), 0)?;
         }
-        filled?;
-        let state = inode.read();
-        let first = map::blocks_of(fs, &state, 1, || Error::NoSpace)?;
-        let first = first.first().copied().ok_or(Error::NoSpace)?;
-        Ok((first, mkfs::journal_backup(&state.disk)))
-    });
+        Ok(made)
+    })?;
     let (first, backup) = match made {
         Ok(made) => made,
         Err(error) => {
-            reserved::clear_inode(device, InodeNr::JOURNAL)?;
+            reserved::clear_inodes(device, options, &[InodeNr::JOURNAL])?;
             return Err(error);
         }
     };
-    let log = mkfs::journal_superblock(&disk, blocks);
-    device.write_at(first.0 << disk.geometry()?.block_bits, &log.encode())?;
-    device.flush()?;
-    reserved::change(device, |disk| {
-        log_length::note_inode(disk, backup);
-        name_journal(disk, Presence::Present);
-        disk.journal_inum = InodeNr::JOURNAL.0;
-    })?;
-    Ok(())
+    reserved::at_rest(device, options, |device| {
+        let disk = read_superblock(&**device, None)?;
+        let log = mkfs::journal_superblock(&disk, length);
+        device.write_at(first.0 << disk.geometry()?.block_bits, &log.encode())?;
+        device.flush()?;
+        reserved::write_superblock(device, |disk| {
+            log_length::note_inode(disk, backup);
+            name_journal(disk, Presence::Present);
+            disk.journal_inum = InodeNr::JOURNAL.0;
+        })
+    })
+}
+
+/// Gives the inode the blocks of a log; answers the first one, and the superblock's copy of the
+/// inode.
+fn fill(fs: &Fs, inode: &InodeRef, length: LogLength) -> Result<(BlockNr, [u32; 17])> {
+    file::append_zeroes(fs, inode.arc(), length.blocks)?;
+    let state = inode.read();
+    let first = map::blocks_of(fs, &state, 1, || Error::NoSpace)?;
+    let first = first.first().copied().ok_or(Error::NoSpace)?;
+    Ok((first, mkfs::journal_backup(&state.disk)))
 }
 
 /// Gives back what the old journal has, which the superblock does not name any more.
@@ -225,7 +279,7 @@ fn release(
         on_journal_inode(device, new_options, |fs, inode| {
             file::cut_to(fs, inode.arc(), 0)
         })?;
-        reserved::clear_inode(device, InodeNr::JOURNAL)?;
+        reserved::clear_inodes(device, new_options, &[InodeNr::JOURNAL])?;
     }
     let was_external = old.features().has(Feature::HAS_JOURNAL) && old.journal_inum == 0;
     match &options.journal_device {

@@ -10,12 +10,13 @@
 //! between has a journal, the old one or the new one, and each block has one owner. The steps do
 //! not depend on where an earlier try ended.
 //!
-//! Limit: a map that gets more nodes (with extents, logs of more than 131,068 blocks) goes home in
-//! any order. After a crash in that moment the log is found by the copy of its inode in the
-//! superblock, so e2fsck has to run before a mount.
+//! Limit: a map that gets more nodes goes home in any order. After a crash in that moment the log
+//! is found by its own length, or by the copy of its inode in the superblock. Linux does not read
+//! the copy: a log with extents and more than 131,068 blocks needs a mount by this engine, or
+//! e2fsck, before one by Linux.
 
 use super::reserved;
-use crate::inode::InodeState;
+use crate::inode::{InodeRef, InodeState};
 use crate::map::{self, Mapping};
 use crate::superblock::read_superblock;
 use crate::{Error, Fs, MountOptions, Result, file, mkfs};
@@ -23,36 +24,37 @@ use std::ops::Range;
 use uext4_device::BlockDevice;
 use uext4_format::jbd2;
 use uext4_format::{Feature, InodeNr, LogicalBlock, Superblock};
+use uext4_mkfs::LogLength;
 use uext4_num::{clamp_u32, low_u32};
 use uext4_sync::Arc;
 
-/// Makes the log, which is in inode 8, `blocks` long, with its area of fast commits at the end.
+/// Makes the log, which is in inode 8, of another length.
 ///
 /// # Errors
 /// [`Error::NoSpace`], with nothing changed; those of mounts.
 pub(super) fn set(
     device: &Arc<dyn BlockDevice>,
     options: &MountOptions,
-    blocks: u32,
+    length: LogLength,
 ) -> Result<()> {
+    let blocks = length.blocks;
     let disk = read_superblock(&**device, None)?;
-    let new = mkfs::journal_superblock(&disk, blocks);
+    let new = mkfs::journal_superblock(&disk, length);
     let area = blocks - new.fast_commit_blocks..blocks;
     let [start, area] = reserved::on_mount(device, options, |fs| {
         let inode = reserved::load(fs, InodeNr::JOURNAL)?;
         let old = clamp_u32(inode.read().disk.size >> fs.geometry.block_bits);
         file::cut_to(fs, inode.arc(), old)?;
-        if let Err(error) = file::append_zeroes(fs, inode.arc(), blocks) {
+        let made = lengthen(fs, &inode, blocks, area);
+        if made.is_err() {
             file::cut_to(fs, inode.arc(), old)?;
-            return Err(error);
         }
-        let state = inode.read();
-        // A log without holes, also where the size was more than what is mapped.
-        places(fs, &state, 0..blocks)?;
-        Ok([places(fs, &state, 0..1)?, places(fs, &state, area)?])
+        made
     })?;
     let start = start.first().ok_or(Error::NoSpace)?.start;
-    write_length(device, start, &area, &new)?;
+    reserved::at_rest(device, options, |device| {
+        write_length(device, start, &area, &new)
+    })?;
     reserved::on_mount(device, options, |fs| {
         let inode = reserved::load(fs, InodeNr::JOURNAL)?;
         file::cut_to(fs, inode.arc(), blocks)?;
@@ -64,13 +66,31 @@ pub(super) fn set(
     })
 }
 
+/// Gives the inode at least `blocks` blocks; answers where the first one is, and where `area`.
+fn lengthen(
+    fs: &Fs,
+    inode: &InodeRef,
+    blocks: u32,
+    area: Range<u32>,
+) -> Result<[Vec<Range<u64>>; 2]> {
+    file::append_zeroes(fs, inode.arc(), blocks)?;
+    let state = inode.read();
+    // A log without holes, also where the size was more than what is mapped.
+    places(fs, &state, 0..blocks)?;
+    Ok([places(fs, &state, 0..1)?, places(fs, &state, area)?])
+}
+
 /// Bytes of the device that hold these blocks of a file without holes.
 fn places(fs: &Fs, state: &InodeState, blocks: Range<u32>) -> Result<Vec<Range<u64>>> {
     let mut places = Vec::new();
     let (mut at, bits) = (blocks.start, fs.geometry.block_bits);
     while at < blocks.end {
         match map::lookup(fs, state, LogicalBlock(at), blocks.end - at)? {
-            Mapping::Hole { .. } => return Err(Error::NoSpace),
+            Mapping::Hole { .. } => {
+                return Err(Error::NotSupported(
+                    "the journal has holes; e2fsck -f repairs it",
+                ));
+            }
             Mapping::Mapped {
                 start, len_blocks, ..
             } => {

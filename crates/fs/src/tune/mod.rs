@@ -29,7 +29,7 @@ mod users;
 pub use convert::convert;
 pub use features::Presence;
 pub use fields::{CheckTimes, MountDefaults, Raid};
-pub use journal::{Journal, set_journal};
+pub use journal::{InternalJournal, Journal, set_journal};
 pub use mmp::clear_mmp;
 pub use quota::set_quota;
 pub use read_only::clear_read_only;

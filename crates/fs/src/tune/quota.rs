@@ -12,7 +12,7 @@ use crate::inode::{Inode, InodeRef};
 use crate::mount::check_sound;
 use crate::quota::{Kept, Owners, Usage};
 use crate::superblock::read_superblock;
-use crate::{Error, Filesystem, Fs, MountOptions, Result, credits, mkfs, quota_files};
+use crate::{Error, Filesystem, Fs, MountOptions, Result, credits, mkfs, quota_files, xattr};
 use std::collections::BTreeMap;
 use uext4_device::BlockDevice;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
@@ -87,6 +87,11 @@ fn reserved_inode(kind: QuotaKind) -> Option<InodeNr> {
     }
 }
 
+fn reserved_inodes(kinds: &[QuotaKind]) -> Vec<InodeNr> {
+    let kinds = kinds.iter();
+    kinds.filter_map(|kind| reserved_inode(*kind)).collect()
+}
+
 fn check(disk: &Superblock, now: &[QuotaKind], starts: &[QuotaKind]) -> Result<()> {
     let features = disk.features();
     let problem = if starts.is_empty() {
@@ -95,8 +100,6 @@ fn check(disk: &Superblock, now: &[QuotaKind], starts: &[QuotaKind]) -> Result<(
         "a kind of quota beside others that are counted; turn the others off first"
     } else if starts.contains(&QuotaKind::Project) && !features.has(Feature::PROJECT) {
         "project quota without the feature project; turn that on first"
-    } else if features.has(Feature::EA_INODE) {
-        "quota beside attributes in inodes (ea_inode), whose owners are not counted here"
     } else {
         return Ok(());
     };
@@ -105,23 +108,23 @@ fn check(disk: &Superblock, now: &[QuotaKind], starts: &[QuotaKind]) -> Result<(
 
 fn start(device: &Arc<dyn BlockDevice>, options: &MountOptions, kinds: &[QuotaKind]) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
-    let mut own = kinds.iter().filter_map(|kind| reserved_inode(*kind));
-    own.clone()
-        .try_for_each(|nr| reserved::empty_inode(device, options, nr))?;
+    let own = reserved_inodes(kinds);
+    own.iter()
+        .try_for_each(|nr| reserved::empty_inode(device, options, *nr))?;
     let inode = reserved::new_inode(&disk, options)?;
-    own.clone()
-        .try_for_each(|nr| reserved::write_inode(device, nr, &inode))?;
+    reserved::write_inodes(device, options, &own, &inode)?;
+    // Inodes that could not be emptied keep their blocks, which the next try frees.
     let made = reserved::on_mount(device, options, |fs| {
         let made = make(fs, kinds);
         if made.is_err() {
-            for nr in own.clone() {
-                file::truncate(fs, reserved::load(fs, nr)?.arc(), 0)?;
+            for nr in &own {
+                file::truncate(fs, reserved::load(fs, *nr)?.arc(), 0)?;
             }
         }
-        made
-    });
+        Ok(made)
+    })?;
     if made.is_err() {
-        own.try_for_each(|nr| reserved::clear_inode(device, nr))?;
+        reserved::clear_inodes(device, options, &own)?;
     }
     made
 }
@@ -174,7 +177,8 @@ fn write(fs: &Fs, inode: &InodeRef, bytes: &[u8]) -> Result<()> {
     file::write_out(fs, inode.arc())
 }
 
-/// The usage of all owners of a kind. Files without names are not charged.
+/// The usage of all owners of a kind. Files without names are not charged, nor are values in inodes
+/// (`ea_inode`), which count for each file that refers to them.
 fn usages(fs: &Fs, kind: QuotaKind, nameless: &[InodeNr]) -> Result<Vec<QuotaEntry>> {
     let orphans = fs.superblock.read().disk.orphan_file_inum;
     let mut usages = BTreeMap::new();
@@ -185,14 +189,18 @@ fn usages(fs: &Fs, kind: QuotaKind, nameless: &[InodeNr]) -> Result<Vec<QuotaEnt
             continue;
         }
         let inode = fs.load_inode(nr)?;
+        if inode.holds_value() {
+            continue;
+        }
         let state = inode.read();
         let id = Owners::of(&state.disk).id(kind);
-        let usage = usages.entry(id).or_insert_with(|| QuotaEntry {
+        let entry = usages.entry(id).or_insert_with(|| QuotaEntry {
             id,
             ..QuotaEntry::default()
         });
-        usage.inodes += 1;
-        usage.space_bytes += state.disk.sectors(&fs.geometry) * 512;
+        let usage = xattr::usage(fs, &state)?;
+        entry.inodes += nonnegative(usage.inodes);
+        entry.space_bytes += nonnegative(usage.bytes);
     }
     Ok(usages.into_values().collect())
 }
@@ -205,16 +213,12 @@ fn end(
 ) -> Result<()> {
     let is_last = counted(disk).len() == kinds.len();
     reserved::on_mount(device, options, |fs| turn_off(fs, kinds, is_last))?;
-    let own: Vec<InodeNr> = kinds
-        .iter()
-        .filter_map(|kind| reserved_inode(*kind))
-        .collect();
+    let own = reserved_inodes(kinds);
     reserved::on_mount(device, options, |fs| {
         own.iter()
             .try_for_each(|nr| file::truncate(fs, reserved::load(fs, *nr)?.arc(), 0))
     })?;
-    own.iter()
-        .try_for_each(|nr| reserved::clear_inode(device, *nr))
+    reserved::clear_inodes(device, options, &own)
 }
 
 /// Takes the files from the file system. That of projects becomes an orphan, and is not freed here:

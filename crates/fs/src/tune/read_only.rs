@@ -3,7 +3,7 @@
 use super::{Tuning, reserved};
 use crate::mount::check_state;
 use crate::superblock::read_superblock;
-use crate::{Error, Filesystem, MountOptions, Result, mmp};
+use crate::{Access, Error, Filesystem, MountOptions, Result, mmp};
 use uext4_device::BlockDevice;
 use uext4_format::Feature;
 use uext4_sync::Arc;
@@ -19,19 +19,27 @@ pub fn clear_read_only(device: &Arc<dyn BlockDevice>, options: &MountOptions) ->
     if !disk.features().has(Feature::READONLY) {
         return Ok(());
     }
+    let claim = mmp::Claim::new(device, &disk, &options.clock)?;
+    let held = mmp::claim(claim.as_ref(), Access::ReadWrite)?;
+    let done = change(device);
+    let released = held.map_or(Ok(()), |held| held.release());
+    done.and(released)?;
+    let fs = Filesystem::mount(device.clone(), options.clone())?;
+    fs.tune(&Tuning::default())?;
+    fs.unmount()
+}
+
+fn change(device: &Arc<dyn BlockDevice>) -> Result<()> {
+    let disk = read_superblock(&**device, None)?;
     check_state(&disk)?;
-    mmp::refuse_other_hosts(device)?;
     if disk.features().has(Feature::RECOVER) {
         return Err(Error::NotSupported(
             "its journal has to be replayed first, by e2fsck -f",
         ));
     }
-    reserved::change(device, |disk| {
+    reserved::write_superblock(device, |disk| {
         let mut features = disk.features();
         features.remove(Feature::READONLY);
         disk.set_features(features);
-    })?;
-    let fs = Filesystem::mount(device.clone(), options.clone())?;
-    fs.tune(&Tuning::default())?;
-    fs.unmount()
+    })
 }

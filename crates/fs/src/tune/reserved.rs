@@ -4,6 +4,7 @@
 //! written between two mounts, because a mount that finds it empty refuses to load it.
 
 use crate::inode::InodeRef;
+use crate::mount::AtRest;
 use crate::superblock::{SUPERBLOCK_OFFSET, read_superblock};
 use crate::{Error, Filesystem, Fs, MountOptions, Result, file, space};
 use uext4_device::BlockDevice;
@@ -13,17 +14,37 @@ use uext4_format::{
 };
 use uext4_sync::Arc;
 
-/// Changes the superblock of a file system that is not mounted; answers it as it was.
+/// Works on the device of a file system that is not mounted, under its claim. `options` name the
+/// journal that it has before.
+pub(super) fn at_rest<T>(
+    device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
+    work: impl FnOnce(&Arc<dyn BlockDevice>) -> Result<T>,
+) -> Result<T> {
+    let rest = AtRest::claim(device.clone(), options.clone())?;
+    let done = work(&rest.device);
+    let released = rest.release();
+    done.and_then(|done| released.map(|()| done))
+}
+
+/// Changes the superblock of a file system that is not mounted.
 pub(super) fn change(
     device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
     change: impl FnOnce(&mut Superblock),
-) -> Result<Superblock> {
-    let before = read_superblock(&**device, None)?;
-    let mut disk = before.clone();
+) -> Result<()> {
+    at_rest(device, options, |device| write_superblock(device, change))
+}
+
+/// As [`change`], for a caller with the claim.
+pub(super) fn write_superblock(
+    device: &Arc<dyn BlockDevice>,
+    change: impl FnOnce(&mut Superblock),
+) -> Result<()> {
+    let mut disk = read_superblock(&**device, None)?;
     change(&mut disk);
     device.write_at(SUPERBLOCK_OFFSET, &disk.to_bytes())?;
-    device.flush()?;
-    Ok(before)
+    Ok(device.flush()?)
 }
 
 /// Works on a mount of its own.
@@ -90,14 +111,34 @@ pub(super) fn empty_inode(
     }
 }
 
-/// Makes the inode unused again, whose blocks are free.
-pub(super) fn clear_inode(device: &Arc<dyn BlockDevice>, nr: InodeNr) -> Result<()> {
+/// Makes inodes unused again, whose blocks are free.
+pub(super) fn clear_inodes(
+    device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
+    numbers: &[InodeNr],
+) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
-    write_inode(device, nr, &Inode::new(&disk.geometry()?, 0))
+    write_inodes(device, options, numbers, &Inode::new(&disk.geometry()?, 0))
 }
 
-/// Writes an inode of a file system that is not mounted.
-pub(super) fn write_inode(device: &Arc<dyn BlockDevice>, nr: InodeNr, inode: &Inode) -> Result<()> {
+/// Writes inodes of a file system that is not mounted, each as `inode`.
+pub(super) fn write_inodes(
+    device: &Arc<dyn BlockDevice>,
+    options: &MountOptions,
+    numbers: &[InodeNr],
+    inode: &Inode,
+) -> Result<()> {
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    at_rest(device, options, |device| {
+        numbers
+            .iter()
+            .try_for_each(|nr| write_inode(device, *nr, inode))
+    })
+}
+
+fn write_inode(device: &Arc<dyn BlockDevice>, nr: InodeNr, inode: &Inode) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
     let (geometry, checksums) = (disk.geometry()?, disk.checksums());
     let at = space::inode_byte(&**device, &checksums, &geometry, nr)?;

@@ -358,19 +358,24 @@ fn values(ibody: &XattrSet, block: &XattrSet) -> i64 {
     clamp_i64(in_inodes.count())
 }
 
+/// What the owners of an inode are charged for it: its blocks, which include those of values in
+/// inodes, itself, and each of its entries with a value in an inode.
+pub(crate) fn usage(fs: &Fs, state: &InodeState) -> Result<Usage> {
+    let block = areas::read_block(fs, state)?;
+    let block = block.map(|block| block.set).unwrap_or_default();
+    Ok(Usage {
+        inodes: 1 + values(&areas::ibody(state)?, &block),
+        ..Usage::sectors(state.disk.sectors(&fs.geometry))
+    })
+}
+
 /// Moves the usage of an inode and its attributes to the new owners.
 pub(crate) fn transfer(fs: &Fs, handle: &Handle<'_>, state: &InodeState, to: Owners) -> Result<()> {
     if !fs.quota.is_on() || to == Owners::of(&state.disk) {
         return Ok(());
     }
-    let block = areas::read_block(fs, state)?;
-    let block = block.map(|block| block.set).unwrap_or_default();
-    let usage = Usage {
-        inodes: 1 + values(&areas::ibody(state)?, &block),
-        ..Usage::sectors(state.disk.sectors(&fs.geometry))
-    };
     let charged = (state.nr(), &state.disk);
-    fs.quota.transfer(handle, charged, to, usage);
+    fs.quota.transfer(handle, charged, to, usage(fs, state)?);
     Ok(())
 }
 

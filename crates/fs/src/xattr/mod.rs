@@ -29,7 +29,7 @@ mod value;
 mod tests;
 
 pub(crate) use acl::{Inherited, Setgid, access_acl, chmod_acl, inherit_acl, store_inherited};
-pub(crate) use change::transfer;
+pub(crate) use change::{transfer, usage};
 pub(crate) use expand::expand;
 
 use crate::inode::Inode;

@@ -5,8 +5,12 @@ use crate::image;
 use std::sync::Arc;
 use uext4::device::{BlockDevice, MemDevice};
 use uext4::format::Feature;
+use uext4::format::quota::QuotaKind;
 use uext4::mkfs::{MkfsOptions, Preset};
-use uext4::{Error, Filesystem, MountOptions, Presence, Reseal, SetMode, Threads, Tuning, reseal};
+use uext4::{
+    Error, Filesystem, MountOptions, Presence, Reseal, SetAttr, SetMode, Threads, Tuning, reseal,
+    set_quota,
+};
 use uext4_testkit::oracle::{self, KernelMount};
 
 const OLD: [u8; 16] = [3; 16];
@@ -142,6 +146,53 @@ fn large_values_survive_every_change_of_the_seed() {
         )
         .expect("back");
         assert_values(&device, &format!("{what} and back"));
+    }
+}
+
+/// e2fsck counts a value in an inode for each file that refers to it, as Linux does: when the quota
+/// starts, and after changes by a mount.
+#[test]
+fn owners_of_files_are_charged_for_values_in_inodes() {
+    for features in ["", "bigalloc,^resize_inode", "^extents,^64bit"] {
+        let device = made(features);
+        let fs = image::mount(&device);
+        for file in 0..4 {
+            let owners = SetAttr {
+                uid: Some(1000 + file % 2),
+                gid: Some(file),
+                ..SetAttr::default()
+            };
+            let set = fs.paths().set_attr(format!("/{file}"), &owners);
+            set.expect("sets owners");
+        }
+        fs.unmount().expect("unmounts");
+        let home: Arc<dyn BlockDevice> = device.clone();
+        let kinds = [QuotaKind::User, QuotaKind::Group];
+        set_quota(&home, &options(), &kinds).expect("counts");
+        image::assert_clean(&device);
+        let fs = image::mount(&device);
+        let users = fs.quota(QuotaKind::User).expect("quota is on");
+        let inodes = |id| {
+            users
+                .iter()
+                .find(|user| user.id == id)
+                .map(|user| user.inodes)
+        };
+        // Two files, each with three values.
+        assert_eq!(
+            [inodes(1000), inodes(1001)],
+            [Some(8), Some(8)],
+            "{features}"
+        );
+        fs.paths().remove_xattr("/0", "user.own").expect("removes");
+        fs.paths().remove_file("/1").expect("removes");
+        let value = vec![9; 7000];
+        let set = fs.paths().set_xattr("/2", "user.new", &value, SetMode::Any);
+        set.expect("sets");
+        fs.unmount().expect("unmounts");
+        image::assert_clean(&device);
+        set_quota(&home, &options(), &[]).expect("ends");
+        image::assert_clean(&device);
     }
 }
 

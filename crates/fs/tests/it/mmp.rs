@@ -8,7 +8,9 @@ use uext4::device::{
 use uext4::format::mmp::{MMP_SEQ_CLEAN, Mmp};
 use uext4::format::{BlockNr, Feature};
 use uext4::mkfs::{MkfsOptions, Preset};
-use uext4::{Caller, Error, Filesystem, Journal, MountOptions, WriteContext, set_journal};
+use uext4::{
+    Caller, Error, Filesystem, InternalJournal, Journal, MountOptions, WriteContext, set_journal,
+};
 use uext4_testkit::{oracle, wait};
 
 /// Generous time limit for noticing a lost claim.
@@ -88,7 +90,7 @@ fn no_journal_is_added_beside_another_host() {
     let user = mount(device.clone()).unwrap();
     let recorder = Arc::new(Recorder::new(device.clone()));
     let shared: Arc<dyn BlockDevice> = recorder.clone();
-    let wanted = Journal::Internal(None);
+    let wanted = Journal::Internal(InternalJournal::default());
     assert_busy(set_journal(&shared, &MountOptions::default(), wanted));
     assert_eq!(recorder.log().len(), 0, "written");
     user.unmount().unwrap();

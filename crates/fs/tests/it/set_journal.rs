@@ -2,11 +2,14 @@
 
 use crate::image;
 use std::sync::Arc;
-use uext4::device::{BlockDevice, MemDevice, Recorder, Survivors};
+use uext4::device::{BlockDevice, MemDevice, Recorder, Survivors, Tearing};
 use uext4::format::{Feature, jbd2};
 use uext4::mkfs::{self, DeviceContents, JournalDeviceOptions, MkfsOptions, Preset};
 use uext4::set_journal;
-use uext4::{Error, Filesystem, Journal, MountOptions, Presence, ResizeError, Threads, Tuning};
+use uext4::{
+    Error, Filesystem, InternalJournal, Journal, MountOptions, Presence, ResizeError, Threads,
+    Tuning,
+};
 use uext4_testkit::oracle::{self, Repair};
 
 const SHAPES: [&str; 7] = [
@@ -79,7 +82,7 @@ fn journals_go_come_back_and_change_their_size() {
         image::assert_clean(&device);
         assert_eq!(log_blocks(&device), None, "{shape}");
         assert!(free() >= before + blocks, "{shape}: its blocks are free");
-        set(&device, Journal::Internal(Some(2048))).unwrap();
+        set(&device, Journal::Internal(InternalJournal::of(2048))).unwrap();
         image::assert_clean(&device);
         let fast_commits = u64::from(shape.contains("fast_commit"));
         // Without a journal there is no fast_commit; with another one it stays.
@@ -94,10 +97,10 @@ fn journals_go_come_back_and_change_their_size() {
             };
             fs.tune(&tuning).unwrap();
             fs.unmount().unwrap();
-            set(&device, Journal::Internal(Some(2048))).unwrap();
+            set(&device, Journal::Internal(InternalJournal::of(2048))).unwrap();
             assert_eq!(log_blocks(&device), Some(after), "{shape}");
         }
-        set(&device, Journal::Internal(None)).unwrap();
+        set(&device, Journal::Internal(InternalJournal::default())).unwrap();
         image::assert_clean(&device);
         assert_eq!(log_blocks(&device), Some(blocks), "{shape}");
         if oracle::KernelMount::available_or_skip("set_journal") {
@@ -148,10 +151,84 @@ fn a_journal_moves_to_another_device_and_back() {
         jbd2::Superblock::parse(&log).unwrap().users()
     };
     assert_eq!(users(), 1);
-    set_journal(&home, &with_journal(), Journal::Internal(None)).unwrap();
+    let second = set(&made(""), external);
+    assert!(matches!(second, Err(Error::Mount(_))), "{second:?}");
+    assert_eq!(users(), 1, "the log has blocks of one file system");
+    set_journal(
+        &home,
+        &with_journal(),
+        Journal::Internal(InternalJournal::default()),
+    )
+    .unwrap();
     image::assert_clean(&device);
     assert!(log_blocks(&device).is_some());
     assert_eq!(users(), 0, "the journal knows its former user");
+}
+
+/// The mount of one would discard what waits in the log for the other.
+#[test]
+fn a_journal_of_two_file_systems_is_refused() {
+    let device = made("");
+    let other: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(8 << 20));
+    let uuid = mkfs::format_journal_device(&*other, &journal_options()).unwrap();
+    let external = Journal::External {
+        device: &other,
+        uuid,
+        number: 0,
+    };
+    set(&device, external).unwrap();
+    let mut bytes = [0; 1024];
+    other.read_at(2048, &mut bytes).unwrap();
+    let mut log = jbd2::Superblock::parse(&bytes).unwrap();
+    log.add_user(&[7; 16]).unwrap();
+    other.write_at(2048, &log.encode()).unwrap();
+    let with_journal = MountOptions {
+        journal_device: Some(other.clone()),
+        ..options()
+    };
+    let refused = Filesystem::mount(device, with_journal).map(drop);
+    let told = refused.expect_err("two users").to_string();
+    assert!(told.contains("several file systems"), "{told}");
+}
+
+/// Nodes of the map of a longer log go home in any order; until then their places have what other
+/// files left there.
+#[test]
+fn a_journal_is_found_before_the_nodes_of_a_longer_one_are_home() {
+    for (shape, step) in [("^extent,^64bit", 3), ("", 3)] {
+        let base = made(shape);
+        set(&base, Journal::Internal(InternalJournal::of(1024))).unwrap();
+        let fs = image::mount(&base);
+        fs.paths().write("/fill", vec![0xff; 14 << 20]).unwrap();
+        fs.paths().remove_file("/fill").unwrap();
+        fs.unmount().unwrap();
+        // Free space in pieces, so that the map has nodes.
+        let fs = image::mount(&base);
+        let name = |nr: u32| format!("/piece{nr}");
+        for nr in 0..1600 {
+            fs.paths().write(name(nr), vec![0xff; 7 << 10]).unwrap();
+        }
+        for nr in (0..1600).step_by(2) {
+            fs.paths().remove_file(name(nr)).unwrap();
+        }
+        fs.unmount().unwrap();
+        let recorder = Arc::new(Recorder::new(Arc::new(base.snapshot())));
+        let home: Arc<dyn BlockDevice> = recorder.clone();
+        let journal = Journal::Internal(InternalJournal::of(5000));
+        set_journal(&home, &options(), journal).unwrap();
+        let mut log = recorder.log();
+        let last = log.len();
+        image::assert_clean(&Arc::new(log.image(last, Survivors::All)));
+        for cut in (0..=log.len()).step_by(step) {
+            let tearing = Tearing::Sectors;
+            let seed = cut as u64;
+            let image = Arc::new(log.image(cut, Survivors::Seeded { seed, tearing }));
+            let fs = Filesystem::mount(image, options());
+            let fs = fs.unwrap_or_else(|error| panic!("{shape:?}, cut {cut}: {error}"));
+            assert_files(&fs, &format!("{shape:?}, cut {cut}"));
+            fs.unmount().unwrap();
+        }
+    }
 }
 
 #[test]
@@ -159,7 +236,7 @@ fn an_interrupted_change_is_done_again_without_a_leak() {
     let base = made("");
     let recorder = Arc::new(Recorder::new(Arc::new(base.snapshot())));
     let home: Arc<dyn BlockDevice> = recorder.clone();
-    let journal = Journal::Internal(Some(2048));
+    let journal = Journal::Internal(InternalJournal::of(2048));
     set_journal(&home, &options(), journal).unwrap();
     let mut log = recorder.log();
     let mut done = 0;
@@ -181,7 +258,7 @@ fn sizes_that_do_not_fit_are_refused_before_a_write() {
     let device = made("");
     let before = device.to_bytes();
     for blocks in [1000, 13_000] {
-        let refused = set(&device, Journal::Internal(Some(blocks)));
+        let refused = set(&device, Journal::Internal(InternalJournal::of(blocks)));
         assert!(matches!(refused, Err(Error::NotSupported(_))), "{blocks}");
         assert!(device.to_bytes() == before, "{blocks}: written");
     }
@@ -195,7 +272,7 @@ fn without_space_there_is_no_journal_and_nothing_is_lost() {
     let bytes = vec![1; 19 << 20];
     fs.paths().write("/large", bytes).unwrap();
     fs.unmount().unwrap();
-    let full = set(&device, Journal::Internal(Some(4096)));
+    let full = set(&device, Journal::Internal(InternalJournal::of(4096)));
     assert!(matches!(full, Err(Error::NoSpace)), "{full:?}");
     image::assert_clean(&device);
     assert_eq!(log_blocks(&device), None);
@@ -210,7 +287,7 @@ fn without_space_the_old_journal_stays() {
         fs.paths().write("/large", vec![1; 17 << 20]).unwrap();
         fs.unmount().unwrap();
         let before = device.to_bytes();
-        let full = set(&device, Journal::Internal(Some(6000)));
+        let full = set(&device, Journal::Internal(InternalJournal::of(6000)));
         assert!(matches!(full, Err(Error::NoSpace)), "{shape}: {full:?}");
         assert!(device.to_bytes() == before, "{shape}: written");
         assert_eq!(log_blocks(&device), Some(old), "{shape}");
@@ -222,7 +299,7 @@ fn without_space_the_old_journal_stays() {
 fn a_crash_leaves_all_files() {
     for shape in ["", "^extent,^64bit"] {
         let base = made(shape);
-        for journal in [Journal::None, Journal::Internal(Some(2048))] {
+        for journal in [Journal::None, Journal::Internal(InternalJournal::of(2048))] {
             let device = Arc::new(base.snapshot());
             let recorder = Arc::new(Recorder::new(device));
             let home: Arc<dyn BlockDevice> = recorder.clone();
@@ -286,10 +363,10 @@ fn each_cut_of_another_size_leaves_a_journal() {
     for (shape, step) in cases {
         for (from, to) in [(1024, 3000), (3000, 1200)] {
             let base = made(shape);
-            set(&base, Journal::Internal(Some(from))).unwrap();
+            set(&base, Journal::Internal(InternalJournal::of(from))).unwrap();
             let recorder = Arc::new(Recorder::new(Arc::new(base.snapshot())));
             let home: Arc<dyn BlockDevice> = recorder.clone();
-            let journal = Journal::Internal(Some(to));
+            let journal = Journal::Internal(InternalJournal::of(to));
             set_journal(&home, &options(), journal).unwrap();
             let mut log = recorder.log();
             for cut in (0..=log.len()).step_by(step) {
@@ -335,7 +412,7 @@ fn a_journal_that_moves_is_always_named() {
     let before = overhead(&device);
     for (options, wanted) in [
         (options(), external),
-        (with_journal, Journal::Internal(None)),
+        (with_journal, Journal::Internal(InternalJournal::default())),
     ] {
         let recorder = Arc::new(Recorder::new(Arc::new(device.snapshot())));
         let home: Arc<dyn BlockDevice> = recorder.clone();

@@ -10,7 +10,10 @@ use uext4::format::quota::QuotaKind;
 use uext4::format::superblock::state;
 use uext4::mkfs::{DeviceContents, MkfsOptions, Preset};
 use uext4::resize::{self, Least, NewSize};
-use uext4::{Error, Filesystem, Journal, MountOptions, Presence, Reseal, ResizeError, Threads};
+use uext4::{
+    Error, Filesystem, InternalJournal, Journal, MountOptions, Presence, Reseal, ResizeError,
+    Threads,
+};
 use uext4::{Tuning, convert, reseal, set_journal, set_quota, use_extents};
 use uext4_testkit::oracle::{self, Repair};
 
@@ -76,7 +79,11 @@ pub(crate) const REFUSED: [Work; 8] = [
         reseal(device, options, wanted)
     }),
     ("journal", |device, options| {
-        set_journal(&device, &options, Journal::Internal(Some(2048)))
+        set_journal(
+            &device,
+            &options,
+            Journal::Internal(InternalJournal::of(2048)),
+        )
     }),
     ("quota", |device, options| {
         set_quota(&device, &options, &[QuotaKind::User])

@@ -1,5 +1,6 @@
 //! `uext4 mkfs`: makes a file system.
 
+use super::journal_words::LogWords;
 use super::mkfs_extended::Extended;
 use super::mkfs_report::Made;
 use super::mkfs_target::Target;
@@ -79,9 +80,9 @@ pub(crate) struct Args {
     /// Percent of the blocks for the superuser
     #[arg(short = 'm', long, value_name = "PERCENT", default_value_t = 5.0)]
     reserved: f64,
-    /// Journal: size=MIB
-    #[arg(short = 'J', long, value_name = "size=MIB")]
-    journal: Option<String>,
+    /// Journal: size=MIB, fast_commit_size=KIB, location=BLOCK (or a byte, as 1G)
+    #[arg(short = 'J', long, value_name = "LIST")]
+    journal: Option<LogWords>,
     /// Blocks of a group
     #[arg(short = 'g', long)]
     blocks_per_group: Option<u32>,
@@ -210,7 +211,10 @@ impl Args {
         options.hash_seed = self.hash_seed;
         let epoch = Epoch::given(self.time)?.time();
         options.time = epoch.and_then(|time| u64::try_from(time.seconds).ok());
-        options.journal = self.journal_size()?;
+        let journal = self.journal.unwrap_or_default();
+        options.journal = journal.mib.map_or(JournalSize::Auto, JournalSize::Mib);
+        options.fast_commit_kib = journal.fast_commit_kib;
+        options.journal_place = journal.place;
         options.blocks_per_group = self.blocks_per_group;
         options.groups_per_flex = self.flex_groups;
         if !rustix::process::geteuid().is_root() {
@@ -220,20 +224,6 @@ impl Args {
             list.apply(&mut options);
         }
         Ok(options)
-    }
-
-    fn journal_size(&self) -> Result<JournalSize> {
-        let Some(text) = &self.journal else {
-            return Ok(JournalSize::Auto);
-        };
-        let size = text
-            .strip_prefix("size=")
-            .and_then(|mib| mib.trim_end_matches(['M', 'm']).parse().ok());
-        size.map(JournalSize::Mib).ok_or_else(|| {
-            Failure::usage(format!(
-                "-J {text}: the size of the journal is given as size=MIB"
-            ))
-        })
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) mod get;
 pub(crate) mod groups;
 pub(crate) mod help;
 pub(crate) mod info;
+mod journal_words;
 pub(crate) mod ls;
 pub(crate) mod mkfs;
 mod mkfs_extended;

@@ -27,9 +27,9 @@ Examples:
   uext4 tune disk.img -o ^acl,discard -E stride=16,stripe_width=64
 
 Features: fast_commit, orphan_file, has_journal, mmp, quota, stable_inodes, metadata_csum_seed and
-read-only can be turned on and off; dir_index, large_file and flex_bg also, off while nothing uses
-them; dir_nlink, extent, ea_inode, encrypt, casefold, extra_isize, huge_file, large_dir, project,
-uninit_bg and verity only on; resize_inode only off.
+read-only can be turned on and off, uninit_bg too without metadata_csum; dir_index, large_file and
+flex_bg also, off while nothing uses them; dir_nlink, extent, ea_inode, encrypt, casefold,
+extra_isize, huge_file, large_dir, project and verity only on; resize_inode only off.
 
 metadata_csum can be turned on and off. This, and a new UUID without metadata_csum_seed, changes all
 checksums at once, and the hashes of large attributes: the journal must hold all blocks that change,
@@ -52,7 +52,8 @@ pub(crate) struct Args {
     /// UUID, or `random`, or `clear` for none
     #[arg(short = 'U', long, value_parser = uuid)]
     uuid: Option<[u8; 16]>,
-    /// Journal: size=MIB in the file system, or device=FILE on another one; replaces the old one
+    /// Journal: size=MIB, fast_commit_size=KIB and location=BLOCK (or a byte, as 1G) in the file
+    /// system, or device=FILE on another one; replaces the old one
     #[arg(short = 'J', long, value_name = "JOURNAL")]
     pub(super) journal: Option<JournalWord>,
     /// Quota to count, or with ^ not: usrquota, grpquota, prjquota; -O quota stands for all
@@ -304,16 +305,19 @@ impl Args {
 /// the seed of checksums afterwards, or of hashes.
 fn resealing(target: &Target, mut tuning: Tuning) -> Result<(Reseal, Tuning)> {
     let is_csum = |word: &&(Feature, Presence)| word.0 == Feature::METADATA_CSUM;
+    let is_of_groups = |word: &&(Feature, Presence)| word.0 == Feature::UNINIT_BG;
     let mut reseal = Reseal {
         metadata_csum: tuning.features.iter().rfind(is_csum).map(|word| word.1),
         uuid: None,
         uninit_bg: tuning
             .features
-            .contains(&(Feature::UNINIT_BG, Presence::Present)),
+            .iter()
+            .rfind(is_of_groups)
+            .map(|word| word.1),
     };
-    tuning.features.retain(|word| !is_csum(&word));
-    let of_groups = (Feature::UNINIT_BG, Presence::Present);
-    tuning.features.retain(|word| *word != of_groups);
+    tuning
+        .features
+        .retain(|word| !is_csum(&word) && !is_of_groups(&word));
     if tuning.uuid.is_none() {
         return Ok((reseal, tuning));
     }

@@ -1,5 +1,6 @@
 //! `uext4 tune -J` and `-O has_journal`: the journal comes, goes, or is another one.
 
+use super::journal_words::LogWords;
 use super::tune::Args;
 use super::tune_target::Target;
 use super::tune_words::JournalWord;
@@ -7,8 +8,8 @@ use crate::failure::{At, Failure, Result};
 use crate::image;
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
-use uext4::format::{DeviceNumber, Feature};
-use uext4::{Journal, Presence, mkfs};
+use uext4::format::{DeviceNumber, Feature, Superblock};
+use uext4::{InternalJournal, Journal, Presence, mkfs};
 use uext4_num::clamp_u32;
 
 /// The journal that the arguments ask for.
@@ -16,7 +17,7 @@ use uext4_num::clamp_u32;
 pub(super) enum Wanted {
     None,
     Default,
-    Mib(u32),
+    Internal(LogWords),
     Device(PathBuf),
 }
 
@@ -28,7 +29,7 @@ impl Args {
                 "-J and -O ^has_journal contradict each other",
             )),
             (Some(Presence::Absent), None) => Ok(Some(Wanted::None)),
-            (_, Some(JournalWord::Size(mib))) => Ok(Some(Wanted::Mib(*mib))),
+            (_, Some(JournalWord::Internal(words))) => Ok(Some(Wanted::Internal(*words))),
             (_, Some(JournalWord::Device(path))) => Ok(Some(Wanted::Device(path.clone()))),
             (Some(_), None) => Ok(Some(Wanted::Default)),
             (None, None) => Ok(None),
@@ -43,10 +44,9 @@ impl Args {
             (Wanted::None, false) | (Wanted::Default, true) => return Ok(()),
             _ => {}
         }
-        let blocks = |mib: u32| u64::from(mib) << 10 >> disk.log_block_size;
         let other = target.new_journal.clone();
         let journal = match (wanted, &other) {
-            (Wanted::Mib(mib), _) => Journal::Internal(Some(clamp_u32(blocks(*mib)))),
+            (Wanted::Internal(words), _) => Journal::Internal(in_blocks(*words, &disk)),
             (Wanted::Device(_), Some((path, device))) => {
                 let uuid = mkfs::journal_device_uuid(&**device);
                 let uuid = uuid.map_err(|error| Failure::at(&error, path.display()))?;
@@ -57,11 +57,24 @@ impl Args {
                 }
             }
             (Wanted::None, _) => Journal::None,
-            (Wanted::Default | Wanted::Device(_), _) => Journal::Internal(None),
+            (Wanted::Default | Wanted::Device(_), _) => {
+                Journal::Internal(InternalJournal::default())
+            }
         };
         uext4::set_journal(&target.home, &target.options(), journal).at(&name)?;
         target.journal = other.map(|(_, device)| device);
         Ok(())
+    }
+}
+
+fn in_blocks(words: LogWords, disk: &Superblock) -> InternalJournal {
+    let bits = disk.log_block_size + 10;
+    let blocks = |bytes: u64| clamp_u32(bytes >> bits);
+    let area = words.fast_commit_kib;
+    InternalJournal {
+        blocks: words.mib.map(|mib| blocks(u64::from(mib) << 20)),
+        fast_commit_blocks: area.map(|kib| blocks(u64::from(kib) << 10)),
+        place: words.place.map(|place| place.block(bits)),
     }
 }
 

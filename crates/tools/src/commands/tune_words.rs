@@ -1,5 +1,6 @@
 //! The lists and values that `uext4 tune` takes, in the words of tune2fs.
 
+use super::journal_words::LogWords;
 use uext4::Presence;
 use uext4::format::hash::HashVersion;
 use uext4::format::quota::QuotaKind;
@@ -210,14 +211,10 @@ pub(super) fn mounts_max(text: &str) -> Parsed<u16> {
     }
 }
 
-const NO_LOCATION: &str = "the place of a journal cannot be chosen: it goes where there is room";
-const NO_AREA: &str = "the area of fast commits cannot be chosen: it is a 64th of the journal";
-
 /// A journal as `-J` describes it.
 #[derive(Clone, Debug)]
 pub(super) enum JournalWord {
-    /// In MiB.
-    Size(u32),
+    Internal(LogWords),
     Device(std::path::PathBuf),
 }
 
@@ -226,11 +223,11 @@ impl std::str::FromStr for JournalWord {
 
     fn from_str(text: &str) -> Parsed<Self> {
         match text.split_once('=') {
-            Some(("size", value)) => Ok(Self::Size(number(value)?)),
             Some(("device", path)) => Ok(Self::Device(path.into())),
-            Some(("location", _)) => Err(NO_LOCATION.into()),
-            Some(("fast_commit_size", _)) => Err(NO_AREA.into()),
-            _ => Err("give size=MIB or device=FILE".into()),
+            _ => match text.parse() {
+                Ok(words) => Ok(Self::Internal(words)),
+                Err(problem) => Err(format!("{problem}; or device=FILE alone")),
+            },
         }
     }
 }
@@ -275,10 +272,10 @@ mod tests {
         assert!("clear_mmp".parse::<ExtendedWord>().is_ok());
         assert!("clear_mmp=1".parse::<ExtendedWord>().is_err());
         assert!("orphan_file_size=64".parse::<ExtendedWord>().is_ok());
-        assert!("location=500".parse::<JournalWord>().is_err());
         assert!("force_fsck".parse::<ExtendedWord>().is_ok());
         assert!("force_fsck=1".parse::<ExtendedWord>().is_err());
-        assert!("size=4".parse::<JournalWord>().is_ok());
+        assert!("size=4,location=500".parse::<JournalWord>().is_ok());
+        assert!("device=x".parse::<JournalWord>().is_ok());
         assert!("4".parse::<JournalWord>().is_err());
     }
 }

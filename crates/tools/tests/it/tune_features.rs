@@ -118,11 +118,6 @@ fn features_in_use_stay() {
     rig.ok(&["put", "disk.img", "large", "/large"]);
     refused("^large_file", "2 GiB or more");
     rig.fails(
-        2,
-        "cannot be chosen",
-        &["tune", "disk.img", "-J", "location=9"],
-    );
-    rig.fails(
         1,
         "goes with the feature",
         &["tune", "disk.img", "-E", "orphan_file_size=64"],

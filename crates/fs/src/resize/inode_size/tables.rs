@@ -2,11 +2,11 @@
 //! transaction leaves them without a meaning.
 
 use crate::mount::AtRest;
-use crate::resize::bitmaps::{bit, inode_bitmap};
+use crate::resize::bitmaps::{bit, inode_bitmap, written_inodes};
 use crate::{Error, Result};
 use std::ops::Range;
 use uext4_format::{
-    BlockNr, Checksums, Feature, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, group_flag,
+    BlockNr, Checksums, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, group_flag,
 };
 use uext4_num::{u64_of, usize_of};
 
@@ -44,7 +44,7 @@ impl<'a> Tables<'a> {
     pub(super) fn moved(&self, descriptor: &GroupDescriptor, place: BlockNr) -> GroupDescriptor {
         let mut moved = descriptor.clone();
         moved.inode_table = place;
-        if self.written(descriptor) < self.old.inodes_per_group {
+        if written_inodes(&self.old, descriptor) < self.old.inodes_per_group {
             moved.flags &= !group_flag::INODE_ZEROED;
         }
         moved
@@ -61,25 +61,13 @@ impl<'a> Tables<'a> {
         place: BlockNr,
     ) -> Result<()> {
         let bitmap = inode_bitmap(self.rest, descriptor, group)?;
-        let written = self.written(descriptor);
+        let written = written_inodes(&self.old, descriptor);
         let step = PIECE_BYTES.max(self.old.block_size()) / u32::from(self.old.inode_size);
         for first in (0..written).step_by(usize_of(step)) {
             let indexes = first..written.min(first + step);
             self.copy_piece(group, &bitmap, indexes, [descriptor.inode_table, place])?;
         }
         self.copy_journal_inode(group, [descriptor.inode_table, place])
-    }
-
-    /// How many inodes of a group were ever written.
-    fn written(&self, descriptor: &GroupDescriptor) -> u32 {
-        let has = |feature| self.old.features.has(feature);
-        let tracks_unused = has(Feature::METADATA_CSUM) || has(Feature::UNINIT_BG);
-        let all = self.old.inodes_per_group;
-        match tracks_unused {
-            false => all,
-            true if descriptor.has_flag(group_flag::INODE_UNINIT) => 0,
-            true => all.saturating_sub(descriptor.itable_unused),
-        }
     }
 
     /// Copies inodes; the rest of the last block becomes zero.

@@ -2,6 +2,7 @@
 
 use super::Work;
 use crate::Result;
+use crate::resize::written_inodes;
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, GroupDescriptor, GroupNr, Inode, Place, block_bitmap_checksum,
     group_flag, inode_bitmap_checksum,
@@ -13,6 +14,10 @@ impl Work<'_> {
     /// among the changes.
     pub(super) fn group(&mut self, group: GroupNr) -> Result<GroupDescriptor> {
         let mut descriptor = self.descriptors.get(group)?;
+        let written = written_inodes(&self.geometry, &descriptor);
+        if self.ends_lazy {
+            self.write_lazy(group, &mut descriptor, written)?;
+        }
         let (geometry, seed) = (self.geometry, self.new.metadata);
         if !descriptor.has_flag(group_flag::BLOCK_UNINIT) {
             let bitmap = self.rest.read(descriptor.block_bitmap)?;
@@ -25,22 +30,19 @@ impl Work<'_> {
             descriptor.verify_inode_bitmap(&bitmap, group, &geometry, &self.old)?;
             let sum = seed.map_or(0, |seed| inode_bitmap_checksum(seed, &bitmap, &geometry));
             descriptor.set_inode_bitmap_checksum(sum, &geometry);
-            self.inodes(group, &descriptor, &bitmap)?;
+            self.inodes(group, (&descriptor, written), &bitmap)?;
         }
         Ok(descriptor)
     }
 
+    /// The inodes of a group that were ever written.
     fn inodes(
         &mut self,
         group: GroupNr,
-        descriptor: &GroupDescriptor,
+        (descriptor, written): (&GroupDescriptor, u32),
         bitmap: &[u8],
     ) -> Result<()> {
         let per_block = self.geometry.inodes_per_block();
-        let written = self
-            .geometry
-            .inodes_per_group
-            .saturating_sub(descriptor.itable_unused);
         for block in 0..written.div_ceil(per_block) {
             let first = block * per_block;
             let nr = BlockNr(descriptor.inode_table.0 + u64::from(block));

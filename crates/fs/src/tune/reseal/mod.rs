@@ -1,5 +1,5 @@
 //! Rewrites the checksums of all metadata, and hashes of the same seed, for a new UUID and for
-//! `metadata_csum` on and off.
+//! `metadata_csum` and `uninit_bg` on and off.
 //!
 //! All changed blocks are one transaction of the log, so a crash leaves all old or all new
 //! checksums. A log that cannot hold them is an error, and nothing has changed. While they are on
@@ -7,7 +7,8 @@
 //! whose inode and descriptor have old checksums or new ones. Linux reads the features before a
 //! replay, so its first mount after such a crash may fail; e2fsck and this engine read them again.
 //!
-//! Layout: `groups` descriptors, bitmaps and inode tables; `files` what an inode refers to;
+//! Layout: `groups` descriptors, bitmaps and inode tables; `lazy` what groups have not written yet,
+//! and need without checksums of groups; `files` what an inode refers to;
 //! `directory` one block of a directory, which has space for a checksum or not; `values` hashes of
 //! values in inodes (`ea_inode`).
 //! Not here: MMP, whose block is in use during the change.
@@ -16,6 +17,7 @@
 mod directory;
 mod files;
 mod groups;
+mod lazy;
 mod values;
 
 use super::Presence;
@@ -35,11 +37,12 @@ pub struct Reseal {
     pub uuid: Option<[u8; 16]>,
     /// The feature `metadata_csum`. Off, descriptors keep checksums of their own (`uninit_bg`).
     pub metadata_csum: Option<Presence>,
-    /// Turns on the feature `uninit_bg`: checksums of groups only.
-    pub uninit_bg: bool,
+    /// The feature `uninit_bg`: checksums of groups only. Off, all groups get bitmaps and whole
+    /// inode tables.
+    pub uninit_bg: Option<Presence>,
 }
 
-/// Changes the UUID or the feature `metadata_csum` of the file system on `device`, and with it the
+/// Changes the UUID or the features of checksums of the file system on `device`, and with them the
 /// checksums of all its metadata. The caller is the only user of the device. One that was not
 /// unmounted is recovered first.
 ///
@@ -68,15 +71,17 @@ fn wanted_superblock(now: &Superblock, wanted: Reseal) -> Result<Option<Superblo
         disk.uuid = uuid;
     }
     let mut features = disk.features();
-    if wanted.uninit_bg && features.has(Feature::METADATA_CSUM) {
-        return Err(Error::NotSupported(
-            "uninit_bg beside metadata_csum, which has checksums of groups already",
-        ));
+    match wanted.uninit_bg {
+        Some(Presence::Present) if features.has(Feature::METADATA_CSUM) => {
+            return Err(Error::NotSupported(
+                "uninit_bg beside metadata_csum, which has checksums of groups already",
+            ));
+        }
+        Some(Presence::Present) => features.insert(Feature::UNINIT_BG),
+        Some(Presence::Absent) => features.remove(Feature::UNINIT_BG),
+        None => {}
     }
-    if wanted.uninit_bg {
-        features.insert(Feature::UNINIT_BG);
-        disk.set_features(features);
-    }
+    disk.set_features(features);
     if disk == *now {
         return Ok(None);
     }
@@ -138,6 +143,12 @@ fn without_checksums(disk: &Superblock) -> Superblock {
     disk
 }
 
+/// Whether flags of a group may stand for its bitmaps and inodes.
+fn has_lazy_groups(disk: &Superblock) -> bool {
+    let features = disk.features();
+    features.has(Feature::METADATA_CSUM) || features.has(Feature::UNINIT_BG)
+}
+
 /// The change while it is collected.
 struct Work<'a> {
     rest: &'a AtRest,
@@ -151,6 +162,8 @@ struct Work<'a> {
     orphan_file: u32,
     /// Those of hashes of values in inodes, if they change.
     seeds: Option<Seeds>,
+    /// Whether groups may leave bitmaps and tables unwritten now, and not afterwards.
+    ends_lazy: bool,
     /// New hashes of values in inodes.
     value_hashes: BTreeMap<InodeNr, Option<u32>>,
 }
@@ -165,6 +178,7 @@ impl<'a> Work<'a> {
         Ok(Self {
             seeds: (has_values && seeds.old != seeds.new).then_some(seeds),
             value_hashes: BTreeMap::new(),
+            ends_lazy: has_lazy_groups(&rest.superblock) && !has_lazy_groups(disk),
             geometry: rest.geometry,
             old: rest.superblock.checksums(),
             new: disk.checksums(),

@@ -10,8 +10,9 @@ use uext4::format::quota::QuotaKind;
 use uext4::mkfs::DeviceContents;
 use uext4::resize::{Least, NewSize, set_inode_size, shrink};
 use uext4::{
-    CompactOptions, DefragOptions, Destination, Error, Filesystem, Journal, OnError, Presence,
-    Reseal, ResizeError, Result, Tuning, convert, reseal, set_journal, set_quota, use_extents,
+    CompactOptions, DefragOptions, Destination, Error, Filesystem, InternalJournal, Journal,
+    OnError, Presence, Reseal, ResizeError, Result, Tuning, convert, reseal, set_journal,
+    set_quota, use_extents,
 };
 use uext4_judge::EngineTarget;
 use uext4_testkit::rng::Rng;
@@ -109,7 +110,8 @@ impl Step {
                 allowed(shrink(device, options, least).map(drop))
             }
             Self::Journal(blocks) => {
-                let wanted = blocks.map_or(Journal::None, |blocks| Journal::Internal(Some(blocks)));
+                let internal = |blocks| Journal::Internal(InternalJournal::of(blocks));
+                let wanted = blocks.map_or(Journal::None, internal);
                 allowed(set_journal(&device, &options, wanted))
             }
             Self::Quota(kinds) => allowed(set_quota(&device, &options, kinds)),
@@ -240,7 +242,8 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
             uuid: rng
                 .chance(50)
                 .then(|| rng.bytes(16).try_into().expect("16 bytes")),
-            uninit_bg: false,
+            // Beside metadata_csum it is refused.
+            uninit_bg: rng.chance(20).then(|| *rng.pick(&PRESENCES)),
             metadata_csum: rng.chance(70).then(|| *rng.pick(&PRESENCES)),
         }),
         _ => {
