@@ -33,6 +33,12 @@ impl Background {
         threads.push(thread::spawn(move || checkpoints.checkpoint_thread()));
     }
 
+    /// Whether no thread of the journal runs.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn is_over(&self) -> bool {
+        self.threads.lock().is_empty()
+    }
+
     /// Ends the threads and waits until each has finished the work it began.
     pub(crate) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());

@@ -195,9 +195,24 @@ impl Journal {
     /// Commits, writes everything home, marks the log clean. Later calls answer [`Error::Closed`];
     /// changes logged after the commit are lost. Dropping a journal without closing it equals a
     /// crash: uncommitted changes are lost and the log needs recovery.
+    ///
+    /// Behind it nothing of the journal writes to the device, also after an error.
+    ///
+    /// # Errors
+    /// The first failure; it stops the journal, as [`Self::stop`].
     pub fn close(&self) -> Result<(), Error> {
+        let closed = self.close_log();
+        match &closed {
+            Ok(()) => self.engine.tell_stopped(),
+            Err(cause) => self.engine.abort(cause.clone()),
+        }
+        self.background.end();
+        closed
+    }
+
+    fn close_log(&self) -> Result<(), Error> {
         self.commit_running()?;
-        let one_commit = self.engine.one_commit.lock();
+        let _one_commit = self.engine.one_commit.lock();
         // A change since that commit may be in a fast commit, which ends with the log.
         self.engine.commit_locked()?;
         match self.engine.log.get() {
@@ -205,10 +220,13 @@ impl Journal {
             None => self.engine.barrier().flush(&*self.engine.home.device)?,
         }
         self.engine.gate.stop(Error::Closed);
-        drop(one_commit);
-        self.engine.tell_stopped();
-        self.background.end();
         Ok(())
+    }
+
+    /// Stops the journal, as [`Self::abort`], and waits for the writes that its threads have begun.
+    pub fn stop(&self, cause: Error) {
+        self.engine.abort(cause);
+        self.background.end();
     }
 
     /// Flushes the file system's device.
@@ -219,6 +237,12 @@ impl Journal {
     /// without a log continues and answers [`Error::Late`].
     pub fn flush_device(&self) -> Result<(), Error> {
         self.engine.flush_device()
+    }
+
+    /// Whether its threads have ended.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn is_over(&self) -> bool {
+        self.background.is_over()
     }
 
     /// Kind of the next commit, if a caller waits for it.

@@ -93,21 +93,16 @@ impl Fs {
         if !self.state.close() {
             return Ok(());
         }
-        let is_quiet = if writable {
+        if writable {
             let closed = self.journal.close().map_err(Error::from);
-            let is_quiet = closed.is_ok();
             done = done.and(closed.and_then(|()| self.mark_clean()));
             done = done.and(self.check_lost_flushes());
-            is_quiet
         } else {
             self.record_failure();
-            self.state.failure().is_none()
-        };
-        let ended = self.end_claim(life, done);
-        // Threads of a journal that stopped may still write: then the claim ends with the device.
-        if is_quiet {
-            life.media.release();
         }
+        // The threads of the journal have ended: nothing of this mount writes any more.
+        let ended = self.end_claim(life, done);
+        life.media.release();
         ended
     }
 
@@ -121,7 +116,11 @@ impl Fs {
                 }
                 Err(cause.clone())
             }
-            (None, Some(mmp)) => done.and(mmp.release()),
+            (None, Some(mmp)) => {
+                // After an error, the next host recovers what the log has.
+                let released = mmp.release();
+                done.and(released)
+            }
             (None, None) => done,
         }
     }
@@ -150,19 +149,24 @@ impl Fs {
         Ok(())
     }
 
-    /// Records the failure on the device, best effort. The unmount answers the cause, whatever
-    /// fails here.
+    /// Ends the journal of a mount that failed and records the failure on the device, best effort.
+    /// The unmount answers the cause, whatever fails here.
     fn record_failure(&self) {
-        let _best_effort = match self.state.failure() {
-            Some(Error::Corrupt(_)) => self.journal.close().map_err(Error::from),
-            Some(Error::Journal(uext4_journal::Error::Closed)) | None => Ok(()),
-            // A failed read is recorded through the journal, like damage.
-            Some(Error::Journal(_)) if self.journal.check().is_ok() => {
-                self.journal.close().map_err(Error::from)
-            }
-            Some(Error::Journal(_)) => self.record_stop(),
-            Some(_) => Ok(()),
+        let Some(cause) = self.state.failure() else {
+            return;
         };
+        use uext4_journal::Error::Closed;
+        let by_journal = matches!(cause, Error::Journal(cause) if !matches!(cause, Closed));
+        let is_damage = matches!(cause, Error::Corrupt(_));
+        // Damage and a failed read are recorded through the journal.
+        if is_damage || by_journal && self.journal.check().is_ok() {
+            let _best_effort = self.journal.close();
+            return;
+        }
+        self.journal.stop(Closed);
+        if by_journal {
+            let _best_effort = self.record_stop();
+        }
     }
 
     /// After the journal stopped, adds the errors to the on-disk superblock.

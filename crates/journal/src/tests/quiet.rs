@@ -63,6 +63,27 @@ fn threads_wait_while_the_journal_is_quiet() {
     assert!(is_clean(&device));
 }
 
+/// The caller gives its claim on the device back behind it.
+#[test]
+fn no_thread_writes_behind_a_close_that_failed() {
+    let device = Recorder::new(disk(200, LOG));
+    let journal = Journal::open(Config {
+        threads: Threads::Background,
+        ..config(&device, LOG)
+    })
+    .expect("opens");
+    let block = Block::new(100, vec![0; BLOCK]);
+    set(&journal, &block, 1).expect("starts");
+    device.fail_after(device.len());
+    assert!(journal.close().is_err());
+    assert!(journal.is_over());
+    device.fail_after(usize::MAX);
+    let before = device.len();
+    assert!(set(&journal, &block, 2).is_err());
+    assert!(journal.commit_running().is_err());
+    assert_eq!(device.len(), before);
+}
+
 #[test]
 fn a_quiet_journal_takes_a_log_later() {
     let device = Recorder::new(disk(200, LOG));
