@@ -192,11 +192,12 @@ impl Medium {
         }
     }
 
-    /// Writes the overlay to the device: first all ranges outside `last`, then, after a flush, the
-    /// rest. Later writes reach the device.
+    /// Writes the overlay to the device: first all ranges outside `last`, without the superblock;
+    /// then the superblock; then the rest. A flush follows each. Later writes reach the device.
     ///
     /// With the log as `last`, a crash in between is harmless: a replay of the log writes the same
-    /// blocks home again.
+    /// blocks home again. The superblock follows the descriptors because Linux reads both before it
+    /// replays: after a growth it refuses the new size with the old descriptors.
     fn settle(&self, last: &[Range<u64>], grain: u64) -> Result<(), Error> {
         if !self.in_memory.load(Ordering::Acquire) {
             return Ok(());
@@ -212,7 +213,9 @@ impl Medium {
         pieces.retain(|piece| !is_claim(piece));
         let is_last = |piece: &Range<u64>| last.iter().any(|range| range.contains(&piece.start));
         let (late, early): (Vec<_>, Vec<_>) = pieces.into_iter().partition(is_last);
-        for pieces in [early, late] {
+        let holds_superblock = |piece: &Range<u64>| piece.contains(&SUPERBLOCK_OFFSET);
+        let (superblock, early) = early.into_iter().partition(holds_superblock);
+        for pieces in [early, superblock, late] {
             pieces.iter().try_for_each(|piece| self.copy(piece))?;
             self.base.flush()?;
         }
