@@ -232,7 +232,13 @@ impl FreeCount {
         is_far || self.sum() >= needed
     }
 
-    /// Unclaimed clusters: exact while no thread claims or gives.
+    /// Unclaimed clusters: exact while no thread claims or gives. Negative after an error took
+    /// clusters away that are claimed.
+    pub fn balance(&self) -> i64 {
+        self.sum()
+    }
+
+    /// [`Self::balance`], at least 0.
     pub fn available(&self) -> u64 {
         nonnegative(self.sum())
     }
@@ -281,6 +287,7 @@ mod tests {
         assert_eq!(count.available(), 31);
         assert_eq!(count.available_to(Privilege::User), 1);
         count.withdraw(40);
+        assert_eq!(count.balance(), -9);
         assert_eq!(count.available(), 0);
         count.give(10);
         assert!(count.try_claim(1, Privilege::Metadata));

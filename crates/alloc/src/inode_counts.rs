@@ -11,7 +11,7 @@ use std::ops::Range;
 use uext4_format::GroupNr;
 use uext4_num::{clamp_i32, high_u32, low_u32, nonnegative, usize_of};
 use uext4_sync::atomic::{
-    AtomicI32, AtomicU64,
+    AtomicI32, AtomicI64, AtomicU64,
     Ordering::{AcqRel, Relaxed},
 };
 use uext4_sync::{CachePadded, Counter, Sharded};
@@ -47,7 +47,7 @@ pub struct InodeCounts {
     free_inodes: Counter,
     used_dirs: Counter,
     /// Free inodes of groups whose bitmap cannot be used.
-    withdrawn: AtomicU64,
+    withdrawn: AtomicI64,
 }
 
 /// Approximate counts; negative while frees are pending.
@@ -80,7 +80,7 @@ impl InodeCounts {
             slack: clamp_i32(SLACK_MAX.min(inodes_per_group / 64)),
             free_inodes: Counter::new(free),
             used_dirs: Counter::new(dirs),
-            withdrawn: AtomicU64::new(0),
+            withdrawn: AtomicI64::new(0),
         }
     }
 
@@ -132,14 +132,17 @@ impl InodeCounts {
 
     /// Takes the free inodes of a group away, because its bitmap cannot be used.
     pub fn withdraw(&self, group: GroupNr) {
+        self.tell_all(|nr| nr == group);
         let free = self.groups[usize_of(group.0)].free_inodes.swap(0, Relaxed);
         self.free_inodes.add(-i64::from(free));
-        self.withdrawn.fetch_add(nonnegative(free.into()), Relaxed);
+        // Negative where a change of another thread was pending: the sum stays exact.
+        self.withdrawn.fetch_add(free.into(), Relaxed);
     }
 
     /// Free inodes by the descriptors: those of groups whose bitmap cannot be used count too.
     pub fn free_on_disk(&self) -> u64 {
-        self.free_inodes() + self.withdrawn.load(Relaxed)
+        let withdrawn = self.withdrawn.load(Relaxed);
+        nonnegative(self.free_inodes.sum().saturating_add(withdrawn))
     }
 
     fn count(&self, group: GroupNr, free: i32, kind: InodeKind) {

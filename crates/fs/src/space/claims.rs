@@ -133,6 +133,13 @@ impl Claims {
         self.count.available()
     }
 
+    /// See [`FreeCount::balance`]; with the reservations for maps of delayed data, which are part
+    /// of the clusters held back for metadata.
+    pub(super) fn balance(&self) -> i64 {
+        let reserved = self.delayed_tree.sum();
+        self.count.balance().saturating_add(reserved)
+    }
+
     pub(super) fn free_on_disk(&self) -> u64 {
         nonnegative(self.on_disk.sum())
     }

@@ -54,7 +54,7 @@ use uext4_alloc::{Engine, InodePolicy, InodeRuns};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Checksums, Geometry, GroupDescriptor, GroupNr, InodeNr, Tid, Uuid};
 use uext4_journal::CommitObserver;
-use uext4_num::usize_of;
+use uext4_num::{clamp_i64, nonnegative, usize_of};
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, Latest, OnceLock, SequenceCount};
 
@@ -210,9 +210,7 @@ impl Space {
         } else {
             self.overhead_blocks.load(Ordering::Relaxed)
         };
-        // Reservations for maps are part of the clusters held back for metadata.
-        let free = self.free_and_pending() + self.claims.delayed_tree();
-        let blocks_free = free << geometry.cluster_bits;
+        let blocks_free = nonnegative(self.free_and_pending()) << geometry.cluster_bits;
         let reserved = state
             .disk
             .r_blocks_count
@@ -229,19 +227,20 @@ impl Space {
         }
     }
 
-    /// Clusters that no write has claimed. Reservations for maps are part of those held back for
-    /// metadata.
+    /// Clusters that no write has claimed.
     pub(crate) fn unclaimed_clusters(&self) -> u64 {
-        self.claims.available() + self.claims.delayed_tree()
+        nonnegative(self.claims.balance())
     }
 
     /// Clusters that are free now, or after the next commit: programs delete files until enough is
-    /// free. A commit in progress moves clusters from one count to the other.
-    fn free_and_pending(&self) -> u64 {
+    /// free. A commit in progress moves clusters from one count to the other. See
+    /// [`Claims::balance`].
+    fn free_and_pending(&self) -> i64 {
         let mut sum = 0;
         for _ in 0..SAMPLES_MAX {
             let before = self.returns.sample();
-            sum = self.engine.pending().clusters() + self.claims.available();
+            let pending = clamp_i64(self.engine.pending().clusters());
+            sum = self.claims.balance().saturating_add(pending);
             if !before.is_changing() && self.returns.sample() == before {
                 break;
             }
