@@ -15,6 +15,8 @@ use crate::{Error, Result};
 
 /// Upper layers that [`Tree::is_covered`] looks through.
 const COVERING_MAX: usize = 64;
+/// Directories above a path for which [`Tree::is_covered`] looks it up.
+const COVERED_LEVELS_MAX: usize = 64;
 
 /// The place of a path in the tree of its layer.
 pub(crate) enum Spot<'a> {
@@ -289,6 +291,10 @@ impl Tree {
     /// Whether one of the layers just above hides a path of this layer, as far as that can be told
     /// before all layers are known. An error costs time or space: the merge decides.
     pub(crate) fn is_covered(&self, path: &[u8]) -> bool {
+        let levels = path.iter().filter(|byte| **byte == b'/').count();
+        if levels >= COVERED_LEVELS_MAX {
+            return false;
+        }
         let mut upper = self.layers.iter().rev().skip(1).take(COVERING_MAX);
         upper.any(|layer| self.covers(layer.root, path))
     }

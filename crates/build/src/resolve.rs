@@ -11,6 +11,9 @@ use crate::{Error, Result};
 
 /// Most symbolic links of one path.
 const LINKS_MAX: u32 = 40;
+/// Most names of one path, with those of the targets of its links. The system has 2,048 at most in a
+/// path.
+const NAMES_MAX: u32 = 3 * 2048;
 
 /// What to do where a directory of a path does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +117,13 @@ impl Tree {
         let mut at = self.start_of(from, path);
         let mut left = reversed(path);
         let mut links = 0;
+        let mut looked_up = 0;
         while let Some(name) = left.pop() {
+            looked_up += 1;
+            if looked_up > NAMES_MAX {
+                let problem = "its symbolic links lead through too many directories";
+                return Err(Error::refused(path, problem, "shorten the targets of the links"));
+            }
             match &name[..] {
                 b"" | b"." => continue,
                 b".." => {

@@ -7,8 +7,12 @@ use crate::fault::{Checked, DAMAGED, Fault};
 
 const RELATIVE: &str = "make the archive with names relative to its root, as tar -C DIR . does";
 
-/// Most bytes of a name. Each may be a directory of the image, which takes memory.
+/// Most bytes of a name.
 const PATH_MAX_BYTES: usize = 1 << 20;
+
+/// Most names in a path. Each is a directory of the image, which takes memory, and a copy of an
+/// image to the host makes as many.
+const LEVELS_MAX: usize = 4096;
 
 /// The path of a name; empty for the root.
 pub(crate) fn path_of(name: &[u8]) -> Checked<Vec<u8>> {
@@ -26,6 +30,10 @@ pub(crate) fn path_of(name: &[u8]) -> Checked<Vec<u8>> {
     let parts: Vec<&[u8]> = parts.filter(|part| !matches!(*part, b"" | b".")).collect();
     if parts.contains(&b"..".as_slice()) {
         return Err(Fault::refused("has `..` in its name", RELATIVE));
+    }
+    if parts.len() > LEVELS_MAX {
+        let problem = format!("has a name with more than {LEVELS_MAX} levels of directories");
+        return Err(Fault::refused(problem, DAMAGED));
     }
     Ok(parts.join(&b'/'))
 }
@@ -80,8 +88,10 @@ mod tests {
             let read = path_of(name).ok();
             assert_eq!(read.as_deref(), path, "{}", name.escape_ascii());
         }
-        assert!(path_of(&b"a/".repeat(PATH_MAX_BYTES / 2)).is_ok());
-        assert!(path_of(&b"a/".repeat(PATH_MAX_BYTES / 2 + 1)).is_err());
+        assert!(path_of(&b"a/".repeat(LEVELS_MAX)).is_ok());
+        assert!(path_of(&b"a/".repeat(LEVELS_MAX + 1)).is_err());
+        assert!(path_of(&b"a".repeat(PATH_MAX_BYTES)).is_ok());
+        assert!(path_of(&b"a".repeat(PATH_MAX_BYTES + 1)).is_err());
         assert_eq!(target_of(b"/a").ok().as_deref(), Some(b"a".as_slice()));
         assert!(target_of(b"./").is_err());
         assert_eq!(split(b"a/b/c"), (b"a/b".as_slice(), b"c".as_slice()));

@@ -22,7 +22,7 @@ use uext4_num::{clamp_usize, u64_of};
 /// feature `ea_inode` usually take.
 const EXTENDED_MAX_BYTES: u64 = 64 << 20;
 /// Most bytes of the global headers, which are copied for each member.
-const GLOBAL_MAX_BYTES: u64 = 1 << 20;
+const GLOBAL_MAX_BYTES: u64 = 64 << 10;
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 
@@ -157,6 +157,7 @@ impl Reader {
                     let text = self.text(&header, &mut bytes, GLOBAL_MAX_BYTES)?;
                     self.globals_bytes = bytes;
                     self.globals.read(&text)?;
+                    self.check_globals()?;
                 }
                 b'L' => extended.long_name = Some(self.long_text(&header, &mut extended.bytes)?),
                 b'K' => extended.long_link = Some(self.long_text(&header, &mut extended.bytes)?),
@@ -164,6 +165,17 @@ impl Reader {
                 _ => return self.of_header(&block, &header, extended).map(Some),
             }
         }
+    }
+
+    /// Refuses what only one file can have: each entry behind it would cost as much again.
+    fn check_globals(&self) -> Checked<()> {
+        let globals = &self.globals;
+        let names = globals.path.is_some() || globals.link_path.is_some();
+        if names || globals.size.is_some() || !globals.sparse.is_empty() {
+            let problem = "has a global header with a name, size or map of one file";
+            return Err(Fault::refused(problem, DAMAGED));
+        }
+        Ok(())
     }
 
     /// A first block without a right checksum is the one of something else.

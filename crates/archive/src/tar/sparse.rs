@@ -101,7 +101,7 @@ fn add(ranges: &mut Vec<Range<u64>>, offset: u64, length: u64) -> Checked<()> {
 }
 
 /// Records `GNU.sparse.*` of one file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PaxSparse {
     /// Name of the file; `path` is a made-up one then.
     pub(crate) name: Option<Vec<u8>>,
@@ -112,6 +112,11 @@ pub(crate) struct PaxSparse {
 }
 
 impl PaxSparse {
+    /// Whether no record was taken.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Takes a record, `key` without its prefix.
     pub(super) fn set(&mut self, key: &[u8], value: &[u8]) -> Checked<()> {
         match key {

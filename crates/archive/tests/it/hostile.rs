@@ -38,6 +38,16 @@ fn one_sentence_each() {
     };
     let cases: Vec<(Tar, &str)> = vec![
         (
+            Tar::default()
+                .file("first", b"1")
+                .extended(b'g', b"10 path=a\n"),
+            "has a global header with a name, size or map of one file",
+        ),
+        (
+            records(&[("path", &b"a/".repeat(4097))]),
+            "has a name with more than 4096 levels of directories",
+        ),
+        (
             named(b"../x"),
             "entry ../x at byte 1024 has `..` in its name",
         ),

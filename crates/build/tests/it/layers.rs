@@ -240,6 +240,27 @@ fn a_directory_without_an_entry_is_the_one_of_a_lower_link() {
     assert_eq!(listing(&image), expected);
 }
 
+/// Each directory on the way costs a look-up, for each entry below the link.
+#[test]
+fn links_that_lead_through_thousands_of_directories_are_refused() {
+    let dir = oracle::scratch_dir().expect("scratch");
+    let image = dir.path().join("image");
+    let round = "d/../".repeat(800);
+    let answer = build(&image, options(Size::Min), |builder| {
+        builder.add(later("1/new", b"n"))?;
+        builder.next_layer()?;
+        builder.add(later("d/file", b"d"))?;
+        for link in 1..=4 {
+            let target = format!("{round}{}", link + 1);
+            let node = Node::Symlink(target.into_bytes());
+            builder.add(entry(&link.to_string(), node))?;
+        }
+        builder.add(later("5/file", b"5"))
+    });
+    let error = answer.expect_err("refused").to_string();
+    assert!(error.contains("too many directories"), "{error}");
+}
+
 #[test]
 fn a_directory_that_a_lower_layer_implies_stays_without_its_file() {
     let (_dir, image) = image_of(|builder| {
