@@ -1,9 +1,10 @@
 //! Opens and mounts the image that a command works on.
 
 use crate::failure::{At, Failure, Result};
+use crate::place::Place;
 use std::path::{Path, PathBuf};
 use uext4::check::{Limits, Report};
-use uext4::device::{self, BlockDevice, FileDevice, partition};
+use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::format::Superblock;
 use uext4::path::PathError;
 use uext4::{Filesystem, MountOptions, Threads};
@@ -26,122 +27,6 @@ pub(crate) struct ImageArgs {
     /// Image of the external journal
     #[arg(long, value_name = "FILE", help_heading = "Image")]
     journal_path: Option<PathBuf>,
-}
-
-/// Where in an image the file system is.
-#[derive(clap::Args, Clone, Debug, Default)]
-pub(crate) struct Place {
-    /// The file system starts at this byte (64K, 1M and so on are understood)
-    #[arg(long, value_name = "BYTES", help_heading = "Image", value_parser = crate::numbers::size)]
-    pub(crate) offset: Option<u64>,
-    /// The file system is in partition N of a disk image (GPT or MBR), from 1
-    #[arg(
-        long,
-        value_name = "N",
-        help_heading = "Image",
-        conflicts_with = "offset"
-    )]
-    pub(crate) partition: Option<u32>,
-}
-
-/// A mount option: name, placeholder of its value in help, purpose, setter.
-type Word = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&mut Place, &str) -> std::result::Result<(), String>,
-);
-
-const WORDS: [Word; 2] = [
-    (
-        "offset",
-        "BYTES",
-        "the file system starts at this byte (64K, 1M and so on are understood)",
-        |place, value| {
-            place.offset = Some(crate::numbers::size(value)?);
-            Ok(())
-        },
-    ),
-    (
-        "partition",
-        "N",
-        "it is in partition N of a disk image (GPT or MBR), from 1",
-        |place, value| {
-            let number = value.parse().map_err(|_| "not a number".to_owned())?;
-            place.partition = Some(number);
-            Ok(())
-        },
-    ),
-];
-
-impl Place {
-    /// Name, placeholder and purpose of the options that [`Self::take`] accepts.
-    pub(crate) fn words() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-        WORDS
-            .iter()
-            .map(|(name, value, about, _)| (*name, *value, *about))
-    }
-
-    /// Removes `offset=` and `partition=` from a list of mount options and returns the rest.
-    pub(crate) fn take(&mut self, list: &str) -> Result<String> {
-        let mut rest = Vec::new();
-        for word in list.split(',').filter(|word| !word.is_empty()) {
-            let named = word.split_once('=').and_then(|(name, value)| {
-                let known = WORDS.iter().find(|(known, ..)| *known == name)?;
-                Some((known.3, value))
-            });
-            match named {
-                Some((set, value)) => set(self, value)
-                    .map_err(|problem| Failure::usage(format!("-o {word}: {problem}")))?,
-                None => rest.push(word),
-            }
-        }
-        match self {
-            Self {
-                offset: Some(_),
-                partition: Some(_),
-            } => Err(Failure::usage("offset= and partition= cannot both be")),
-            _ => Ok(rest.join(",")),
-        }
-    }
-
-    /// True if the file system is only a part of the file.
-    pub(crate) fn is_part(&self) -> bool {
-        self.offset.is_some() || self.partition.is_some()
-    }
-
-    /// Opens the file or the selected part of it.
-    pub(crate) fn open(
-        &self,
-        path: &Path,
-        access: device::Access,
-    ) -> std::result::Result<Arc<dyn BlockDevice>, device::Error> {
-        let offset = self.offset.unwrap_or(0);
-        let len = self.offset.and_then(|offset| room(path, offset));
-        let file: Arc<dyn BlockDevice> =
-            Arc::new(FileDevice::open_window(path, access, offset, len)?);
-        match self.partition {
-            Some(number) => Ok(Arc::new(partition::open(file, number)?)),
-            None => Ok(file),
-        }
-    }
-}
-
-/// Bytes from `offset` on that belong to its partition, so that a growth ends there. `None` up to
-/// the end of the file; also where the table is damaged, since `--offset` is the way to read the
-/// disk then. The end of a file system that ends behind its partition.
-fn room(path: &Path, offset: u64) -> Option<u64> {
-    let whole = FileDevice::open(path, device::Access::ReadOnly).ok()?;
-    let (bytes, _) = partition::room_behind(&whole, offset).ok()??;
-    let window = FileDevice::open_window(path, device::Access::ReadOnly, offset, None).ok()?;
-    // One that is there already can be read, and made smaller.
-    let superblock = uext4::read_superblock(&window, None).ok();
-    let geometry = superblock.and_then(|found| found.geometry().ok());
-    let own = geometry.map_or(0, |found| found.size_bytes());
-    match own > bytes {
-        true => Some(own.min(window.size_bytes())),
-        false => (bytes <= window.size_bytes()).then_some(bytes),
-    }
 }
 
 pub(crate) fn open_journal(path: &Path, purpose: Purpose) -> uext4::Result<Arc<dyn BlockDevice>> {
@@ -293,7 +178,7 @@ impl ImageArgs {
     /// Opens the device without mounting it.
     pub(crate) fn device(&self, purpose: Purpose) -> Result<Arc<dyn BlockDevice>> {
         self.place
-            .open(self.storage(), purpose.access())
+            .open_whole(self.storage(), purpose.access())
             .at(self.name())
     }
 
@@ -360,7 +245,9 @@ impl ImageArgs {
     pub(crate) fn check(&self, options: MountOptions, limits: &Limits) -> uext4::Result<Report> {
         let journal = self.journal(&options);
         let journal = journal.map(|path| open_journal(path, Purpose::Read));
-        let device = self.place.open(self.storage(), device::Access::ReadOnly)?;
+        let device = self
+            .place
+            .open_whole(self.storage(), device::Access::ReadOnly)?;
         let options = MountOptions {
             journal_device: journal.transpose()?,
             ..options

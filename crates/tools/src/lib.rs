@@ -17,6 +17,7 @@ mod foreign;
 mod helper;
 mod image;
 mod numbers;
+mod place;
 mod reproducible;
 mod show;
 mod transfer;

@@ -150,6 +150,8 @@ impl Output {
         };
         let container = Container::create(path, options).map_err(|error| failure(path, &error))?;
         if !container.is_blank() {
+            // Another file may have its name now.
+            mkfs_target::check_unused(&*container.device(), force)?;
             uext4::refuse_other_hosts(&container.device()).at(path.display())?;
         }
         Ok(container)

@@ -5,7 +5,7 @@ use super::mkfs_extended::Extended;
 use super::mkfs_report::Made;
 use super::mkfs_target::Target;
 use crate::failure::{At, Failure, Result};
-use crate::image::Place;
+use crate::place::Place;
 use crate::numbers::{self, FsSize};
 use crate::reproducible::Epoch;
 use clap::ValueEnum;

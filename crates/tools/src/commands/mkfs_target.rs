@@ -1,7 +1,7 @@
 //! Target of mkfs: a new file, an existing file, a block device, or none in a dry run.
 
 use crate::failure::{At, Exit, Failure, Result};
-use crate::image::Place;
+use crate::place::Place;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use uext4::device::{self, BlockDevice, FileDevice};
@@ -125,7 +125,8 @@ pub(super) fn check_free(path: &Path, force: bool) -> Result<()> {
     check_unused(&device, force)
 }
 
-fn check_unused(device: &dyn BlockDevice, force: bool) -> Result<()> {
+/// Refuses a device that holds something, without `--force`.
+pub(super) fn check_unused(device: &dyn BlockDevice, force: bool) -> Result<()> {
     let name = device.describe();
     match found(device).at(&name)? {
         Some(what) if !force => {

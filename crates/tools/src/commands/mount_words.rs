@@ -1,7 +1,7 @@
 //! Options of `uext4 mount -o` for the server and the mount point, and the help for all options.
 //! Parser and help use the same tables.
 
-use crate::image::Place;
+use crate::place::Place;
 use std::collections::HashSet;
 use uext4::device::LoopIo;
 use uext4::{MountOptions, OptionHelp};

@@ -3,7 +3,7 @@
 use super::control;
 use super::mount_words::take_ours;
 use crate::failure::{Failure, Result};
-use crate::image::Place;
+use crate::place::Place;
 use std::path::{Path, PathBuf};
 use uext4::Flush;
 
