@@ -1,6 +1,6 @@
 # The front door. Targets that need root say so.
 
-.PHONY: help deps tools check test test-it test-rest schedules simulate simulated simulator report validate regress boot crates coverage quickstart lab build install uninstall deb static package-test
+.PHONY: help deps tools check lint test test-build test-it test-rest test-beside schedules simulate simulated simulator report validate regress boot crates coverage quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3 libarchive-tools umoci skopeo xz-utils zstd bzip2 lz4 \
@@ -26,11 +26,16 @@ deps: ## Install the system packages of the tests; without root, say which.
 	  echo "  apt-get install $(DEB_PACKAGES)"; exit 1; \
 	fi
 
-check: ## Format, lints, documentation and house rules, without tests.
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --quiet -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+check: lint ## Format, lints, documentation and house rules, without tests.
 	cargo xtask tidy
+
+# Beside builds and tests, hence in a target directory of its own.
+LINTED = CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/lint cargo
+
+lint:
+	cargo fmt --all --check
+	+$(LINTED) clippy --workspace --all-targets --quiet -- -D warnings
+	+RUSTDOCFLAGS="-D warnings" $(LINTED) doc --workspace --no-deps --quiet
 
 # The suite of POSIX tests, from the registry: a minute the first time.
 tools: ## Install the test suites that cargo knows into target/tools.
@@ -38,9 +43,9 @@ tools: ## Install the test suites that cargo knows into target/tools.
 	  cargo install --debug --quiet pjdfstest --version 0.2.2 --locked --root target/tools || \
 	  echo "tools: no pjdfstest; its tests are skipped"
 
-# Two builds with other flags run beside each other, because most of their time is in one thread,
-# and two halves of the tests, because many of them wait for a device, a mount or a process.
-BESIDE = $(MAKE) --no-print-directory --jobs=2 --output-sync=target
+# Many tests wait for a device, a mount or a process, and much of a build is in one thread: so lints
+# and the builds with other flags fill the time that tests leave, at the lowest priority.
+BESIDE = $(MAKE) --no-print-directory --jobs=4 --output-sync=target
 
 # Tests add a line here for each part that they leave out, and why.
 SKIPPED = $${CARGO_TARGET_DIR:-target}/skipped-tests
@@ -49,17 +54,21 @@ DEPS_OR_LESS = $(MAKE) --no-print-directory deps || test "$$CI" != true
 
 test: ## All checks and all tests that can run here; lists what it left out.
 	@$(DEPS_OR_LESS)
-	@$(MAKE) --no-print-directory tools check
 	@mkdir -p "$(SKIPPED)" && rm -f "$(SKIPPED)"/*
-	@$(BESIDE) schedules simulated
-	cargo test --workspace --quiet --no-run
-	@UEXT4_SKIPPED="$$(realpath "$(SKIPPED)")/tests" $(BESIDE) test-it test-rest
+	@UEXT4_SKIPPED="$$(realpath "$(SKIPPED)")/tests" $(BESIDE) test-it test-rest test-beside
 	@sh scripts/skipped.sh "$(SKIPPED)/tests"
 
-test-it: # The integration tests named `it`.
+test-beside: # What runs no process and mounts nothing.
+	+@nice -n 19 $(MAKE) --no-print-directory lint schedules simulated
+
+test-build: tools
+	+cargo test --workspace --quiet --no-run
+
+test-it: test-build # The integration tests named `it`.
 	+cargo test --workspace --quiet --test it
 
-test-rest: # All other tests.
+test-rest: test-build # House rules, and all other tests.
+	+cargo xtask tidy
 	+cargo test --workspace --quiet --lib --bins --test '[!i]*'
 	+cargo test --workspace --quiet --doc
 

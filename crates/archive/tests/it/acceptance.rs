@@ -15,7 +15,7 @@ use uext4_testkit::skip;
 use uext4_testkit::tree::{Kind, Shape, TreeSpec, pack};
 
 /// Names of the tree, unless the environment says otherwise.
-const ENTRIES: usize = 800;
+const ENTRIES: usize = 500;
 
 fn entries() -> usize {
     let given = std::env::var("UEXT4_ACCEPTANCE").ok();

@@ -17,7 +17,7 @@ use uext4_testkit::rng::Rng;
 
 const MIB: u64 = 32;
 const BASE_FILES: u64 = 8;
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 12;
 
 /// Small changes, each made durable by an fsync.
 struct Work {

@@ -43,7 +43,7 @@ fn seeds(variable: &str, default: u64) -> Range<u64> {
 #[test]
 fn files_stay_through_all_maintenance() {
     let mut done = [0; Step::KINDS];
-    let seeds = seeds("UEXT4_LIVES", 8);
+    let seeds = seeds("UEXT4_LIVES", 6);
     let is_small = seeds.end - seeds.start < ALL_KINDS_LIVES;
     for seed in seeds {
         let _named = Named(seed);
@@ -68,7 +68,7 @@ fn files_stay_through_all_maintenance() {
 
 #[test]
 fn a_crash_at_any_write_of_a_step_keeps_all_files() {
-    for seed in seeds("UEXT4_LIVES_CUT", 2) {
+    for seed in seeds("UEXT4_LIVES_CUT", 1) {
         if let Some(failure) = cuts::first_failure(seed, cuts::Flushes::Heeded) {
             panic!("seed {seed}: {failure}");
         }
