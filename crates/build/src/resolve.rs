@@ -122,7 +122,11 @@ impl Tree {
             looked_up += 1;
             if looked_up > NAMES_MAX {
                 let problem = "its symbolic links lead through too many directories";
-                return Err(Error::refused(path, problem, "shorten the targets of the links"));
+                return Err(Error::refused(
+                    path,
+                    problem,
+                    "shorten the targets of the links",
+                ));
             }
             match &name[..] {
                 b"" | b"." => continue,

@@ -492,3 +492,40 @@ fn features_that_close_the_image_are_said() {
         rig.assert_clean();
     }
 }
+
+/// The block of the journal's first block, by debugfs.
+fn first_of_journal(rig: &Rig) -> u64 {
+    let output = Command::new("debugfs")
+        .args(["-R", "bmap <8> 0"])
+        .arg(rig.image())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.trim().parse().unwrap_or_else(|_| panic!("{text:?}"))
+}
+
+#[test]
+fn journals_get_the_place_and_the_area_that_are_asked_for() {
+    let rig = Rig::new(&["-b", "1024", "-O", "fast_commit"]);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    rig.ok(&["tune", "disk.img", "-J", "size=4,fast_commit_size=700"]);
+    assert_eq!(told(&rig, "Fast commit length:"), "700");
+    assert_mountable(&rig);
+    let in_use = ["tune", "disk.img", "-J", "location=30000"];
+    rig.fails(1, "keeps its place", &in_use);
+    rig.ok(&["tune", "disk.img", "-O", "^has_journal"]);
+    let area = ["tune", "disk.img", "-J", "fast_commit_size=700"];
+    rig.fails(1, "needs the feature fast_commit", &area);
+    let outside = ["tune", "disk.img", "-J", "location=1T"];
+    rig.fails(1, "outside of the file system", &outside);
+    rig.ok(&["tune", "disk.img", "-J", "size=4,location=20M"]);
+    assert_eq!(first_of_journal(&rig), 20 << 10);
+    assert_eq!(told(&rig, "Total journal size:"), "4096k");
+    assert_mountable(&rig);
+    assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
+    // In the next free blocks, where that one is in use.
+    rig.ok(&["tune", "disk.img", "-O", "^has_journal"]);
+    rig.ok(&["tune", "disk.img", "-J", "size=4,location=1"]);
+    assert!(first_of_journal(&rig) > 1);
+    assert_mountable(&rig);
+}

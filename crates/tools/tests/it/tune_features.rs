@@ -80,7 +80,9 @@ fn features_as_tune2fs_changes_them() {
         "-O",
         "^metadata_csum,^has_journal",
     ][..];
-    let cases: [(&[&str], &str); 10] = [
+    let sums = &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,uninit_bg"][..];
+    let cases: [(&[&str], &str); 11] = [
+        (sums, "^uninit_bg"),
         (new, "^resize_inode"),
         (old, "^resize_inode"),
         (plain, "^resize_inode"),
