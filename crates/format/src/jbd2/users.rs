@@ -26,6 +26,14 @@ impl Superblock {
         known.iter().take(users).any(|entry| entry == uuid)
     }
 
+    /// Whether it has users with different UUIDs.
+    pub fn is_shared(&self) -> bool {
+        let (known, _) = rest(self.raw(), LIST_AT).as_chunks::<UUID_BYTES>();
+        let mut users = known.iter().take(usize_of(self.users().min(USERS_MAX)));
+        let first = users.next();
+        users.any(|user| Some(user) != first)
+    }
+
     /// Appends the UUID of a file system to the users, unless it is there.
     ///
     /// # Errors
@@ -68,7 +76,7 @@ mod tests {
     #[test]
     fn users_are_counted_and_listed_until_the_list_is_full() {
         let mut journal = Superblock::new(1024, 1024, 1, [7; 16]);
-        assert_eq!(journal.users(), 0);
+        assert_eq!((journal.users(), journal.is_shared()), (0, false));
         for nr in 0..48_u8 {
             assert_eq!(journal.add_user(&[nr; 16]), Ok(()));
             assert_eq!(journal.add_user(&[nr; 16]), Ok(()), "it is there");
@@ -80,6 +88,19 @@ mod tests {
         );
         let bytes = journal.encode();
         assert_eq!((bytes[0xFF], bytes[0x110], bytes[0x3FF]), (0, 1, 47));
+    }
+
+    /// Earlier releases entered a file system again after a crash.
+    #[test]
+    fn a_user_that_is_listed_twice_is_one() {
+        let mut bytes = Superblock::new(1024, 1024, 1, [7; 16]).encode();
+        bytes[0x43] = 2;
+        bytes[0x100..0x120].fill(9);
+        let journal = Superblock::parse(&bytes).expect("sound");
+        assert_eq!((journal.users(), journal.is_shared()), (2, false));
+        bytes[0x110] = 8;
+        let journal = Superblock::parse(&bytes).expect("sound");
+        assert!(journal.is_shared());
     }
 
     #[test]

@@ -26,16 +26,24 @@ pub(super) fn find(
     geometry: &Geometry,
     options: &MountOptions,
 ) -> Result<Log> {
-    if superblock.journal_inum == 0 {
-        return external(superblock, geometry, options);
+    match Finder::new(device, superblock, geometry) {
+        Some(finder) => finder.find(),
+        None => external(superblock, geometry, options),
     }
-    let finder = Finder {
-        device,
-        superblock,
-        geometry,
-        nr: InodeNr(superblock.journal_inum),
+}
+
+/// Checks that the log is found by its inode. Behind a replay all of its map is home: what is not
+/// is damage, also where the superblock's copy has stood in for it.
+pub(super) fn check(
+    device: &Arc<dyn BlockDevice>,
+    superblock: &Superblock,
+    geometry: &Geometry,
+) -> Result<()> {
+    let Some(finder) = Finder::new(device, superblock, geometry) else {
+        return Ok(());
     };
-    finder.find()
+    let inode = finder.inode()?;
+    finder.log_of(&inode).map(drop)
 }
 
 fn external(superblock: &Superblock, geometry: &Geometry, options: &MountOptions) -> Result<Log> {
@@ -83,7 +91,7 @@ fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 1
     let mut bytes = [0; jbd2::SUPERBLOCK_BYTES];
     device.read_at(u64::from(superblock) * block_size, &mut bytes)?;
     // The mount of one would discard what waits there for another.
-    if jbd2::Superblock::parse(&bytes).is_ok_and(|log| log.users() > 1) {
+    if jbd2::Superblock::parse(&bytes).is_ok_and(|log| log.is_shared()) {
         return Err(wrong(
             "is the journal of several file systems, which Linux refuses as well",
         ));
@@ -112,7 +120,21 @@ struct Finder<'a> {
     nr: InodeNr,
 }
 
-impl Finder<'_> {
+impl<'a> Finder<'a> {
+    /// `None` for an external journal.
+    fn new(
+        device: &'a Arc<dyn BlockDevice>,
+        superblock: &'a Superblock,
+        geometry: &'a Geometry,
+    ) -> Option<Self> {
+        (superblock.journal_inum != 0).then(|| Finder {
+            device,
+            superblock,
+            geometry,
+            nr: InodeNr(superblock.journal_inum),
+        })
+    }
+
     /// A crash may have left a part of the map, or of the way to the inode, in the log only. So a
     /// log that is not empty is found by the superblock's copy of the inode as well, as by e2fsck:
     /// the map that the log had before the change in it.

@@ -187,6 +187,7 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
             store(device, &plan.superblock)?;
         }
         plan.geometry = plan.superblock.geometry()?;
+        log::check(device, &plan.superblock, &plan.geometry)?;
         plan.log = Some(found.clone());
         if fast_commit::finish(device, plan, &found, &report)? == fast_commit::Outcome::Replayed {
             plan.superblock = after_replay(&**device, &plan.options)?;

@@ -21,6 +21,8 @@ pub fn clear_read_only(device: &Arc<dyn BlockDevice>, options: &MountOptions) ->
     }
     let claim = mmp::Claim::new(device, &disk, &options.clock)?;
     let held = mmp::claim(claim.as_ref(), Access::ReadWrite)?;
+    // What was read before may be another host's by now.
+    device.forget_cache();
     let done = change(device);
     let released = held.map_or(Ok(()), |held| held.release());
     done.and(released)?;

@@ -86,6 +86,27 @@ fn a_block_table_with_holes_or_over_metadata_is_no_journal() {
     image::assert_clean(&device);
 }
 
+/// The superblock's copy of the inode stands in for what the log brings home, and for nothing else.
+#[test]
+fn a_damaged_journal_inode_is_told_before_and_behind_a_replay() {
+    let device = image::mke2fs(48, &["-b", "4096"]);
+    let fs = image::mount(&device);
+    let name = |nr: u32| format!("/{nr}");
+    (0..40).for_each(|nr| fs.paths().write(name(nr), b"old").unwrap());
+    fs.unmount().unwrap();
+    // The block of the journal's inode is not in the log.
+    let fs = image::mount(&device);
+    fs.paths().write(name(39), b"changed").unwrap();
+    fs.sync().unwrap();
+    fs.abandon();
+    let (map, _) = journal_map(&device);
+    device.write_at(map, &[0xFF; 60]).unwrap();
+    for _ in 0..2 {
+        let answer = image::mount_with(&device, "").map(drop);
+        assert!(matches!(answer, Err(Error::Corrupt(_))), "{answer:?}");
+    }
+}
+
 /// All pointers of three levels of tables name one table, so a few blocks claim to map 2^30.
 #[test]
 fn tables_that_name_themselves_are_no_journal() {
