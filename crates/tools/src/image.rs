@@ -177,8 +177,18 @@ impl ImageArgs {
 
     /// Opens the device without mounting it.
     pub(crate) fn device(&self, purpose: Purpose) -> Result<Arc<dyn BlockDevice>> {
+        let opened = match purpose {
+            Purpose::Read => self.place.open_whole(self.storage(), purpose.access()),
+            Purpose::Change => self.place.open(self.storage(), purpose.access()),
+        };
+        opened.at(self.name())
+    }
+
+    /// Opens the device to make a file system smaller, also one that ends behind its partition.
+    pub(crate) fn device_to_shrink(&self) -> Result<Arc<dyn BlockDevice>> {
+        let access = Purpose::Change.access();
         self.place
-            .open_whole(self.storage(), purpose.access())
+            .open_whole(self.storage(), access)
             .at(self.name())
     }
 

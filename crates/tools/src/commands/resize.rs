@@ -305,7 +305,7 @@ pub(super) fn shrink(image: &ImageArgs, least: Least) -> Result<Plan> {
     let path = image.storage();
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
     if !is_file || image.place.is_part() {
-        let device = image.device(Purpose::Change)?;
+        let device = image.device_to_shrink()?;
         return resize::shrink(device, options, least).at(&name);
     }
     // One claim until the file is cut: no other program writes in between.

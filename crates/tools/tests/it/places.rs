@@ -60,7 +60,9 @@ fn a_file_system_behind_the_end_of_its_partition_is_only_made_smaller() {
     drop(disk);
     run(&["check", "disk.img"]);
     let cat = ["cat", "disk.img", "/greeting", "--offset", "1M"];
-    rig.fails(1, "the superblock says", &cat);
+    rig.fails(3, "the superblock says", &cat);
+    let tune = ["tune", "disk.img", "-L", "x", "--offset", "1M"];
+    rig.fails(3, "the superblock says", &tune);
     run(&["resize", "disk.img", "30M"]);
     assert_eq!(rig.ok(&cat), "hello");
     judge(&rig, 2048, 65536);
