@@ -12,7 +12,7 @@
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::fd::AsRawFd;
 use std::path::{Component, Path, PathBuf};
 
@@ -62,22 +62,22 @@ fn open_by_components(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result
 pub(crate) fn make_directory(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd> {
     rustix::fs::mkdirat(dir, name, Mode::RWXU)?;
     let made = open_beneath(dir, Path::new(name), OFlags::DIRECTORY)?;
-    if is_empty(&made)? {
+    if has_only(&made, &[])? {
         Ok(made)
     } else {
         Err(Errno::EXIST)
     }
 }
 
-/// Whether a directory has no names, and belongs to this user.
+/// Whether a directory has no names but that of a new file system, and belongs to this user.
 pub(crate) fn is_empty_and_own(dir: &OwnedFd) -> Result<bool> {
     let is_own = rustix::fs::fstat(dir)?.st_uid == rustix::process::geteuid().as_raw();
-    Ok(is_own && is_empty(dir)?)
+    Ok(is_own && has_only(dir, &[c"lost+found"])?)
 }
 
-fn is_empty(dir: &OwnedFd) -> Result<bool> {
+fn has_only(dir: &OwnedFd, names: &[&CStr]) -> Result<bool> {
     let mut entries = rustix::fs::Dir::read_from(dir)?;
-    let named = |name: &std::ffi::CStr| name != c"." && name != c"..";
+    let named = |name: &CStr| name != c"." && name != c".." && !names.contains(&name);
     let found = entries.find(|entry| {
         let entry = entry.as_ref();
         entry.map_or(true, |entry| named(entry.file_name()))
@@ -191,7 +191,10 @@ mod tests {
         let linked = link_beneath(root, Path::new("file"), identity, root, OsStr::new("more"));
         assert_eq!(linked, Err(Errno::STALE));
         let made = make_directory(root, OsStr::new("new")).unwrap();
-        assert_eq!(is_empty(&made), Ok(true));
-        assert_eq!(is_empty(&root.try_clone_to_owned().unwrap()), Ok(false));
+        assert_eq!(has_only(&made, &[]), Ok(true));
+        assert_eq!(
+            has_only(&root.try_clone_to_owned().unwrap(), &[]),
+            Ok(false)
+        );
     }
 }

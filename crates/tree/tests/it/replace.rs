@@ -151,8 +151,14 @@ fn the_directory_at_the_top_gets_its_attributes() {
     let out = fs::metadata(rig.host("out")).unwrap();
     assert_eq!(out.mode() & 0o7777, 0o711);
     assert_eq!(out.modified().unwrap(), old.modified().unwrap());
-    rig.make(&["empty/", "home/", "home/kept"]);
-    for (name, mode) in [("empty", 0o711), ("home", 0o700)] {
+    rig.make(&[
+        "empty/",
+        "fresh/",
+        "fresh/lost+found/",
+        "home/",
+        "home/kept",
+    ]);
+    for (name, mode) in [("empty", 0o711), ("fresh", 0o711), ("home", 0o700)] {
         fs::set_permissions(rig.host(name), PermissionsExt::from_mode(0o700)).unwrap();
         let done = Export::new(&rig.fs).content("/new", rig.host(name));
         done.unwrap();
