@@ -219,7 +219,7 @@ fn damaged_images_are_refused_or_survived() {
     let first = number("UEXT4_DAMAGE_FIRST", 0);
     let image = dir.path().join("image");
     let (mut wounds, mut refused) = (0, 0);
-    for seed in first..first + number("UEXT4_DAMAGE_SEEDS", 200) {
+    for seed in first..first + number("UEXT4_DAMAGE_SEEDS", 360) {
         let target = Target::ALL[seed as usize % Target::ALL.len()];
         let checksums = if seed / 12 % 3 == 0 {
             Checksums::Left

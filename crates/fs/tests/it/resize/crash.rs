@@ -237,7 +237,7 @@ impl Recorded {
     /// Judges all cuts, some by e2fsck and the kernel as well; answers what failed first.
     ///
     /// All, none or some of the writes since the last flush survive: at each cut one of these in
-    /// turn, or with `UEXT4_RESIZE_JUDGED` each.
+    /// turn, and each at the last one or with `UEXT4_RESIZE_JUDGED`.
     pub(crate) fn first_failure(&mut self, judges: Judges) -> Option<String> {
         let step = step(self.log.len(), JUDGED);
         let is_full = std::env::var_os("UEXT4_RESIZE_JUDGED").is_some();
@@ -245,7 +245,7 @@ impl Recorded {
             let (seed, tearing) = (cut as u64, Tearing::Sectors);
             let some = Survivors::Seeded { seed, tearing };
             let mut all = vec![Survivors::All, Survivors::None, some];
-            if !is_full {
+            if !is_full && cut < self.log.len() {
                 let turn = if cut % step == 0 { 2 } else { cut % 3 };
                 all = vec![all[turn]];
             }
