@@ -68,7 +68,7 @@ test-it: test-build # The integration tests named `it`.
 	+cargo test --workspace --quiet --test it
 
 test-rest: test-build # House rules, and all other tests.
-	+cargo xtask tidy
+	@"$(BUILT)/debug/xtask" tidy
 	+cargo test --workspace --quiet --lib --bins --test '[!i]*'
 	+cargo test --workspace --quiet --doc
 

@@ -11,8 +11,8 @@ use crate::{Error, Result};
 
 /// Most symbolic links of one path.
 const LINKS_MAX: u32 = 40;
-/// Most names of one path, with those of the targets of its links. The system has 2,048 at most in a
-/// path.
+/// Most names of one path, with those of the targets of its links. A path of the system has at most
+/// 2,048.
 const NAMES_MAX: u32 = 3 * 2048;
 
 /// What to do where a directory of a path does not exist.
