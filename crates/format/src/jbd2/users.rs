@@ -83,7 +83,7 @@ mod tests {
             journal = Superblock::parse(&journal.encode()).expect("sound");
         }
         assert_eq!(
-            (journal.users(), journal.add_user(&[9; 16])),
+            (journal.users(), journal.add_user(&[99; 16])),
             (48, Err(Full))
         );
         let bytes = journal.encode();

@@ -306,7 +306,7 @@ fn a_crash_leaves_all_files() {
             set_journal(&home, &options(), journal).unwrap();
             let mut log = recorder.log();
             assert!(log.len() > 10, "{} events", log.len());
-            for cut in (0..=log.len()).step_by(1 + log.len() / 60) {
+            for cut in (0..=log.len()).step_by(1 + log.len() / 30) {
                 let what = format!("{shape:?}, cut {cut} of {}", log.len());
                 for survivors in [Survivors::All, Survivors::None] {
                     let (_dir, path) = image::on_disk(&log.image(cut, survivors));
@@ -370,8 +370,14 @@ fn each_cut_of_another_size_leaves_a_journal() {
             set_journal(&home, &options(), journal).unwrap();
             let mut log = recorder.log();
             for cut in (0..=log.len()).step_by(step) {
-                for survivors in [Survivors::All, Survivors::None] {
-                    let image = Arc::new(log.image(cut, survivors));
+                let both = [Survivors::All, Survivors::None];
+                let some = if cut % 8 == 0 {
+                    &both[..]
+                } else {
+                    &both[cut % 2..][..1]
+                };
+                for survivors in some {
+                    let image = Arc::new(log.image(cut, *survivors));
                     let what = format!("{shape:?}, {from} to {to}, {cut} of {}", log.len());
                     assert_sound_with_journal(&image, &what);
                     if cut % 8 != 0 {
