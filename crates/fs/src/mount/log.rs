@@ -127,7 +127,7 @@ impl<'a> Finder<'a> {
         superblock: &'a Superblock,
         geometry: &'a Geometry,
     ) -> Option<Self> {
-        (superblock.journal_inum != 0).then(|| Finder {
+        (superblock.journal_inum != 0).then_some(Finder {
             device,
             superblock,
             geometry,
