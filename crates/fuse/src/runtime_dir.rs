@@ -207,9 +207,10 @@ fn is_private(dir: &Path, uid: u32) -> io::Result<()> {
     let is_sticky = above.mode() & STICKY != 0;
     let others_replace = above.mode() & 0o022 != 0 && !is_sticky;
     let is_shared = || is_sticky && above.uid() == OVERFLOW && !is_initial(&uid_map());
-    match others_replace || !(is_trusted(above.uid(), uid) || is_shared()) {
-        true => Err(refused()),
-        false => Ok(()),
+    if others_replace || !(is_trusted(above.uid(), uid) || is_shared()) {
+        Err(refused())
+    } else {
+        Ok(())
     }
 }
 

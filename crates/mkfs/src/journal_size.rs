@@ -38,9 +38,10 @@ impl LogLength {
     /// A journal of `journal_blocks` blocks with these features; behind it the area of fast
     /// commits, by default a 64th as long.
     pub fn new(journal_blocks: u64, area_blocks: Option<u64>, features: Features) -> Self {
-        let area = match features.has(Feature::FAST_COMMIT) {
-            true => area_blocks.unwrap_or(journal_blocks / 64),
-            false => 0,
+        let area = if features.has(Feature::FAST_COMMIT) {
+            area_blocks.unwrap_or(journal_blocks / 64)
+        } else {
+            0
         };
         Self {
             blocks: clamp_u32(journal_blocks.saturating_add(area)),
@@ -91,11 +92,12 @@ pub(crate) fn log_length(
     }
     let log = LogLength::new(blocks, area, features);
     let is_chosen = options.journal != JournalSize::Auto || area.is_some();
-    match is_chosen && !log.fits(blocks_count) {
-        true => Err(Error::OutOfRange(
+    if is_chosen && !log.fits(blocks_count) {
+        Err(Error::OutOfRange(
             "a journal has 1024 to 10240000 blocks, and at most half of the file system",
-        )),
-        false => Ok(log),
+        ))
+    } else {
+        Ok(log)
     }
 }
 

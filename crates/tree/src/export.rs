@@ -144,9 +144,10 @@ fn open_or_make_directory(path: &Path) -> Result<(OwnedFd, Attributes)> {
     if path.is_dir() {
         let found = open_directory(path)?;
         let is_new = beneath::is_empty_and_own(&found).on_host(|| path.into())?;
-        return Ok(match is_new {
-            true => (found, Attributes::Come),
-            false => (found, Attributes::Stay),
+        return Ok(if is_new {
+            (found, Attributes::Come)
+        } else {
+            (found, Attributes::Stay)
         });
     }
     let parent = open_directory(parent_of(path))?;

@@ -165,10 +165,7 @@ impl Restore {
             Ok((found.st_uid, found.st_gid) == (from.uid, from.gid))
         };
         let is_same = done && (from.mode & SET_IDS == 0 || is_kept()?);
-        Ok(match is_same {
-            true => Owner::Same,
-            false => Owner::Refused,
-        })
+        Ok(if is_same { Owner::Same } else { Owner::Refused })
     }
 
     fn unless_refused(&mut self, answer: HostResult<()>) -> HostResult<()> {

@@ -109,9 +109,10 @@ impl Place {
 
     /// The file that has the name.
     fn open(&self, access: OFlags) -> io::Result<File> {
-        let follow = match is_proc(&self.directory)? {
-            true => OFlags::empty(),
-            false => OFlags::NOFOLLOW,
+        let follow = if is_proc(&self.directory)? {
+            OFlags::empty()
+        } else {
+            OFlags::NOFOLLOW
         };
         let flags = access | follow | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty())?;

@@ -31,7 +31,7 @@ impl Bits {
         self.0.get(at / 64) & 1 << (at % 64) != 0
     }
 
-    /// Inserts numbers; answers how many of those inside the set were new.
+    /// Inserts numbers; returns how many of those inside the set were new.
     pub(super) fn put_all(&mut self, range: Range<u64>) -> u64 {
         let mut n_new = 0;
         for at in words(&range) {

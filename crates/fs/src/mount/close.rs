@@ -150,7 +150,7 @@ impl Fs {
     }
 
     /// Ends the journal of a mount that failed and records the failure on the device, best effort.
-    /// The unmount answers the cause, whatever fails here.
+    /// The unmount returns the cause, whatever fails here.
     fn record_failure(&self) {
         let Some(cause) = self.state.failure() else {
             return;

@@ -108,10 +108,12 @@ pub(crate) fn written_inodes(geometry: &Geometry, descriptor: &GroupDescriptor) 
     let has = |feature| geometry.features.has(feature);
     let tracks_unused = has(Feature::METADATA_CSUM) || has(Feature::UNINIT_BG);
     let all = geometry.inodes_per_group;
-    match tracks_unused {
-        false => all,
-        true if descriptor.has_flag(group_flag::INODE_UNINIT) => 0,
-        true => all.saturating_sub(descriptor.itable_unused),
+    if !tracks_unused {
+        all
+    } else if descriptor.has_flag(group_flag::INODE_UNINIT) {
+        0
+    } else {
+        all.saturating_sub(descriptor.itable_unused)
     }
 }
 

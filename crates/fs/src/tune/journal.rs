@@ -257,7 +257,7 @@ fn switch_to_inode(
     })
 }
 
-/// Gives the inode the blocks of a log; answers the first one, and the superblock's copy of the
+/// Gives the inode the blocks of a log; returns the first one, and the superblock's copy of the
 /// inode.
 fn fill(fs: &Fs, inode: &InodeRef, length: LogLength) -> Result<(BlockNr, [u32; 17])> {
     file::append_zeroes(fs, inode.arc(), length.blocks)?;

@@ -66,7 +66,7 @@ pub(super) fn set(
     })
 }
 
-/// Gives the inode at least `blocks` blocks; answers where the first one is, and where `area`.
+/// Gives the inode at least `blocks` blocks; returns where the first one is, and where `area`.
 fn lengthen(
     fs: &Fs,
     inode: &InodeRef,

@@ -94,9 +94,10 @@ impl Server {
     /// What the kernel asks for the rights of the inode's group.
     pub(super) fn decides(&self, inode: &InodeRef) -> Decides {
         let list = |name| self.filesystem.get_xattr(inode, name, &Self::reader());
-        match self.owners.hide_lists() || list(ACCESS_LIST).is_err() {
-            true => Decides::Mode,
-            false => Decides::List,
+        if self.owners.hide_lists() || list(ACCESS_LIST).is_err() {
+            Decides::Mode
+        } else {
+            Decides::List
         }
     }
 
