@@ -34,7 +34,7 @@ impl Background {
     }
 
     /// Whether no thread of the journal runs.
-    #[cfg(all(test, not(shuttle)))]
+    #[cfg(test)]
     pub(crate) fn is_over(&self) -> bool {
         self.threads.lock().is_empty()
     }

@@ -240,7 +240,7 @@ impl Journal {
     }
 
     /// Whether its threads have ended.
-    #[cfg(all(test, not(shuttle)))]
+    #[cfg(test)]
     pub(crate) fn is_over(&self) -> bool {
         self.background.is_over()
     }
