@@ -15,6 +15,9 @@ const NAMES_PER_DIR: u64 = 1000;
 /// A server that keeps an inode per name needs more.
 const LIMIT_BYTES: u64 = 28 << 20;
 
+/// Walks until one is not disturbed.
+const WALKS_MAX: usize = 10;
+
 /// A memory control group.
 struct Group(PathBuf);
 
@@ -94,12 +97,22 @@ fn a_walk_of_many_names_stays_within_a_control_group() {
     mounted.mount_by(group.command(&program()), &[]);
     // The root itself is not counted, lost+found is.
     let names = DIRS * (NAMES_PER_DIR + 1) + 1;
-    assert_eq!(walk(&mounted.root()), names);
-    let stats = mounted.client().ask(&Ask::Stats {}).expect("it answers");
-    let known = stats["nodes"]["known"].as_u64().unwrap();
+    // Tests beside this one make the kernel drop its caches.
+    let mut known = 0;
+    for _ in 0..WALKS_MAX {
+        assert_eq!(walk(&mounted.root()), names);
+        let stats = mounted
+            .client()
+            .ask(&Ask::Stats {})
+            .expect("the server lives");
+        known = stats["nodes"]["known"].as_u64().unwrap();
+        if known > names * 9 / 10 {
+            break;
+        }
+    }
     assert!(
         known > names * 9 / 10,
-        "the kernel forgot {known} of {names}"
+        "the kernel knows {known} of {names} names"
     );
     // What is no longer in memory is read again.
     assert_eq!(walk(&mounted.root()), names);
