@@ -74,23 +74,22 @@ impl Builder {
     /// # Errors
     /// Options that make no image, or a path that cannot be written.
     pub fn create(path: &Path, options: BuildOptions) -> Result<Builder> {
-        let is_file = std::fs::metadata(path).map_or(true, |found| found.is_file());
-        if !is_file {
-            uext4_device::refuse_planted(path).map_err(|error| Error::Image {
-                path: path.display().to_string(),
-                error,
-            })?;
+        let failed = |error| Error::Image {
+            path: path.display().to_string(),
+            error,
+        };
+        let there = std::fs::metadata(path).ok();
+        if let Some(there) = there.filter(|there| !there.is_file()) {
+            uext4_device::refuse_planted(path).map_err(failed)?;
             let device = FileDevice::open(path, Access::ReadWrite)?;
+            uext4_device::refuse_swapped(path, &there, &device).map_err(failed)?;
             return Builder::on(Arc::new(device), options);
         }
         let mut options = options;
         options.format.contents = DeviceContents::Zeroed;
         let (plan, blocks) = check(&mut options)?;
         let limit = blocks << (10 + plan.superblock.log_block_size);
-        let image = NewFile::create(path, limit).map_err(|error| Error::Image {
-            path: path.display().to_string(),
-            error,
-        })?;
+        let image = NewFile::create(path, limit).map_err(failed)?;
         let image = Arc::new(image);
         let mut builder = Builder::start(image.clone(), Some(image), options, (plan, blocks))?;
         builder.spool.beside(path);

@@ -24,7 +24,7 @@ use uext4_num::u64_of;
 
 use self::place::Place;
 pub(crate) use self::place::open_or_make;
-pub use self::place::{open_to_write, refuse_planted};
+pub use self::place::{open_to_write, refuse_planted, refuse_swapped};
 use crate::{BlockDevice, Error, range};
 
 /// Names that are tried for a file beside the final one.
@@ -317,6 +317,29 @@ mod tests {
         // An open file is none of those.
         let own = File::create(dir.path().join("own")).unwrap();
         crate::open_to_write(Path::new(&magic(&own))).unwrap();
+    }
+
+    #[test]
+    fn an_open_file_that_is_not_the_checked_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("image"), dir.path().join("other"));
+        std::fs::write(&path, b"image").unwrap();
+        std::fs::write(&other, b"other").unwrap();
+        let open = || crate::FileDevice::open(&path, crate::Access::ReadOnly).unwrap();
+        let (there, device) = (path.metadata().unwrap(), open());
+        refuse_swapped(&path, &there, &device).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(refuse_swapped(&path, &there, &device).is_err());
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        // Swapped after the open, and before it.
+        assert!(refuse_swapped(&path, &there, &device).is_err());
+        assert!(refuse_swapped(&path, &there, &open()).is_err());
+        refuse_swapped(&path, &path.metadata().unwrap(), &open()).unwrap();
+        // An open file has another name in /proc.
+        let file = File::open(&other).unwrap();
+        let by_number = magic(&file);
+        let by_number = Path::new(&by_number);
+        refuse_swapped(by_number, &by_number.metadata().unwrap(), &open()).unwrap();
     }
 
     #[test]

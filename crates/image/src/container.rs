@@ -10,6 +10,7 @@
 //! ```
 
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -112,13 +113,10 @@ impl Container {
     pub fn create(path: &Path, options: Options) -> Result<Container> {
         options.check()?;
         let tree_file = tree_file(path, options.verity.as_ref())?;
-        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        let there = std::fs::metadata(path).ok();
+        if let Some(there) = there.filter(|there| !there.is_file()) {
             options.check_block_device()?;
-            uext4_device::refuse_planted(path).map_err(|error| Error::File {
-                path: path.display().to_string(),
-                error,
-            })?;
-            let space = Arc::new(FileDevice::open(path, Access::ReadWrite)?);
+            let space = Arc::new(open_device(path, &there)?);
             return Ok(Container {
                 options,
                 path: path.to_path_buf(),
@@ -281,6 +279,18 @@ impl Container {
             (Store::Device, None) => Ok(self.space.flush()?),
         }
     }
+}
+
+/// Opens what is no regular file at a path, if that is a block device and still the one `there`.
+fn open_device(path: &Path, there: &Metadata) -> Result<FileDevice> {
+    let failed = |error| Error::File {
+        path: path.display().to_string(),
+        error,
+    };
+    uext4_device::refuse_planted(path).map_err(failed)?;
+    let device = FileDevice::open(path, Access::ReadWrite)?;
+    uext4_device::refuse_swapped(path, there, &device).map_err(failed)?;
+    Ok(device)
 }
 
 fn new_file(path: &Path) -> Result<NewFile> {

@@ -10,14 +10,17 @@
 //! References: `proc_sys_fs(5)`, `open(2)` (`O_TMPFILE`).
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
+
+use crate::BlockDevice;
 
 /// Most symbolic links at the end of a path.
 const LINKS_MAX: u32 = 40;
@@ -198,6 +201,24 @@ pub fn refuse_planted(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         resolved => resolved.map(drop),
     }
+}
+
+/// Refuses an open device that is not the file `there`, which the path led to before the open; also
+/// one that the path leads to no more, or only by a name that another user planted. Another user
+/// may change names between a check of a path and its open.
+///
+/// # Errors
+/// Such a device; those of the system.
+pub fn refuse_swapped(path: &Path, there: &Metadata, opened: &dyn BlockDevice) -> io::Result<()> {
+    let backing = opened.backing(0, 0).ok_or(io::ErrorKind::InvalidInput)?;
+    let opened = rustix::fs::fstat(backing.file)?;
+    let (_, now) = Place::resolve(path, Wanted::File)?;
+    let is_opened = |device: u64, inode: u64| (device, inode) == (opened.st_dev, opened.st_ino);
+    let is_now = now.is_some_and(|now| is_opened(now.st_dev, now.st_ino));
+    if is_now && is_opened(there.dev(), there.ino()) {
+        return Ok(());
+    }
+    Err(refused("another file has its name by now; try again"))
 }
 
 /// Opens what has the name at a path to write, such as a pipe or a device. What another user
