@@ -2,6 +2,7 @@
 
 use crate::failure::{At, Exit, Failure, Result};
 use crate::place::Place;
+use std::fs::Metadata;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use uext4::device::{self, BlockDevice, FileDevice};
@@ -34,7 +35,7 @@ impl Target<'_> {
         let is_device = there.file_type().is_block_device();
         if is_device || self.place.is_part() {
             device::refuse_planted(path).at(&name)?;
-            let device = self.place.open(path, device::Access::ReadWrite).at(&name)?;
+            let device = self.reopen(&there)?;
             self.check_unused(&*device)?;
             uext4::refuse_other_hosts(&device).at(&name)?;
             options.contents = DeviceContents::Unknown;
@@ -55,10 +56,19 @@ impl Target<'_> {
             // Files of nbdfuse, which exports remote devices, have a fixed size.
             Err(error) if size == there.len() && has_fixed_size(&error) => {
                 options.contents = DeviceContents::Unknown;
-                Ok(self.place.open(path, device::Access::ReadWrite).at(&name)?)
+                self.reopen(&there)
             }
             created => Ok(Arc::new(created.at(&name)?)),
         }
+    }
+
+    /// Opens what `there` was found at the path, to write, if it is still there.
+    fn reopen(&self, there: &Metadata) -> Result<Arc<dyn BlockDevice>> {
+        let name = self.path.display();
+        let opened = self.place.open(self.path, device::Access::ReadWrite);
+        let opened = opened.at(&name)?;
+        device::refuse_swapped(self.path, there, &*opened).at(&name)?;
+        Ok(opened)
     }
 
     /// A device of the target's size for a dry run. A note reports existing content.
@@ -219,4 +229,28 @@ fn has_fixed_size(error: &device::Error) -> bool {
         return false;
     };
     source.kind() == std::io::ErrorKind::Unsupported
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_place_of_the_checked_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("image"), dir.path().join("other"));
+        std::fs::write(&path, [1; 4096]).unwrap();
+        std::fs::write(&other, [2; 4096]).unwrap();
+        let there = path.metadata().unwrap();
+        let target = Target {
+            path: &path,
+            place: &Place::default(),
+            size_bytes: None,
+            force: true,
+        };
+        assert!(target.reopen(&there).is_ok());
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert!(target.reopen(&there).is_err());
+    }
 }
