@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::str::FromStr;
 use uext4::device::partition;
 use uext4::device::{self, BlockDevice, FileDevice};
-use uext4::format::{Feature, Geometry};
+use uext4::format::{Feature, Geometry, Superblock};
 use uext4::mkfs::{self, DeviceContents, MkfsOptions, Preset};
 use uext4::resize::{self, Least, Plan, Report, Size};
 use uext4_fuse::Ask;
@@ -121,6 +121,7 @@ impl Args {
                 }
             }
             least if self.dry_run => {
+                check_recovery(&self.image, &disk)?;
                 let options = self.image.journal_options(Purpose::Read).at(&name)?;
                 resize::plan_shrink(reader, options, least).at(&name)?
             }
@@ -183,21 +184,11 @@ impl Args {
     /// Refuses a growth over the end of its partition, or into the next one, for a file system that
     /// `--offset` names on a disk with a partition table.
     fn check_partitions(&self, size_bytes: u64) -> Result<()> {
-        let Some(offset) = self.image.place.offset else {
+        let Some(bound) = bound_before(&self.image, size_bytes)? else {
             return Ok(());
         };
-        let name = self.image.name();
-        let whole = FileDevice::open(self.image.storage(), device::Access::ReadOnly).at(&name)?;
-        let room = partition::room_behind(&whole, offset).at(&name)?;
-        match room {
-            Some((room_bytes, number)) if size_bytes > room_bytes => {
-                let end = offset.saturating_add(room_bytes);
-                let problem =
-                    format!("{name}: it would reach over a bound of partition {number}, at {end}");
-                Err(Failure::new(Exit::Failed, problem).hint("give a smaller SIZE"))
-            }
-            _ => Ok(()),
-        }
+        let problem = format!("{}: it would reach over {bound}", self.image.name());
+        Err(Failure::new(Exit::Failed, problem).hint("give a smaller SIZE"))
     }
 
     fn grow(&self, plan: &Plan, size_bytes: u64) -> Result<Plan> {
@@ -306,6 +297,7 @@ pub(super) fn shrink(image: &ImageArgs, least: Least) -> Result<Plan> {
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
     if !is_file || image.place.is_part() {
         let device = image.device_to_shrink()?;
+        check_recovery(image, &image::superblock(&*device).at(&name)?)?;
         return resize::shrink(device, options, least).at(&name);
     }
     // One claim until the file is cut: no other program writes in between.
@@ -313,6 +305,41 @@ pub(super) fn shrink(image: &ImageArgs, least: Least) -> Result<Plan> {
     let plan = resize::shrink(file.clone(), options, least).at(&name)?;
     file.set_size(plan.after.size_bytes()).at(&name)?;
     Ok(plan)
+}
+
+/// The bound of a partition over which a file system of `size_bytes` reaches, if `--offset` names
+/// it on a disk with a partition table.
+fn bound_before(image: &ImageArgs, size_bytes: u64) -> Result<Option<String>> {
+    let Some(offset) = image.place.offset else {
+        return Ok(None);
+    };
+    let name = image.name();
+    let whole = FileDevice::open(image.storage(), device::Access::ReadOnly).at(&name)?;
+    let room = partition::room_behind(&whole, offset).at(&name)?;
+    let Some((room_bytes, number)) = room.filter(|(room_bytes, _)| size_bytes > *room_bytes) else {
+        return Ok(None);
+    };
+    let end = offset.saturating_add(room_bytes);
+    Ok(Some(format!("a bound of partition {number}, at {end}")))
+}
+
+/// Refuses a file system that is to be recovered first and reaches over a bound of a partition: a
+/// log says itself where a replay writes.
+fn check_recovery(image: &ImageArgs, disk: &Superblock) -> Result<()> {
+    let features = disk.features();
+    let is_unclean = features.has(Feature::RECOVER)
+        || features.has(Feature::ORPHAN_PRESENT)
+        || disk.last_orphan != 0;
+    if !is_unclean {
+        return Ok(());
+    }
+    let name = image.name();
+    let geometry = disk.geometry().map_err(uext4::Error::from).at(&name)?;
+    let Some(bound) = bound_before(image, geometry.size_bytes())? else {
+        return Ok(());
+    };
+    let problem = format!("{name}: it reaches over {bound}, and a recovery would write there");
+    Err(Failure::new(Exit::Failed, problem).hint("copy it to a file, and work on that"))
 }
 
 /// Gives a file its old length back after a failure, if its file system still ends there.

@@ -7,7 +7,7 @@ use uext4::{Filesystem, MountOptions};
 use uext4_testkit::{oracle, skip};
 
 /// An image whose journal holds the file `/late`.
-fn crashed() -> Rig {
+pub(crate) fn crashed() -> Rig {
     let rig = Rig::new(&[]);
     let device = Arc::new(FileDevice::open(rig.image(), Access::ReadWrite).expect("opens"));
     let fs = Filesystem::mount(device, MountOptions::default()).expect("mounts");

@@ -1,5 +1,6 @@
 //! Location and ownership of images: partitions, external journals, unprivileged users.
 
+use crate::damage::crashed;
 use crate::rig::{Rig, bytes};
 use crate::room::{self, OURS, can_mount, in_room, rig_of};
 use std::fs;
@@ -71,6 +72,28 @@ fn a_file_system_behind_the_end_of_its_partition_is_only_made_smaller() {
         "partition 1",
         &["resize", "disk.img", "40M", "--offset", "1M"],
     );
+}
+
+/// The log would write to the next partition.
+#[test]
+fn a_log_of_a_file_system_that_reaches_over_its_partition_is_not_replayed() {
+    if !skip::root_or_skip("a_log_of_a_file_system_that_reaches_over_its_partition") {
+        return;
+    }
+    let rig = Rig::empty();
+    if !partitioned(&rig, "dos", "2048,65536,L\n67584,65536,L\n") {
+        return;
+    }
+    let large = bytes(&crashed().image());
+    let disk = fs::File::options().write(true).open(rig.image()).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&disk, &large, 1 << 20).unwrap();
+    drop(disk);
+    let before = bytes(&rig.image());
+    let shrink = ["resize", "disk.img", "30M", "--offset", "1M"];
+    let dry_run = [&shrink[..], &["-n"]].concat();
+    rig.fails(1, "bound of partition 1", &shrink);
+    rig.fails(1, "bound of partition 1", &dry_run);
+    assert!(bytes(&rig.image()) == before, "written");
 }
 
 #[test]
