@@ -9,6 +9,7 @@
 use crate::control;
 use crate::error::{Error, Result};
 use crate::mount_table::Spot;
+use crate::request::ids;
 use crate::runtime_dir;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{self, File, OpenOptions};
@@ -132,6 +133,8 @@ impl Claim {
 pub(crate) struct Waiter {
     file: File,
     path: PathBuf,
+    /// Its owner.
+    uid: u32,
 }
 
 impl Waiter {
@@ -162,16 +165,25 @@ impl Waiter {
     fn open(path: PathBuf, uid: u32) -> Option<Self> {
         let file = open_claim(File::options().read(true), &path).ok()?;
         let found = file.metadata().ok()?;
-        (found.is_file() && found.uid() == uid).then_some(Self { file, path })
+        (found.is_file() && found.uid() == uid).then_some(Self { file, path, uid })
     }
 
     fn content(&mut self) -> Content {
         Content::of(&mut self.file)
     }
 
-    /// The server's process id.
-    pub(crate) fn pid(&mut self) -> u32 {
-        self.content().pid
+    /// The server's process id. The claim of another user may have any number in it, which counts
+    /// only if the process is that user's.
+    pub(crate) fn pid(&mut self) -> Option<u32> {
+        let pid = self.content().pid;
+        let own = rustix::process::geteuid().as_raw();
+        let is_trusted = self.uid == 0 || self.uid == own;
+        (is_trusted || runs_as(pid, self.uid)).then_some(pid)
+    }
+
+    /// The user whose claim it is.
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid
     }
 
     /// The directory of the mount.
@@ -238,6 +250,13 @@ fn open_or_make(path: &Path) -> io::Result<File> {
 fn open_claim(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     options.custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+/// Whether a process is one of this user.
+fn runs_as(pid: u32, uid: u32) -> bool {
+    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let real = ids(&String::from_utf8_lossy(&status), "Uid:").next();
+    real == Some(uid)
 }
 
 fn try_lock(file: &File) -> io::Result<bool> {
@@ -314,6 +333,22 @@ mod tests {
         assert!(!found, "a pipe taken for a claim");
         let said = taken.expect_err("it is no file").to_string();
         assert!(said.contains("is not a file of this user"), "{said}");
+    }
+
+    #[test]
+    fn a_claim_of_another_user_names_processes_of_that_user_only() {
+        let own = rustix::process::geteuid().as_raw();
+        let pid = std::process::id();
+        assert!(runs_as(pid, own) && !runs_as(pid, own + 1) && !runs_as(0, own));
+        let dir = tempfile::tempdir().expect("there is room");
+        let path = dir.path().join(NAME);
+        fs::write(&path, format!("{pid}\n")).expect("it is fresh");
+        let named = |uid| Waiter::open(path.clone(), uid).expect("it is one").pid();
+        assert_eq!(named(own), Some(pid));
+        if own == 0 {
+            std::os::unix::fs::chown(&path, Some(65_534), None).expect("we may");
+            assert_eq!(named(65_534), None);
+        }
     }
 
     #[test]

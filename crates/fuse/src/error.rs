@@ -85,6 +85,18 @@ pub enum Error {
         /// The server.
         pid: u32,
     },
+    /// The claim of another user's server is not given up, and names no process of that user.
+    #[error(
+        "{} is unmounted, but the claim of its server is still locked; the claim is user {uid}'s \
+         and names no process of that user",
+        path.display()
+    )]
+    StillLocked {
+        /// The mount point.
+        path: PathBuf,
+        /// The owner of the claim.
+        uid: u32,
+    },
     /// The mount is taken off here, and another mount namespace has it.
     #[error(
         "{} is unmounted here, but process {pid} ({name}) has the mount in another mount \

@@ -168,7 +168,7 @@ fn line<'a>(status: &'a str, key: &str) -> &'a str {
 }
 
 /// Ids in a line of a process's `status`.
-fn ids<'a>(status: &'a str, key: &str) -> impl Iterator<Item = u32> + use<'a> {
+pub(crate) fn ids<'a>(status: &'a str, key: &str) -> impl Iterator<Item = u32> + use<'a> {
     let words = line(status, key).split_whitespace();
     words.filter_map(|word| word.parse().ok())
 }

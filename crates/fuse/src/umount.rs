@@ -42,7 +42,8 @@ pub enum Image {
 /// # Errors
 /// [`Error::NotMounted`], [`Error::Busy`] after a second without [`Lazy::Yes`],
 /// [`Error::Kept`] when another mount namespace has the mount, [`Error::StillOpen`] when the server
-/// takes more than five minutes to close the image, [`Error::Server`] when it could not.
+/// takes more than five minutes to close the image, [`Error::StillLocked`] when the claim of
+/// another user does not name that server, [`Error::Server`] when it could not.
 pub fn umount(dir: &Path, lazy: Lazy) -> Result<Image> {
     umount_telling(dir, lazy, |_| ())
 }
@@ -96,12 +97,13 @@ pub fn umount_telling(dir: &Path, lazy: Lazy, tell: impl FnOnce(&Error)) -> Resu
 /// What keeps the server from closing the image, as an error.
 fn cause(path: &Path, kept: Option<Keeping>, waiter: &mut Waiter) -> Error {
     let path = path.to_owned();
-    match kept {
-        Some(Keeping { pid, name }) => Error::Kept { path, pid, name },
-        None => Error::StillOpen {
-            pid: waiter.pid(),
-            path,
-        },
+    if let Some(Keeping { pid, name }) = kept {
+        return Error::Kept { path, pid, name };
+    }
+    let uid = waiter.uid();
+    match waiter.pid() {
+        Some(pid) => Error::StillOpen { path, pid },
+        None => Error::StillLocked { path, uid },
     }
 }
 

@@ -271,7 +271,8 @@ impl Cause for Error {
             | Error::Busy { .. }
             | Error::Frozen { .. }
             | Error::Kept { .. }
-            | Error::StillOpen { .. } => Exit::Busy,
+            | Error::StillOpen { .. }
+            | Error::StillLocked { .. } => Exit::Busy,
             Error::Refused(why) if why.errno == EBUSY => Exit::Busy,
             _ => Exit::Failed,
         }

@@ -88,14 +88,15 @@ const PLACES: &str = r#"
     got 0
     closed
     rm -rf $dir
-    # A lock that is never given up.
+    # A lock that is never given up, by a claim that names a process of somebody else.
     as 65534 "$TOOL" mount disk.img mnt
-    become 65534 sh -c "rm '$dir/$claim'; exec flock '$dir/$claim' \
+    become 65534 sh -c "rm '$dir/$claim'; echo 1 >'$dir/$claim'; exec flock '$dir/$claim' \
         sh -c ': >tmp/locked; exec sleep 20'" >/dev/null 2>&1 &
     holders="${holders:-} $!"
     until [ -e tmp/locked ]; do sleep 0.02; done
     in_time "$TOOL" umount mnt
     got 5
+    grep -q "is user 65534's" said || { cat said >&2; exit 1; }
     closed
     # A directory and a socket of another user.
     rm -rf $dir
