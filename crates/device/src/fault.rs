@@ -344,6 +344,9 @@ impl BlockDevice for Faulty {
         let inward = || self.inner.write_zeroes(offset, len);
         self.access(Operation::Write, (offset, len), inward)
     }
+    fn forget_cache(&self) {
+        self.inner.forget_cache();
+    }
     fn read_ahead(&self, offset: u64, len: u64) {
         self.inner.read_ahead(offset, len);
     }

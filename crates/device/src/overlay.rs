@@ -219,6 +219,9 @@ impl BlockDevice for Overlay {
         io_point();
         range::check(self.size_bytes(), offset, len)
     }
+    fn forget_cache(&self) {
+        self.base.forget_cache();
+    }
     fn read_ahead(&self, offset: u64, len: u64) {
         self.base.read_ahead(offset, len);
     }

@@ -177,6 +177,9 @@ impl BlockDevice for Recorder {
             || self.inner.write_zeroes(offset, len),
         )
     }
+    fn forget_cache(&self) {
+        self.inner.forget_cache();
+    }
     fn read_ahead(&self, offset: u64, len: u64) {
         self.inner.read_ahead(offset, len);
     }

@@ -159,6 +159,9 @@ impl<D: BlockDevice + 'static> BlockDevice for VolatileDevice<D> {
     fn flush(&self) -> Result<(), Error> {
         self.alone(|| self.flush_alone())
     }
+    fn forget_cache(&self) {
+        self.below.forget_cache();
+    }
     fn read_ahead(&self, offset: u64, len: u64) {
         self.below.read_ahead(offset, len);
     }

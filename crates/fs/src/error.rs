@@ -221,6 +221,17 @@ pub enum ResizeError {
     /// The reserved descriptor blocks contradict the features.
     #[error("blocks are reserved for descriptors against its features; run e2fsck -f first")]
     Reserved,
+    /// Wider descriptors take more blocks than are reserved for them.
+    #[error(
+        "wider descriptors need {more} more blocks behind their table, where {reserved} are \
+         reserved; resize2fs -b moves what is there"
+    )]
+    ReservedDescriptors {
+        /// Blocks that the table becomes longer by.
+        more: u32,
+        /// Reserved blocks.
+        reserved: u32,
+    },
     /// There is no space for bitmaps and inode tables.
     #[error("bitmaps and inode tables of the last groups do not fit; choose a larger size")]
     TooTight,
@@ -386,6 +397,7 @@ fn resize_errno(why: &ResizeError) -> Errno {
         Why::Errors | Why::Unclean | Why::Reserved | Why::Owner { .. } => Errno::UCLEAN,
         Why::Device { .. }
         | Why::TooTight
+        | Why::ReservedDescriptors { .. }
         | Why::TableSpace { .. }
         | Why::OwnTables { .. }
         | Why::Tables { .. }

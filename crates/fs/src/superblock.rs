@@ -68,6 +68,21 @@ pub(crate) fn backup(disk: &Superblock, group: GroupNr) -> [u8; SUPERBLOCK_BYTES
     copy.to_bytes()
 }
 
+/// The superblock without the features of checksums: no program verifies any then.
+pub(crate) fn without_checksums(disk: &Superblock) -> Superblock {
+    let mut disk = disk.clone();
+    let mut features = disk.features();
+    for feature in [
+        Feature::METADATA_CSUM,
+        Feature::CSUM_SEED,
+        Feature::UNINIT_BG,
+    ] {
+        features.remove(feature);
+    }
+    disk.set_features(features);
+    disk
+}
+
 /// An error record for the superblock.
 pub(crate) struct Noted<'a> {
     /// Seconds.

@@ -291,6 +291,9 @@ impl BlockDevice for Qcow2 {
         false
     }
 
+    fn forget_cache(&self) {
+        self.file.forget_cache();
+    }
     fn describe(&self) -> String {
         self.file.describe()
     }

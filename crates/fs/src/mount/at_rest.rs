@@ -21,6 +21,10 @@ use uext4_journal::{Image, Log, LogRun};
 use uext4_num::{clamp_usize, nonnegative, u64_of, usize_of};
 use uext4_sync::Arc;
 
+/// Linux refuses an internal journal whose superblock names a device as well. e2fsck reads the
+/// field for external journals only, and [`open::inspect`] clears it.
+const NO_DEVICE: u32 = 1;
+
 /// See the module.
 pub(crate) struct AtRest {
     /// The device, which checks the claim before each write.
@@ -151,6 +155,20 @@ impl AtRest {
         let bridge = self.block_of(&unclean(bridge))?;
         let log = self.log.clone();
         self.commit(log.as_ref(), blocks, wanted, bridged(bridge))
+    }
+
+    /// As [`Self::change_over`]. Linux mounts nothing while the log has the change: it would go on
+    /// with what it has read before its replay. Only for a log in the file system.
+    pub(crate) fn change_unseen_by_linux(
+        &mut self,
+        blocks: BTreeMap<BlockNr, Vec<u8>>,
+        wanted: Superblock,
+        bridge: &Superblock,
+    ) -> Result<()> {
+        self.superblock.journal_dev = NO_DEVICE;
+        let mut bridge = bridge.clone();
+        bridge.journal_dev = NO_DEVICE;
+        self.change_over(blocks, wanted, &bridge)
     }
 
     /// As [`Self::change`], by another log than the present one: these runs, which hold a copy of

@@ -51,6 +51,10 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
     let mut superblock = read_superblock(&**device, options.superblock_kib)?;
     // A backup superblock becomes the primary one.
     superblock.block_group_nr = 0;
+    if superblock.journal_inum != 0 {
+        // A crash in a change of the size of descriptors leaves one, which keeps Linux out.
+        superblock.journal_dev = 0;
+    }
     options = options.settled(&superblock)?;
     let features = superblock.features();
     let geometry = superblock.geometry()?;

@@ -55,6 +55,18 @@ impl Descriptors {
         self.blocks.resize(count, block);
     }
 
+    /// The table of the same groups with descriptors of another size; each is to be set.
+    pub(super) fn emptied(&self, geometry: &Geometry) -> Self {
+        let mut table = Self {
+            geometry: *geometry,
+            checksums: self.checksums,
+            blocks: Vec::new(),
+            changed: BTreeSet::new(),
+        };
+        table.extend(geometry);
+        table
+    }
+
     /// The checksums of descriptors that are set from now on.
     pub(crate) fn use_checksums(&mut self, checksums: Checksums) {
         self.checksums = checksums;

@@ -17,11 +17,13 @@
 //! Layout: `target` numbers, `grow` the order of writes, `changes` the blocks of the transaction,
 //! `descriptors` their table, `resize_inode` the reserved descriptor blocks, `bitmaps` those of
 //! groups, `space` sets of clusters; `mounted`; `shrink`, and `renumber`, which gives inodes other
-//! numbers; `inode_size`, which gives them more bytes; `reserved_descriptors`, which frees them.
+//! numbers; `inode_size`, which gives them more bytes; `descriptor_size`; `reserved_descriptors`,
+//! which frees them.
 //! References: `resize2fs(8)`; kernel documentation, `filesystems/ext4/blockgroup.rst`.
 
 mod bitmaps;
 mod changes;
+mod descriptor_size;
 mod descriptors;
 mod grow;
 mod inode_size;
@@ -35,6 +37,7 @@ mod target;
 
 pub(crate) use bitmaps::written_inodes;
 pub(crate) use changes::Changes;
+pub use descriptor_size::{DescriptorSize, set_descriptor_size};
 pub(crate) use descriptors::Descriptors;
 pub use grow::grow;
 pub(crate) use grow::write_copies;

@@ -63,8 +63,8 @@ fn change(rest: &mut AtRest) -> Result<()> {
     Ok(rest.device.flush()?)
 }
 
-/// 0 is unknown.
-fn count_overhead(disk: &mut Superblock, freed_clusters: u64) {
+/// Counts clusters that are metadata no more; 0 is unknown.
+pub(super) fn count_overhead(disk: &mut Superblock, freed_clusters: u64) {
     let now = u64::from(disk.overhead_clusters);
     disk.overhead_clusters = clamp_u32(now.saturating_sub(freed_clusters));
 }

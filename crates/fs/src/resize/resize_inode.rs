@@ -1,5 +1,5 @@
-//! The resize inode of a file system that gets more groups: reserved blocks that become descriptors
-//! leave its map, and the copies in new groups enter it.
+//! The resize inode of a file system that gets more groups, or descriptors of another size:
+//! reserved blocks that become descriptors leave its map, and the copies in new groups enter it.
 
 use super::changes::Changes;
 use super::descriptors::Descriptors;
@@ -38,7 +38,8 @@ pub(super) fn update(
     old: &Geometry,
     new: &Geometry,
 ) -> Result<u32> {
-    let keeps = old.group_count == new.group_count && new.features.has(Feature::RESIZE_INODE);
+    let layout = |of: &Geometry| (of.group_count, of.descriptor_blocks_count());
+    let keeps = layout(old) == layout(new) && new.features.has(Feature::RESIZE_INODE);
     if !old.features.has(Feature::RESIZE_INODE) || keeps {
         return Ok(0);
     }

@@ -69,8 +69,8 @@ fn with_fewer_blocks(disk: &Superblock, old: &Geometry, blocks: u64) -> Result<O
     }
     if old.features.has(Feature::RESIZE_INODE) {
         let unused = old.descriptor_blocks_count() - descriptors;
-        let most = old.block_size() / POINTER_BYTES;
-        new.reserved_gdt_blocks = clamp_u16((old.reserved_gdt_blocks + unused).min(most));
+        let left = old.reserved_gdt_blocks + unused;
+        new.reserved_gdt_blocks = clamp_u16(left.min(most_reserved(old)));
     }
     Ok(Some(new))
 }
@@ -80,7 +80,13 @@ pub(super) fn whole_groups(geometry: &Geometry, groups: u32) -> u64 {
     u64::from(geometry.first_data_block) + u64::from(groups) * u64::from(geometry.blocks_per_group)
 }
 
-fn check_reserved(old: &Geometry) -> Result<()> {
+/// The most blocks that the resize inode keeps for descriptors.
+pub(super) fn most_reserved(geometry: &Geometry) -> u32 {
+    geometry.block_size() / POINTER_BYTES
+}
+
+/// Refuses reserved blocks that contradict the features.
+pub(super) fn check_reserved(old: &Geometry) -> Result<()> {
     let has_inode = old.features.has(Feature::RESIZE_INODE);
     let contradicts = match has_inode {
         true => old.features.has(Feature::META_BG),

@@ -57,19 +57,22 @@ impl Zones {
     }
 }
 
-/// The metadata of one group, by its descriptor and position.
+/// The metadata of one group, by its descriptor and position. What the descriptor says to be at
+/// block 0 is nowhere, as in one that was written for another size of descriptors.
 pub(super) fn of_group(
     geometry: &Geometry,
     group: GroupNr,
     descriptor: &GroupDescriptor,
 ) -> [Range<u64>; 4] {
     let first = geometry.group_first_block(group).0;
-    let one = |block: BlockNr| block.0..block.0.saturating_add(1);
-    let table = descriptor.inode_table.0;
+    let run = |block: BlockNr, len: u64| match block.0 {
+        0 => 0..0,
+        start => start..start.saturating_add(len),
+    };
     [
         first..first + u64::from(geometry.base_metadata_blocks(group)),
-        one(descriptor.block_bitmap),
-        one(descriptor.inode_bitmap),
-        table..table.saturating_add(u64::from(geometry.inode_table_blocks())),
+        run(descriptor.block_bitmap, 1),
+        run(descriptor.inode_bitmap, 1),
+        run(descriptor.inode_table, geometry.inode_table_blocks().into()),
     ]
 }

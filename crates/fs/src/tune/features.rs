@@ -51,8 +51,8 @@ const OFF: &[Feature] = &[
 /// The shortest log of jbd2, and the area of fast commits behind it.
 const LOG_BLOCKS_FOR_FAST_COMMITS: u64 = 1024 + 256;
 
-const SIZE_OF_DESCRIPTORS: &str = "64bit cannot be turned on or off here: the table of descriptors \
-                                   would change its size, which resize2fs -b and -s do";
+const SIZE_OF_DESCRIPTORS: &str = "64bit changes the size of descriptors, which \
+                                   `resize::set_descriptor_size` does without a mount";
 
 /// Each feature and the one that it needs, with the problem otherwise.
 const NEEDS: &[(Feature, Feature, &str)] = &[

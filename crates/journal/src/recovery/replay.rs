@@ -136,8 +136,9 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Writes the newest images home and flushes them. The superblock of a growth follows the
-    /// others: it announces descriptors, which Linux reads before it replays.
+    /// Writes the newest images home and flushes them. The superblock follows the others, unless
+    /// the file system becomes smaller: it announces descriptors, which Linux reads before it
+    /// replays, and the log is found by its sizes and checksums if this replay ends in a crash.
     pub(super) fn write_home(
         &self,
         report: &mut RecoveryReport,
@@ -153,22 +154,22 @@ impl<'a> Replay<'a> {
             .iter()
             .copied()
             .partition(|(block, _)| block.0 == superblock);
-        let is_growth = match last.first() {
-            Some((block, stored)) => self.is_growth(*block, *stored)?,
+        let goes_last = match last.first() {
+            Some((block, stored)) => self.has_all_blocks(*block, *stored)?,
             None => false,
         };
-        if !is_growth {
+        if !goes_last {
             return self.write_images(&newest, report, amend);
         }
         self.write_images(&others, report, amend)?;
         self.write_images(&last, report, amend)
     }
 
-    /// Whether the superblock in the log has more blocks than the one at home.
-    fn is_growth(&self, block: BlockNr, stored: Stored) -> Result<bool, Error> {
+    /// Whether the superblock in the log has no fewer blocks than the one at home.
+    fn has_all_blocks(&self, block: BlockNr, stored: Stored) -> Result<bool, Error> {
         let logged = self.load(block, stored, &|_, _| ())?;
         let there = self.home.read(block)?;
-        Ok(blocks_count(&logged) > blocks_count(&there))
+        Ok(blocks_count(&logged) >= blocks_count(&there))
     }
 
     fn write_images(

@@ -10,6 +10,7 @@ use crate::failure::{At, Failure, Result};
 use crate::image::{self, ImageArgs};
 use crate::{numbers, show};
 use uext4::format::{Feature, Support};
+use uext4::resize::{DescriptorSize, set_descriptor_size};
 use uext4::{CheckTimes, OnError, Presence, Reseal, Tuning, mkfs};
 
 /// Change label, UUID, reserved blocks, journal, features and other parameters of a file system
@@ -26,10 +27,10 @@ Examples:
   uext4 tune disk.img -I 256               room for times after 2038, nanoseconds, attributes
   uext4 tune disk.img -o ^acl,discard -E stride=16,stripe_width=64
 
-Features: fast_commit, orphan_file, has_journal, mmp, quota, stable_inodes, metadata_csum_seed and
-read-only can be turned on and off, uninit_bg too without metadata_csum; dir_index, large_file and
-flex_bg also, off while nothing uses them; dir_nlink, extent, ea_inode, encrypt, casefold,
-extra_isize, huge_file, large_dir, project and verity only on; resize_inode only off.
+Features: fast_commit, orphan_file, has_journal, mmp, quota, stable_inodes, metadata_csum_seed,
+64bit and read-only can be turned on and off, uninit_bg too without metadata_csum; dir_index,
+large_file and flex_bg also, off while nothing uses them; dir_nlink, extent, ea_inode, encrypt,
+casefold, extra_isize, huge_file, large_dir, project and verity only on; resize_inode only off.
 
 metadata_csum can be turned on and off. This, and a new UUID without metadata_csum_seed, changes all
 checksums at once, and the hashes of large attributes: the journal must hold all blocks that change,
@@ -138,7 +139,11 @@ impl Args {
         let journal = self.journal()?;
         let name = self.image.name();
         let asks_for_quota = self.asks_for_quota();
-        let is_nothing = tuning == Tuning::default() && journal.is_none() && !asks_for_quota;
+        let changes_descriptors = self.last(Feature::SIXTY_FOUR_BIT).is_some();
+        let is_nothing = tuning == Tuning::default()
+            && journal.is_none()
+            && !asks_for_quota
+            && !changes_descriptors;
         let clears_mmp = self.clears_mmp()?;
         let is_nothing = is_nothing && self.reserved.percent.is_none() && !clears_mmp;
         if is_nothing && self.inode_size.is_none() {
@@ -152,7 +157,7 @@ impl Args {
         }
         let alone = (tuning == Tuning::default() && journal.is_none() && !asks_for_quota)
             .then_some(self.inode_size)
-            .filter(|_| !clears_mmp)
+            .filter(|_| !clears_mmp && !changes_descriptors)
             .flatten();
         // Larger inodes alone are refused before the first write, and may take much memory.
         if alone.is_none() {
@@ -176,6 +181,7 @@ impl Args {
         // Without a journal before features: orphan_file and fast_commit need it.
         comes.map_or(Ok(()), |journal| self.set_journal(target, journal))?;
         self.set_inode_size(target)?;
+        self.set_descriptor_size(target)?;
         goes.map_or(Ok(()), |journal| self.set_journal(target, journal))?;
         if self.last(Feature::RESIZE_INODE) == Some(Presence::Absent) {
             let freed = uext4::resize::free_reserved_descriptors;
@@ -234,7 +240,11 @@ impl Args {
 
     fn tuning(&self) -> Tuning {
         let features = self.features.iter();
-        let own_way = [Feature::HAS_JOURNAL, Feature::QUOTA];
+        let own_way = [
+            Feature::HAS_JOURNAL,
+            Feature::QUOTA,
+            Feature::SIXTY_FOUR_BIT,
+        ];
         let features = features.filter(|FeatureWord(feature, _)| !own_way.contains(feature));
         let mut tuning = Tuning {
             label: self.label.clone().map(String::into_bytes),
@@ -291,6 +301,16 @@ impl Args {
             return Ok(());
         };
         let done = uext4::resize::set_inode_size(target.home.clone(), target.options(), bytes);
+        done.at(&target.name)
+    }
+
+    fn set_descriptor_size(&self, target: &Target) -> Result<()> {
+        let wanted = match self.last(Feature::SIXTY_FOUR_BIT) {
+            Some(Presence::Present) => DescriptorSize::Wide,
+            Some(Presence::Absent) => DescriptorSize::Narrow,
+            None => return Ok(()),
+        };
+        let done = set_descriptor_size(target.home.clone(), target.options(), wanted);
         done.at(&target.name)
     }
 

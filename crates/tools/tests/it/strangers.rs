@@ -88,7 +88,7 @@ const PLACES: &str = r#"
     got 0
     closed
     rm -rf $dir
-    # A lock that is never given up, by a claim that names a process of somebody else.
+    # A lock that is never given up, by a claim that names a process of another user.
     as 65534 "$TOOL" mount disk.img mnt
     become 65534 sh -c "rm '$dir/$claim'; echo 1 >'$dir/$claim'; exec flock '$dir/$claim' \
         sh -c ': >tmp/locked; exec sleep 20'" >/dev/null 2>&1 &

@@ -1,6 +1,6 @@
 //! `uext4 tune`, judged by e2fsck, dumpe2fs, debugfs and the kernel.
 
-use crate::rig::Rig;
+use crate::rig::{Rig, bytes};
 use std::io::Write;
 use std::process::Command;
 use std::sync::Arc;
@@ -451,6 +451,25 @@ fn inodes_get_larger_by_the_word_of_tune2fs() {
     assert_eq!(told(&rig, "Inode size:"), "512");
     rig.fails(1, "add a journal", &["tune", "disk.img", "-I", "1024"]);
     assert_mountable(&rig);
+}
+
+#[test]
+fn descriptors_become_narrow_and_wide_again() {
+    let rig = Rig::new(&["-b", "1024"]);
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    rig.ok(&["tune", "disk.img", "-O", "^64bit"]);
+    assert!(!told(&rig, "Filesystem features:").contains("64bit"));
+    assert_mountable(&rig);
+    rig.ok(&["tune", "disk.img", "-O", "64bit,^has_journal"]);
+    let features = told(&rig, "Filesystem features:");
+    assert!(features.contains("64bit") && !features.contains("has_journal"));
+    assert!(rig.ok(&["ls", "disk.img", "/"]).contains("dir"));
+    assert_mountable(&rig);
+    rig.fails(1, "add a journal", &["tune", "disk.img", "-O", "^64bit"]);
+    let ext3 = Rig::new(&["-t", "ext3"]);
+    let before = bytes(&ext3.image());
+    ext3.fails(1, "feature extent", &["tune", "disk.img", "-O", "64bit"]);
+    assert!(bytes(&ext3.image()) == before);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod values;
 use super::Presence;
 use crate::mount::AtRest;
 use crate::resize::{Changes, Descriptors, write_copies};
+use crate::superblock::without_checksums;
 use crate::{Error, MountOptions, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use uext4_device::BlockDevice;
@@ -127,20 +128,6 @@ fn change(rest: &mut AtRest, disk: Superblock) -> Result<()> {
     rest.change_over(blocks, disk.clone(), &without_checksums(&disk))?;
     write_copies(rest, &descriptors, &disk, 1..rest.geometry.group_count)?;
     Ok(rest.device.flush()?)
-}
-
-fn without_checksums(disk: &Superblock) -> Superblock {
-    let mut disk = disk.clone();
-    let mut features = disk.features();
-    for feature in [
-        Feature::METADATA_CSUM,
-        Feature::CSUM_SEED,
-        Feature::UNINIT_BG,
-    ] {
-        features.remove(feature);
-    }
-    disk.set_features(features);
-    disk
 }
 
 /// Whether flags of a group may stand for its bitmaps and inodes.

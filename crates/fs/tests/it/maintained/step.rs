@@ -8,7 +8,7 @@ use uext4::format::Feature;
 use uext4::format::hash::HashVersion;
 use uext4::format::quota::QuotaKind;
 use uext4::mkfs::DeviceContents;
-use uext4::resize::{Least, NewSize, set_inode_size, shrink};
+use uext4::resize::{DescriptorSize, Least, NewSize, set_descriptor_size, set_inode_size, shrink};
 use uext4::{
     CompactOptions, DefragOptions, Destination, Error, Filesystem, InternalJournal, Journal,
     OnError, Presence, Reseal, ResizeError, Result, Tuning, convert, reseal, set_journal,
@@ -62,6 +62,8 @@ pub(super) enum Step {
     Convert,
     /// Inodes of this many bytes.
     InodeSize(u16),
+    /// Descriptors of this size.
+    DescriptorSize(DescriptorSize),
     /// Files with block maps get extents.
     UseExtents,
     /// Another step, with multiple mount protection on meanwhile.
@@ -70,7 +72,7 @@ pub(super) enum Step {
 
 impl Step {
     /// How many kinds there are.
-    pub(super) const KINDS: usize = 15;
+    pub(super) const KINDS: usize = 16;
 
     /// The number of its kind.
     pub(super) fn number(&self) -> usize {
@@ -90,6 +92,7 @@ impl Step {
             Self::Shared(_) => 12,
             Self::InodeSize(_) => 13,
             Self::UseExtents => 14,
+            Self::DescriptorSize(_) => 15,
         }
     }
 
@@ -118,6 +121,7 @@ impl Step {
             Self::Reseal(wanted) => allowed(reseal(device, options, *wanted)),
             Self::Convert => allowed(convert(&device, &options, Some(LOG_BLOCKS)).map(drop)),
             Self::InodeSize(bytes) => allowed(set_inode_size(device, options, *bytes)),
+            Self::DescriptorSize(size) => allowed(set_descriptor_size(device, options, *size)),
             Self::UseExtents => {
                 let go_on = &mut |_| ControlFlow::Continue(());
                 allowed(use_extents(&device, &options, go_on).map(drop))
@@ -199,7 +203,8 @@ fn allowed(result: Result<()>) -> Result<bool> {
             | ResizeError::GrowthLimit { .. }
             | ResizeError::Tables { .. }
             | ResizeError::OwnTables { .. }
-            | ResizeError::TableSpace { .. },
+            | ResizeError::TableSpace { .. }
+            | ResizeError::ReservedDescriptors { .. },
         )) => Ok(false),
         Err(error) => Err(error),
     }
@@ -214,6 +219,10 @@ pub(super) fn draw(rng: &mut Rng, image: &Image, files: &[Vec<u8>]) -> Step {
     }
     if matches!(image.kind.name, "ext2" | "ext3") && rng.chance(30) {
         return Step::UseExtents;
+    }
+    if rng.chance(5) {
+        let sizes = [DescriptorSize::Narrow, DescriptorSize::Wide];
+        return Step::DescriptorSize(*rng.pick(&sizes));
     }
     match rng.below(33) / 2 {
         0 | 1 => Step::Use,

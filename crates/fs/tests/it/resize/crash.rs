@@ -2,6 +2,7 @@
 //!
 //! Changes of other kinds, which keep the size, are recorded and judged by the same means.
 
+use super::descriptor_size::{self, other};
 use super::inode_size;
 use super::kind::{Image, Kind};
 use super::scattered::scatter;
@@ -9,10 +10,11 @@ use super::shrinking::minimum;
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 use uext4::device::{
-    BlockDevice, Change, CrashLog, Error, Event, MemDevice, Recorder, Survivors, Tearing,
+    Access, BlockDevice, Change, CrashLog, Error, Event, FileDevice, MemDevice, Recorder,
+    Survivors, Tearing,
 };
 use uext4::mkfs::DeviceContents;
-use uext4::resize::{Least, NewSize, grow, set_inode_size, shrink};
+use uext4::resize::{Least, NewSize, grow, set_descriptor_size, set_inode_size, shrink};
 use uext4::{Filesystem, MountOptions, Threads};
 use uext4_judge::EngineTarget;
 use uext4_testkit::manifest::{Manifest, Policy};
@@ -23,6 +25,9 @@ const MIB: u64 = 1 << 20;
 /// Cuts of one change that other programs judge, where `UEXT4_RESIZE_JUDGED` sets no number.
 const JUDGED: usize = 3;
 
+/// Crashes of one recovery.
+const SECOND_CRASHES: usize = 6;
+
 /// Ways in which a write of the superblock is torn.
 const TORN: u64 = 4;
 
@@ -32,6 +37,7 @@ pub(crate) struct Recorded {
     tree: Manifest,
     sizes: [u64; 2],
     inode_sizes: [u16; 2],
+    descriptor_sizes: [u16; 2],
     log: CrashLog,
     /// What e2fsck may do before nothing is left to repair.
     repair: Repair,
@@ -128,6 +134,14 @@ fn record_inode_size(kind: Kind, wanted: u16, flushes: Flushes) -> Recorded {
     })
 }
 
+fn record_descriptor_size(kind: Kind, flushes: Flushes) -> Recorded {
+    let image = inode_size::made(kind);
+    let wanted = other(&image);
+    record_change(&image, flushes, |device| {
+        set_descriptor_size(device, image.options(), wanted).expect("another size");
+    })
+}
+
 fn record_change(
     image: &Image,
     flushes: Flushes,
@@ -136,6 +150,7 @@ fn record_change(
     let kind = image.kind;
     let tree = image.tree();
     let (before, inode_size) = (image.blocks(), image.inode_size());
+    let descriptor_size = descriptor_size::bytes(image);
     let recorder = Arc::new(Recorder::new(image.main.clone()));
     change(match flushes {
         Flushes::Heeded => recorder.clone(),
@@ -149,6 +164,7 @@ fn record_change(
         tree,
         sizes: [before, image.blocks()],
         inode_sizes: [inode_size, image.inode_size()],
+        descriptor_sizes: [descriptor_size, descriptor_size::bytes(image)],
         log,
         repair: Repair::JournalOnly,
     }
@@ -175,6 +191,11 @@ impl Recorded {
         ensure!(self.sizes.contains(&blocks), "{blocks} blocks");
         let size = image.inode_size();
         ensure!(self.inode_sizes.contains(&size), "inodes of {size} bytes");
+        let size = descriptor_size::bytes(image);
+        ensure!(
+            self.descriptor_sizes.contains(&size),
+            "descriptors of {size} bytes"
+        );
         let limits = uext4::check::Limits::default();
         let report = uext4::check::check(image.main.clone(), image.options(), &limits)?;
         ensure!(report.is_clean(), "{report:?}");
@@ -194,6 +215,27 @@ impl Recorded {
         Ok(())
     }
 
+    /// Whether a second crash, in the recovery by uext4, leaves as much.
+    fn judge_second_crash(&self, image: &Image) -> Result<()> {
+        let recorder = Arc::new(Recorder::new(Arc::new(image.main.snapshot())));
+        let recovered = Filesystem::mount(recorder.clone(), image.options());
+        recovered.context("mount")?.abandon();
+        let mut log = recorder.log();
+        log.keep_whole(1024..2048);
+        let cuts = log.len();
+        for cut in (0..=cuts).step_by(cuts.div_ceil(SECOND_CRASHES).max(1)) {
+            let (seed, tearing) = (cut as u64, Tearing::Sectors);
+            let again = Image {
+                kind: self.kind,
+                main: Arc::new(log.image(cut, Survivors::Seeded { seed, tearing })),
+                journal: None,
+            };
+            self.judge(&again, false)
+                .with_context(|| format!("second crash, cut {cut} of {cuts}"))?;
+        }
+        Ok(())
+    }
+
     /// Whether e2fsck and the kernel recover the image as well.
     fn judge_by_others(&self, image: &Image) -> Result<()> {
         let (_dir, path) = crate::image::on_disk(&image.main);
@@ -209,6 +251,11 @@ impl Recorded {
             // size before it.
             Err(_) if self.sizes[0] > self.sizes[1] => KernelMount::new(&path, ""),
             Err(_) if self.inode_sizes[0] < self.inode_sizes[1] => KernelMount::new(&path, ""),
+            // The superblock keeps it out.
+            Err(_) if self.descriptor_sizes[0] != self.descriptor_sizes[1] => {
+                oracle::e2fsck_repair(&path, self.repair)?;
+                KernelMount::new(&path, "").or_else(|_| let_in(&path))
+            }
             other => other,
         };
         let mounted = mounted?;
@@ -258,7 +305,9 @@ impl Recorded {
                 let is_sample = judges == Judges::All && cut % step == 0 && survivors == some;
                 let judged = self.judge(&image_of(&copy), is_sample);
                 let others = match is_sample {
-                    true => judged.and_then(|()| self.judge_by_others(&copy)),
+                    true => judged
+                        .and_then(|()| self.judge_by_others(&copy))
+                        .and_then(|()| self.judge_second_crash(&copy)),
                     false => judged,
                 };
                 if let Err(error) = others {
@@ -269,6 +318,14 @@ impl Recorded {
         }
         None
     }
+}
+
+/// A mount by the kernel behind one by uext4: e2fsck leaves the mark that keeps the kernel out, if
+/// the crash was before the commit.
+fn let_in(path: &std::path::Path) -> Result<KernelMount> {
+    let device = Arc::new(FileDevice::open(path, Access::ReadWrite)?);
+    Filesystem::mount(device, MountOptions::default())?.unmount()?;
+    KernelMount::new(path, "")
 }
 
 /// Distance of the cuts that other programs judge.
@@ -539,6 +596,40 @@ fn every_crash_of_a_larger_inode_size_leaves_the_old_or_the_new_one() {
 #[test]
 fn larger_inodes_on_a_device_that_ignores_flushes_are_noticed() {
     let mut recorded = record_inode_size(Kind::named("small-groups"), 512, Flushes::Ignored);
+    let failure = recorded.first_failure(Judges::Own);
+    assert!(failure.is_some(), "no cut was noticed");
+}
+
+#[test]
+fn every_crash_of_another_descriptor_size_leaves_the_old_or_the_new_one() {
+    let kinds = [
+        Kind::named("ext4-4k"),
+        descriptor_size::of_many_groups("small-groups"),
+        Kind::named("no-checksums"),
+        Kind::named("uninit"),
+    ];
+    for kind in kinds {
+        record_descriptor_size(kind, Flushes::Heeded).assert_sound();
+    }
+}
+
+/// Wider ones, where the table gets longer.
+#[test]
+fn every_crash_of_wider_descriptors_leaves_the_old_or_the_new_size() {
+    let kind = descriptor_size::of_many_groups("small-groups");
+    let image = inode_size::made(kind);
+    descriptor_size::set(&image, other(&image)).expect("narrow descriptors");
+    let mut recorded = record_change(&image, Flushes::Heeded, |device| {
+        set_descriptor_size(device, image.options(), other(&image)).expect("wide descriptors");
+    });
+    assert_eq!(recorded.descriptor_sizes, [32, 64]);
+    recorded.assert_sound();
+}
+
+#[test]
+fn another_descriptor_size_on_a_device_that_ignores_flushes_is_noticed() {
+    let kind = descriptor_size::of_many_groups("small-groups");
+    let mut recorded = record_descriptor_size(kind, Flushes::Ignored);
     let failure = recorded.first_failure(Judges::Own);
     assert!(failure.is_some(), "no cut was noticed");
 }

@@ -137,6 +137,11 @@ impl Kind {
         }
     }
 
+    /// The same with this many blocks.
+    pub(crate) fn with_blocks(self, blocks: u64) -> Kind {
+        Kind { blocks, ..self }
+    }
+
     /// A fresh file system at the start of a device of `device_bytes`.
     pub(crate) fn make(&self, device_bytes: u64) -> Image {
         let main = Arc::new(MemDevice::new(device_bytes));

@@ -1,6 +1,7 @@
 //! Growth of file systems, mounted or not. The judges: e2fsck, the kernel, a manifest.
 
 pub(crate) mod crash;
+mod descriptor_size;
 mod inode_size;
 pub(crate) mod kind;
 mod mounted;
