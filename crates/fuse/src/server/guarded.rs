@@ -88,16 +88,18 @@ impl Server {
     /// Checks a time of modification that comes with a change time, which the library takes for
     /// the times of data that it accepted earlier. The write-back cache sends these with an open
     /// file, or after a change of names, which leaves the time of modification. The owner sets one
-    /// without a file, and the kernel does not know that the inode is append-only or immutable.
+    /// without a file, and the kernel does not know that the inode is append-only or immutable. The
+    /// present time is that of the change too; an append-only file may get it, as in ext4.
     pub(super) fn check_times(&self, inode: &InodeRef, valid: u32, set: &SetAttr) -> Handled {
-        let (Some(SetTime::At(new)), Some(_)) = (set.mtime, set.ctime) else {
+        let (Some(SetTime::At(new)), Some(change)) = (set.mtime, set.ctime) else {
             return Ok(());
         };
         let attr = self.filesystem.attr(inode);
         // A small inode has no nanoseconds.
         let stays = [new, Timestamp::new(new.seconds, 0)].contains(&attr.mtime);
         let is_given = valid & fattr::FH == 0 && !stays;
-        refuse(is_given && attr.flags & (IMMUTABLE | APPEND) != 0)
+        let is_append_only = attr.flags & APPEND != 0 && new != change;
+        refuse(is_given && (attr.flags & IMMUTABLE != 0 || is_append_only))
     }
 
     /// Checks a copy or an allocation, which name a file without the flags of its descriptor.
