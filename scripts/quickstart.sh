@@ -14,6 +14,8 @@ no_mount_because() {
     echo "there is no /dev/fuse (a container needs --device /dev/fuse)"
   elif ! (: <>/dev/fuse) 2>/dev/null; then
     echo "/dev/fuse cannot be opened"
+  elif [ "$(stat -L -c %t:%T /dev/fuse)" != a:e5 ]; then
+    echo "/dev/fuse is not the FUSE device"
   elif [ "$(id -u)" != 0 ] && ! command -v fusermount3 >/dev/null; then
     echo "fusermount3 is missing (package fuse3)"
   elif [ "$(id -u)" = 0 ] && ! unshare --mount true 2>/dev/null; then

@@ -11,7 +11,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IoSliceMut, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -20,6 +20,8 @@ use std::process::{Child, Command, Stdio};
 /// the kernel.
 const FS_TYPE: &str = "fuse.uext4";
 const BLOCK_FS_TYPE: &str = "fuseblk.uext4";
+/// Device number of FUSE: major, minor.
+const FUSE_NUMBER: (u32, u32) = (10, 229);
 /// FUSE connections in sysfs, by device number.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// Setuid helper of libfuse.
@@ -94,12 +96,25 @@ fn mount_as(
     more: &str,
 ) -> std::result::Result<DevFuse, Failed> {
     let device = DevFuse::open().map_err(Failed::Open)?;
+    check_device(device.as_fd()).map_err(Failed::Open)?;
     let fd = device.as_fd().as_raw_fd();
     let data = CString::new(kernel_options(fd, options) + more).map_err(io::Error::from)?;
     let source = options.source.as_str();
     rustix::mount::mount(source, target, fs_type, mount_flags(options), &*data)
         .map_err(io::Error::from)?;
     Ok(DevFuse::new(device.into()))
+}
+
+/// Refuses another file at `/dev/fuse`, of which mount(2) says "Invalid argument" only.
+fn check_device(device: BorrowedFd<'_>) -> io::Result<()> {
+    let number = rustix::fs::fstat(device)?.st_rdev;
+    let number = (rustix::fs::major(number), rustix::fs::minor(number));
+    if number == FUSE_NUMBER {
+        return Ok(());
+    }
+    let (major, minor) = FUSE_NUMBER;
+    let problem = format!("it is not the FUSE device, which has the number {major}:{minor}");
+    Err(io::Error::other(problem))
 }
 
 /// The kernel's default block size of a device. Another size would drop the device's cache.

@@ -143,9 +143,10 @@ fn change(rest: &mut AtRest, mut disk: Superblock) -> Result<()> {
     count_overhead(&mut disk, space::total(&freed));
     rest.check_room(changes.len() + 1)?;
     write_copies(rest, &resized, &disk, 1..new.group_count)?;
-    let narrower = match new.desc_size < old.desc_size {
-        true => &disk,
-        false => &rest.superblock,
+    let narrower = if new.desc_size < old.desc_size {
+        &disk
+    } else {
+        &rest.superblock
     };
     let bridge = without_checksums(narrower);
     let blocks = changes.into_blocks();

@@ -29,6 +29,10 @@ fn a_missing_device_is_named_and_what_to_do() {
             "the kernel has no FUSE; `modprobe fuse`",
         ),
         (
+            "rm dev/fuse; mknod -m 666 dev/fuse c 1 3",
+            "/dev/fuse cannot be opened: it is not the FUSE device",
+        ),
+        (
             "rm dev/fuse; mkdir dev/fuse",
             "/dev/fuse cannot be opened: Is a directory",
         ),

@@ -303,14 +303,13 @@ impl Recorded {
                     ..image
                 };
                 let is_sample = judges == Judges::All && cut % step == 0 && survivors == some;
-                let judged = self.judge(&image_of(&copy), is_sample);
-                let others = match is_sample {
-                    true => judged
+                let mut judged = self.judge(&image_of(&copy), is_sample);
+                if is_sample {
+                    judged = judged
                         .and_then(|()| self.judge_by_others(&copy))
-                        .and_then(|()| self.judge_second_crash(&copy)),
-                    false => judged,
-                };
-                if let Err(error) = others {
+                        .and_then(|()| self.judge_second_crash(&copy));
+                }
+                if let Err(error) = judged {
                     let name = self.kind.name;
                     return Some(format!("{name}, cut {cut}, {survivors:?}: {error:#}"));
                 }

@@ -26,9 +26,10 @@ pub(super) fn set(image: &Image, wanted: DescriptorSize) -> uext4::Result<()> {
 /// The size that the image has not.
 pub(super) fn other(image: &Image) -> DescriptorSize {
     let disk = uext4::read_superblock(&*image.main, None).expect("a superblock");
-    match disk.features().has(Feature::SIXTY_FOUR_BIT) {
-        true => DescriptorSize::Narrow,
-        false => DescriptorSize::Wide,
+    if disk.features().has(Feature::SIXTY_FOUR_BIT) {
+        DescriptorSize::Narrow
+    } else {
+        DescriptorSize::Wide
     }
 }
 
