@@ -89,7 +89,8 @@ impl Server {
     /// the times of data that it accepted earlier. The write-back cache sends these with an open
     /// file, or after a change of names, which leaves the time of modification. The owner sets one
     /// without a file, and the kernel does not know that the inode is append-only or immutable. The
-    /// present time is that of the change too; an append-only file may get it, as in ext4.
+    /// present time is that of the change too; an append-only file may get it for both times, as in
+    /// ext4.
     pub(super) fn check_times(&self, inode: &InodeRef, valid: u32, set: &SetAttr) -> Handled {
         let (Some(SetTime::At(new)), Some(change)) = (set.mtime, set.ctime) else {
             return Ok(());
@@ -98,8 +99,9 @@ impl Server {
         // A small inode has no nanoseconds.
         let stays = [new, Timestamp::new(new.seconds, 0)].contains(&attr.mtime);
         let is_given = valid & fattr::FH == 0 && !stays;
-        let is_append_only = attr.flags & APPEND != 0 && new != change;
-        refuse(is_given && (attr.flags & IMMUTABLE != 0 || is_append_only))
+        let is_touch = new == change && set.atime == Some(SetTime::Now);
+        let is_fixed = attr.flags & IMMUTABLE != 0 || (attr.flags & APPEND != 0 && !is_touch);
+        refuse(is_given && is_fixed)
     }
 
     /// Checks a copy or an allocation, which name a file without the flags of its descriptor.
