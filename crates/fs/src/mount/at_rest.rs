@@ -10,7 +10,7 @@
 use super::{log, open};
 use crate::media::Lifecycle;
 use crate::mmp::{self, MmpGuard};
-use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, read_superblock};
 use crate::{Error, Filesystem, MountOptions, ResizeError, Result};
 use std::collections::BTreeMap;
 use uext4_device::BlockDevice;
@@ -22,7 +22,7 @@ use uext4_num::{clamp_usize, nonnegative, u64_of, usize_of};
 use uext4_sync::Arc;
 
 /// Linux refuses an internal journal whose superblock names a device as well. e2fsck reads the
-/// field for external journals only, and [`open::inspect`] clears it.
+/// field for external journals only, and uext4 clears it when it opens the file system to write.
 const NO_DEVICE: u32 = 1;
 
 /// See the module.
@@ -74,14 +74,25 @@ impl AtRest {
         if let Some(log) = &log {
             open::wipe(log, &device, plan.geometry.block_size())?;
         }
-        Ok(Self {
+        let rest = Self {
             log,
             device,
             superblock: plan.superblock,
             geometry: plan.geometry,
             mmp,
             options: plan.options,
-        })
+        };
+        rest.let_linux_in()?;
+        Ok(rest)
+    }
+
+    /// Clears what [`Self::change_unseen_by_linux`] has left in a crash.
+    fn let_linux_in(&self) -> Result<()> {
+        let there = read_superblock(&*self.device, None);
+        if there.is_ok_and(|there| there.journal_dev != self.superblock.journal_dev) {
+            self.store(&self.superblock)?;
+        }
+        Ok(())
     }
 
     /// The file system of a mount that has come to rest with this superblock. The claim stays the
@@ -165,10 +176,13 @@ impl AtRest {
         wanted: Superblock,
         bridge: &Superblock,
     ) -> Result<()> {
+        debug_assert!(self.superblock.journal_inum != 0);
         self.superblock.journal_dev = NO_DEVICE;
         let mut bridge = bridge.clone();
         bridge.journal_dev = NO_DEVICE;
-        self.change_over(blocks, wanted, &bridge)
+        let done = self.change_over(blocks, wanted, &bridge);
+        self.superblock.journal_dev = 0;
+        done
     }
 
     /// As [`Self::change`], by another log than the present one: these runs, which hold a copy of

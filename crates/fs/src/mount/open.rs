@@ -48,13 +48,7 @@ pub(super) enum Purpose {
 }
 
 pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) -> Result<Plan> {
-    let mut superblock = read_superblock(&**device, options.superblock_kib)?;
-    // A backup superblock becomes the primary one.
-    superblock.block_group_nr = 0;
-    if superblock.journal_inum != 0 {
-        // A crash in a change of the size of descriptors leaves one, which keeps Linux out.
-        superblock.journal_dev = 0;
-    }
+    let superblock = primary(read_superblock(&**device, options.superblock_kib)?);
     options = options.settled(&superblock)?;
     let features = superblock.features();
     let geometry = superblock.geometry()?;
@@ -86,6 +80,16 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) 
         fast_commits: fast_commit::Outcome::Nothing,
         purpose: Purpose::Use,
     })
+}
+
+/// The superblock as the primary one, also that of a backup. A device beside an internal journal is
+/// what a crash in a change of the size of descriptors leaves, to keep Linux out.
+fn primary(mut superblock: Superblock) -> Superblock {
+    superblock.block_group_nr = 0;
+    if superblock.journal_inum != 0 {
+        superblock.journal_dev = 0;
+    }
+    superblock
 }
 
 /// Inspects again, after other hosts have stopped writing.
@@ -145,14 +149,13 @@ fn check_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
 /// The superblock after a replay: the primary copy, which the replay restores if it had changed;
 /// else the backup.
 fn after_replay(device: &dyn BlockDevice, options: &MountOptions) -> Result<Superblock> {
-    match read_superblock(device, None) {
+    let there = match read_superblock(device, None) {
         Err(_) if options.superblock_kib.is_some() => {
-            let mut backup = read_superblock(device, options.superblock_kib)?;
-            backup.block_group_nr = 0;
-            Ok(backup)
+            read_superblock(device, options.superblock_kib)
         }
-        primary => primary,
-    }
+        there => there,
+    };
+    there.map(primary)
 }
 
 /// Keeps the superblock's error records when its image is replayed, because they were written past

@@ -27,6 +27,7 @@ use uext4_format::{
     Checksums, Feature, Geometry, GroupDescriptor, GroupNr, Superblock, block_bitmap_checksum,
     group_flag, inode_bitmap_checksum,
 };
+use uext4_mkfs::journal_of_backup;
 use uext4_num::clamp_u16;
 use uext4_sync::Arc;
 
@@ -78,6 +79,8 @@ fn wanted_superblock(rest: &AtRest, wanted: DescriptorSize) -> Result<Superblock
          use an internal one meanwhile"
     } else if rest.superblock.journal_inum > old.inodes_per_group {
         "the inode of the journal is not in the first group; run e2fsck -f first"
+    } else if journal_of_backup(&rest.superblock, old).is_none() {
+        "the superblock has no copy of the journal's inode; run e2fsck -f first"
     } else if old.features.has(Feature::MMP) {
         "the block of MMP is in use while there are no checksums; turn mmp off first"
     } else if old.features.has(Feature::META_BG) {

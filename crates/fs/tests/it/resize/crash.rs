@@ -191,6 +191,11 @@ impl Recorded {
         ensure!(self.sizes.contains(&blocks), "{blocks} blocks");
         let size = image.inode_size();
         ensure!(self.inode_sizes.contains(&size), "inodes of {size} bytes");
+        let disk = uext4::read_superblock(&*image.main, None)?;
+        ensure!(
+            disk.journal_inum == 0 || disk.journal_dev == 0,
+            "Linux is kept out"
+        );
         let size = descriptor_size::bytes(image);
         ensure!(
             self.descriptor_sizes.contains(&size),

@@ -143,3 +143,20 @@ fn what_cannot_be_is_refused_without_a_write() {
         assert!(is_same, "{name}");
     }
 }
+
+/// e2fsck leaves the mark of a crash before the commit.
+#[test]
+fn the_size_that_it_has_lets_linux_in() {
+    let image = made(Kind::named("ext4"));
+    let mut disk = uext4::read_superblock(&*image.main, None).expect("a superblock");
+    disk.journal_dev = 1;
+    let start = 1024;
+    image
+        .main
+        .write_at(start, &disk.to_bytes())
+        .expect("a write");
+    set(&image, DescriptorSize::Wide).expect("nothing to change");
+    let disk = uext4::read_superblock(&*image.main, None).expect("a superblock");
+    assert_eq!(disk.journal_dev, 0);
+    image.assert_clean("let in");
+}
