@@ -166,6 +166,21 @@ impl Inode {
         self.i_block = device.encode();
     }
 
+    /// Sets the access time, rounded down to what the inode stores.
+    pub fn set_atime(&mut self, time: Timestamp) {
+        self.atime = time.as_stored(self.times_have_extra());
+    }
+
+    /// Sets the time of the last change of the data, as [`Self::set_atime`] does.
+    pub fn set_mtime(&mut self, time: Timestamp) {
+        self.mtime = time.as_stored(self.times_have_extra());
+    }
+
+    /// Sets the time of the last change of the inode, as [`Self::set_atime`] does.
+    pub fn set_ctime(&mut self, time: Timestamp) {
+        self.ctime = time.as_stored(self.times_have_extra());
+    }
+
     /// Whether atime, mtime and ctime have their extra fields in this inode.
     pub fn times_have_extra(&self) -> WithExtra {
         if codec::fits(self.extra_isize, 0x8C, 4) {

@@ -110,7 +110,7 @@ impl Fs {
         self.change_times(inode.arc(), now, |state| {
             // Another thread may have set it in between.
             if due(state) {
-                state.disk.atime = now.as_stored(state.disk.times_have_extra());
+                state.disk.set_atime(now);
                 done = Atime::Set;
             }
         })?;

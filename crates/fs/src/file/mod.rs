@@ -139,8 +139,7 @@ fn stale_times(state: &InodeState, now: Timestamp) -> bool {
 /// Updates the times after a change of the data.
 fn touch(state: &mut InodeState, now: Timestamp) {
     if stale_times(state, now) {
-        let stored = now.as_stored(state.disk.times_have_extra());
-        state.disk.mtime = stored;
-        state.disk.ctime = stored;
+        state.disk.set_mtime(now);
+        state.disk.set_ctime(now);
     }
 }

@@ -87,7 +87,7 @@ fn add_link(handle: &Handle<'_>, inode: &Arc<Inode>, now: Timestamp) -> Result<(
         return Err(Error::TooManyLinks);
     }
     state.disk.links += 1;
-    state.disk.ctime = now;
+    state.disk.set_ctime(now);
     inode.set_links(state.disk.links);
     Ok(())
 }

@@ -117,8 +117,8 @@ pub(crate) fn touch_dir(handle: &Handle<'_>, dir: &Arc<Inode>, now: Timestamp) {
         return;
     }
     let mut state = handle.write(dir);
-    state.disk.mtime = now;
-    state.disk.ctime = now;
+    state.disk.set_mtime(now);
+    state.disk.set_ctime(now);
 }
 
 impl Fs {

@@ -38,7 +38,7 @@ impl Fs {
             let handle = self.start_recorded(credits::ATTRIBUTES)?;
             let mut state = handle.write(inode.arc());
             state.disk.mode = state.disk.mode & !0o7777 | mode;
-            state.disk.ctime = self.now();
+            state.disk.set_ctime(self.now());
         }
         self.kill_capabilities(inode)
     }

@@ -176,14 +176,17 @@ fn change(fs: &Fs, handle: &Handle<'_>, inode: &InodeRef, set: &SetAttr, new: Ne
         disk.mode = (disk.mode & !0o7777) | mode;
     }
     (disk.uid, disk.gid) = (owners.user, owners.group);
-    let extra = disk.times_have_extra();
     let time = |time: SetTime| match time {
         SetTime::Now => now,
-        SetTime::At(at) => at.as_stored(extra),
+        SetTime::At(at) => at,
     };
-    disk.atime = set.atime.map_or(disk.atime, time);
-    disk.mtime = set.mtime.map_or(disk.mtime, time);
-    disk.ctime = set.ctime.unwrap_or(now);
+    if let Some(atime) = set.atime {
+        disk.set_atime(time(atime));
+    }
+    if let Some(mtime) = set.mtime {
+        disk.set_mtime(time(mtime));
+    }
+    disk.set_ctime(set.ctime.unwrap_or(now));
     disk.flags = flags.unwrap_or(disk.flags);
     disk.projid = owners.project;
     disk.generation = set.generation.unwrap_or(disk.generation);

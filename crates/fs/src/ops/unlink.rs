@@ -137,7 +137,7 @@ impl Fs {
     ) -> Result<()> {
         let last = {
             let mut state = handle.write(inode);
-            state.disk.ctime = now;
+            state.disk.set_ctime(now);
             state.disk.links = state.disk.links.saturating_sub(1);
             let last = state.disk.links == 0;
             if last {
@@ -161,7 +161,7 @@ impl Fs {
     ) -> Result<()> {
         {
             let mut state = handle.write(inode);
-            state.disk.ctime = now;
+            state.disk.set_ctime(now);
             state.disk.links = 0;
             if state.disk.file_type() == Some(FileType::Directory) {
                 state.disk.size = 0;

@@ -149,7 +149,7 @@ fn set_permissions(fs: &Fs, state: &mut InodeState, mode: u16, setgid: Setgid) {
     }
     if new != state.disk.mode {
         state.disk.mode = new;
-        state.disk.ctime = fs.now();
+        state.disk.set_ctime(fs.now());
     }
 }
 

@@ -163,7 +163,7 @@ fn apply(
         edit_areas(fs, handle, &mut state, edit, &mut refs).map(|changed| {
             change(&mut state);
             if changed == Changed::Yes {
-                state.disk.ctime = now;
+                state.disk.set_ctime(now);
                 state.disk.version = state.disk.version.wrapping_add(1);
             }
         })

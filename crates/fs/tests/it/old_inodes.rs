@@ -123,6 +123,68 @@ fn old_inodes_grow_when_they_change_as_with_the_kernel() {
     assert!(ours.attributes("full").contains(&value(40)));
 }
 
+/// An inode that its attributes fill stores seconds only: no operation shows a time that is another
+/// after the next mount.
+#[test]
+fn times_without_extra_fields_are_the_same_after_a_mount() {
+    let names = ["file", "dir"];
+    let value = |bytes: usize| "v".repeat(bytes);
+    let mut commands = Vec::new();
+    for name in names {
+        commands.push(format!("sif /{name} extra_isize 4"));
+        commands.push(format!("ea_set /{name} user.block {}", value(930)));
+        commands.push(format!("ea_set /{name} user.inode {}", value(72)));
+    }
+    let image = changed(&["-b", "1024", "-I", "256"], &["file"], &["dir"], &commands);
+    let changes: [(
+        &str,
+        fn(&Filesystem, &uext4::path::Paths) -> uext4::Result<()>,
+    ); 7] = [
+        ("chmod", |fs, _| {
+            let file = fs.lookup(&fs.root()?, b"file", &ROOT)?;
+            let mode = Some(0o600);
+            let set = SetAttr {
+                mode,
+                ..SetAttr::default()
+            };
+            fs.set_attr(&file, &set, &ROOT).map(drop)
+        }),
+        ("write", |_, paths| Ok(paths.write("/file", [1; 9])?)),
+        ("create", |_, paths| Ok(paths.write("/dir/new", [1; 9])?)),
+        (
+            "link",
+            |_, paths| Ok(paths.hard_link("/file", "/dir/link")?),
+        ),
+        ("unlink", |_, paths| Ok(paths.remove_file("/dir/link")?)),
+        ("rename", |_, paths| Ok(paths.rename("/file", "/dir/file")?)),
+        ("rename of a directory", |_, paths| {
+            Ok(paths.rename("/dir", "/other")?)
+        }),
+    ];
+    let times = |fs: &Filesystem| {
+        let mut listed = Vec::new();
+        for entry in fs.paths().walk("/").unwrap() {
+            let entry = entry.unwrap();
+            let attr = fs.attr(&entry.inode);
+            listed.push((entry.path, attr.mtime, attr.ctime));
+        }
+        listed.sort();
+        listed
+    };
+    for (name, change) in changes {
+        let fs = image.mount();
+        change(&fs, &fs.paths()).unwrap();
+        let shown = times(&fs);
+        fs.unmount().unwrap();
+        let fs = image.mount();
+        assert_eq!(times(&fs), shown, "{name}");
+        fs.unmount().unwrap();
+    }
+    let kept = image.extra_isize("other/file");
+    assert_eq!(kept, "Size of extra inode fields: 4", "it has not grown");
+    oracle::assert_clean(&image.path);
+}
+
 #[test]
 fn links_are_counted_on_only_in_indexed_directories() {
     if !KernelMount::available_or_skip("dir_nlink") {

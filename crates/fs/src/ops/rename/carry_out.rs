@@ -135,7 +135,7 @@ impl Rename<'_> {
     /// Updates `..`, the target's link count and the times after the change of entries.
     fn finish(&self, fs: &Fs, handle: &Handle<'_>) -> Result<()> {
         let now = fs.now();
-        handle.write(self.source.arc()).disk.ctime = now;
+        handle.write(self.source.arc()).disk.set_ctime(now);
         if self.source.is_dir() && self.moves() {
             dir::set_parent(fs, handle, self.source.arc(), self.to.dir.nr())?;
         }
@@ -167,7 +167,7 @@ impl Rename<'_> {
             self.exchange_parents(fs, &handle, target)?;
         }
         for inode in [self.source.arc(), target.arc()] {
-            handle.write(inode).disk.ctime = now;
+            handle.write(inode).disk.set_ctime(now);
         }
         for dir in [self.from.dir, self.to.dir] {
             touch_dir(&handle, dir, now);

@@ -2,8 +2,8 @@
 
 use super::life::Life;
 use super::step::Step;
-use crate::resize::crash::Careless;
 pub(super) use crate::resize::crash::Flushes;
+use crate::resize::crash::{self, Careless};
 use crate::resize::kind::Image;
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
@@ -77,7 +77,12 @@ fn tree_is(life: &Life, image: &Image) -> Result<()> {
     Ok(())
 }
 
-fn judge(life: &Life, image: &Image, promise: Promise, is_sample: bool) -> Result<()> {
+fn judge(
+    life: &Life,
+    image: &Image,
+    (step, promise): (&Step, Promise),
+    is_sample: bool,
+) -> Result<()> {
     if promise == Promise::Files {
         // Where e2fsck 1.47 removes an orphan file, its first run leaves the bit of the inode.
         return tree_is(life, &repaired(image, &[Repair::Everything; 2])?);
@@ -86,7 +91,7 @@ fn judge(life: &Life, image: &Image, promise: Promise, is_sample: bool) -> Resul
         // Safe repairs only: open files and the state of the orphan file are what a crash leaves.
         tree_is(life, &repaired(image, &[Repair::Preen])?).context("after e2fsck -p")?;
         if life.has_kernel() && KernelMount::is_available() {
-            kernel_recovers(life, image)?;
+            kernel_recovers(life, image, step)?;
         }
     }
     tree_is(life, image)?;
@@ -97,10 +102,15 @@ fn judge(life: &Life, image: &Image, promise: Promise, is_sample: bool) -> Resul
 }
 
 /// Whether Linux replays the log and has the tree. Its first mount may fail, because it reads
-/// features and sizes once, before the replay.
-fn kernel_recovers(life: &Life, image: &Image) -> Result<()> {
+/// features and sizes once, before the replay. A change of the size of descriptors keeps it out
+/// until uext4 has recovered.
+fn kernel_recovers(life: &Life, image: &Image, step: &Step) -> Result<()> {
     let (_dir, path) = crate::image::on_disk(&image.main);
-    let mounted = KernelMount::new(&path, "").or_else(|_| KernelMount::new(&path, ""));
+    let mounted = match KernelMount::new(&path, "") {
+        Err(_) if matches!(step, Step::DescriptorSize(_)) => crash::let_in(&path),
+        Err(_) => KernelMount::new(&path, ""),
+        mounted => mounted,
+    };
     let mounted = mounted.context("the kernel's second mount")?;
     let found = Manifest::of_dir(mounted.path())?;
     mounted.unmount()?;
@@ -144,9 +154,10 @@ pub(super) fn first_failure(seed: u64, flushes: Flushes) -> Option<String> {
         if promise == Promise::Files && !is_sample {
             continue;
         }
+        let judged = (&step, promise);
         for survivors in [Survivors::All, Survivors::None, some] {
             let image = copy_of(life.image(), Arc::new(log.image(cut, survivors)));
-            if let Err(error) = judge(&life, &image, promise, is_sample && survivors == some) {
+            if let Err(error) = judge(&life, &image, judged, is_sample && survivors == some) {
                 let kind = life.kind_name();
                 return Some(format!(
                     "{kind}, {step:?}, cut {cut}, {survivors:?}: {error:#}"

@@ -326,7 +326,7 @@ impl Recorded {
 
 /// A mount by the kernel behind one by uext4: e2fsck leaves the mark that keeps the kernel out, if
 /// the crash was before the commit.
-fn let_in(path: &std::path::Path) -> Result<KernelMount> {
+pub(crate) fn let_in(path: &std::path::Path) -> Result<KernelMount> {
     let device = Arc::new(FileDevice::open(path, Access::ReadWrite)?);
     Filesystem::mount(device, MountOptions::default())?.unmount()?;
     KernelMount::new(path, "")
