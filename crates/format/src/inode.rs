@@ -17,6 +17,7 @@ pub use kind::{DeviceNumber, FileType, InodeFlags};
 pub use raw::RawInode;
 pub use tail::Tail;
 
+use crate::quota::QuotaKind;
 use crate::times::{Timestamp, WithExtra};
 use crate::{BlockNr, Feature, Geometry};
 use uext4_num::clamp_u16;
@@ -164,6 +165,15 @@ impl Inode {
     /// Makes `i_block` name a device.
     pub fn set_device_number(&mut self, device: DeviceNumber) {
         self.i_block = device.encode();
+    }
+
+    /// The owner whose quota of this kind the inode counts for.
+    pub fn owner(&self, kind: QuotaKind) -> u32 {
+        match kind {
+            QuotaKind::User => self.uid,
+            QuotaKind::Group => self.gid,
+            QuotaKind::Project => self.projid,
+        }
     }
 
     /// Sets the access time, rounded down to what the inode stores.

@@ -1,7 +1,8 @@
 //! Errors of the library, and the one table that maps them to errno.
 
 use rustix::io::Errno;
-use uext4_format::{Corrupt, InodeNr};
+use uext4_format::Corrupt;
+pub use uext4_volume::{InTheWay, ResizeError};
 
 /// Result of the library's operations.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -148,195 +149,22 @@ pub enum RemountError {
     Frozen,
 }
 
-/// Reason for a refused change of size.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ResizeError {
-    /// Growth to less than the present size.
-    #[error("it has {now_bytes} bytes, which is more")]
-    Smaller {
-        /// The present size.
-        now_bytes: u64,
-    },
-    /// A mounted file system to less than its size.
-    #[error(
-        "it has {now_bytes} bytes, and does not become smaller while mounted; unmount it first"
-    )]
-    SmallerMounted {
-        /// The present size.
-        now_bytes: u64,
-    },
-    /// Less than the minimum.
-    #[error("it cannot be smaller than {min_blocks} blocks ({min_bytes} bytes): {why}")]
-    TooSmall {
-        /// The minimum in blocks.
-        min_blocks: u64,
-        /// The minimum in bytes.
-        min_bytes: u64,
-        /// What is in the way.
-        why: InTheWay,
-    },
-    /// A block without an owner or with several.
-    #[error("block {block} has no owner or several of them; run e2fsck -f first")]
-    Owner {
-        /// The block.
-        block: u64,
-    },
-    /// More blocks than their numbers allow.
-    #[error("it has block numbers of {bits} bits, so at most {max_bytes} bytes")]
-    TooManyBlocks {
-        /// Bits of a block number: 32 without the feature 64bit, else 48.
-        bits: u32,
-        /// The largest size.
-        max_bytes: u64,
-    },
-    /// More groups than inode numbers allow.
-    #[error("its groups have so many inodes that it has at most {max_bytes} bytes")]
-    TooManyInodes {
-        /// The largest size.
-        max_bytes: u64,
-    },
-    /// A mount keeps memory for fewer groups.
-    #[error(
-        "this mount can grow to {limit_bytes} bytes; mount it with a larger growth_limit, or \
-         unmount it first"
-    )]
-    GrowthLimit {
-        /// The largest size.
-        limit_bytes: u64,
-    },
-    /// The device is smaller.
-    #[error("{needed_bytes} bytes are needed, and the device has {there_bytes}")]
-    Device {
-        /// Bytes of the file system.
-        needed_bytes: u64,
-        /// Bytes of the device.
-        there_bytes: u64,
-    },
-    /// It is marked with errors.
-    #[error("it is marked with errors; run e2fsck -f first")]
-    Errors,
-    /// It is not marked clean, as after a crash without a journal.
-    #[error("it is not marked clean; run e2fsck -f first")]
-    Unclean,
-    /// The reserved descriptor blocks contradict the features.
-    #[error("blocks are reserved for descriptors against its features; run e2fsck -f first")]
-    Reserved,
-    /// Wider descriptors take more blocks than are reserved for them.
-    #[error(
-        "wider descriptors need {more} more blocks behind their table, where {reserved} are \
-         reserved; resize2fs -b moves what is there"
-    )]
-    ReservedDescriptors {
-        /// Blocks that the table becomes longer by.
-        more: u32,
-        /// Reserved blocks.
-        reserved: u32,
-    },
-    /// There is no space for bitmaps and inode tables.
-    #[error("bitmaps and inode tables of the last groups do not fit; choose a larger size")]
-    TooTight,
-    /// Larger inode tables take more blocks than are free.
-    #[error(
-        "the larger inode tables need {wanted} blocks beside the present ones, and {free} are \
-         free; grow the file system first"
-    )]
-    TableSpace {
-        /// Blocks of all new tables.
-        wanted: u64,
-        /// Free blocks.
-        free: u64,
-    },
-    /// A larger inode table has no free run in its group, where it has to be.
-    #[error(
-        "the larger inode table of group {group} needs {blocks} free blocks in a row in that \
-         group; with the feature flex_bg it may be anywhere (uext4 tune -O flex_bg)"
-    )]
-    OwnTables {
-        /// The group.
-        group: u32,
-        /// Blocks of the table.
-        blocks: u32,
-    },
-    /// A larger inode table has no free run.
-    #[error(
-        "the larger inode table of group {group} needs {blocks} free blocks in a row; grow or \
-         compact the file system first"
-    )]
-    Tables {
-        /// The group.
-        group: u32,
-        /// Blocks of the table.
-        blocks: u32,
-    },
-    /// The log cannot hold the change.
-    #[error(
-        "its journal has room for {room} blocks, and the change has {wanted}; enlarge it first"
-    )]
-    Journal {
-        /// Blocks that would change at once.
-        wanted: u64,
-        /// Blocks that one transaction may change.
-        room: u64,
-    },
-}
-
-/// What keeps a file system from being smaller.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InTheWay {
-    /// Inodes of groups that would go, for which groups that stay have no free ones.
-    #[error(
-        "inode {inode} and others of groups that would go ({needed} in all) need free inodes \
-         before, and there are {there}"
-    )]
-    Inodes {
-        /// The first one.
-        inode: InodeNr,
-        /// How many there are.
-        needed: u64,
-        /// Free inodes of groups that stay.
-        there: u64,
-    },
-    /// Inodes keep their numbers.
-    #[error("inode {inode} is in a group that would go, and the feature stable_inodes keeps it")]
-    StableInodes {
-        /// The first one of a group that would go.
-        inode: InodeNr,
-    },
-    /// Without a journal a crash could lose inodes on their way.
-    #[error(
-        "inode {inode} is in a group that would go; it moves only with a journal, which makes that \
-         safe (uext4 tune -O has_journal)"
-    )]
-    InodesWithoutJournal {
-        /// The first one of a group that would go.
-        inode: InodeNr,
-    },
-    /// Bitmaps or inode tables of a group that stays.
-    #[error("a bitmap or an inode table ends with block {block}, and has no place before the end")]
-    Metadata {
-        /// The last block of it.
-        block: u64,
-    },
-    /// The block of the multiple mount protection.
-    #[error("block {block} is that of the multiple mount protection, and does not move")]
-    Mmp {
-        /// The block.
-        block: u64,
-    },
-    /// A block of a reserved inode.
-    #[error("inode {inode} has block {block}, which does not move")]
-    Reserved {
-        /// The inode.
-        inode: InodeNr,
-        /// A block of it.
-        block: u64,
-    },
-    /// There is no free space for what is behind the new end.
-    #[error("before the new end is not enough free space for what is behind it")]
-    Space,
-    /// The descriptors do not fit, or fill fewer blocks than they have before those of `meta_bg`.
-    #[error("the group descriptors keep their place")]
-    Descriptors,
+impl From<uext4_volume::Error> for Error {
+    fn from(error: uext4_volume::Error) -> Self {
+        use uext4_volume::Error as Below;
+        match error {
+            Below::Device(error) => Error::Device(error),
+            Below::Journal(error) => Error::Journal(error),
+            Below::Corrupt(corrupt) => Error::Corrupt(corrupt),
+            Below::Unsupported(feature) => Error::Unsupported(feature),
+            Below::NotSupported(problem) => Error::NotSupported(problem),
+            Below::Mount(problem) => Error::Mount(problem),
+            Below::Resize(refused) => Error::Resize(refused),
+            Below::ReadOnly => Error::ReadOnly,
+            Below::NoSpace => Error::NoSpace,
+            Below::Invalid(problem) => Error::Invalid(problem),
+        }
+    }
 }
 
 impl Error {

@@ -17,7 +17,6 @@ mod recordable;
 use crate::inode::{Inode, InodeState};
 use crate::map::{self, LOGICAL_END, Mapping};
 use crate::name_log::{NameChange, NotedName};
-use crate::superblock::SUPERBLOCK_OFFSET;
 use crate::{Error, Fs, Result};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -26,6 +25,7 @@ use uext4_format::fast_commit::Record;
 use uext4_format::{BlockNr, FileType, InodeFlags, InodeNr, LogicalBlock, Tid};
 use uext4_journal::{FullReason, Handle, Object, Stamp};
 use uext4_num::{clamp_u16, clamp_u32};
+use uext4_volume::superblock::SUPERBLOCK_OFFSET;
 
 /// Most inodes of a fast commit: bounds the time for which no handle may start.
 const INODES_MAX: usize = 1024;

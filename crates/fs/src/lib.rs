@@ -103,10 +103,8 @@ mod inode;
 mod lifetime;
 mod map;
 mod mbcache;
-mod media;
 mod memory;
 mod meta;
-mod mmp;
 mod mount;
 mod name_log;
 mod ops;
@@ -147,8 +145,7 @@ pub use file::{Extent, FallocateMode, FileRange, Position, Seek, Times, Written}
 pub use filesystem::Filesystem;
 pub use incidents::{Incident, Listener};
 pub use inode::{Inode, InodeRef};
-pub use mmp::refuse_other_hosts;
-pub use mount::{Flush, support};
+pub use mount::{Flush, refuse_other_hosts};
 pub use ops::{DataSource, KillPrivileges, RenameFlags, WriteContext, Writers};
 pub use options::{
     Access, Allocator, BaseLines, DataMode, MountOptions, OnError, OptionHelp, QuotaLimits, Threads,
@@ -177,6 +174,7 @@ pub use tune::{
 pub use uext4_device as device;
 pub use uext4_format as format;
 pub use uext4_mkfs as mkfs;
+pub use uext4_volume::support;
 pub use xattr::SetMode;
 
 pub(crate) use engine::Fs;

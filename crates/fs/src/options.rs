@@ -15,21 +15,14 @@ mod tests;
 mod values;
 mod words;
 
+pub use uext4_volume::Access;
 pub use words::OptionHelp;
 
 use crate::Result;
 use std::time::Duration;
 use uext4_device::BlockDevice;
 use uext4_sync::Arc;
-
-/// Read-write or read-only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Changes are allowed.
-    ReadWrite,
-    /// Nothing is changed; the journal is replayed in memory only.
-    ReadOnly,
-}
+use uext4_volume::OpenOptions;
 
 /// Reaction to damage (`errors=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,6 +313,18 @@ impl MountOptions {
     /// Whether delayed allocation is on.
     pub(crate) fn delays(&self) -> bool {
         self.delalloc != Some(false)
+    }
+
+    /// How a file system is opened with these options.
+    pub(crate) fn open_options(&self) -> OpenOptions {
+        OpenOptions {
+            access: self.access,
+            replay: self.replay,
+            superblock_kib: self.superblock_kib,
+            barrier: self.barrier,
+            journal_device: self.journal_device.clone(),
+            clock: self.clock.clone(),
+        }
     }
 
     /// The effective options for a mount of this superblock.

@@ -3,21 +3,20 @@
 
 use super::Base;
 use crate::options::OnError;
-use crate::superblock::{
-    ERROR_CODE_CORRUPT, ERROR_CODE_IO, Noted, keep_errors, note_error, policy,
-};
+use crate::superblock::policy;
 use crate::{Error, Result};
 use uext4_format::{Corrupt, Place, Superblock};
 use uext4_num::nonnegative;
+use uext4_volume::{ERROR_CODE_CORRUPT, ERROR_CODE_IO, ErrorRecord, keep_errors, record_error};
 
-fn damage<'a>(base: &Base, corrupt: &Corrupt) -> Noted<'a> {
+fn damage<'a>(base: &Base, corrupt: &Corrupt) -> ErrorRecord<'a> {
     let (inode, block) = match corrupt.place {
         Place::Inode(inode) => (inode.0, 0),
         Place::Block(block) => (0, block.0),
         Place::InodeBlock(inode, block) => (inode.0, block.0),
         _ => (0, 0),
     };
-    Noted {
+    ErrorRecord {
         now: nonnegative(base.now().seconds),
         inode,
         block,
@@ -27,8 +26,8 @@ fn damage<'a>(base: &Base, corrupt: &Corrupt) -> Noted<'a> {
 }
 
 /// The record of a failed device access to metadata.
-fn device_failed<'a>(base: &Base, block: u64, what: &'a str) -> Noted<'a> {
-    Noted {
+fn device_failed<'a>(base: &Base, block: u64, what: &'a str) -> ErrorRecord<'a> {
+    ErrorRecord {
         now: nonnegative(base.now().seconds),
         inode: 0,
         block,
@@ -38,7 +37,7 @@ fn device_failed<'a>(base: &Base, block: u64, what: &'a str) -> Noted<'a> {
 }
 
 /// The record for an error that an operation met, if it needs one.
-fn to_record<'a>(base: &Base, error: &Error) -> Option<Noted<'a>> {
+fn to_record<'a>(base: &Base, error: &Error) -> Option<ErrorRecord<'a>> {
     match error {
         Error::Corrupt(corrupt) => Some(damage(base, corrupt)),
         Error::Journal(uext4_journal::Error::Device(device)) => {
@@ -59,15 +58,15 @@ impl Base {
     /// As [`Self::note`], for callers that may not log: the record stays in memory until the
     /// superblock is written.
     pub(crate) fn note_quietly<T>(&self, result: Result<T>) -> Result<T> {
-        let keep = |noted: &Noted<'_>| {
-            note_error(&mut self.superblock.write_unlogged().disk, noted);
+        let keep = |noted: &ErrorRecord<'_>| {
+            record_error(&mut self.superblock.write_unlogged().disk, noted);
             Ok(())
         };
         result.inspect_err(|error| self.record(error, keep))
     }
 
     /// Best effort: if the record cannot be written, the mount fails.
-    fn record(&self, error: &Error, write: impl FnOnce(&Noted<'_>) -> Result<()>) {
+    fn record(&self, error: &Error, write: impl FnOnce(&ErrorRecord<'_>) -> Result<()>) {
         self.incidents.met(error);
         let Some(noted) = to_record(self, error) else {
             return self.note_failure(error);
@@ -80,11 +79,11 @@ impl Base {
         }
     }
 
-    fn write_error(&self, noted: &Noted<'_>) -> Result<()> {
+    fn write_error(&self, noted: &ErrorRecord<'_>) -> Result<()> {
         self.writable()?;
         let handle = self.journal.start(1)?;
         self.superblock
-            .update(&handle, |disk| note_error(disk, noted));
+            .update(&handle, |disk| record_error(disk, noted));
         Ok(())
     }
 
@@ -92,7 +91,7 @@ impl Base {
         match error {
             Error::Journal(uext4_journal::Error::Late { .. }) => {
                 let noted = device_failed(self, 0, "metadata");
-                note_error(&mut self.superblock.write_unlogged().disk, &noted);
+                record_error(&mut self.superblock.write_unlogged().disk, &noted);
             }
             Error::Journal(_) => self.state.fail(error),
             _ => {}
@@ -108,7 +107,7 @@ impl Base {
     /// mount, and no other uncommitted change.
     pub(crate) fn with_stop(&self, mut there: Superblock) -> Superblock {
         let mut ours = self.superblock.read().disk.clone();
-        note_error(&mut ours, &device_failed(self, 0, "journal"));
+        record_error(&mut ours, &device_failed(self, 0, "journal"));
         keep_errors(&mut there, &ours);
         there
     }

@@ -306,7 +306,7 @@ impl<'a> Check<'a> {
         let geometry = &self.fs.geometry;
         let block_size = u64::from(geometry.block_size());
         match place {
-            Place::Superblock => Some(crate::superblock::SUPERBLOCK_OFFSET),
+            Place::Superblock => Some(uext4_volume::superblock::SUPERBLOCK_OFFSET),
             Place::Group(group) => {
                 let (block, at) = geometry.descriptor_location(group);
                 Some(block.0 * block_size + u64::from(at))

@@ -1,8 +1,8 @@
 //! Check of superblock fields that a mount accepts and e2fsck does not.
 
 use super::Check;
-use crate::mount::REVISION_MAX;
 use uext4_format::{CorruptKind, Feature, Features, Place};
+use uext4_volume::REVISION_MAX;
 
 /// Features that e2fsck knows. File systems with other features cannot be checked completely.
 const KNOWN: Features = Features::of(&[

@@ -1,5 +1,6 @@
 //! Assembles the engine of a mount, and does its first writes.
 
+use super::Lifecycle;
 use super::fast_commit::Outcome;
 use super::open::{Plan, Purpose};
 use super::quiesce::say_in_use;
@@ -10,10 +11,8 @@ use crate::extent_status::{ExtentStatus, Order};
 use crate::incidents::Incidents;
 use crate::inode::{ExtraIsize, HiddenInodes, InodeFormat, Inodes, LazyTimes};
 use crate::mbcache::SharedBlocks;
-use crate::media::{Lifecycle, Media};
 use crate::memory::part_of_memory;
 use crate::meta::Blocks;
-use crate::mmp::MmpGuard;
 use crate::name_log::NameLog;
 use crate::options::{Access, Threads};
 use crate::orphan::Orphans;
@@ -30,6 +29,8 @@ use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, LogRun, Start,
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, FreezeBarrier, Latest, Mutex, Rank};
+use uext4_volume::Media;
+use uext4_volume::mmp::MmpGuard;
 
 /// Default size of the metadata cache: the memory of this process divided by this, ...
 const CACHE_PART: u64 = 16;

@@ -1,9 +1,9 @@
 //! Unmount: writes everything home, empties the log, marks the superblock clean.
 
-use crate::media::Lifecycle;
-use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use crate::mount::Lifecycle;
 use crate::{Error, Filesystem, Fs, OnError, Result, credits};
 use uext4_device::Claimant;
+use uext4_volume::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 
 impl Filesystem {
     /// Unmounts: commits the running transaction, writes everything home, marks the journal empty
@@ -119,7 +119,7 @@ impl Fs {
             (None, Some(mmp)) => {
                 // After an error, the next host recovers what the log has.
                 let released = mmp.release();
-                done.and(released)
+                done.and(released.map_err(Error::from))
             }
             (None, None) => done,
         }

@@ -7,29 +7,28 @@
 //! References: kernel documentation, `filesystems/ext4/super.rst`, `journal.rst`, `orphan.rst`.
 
 mod assemble;
-mod at_rest;
 mod background;
 mod close;
 mod fast_commit;
-mod features;
 mod freeze;
-mod log;
+mod lifecycle;
 mod open;
 mod quiesce;
+mod recovered;
 mod remount;
 mod shutdown;
 
-pub(crate) use at_rest::{AtRest, check_sound, check_state};
-pub(crate) use features::REVISION_MAX;
-pub use features::support;
+pub(crate) use lifecycle::Lifecycle;
+pub use recovered::refuse_other_hosts;
+pub(crate) use recovered::{check_sound, open_recovered, recovered_volume};
 pub use shutdown::Flush;
 
-use crate::mmp;
 use crate::options::Access;
 use crate::{Filesystem, Fs, MountOptions, Result};
 use open::{Plan, Purpose};
 use uext4_device::BlockDevice;
 use uext4_sync::Arc;
+use uext4_volume::mmp;
 
 impl Filesystem {
     /// Mounts the file system on `device`: replays the journal after a crash, frees orphans, and

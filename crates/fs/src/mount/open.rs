@@ -1,19 +1,21 @@
 //! Inspection of a device before a mount: superblock, features, need of a replay.
 
-use super::{fast_commit, features, log};
-use crate::media::Media;
-use crate::mmp::Claim;
+use super::fast_commit;
 use crate::options::Access;
-use crate::superblock::{
-    SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, keep_errors, note_stopped_journal, read_superblock,
-};
-use crate::{Error, MountOptions, Result};
+use crate::{MountOptions, Result};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, superblock};
 use uext4_journal::Log;
 use uext4_journal::recovery::{self, RecoveryMode};
 use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
+use uext4_volume::mmp::Claim;
+use uext4_volume::superblock::{
+    SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, read_primary, write_superblock,
+};
+use uext4_volume::{
+    Inspection, Media, Writes, keep_errors, log, may_write, record_stopped_journal,
+};
 
 /// Findings of the inspection, for assembling the engine.
 #[derive(Clone)]
@@ -30,11 +32,18 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The devices of the mount.
+    /// The devices of the mount. For a read-only mount the replay and its writes to the log stay in
+    /// memory.
     pub(super) fn media(&mut self, device: Arc<dyn BlockDevice>) -> Result<Media> {
         let claim = Claim::new(&device, &self.superblock, &self.options.clock)?;
-        let options = &mut self.options;
-        Ok(Media::new(device, claim, options, self.needs_replay))
+        let writes = match self.options.access {
+            Access::ReadOnly if self.needs_replay => Writes::Memory,
+            _ => Writes::Device,
+        };
+        let media = Media::new(device, self.options.journal_device.take(), claim, writes);
+        self.options.journal_device = media.journal_device();
+        media.set_barrier(self.options.barrier);
+        Ok(media)
     }
 }
 
@@ -47,49 +56,22 @@ pub(super) enum Purpose {
     Recovery,
 }
 
-pub(super) fn inspect(device: &Arc<dyn BlockDevice>, mut options: MountOptions) -> Result<Plan> {
-    let superblock = primary(read_superblock(&**device, options.superblock_kib)?);
-    options = options.settled(&superblock)?;
-    let features = superblock.features();
-    let geometry = superblock.geometry()?;
-    check_size(&**device, &geometry)?;
-    if device.is_read_only() {
-        options.access = Access::ReadOnly;
-    }
-    features::settle(&superblock, &mut options)?;
-    settle_stripe(&superblock, &mut options);
-    let state = superblock.state;
-    let recovering = features.has(Feature::RECOVER)
-        || features.has(Feature::ORPHAN_PRESENT)
-        || superblock.last_orphan != 0
-        || state & superblock::state::VALID == 0
-        || options.superblock_kib.is_some();
-    // A backup does not record whether the log is empty; the replay of an empty log does nothing.
-    let backup = options.superblock_kib.is_some() && features.has(Feature::HAS_JOURNAL);
-    let needs_replay = (features.has(Feature::RECOVER) || backup) && options.replay;
-    if features.has(Feature::RECOVER) && !options.replay && options.access == Access::ReadWrite {
-        return Err(Error::Mount("noload needs a read-only mount".into()));
-    }
+pub(super) fn inspect(device: &Arc<dyn BlockDevice>, options: MountOptions) -> Result<Plan> {
+    let superblock = read_primary(&**device, options.superblock_kib)?;
+    let mut options = options.settled(&superblock)?;
+    let found = Inspection::of(&**device, superblock, &options.open_options())?;
+    options.access = found.access;
+    settle_stripe(&found.superblock, &mut options);
     Ok(Plan {
         options,
-        superblock,
-        geometry,
-        needs_replay,
+        superblock: found.superblock,
+        geometry: found.geometry,
+        needs_replay: found.needs_replay,
         log: None,
-        recovering,
+        recovering: found.recovering,
         fast_commits: fast_commit::Outcome::Nothing,
         purpose: Purpose::Use,
     })
-}
-
-/// The superblock as the primary one, also that of a backup. A device beside an internal journal is
-/// what a crash in a change of the size of descriptors leaves, to keep Linux out.
-fn primary(mut superblock: Superblock) -> Superblock {
-    superblock.block_group_nr = 0;
-    if superblock.journal_inum != 0 {
-        superblock.journal_dev = 0;
-    }
-    superblock
 }
 
 /// Inspects again, after other hosts have stopped writing.
@@ -122,7 +104,7 @@ pub(super) fn recovers_first(device: &dyn BlockDevice, plan: &Plan) -> bool {
         && options.superblock_kib.is_none()
         && !device.is_read_only()
         && options.journal_device.as_ref().is_none_or(log_takes_writes)
-        && features::may_write(&plan.superblock)
+        && may_write(&plan.superblock)
 }
 
 /// Without `stripe=`, uses the superblock's RAID stripe. A stripe longer than a group is ignored.
@@ -136,26 +118,15 @@ fn settle_stripe(superblock: &Superblock, options: &mut MountOptions) {
     options.stripe_blocks = widths.into_iter().find(fits).unwrap_or(0);
 }
 
-fn check_size(device: &dyn BlockDevice, geometry: &Geometry) -> Result<()> {
-    let (wanted, there) = (geometry.size_bytes(), device.size_bytes());
-    if wanted > there {
-        let name = device.describe();
-        let problem = format!("the superblock says {wanted} bytes, {name} has {there}");
-        return Err(Error::Mount(problem));
-    }
-    Ok(())
-}
-
 /// The superblock after a replay: the primary copy, which the replay restores if it had changed;
 /// else the backup.
 fn after_replay(device: &dyn BlockDevice, options: &MountOptions) -> Result<Superblock> {
-    let there = match read_superblock(device, None) {
+    match read_primary(device, None) {
         Err(_) if options.superblock_kib.is_some() => {
-            read_superblock(device, options.superblock_kib)
+            Ok(read_primary(device, options.superblock_kib)?)
         }
-        there => there,
-    };
-    there.map(primary)
+        there => Ok(there?),
+    }
 }
 
 /// Keeps the superblock's error records when its image is replayed, because they were written past
@@ -181,7 +152,8 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
     if !plan.superblock.features().has(Feature::HAS_JOURNAL) {
         return Ok(());
     }
-    let found = log::find(device, &plan.superblock, &plan.geometry, &plan.options)?;
+    let external = plan.options.journal_device.as_ref();
+    let found = log::find(device, &plan.superblock, &plan.geometry, external)?;
     if plan.needs_replay {
         let block_size = plan.geometry.block_size();
         let before = &plan.superblock;
@@ -191,7 +163,7 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
         let replayed = after_replay(&**device, &plan.options)?;
         let before = std::mem::replace(&mut plan.superblock, replayed);
         if keep_errors(&mut plan.superblock, &before) {
-            store(device, &plan.superblock)?;
+            write_superblock(&**device, &plan.superblock)?;
         }
         plan.geometry = plan.superblock.geometry()?;
         log::check(device, &plan.superblock, &plan.geometry)?;
@@ -204,7 +176,7 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
             take_over_error(device, plan, &found, report.errno)?;
         }
     } else if plan.options.access == Access::ReadWrite {
-        wipe(&found, device, plan.geometry.block_size())?;
+        log::wipe(&found, device, plan.geometry.block_size())?;
     }
     plan.log = Some(found);
     Ok(())
@@ -221,24 +193,8 @@ fn take_over_error(
     let now = plan.options.clock.wall();
     let now = Timestamp::new(now.seconds, now.nanoseconds);
     if plan.superblock.state & superblock::state::ERROR == 0 {
-        note_stopped_journal(&mut plan.superblock, now, errno);
-        store(device, &plan.superblock)?;
+        record_stopped_journal(&mut plan.superblock, now, errno);
+        write_superblock(&**device, &plan.superblock)?;
     }
     Ok(recovery::clear_errno(log, plan.geometry.block_size())?)
-}
-
-/// Writes the primary superblock, durably.
-fn store(device: &Arc<dyn BlockDevice>, superblock: &Superblock) -> Result<()> {
-    let bytes: [u8; SUPERBLOCK_BYTES] = superblock.to_bytes();
-    device.write_at(SUPERBLOCK_OFFSET, &bytes)?;
-    Ok(device.flush()?)
-}
-
-/// Marks a log clean that must not be replayed, because everything is home.
-pub(super) fn wipe(log: &Log, device: &Arc<dyn BlockDevice>, block_size: u32) -> Result<()> {
-    if recovery::needs_recovery(log, block_size)? {
-        let report = recovery::recover(log, device, block_size, RecoveryMode::Inspect)?;
-        recovery::mark_clean(log, block_size, &report)?;
-    }
-    Ok(())
 }

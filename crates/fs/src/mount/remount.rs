@@ -8,10 +8,9 @@
 //! Locking: `Fs::lifecycle` throughout. The freeze barrier `Fs::changes` is closed while the access
 //! changes, so that changes wait and then see the new access.
 
-use super::{assemble, features, log, open};
+use super::assemble;
 use crate::error::RemountError;
-use crate::media::Lifecycle;
-use crate::mmp;
+use crate::mount::Lifecycle;
 use crate::options::Access;
 use crate::superblock::failed_write;
 use crate::{Error, Filesystem, Fs, MountOptions, Result, orphan_recovery};
@@ -19,6 +18,7 @@ use std::ops::Range;
 use uext4_format::Feature;
 use uext4_sync::Arc;
 use uext4_sync::atomic::Ordering::Relaxed;
+use uext4_volume::{allowed_access, log, mmp};
 
 impl Filesystem {
     /// Changes the mount options as `mount -o remount,LIST` does: `ro`, `rw`, and those that ext4
@@ -147,7 +147,7 @@ impl Fs {
         self.state.set_writable(false);
         life.left = life.media.superblock_below()?;
         match life.mmp.take() {
-            Some(mmp) => mmp.release(),
+            Some(mmp) => Ok(mmp.release()?),
             None => Ok(()),
         }
     }
@@ -158,12 +158,9 @@ impl Fs {
         if self.state.failure().is_some() {
             return refused(RemountError::Failed);
         }
-        let mut options = MountOptions {
-            access: Access::ReadWrite,
-            ..life.options.clone()
-        };
-        features::settle(&self.superblock.read().disk, &mut options)?;
-        if options.access == Access::ReadOnly || self.quota.is_unusable() {
+        let disk = self.superblock.read().disk.clone();
+        let access = allowed_access(&disk, Access::ReadWrite)?;
+        if access == Access::ReadOnly || self.quota.is_unusable() {
             return refused(RemountError::ReadOnlyFeature);
         }
         let was_dirty = self.superblock.read().disk.features().has(Feature::RECOVER);
@@ -197,7 +194,7 @@ impl Fs {
     fn take_into_use(&self, life: &mut Lifecycle) -> Result<()> {
         let block_size = self.block_bytes();
         life.media
-            .settle(&log_bytes(life, block_size), block_size)?;
+            .flush_overlay(&log_bytes(life, block_size), block_size)?;
         self.attach_log(life)?;
         self.state.set_writable(true);
         self.journal.resume();
@@ -218,10 +215,11 @@ impl Fs {
             Some(log) => log.clone(),
             None => {
                 let superblock = self.superblock.read().disk.clone();
-                log::find(&self.device, &superblock, &self.geometry, &life.options)?
+                let external = life.options.journal_device.as_ref();
+                log::find(&self.device, &superblock, &self.geometry, external)?
             }
         };
-        open::wipe(&found, &self.device, self.geometry.block_size())?;
+        log::wipe(&found, &self.device, self.geometry.block_size())?;
         let (checksums, width, fast_commits) = assemble::log_format(self.features, &life.options);
         self.journal
             .attach(&found, checksums, width, fast_commits)?;

@@ -1,136 +1,123 @@
-//! Changes of the size of a file system.
-//!
-//! Growth: bitmaps, inode tables and copies of the new groups lie behind the old end, where nothing
-//! refers to them. They are written first. Then one transaction of the log changes the rest:
-//! superblock, descriptors, the resize inode, the bitmap of the last old group and lazy bitmaps of
-//! groups with copies. A crash leaves the old size or the new one. The backups in old groups
-//! follow.
-//!
-//! More descriptors than have reserved blocks go to their groups (`meta_bg`), as in the kernel.
-//! So the transaction has as many blocks as reserved and present descriptors, whatever the size.
-//!
-//! Shrinking: inodes and blocks behind the new end move in transactions that keep the size. Then
-//! one transaction changes the size, as for growth.
-//!
-//! A mounted file system grows by the same code while it is at rest (`mounted`), and never shrinks.
-//!
-//! Layout: `target` numbers, `grow` the order of writes, `changes` the blocks of the transaction,
-//! `descriptors` their table, `resize_inode` the reserved descriptor blocks, `bitmaps` those of
-//! groups, `space` sets of clusters; `mounted`; `shrink`, and `renumber`, which gives inodes other
-//! numbers; `inode_size`, which gives them more bytes; `descriptor_size`; `reserved_descriptors`,
-//! which frees them.
-//! References: `resize2fs(8)`; kernel documentation, `filesystems/ext4/blockgroup.rst`.
+//! Changes of the size of a file system: between mounts, after a recovery if it was not unmounted,
+//! and while it is mounted (`mounted`). The work is that of `uext4-offline`.
 
-mod bitmaps;
-mod changes;
-mod descriptor_size;
-mod descriptors;
-mod grow;
-mod inode_size;
 mod mounted;
-mod renumber;
-mod reserved_descriptors;
-mod resize_inode;
-mod shrink;
-mod space;
-mod target;
 
-pub(crate) use bitmaps::written_inodes;
-pub(crate) use changes::Changes;
-pub use descriptor_size::{DescriptorSize, set_descriptor_size};
-pub(crate) use descriptors::Descriptors;
-pub use grow::grow;
-pub(crate) use grow::write_copies;
-pub use inode_size::set_inode_size;
 pub use mounted::NewSize;
-pub use reserved_descriptors::free_reserved_descriptors;
-pub use shrink::{Least, plan_shrink, shrink};
-pub(crate) use shrink::{Map, has_map};
+pub use uext4_offline::{DescriptorSize, Least, Plan, Report, Size};
 
-use crate::Result;
-use serde::{Deserialize, Serialize};
-use uext4_format::{Feature, Geometry, Superblock};
-
-/// What a change of size makes of a file system.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The file system now.
-    pub before: Geometry,
-    /// The file system of the new size. It may be up to one group smaller than asked for, because
-    /// a last group without room for data is left out.
-    pub after: Geometry,
-    /// Blocks kept for the superuser afterwards.
-    pub reserved_blocks: u64,
-}
-
-impl Plan {
-    /// Whether new descriptors have no reserved blocks left, so that `meta_bg` takes the place of
-    /// `resize_inode`.
-    pub fn turns_to_meta_bg(&self) -> bool {
-        let has = |geometry: &Geometry| geometry.features.has(Feature::META_BG);
-        has(&self.after) && !has(&self.before)
-    }
-}
-
-/// A size of a file system in numbers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Size {
-    /// Bytes.
-    pub size_bytes: u64,
-    /// Blocks.
-    pub blocks: u64,
-    /// Block groups.
-    pub groups: u32,
-    /// Inodes.
-    pub inodes: u32,
-}
-
-/// A [`Plan`] in numbers, for other programs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
-    /// The size before.
-    pub before: Size,
-    /// The size afterwards.
-    pub after: Size,
-    /// Blocks kept for the superuser afterwards.
-    pub reserved_blocks: u64,
-    /// See [`Plan::turns_to_meta_bg`].
-    pub turns_to_meta_bg: bool,
-}
-
-impl Size {
-    fn of(geometry: &Geometry) -> Self {
-        Self {
-            size_bytes: geometry.size_bytes(),
-            blocks: geometry.blocks_count,
-            groups: geometry.group_count,
-            inodes: geometry.inodes_count,
-        }
-    }
-}
-
-impl Plan {
-    /// Its numbers.
-    pub fn report(&self) -> Report {
-        Report {
-            before: Size::of(&self.before),
-            after: Size::of(&self.after),
-            reserved_blocks: self.reserved_blocks,
-            turns_to_meta_bg: self.turns_to_meta_bg(),
-        }
-    }
-}
+use crate::mount::open_recovered;
+use crate::{MountOptions, Result};
+use uext4_device::{BlockDevice, Overlay};
+use uext4_format::Superblock;
+use uext4_mkfs::DeviceContents;
+use uext4_sync::Arc;
 
 /// Plans a growth to `size_bytes`, rounded down to whole blocks (clusters with `bigalloc`).
 ///
 /// # Errors
 /// [`crate::Error::Resize`] with the reason if the file system cannot have this size.
 pub fn plan(superblock: &Superblock, size_bytes: u64) -> Result<Plan> {
-    let before = superblock.geometry()?;
-    let after = target::of(superblock, size_bytes >> before.block_bits)?;
-    Ok(Plan {
-        before,
-        after: after.geometry()?,
-        reserved_blocks: after.r_blocks_count,
-    })
+    Ok(uext4_offline::plan(superblock, size_bytes)?)
+}
+
+/// Grows the file system on `device`, which no other program may use meanwhile, to `size_bytes`,
+/// and returns what was done; nothing, if it has this size. One that was not unmounted is recovered
+/// first.
+/// `contents` is what the device holds behind the present end. `options` name an external journal.
+///
+/// # Errors
+/// [`crate::Error::Resize`] with the reason if it cannot have this size; as
+/// [`crate::Filesystem::mount`]. After a failed access it has the old size or the new one.
+pub fn grow(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+    size_bytes: u64,
+    contents: DeviceContents,
+) -> Result<Plan> {
+    let options = open_recovered(&device, &options)?;
+    Ok(uext4_offline::grow(device, &options, size_bytes, contents)?)
+}
+/// Shrinks the file system on `device`, which no other program may use meanwhile, and returns what
+/// was done. One that was not unmounted is recovered first. The device keeps its size.
+///
+/// # Errors
+/// [`crate::ResizeError::TooSmall`] with the minimum, and other [`crate::Error::Resize`]; as
+/// [`crate::Filesystem::mount`]. After a failed access it has the old size, the new one, or with
+/// several steps one between them, and all files.
+pub fn shrink(device: Arc<dyn BlockDevice>, options: MountOptions, least: Least) -> Result<Plan> {
+    let options = open_recovered(&device, &options)?;
+    Ok(uext4_offline::shrink(device, &options, least)?)
+}
+
+/// Plans what [`shrink`] does, without a write.
+///
+/// # Errors
+/// As [`shrink`].
+pub fn plan_shrink(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+    least: Least,
+) -> Result<Plan> {
+    let device: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device));
+    let options = open_recovered(&device, &options)?;
+    Ok(uext4_offline::plan_shrink(device, &options, least)?)
+}
+
+/// Gives the inodes of the file system on `device` so many bytes, a power of two up to a block. The
+/// caller is the only user of the device. One that was not unmounted is recovered first. What is in
+/// the inodes stays; a mount uses the room for timestamps with nanoseconds and small extended
+/// attributes, with the feature `extra_isize` always.
+///
+/// # Errors
+/// [`crate::Error::Invalid`] for a size that no file system has; [`crate::Error::NotSupported`] for a smaller one
+/// than now, and without a journal; [`crate::ResizeError::Tables`] or
+/// [`crate::ResizeError::OwnTables`] if a larger table has no free run,
+/// [`crate::ResizeError::TableSpace`] if there is not enough space for all of them;
+/// [`crate::ResizeError::Journal`] if the log cannot hold descriptors and bitmaps;
+/// as [`crate::Filesystem::mount`]. Nothing has changed then.
+pub fn set_inode_size(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+    inode_bytes: u16,
+) -> Result<()> {
+    let options = open_recovered(&device, &options)?;
+    Ok(uext4_offline::set_inode_size(
+        device,
+        &options,
+        inode_bytes,
+    )?)
+}
+
+/// Gives the descriptors of the file system on `device` this size. The caller is the only user of
+/// the device. One that was not unmounted is recovered first.
+///
+/// # Errors
+/// [`crate::Error::NotSupported`] with the reason, without a journal too;
+/// [`crate::ResizeError::ReservedDescriptors`] if too few blocks are reserved for wide ones;
+/// [`crate::ResizeError::Journal`] if the log cannot hold all changed blocks; as
+/// [`crate::Filesystem::mount`]. Nothing has changed then.
+pub fn set_descriptor_size(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+    wanted: DescriptorSize,
+) -> Result<()> {
+    let options = open_recovered(&device, &options)?;
+    Ok(uext4_offline::set_descriptor_size(
+        device, &options, wanted,
+    )?)
+}
+
+/// Turns the feature `resize_inode` off. The caller is the only user of the device. One that was
+/// not unmounted is recovered first.
+///
+/// # Errors
+/// [`crate::ResizeError::Journal`] if the log cannot hold all changed blocks; damage of the inode;
+/// as [`crate::Filesystem::mount`]. Nothing has changed then.
+pub fn free_reserved_descriptors(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+) -> Result<()> {
+    let options = open_recovered(&device, &options)?;
+    Ok(uext4_offline::free_reserved_descriptors(device, &options)?)
 }

@@ -12,12 +12,12 @@
 //! fails with anything changed below the old end, the mount has failed; the next one recovers.
 //! Locking: `Fs::lifecycle` throughout, with the freeze barrier `Fs::changes` closed meanwhile.
 
-use super::{Plan, grow, plan, target};
-use crate::media::Lifecycle;
-use crate::mount::AtRest;
+use crate::mount::Lifecycle;
 use crate::{Error, Filesystem, Fs, ResizeError, Result};
 use uext4_format::superblock::state;
 use uext4_mkfs::DeviceContents;
+use uext4_offline::{Plan, grow_volume, plan};
+use uext4_volume::Volume;
 
 /// Size for a mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,9 +124,12 @@ impl Fs {
     fn grow_at_rest(&self, life: &Lifecycle, plan: &Plan) -> Result<()> {
         let before = self.space.before_growth()?;
         let disk = self.superblock.read().disk.clone();
-        let mut rest = AtRest::of_mount(life, disk)?;
-        let wanted = target::of(&rest.superblock, plan.after.blocks_count)?;
-        if let Err(cause) = grow::make(&mut rest, wanted, DeviceContents::Unknown) {
+        let device = life.media.home.clone();
+        let (log, clock) = (life.log().cloned(), life.options.clock.clone());
+        let mut volume = Volume::of_mount(device, log, disk, clock)?;
+        let blocks = plan.after.blocks_count;
+        if let Err(cause) = grow_volume(&mut volume, blocks, DeviceContents::Unknown) {
+            let cause = cause.into();
             if !self.is_as_left(life) {
                 self.fail(&cause);
             }
@@ -134,9 +137,9 @@ impl Fs {
         }
         let take_over = || -> Result<()> {
             self.journal.skip_foreign()?;
-            self.space.grow(&before, &rest.superblock)?;
-            self.superblock.write_unlogged().disk = rest.superblock.clone();
-            self.geometry.replace(rest.geometry);
+            self.space.grow(&before, &volume.superblock)?;
+            self.superblock.write_unlogged().disk = volume.superblock.clone();
+            self.geometry.replace(volume.geometry);
             Ok(())
         };
         take_over().inspect_err(|cause| self.fail(cause))

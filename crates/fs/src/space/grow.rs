@@ -10,12 +10,13 @@
 
 use super::Space;
 use super::claims::Reserves;
-use super::descriptors::{DescriptorTable, Survey, inode_summary, summary};
+use super::descriptors::{inode_summary, summary};
 use super::load::{overhead_blocks, volume};
 use crate::{ResizeError, Result};
 use uext4_format::{Geometry, GroupNr, Superblock};
 use uext4_journal::Object;
 use uext4_sync::atomic::Ordering;
+use uext4_volume::{DescriptorTable, Survey};
 
 /// The descriptors on the device before a growth.
 pub(crate) struct Before(DescriptorTable);
@@ -59,7 +60,9 @@ impl Space {
         self.zones.replace(survey.zones);
         self.layout.geometry.replace(new);
         for nr in &changed {
-            let descriptor = self.raw.parse(*nr, &self.layout)?;
+            let descriptor = self
+                .raw
+                .parse(*nr, &self.layout.geometry, &self.layout.checksums)?;
             let half = &self.group(*nr)?.blocks;
             half.live().write_unlogged().renew(descriptor);
         }

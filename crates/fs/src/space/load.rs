@@ -2,11 +2,11 @@
 
 use super::allocator::{engine, set_limits, stripe_clusters, suit_disk};
 use super::claims::Reserves;
-use super::descriptors::{DescriptorTable, Survey, inode_summary, summary};
+use super::descriptors::{inode_summary, summary};
 use super::layout::GroupLayout;
 use super::preallocation::Preallocations;
 use super::shaping::Shaping;
-use super::{Claims, Space, Zones};
+use super::{Claims, Space};
 use crate::options::Threads;
 use crate::{MountOptions, Result};
 use uext4_alloc::{Affinity, Config, InodePolicy, InodeRuns, Volume};
@@ -14,6 +14,7 @@ use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Geometry, GroupNr, Superblock};
 use uext4_num::clamp_u32;
 use uext4_sync::{Arc, Latest, OnceLock};
+use uext4_volume::{DescriptorTable, Survey, Zones};
 
 /// Without a limit in the options, a file system may grow to this multiple of its groups, and by so
 /// many: a group costs three quarters of a KiB.

@@ -74,7 +74,9 @@ impl Space {
 
     fn source(&self, nr: GroupNr) -> Result<Source> {
         let Some(group) = self.groups.get(usize_of(nr.0)).and_then(|cell| cell.get()) else {
-            let descriptor = self.raw.parse(nr, &self.layout)?;
+            let descriptor = self
+                .raw
+                .parse(nr, &self.layout.geometry, &self.layout.checksums)?;
             let uninit = descriptor.has_flag(uext4_format::group_flag::BLOCK_UNINIT);
             return Ok(match uninit {
                 true => Source::Computed(descriptor),

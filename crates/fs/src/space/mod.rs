@@ -31,7 +31,6 @@ mod shaping;
 #[cfg(test)]
 mod tests;
 mod trim;
-mod zones;
 
 pub(crate) use blocks::{Purpose, Reserve, Want};
 pub(crate) use exact::Was;
@@ -46,54 +45,20 @@ use crate::incidents::Incidents;
 use crate::settings::Switch;
 use crate::{Error, Result};
 use claims::Claims;
-use descriptors::{DescriptorTable, Survey};
 use group::Group;
 use layout::GroupLayout;
 use preallocation::Preallocations;
 use uext4_alloc::{Engine, InodePolicy, InodeRuns};
 use uext4_device::BlockDevice;
-use uext4_format::{BlockNr, Checksums, Geometry, GroupDescriptor, GroupNr, InodeNr, Tid, Uuid};
+use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid, Uuid};
 use uext4_journal::CommitObserver;
 use uext4_num::{clamp_i64, nonnegative, usize_of};
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, Latest, OnceLock, SequenceCount};
+use uext4_volume::{DescriptorTable, Zones};
 
 /// Tries to read counts between two commits.
 const SAMPLES_MAX: usize = 8;
-pub(crate) use zones::Zones;
-
-/// The locations of descriptors, bitmaps, inode tables and superblocks, for use before the engine
-/// exists.
-///
-/// # Errors
-/// Those of the device.
-pub(crate) fn metadata_zones(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Zones> {
-    let raw = DescriptorTable::read(device, geometry)?;
-    Ok(Survey::of(&raw, geometry).zones)
-}
-
-/// The first byte of an inode on the device, by the descriptor of its group, for use before the
-/// engine exists; `None` for a number outside the file system.
-///
-/// # Errors
-/// Those of the device; [`Error::Corrupt`] for a damaged descriptor.
-pub(crate) fn inode_byte(
-    device: &dyn BlockDevice,
-    checksums: &Checksums,
-    geometry: &Geometry,
-    nr: InodeNr,
-) -> Result<Option<u64>> {
-    let Some((group, index)) = geometry.split_inode(nr) else {
-        return Ok(None);
-    };
-    let (block, offset) = geometry.descriptor_location(group);
-    let byte = |block: BlockNr, offset: u32| (block.0 << geometry.block_bits) + u64::from(offset);
-    let mut bytes = vec![0; usize::from(geometry.desc_size)];
-    device.read_at(byte(block, offset), &mut bytes)?;
-    let descriptor = GroupDescriptor::parse(&bytes, group, geometry, checksums)?;
-    let (block, offset) = geometry.inode_location(descriptor.inode_table, index);
-    Ok(geometry.contains(block).then(|| byte(block, offset)))
-}
 
 /// All space of a mounted file system.
 pub(crate) struct Space {
@@ -134,7 +99,9 @@ impl Space {
         if nr.0 >= self.geometry().group_count {
             return Err(Error::Invalid("group number"));
         }
-        let descriptor = self.raw.parse(nr, &self.layout)?;
+        let descriptor = self
+            .raw
+            .parse(nr, &self.layout.geometry, &self.layout.checksums)?;
         Ok(cell.get_or_init(|| Group::new(nr, self.layout.clone(), descriptor)))
     }
 

@@ -1,8 +1,8 @@
 //! Updates the backup copies of the superblock.
 
-use crate::superblock::backup;
 use crate::{Fs, Result};
 use uext4_format::GroupNr;
+use uext4_volume::superblock::backup;
 
 /// Writes the superblock to every group that has a copy, in the state of an unmounted file system.
 /// After a crash some copies are still the old ones, which stay as usable as before.

@@ -4,18 +4,10 @@
 //! Not here: features with a structure of their own ([`orphan_file`](super::orphan_file),
 //! [`mmp`](super::mmp)).
 
+use super::Presence;
 use super::log_length::known_bytes;
 use crate::{Error, Result};
 use uext4_format::{Feature, KNOWN_EXTRA_BYTES, Seed, Superblock};
-
-/// Target state of a feature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// It is turned on, unless it is on.
-    Present,
-    /// It is turned off, if it is on.
-    Absent,
-}
 
 /// Features that can be turned on: existing files stay as they are.
 const ON: &[Feature] = &[

@@ -3,7 +3,7 @@
 //! Invariant: one transaction has the block's bitmap bit and the superblock that names it.
 
 use super::Presence;
-use crate::space::{self, Reserve};
+use crate::space::Reserve;
 use crate::superblock::read_superblock;
 use crate::{Error, Fs, Result, credits};
 use uext4_device::BlockDevice;
@@ -11,6 +11,7 @@ use uext4_format::mmp::{MMP_UPDATE_INTERVAL_SECONDS, Mmp};
 use uext4_format::{BlockNr, BlockRun, Feature, InodeNr};
 use uext4_num::usize_of;
 use uext4_sync::Arc;
+use uext4_volume::metadata_zones;
 
 /// Says in the MMP block that no host uses the file system, whatever it says now. The caller knows
 /// that it is so.
@@ -26,8 +27,7 @@ pub fn clear_mmp(device: &Arc<dyn BlockDevice>) -> Result<()> {
             "it has no MMP block to clear (feature mmp)",
         ));
     }
-    if !space::metadata_zones(&**device, &geometry)?.is_clear(block, 1) || !geometry.contains(block)
-    {
+    if !metadata_zones(&**device, &geometry)?.is_clear(block, 1) || !geometry.contains(block) {
         return Err(Error::NotSupported(
             "the MMP block is among metadata; e2fsck repairs it",
         ));

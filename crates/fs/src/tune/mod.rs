@@ -27,19 +27,20 @@ mod use_extents;
 mod users;
 
 pub use convert::convert;
-pub use features::Presence;
 pub use fields::{CheckTimes, MountDefaults, Raid};
 pub use journal::{InternalJournal, Journal, set_journal};
 pub use mmp::clear_mmp;
 pub use quota::set_quota;
 pub use read_only::clear_read_only;
-pub use reseal::{Reseal, reseal};
+pub use reseal::reseal;
+pub use uext4_offline::{Presence, Reseal};
 pub use use_extents::{ExtentsProgress, ExtentsUsed, use_extents};
 
 use crate::options::OnError;
 use crate::{Error, Filesystem, Fs, Result};
 use uext4_format::hash::HashVersion;
 use uext4_format::{Feature, Superblock};
+use uext4_offline::fixed_uuid;
 
 /// Parameters to change; `None` leaves one unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -167,16 +168,4 @@ fn set_uuid(disk: &mut Superblock, uuid: [u8; 16]) -> Result<()> {
         return Ok(());
     };
     Err(Error::NotSupported(problem))
-}
-
-/// Why the UUID cannot change at all, if so.
-fn fixed_uuid(disk: &Superblock) -> Option<&'static str> {
-    let features = disk.features();
-    if features.has(Feature::STABLE_INODES) {
-        Some("the feature stable_inodes promises that the UUID never changes")
-    } else if features.has(Feature::HAS_JOURNAL) && disk.journal_inum == 0 {
-        Some("an external journal knows the file system by its UUID")
-    } else {
-        None
-    }
 }

@@ -1,12 +1,13 @@
 //! The end of the feature `read-only`, which keeps mounts from writing.
 
 use super::{Tuning, reserved};
-use crate::mount::check_state;
 use crate::superblock::read_superblock;
-use crate::{Access, Error, Filesystem, MountOptions, Result, mmp};
+use crate::{Access, Error, Filesystem, MountOptions, Result};
 use uext4_device::BlockDevice;
 use uext4_format::Feature;
 use uext4_sync::Arc;
+use uext4_volume::check_state;
+use uext4_volume::mmp;
 
 /// Takes the feature `read-only` from a file system that is not mounted, by one write of the
 /// superblock; a mount then writes its backups. The caller is the only user of the device.
@@ -25,7 +26,7 @@ pub fn clear_read_only(device: &Arc<dyn BlockDevice>, options: &MountOptions) ->
     device.forget_cache();
     let done = change(device);
     let released = held.map_or(Ok(()), |held| held.release());
-    done.and(released)?;
+    done.and(released.map_err(Error::from))?;
     let fs = Filesystem::mount(device.clone(), options.clone())?;
     fs.tune(&Tuning::default())?;
     fs.unmount()

@@ -4,15 +4,17 @@
 //! written between two mounts, because a mount that finds it empty refuses to load it.
 
 use crate::inode::InodeRef;
-use crate::mount::AtRest;
-use crate::superblock::{SUPERBLOCK_OFFSET, read_superblock};
-use crate::{Error, Filesystem, Fs, MountOptions, Result, file, space};
+use crate::mount::recovered_volume;
+use crate::superblock::read_superblock;
+use crate::{Error, Filesystem, Fs, MountOptions, Result, file};
 use uext4_device::BlockDevice;
 use uext4_format::extent::ExtentNode;
 use uext4_format::{
     Feature, FileType, Inode, InodeFlags, InodeNr, KNOWN_EXTRA_BYTES, Superblock, Timestamp,
 };
 use uext4_sync::Arc;
+use uext4_volume::inode_byte;
+use uext4_volume::superblock::SUPERBLOCK_OFFSET;
 
 /// Works on the device of a file system that is not mounted, under its claim. `options` name the
 /// journal that it has before.
@@ -21,10 +23,10 @@ pub(super) fn at_rest<T>(
     options: &MountOptions,
     work: impl FnOnce(&Arc<dyn BlockDevice>) -> Result<T>,
 ) -> Result<T> {
-    let rest = AtRest::claim(device.clone(), options.clone())?;
-    let done = work(&rest.device);
-    let released = rest.release();
-    done.and_then(|done| released.map(|()| done))
+    let volume = recovered_volume(device, options)?;
+    let done = work(&volume.device);
+    volume.release()?;
+    done
 }
 
 /// Changes the superblock of a file system that is not mounted.
@@ -85,7 +87,7 @@ pub(super) fn new_inode(disk: &Superblock, options: &MountOptions) -> Result<Ino
 pub(super) fn read_inode(device: &Arc<dyn BlockDevice>, nr: InodeNr) -> Result<Option<Inode>> {
     let disk = read_superblock(&**device, None)?;
     let (geometry, checksums) = (disk.geometry()?, disk.checksums());
-    let at = space::inode_byte(&**device, &checksums, &geometry, nr)?;
+    let at = inode_byte(&**device, &checksums, &geometry, nr)?;
     let at = at.ok_or(Error::Invalid("a file system without reserved inodes"))?;
     let mut bytes = vec![0; usize::from(geometry.inode_size)];
     device.read_at(at, &mut bytes)?;
@@ -141,7 +143,7 @@ pub(super) fn write_inodes(
 fn write_inode(device: &Arc<dyn BlockDevice>, nr: InodeNr, inode: &Inode) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
     let (geometry, checksums) = (disk.geometry()?, disk.checksums());
-    let at = space::inode_byte(&**device, &checksums, &geometry, nr)?;
+    let at = inode_byte(&**device, &checksums, &geometry, nr)?;
     let at = at.ok_or(Error::Invalid("a file system without reserved inodes"))?;
     let mut bytes = vec![0; usize::from(geometry.inode_size)];
     inode.write_to(&mut bytes, nr, &geometry, &checksums);

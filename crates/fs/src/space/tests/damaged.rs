@@ -44,7 +44,10 @@ fn damaged(which: Which) -> (Arc<MemDevice>, u64) {
         .expect("an inode");
     drop(handle);
     fs.sync().expect("syncs");
-    let descriptor = space.raw.parse(BAD, &space.layout).expect("a descriptor");
+    let descriptor = space
+        .raw
+        .parse(BAD, &space.layout.geometry, &space.layout.checksums)
+        .expect("a descriptor");
     let group = space.group(BAD).expect("the group");
     let (place, lost) = match which {
         Which::Blocks => {

@@ -1,0 +1,65 @@
+//! Feature checks: which images may be mounted, and how.
+
+use crate::{Access, Error, Result};
+use uext4_format::{Feature, FeatureSet, Superblock, Support};
+
+/// The last known revision of the format. A later one is mounted read-only, as in the kernel.
+pub const REVISION_MAX: u32 = 1;
+
+/// Known read-only compatible features that a writer must maintain and this engine does not: such
+/// images are mounted read-only.
+const READ_ONLY: &[Feature] = &[Feature::VERITY, Feature::SHARED_BLOCKS];
+
+/// Incompatible features that make files unreadable here.
+const REFUSED: &[Feature] = &[Feature::CASEFOLD, Feature::ENCRYPT];
+
+/// The access that revision and features allow of what is asked for.
+///
+/// # Errors
+/// [`Error::Unsupported`] names a feature that makes the file system unreadable here.
+pub fn allowed_access(superblock: &Superblock, wanted: Access) -> Result<Access> {
+    let mut access = wanted;
+    if superblock.rev_level > REVISION_MAX {
+        access = Access::ReadOnly;
+    }
+    for feature in superblock.features().iter() {
+        match support(feature) {
+            Support::Refused => return Err(refuse(feature)),
+            Support::ReadOnly => access = Access::ReadOnly,
+            Support::ReadWrite => {}
+        }
+    }
+    Ok(access)
+}
+
+/// The support of mounts for a feature.
+pub fn support(feature: Feature) -> Support {
+    let known = feature.support();
+    match feature.set {
+        FeatureSet::Compat => Support::ReadWrite,
+        FeatureSet::RoCompat if known != Support::ReadWrite || READ_ONLY.contains(&feature) => {
+            Support::ReadOnly
+        }
+        FeatureSet::Incompat if known == Support::Refused || REFUSED.contains(&feature) => {
+            Support::Refused
+        }
+        _ => Support::ReadWrite,
+    }
+}
+
+/// Whether revision and features allow writes.
+pub fn may_write(superblock: &Superblock) -> bool {
+    let features = superblock.features();
+    let is_written = |feature| support(feature) == Support::ReadWrite;
+    superblock.rev_level <= REVISION_MAX && features.iter().all(is_written)
+}
+
+fn refuse(feature: Feature) -> Error {
+    match feature.name() {
+        Some(name) => Error::Unsupported(name),
+        None => Error::Mount(format!(
+            "unknown incompatible feature bit {:#x}",
+            feature.bit
+        )),
+    }
+}

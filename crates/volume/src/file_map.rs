@@ -1,0 +1,213 @@
+//! The map of a file: all its extents, and the blocks of the map itself.
+//!
+//! Invariant: no block of a map is read twice, so that a map that refers to itself ends, and what
+//! it lists is bounded by the blocks that the image stores.
+
+use crate::{Error, Result, Volume};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use uext4_format::extent::{
+    Expect, Extent, ExtentNode, ExtentState, ROOT_CAPACITY, block_capacity,
+};
+use uext4_format::indirect::{self, DIRECT_BLOCKS, pointer, pointers_per_block};
+use uext4_format::{
+    BlockNr, Corrupt, CorruptKind, FileType, Inode, InodeFlags, InodeNr, LogicalBlock, Place,
+};
+use uext4_num::{clamp_u32, u64_of, usize_of};
+
+/// What a file maps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileMap {
+    /// How it maps them.
+    pub format: MapFormat,
+    /// Ascending in the file.
+    pub extents: Vec<Extent>,
+    /// Blocks of the map itself.
+    pub nodes: Vec<BlockNr>,
+}
+
+/// How a file maps its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapFormat {
+    /// A tree of extents.
+    Extents,
+    /// Tables of block numbers.
+    Tables,
+}
+
+/// Whether an inode has a map, and not its data or a device number in that place.
+pub fn has_map(inode: &Inode) -> bool {
+    if inode.flags.contains(InodeFlags::INLINE_DATA) {
+        return false;
+    }
+    let has_extents = inode.flags.contains(InodeFlags::EXTENTS);
+    match inode.file_type() {
+        Some(FileType::Regular | FileType::Directory) => true,
+        Some(FileType::Symlink) => has_extents || inode.size >= u64_of(inode.i_block.len()),
+        _ => false,
+    }
+}
+
+impl FileMap {
+    /// Runs of blocks of data, then blocks of the map.
+    pub fn blocks(&self) -> impl Iterator<Item = Range<u64>> {
+        let extents = self.extents.iter();
+        let extents = extents.map(|extent| extent.start.0..extent.physical_end());
+        extents.chain(self.nodes.iter().map(|node| node.0..node.0 + 1))
+    }
+
+    /// Number of nodes that the map has with these extents.
+    pub fn nodes_with(&self, extents: usize, block_size: u32) -> usize {
+        if self.format == MapFormat::Tables {
+            return self.nodes.len();
+        }
+        let (mut level, mut nodes) = (extents, 0);
+        while level > usize::from(ROOT_CAPACITY) {
+            level = level.div_ceil(block_capacity(usize_of(block_size)).into());
+            nodes += level;
+        }
+        nodes
+    }
+}
+
+impl FileMap {
+    /// Reads the map of an inode that has one.
+    ///
+    /// # Errors
+    /// Damage; those of the device.
+    pub fn read(volume: &Volume, nr: InodeNr, inode: &Inode) -> Result<Self> {
+        let format = if inode.flags.contains(InodeFlags::EXTENTS) {
+            MapFormat::Extents
+        } else {
+            MapFormat::Tables
+        };
+        let mut reader = Reader {
+            volume,
+            nr,
+            inode,
+            visited: BTreeSet::new(),
+            extents: Vec::new(),
+            nodes: Vec::new(),
+        };
+        match format {
+            MapFormat::Extents => reader.read_root()?,
+            MapFormat::Tables => reader.read_tables()?,
+        }
+        Ok(Self {
+            format,
+            extents: reader.extents,
+            nodes: reader.nodes,
+        })
+    }
+}
+
+struct Reader<'a> {
+    volume: &'a Volume,
+    nr: InodeNr,
+    inode: &'a Inode,
+    visited: BTreeSet<BlockNr>,
+    extents: Vec<Extent>,
+    nodes: Vec<BlockNr>,
+}
+
+impl Reader<'_> {
+    /// Blocks that a map may refer to.
+    fn blocks(&self) -> Range<u64> {
+        let geometry = &self.volume.geometry;
+        u64::from(geometry.first_data_block)..geometry.blocks_count
+    }
+
+    fn read_root(&mut self) -> Result<()> {
+        let root = ExtentNode::new(&self.inode.i_block[..]);
+        let expect = Expect::root(self.blocks());
+        root.validate(&expect, Place::Inode(self.nr))?;
+        self.read_tree(&root, &expect)
+    }
+
+    fn read_tree<B: AsRef<[u8]>>(&mut self, node: &ExtentNode<B>, expect: &Expect) -> Result<()> {
+        if node.depth() == 0 {
+            self.extents.extend(node.extents());
+            return Ok(());
+        }
+        let checksums = self.volume.superblock.checksums();
+        let seed = checksums.inode_seed(self.nr, self.inode.generation);
+        for (at, index) in node.indexes().enumerate() {
+            let bytes = self.read_node(index.child)?;
+            let (child, expect) = (ExtentNode::new(&bytes[..]), expect.child(node, at));
+            let place = Place::InodeBlock(self.nr, index.child);
+            child.validate(&expect, place)?;
+            seed.map_or(Ok(()), |seed| child.verify_checksum(seed, place))?;
+            self.read_tree(&child, &expect)?;
+        }
+        Ok(())
+    }
+
+    fn read_tables(&mut self) -> Result<()> {
+        let root = &self.inode.i_block;
+        indirect::validate(root, &self.blocks(), Place::Inode(self.nr))?;
+        for at in 0..DIRECT_BLOCKS {
+            self.add_block(at.into(), pointer(root, usize_of(at)));
+        }
+        let per_table = pointers_per_block(usize_of(self.volume.geometry.block_size()));
+        let mut first = u64::from(DIRECT_BLOCKS);
+        for level in 0..3 {
+            let table = pointer(root, usize_of(DIRECT_BLOCKS + level));
+            self.read_table(table, first, level)?;
+            first += per_table.pow(level + 1);
+        }
+        Ok(())
+    }
+
+    fn read_table(&mut self, table: BlockNr, first: u64, level: u32) -> Result<()> {
+        if table.0 == 0 {
+            return Ok(());
+        }
+        let bytes = self.read_node(table)?;
+        indirect::validate(&bytes, &self.blocks(), Place::InodeBlock(self.nr, table))?;
+        let per_table = pointers_per_block(bytes.len());
+        let mut logical = first;
+        for at in 0..bytes.len() / 4 {
+            match level {
+                0 => self.add_block(logical, pointer(&bytes, at)),
+                _ => self.read_table(pointer(&bytes, at), logical, level - 1)?,
+            }
+            logical += per_table.pow(level);
+        }
+        Ok(())
+    }
+
+    /// The bytes of a block of the map, which is listed.
+    fn read_node(&mut self, block: BlockNr) -> Result<Vec<u8>> {
+        if !self.visited.insert(block) {
+            return Err(damaged(self.nr, block));
+        }
+        self.nodes.push(block);
+        self.volume.read(block)
+    }
+
+    fn add_block(&mut self, logical: u64, block: BlockNr) {
+        if block.0 == 0 {
+            return;
+        }
+        let next = Extent {
+            logical: LogicalBlock(clamp_u32(logical)),
+            start: block,
+            len: 1,
+            state: ExtentState::Written,
+        };
+        append_extent(&mut self.extents, next);
+    }
+}
+
+/// Appends an extent, or makes the last one longer by it.
+pub fn append_extent(extents: &mut Vec<Extent>, next: Extent) {
+    match extents.last_mut().filter(|last| last.joins(&next)) {
+        Some(last) => last.len += next.len,
+        None => extents.push(next),
+    }
+}
+
+fn damaged(nr: InodeNr, block: BlockNr) -> Error {
+    let place = Place::InodeBlock(nr, block);
+    Corrupt::new(place, "inode map", CorruptKind::MapShared).into()
+}
