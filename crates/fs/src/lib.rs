@@ -100,6 +100,7 @@ mod filesystem;
 mod iget;
 mod incidents;
 mod inode;
+mod lifecycle;
 mod lifetime;
 mod map;
 mod mbcache;

@@ -44,7 +44,7 @@ pub enum DescriptorSize {
 }
 
 /// Gives the descriptors of the file system on `device` this size. The caller is the only user of
-/// the device. One that was not unmounted is recovered first.
+/// the device. One that was not unmounted is refused.
 ///
 /// # Errors
 /// [`Error::NotSupported`] with the reason, without a journal too;

@@ -16,7 +16,7 @@ use uext4_volume::Volume;
 use uext4_volume::{OpenOptions, Result};
 
 /// Turns the feature `resize_inode` off. The caller is the only user of the device. One that was
-/// not unmounted is recovered first.
+/// not unmounted is refused.
 ///
 /// # Errors
 /// [`ResizeError::Journal`] if the log cannot hold all changed blocks; damage of the inode;

@@ -1,9 +1,9 @@
 //! Devices of a file system in use: redirects writes to memory, and filters flushes.
 //!
 //! A read-only mount that needs a replay replays the journal *in memory*, on an overlay;
-//! [`Media::flush_overlay`] writes the overlay to the device when the mount becomes writable. `nobarrier`
-//! drops flushes, for devices whose cache survives a power cut: writes keep the order that the
-//! journal needs.
+//! [`Media::flush_overlay`] writes the overlay to the device when the mount becomes writable.
+//! `nobarrier` drops flushes, for devices whose cache survives a power cut: writes keep the order
+//! that the journal needs.
 //!
 //! Invariants: while writes go to memory, the device is never written. While the mount holds the
 //! MMP lease ([`crate::mmp`]), the lease is checked before each device write. The switch to the

@@ -1,6 +1,5 @@
 //! Assembles the engine of a mount, and does its first writes.
 
-use super::Lifecycle;
 use super::fast_commit::Outcome;
 use super::open::{Plan, Purpose};
 use super::quiesce::say_in_use;
@@ -10,6 +9,7 @@ use crate::dir_config::DirConfig;
 use crate::extent_status::{ExtentStatus, Order};
 use crate::incidents::Incidents;
 use crate::inode::{ExtraIsize, HiddenInodes, InodeFormat, Inodes, LazyTimes};
+use crate::lifecycle::Lifecycle;
 use crate::mbcache::SharedBlocks;
 use crate::memory::part_of_memory;
 use crate::meta::Blocks;

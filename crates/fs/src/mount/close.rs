@@ -1,6 +1,6 @@
 //! Unmount: writes everything home, empties the log, marks the superblock clean.
 
-use crate::mount::Lifecycle;
+use crate::lifecycle::Lifecycle;
 use crate::{Error, Filesystem, Fs, OnError, Result, credits};
 use uext4_device::Claimant;
 use uext4_volume::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};

@@ -11,14 +11,12 @@ mod background;
 mod close;
 mod fast_commit;
 mod freeze;
-mod lifecycle;
 mod open;
 mod quiesce;
 mod recovered;
 mod remount;
 mod shutdown;
 
-pub(crate) use lifecycle::Lifecycle;
 pub use recovered::refuse_other_hosts;
 pub(crate) use recovered::{check_sound, open_recovered, recovered_volume};
 pub use shutdown::Flush;

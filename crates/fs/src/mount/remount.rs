@@ -10,7 +10,7 @@
 
 use super::assemble;
 use crate::error::RemountError;
-use crate::mount::Lifecycle;
+use crate::lifecycle::Lifecycle;
 use crate::options::Access;
 use crate::superblock::failed_write;
 use crate::{Error, Filesystem, Fs, MountOptions, Result, orphan_recovery};

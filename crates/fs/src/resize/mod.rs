@@ -70,8 +70,8 @@ pub fn plan_shrink(
 /// attributes, with the feature `extra_isize` always.
 ///
 /// # Errors
-/// [`crate::Error::Invalid`] for a size that no file system has; [`crate::Error::NotSupported`] for a smaller one
-/// than now, and without a journal; [`crate::ResizeError::Tables`] or
+/// [`crate::Error::Invalid`] for a size that no file system has; [`crate::Error::NotSupported`] for
+/// a smaller one than now, and without a journal; [`crate::ResizeError::Tables`] or
 /// [`crate::ResizeError::OwnTables`] if a larger table has no free run,
 /// [`crate::ResizeError::TableSpace`] if there is not enough space for all of them;
 /// [`crate::ResizeError::Journal`] if the log cannot hold descriptors and bitmaps;

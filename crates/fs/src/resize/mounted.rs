@@ -12,7 +12,7 @@
 //! fails with anything changed below the old end, the mount has failed; the next one recovers.
 //! Locking: `Fs::lifecycle` throughout, with the freeze barrier `Fs::changes` closed meanwhile.
 
-use crate::mount::Lifecycle;
+use crate::lifecycle::Lifecycle;
 use crate::{Error, Filesystem, Fs, ResizeError, Result};
 use uext4_format::superblock::state;
 use uext4_mkfs::DeviceContents;

@@ -11,9 +11,10 @@ use uext4_sync::Arc;
 /// unmounted is recovered first.
 ///
 /// # Errors
-/// [`crate::Error::NotSupported`] with the reason, without a journal too; [`crate::ResizeError::Journal`]
-/// if the log cannot hold all changed blocks; [`crate::Error::NoSpace`] if a full directory block has no
-/// space for a checksum; as [`crate::Filesystem::mount`]. Nothing has changed then.
+/// [`crate::Error::NotSupported`] with the reason, without a journal too;
+/// [`crate::ResizeError::Journal`] if the log cannot hold all changed blocks;
+/// [`crate::Error::NoSpace`] if a full directory block has no space for a checksum; as
+/// [`crate::Filesystem::mount`]. Nothing has changed then.
 pub fn reseal(device: Arc<dyn BlockDevice>, options: MountOptions, wanted: Reseal) -> Result<()> {
     let options = open_recovered(&device, &options)?;
     Ok(uext4_offline::reseal(device, &options, wanted)?)

@@ -31,7 +31,7 @@ use uext4_volume::{Error, OpenOptions, Result};
 const OTHER_BLOCKS: u32 = 4;
 
 /// Gives the inodes of the file system on `device` so many bytes, a power of two up to a block. The
-/// caller is the only user of the device. One that was not unmounted is recovered first. What is in
+/// caller is the only user of the device. One that was not unmounted is refused. What is in
 /// the inodes stays; a mount uses the room for timestamps with nanoseconds and small extended
 /// attributes, with the feature `extra_isize` always.
 ///

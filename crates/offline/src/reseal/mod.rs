@@ -55,7 +55,7 @@ pub struct Reseal {
 
 /// Changes the UUID or the features of checksums of the file system on `device`, and with them the
 /// checksums of all its metadata. The caller is the only user of the device. One that was not
-/// unmounted is recovered first.
+/// unmounted is refused.
 ///
 /// # Errors
 /// [`Error::NotSupported`] with the reason, without a journal too; [`ResizeError::Journal`]

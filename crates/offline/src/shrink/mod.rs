@@ -46,7 +46,7 @@ pub enum Least {
 }
 
 /// Shrinks the file system on `device`, which no other program may use meanwhile, and answers what
-/// was done. One that was not unmounted is recovered first. The device keeps its size.
+/// was done. One that was not unmounted is refused. The device keeps its size.
 ///
 /// # Errors
 /// [`ResizeError::TooSmall`] with the minimum, and other [`Error::Resize`]; as
