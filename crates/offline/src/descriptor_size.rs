@@ -49,8 +49,8 @@ pub enum DescriptorSize {
 /// # Errors
 /// [`Error::NotSupported`] with the reason, without a journal too;
 /// [`ResizeError::ReservedDescriptors`] if too few blocks are reserved for wide ones;
-/// [`ResizeError::Journal`] if the log cannot hold all changed blocks; as
-/// [`Volume::claim`]. Nothing has changed then.
+/// [`ResizeError::Journal`] if the log cannot hold all changed blocks; as [`Volume::claim`].
+/// Nothing has changed then.
 pub fn set_descriptor_size(
     device: Arc<dyn BlockDevice>,
     options: &OpenOptions,

@@ -18,7 +18,7 @@ use uext4_volume::superblock::backup;
 use uext4_volume::{Error, OpenOptions, ResizeError, Result};
 
 /// Grows the file system on `device`, which no other program may use meanwhile, to `size_bytes`,
-/// and answers what was done; nothing, if it has this size. One that was not unmounted is refused.
+/// and returns what was done; nothing, if it has this size. One that was not unmounted is refused.
 /// `contents` is what the device holds behind the present end. `options` name an external journal.
 ///
 /// # Errors

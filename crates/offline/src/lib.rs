@@ -1,7 +1,6 @@
 //! Changes of a file system that is not mounted: its size, the size of inodes and descriptors,
 //! its checksums.
 //!
-//!
 //! Growth: bitmaps, inode tables and copies of the new groups lie behind the old end, where nothing
 //! refers to them. They are written first. Then one transaction of the log changes the rest:
 //! superblock, descriptors, the resize inode, the bitmap of the last old group and lazy bitmaps of
@@ -18,9 +17,11 @@
 //!
 //! Layout: `target` numbers, `grow` the order of writes, `changes` the blocks of the transaction,
 //! `descriptors` their table, `resize_inode` the reserved descriptor blocks, `bitmaps` those of
-//! groups, `space` sets of clusters; `shrink`, and `renumber`, which gives inodes other
-//! numbers; `inode_size`, which gives them more bytes; `descriptor_size`; `reserved_descriptors`,
-//! which frees them.
+//! groups, `space` sets of clusters; `shrink`, and `renumber`, which gives inodes other numbers;
+//! `inode_size`, which gives them more bytes; `descriptor_size`; `reserved_descriptors`, which
+//! frees them; `reseal`, which changes checksums.
+//! Not here: the recovery of a file system that was not unmounted. The engine recovers it before;
+//! otherwise [`Volume::claim`](uext4_volume::Volume::claim) refuses it.
 //! References: `resize2fs(8)`; kernel documentation, `filesystems/ext4/blockgroup.rst`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]

@@ -19,8 +19,8 @@ use uext4_volume::{OpenOptions, Result};
 /// not unmounted is refused.
 ///
 /// # Errors
-/// [`ResizeError::Journal`] if the log cannot hold all changed blocks; damage of the inode;
-/// as [`Volume::claim`]. Nothing has changed then.
+/// [`uext4_volume::ResizeError::Journal`] if the log cannot hold all changed blocks; damage of the
+/// inode; as [`Volume::claim`]. Nothing has changed then.
 pub fn free_reserved_descriptors(
     device: Arc<dyn BlockDevice>,
     options: &OpenOptions,

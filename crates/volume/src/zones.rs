@@ -94,7 +94,7 @@ pub fn metadata_zones(device: &dyn BlockDevice, geometry: &Geometry) -> Result<Z
 /// engine exists; `None` for a number outside the file system.
 ///
 /// # Errors
-/// Those of the device; [`Error::Corrupt`] for a damaged descriptor.
+/// Those of the device; [`crate::Error::Corrupt`] for a damaged descriptor.
 pub fn inode_byte(
     device: &dyn BlockDevice,
     checksums: &Checksums,

@@ -38,6 +38,7 @@ pub fn grow(
     let options = open_recovered(&device, &options)?;
     Ok(uext4_offline::grow(device, &options, size_bytes, contents)?)
 }
+
 /// Shrinks the file system on `device`, which no other program may use meanwhile, and returns what
 /// was done. One that was not unmounted is recovered first. The device keeps its size.
 ///

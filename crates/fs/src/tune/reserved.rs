@@ -25,8 +25,8 @@ pub(super) fn at_rest<T>(
 ) -> Result<T> {
     let volume = recovered_volume(device, options)?;
     let done = work(&volume.device);
-    volume.release()?;
-    done
+    let released = volume.release();
+    done.and_then(|done| Ok(released.map(|()| done)?))
 }
 
 /// Changes the superblock of a file system that is not mounted.

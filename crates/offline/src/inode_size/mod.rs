@@ -31,17 +31,16 @@ use uext4_volume::{Error, OpenOptions, Result};
 const OTHER_BLOCKS: u32 = 4;
 
 /// Gives the inodes of the file system on `device` so many bytes, a power of two up to a block. The
-/// caller is the only user of the device. One that was not unmounted is refused. What is in
-/// the inodes stays; a mount uses the room for timestamps with nanoseconds and small extended
+/// caller is the only user of the device. One that was not unmounted is refused. What is in the
+/// inodes stays; a mount uses the room for timestamps with nanoseconds and small extended
 /// attributes, with the feature `extra_isize` always.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a size that no file system has; [`Error::NotSupported`] for a smaller one
-/// than now, and without a journal; [`ResizeError::Tables`] or
-/// [`ResizeError::OwnTables`] if a larger table has no free run,
-/// [`ResizeError::TableSpace`] if there is not enough space for all of them;
-/// [`ResizeError::Journal`] if the log cannot hold descriptors and bitmaps;
-/// as [`Volume::claim`]. Nothing has changed then.
+/// than now, and without a journal; [`uext4_volume::ResizeError`]: `Tables` or `OwnTables` if a
+/// larger table has no free run, `TableSpace` if there is not enough space for all of them,
+/// `Journal` if the log cannot hold descriptors and bitmaps; as [`Volume::claim`]. Nothing has
+/// changed then.
 pub fn set_inode_size(
     device: Arc<dyn BlockDevice>,
     options: &OpenOptions,

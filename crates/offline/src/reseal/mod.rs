@@ -58,9 +58,10 @@ pub struct Reseal {
 /// unmounted is refused.
 ///
 /// # Errors
-/// [`Error::NotSupported`] with the reason, without a journal too; [`ResizeError::Journal`]
-/// if the log cannot hold all changed blocks; [`Error::NoSpace`] if a full directory block has no
-/// space for a checksum; as [`Volume::claim`]. Nothing has changed then.
+/// [`Error::NotSupported`] with the reason, without a journal too;
+/// [`uext4_volume::ResizeError::Journal`] if the log cannot hold all changed blocks;
+/// [`Error::NoSpace`] if a full directory block has no space for a checksum; as [`Volume::claim`].
+/// Nothing has changed then.
 pub fn reseal(device: Arc<dyn BlockDevice>, options: &OpenOptions, wanted: Reseal) -> Result<()> {
     let mut volume = Volume::claim(device, options)?;
     let done = wanted_superblock(&volume.superblock, wanted).and_then(|disk| match disk {

@@ -45,13 +45,13 @@ pub enum Least {
     Possible,
 }
 
-/// Shrinks the file system on `device`, which no other program may use meanwhile, and answers what
+/// Shrinks the file system on `device`, which no other program may use meanwhile, and returns what
 /// was done. One that was not unmounted is refused. The device keeps its size.
 ///
 /// # Errors
-/// [`ResizeError::TooSmall`] with the minimum, and other [`Error::Resize`]; as
-/// [`Volume::claim`]. After a failed access it has the old size, the new one, or with
-/// several steps one between them, and all files.
+/// [`ResizeError::TooSmall`] with the minimum, and other [`uext4_volume::Error::Resize`]; as
+/// [`Volume::claim`]. After a failed access it has the old size, the new one, or with several steps
+/// one between them, and all files.
 pub fn shrink(device: Arc<dyn BlockDevice>, options: &OpenOptions, least: Least) -> Result<Plan> {
     let mut volume = Volume::claim(device, options)?;
     let made = run(&mut volume, least);

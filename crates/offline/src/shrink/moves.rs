@@ -32,8 +32,8 @@ const COPY_BYTES: u64 = 4 << 20;
 /// Moves the blocks that the step says.
 ///
 /// # Errors
-/// Those of the device; [`ResizeError::Journal`] if a change is larger than the log. The
-/// file system is consistent then, with what moved before in its new place.
+/// Those of the device; [`uext4_volume::ResizeError::Journal`] if a change is larger than the
+/// log. The file system is consistent then, with what moved before in its new place.
 pub(super) fn run(volume: &mut Volume, layout: &Layout, step: &Step) -> Result<()> {
     let mut mover = Mover::new(volume)?;
     if let Some((holder, file)) = layout.journal.as_ref().zip(step.journal.as_ref()) {

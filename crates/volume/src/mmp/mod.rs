@@ -4,7 +4,7 @@
 //! sequence number, waits again, and then renews the number until the unmount.
 //!
 //! Invariants: a host that claims the file system waits at least `wait_seconds` between two reads
-//! of the block, and again after it wrote its number. A holder writes only for [`lease`], which is
+//! of the block, and again after it wrote its number. A holder writes only for `lease`, which is
 //! shorter, after its last read that showed its own number: `Claim::check` runs before every write.
 //! A holder that was stopped for longer (`SIGSTOP`, a suspended machine) renews before it writes.
 //!
