@@ -81,101 +81,69 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
-mod access;
-mod attr;
-mod base;
+mod types;
+
 mod cache;
-pub mod check;
-mod credits;
-mod dcache;
-mod delayed;
-mod dir;
-mod dir_config;
-mod engine;
-mod error;
-mod extent_status;
-mod fast_commit;
-mod file;
-mod filesystem;
-mod iget;
-mod incidents;
-mod inode;
-mod lifecycle;
-mod lifetime;
-mod map;
-mod mbcache;
-mod memory;
-mod meta;
-mod mount;
-mod name_log;
+
+mod state;
+
+mod parts;
+
 mod ops;
-mod options;
-mod orphan;
-mod orphan_recovery;
-pub mod path;
-mod quota;
-mod quota_files;
-mod reclaim;
+
 mod relocate;
-pub mod resize;
-mod settings;
-mod space;
-mod stats;
-mod superblock;
-mod sysfs;
+
+mod mount;
+
+mod api;
+
 #[cfg(test)]
 mod test_rig;
-mod times;
-mod tunables;
-mod tune;
-mod writeback;
-mod xattr;
 
-pub use access::Want;
-pub use attr::{
-    Attr, Caller, Checks, FileType, FreeSpace, NewOwner, SetAttr, SetTime, StatFs, Timestamp,
-};
-#[cfg(shuttle)]
-#[doc(hidden)]
-pub use dcache::schedules::names_table;
-pub use delayed::ErrorCursor;
-pub use dir::{DirEntry, Visit};
-pub use error::{Error, InTheWay, RemountError, ResizeError, Result};
-pub use extent_status::ExtentStatusStats;
-pub use file::{Extent, FallocateMode, FileRange, Position, Seek, Times, Written};
-pub use filesystem::Filesystem;
-pub use incidents::{Incident, Listener};
-pub use inode::{Inode, InodeRef};
-pub use mount::{Flush, refuse_other_hosts};
-pub use ops::{DataSource, KillPrivileges, RenameFlags, WriteContext, Writers};
-pub use options::{
-    Access, Allocator, BaseLines, DataMode, MountOptions, OnError, OptionHelp, QuotaLimits, Threads,
-};
-#[cfg(shuttle)]
-#[doc(hidden)]
-pub use orphan::schedules::orphan_slots;
-pub use quota::GraceTimes;
-pub use reclaim::Reclaimed;
-pub use relocate::{
-    CompactOptions, CompactProgress, Compacted, DefragOptions, Defragmented, Destination, LeftAlone,
-};
-pub use space::{FreeExtents, FreeFragments};
-pub use stats::{
+pub use api::reclaim::Reclaimed;
+pub use api::stats::{
     CacheCounts, CacheStats, CriterionStats, FastCommitStats, GroupStats, JournalStats, LockStats,
     OrderStats, SpaceStats, Stats, TreeStats,
 };
-pub use superblock::read_superblock;
-pub use sysfs::Reading;
-pub use times::{Atime, ChangeTimes};
-pub use tune::{
+pub use api::sysfs::Reading;
+pub use api::tune::{
     CheckTimes, ExtentsProgress, ExtentsUsed, InternalJournal, Journal, MountDefaults, Presence,
     Raid, Reseal, Tuning, clear_mmp, clear_read_only, convert, reseal, set_journal, set_quota,
     use_extents,
+};
+pub use api::{check, path, resize};
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub use cache::dcache::schedules::names_table;
+pub use cache::extent_status::ExtentStatusStats;
+pub use mount::{Flush, refuse_other_hosts};
+pub use ops::filesystem::Filesystem;
+pub use ops::{DataSource, KillPrivileges, RenameFlags, WriteContext, Writers};
+pub use parts::access::Want;
+pub use parts::dir::{DirEntry, Visit};
+pub use parts::file::{Extent, FallocateMode, FileRange, Position, Seek, Times, Written};
+pub use parts::times::{Atime, ChangeTimes};
+pub use parts::xattr::SetMode;
+pub use relocate::{
+    CompactOptions, CompactProgress, Compacted, DefragOptions, Defragmented, Destination, LeftAlone,
+};
+pub use state::delayed::ErrorCursor;
+pub use state::incidents::{Incident, Listener};
+pub use state::inode::{Inode, InodeRef};
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub use state::orphan::schedules::orphan_slots;
+pub use state::quota::GraceTimes;
+pub use state::space::{FreeExtents, FreeFragments};
+pub use state::superblock::read_superblock;
+pub use types::attr::{
+    Attr, Caller, Checks, FileType, FreeSpace, NewOwner, SetAttr, SetTime, StatFs, Timestamp,
+};
+pub use types::error::{Error, InTheWay, RemountError, ResizeError, Result};
+pub use types::options::{
+    Access, Allocator, BaseLines, DataMode, MountOptions, OnError, OptionHelp, QuotaLimits, Threads,
 };
 pub use uext4_device as device;
 pub use uext4_format as format;
 pub use uext4_mkfs as mkfs;
 pub use uext4_volume::support;
-pub use xattr::SetMode;
-
-pub(crate) use engine::Fs;

@@ -1,9 +1,10 @@
 //! Test fixture: a file system made by mke2fs in memory with one file, checked by e2fsck.
 
-use crate::inode::InodeRef;
-use crate::options::Threads;
-use crate::space::{Purpose, Reserve, Want};
-use crate::{Filesystem, Fs, MountOptions};
+use crate::ops::filesystem::Filesystem;
+use crate::state::engine::Fs;
+use crate::state::inode::InodeRef;
+use crate::state::space::{Purpose, Reserve, Want};
+use crate::types::options::{MountOptions, Threads};
 use uext4_device::MemDevice;
 use uext4_format::{BlockRun, FileType, InodeNr};
 use uext4_sync::Arc;

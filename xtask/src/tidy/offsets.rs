@@ -23,7 +23,7 @@ const EXCEPTIONS: [(&str, &str); 10] = [
     ("crates/mkfs/src/entropy.rs", "random bytes"),
     ("crates/tools/src/numbers.rs", "the text of a UUID"),
     (
-        "crates/fs/src/dcache/schedules.rs",
+        "crates/fs/src/cache/dcache/schedules.rs",
         "names that are numbers",
     ),
     (

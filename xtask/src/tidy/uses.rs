@@ -13,6 +13,9 @@ use super::source::Source;
 const SHARED: &str = "Fs";
 const SHARED_VALUE: &str = "fs";
 
+/// Folders of modules: a path to a module goes through its layer.
+pub(super) const LAYERS: [&str; 5] = ["types", "cache", "state", "parts", "api"];
+
 /// One use of a module by another one.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Use {
@@ -60,8 +63,14 @@ impl<'a> File<'a> {
         })
     }
 
+    /// Its module below the layer.
     fn module(&self) -> Option<&'a str> {
-        self.modules.first().copied()
+        let first = *self.modules.first()?;
+        if LAYERS.contains(&first) {
+            self.modules.get(1).copied()
+        } else {
+            Some(first)
+        }
     }
 
     fn text(&self, at: usize) -> &'a str {
@@ -97,10 +106,20 @@ impl<'a> File<'a> {
         for at in 0..self.tokens.len() {
             let is_inner = at > 0 && self.text(at - 1) == "::";
             if let Some(after) = self.root_path(at).filter(|_| !is_inner) {
-                names.extend(self.first_names(after));
+                let first = self.first_names(after);
+                names.extend(first.into_iter().flat_map(|at| self.below_layer(at)));
             }
         }
         names
+    }
+
+    /// The names of modules behind that of a layer; the name itself if it is no layer.
+    fn below_layer(&self, at: usize) -> Vec<usize> {
+        if LAYERS.contains(&self.text(at)) && self.text(at + 1) == "::" {
+            self.first_names(at + 2)
+        } else {
+            vec![at]
+        }
     }
 
     /// If a path to the root begins at `at`, the token after its `::`.
@@ -133,10 +152,12 @@ impl<'a> File<'a> {
 
     /// Ranges of tokens of the `impl` blocks of [`SHARED`].
     fn shared_blocks(&self) -> Vec<std::ops::Range<usize>> {
-        let opens = (0..self.tokens.len()).filter_map(|at| {
-            let is_own = self.is(at, &["impl", SHARED, "{"]);
-            let is_far = self.is(at, &["impl", "crate", "::", SHARED, "{"]);
-            (is_own || is_far).then_some(if is_own { at + 2 } else { at + 4 })
+        let blocks = (0..self.tokens.len()).filter(|at| self.text(*at) == "impl");
+        let opens = blocks.filter_map(|at| {
+            let path = (at + 1..)
+                .take_while(|at| self.text(*at) == "::" || self.text(*at).starts_with(is_word));
+            let last = path.last()?;
+            self.is(last, &[SHARED, "{"]).then_some(last + 1)
         });
         opens.map(|at| at..self.end_of_braces(at)).collect()
     }
@@ -217,7 +238,8 @@ impl<'a> Names<'a> {
 
     fn add_exports(&mut self, root: &File<'a>) {
         for at in 0..root.tokens.len() {
-            let module = root.text(at + 1);
+            let is_layer = LAYERS.contains(&root.text(at + 1));
+            let module = root.text(if is_layer { at + 3 } else { at + 1 });
             if root.text(at) != "use" || !self.modules.contains(module) {
                 continue;
             }
@@ -302,6 +324,30 @@ mod tests {
         );
         let found = edges(&[ROOT, high, (LOW, "")]);
         assert_eq!(found, [edge("high", "low", 1), edge("high", "low", 2)]);
+    }
+
+    #[test]
+    fn a_layer_is_a_folder_of_modules() {
+        let files = [
+            ("lib.rs", "pub use types::low::Out;"),
+            ("types/low.rs", "use crate::{parts::high, state::base::B};"),
+            (
+                "state/base.rs",
+                "impl crate::types::low::Fs {\n fn go(&self) {}\n}",
+            ),
+            (
+                "parts/high/mod.rs",
+                "use crate::Out;\nfn f(fs: &Fs) { fs.go() }",
+            ),
+        ];
+        let expected = [
+            edge("low", "high", 1),
+            edge("low", "base", 1),
+            edge("base", "low", 1),
+            edge("high", "low", 1),
+            edge("high", "base", 2),
+        ];
+        assert_eq!(edges(&files), expected);
     }
 
     #[test]

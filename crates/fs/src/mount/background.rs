@@ -1,9 +1,9 @@
 //! The flusher thread of a mount: writeback of expired delayed data.
 
-use crate::Fs;
-use crate::options::Threads;
-use crate::settings::Switch;
-use crate::writeback::{Reach, Work};
+use crate::state::engine::Fs;
+use crate::state::writeback::{Reach, Work};
+use crate::types::options::Threads;
+use crate::types::settings::Switch;
 use std::time::Duration;
 use uext4_sync::{Arc, Weak};
 

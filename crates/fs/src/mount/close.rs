@@ -1,7 +1,11 @@
 //! Unmount: writes everything home, empties the log, marks the superblock clean.
 
-use crate::lifecycle::Lifecycle;
-use crate::{Error, Filesystem, Fs, OnError, Result, credits};
+use crate::ops::filesystem::Filesystem;
+use crate::state::engine::Fs;
+use crate::state::lifecycle::Lifecycle;
+use crate::types::credits;
+use crate::types::error::{Error, Result};
+use crate::types::options::OnError;
 use uext4_device::Claimant;
 use uext4_volume::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 
@@ -10,7 +14,7 @@ impl Filesystem {
     /// and the file system clean. A second call does nothing.
     ///
     /// This also holds where clones of it or [`crate::path::Paths`] live: their later operations
-    /// answer [`crate::Error::Unmounted`], and the image may be mounted again, unless the caller of
+    /// return [`crate::Error::Unmounted`], and the image may be mounted again, unless the caller of
     /// [`Self::mount`] kept the device.
     ///
     /// # Errors
@@ -24,7 +28,7 @@ impl Filesystem {
     /// metadata, or damage with `errors=remount-ro`. From then on nothing is written, changes
     /// answer [`crate::Error::ReadOnly`], and the next mount recovers the durable state. `None`
     /// without such an error.
-    pub fn failure(&self) -> Option<crate::Error> {
+    pub fn failure(&self) -> Option<crate::types::error::Error> {
         let _notices_a_failed_commit = self.fs.writable();
         self.fs.state.failure().cloned()
     }
@@ -171,7 +175,7 @@ impl Fs {
 
     /// After the journal stopped, adds the errors to the on-disk superblock.
     fn record_stop(&self) -> Result<()> {
-        let there = crate::superblock::read_superblock(&*self.device, None)?;
+        let there = crate::state::superblock::read_superblock(&*self.device, None)?;
         let bytes: [u8; SUPERBLOCK_BYTES] = self.with_stop(there).to_bytes();
         self.device.write_at(SUPERBLOCK_OFFSET, &bytes)?;
         Ok(self.device.flush()?)

@@ -8,7 +8,8 @@
 //! not expire. Changes wait at the freeze barrier before they take any lock, so reads continue.
 //! Calls for durability wait until the freeze is complete, when nothing is left to write.
 
-use crate::{Error, Filesystem, Result};
+use crate::ops::filesystem::Filesystem;
+use crate::types::error::{Error, Result};
 
 impl Filesystem {
     /// Writes every change home and blocks new ones until [`Self::thaw`]; reads continue, without
@@ -58,7 +59,7 @@ impl Filesystem {
     }
 }
 
-impl crate::Fs {
+impl crate::state::engine::Fs {
     /// Writes every change home and brings the file system to rest, until [`Self::thaw_journal`].
     /// Changes have stopped.
     ///

@@ -21,8 +21,10 @@ pub use recovered::refuse_other_hosts;
 pub(crate) use recovered::{check_sound, open_recovered, recovered_volume};
 pub use shutdown::Flush;
 
-use crate::options::Access;
-use crate::{Filesystem, Fs, MountOptions, Result};
+use crate::ops::filesystem::Filesystem;
+use crate::state::engine::Fs;
+use crate::types::error::Result;
+use crate::types::options::{Access, MountOptions};
 use open::{Plan, Purpose};
 use uext4_device::BlockDevice;
 use uext4_sync::Arc;

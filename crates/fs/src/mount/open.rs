@@ -1,8 +1,8 @@
 //! Inspection of a device before a mount: superblock, features, need of a replay.
 
 use super::fast_commit;
-use crate::options::Access;
-use crate::{MountOptions, Result};
+use crate::types::error::Result;
+use crate::types::options::{Access, MountOptions};
 use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, superblock};
 use uext4_journal::Log;

@@ -1,8 +1,10 @@
 //! Brings a mount to rest, and marks the superblock clean or in use.
 
 use super::close::write_superblock;
-use crate::superblock::SuperState;
-use crate::{Fs, Result, credits};
+use crate::state::engine::Fs;
+use crate::state::superblock::SuperState;
+use crate::types::credits;
+use crate::types::error::Result;
 use uext4_format::{Feature, superblock};
 
 impl Fs {

@@ -2,7 +2,9 @@
 //! and claimed for a change that no mount can follow.
 
 use super::open;
-use crate::{Filesystem, MountOptions, Result};
+use crate::ops::filesystem::Filesystem;
+use crate::types::error::Result;
+use crate::types::options::MountOptions;
 use uext4_device::BlockDevice;
 use uext4_sync::Arc;
 use uext4_volume::{OpenOptions, Volume, check_state};

@@ -9,11 +9,13 @@
 //! changes, so that changes wait and then see the new access.
 
 use super::assemble;
-use crate::error::RemountError;
-use crate::lifecycle::Lifecycle;
-use crate::options::Access;
-use crate::superblock::failed_write;
-use crate::{Error, Filesystem, Fs, MountOptions, Result, orphan_recovery};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::orphan_recovery;
+use crate::state::engine::Fs;
+use crate::state::lifecycle::Lifecycle;
+use crate::state::superblock::failed_write;
+use crate::types::error::{Error, RemountError, Result};
+use crate::types::options::{Access, MountOptions};
 use std::ops::Range;
 use uext4_format::Feature;
 use uext4_sync::Arc;

@@ -4,7 +4,8 @@
 //! Invariants: new operations are refused first, then the last writes are made, then the journal
 //! stops. With [`Flush::Everything`], changes wait until everything is home.
 
-use crate::{Error, Filesystem, Result};
+use crate::ops::filesystem::Filesystem;
+use crate::types::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// Writes that still reach the device at a shutdown.

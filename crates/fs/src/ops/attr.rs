@@ -1,7 +1,8 @@
 //! Attributes of an inode for callers.
 
-use crate::inode::{Inode, flags};
-use crate::{Attr, Fs};
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, flags};
+use crate::types::attr::Attr;
 use uext4_format::{FileType, Inode as DiskInode, InodeFlags};
 
 /// The inode's attributes now.

@@ -1,12 +1,16 @@
 //! Creation of inodes: files, directories, nodes, symbolic links, unnamed files.
 
 use super::{NameChange, check_alive, check_new_name, may_add, touch_dir};
-use crate::access::Want;
-use crate::dir::{self, DirError, DirResult, LockMode, Way};
-use crate::inode::NewInode;
-use crate::lifetime::InodeDraft;
-use crate::name_log::NameChange as Change;
-use crate::{Caller, Error, Filesystem, InodeRef, Result, credits, file};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::access::Want;
+use crate::parts::dir::{self, DirError, DirResult, LockMode, Way};
+use crate::parts::file;
+use crate::parts::lifetime::InodeDraft;
+use crate::state::inode::{InodeRef, NewInode};
+use crate::state::name_log::NameChange as Change;
+use crate::types::attr::Caller;
+use crate::types::credits;
+use crate::types::error::{Error, Result};
 use uext4_format::{Feature, FileType};
 use uext4_journal::{FullReason, Handle};
 

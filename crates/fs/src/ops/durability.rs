@@ -1,8 +1,12 @@
 //! Durability of changes, and reporting of writeback errors.
 
-use crate::delayed::ErrorCursor;
-use crate::settings::Switch;
-use crate::{Filesystem, Fs, InodeRef, Result, file};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::file;
+use crate::state::delayed::ErrorCursor;
+use crate::state::engine::Fs;
+use crate::state::inode::InodeRef;
+use crate::types::error::Result;
+use crate::types::settings::Switch;
 use uext4_format::{FileType, InodeFlags, Tid};
 use uext4_journal::{Object, Stamp};
 

@@ -3,14 +3,17 @@
 //! Look-ups and changes of entries are optimistic: they validate the structure's version at the end
 //! (`sync::VersionedLock`), and restart if it changed. Only operations that need several leaves, or
 //! a new leaf, take the lock. This is the one level of an operation that retries
-//! ([`crate::base::Retries`]): a changed name, a full leaf and lack of space lead here.
+//! ([`crate::state::base::Retries`]): a changed name, a full leaf and lack of space lead here.
 
 use super::check_alive;
-use crate::base::Retries;
-use crate::dcache::HashedName;
-use crate::dir::{self, DirError, DirResult, LockMode, Why};
-use crate::inode::Inode;
-use crate::{Caller, Error, Fs, InodeRef, Result, credits};
+use crate::cache::dcache::HashedName;
+use crate::parts::dir::{self, DirError, DirResult, LockMode, Why};
+use crate::state::base::Retries;
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeRef};
+use crate::types::attr::Caller;
+use crate::types::credits;
+use crate::types::error::{Error, Result};
 use std::cell::Cell;
 use uext4_sync::{Arc, Sequence, SharedGuard, VersionedGuard};
 

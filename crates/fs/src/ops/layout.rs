@@ -1,8 +1,12 @@
 //! Size of a file, and its data, holes and allocated space.
 
 use super::{WriteContext, regular};
-use crate::file::{self, Extent, FallocateMode, Seek};
-use crate::{Checks, Error, Filesystem, Fs, InodeRef, Result};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::file::{self, Extent, FallocateMode, Seek};
+use crate::state::engine::Fs;
+use crate::state::inode::InodeRef;
+use crate::types::attr::Checks;
+use crate::types::error::{Error, Result};
 use std::ops::Range;
 use uext4_format::InodeFlags;
 

@@ -3,10 +3,14 @@
 use super::{
     LINK_MAX, NameChange, check_alive, check_new_name, check_project, exists_or, may_add, touch_dir,
 };
-use crate::dir::{self, DirResult, LockMode};
-use crate::inode::Inode;
-use crate::name_log::NameChange as Change;
-use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::dir::{self, DirResult, LockMode};
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeRef};
+use crate::state::name_log::NameChange as Change;
+use crate::types::attr::Caller;
+use crate::types::credits;
+use crate::types::error::{Error, Result};
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::{FullReason, Handle};
 use uext4_sync::Arc;

@@ -2,12 +2,16 @@
 
 use super::attr::attr_of;
 use super::{check_name, look_into, settled};
-use crate::access::Want;
-use crate::attr::{FreeSpace, StatFs};
-use crate::dir::{self, DirEntry, Visit};
-use crate::space::Reserve;
-use crate::times::ChangeTimes;
-use crate::{Attr, Caller, Error, Filesystem, Fs, InodeRef, Result, file};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::access::Want;
+use crate::parts::dir::{self, DirEntry, Visit};
+use crate::parts::file;
+use crate::parts::times::ChangeTimes;
+use crate::state::engine::Fs;
+use crate::state::inode::InodeRef;
+use crate::state::space::Reserve;
+use crate::types::attr::{Attr, Caller, FreeSpace, StatFs};
+use crate::types::error::{Error, Result};
 use uext4_format::superblock::default_mount_option;
 use uext4_format::{FileType, InodeNr};
 

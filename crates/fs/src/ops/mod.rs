@@ -8,6 +8,7 @@
 mod attr;
 mod create;
 mod durability;
+pub(crate) mod filesystem;
 mod index;
 mod layout;
 mod link;
@@ -29,9 +30,11 @@ pub use write::{DataSource, WriteContext, Writers};
 pub(crate) use index::settled;
 use index::{Hold, NameChange, hold_all, look_into};
 
-use crate::access::Want;
-use crate::inode::Inode;
-use crate::{Error, Fs, Result, dir, file};
+use crate::parts::access::Want;
+use crate::parts::{dir, file};
+use crate::state::engine::Fs;
+use crate::state::inode::Inode;
+use crate::types::error::{Error, Result};
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::{Handle, Object};
 use uext4_sync::Arc;

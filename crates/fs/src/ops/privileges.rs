@@ -1,8 +1,13 @@
 //! Clears setuid, setgid and file capabilities on unprivileged writes.
 
-use crate::access::without_privileges;
-use crate::inode::Inode;
-use crate::{Caller, Filesystem, Fs, InodeRef, Result, credits, xattr};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::access::without_privileges;
+use crate::parts::xattr;
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeRef};
+use crate::types::attr::Caller;
+use crate::types::credits;
+use crate::types::error::Result;
 use uext4_format::FileType;
 
 /// Effect of a write on setuid and setgid bits.

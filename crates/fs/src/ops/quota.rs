@@ -1,6 +1,9 @@
 //! Quota reports and limits.
 
-use crate::{Filesystem, GraceTimes, Result, quota_files};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::quota_files;
+use crate::state::quota::GraceTimes;
+use crate::types::error::Result;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
 
 impl Filesystem {

@@ -1,9 +1,11 @@
 //! Reads of data, and updates of the access time.
 
 use super::regular;
-use crate::file::{self, FileRange};
-use crate::times::{Atime, ChangeTimes};
-use crate::{Filesystem, InodeRef, Result};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::file::{self, FileRange};
+use crate::parts::times::{Atime, ChangeTimes};
+use crate::state::inode::InodeRef;
+use crate::types::error::Result;
 
 impl Filesystem {
     /// Reads up to `buf.len()` bytes at byte `offset`; answers how many (less at the end).

@@ -10,10 +10,15 @@ mod carry_out;
 mod checks;
 
 use super::{NameChange, check_alive};
-use crate::access::Want;
-use crate::dir::{DirError, DirResult, LockMode};
-use crate::settings::Switch;
-use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, file};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::access::Want;
+use crate::parts::dir::{DirError, DirResult, LockMode};
+use crate::parts::file;
+use crate::state::engine::Fs;
+use crate::state::inode::InodeRef;
+use crate::types::attr::Caller;
+use crate::types::error::{Error, Result};
+use crate::types::settings::Switch;
 use checks::check_names;
 
 /// Treatment of the target name (`renameat2(2)`).

@@ -1,15 +1,16 @@
 //! Changes of attributes.
 
 use super::attr::attr_of;
-use crate::access::Want;
-use crate::attr::{Checks, SetTime};
-use crate::inode::{Inode, flags};
-use crate::quota::{self, Claim, Owners};
-use crate::settings::Switch;
-use crate::{
-    Attr, Caller, Error, Filesystem, Fs, InodeRef, Result, SetAttr, credits, file, quota_files,
-    xattr,
-};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::access::Want;
+use crate::parts::{file, quota_files, xattr};
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeRef, flags};
+use crate::state::quota::{self, Claim, Owners};
+use crate::types::attr::{Attr, Caller, Checks, SetAttr, SetTime};
+use crate::types::credits;
+use crate::types::error::{Error, Result};
+use crate::types::settings::Switch;
 use uext4_format::{Feature, FileType, InodeFlags, Timestamp};
 use uext4_journal::{FullReason, Handle};
 

@@ -1,7 +1,8 @@
 //! Free space: discard and fragmentation.
 
-use crate::space::FreeFragments;
-use crate::{Filesystem, Result};
+use crate::ops::filesystem::Filesystem;
+use crate::state::space::FreeFragments;
+use crate::types::error::Result;
 use std::ops::Range;
 
 impl Filesystem {

@@ -1,11 +1,16 @@
 //! Removal of names.
 
 use super::{NameChange, check_alive, check_name, hold_all, touch_dir};
-use crate::access::Want;
-use crate::dir::{self, DirError, DirResult, LockMode};
-use crate::inode::Inode;
-use crate::lifetime::has_blocks;
-use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result, credits, file};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::access::Want;
+use crate::parts::dir::{self, DirError, DirResult, LockMode};
+use crate::parts::file;
+use crate::parts::lifetime::has_blocks;
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeRef};
+use crate::types::attr::Caller;
+use crate::types::credits;
+use crate::types::error::{Error, Result};
 use uext4_format::{FileType, Timestamp};
 use uext4_journal::Handle;
 use uext4_sync::Arc;

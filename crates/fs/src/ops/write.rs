@@ -1,9 +1,13 @@
 //! Writes of data: by callers, and by caches above that accepted the data earlier.
 
 use super::KillPrivileges;
-use crate::file::{self, Position, Terms, Times, Written};
-use crate::space::Reserve;
-use crate::{Caller, Checks, Filesystem, Fs, InodeRef, Result};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::file::{self, Position, Terms, Times, Written};
+use crate::state::engine::Fs;
+use crate::state::inode::InodeRef;
+use crate::state::space::Reserve;
+use crate::types::attr::{Caller, Checks};
+use crate::types::error::Result;
 
 /// Writers of the data in a writeback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,14 @@
 //! Extended attributes by their Linux names (`user.`, `trusted.`, `security.`, `system.`).
 
-use crate::access::Want;
-use crate::attr::Checks;
-use crate::quota;
-use crate::settings::Switch;
-use crate::xattr::{self, Rights, SetMode, Setgid};
-use crate::{Caller, Error, Filesystem, Fs, InodeRef, Result};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::access::Want;
+use crate::parts::xattr::{self, Rights, SetMode, Setgid};
+use crate::state::engine::Fs;
+use crate::state::inode::InodeRef;
+use crate::state::quota;
+use crate::types::attr::{Caller, Checks};
+use crate::types::error::{Error, Result};
+use crate::types::settings::Switch;
 use uext4_format::FileType;
 
 impl Filesystem {

@@ -2,7 +2,8 @@
 //! the block may be inside of one.
 
 use super::reserved::Reserved;
-use crate::{Error, Fs, Result};
+use crate::state::engine::Fs;
+use crate::types::error::{Error, Result};
 use std::collections::BTreeSet;
 use uext4_format::{BlockNr, BlockRun};
 use uext4_num::clamp_u32;

@@ -1,8 +1,9 @@
 //! The extents of a file, as they are now.
 
-use crate::inode::{Inode, InodeState};
-use crate::map::{self, ExtentState, LOGICAL_END, Mapped};
-use crate::{Fs, Result};
+use crate::parts::map::{self, ExtentState, LOGICAL_END, Mapped};
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeState};
+use crate::types::error::Result;
 use std::ops::{ControlFlow, Range};
 use uext4_format::InodeFlags;
 use uext4_format::extent::Extent;

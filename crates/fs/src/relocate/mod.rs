@@ -26,9 +26,12 @@ mod tests;
 pub use compact::{CompactOptions, CompactProgress, Compacted};
 pub use defrag::{DefragOptions, Defragmented, LeftAlone};
 
-use crate::inode::Inode;
-use crate::space::{Purpose, Reserve, Want};
-use crate::{Error, Filesystem, Fs, InodeRef, Result, file, map};
+use crate::ops::filesystem::Filesystem;
+use crate::parts::{file, map};
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeRef};
+use crate::state::space::{Purpose, Reserve, Want};
+use crate::types::error::{Error, Result};
 use free_runs::FreeRuns;
 use layout::whole_clusters;
 use piece::Mover;

@@ -2,9 +2,11 @@
 
 use super::layout::{has_blocks, whole_clusters};
 use super::reserved::{Reserved, give_back};
-use crate::inode::{Inode, InodeState};
-use crate::map::{self, ExtentState, Mapped};
-use crate::{Fs, Result, credits};
+use crate::parts::map::{self, ExtentState, Mapped};
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeState};
+use crate::types::credits;
+use crate::types::error::Result;
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 use uext4_device::write_sparse;

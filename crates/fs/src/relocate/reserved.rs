@@ -1,7 +1,8 @@
 //! A run of blocks reserved in memory, used from the front.
 
-use crate::space::Want;
-use crate::{Error, Fs, Result};
+use crate::state::engine::Fs;
+use crate::state::space::Want;
+use crate::types::error::{Error, Result};
 use uext4_format::{BlockNr, BlockRun};
 
 /// The reserved blocks that are left. They are free again when it is dropped.

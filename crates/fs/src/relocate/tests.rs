@@ -1,7 +1,7 @@
 //! Moves of files: content, free space, e2fsck, and users meanwhile.
 
 use super::*;
-use crate::file::{FallocateMode, Position, Terms};
+use crate::parts::file::{FallocateMode, Position, Terms};
 use crate::test_rig::Rig;
 use std::ops::ControlFlow;
 use uext4_format::InodeFlags;
@@ -217,7 +217,7 @@ fn locked_files_and_others_are_left_alone() {
     for flag in [InodeFlags::IMMUTABLE, InodeFlags::APPEND] {
         let handle = rig
             .fs()
-            .start(crate::credits::ATTRIBUTES)
+            .start(crate::types::credits::ATTRIBUTES)
             .expect("a handle");
         handle.write(rig.file.arc()).disk.flags.insert(flag);
         drop(handle);
@@ -226,7 +226,7 @@ fn locked_files_and_others_are_left_alone() {
         assert_eq!(report.left_alone, Some(LeftAlone::Locked));
         let handle = rig
             .fs()
-            .start(crate::credits::ATTRIBUTES)
+            .start(crate::types::credits::ATTRIBUTES)
             .expect("a handle");
         handle.write(rig.file.arc()).disk.flags.remove(flag);
     }

@@ -4,7 +4,8 @@
 //! cluster shares it with blocks that the file maps already, or with another record's piece.
 
 use super::ranges::Piece;
-use crate::{Error, Fs, Result};
+use crate::state::engine::Fs;
+use crate::types::error::{Error, Result};
 use std::collections::BTreeMap;
 use uext4_format::{BlockNr, BlockRun};
 
@@ -79,7 +80,7 @@ fn first_block(fs: &Fs, block: BlockNr) -> u64 {
 mod tests {
     use super::super::ranges::Target;
     use super::*;
-    use crate::map::ExtentState;
+    use crate::parts::map::ExtentState;
 
     fn parts(start: u64, end: u64) -> Vec<(u64, u64, u64)> {
         let target = Some(Target {

@@ -6,10 +6,13 @@
 
 use super::maps::{generation, generation_of};
 use super::{contradiction, load};
-use crate::inode::{Inode, InodeState};
-use crate::quota::{Owners, Usage};
-use crate::space::Was;
-use crate::{Fs, Result, credits, dir, file, xattr};
+use crate::parts::{dir, file, xattr};
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeState};
+use crate::state::quota::{Owners, Usage};
+use crate::state::space::Was;
+use crate::types::credits;
+use crate::types::error::Result;
 use std::collections::BTreeMap;
 use uext4_format::fast_commit::Record;
 use uext4_format::{

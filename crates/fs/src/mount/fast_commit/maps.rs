@@ -3,9 +3,11 @@
 use super::clusters::{self, Shared};
 use super::ranges::{Piece, Ranges, Target};
 use super::{contradiction, last_inodes, load};
-use crate::inode::{Inode, InodeState};
-use crate::map::{self, LOGICAL_END, Mapping, Progress};
-use crate::{Error, Fs, Result, credits};
+use crate::parts::map::{self, LOGICAL_END, Mapping, Progress};
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeState};
+use crate::types::credits;
+use crate::types::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use uext4_format::fast_commit::Record;
@@ -175,7 +177,7 @@ impl Maps {
     pub(super) fn unmap(&self, fs: &Fs) -> Result<()> {
         for (nr, range) in &self.unmap {
             let inode = load(fs, *nr)?;
-            if crate::lifetime::has_blocks(fs, &inode) {
+            if crate::parts::lifetime::has_blocks(fs, &inode) {
                 unmap(fs, &inode, range.clone())?;
             }
         }

@@ -27,8 +27,11 @@ mod ranges;
 
 use super::assemble;
 use super::open::Plan;
-use crate::options::{Access, Threads};
-use crate::{Error, Fs, MountOptions, Result, credits, orphan_recovery, quota_files};
+use crate::parts::{orphan_recovery, quota_files};
+use crate::state::engine::Fs;
+use crate::types::credits;
+use crate::types::error::{Error, Result};
+use crate::types::options::{Access, MountOptions, Threads};
 use std::collections::BTreeMap;
 use uext4_device::{BlockDevice, Overlay};
 use uext4_format::fast_commit::{Record, Scan, Verdict};
@@ -192,7 +195,7 @@ fn contradiction(inode: InodeNr, problem: CorruptKind) -> Error {
 }
 
 /// The inode of a record, loaded; a number that no file may have is damage.
-fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<crate::Inode>> {
+fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<crate::state::inode::Inode>> {
     if fs.hidden.contains(nr) {
         return Err(contradiction(nr, CorruptKind::FcReserved));
     }

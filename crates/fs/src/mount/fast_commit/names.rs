@@ -5,11 +5,13 @@
 //! derived here, from subdirectories added and removed.
 
 use super::{contradiction, load};
-use crate::dir::{self, LockMode};
-use crate::inode::Inode;
-use crate::name_log::NameChange;
 use crate::ops::{check_new_name, settled, touch_dir};
-use crate::{Fs, Result, credits};
+use crate::parts::dir::{self, LockMode};
+use crate::state::engine::Fs;
+use crate::state::inode::Inode;
+use crate::state::name_log::NameChange;
+use crate::types::credits;
+use crate::types::error::Result;
 use std::collections::BTreeSet;
 use uext4_format::fast_commit::{Dentry, Record};
 use uext4_format::{CorruptKind, FileType, InodeNr, RawInode};

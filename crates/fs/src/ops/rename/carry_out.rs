@@ -1,11 +1,13 @@
 //! Execution of a rename: the locks, then entries, `..`, link counts and times under one handle.
 
 use super::{Rename, RenameFlags};
-use crate::dir::{self, DirResult, LockMode};
-use crate::inode::{Inode, NewInode};
 use crate::ops::{Hold, check_alive, hold_all, touch_dir};
-use crate::quota::Claim;
-use crate::{Error, Fs, InodeRef, Result, credits};
+use crate::parts::dir::{self, DirResult, LockMode};
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeRef, NewInode};
+use crate::state::quota::Claim;
+use crate::types::credits;
+use crate::types::error::{Error, Result};
 use uext4_format::FileType;
 use uext4_journal::Handle;
 use uext4_sync::Arc;

@@ -1,10 +1,12 @@
 //! Validation of a rename: names, replaced target, position in the tree, permissions.
 
 use super::{Rename, RenameFlags};
-use crate::access::Want;
-use crate::inode::Inode;
 use crate::ops::{check_alive, check_name, check_new_name, check_project, look_into};
-use crate::{Error, Fs, InodeRef, Result, dir};
+use crate::parts::access::Want;
+use crate::parts::dir;
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeRef};
+use crate::types::error::{Error, Result};
 use uext4_format::InodeNr;
 use uext4_sync::Arc;
 

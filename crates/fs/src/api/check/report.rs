@@ -1,0 +1,90 @@
+//! Findings and limits of a check.
+
+use crate::types::error::{Error, Result};
+use std::fmt;
+use std::time::Duration;
+use uext4_format::Corrupt;
+
+/// Limits of a check.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Duration.
+    pub time: Duration,
+    /// Findings to keep; further ones are only counted.
+    pub findings: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 1 << 30,
+            time: Duration::from_secs(24 * 3600),
+            findings: 1000,
+        }
+    }
+}
+
+/// One inconsistency.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The problem, and its group, inode or block.
+    pub corrupt: Corrupt,
+    /// The expected value, or the affected name.
+    pub detail: Option<String>,
+    /// Byte offset on the device.
+    pub byte: Option<u64>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.corrupt)?;
+        match &self.detail {
+            Some(detail) => write!(f, " ({detail})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Result of a check.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The findings in order, up to the limit.
+    pub findings: Vec<Finding>,
+    /// Number of further findings.
+    pub n_more: u64,
+    /// The reason why the check is incomplete.
+    pub incomplete: Option<&'static str>,
+    /// Inodes in use.
+    pub n_inodes: u64,
+    /// Directories among them.
+    pub n_directories: u64,
+}
+
+impl Report {
+    /// True if the check is complete and without findings.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty() && self.n_more == 0 && self.incomplete.is_none()
+    }
+
+    /// Fails unless the file system is sound.
+    ///
+    /// # Errors
+    /// The first finding, or [`Error::Mount`] if the check is incomplete.
+    pub fn require_sound(&self) -> Result<()> {
+        match (self.findings.first(), self.incomplete) {
+            (Some(first), _) => Err(first.corrupt.clone().into()),
+            (None, Some(why)) => Err(Error::Mount(format!("it could not be checked: {why}"))),
+            (None, None) => Ok(()),
+        }
+    }
+
+    pub(super) fn add(&mut self, finding: Finding, limits: &Limits) {
+        if self.findings.len() < limits.findings {
+            self.findings.push(finding);
+        } else {
+            self.n_more += 1;
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What users of the library call besides the operations on inodes.
+
+pub mod check;
+pub mod path;
+pub(crate) mod reclaim;
+pub mod resize;
+pub(crate) mod stats;
+pub(crate) mod sysfs;
+pub(crate) mod tunables;
+pub(crate) mod tune;

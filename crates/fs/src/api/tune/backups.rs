@@ -1,0 +1,21 @@
+//! Updates the backup copies of the superblock.
+
+use crate::state::engine::Fs;
+use crate::types::error::Result;
+use uext4_format::GroupNr;
+use uext4_volume::superblock::backup;
+
+/// Writes the superblock to every group that has a copy, in the state of an unmounted file system.
+/// After a crash some copies are still the old ones, which stay as usable as before.
+pub(super) fn update(fs: &Fs) -> Result<()> {
+    let disk = fs.superblock.read().disk.clone();
+    let holders = (1..fs.geometry.group_count)
+        .map(GroupNr)
+        .filter(|group| fs.geometry.has_super(*group));
+    for group in holders {
+        let block = fs.geometry.group_first_block(group);
+        fs.device
+            .write_at(block.0 << fs.geometry.block_bits, &backup(&disk, group))?;
+    }
+    Ok(fs.device.flush()?)
+}

@@ -1,0 +1,188 @@
+//! Changes of single existing entries, under the lock of one block.
+
+use super::view::{Dir, Form, names_mut};
+use super::{DirError, LockMode, inline};
+use crate::cache::dcache::HashedName;
+use crate::cache::meta::{BlockState, MetaBlock};
+use crate::state::engine::Fs;
+use crate::state::inode::Inode;
+use crate::state::name_log::NameChange;
+use crate::types::error::Error;
+use uext4_format::dirent::{DirEntryType, Location};
+use uext4_format::{FileType, InodeNr};
+use uext4_journal::Handle;
+use uext4_sync::Arc;
+
+/// Answer of a change, or what it lacks.
+pub(crate) type DirResult<T> = Result<T, DirError>;
+
+/// Removes the entry `name` of `child`.
+///
+/// # Errors
+/// `NotFound` when the entry is gone or has another inode; [`DirError::Moved`].
+pub(crate) fn remove(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+    child: InodeNr,
+    index: LockMode,
+) -> DirResult<()> {
+    let view = Dir::open(fs, dir)?;
+    match (view.form, index) {
+        (Form::Inline, LockMode::Exclusive) => {
+            inline::remove(&view, handle, name.bytes, child)?;
+            note_removal(fs, handle, dir, (name, child));
+            return Ok(());
+        }
+        (Form::Inline, _) => return Err(DirError::NeedExclusive),
+        _ => {}
+    }
+    let holder = Holder {
+        block: holder(&view, name, child)?,
+        nr: child,
+        seen: None,
+    };
+    remove_at(fs, handle, dir, name, &holder, index)
+}
+
+/// The block of an entry of inode `nr`; valid while `index` is held, or its version is unchanged.
+pub(crate) struct Holder {
+    pub(super) block: Arc<MetaBlock>,
+    pub(super) nr: InodeNr,
+    /// Location of the entry, with `BlockState::changes` at that time; `None` if the block
+    /// was not searched, as for a dentry, whose inode is in use.
+    pub(super) seen: Option<(Location, u32)>,
+}
+
+impl Holder {
+    /// True when the inode is known to be in use.
+    pub(super) fn is_served(&self) -> bool {
+        self.seen.is_none()
+    }
+
+    /// True when the block did not change between two lookups, `before` and this.
+    pub(super) fn is_unchanged(&self, before: &Self) -> bool {
+        let changes = |holder: &Self| holder.seen.map(|(_, changes)| changes);
+        Arc::ptr_eq(&self.block, &before.block)
+            && self.nr == before.nr
+            && changes(self).is_some()
+            && changes(self) == changes(before)
+    }
+}
+
+/// As [`remove`], for the entry found by [`super::lookup_holder`].
+///
+/// # Errors
+/// `NotFound` when the entry is gone or has another inode; [`DirError::Moved`].
+pub(crate) fn remove_at(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+    holder: &Holder,
+    index: LockMode,
+) -> DirResult<()> {
+    let block = &holder.block;
+    let mut state = handle.write_checked(block, |_| index.check(dir))?;
+    let changes = state.changes();
+    dir.dir_blocks().forget(name.key);
+    let mut leaf = names_mut(fs, dir, &mut state)?;
+    let at = match holder.seen {
+        Some((at, then)) if then == changes => Some(at),
+        _ => leaf.known().locate(name.bytes, name.print()),
+    };
+    match at {
+        Some(at) if at.inode == holder.nr => leaf.remove_at(at),
+        _ => return Err(Error::NotFound.into()),
+    }
+    fs.sparse_leaves.look_at(&leaf, changes, dir, name.bytes);
+    dir.dir_blocks().note(block, &state);
+    note_removal(fs, handle, dir, (name, holder.nr));
+    Ok(())
+}
+
+/// Notes a removed name for a fast commit; its leaf or the directory's structure is still locked.
+pub(super) fn note_removal(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Inode,
+    (name, child): (&HashedName<'_>, InodeNr),
+) {
+    let removed = NameChange::Unlink { last: None };
+    fs.name_log
+        .note(handle, removed, (dir.nr(), name.bytes, child));
+}
+
+/// Notes that a name has another inode, as [`note_removal`].
+fn note_retarget(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Inode,
+    (name, old): (&HashedName<'_>, InodeNr),
+    new: InodeNr,
+) {
+    note_removal(fs, handle, dir, (name, old));
+    fs.name_log
+        .note(handle, NameChange::Link, (dir.nr(), name.bytes, new));
+}
+
+/// The block with the entry of `name` for `child`; a hint, to be checked under the block's lock.
+pub(super) fn holder(
+    view: &Dir<'_>,
+    name: &HashedName<'_>,
+    child: InodeNr,
+) -> DirResult<Arc<MetaBlock>> {
+    let located = view.locate(name).map_err(DirError::from);
+    match located.map_err(DirError::of_search)? {
+        Some((block, found)) if found.inode == child => Ok(block),
+        _ => Err(Error::NotFound.into()),
+    }
+}
+
+/// Changes the inode of `name` from `old` to `new`.
+///
+/// # Errors
+/// `NotFound` when the entry is gone or has another inode than `old`; for an inline directory
+/// [`DirError::NeedExclusive`] unless `index` is held exclusively.
+pub(crate) fn replace(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Arc<Inode>,
+    (name, old): (&HashedName<'_>, InodeNr),
+    (new, kind): (InodeNr, FileType),
+    index: LockMode,
+) -> DirResult<()> {
+    let view = Dir::open(fs, dir)?;
+    let kind = fs.dirs.entry_type(kind);
+    match (view.form, index) {
+        (Form::Inline, LockMode::Exclusive) => {
+            inline::replace(&view, handle, (name.bytes, old), (new, kind))?;
+            note_retarget(fs, handle, dir, (name, old), new);
+            return Ok(());
+        }
+        (Form::Inline, _) => return Err(DirError::NeedExclusive),
+        _ => {}
+    }
+    let block = holder(&view, name, old)?;
+    let mut state = handle.write(&block);
+    retarget(&view, handle, &mut state, (name, old), (new, kind))
+}
+
+/// Changes an entry of a locked block, if its inode is still `old`.
+pub(super) fn retarget(
+    view: &Dir<'_>,
+    handle: &Handle<'_>,
+    state: &mut BlockState,
+    (name, old): (&HashedName<'_>, InodeNr),
+    (new, kind): (InodeNr, DirEntryType),
+) -> DirResult<()> {
+    view.inode.dir_blocks().forget(name.key);
+    let mut leaf = view.names_mut(state)?;
+    match leaf.known().locate(name.bytes, name.print()) {
+        Some(at) if at.inode == old => leaf.retarget_at(at, new, kind),
+        _ => return Err(Error::NotFound.into()),
+    };
+    note_retarget(view.fs, handle, view.inode, (name, old), new);
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! Insertion of an entry, under the lock of one block where possible.
+
+use super::edit::DirResult;
+use super::index::{Probe, Target, probe};
+use super::quick;
+use super::slot::{Opening, SlotSearch, Way, can_insert, may_drop_index};
+use super::view::{Dir, Form, is_split_off, names_mut};
+use super::{DirError, LockMode, grow, inline};
+use crate::cache::dcache::HashedName;
+use crate::cache::meta::{BlockState, MetaBlock};
+use crate::state::engine::Fs;
+use crate::state::inode::Inode;
+use crate::state::name_log::NameChange;
+use crate::state::space::Reserve;
+use crate::types::error::Error;
+use uext4_format::dirent::{Insertion, NewEntry};
+use uext4_format::{FileType, InodeFlags, InodeNr, LogicalBlock};
+use uext4_journal::Handle;
+use uext4_sync::Arc;
+
+/// An inode that gets a name.
+pub(crate) struct Child {
+    pub(crate) nr: InodeNr,
+    pub(crate) kind: FileType,
+    /// What the name is for a fast commit: the first one, or another one.
+    pub(crate) change: NameChange,
+}
+
+/// An entry to insert, with the hashes of its name.
+pub(super) struct NewName<'a> {
+    pub(super) name: &'a HashedName<'a>,
+    pub(super) entry: NewEntry<'a>,
+    change: &'a NameChange,
+}
+
+impl<'a> NewName<'a> {
+    pub(super) fn new(fs: &Fs, name: &'a HashedName<'a>, child: &'a Child) -> Self {
+        let entry = NewEntry {
+            inode: child.nr,
+            name: name.bytes,
+            kind: fs.dirs.entry_type(child.kind),
+        };
+        let change = &child.change;
+        Self {
+            name,
+            entry,
+            change,
+        }
+    }
+
+    /// Notes the name for a fast commit; its leaf or the directory's structure is still locked.
+    pub(super) fn note(&self, fs: &Fs, handle: &Handle<'_>, dir: &Inode) {
+        let name = (dir.nr(), self.name.bytes, self.entry.inode);
+        fs.name_log.note(handle, self.change.clone(), name);
+    }
+}
+
+/// Inserts the entry `name` of `child` in the way that [`super::can_insert`] found.
+///
+/// # Errors
+/// `Exists`, `NoSpace`; with [`Way::Into`] also what a [`DirError`] lacks, and `NotFound` for a
+/// directory that lost its name.
+pub(crate) fn insert(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+    child: &Child,
+    way: &Way,
+) -> DirResult<()> {
+    let new = NewName::new(fs, name, child);
+    match way {
+        Way::Into(opening) => match insert_into(fs, handle, dir, &new, opening) {
+            // Another inode would cost more than a second search. It must not wait for a thread
+            // that closed the index, which may wait for this thread's handle to end.
+            Err(DirError::Moved) => insert_now(fs, handle, dir, &new),
+            other => other,
+        },
+        Way::Search { .. } => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
+    }
+}
+
+/// Searches the block again after the structure changed since the start of the handle.
+fn insert_now(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, new: &NewName<'_>) -> DirResult<()> {
+    let version = dir.index.version().ok_or(DirError::Moved)?;
+    if dir.facts().links == 0 {
+        return Err(Error::NotFound.into());
+    }
+    // The space was found before this handle, and the block does not grow: nothing is reserved.
+    match can_insert(
+        fs,
+        dir,
+        new.name,
+        LockMode::Optimistic(version),
+        Reserve::Keep,
+    )? {
+        Way::Into(opening) => insert_into(fs, handle, dir, new, &opening),
+        Way::Search { .. } => Err(DirError::NeedExclusive),
+    }
+}
+
+/// Uses the gap, or searches the block again if another thread changed it.
+fn insert_into(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    dir: &Inode,
+    new: &NewName<'_>,
+    opening: &Opening,
+) -> DirResult<()> {
+    let block = &opening.block;
+    let is_same = |state: &BlockState| state.changes() == opening.changes;
+    let major = new.name.known_major();
+    let mut state = handle.write_checked(block, |state| {
+        opening.index.check(dir)?;
+        match is_same(state) || !is_split_off(dir, block.place(), major) {
+            true => Ok(()),
+            false => Err(DirError::Moved),
+        }
+    })?;
+    let unchanged = is_same(&state);
+    let mut leaf = names_mut(fs, dir, &mut state)?;
+    if unchanged {
+        leaf.insert_at(opening.gap, &new.entry, new.name.print());
+    } else {
+        dir.dir_blocks().note_crowd();
+        inserted(leaf.insert(&new.entry, new.name.print()))?;
+    }
+    let blocks = dir.dir_blocks();
+    blocks.put_name(new.name.key, new.entry.inode, &fs.names);
+    new.note(fs, handle, dir);
+    Ok(())
+}
+
+pub(super) fn inserted(insertion: Insertion) -> DirResult<()> {
+    match insertion {
+        Insertion::Done(_) => Ok(()),
+        Insertion::Exists(..) => Err(Error::Exists.into()),
+        Insertion::Full => Err(DirError::Full),
+    }
+}
+
+/// Inserts the entry where it belongs. The structure is locked exclusively.
+pub(super) fn insert_entry(
+    view: &mut Dir<'_>,
+    handle: &Handle<'_>,
+    new: &NewName<'_>,
+) -> DirResult<()> {
+    insert_unnoted(view, handle, new)?;
+    new.note(view.fs, handle, view.inode);
+    Ok(())
+}
+
+/// As [`insert_entry`], as a part of it.
+pub(super) fn insert_unnoted(
+    view: &mut Dir<'_>,
+    handle: &Handle<'_>,
+    new: &NewName<'_>,
+) -> DirResult<()> {
+    match view.form {
+        Form::Inline => inline::insert(view, handle, new),
+        Form::Linear => insert_linear(view, handle, new),
+        Form::Indexed => insert_indexed(view, handle, new),
+    }
+}
+
+/// The only block that may hold `name`, if there is exactly one.
+pub(super) fn one_leaf(view: &Dir<'_>, name: &HashedName<'_>) -> DirResult<Arc<MetaBlock>> {
+    let leaf = match view.form {
+        Form::Inline => None,
+        Form::Linear => (view.blocks == 1).then_some(LogicalBlock(0)),
+        Form::Indexed if let Some(leaf) = quick::leaf_of(view, name) => return Ok(leaf),
+        Form::Indexed => match probe(view, Target::Name(name))? {
+            Probe::Path(path) => (!path.continues()).then_some(path.leaf),
+            Probe::Broken(_) => None,
+        },
+    };
+    Ok(view.block_or_damage(leaf.ok_or(DirError::NeedExclusive)?)?)
+}
+
+/// Inserts the entry into the only block that may hold the name.
+fn insert_in(
+    view: &Dir<'_>,
+    handle: &Handle<'_>,
+    block: &Arc<MetaBlock>,
+    new: &NewName<'_>,
+) -> DirResult<()> {
+    let mut state = handle.write(block);
+    let mut leaf = view.names_mut(&mut state)?;
+    inserted(leaf.insert(&new.entry, new.name.print()))
+}
+
+fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> DirResult<()> {
+    // A directory gets its index when its first block is full, never later.
+    let may_index = view.form == Form::Linear && view.config().index && view.blocks == 1;
+    view.form = Form::Linear;
+    let mut search = SlotSearch::new(view, new.name, LockMode::Exclusive);
+    view.search_all(|block| search.look(view, block))?;
+    match search.found()? {
+        Some(opening) => insert_in(view, handle, &opening.block, new),
+        None if may_index => {
+            grow::make_index(view, handle)?;
+            insert_indexed(view, handle, new)
+        }
+        None => Ok(grow::append_leaf(view, handle, &new.entry)?),
+    }
+}
+
+fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> DirResult<()> {
+    let path = match probe(view, Target::Name(new.name))? {
+        Probe::Path(path) => path,
+        Probe::Broken(corrupt) => {
+            may_drop_index(view, corrupt, LockMode::Exclusive)?;
+            handle
+                .write(view.inode)
+                .disk
+                .flags
+                .remove(InodeFlags::INDEX);
+            return insert_linear(view, handle, new);
+        }
+    };
+    let mut search = SlotSearch::new(view, new.name, LockMode::Exclusive);
+    view.search_chain(path, |block| search.look(view, block))?;
+    match search.found()? {
+        Some(opening) => insert_in(view, handle, &opening.block, new),
+        None => Ok(grow::insert_with_split(view, handle, new)?),
+    }
+}

@@ -1,0 +1,150 @@
+//! Lock-free lookup paths: the leaf of a name by the copy of the index, its inode by the dentry
+//! cache.
+//!
+//! Invariants: lookups are linearizable within one version of the structure. As everywhere without
+//! the `index` lock, the caller validates the sampled version at the end.
+//! Locking: none is held on return.
+
+use super::FoundEntry;
+use super::edit::Holder;
+use super::index::{Path, Step};
+use super::view::{Dir, Form, is_dot};
+use crate::cache::dcache::{HashedName, Key};
+use crate::cache::meta::MetaBlock;
+use crate::state::engine::Fs;
+use crate::state::inode::{Inode, InodeRef};
+use crate::types::error::Result;
+use uext4_format::htree::RootInfo;
+use uext4_format::{InodeNr, LogicalBlock};
+use uext4_sync::{Arc, Version};
+
+/// Searches of the copy of the index before the blocks are searched, while it changes.
+const SEARCHES: usize = 8;
+
+/// Looks up a name in the dentry cache. `None` is a cache miss.
+pub(crate) fn meaning(fs: &Fs, dir: &Inode, name: &HashedName<'_>) -> Result<Option<InodeRef>> {
+    meaning_of(dir, name, |nr| fs.inode(nr))
+}
+
+/// As [`meaning`]; `hold` takes a reference to an inode in use.
+pub(super) fn meaning_of(
+    dir: &Inode,
+    name: &HashedName<'_>,
+    hold: impl FnOnce(InodeNr) -> Result<InodeRef>,
+) -> Result<Option<InodeRef>> {
+    let Some(blocks) = dir.known_dir_blocks() else {
+        return Ok(None);
+    };
+    let key = name.key;
+    let Some(nr) = blocks.meaning(key) else {
+        return Ok(None);
+    };
+    let held = hold(nr);
+    Ok(in_use(held, blocks.meaning(key) == Some(nr)))
+}
+
+/// The inode `held`, if the dentry was valid when the reference was taken: a later unlink sees the
+/// reference. Errors are treated as misses, because the number may have been reused; the regular
+/// lookup reports them.
+fn in_use(held: Result<InodeRef>, is_meant: bool) -> Option<InodeRef> {
+    held.ok().filter(|_| is_meant)
+}
+
+/// As [`super::lookup_holder`], for a cached dentry and the leaf from [`prefetch_leaf`], whose
+/// prefetch runs during the search for the inode. The leaf is not read.
+pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Option<FoundEntry>> {
+    let blocks = dir.inode.dir_blocks();
+    let Some(nr) = blocks.meaning(key) else {
+        return Ok(None);
+    };
+    let held = dir.fs.inode(nr);
+    let (block, is_meant) = (blocks.block(leaf), blocks.meaning(key) == Some(nr));
+    let (Some(inode), Some(block)) = (in_use(held, is_meant), block) else {
+        return Ok(None);
+    };
+    dir.fs.spend_block(block.nr(), dir.seal().name())?;
+    let holder = Holder {
+        block,
+        nr,
+        seen: None,
+    };
+    Ok(Some((inode, Some(holder))))
+}
+
+/// Caches a dentry found in structure `version`; its block is locked.
+pub(super) fn remember_name(dir: &Dir<'_>, key: Key, nr: InodeNr, version: Option<Version>) {
+    // A thread that moves the block's entries did so unlocked; they may have changed since.
+    if version.is_some_and(|version| dir.inode.index.is_still(version)) {
+        dir.inode.dir_blocks().put_name(key, nr, &dir.fs.names);
+    }
+}
+
+/// The only leaf that may hold `name`, if index and leaf are cached. `None` is a cache miss.
+pub(super) fn leaf_of(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<Arc<MetaBlock>> {
+    prefetch_leaf(dir, name).and_then(|leaf| prefetched_leaf(dir, leaf))
+}
+
+/// The logical block of [`leaf_of`]; prefetches what a search of the leaf reads.
+pub(super) fn prefetch_leaf(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<LogicalBlock> {
+    if dir.form != Form::Indexed || is_dot(name.bytes) {
+        return None;
+    }
+    let blocks = dir.inode.dir_blocks();
+    let leaf = (0..SEARCHES)
+        .find_map(|_| search_copy(dir, name).transpose())?
+        .ok()?;
+    blocks.prefetch_block(leaf);
+    dir.has(leaf).then_some(leaf)
+}
+
+/// A cache miss.
+struct Miss;
+
+/// One search of the copy of the index; `None` if the structure or its copy has changed meanwhile.
+fn search_copy(
+    dir: &Dir<'_>,
+    name: &HashedName<'_>,
+) -> std::result::Result<Option<LogicalBlock>, Miss> {
+    let (blocks, index) = (dir.inode.dir_blocks(), &dir.inode.index);
+    let version = index.version().ok_or(Miss)?;
+    let hash = |version| name.major(&dir.config().hasher(version));
+    match blocks.index().leaf(version, hash) {
+        Some((leaf, major)) => Ok(Some(blocks.follow(version, leaf, major))),
+        None if index.is_still(version) && !blocks.index().is_changing() => Err(Miss),
+        None => Ok(None),
+    }
+}
+
+/// The leaf answered by [`prefetch_leaf`].
+pub(super) fn prefetched_leaf(dir: &Dir<'_>, leaf: LogicalBlock) -> Option<Arc<MetaBlock>> {
+    let block = dir.inode.dir_blocks().block(leaf)?;
+    dir.fs.spend_block(block.nr(), dir.seal().name()).ok()?;
+    Some(block)
+}
+
+/// Copies a node again, below which leaves were split.
+pub(crate) fn renew(dir: &Inode, (place, node): (LogicalBlock, Arc<MetaBlock>)) {
+    if let Some(version) = dir.index.version() {
+        let copy = dir.dir_blocks().index();
+        copy.renew(&dir.index, version, (place, &node.image()));
+    }
+}
+
+/// Copies the index blocks of a path found in structure `version`.
+pub(super) fn remember(dir: &Dir<'_>, version: Version, path: &Path) {
+    let copy = dir.inode.dir_blocks().index();
+    let is_known = |step: &Step| !copy.lacks(version, step.place);
+    if version.is_moving() || path.steps().all(is_known) {
+        return;
+    }
+    let nodes: Vec<_> = path
+        .steps()
+        .map(|step| (step.place, step.block.image()))
+        .collect();
+    let (levels, root) = (dir.config().levels, path.step(0).block.nr());
+    if let Ok(info) = RootInfo::parse(&nodes[0].1, levels, dir.place(root))
+        && dir.inode.index.is_still(version)
+    {
+        copy.put(version, info, &nodes);
+    }
+}

@@ -1,0 +1,220 @@
+//! Search for space for a new name, before a handle is started.
+
+use super::divide::is_soon_full;
+use super::edit::DirResult;
+use super::index::{Path, Probe, Target, probe};
+use super::quick;
+use super::view::{Dir, Form};
+use super::{DirError, LockMode, grow, inline};
+use crate::cache::dcache::HashedName;
+use crate::cache::meta::MetaBlock;
+use crate::state::engine::Fs;
+use crate::state::inode::Inode;
+use crate::state::space::Reserve;
+use crate::types::error::Error;
+use uext4_format::Corrupt;
+use uext4_format::dirent::{Fit, Gap, LeafTail, space_needed};
+use uext4_sync::Arc;
+
+/// Plan of [`super::insert`]; valid while `index` is held, else checked again there.
+pub(crate) enum Way {
+    /// Into the only block that may hold the name.
+    Into(Opening),
+    /// By a full search, with the index held exclusively.
+    Search {
+        /// Most blocks that the directory grows by.
+        blocks: u32,
+    },
+}
+
+impl Way {
+    /// Most blocks that the directory grows by.
+    pub(crate) fn blocks(&self) -> u32 {
+        match *self {
+            Way::Into(_) => 0,
+            Way::Search { blocks } => blocks,
+        }
+    }
+
+    /// Whether the leaf is to be split after the insert, if threads meet in the directory.
+    pub(crate) fn is_tight(&self) -> bool {
+        matches!(self, Way::Into(opening) if opening.is_tight)
+    }
+}
+
+/// A block with space for a name.
+pub(crate) struct Opening {
+    /// Hold on the structure when the gap was found.
+    pub(super) index: LockMode,
+    pub(super) block: Arc<MetaBlock>,
+    /// `BlockState::changes` when the gap was found.
+    pub(super) changes: u32,
+    pub(super) gap: Gap,
+    /// The leaf is to be split soon.
+    is_tight: bool,
+}
+
+/// Predicts the result of [`super::insert`] as far as possible without a handle: `Exists`,
+/// `NoSpace` when the directory cannot grow, or another [`DirError`].
+pub(crate) fn can_insert(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+    index: LockMode,
+    reserve: Reserve,
+) -> DirResult<Way> {
+    let answer = index.checked(dir, look_for_room(fs, dir, name, index, reserve));
+    answer.map_err(DirError::of_search)
+}
+
+fn look_for_room(
+    fs: &Fs,
+    dir: &Arc<Inode>,
+    name: &HashedName<'_>,
+    index: LockMode,
+    reserve: Reserve,
+) -> DirResult<Way> {
+    let view = Dir::open(fs, dir)?;
+    match view.form {
+        Form::Inline => inline::can_insert(&view, name.bytes, index),
+        Form::Linear => can_insert_linear(&view, name, index, reserve),
+        Form::Indexed if let Some(answer) = room_in_leaf(&view, name, index) => answer,
+        Form::Indexed => match probe(&view, Target::Name(name))? {
+            Probe::Path(path) => can_insert_indexed(&view, path, name, index, reserve),
+            Probe::Broken(corrupt) => {
+                may_drop_index(&view, corrupt, index)?;
+                can_insert_linear(&view, name, index, reserve)
+            }
+        },
+    }
+}
+
+/// The answer for the leaf of the copied index, without descent and without growth.
+fn room_in_leaf(view: &Dir<'_>, name: &HashedName<'_>, index: LockMode) -> Option<DirResult<Way>> {
+    if !matches!(index, LockMode::Optimistic(_) | LockMode::Shared) {
+        return None;
+    }
+    let leaf = quick::prefetch_leaf(view, name)?;
+    let mut search = SlotSearch::new(view, name, index);
+    let leaf = quick::prefetched_leaf(view, leaf)?;
+    let looked = search.look(view, &leaf).map_err(DirError::from);
+    if view.is_split_off(leaf.place(), name.known_major()) {
+        return Some(Err(DirError::Moved));
+    }
+    Some(looked.and_then(|_| search.settle(0, || false)))
+}
+
+fn can_insert_linear(
+    view: &Dir<'_>,
+    name: &HashedName<'_>,
+    index: LockMode,
+    reserve: Reserve,
+) -> DirResult<Way> {
+    if index != LockMode::Exclusive && view.blocks != 1 {
+        return Err(DirError::NeedExclusive);
+    }
+    let mut search = SlotSearch::new(view, name, index);
+    view.search_all(|block| search.look(view, block))?;
+    let can_grow = || view.blocks < view.config().max_blocks() && view.fs.space.has_room(reserve);
+    // The first index comes with a leaf for the old names, which may have to be split at once.
+    let blocks = 1 + u32::from(view.config().index && view.blocks == 1);
+    search.settle(blocks, can_grow)
+}
+
+fn can_insert_indexed(
+    view: &Dir<'_>,
+    path: Path,
+    name: &HashedName<'_>,
+    index: LockMode,
+    reserve: Reserve,
+) -> DirResult<Way> {
+    if index != LockMode::Exclusive && path.continues() {
+        return Err(DirError::NeedExclusive);
+    }
+    let exclusive = index == LockMode::Exclusive;
+    let full = exclusive && grow::is_full(view, &path);
+    let blocks = if exclusive { grow::blocks(&path) } else { 1 };
+    let mut search = SlotSearch::new(view, name, index);
+    view.search_chain(path, |block| search.look(view, block))?;
+    let may_grow = || !full && view.blocks < view.config().max_blocks();
+    search.settle(blocks, || may_grow() && view.fs.space.has_room(reserve))
+}
+
+/// Result of a search of all blocks that may take a name.
+pub(super) struct SlotSearch<'a> {
+    name: &'a HashedName<'a>,
+    index: LockMode,
+    exists: bool,
+    opening: Option<Opening>,
+}
+
+impl<'a> SlotSearch<'a> {
+    pub(super) fn new(view: &Dir<'_>, name: &'a HashedName<'a>, index: LockMode) -> Self {
+        view.inode.dir_blocks().prefetch_name(name.key);
+        Self {
+            name,
+            index,
+            exists: false,
+            opening: None,
+        }
+    }
+
+    /// Searches one block; ends the search when the name exists.
+    pub(super) fn look(
+        &mut self,
+        view: &Dir<'_>,
+        block: &Arc<MetaBlock>,
+    ) -> crate::types::error::Result<Option<()>> {
+        let state = block.read();
+        let names = view.names_in(block, &state)?;
+        match names.fits(self.name.bytes, self.name.print()) {
+            Fit::Exists => {
+                self.exists = true;
+                return Ok(Some(()));
+            }
+            Fit::Gap(gap) if self.opening.is_none() => {
+                state.prefetch_for_change(gap.bytes(space_needed(self.name.bytes.len())));
+                let (block, changes) = (block.clone(), state.changes());
+                self.opening = Some(Opening {
+                    index: self.index,
+                    block,
+                    changes,
+                    gap,
+                    is_tight: view.form == Form::Indexed && is_soon_full(view, &names),
+                });
+            }
+            Fit::Gap(_) | Fit::Full => {}
+        }
+        Ok(None)
+    }
+
+    /// The block with space, if there is one. The name must be absent.
+    pub(super) fn found(self) -> crate::types::error::Result<Option<Opening>> {
+        match self.exists {
+            true => Err(Error::Exists),
+            false => Ok(self.opening),
+        }
+    }
+
+    /// The plan; a directory without space grows by `blocks`.
+    fn settle(self, blocks: u32, can_grow: impl FnOnce() -> bool) -> DirResult<Way> {
+        let index = self.index;
+        match (self.found()?, index) {
+            (Some(_), LockMode::Exclusive) => Ok(Way::Search { blocks: 0 }),
+            (Some(opening), _) => Ok(Way::Into(opening)),
+            (None, LockMode::Optimistic(_) | LockMode::Shared) => Err(DirError::Full),
+            (None, _) if !can_grow() => Err(Error::NoSpace.into()),
+            (None, LockMode::Exclusive) => Ok(Way::Search { blocks }),
+        }
+    }
+}
+
+/// Whether a broken index may be dropped for an insert: as in Linux, the directory is linear then.
+/// With checksums a broken index is real damage, and nothing is changed.
+pub(super) fn may_drop_index(view: &Dir<'_>, corrupt: Corrupt, index: LockMode) -> DirResult<()> {
+    match (view.config().tail, index) {
+        (LeafTail::Checksum, _) => Err(corrupt.into()),
+        (_, LockMode::Exclusive) => Ok(()),
+        _ => Err(DirError::NeedExclusive),
+    }
+}

@@ -1,0 +1,262 @@
+//! Block tables of ext2 and ext3: 12 direct blocks, then tables of one, two and three levels.
+//!
+//! Invariants: an empty table is freed with its last pointer. Tables carry no checksum; their
+//! pointers are validated when they are read, and three levels bound every walk.
+//! References: kernel documentation, "ifork" (direct/indirect block addressing).
+
+mod each;
+mod remove;
+mod replace;
+mod tables;
+
+use super::clusters::new_tree_block;
+use super::limits::block_bounds;
+use super::{Mapped, Mapping};
+use crate::cache::meta::{MetaBlock, Seal};
+use crate::state::engine::Fs;
+use crate::state::inode::InodeState;
+use crate::types::error::{Error, Result};
+use uext4_format::extent::ExtentState;
+use uext4_format::indirect::{self, IndirectPath, pointer, pointers_per_block, set_pointer};
+use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
+use uext4_journal::{Handle, Object};
+use uext4_num::{clamp_u32, u64_of, usize_of};
+
+pub(super) use each::for_each;
+pub(super) use remove::remove;
+pub(super) use replace::{cost as replace_cost, replace};
+pub(super) use tables::tables;
+use uext4_sync::Arc;
+
+/// Largest block number that fits in a table.
+const BLOCK_MAX: u64 = (1 << 32) - 1;
+
+/// A table of pointers: `i_block`, or a block.
+#[derive(Clone)]
+enum Table {
+    Root,
+    Block(Arc<MetaBlock>),
+}
+
+impl Table {
+    fn read<R>(&self, state: &InodeState, look: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Table::Root => look(&state.disk.i_block),
+            Table::Block(block) => look(block.live().read().bytes()),
+        }
+    }
+
+    fn edit<R>(
+        &self,
+        handle: &Handle<'_>,
+        state: &mut InodeState,
+        edit: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        match self {
+            Table::Root => edit(&mut state.disk.i_block),
+            Table::Block(block) => edit(handle.write(block).bytes_mut()),
+        }
+    }
+
+    fn pointer(&self, state: &InodeState, at: u32) -> Option<BlockNr> {
+        let block = self.read(state, |table| pointer(table, usize_of(at)));
+        (block.0 != 0).then_some(block)
+    }
+}
+
+/// A table on the path to a block, and the position in it.
+struct Step {
+    table: Table,
+    at: u32,
+}
+
+fn load(fs: &Fs, state: &InodeState, nr: BlockNr) -> Result<Table> {
+    let place = Place::InodeBlock(state.nr(), nr);
+    let check = |bytes: &[u8]| indirect::validate(bytes, &block_bounds(fs), place);
+    Ok(Table::Block(fs.read_block(nr, Seal::Indirect, check)?))
+}
+
+/// The tables on the path to a block, down to the last one that exists.
+fn walk(fs: &Fs, state: &InodeState, path: &IndirectPath) -> Result<Vec<Step>> {
+    let mut steps = Vec::with_capacity(4);
+    let mut table = Table::Root;
+    for (level, &at) in path.offsets().iter().enumerate() {
+        let next = table.pointer(state, at);
+        steps.push(Step { table, at });
+        let Some(next) = next.filter(|_| level < path.indirect_levels()) else {
+            break;
+        };
+        table = load(fs, state, next)?;
+    }
+    Ok(steps)
+}
+
+/// Number of missing tables on the path to a block.
+pub(super) fn growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<u64> {
+    let Some(path) = IndirectPath::new(at, fs.block_size()) else {
+        return Ok(0);
+    };
+    let there = walk(fs, state, &path)?.len();
+    Ok(u64_of((path.indirect_levels() + 1).saturating_sub(there)))
+}
+
+/// Distance of the path's block from the first one under its pointer of `level`, and the number of
+/// blocks under such a pointer.
+fn span(fs: &Fs, path: &IndirectPath, level: usize) -> (u64, u64) {
+    let pointers = pointers_per_block(fs.block_size());
+    let below = &path.offsets()[level + 1..];
+    below.iter().fold((0, 1), |(offset, size), &at| {
+        (offset * pointers + u64::from(at), size * pointers)
+    })
+}
+
+/// The mapping at `at`, for at most `max_blocks` blocks.
+pub(super) fn lookup(
+    fs: &Fs,
+    state: &InodeState,
+    at: LogicalBlock,
+    max_blocks: u32,
+) -> Result<Mapping> {
+    let Some(path) = IndirectPath::new(at, fs.block_size()) else {
+        return Ok(Mapping::Hole {
+            len_blocks: max_blocks,
+        });
+    };
+    let steps = walk(fs, state, &path)?;
+    let level = steps.len() - 1;
+    let last = &steps[level];
+    if level < path.indirect_levels() {
+        let (offset, size) = span(fs, &path, level);
+        let left = (size - offset).min(u64::from(max_blocks));
+        return Ok(Mapping::Hole {
+            len_blocks: clamp_u32(left),
+        });
+    }
+    let max_blocks = max_blocks.min(path.run_blocks());
+    Ok(last
+        .table
+        .read(state, |table| run_from(table, last.at, max_blocks)))
+}
+
+/// The run of equal or consecutive pointers from position `at` on.
+fn run_from(table: &[u8], at: u32, max_blocks: u32) -> Mapping {
+    let start = pointer(table, usize_of(at));
+    let step = u64::from(start.0 != 0);
+    let goes_on = |&len: &u32| {
+        let next = pointer(table, usize_of(at + len));
+        next.0 == start.0 + u64::from(len) * step
+    };
+    let len_blocks = 1 + clamp_u32((1..max_blocks).take_while(goes_on).count());
+    if start.0 == 0 {
+        return Mapping::Hole { len_blocks };
+    }
+    Mapping::Mapped {
+        start,
+        len_blocks,
+        state: ExtentState::Written,
+    }
+}
+
+/// The goal for `at`: behind the nearest pointer before the block in its table, or behind the
+/// table.
+pub(super) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Option<BlockNr>> {
+    let Some(path) = IndirectPath::new(at, fs.block_size()) else {
+        return Ok(None);
+    };
+    let steps = walk(fs, state, &path)?;
+    let last = steps.last().expect("the root is always there");
+    let before = last.table.read(state, |table| {
+        let mut positions = (0..last.at.min(clamp_u32(table.len()) / 4)).rev();
+        positions.find_map(|position| {
+            let block = pointer(table, usize_of(position));
+            (block.0 != 0).then_some(block.0)
+        })
+    });
+    let table = match &last.table {
+        Table::Root => None,
+        Table::Block(block) => Some(block.nr().0),
+    };
+    Ok(before.or(table).map(|block| BlockNr(block + 1)))
+}
+
+/// Maps a run into a hole. All tables are allocated first, so that a failure leaves only empty
+/// tables.
+pub(super) fn insert(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    at: LogicalBlock,
+    run: BlockRun,
+) -> Result<()> {
+    if run.start.0 + u64::from(run.len_blocks) - 1 > BLOCK_MAX {
+        return Err(Error::NoSpace);
+    }
+    let mut parts = Vec::new();
+    let mut done = 0;
+    while done < run.len_blocks {
+        let logical =
+            at.0.checked_add(done)
+                .map(LogicalBlock)
+                .ok_or(Error::TooLarge)?;
+        let path = IndirectPath::new(logical, fs.block_size()).ok_or(Error::TooLarge)?;
+        let step = make_tables(fs, handle, state, &path, run.start)?;
+        let len = path.run_blocks().min(run.len_blocks - done);
+        let taken = step.table.read(state, |table| {
+            (step.at..step.at + len).any(|at| pointer(table, usize_of(at)).0 != 0)
+        });
+        if taken {
+            let place = Place::Inode(state.nr());
+            return Err(Corrupt::new(place, "block map", CorruptKind::FilledHole).into());
+        }
+        parts.push((step, done, len));
+        done += len;
+    }
+    for (step, done, len) in parts {
+        step.table.edit(handle, state, |table| {
+            for index in 0..len {
+                let block = BlockNr(run.start.0 + u64::from(done + index));
+                set_pointer(table, usize_of(step.at + index), block);
+            }
+        });
+    }
+    Ok(())
+}
+
+/// The last table on the path to a block; missing ones are allocated.
+fn make_tables(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    path: &IndirectPath,
+    goal: BlockNr,
+) -> Result<Step> {
+    let mut steps = walk(fs, state, path)?;
+    while steps.len() <= path.indirect_levels() {
+        let parent = steps.last().expect("the root is always there");
+        let nr = new_table_nr(fs, handle, state, goal)?;
+        let image = vec![0; fs.block_size()].into();
+        let table = Table::Block(fs.blocks.create(handle, nr, Seal::Indirect, image));
+        parent.table.edit(handle, state, |bytes| {
+            set_pointer(bytes, usize_of(parent.at), nr)
+        });
+        steps.push(Step {
+            table,
+            at: path.offsets()[steps.len()],
+        });
+    }
+    Ok(steps.pop().expect("the root is always there"))
+}
+
+fn new_table_nr(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    goal: BlockNr,
+) -> Result<BlockNr> {
+    let nr = new_tree_block(fs, handle, state, Some(goal))?;
+    if nr.0 <= BLOCK_MAX {
+        return Ok(nr);
+    }
+    super::clusters::free_tree_block(fs, handle, state, nr, Seal::Indirect)?;
+    Err(Error::NoSpace)
+}

@@ -1,0 +1,125 @@
+//! Unmapping of indirect blocks: from right to left, one run at a time.
+
+use super::super::Progress;
+use super::super::clusters::{self, free_tree_block};
+use super::super::limits::check_run;
+use super::{Step, Table, span, walk};
+use crate::cache::meta::Seal;
+use crate::state::engine::Fs;
+use crate::state::inode::InodeState;
+use crate::types::error::Result;
+use std::ops::Range;
+use uext4_format::indirect::{IndirectPath, max_blocks, pointer, set_pointer};
+use uext4_format::{BlockNr, BlockRun, LogicalBlock};
+use uext4_journal::Handle;
+use uext4_num::{clamp_u32, usize_of};
+
+/// Credits of a step: the tables on the path, a group half for each table that becomes empty, the
+/// groups of one run (at most one table's pointers), and the revokes of the run and of the tables.
+const STEP_CREDITS: u32 = 3 + 3 + 4 + 4;
+
+/// Unmaps and frees the blocks of `range`; stops when the handle's credits run out.
+pub(in super::super) fn remove(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    range: Range<u64>,
+) -> Result<Progress> {
+    let reach = max_blocks(fs.block_size()).min(super::super::LOGICAL_END);
+    let mut end = range.end.min(reach);
+    let mut removed_any = false;
+    while end > range.start {
+        let Some(path) = IndirectPath::new(LogicalBlock(clamp_u32(end - 1)), fs.block_size())
+        else {
+            break;
+        };
+        let steps = walk(fs, state, &path)?;
+        let level = steps.len() - 1;
+        if removed_any && handle.credits_left() < STEP_CREDITS {
+            return Ok(Progress::More { end });
+        }
+        if level < path.indirect_levels() {
+            let (offset, _) = span(fs, &path, level);
+            end = (end - 1).saturating_sub(offset);
+            removed_any |= drop_if_empty(fs, handle, state, &steps)?;
+            continue;
+        }
+        let max = clamp_u32(end - range.start);
+        let (run, skipped) = last_run(&steps[level], state, max);
+        end -= u64::from(skipped);
+        if let Some(run) = run {
+            clear_run(fs, handle, state, &steps[level], skipped, run)?;
+            end -= u64::from(run.len_blocks);
+            clusters::release(fs, handle, state, end, run)?;
+            removed_any = true;
+        }
+        removed_any |= drop_if_empty(fs, handle, state, &steps)?;
+    }
+    Ok(Progress::Done)
+}
+
+/// The last run of consecutive blocks up to the step's position, and the number of empty pointers
+/// behind it.
+fn last_run(step: &Step, state: &InodeState, max: u32) -> (Option<BlockRun>, u32) {
+    step.table.read(state, |table| {
+        let at = |distance: u32| pointer(table, usize_of(step.at - distance)).0;
+        let count = max.min(step.at + 1);
+        let skipped = clamp_u32((0..count).take_while(|&distance| at(distance) == 0).count());
+        if skipped == count {
+            return (None, skipped);
+        }
+        let last = at(skipped);
+        let follows = |&len: &u32| last.checked_sub(u64::from(len)) == Some(at(skipped + len));
+        let len_blocks = 1 + clamp_u32((1..count - skipped).take_while(follows).count());
+        let start = BlockNr(last + 1 - u64::from(len_blocks));
+        (Some(BlockRun { start, len_blocks }), skipped)
+    })
+}
+
+/// Clears the pointers of a run that has `skipped` empty ones behind it.
+fn clear_run(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    step: &Step,
+    skipped: u32,
+    run: BlockRun,
+) -> Result<()> {
+    check_run(fs, state, run.start, run.len_blocks)?;
+    let end = step.at + 1 - skipped;
+    step.table.edit(handle, state, |table| {
+        for at in end - run.len_blocks..end {
+            set_pointer(table, usize_of(at), BlockNr(0));
+        }
+    });
+    Ok(())
+}
+
+/// Frees the last table on the path if it is empty, and each parent that becomes empty with it;
+/// true if it freed one.
+fn drop_if_empty(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    steps: &[Step],
+) -> Result<bool> {
+    let mut freed = false;
+    for pair in steps.windows(2).rev() {
+        let [parent, step] = pair else { break };
+        let Table::Block(block) = &step.table else {
+            break;
+        };
+        if !step
+            .table
+            .read(state, |table| table.iter().all(|byte| *byte == 0))
+        {
+            break;
+        }
+        free_tree_block(fs, handle, state, block.nr(), Seal::Indirect)?;
+        parent.table.edit(handle, state, |table| {
+            set_pointer(table, usize_of(parent.at), BlockNr(0))
+        });
+        freed = true;
+    }
+    Ok(freed)
+}
