@@ -1,6 +1,6 @@
-//! Repository tasks: `cargo xtask tidy` checks the rules of STYLE.md; `crash`, `trees`, `kill`,
-//! `threads`, `exercise`, `database`, `race`, `fuzz` and `damage` are the full-size test runs of
-//! this package's library.
+//! Repository tasks: `cargo xtask tidy` checks the rules of STYLE.md and `structure` prints figures
+//! of the code; `crash`, `trees`, `kill`, `threads`, `exercise`, `database`, `race`, `fuzz` and
+//! `damage` are the full-size test runs of this package's library.
 //!
 //! `mount` is the command of the tool; it serves the runs that mount, see [`xtask::server`].
 #![forbid(unsafe_code)]
@@ -34,6 +34,12 @@ struct Arguments {
 enum Job {
     /// Checks the house rules of STYLE.md that a program can check.
     Tidy,
+    /// Prints figures of the structure of each crate.
+    Structure {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Crashes the engine at every write, over many seeds.
     Crash(crash::Options),
     /// Whole trees through our mount and the kernel's, in every kind of file system.
@@ -188,6 +194,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let root = repository_root()?;
     match &arguments.job {
         Job::Tidy => return tidy::run(&root),
+        Job::Structure { json } => tidy::print_structure(&root, *json)?,
         Job::Crash(options) => return crash::run(options),
         Job::Race(options) => return race::run(&root, options),
         Job::Trees {

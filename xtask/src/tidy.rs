@@ -3,42 +3,31 @@
 //! Not here: formatting (`cargo fmt`) and lints (`cargo clippy`).
 
 mod bypass;
+mod cycles;
 mod documents;
 mod edges;
 mod functions;
+mod imports;
 mod lexer;
 mod locks;
 mod modules;
 mod offsets;
+mod problem;
 mod prose;
 mod shape;
 mod sleeps;
 mod source;
+mod structure;
+mod tokens;
 mod uses;
 mod words;
 
-use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-/// One broken rule.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Problem {
-    /// File, relative to the repository.
-    file: String,
-    /// Line from 1, 0 for the whole file.
-    line: usize,
-    /// The problem and its remedy.
-    what: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file, self.line, self.what)
-    }
-}
+pub(crate) use structure::run as print_structure;
 
 /// Checks all rules and prints the problems.
 pub(crate) fn run(root: &Path) -> Result<ExitCode> {
@@ -59,6 +48,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     problems.extend(documents::check(root, &sources)?);
     problems.extend(edges::check(root)?);
     problems.extend(modules::check(root, &sources)?);
+    problems.extend(cycles::check(root, &sources)?);
     problems.extend(locks::check(root)?);
     problems.sort();
     for problem in &problems {

@@ -6,7 +6,6 @@
 //! next holder of the lock therefore knows that no server uses the image. A killed server leaves
 //! the lock free and no last line.
 
-use crate::control;
 use crate::error::{Error, Result};
 use crate::mount_table::Spot;
 use crate::request::ids;
@@ -103,7 +102,7 @@ impl Claim {
 
     /// Records the connection of the mount, by which it is found after a directory of its path was
     /// renamed.
-    pub(crate) fn note_connection(&self, number: u64) {
+    pub(crate) fn store_connection(&self, number: u64) {
         self.add(&format!("{CONNECTION}{number}"));
     }
 
@@ -207,7 +206,7 @@ impl Waiter {
         let own = rustix::process::geteuid().as_raw();
         let is_own = self.file.metadata().is_ok_and(|found| found.uid() == own);
         if is_own && is_at(&self.file, &self.path) {
-            let _ = fs::remove_file(self.path.with_file_name(control::SOCKET_NAME));
+            let _ = fs::remove_file(self.path.with_file_name(runtime_dir::SOCKET_NAME));
             let _ = fs::remove_file(&self.path);
         }
         if is_own {
@@ -238,11 +237,12 @@ fn open_or_make(path: &Path) -> io::Result<File> {
     let file = open_claim(options, path)?;
     let found = file.metadata()?;
     let own = rustix::process::geteuid().as_raw();
-    match found.is_file() && found.uid() == own {
-        true => Ok(file),
-        false => Err(io::Error::other(
+    if found.is_file() && found.uid() == own {
+        Ok(file)
+    } else {
+        Err(io::Error::other(
             "is not a file of this user; remove it and try again",
-        )),
+        ))
     }
 }
 

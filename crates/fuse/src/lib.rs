@@ -62,6 +62,7 @@ mod sandbox;
 mod server;
 mod session;
 mod signals;
+mod stopper;
 mod transport;
 mod umount;
 mod worker_pool;

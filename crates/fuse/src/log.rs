@@ -9,10 +9,14 @@
 //! once is counted, and the next line reports the number of lost ones.
 //! Not here: the incidents ([`uext4::Incident`]), which the control socket also reports.
 
+mod line;
 mod relay;
 mod system;
 
+pub use line::escape_controls;
+pub(crate) use line::{Severity, plain};
 pub(crate) use relay::Relay;
+
 use system::SystemLog;
 
 use crate::keeper::Keeper;
@@ -25,36 +29,10 @@ use uext4::{Incident, Listener};
 use uext4_sync::Arc;
 use uext4_sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum line length in bytes: that of RFC 3164 without the head.
-const LINE_BYTES_MAX: usize = 960;
 /// Maximum path length in characters; of a longer path the end is shown.
 const PATH_CHARS_MAX: usize = 200;
 
-/// Severity in the numbers of `syslog(3)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Severity {
-    Critical = 2,
-    Error = 3,
-    Warning = 4,
-    Notice = 5,
-}
-
-impl Severity {
-    #[expect(clippy::as_conversions, reason = "the number of the variant")]
-    pub(crate) fn number(self) -> u8 {
-        self as u8
-    }
-
-    /// The severity with this number; [`Self::Error`] for any other number.
-    pub(crate) fn of(number: u8) -> Self {
-        let all = [Self::Critical, Self::Warning, Self::Notice];
-        let found = all.into_iter().find(|severity| severity.number() == number);
-        found.unwrap_or(Self::Error)
-    }
-}
-
-enum Place {
+enum Target {
     Stderr,
     System(SystemLog),
     Keeper(Arc<Keeper>),
@@ -62,7 +40,7 @@ enum Place {
 
 /// Log of a mount; see the module.
 pub(crate) struct Log {
-    place: Place,
+    target: Target,
     /// Prefix of a line: the mount point.
     name: String,
     missing: AtomicU64,
@@ -71,13 +49,13 @@ pub(crate) struct Log {
 impl Log {
     /// The log of a mount made by `privileged`.
     pub(crate) fn of(privileged: &Privileged, options: &MountOptions) -> Arc<Self> {
-        let place = match (options.run, privileged) {
-            (Run::Foreground, _) => Place::Stderr,
-            (Run::Daemon, Privileged::Keeper(keeper)) => Place::Keeper(keeper.clone()),
-            (Run::Daemon, Privileged::Own(_)) => Place::System(SystemLog::new()),
+        let target = match (options.run, privileged) {
+            (Run::Foreground, _) => Target::Stderr,
+            (Run::Daemon, Privileged::Keeper(keeper)) => Target::Keeper(keeper.clone()),
+            (Run::Daemon, Privileged::Own(_)) => Target::System(SystemLog::new()),
         };
         Arc::new(Self {
-            place,
+            target,
             name: name(privileged.path()),
             missing: AtomicU64::new(0),
         })
@@ -100,8 +78,8 @@ impl Log {
     /// Logs the result of the mount and its recorded errors. In the foreground the program itself
     /// reports a failure.
     pub(crate) fn say_end(&self, closed: &crate::Result<()>, recorded: Option<&str>) {
-        match (closed, &self.place) {
-            (Err(_), Place::Stderr) => {}
+        match (closed, &self.target) {
+            (Err(_), Target::Stderr) => {}
             (Err(error), _) => {
                 self.say(
                     Severity::Critical,
@@ -120,10 +98,10 @@ impl Log {
 
     fn write(&self, severity: Severity, text: &str) -> io::Result<()> {
         let line = plain(&format!("{}: {text}", self.name));
-        match &self.place {
-            Place::Stderr => write_stderr(&line),
-            Place::System(log) => log.write(severity, &line),
-            Place::Keeper(keeper) => keeper.log(severity, &line),
+        match &self.target {
+            Target::Stderr => write_stderr(&line),
+            Target::System(log) => log.write(severity, &line),
+            Target::Keeper(keeper) => keeper.log(severity, &line),
         }
     }
 }
@@ -151,30 +129,6 @@ fn name(path: &Path) -> String {
     }
 }
 
-/// Escapes control characters, because names in messages can contain them.
-pub fn escape_controls(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter.is_control() {
-            true => shown.extend(letter.escape_default()),
-            false => shown.push(letter),
-        }
-    }
-    shown
-}
-
-/// Escapes control characters and limits the length.
-pub(crate) fn plain(text: &str) -> String {
-    let mut shown = escape_controls(text);
-    if shown.len() > LINE_BYTES_MAX {
-        let ends = (0..=LINE_BYTES_MAX).rev();
-        let end = ends.into_iter().find(|end| shown.is_char_boundary(*end));
-        shown.truncate(end.unwrap_or(0));
-        shown.push_str("...");
-    }
-    shown
-}
-
 /// Writes in one piece, which is atomic on a pipe; fails while the pipe is full.
 fn write_stderr(line: &str) -> io::Result<()> {
     let stderr = io::stderr();
@@ -192,25 +146,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_plain_and_bounded() {
-        assert_eq!(plain("a\n\u{1b}[31mb\tü"), "a\\n\\u{1b}[31mb\\tü");
-        let long = plain(&"ü".repeat(1000));
-        assert!(long.len() <= LINE_BYTES_MAX + 3 && long.ends_with("ü..."));
+    fn names_are_plain_and_bounded() {
         assert_eq!(name(Path::new("/mnt/\u{7}")), "/mnt/\\u{7}");
         let deep = name(Path::new(&"/abcdefg".repeat(100)));
         assert!(deep.starts_with("...") && deep.len() == PATH_CHARS_MAX + 3);
-    }
-
-    #[test]
-    fn severities_are_those_of_syslog() {
-        for severity in [
-            Severity::Critical,
-            Severity::Error,
-            Severity::Warning,
-            Severity::Notice,
-        ] {
-            assert_eq!(Severity::of(severity.number()), severity);
-        }
-        assert_eq!(Severity::of(0), Severity::Error);
     }
 }

@@ -9,10 +9,15 @@ use std::fs;
 use std::path::Path;
 
 /// Module parameter: `Y` offers rings to new mounts. Linux 6.14 has it.
-pub(crate) const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Hidden, so that a listing of the base shows mounts alone.
 const NAME: &str = ".io_uring-hint";
+
+/// Whether the kernel offers rings to new mounts.
+pub(crate) fn is_offered() -> bool {
+    fs::read(PARAMETER).is_ok_and(|value| value.starts_with(b"Y"))
+}
 
 /// Path of the kernel's switch for FUSE over io_uring, if it is off and this user has not been told
 /// since the last boot. Later calls in the same boot return `None`.

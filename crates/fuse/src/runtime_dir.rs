@@ -19,6 +19,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// Name of the control socket in the directory of a mount.
+pub(crate) const SOCKET_NAME: &str = "control";
 /// Permissions of the directories.
 const MODE: u32 = 0o700;
 /// Maximum length of a directory name, in bytes.
@@ -122,9 +124,10 @@ fn open_private(dir: &Path, uid: u32) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::open(dir, flags, Mode::empty())?;
     let found = rustix::fs::fstat(&opened)?;
-    match found.st_uid == uid && found.st_mode & 0o077 == 0 {
-        true => Ok(opened),
-        false => Err(io::ErrorKind::PermissionDenied.into()),
+    if found.st_uid == uid && found.st_mode & 0o077 == 0 {
+        Ok(opened)
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::claim::{CLOSING_MAX, Claim};
 use crate::control::Control;
 use crate::error::{Error, Explained, Result};
 use crate::init::READ_AHEAD_BYTES;
-use crate::log::{Log, Severity, plain};
+use crate::log::{Log, plain};
 use crate::made_with::MadeWith;
 use crate::mount_point::Lazy;
 use crate::notify::Notifier;
@@ -22,14 +22,14 @@ use crate::place::Place;
 use crate::pressure::Pressure;
 use crate::privileged::Privileged;
 use crate::sandbox::Locked;
-use crate::server::Server;
+use crate::stopper::Stopper;
 use crate::transport::DevFuse;
 use crate::workers::Workers;
 use crate::{cache_bound, daemon, sandbox, signals};
 use std::io;
 use std::path::Path;
 use uext4::Filesystem;
-use uext4_sync::{Arc, Weak};
+use uext4_sync::Arc;
 
 /// Mounts the file system that `open` opens on `mount_point`, and serves it until it is unmounted.
 /// With [`Run::Daemon`] a process of its own serves it, and this returns when the mount is ready;
@@ -110,7 +110,7 @@ fn serve<D>(
         let _ = rustix::process::chdir("/");
     }
     if let Some(caught) = caught
-        && let Err(error) = caught.and_then(|caught| caught.stop(session.stopper()))
+        && let Err(error) = caught.and_then(|caught| session.stopper().unmount_on(caught))
     {
         return Err(session.give_up(error));
     }
@@ -137,23 +137,6 @@ pub struct Session {
     control: Control,
     pressure: Option<Pressure>,
     claim: Option<Claim>,
-}
-
-/// Ends a session from another thread.
-pub(crate) struct Stopper {
-    /// It may be gone: the image's lock goes with it.
-    server: Weak<Server>,
-    privileged: Privileged,
-    log: Arc<Log>,
-}
-
-/// What a signal to end has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stopping {
-    /// The kernel knows that the mount ends.
-    Told,
-    /// Another mount is in the way.
-    Covered,
 }
 
 impl Session {
@@ -208,7 +191,7 @@ impl Session {
         cache_bound::bound(&filesystem)?;
         let device = privileged.attach(&filesystem, options)?;
         if let Some(connection) = privileged.connection() {
-            claim.note_connection(connection);
+            claim.store_connection(connection);
         }
         let launched = Self::launch(device, filesystem, privileged.clone(), options, claim.dir());
         if launched.is_err() {
@@ -248,7 +231,7 @@ impl Session {
     }
 
     fn announce(&self, options: &MountOptions, locked: Locked) {
-        self.control.tell_locked(locked);
+        self.control.publish_sandbox(locked);
         if options.announce == Announce::Yes {
             let path = plain(&self.privileged.path().to_string_lossy());
             eprintln!("uext4: {path} is served {}; {locked}", self.workers.served);
@@ -273,12 +256,9 @@ impl Session {
         error
     }
 
-    pub(crate) fn stopper(&self) -> Stopper {
-        Stopper {
-            server: Arc::downgrade(&self.workers.service.server),
-            privileged: self.privileged.clone(),
-            log: self.log.clone(),
-        }
+    fn stopper(&self) -> Stopper {
+        let server = &self.workers.service.server;
+        Stopper::new(server, self.privileged.clone(), self.log.clone())
     }
 
     /// Waits for the unmount, and closes the image.
@@ -308,58 +288,5 @@ impl Session {
             claim.finish(&said.map(|()| recorded));
         }
         closed
-    }
-}
-
-impl Stopper {
-    /// Unmounts; detaches when the mount is in use, and says so. What another mount covers cannot
-    /// be taken off before that: then [`Self::unmount_uncovered`] tries again.
-    pub(crate) fn unmount(&self) -> Stopping {
-        // The kernel sends what it holds before it lets go, which must not wait for a thaw.
-        if let Some(server) = self.server.upgrade() {
-            server.end_halts();
-        }
-        let stopping = self.unmount_uncovered();
-        if stopping == Stopping::Covered {
-            let text = "covered by another mount: it is unmounted when that is gone; a second \
-                        signal closes the image now";
-            self.log.say(Severity::Warning, text);
-        }
-        stopping
-    }
-
-    /// As [`Self::unmount`], for a mount that was covered.
-    pub(crate) fn unmount_uncovered(&self) -> Stopping {
-        let vanishes = |how| {
-            let text = format!("{how}; it vanishes with its last user");
-            self.log.say(Severity::Notice, &text);
-        };
-        match self.privileged.detach(Lazy::No) {
-            Err(Error::Covered { .. }) => return Stopping::Covered,
-            Err(Error::Busy { .. }) => {
-                vanishes("in use");
-                let _ = self.privileged.detach(Lazy::Yes);
-            }
-            Err(Error::NotMounted { .. }) => vanishes("detached"),
-            Err(error) => self.log.say(Severity::Error, &error.to_string()),
-            Ok(()) => {}
-        }
-        Stopping::Told
-    }
-
-    /// Closes the image, even of a mount in use, and ends the process.
-    pub(crate) fn close_and_exit(&self) -> ! {
-        let close = |server: Arc<Server>| {
-            server.end_fetches();
-            server.close()
-        };
-        let code = match self.server.upgrade().map(close) {
-            None | Some(Ok(())) => 0,
-            Some(Err(error)) => {
-                self.log.say(Severity::Critical, &error.to_string());
-                1
-            }
-        };
-        std::process::exit(code)
     }
 }

@@ -1,7 +1,7 @@
-//! SIGTERM, SIGINT and SIGHUP: a handler writes to a pipe; a thread reads it and acts.
+//! SIGTERM, SIGINT and SIGHUP: a handler writes to a pipe; a thread reads it and acts
+//! ([`crate::stopper`]).
 
 use crate::error::{Error, Result};
-use crate::session::{Stopper, Stopping};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
 use std::os::fd::{IntoRawFd, RawFd};
@@ -11,14 +11,11 @@ use uext4_sync::atomic::{AtomicI32, Ordering};
 /// Writing end of the pipe, for the handler.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
 
-/// Between two looks at a mount that is covered by another one.
-const COVERED_PAUSE: Duration = Duration::from_millis(500);
-
 /// Signals that end a mount.
 pub(crate) const SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
 /// Raises the limit of file sizes as far as this process may, and ignores `SIGXFSZ`. An image that
-/// reaches the limit answers `EFBIG` then, in place of the end of the server.
+/// reaches the limit returns `EFBIG` then, in place of the end of the server.
 pub(crate) fn survive_file_size_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let old = getrlimit(Resource::Fsize);
@@ -44,7 +41,7 @@ pub(crate) fn survive_file_size_limit() {
 /// Caught signals that no thread handles yet.
 pub(crate) struct Caught(io::PipeReader);
 
-fn failed() -> impl FnOnce(io::Error) -> Error {
+pub(crate) fn failed() -> impl FnOnce(io::Error) -> Error {
     Error::system("wait for signals", "pipe")
 }
 
@@ -60,33 +57,8 @@ pub(crate) fn catch() -> Result<Caught> {
 }
 
 impl Caught {
-    /// The first signal unmounts, as soon as no other mount is in the way; the second closes the
-    /// image at once.
-    pub(crate) fn stop(mut self, stopper: Stopper) -> Result<()> {
-        let wait = move || {
-            if !self.comes_within(None) {
-                return;
-            }
-            let mut stopping = stopper.unmount();
-            while stopping == Stopping::Covered {
-                if self.comes_within(Some(COVERED_PAUSE)) {
-                    stopper.close_and_exit();
-                }
-                stopping = stopper.unmount_uncovered();
-            }
-            if self.comes_within(None) {
-                stopper.close_and_exit();
-            }
-        };
-        let name = "uext4-fuse-signals".to_owned();
-        let thread = uext4_sync::thread::Builder::new().name(name).spawn(wait);
-        thread.map(drop).map_err(failed())
-    }
-}
-
-impl Caught {
     /// Waits for the next signal.
-    fn comes_within(&mut self, limit: Option<Duration>) -> bool {
+    pub(crate) fn comes_within(&mut self, limit: Option<Duration>) -> bool {
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let mut ready = [PollFd::new(&self.0, PollFlags::IN)];
         let came = loop {
@@ -101,8 +73,8 @@ impl Caught {
 
 /// A handler in the type of `sigaction(2)`.
 #[expect(clippy::as_conversions, reason = "the address of a function")]
-pub(crate) fn handler(note: extern "C" fn(libc::c_int)) -> libc::sighandler_t {
-    note as libc::sighandler_t
+pub(crate) fn handler(function: extern "C" fn(libc::c_int)) -> libc::sighandler_t {
+    function as libc::sighandler_t
 }
 
 #[allow(unsafe_code)]
@@ -111,7 +83,7 @@ fn install(signal: libc::c_int) -> io::Result<()> {
     // function that makes only calls that are allowed in handlers.
     let done = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler(note);
+        action.sa_sigaction = handler(write_to_pipe);
         action.sa_flags = libc::SA_RESTART;
         libc::sigaction(signal, &action, std::ptr::null_mut())
     };
@@ -123,7 +95,7 @@ fn install(signal: libc::c_int) -> io::Result<()> {
 }
 
 #[allow(unsafe_code)]
-extern "C" fn note(_signal: libc::c_int) {
+extern "C" fn write_to_pipe(_signal: libc::c_int) {
     let fd: RawFd = PIPE.load(Ordering::SeqCst);
     let byte = [0u8];
     // SAFETY: write(2) is allowed in handlers; the byte lives until it returns; the descriptor is

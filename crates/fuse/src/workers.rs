@@ -116,7 +116,7 @@ impl Workers {
         for (index, queue) in rings.queues.into_iter().enumerate() {
             self.start_thread(format!("uext4-ring-{index}"), queue)?;
         }
-        rings.told.wait()?;
+        rings.starts.wait()?;
         self.served = Served::IoUring { n_threads };
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::Threads;
 use crate::engine::Engine;
-use crate::group_commit::Progress;
+use crate::progress::Progress;
 use std::time::Duration;
 use uext4_sync::thread::{self, JoinHandle};
 use uext4_sync::{Arc, Mutex, MutexGuard, Rank};
@@ -68,7 +68,7 @@ impl Engine {
     }
 
     /// Waits until a commit is asked for, or until the commit interval has passed since `since` and
-    /// since the last commit. Answers the number of the commit to run, or `None` when the thread
+    /// since the last commit. Returns the number of the commit to run, or `None` when the thread
     /// must end.
     fn await_commit(&self, since: Duration) -> Option<u64> {
         let mut progress = self.progress.lock();

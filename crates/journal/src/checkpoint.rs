@@ -55,7 +55,7 @@ impl Engine {
             for batch in due.chunks(BATCH_BLOCKS) {
                 self.write_batch(log, batch)?;
             }
-            log.tell_done();
+            log.wake_waiters();
         }
     }
 

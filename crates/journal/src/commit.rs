@@ -3,10 +3,11 @@
 //! Locking: `one_commit` is held throughout, every other lock briefly. The caller has no open
 //! handle. Live objects are locked one at a time to render them.
 
+use crate::closed::Closed;
 use crate::dirty_list::DirtyList;
 use crate::draft::Draft;
 use crate::encode::{LogBlock, encode};
-use crate::engine::Engine;
+use crate::engine::{Engine, OBJECTS_PER_THREAD};
 use crate::live::{Dirty, Stamp};
 use crate::log_space::OpenLog;
 use crate::parallel::by_parts;
@@ -18,21 +19,8 @@ use uext4_format::{BlockNr, Tid};
 use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::Arc;
 
-/// Fewest objects per rendering thread.
-pub(crate) const OBJECTS_PER_THREAD: usize = 1000;
 /// Fewest blocks per thread that writes the log.
 const WRITTEN_PER_THREAD: usize = 2048;
-
-/// A transaction that is closed, rendered and ready to be written.
-pub(crate) struct Closed {
-    pub(crate) tid: Tid,
-    /// One image per block, ascending.
-    pub(crate) images: Vec<(BlockNr, Image)>,
-    /// Ascending; none of them is among the images.
-    pub(crate) revokes: Vec<BlockNr>,
-    /// The blocks of `images` that are tables ([`Draft::is_table`]); ascending. Empty with a log.
-    pub(crate) tables: Vec<BlockNr>,
-}
 
 impl Engine {
     /// Commits the running transaction. The caller holds `one_commit`.
@@ -69,7 +57,7 @@ impl Engine {
         result.and(self.gate.check())
     }
 
-    /// Answers the last durable transaction; `None` when there was nothing to commit.
+    /// Returns the last durable transaction; `None` when there was nothing to commit.
     fn close_and_write(&self, tid: Tid) -> Result<Option<Tid>, Error> {
         Times::time(&self.times.commit_ns, || self.close_and_write_now(tid))
     }
@@ -113,7 +101,7 @@ impl Engine {
     fn close_gate(&self, tid: Tid) -> (Vec<DirtyList>, Vec<BlockNr>) {
         let closing_ns = self.now_ns();
         self.gate.close();
-        self.note_end(closing_ns);
+        self.add_run_time(closing_ns);
         let (mut objects, mut revokes) = (Vec::new(), Vec::new());
         for shard in self.logged.iter() {
             let (some, mut revoked) = shard.lock().take();

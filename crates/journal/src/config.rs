@@ -31,7 +31,7 @@ pub enum FailedWrite {
     /// The journal stops as well.
     Stops,
     /// The journal continues. The blocks stay in memory and are written again with each commit.
-    /// Until that succeeds, a wait for a transaction answers [`Error::Late`].
+    /// Until that succeeds, a wait for a transaction returns [`Error::Late`].
     Late,
 }
 

@@ -1,6 +1,6 @@
 //! Encodes a closed transaction as log blocks.
 
-use crate::commit::Closed;
+use crate::closed::Closed;
 use crate::parallel::by_parts;
 use crate::{Error, Image};
 use uext4_format::jbd2::{DescriptorWriter, Layout, RevokeWriter, escape, is_escaped_image};

@@ -3,18 +3,17 @@
 //! Locking: see `uext4_sync::Rank`, from `JournalCommit` to `Checkpoint`. The fast path of a
 //! handle touches its thread's shard of the gate and of the object lists, and the objects.
 
-use crate::commit::OBJECTS_PER_THREAD;
 use crate::config::{CommitObserver, Config, Threads, Tracking};
 use crate::draft::Draft;
-use crate::fast::FastArea;
+use crate::fast_area::FastArea;
 use crate::gate::{Gate, Refused, Ticket};
-use crate::group_commit::Progress;
 use crate::home::Home;
 use crate::images::Images;
 use crate::late::Late;
 use crate::live::Dirty;
 use crate::log_space::OpenLog;
 use crate::logged::Logged;
+use crate::progress::Progress;
 use crate::reasons::Reasons;
 use crate::sink::Rendered;
 use crate::stats::Times;
@@ -29,6 +28,9 @@ use uext4_sync::{Arc, Clock, Condvar, Mutex, OnceLock, Rank, Sharded};
 
 /// Credits of a transaction without a log, in blocks.
 const LIMIT_WITHOUT_LOG: u32 = 16384;
+
+/// Fewest objects per rendering thread.
+pub(crate) const OBJECTS_PER_THREAD: usize = 1000;
 
 pub(crate) struct Engine {
     pub(crate) gate: Gate,
@@ -175,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// Puts an object on the running transaction's list; answers its charge in blocks (a bound).
+    /// Puts an object on the running transaction's list; returns its charge in blocks (a bound).
     /// `record` is the object's [`crate::Render::record_key`], if fast commits record it.
     pub(crate) fn push_object(
         &self,
@@ -214,14 +216,14 @@ impl Engine {
     }
 
     /// Adds the run time of the transaction whose gate began to close at `closing_ns`.
-    pub(crate) fn note_end(&self, closing_ns: u64) {
+    pub(crate) fn add_run_time(&self, closing_ns: u64) {
         match self.began_ns.swap(0, Relaxed) {
             0 => {}
             began => Times::add(&self.times.running_ns, closing_ns.saturating_sub(began)),
         }
     }
 
-    /// Notes a revoke in the running transaction; answers its charge in log blocks (a bound).
+    /// Notes a revoke in the running transaction; returns its charge in log blocks (a bound).
     pub(crate) fn push_revoke(&self, block: BlockNr) -> u32 {
         let log = self.log.get();
         let per_block = log.map_or(usize::MAX, |log| RevokeWriter::capacity(&log.layout));
@@ -288,17 +290,17 @@ impl Engine {
     pub(crate) fn abort(&self, cause: Error) {
         if self.gate.stop(cause.clone().aborted()) {
             if let (Some(log), Some(errno)) = (self.log.get(), cause.stored_errno()) {
-                log.note_error(errno);
+                log.store_error(errno);
             }
             self.observer.aborted(&cause);
         }
-        self.tell_stopped();
+        self.wake_all();
     }
 
     /// Wakes all waiters after the gate was stopped.
-    pub(crate) fn tell_stopped(&self) {
+    pub(crate) fn wake_all(&self) {
         let _progress = self.progress.lock();
-        self.ends.tell_all();
+        self.ends.wake_all();
         self.gathered.notify_all();
         self.work.notify_all();
     }

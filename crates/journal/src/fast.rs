@@ -16,6 +16,7 @@
 //! Not here: the choice of records (`fs`).
 
 use crate::engine::Engine;
+use crate::fast_area::FastArea;
 use crate::gate::Round;
 use crate::group_commit::Flushed;
 use crate::live::Stamp;
@@ -27,14 +28,6 @@ use uext4_format::fast_commit::{Record, Turn, begins_area, blocks_max, encode};
 use uext4_format::{BlockNr, Tid};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 use uext4_sync::atomic::Ordering::Relaxed;
-
-/// What the area holds.
-#[derive(Default)]
-pub(crate) struct FastArea {
-    /// Transaction of the fast commits in it.
-    tid: Option<Tid>,
-    used_blocks: u32,
-}
 
 /// Makes the records of the objects with these keys, which changed in the transaction since its
 /// last fast commit. No handle is open meanwhile.
@@ -81,16 +74,17 @@ impl Engine {
         }
     }
 
-    /// Answers false if the transaction needs a full commit.
+    /// Returns false if the transaction needs a full commit.
     pub(crate) fn fast_commit(
         &self,
         area: &mut FastArea,
         fast: &mut Fast<'_>,
     ) -> Result<bool, Error> {
         let (tid, log) = (self.gate.running(), fast.log);
-        let reasons = match log.is_in_use() {
-            true => self.gate.reasons(),
-            false => Reasons::one(FullReason::FirstCommit),
+        let reasons = if log.is_in_use() {
+            self.gate.reasons()
+        } else {
+            Reasons::one(FullReason::FirstCommit)
         };
         if !reasons.is_empty() {
             self.times.count_full(reasons);
@@ -119,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Ends a round of the transaction `tid`, and answers its records.
+    /// Ends a round of the transaction `tid`, and returns its records.
     fn take_round(
         &self,
         tid: Tid,
@@ -136,9 +130,12 @@ impl Engine {
             }
             reasons => Err(reasons),
         };
-        let made = made.and_then(|records| match self.fits_area(&records, free_blocks) {
-            true => Ok(records),
-            false => Err(Reasons::one(FullReason::AreaFull)),
+        let made = made.and_then(|records| {
+            if self.fits_area(&records, free_blocks) {
+                Ok(records)
+            } else {
+                Err(Reasons::one(FullReason::AreaFull))
+            }
         });
         match &made {
             Ok(_) => {
@@ -197,9 +194,10 @@ impl Engine {
         }
         let mut block = vec![0; usize_of(self.home.block_size)];
         log.file.read(log.fast_start(), &mut block)?;
-        match begins_area(&block) {
-            true => self.clear_front(log),
-            false => Ok(()),
+        if begins_area(&block) {
+            self.clear_front(log)
+        } else {
+            Ok(())
         }
     }
 

@@ -10,7 +10,7 @@
 
 use crate::Threads;
 use crate::engine::Engine;
-use crate::group_commit::Progress;
+use crate::progress::Progress;
 use std::time::Duration;
 use uext4_sync::MutexGuard;
 
@@ -19,7 +19,7 @@ const PENALTY: u32 = 8;
 /// Weight of the last commit in the mean time is one of this many parts.
 const PARTS: u32 = 8;
 
-/// See the module.
+/// How many callers come with the next commit, and how long its leader waits for them.
 #[derive(Default)]
 pub(crate) struct Gathering {
     /// Callers of the last commit that ended, and those that waited for the next one then.
@@ -61,9 +61,10 @@ impl Gathering {
     pub(crate) fn end(&mut self, callers: usize, now: Duration) {
         let took = now.saturating_sub(self.closed_at);
         self.expected = callers;
-        self.mean = match self.mean.is_zero() {
-            true => took,
-            false => (self.mean * (PARTS - 1) + took) / PARTS,
+        self.mean = if self.mean.is_zero() {
+            took
+        } else {
+            (self.mean * (PARTS - 1) + took) / PARTS
         };
     }
 }
@@ -100,7 +101,7 @@ impl Engine {
     }
 
     /// Wakes the leader of the commit of this number if it has its callers.
-    pub(crate) fn tell_gatherer(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
+    pub(crate) fn wake_gatherer(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
         if progress.led == Some(number) && !progress.lacks_callers(number) {
             self.gathered.notify_one();
         }

@@ -18,139 +18,11 @@
 
 use crate::engine::Engine;
 use crate::fast::Fast;
-use crate::gathering::Gathering;
 use crate::live::Stamp;
-use crate::rendering::Rendering;
-use crate::waiters::Waiters;
+use crate::progress::Progress;
 use crate::{Error, Threads};
-use std::time::Duration;
 use uext4_format::Tid;
-use uext4_sync::{Arc, MutexGuard, handle_point, thread};
-
-/// State of commits, for the waiters and the background threads.
-pub(crate) struct Progress {
-    /// Last durable transaction.
-    pub(crate) committed: Tid,
-    /// Changes up to this one are being committed: a full commit of a transaction that is not empty
-    /// ([`Stamp::last`]), or a fast one.
-    pub(crate) committing: Option<Stamp>,
-    /// Changes of this transaction up to this round are durable by fast commits.
-    pub(crate) fast: Option<Stamp>,
-    /// Number of the last commit that has closed.
-    pub(crate) closed: u64,
-    /// Number of the last commit that has ended: that of `closed`, or the one before.
-    pub(crate) ended: u64,
-    /// Number of the last full commit that has ended.
-    pub(crate) full_ended: u64,
-    /// Time of that.
-    pub(crate) ended_at: Duration,
-    /// Number of the commit that a caller leads.
-    pub(crate) led: Option<u64>,
-    /// Number of the last commit that a caller needed.
-    pub(crate) needed: u64,
-    /// Number of the last commit that the commit thread must run if no caller does. It is full.
-    pub(crate) asked: u64,
-    /// Number of the last commit that must be full for a caller.
-    full_needed: u64,
-    /// Without a log: why the last commit is in memory only.
-    pub(crate) late: Option<Error>,
-    /// The log is more than half full.
-    pub(crate) checkpoint_wanted: bool,
-    /// The background threads must end.
-    pub(crate) ending: bool,
-    /// Of the commits with even and with odd numbers.
-    pub(crate) waiters: [Waiters; 2],
-    pub(crate) gathering: Gathering,
-    /// What waiters of the commit that has closed last may render, and how many of them.
-    pub(crate) rendering: Option<(Arc<Rendering>, usize)>,
-    /// Waiters that render.
-    pub(crate) helping: usize,
-}
-
-/// Kind of a commit.
-#[cfg(all(test, not(shuttle)))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Full,
-    /// A fast one, if the transaction allows it.
-    Any,
-}
-
-impl Progress {
-    /// Nothing runs; the next transaction is `first`.
-    pub(crate) fn new(first: Tid, now: Duration, max_batch: Duration) -> Self {
-        Self {
-            committed: Tid(first.0.wrapping_sub(1)),
-            committing: None,
-            fast: None,
-            closed: 0,
-            ended: 0,
-            full_ended: 0,
-            ended_at: now,
-            led: None,
-            needed: 0,
-            asked: 0,
-            full_needed: 0,
-            late: None,
-            checkpoint_wanted: false,
-            ending: false,
-            waiters: [Waiters::default(); 2],
-            gathering: Gathering::new(max_batch),
-            rendering: None,
-            helping: 0,
-        }
-    }
-
-    /// Number of the commit that makes `change` durable, or finds that nothing is logged.
-    fn need(&mut self, change: Stamp) -> u64 {
-        if self.committing.is_some_and(|last| last.covers(change)) {
-            return self.closed;
-        }
-        self.needed = self.closed + 1;
-        self.needed
-    }
-
-    /// Whether the next commit must be full.
-    fn needs_full(&self) -> bool {
-        self.asked.max(self.full_needed) > self.full_ended
-    }
-
-    /// Kind of the next commit, if a caller waits for it.
-    #[cfg(all(test, not(shuttle)))]
-    pub(crate) fn next(&self) -> Option<Kind> {
-        let kind = match self.needs_full() {
-            true => Kind::Full,
-            false => Kind::Any,
-        };
-        Some(kind).filter(|_| self.needed > self.closed)
-    }
-
-    /// The commit closes.
-    pub(crate) fn close(&mut self, now: Duration) {
-        self.closed += 1;
-        self.gathering.closed_at = now;
-    }
-
-    /// The commit that has closed last ends.
-    fn end(&mut self, now: Duration) {
-        self.committing = None;
-        self.ended = self.closed;
-        let (ended, is_led) = (self.ended, self.led == Some(self.ended));
-        let joined = self.waiters(ended).early + usize::from(is_led);
-        let next = self.waiters(ended + 1).early;
-        self.gathering.end(joined + next, now);
-        self.waiters(ended).serve();
-    }
-
-    fn is_durable(&self, change: Stamp) -> bool {
-        self.is_committed(change) || self.fast.is_some_and(|last| last.covers(change))
-    }
-
-    /// Whether a full commit made it durable.
-    pub(crate) fn is_committed(&self, change: Stamp) -> bool {
-        !change.tid.is_after(self.committed)
-    }
-}
+use uext4_sync::{MutexGuard, handle_point, thread};
 
 /// Whether the device was flushed since a caller asked for its change to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,9 +76,10 @@ impl Engine {
         if fast.is_none() {
             progress.full_needed = progress.full_needed.max(number);
         }
-        let flushed = match number <= progress.closed {
-            true => Flushed::Before,
-            false => Flushed::Since,
+        let flushed = if number <= progress.closed {
+            Flushed::Before
+        } else {
+            Flushed::Since
         };
         while !progress.is_durable(change) && progress.full_ended < number {
             self.gate.check()?;
@@ -320,5 +193,35 @@ impl Engine {
         if progress.led.is_none() && progress.waiters(next).early > 0 {
             self.ends.of(next).notify_one();
         }
+    }
+
+    /// Waits for the end of this commit, or for the lead of it. Wake-ups may be spurious. A caller
+    /// whose commit has ended calls [`Self::wake_more`] then.
+    pub(crate) fn await_end(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
+        progress.waiters(number).early += 1;
+        self.wake_gatherer(progress, number);
+        self.ends.of(number).wait(progress);
+        let is_over = number <= progress.ended;
+        let waiters = progress.waiters(number);
+        if is_over {
+            waiters.served -= 1
+        } else {
+            waiters.early -= 1
+        }
+        if !is_over && waiters.served > 0 {
+            // Perhaps the wake-up of one of those.
+            self.ends.of(number).notify_one();
+        }
+        if is_over && number.is_multiple_of(2) != progress.closed.is_multiple_of(2) {
+            // Perhaps the call of the next leader, which uses the same condition variable.
+            self.wake_leader(progress);
+        }
+    }
+
+    /// Wakes some of those whose commit has ended, after the release of the lock.
+    pub(crate) fn wake_more(&self, mut progress: MutexGuard<'_, Progress>, number: u64) {
+        let wakes = progress.waiters(number).take_wakes();
+        drop(progress);
+        (0..wakes).for_each(|_| self.ends.of(number).notify_one());
     }
 }

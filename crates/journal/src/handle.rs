@@ -208,7 +208,7 @@ impl<'j> Handle<'j> {
 }
 
 impl Handle<'_> {
-    /// Hands the reasons for a full commit over, before the handle leaves; answers whether it asked
+    /// Hands the reasons for a full commit over, before the handle leaves; returns whether it asked
     /// for a commit.
     fn end_sync(&self) -> bool {
         self.engine

@@ -57,9 +57,10 @@ impl Barrier {
     }
 
     fn check(&self, device: &dyn BlockDevice) -> Result<(), Error> {
-        match device.failed_flushes() == self.failed_before {
-            true => Ok(()),
-            false => Err(Error::Lost),
+        if device.failed_flushes() == self.failed_before {
+            Ok(())
+        } else {
+            Err(Error::Lost)
         }
     }
 }

@@ -84,7 +84,7 @@ impl Images {
         found
     }
 
-    /// Makes these images of the ascending `blocks`, committed by `tid`, the newest. Answers the
+    /// Makes these images of the ascending `blocks`, committed by `tid`, the newest. Returns the
     /// entries that they replace.
     pub(crate) fn insert(
         &self,
@@ -107,7 +107,7 @@ impl Images {
     }
 
     /// Removes these images of ascending blocks, which were written home, unless newer ones have
-    /// replaced them. Answers the removed entries.
+    /// replaced them. Returns the removed entries.
     pub(crate) fn written(&self, images: &[(BlockNr, Image)]) -> Vec<Entry> {
         let mut retired = Vec::with_capacity(images.len());
         for part in parts_of(images, |(block, _)| *block) {
@@ -131,7 +131,7 @@ impl Images {
         stripe.is_some_and(|stripe| stripe.get(block).is_some())
     }
 
-    /// Removes the images of freed blocks, so that none is written home. Answers the entries.
+    /// Removes the images of freed blocks, so that none is written home. Returns the entries.
     pub(crate) fn revoke(&self, blocks: &[BlockNr]) -> Vec<Entry> {
         let mut retired = Vec::new();
         for block in blocks {

@@ -72,11 +72,11 @@ impl Journal {
     }
 
     /// Makes a change of a live object and all earlier changes durable: by a fast commit if the
-    /// journal writes them and `records` answers records for the objects with these keys
+    /// journal writes them and `records` returns records for the objects with these keys
     /// ([`crate::Render::record_key`]), else as [`Self::wait_durable`]. The caller holds no handle
     /// and no live object.
     ///
-    /// The newest images of the ascending blocks that `home_first` answers are home before the
+    /// The newest images of the ascending blocks that `home_first` returns are home before the
     /// first fast commit of a transaction: e2fsck 1.47 replays it over these blocks as they are
     /// before the log.
     pub fn make_durable(
@@ -203,7 +203,7 @@ impl Journal {
     pub fn close(&self) -> Result<(), Error> {
         let closed = self.close_log();
         match &closed {
-            Ok(()) => self.engine.tell_stopped(),
+            Ok(()) => self.engine.wake_all(),
             Err(cause) => self.engine.abort(cause.clone()),
         }
         self.background.end();
@@ -234,7 +234,7 @@ impl Journal {
     /// # Errors
     /// Also of an earlier flush by any user of the device: data written before it may be lost. An
     /// error stops the journal, as [`Self::abort`]. A journal with [`FailedWrite::Late`] and
-    /// without a log continues and answers [`Error::Late`].
+    /// without a log continues and returns [`Error::Late`].
     pub fn flush_device(&self) -> Result<(), Error> {
         self.engine.flush_device()
     }
@@ -247,7 +247,7 @@ impl Journal {
 
     /// Kind of the next commit, if a caller waits for it.
     #[cfg(all(test, not(shuttle)))]
-    pub(crate) fn next_commit(&self) -> Option<crate::group_commit::Kind> {
+    pub(crate) fn next_commit(&self) -> Option<crate::progress::CommitKind> {
         self.engine.progress.lock().next()
     }
 

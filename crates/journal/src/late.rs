@@ -3,7 +3,7 @@
 //!
 //! The images of late blocks stay in the map of images ([`crate::images`]), where readers find
 //! them, and each commit writes them again. Until that succeeds no transaction counts as durable,
-//! and a wait for one answers [`Error::Late`].
+//! and a wait for one returns [`Error::Late`].
 //!
 //! A failed flush may lose other threads' writes ([`Error::Lost`]), so a commit whose writes began
 //! before such a flush is late, too. File data is not kept here: a caller that waits for data
@@ -15,7 +15,7 @@
 //!
 //! Locking: only commits change the set (`one_commit`); it is locked while blocks are written.
 
-use crate::commit::Closed;
+use crate::closed::Closed;
 use crate::engine::Engine;
 use crate::home::Barrier;
 use crate::stats::Times;
@@ -79,9 +79,10 @@ impl Engine {
     /// A barrier for writes to the file system's device that begin after this call. Where failed
     /// writes stop the journal, no flush counts after a failed one.
     pub(crate) fn barrier(&self) -> Barrier {
-        match self.goes_on_late() {
-            true => Barrier::new(&*self.home.device),
-            false => self.home.barrier(),
+        if self.goes_on_late() {
+            Barrier::new(&*self.home.device)
+        } else {
+            self.home.barrier()
         }
     }
 

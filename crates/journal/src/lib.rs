@@ -9,6 +9,7 @@
 
 mod background;
 mod checkpoint;
+mod closed;
 mod commit;
 mod config;
 mod dirty_list;
@@ -17,6 +18,7 @@ mod encode;
 mod engine;
 mod error;
 mod fast;
+mod fast_area;
 mod gate;
 mod gathering;
 mod group_commit;
@@ -32,6 +34,7 @@ mod logged;
 mod newest;
 mod order;
 mod parallel;
+mod progress;
 mod reasons;
 mod records;
 pub mod recovery;

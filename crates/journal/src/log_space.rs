@@ -202,7 +202,7 @@ impl OpenLog {
     }
 
     /// Wakes the waiters for space after records were done.
-    pub(crate) fn tell_done(&self) {
+    pub(crate) fn wake_waiters(&self) {
         let _space = self.space.lock();
         self.moved.notify_all();
     }
@@ -290,7 +290,7 @@ impl OpenLog {
 
     /// Stores the errno that stopped the journal in the superblock. Best effort: the device may
     /// have failed, and a checkpoint in another thread may hold the superblock's lock.
-    pub(crate) fn note_error(&self, errno: i32) {
+    pub(crate) fn store_error(&self, errno: i32) {
         let Some(mut superblock) = self.superblock.try_lock() else {
             return;
         };
@@ -364,7 +364,7 @@ impl OpenLog {
         })
     }
 
-    /// Moves the tail past the finished records; answers whether there were any. `flush_home` makes
+    /// Moves the tail past the finished records; returns whether there were any. `flush_home` makes
     /// their home writes durable.
     pub(crate) fn move_tail(
         &self,

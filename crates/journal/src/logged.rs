@@ -36,7 +36,7 @@ impl Logged {
         }
     }
 
-    /// Puts an object on the list; answers its charge in blocks (a bound). `shared` is the object's
+    /// Puts an object on the list; returns its charge in blocks (a bound). `shared` is the object's
     /// [`crate::Render::shared_block`].
     pub(crate) fn push(&mut self, object: Arc<dyn Dirty>, shared: Option<BlockNr>) -> u32 {
         self.objects.push(object);
@@ -63,7 +63,7 @@ impl Logged {
         std::mem::take(&mut self.records)
     }
 
-    /// Notes a revoke; answers its charge in log blocks, each with `per_block` revokes. A shard
+    /// Notes a revoke; returns its charge in log blocks, each with `per_block` revokes. A shard
     /// pays for revoke blocks of its own, so the charge is never too small.
     pub(crate) fn push_revoke(&mut self, block: BlockNr, per_block: usize) -> u32 {
         let begins = self.revokes.len().is_multiple_of(per_block);

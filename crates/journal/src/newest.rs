@@ -50,12 +50,12 @@ impl Row {
     }
 
     fn get(&self, block: BlockNr) -> Option<(&Image, Tid)> {
-        let slot = &self.slots[place(block)];
+        let slot = &self.slots[slot_of(block)];
         slot.image.as_ref().map(|image| (image, slot.owner))
     }
 
     fn put(&mut self, block: BlockNr, image: Image, owner: Tid) -> Option<Entry> {
-        let slot = &mut self.slots[place(block)];
+        let slot = &mut self.slots[slot_of(block)];
         let image = Some(image);
         let old = std::mem::replace(slot, Slot { image, owner });
         if old.image.is_none() {
@@ -65,7 +65,7 @@ impl Row {
     }
 
     fn take_if(&mut self, block: BlockNr, check: impl FnOnce(&Image) -> bool) -> Option<Entry> {
-        let slot = &mut self.slots[place(block)];
+        let slot = &mut self.slots[slot_of(block)];
         let image = slot.image.take_if(|image| check(image))?;
         self.held -= 1;
         Some((image, slot.owner))
@@ -73,7 +73,7 @@ impl Row {
 }
 
 /// Index of a block in its row.
-fn place(block: BlockNr) -> usize {
+fn slot_of(block: BlockNr) -> usize {
     clamp_usize(block.0 % u64_of(ROW))
 }
 
@@ -103,7 +103,7 @@ impl Stripe {
     }
 
     fn row(&self, block: BlockNr) -> Option<&Row> {
-        self.rows[row_place(block)].as_deref()
+        self.rows[row_of(block)].as_deref()
     }
 
     /// The newest image of a block, and its transaction.
@@ -111,26 +111,26 @@ impl Stripe {
         self.row(block)?.get(block)
     }
 
-    /// Stores the image; answers the one it replaces.
+    /// Stores the image; returns the one it replaces.
     pub(crate) fn put(&mut self, block: BlockNr, image: Image, owner: Tid) -> Option<Entry> {
-        let row = &mut self.rows[row_place(block)];
+        let row = &mut self.rows[row_of(block)];
         if row.is_none() {
             self.held += 1;
         }
         row.get_or_insert_with(Row::new).put(block, image, owner)
     }
 
-    /// Removes and answers the image if `check` accepts it.
+    /// Removes and returns the image if `check` accepts it.
     pub(crate) fn take_if(
         &mut self,
         block: BlockNr,
         check: impl FnOnce(&Image) -> bool,
     ) -> Option<Entry> {
-        let place = &mut self.rows[row_place(block)];
-        let row = place.as_deref_mut()?;
+        let slot = &mut self.rows[row_of(block)];
+        let row = slot.as_deref_mut()?;
         let taken = row.take_if(block, check);
         if row.held == 0 {
-            *place = None;
+            *slot = None;
             self.held -= 1;
         }
         taken
@@ -138,7 +138,7 @@ impl Stripe {
 }
 
 /// Index of a block's row in its stripe.
-fn row_place(block: BlockNr) -> usize {
+fn row_of(block: BlockNr) -> usize {
     clamp_usize(block.0 / u64_of(ROW) % u64_of(ROWS))
 }
 
@@ -161,7 +161,7 @@ impl Newest {
         let mut sum = 0;
         for part in in_stripes(list, &nr) {
             let stripe = self.stripe(nr(&part[0]));
-            let slot = |block| Some(&stripe?.row(block)?.slots[place(block)]);
+            let slot = |block| Some(&stripe?.row(block)?.slots[slot_of(block)]);
             let slots = part.iter().filter_map(|one| slot(nr(one)));
             sum = slots.fold(sum, |sum, slot| sum ^ slot.owner.0);
         }

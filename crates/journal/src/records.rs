@@ -93,7 +93,7 @@ impl Records {
         self.get(self.taken).map(|record| record.log_start)
     }
 
-    /// Takes the blocks of that record if any is pending; answers their number. Scanned records
+    /// Takes the blocks of that record if any is pending; returns their number. Scanned records
     /// keep them.
     pub(crate) fn take_next(&mut self, wanted: &mut Vec<Wanted>, tracking: Tracking) -> usize {
         let Some(record) = self.records.get_mut(self.taken) else {

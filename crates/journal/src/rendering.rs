@@ -10,7 +10,7 @@
 use crate::Error;
 use crate::dirty_list::DirtyList;
 use crate::engine::Engine;
-use crate::group_commit::Progress;
+use crate::progress::Progress;
 use crate::sink::Rendered;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use uext4_format::Tid;
@@ -97,9 +97,10 @@ impl Engine {
         while progress.helping > 0 {
             self.helped.wait(&mut progress);
         }
-        match work.has_panicked.load(Relaxed) {
-            true => Err(Error::Panicked),
-            false => Ok(true),
+        if work.has_panicked.load(Relaxed) {
+            Err(Error::Panicked)
+        } else {
+            Ok(true)
         }
     }
 

@@ -14,7 +14,7 @@ use std::ops::Range;
 use uext4_device::BlockDevice;
 use uext4_format::mmp::{MMP_UPDATE_INTERVAL_SECONDS, Mmp};
 use uext4_format::orphan_file::ORPHAN_FILE_BLOCKS_MAX;
-use uext4_format::quota::{QuotaEntry, QuotaKind};
+use uext4_format::quota::QuotaKind;
 use uext4_format::{
     BlockNr, BlockRun, Feature, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Superblock,
     jbd2,
@@ -22,10 +22,11 @@ use uext4_format::{
 use uext4_num::{clamp_u32, usize_of};
 
 use crate::files::{Files, GROUP_QUOTA, USER_QUOTA, journal_backup};
+use crate::quota::Usages;
 use crate::sizing::FIRST_INO;
 use crate::space::{Sharing, Space};
 use crate::write::{Policy, UsedInodes, Writer};
-use crate::{Error, JournalPlace, LogLength, MkfsOptions, Placement, journal_size, layout, sizing};
+use crate::{Error, JournalPlace, LogLength, MkfsOptions, journal_size, layout, sizing};
 
 /// Numbers of a new file system.
 #[derive(Clone, Debug)]
@@ -61,9 +62,6 @@ impl Plan {
     }
 }
 
-/// Usage of one owner by the files of the program, per kind of owner.
-pub type Usages<'a> = &'a dyn Fn(QuotaKind) -> Vec<QuotaEntry>;
-
 /// Inodes of files that the program makes itself.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
@@ -80,7 +78,7 @@ enum Directories {
     Leave,
 }
 
-/// See the module.
+/// A planned file system: what is placed so far, and the inodes and blocks to write.
 pub struct Draft {
     /// The superblock; free counts are set when it is written.
     pub superblock: Superblock,
@@ -153,7 +151,7 @@ impl Draft {
     /// # Errors
     /// [`Error::NoSpace`].
     pub fn place_groups(&mut self) -> Result<(), Error> {
-        self.descriptors = layout::place(&mut self.space, self.options.placement, GroupNr(0))?;
+        self.descriptors = layout::allocate(&mut self.space, self.options.placement, GroupNr(0))?;
         let occupied = self.geometry.blocks_to_clusters(self.occupied_blocks);
         let used = used_in_all(&self.space) - occupied;
         self.set_overhead(u64::from(self.geometry.first_data_block) + used);
@@ -319,7 +317,7 @@ fn count_free(superblock: &mut Superblock, geometry: &Geometry, descriptors: &[G
 }
 
 /// Adds the journal inode, the journal superblock and the main superblock's copy of the inode;
-/// answers the journal's clusters without its map.
+/// returns the journal's clusters without its map.
 fn add_journal(
     files: &mut Files<'_>,
     superblock: &mut Superblock,
@@ -397,15 +395,4 @@ fn add_mmp(space: &mut Space, superblock: &mut Superblock) -> Result<(BlockNr, V
     let mut bytes = vec![0; usize_of(space.geometry.block_size())];
     Mmp::clean(MMP_UPDATE_INTERVAL_SECONDS).write_to(&mut bytes, &checksums);
     Ok((nr, bytes))
-}
-
-/// Whether the placement needs this feature.
-pub(crate) fn check_placement(options: &MkfsOptions) -> Result<(), Error> {
-    let packed = options.placement == Placement::Packed;
-    if packed && !options.features.has(Feature::FLEX_BG) {
-        return Err(Error::OutOfRange(
-            "packed metadata need the feature flex_bg",
-        ));
-    }
-    Ok(())
 }

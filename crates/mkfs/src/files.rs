@@ -12,11 +12,12 @@ use uext4_format::{
 };
 use uext4_num::{clamp_i64, clamp_u32, high_u32, low_u16, low_u32, u64_of, usize_of};
 
+use crate::error::Error;
 use crate::mapping::{FileMap, map_runs};
-use crate::quota::{charge, render};
+use crate::options::Placement;
+use crate::quota::{Usages, charge, render};
 use crate::resize_inode::{TABLE_AT, resize_map};
 use crate::space::{Sharing, Space};
-use crate::{Error, Placement, Usages};
 
 /// Inode of the list of bad blocks.
 const BAD_BLOCKS: InodeNr = InodeNr(1);

@@ -34,7 +34,7 @@ pub fn add_groups(
     contents: DeviceContents,
 ) -> Result<AddedGroups, Error> {
     let mut space = Space::behind(geometry, first);
-    let mut descriptors = layout::place(&mut space, Placement::Spread, first)?;
+    let mut descriptors = layout::allocate(&mut space, Placement::Spread, first)?;
     let writer = Writer {
         device,
         geometry,

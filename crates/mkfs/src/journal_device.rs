@@ -25,16 +25,7 @@ pub struct JournalDeviceOptions {
     pub contents: DeviceContents,
 }
 
-/// The external journal that a new file system uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExternalJournal {
-    /// UUID of the journal device.
-    pub uuid: [u8; 16],
-    /// Its device number, as a hint for the kernel: major times 256 plus minor; 0 is none.
-    pub device_number: u32,
-}
-
-/// Creates an external journal on the device, without users, and answers its UUID.
+/// Creates an external journal on the device, without users, and returns its UUID.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] for the block size, the label or the number of blocks;

@@ -15,9 +15,9 @@ use crate::{Error, Placement};
 
 const PURPOSE: &str = "bitmaps and inode tables";
 
-/// Allocates the blocks of all groups from `first` on; answers descriptors with their locations,
+/// Allocates the blocks of all groups from `first` on; returns descriptors with their locations,
 /// all else zero. A flexible group that `first` cuts has what belongs to its later part there.
-pub(super) fn place(
+pub(super) fn allocate(
     space: &mut Space,
     placement: Placement,
     first: GroupNr,
@@ -37,13 +37,13 @@ pub(super) fn place(
             Placement::Spread => group,
             Placement::Packed => GroupNr(0),
         };
-        descriptors.extend(place_flex(space, placement, goal, members)?);
+        descriptors.extend(allocate_flex(space, placement, goal, members)?);
         group.0 += members;
     }
     Ok(descriptors)
 }
 
-fn place_flex(
+fn allocate_flex(
     space: &mut Space,
     placement: Placement,
     first: GroupNr,

@@ -33,24 +33,24 @@ mod write;
 mod tests;
 
 pub use compat::{Release, UnknownRelease};
-pub use draft::{Contents, Draft, Plan, Usages, journal_superblock, plan};
+pub use draft::{Contents, Draft, Plan, journal_superblock, plan};
 pub use entropy::random_uuid;
 pub use error::Error;
 pub use files::{journal_backup, journal_of_backup};
 pub use growth::{AddedGroups, add_groups};
 pub use journal_device::{
-    ExternalJournal, JournalDeviceOptions, add_journal_user, format_journal_device,
-    journal_device_uuid, remove_journal_user,
+    JournalDeviceOptions, add_journal_user, format_journal_device, journal_device_uuid,
+    remove_journal_user,
 };
 pub use journal_size::{
     JOURNAL_BLOCKS, LogLength, default_journal_blocks, default_orphan_file_blocks,
 };
 pub use mapping::{FileMap, extent_tree};
 pub use options::{
-    DeviceContents, InodeCount, InodeTables, JournalPlace, JournalSize, MkfsOptions, Placement,
-    Preset, Usage,
+    DeviceContents, ExternalJournal, InodeCount, InodeTables, JournalPlace, JournalSize,
+    MkfsOptions, Placement, Preset, Usage,
 };
-pub use quota::render as quota_file;
+pub use quota::{Usages, render as quota_file};
 pub use resize_inode::{ResizeMap, resize_map};
 pub use sizing::{last_group_has_room, usual_inodes};
 

@@ -105,7 +105,7 @@ enum Slot {
     Index(ExtentIndex),
 }
 
-/// Appends entries to an empty node; answers the first logical block.
+/// Appends entries to an empty node; returns the first logical block.
 fn fill(node: &mut ExtentNode<&mut [u8]>, slots: &[Slot]) -> LogicalBlock {
     for (at, slot) in slots.iter().enumerate() {
         let inserted = match slot {

@@ -2,7 +2,7 @@
 
 use uext4_format::{BlockNr, Feature, Features};
 
-use crate::ExternalJournal;
+use crate::error::Error;
 
 /// Current content of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +163,15 @@ impl JournalPlace {
     }
 }
 
+/// The external journal that a new file system uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExternalJournal {
+    /// UUID of the journal device.
+    pub uuid: [u8; 16],
+    /// Its device number, as a hint for the kernel: major times 256 plus minor; 0 is none.
+    pub device_number: u32,
+}
+
 /// Options for [`crate::format`]. `None` is mke2fs's choice.
 #[derive(Clone, Debug)]
 pub struct MkfsOptions {
@@ -253,5 +262,16 @@ impl MkfsOptions {
             inode_tables: InodeTables::Lazy,
             placement: Placement::Spread,
         }
+    }
+
+    /// Fails if the placement needs a feature that is not chosen.
+    pub(crate) fn check_placement(&self) -> Result<(), Error> {
+        let is_packed = self.placement == Placement::Packed;
+        if is_packed && !self.features.has(Feature::FLEX_BG) {
+            return Err(Error::OutOfRange(
+                "packed metadata need the feature flex_bg",
+            ));
+        }
+        Ok(())
     }
 }

@@ -3,6 +3,9 @@
 use uext4_format::quota::{Patch, QuotaEntry, QuotaKind, QuotaTree};
 use uext4_num::clamp_usize;
 
+/// Usage of one owner by the files of the program, per kind of owner.
+pub type Usages<'a> = &'a dyn Fn(QuotaKind) -> Vec<QuotaEntry>;
+
 /// Grace time of soft limits in seconds.
 const GRACE_SECONDS: u32 = 7 * 24 * 3600;
 

@@ -41,7 +41,7 @@ pub(super) fn plan(
             "at most half of the blocks can be reserved",
         ));
     }
-    crate::draft::check_placement(options)?;
+    options.check_placement()?;
     if !options.groups_per_flex.is_power_of_two() {
         return Err(Error::OutOfRange(
             "the groups of a flexible group are a power of two",

@@ -1,7 +1,7 @@
 //! Checks that code takes locks, atomics, threads and reference counts from `sync`, where the model
 //! checker and the rank checks see them.
 
-use super::Problem;
+use super::problem::Problem;
 use super::source::Source;
 
 /// Paths of the standard library and of crates that bypass `sync`.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::Problem;
+use super::problem::Problem;
 use super::source::Source;
 
 const WIDTH_MAX_CHARS: usize = 100;

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::Problem;
+use super::problem::Problem;
 
 const TABLE: &str = "ARCHITECTURE.md";
 

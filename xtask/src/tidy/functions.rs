@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::Problem;
+use super::problem::Problem;
 use super::source::Source;
 
 const FUNCTION_MAX_LINES: usize = 70;
@@ -54,9 +54,10 @@ fn compare(allowed: &BTreeMap<Key, usize>, sources: &[Source]) -> Vec<Problem> {
 
 fn complain(source: &Source, function: &Function, limit: usize) -> Problem {
     let Function { name, line, lines } = function;
-    let what = match lines > &limit {
-        true => format!("fn {name} has {lines} lines, the limit is {limit}: cut it"),
-        false => format!("fn {name} shrank to {lines} lines: say so in {LIST}"),
+    let what = if lines > &limit {
+        format!("fn {name} has {lines} lines, the limit is {limit}: cut it")
+    } else {
+        format!("fn {name} shrank to {lines} lines: say so in {LIST}")
     };
     Problem {
         file: source.path.clone(),

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Problem;
 use super::lexer::split;
+use super::problem::Problem;
 
 const RANKS: &str = "crates/sync/src/rank.rs";
 const DOCUMENT: &str = "docs/internals/locking.md";

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Problem;
+use super::problem::Problem;
 use super::source::Source;
 use super::uses::{self, LAYERS, Use};
 

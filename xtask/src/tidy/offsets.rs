@@ -2,7 +2,7 @@
 //!
 //! Its readers and writers are private, so other crates can only convert a number by themselves.
 
-use super::Problem;
+use super::problem::Problem;
 use super::source::Source;
 
 const CONVERSIONS: [&str; 4] = [

@@ -4,7 +4,7 @@
 //! literature; `docs/glossary.md` has the words to use. In comments and documents, code between
 //! backticks is not checked.
 
-use super::Problem;
+use super::problem::Problem;
 use super::source::Source;
 
 /// Pronouns of people.

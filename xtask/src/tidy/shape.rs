@@ -1,6 +1,6 @@
 //! Checks line width, file length and module headers.
 
-use super::Problem;
+use super::problem::Problem;
 use super::source::Source;
 
 const WIDTH_MAX_CHARS: usize = 100;

@@ -1,6 +1,6 @@
 //! Checks that tests wait for events: only one file of the test kit sleeps.
 
-use super::Problem;
+use super::problem::Problem;
 use super::source::Source;
 
 /// Crates of tests.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::Problem;
 use super::lexer::{Parts, split};
+use super::problem::Problem;
 
 /// One `.rs` file.
 pub(super) struct Source {

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::Source;
+use super::tokens::{Token, is_word, tokens};
 
 /// The type whose methods are found by their calls: its values are called `fs`, or `self` in its
 /// own `impl` blocks.
@@ -44,11 +45,6 @@ struct File<'a> {
     /// Modules from the root down to the file's own; none for the root.
     modules: Vec<&'a str>,
     tokens: Vec<Token<'a>>,
-}
-
-struct Token<'a> {
-    line: usize,
-    text: &'a str,
 }
 
 impl<'a> File<'a> {
@@ -167,42 +163,6 @@ impl<'a> File<'a> {
         range
             .filter(|at| self.text(*at) == "fn")
             .map(|at| self.text(at + 1))
-    }
-}
-
-/// The tokens of a source without its test modules: words, `::`, and single characters.
-fn tokens(source: &Source) -> Vec<Token<'_>> {
-    let tests = source.test_lines();
-    let lines = source.parts.code.lines().zip(1..);
-    let lines = lines.filter(|(_, line)| !tests.iter().any(|range| range.contains(line)));
-    lines
-        .flat_map(|(text, line)| {
-            words(text)
-                .into_iter()
-                .map(move |text| Token { line, text })
-        })
-        .collect()
-}
-
-fn is_word(one: char) -> bool {
-    one.is_alphanumeric() || one == '_'
-}
-
-fn words(mut line: &str) -> Vec<&str> {
-    let mut words = Vec::new();
-    loop {
-        line = line.trim_start();
-        let Some(first) = line.chars().next() else {
-            return words;
-        };
-        let len = match first {
-            ':' if line.starts_with("::") => 2,
-            one if is_word(one) => line.find(|one| !is_word(one)).unwrap_or(line.len()),
-            one => one.len_utf8(),
-        };
-        let (word, rest) = line.split_at(len);
-        words.push(word);
-        line = rest;
     }
 }
 

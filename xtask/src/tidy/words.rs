@@ -1,6 +1,6 @@
 //! Checks for forbidden words and names.
 
-use super::Problem;
+use super::problem::Problem;
 use super::source::Source;
 
 /// Markers of unfinished work.

@@ -1,13 +1,14 @@
 //! Client side of the control socket.
 
 use super::line::Lines;
-use super::socket::{SOCKET_NAME, with_address};
+use super::socket::with_address;
 use super::wire::{ANSWER_BYTES_MAX, Ask, parse_answer, request};
 use crate::claim::Waiter;
 use crate::error::{Error, Result};
 use crate::log::escape_controls;
 use crate::mount_table::{Spot, through};
-use crate::{runtime_dir, umount};
+use crate::runtime_dir::{self, SOCKET_NAME};
+use crate::umount;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
@@ -103,9 +104,10 @@ impl Client {
 
     fn greeted(stream: UnixStream, path: PathBuf) -> Result<Self> {
         let user = user_of(&stream).map_err(Error::system("connect to", &path))?;
-        let peer = match user == 0 || user == rustix::process::geteuid().as_raw() {
-            true => Peer::Trusted,
-            false => Peer::Stranger,
+        let peer = if user == 0 || user == rustix::process::geteuid().as_raw() {
+            Peer::Trusted
+        } else {
+            Peer::Stranger
         };
         let client = Self { stream, path, peer };
         if peer == Peer::Stranger {

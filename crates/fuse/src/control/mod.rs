@@ -18,5 +18,5 @@ mod wire;
 
 pub use client::{Client, kind_of};
 pub use quota::{NewGrace, NewLimits, QuotaRow};
-pub(crate) use socket::{Control, SOCKET_NAME};
+pub(crate) use socket::Control;
 pub use wire::{Ask, Refusal};

@@ -9,6 +9,7 @@ use super::verbs::{self, Mount};
 use super::wire::{REQUEST_BYTES_MAX, Refusal, answer, parse_request};
 use crate::error::{Error, Result};
 use crate::made_with::MadeWith;
+use crate::runtime_dir::SOCKET_NAME;
 use crate::sandbox::Locked;
 use crate::server::Server;
 use crate::worker_pool::AbortOnPanic;
@@ -29,9 +30,6 @@ use uext4_sync::{Arc, OnceLock};
 const CLIENTS_MAX: usize = 16;
 /// Maximum time of a client to send a request and to take the answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
-/// Name of the socket in the directory of the mount.
-pub(crate) const SOCKET_NAME: &str = "control";
-
 /// Control socket of a running mount.
 pub(crate) struct Control {
     path: PathBuf,
@@ -76,7 +74,7 @@ impl Control {
     }
 
     /// Publishes the state of the sandbox.
-    pub(crate) fn tell_locked(&self, locked: Locked) {
+    pub(crate) fn publish_sandbox(&self, locked: Locked) {
         // Set once.
         let _ = self.locked.set(locked);
     }

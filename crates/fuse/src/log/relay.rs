@@ -1,7 +1,8 @@
 //! Rate-limited relay of log lines from the server, which may be compromised. A bounded number of
 //! lines reaches the log, without control characters and in the server's name only.
 
-use super::{Severity, SystemLog, plain};
+use super::line::{Severity, plain};
+use super::system::SystemLog;
 
 /// Maximum number of lines; a healthy server has fewer.
 const LINES_MAX: u32 = 2048;

@@ -5,7 +5,7 @@
 //! Each line uses a new socket: lines are rare, and a restarted daemon is found again.
 //! References: RFC 3164; man page `syslog(3)`.
 
-use super::Severity;
+use super::line::Severity;
 use std::io;
 use std::os::unix::net::UnixDatagram;
 

@@ -14,11 +14,15 @@ mod commands;
 mod control;
 mod data;
 mod dirs;
+mod freeze;
 mod guarded;
 mod names;
 mod open;
+mod outcome;
 mod scarce;
 mod xattrs;
+
+pub(crate) use outcome::{Outcome, RequestClass};
 
 use crate::errno::Errno;
 use crate::free_space::Gauge;
@@ -33,12 +37,10 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::request_stats::RequestStats;
 use crate::transport::DevFuse;
+use outcome::Handled;
 use uext4::device::Claimant;
 use uext4::{Filesystem, InodeRef};
 use uext4_sync::{Arc, FreezeBarrier, OnceLock, Pass, thread};
-
-/// Result of an operation; the body is in the [`Reply`].
-type Handled<T = ()> = Result<T, Errno>;
 
 /// Serves one mounted file system.
 pub(crate) struct Server {
@@ -59,34 +61,6 @@ pub(crate) struct Server {
     gauge: Gauge,
 }
 
-/// Result of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Send this reply.
-    Reply(Handled),
-    /// Send no reply.
-    Silent,
-}
-
-/// Request class: how long a request may occupy its thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestClass {
-    /// Short, without waiting.
-    Soon,
-    /// A large transfer that no caller waits for, or that comes with others.
-    Bulk,
-    /// A large transfer that a caller waits for.
-    Awaited,
-    /// Until a commit is durable.
-    Waits,
-    /// Until the kernel has sent other requests and received their replies.
-    Asks,
-    /// As `Asks`; if it cannot wait for others, it is served with the data at hand.
-    MayAsk,
-    /// Until the freeze barrier ([`Halt`]) opens.
-    Halted,
-}
-
 /// Larger transfers, in bytes, are [`RequestClass::Bulk`] or [`RequestClass::Awaited`].
 const SOON_BYTES_MAX: u32 = 64 << 10;
 
@@ -98,9 +72,10 @@ impl Server {
         (kernel, privileged): (Arc<DevFuse>, Privileged),
         owners: Owners,
     ) -> Self {
-        let gauge = match agreement.writeback() {
-            true => Gauge::new(),
-            false => Gauge::idle(),
+        let gauge = if agreement.writeback() {
+            Gauge::new()
+        } else {
+            Gauge::idle()
         };
         gauge.look(|| filesystem.free_space());
         Self {
@@ -144,9 +119,10 @@ impl Server {
             opcode::IOCTL if self.guards_data(request) => RequestClass::Asks,
             opcode::IOCTL if control::is_long(request) => RequestClass::Waits,
             opcode::READ | opcode::WRITE if data::len_bytes(request) > SOON_BYTES_MAX => {
-                match data::is_direct(request) {
-                    true => RequestClass::Awaited,
-                    false => RequestClass::Bulk,
+                if data::is_direct(request) {
+                    RequestClass::Awaited
+                } else {
+                    RequestClass::Bulk
                 }
             }
             opcode::LSEEK if self.may_lack_data(request.node) => RequestClass::Asks,
@@ -284,9 +260,10 @@ impl Server {
     /// kernel asks for no inode that it has.
     fn get_named(&self, node: u64) -> Result<InodeRef, Errno> {
         let inode = self.get_any(node)?;
-        match inode.is_nameless() {
-            true => Err(Errno::ESTALE),
-            false => Ok(inode),
+        if inode.is_nameless() {
+            Err(Errno::ESTALE)
+        } else {
+            Ok(inode)
         }
     }
 

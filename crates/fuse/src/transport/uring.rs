@@ -14,29 +14,24 @@ mod entry;
 mod queue;
 mod ring;
 
-use super::DevFuse;
+use super::dev_fuse::DevFuse;
 use super::polling::BusyPolling;
-use crate::rings_hint::PARAMETER;
 use queue::Queue;
 use ring::Ring;
 use std::io;
 use uext4_sync::Arc;
 use uext4_sync::mpsc::{Receiver, channel};
 
-pub(super) fn is_offered() -> bool {
-    std::fs::read(PARAMETER).is_ok_and(|value| value.starts_with(b"Y"))
-}
-
 /// The rings of a mount, ready to be registered by their threads.
 pub(crate) struct Rings {
     /// One per thread.
     pub(crate) queues: Vec<Queue>,
     /// Reports the start of each thread.
-    pub(crate) told: Told,
+    pub(crate) starts: StartReports,
 }
 
 /// Start reports of the ring threads.
-pub(crate) struct Told(Receiver<io::Result<()>>);
+pub(crate) struct StartReports(Receiver<io::Result<()>>);
 
 impl Rings {
     /// Makes rings for `n_threads` threads; 0 means one per core. Nothing is registered yet.
@@ -44,7 +39,7 @@ impl Rings {
     /// # Errors
     /// The process cannot have rings.
     pub(crate) fn prepare(device: &DevFuse, n_threads: usize) -> io::Result<Self> {
-        let (teller, told) = channel();
+        let (sender, starts) = channel();
         let polling = Arc::<BusyPolling>::default();
         let shares = cpus::shares(n_threads)?;
         let n_rings = shares.len();
@@ -52,15 +47,15 @@ impl Rings {
             .into_iter()
             .map(|share| {
                 let ring = Ring::new(device.another()?, polling.clone())?;
-                Queue::new(ring, n_rings, share, teller.clone())
+                Queue::new(ring, n_rings, share, sender.clone())
             })
             .collect::<io::Result<_>>()?;
-        let told = Told(told);
-        Ok(Self { queues, told })
+        let starts = StartReports(starts);
+        Ok(Self { queues, starts })
     }
 }
 
-impl Told {
+impl StartReports {
     /// Waits until all threads have registered their queues.
     ///
     /// # Errors

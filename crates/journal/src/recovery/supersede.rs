@@ -6,7 +6,7 @@
 //! the same fast commits, a later one to a plain replay. The images are written home after that.
 
 use super::{RecoveryMode, RecoveryReport, mark_clean, read_superblock, recover};
-use crate::commit::Closed;
+use crate::closed::Closed;
 use crate::encode::{LogBlock, encode};
 use crate::home::Home;
 use crate::log_file::LogFile;

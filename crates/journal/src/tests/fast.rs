@@ -2,9 +2,9 @@
 
 use super::device::Recorder;
 use super::objects::{BLOCK, Slot, disk, fast_config, log};
-#[cfg(not(shuttle))]
-use crate::group_commit::Kind;
 use crate::log_file::LogFile;
+#[cfg(not(shuttle))]
+use crate::progress::CommitKind;
 use crate::recovery::{RecoveryMode, read_fast_commit_block, recover};
 use crate::{Config, FullReason, Journal, Live, Object, Render, Sink, Threads};
 use std::sync::Arc;
@@ -310,7 +310,7 @@ fn the_commit_after_a_request_for_a_full_one_is_full() {
         scope.spawn(move || sync(1));
         wait_until(|journal| journal.next_commit().is_some());
         scope.spawn(|| journal.commit_running().expect("commits"));
-        wait_until(|journal| journal.next_commit() == Some(Kind::Full));
+        wait_until(|journal| journal.next_commit() == Some(CommitKind::Full));
         dam.open();
     });
     let after = journal.stats();

@@ -57,7 +57,7 @@ fn filling(bytes: &[u8]) -> u8 {
     first
 }
 
-/// Crashes at every event; answers how often the old and the new state remained.
+/// Crashes at every event; returns how often the old and the new state remained.
 fn crashes(bytes: &[u8], report: &RecoveryReport) -> [u32; 2] {
     let device = Recorder::new(bytes.to_vec());
     run(&device, report, CHANGED).expect("enough space");

@@ -2,7 +2,8 @@
 //! machine. An upper bound for more workers. `apart: linear` has the set-up of the variant
 //! `linear`.
 
-use super::{Task, setup};
+use super::setup::setup;
+use super::task::Task;
 use crate::backing::BYTES_PER_INODE;
 use crate::client::{Client, LibraryClient};
 use crate::system::System;
@@ -22,9 +23,10 @@ pub(crate) fn of_variant(variant: &str) -> String {
 
 /// The variant whose set-up a worker that is apart has; `None`: it is not apart.
 pub(super) fn inner(variant: &str) -> Option<&str> {
-    match variant == APART {
-        true => Some(variant),
-        false => variant.strip_prefix(OF_VARIANT),
+    if variant == APART {
+        Some(variant)
+    } else {
+        variant.strip_prefix(OF_VARIANT)
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! The last two phases count extents after an fsync; they are not timed.
 
-use super::{Phase, Task, Unit, Work};
+use super::phase::{Phase, Unit, Work};
+use super::task::Task;
 use crate::client::{Client, OpenFile};
 use anyhow::Result;
 

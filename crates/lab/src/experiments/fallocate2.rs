@@ -3,7 +3,8 @@
 //! Each worker has an unlinked file. One operation allocates 8 KiB at its end; after 128 of them
 //! the file is truncated to zero, which is timed but not counted as an operation.
 
-use super::{Clock, Task, Work};
+use super::phase::Work;
+use super::task::{Clock, Task};
 use crate::client::{Client, OpenFile};
 use crate::workers::now;
 use anyhow::Result;

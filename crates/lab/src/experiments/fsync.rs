@@ -1,7 +1,8 @@
 //! Small durable changes, each with an fsync: a new file of 4 KiB, or 512 bytes at the end of the
 //! worker's file.
 
-use super::{Clock, Task, Work};
+use super::phase::Work;
+use super::task::{Clock, Task};
 use crate::client::{Client, OpenFile};
 use crate::workers::now;
 use anyhow::Result;

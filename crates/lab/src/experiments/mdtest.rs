@@ -7,7 +7,8 @@
 //! tables and touches the memory, as the first repetition of mdtest does. Its changes are committed
 //! before the clock runs, so that all numbers of workers begin alike.
 
-use super::{Phase, Task, Unit, Work};
+use super::phase::{Phase, Unit, Work};
+use super::task::Task;
 use crate::client::Client;
 use anyhow::Result;
 

@@ -11,170 +11,23 @@ mod mount_io;
 mod mount_names;
 mod mount_tree;
 mod parallel_write;
+mod phase;
 mod setup;
 mod stress_orphan;
+mod task;
 mod varmail;
 
 pub(crate) use apart::of_variant;
+pub(crate) use phase::{Phase, Unit, Work};
 pub(crate) use setup::{allocators, setup};
+pub(crate) use task::{Clock, Experiment, Plan, Task};
 
 use crate::backing::BYTES_PER_INODE;
 use crate::client::Client;
 use crate::system::System;
 use anyhow::{Result, bail};
-use serde::{Deserialize, Serialize};
 
 const IMAGE_MIB: u64 = 2048;
-
-/// An experiment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Experiment {
-    Mdtest,
-    Fallocate2,
-    Fsync,
-    Mount,
-    MountCreate,
-    MountIo,
-    Append,
-    StressOrphan,
-    MountNames,
-    MountTree,
-    ParallelWrite,
-    Varmail,
-}
-
-/// Parameters chosen by the user.
-pub(crate) struct Plan {
-    pub(crate) experiment: Experiment,
-    pub(crate) variants: Vec<&'static str>,
-    pub(crate) workers: Vec<u32>,
-    pub(crate) systems: Vec<System>,
-    pub(crate) seconds: f64,
-    pub(crate) runs: u32,
-    pub(crate) count: u64,
-    pub(crate) image_mib: u64,
-    pub(crate) journal_mib: u64,
-    pub(crate) mount_options: String,
-    pub(crate) features: String,
-    pub(crate) clock: Clock,
-}
-
-/// Clock that times the phases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-pub(crate) enum Clock {
-    /// Time that passes.
-    Wall,
-    /// CPU time of all workers together, in user and kernel mode: compares versions of one system,
-    /// or numbers of workers, on a busy machine. It excludes the work of servers and background
-    /// threads.
-    Cpu,
-}
-
-/// One worker's part of one run; sent to worker processes as JSON.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Task {
-    pub(crate) experiment: Experiment,
-    pub(crate) variant: String,
-    pub(crate) worker: u32,
-    pub(crate) workers: u32,
-    pub(crate) count: u64,
-    pub(crate) seconds: f64,
-    pub(crate) image_mib: u64,
-    pub(crate) journal_mib: u64,
-    pub(crate) clock: Clock,
-}
-
-/// Unit of a phase's result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// Operations per second.
-    PerSecond,
-    /// 10^6 bytes per second; the phase counts bytes.
-    MegabytesPerSecond,
-    /// Milliseconds.
-    Milliseconds,
-    /// A plain number.
-    Count,
-    /// 2^20 bytes.
-    Mebibytes,
-    /// A plain number, averaged over the workers.
-    Mean,
-    /// 2^10 bytes, averaged over the workers.
-    MeanKibibytes,
-    Nanoseconds,
-    Microseconds,
-    /// Percent.
-    Percent,
-}
-
-impl Unit {
-    const ALL: [Self; 10] = [
-        Self::PerSecond,
-        Self::MegabytesPerSecond,
-        Self::Milliseconds,
-        Self::Count,
-        Self::Mebibytes,
-        Self::Mean,
-        Self::MeanKibibytes,
-        Self::Nanoseconds,
-        Self::Microseconds,
-        Self::Percent,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::PerSecond => "1/s",
-            Self::MegabytesPerSecond => "MB/s",
-            Self::Milliseconds => "ms",
-            Self::Count => "",
-            Self::Mebibytes => "MiB",
-            Self::Mean => "mean",
-            Self::MeanKibibytes => "KiB",
-            Self::Nanoseconds => "ns",
-            Self::Microseconds => "µs",
-            Self::Percent => "%",
-        }
-    }
-
-    /// Whether it counts per second.
-    pub(crate) fn is_rate(self) -> bool {
-        matches!(self, Self::PerSecond | Self::MegabytesPerSecond)
-    }
-
-    /// The unit of this name.
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|unit| unit.name() == name)
-    }
-}
-
-/// A part of a run that all workers start together.
-#[derive(Clone, Debug)]
-pub(crate) struct Phase {
-    pub(crate) metric: String,
-    pub(crate) unit: Unit,
-}
-
-impl Phase {
-    fn new(metric: impl Into<String>, unit: Unit) -> Self {
-        Self {
-            metric: metric.into(),
-            unit,
-        }
-    }
-}
-
-/// One worker at work.
-pub(crate) trait Work {
-    /// Runs the phase of this index; answers its amount in the phase's unit. The index after the
-    /// last phase completes the pending work of a rehearsal.
-    fn phase(&mut self, index: usize) -> Result<u64>;
-
-    /// Takes the times of the calls of the last phase, where they are of interest.
-    #[cfg(simulated)]
-    fn take_latencies(&mut self) -> Vec<std::time::Duration> {
-        Vec::new()
-    }
-}
 
 impl Experiment {
     /// Name on the command line and in reports.
@@ -317,21 +170,6 @@ impl Experiment {
 }
 
 impl Task {
-    /// The task of this worker.
-    pub(crate) fn new(plan: &Plan, variant: &str, worker: u32, workers: u32) -> Self {
-        Self {
-            experiment: plan.experiment,
-            variant: variant.to_owned(),
-            worker,
-            workers,
-            count: plan.count,
-            seconds: plan.seconds,
-            image_mib: plan.image_mib,
-            journal_mib: plan.journal_mib,
-            clock: plan.clock,
-        }
-    }
-
     /// The worker, with its files prepared.
     pub(crate) fn start(mut self, client: Box<dyn Client>) -> Result<Box<dyn Work>> {
         let client = match apart::inner(&self.variant).map(str::to_owned) {

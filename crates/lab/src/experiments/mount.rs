@@ -4,7 +4,9 @@
 //! `--count` is the names per worker; for each name [`DATA_BYTES`] of data are written, divided
 //! among all workers, so that runs with many workers need no larger file system.
 
-use super::{Phase, Task, Work, mount_io, mount_names, mount_tree};
+use super::phase::{Phase, Work};
+use super::task::Task;
+use super::{mount_io, mount_names, mount_tree};
 use crate::client::Client;
 use anyhow::{Context, Result};
 

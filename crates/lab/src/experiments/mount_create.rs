@@ -1,7 +1,8 @@
 //! Creates in one growing directory; each chunk of names is a metric of its own, which shows a rate
 //! that falls with the size.
 
-use super::{Phase, Task, Unit, Work};
+use super::phase::{Phase, Unit, Work};
+use super::task::Task;
 use crate::client::Client;
 use anyhow::Result;
 

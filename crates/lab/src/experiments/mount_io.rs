@@ -1,7 +1,8 @@
 //! Data: write a new file and fsync it, drop the cache, read it back; then the same file at random
 //! offsets, and with direct I/O.
 
-use super::{Phase, Task, Unit, Work};
+use super::phase::{Phase, Unit, Work};
+use super::task::Task;
 use crate::client::{Cache, Client, OpenFile};
 use anyhow::{Context, Result, ensure};
 use uext4_testkit::rng::Rng;

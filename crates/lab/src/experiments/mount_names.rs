@@ -5,7 +5,8 @@
 //! negative lookup is repeated, and a positive lookup is a mkdir on an existing name, for which the
 //! kernel never trusts its cache. A first round of create, attributes and remove is not measured.
 
-use super::{Phase, Task, Unit, Work};
+use super::phase::{Phase, Unit, Work};
+use super::task::Task;
 use crate::client::{Client, OpenFile};
 use anyhow::Result;
 

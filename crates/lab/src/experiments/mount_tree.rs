@@ -1,6 +1,7 @@
 //! A tree of real files: copied into the mount, walked and removed by the system's own programs.
 
-use super::{Phase, Task, Unit, Work};
+use super::phase::{Phase, Unit, Work};
+use super::task::Task;
 use crate::client::Client;
 use anyhow::{Context, Result};
 use std::path::PathBuf;

@@ -2,7 +2,8 @@
 //!
 //! A second round truncates the file to zero and writes it again. The last phase counts extents.
 
-use super::{Phase, Task, Unit, Work};
+use super::phase::{Phase, Unit, Work};
+use super::task::Task;
 use crate::client::{Client, OpenFile};
 use anyhow::Result;
 

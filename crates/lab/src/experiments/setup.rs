@@ -1,7 +1,8 @@
 //! Format and mount options of each variant.
 
 use super::apart::APART;
-use super::{Experiment, mdtest};
+use super::mdtest;
+use super::task::Experiment;
 use crate::base_lines::of_names;
 use crate::stage::Setup;
 use crate::system::System;

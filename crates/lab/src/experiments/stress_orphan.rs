@@ -3,7 +3,8 @@
 //!
 //! Every worker has its own directory, so that workers share only the tracking of orphans.
 
-use super::{Clock, Phase, Task, Unit, Work};
+use super::phase::{Phase, Unit, Work};
+use super::task::{Clock, Task};
 use crate::client::{Client, OpenFile};
 use crate::workers::now;
 use anyhow::Result;

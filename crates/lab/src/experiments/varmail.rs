@@ -7,7 +7,8 @@
 //! References: filebench, `workloads/varmail.f` version 3.0; `appendfilerand` draws a length below
 //! 16 KiB.
 
-use super::{Task, Work};
+use super::phase::Work;
+use super::task::Task;
 use crate::client::{Client, OpenFile};
 use anyhow::{Context, Result, ensure};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The section of one design: published table, our table, plot, interpretation.
 
 use super::content::{Part, Table};
-use super::designs::{Design, Found, Line, Metric, Published, Shape, Side, Source};
+use super::designs::{Design, Line, Metric, Numbers, Published, Shape, Side, Source};
 use super::row::Rows;
 use super::run::{Depth, Program};
 use crate::report::human;
@@ -9,7 +9,7 @@ use crate::report::plot::{Bar, Bars, Curve, Lines, Stroke};
 
 /// All parts of a design.
 pub(super) fn parts(design: &'static Design, rows: &Rows, depth: Depth) -> Vec<Part> {
-    let found = Found::new(design, rows);
+    let found = Numbers::new(design, rows);
     let title = format!("Document {}: {}", design.document, design.title);
     let mut parts = vec![
         Part::Heading(2, title),
@@ -47,7 +47,7 @@ pub(super) fn parts(design: &'static Design, rows: &Rows, depth: Depth) -> Vec<P
     parts
 }
 
-fn sentence(design: &Design, found: &Found) -> String {
+fn sentence(design: &Design, found: &Numbers) -> String {
     let simulates = design.runs_of(Program::Simulator).next().is_some();
     let simulated = |(line, numbers): &(&Line, Vec<_>)| {
         line.name.starts_with("simulated") && !numbers.is_empty()
@@ -74,7 +74,7 @@ fn published(published: &Published) -> Table {
 }
 
 /// A column for each number of workers that some line has.
-fn scaling_table(unit: &str, found: &Found) -> Table {
+fn scaling_table(unit: &str, found: &Numbers) -> Table {
     let mut counts: Vec<u32> = found
         .0
         .iter()
@@ -94,7 +94,7 @@ fn scaling_table(unit: &str, found: &Found) -> Table {
     }
 }
 
-fn amounts_table(metrics: &[Metric], found: &Found) -> Table {
+fn amounts_table(metrics: &[Metric], found: &Numbers) -> Table {
     let columns: Vec<u32> = (0..).take(metrics.len()).collect();
     let mut headers = vec![String::new()];
     headers.extend(metrics.iter().map(|metric| metric.title.to_owned()));
@@ -109,7 +109,7 @@ fn amounts_table(metrics: &[Metric], found: &Found) -> Table {
 }
 
 /// The lines that have numbers.
-fn table_rows(found: &Found, columns: &[u32]) -> Vec<Vec<String>> {
+fn table_rows(found: &Numbers, columns: &[u32]) -> Vec<Vec<String>> {
     let row = |(line, numbers): &(&Line, Vec<(u32, f64)>)| {
         let cell = |column: &u32| {
             let number = numbers.iter().find(|(at, _)| at == column);
@@ -123,7 +123,7 @@ fn table_rows(found: &Found, columns: &[u32]) -> Vec<Vec<String>> {
 }
 
 /// Each line as a share of its rate with one worker; lines without that are not drawn.
-fn scaling_plot(design: &Design, found: &Found) -> Part {
+fn scaling_plot(design: &Design, found: &Numbers) -> Part {
     let curve = |(line, numbers): &(&'static Line, Vec<(u32, f64)>)| {
         let one = numbers.iter().find(|(workers, _)| *workers == 1)?.1;
         let points = numbers.iter();
@@ -152,7 +152,7 @@ fn stroke(line: &Line) -> Stroke {
 }
 
 /// Bars of a metric; none without numbers.
-fn bars(metric: &Metric, index: u32, found: &Found) -> Option<Part> {
+fn bars(metric: &Metric, index: u32, found: &Numbers) -> Option<Part> {
     let bar = |(line, numbers): &(&'static Line, Vec<(u32, f64)>)| {
         let (_, value) = numbers.iter().find(|(at, _)| *at == index)?;
         Some(Bar {

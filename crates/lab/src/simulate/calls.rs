@@ -5,14 +5,15 @@
 
 use super::course::Work;
 use super::machines::{Host, THIS};
-use super::{Plan, checkpoint, operations, shrinker};
+use super::plan::Plan;
+use super::{checkpoint, operations, shrinker};
 use crate::base_lines::of_names;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::time::Duration;
 use uext4::BaseLines;
 
-/// See the module.
+/// An experiment that measures calls.
 #[derive(Clone, Copy)]
 pub(super) struct Experiment {
     name: &'static str,
@@ -82,9 +83,10 @@ pub(super) fn of_name(name: &str) -> Option<Experiment> {
 /// Runs everything and prints each row as it ends.
 pub(super) fn run(plan: &Plan, experiment: &Experiment) -> Result<()> {
     let host = Host::of_name(&plan.machine)?;
-    let sizes = match plan.sizes.is_empty() {
-        true => experiment.sizes,
-        false => &plan.sizes,
+    let sizes = if plan.sizes.is_empty() {
+        experiment.sizes
+    } else {
+        &plan.sizes
     };
     if !plan.json {
         println!("{} on {} (simulated)", plan.experiment, plan.machine);

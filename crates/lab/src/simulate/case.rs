@@ -5,7 +5,8 @@ use super::course::{Course, Done, Work};
 use super::device::TimedDevice;
 use super::load::Load;
 use super::machines::Host;
-use super::{Plan, operations};
+use super::operations;
+use super::plan::Plan;
 use crate::client::LibraryClient;
 use crate::experiments::{self, Clock, Phase, Task, Unit};
 use anyhow::{Context, Result, anyhow};
@@ -16,7 +17,7 @@ use uext4::{Filesystem, MountOptions};
 use uext4_device::MemDevice;
 use uext4_sync::simulation::{self, Report};
 
-/// See the module.
+/// One variant with one number of workers on a simulated machine.
 pub(super) struct Case<'a> {
     plan: &'a Plan,
     load: Load,
@@ -98,12 +99,13 @@ impl<'a> Case<'a> {
         let with = self.run(&rounded)?;
         let scaled = |index: usize| {
             let added = self.each_ps(&with[index]) - self.each_ps(&without[index]);
-            match added > 0.0 {
-                true => Work {
+            if added > 0.0 {
+                Work {
                     ps: (first[index] * left[index] / added) as u64,
                     ..rounded[index]
-                },
-                false => rounded[index],
+                }
+            } else {
+                rounded[index]
             }
         };
         Ok((0..left.len()).map(scaled).collect())
@@ -196,9 +198,12 @@ impl<'a> Case<'a> {
         &self,
     ) -> impl FnOnce(Arc<Filesystem>, Task) -> Result<Box<dyn experiments::Work>> + use<> {
         let is_canary = self.variant == canary::CANARY;
-        move |filesystem, task| match is_canary {
-            true => canary::start(&filesystem, &task),
-            false => task.start(Box::new(LibraryClient::new(filesystem)?)),
+        move |filesystem, task| {
+            if is_canary {
+                canary::start(&filesystem, &task)
+            } else {
+                task.start(Box::new(LibraryClient::new(filesystem)?))
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! SVG chart: rate of each worker, as a share of that of one worker alone, by number of workers.
 
-use super::{Plan, Row};
+use super::plan::Plan;
+use super::row::Row;
 use crate::report::plot::{Curve, Lines, Stroke, standalone};
 
 /// The whole chart.

@@ -10,9 +10,10 @@ use uext4_sync::simulation;
 /// The commits until all blocks wait.
 pub(super) fn run(run: &Run<'_>) -> Result<Calls> {
     let blocks = u32::try_from(run.size)?;
-    let tracking = match run.base_lines.scanned_checkpoints {
-        true => Tracking::Scanned,
-        false => Tracking::Counted,
+    let tracking = if run.base_lines.scanned_checkpoints {
+        Tracking::Scanned
+    } else {
+        Tracking::Counted
     };
     simulation::run(&run.host.machine, run.host.cores, || {
         let queue = Queue::new(blocks, SMALL_TRANSACTION, tracking)?;

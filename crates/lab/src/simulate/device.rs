@@ -18,9 +18,10 @@ pub(super) struct TimedDevice {
 impl TimedDevice {
     /// A bandwidth of 0 is unlimited.
     pub(super) fn new(inner: MemDevice, latency_us: f64, megabytes_per_second: f64) -> Self {
-        let ns_per_byte = match megabytes_per_second > 0.0 {
-            true => 1e3 / megabytes_per_second,
-            false => 0.0,
+        let ns_per_byte = if megabytes_per_second > 0.0 {
+            1e3 / megabytes_per_second
+        } else {
+            0.0
         };
         Self {
             inner,

@@ -69,9 +69,10 @@ impl Host {
     pub(super) fn work(&self, measured: Work) -> Work {
         Work {
             ps: (measured.ps as f64 * self.work_scale) as u64,
-            busy_scale: match self.machine.name == THIS {
-                true => measured.busy_scale,
-                false => 1.0,
+            busy_scale: if self.machine.name == THIS {
+                measured.busy_scale
+            } else {
+                1.0
             },
         }
     }
@@ -80,9 +81,10 @@ impl Host {
 impl File {
     fn host(&self, name: &str) -> Result<Host> {
         let of = |figure: &Figure| -> Result<f64> {
-            match figure.source.is_empty() {
-                true => bail!("{name}: a number has no source"),
-                false => Ok(figure.value),
+            if figure.source.is_empty() {
+                bail!("{name}: a number has no source")
+            } else {
+                Ok(figure.value)
             }
         };
         let ps = |figure: &Figure| of(figure).map(|ns| (ns * 1e3) as u64);

@@ -1,6 +1,7 @@
 //! Outcome for people (a table, with the hottest lines) and for programs (JSON lines).
 
-use super::{Plan, Row};
+use super::plan::Plan;
+use super::row::Row;
 use crate::report::human;
 use anyhow::Result;
 use serde_json::json;

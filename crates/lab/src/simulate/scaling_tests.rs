@@ -27,9 +27,10 @@ fn share(experiment: &str, variant: &'static str, (many, latency_us): (u32, f64)
         svg: None,
     };
     // Beside a device there is little.
-    let work = match latency_us > 0.0 {
-        true => Work::NONE,
-        false => Work::of_ps(10_000),
+    let work = if latency_us > 0.0 {
+        Work::NONE
+    } else {
+        Work::of_ps(10_000)
     };
     let load = Load::of_name(&plan.experiment).expect("it is known");
     let host = Host::of_name(&plan.machine).expect("it is known");

@@ -5,9 +5,9 @@
 
 use anyhow::Result;
 
-use super::Target;
 use super::image::{Image, u16_at, u32_at};
 use super::layout::{Layout, SUPERBLOCK_OFFSET, Spot};
+use super::target::Target;
 
 /// Reflected polynomial of CRC-32C.
 const POLYNOMIAL: u32 = 0x82F6_3B78;

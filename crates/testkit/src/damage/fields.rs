@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use super::Target;
 use super::image::Image;
 use super::layout::{Layout, Spot};
+use super::target::Target;
 use crate::rng::Rng;
 
 /// A field of a structure.
@@ -163,12 +163,11 @@ fn from(table: Table, base_bytes: u64, rng: &mut Rng) -> Field {
 
 fn extent(image: &Image, spot: &Spot, rng: &mut Rng) -> Result<Field> {
     let entries = u64::from(image.u16(spot.offset_bytes + 2)?);
-    match entries == 0 || rng.chance(40) {
-        true => Ok(from(EXTENT_HEADER, 0, rng)),
-        false => {
-            let base = 12 + 12 * rng.below(entries);
-            Ok(from(EXTENT, base, rng))
-        }
+    if entries == 0 || rng.chance(40) {
+        Ok(from(EXTENT_HEADER, 0, rng))
+    } else {
+        let base = 12 + 12 * rng.below(entries);
+        Ok(from(EXTENT, base, rng))
     }
 }
 

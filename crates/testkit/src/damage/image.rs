@@ -6,7 +6,16 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::Change;
+/// Replaced bytes of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// First byte.
+    pub offset_bytes: u64,
+    /// Original bytes.
+    pub before: Vec<u8>,
+    /// New bytes.
+    pub after: Vec<u8>,
+}
 
 pub(super) struct Image {
     file: File,

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 
-use super::Target;
 use super::fields::Field;
 use super::image::Image;
 use super::layout::{I_BLOCK, Layout, Spot, Tree};
+use super::target::Target;
 use crate::rng::Rng;
 
 const INDEX_FLAG: u32 = 0x1000;

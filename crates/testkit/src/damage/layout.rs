@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::Target;
 use super::image::{Image, u16_at, u32_at};
+use super::target::Target;
 use crate::rng::Rng;
 
 pub(super) const SUPERBLOCK_OFFSET: u64 = 1024;
@@ -283,9 +283,10 @@ fn checksum_seed(sb: &[u8]) -> Option<u32> {
     if u32_at(sb, 0x64) & RO_COMPAT_METADATA_CSUM == 0 {
         return None;
     }
-    match u32_at(sb, 0x60) & INCOMPAT_CSUM_SEED != 0 {
-        true => Some(u32_at(sb, 0x270)),
-        false => Some(super::checksums::crc32c(!0, &sb[0x68..0x78])),
+    if u32_at(sb, 0x60) & INCOMPAT_CSUM_SEED != 0 {
+        Some(u32_at(sb, 0x270))
+    } else {
+        Some(super::checksums::crc32c(!0, &sb[0x68..0x78]))
     }
 }
 

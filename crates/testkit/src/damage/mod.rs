@@ -15,6 +15,7 @@ mod image;
 mod inner;
 mod layout;
 mod rare;
+mod target;
 #[cfg(test)]
 mod tests;
 
@@ -24,99 +25,12 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::rng::Rng;
+pub use image::Change;
+pub use target::Target;
+
 use fields::Field;
 use image::Image;
 use layout::{Layout, Spot};
-
-/// The structure to damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The primary superblock.
-    Superblock,
-    /// A group descriptor.
-    Descriptor,
-    /// A block bitmap.
-    BlockBitmap,
-    /// An inode bitmap.
-    InodeBitmap,
-    /// A used inode.
-    Inode,
-    /// The extent header or an extent in a used inode.
-    InodeExtents,
-    /// A block of an extent tree.
-    ExtentBlock,
-    /// A directory block.
-    Directory,
-    /// A block of extended attributes.
-    XattrBlock,
-    /// The superblock of the journal.
-    JournalSuperblock,
-    /// A block in the log.
-    JournalBlock,
-    /// Any byte of the image.
-    Anywhere,
-    /// The slot of an inode that is not used.
-    UnusedInode,
-    /// The target of a symbolic link, in the inode or in its block.
-    Symlink,
-    /// Attributes in an inode.
-    InodeXattr,
-    /// An inode that holds the value of an attribute.
-    ValueInode,
-    /// Its data.
-    ValueData,
-    /// The MMP block.
-    Mmp,
-    /// The padding after the bits of an inode bitmap.
-    BitmapPadding,
-    /// The numbers of the quota inodes in the superblock.
-    QuotaNumbers,
-    /// An inode with a reserved number.
-    ReservedInode,
-    /// A block of the orphan file.
-    OrphanFile,
-    /// The root of the index of a directory.
-    IndexRoot,
-    /// A block table, as in inodes without extents.
-    BlockTable,
-    /// Entries of an inline directory.
-    InlineEntries,
-}
-
-impl Target {
-    /// Targets that every image has.
-    pub const ALL: [Self; 12] = [
-        Self::Superblock,
-        Self::Descriptor,
-        Self::BlockBitmap,
-        Self::InodeBitmap,
-        Self::Inode,
-        Self::InodeExtents,
-        Self::ExtentBlock,
-        Self::Directory,
-        Self::XattrBlock,
-        Self::JournalSuperblock,
-        Self::JournalBlock,
-        Self::Anywhere,
-    ];
-
-    /// Targets that only images with more features have, or that no engine reads.
-    pub const RARE: [Self; 10] = [
-        Self::UnusedInode,
-        Self::Symlink,
-        Self::InodeXattr,
-        Self::ValueInode,
-        Self::ValueData,
-        Self::Mmp,
-        Self::BitmapPadding,
-        Self::QuotaNumbers,
-        Self::ReservedInode,
-        Self::OrphanFile,
-    ];
-
-    /// Targets that point from a file or directory to its parts.
-    pub const INNER: [Self; 3] = [Self::IndexRoot, Self::BlockTable, Self::InlineEntries];
-}
 
 /// Whether the checksum of the damaged structure is recomputed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,17 +50,6 @@ pub struct Wound {
     pub place: String,
     /// Every change, in order.
     pub changes: Vec<Change>,
-}
-
-/// Replaced bytes of an image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// First byte.
-    pub offset_bytes: u64,
-    /// Original bytes.
-    pub before: Vec<u8>,
-    /// New bytes.
-    pub after: Vec<u8>,
 }
 
 impl fmt::Display for Wound {

@@ -4,11 +4,11 @@
 
 use anyhow::Result;
 
-use super::Target;
 use super::checksums::crc32c;
 use super::fields::Field;
 use super::image::Image;
 use super::layout::{I_BLOCK, Layout, SUPERBLOCK_OFFSET, Spot, Tree};
+use super::target::Target;
 use crate::rng::Rng;
 
 const INCOMPAT_MMP: u32 = 0x100;

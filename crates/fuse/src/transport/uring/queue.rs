@@ -18,7 +18,7 @@ use super::ring::{Completion, Returned, Ring};
 use crate::affinity::Affinity;
 use crate::errno::Errno;
 use crate::server::{RequestClass, Server};
-use crate::transport::{Ended, Service, Transport};
+use crate::transport::service::{Ended, Service, Transport};
 use crate::worker_pool::{Job, WorkerPool};
 use std::io;
 use uext4_sync::Arc;
@@ -192,9 +192,10 @@ impl Queue {
         };
         pool.n_away += 1;
         pool.n_asking += usize::from(why == Away::Asks);
-        match pool.n_entries < pool.n_away + ENTRIES {
-            true => self.add_entry(entry.queue),
-            false => Ok(()),
+        if pool.n_entries < pool.n_away + ENTRIES {
+            self.add_entry(entry.queue)
+        } else {
+            Ok(())
         }
     }
 
@@ -225,9 +226,10 @@ impl Queue {
                 pool.n_away -= 1;
                 pool.n_asking -= usize::from(why == Away::Asks);
             }
-            match std::mem::replace(&mut entry.is_served, true) {
-                true => self.ring.commit(entry)?,
-                false => self.take(entry, service)?,
+            if std::mem::replace(&mut entry.is_served, true) {
+                self.ring.commit(entry)?
+            } else {
+                self.take(entry, service)?
             }
         }
         Ok(())

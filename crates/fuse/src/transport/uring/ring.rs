@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::entry::Entry;
-use crate::transport::DevFuse;
+use crate::transport::dev_fuse::DevFuse;
 use crate::transport::polling::{BusyPolling, SkippedPolls};
 use io_uring::register::Restriction;
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};

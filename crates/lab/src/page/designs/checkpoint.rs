@@ -1,7 +1,7 @@
 //! Document 002, third part: the list of blocks that wait for their checkpoint.
 
-use super::{Design, Found, KUNPENG, Metric, Published, Shape, Side, Source, UEXT4};
-use super::{key, lab, line, simulator, times};
+use super::design::{Design, KUNPENG, Metric, Numbers, Published, Shape, Side, Source, UEXT4};
+use super::design::{key, lab, line, simulator, times};
 use crate::report::plot::Scale;
 
 pub(super) const DESIGN: Design = Design {
@@ -103,7 +103,7 @@ const fn queue(variant: &'static str) -> Source {
     Source::At(1, key("checkpoint", variant, UEXT4))
 }
 
-fn finding(found: &Found) -> Option<String> {
+fn finding(found: &Numbers) -> Option<String> {
     let grows = |few, many| Some(times(found.value(many, 1)?, found.value(few, 1)?));
     let scan = grows(
         "simulated, list scan, 1,000 blocks",

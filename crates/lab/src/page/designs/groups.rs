@@ -1,7 +1,7 @@
 //! Document 000: searches that skip busy groups, and a goal for each stream.
 
-use super::{Design, Found, KERNEL, KUNPENG, Published, Shape, Side, Source, UEXT4};
-use super::{key, lab, line, simulator, times};
+use super::design::{Design, KERNEL, KUNPENG, Numbers, Published, Shape, Side, Source, UEXT4};
+use super::design::{key, lab, line, simulator, times};
 
 pub(super) const DESIGN: Design = Design {
     document: "000",
@@ -130,7 +130,7 @@ const fn real(variant: &'static str, system: &'static str) -> Source {
     Source::Scaling(key("fallocate2", variant, system))
 }
 
-fn finding(found: &Found) -> Option<String> {
+fn finding(found: &Numbers) -> Option<String> {
     let lost = |name| Some(times(1.0, found.kept(name, 64)?));
     let (ours, theirs) = (lost("simulated, blocking")?, lost("published, base")?);
     let kept = found.kept("simulated, freespace-tree", 64)?;

@@ -1,7 +1,9 @@
 //! Document 004: an inode is found and taken in one step.
 
-use super::{Design, Found, KERNEL, KUNPENG, Metric, Published, Shape, Side, Source, UEXT4};
-use super::{key, lab, line, simulator, times};
+use super::design::{
+    Design, KERNEL, KUNPENG, Metric, Numbers, Published, Shape, Side, Source, UEXT4,
+};
+use super::design::{key, lab, line, simulator, times};
 use crate::report::plot::Scale;
 
 pub(super) const DESIGN: Design = Design {
@@ -128,7 +130,7 @@ const fn at(workers: u32, variant: &'static str, system: &'static str) -> Source
     Source::At(workers, key("mdtest", variant, system))
 }
 
-fn finding(found: &Found) -> Option<String> {
+fn finding(found: &Numbers) -> Option<String> {
     let created = |name| found.value(name, 0);
     let published = times(
         created("published, 48, with")?,

@@ -1,7 +1,7 @@
 //! Document 002, first part: the list of orphans, and the orphan file.
 
-use super::{Design, Found, KERNEL, KUNPENG, Published, Shape, Side, Source, UEXT4};
-use super::{key, lab, line, simulator, times};
+use super::design::{Design, KERNEL, KUNPENG, Numbers, Published, Shape, Side, Source, UEXT4};
+use super::design::{key, lab, line, simulator, times};
 
 pub(super) const DESIGN: Design = Design {
     document: "002",
@@ -75,7 +75,7 @@ const fn real(variant: &'static str, system: &'static str) -> Source {
     Source::Scaling(key("stress-orphan", variant, system))
 }
 
-fn finding(found: &Found) -> Option<String> {
+fn finding(found: &Numbers) -> Option<String> {
     let list = times(1.0, found.kept("simulated, list-mutex", 16)?);
     let file = found.kept("simulated, file", 16)?;
     let of_none = found.value("simulated, file", 16)? / found.value("simulated, none", 16)?;

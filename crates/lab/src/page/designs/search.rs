@@ -1,7 +1,7 @@
 //! Document 001: free-space trees, and a search that reads few bitmaps.
 
-use super::{Design, Found, KERNEL, Metric, Published, Shape, Side, Source, UEXT4};
-use super::{key, lab, line, times};
+use super::design::{Design, KERNEL, Metric, Numbers, Published, Shape, Side, Source, UEXT4};
+use super::design::{key, lab, line, times};
 use crate::page::run::{Program, Run};
 use crate::report::plot::Scale;
 
@@ -225,7 +225,7 @@ const fn measured(variant: &'static str, system: &'static str) -> Source {
     Source::At(1, key("fragmented", variant, system))
 }
 
-fn finding(found: &Found) -> Option<String> {
+fn finding(found: &Numbers) -> Option<String> {
     let first = |name| found.value(name, 0);
     let tree = first("uext4, trees, level 1")?;
     let published = times(

@@ -1,7 +1,9 @@
 //! Document 002, second part: the shrinker of the extent status tree.
 
-use super::{Design, Found, KERNEL, KUNPENG, Metric, Published, Shape, Side, Source, UEXT4};
-use super::{key, lab, line, simulator, times};
+use super::design::{
+    Design, KERNEL, KUNPENG, Metric, Numbers, Published, Shape, Side, Source, UEXT4,
+};
+use super::design::{key, lab, line, simulator, times};
 use crate::report::plot::Scale;
 
 pub(super) const DESIGN: Design = Design {
@@ -126,7 +128,7 @@ const fn simulated(variant: &'static str) -> Source {
     Source::At(16, key("shrinker", variant, KUNPENG))
 }
 
-fn finding(found: &Found) -> Option<String> {
+fn finding(found: &Numbers) -> Option<String> {
     let of = |name| found.value(name, 2);
     let before = of("simulated, full scan, 10,000 files")?;
     let after = of("simulated, round robin, 10,000 files")?;

@@ -1,7 +1,9 @@
 //! Document 003: the goal of streams without a lock.
 
-use super::{Design, EPYC, Found, KERNEL, KUNPENG, Published, Shape, Side, Source, UEXT4};
-use super::{key, lab, line, simulator, times};
+use super::design::{
+    Design, EPYC, KERNEL, KUNPENG, Numbers, Published, Shape, Side, Source, UEXT4,
+};
+use super::design::{key, lab, line, simulator, times};
 
 pub(super) const DESIGN: Design = Design {
     document: "003",
@@ -117,7 +119,7 @@ const fn run(variant: &'static str, system: &'static str) -> Source {
     Source::Scaling(key("fallocate2", variant, system))
 }
 
-fn finding(found: &Found) -> Option<String> {
+fn finding(found: &Numbers) -> Option<String> {
     let gain = |before, after, count| {
         Some(times(
             found.value(after, count)?,

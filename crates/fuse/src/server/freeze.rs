@@ -1,0 +1,59 @@
+//! Operations that run while requests that change something are parked ([`crate::halt`]).
+
+use super::Server;
+use crate::halt::Unmounting;
+use uext4::resize::{NewSize, Plan};
+
+impl Server {
+    /// As [`uext4::Filesystem::freeze`]; requests that change something wait outside.
+    pub(crate) fn freeze(&self) -> uext4::Result<()> {
+        self.halted(|server| server.filesystem().freeze())
+    }
+
+    /// As [`uext4::Filesystem::thaw`].
+    pub(crate) fn thaw(&self) -> uext4::Result<()> {
+        self.halted(|server| server.filesystem().thaw())
+    }
+
+    /// As [`uext4::Filesystem::shutdown`]; what waits outside is answered then.
+    pub(crate) fn shutdown(&self, flush: uext4::Flush) -> uext4::Result<()> {
+        self.halted(|server| server.filesystem().shutdown(flush))
+    }
+
+    /// As [`uext4::Filesystem::grow`]; requests that change something wait outside.
+    pub(crate) fn grow(&self, wanted: NewSize) -> uext4::Result<Plan> {
+        self.halted(|server| server.filesystem().grow(wanted))
+    }
+
+    /// As [`uext4::Filesystem::remount`].
+    pub(crate) fn remount(&self, list: &str) -> uext4::Result<()> {
+        self.halted(|server| server.filesystem().remount(list))
+    }
+
+    /// Works while changes are parked; they go on unless the file system is frozen then.
+    ///
+    /// # Errors
+    /// Those of `work`; [`uext4::Error::Busy`] once the mount ends.
+    fn halted<T>(&self, work: impl FnOnce(&Self) -> uext4::Result<T>) -> uext4::Result<T> {
+        let halt = self.halt();
+        let _turn = halt.take_turn(Unmounting::No)?;
+        halt.changes.close();
+        let done = work(self);
+        if !self.filesystem().is_frozen() {
+            halt.resume();
+        }
+        done
+    }
+
+    /// Thaws for good, since the mount ends: all parked requests go on, and later calls of
+    /// [`Self::freeze`] and its like are refused.
+    pub(crate) fn end_halts(&self) {
+        let halt = self.halt();
+        let Ok(_turn) = halt.take_turn(Unmounting::Yes) else {
+            return;
+        };
+        // Most are not frozen. A failure of the device is told when the image is closed.
+        let _ = self.filesystem().thaw();
+        halt.resume();
+    }
+}

@@ -1,0 +1,34 @@
+//! What a request needs of its thread, and what comes of it.
+
+use crate::errno::Errno;
+
+/// Result of an operation; the body is in the [`crate::reply::Reply`].
+pub(super) type Handled<T = ()> = Result<T, Errno>;
+
+/// Result of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Send this reply.
+    Reply(Handled),
+    /// Send no reply.
+    Silent,
+}
+
+/// Request class: how long a request may occupy its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestClass {
+    /// Short, without waiting.
+    Soon,
+    /// A large transfer that no caller waits for, or that comes with others.
+    Bulk,
+    /// A large transfer that a caller waits for.
+    Awaited,
+    /// Until a commit is durable.
+    Waits,
+    /// Until the kernel has sent other requests and received their replies.
+    Asks,
+    /// As `Asks`; if it cannot wait for others, it is served with the data at hand.
+    MayAsk,
+    /// Until the freeze barrier ([`crate::halt::Halt`]) opens.
+    Halted,
+}
