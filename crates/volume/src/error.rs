@@ -104,6 +104,9 @@ pub enum ResizeError {
         /// Bytes of the device.
         there_bytes: u64,
     },
+    /// It was not unmounted, or is not opened by its primary superblock.
+    #[error("it was not unmounted; mount and unmount it, or run e2fsck, and try again")]
+    NotRecovered,
     /// It is marked with errors.
     #[error("it is marked with errors; run e2fsck -f first")]
     Errors,

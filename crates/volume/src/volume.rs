@@ -43,9 +43,10 @@ impl Volume {
     /// Claims the file system on `device`, which was unmounted.
     ///
     /// # Errors
-    /// As [`Inspection::new`]; [`ResizeError::Errors`] if it was not unmounted, or is marked with
-    /// errors, and [`ResizeError::Unclean`] without the mark of a clean unmount;
-    /// [`Error::ReadOnly`]; the error of the device if another host has mounted it.
+    /// As [`Inspection::new`]; [`ResizeError::NotRecovered`] if it was not unmounted, or is opened
+    /// by a backup of the superblock; [`ResizeError::Errors`] if it is marked with errors, and
+    /// [`ResizeError::Unclean`] without the mark of a clean unmount; [`Error::ReadOnly`]; the error
+    /// of the device if another host has mounted it.
     pub fn claim(device: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let mut found = Inspection::new(&*device, options)?;
         if let Err(unsound) = check_state(&found.superblock) {
@@ -55,6 +56,9 @@ impl Volume {
         }
         if found.access != Access::ReadWrite {
             return Err(Error::ReadOnly);
+        }
+        if found.recovering {
+            return Err(ResizeError::NotRecovered.into());
         }
         let claim = Claim::new(&device, &found.superblock, &options.clock)?;
         let journal = options.journal_device.clone();
@@ -67,7 +71,7 @@ impl Volume {
         }
         check_state(&found.superblock)?;
         if found.recovering {
-            return Err(ResizeError::Errors.into());
+            return Err(ResizeError::NotRecovered.into());
         }
         let mut volume = Self {
             log: None,
@@ -110,7 +114,7 @@ impl Volume {
         device: Arc<dyn BlockDevice>,
         log: Option<Log>,
         superblock: Superblock,
-        clock: Arc<dyn Clock>,
+        options: OpenOptions,
     ) -> Result<Self> {
         Ok(Self {
             device,
@@ -118,8 +122,8 @@ impl Volume {
             superblock,
             log,
             mmp: None,
-            journal_device: None,
-            clock,
+            journal_device: options.journal_device,
+            clock: options.clock,
         })
     }
 

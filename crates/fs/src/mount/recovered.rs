@@ -18,13 +18,18 @@ pub(crate) fn open_recovered(
     device: &Arc<dyn BlockDevice>,
     options: &MountOptions,
 ) -> Result<OpenOptions> {
-    let plan = open::inspect(device, options.clone())?;
+    let mut plan = open::inspect(device, options.clone())?;
     if plan.recovering && check_state(&plan.superblock).is_ok() {
         let mounted = Filesystem::mount(Arc::clone(device), options.clone())?;
         mounted.check_writable()?;
         mounted.unmount()?;
+        // The replay may have changed the options in the superblock.
+        plan = open::inspect(device, options.clone())?;
     }
-    Ok(plan.options.open_options())
+    Ok(OpenOptions {
+        superblock_kib: options.superblock_kib,
+        ..plan.options.open_options()
+    })
 }
 
 /// Claims the file system, recovered as by [`open_recovered`].

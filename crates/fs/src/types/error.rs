@@ -222,7 +222,9 @@ fn resize_errno(why: &ResizeError) -> Errno {
     use ResizeError as Why;
     match why {
         Why::Smaller { .. } | Why::SmallerMounted { .. } => Errno::INVAL,
-        Why::Errors | Why::Unclean | Why::Reserved | Why::Owner { .. } => Errno::UCLEAN,
+        Why::NotRecovered | Why::Errors | Why::Unclean | Why::Reserved | Why::Owner { .. } => {
+            Errno::UCLEAN
+        }
         Why::Device { .. }
         | Why::TooTight
         | Why::ReservedDescriptors { .. }

@@ -24,8 +24,8 @@ use uext4_volume::Volume;
 /// Gives inodes their new numbers.
 ///
 /// # Errors
-/// Those of the device; damage; [`ResizeError::Journal`], with nothing changed, if the log
-/// cannot hold what one inode needs.
+/// Those of the device; damage; [`uext4_volume::ResizeError::Journal`], with nothing changed, if
+/// the log cannot hold what one inode needs.
 pub(super) fn run(volume: &mut Volume, numbers: &Renumbered) -> Result<()> {
     let descriptors = Descriptors::read(volume)?;
     let references = References::read(volume, &descriptors, numbers)?;

@@ -68,11 +68,24 @@ pub fn plan_shrink(
     options: &OpenOptions,
     least: Least,
 ) -> Result<Plan> {
-    let device = Arc::new(Overlay::new(device));
-    let volume = Volume::claim(device, options)?;
+    let (device, options) = in_memory(device, options);
+    let volume = Volume::claim(device, &options)?;
     let road = Layout::read(&volume).and_then(|layout| Road::find(&layout, least));
     volume.release()?;
     Ok(road?.plan())
+}
+
+/// The devices with all writes kept in memory, that of an external journal too.
+fn in_memory(
+    device: Arc<dyn BlockDevice>,
+    options: &OpenOptions,
+) -> (Arc<dyn BlockDevice>, OpenOptions) {
+    let overlay = |device| -> Arc<dyn BlockDevice> { Arc::new(Overlay::new(device)) };
+    let options = OpenOptions {
+        journal_device: options.journal_device.clone().map(overlay),
+        ..options.clone()
+    };
+    (overlay(device), options)
 }
 
 fn run(volume: &mut Volume, least: Least) -> Result<Plan> {

@@ -142,9 +142,9 @@ impl<'a> Mover<'a> {
     ) -> Result<()> {
         let geometry = self.volume.geometry;
         let sectors = geometry.cluster_size() / 512;
-        let volume = inode.sectors(&geometry).checked_sub(u64_of(old) * sectors);
+        let others = inode.sectors(&geometry).checked_sub(u64_of(old) * sectors);
         let wrong = || Corrupt::new(Place::Inode(nr), "inode", CorruptKind::SizeWrong);
-        let all = volume.ok_or_else(wrong)? + u64_of(new) * sectors;
+        let all = others.ok_or_else(wrong)? + u64_of(new) * sectors;
         self.charge(nr, inode, all)?;
         Ok(inode.set_sectors(all, &geometry).map_err(|_| wrong())?)
     }

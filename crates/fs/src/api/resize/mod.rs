@@ -61,7 +61,13 @@ pub fn plan_shrink(
     options: MountOptions,
     least: Least,
 ) -> Result<Plan> {
-    let device: Arc<dyn BlockDevice> = Arc::new(Overlay::new(device));
+    // The recovery before it writes both devices.
+    let overlay = |device| -> Arc<dyn BlockDevice> { Arc::new(Overlay::new(device)) };
+    let device = overlay(device);
+    let options = MountOptions {
+        journal_device: options.journal_device.map(overlay),
+        ..options
+    };
     let options = open_recovered(&device, &options)?;
     Ok(uext4_offline::plan_shrink(device, &options, least)?)
 }

@@ -127,8 +127,8 @@ impl Fs {
         let before = self.space.before_growth()?;
         let disk = self.superblock.read().disk.clone();
         let device = life.media.home.clone();
-        let (log, clock) = (life.log().cloned(), life.options.clock.clone());
-        let mut volume = Volume::of_mount(device, log, disk, clock)?;
+        let (log, options) = (life.log().cloned(), life.options.open_options());
+        let mut volume = Volume::of_mount(device, log, disk, options)?;
         let blocks = plan.after.blocks_count;
         if let Err(cause) = grow_volume(&mut volume, blocks, DeviceContents::Unknown) {
             let cause = cause.into();

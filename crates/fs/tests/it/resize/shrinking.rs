@@ -22,10 +22,31 @@ fn shrink_to(image: &Image, blocks: u64) -> uext4::Result<u64> {
 }
 
 pub(super) fn minimum(image: &Image) -> u64 {
-    let before = image.main.to_bytes();
+    let bytes = || {
+        let journal = image.journal.as_ref().map(|journal| journal.to_bytes());
+        (image.main.to_bytes(), journal)
+    };
+    let before = bytes();
     let plan = plan_shrink(image.main.clone(), image.options(), Least::Possible);
-    assert!(image.main.to_bytes() == before, "a plan wrote");
+    assert!(bytes() == before, "a plan wrote");
     plan.expect("a minimum").after.blocks_count
+}
+
+/// The plan recovers first, in memory: the log keeps its transactions.
+#[test]
+fn a_plan_after_a_crash_writes_neither_device() {
+    for name in ["external-journal", "no-flex"] {
+        let kind = Kind::named(name);
+        let image = kind.make(kind.blocks * u64::from(kind.block_size));
+        let fs = image.mount().expect("mounts");
+        fs.paths().write("/kept", [7; 5000]).expect("writes");
+        fs.sync().expect("commits");
+        fs.abandon();
+        minimum(&image);
+        let fs = image.mount().expect("mounts");
+        assert_eq!(fs.paths().read("/kept").expect("it is there"), [7; 5000]);
+        fs.unmount().expect("unmounts");
+    }
 }
 
 #[track_caller]
