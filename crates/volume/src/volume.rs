@@ -313,3 +313,46 @@ fn unclean(disk: &Superblock) -> Superblock {
     disk.set_features(features);
     disk
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uext4_device::MemDevice;
+    use uext4_mkfs::{MkfsOptions, Preset, format};
+
+    fn made() -> Arc<dyn BlockDevice> {
+        let device = MemDevice::new(16 << 20);
+        format(&device, &MkfsOptions::new(Preset::Ext4)).expect("makes a file system");
+        Arc::new(device)
+    }
+
+    #[test]
+    fn a_file_system_that_was_not_unmounted_is_refused() {
+        let device = made();
+        let mut disk = read_superblock(&*device, None).expect("reads");
+        let mut features = disk.features();
+        features.insert(Feature::RECOVER);
+        disk.set_features(features);
+        write_superblock(&*device, &disk).expect("writes");
+        let refused = Volume::claim(device, &OpenOptions::default()).err();
+        let errors = matches!(refused, Some(Error::Resize(ResizeError::Errors)));
+        assert!(errors, "{refused:?}");
+    }
+
+    #[test]
+    fn a_change_is_whole_and_leaves_a_clean_file_system() {
+        let device = made();
+        let options = OpenOptions::default();
+        let mut volume = Volume::claim(device.clone(), &options).expect("claims");
+        let last = BlockNr(volume.geometry.blocks_count - 1);
+        let bytes = vec![7; usize_of(volume.geometry.block_size())];
+        let mut wanted = volume.superblock.clone();
+        wanted.mnt_count = 11;
+        let blocks = BTreeMap::from([(last, bytes.clone())]);
+        volume.change(blocks, wanted).expect("changes");
+        volume.release().expect("releases");
+        let again = Volume::claim(device, &options).expect("is clean");
+        assert_eq!(again.superblock.mnt_count, 11);
+        assert_eq!(again.read(last).expect("reads"), bytes);
+    }
+}
