@@ -1,6 +1,6 @@
 //! Memory of a large build.
 
-use uext4_build::{Builder, Content, Data, Node, ReadAt, Sink, Size};
+use uext4_builder::{Builder, Content, Data, Node, ReadAt, Sink, Size};
 use uext4_testkit::oracle;
 
 use crate::support::{entry, options};
@@ -15,7 +15,7 @@ impl ReadAt for Handle {
     }
 }
 
-fn file(path: &str) -> uext4_build::Entry<'static> {
+fn file(path: &str) -> uext4_builder::Entry<'static> {
     let data = Data::Later {
         ranges: std::iter::once(0..1).collect(),
         file: Box::new(Handle([1, 2, 3])),
@@ -39,7 +39,7 @@ fn peak_kib() -> u64 {
 
 /// A million files of a block each. Alone in its process: `cargo test -- --ignored a_million`.
 #[test]
-#[ignore = "slow: cargo test -p uext4-build a_million -- --ignored, alone in its process"]
+#[ignore = "slow: cargo test -p uext4-builder a_million -- --ignored, alone in its process"]
 fn a_million_files_take_256_mib() {
     let dir = oracle::scratch_dir().expect("scratch");
     let image = dir.path().join("image");

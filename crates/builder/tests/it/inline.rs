@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use uext4_build::{BuildOptions, Builder, Node, Result, Sink, Size, Xattr};
+use uext4_builder::{BuildOptions, Builder, Node, Result, Sink, Size, Xattr};
 use uext4_testkit::oracle;
 
 use crate::support::{attributes, build, entry, later, mounted, options};

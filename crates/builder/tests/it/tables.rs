@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use uext4_build::{Builder, Result, Sink, Size, Tables};
+use uext4_builder::{Builder, Result, Sink, Size, Tables};
 use uext4_mkfs::InodeCount;
 use uext4_testkit::oracle;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use uext4_build::{Builder, Result, Size, Tables};
+use uext4_builder::{Builder, Result, Size, Tables};
 use uext4_device::{BlockDevice, MemDevice};
 use uext4_testkit::oracle;
 

@@ -1,6 +1,6 @@
 //! Layers, replaced entries and implicit directories.
 
-use uext4_build::{Builder, Entry, Node, Result, Sink, Size};
+use uext4_builder::{Builder, Entry, Node, Result, Sink, Size};
 use uext4_testkit::oracle;
 
 use crate::support::{attributes, build, debugfs_cat, entry, later, options};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use uext4_build::{
+use uext4_builder::{
     Attributes, BuildOptions, Builder, Content, Data, Entry, Node, ReadAt, Report, Result, Size,
 };
 use uext4_format::Timestamp;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use uext4_build::{BuildOptions, Builder, Size, source_date_epoch};
+use uext4_builder::{BuildOptions, Builder, Size, source_date_epoch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -8,7 +8,7 @@ mod model;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use uext4_build::{Builder, Entry, Node, Result, Sink, Size};
+use uext4_builder::{Builder, Entry, Node, Result, Sink, Size};
 use uext4_testkit::oracle::{self, debugfs};
 use uext4_testkit::rng::Rng;
 

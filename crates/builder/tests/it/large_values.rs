@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use uext4_build::{BuildOptions, Builder, Node, PlaceRule, Result, Sink, Size, Xattr};
+use uext4_builder::{BuildOptions, Builder, Node, PlaceRule, Result, Sink, Size, Xattr};
 use uext4_testkit::manifest::Manifest;
 use uext4_testkit::oracle;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use uext4_build::{BuildOptions, Builder, Error, Node, Result, Sink, Size};
+use uext4_builder::{BuildOptions, Builder, Error, Node, Result, Sink, Size};
 use uext4_mkfs::{InodeCount, JournalSize};
 use uext4_testkit::tree::{Shape, TreeSpec};
 use uext4_testkit::{oracle, skip};
@@ -87,7 +87,7 @@ fn one_block_less_than_the_minimum_is_refused() {
 /// A tree of a seed as entries, in an order of another seed.
 fn feed_shuffled(source: &Path, seed: u64, builder: &mut Builder) -> Result<()> {
     let mut entries = Recorded::default();
-    uext4_build::Host::open(source)?.feed(b"", &mut entries)?;
+    uext4_builder::Host::open(source)?.feed(b"", &mut entries)?;
     let mut order: Vec<_> = entries.0.into_iter().collect();
     let mut state = seed | 1;
     for at in (1..order.len()).rev() {
@@ -101,20 +101,20 @@ fn feed_shuffled(source: &Path, seed: u64, builder: &mut Builder) -> Result<()> 
 }
 
 #[derive(Default)]
-struct Recorded(Vec<uext4_build::Entry<'static>>);
+struct Recorded(Vec<uext4_builder::Entry<'static>>);
 
 impl Sink for Recorded {
     fn next_layer(&mut self) -> Result<()> {
         Ok(())
     }
-    fn add(&mut self, entry: uext4_build::Entry<'_>) -> Result<()> {
+    fn add(&mut self, entry: uext4_builder::Entry<'_>) -> Result<()> {
         let node = match entry.node {
-            Node::File(uext4_build::Content {
+            Node::File(uext4_builder::Content {
                 size,
-                data: uext4_build::Data::Later { ranges, file },
-            }) => Node::File(uext4_build::Content {
+                data: uext4_builder::Data::Later { ranges, file },
+            }) => Node::File(uext4_builder::Content {
                 size,
-                data: uext4_build::Data::Later { ranges, file },
+                data: uext4_builder::Data::Later { ranges, file },
             }),
             Node::File(_) => unreachable!("files of the host are read later"),
             Node::Directory => Node::Directory,
@@ -125,7 +125,7 @@ impl Sink for Recorded {
             Node::Fifo => Node::Fifo,
             Node::Socket => Node::Socket,
         };
-        self.0.push(uext4_build::Entry {
+        self.0.push(uext4_builder::Entry {
             path: entry.path,
             attributes: entry.attributes,
             node,

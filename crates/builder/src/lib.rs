@@ -5,7 +5,7 @@
 //! no root. The tables and the superblock are those of `uext4_mkfs`.
 //!
 //! ```
-//! use uext4_build::{Attributes, BuildOptions, Builder, Size, Timestamp};
+//! use uext4_builder::{Attributes, BuildOptions, Builder, Size, Timestamp};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let scratch = tempfile::tempdir()?;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use uext4_build::{
+use uext4_builder::{
     Attributes, BuildOptions, Builder, Content, Data, Entry, Node, ReadAt, Result, Sink, Xattr,
 };
 use uext4_format::{DeviceNumber, Timestamp};
@@ -175,7 +175,7 @@ fn set(seed: u64, options: &mut BuildOptions) -> u64 {
 fn no_image_of_a_seeded_tree_can_be_one_block_smaller() {
     for seed in 0..SEEDS {
         let block_size = {
-            let mut options = BuildOptions::new(uext4_build::Size::Min);
+            let mut options = BuildOptions::new(uext4_builder::Size::Min);
             set(seed, &mut options)
         };
         check_minimum(

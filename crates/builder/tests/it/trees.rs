@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use uext4_build::{BuildOptions, Builder, Node, Sink, Size};
+use uext4_builder::{BuildOptions, Builder, Node, Sink, Size};
 use uext4_mkfs::JournalSize;
 use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::tree::{Shape, TreeSpec};
@@ -266,7 +266,7 @@ fn equal_attribute_blocks_are_shared() {
     build(&image, options(Size::Min), |builder| {
         for at in 0..2500 {
             let mut one = entry(&format!("d/{at}"), Node::Fifo);
-            one.attributes.xattrs = vec![uext4_build::Xattr {
+            one.attributes.xattrs = vec![uext4_builder::Xattr {
                 name: b"trusted.large".to_vec(),
                 value: vec![b'x'; 1000],
             }];

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use uext4_build::{
+use uext4_builder::{
     BuildOptions, Builder, Entry, Error, Node, PlaceRule, Result, Sink, Size, Xattr,
 };
 use uext4_mkfs::InodeCount;

@@ -1,6 +1,6 @@
 //! Entries and options that no image can have: one sentence each, and no file.
 
-use uext4_build::{
+use uext4_builder::{
     BuildOptions, Builder, Content, Data, Error, Host, Node, Result, Sink, Size, Xattr,
 };
 use uext4_testkit::oracle;
@@ -19,7 +19,7 @@ fn refusal(set: Set, feed: Feed) -> String {
     error.to_string()
 }
 
-fn with_xattr(name: &str, value: Vec<u8>) -> uext4_build::Entry<'static> {
+fn with_xattr(name: &str, value: Vec<u8>) -> uext4_builder::Entry<'static> {
     let mut one = entry("x", Node::Fifo);
     one.attributes.xattrs = vec![Xattr {
         name: name.into(),
@@ -110,7 +110,7 @@ fn a_stream_that_ends_early_is_named() {
         |builder| {
             let mut short = &[1; 10][..];
             let whole = 0..20;
-            builder.add(uext4_build::Entry {
+            builder.add(uext4_builder::Entry {
                 path: b"short".to_vec(),
                 attributes: attributes(0o644),
                 node: Node::File(Content {
