@@ -1,6 +1,7 @@
 //! Errors of building.
 
 use std::io;
+use std::path::Path;
 
 /// Longest path that a message shows: one of an archive may have a megabyte.
 const SHOWN_MAX_BYTES: usize = 500;
@@ -69,6 +70,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// A path of the host that cannot be read.
+    pub(crate) fn unreadable(path: &Path, error: impl Into<io::Error>) -> Error {
+        Error::Source {
+            source_name: path.display().to_string(),
+            error: error.into(),
+        }
+    }
+
     /// A refusal that names a path in the image.
     pub(crate) fn refused(path: &[u8], problem: impl Into<String>, advice: &'static str) -> Error {
         Error::Refused {

@@ -35,63 +35,35 @@
 //! [`Builder::directories`] takes them as `uext4 build` does. Tar files and container images are
 //! sources of the crate `uext4-archive`. A builder is [`Send`]; an error ends it.
 //!
-//! Layout: `entry` is what a source says of one file, `sink` takes entries from sources, `host`
-//! is the source for directories of the host. `layers` puts entries into the tree of their layer,
-//! `merge` makes one tree of all layers, `resolve` follows links there, and `spool` keeps contents
-//! that may be hidden. `tree` keeps names and files, `attributes` what
-//! many of them share, `values` attributes that have inodes, `sorting` the order of files,
-//! `numbers` those of inodes. `places` gives out blocks: `bump` in order, `scatter` by `key`s of
-//! paths, for which `stable` prepares. `contents` cuts files into pieces, `readers` read them,
-//! `output` writes them. `finish` is the order of the end: `implicit` adds what no source has,
-//! `manifest` identifies the tree, `directories` and `attribute_blocks` make blocks, `inodes`
-//! inodes, `inline` what small files have there, `usage` quotas, `sizing` chooses the size.
+//! Layout: [`Builder`] is the interface, `image` what it makes, and `finish` the order of the end:
+//! collect, place, write. `sources` gives entries, `tree` holds them, `layout` chooses blocks,
+//! inodes and the size, `content` writes what files contain, `metadata` all the rest.
 //!
 //! References: docs/internals/build.md.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
-mod attribute_blocks;
-mod attributes;
 mod builder;
-mod bump;
-mod contents;
-mod directories;
-mod entry;
+mod content;
 mod error;
 mod finish;
-mod host;
-mod implicit;
-mod inline;
-mod inodes;
-mod key;
-mod layers;
-mod manifest;
-mod merge;
-mod names;
-mod numbers;
+mod image;
+mod layout;
+mod metadata;
 mod options;
-mod output;
-mod places;
-mod readers;
-mod resolve;
-mod scatter;
-mod sink;
-mod sizing;
-mod sorting;
-mod spool;
-mod stable;
-mod streams;
+mod progress;
+mod report;
+mod sources;
 mod tree;
-mod usage;
-mod values;
 
 pub use builder::Builder;
-pub use entry::{Attributes, Content, Data, Entry, Node, ReadAt, Xattr};
 pub use error::{Error, Result};
-pub use host::Host;
-pub use options::{BuildOptions, PlaceRule, Progress, Size, Tables, source_date_epoch};
-pub use sink::Sink;
-pub use sizing::Report;
+pub use options::{BuildOptions, PlaceRule, Size, Tables, source_date_epoch};
+pub use progress::Progress;
+pub use report::Report;
+pub use sources::entry::{Attributes, Content, Data, Entry, Node, ReadAt, Xattr};
+pub use sources::host::directory::Host;
+pub use sources::sink::Sink;
 pub use uext4_device::BlockDevice;
 pub use uext4_format::{DeviceNumber, Geometry, Superblock, Timestamp};
 pub use uext4_mkfs::{InodeCount, JournalSize, MkfsOptions};

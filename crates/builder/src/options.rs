@@ -81,17 +81,6 @@ impl BuildOptions {
     }
 }
 
-/// How far a build is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes of contents taken so far, without holes.
-    pub bytes: u64,
-    /// Files whose contents are complete.
-    pub files: u64,
-    /// All files with contents; known after the last entry.
-    pub total_files: Option<u64>,
-}
-
 /// The time of `SOURCE_DATE_EPOCH` in seconds, if the environment has it.
 ///
 /// # Errors
