@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use uext4_archive::{Options, Source};
-use uext4_build::{BuildOptions, Builder, Size};
+use uext4_builder::{BuildOptions, Builder, Size};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -3,7 +3,7 @@
 
 use std::io;
 use uext4_archive::{Options, Source};
-use uext4_build::{Data, Entry, Error, Node, Result, Sink};
+use uext4_builder::{Data, Entry, Error, Node, Result, Sink};
 
 #[derive(Default)]
 struct List {

@@ -141,7 +141,7 @@ impl Read for Ahead {
 mod tests {
     use super::*;
     use crate::fault::Fault;
-    use uext4_build::Error;
+    use uext4_builder::Error;
 
     #[test]
     fn all_bytes_arrive_and_then_the_end() {

@@ -2,7 +2,7 @@
 //! reader of the archive adds which entry at which byte.
 
 use std::io;
-use uext4_build::Error;
+use uext4_builder::Error;
 
 /// Longest part of a name that a message shows, in characters.
 const SHOWN_MAX_CHARS: usize = 200;

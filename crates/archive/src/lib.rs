@@ -1,6 +1,6 @@
 //! Reads tar files, OCI layouts and `docker save` archives as sources of ext4 images.
 //!
-//! Mechanism: one pass over the source, whose entries go to a [`uext4_build::Sink`].
+//! Mechanism: one pass over the source, whose entries go to a [`uext4_builder::Sink`].
 //! Layout: `source` opens and `work` decides, `tar` reads tar files, `image` finds the layers of an
 //! image, `compression`, `lz4`, `ahead` and `budget` are the way of compressed bytes; [`manifest`]
 //! changes what any source says.

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 /// How a source is read.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Path of the image that gets the root of the source, as in [`uext4_build::Entry::path`];
+    /// Path of the image that gets the root of the source, as in [`uext4_builder::Entry::path`];
     /// empty for the root.
     pub at: Vec<u8>,
     /// Most bytes after decompression, of all layers together. `None`: none for sources that are
@@ -30,7 +30,7 @@ pub struct Options {
     /// Paths of the source that are left out. A hard link to a file that is left out is refused.
     pub exclude: Patterns,
     /// Asked while a stream is read, also while nothing comes; true ends it with
-    /// [`uext4_build::Error::Cancelled`].
+    /// [`uext4_builder::Error::Cancelled`].
     pub is_cancelled: Option<fn() -> bool>,
 }
 

@@ -18,7 +18,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use uext4_build::{Result, Sink};
+use uext4_builder::{Result, Sink};
 use uext4_num::clamp_usize;
 
 /// A tar, an OCI layout or a docker archive.

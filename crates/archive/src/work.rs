@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use uext4_build::Sink;
+use uext4_builder::Sink;
 use uext4_num::u64_of;
 
 /// Bytes of a stream that tell whether it is an image: its first headers.

@@ -30,7 +30,7 @@ const EXCEPTIONS: [(&str, &str); 13] = [
     ),
     ("xtask/", "runs the tests"),
     (
-        "crates/build/",
+        "crates/builder/",
         "one builder: a pipeline of threads, no mount",
     ),
     (

@@ -15,7 +15,7 @@ use crate::tar::{EndMark, Feed, Reader, Tape, Whiteouts};
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::Arc;
-use uext4_build::{Result, Sink};
+use uext4_builder::{Result, Sink};
 use uext4_num::u64_of;
 
 /// Bytes of all layers that are decompressed ahead: two of the usual size.

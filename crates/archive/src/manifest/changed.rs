@@ -5,7 +5,7 @@ use super::mtree::{Kind, Line, Mtree};
 use super::owners::{IdRange, map};
 use crate::fault::{Fault, shown};
 use std::collections::HashSet;
-use uext4_build::{Attributes, Entry, Node, Result, Sink, Xattr};
+use uext4_builder::{Attributes, Entry, Node, Result, Sink, Xattr};
 use uext4_format::Timestamp;
 use uext4_format::acl::{IdKind, replace_ids};
 
@@ -118,7 +118,7 @@ impl<'a> Changed<'a> {
 }
 
 impl Changes {
-    /// Changes a directory that no source has, for [`uext4_build::Builder::describe`]. Its owner
+    /// Changes a directory that no source has, for [`uext4_builder::Builder::describe`]. Its owner
     /// stays if no map has it.
     pub fn describe(&self, path: &[u8], attributes: &mut Attributes) {
         let (uid, gid) = (attributes.uid, attributes.gid);
@@ -206,7 +206,7 @@ impl Sink for Changed<'_> {
     }
 }
 
-fn refused(mtree: &Mtree, line: &Line, fault: Fault) -> uext4_build::Error {
+fn refused(mtree: &Mtree, line: &Line, fault: Fault) -> uext4_builder::Error {
     let subject = format!("line {}", line.number);
     fault.about(&subject).of_source(&mtree.name)
 }

@@ -10,7 +10,7 @@
 use crate::fault::{Checked, Fault, shown};
 use regex::bytes::{Regex, RegexBuilder};
 use std::collections::HashMap;
-use uext4_build::{Node, Result};
+use uext4_builder::{Node, Result};
 
 const ADVICE: &str = "write lines of PATTERN [TYPE] LABEL, as in file_contexts of a policy";
 const SPECIAL: &[u8] = b".^$?*+|[({\\";

@@ -23,7 +23,7 @@
 use crate::fault::{Checked, DAMAGED, Fault, shown};
 use crate::tar::name::{join, path_of, split};
 use std::collections::BTreeMap;
-use uext4_build::{Result, Xattr};
+use uext4_builder::{Result, Xattr};
 use uext4_format::{DeviceNumber, Timestamp};
 
 const ADVICE: &str = "write it as mtree -c or bsdtar --format=mtree do";

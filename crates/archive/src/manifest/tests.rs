@@ -1,5 +1,5 @@
 use super::*;
-use uext4_build::{Attributes, Entry, Node, Result, Sink, Xattr};
+use uext4_builder::{Attributes, Entry, Node, Result, Sink, Xattr};
 use uext4_format::{DeviceNumber, Timestamp};
 
 /// Paths with attributes and nodes as text.
@@ -154,18 +154,18 @@ fn an_mtree_changes_files_and_adds_others() {
     assert_eq!(kept.len(), 9);
 }
 
-fn empty() -> uext4_build::Content<'static> {
+fn empty() -> uext4_builder::Content<'static> {
     struct Nothing;
-    impl uext4_build::ReadAt for Nothing {
+    impl uext4_builder::ReadAt for Nothing {
         fn read_at(&self, _: u64, _: &mut [u8]) -> std::io::Result<()> {
             Ok(())
         }
     }
-    let data = uext4_build::Data::Later {
+    let data = uext4_builder::Data::Later {
         ranges: Vec::new(),
         file: Box::new(Nothing),
     };
-    uext4_build::Content { size: 0, data }
+    uext4_builder::Content { size: 0, data }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::fault::{Checked, DAMAGED, Fault};
 use crate::options::Options;
 use std::io::{self, Read};
 use std::sync::Arc;
-use uext4_build::{Content, Data, Entry, Node, Sink};
+use uext4_builder::{Content, Data, Entry, Node, Sink};
 use uext4_num::{clamp_usize, u64_of};
 
 /// Whether names `.wh.*` are whiteouts.

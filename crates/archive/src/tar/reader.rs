@@ -13,7 +13,7 @@ use super::tape::Tape;
 use crate::fault::{Checked, DAMAGED, Fault, UNKNOWN_FORM, shown};
 use std::io::{self, Read};
 use std::ops::Range;
-use uext4_build::{Attributes, Error, Xattr};
+use uext4_builder::{Attributes, Error, Xattr};
 use uext4_format::acl::Acl;
 use uext4_format::{DeviceNumber, Timestamp};
 use uext4_num::{clamp_usize, u64_of};

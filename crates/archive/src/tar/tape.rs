@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use uext4_build::ReadAt;
+use uext4_builder::ReadAt;
 use uext4_num::{clamp_usize, u64_of};
 
 /// Bytes that one system call reads of a file: headers of several small files.

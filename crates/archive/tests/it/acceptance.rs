@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use uext4_archive::{Options, Source};
-use uext4_build::{BuildOptions, Builder, PlaceRule, Size};
+use uext4_builder::{BuildOptions, Builder, PlaceRule, Size};
 use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::oracle::{self, KernelMount, Program};
 use uext4_testkit::rng::Rng;

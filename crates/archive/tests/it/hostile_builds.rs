@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use uext4_archive::{Options, Source};
-use uext4_build::{BuildOptions, Builder, PlaceRule, Size};
+use uext4_builder::{BuildOptions, Builder, PlaceRule, Size};
 use uext4_testkit::oracle;
 use uext4_testkit::rng::Rng;
 

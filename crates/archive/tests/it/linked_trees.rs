@@ -4,7 +4,7 @@
 use std::io::Cursor;
 
 use uext4_archive::{Options, Source};
-use uext4_build::{BuildOptions, Builder, Size};
+use uext4_builder::{BuildOptions, Builder, Size};
 use uext4_testkit::oracle;
 
 use crate::images::Layout;

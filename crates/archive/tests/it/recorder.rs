@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::Range;
 use uext4_archive::{Options, Source};
-use uext4_build::{Attributes, Data, Entry, Error, Node, Result, Sink};
+use uext4_builder::{Attributes, Data, Entry, Error, Node, Result, Sink};
 use uext4_testkit::manifest::{Entry as Seen, FileKind, Hasher, Manifest};
 use uext4_testkit::tree::{Device, Time};
 
@@ -141,7 +141,7 @@ impl Recorder {
 
 enum Contents<'a> {
     Stream(&'a mut dyn Read),
-    Later(Box<dyn uext4_build::ReadAt>),
+    Later(Box<dyn uext4_builder::ReadAt>),
 }
 
 impl Contents<'_> {

@@ -123,6 +123,9 @@ fn old_inodes_grow_when_they_change_as_with_the_kernel() {
     assert!(ours.attributes("full").contains(&value(40)));
 }
 
+/// A change of the file or the directory of the test below.
+type Change = fn(&Filesystem, &uext4::path::Paths) -> uext4::Result<()>;
+
 /// An inode that its attributes fill stores seconds only: no operation shows a time that is another
 /// after the next mount.
 #[test]
@@ -136,10 +139,7 @@ fn times_without_extra_fields_are_the_same_after_a_mount() {
         commands.push(format!("ea_set /{name} user.inode {}", value(72)));
     }
     let image = changed(&["-b", "1024", "-I", "256"], &["file"], &["dir"], &commands);
-    let changes: [(
-        &str,
-        fn(&Filesystem, &uext4::path::Paths) -> uext4::Result<()>,
-    ); 7] = [
+    let changes: [(&str, Change); 7] = [
         ("chmod", |fs, _| {
             let file = fs.lookup(&fs.root()?, b"file", &ROOT)?;
             let mode = Some(0o600);

@@ -18,7 +18,7 @@ use uext4::Timestamp;
 use uext4::mkfs::{InodeCount, Release};
 use uext4_archive::manifest::{Changed, Changes, Times};
 use uext4_archive::{Options, Patterns, Platform, Source};
-use uext4_build::{BuildOptions, Builder, Error, Host, PlaceRule, Sink, Tables};
+use uext4_builder::{BuildOptions, Builder, Error, Host, PlaceRule, Sink, Tables};
 use uext4_num::clamp_i64;
 use uext4_sync::Arc;
 
@@ -226,7 +226,7 @@ impl Args {
     }
 
     /// Says that files went where symbolic links of lower layers lead.
-    fn say_followed(&self, report: &uext4_build::Report) {
+    fn say_followed(&self, report: &uext4_builder::Report) {
         if let (false, Some((path, count))) = (self.quiet, &report.followed) {
             let others = match count - 1 {
                 0 => String::new(),

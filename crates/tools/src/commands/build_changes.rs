@@ -49,7 +49,7 @@ fn contents(path: &Path) -> Result<Vec<u8>> {
         .map_err(|error| Failure::new(Exit::Failed, format!("{}: {error}", path.display())))
 }
 
-fn bad_lines(error: &uext4_build::Error) -> Failure {
+fn bad_lines(error: &uext4_builder::Error) -> Failure {
     Failure::new(Exit::Usage, error.to_string())
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use uext4::device::{Access, BlockDevice, FileDevice};
 use uext4::format::Uuid;
-use uext4_build::{BuildOptions, Builder, Report, Size};
+use uext4_builder::{BuildOptions, Builder, Report, Size};
 use uext4_image::{Container, Error, Made, Options, PartitionKind, Tree, Verity, VerityPlace};
 
 /// Formats of the file.
@@ -217,7 +217,7 @@ impl Output {
 pub(super) fn builder(
     container: &Container,
     options: BuildOptions,
-) -> std::result::Result<Builder, uext4_build::Error> {
+) -> std::result::Result<Builder, uext4_builder::Error> {
     match container.is_blank() {
         true => Builder::blank(container.device(), options),
         false => Builder::on(container.device(), options),

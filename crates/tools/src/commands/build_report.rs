@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 use uext4::format::Uuid;
-use uext4_build::{Builder, Report};
+use uext4_builder::{Builder, Report};
 use uext4_image::Made;
 
 const TEMPLATE: &str = "{spinner} {bytes} ({bytes_per_sec}) {wide_msg}";

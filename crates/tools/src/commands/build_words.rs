@@ -3,7 +3,7 @@
 use crate::numbers;
 use uext4::format::Feature;
 use uext4::mkfs::{JournalSize, MkfsOptions};
-use uext4_build::Size;
+use uext4_builder::Size;
 
 /// `min`, `min+N%`, or bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

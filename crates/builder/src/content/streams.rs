@@ -1,0 +1,59 @@
+//! Streams: contents that can be read only while their entry is added.
+//!
+//! The caller's thread reads; small files are gathered, so that writes are large.
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use crate::content::batch::Batch;
+use crate::content::pieces::{PIECE_BYTES, piece_len};
+use crate::tree::ids::FileId;
+
+/// A stream and the file that it fills.
+pub(crate) struct Stream<'a> {
+    pub(crate) file: FileId,
+    pub(crate) size: u64,
+    pub(crate) ranges: Vec<Range<u64>>,
+    pub(crate) reader: &'a mut dyn Read,
+}
+
+impl Stream<'_> {
+    /// The offsets of the pieces in which data may be.
+    pub(crate) fn pieces(&self) -> Vec<u64> {
+        let mut offsets = Vec::new();
+        let mut next = 0;
+        for range in &self.ranges {
+            let end = range.end.min(self.size);
+            let mut offset = (range.start / PIECE_BYTES * PIECE_BYTES).max(next);
+            while offset < end {
+                offsets.push(offset);
+                offset += PIECE_BYTES;
+            }
+            next = next.max(offset);
+        }
+        offsets
+    }
+
+    /// Reads the piece at an offset, which follows the one before.
+    pub(crate) fn read(
+        &mut self,
+        batch: &mut Batch,
+        offset: u64,
+        block_size: u32,
+        is_last: bool,
+    ) -> io::Result<()> {
+        let piece = (offset, piece_len(offset, self.size));
+        let reader = &mut self.reader;
+        let read = |_, bytes: &mut [u8]| reader.read_exact(bytes);
+        let range = batch.fill(piece, block_size, &self.ranges, read)?;
+        batch.complete(self.file, offset, range, block_size, is_last);
+        Ok(())
+    }
+}
+
+/// Whether the ranges are ascending and inside a file of this size.
+pub(crate) fn are_sound(ranges: &[Range<u64>], size: u64) -> bool {
+    let ascending = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
+    let inside = |range: &Range<u64>| range.start <= range.end && range.end <= size;
+    ascending && ranges.iter().all(inside)
+}
