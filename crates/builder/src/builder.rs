@@ -13,7 +13,7 @@ use crate::content::writer::ContentWriter;
 use crate::error::{Error, Result};
 use crate::finish::finish;
 use crate::image::Image;
-use crate::layout::blocks::Places;
+use crate::layout::block_allocator::BlockAllocator;
 use crate::layout::diff_friendly;
 use crate::layout::option_checks::check;
 use crate::options::{BuildOptions, PlaceRule, Size};
@@ -78,8 +78,7 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::create`].
-    pub fn on(device: Arc<dyn BlockDevice>, options: BuildOptions) -> Result<Builder> {
-        let mut options = options;
+    pub fn on(device: Arc<dyn BlockDevice>, mut options: BuildOptions) -> Result<Builder> {
         options.format.contents = DeviceContents::Unknown;
         if let Size::Bytes(bytes) = options.size
             && bytes > device.size_bytes()
@@ -99,8 +98,7 @@ impl Builder {
     ///
     /// # Errors
     /// Options that make no image, or one larger than the device.
-    pub fn blank(device: Arc<dyn BlockDevice>, options: BuildOptions) -> Result<Builder> {
-        let mut options = options;
+    pub fn blank(device: Arc<dyn BlockDevice>, mut options: BuildOptions) -> Result<Builder> {
         options.format.contents = DeviceContents::Zeroed;
         let (plan, blocks) = check(&mut options)?;
         let bits = 10 + plan.superblock.log_block_size;
@@ -131,8 +129,8 @@ impl Builder {
         if early.is_some() {
             tree.keys = Keys::used();
         }
-        let places = Places::new(&options, early.as_ref(), geometry, blocks)?;
-        let writer = ContentWriter::new(places, Output::new(device.clone()), &geometry);
+        let allocator = BlockAllocator::new(&options, early.as_ref(), geometry, blocks)?;
+        let writer = ContentWriter::new(allocator, Output::new(device.clone()), &geometry);
         Ok(Builder {
             collector: Collector::new(tree, writer),
             image: Image {

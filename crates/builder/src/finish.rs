@@ -135,11 +135,13 @@ fn place(image: &mut Image, collected: Collected) -> Result<Placed> {
         &format,
         &mut writer,
     )?;
-    let ContentWriter { places, output, .. } = &mut writer;
-    let blocks = AttributeBlocks::write(&tree, &sorted.order, &identity, places, output)?;
-    let maps = DeepMaps::write(&tree, &sorted, &identity, places, output)?;
+    let ContentWriter {
+        allocator, output, ..
+    } = &mut writer;
+    let blocks = AttributeBlocks::write(&tree, &sorted.order, &identity, allocator, output)?;
+    let maps = DeepMaps::write(&tree, &sorted, &identity, allocator, output)?;
     output.finish()?;
-    let used = places.used_without(replaced(&tree, &identity.geometry));
+    let used = allocator.used_without(replaced(&tree, &identity.geometry));
     let (files, draft) = choose_size(image, &tree, &sorted, &identity, &maps, blocks, &used)?;
     Ok(Placed {
         tree,

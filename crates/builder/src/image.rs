@@ -8,7 +8,7 @@ use uext4_mkfs::{Draft, Plan};
 use crate::error::{Error, Result};
 use crate::options::BuildOptions;
 
-/// See the module.
+/// What is made, and where it goes.
 pub(crate) struct Image {
     pub(crate) options: BuildOptions,
     /// Numbers of the file system; those that the size decides are for the largest one.

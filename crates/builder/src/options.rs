@@ -41,7 +41,7 @@ pub enum PlaceRule {
     DiffFriendly,
 }
 
-/// See the fields.
+/// Size, format and layout of an image, and the threads that read for it.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
     /// Size of the image.

@@ -1,17 +1,17 @@
-//! Batches: pieces of several files in one buffer, with checksums and without zero blocks.
+//! Batches: chunks of several files in one buffer, with checksums and without zero blocks.
 
 use std::ops::Range;
 
 use crc_fast::{CrcAlgorithm, checksum};
 use uext4_num::{u64_of, usize_of};
 
-use crate::content::pieces::{PIECE_BYTES, overlap};
+use crate::content::chunks::{CHUNK_BYTES, overlap};
 use crate::tree::ids::FileId;
 
 /// A block of zeroes, of the largest size.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Pieces of several files, which are written together.
+/// Chunks of several files, which are written together.
 #[derive(Default)]
 pub(crate) struct Batch {
     /// The bytes, padded with zeroes to whole blocks; more may be behind them.
@@ -20,7 +20,7 @@ pub(crate) struct Batch {
     pub(crate) parts: Vec<Part>,
 }
 
-/// A piece of a file in a batch.
+/// A chunk of a file in a batch.
 pub(crate) struct Part {
     pub(crate) file: FileId,
     /// Offset in the file, in bytes.
@@ -29,7 +29,7 @@ pub(crate) struct Part {
     pub(crate) range: Range<usize>,
     /// Checksum of the bytes; `None` if all are zero.
     pub(crate) crc: Option<u64>,
-    /// Blocks with data: ranges of blocks of the piece.
+    /// Blocks with data: ranges of blocks of the chunk.
     pub(crate) data: Vec<Range<u32>>,
     /// Whether it completes the file.
     pub(crate) is_last: bool,
@@ -44,7 +44,7 @@ impl Batch {
         }
     }
 
-    /// Appends a piece of the file at `offset`: `len` bytes, in which `read` fills the parts that
+    /// Appends a chunk of the file at `offset`: `len` bytes, in which `read` fills the parts that
     /// the ranges of the file have. Answers its range. All else is zero, whatever the buffer had.
     pub(crate) fn fill<E>(
         &mut self,
@@ -73,10 +73,10 @@ impl Batch {
 
     /// Whether it is large enough to be written.
     pub(crate) fn is_full(&self) -> bool {
-        u64_of(self.len) >= PIECE_BYTES
+        u64_of(self.len) >= CHUNK_BYTES
     }
 
-    /// Finds out what the bytes of a piece are, which are all there now.
+    /// Finds out what the bytes of a chunk are, which are all there now.
     pub(crate) fn complete(
         &mut self,
         file: FileId,

@@ -6,7 +6,7 @@ use crate::content::readers::{Job, Readers};
 use crate::content::writer::ContentWriter;
 use crate::error::{Error, Result, shown};
 use crate::tree::arena::Tree;
-use crate::tree::file::Place;
+use crate::tree::file::DataLocation;
 use crate::tree::lookup::path_of;
 use crate::tree::order::Sorted;
 
@@ -19,11 +19,11 @@ pub(crate) fn write_deferred(
 ) -> Result<()> {
     let mut jobs = Vec::new();
     for id in &sorted.order {
-        let Place::Later(later) = tree.file(*id).place else {
+        let DataLocation::Later(later) = tree.file(*id).location else {
             continue;
         };
         let file = tree.file_mut(*id);
-        file.place = Place::None;
+        file.location = DataLocation::None;
         jobs.push(Job {
             file: *id,
             size: file.size,

@@ -27,7 +27,7 @@ impl Gather {
         }
     }
 
-    /// Adds a block.
+    /// Adds a block. Writes the blocks before it if it does not follow them, or if they are many.
     pub(crate) fn append(
         &mut self,
         nr: BlockNr,

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use uext4_device::{BlockDevice, Error};
 
-/// Writes that wait.
+/// Most writes that wait in the channel.
 const WAITING_MAX: usize = 8;
 /// Bytes for one place of the device.
 pub(crate) struct Write {
@@ -31,7 +31,7 @@ impl Write {
     }
 }
 
-/// See the module.
+/// The thread, and the channels to and from it.
 pub(crate) struct Output {
     writes: Option<SyncSender<Write>>,
     /// Buffers whose bytes are written.
@@ -71,7 +71,7 @@ impl Output {
     /// Waits until all is written.
     ///
     /// # Errors
-    /// The first failure.
+    /// The error of the first write that failed.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         self.writes = None;
         let Some(thread) = self.thread.take() else {

@@ -1,6 +1,6 @@
 //! Threads that read files ahead, in order, within a bounded memory.
 //!
-//! The work is cut into batches before: small files together, large ones in pieces. Reader `r` of
+//! The work is cut into batches before: small files together, large ones in chunks. Reader `r` of
 //! `n` reads the batches r, r + n, and so on, into a channel of its own; the builder takes them in
 //! turn. So the order of batches does not depend on the threads.
 
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use uext4_num::{clamp_u32, usize_of};
 
 use crate::content::batch::Batch;
-use crate::content::pieces::{PIECE_BYTES, piece_len};
+use crate::content::chunks::{CHUNK_BYTES, chunk_len};
 use crate::tree::file::Later;
 use crate::tree::ids::FileId;
 
@@ -37,10 +37,10 @@ struct Work {
 
 /// What one batch has.
 enum Load {
-    /// Whole files.
+    /// Small files, each as a whole.
     Files(Range<u32>),
-    /// The piece of a file at this offset.
-    Piece {
+    /// The chunk of a file at this offset.
+    Chunk {
         job: u32,
         offset: u64,
         is_last: bool,
@@ -50,7 +50,7 @@ enum Load {
 /// A batch, or the file that could not be read.
 type Outcome = Result<Batch, (FileId, std::io::Error)>;
 
-/// See the module.
+/// The threads, and a channel from each.
 pub(crate) struct Readers {
     channels: Vec<Receiver<Outcome>>,
     /// For each reader: buffers to use again.
@@ -76,11 +76,10 @@ impl Readers {
             let (sender, receiver) = sync_channel((WAITING_MAX / count).max(1));
             let (buffer, buffers) = channel();
             let shared = shared.clone();
-            let own = move || {
+            let thread = std::thread::spawn(move || {
                 let own = shared.loads.iter().skip(first).step_by(count);
                 shared.read_all(own, &buffers, &sender);
-            };
-            let thread = std::thread::spawn(own);
+            });
             ((receiver, buffer), thread)
         };
         let (ends, threads): (Vec<_>, _) = (0..count).map(start).unzip();
@@ -130,13 +129,13 @@ fn plan(jobs: &[Job], files: &[Later], block_size: u32) -> Vec<Load> {
     let mut bytes = 0;
     for (at, job) in (0..clamp_u32(jobs.len())).zip(jobs) {
         let padded = job.size.next_multiple_of(u64::from(block_size));
-        if bytes + padded > PIECE_BYTES && !open.is_empty() {
+        if bytes + padded > CHUNK_BYTES && !open.is_empty() {
             loads.push(Load::Files(open.clone()));
             (open, bytes) = (at..at, 0);
         }
-        if job.size > PIECE_BYTES {
+        if job.size > CHUNK_BYTES {
             let ranges = files[usize_of(job.later)].ranges_of(job.size);
-            plan_pieces(&mut loads, at, job.size, &ranges);
+            plan_chunks(&mut loads, at, job.size, &ranges);
             open = at + 1..at + 1;
         } else {
             open.end = at + 1;
@@ -149,24 +148,24 @@ fn plan(jobs: &[Job], files: &[Later], block_size: u32) -> Vec<Load> {
     loads
 }
 
-/// The pieces of a large file in which data may be.
-fn plan_pieces(loads: &mut Vec<Load>, job: u32, size: u64, ranges: &[Range<u64>]) {
+/// The chunks of a large file in which data may be.
+fn plan_chunks(loads: &mut Vec<Load>, job: u32, size: u64, ranges: &[Range<u64>]) {
     let mut next = 0;
     for range in ranges {
         let end = range.end.min(size);
-        let mut offset = (range.start / PIECE_BYTES * PIECE_BYTES).max(next);
+        let mut offset = (range.start / CHUNK_BYTES * CHUNK_BYTES).max(next);
         while offset < end {
             let is_last = false;
-            loads.push(Load::Piece {
+            loads.push(Load::Chunk {
                 job,
                 offset,
                 is_last,
             });
-            offset += PIECE_BYTES;
+            offset += CHUNK_BYTES;
         }
         next = next.max(offset);
     }
-    if let Some(Load::Piece {
+    if let Some(Load::Chunk {
         job: last, is_last, ..
     }) = loads.last_mut()
     {
@@ -183,7 +182,7 @@ impl Work {
     ) {
         for load in loads {
             let buffer = buffers.try_recv().unwrap_or_else(|_| {
-                let bytes = usize_of(clamp_u32(PIECE_BYTES));
+                let bytes = usize_of(clamp_u32(CHUNK_BYTES));
                 vec![0; bytes]
             });
             let outcome = self.read(load, buffer);
@@ -197,34 +196,34 @@ impl Work {
     fn read(&self, load: &Load, buffer: Vec<u8>) -> Outcome {
         let mut batch = Batch::with_buffer(buffer);
         match load {
-            Load::Piece {
+            Load::Chunk {
                 job,
                 offset,
                 is_last,
             } => {
                 let job = &self.jobs[usize_of(*job)];
-                self.read_piece(&mut batch, job, *offset, *is_last)?;
+                self.read_chunk(&mut batch, job, *offset, *is_last)?;
             }
             Load::Files(range) => {
                 for job in &self.jobs[usize_of(range.start)..usize_of(range.end)] {
-                    self.read_piece(&mut batch, job, 0, true)?;
+                    self.read_chunk(&mut batch, job, 0, true)?;
                 }
             }
         }
         Ok(batch)
     }
 
-    fn read_piece(
+    fn read_chunk(
         &self,
         batch: &mut Batch,
         job: &Job,
         offset: u64,
         is_last: bool,
     ) -> Result<(), (FileId, std::io::Error)> {
-        let piece = (offset, piece_len(offset, job.size));
+        let chunk = (offset, chunk_len(offset, job.size));
         let later = &self.files[usize_of(job.later)];
         let read = |at, bytes: &mut [u8]| later.file.read_at(at, bytes);
-        let range = batch.fill(piece, self.block_size, &later.ranges_of(job.size), read);
+        let range = batch.fill(chunk, self.block_size, &later.ranges_of(job.size), read);
         let range = range.map_err(|error| (job.file, error))?;
         batch.complete(job.file, offset, range, self.block_size, is_last);
         Ok(())

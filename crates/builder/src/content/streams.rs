@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 use crate::content::batch::Batch;
-use crate::content::pieces::{PIECE_BYTES, piece_len};
+use crate::content::chunks::{CHUNK_BYTES, chunk_len};
 use crate::tree::ids::FileId;
 
 /// A stream and the file that it fills.
@@ -18,23 +18,23 @@ pub(crate) struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// The offsets of the pieces in which data may be.
-    pub(crate) fn pieces(&self) -> Vec<u64> {
+    /// The offsets of the chunks in which data may be.
+    pub(crate) fn chunk_offsets(&self) -> Vec<u64> {
         let mut offsets = Vec::new();
         let mut next = 0;
         for range in &self.ranges {
             let end = range.end.min(self.size);
-            let mut offset = (range.start / PIECE_BYTES * PIECE_BYTES).max(next);
+            let mut offset = (range.start / CHUNK_BYTES * CHUNK_BYTES).max(next);
             while offset < end {
                 offsets.push(offset);
-                offset += PIECE_BYTES;
+                offset += CHUNK_BYTES;
             }
             next = next.max(offset);
         }
         offsets
     }
 
-    /// Reads the piece at an offset, which follows the one before.
+    /// Reads the chunk at an offset, which follows the one before.
     pub(crate) fn read(
         &mut self,
         batch: &mut Batch,
@@ -42,10 +42,10 @@ impl Stream<'_> {
         block_size: u32,
         is_last: bool,
     ) -> io::Result<()> {
-        let piece = (offset, piece_len(offset, self.size));
+        let chunk = (offset, chunk_len(offset, self.size));
         let reader = &mut self.reader;
         let read = |_, bytes: &mut [u8]| reader.read_exact(bytes);
-        let range = batch.fill(piece, block_size, &self.ranges, read)?;
+        let range = batch.fill(chunk, block_size, &self.ranges, read)?;
         batch.complete(self.file, offset, range, block_size, is_last);
         Ok(())
     }
@@ -54,6 +54,6 @@ impl Stream<'_> {
 /// Whether the ranges are ascending and inside a file of this size.
 pub(crate) fn are_sound(ranges: &[Range<u64>], size: u64) -> bool {
     let ascending = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
-    let inside = |range: &Range<u64>| range.start <= range.end && range.end <= size;
-    ascending && ranges.iter().all(inside)
+    let mut ranges = ranges.iter();
+    ascending && ranges.all(|range| range.start <= range.end && range.end <= size)
 }

@@ -8,7 +8,7 @@ use crate::content::batch::Batch;
 use crate::content::writer::ContentWriter;
 use crate::error::Result;
 use crate::tree::arena::Tree;
-use crate::tree::file::Place;
+use crate::tree::file::DataLocation;
 use crate::tree::order::Sorted;
 
 /// Most bytes of a symbolic link in its inode.
@@ -24,7 +24,7 @@ pub(crate) fn write_long_targets(
     let mut batch = Batch::default();
     for id in &sorted.order {
         let file = tree.file(*id);
-        let Place::Kept(at) = file.place else {
+        let DataLocation::Kept(at) = file.location else {
             continue;
         };
         if file.kind != FileType::Symlink || file.size <= SHORT_TARGET_MAX {
@@ -32,14 +32,14 @@ pub(crate) fn write_long_targets(
         }
         let target = tree.kept(at, file.size);
         let whole = 0..file.size;
-        let piece = (0, target.len());
-        let copied = batch.fill::<Infallible>(piece, block_size, &[whole], |_, bytes| {
+        let chunk = (0, target.len());
+        let copied = batch.fill::<Infallible>(chunk, block_size, &[whole], |_, bytes| {
             bytes.copy_from_slice(target);
             Ok(())
         });
         let Ok(range) = copied;
         batch.complete(*id, 0, range, block_size, false);
-        tree.take_place(*id);
+        tree.take_location(*id);
         if batch.is_full() {
             writer.write_batch(tree, std::mem::take(&mut batch))?;
         }

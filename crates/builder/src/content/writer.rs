@@ -8,21 +8,21 @@ use uext4_format::{BlockNr, Geometry};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
 use crate::content::batch::Batch;
+use crate::content::chunks::{digest, whole_clusters};
 use crate::content::gather::Gather;
 use crate::content::output::{Output, Write};
-use crate::content::pieces::{digest, whole_clusters};
 use crate::content::streams::Stream;
 use crate::error::{Error, Result, shown};
-use crate::layout::blocks::Places;
-use crate::layout::part::{Placed, Wanted};
+use crate::layout::block_allocator::BlockAllocator;
+use crate::layout::part::{PartRequest, PlacedRun};
 use crate::progress::Reporter;
 use crate::tree::arena::Tree;
-use crate::tree::file::Piece;
+use crate::tree::file::MappedRun;
 use crate::tree::ids::FileId;
 
-/// See the module.
+/// Allocates blocks for contents, and hands them to the output.
 pub(crate) struct ContentWriter {
-    pub(crate) places: Places,
+    pub(crate) allocator: BlockAllocator,
     pub(crate) output: Output,
     pub(crate) reporter: Reporter,
     gathered: Batch,
@@ -33,9 +33,13 @@ pub(crate) struct ContentWriter {
 
 impl ContentWriter {
     /// Writes to `output`, in blocks that `places` gives.
-    pub(crate) fn new(places: Places, output: Output, geometry: &Geometry) -> ContentWriter {
+    pub(crate) fn new(
+        allocator: BlockAllocator,
+        output: Output,
+        geometry: &Geometry,
+    ) -> ContentWriter {
         ContentWriter {
-            places,
+            allocator,
             output,
             reporter: Reporter::new(),
             gathered: Batch::default(),
@@ -57,9 +61,9 @@ impl ContentWriter {
         mut stream: Stream<'_>,
     ) -> Result<()> {
         let block_size = self.block_size();
-        let pieces = stream.pieces();
-        for (at, offset) in pieces.iter().enumerate() {
-            let is_last = at + 1 == pieces.len();
+        let chunks = stream.chunk_offsets();
+        for (at, offset) in chunks.iter().enumerate() {
+            let is_last = at + 1 == chunks.len();
             let read = stream.read(&mut self.gathered, *offset, block_size, is_last);
             read.map_err(|error| Error::Source {
                 source_name: shown(path),
@@ -100,26 +104,26 @@ impl ContentWriter {
             progress.files += u64::from(part.is_last);
             if tree.is_inline(part.file) {
                 if part.crc.is_some() {
-                    let place = tree.keep(&bytes[part.range.clone()])?;
-                    tree.file_mut(part.file).place = place;
+                    let location = tree.keep(&bytes[part.range.clone()])?;
+                    tree.file_mut(part.file).location = location;
                 }
                 continue;
             }
-            let wanted = Wanted {
+            let request = PartRequest {
                 key: tree.keys.get(part.file),
                 file_blocks: tree.file(part.file).size.div_ceil(1 << bits),
                 first: clamp_u32(part.offset >> bits),
                 blocks: clamp_u32(u64_of(part.range.len()).div_ceil(1 << bits)),
             };
             let start = clamp_u32(part.range.start >> bits);
-            let data = whole_clusters(&part.data, self.cluster_blocks, wanted.blocks);
-            for Placed { at, run } in self.places.place(&wanted, &data)? {
-                let piece = Piece {
-                    logical: wanted.first + at,
+            let data = whole_clusters(&part.data, self.cluster_blocks, request.blocks);
+            for PlacedRun { at, run } in self.allocator.allocate(&request, &data)? {
+                let mapped = MappedRun {
+                    logical: request.first + at,
                     blocks: run.len_blocks,
                     start: run.start,
                 };
-                tree.append(part.file, piece);
+                tree.append(part.file, mapped);
                 if next != run.start.0 {
                     self.hand_over(&mut write, run.start.0 << bits)?;
                 }
@@ -159,13 +163,13 @@ impl ContentWriter {
     ) -> Result<()> {
         let count = clamp_u32(bytes.len() >> self.block_bits);
         let mut left = bytes;
-        for Placed { at, run } in self.places.place_whole(tree.keys.get(id), count)? {
-            let piece = Piece {
+        for PlacedRun { at, run } in self.allocator.allocate_file(tree.keys.get(id), count)? {
+            let mapped = MappedRun {
                 logical: at,
                 blocks: run.len_blocks,
                 start: run.start,
             };
-            tree.append(id, piece);
+            tree.append(id, mapped);
             for nr in (run.start.0..).take(usize_of(run.len_blocks)) {
                 let (block, rest) = left.split_at(1 << self.block_bits);
                 gather.append(BlockNr(nr), block, &mut self.output)?;

@@ -9,7 +9,7 @@ use uext4_num::clamp_u32;
 
 use crate::error::{Error, Result};
 
-/// See the module.
+/// The next free block, and the runs before it.
 pub(crate) struct Bump {
     geometry: Geometry,
     /// The blocks of the image, at most those of the geometry.
@@ -54,13 +54,13 @@ impl Bump {
                     start: BlockNr(self.next),
                     len_blocks: max.min(clamp_u32(end - self.next)),
                 };
-                self.note(run);
+                self.record(run);
                 return Ok(run);
             }
         }
     }
 
-    fn note(&mut self, run: BlockRun) {
+    fn record(&mut self, run: BlockRun) {
         let end = run.start.0 + u64::from(run.len_blocks);
         let end = cluster_end(&self.geometry, end);
         match self.runs.last_mut() {

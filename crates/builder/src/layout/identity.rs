@@ -13,7 +13,7 @@ use uext4_num::u64_of;
 use crate::error::Result;
 use crate::image::Image;
 use crate::tree::arena::Tree;
-use crate::tree::file::{File, Place};
+use crate::tree::file::{DataLocation, File};
 use crate::tree::ids::FileId;
 use crate::tree::order::Sorted;
 
@@ -121,19 +121,19 @@ fn add_file(hasher: &mut SipHasher24, tree: &Tree, sorted: &Sorted, id: FileId) 
         .block
         .map(|at| &tree.attributes.blocks()[uext4_num::usize_of(at)]);
     add_bytes(hasher, block.map_or(&[][..], |bytes| bytes));
-    if let Place::Kept(at) = file.place {
+    if let DataLocation::Kept(at) = file.location {
         add_bytes(hasher, tree.kept(at, file.size));
     }
-    let one = match &file.place {
-        Place::One(piece) => std::slice::from_ref(piece),
-        _ => tree.pieces_of(file),
+    let one = match &file.location {
+        DataLocation::One(run) => std::slice::from_ref(run),
+        _ => tree.runs_of(file),
     };
-    for piece in one {
-        hasher.write_u32(piece.logical);
-        hasher.write_u32(piece.blocks);
-        hasher.write_u64(piece.start.0);
+    for run in one {
+        hasher.write_u32(run.logical);
+        hasher.write_u32(run.blocks);
+        hasher.write_u64(run.start.0);
     }
-    let children = sorted.children(file.place);
+    let children = sorted.children(file.location);
     hasher.write_u64(u64_of(children.len()));
     for name in children {
         add_bytes(hasher, tree.names.bytes(*name));

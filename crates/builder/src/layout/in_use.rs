@@ -5,7 +5,7 @@ use uext4_mkfs::Contents;
 
 use crate::layout::bump::cluster_end;
 use crate::tree::arena::Tree;
-use crate::tree::file::Place;
+use crate::tree::file::DataLocation;
 use crate::tree::ids::FileId;
 use crate::tree::order::LOST_FOUND;
 
@@ -30,13 +30,13 @@ pub(crate) fn contents(tree: &Tree, files: &[(FileId, BlockNr)]) -> Contents {
 pub(crate) fn replaced(tree: &Tree, geometry: &Geometry) -> Vec<(u64, u64)> {
     let mut runs = Vec::new();
     for file in tree.files.iter().filter(|file| file.links == 0) {
-        let one = match file.place {
-            Place::One(piece) => Some(piece),
+        let one = match file.location {
+            DataLocation::One(run) => Some(run),
             _ => None,
         };
-        for piece in tree.pieces_of(file).iter().copied().chain(one) {
-            let start = piece.start.0;
-            let end = cluster_end(geometry, start + u64::from(piece.blocks));
+        for run in tree.runs_of(file).iter().copied().chain(one) {
+            let start = run.start.0;
+            let end = cluster_end(geometry, start + u64::from(run.blocks));
             runs.push((start, end));
         }
     }

@@ -9,9 +9,9 @@ use uext4_num::{clamp_u32, low_u32, usize_of};
 use crate::error::{Error, Result};
 use crate::tree::keys::Key;
 
-/// See the module.
+/// The numbers that are free.
 pub(crate) enum InodeNumbers {
-    /// The next number.
+    /// In order: the next number to give out.
     Ascending(u32),
     Scattered(Table),
 }

@@ -3,7 +3,7 @@
 use uext4_format::Feature;
 use uext4_mkfs::Plan;
 
-use crate::content::pieces::PIECE_BYTES;
+use crate::content::chunks::CHUNK_BYTES;
 use crate::error::{Error, Result};
 use crate::layout::size_plan::first_plan;
 use crate::options::BuildOptions;
@@ -42,7 +42,7 @@ pub(crate) fn check(options: &mut BuildOptions) -> Result<(Plan, u64)> {
     }
     let (plan, blocks) = first_plan(options.size, format)?;
     let cluster_bytes = 1024_u64 << plan.superblock.log_cluster_size;
-    if cluster_bytes > PIECE_BYTES {
+    if cluster_bytes > CHUNK_BYTES {
         return Err(Error::Refused {
             source_name: "the options".to_owned(),
             problem: format!("a cluster has {cluster_bytes} bytes"),

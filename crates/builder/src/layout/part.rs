@@ -9,8 +9,8 @@ use crate::tree::keys::Key;
 
 /// A part of a file that needs a place.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    /// Of the file.
+pub(crate) struct PartRequest {
+    /// The key of the path of the file.
     pub(crate) key: Key,
     /// Blocks of the whole file.
     pub(crate) file_blocks: u64,
@@ -22,14 +22,14 @@ pub(crate) struct Wanted {
 
 /// Blocks of a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedRun {
     /// Number of the first one in the part.
     pub(crate) at: u32,
     pub(crate) run: BlockRun,
 }
 
 /// Ranges of a part in the runs that it has.
-pub(crate) fn spread(runs: &[(u64, u64)], data: &[Range<u32>]) -> Vec<Placed> {
+pub(crate) fn spread(runs: &[(u64, u64)], data: &[Range<u32>]) -> Vec<PlacedRun> {
     let mut placed = Vec::with_capacity(data.len());
     for range in data {
         let mut first = 0;
@@ -42,7 +42,7 @@ pub(crate) fn spread(runs: &[(u64, u64)], data: &[Range<u32>]) -> Vec<Placed> {
                     start: BlockNr(start + u64::from(from - first)),
                     len_blocks: to - from,
                 };
-                placed.push(Placed { at: from, run });
+                placed.push(PlacedRun { at: from, run });
             }
             first += len;
         }

@@ -18,19 +18,19 @@ use std::ops::Range;
 use uext4_format::{Geometry, GroupNr};
 use uext4_num::clamp_u32;
 
-use crate::content::pieces::PIECE_BYTES;
+use crate::content::chunks::CHUNK_BYTES;
 use crate::error::{Error, Result};
-use crate::layout::part::{Placed, Wanted, spread};
+use crate::layout::part::{PartRequest, PlacedRun, spread};
 use crate::tree::keys::{Key, Purpose};
 
 /// Bytes of a large run.
-const PART_BYTES: u64 = PIECE_BYTES;
+const PART_BYTES: u64 = CHUNK_BYTES;
 /// Windows that are tried.
 const WINDOWS: u64 = 8;
 /// Large runs in a window; a window for small runs has a quarter of it.
 const WINDOW_PARTS: u64 = 16;
 
-/// See the module.
+/// A hash table of runs of blocks, by keys of paths.
 pub(crate) struct Scatter {
     /// Where contents may be.
     space: Range<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct Scatter {
 
 /// How a run is chosen.
 struct Choice {
-    /// Blocks to reserve.
+    /// Number of blocks to reserve for the run.
     len: u64,
     /// Starts are multiples of it.
     align: u64,
@@ -77,14 +77,18 @@ impl Scatter {
         self.part_blocks
     }
 
-    /// Places the ranges of blocks of a part that have data.
-    pub(crate) fn place(&mut self, wanted: &Wanted, data: &[Range<u32>]) -> Result<Vec<Placed>> {
+    /// Allocates blocks for the ranges of blocks of a part that have data.
+    pub(crate) fn allocate(
+        &mut self,
+        request: &PartRequest,
+        data: &[Range<u32>],
+    ) -> Result<Vec<PlacedRun>> {
         if data.is_empty() {
             return Ok(Vec::new());
         }
-        let runs = match self.choose(wanted) {
-            Some(start) => vec![(start, start + u64::from(wanted.blocks))],
-            None => self.gather(wanted)?,
+        let runs = match self.choose(request) {
+            Some(start) => vec![(start, start + u64::from(request.blocks))],
+            None => self.gather(request)?,
         };
         let placed = spread(&runs, data);
         self.used.extend(placed.iter().map(|one| {
@@ -94,15 +98,15 @@ impl Scatter {
         Ok(placed)
     }
 
-    /// Reserves a run in one of the windows; answers its start.
-    fn choose(&mut self, wanted: &Wanted) -> Option<u64> {
-        let part = u64::from(wanted.first / self.part_blocks);
-        let choice = self.choice(wanted);
+    /// Reserves a run in one of the windows; returns its start.
+    fn choose(&mut self, request: &PartRequest) -> Option<u64> {
+        let part = u64::from(request.first / self.part_blocks);
+        let choice = self.choice(request);
         for nr in 0..WINDOWS {
             let at = match nr {
-                0 => self.first_choice(wanted.key, part, &choice),
+                0 => self.first_choice(request.key, part, &choice),
                 _ => {
-                    let key = wanted.key.with(Purpose::Choice, part * WINDOWS + nr);
+                    let key = request.key.with(Purpose::Choice, part * WINDOWS + nr);
                     self.space.start + key.below(self.space_blocks())
                 }
             };
@@ -114,10 +118,10 @@ impl Scatter {
         None
     }
 
-    fn choice(&self, wanted: &Wanted) -> Choice {
+    fn choice(&self, request: &PartRequest) -> Choice {
         let part_blocks = u64::from(self.part_blocks);
         let middle = self.space.start + self.space_blocks() / 2;
-        if wanted.file_blocks * 2 > part_blocks {
+        if request.file_blocks * 2 > part_blocks {
             return Choice {
                 len: part_blocks,
                 align: part_blocks,
@@ -126,7 +130,7 @@ impl Scatter {
             };
         }
         Choice {
-            len: with_reserve(wanted.file_blocks),
+            len: with_reserve(request.file_blocks),
             align: 1,
             from: self.space.start..middle,
             window: part_blocks * WINDOW_PARTS / 4,
@@ -166,10 +170,10 @@ impl Scatter {
     }
 
     /// Reserves the next free blocks behind the first choice, and then from the start.
-    fn gather(&mut self, wanted: &Wanted) -> Result<Vec<(u64, u64)>> {
-        let home = self.space.start + wanted.key.below(self.space_blocks());
+    fn gather(&mut self, request: &PartRequest) -> Result<Vec<(u64, u64)>> {
+        let home = self.space.start + request.key.below(self.space_blocks());
         let mut runs = Vec::new();
-        let mut left = u64::from(wanted.blocks);
+        let mut left = u64::from(request.blocks);
         for from in [home, self.space.start] {
             let mut at = self.behind(from);
             while left > 0 && at < self.space.end {

@@ -135,14 +135,14 @@ impl Needs<'_> {
         let Some((plan, options)) = self.plan(blocks, spare)? else {
             return Ok(Try::TooFewGroups);
         };
-        let whole = self.place(Draft::new(plan.clone(), &options)?.with_whole_groups());
-        let Some(end) = placed(whole)?.map(|draft| draft.end().0) else {
+        let whole = self.lay_out(Draft::new(plan.clone(), &options)?.with_whole_groups());
+        let Some(end) = unless_full(whole)?.map(|draft| draft.end().0) else {
             return Ok(Try::TooFewGroups);
         };
         if end > plan.superblock.blocks_count {
             return Ok(Try::Ends(end));
         }
-        let draft = placed(self.place(Draft::new(plan, &options)?))?;
+        let draft = unless_full(self.lay_out(Draft::new(plan, &options)?))?;
         Ok(draft.map_or(Try::Ends(end), |draft| Try::Fits(Box::new(draft))))
     }
 
@@ -173,8 +173,8 @@ impl Needs<'_> {
             for count in [needed, needed.saturating_add(7 * groups)] {
                 options.inodes = InodeCount::AtLeast(count);
                 plan = uext4_mkfs::plan(&options, bytes);
-                let enough = |plan: &Plan| plan.superblock.inodes_count >= needed;
-                if plan.as_ref().is_ok_and(enough) {
+                let made = plan.as_ref();
+                if made.is_ok_and(|plan| plan.superblock.inodes_count >= needed) {
                     break;
                 }
             }
@@ -193,7 +193,7 @@ impl Needs<'_> {
         Ok(Some((plan, options)))
     }
 
-    fn place(&self, mut draft: Draft) -> std::result::Result<Draft, FormatError> {
+    fn lay_out(&self, mut draft: Draft) -> std::result::Result<Draft, FormatError> {
         if self.tables == Tables::Front {
             draft.place_groups()?;
         }
@@ -213,7 +213,7 @@ impl Needs<'_> {
 }
 
 /// The draft; `None` if it does not fit.
-fn placed(draft: std::result::Result<Draft, FormatError>) -> Result<Option<Draft>> {
+fn unless_full(draft: std::result::Result<Draft, FormatError>) -> Result<Option<Draft>> {
     match draft {
         Ok(draft) => Ok(Some(draft)),
         Err(FormatError::NoSpace(_)) => Ok(None),

@@ -10,7 +10,7 @@ use uext4_num::{clamp_usize, u64_of, usize_of};
 use crate::content::gather::Gather;
 use crate::content::output::Output;
 use crate::error::Result;
-use crate::layout::blocks::Places;
+use crate::layout::block_allocator::BlockAllocator;
 use crate::layout::identity::Identity;
 use crate::tree::arena::Tree;
 use crate::tree::ids::FileId;
@@ -29,7 +29,7 @@ impl AttributeBlocks {
         tree: &Tree,
         order: &[FileId],
         identity: &Identity,
-        places: &mut Places,
+        allocator: &mut BlockAllocator,
         output: &mut Output,
     ) -> Result<AttributeBlocks> {
         let contents = tree.attributes.blocks();
@@ -52,7 +52,7 @@ impl AttributeBlocks {
             while left > 0 {
                 let count = left.min(REFCOUNT_MAX);
                 let copy = u64_of(copies[block].0.len());
-                let nr = places.place_one(key.with(Purpose::Copy, copy))?;
+                let nr = allocator.allocate_one(key.with(Purpose::Copy, copy))?;
                 let mut bytes = contents[block].to_vec();
                 let mut header = XattrBlock::new(&mut bytes[..]);
                 header.set_refcount(count);

@@ -44,7 +44,7 @@ pub(crate) fn write(
             seed: identity.seed(&file),
             blocks_min,
         };
-        let children = sorted.children(file.place);
+        let children = sorted.children(file.location);
         let made = {
             let items: Vec<Item<'_>> = children
                 .iter()
@@ -56,13 +56,13 @@ pub(crate) fn write(
         let below = children.iter().rev().map(|name| tree.names.get(*name).file);
         let below = below.filter(|child| tree.file(*child).is_directory());
         parents.extend(below.map(|child| (child, file.ino)));
-        tree.take_place(id);
+        tree.take_location(id);
         let directory = tree.file_mut(id);
         directory.size = u64_of(made.bytes().len());
         match made {
             Made::Inline(bytes) => {
-                let place = tree.keep(&bytes)?;
-                tree.file_mut(id).place = place;
+                let location = tree.keep(&bytes)?;
+                tree.file_mut(id).location = location;
             }
             Made::Blocks(blocks) => {
                 directory.digest = u64::from(blocks.is_indexed);
@@ -75,7 +75,7 @@ pub(crate) fn write(
 
 /// Contents of a directory.
 enum Made {
-    /// For its inode.
+    /// Its names fit into its inode.
     Inline(Vec<u8>),
     Blocks(Blocks),
 }

@@ -47,7 +47,7 @@ pub(crate) struct Owner {
     pub(crate) inode: InodeNr,
     pub(crate) parent: InodeNr,
     pub(crate) seed: Option<Seed>,
-    /// Fewest blocks.
+    /// Fewest blocks that the directory gets.
     pub(crate) blocks_min: u32,
 }
 
@@ -70,9 +70,10 @@ impl Format {
         Format {
             block_size,
             features,
-            tail: match features.has(Feature::METADATA_CSUM) {
-                true => LeafTail::Checksum,
-                false => LeafTail::None,
+            tail: if features.has(Feature::METADATA_CSUM) {
+                LeafTail::Checksum
+            } else {
+                LeafTail::None
             },
             hasher: DirHasher {
                 version: HashVersion::HalfMd4,
@@ -85,9 +86,10 @@ impl Format {
 
     /// The type that entries of a file have.
     pub(crate) fn kind(&self, kind: uext4_format::FileType) -> DirEntryType {
-        match self.features.has(Feature::FILETYPE) {
-            true => DirEntryType::from(kind),
-            false => DirEntryType::Unknown,
+        if self.features.has(Feature::FILETYPE) {
+            DirEntryType::from(kind)
+        } else {
+            DirEntryType::Unknown
         }
     }
 

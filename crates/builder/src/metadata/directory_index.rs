@@ -59,8 +59,8 @@ impl Format {
         let mut last_hash = None;
         for (range, block) in leaves.into_iter().zip(1..) {
             let names = &sorted[range];
-            let entry = |(_, at): &(DirHash, u32)| items[usize_of(*at)].entry();
-            let entries: Vec<NewEntry<'_>> = names.iter().map(entry).collect();
+            let entries = names.iter().map(|(_, at)| items[usize_of(*at)].entry());
+            let entries: Vec<NewEntry<'_>> = entries.collect();
             bytes.extend(self.leaf(owner, &entries));
             let hash = names[0].0.major;
             let continued = u32::from(last_hash == Some(hash));
@@ -89,9 +89,10 @@ impl Format {
             DxNode::root(&empty).capacity(self.tail),
             DxNode::node(&empty).capacity(self.tail),
         );
-        let max = match self.features.has(Feature::LARGE_DIR) {
-            true => MaxLevels::Three,
-            false => MaxLevels::Two,
+        let max = if self.features.has(Feature::LARGE_DIR) {
+            MaxLevels::Three
+        } else {
+            MaxLevels::Two
         };
         let mut levels = 0;
         while level.len() > in_root {

@@ -10,10 +10,10 @@ use uext4_num::{clamp_u16, u64_of};
 use crate::content::gather::Gather;
 use crate::content::output::Output;
 use crate::error::Result;
-use crate::layout::blocks::Places;
+use crate::layout::block_allocator::BlockAllocator;
 use crate::layout::identity::Identity;
 use crate::tree::arena::Tree;
-use crate::tree::file::{File, Piece, Place};
+use crate::tree::file::{DataLocation, File, MappedRun};
 use crate::tree::keys::Purpose;
 use crate::tree::order::Sorted;
 
@@ -32,7 +32,7 @@ impl DeepMaps {
         tree: &Tree,
         sorted: &Sorted,
         identity: &Identity,
-        places: &mut Places,
+        allocator: &mut BlockAllocator,
         output: &mut Output,
     ) -> Result<DeepMaps> {
         let mut deep = DeepMaps::default();
@@ -48,7 +48,7 @@ impl DeepMaps {
             let mut taken = 0;
             let mut take = || {
                 taken += 1;
-                places.place_one(key.with(Purpose::Node, taken))
+                allocator.allocate_one(key.with(Purpose::Node, taken))
             };
             let map = extent_tree(&extents, size, identity.seed(file), &mut take)?;
             for (nr, bytes) in &map.nodes {
@@ -65,21 +65,21 @@ impl DeepMaps {
 /// The extents of a file.
 pub(crate) fn extents(tree: &Tree, file: &File) -> Vec<Extent> {
     let one;
-    let pieces: &[Piece] = match file.place {
-        Place::One(piece) => {
-            one = [piece];
+    let runs: &[MappedRun] = match file.location {
+        DataLocation::One(run) => {
+            one = [run];
             &one
         }
-        _ => tree.pieces_of(file),
+        _ => tree.runs_of(file),
     };
     let mut extents = Vec::new();
-    for piece in pieces {
+    for run in runs {
         let mut done = 0;
-        while done < piece.blocks {
-            let len = (piece.blocks - done).min(EXTENT_BLOCKS_MAX);
+        while done < run.blocks {
+            let len = (run.blocks - done).min(EXTENT_BLOCKS_MAX);
             extents.push(Extent {
-                logical: LogicalBlock(piece.logical + done),
-                start: BlockNr(piece.start.0 + u64::from(done)),
+                logical: LogicalBlock(run.logical + done),
+                start: BlockNr(run.start.0 + u64::from(done)),
                 len: clamp_u16(len),
                 state: ExtentState::Written,
             });

@@ -1,6 +1,5 @@
 //! Inodes of the tree's files.
 
-use uext4_format::extent::Extent;
 use uext4_format::{
     BlockNr, DeviceNumber, FileType, Geometry, Inode, InodeFlags, KNOWN_EXTRA_BYTES, Seed,
 };
@@ -12,7 +11,7 @@ use crate::layout::identity::Identity;
 use crate::metadata::extent_maps::{DeepMaps, extents};
 use crate::metadata::inline;
 use crate::tree::arena::Tree;
-use crate::tree::file::Place;
+use crate::tree::file::DataLocation;
 use crate::tree::ids::FileId;
 use crate::tree::lookup::path_of;
 
@@ -58,7 +57,7 @@ pub(crate) fn inode(
     Ok(inode)
 }
 
-/// Sets size, flags and map; answers the clusters of contents and map.
+/// Sets size, flags and map; returns the clusters of contents and map.
 fn fill_map(
     tree: &Tree,
     id: FileId,
@@ -67,7 +66,7 @@ fn fill_map(
     deep: &DeepMaps,
 ) -> u64 {
     let file = tree.file(id);
-    match (file.kind, file.place) {
+    match (file.kind, file.location) {
         (FileType::CharDevice | FileType::BlockDevice, _) => {
             inode.set_device_number(DeviceNumber {
                 major: high_u32(file.size),
@@ -80,7 +79,7 @@ fn fill_map(
             inline::fill(tree, file, inode);
             return 0;
         }
-        (_, Place::Kept(at)) => {
+        (_, DataLocation::Kept(at)) => {
             let target = tree.kept(at, file.size);
             let (start, _) = inode.i_block.split_at_mut(target.len());
             start.copy_from_slice(target);
@@ -95,8 +94,10 @@ fn fill_map(
         inode.flags.insert(InodeFlags::INDEX);
     }
     let extents = extents(tree, file);
-    let clusters_of = |extent: &Extent| geometry.blocks_to_clusters(extent.len.into());
-    let clusters: u64 = extents.iter().map(clusters_of).sum();
+    let clusters = extents.iter();
+    let clusters: u64 = clusters
+        .map(|extent| geometry.blocks_to_clusters(extent.len.into()))
+        .sum();
     if let Some((root, nodes)) = deep.roots.get(&id.0) {
         inode.i_block = *root;
         return clusters + nodes;

@@ -17,7 +17,7 @@ use uext4_format::{FileType, InodeNr, Seed};
 use uext4_num::{clamp_i64, clamp_u32, u64_of, usize_of};
 
 use crate::content::batch::Batch;
-use crate::content::pieces::{PIECE_BYTES, piece_len};
+use crate::content::chunks::{CHUNK_BYTES, chunk_len};
 use crate::content::writer::ContentWriter;
 use crate::error::Result;
 use crate::layout::inode_numbers::InodeNumbers;
@@ -103,22 +103,22 @@ fn add_file(tree: &mut Tree, value: u32, numbers: &mut InodeNumbers, time: u64) 
 
 /// The attribute blocks of the image in the order of their first users, and the users of each.
 fn users(tree: &Tree, sorted: &Sorted) -> Vec<(u32, u32)> {
-    let mut found: Vec<(u32, u32)> = Vec::new();
-    let mut places: HashMap<u32, usize> = HashMap::new();
+    let mut counts: Vec<(u32, u32)> = Vec::new();
+    let mut index: HashMap<u32, usize> = HashMap::new();
     for id in &sorted.order {
         let Some(block) = tree.attributes.get(tree.file(*id).attributes).block else {
             continue;
         };
-        let at = *places.entry(block).or_insert(found.len());
-        if at == found.len() {
-            found.push((block, 0));
+        let at = *index.entry(block).or_insert(counts.len());
+        if at == counts.len() {
+            counts.push((block, 0));
         }
-        found[at].1 += 1;
+        counts[at].1 += 1;
     }
-    found
+    counts
 }
 
-/// Writes the values.
+/// Writes the values of the image, whose zero blocks are no holes.
 pub(crate) fn write(tree: &mut Tree, writer: &mut ContentWriter) -> Result<()> {
     let block_size = writer.block_size();
     let mut batch = Batch::default();
@@ -127,10 +127,10 @@ pub(crate) fn write(tree: &mut Tree, writer: &mut ContentWriter) -> Result<()> {
         let used = &values.used[at];
         let (file, bytes) = (used.file, values.all[usize_of(used.value)].clone());
         let size = u64_of(bytes.len());
-        for offset in (0..size).step_by(usize_of(clamp_u32(PIECE_BYTES))) {
-            let piece = (offset, piece_len(offset, size));
+        for offset in (0..size).step_by(usize_of(clamp_u32(CHUNK_BYTES))) {
+            let chunk = (offset, chunk_len(offset, size));
             let whole = 0..size;
-            let filled = batch.fill::<Infallible>(piece, block_size, &[whole], |from, part| {
+            let filled = batch.fill::<Infallible>(chunk, block_size, &[whole], |from, part| {
                 let from = uext4_num::clamp_usize(from);
                 part.copy_from_slice(&bytes[from..from + part.len()]);
                 Ok(())

@@ -12,10 +12,10 @@ use crate::content::streams::{Stream, are_sound};
 use crate::content::writer::ContentWriter;
 use crate::error::{Error, Result};
 use crate::sources::entry::{Content, Data, Entry, Node, ReadAt};
-use crate::sources::layers::Spot;
+use crate::sources::layers::PathSlot;
 use crate::sources::spool::{Spool, Spooled};
 use crate::tree::arena::Tree;
-use crate::tree::file::{Later, Place};
+use crate::tree::file::{DataLocation, Later};
 use crate::tree::ids::FileId;
 use crate::tree::keys::Key;
 
@@ -25,7 +25,7 @@ const FILE_BLOCKS_MAX: u64 = uext4_format::extent::LOGICAL_BLOCKS;
 /// Entries without contents between two calls of the callback.
 const ENTRIES_UNWATCHED: u64 = 4096;
 
-/// See the module.
+/// The tree so far, and the writer of contents.
 pub(crate) struct Collector {
     pub(crate) tree: Tree,
     pub(crate) writer: ContentWriter,
@@ -53,8 +53,8 @@ impl Collector {
         }
         let path = std::mem::take(&mut entry.path);
         let mtime = entry.attributes.mtime;
-        let spot = self.tree.spot(&path)?;
-        if let Some(file) = self.add_node(&path, &spot, entry)? {
+        let slot = self.tree.slot(&path)?;
+        if let Some(file) = self.add_node(&path, &slot, entry)? {
             let file = self.tree.file_mut(file);
             (file.seconds, file.nanoseconds) = (mtime.seconds, mtime.nanoseconds);
         }
@@ -113,7 +113,7 @@ impl Collector {
             file: from,
             ranges: (!is_whole).then(|| ranges.into()),
         });
-        self.tree.file_mut(file).place = Place::Later(at);
+        self.tree.file_mut(file).location = DataLocation::Later(at);
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl Collector {
     fn add_node(
         &mut self,
         path: &[u8],
-        spot: &Spot<'_>,
+        slot: &PathSlot<'_>,
         entry: Entry<'_>,
     ) -> Result<Option<FileId>> {
         let mut entry = entry;
@@ -147,10 +147,10 @@ impl Collector {
         let attributes = self.tree.attributes.intern(path, &entry.attributes)?;
         let kind = match &entry.node {
             Node::Directory => {
-                return self.tree.add_directory(path, spot, attributes).map(Some);
+                return self.tree.add_directory(path, slot, attributes).map(Some);
             }
             Node::Link(target) => {
-                self.tree.add_link(path, spot, target)?;
+                self.tree.add_link(path, slot, target)?;
                 return Ok(None);
             }
             Node::File(_) => FileType::Regular,
@@ -160,7 +160,7 @@ impl Collector {
             Node::Fifo => FileType::Fifo,
             Node::Socket => FileType::Socket,
         };
-        let file = self.tree.add_file(path, spot, kind, attributes)?;
+        let file = self.tree.add_file(path, slot, kind, attributes)?;
         match entry.node {
             Node::File(content) => self.add_content(file, path, content)?,
             Node::Symlink(target) => self.add_target(file, path, &target)?,
@@ -183,9 +183,9 @@ impl Collector {
                 "use a shorter link, or larger blocks",
             ));
         }
-        let place = self.tree.keep(target)?;
+        let location = self.tree.keep(target)?;
         let file = self.tree.file_mut(file);
-        (file.place, file.size) = (place, u64_of(target.len()));
+        (file.location, file.size) = (location, u64_of(target.len()));
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use crate::tree::ids::{AttributesId, FileId, NameId};
 use crate::tree::layer::{Layer, Pending};
 
 /// The place of a path in the tree of its layer.
-pub(crate) enum Spot<'a> {
+pub(crate) enum PathSlot<'a> {
     /// The root.
     Root,
     /// A name of a directory, which may exist.
@@ -42,20 +42,20 @@ impl Tree {
     }
 
     /// The place for a file at the path, with the directories above it.
-    pub(crate) fn spot<'a>(&mut self, path: &'a [u8]) -> Result<Spot<'a>> {
+    pub(crate) fn slot<'a>(&mut self, path: &'a [u8]) -> Result<PathSlot<'a>> {
         self.walk(path, Purpose::Add)
     }
 
-    pub(crate) fn walk<'a>(&mut self, path: &'a [u8], purpose: Purpose) -> Result<Spot<'a>> {
+    pub(crate) fn walk<'a>(&mut self, path: &'a [u8], purpose: Purpose) -> Result<PathSlot<'a>> {
         if path.is_empty() {
-            return Ok(Spot::Root);
+            return Ok(PathSlot::Root);
         }
         let mut names = path.split(|byte| *byte == b'/').peekable();
         let mut parent = self.layer_root();
         while let Some(name) = names.next() {
             let known = self.names.find(parent, name);
             if names.peek().is_none() {
-                return Ok(Spot::Name {
+                return Ok(PathSlot::Name {
                     parent,
                     name,
                     known,
@@ -78,47 +78,52 @@ impl Tree {
                 directory.origin = Origin::Implicit;
             }
         }
-        Ok(Spot::Root)
+        Ok(PathSlot::Root)
     }
 
-    /// Puts a directory at the spot, or gives one that is there its attributes.
+    /// Puts a directory at the slot, or gives one that is there its attributes.
     pub(crate) fn add_directory(
         &mut self,
         path: &[u8],
-        spot: &Spot<'_>,
+        slot: &PathSlot<'_>,
         attributes: AttributesId,
     ) -> Result<FileId> {
-        let there = match spot {
-            Spot::Root => Some(self.layer_root()),
-            Spot::Name { known, .. } => known.map(|id| self.names.get(id).file),
+        let there = match slot {
+            PathSlot::Root => Some(self.layer_root()),
+            PathSlot::Name { known, .. } => known.map(|id| self.names.get(id).file),
         };
         let there = there.filter(|id| *id != FileId::NONE && self.file(*id).is_directory());
         let Some(id) = there else {
-            return self.add_file(path, spot, FileType::Directory, attributes);
+            return self.add_file(path, slot, FileType::Directory, attributes);
         };
         let file = self.file_mut(id);
         (file.origin, file.attributes) = (Origin::Entry, attributes);
         Ok(id)
     }
 
-    /// Puts a new file at the spot, which replaces one of the same layer.
+    /// Puts a new file at the slot, which replaces one of the same layer.
     pub(crate) fn add_file(
         &mut self,
         path: &[u8],
-        spot: &Spot<'_>,
+        slot: &PathSlot<'_>,
         kind: FileType,
         attributes: AttributesId,
     ) -> Result<FileId> {
-        self.check_free(path, spot)?;
+        self.check_free(path, slot)?;
         let file = self.new_file(kind, Origin::Entry, attributes)?;
-        self.name_file(spot, file)?;
+        self.name_file(slot, file)?;
         Ok(file)
     }
 
     /// Gives a file one more name. A file that the layer does not have is looked for in the layers
     /// below when they are known.
-    pub(crate) fn add_link(&mut self, path: &[u8], spot: &Spot<'_>, target: &[u8]) -> Result<()> {
-        self.check_free(path, spot)?;
+    pub(crate) fn add_link(
+        &mut self,
+        path: &[u8],
+        slot: &PathSlot<'_>,
+        target: &[u8],
+    ) -> Result<()> {
+        self.check_free(path, slot)?;
         let file = match self.linkable(target) {
             Some(file) if self.file(file).is_directory() => {
                 let problem = format!(
@@ -139,7 +144,7 @@ impl Tree {
                 file
             }
         };
-        self.name_file(spot, file)
+        self.name_file(slot, file)
     }
 
     fn linkable(&self, target: &[u8]) -> Option<FileId> {
@@ -154,24 +159,24 @@ impl Tree {
         Some(at)
     }
 
-    fn name_file(&mut self, spot: &Spot<'_>, file: FileId) -> Result<()> {
-        match spot {
-            Spot::Name {
+    fn name_file(&mut self, slot: &PathSlot<'_>, file: FileId) -> Result<()> {
+        match slot {
+            PathSlot::Name {
                 parent,
                 name,
                 known,
             } => self.bind(*parent, name, *known, file),
-            Spot::Root => Ok(()),
+            PathSlot::Root => Ok(()),
         }
     }
 
-    /// Checks that a file that is no directory may be put at the spot.
-    fn check_free(&self, path: &[u8], spot: &Spot<'_>) -> Result<()> {
+    /// Checks that a file that is no directory may be put at the slot.
+    fn check_free(&self, path: &[u8], slot: &PathSlot<'_>) -> Result<()> {
         let refuse = |problem: &str| {
             let advice = "leave one of the two out";
             Err(Error::refused(path, problem, advice))
         };
-        let Spot::Name { known, .. } = spot else {
+        let PathSlot::Name { known, .. } = slot else {
             return refuse("the root is a directory, and the entry is not");
         };
         let there = known.map(|id| self.names.get(id).file);

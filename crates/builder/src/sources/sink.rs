@@ -15,7 +15,7 @@ pub trait Sink {
     /// Begins the next layer, below all layers before it.
     ///
     /// # Errors
-    /// Those of the builder. After one, every method answers [`crate::Error::Ended`].
+    /// Those of the builder. After one, every method returns [`crate::Error::Ended`].
     fn next_layer(&mut self) -> Result<()>;
 
     /// Adds a file to the layer. Directories above the path that no layer has are made, with mode

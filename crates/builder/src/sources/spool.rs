@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use uext4_num::{clamp_i64, clamp_usize, u64_of};
 
-use crate::content::pieces::overlap;
+use crate::content::chunks::overlap;
 use crate::error::{Error, Result, shown};
 use crate::sources::entry::ReadAt;
 
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 256 << 10;
 
-/// See the module.
+/// The temporary file, which is made when it is needed first.
 #[derive(Default)]
 pub(crate) struct Spool {
     file: Option<Arc<File>>,
@@ -59,8 +59,8 @@ impl Spool {
         };
         let others = [Some(PathBuf::from("/var/tmp")), self.beside.clone()];
         let mut others = others.into_iter().flatten();
-        let found = others.find_map(|directory| tempfile::tempfile_in(directory).ok());
-        found.ok_or_else(|| failed(&usual, first))
+        let file = others.find_map(|directory| tempfile::tempfile_in(directory).ok());
+        file.ok_or_else(|| failed(&usual, first))
     }
 }
 
@@ -83,10 +83,10 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Copies some of the `left` bytes; answers how many.
+    /// Copies some of the `left` bytes; returns how many.
     pub(crate) fn copy(&mut self, reader: &mut dyn Read, left: u64) -> Result<u64> {
-        let piece = clamp_usize(left).min(COPY_BYTES);
-        let bytes = &mut self.buffer[..piece];
+        let chunk = clamp_usize(left).min(COPY_BYTES);
+        let bytes = &mut self.buffer[..chunk];
         reader.read_exact(bytes).map_err(|error| Error::Source {
             source_name: shown(self.path),
             error,
@@ -94,14 +94,14 @@ impl Writer<'_> {
         let mut file = &*self.file;
         // A hole instead of zeroes: compressed zeroes must not fill the directory.
         let written = if bytes.iter().all(|byte| *byte == 0) {
-            let hole = SeekFrom::Current(clamp_i64(u64_of(piece)));
+            let hole = SeekFrom::Current(clamp_i64(u64_of(chunk)));
             file.seek(hole).map(drop)
         } else {
             file.write_all(bytes)
         };
         written.map_err(|error| failed(&std::env::temp_dir(), error))?;
-        *self.len += u64_of(piece);
-        Ok(u64_of(piece))
+        *self.len += u64_of(chunk);
+        Ok(u64_of(chunk))
     }
 
     /// The contents, which have these ranges of the file one after the other.
@@ -109,13 +109,13 @@ impl Writer<'_> {
         let sized = self.file.set_len(*self.len);
         sized.map_err(|error| failed(&std::env::temp_dir(), error))?;
         let mut at = self.start;
-        let pieces = ranges.iter().map(|range| {
-            let piece = (range.clone(), at);
+        let parts = ranges.iter().map(|range| {
+            let part = (range.clone(), at);
             at += range.end - range.start;
-            piece
+            part
         });
         Ok(Spooled {
-            pieces: pieces.collect(),
+            parts: parts.collect(),
             file: self.file,
         })
     }
@@ -125,16 +125,14 @@ impl Writer<'_> {
 pub(crate) struct Spooled {
     file: Arc<File>,
     /// Ranges of the file, and where each is in the spool.
-    pieces: Box<[(Range<u64>, u64)]>,
+    parts: Box<[(Range<u64>, u64)]>,
 }
 
 impl ReadAt for Spooled {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         buf.fill(0);
-        let first = self
-            .pieces
-            .partition_point(|(range, _)| range.end <= offset);
-        for (range, at) in &self.pieces[first..] {
+        let first = self.parts.partition_point(|(range, _)| range.end <= offset);
+        for (range, at) in &self.parts[first..] {
             if range.start >= offset + u64_of(buf.len()) {
                 break;
             }

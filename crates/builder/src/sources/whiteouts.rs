@@ -1,7 +1,7 @@
 //! Marks of layers: whiteouts and opaque directories, which hide paths of the layers below.
 
 use crate::error::Result;
-use crate::sources::layers::{Purpose, Spot};
+use crate::sources::layers::{PathSlot, Purpose};
 use crate::tree::arena::Tree;
 use crate::tree::file::Origin;
 use crate::tree::ids::FileId;
@@ -15,8 +15,8 @@ impl Tree {
     /// Hides a path of the layers below.
     pub(crate) fn hide(&mut self, path: &[u8]) -> Result<()> {
         match self.walk(path, Purpose::Hide)? {
-            Spot::Root => return self.hide_below(path),
-            Spot::Name {
+            PathSlot::Root => return self.hide_below(path),
+            PathSlot::Name {
                 parent,
                 name,
                 known,
@@ -28,15 +28,15 @@ impl Tree {
                 self.names.get_mut(id).hides = true;
             }
         }
-        self.note_marks();
+        self.record_marks();
         Ok(())
     }
 
     /// Hides everything below a path of the layers below.
     pub(crate) fn hide_below(&mut self, path: &[u8]) -> Result<()> {
         let directory = match self.walk(path, Purpose::Hide)? {
-            Spot::Root => self.layer_root(),
-            Spot::Name {
+            PathSlot::Root => self.layer_root(),
+            PathSlot::Name {
                 parent,
                 name,
                 known,
@@ -47,11 +47,11 @@ impl Tree {
         };
         let mark = self.layer.saturating_add(1);
         self.file_mut(directory).opaque = mark;
-        self.note_marks();
+        self.record_marks();
         Ok(())
     }
 
-    fn note_marks(&mut self) {
+    fn record_marks(&mut self) {
         if let Some(layer) = self.layers.last_mut() {
             layer.has_marks = true;
         }

@@ -11,21 +11,21 @@ use uext4_num::{clamp_u32, usize_of};
 use crate::error::{Error, Result};
 use crate::sources::entry::Attributes;
 use crate::tree::attributes::Interned;
-use crate::tree::file::{File, Later, Origin, Piece, Place};
+use crate::tree::file::{DataLocation, File, Later, MappedRun, Origin};
 use crate::tree::ids::{AttributesId, FileId, NameId};
 use crate::tree::keys::Keys;
 use crate::tree::layer::{Layer, Pending};
 use crate::tree::limits::Limits;
 use crate::tree::names::Names;
 
-/// See the module.
+/// Files, names and attributes of all layers.
 pub(crate) struct Tree {
     pub(crate) names: Names,
     pub(crate) files: Vec<File>,
     pub(crate) attributes: Interned,
     pub(crate) laters: Vec<Later>,
-    /// Pieces of files with several.
-    pub(crate) pieces: Vec<Vec<Piece>>,
+    /// Runs of files with several.
+    pub(crate) runs: Vec<Vec<MappedRun>>,
     arena: Vec<u8>,
     /// Used if places follow from paths.
     pub(crate) keys: Keys,
@@ -59,7 +59,7 @@ impl Tree {
             files: Vec::new(),
             attributes,
             laters: Vec::new(),
-            pieces: Vec::new(),
+            runs: Vec::new(),
             arena: Vec::new(),
             keys: Keys::unused(),
             implicit,
@@ -103,7 +103,7 @@ impl Tree {
             seconds: 0,
             size: 0,
             digest: 0,
-            place: Place::None,
+            location: DataLocation::None,
             links: 0,
             ino: InodeNr(0),
         });
@@ -158,10 +158,10 @@ impl Tree {
     }
 
     /// Keeps bytes of a file in memory.
-    pub(crate) fn keep(&mut self, bytes: &[u8]) -> Result<Place> {
+    pub(crate) fn keep(&mut self, bytes: &[u8]) -> Result<DataLocation> {
         let at = u32::try_from(self.arena.len()).map_err(|_| too_many(b""))?;
         self.arena.extend_from_slice(bytes);
-        Ok(Place::Kept(at))
+        Ok(DataLocation::Kept(at))
     }
 
     /// The bytes of a file of this size that were kept.
@@ -170,46 +170,46 @@ impl Tree {
         &self.arena[at..at + usize_of(clamp_u32(size))]
     }
 
-    /// The pieces of a file.
-    pub(crate) fn pieces_of(&self, file: &File) -> &[Piece] {
-        match &file.place {
-            Place::Many(at) => &self.pieces[usize_of(*at)],
+    /// The runs of a file.
+    pub(crate) fn runs_of(&self, file: &File) -> &[MappedRun] {
+        match &file.location {
+            DataLocation::Many(at) => &self.runs[usize_of(*at)],
             _ => &[],
         }
     }
 
-    /// Appends a piece to the contents of a file, joined to the last one if possible.
-    pub(crate) fn append(&mut self, id: FileId, piece: Piece) {
-        let last = match self.file_mut(id).place {
-            Place::Many(at) => {
-                let pieces = &mut self.pieces[usize_of(at)];
-                match pieces.last_mut() {
-                    Some(last) if joins(last, &piece) => last.blocks += piece.blocks,
-                    _ => pieces.push(piece),
+    /// Appends a run to the contents of a file, joined to the last one if possible.
+    pub(crate) fn append(&mut self, id: FileId, run: MappedRun) {
+        let last = match self.file_mut(id).location {
+            DataLocation::Many(at) => {
+                let runs = &mut self.runs[usize_of(at)];
+                match runs.last_mut() {
+                    Some(last) if joins(last, &run) => last.blocks += run.blocks,
+                    _ => runs.push(run),
                 }
                 return;
             }
-            Place::One(last) => last,
-            _ => return self.file_mut(id).place = Place::One(piece),
+            DataLocation::One(last) => last,
+            _ => return self.file_mut(id).location = DataLocation::One(run),
         };
-        self.file_mut(id).place = if joins(&last, &piece) {
-            Place::One(Piece {
-                blocks: last.blocks + piece.blocks,
+        self.file_mut(id).location = if joins(&last, &run) {
+            DataLocation::One(MappedRun {
+                blocks: last.blocks + run.blocks,
                 ..last
             })
         } else {
-            self.pieces.push(vec![last, piece]);
-            Place::Many(clamp_u32(self.pieces.len() - 1))
+            self.runs.push(vec![last, run]);
+            DataLocation::Many(clamp_u32(self.runs.len() - 1))
         };
     }
 
     /// Takes the place of a file out, so that it is there no more.
-    pub(crate) fn take_place(&mut self, id: FileId) -> Place {
-        std::mem::replace(&mut self.file_mut(id).place, Place::None)
+    pub(crate) fn take_location(&mut self, id: FileId) -> DataLocation {
+        std::mem::replace(&mut self.file_mut(id).location, DataLocation::None)
     }
 }
 
-fn joins(last: &Piece, next: &Piece) -> bool {
+fn joins(last: &MappedRun, next: &MappedRun) -> bool {
     last.logical.checked_add(last.blocks) == Some(next.logical)
         && last.start.0 + u64::from(last.blocks) == next.start.0
 }

@@ -21,10 +21,10 @@ use crate::tree::limits::{InlineData, LargeValues, Limits, max_inline_bytes};
 use crate::tree::stored_xattrs::stored;
 use crate::tree::values::Values;
 
-/// See [`Interned::areas`].
+/// Attributes in the inode, the index of those in a block, and the most bytes of inline data.
 type Areas = (Vec<u8>, Option<u32>, Option<u64>);
 
-/// A combination.
+/// A combination of attributes, as files have it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shared {
     pub(crate) permissions: u16,
@@ -38,14 +38,14 @@ pub(crate) struct Shared {
     pub(crate) inline_max: Option<u64>,
 }
 
-/// All combinations.
+/// All combinations, each kept once.
 pub(crate) struct Interned {
     limits: Limits,
     all: Vec<Arc<Shared>>,
     index: HashMap<Arc<Shared>, u32>,
     blocks: Vec<Arc<[u8]>>,
     block_index: HashMap<Arc<[u8]>, u32>,
-    /// Those of blocks.
+    /// Large values to which the blocks refer.
     pub(crate) values: Values,
 }
 
@@ -185,13 +185,13 @@ fn decoded(block: &[u8]) -> XattrSet {
 
 /// The largest value in an area, the first one of several; `None` if all have inodes.
 fn largest(set: &XattrSet) -> Option<(XattrName, Vec<u8>)> {
-    let mut found: Option<(&XattrName, &Vec<u8>)> = None;
+    let mut largest: Option<(&XattrName, &Vec<u8>)> = None;
     for entry in set.iter() {
         if let XattrValue::Here(value) = &entry.value
-            && value.len() > found.map_or(0, |(_, value)| value.len())
+            && value.len() > largest.map_or(0, |(_, value)| value.len())
         {
-            found = Some((&entry.name, value));
+            largest = Some((&entry.name, value));
         }
     }
-    found.map(|(name, value)| (name.clone(), value.clone()))
+    largest.map(|(name, value)| (name.clone(), value.clone()))
 }

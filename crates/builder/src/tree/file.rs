@@ -25,7 +25,7 @@ pub(crate) enum Origin {
 
 /// Blocks of a file that follow one another in the file and on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct MappedRun {
     /// First block of the file.
     pub(crate) logical: u32,
     /// Number of blocks.
@@ -34,10 +34,10 @@ pub(crate) struct Piece {
     pub(crate) start: BlockNr,
 }
 
-/// Where the contents of a file are.
+/// Location of the contents of a file, as far as the build has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Nowhere: no data.
+pub(crate) enum DataLocation {
+    /// The file has no data.
     None,
     /// In a file that is read later: an index.
     Later(u32),
@@ -46,13 +46,13 @@ pub(crate) enum Place {
     Kept(u32),
     /// The children of a directory: a range of the sorted names.
     Children { first: u32, count: u32 },
-    /// One piece.
-    One(Piece),
-    /// Several pieces: an index.
+    /// One run of blocks on the device.
+    One(MappedRun),
+    /// Several runs: an index.
     Many(u32),
 }
 
-/// A file.
+/// A file of the tree, of any type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct File {
     pub(crate) kind: FileType,
@@ -68,7 +68,7 @@ pub(crate) struct File {
     pub(crate) size: u64,
     /// Digest of the contents. Of a directory with an index: 1.
     pub(crate) digest: u64,
-    pub(crate) place: Place,
+    pub(crate) location: DataLocation,
     /// Names, and for a directory `.` and the `..` below it; counted at the end.
     pub(crate) links: u32,
     pub(crate) ino: InodeNr,

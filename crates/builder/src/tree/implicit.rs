@@ -43,13 +43,14 @@ pub(crate) fn date(tree: &mut Tree, time: u64) {
 pub(crate) fn describe(tree: &mut Tree, sorted: &Sorted, describe: &mut Describe) -> Result<()> {
     let mut left = vec![(tree.root, Vec::new())];
     while let Some((id, path)) = left.pop() {
-        for name in sorted.children(tree.file(id).place) {
+        for name in sorted.children(tree.file(id).location) {
             let child = tree.names.get(*name).file;
             if tree.file(child).is_directory() {
                 let name = tree.names.bytes(*name);
-                let path = match path.is_empty() {
-                    true => name.to_vec(),
-                    false => [&path, name].join(&b'/'),
+                let path = if path.is_empty() {
+                    name.to_vec()
+                } else {
+                    [&path, name].join(&b'/')
                 };
                 left.push((child, path));
             }

@@ -10,7 +10,7 @@ use uext4_num::usize_of;
 
 use crate::tree::ids::FileId;
 
-/// See the module.
+/// A keyed hash of a path, or of what belongs to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(u64);
 

@@ -14,7 +14,7 @@ pub(crate) struct Pending {
 /// A layer: the names and files from here on, up to the next layer.
 pub(crate) struct Layer {
     pub(crate) root: FileId,
-    /// Its first name.
+    /// Number of names before those of the layer.
     pub(crate) names: u32,
     /// Its first pending link.
     pub(crate) pending: usize,

@@ -23,14 +23,14 @@ pub(crate) struct Limits {
     pub(crate) inline: InlineData,
 }
 
-/// See [`Limits`].
+/// Whether the feature `inline_data` is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InlineData {
     Unused,
     Used,
 }
 
-/// See [`Limits`].
+/// Values that fit neither into the inode nor into the attribute block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LargeValues {
     Refused,

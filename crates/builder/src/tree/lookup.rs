@@ -4,7 +4,7 @@ use uext4_format::FileType;
 
 use crate::error::Result;
 use crate::tree::arena::Tree;
-use crate::tree::file::{Origin, Place};
+use crate::tree::file::{DataLocation, Origin};
 use crate::tree::ids::{FileId, NameId};
 
 impl Tree {
@@ -54,7 +54,7 @@ impl Tree {
         };
         match file.kind {
             FileType::Regular => file.origin != Origin::Value && file.size <= max,
-            FileType::Directory => matches!(file.place, Place::Kept(_)),
+            FileType::Directory => matches!(file.location, DataLocation::Kept(_)),
             _ => false,
         }
     }

@@ -12,7 +12,7 @@ use crate::tree::ids::{FileId, NameId};
 /// A name in a directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name {
-    /// The directory.
+    /// The directory that has the name.
     pub(crate) parent: FileId,
     /// The file; [`FileId::NONE`] for a name that only hides.
     pub(crate) file: FileId,
@@ -24,7 +24,7 @@ pub(crate) struct Name {
     pub(crate) hides: bool,
 }
 
-/// All names.
+/// The names of all directories.
 pub(crate) struct Names {
     bytes: Vec<u8>,
     names: Vec<Name>,

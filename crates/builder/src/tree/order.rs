@@ -9,7 +9,7 @@ use uext4_num::{clamp_u32, nonnegative, usize_of};
 use crate::error::{Error, Result};
 use crate::layout::inode_numbers::InodeNumbers;
 use crate::tree::arena::Tree;
-use crate::tree::file::{Origin, Place};
+use crate::tree::file::{DataLocation, Origin};
 use crate::tree::ids::{FileId, NameId};
 use crate::tree::lookup::path_of;
 
@@ -18,9 +18,9 @@ pub(crate) const LOST_FOUND: InodeNr = InodeNr(11);
 /// Most links of a file that is no directory.
 const LINKS_MAX: u32 = 65_000;
 
-/// The order.
+/// Names and files of the image in its order.
 pub(crate) struct Sorted {
-    /// Names of the image, by directory, then by bytes: [`Place::Children`] refers to it.
+    /// Names of the image, by directory, then by bytes: [`DataLocation::Children`] refers to it.
     pub(crate) names: Vec<NameId>,
     /// Files in the order of paths, by the first path of each.
     pub(crate) order: Vec<FileId>,
@@ -28,9 +28,9 @@ pub(crate) struct Sorted {
 
 impl Sorted {
     /// The names of a directory.
-    pub(crate) fn children(&self, place: Place) -> &[NameId] {
-        match place {
-            Place::Children { first, count } => {
+    pub(crate) fn children(&self, location: DataLocation) -> &[NameId] {
+        match location {
+            DataLocation::Children { first, count } => {
                 let first = usize_of(first);
                 &self.names[first..first + usize_of(count)]
             }
@@ -57,7 +57,7 @@ pub(crate) fn sort(tree: &mut Tree, numbers: &mut InodeNumbers) -> Result<Sorted
         let rest = &names[usize_of(first)..];
         let count = rest.partition_point(|id| tree.names.get(*id).parent == parent);
         let count = clamp_u32(count);
-        tree.file_mut(parent).place = Place::Children { first, count };
+        tree.file_mut(parent).location = DataLocation::Children { first, count };
         first += count;
     }
     let mut sorted = Sorted {
@@ -76,12 +76,12 @@ fn number(tree: &mut Tree, sorted: &mut Sorted, numbers: &mut InodeNumbers) -> R
     let top = tree.root;
     let root = tree.file_mut(top);
     (root.ino, root.links) = (InodeNr::ROOT, 2);
-    let place = root.place;
+    let location = root.location;
     let mut order = vec![top];
     let lost_found = tree.names.find(top, b"lost+found");
     let lost_found = lost_found.map(|id| tree.names.get(id).file);
     order.extend(lost_found);
-    let mut stack = vec![(top, sorted.children(place).iter())];
+    let mut stack = vec![(top, sorted.children(location).iter())];
     while let Some((directory, left)) = stack.last_mut() {
         let Some(name) = left.next() else {
             stack.pop();
@@ -109,8 +109,8 @@ fn number(tree: &mut Tree, sorted: &mut Sorted, numbers: &mut InodeNumbers) -> R
         }
         if is_directory {
             file.links += 1;
-            let place = file.place;
-            stack.push((id, sorted.children(place).iter()));
+            let location = file.location;
+            stack.push((id, sorted.children(location).iter()));
         }
     }
     check_links(tree, &order)?;
@@ -119,11 +119,11 @@ fn number(tree: &mut Tree, sorted: &mut Sorted, numbers: &mut InodeNumbers) -> R
 }
 
 fn check_links(tree: &Tree, order: &[FileId]) -> Result<()> {
-    let too_many = |id: &&FileId| {
+    let over = order.iter().find(|id| {
         let file = tree.file(**id);
         file.links > LINKS_MAX && !file.is_directory()
-    };
-    match order.iter().find(too_many) {
+    });
+    match over {
         None => Ok(()),
         Some(id) => {
             let problem = "the file has more than 65000 names";

@@ -7,7 +7,7 @@ use uext4_format::FileType;
 
 use crate::error::{Error, Result};
 use crate::tree::arena::Tree;
-use crate::tree::file::{Origin, Place};
+use crate::tree::file::{DataLocation, Origin};
 use crate::tree::ids::FileId;
 
 /// Most symbolic links of one path.
@@ -50,21 +50,21 @@ impl Tree {
         let Some(directory) = self.directory_at(self.root, above, Missing::Leave)? else {
             return Ok(None);
         };
-        let found = self.find_alive(directory, name);
-        let found = found.map(|id| self.names.get(id).file);
-        match found {
+        let file = self.find_alive(directory, name);
+        let file = file.map(|id| self.names.get(id).file);
+        match file {
             Some(file) if self.file(file).is_directory() => {
                 let problem = "a hard link leads to it, and it is a directory";
                 Err(Error::refused(path, problem, "give links to files only"))
             }
-            found => Ok(found),
+            file => Ok(file),
         }
     }
 
     fn target(&self, link: FileId) -> Option<Vec<u8>> {
         let file = self.file(link);
-        match file.place {
-            Place::Kept(at) if file.kind == FileType::Symlink => {
+        match file.location {
+            DataLocation::Kept(at) if file.kind == FileType::Symlink => {
                 Some(self.kept(at, file.size).to_vec())
             }
             _ => None,
@@ -80,10 +80,10 @@ impl Tree {
         let mut at = self.start_of(from, path);
         let mut left = reversed(path);
         let mut links = 0;
-        let mut looked_up = 0;
+        let mut names = 0;
         while let Some(name) = left.pop() {
-            looked_up += 1;
-            if looked_up > NAMES_MAX {
+            names += 1;
+            if names > NAMES_MAX {
                 let problem = "its symbolic links lead through too many directories";
                 return Err(Error::refused(
                     path,
@@ -99,8 +99,8 @@ impl Tree {
                 }
                 _ => {}
             }
-            let found = self.find_alive(at, &name);
-            let Some(found) = found.map(|id| self.names.get(id).file) else {
+            let child = self.find_alive(at, &name);
+            let Some(child) = child.map(|id| self.names.get(id).file) else {
                 if missing == Missing::Leave {
                     return Ok(None);
                 }
@@ -108,9 +108,9 @@ impl Tree {
                 at = self.make_directory(at, &name, known, Origin::Implicit)?;
                 continue;
             };
-            if self.file(found).is_directory() {
-                at = found;
-            } else if let Some(target) = self.target(found) {
+            if self.file(child).is_directory() {
+                at = child;
+            } else if let Some(target) = self.target(child) {
                 links += 1;
                 if links > LINKS_MAX {
                     return Ok(None);

@@ -8,7 +8,7 @@ use crate::sources::entry::Attributes;
 
 /// Extended attributes as they are stored, sorted.
 pub(crate) fn stored(path: &[u8], given: &Attributes) -> Result<Vec<(XattrName, Vec<u8>)>> {
-    let mut found = Vec::with_capacity(given.xattrs.len());
+    let mut xattrs = Vec::with_capacity(given.xattrs.len());
     for xattr in &given.xattrs {
         let refuse = |problem: &str| {
             let problem = format!("the attribute {} {problem}", xattr.name.escape_ascii());
@@ -22,19 +22,19 @@ pub(crate) fn stored(path: &[u8], given: &Attributes) -> Result<Vec<(XattrName, 
         }
         let is_acl = [NameIndex::POSIX_ACL_ACCESS, NameIndex::POSIX_ACL_DEFAULT];
         if !is_acl.contains(&name.index) {
-            found.push((name, xattr.value.clone()));
+            xattrs.push((name, xattr.value.clone()));
             continue;
         }
         match Acl::from_xattr(&xattr.value) {
-            Ok(Some(acl)) => found.push((name, acl.to_disk())),
+            Ok(Some(acl)) => xattrs.push((name, acl.to_disk())),
             Ok(None) => {}
             Err(error) => return refuse(&format!("is no list: {error}")),
         }
     }
-    found.sort();
-    let twice = found.windows(2).find(|pair| pair[0].0 == pair[1].0);
+    xattrs.sort();
+    let twice = xattrs.windows(2).find(|pair| pair[0].0 == pair[1].0);
     match twice {
-        None => Ok(found),
+        None => Ok(xattrs),
         Some(pair) => {
             let name = pair[0].0.full().unwrap_or_default();
             let problem = format!("the attribute {} is there twice", name.escape_ascii());

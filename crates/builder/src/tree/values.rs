@@ -62,16 +62,17 @@ impl Values {
 
     /// Makes the inode of a file that of a value, if the file is one.
     pub(crate) fn mark(&self, file: FileId, inode: &mut Inode) {
-        let found = self.used.binary_search_by_key(&file, |used| used.file);
-        let Ok(at) = found else {
+        let index = self.used.binary_search_by_key(&file, |used| used.file);
+        let Ok(at) = index else {
             return;
         };
         let fields = &self.used[at].fields;
         let wide = inode.times_have_extra() == WithExtra::Yes;
         let time = |raw: u32| Timestamp {
-            seconds: match wide {
-                true => i64::from(raw),
-                false => i64::from(raw.cast_signed()),
+            seconds: if wide {
+                i64::from(raw)
+            } else {
+                i64::from(raw.cast_signed())
             },
             nanoseconds: 0,
         };

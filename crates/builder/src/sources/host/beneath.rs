@@ -14,18 +14,19 @@ const TRIES: u32 = 8;
 pub(super) fn open_beneath(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let path = match path.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => path,
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
     };
     for _ in 0..TRIES {
         match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN) => {}
             Err(Errno::NOSYS | Errno::PERM | Errno::NAMETOOLONG) => break,
-            answer => return answer,
+            result => return result,
         }
     }
-    let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let walk_flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (above, last) = (path.parent(), path.file_name());
     let mut at = None;
     for name in above.into_iter().flat_map(Path::components) {
@@ -33,7 +34,7 @@ pub(super) fn open_beneath(root: &OwnedFd, path: &Path, flags: OFlags) -> Result
         at = Some(rustix::fs::openat(
             from,
             name.as_os_str(),
-            way,
+            walk_flags,
             Mode::empty(),
         )?);
     }

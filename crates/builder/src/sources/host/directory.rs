@@ -10,7 +10,7 @@ use std::sync::mpsc::Receiver;
 use rustix::fs::{Mode, OFlags};
 
 use super::names;
-use super::scan::{Ahead, Found, Kind, Scanned, Scanner};
+use super::scan::{Ahead, Scanned, ScannedFile, ScannedNode, Scanner};
 use crate::error::{Error, Result};
 use crate::sources::entry::{Attributes, Entry, Node};
 use crate::sources::sink::Sink;
@@ -37,7 +37,7 @@ pub struct Host {
 /// A directory that is not in the image yet.
 enum Waiting {
     Path(PathBuf),
-    Asked(Receiver<Result<Scanned>>),
+    Requested(Receiver<Result<Scanned>>),
 }
 
 impl Host {
@@ -60,7 +60,7 @@ impl Host {
         })
     }
 
-    /// Leaves out paths below the directory for which `excluded` answers true, with all below them.
+    /// Leaves out paths below the directory for which `excluded` returns true, with all below them.
     #[must_use]
     pub fn excluding(mut self, excluded: impl Fn(&[u8]) -> bool + Send + 'static) -> Host {
         self.excluded = Some(Box::new(excluded));
@@ -72,9 +72,9 @@ impl Host {
     /// # Errors
     /// [`Error::Source`].
     pub fn on_one_file_system(mut self) -> Result<Host> {
-        let found = rustix::fs::fstat(&*self.root);
-        let found = found.map_err(|error| Error::unreadable(&self.path, error))?;
-        self.device = Some(found.st_dev);
+        let stat = rustix::fs::fstat(&*self.root);
+        let stat = stat.map_err(|error| Error::unreadable(&self.path, error))?;
+        self.device = Some(stat.st_dev);
         Ok(self)
     }
 
@@ -108,13 +108,13 @@ impl Host {
         while let Some(next) = waiting.pop() {
             let scanned = match next {
                 Waiting::Path(below) => scanner.scan(below),
-                Waiting::Asked(answer) => answer.recv().expect("a thread answers each question"),
+                Waiting::Requested(scan) => scan.recv().expect("a thread scans what was requested"),
             }?;
             let first = waiting.len();
-            for found in scanned.found {
-                let name = names::part(scanned.directory.name(found.name));
+            for file in scanned.files {
+                let name = names::part(scanned.directory.name(file.name));
                 let child = scanned.directory.path.join(name);
-                if self.add(found, &child, at, sink)? {
+                if self.add(file, &child, at, sink)? {
                     waiting.push(Waiting::Path(child));
                 }
             }
@@ -122,27 +122,33 @@ impl Host {
             let soon = waiting.len().saturating_sub(self.threads * AHEAD_MAX);
             for one in waiting[soon..].iter_mut().rev() {
                 if let Waiting::Path(below) = one {
-                    *one = Waiting::Asked(ahead.ask(std::mem::take(below)));
+                    *one = Waiting::Requested(ahead.request(std::mem::take(below)));
                 }
             }
         }
         Ok(())
     }
 
-    /// Adds one file; answers whether it is a directory.
-    fn add(&mut self, found: Found, child: &Path, at: &[u8], sink: &mut dyn Sink) -> Result<bool> {
+    /// Adds one file; returns whether it is a directory.
+    fn add(
+        &mut self,
+        file: ScannedFile,
+        child: &Path,
+        at: &[u8],
+        sink: &mut dyn Sink,
+    ) -> Result<bool> {
         let below = child.as_os_str().as_bytes();
         let is_excluded = self
             .excluded
             .as_ref()
             .is_some_and(|excluded| excluded(below));
-        if is_excluded || self.left_out.contains(&found.identity) {
+        if is_excluded || self.left_out.contains(&file.identity) {
             return Ok(false);
         }
         let path = join(at, below);
-        let is_directory = matches!(found.kind, Kind::Directory);
-        let is_entered = self.device.is_none_or(|device| device == found.identity.0);
-        let linked = found.has_more_names.then_some(found.identity);
+        let is_directory = matches!(file.kind, ScannedNode::Directory);
+        let is_entered = self.device.is_none_or(|device| device == file.identity.0);
+        let linked = file.has_more_names.then_some(file.identity);
         if let Some(first) = linked.and_then(|id| self.linked.get(&id)) {
             sink.add(Entry {
                 path,
@@ -156,8 +162,8 @@ impl Host {
         }
         sink.add(Entry {
             path,
-            attributes: found.attributes,
-            node: found.kind.into(),
+            attributes: file.attributes,
+            node: file.kind.into(),
         })?;
         Ok(is_directory && is_entered)
     }

@@ -1,6 +1,6 @@
 //! What a directory of the host has: names, attributes, types. Threads scan directories ahead.
 //!
-//! The caller asks for the directories that it wants next; each thread answers its own questions
+//! The caller asks for the directories that it wants next; each thread scans its own requests
 //! in order. So the order of entries does not depend on the threads.
 
 use std::ops::Range;
@@ -25,22 +25,22 @@ use crate::sources::entry::{Attributes, Content, Data, Node};
 /// A directory that was scanned.
 pub(super) struct Scanned {
     pub(super) directory: Arc<Directory>,
-    pub(super) found: Vec<Found>,
+    pub(super) files: Vec<ScannedFile>,
 }
 
 /// A file of a directory.
-pub(super) struct Found {
+pub(super) struct ScannedFile {
     /// Start of its name.
     pub(super) name: usize,
     pub(super) attributes: Attributes,
     /// Device and inode number.
     pub(super) identity: (u64, u64),
     pub(super) has_more_names: bool,
-    pub(super) kind: Kind,
+    pub(super) kind: ScannedNode,
 }
 
 /// A node that threads may hand on.
-pub(super) enum Kind {
+pub(super) enum ScannedNode {
     Directory,
     File {
         size: u64,
@@ -54,22 +54,22 @@ pub(super) enum Kind {
     Socket,
 }
 
-impl From<Kind> for Node<'static> {
-    fn from(kind: Kind) -> Node<'static> {
+impl From<ScannedNode> for Node<'static> {
+    fn from(kind: ScannedNode) -> Node<'static> {
         match kind {
-            Kind::Directory => Node::Directory,
-            Kind::File { size, ranges, file } => Node::File(Content {
+            ScannedNode::Directory => Node::Directory,
+            ScannedNode::File { size, ranges, file } => Node::File(Content {
                 size,
                 data: Data::Later {
                     ranges,
                     file: Box::new(file),
                 },
             }),
-            Kind::Symlink(target) => Node::Symlink(target),
-            Kind::CharDevice(device) => Node::CharDevice(device),
-            Kind::BlockDevice(device) => Node::BlockDevice(device),
-            Kind::Fifo => Node::Fifo,
-            Kind::Socket => Node::Socket,
+            ScannedNode::Symlink(target) => Node::Symlink(target),
+            ScannedNode::CharDevice(device) => Node::CharDevice(device),
+            ScannedNode::BlockDevice(device) => Node::BlockDevice(device),
+            ScannedNode::Fifo => Node::Fifo,
+            ScannedNode::Socket => Node::Socket,
         }
     }
 }
@@ -108,14 +108,14 @@ impl Scanner {
         let read = Directory::read(self.root.clone(), below, &fd);
         let (directory, names) = read.map_err(|error| Error::unreadable(&shown, error))?;
         let directory = Arc::new(directory);
-        let mut found = Vec::with_capacity(names.len());
+        let mut files = Vec::with_capacity(names.len());
         for name in names {
             let one = self.one(&directory, &fd, name);
             let shown =
                 |error| Error::unreadable(&shown.join(part(directory.name(name.start))), error);
-            found.push(one.map_err(shown)?);
+            files.push(one.map_err(shown)?);
         }
-        Ok(Scanned { directory, found })
+        Ok(Scanned { directory, files })
     }
 
     /// Finds out what a name is. A regular file is opened for that, if possible: fewer look-ups.
@@ -124,7 +124,7 @@ impl Scanner {
         directory: &Arc<Directory>,
         fd: &OwnedFd,
         named: Named,
-    ) -> std::io::Result<Found> {
+    ) -> std::io::Result<ScannedFile> {
         let name = directory.name(named.start);
         let opened = named
             .is_file
@@ -144,10 +144,10 @@ impl Scanner {
         };
         let several = stat.st_nlink > 1;
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Kind::Directory,
+            FileType::Directory => ScannedNode::Directory,
             FileType::RegularFile => {
                 let file = HostFile::new(directory.clone(), named.start, &stat);
-                Kind::File {
+                ScannedNode::File {
                     size: nonnegative(stat.st_size),
                     ranges: file.ranges(&stat)?,
                     file,
@@ -155,16 +155,16 @@ impl Scanner {
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(fd, name, Vec::new())?;
-                Kind::Symlink(target.into_bytes())
+                ScannedNode::Symlink(target.into_bytes())
             }
-            FileType::CharacterDevice => Kind::CharDevice(device(&stat)),
-            FileType::BlockDevice => Kind::BlockDevice(device(&stat)),
-            FileType::Fifo => Kind::Fifo,
-            FileType::Socket => Kind::Socket,
+            FileType::CharacterDevice => ScannedNode::CharDevice(device(&stat)),
+            FileType::BlockDevice => ScannedNode::BlockDevice(device(&stat)),
+            FileType::Fifo => ScannedNode::Fifo,
+            FileType::Socket => ScannedNode::Socket,
             FileType::Unknown => return Err(Errno::OPNOTSUPP.into()),
         };
-        let is_directory = matches!(kind, Kind::Directory);
-        Ok(Found {
+        let is_directory = matches!(kind, ScannedNode::Directory);
+        Ok(ScannedFile {
             name: named.start,
             attributes,
             identity: (stat.st_dev, stat.st_ino),
@@ -191,50 +191,50 @@ fn device(stat: &Stat) -> DeviceNumber {
     }
 }
 
-/// A directory to be scanned, and where the answer goes.
-type Question = (PathBuf, SyncSender<Result<Scanned>>);
+/// A directory to be scanned, and where the result goes.
+type Request = (PathBuf, SyncSender<Result<Scanned>>);
 
 /// Threads that scan.
 pub(super) struct Ahead {
-    questions: Vec<Sender<Question>>,
+    requests: Vec<Sender<Request>>,
     threads: Vec<JoinHandle<()>>,
-    asked: usize,
+    requested: usize,
 }
 
 impl Ahead {
     /// Starts `count` threads.
     pub(super) fn new(root: &Arc<OwnedFd>, path: &Path, count: usize) -> Ahead {
         let start = |_| {
-            let (sender, receiver) = channel::<Question>();
+            let (sender, receiver) = channel::<Request>();
             let mut scanner = Scanner::new(root.clone(), path.to_owned());
             let thread = std::thread::spawn(move || {
-                while let Ok((below, answer)) = receiver.recv() {
-                    let _the_caller_may_have_failed = answer.send(scanner.scan(below));
+                while let Ok((below, result)) = receiver.recv() {
+                    let _the_caller_may_have_failed = result.send(scanner.scan(below));
                 }
             });
             (sender, thread)
         };
-        let (questions, threads) = (0..count).map(start).unzip();
+        let (requests, threads) = (0..count).map(start).unzip();
         Ahead {
-            questions,
+            requests,
             threads,
-            asked: 0,
+            requested: 0,
         }
     }
 
     /// Asks for a directory.
-    pub(super) fn ask(&mut self, below: PathBuf) -> Receiver<Result<Scanned>> {
+    pub(super) fn request(&mut self, below: PathBuf) -> Receiver<Result<Scanned>> {
         let (sender, receiver) = sync_channel(1);
-        let at = self.asked % self.questions.len();
-        self.asked += 1;
-        let _found_by_the_receiver = self.questions[at].send((below, sender));
+        let at = self.requested % self.requests.len();
+        self.requested += 1;
+        let _seen_by_the_receiver = self.requests[at].send((below, sender));
         receiver
     }
 }
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        self.questions.clear();
+        self.requests.clear();
         for thread in self.threads.drain(..) {
             if let Err(panic) = thread.join()
                 && !std::thread::panicking()

@@ -54,7 +54,7 @@ pub(super) fn xattrs(of: Of<'_>, buffer: &mut Vec<u8>) -> Result<Vec<Xattr>, Err
         Err(Errno::NOTSUP) | Ok(0) => return Ok(Vec::new()),
         other => other?,
     };
-    let mut found = Vec::new();
+    let mut xattrs = Vec::new();
     for name in buffer.split(|byte| *byte == 0).filter(|name| is_kept(name)) {
         let key = OsStr::from_bytes(name);
         let mut value = Vec::with_capacity(FIRST_BYTES);
@@ -69,12 +69,12 @@ pub(super) fn xattrs(of: Of<'_>, buffer: &mut Vec<u8>) -> Result<Vec<Xattr>, Err
             Err(Errno::NODATA) => continue,
             other => other?,
         };
-        found.push(Xattr {
+        xattrs.push(Xattr {
             name: name.to_vec(),
             value: value.into_boxed_slice().into_vec(),
         });
     }
-    Ok(found)
+    Ok(xattrs)
 }
 
 fn is_kept(name: &[u8]) -> bool {

@@ -84,9 +84,9 @@ impl Merge<'_> {
         let there = there.map(|there| tree.names.get(there).file);
         match there {
             Some(there) if tree.is_symlink(there) => {
-                let found = tree.follow(lower, there, Missing::Make)?;
+                let target = tree.follow(lower, there, Missing::Make)?;
                 let path = || path_below(tree, lower, name);
-                let Some(found) = found else {
+                let Some(target) = target else {
                     let problem = "a layer has files below this symbolic link, which leads to no \
                                    directory in the layers below";
                     let advice = "add the directory to the upper layer";
@@ -96,7 +96,7 @@ impl Merge<'_> {
                     Some((_, count)) => *count += 1,
                     None => *self.followed = Some((path(), 1)),
                 }
-                Ok((file, found))
+                Ok((file, target))
             }
             Some(there) if tree.file(there).is_directory() => Ok((file, there)),
             _ => {

@@ -19,20 +19,20 @@ impl Merge<'_> {
         let mut files = HashMap::with_capacity(pending.len());
         for link in pending {
             self.step()?;
-            let found = if is_lowest {
+            let target = if is_lowest {
                 None
             } else {
                 self.tree.resolve_file(&link.target)?
             };
-            files.insert(link.file, (link, found));
+            files.insert(link.file, (link, target));
         }
         for id in own.map(NameId) {
             let file = self.tree.names.get(id).file;
-            let Some((link, found)) = files.get(&file) else {
+            let Some((link, target)) = files.get(&file) else {
                 continue;
             };
-            match found {
-                Some(found) => self.tree.names.get_mut(id).file = *found,
+            match target {
+                Some(target) => self.tree.names.get_mut(id).file = *target,
                 None => return Err(no_target(link)),
             }
         }

@@ -39,8 +39,8 @@ impl Merge<'_> {
                 if is_directory && self.tree.file(file).is_directory() {
                     left.push((known.file, file));
                 } else if is_directory && origin != Origin::Entry {
-                    let found = self.tree.follow(lower, file, Missing::Leave)?;
-                    left.extend(found.map(|found| (known.file, found)));
+                    let target = self.tree.follow(lower, file, Missing::Leave)?;
+                    left.extend(target.map(|target| (known.file, target)));
                 }
             }
         }

@@ -9,19 +9,19 @@ use uext4_num::usize_of;
 
 use crate::error::Result;
 use crate::layout::bump::Bump;
-use crate::layout::part::{Placed, Wanted};
+use crate::layout::part::{PartRequest, PlacedRun};
 use crate::layout::scatter::Scatter;
 use crate::layout::size_plan::tables_end;
 use crate::options::{BuildOptions, Tables};
 use crate::tree::keys::Key;
 
-/// See the module.
-pub(crate) enum Places {
+/// Gives out blocks by one of the two rules.
+pub(crate) enum BlockAllocator {
     Ascending(Bump),
     Scattered(Scatter),
 }
 
-impl Places {
+impl BlockAllocator {
     /// Blocks of an image of this geometry and at most `blocks` blocks. With an early draft, which
     /// has its tables already, places follow from paths.
     pub(crate) fn new(
@@ -29,28 +29,35 @@ impl Places {
         early: Option<&Draft>,
         geometry: Geometry,
         blocks: u64,
-    ) -> Result<Places> {
+    ) -> Result<BlockAllocator> {
         if let Some(draft) = early {
-            return Ok(Places::Scattered(Scatter::new(&geometry, draft.end().0)));
+            return Ok(BlockAllocator::Scattered(Scatter::new(
+                &geometry,
+                draft.end().0,
+            )));
         }
         let mut bump = Bump::new(geometry, blocks);
         if options.tables == Tables::Front {
             bump.skip_to(tables_end(options)?);
         }
-        Ok(Places::Ascending(bump))
+        Ok(BlockAllocator::Ascending(bump))
     }
 
-    /// Places the ranges of blocks of a part that have data; others get no place.
-    pub(crate) fn place(&mut self, wanted: &Wanted, data: &[Range<u32>]) -> Result<Vec<Placed>> {
+    /// Allocates blocks for the ranges of a part that have data, and none for others.
+    pub(crate) fn allocate(
+        &mut self,
+        request: &PartRequest,
+        data: &[Range<u32>],
+    ) -> Result<Vec<PlacedRun>> {
         match self {
-            Places::Scattered(scatter) => scatter.place(wanted, data),
-            Places::Ascending(bump) => {
+            BlockAllocator::Scattered(scatter) => scatter.allocate(request, data),
+            BlockAllocator::Ascending(bump) => {
                 let mut placed = Vec::with_capacity(data.len());
                 for range in data {
                     let mut at = range.start;
                     while at < range.end {
                         let run = bump.take(range.end - at)?;
-                        placed.push(Placed { at, run });
+                        placed.push(PlacedRun { at, run });
                         at += run.len_blocks;
                     }
                 }
@@ -59,23 +66,23 @@ impl Places {
         }
     }
 
-    /// Places all blocks of a file, in the order of the file.
-    pub(crate) fn place_whole(&mut self, key: Key, blocks: u32) -> Result<Vec<Placed>> {
+    /// Allocates all blocks of a file, in the order of the file.
+    pub(crate) fn allocate_file(&mut self, key: Key, blocks: u32) -> Result<Vec<PlacedRun>> {
         let part_blocks = match self {
-            Places::Ascending(_) => blocks.max(1),
-            Places::Scattered(scatter) => scatter.part_blocks(),
+            BlockAllocator::Ascending(_) => blocks.max(1),
+            BlockAllocator::Scattered(scatter) => scatter.part_blocks(),
         };
         let mut placed = Vec::new();
         for first in (0..blocks).step_by(usize_of(part_blocks)) {
-            let wanted = Wanted {
+            let request = PartRequest {
                 key,
                 file_blocks: blocks.into(),
                 first,
                 blocks: part_blocks.min(blocks - first),
             };
-            let all = 0..wanted.blocks;
-            let part = self.place(&wanted, std::slice::from_ref(&all))?;
-            placed.extend(part.into_iter().map(|one| Placed {
+            let all = 0..request.blocks;
+            let part = self.allocate(&request, std::slice::from_ref(&all))?;
+            placed.extend(part.into_iter().map(|one| PlacedRun {
                 at: first + one.at,
                 ..one
             }));
@@ -83,17 +90,17 @@ impl Places {
         Ok(placed)
     }
 
-    /// Places one block.
-    pub(crate) fn place_one(&mut self, key: Key) -> Result<BlockNr> {
-        let placed = self.place_whole(key, 1)?;
+    /// Allocates one block, such as a node of a map.
+    pub(crate) fn allocate_one(&mut self, key: Key) -> Result<BlockNr> {
+        let placed = self.allocate_file(key, 1)?;
         Ok(placed.first().expect("a block has a place").run.start)
     }
 
     /// The runs in use without these, which are a part of them; ascending.
     pub(crate) fn used_without(&self, free: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         match self {
-            Places::Ascending(bump) => without(bump.runs(), free),
-            Places::Scattered(scatter) => without(&scatter.used(), free),
+            BlockAllocator::Ascending(bump) => without(bump.runs(), free),
+            BlockAllocator::Scattered(scatter) => without(&scatter.used(), free),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Contents of files are cut into pieces of 1 MiB.
+//! Contents of files are cut into chunks of 1 MiB.
 //!
-//! A piece begins at a multiple of 1 MiB of its file, wherever the bytes come from. So the digest
+//! A chunk begins at a multiple of 1 MiB of its file, wherever the bytes come from. So the digest
 //! of a file and its holes follow from its bytes alone.
 
 use std::borrow::Cow;
@@ -10,10 +10,10 @@ use std::ops::Range;
 use siphasher::sip::SipHasher13;
 use uext4_num::{clamp_usize, u64_of};
 
-/// Bytes of a piece, and about those of a batch.
-pub(crate) const PIECE_BYTES: u64 = 1 << 20;
+/// Bytes of a chunk, and about those of a batch.
+pub(crate) const CHUNK_BYTES: u64 = 1 << 20;
 
-/// The ranges with whole clusters, of a piece of this many blocks: a cluster has no holes.
+/// The ranges with whole clusters, of a chunk of this many blocks: a cluster has no holes.
 pub(crate) fn whole_clusters(
     data: &[Range<u32>],
     cluster: u32,
@@ -34,7 +34,7 @@ pub(crate) fn whole_clusters(
     runs.into()
 }
 
-/// The digest of a file after a piece with data.
+/// The digest of a file after a chunk with data.
 pub(crate) fn digest(so_far: u64, offset: u64, crc: u64) -> u64 {
     let mut hasher = SipHasher13::new();
     for number in [so_far, offset, crc] {
@@ -43,12 +43,12 @@ pub(crate) fn digest(so_far: u64, offset: u64, crc: u64) -> u64 {
     hasher.finish()
 }
 
-/// The piece at `offset`: its length in a file of this size.
-pub(crate) fn piece_len(offset: u64, size: u64) -> usize {
-    clamp_usize(size.saturating_sub(offset).min(PIECE_BYTES))
+/// The chunk at `offset`: its length in a file of this size.
+pub(crate) fn chunk_len(offset: u64, size: u64) -> usize {
+    clamp_usize(size.saturating_sub(offset).min(CHUNK_BYTES))
 }
 
-/// The part of a range of the file that a piece has, as a range of the piece.
+/// The part of a range of the file that a chunk has, as a range of the chunk.
 pub(crate) fn overlap(range: &Range<u64>, offset: u64, len: usize) -> Option<Range<usize>> {
     let start = range.start.max(offset);
     let end = range.end.min(offset + u64_of(len));
