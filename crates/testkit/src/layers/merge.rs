@@ -10,18 +10,25 @@ use super::{Layer, Object, Tree, above, directories_above, join};
 struct Merge {
     tree: Tree,
     own: Tree,
+    /// Directories that replace a file of the layer.
+    emptied: BTreeSet<String>,
     applied: Applied,
 }
 
 /// Applies a layer.
 pub(super) fn apply(tree: Tree, layer: &Layer) -> Applied {
-    let own = own_tree(&tree, layer);
+    let mut layer = layer.clone();
+    let (own, emptied) = own_tree(&tree, &layer);
+    layer.whiteouts.extend(emptied.iter().cloned());
     let mut merge = Merge {
         tree,
         own,
+        emptied,
         applied: Applied::default(),
     };
-    merge.hide(layer);
+    let emptied = merge.homes(&layer);
+    merge.hide(&layer);
+    merge.applied.blocks_itself = merge.homes(&layer) != emptied;
     merge.applied.marked = merge.tree.clone();
     let added = merge.add();
     merge.applied.tree = added.map(|()| merge.tree);
@@ -29,6 +36,15 @@ pub(super) fn apply(tree: Tree, layer: &Layer) -> Applied {
 }
 
 impl Merge {
+    /// Where the directories are that have the emptied ones.
+    fn homes(&mut self, layer: &Layer) -> Vec<Option<String>> {
+        let whole: BTreeSet<&String> = layer.whiteouts.iter().collect();
+        let paths: Vec<String> = self.emptied.iter().cloned().collect();
+        let homes = paths.iter();
+        let homes = homes.map(|path| self.below(above(path), &whole, layer));
+        homes.collect()
+    }
+
     fn hide(&mut self, layer: &Layer) {
         let whole: BTreeSet<&String> = layer.whiteouts.iter().collect();
         let mut gone = BTreeSet::new();
@@ -160,7 +176,7 @@ impl Merge {
 
     /// What a path of the layer is in the tree, apart from links that it leads through.
     fn kind(&self, own: &str) -> Landing {
-        if self.own[own].is_directory() {
+        if self.own[own].is_directory() && !self.emptied.contains(own) {
             Landing::Directory
         } else {
             Landing::File
@@ -187,9 +203,11 @@ impl Merge {
     }
 }
 
-/// The tree of a layer alone, with links as their files.
-fn own_tree(below: &Tree, layer: &Layer) -> Tree {
+/// The tree of a layer alone, with links as their files; and its directories that replace a file,
+/// which has taken away what the layers below have there, as a whiteout does.
+fn own_tree(below: &Tree, layer: &Layer) -> (Tree, BTreeSet<String>) {
     let mut own = Tree::new();
+    let mut emptied = BTreeSet::new();
     for (path, object) in &layer.entries {
         for above in directories_above(path) {
             let implied = Object::Directory { mode: None };
@@ -202,7 +220,11 @@ fn own_tree(below: &Tree, layer: &Layer) -> Tree {
             },
             other => other.clone(),
         };
-        own.insert(path.clone(), object);
+        let is_directory = object.is_directory();
+        let earlier = own.insert(path.clone(), object);
+        if is_directory && earlier.is_some_and(|earlier| !earlier.is_directory()) {
+            emptied.insert(path.clone());
+        }
     }
-    own
+    (own, emptied)
 }
