@@ -6,6 +6,7 @@
 //! - [`oracle`]: e2fsck, mke2fs, debugfs, dumpe2fs and a kernel mount that is always released.
 //! - [`tree`]: a realistic tree from a seed. [`manifest`]: everything visible of a tree.
 //! - [`ops`]: random streams of operations. [`model`]: their expected results.
+//! - [`layers`]: random stacks of layers of an OCI image, and their merged tree.
 //! - [`served`]: a mount with a server process, as ours.
 //! - [`inside`]: system calls issued from inside a sandboxed process.
 //! - [`wait`]: polling of a state with a deadline.
@@ -17,6 +18,7 @@
 pub mod damage;
 #[cfg(target_arch = "x86_64")]
 pub mod inside;
+pub mod layers;
 pub mod manifest;
 pub mod model;
 pub mod ops;

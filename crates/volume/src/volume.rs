@@ -335,7 +335,7 @@ mod tests {
         disk.set_features(features);
         write_superblock(&*device, &disk).expect("writes");
         let refused = Volume::claim(device, &OpenOptions::default()).err();
-        let errors = matches!(refused, Some(Error::Resize(ResizeError::Errors)));
+        let errors = matches!(refused, Some(Error::Resize(ResizeError::NotRecovered)));
         assert!(errors, "{refused:?}");
     }
 

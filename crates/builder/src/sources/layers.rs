@@ -94,11 +94,25 @@ impl Tree {
         };
         let there = there.filter(|id| *id != FileId::NONE && self.file(*id).is_directory());
         let Some(id) = there else {
+            self.hide_replaced(slot);
             return self.add_file(path, slot, FileType::Directory, attributes);
         };
         let file = self.file_mut(id);
         (file.origin, file.attributes) = (Origin::Entry, attributes);
         Ok(id)
+    }
+
+    /// An earlier entry of the layer at the slot, which is no directory, has taken away what the
+    /// layers below have there, as tar does: a directory that replaces it begins empty.
+    fn hide_replaced(&mut self, slot: &PathSlot<'_>) {
+        if let PathSlot::Name {
+            known: Some(id), ..
+        } = slot
+            && self.names.get(*id).file != FileId::NONE
+        {
+            self.names.get_mut(*id).hides = true;
+            self.record_marks();
+        }
     }
 
     /// Puts a new file at the slot, which replaces one of the same layer.

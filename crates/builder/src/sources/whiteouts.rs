@@ -51,7 +51,7 @@ impl Tree {
         Ok(())
     }
 
-    fn record_marks(&mut self) {
+    pub(crate) fn record_marks(&mut self) {
         if let Some(layer) = self.layers.last_mut() {
             layer.has_marks = true;
         }

@@ -126,6 +126,21 @@ fn a_later_entry_of_a_layer_replaces_an_earlier_one() {
     assert_eq!(debugfs_cat(&image, "/link-target"), "another");
 }
 
+/// The file has taken away the directory below, as in an extraction of one entry after the other.
+#[test]
+fn a_directory_that_replaces_a_file_of_its_layer_begins_empty() {
+    let (_dir, image) = image_of(|builder| {
+        builder.add(later("a", b"a file first"))?;
+        builder.add(entry("a", Node::Directory))?;
+        builder.add(later("a/new", b"n"))?;
+        builder.add(entry("b", Node::Directory))?;
+        builder.next_layer()?;
+        builder.add(later("a/old/file", b"o"))?;
+        builder.add(later("b/old", b"o"))
+    });
+    assert_eq!(listing(&image), ["a", "a/new", "b", "b/old"]);
+}
+
 /// Builds a tree that is refused, and answers why.
 fn refused(feed: fn(&mut Builder) -> Result<()>) -> String {
     let dir = oracle::scratch_dir().expect("scratch");

@@ -1,25 +1,16 @@
-//! Random stacks of layers against a plain model, which applies them from the bottom up to a map
-//! of paths, as tar does to a directory.
-//!
-//! Each file has a size of its own, so types, sizes and inode numbers of a listing tell them apart.
+//! Random stacks of layers against the plain model of [`uext4_testkit::layers`].
 
-mod model;
-
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use uext4_builder::{Builder, Entry, Node, Result, Sink, Size};
-use uext4_testkit::oracle::{self, debugfs};
+use uext4_testkit::layers::{Layer, Object, Stack, listing};
+use uext4_testkit::oracle;
 use uext4_testkit::rng::Rng;
 
-use self::model::{Layer, Object, Stack};
 use crate::support::{attributes, entry, later, options};
 
 /// Stacks of one run; `UEXT4_STACKS` gives another number.
 const STACKS: u64 = 80;
-
-/// What a listing tells of a file: its type and permissions, its size, and the first path of it.
-type Seen = BTreeMap<String, (u32, u64, String)>;
 
 fn feed_layer(builder: &mut Builder, layer: &Layer, nr: u64) -> Result<()> {
     for (path, object) in &layer.entries {
@@ -65,52 +56,6 @@ fn build(image: &Path, stack: &Stack) -> Result<()> {
         feed_layer(&mut builder, layer, nr)?;
     }
     builder.finish().map(drop)
-}
-
-/// All paths of an image, with one call of debugfs for each level.
-fn listing(image: &Path) -> Seen {
-    let mut seen = Seen::new();
-    let mut first: BTreeMap<String, String> = BTreeMap::new();
-    let mut level = vec![String::new()];
-    while !level.is_empty() {
-        let mut next = Vec::new();
-        let list = |directory: &String| format!("ls -p \"/{directory}\"");
-        let commands: Vec<String> = level.iter().map(list).collect();
-        let text = debugfs(image, oracle::Access::Read, &commands).expect("debugfs");
-        let mut directories = level.iter();
-        let mut directory = "";
-        for line in text.lines() {
-            if line.starts_with("debugfs: ls") {
-                directory = directories.next().expect("a directory");
-            }
-            let fields: Vec<&str> = line.split('/').collect();
-            let [_, ino, mode, _, _, name, size, ..] = fields[..] else {
-                continue;
-            };
-            if !line.starts_with('/') || matches!(name, "." | ".." | "lost+found") {
-                continue;
-            }
-            let mode = u32::from_str_radix(mode, 8).expect("a mode");
-            let path = model::join(directory, name);
-            let is_directory = mode >> 12 == 4;
-            if is_directory {
-                next.push(path.clone());
-            }
-            let size = if is_directory {
-                0
-            } else {
-                size.parse().expect("a size")
-            };
-            let first = first.entry(ino.to_owned()).or_insert(path.clone());
-            *first = first.clone().min(path.clone());
-            seen.insert(path, (mode, size, ino.to_owned()));
-        }
-        level = next;
-    }
-    for (_, _, same) in seen.values_mut() {
-        *same = first[same].clone();
-    }
-    seen
 }
 
 fn check(seed: u64) {

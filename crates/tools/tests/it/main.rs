@@ -19,6 +19,7 @@ mod fstab;
 mod grow_mount;
 mod in_use;
 mod interrupts;
+mod layer_stacks;
 mod locks;
 mod log;
 mod loop_mount;

@@ -1,0 +1,134 @@
+//! The members of a layer in two orders. For uext4 a layer is a set, whatever the order of its tar;
+//! umoci extracts one member after the other.
+
+use std::collections::BTreeSet;
+
+use uext4_testkit::layers::{Applied, Layer, Object, directories_above, join};
+
+/// A member of a tar: its path, and its type.
+pub(super) type Member = (String, Object);
+
+/// As they were drawn, with the marks at the end.
+pub(super) fn drawn(layer: &Layer) -> Vec<Member> {
+    let entries = layer.entries.iter().cloned();
+    entries.chain(marks(layer)).collect()
+}
+
+/// In an order for which the extraction has the result of the set, as far as there is one:
+///
+/// 1. Each directory with an entry is before all that is below it.
+/// 2. A directory without an entry that replaces a file has an entry here, with the mode that it
+///    has anyway: umoci before 0.5 ends with "not a directory" instead.
+/// 3. Marks are before entries, apart from those below a directory that replaces a file of the
+///    layer: these hide nothing.
+/// 4. Entries below a symbolic link of the layers below are the last.
+/// 5. A hard link of a path to itself, which changes nothing, is left out.
+pub(super) fn extracted(layer: &Layer, applied: &Applied) -> Vec<Member> {
+    let mut order = Order {
+        layer,
+        applied,
+        opened: BTreeSet::new(),
+        members: Vec::new(),
+    };
+    let (idle, marks): (Vec<_>, Vec<_>) =
+        marks(layer).partition(|(path, _)| is_below_replaced(layer, path));
+    for mark in marks {
+        order.open(&mark.0);
+        order.members.push(mark);
+    }
+    let is_late = late(layer, applied);
+    for now in [false, true] {
+        for (entry, is_late) in layer.entries.iter().zip(&is_late) {
+            let mut followed = applied.followed();
+            let followed = followed.find(|link| !now && is_below(&entry.0, link));
+            order.open(followed.unwrap_or(&entry.0));
+            if *is_late == now && !leads_to_itself(entry) {
+                order.members.push(entry.clone());
+            }
+        }
+    }
+    order.members.extend(idle);
+    order.members
+}
+
+fn is_below(path: &str, directory: &str) -> bool {
+    directories_above(path).contains(&directory)
+}
+
+/// Whether it is a hard link of a path to itself.
+fn leads_to_itself((path, object): &Member) -> bool {
+    matches!(object, Object::Link(target) if target == path)
+}
+
+/// Whether a directory above the path replaces a file of the layer, and so begins empty.
+fn is_below_replaced(layer: &Layer, path: &str) -> bool {
+    directories_above(path).into_iter().any(|above| {
+        let mut entries = layer.entries.iter();
+        entries.any(|(path, object)| path == above && !object.is_directory())
+    })
+}
+
+struct Order<'a> {
+    layer: &'a Layer,
+    applied: &'a Applied,
+    /// Directories with an entry among the members.
+    opened: BTreeSet<String>,
+    members: Vec<Member>,
+}
+
+impl Order<'_> {
+    /// Adds the directories above a path.
+    fn open(&mut self, path: &str) {
+        for above in directories_above(path) {
+            let mut entries = self.layer.entries.iter().rev();
+            let entry = entries.find(|(path, _)| path == above).cloned();
+            let replacing = self.applied.replacing.iter().any(|path| path == above);
+            let made =
+                replacing.then(|| (above.to_owned(), Object::Directory { mode: Some(0o755) }));
+            let Some(entry) = entry.or(made) else {
+                continue;
+            };
+            if self.opened.insert(above.to_owned()) {
+                self.members.push(entry);
+            }
+        }
+    }
+}
+
+/// Marks in the order of what they hide: those of a directory before those below it.
+fn marks(layer: &Layer) -> impl Iterator<Item = Member> {
+    let whiteouts = layer.whiteouts.iter().map(|path| {
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        (path, join(directory, &format!(".wh.{name}")))
+    });
+    let opaque = layer.opaque.iter();
+    let opaque = opaque.map(|path| (path, join(path, ".wh..wh..opq")));
+    let mut marks: Vec<_> = whiteouts.chain(opaque).collect();
+    marks.sort();
+    marks.into_iter().map(|(_, name)| (name, Object::File(0)))
+}
+
+/// Which entries are below a symbolic link of the layers below, or depend on such entries.
+fn late(layer: &Layer, applied: &Applied) -> Vec<bool> {
+    let mut moved: Vec<&str> = Vec::new();
+    let mut targets = Vec::new();
+    let mut is_late = Vec::new();
+    for (path, object) in &layer.entries {
+        let follows = applied.followed().any(|link| is_below(path, link));
+        let depends = moved.iter().any(|moved| {
+            path == moved
+                || is_below(path, moved)
+                || is_below(moved, path)
+                || matches!(object, Object::Link(target) if target == moved)
+        });
+        let depends = depends || targets.contains(&path);
+        if follows || depends {
+            moved.push(path);
+            if let Object::Link(target) = object {
+                targets.push(target);
+            }
+        }
+        is_late.push(follows || depends);
+    }
+    is_late
+}
