@@ -30,7 +30,7 @@ enum Stopping {
 }
 
 impl Stopper {
-    /// Ends the session `server` of a mount that `privileged` made.
+    /// Ends the service of `server`, for a mount that `privileged` made.
     pub(crate) fn new(server: &Arc<Server>, privileged: Privileged, log: Arc<Log>) -> Self {
         Self {
             server: Arc::downgrade(server),
