@@ -22,6 +22,22 @@ pub(super) fn is_word(one: char) -> bool {
     one.is_alphanumeric() || one == '_'
 }
 
+/// The position behind the braces that open at `at`.
+pub(super) fn end_of_braces(tokens: &[Token<'_>], at: usize) -> usize {
+    let mut depth = 0;
+    for (index, token) in tokens.iter().enumerate().skip(at) {
+        match token.text {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return index + 1;
+        }
+    }
+    tokens.len()
+}
+
 fn words(mut line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     loop {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::Source;
-use super::tokens::{Token, is_word, tokens};
+use super::tokens::{Token, end_of_braces, is_word, tokens};
 
 /// The type whose methods are found by their calls: its values are called `fs`, or `self` in its
 /// own `impl` blocks.
@@ -80,22 +80,6 @@ impl<'a> File<'a> {
             .all(|(text, at)| self.text(at) == *text)
     }
 
-    /// The token after the braces that open at `at`.
-    fn end_of_braces(&self, at: usize) -> usize {
-        let mut depth = 0;
-        for index in at..self.tokens.len() {
-            match self.text(index) {
-                "{" => depth += 1,
-                "}" => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                return index + 1;
-            }
-        }
-        self.tokens.len()
-    }
-
     /// The first names of the paths from the root of the crate, as positions of their tokens.
     fn root_names(&self) -> Vec<usize> {
         let mut names = Vec::new();
@@ -135,7 +119,7 @@ impl<'a> File<'a> {
         }
         let mut names = vec![at + 1];
         let mut depth = 0;
-        for index in at..self.end_of_braces(at) {
+        for index in at..end_of_braces(&self.tokens, at) {
             match self.text(index) {
                 "{" => depth += 1,
                 "}" => depth -= 1,
@@ -155,7 +139,9 @@ impl<'a> File<'a> {
             let last = path.last()?;
             self.is(last, &[SHARED, "{"]).then_some(last + 1)
         });
-        opens.map(|at| at..self.end_of_braces(at)).collect()
+        opens
+            .map(|at| at..end_of_braces(&self.tokens, at))
+            .collect()
     }
 
     /// Names of the functions declared in these tokens.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::tidy::source::Source;
-use crate::tidy::tokens::{Token, is_word, tokens};
+use crate::tidy::tokens::{Token, end_of_braces, is_word, tokens};
 
 /// One file of the crate.
 pub(super) struct File<'a> {
@@ -62,7 +62,8 @@ impl<'a> File<'a> {
                 self.items.insert(self.text(at + 1));
             }
             if text == "mod" && self.text(at + 2) == "{" {
-                self.inline_modules.push(at..self.end_of_braces(at + 2));
+                self.inline_modules
+                    .push(at..end_of_braces(&self.tokens, at + 2));
             }
         }
     }
@@ -142,21 +143,6 @@ impl<'a> File<'a> {
             .iter()
             .zip(1..)
             .all(|(text, back)| self.before(at, back) == *text)
-    }
-
-    fn end_of_braces(&self, at: usize) -> usize {
-        let mut depth = 0;
-        for index in at..self.tokens.len() {
-            match self.text(index) {
-                "{" => depth += 1,
-                "}" => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                return index + 1;
-            }
-        }
-        self.tokens.len()
     }
 
     /// Modules that the file declares for tests only.
