@@ -23,7 +23,7 @@ type HandBack = Box<dyn FnOnce() + Send>;
 
 /// The barrier, the parked requests, and the turns of the threads that close it.
 pub(crate) struct Halt {
-    pub(crate) changes: FreezeBarrier,
+    changes: FreezeBarrier,
     parked: Mutex<Vec<HandBack>>,
     turn: Mutex<Turn>,
     free: Condvar,
@@ -37,7 +37,7 @@ struct Turn {
     is_unmounting: bool,
 }
 
-/// The thread that has it may close the barrier; dropping it lets the next one.
+/// The thread that has it may close and open the barrier; dropping it lets the next one.
 pub(crate) struct ExclusiveTurn<'a>(&'a Halt);
 
 impl Default for Halt {
@@ -68,15 +68,6 @@ impl Halt {
         hand_back();
     }
 
-    /// Opens the barrier.
-    pub(crate) fn resume(&self) {
-        let mut parked = self.parked.lock();
-        self.changes.open();
-        let jobs = std::mem::take(&mut *parked);
-        drop(parked);
-        jobs.into_iter().for_each(|hand_back| hand_back());
-    }
-
     /// Waits for its turn. The holder needs no request of the kernel, so the wait is finite.
     pub(crate) fn take_turn(&self, unmounting: Unmounting) -> uext4::Result<ExclusiveTurn<'_>> {
         let mut turn = self.turn.lock();
@@ -97,6 +88,22 @@ impl Halt {
 pub(crate) enum Unmounting {
     Yes,
     No,
+}
+
+impl ExclusiveTurn<'_> {
+    /// Closes the barrier: changes that are served end, later ones are parked.
+    pub(crate) fn close(&self) {
+        self.0.changes.close();
+    }
+
+    /// Opens the barrier, and hands the parked requests back.
+    pub(crate) fn resume(&self) {
+        let mut parked = self.0.parked.lock();
+        self.0.changes.open();
+        let jobs = std::mem::take(&mut *parked);
+        drop(parked);
+        jobs.into_iter().for_each(|hand_back| hand_back());
+    }
 }
 
 impl Drop for ExclusiveTurn<'_> {

@@ -14,8 +14,8 @@ static PIPE: AtomicI32 = AtomicI32::new(-1);
 /// Signals that end a mount.
 pub(crate) const SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// Raises the limit of file sizes as far as this process may, and ignores `SIGXFSZ`. An image that
-/// reaches the limit returns `EFBIG` then, in place of the end of the server.
+/// Raises the limit of file sizes as far as this process may, and ignores `SIGXFSZ`. A write of
+/// an image behind the limit fails with `EFBIG` then, in place of the end of the server.
 pub(crate) fn survive_file_size_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let old = getrlimit(Resource::Fsize);

@@ -31,9 +31,10 @@ impl Severity {
 pub fn escape_controls(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
-        match letter.is_control() {
-            true => shown.extend(letter.escape_default()),
-            false => shown.push(letter),
+        if letter.is_control() {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
         }
     }
     shown

@@ -35,12 +35,11 @@ impl Server {
     /// # Errors
     /// Those of `work`; [`uext4::Error::Busy`] once the mount ends.
     fn halted<T>(&self, work: impl FnOnce(&Self) -> uext4::Result<T>) -> uext4::Result<T> {
-        let halt = self.halt();
-        let _turn = halt.take_turn(Unmounting::No)?;
-        halt.changes.close();
+        let turn = self.halt().take_turn(Unmounting::No)?;
+        turn.close();
         let done = work(self);
         if !self.filesystem().is_frozen() {
-            halt.resume();
+            turn.resume();
         }
         done
     }
@@ -48,12 +47,11 @@ impl Server {
     /// Thaws for good, since the mount ends: all parked requests go on, and later calls of
     /// [`Self::freeze`] and its like are refused.
     pub(crate) fn end_halts(&self) {
-        let halt = self.halt();
-        let Ok(_turn) = halt.take_turn(Unmounting::Yes) else {
+        let Ok(turn) = self.halt().take_turn(Unmounting::Yes) else {
             return;
         };
-        // Most are not frozen. A failure of the device is told when the image is closed.
+        // Most are not frozen. A failure of the device is reported when the image is closed.
         let _ = self.filesystem().thaw();
-        halt.resume();
+        turn.resume();
     }
 }
