@@ -176,19 +176,24 @@ impl Inode {
         }
     }
 
-    /// Sets the access time, rounded down to what the inode stores.
+    /// A time as the inode stores it: without extra fields in whole seconds, and within its range.
+    pub fn stored(&self, time: Timestamp) -> Timestamp {
+        time.as_stored(self.times_have_extra())
+    }
+
+    /// Sets the access time, as [`Self::stored`].
     pub fn set_atime(&mut self, time: Timestamp) {
-        self.atime = time.as_stored(self.times_have_extra());
+        self.atime = self.stored(time);
     }
 
-    /// Sets the time of the last change of the data, as [`Self::set_atime`] does.
+    /// Sets the time of the last change of the data, as [`Self::stored`].
     pub fn set_mtime(&mut self, time: Timestamp) {
-        self.mtime = time.as_stored(self.times_have_extra());
+        self.mtime = self.stored(time);
     }
 
-    /// Sets the time of the last change of the inode, as [`Self::set_atime`] does.
+    /// Sets the time of the last change of the inode, as [`Self::stored`].
     pub fn set_ctime(&mut self, time: Timestamp) {
-        self.ctime = time.as_stored(self.times_have_extra());
+        self.ctime = self.stored(time);
     }
 
     /// Whether atime, mtime and ctime have their extra fields in this inode.

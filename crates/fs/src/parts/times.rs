@@ -121,6 +121,7 @@ impl Fs {
 
     fn atime_is_due(&self, state: &InodeState, changes: ChangeTimes, now: Timestamp) -> bool {
         let disk = &state.disk;
+        let now = disk.stored(now);
         if disk.flags.contains(InodeFlags::NOATIME) || disk.atime == now {
             return false;
         }

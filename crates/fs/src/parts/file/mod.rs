@@ -129,6 +129,7 @@ fn check_may_change(state: &InodeState) -> Result<()> {
 
 /// Whether a change at `now` must update the times: they are not of this tick.
 fn stale_times(state: &InodeState, now: Timestamp) -> bool {
+    let now = state.disk.stored(now);
     let tick = Timestamp {
         nanoseconds: now.nanoseconds / TICK_NS * TICK_NS,
         ..now

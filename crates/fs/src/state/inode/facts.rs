@@ -6,7 +6,7 @@
 //! Locking: published under the state's lock.
 
 use super::{Inode, InodeState};
-use uext4_format::{FileType, InodeFlags, Timestamp};
+use uext4_format::{FileType, InodeFlags, Timestamp, WithExtra};
 use uext4_num::{high_u32, low_u16, low_u32};
 use uext4_sync::{Arc, OnceLock, SeqLock};
 
@@ -17,6 +17,7 @@ pub(super) type PublishedFacts = SeqLock<6>;
 const READS: usize = 8;
 const HAS_XATTRS: u64 = 1 << 32;
 const CHANGED_ALIKE: u64 = 1 << 33;
+const TIMES_HAVE_EXTRA: u64 = 1 << 34;
 
 /// The published fields, of any inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub(crate) struct Facts {
     mtime: Timestamp,
     /// `ctime` equals `mtime`.
     changed_alike: bool,
+    /// How times are stored.
+    times: WithExtra,
 }
 
 impl Facts {
@@ -52,6 +55,7 @@ impl Facts {
             has_xattrs: state.has_xattrs(),
             mtime: disk.mtime,
             changed_alike: disk.ctime == disk.mtime,
+            times: disk.times_have_extra(),
         }
     }
 
@@ -66,16 +70,18 @@ impl Facts {
         hands_on.then_some(self.projid)
     }
 
-    /// Whether the times are `now` already.
+    /// Whether the times are `now` already, as the inode stores them.
     pub(crate) fn changed_at(&self, now: Timestamp) -> bool {
-        self.changed_alike && self.mtime == now
+        self.changed_alike && self.mtime == now.as_stored(self.times)
     }
 
     pub(super) fn to_words(self) -> [u64; 6] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let bit = |is: bool, bit: u64| if is { bit } else { 0 };
         let kept = u32::from(self.mode) | u32::from(self.links) << 16;
-        let notes = bit(self.has_xattrs, HAS_XATTRS) | bit(self.changed_alike, CHANGED_ALIKE);
+        let notes = bit(self.has_xattrs, HAS_XATTRS)
+            | bit(self.changed_alike, CHANGED_ALIKE)
+            | bit(self.times == WithExtra::Yes, TIMES_HAVE_EXTRA);
         [
             pair(kept, self.flags.0),
             pair(self.uid, self.gid),
@@ -100,6 +106,11 @@ impl Facts {
             has_xattrs: rest & HAS_XATTRS != 0,
             mtime: Timestamp::new(seconds.cast_signed(), low_u32(rest)),
             changed_alike: rest & CHANGED_ALIKE != 0,
+            times: if rest & TIMES_HAVE_EXTRA != 0 {
+                WithExtra::Yes
+            } else {
+                WithExtra::No
+            },
         }
     }
 }
@@ -153,14 +164,31 @@ mod tests {
             has_xattrs: true,
             mtime: Timestamp::new(-5, 999_999_999),
             changed_alike: false,
+            times: WithExtra::Yes,
         };
         assert_eq!(Facts::from_words(facts.to_words()), facts);
         let other = Facts {
             has_xattrs: false,
             changed_alike: true,
+            times: WithExtra::No,
             ..facts
         };
         assert_eq!(Facts::from_words(other.to_words()), other);
+    }
+
+    #[test]
+    fn times_are_compared_as_they_are_stored() {
+        let now = Timestamp::new(9, 500);
+        let facts = |times, mtime| Facts {
+            mtime,
+            changed_alike: true,
+            times,
+            ..Facts::from_words([0; 6])
+        };
+        assert!(facts(WithExtra::Yes, now).changed_at(now));
+        assert!(facts(WithExtra::No, Timestamp::new(9, 0)).changed_at(now));
+        assert!(!facts(WithExtra::Yes, Timestamp::new(9, 0)).changed_at(now));
+        assert!(!facts(WithExtra::No, Timestamp::new(8, 0)).changed_at(now));
     }
 
     /// The published facts are present and current.
