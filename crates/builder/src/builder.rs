@@ -145,13 +145,19 @@ impl Builder {
         })
     }
 
-    /// Adds a directory of the host and everything in it, at a path of the image.
+    /// Adds a directory of the host and everything in it, at a path of the image. After an error
+    /// the builder takes nothing more, because a part of the directory may be in it.
     ///
     /// # Errors
     /// As [`Host::feed`].
     pub fn directory(&mut self, host: &Path, at: &[u8]) -> Result<()> {
-        let mut host = Host::open(host)?.with_threads(self.image.options.threads);
-        host.feed(at, self)
+        let host = Host::open(host)?;
+        let mut host = host.with_threads(self.image.options.threads);
+        let fed = host.feed(at, self);
+        if fed.is_err() {
+            self.state = State::Failed;
+        }
+        fed
     }
 
     /// Adds directories of the host as layers, in the order in which `uext4 build` takes them: a

@@ -213,20 +213,11 @@ fn write(image: &Image, placed: Placed) -> Result<Report> {
         mut draft,
         followed,
     } = placed;
-    let mut failure = None;
-    let own = files.iter().map_while(|(id, block)| {
-        match inodes::inode(&tree, *id, &identity, &maps, *block) {
-            Ok(inode) => Some((tree.file(*id).ino, inode)),
-            Err(error) => {
-                failure = Some(error);
-                None
-            }
-        }
+    let own = files.iter().map(|(id, block)| -> Result<_> {
+        let inode = inodes::inode(&tree, *id, &identity, &maps, *block)?;
+        Ok((tree.file(*id).ino, inode))
     });
     draft.write(&*image.device, own)?;
-    if let Some(error) = failure {
-        return Err(error);
-    }
     image.keep(draft.geometry.size_bytes())?;
     let files = files.len() - tree.attributes.values.count();
     Ok(Report::new(draft, u64_of(files), followed))

@@ -33,7 +33,8 @@
 //!
 //! Layers of a [`Sink`] come from the top down, because what upper ones hide is not written.
 //! [`Builder::directories`] takes them as `uext4 build` does. Tar files and container images are
-//! sources of the crate `uext4-archive`. A builder is [`Send`]; an error ends it.
+//! sources of the crate `uext4-archive`. A builder is [`Send`]; an error of it ends it. A program
+//! that feeds a [`Sink`] must not finish after an error of its own source.
 //!
 //! Layout: [`Builder`] is the interface, `image` what it makes, and `finish` the order of the end:
 //! collect, place, write. `sources` gives entries, `tree` holds them, `layout` chooses blocks,

@@ -261,12 +261,13 @@ impl Draft {
     /// device before and after the write of the primary superblock.
     ///
     /// # Errors
-    /// Those of the device; it then holds no file system unless the last write failed.
-    pub fn write(
+    /// The first of `own`; those of the device. It then holds no file system unless the last write
+    /// failed.
+    pub fn write<E: From<Error>>(
         &mut self,
         device: &dyn BlockDevice,
-        own: impl Iterator<Item = (InodeNr, Inode)>,
-    ) -> Result<(), Error> {
+        own: impl Iterator<Item = Result<(InodeNr, Inode), E>>,
+    ) -> Result<(), E> {
         let writer = self.writer(device);
         for (group, descriptor) in self.descriptors.iter_mut().enumerate() {
             writer.group(
@@ -284,13 +285,18 @@ impl Draft {
         }
         let hidden = self.inodes.iter().map(|(ino, inode)| (*ino, inode));
         writer.inodes(hidden, &self.descriptors)?;
+        let mut failure = None;
+        let own = own.map_while(|one| one.map_err(|error| failure = Some(error)).ok());
         writer.inodes(own, &self.descriptors)?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
         count_free(&mut self.superblock, &self.geometry, &self.descriptors);
         writer.descriptors(&self.descriptors)?;
         writer.superblock_copies(&self.superblock)?;
-        device.flush()?;
+        device.flush().map_err(Error::from)?;
         writer.superblock(&self.superblock)?;
-        device.flush()?;
+        device.flush().map_err(Error::from)?;
         Ok(())
     }
 

@@ -95,7 +95,10 @@ pub fn format(device: &dyn BlockDevice, options: &MkfsOptions) -> Result<Report,
         let geometry = &draft.geometry;
         wipe(device, geometry.size_bytes(), geometry.block_size())?;
     }
-    draft.write(device, std::iter::empty::<(InodeNr, Inode)>())?;
+    draft.write(
+        device,
+        std::iter::empty::<Result<(InodeNr, Inode), Error>>(),
+    )?;
     Ok(Report {
         dropped_features: difference(options.features, draft.superblock.features()),
         journal_blocks: draft.journal_blocks(),

@@ -602,6 +602,27 @@ fn impossible_wishes_are_refused() {
     }
 }
 
+/// A program that cannot make one of its inodes leaves no file system.
+#[test]
+fn a_failed_inode_leaves_no_superblock() {
+    for fails in [false, true] {
+        let device = MemDevice::new(16 * MIB);
+        let options = MkfsOptions::new(Preset::Ext4);
+        let mut plan = draft::plan(&options, 16 * MIB).expect("a plan");
+        plan.identify(&options, [1; 16], [2; 16], 3)
+            .expect("a UUID");
+        let mut draft = Draft::new(plan, &options).expect("a draft");
+        draft.place_groups().expect("space for groups");
+        draft.add_all().expect("space for the journal");
+        let own = fails.then_some(Err(Error::TooSmall));
+        let written = draft.write(&device, own.into_iter());
+        assert_eq!(written.is_err(), fails);
+        let mut bytes = [0; 1024];
+        device.read_at(1024, &mut bytes).expect("reads");
+        assert_eq!(Superblock::has_magic(&bytes), !fails);
+    }
+}
+
 #[test]
 fn external_journals() {
     for block_size in [1024, 4096] {
