@@ -54,12 +54,7 @@ impl Volume {
             mmp::refuse_other_hosts(&device)?;
             return Err(unsound);
         }
-        if found.access != Access::ReadWrite {
-            return Err(Error::ReadOnly);
-        }
-        if found.recovering {
-            return Err(ResizeError::NotRecovered.into());
-        }
+        check_ready(&found)?;
         let claim = Claim::new(&device, &found.superblock, &options.clock)?;
         let journal = options.journal_device.clone();
         let media = Media::new(device, journal, claim, Writes::Device);
@@ -68,10 +63,7 @@ impl Volume {
         if mmp.is_some() {
             media.home.base().forget_cache();
             found = Inspection::new(&**media.home.base(), options)?;
-        }
-        check_state(&found.superblock)?;
-        if found.recovering {
-            return Err(ResizeError::NotRecovered.into());
+            check_ready(&found)?;
         }
         let mut volume = Self {
             log: None,
@@ -299,6 +291,18 @@ fn bridged(bridge: (BlockNr, Vec<u8>)) -> HomeOrder {
 
 fn image((nr, bytes): (BlockNr, Vec<u8>)) -> (BlockNr, Image) {
     (nr, Image::from(bytes))
+}
+
+/// Refuses a file system that a change must not begin on.
+fn check_ready(found: &Inspection) -> Result<()> {
+    check_state(&found.superblock)?;
+    if found.access != Access::ReadWrite {
+        return Err(Error::ReadOnly);
+    }
+    if found.recovering {
+        return Err(ResizeError::NotRecovered.into());
+    }
+    Ok(())
 }
 
 /// The superblock while a change is on its way.
