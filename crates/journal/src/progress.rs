@@ -1,6 +1,7 @@
 //! State of commits that the waiters and the background threads share.
 //!
-//! Locking: all of it is under the lock `JournalState`. The protocol is in [`crate::group_commit`].
+//! Locking: all of it is under `Engine::progress` (`Rank::JournalState`). The protocol is in
+//! [`crate::group_commit`].
 
 use crate::error::Error;
 use crate::gathering::Gathering;
@@ -51,7 +52,7 @@ pub(crate) struct Progress {
     pub(crate) helping: usize,
 }
 
-/// CommitKind of a commit.
+/// Kind of a commit.
 #[cfg(all(test, not(shuttle)))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitKind {
@@ -99,7 +100,7 @@ impl Progress {
         self.asked.max(self.full_needed) > self.full_ended
     }
 
-    /// CommitKind of the next commit, if a caller waits for it.
+    /// Kind of the next commit, if a caller waits for it.
     #[cfg(all(test, not(shuttle)))]
     pub(crate) fn next(&self) -> Option<CommitKind> {
         let kind = if self.needs_full() {

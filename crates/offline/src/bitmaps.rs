@@ -65,9 +65,10 @@ pub(super) fn mark_clusters(
 ) -> Result<()> {
     let geometry = descriptors.geometry();
     let descriptor = descriptors.get(group)?;
-    let mut bitmap = match descriptor.has_flag(group_flag::BLOCK_UNINIT) {
-        true => uninit_block_bitmap(&geometry, group, &descriptor),
-        false => changes.get(descriptor.block_bitmap)?,
+    let mut bitmap = if descriptor.has_flag(group_flag::BLOCK_UNINIT) {
+        uninit_block_bitmap(&geometry, group, &descriptor)
+    } else {
+        changes.get(descriptor.block_bitmap)?
     };
     if !descriptor.has_flag(group_flag::BLOCK_UNINIT) {
         let checksums = volume.superblock.checksums();
@@ -140,7 +141,7 @@ pub(super) fn for_each_inode(
     Ok(())
 }
 
-/// Updates the descriptor of a group with this block bitmap; answers where the bitmap is.
+/// Updates the descriptor of a group with this block bitmap; returns where the bitmap is.
 pub(super) fn put_bitmap(
     descriptors: &mut Descriptors,
     volume: &Volume,

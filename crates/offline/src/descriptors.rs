@@ -12,7 +12,7 @@ use uext4_num::usize_of;
 use uext4_volume::Result;
 use uext4_volume::Volume;
 
-/// See the module.
+/// The table in memory; changes of it are put into a transaction as whole blocks.
 pub(crate) struct Descriptors {
     geometry: Geometry,
     checksums: Checksums,

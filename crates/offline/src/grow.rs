@@ -80,7 +80,7 @@ pub fn grow_volume(volume: &mut Volume, blocks: u64, contents: DeviceContents) -
     Ok(volume.device.flush()?)
 }
 
-/// Gives the last old group the blocks that it has in `new`; answers how many clusters.
+/// Gives the last old group the blocks that it has in `new`; returns how many clusters.
 fn lengthen_last(
     changes: &mut Changes<'_>,
     descriptors: &mut Descriptors,
@@ -143,12 +143,11 @@ pub(super) fn settle_lazy_bitmaps(
 fn check_padding(bitmap: &[u8], clusters: Range<u32>, group: GroupNr) -> Result<()> {
     let mut set = bitmap.to_vec();
     set_bits(&mut set, clusters.start, clusters.end);
-    match set == bitmap {
-        true => Ok(()),
-        false => {
-            let problem = CorruptKind::BitsClear;
-            Err(Corrupt::new(Place::Group(group), "block bitmap", problem).into())
-        }
+    if set == bitmap {
+        Ok(())
+    } else {
+        let problem = CorruptKind::BitsClear;
+        Err(Corrupt::new(Place::Group(group), "block bitmap", problem).into())
     }
 }
 

@@ -26,9 +26,10 @@ pub fn free_reserved_descriptors(
     options: &OpenOptions,
 ) -> Result<()> {
     let mut volume = Volume::claim(device, options)?;
-    let done = match volume.geometry.features.has(Feature::RESIZE_INODE) {
-        true => change(&mut volume),
-        false => Ok(()),
+    let done = if volume.geometry.features.has(Feature::RESIZE_INODE) {
+        change(&mut volume)
+    } else {
+        Ok(())
     };
     let released = volume.release();
     done.and(released)

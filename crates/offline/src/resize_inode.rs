@@ -26,7 +26,7 @@ struct Found {
     table: BlockNr,
 }
 
-/// Brings the inode from the geometry `old` to `new`; answers the clusters that became free, which
+/// Brings the inode from the geometry `old` to `new`; returns the clusters that became free, which
 /// are those of the inode if `new` has none.
 ///
 /// # Errors
@@ -101,9 +101,10 @@ fn verify(changes: &Changes<'_>, found: &Found, geometry: &Geometry) -> Result<(
     for (nr, bytes) in &expected.reserved {
         is_map = is_map && changes.get(*nr)? == *bytes;
     }
-    match is_map {
-        true => Ok(()),
-        false => Err(damaged(CorruptKind::DescriptorPlace)),
+    if is_map {
+        Ok(())
+    } else {
+        Err(damaged(CorruptKind::DescriptorPlace))
     }
 }
 

@@ -166,7 +166,7 @@ impl Marks {
         Self(vec![0; clamp_usize(clusters.div_ceil(64))])
     }
 
-    /// Adds clusters; answers the first that was there already, or is none of these clusters.
+    /// Adds clusters; returns the first that was there already, or is none of these clusters.
     pub(super) fn add(&mut self, range: Range<u64>) -> Option<u64> {
         let mut known = None;
         for at in range {

@@ -88,13 +88,15 @@ pub(super) fn most_reserved(geometry: &Geometry) -> u32 {
 /// Refuses reserved blocks that contradict the features.
 pub(super) fn check_reserved(old: &Geometry) -> Result<()> {
     let has_inode = old.features.has(Feature::RESIZE_INODE);
-    let contradicts = match has_inode {
-        true => old.features.has(Feature::META_BG),
-        false => old.reserved_gdt_blocks > 0,
+    let contradicts = if has_inode {
+        old.features.has(Feature::META_BG)
+    } else {
+        old.reserved_gdt_blocks > 0
     };
-    match contradicts {
-        true => Err(ResizeError::Reserved.into()),
-        false => Ok(()),
+    if contradicts {
+        Err(ResizeError::Reserved.into())
+    } else {
+        Ok(())
     }
 }
 

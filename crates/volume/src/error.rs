@@ -5,7 +5,8 @@ use uext4_format::{Corrupt, InodeNr};
 /// Result of the crate's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error type. The engine's error has the same cases and texts.
+/// The error type. The engine's error has the same cases and texts, beside those of operations on
+/// files: its users see one type, and this crate does not know the others.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The device failed.

@@ -237,9 +237,10 @@ impl<'a> Finder<'a> {
 
     /// Reads a block of the map, which is read once.
     fn read_map(&self, nr: BlockNr, found: &mut Found) -> Result<Vec<u8>> {
-        match found.map_blocks.insert(nr.0) {
-            true => self.read(nr),
-            false => Err(self.bad(CorruptKind::JournalTwice)),
+        if found.map_blocks.insert(nr.0) {
+            self.read(nr)
+        } else {
+            Err(self.bad(CorruptKind::JournalTwice))
         }
     }
 
@@ -318,7 +319,7 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// Answers the length of the log in blocks. Each block is used once, and is not metadata.
+    /// Returns the length of the log in blocks. Each block is used once, and is not metadata.
     fn check_runs(&self, found: &Found) -> Result<u32> {
         let zones = metadata_zones(&**self.device, self.geometry)?;
         let mut next = 0;

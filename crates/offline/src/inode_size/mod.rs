@@ -138,7 +138,7 @@ fn check_log(
     volume.check_room(bitmaps + u64::from(volume.geometry.descriptor_blocks_count()) + 2)
 }
 
-/// Changes descriptors, and bitmaps where tables come and go; answers how many clusters more are
+/// Changes descriptors, and bitmaps where tables come and go; returns how many clusters more are
 /// metadata.
 fn mark(
     volume: &Volume,

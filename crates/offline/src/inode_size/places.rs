@@ -54,9 +54,10 @@ fn check_free(groups: &[GroupDescriptor], new: &Geometry, len: u64) -> Result<()
 
 fn no_run(new: &Geometry, group: GroupNr) -> ResizeError {
     let (group, blocks) = (group.0, new.inode_table_blocks());
-    match new.features.has(Feature::FLEX_BG) {
-        true => ResizeError::Tables { group, blocks },
-        false => ResizeError::OwnTables { group, blocks },
+    if new.features.has(Feature::FLEX_BG) {
+        ResizeError::Tables { group, blocks }
+    } else {
+        ResizeError::OwnTables { group, blocks }
     }
 }
 
@@ -69,10 +70,11 @@ impl FreeClusters {
         let metadata = space::of_metadata(geometry, groups);
         let (mut runs, mut unwritten) = (Vec::new(), Vec::new());
         for (group, descriptor) in (0..).map(GroupNr).zip(groups) {
-            match descriptor.has_flag(group_flag::BLOCK_UNINIT) {
+            if descriptor.has_flag(group_flag::BLOCK_UNINIT) {
                 // All but metadata.
-                true => unwritten.push(space::of_group(geometry, group)),
-                false => runs.extend(free_clusters(volume, descriptor, group)?),
+                unwritten.push(space::of_group(geometry, group));
+            } else {
+                runs.extend(free_clusters(volume, descriptor, group)?);
             }
         }
         runs.extend(space::without(&unwritten, &metadata));

@@ -13,7 +13,7 @@ use uext4_volume::{Error, Result};
 /// Bytes of an old table that are read at once.
 const PIECE_BYTES: u32 = 1 << 20;
 
-/// See the module.
+/// Writes the contents of the larger tables.
 pub(super) struct Tables<'a> {
     volume: &'a Volume,
     old: Geometry,

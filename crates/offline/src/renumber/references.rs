@@ -40,7 +40,7 @@ pub(super) enum Reference {
     Inode(InodeNr),
 }
 
-/// See the module.
+/// For each inode that moves, what refers to its number.
 pub(super) struct References {
     all: BTreeMap<InodeNr, Vec<Reference>>,
 }
@@ -90,9 +90,10 @@ struct Finder<'a> {
 impl Finder<'_> {
     fn inode(&mut self, nr: InodeNr, inode: &Inode) -> Result<()> {
         if inode.file_type() == Some(FileType::Directory) {
-            match inode.flags.contains(InodeFlags::INLINE_DATA) {
-                true => self.inline_directory(nr, inode)?,
-                false => self.directory(nr, inode)?,
+            if inode.flags.contains(InodeFlags::INLINE_DATA) {
+                self.inline_directory(nr, inode)?
+            } else {
+                self.directory(nr, inode)?
             }
         }
         if !self.has_values {

@@ -154,7 +154,7 @@ impl Work<'_> {
         self.put_bit(group, |bitmap| clear_bits(bitmap, index, index + 1))
     }
 
-    /// Takes a number; answers whether the table has none in use from there on.
+    /// Takes a number; returns whether the table has none in use from there on.
     fn take(&mut self, nr: InodeNr, is_directory: bool) -> Result<bool> {
         let (group, index) = self.split(nr)?;
         let mut descriptor = self.descriptors.get(group)?;
@@ -177,9 +177,10 @@ impl Work<'_> {
     fn put_bit(&mut self, group: GroupNr, change: impl FnOnce(&mut [u8])) -> Result<()> {
         let mut descriptor = self.descriptors.get(group)?;
         // The descriptor of a changed bitmap has the checksum of that one.
-        let mut bitmap = match self.changes.has(descriptor.inode_bitmap) {
-            true => self.changes.get(descriptor.inode_bitmap)?,
-            false => inode_bitmap(self.volume, &descriptor, group)?,
+        let mut bitmap = if self.changes.has(descriptor.inode_bitmap) {
+            self.changes.get(descriptor.inode_bitmap)?
+        } else {
+            inode_bitmap(self.volume, &descriptor, group)?
         };
         change(&mut bitmap);
         descriptor.flags &= !group_flag::INODE_UNINIT;

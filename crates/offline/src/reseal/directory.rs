@@ -58,9 +58,10 @@ impl Block {
                 DxNode::node(bytes).limit() == DxNode::node(bytes).capacity(tail(self.old))
             }
         };
-        match self.has_index && limit {
-            true => kind,
-            false => BlockKind::Leaf,
+        if self.has_index && limit {
+            kind
+        } else {
+            BlockKind::Leaf
         }
     }
 

@@ -89,9 +89,10 @@ impl Work<'_> {
         if let Some(seed) = self.new.metadata {
             XattrBlock::new(&mut bytes[..]).update_checksum(seed, nr);
         }
-        match bytes == before {
-            true => Ok(()),
-            false => self.changes.put(nr, bytes),
+        if bytes == before {
+            Ok(())
+        } else {
+            self.changes.put(nr, bytes)
         }
     }
 

@@ -70,15 +70,14 @@ impl Work<'_> {
             return Err(damaged(CorruptKind::HoldsNoValue).into());
         }
         let fields = EaInodeFields::of(&inode);
-        let hash = match fields.hash == 0 && fields.refcount == 0 {
-            true => None,
-            false => {
-                let value = self.value(nr, &inode)?;
-                if value_hash(seeds.old, &value) != fields.hash {
-                    return Err(damaged(CorruptKind::ValueHash).into());
-                }
-                Some(value_hash(seeds.new, &value))
+        let hash = if fields.hash == 0 && fields.refcount == 0 {
+            None
+        } else {
+            let value = self.value(nr, &inode)?;
+            if value_hash(seeds.old, &value) != fields.hash {
+                return Err(damaged(CorruptKind::ValueHash).into());
             }
+            Some(value_hash(seeds.new, &value))
         };
         self.value_hashes.insert(nr, hash);
         Ok(hash)
@@ -105,9 +104,10 @@ impl Work<'_> {
                 return Ok(value);
             }
         }
-        match value.len() == size {
-            true => Ok(value),
-            false => Err(damaged(CorruptKind::ValueHole).into()),
+        if value.len() == size {
+            Ok(value)
+        } else {
+            Err(damaged(CorruptKind::ValueHole).into())
         }
     }
 }

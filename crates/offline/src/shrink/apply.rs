@@ -45,14 +45,15 @@ impl Step {
         free.extend(space::without(&before, &after));
         taken.extend(space::without(&after, &before));
         next.free = space::without(&space::merged(free), &taken);
-        match self.is_last {
-            true => next.cut(self.wanted, &self.geometry),
-            false => next,
+        if self.is_last {
+            next.cut(self.wanted, &self.geometry)
+        } else {
+            next
         }
     }
 }
 
-/// Changes the map of a file; answers the clusters that it had.
+/// Changes the map of a file; returns the clusters that it had.
 fn moved(geometry: &Geometry, holder: &mut Holder, file: FileMove) -> Vec<Range<u64>> {
     let mut freed: Vec<Range<u64>> = Vec::new();
     for run in &file.data {

@@ -44,7 +44,7 @@ pub(super) struct Pin {
     pub(super) owner: InTheWay,
 }
 
-/// See the module.
+/// The owner of each cluster in use, read once for a pass.
 #[derive(Clone)]
 pub(super) struct Layout {
     pub(super) superblock: Superblock,
@@ -136,9 +136,10 @@ impl Layout {
                 Place::InodeBlock(nr, block),
                 CorruptKind::BlockOutsideSystem,
             );
-            match self.geometry.contains(block) {
-                true => Ok(()),
-                false => Err(Corrupt::new(place, structure, problem)),
+            if self.geometry.contains(block) {
+                Ok(())
+            } else {
+                Err(Corrupt::new(place, structure, problem))
             }
         };
         if inode.file_acl.0 != 0 {

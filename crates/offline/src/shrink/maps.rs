@@ -50,7 +50,7 @@ pub(super) fn remade(
     Ok(made)
 }
 
-/// Copies a table to a new block, with what is below; answers where it is.
+/// Copies a table to a new block, with what is below; returns where it is.
 fn remake_table(
     volume: &Volume,
     table: BlockNr,

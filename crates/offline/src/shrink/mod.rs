@@ -25,7 +25,7 @@ use super::{Plan, renumber};
 use layout::Layout;
 use plan::{Planned, Step};
 use std::borrow::Cow;
-use uext4_device::{BlockDevice, Overlay};
+use uext4_device::BlockDevice;
 use uext4_format::Geometry;
 use uext4_sync::Arc;
 use uext4_volume::Volume;
@@ -59,33 +59,13 @@ pub fn shrink(device: Arc<dyn BlockDevice>, options: &OpenOptions, least: Least)
     made.and_then(|plan| released.map(|()| plan))
 }
 
-/// Plans what [`shrink`] does, without a write.
+/// Plans what [`shrink`] does. It only reads.
 ///
 /// # Errors
 /// As [`shrink`].
-pub fn plan_shrink(
-    device: Arc<dyn BlockDevice>,
-    options: &OpenOptions,
-    least: Least,
-) -> Result<Plan> {
-    let (device, options) = in_memory(device, options);
-    let volume = Volume::claim(device, &options)?;
-    let road = Layout::read(&volume).and_then(|layout| Road::find(&layout, least));
-    volume.release()?;
-    Ok(road?.plan())
-}
-
-/// The devices with all writes kept in memory, that of an external journal too.
-fn in_memory(
-    device: Arc<dyn BlockDevice>,
-    options: &OpenOptions,
-) -> (Arc<dyn BlockDevice>, OpenOptions) {
-    let overlay = |device| -> Arc<dyn BlockDevice> { Arc::new(Overlay::new(device)) };
-    let options = OpenOptions {
-        journal_device: options.journal_device.clone().map(overlay),
-        ..options.clone()
-    };
-    (overlay(device), options)
+pub fn plan_shrink(volume: &Volume, least: Least) -> Result<Plan> {
+    let layout = Layout::read(volume)?;
+    Ok(Road::find(&layout, least)?.plan())
 }
 
 fn run(volume: &mut Volume, least: Least) -> Result<Plan> {
@@ -102,7 +82,7 @@ fn run(volume: &mut Volume, least: Least) -> Result<Plan> {
     Ok(road.plan())
 }
 
-/// Makes a pass to a size; answers whether it has this size then.
+/// Makes a pass to a size; returns whether it has this size then.
 fn pass(volume: &mut Volume, layout: &Layout, to: &Geometry) -> Result<bool> {
     let step = Step::plan(layout, to.blocks_count)?;
     let step = step.map_err(|why| too_small(&layout.geometry, why))?;

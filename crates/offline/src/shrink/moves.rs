@@ -92,13 +92,10 @@ impl<'a> Mover<'a> {
         let inode = self.copy_file(holder, file)?;
         self.put_inode(holder.nr, &inode)?;
         self.mark_file(holder, file)?;
-        match has_usages {
-            true => self.commit(),
-            false => Ok(()),
-        }
+        if has_usages { self.commit() } else { Ok(()) }
     }
 
-    /// Writes data and map to their new places; answers the inode that refers to them.
+    /// Writes data and map to their new places; returns the inode that refers to them.
     pub(super) fn copy_file(&mut self, holder: &Holder, file: &FileMove) -> Result<Inode> {
         let (nr, map) = (holder.nr, &holder.map);
         let mut inode = self.inode(nr)?;
@@ -278,17 +275,19 @@ impl<'a> Mover<'a> {
 
     pub(super) fn commit_if_full(&mut self) -> Result<()> {
         let blocks = self.blocks.len() + 2 * self.bitmaps.len();
-        match u64_of(blocks) >= self.room {
-            true => self.commit(),
-            false => Ok(()),
+        if u64_of(blocks) >= self.room {
+            self.commit()
+        } else {
+            Ok(())
         }
     }
 
     pub(super) fn commit(&mut self) -> Result<()> {
         let (blocks, wanted) = self.take_changes()?;
-        match blocks.is_empty() {
-            true => Ok(()),
-            false => self.volume.change(blocks, wanted),
+        if blocks.is_empty() {
+            Ok(())
+        } else {
+            self.volume.change(blocks, wanted)
         }
     }
 

@@ -252,9 +252,10 @@ impl Space {
     /// Number of blocks of the map when the data have moved.
     fn nodes_of(&self, holder: &Holder, file: &FileMove) -> usize {
         let extents = &holder.map.extents;
-        let count = match file.data.is_empty() {
-            true => extents.len(),
-            false => translated(extents, &file.data).len(),
+        let count = if file.data.is_empty() {
+            extents.len()
+        } else {
+            translated(extents, &file.data).len()
         };
         holder.map.nodes_with(count, self.geometry.block_size())
     }

@@ -135,7 +135,7 @@ impl Claim {
         self.end_ns.load(Ordering::Relaxed) != UNCLAIMED
     }
 
-    /// Runs before every write: answers `Ok` while the lease is valid.
+    /// Runs before every write: returns `Ok` while the lease is valid.
     ///
     /// # Errors
     /// [`DeviceError::Taken`]; an error of the device, if the renewal failed.
@@ -299,9 +299,10 @@ impl MmpGuard {
     /// # Errors
     /// The claim was lost before; an error of the device.
     pub fn release(&self) -> Result<()> {
-        match self.stop() {
-            true => self.claim.give_back(),
-            false => Ok(()),
+        if self.stop() {
+            self.claim.give_back()
+        } else {
+            Ok(())
         }
     }
 }
@@ -329,7 +330,7 @@ pub fn refuse_other_hosts(device: &Arc<dyn BlockDevice>) -> Result<()> {
     await_silence(&slot, superblock.mmp_update_interval).map(drop)
 }
 
-/// Waits until the block stayed unchanged for the longest renewal interval; answers the block.
+/// Waits until the block stayed unchanged for the longest renewal interval; returns the block.
 fn await_silence(slot: &Slot, interval_seconds: u16) -> Result<Mmp> {
     let found = slot.read()?;
     match found.sequence {
@@ -338,9 +339,10 @@ fn await_silence(slot: &Slot, interval_seconds: u16) -> Result<Mmp> {
         _ => sleep(wait_seconds(check_interval(&found, interval_seconds))),
     }
     let again = slot.read()?;
-    match again.sequence == found.sequence {
-        true => Ok(again),
-        false => Err(slot.busy(&again)),
+    if again.sequence == found.sequence {
+        Ok(again)
+    } else {
+        Err(slot.busy(&again))
     }
 }
 

@@ -6,7 +6,7 @@ mod mounted;
 pub use mounted::NewSize;
 pub use uext4_offline::{DescriptorSize, Least, Plan, Report, Size};
 
-use crate::mount::open_recovered;
+use crate::mount::{open_recovered, recovered_volume};
 use crate::types::error::Result;
 use crate::types::options::MountOptions;
 use uext4_device::{BlockDevice, Overlay};
@@ -61,15 +61,17 @@ pub fn plan_shrink(
     options: MountOptions,
     least: Least,
 ) -> Result<Plan> {
-    // The recovery before it writes both devices.
+    // The recovery and the claim write, both devices.
     let overlay = |device| -> Arc<dyn BlockDevice> { Arc::new(Overlay::new(device)) };
     let device = overlay(device);
     let options = MountOptions {
         journal_device: options.journal_device.map(overlay),
         ..options
     };
-    let options = open_recovered(&device, &options)?;
-    Ok(uext4_offline::plan_shrink(device, &options, least)?)
+    let volume = recovered_volume(&device, &options)?;
+    let plan = uext4_offline::plan_shrink(&volume, least);
+    volume.release()?;
+    Ok(plan?)
 }
 
 /// Gives the inodes of the file system on `device` so many bytes, a power of two up to a block. The
