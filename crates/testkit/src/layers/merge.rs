@@ -15,6 +15,13 @@ struct Merge {
     applied: Applied,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Applied,
+    /// A path leads through a link to no directory.
+    Refused,
+}
+
 /// Applies a layer.
 pub(super) fn apply(tree: Tree, layer: &Layer) -> Applied {
     let mut layer = layer.clone();
@@ -30,8 +37,8 @@ pub(super) fn apply(tree: Tree, layer: &Layer) -> Applied {
     merge.hide(&layer);
     merge.applied.blocks_itself = merge.homes(&layer) != emptied;
     merge.applied.marked = merge.tree.clone();
-    let added = merge.add();
-    merge.applied.tree = added.map(|()| merge.tree);
+    let is_refused = merge.add() == Outcome::Refused;
+    merge.applied.tree = (!is_refused).then_some(merge.tree);
     merge.applied
 }
 
@@ -99,7 +106,9 @@ impl Merge {
         Some(at)
     }
 
-    fn add(&mut self) -> Option<()> {
+    /// Adds the entries, apart from those below links that lead to no directory.
+    fn add(&mut self) -> Outcome {
+        let mut outcome = Outcome::Applied;
         let mut left = vec![(String::new(), String::new())];
         let mut links = VecDeque::new();
         loop {
@@ -138,7 +147,11 @@ impl Merge {
                     Some(Object::Directory { .. }) => there,
                     Some(Object::Symlink(target)) => {
                         let target = target.clone();
-                        self.follow(&there, &target)?
+                        let Some(directory) = self.follow(&there, &target) else {
+                            outcome = Outcome::Refused;
+                            continue;
+                        };
+                        directory
                     }
                     _ => {
                         self.tree.remove(&there);
@@ -150,7 +163,7 @@ impl Merge {
                 self.land(&own, &directory, self.kind(&own));
                 left.push((own, directory));
             } else {
-                return Some(());
+                return outcome;
             }
         }
     }
