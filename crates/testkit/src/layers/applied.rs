@@ -18,6 +18,9 @@ pub struct Applied {
     /// Whether an entry of the layer takes away a symbolic link that a path of the layer leads
     /// through, or a directory to which such a link leads.
     pub blocks_itself: bool,
+    /// Whether an entry below a symbolic link replaces a directory with another link that the layer
+    /// leads through: the model does not know what is below that one.
+    pub loses_links: bool,
 }
 
 /// A path of a layer in the tree.
@@ -43,7 +46,7 @@ pub enum Landing {
 }
 
 impl Applied {
-    /// Symbolic links of the layers below that the layer leads through, by the paths of the layer.
+    /// Paths of the layer that lead through a symbolic link of the layers below.
     pub fn followed(&self) -> impl Iterator<Item = &str> {
         let links = self.landed.iter();
         let links = links.filter(|landed| landed.kind == Landing::Link);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::applied::{Applied, Landed, Landing};
+use super::own::own_tree;
 use super::walk::{Dead, Missing, walk};
 use super::{Layer, Object, Tree, above, directories_above, join};
 
@@ -13,6 +14,13 @@ struct Merge {
     /// Directories that replace a file of the layer.
     emptied: BTreeSet<String>,
     applied: Applied,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Applied,
+    /// A path leads through a link to no directory.
+    Refused,
 }
 
 /// Applies a layer.
@@ -30,8 +38,8 @@ pub(super) fn apply(tree: Tree, layer: &Layer) -> Applied {
     merge.hide(&layer);
     merge.applied.blocks_itself = merge.homes(&layer) != emptied;
     merge.applied.marked = merge.tree.clone();
-    let added = merge.add();
-    merge.applied.tree = added.map(|()| merge.tree);
+    let is_refused = merge.add() == Outcome::Refused;
+    merge.applied.tree = (!is_refused).then_some(merge.tree);
     merge.applied
 }
 
@@ -89,7 +97,8 @@ impl Merge {
             at = match self.tree.get(&below)? {
                 Object::Directory { .. } => below,
                 Object::Symlink(target) if !is_entry => {
-                    let end = walk(&mut self.tree.clone(), &at, target, Missing::Leave);
+                    let mut tree = self.tree.clone();
+                    let end = walk(&mut tree, &at, target, Missing::Leave, &mut Vec::new());
                     self.applied.has_looping_marks |= end == Err(Dead::Loop);
                     end.ok()?
                 }
@@ -99,7 +108,9 @@ impl Merge {
         Some(at)
     }
 
-    fn add(&mut self) -> Option<()> {
+    /// Adds the entries, apart from those below links that lead to no directory.
+    fn add(&mut self) -> Outcome {
+        let mut outcome = Outcome::Applied;
         let mut left = vec![(String::new(), String::new())];
         let mut links = VecDeque::new();
         loop {
@@ -134,11 +145,20 @@ impl Merge {
                     }
                 }
             } else if let Some((own, there)) = links.pop_front() {
+                let is_there = |path: &str| self.tree.get(path).is_some_and(Object::is_directory);
+                if !directories_above(&there).into_iter().all(is_there) {
+                    self.applied.loses_links = true;
+                    continue;
+                }
                 let directory = match self.tree.get(&there) {
                     Some(Object::Directory { .. }) => there,
                     Some(Object::Symlink(target)) => {
                         let target = target.clone();
-                        self.follow(&there, &target)?
+                        let Some(directory) = self.follow(&own, &there, &target) else {
+                            outcome = Outcome::Refused;
+                            continue;
+                        };
+                        directory
                     }
                     _ => {
                         self.tree.remove(&there);
@@ -150,17 +170,22 @@ impl Merge {
                 self.land(&own, &directory, self.kind(&own));
                 left.push((own, directory));
             } else {
-                return Some(());
+                return outcome;
             }
         }
     }
 
-    /// The directory to which a symbolic link leads.
-    fn follow(&mut self, link: &str, target: &str) -> Option<String> {
-        let end = walk(&mut self.tree, above(link), target, Missing::Make);
+    /// The directory to which a symbolic link leads, for a path of the layer.
+    fn follow(&mut self, own: &str, link: &str, target: &str) -> Option<String> {
+        let mut passed = Vec::new();
+        let from = above(link);
+        let end = walk(&mut self.tree, from, target, Missing::Make, &mut passed);
+        for link in passed.drain(..) {
+            self.land(own, &link, Landing::Link);
+        }
         if end.is_err() {
             let mut marked = self.applied.marked.clone();
-            let before = walk(&mut marked, above(link), target, Missing::Make);
+            let before = walk(&mut marked, from, target, Missing::Make, &mut passed);
             self.applied.blocks_itself |= before.is_ok();
         }
         end.ok()
@@ -201,30 +226,4 @@ impl Merge {
             self.land(&path, &at, self.kind(&path));
         }
     }
-}
-
-/// The tree of a layer alone, with links as their files; and its directories that replace a file,
-/// which has taken away what the layers below have there, as a whiteout does.
-fn own_tree(below: &Tree, layer: &Layer) -> (Tree, BTreeSet<String>) {
-    let mut own = Tree::new();
-    let mut emptied = BTreeSet::new();
-    for (path, object) in &layer.entries {
-        for above in directories_above(path) {
-            let implied = Object::Directory { mode: None };
-            own.entry(above.to_owned()).or_insert(implied);
-        }
-        let object = match object {
-            Object::Link(target) => match own.get(target) {
-                Some(object) => object.clone(),
-                None => below[target].clone(),
-            },
-            other => other.clone(),
-        };
-        let is_directory = object.is_directory();
-        let earlier = own.insert(path.clone(), object);
-        if is_directory && earlier.is_some_and(|earlier| !earlier.is_directory()) {
-            emptied.insert(path.clone());
-        }
-    }
-    (own, emptied)
 }

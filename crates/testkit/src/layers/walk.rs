@@ -23,12 +23,13 @@ pub(super) enum Dead {
     NoDirectory,
 }
 
-/// The directory at a path; a path stays below the root.
+/// The directory at a path, which stays below the root; `passed` gets the symbolic links.
 pub(super) fn walk(
     tree: &mut Tree,
     from: &str,
     target: &str,
     missing: Missing,
+    passed: &mut Vec<String>,
 ) -> Result<String, Dead> {
     let start = |from: &str, target: &str| {
         if target.starts_with('/') {
@@ -58,6 +59,7 @@ pub(super) fn walk(
                 if links > LINKS_MAX {
                     return Err(Dead::Loop);
                 }
+                passed.push(next);
                 at = start(&at, &target);
                 left.extend(names(&target));
             }

@@ -37,14 +37,23 @@ pub(super) fn extracted(layer: &Layer, applied: &Applied) -> Vec<Member> {
         order.members.push(mark);
     }
     let is_late = late(layer, applied);
-    for now in [false, true] {
-        for (entry, is_late) in layer.entries.iter().zip(&is_late) {
-            let mut followed = applied.followed();
-            let followed = followed.find(|link| !now && is_below(&entry.0, link));
-            order.open(followed.unwrap_or(&entry.0));
-            if *is_late == now && !leads_to_itself(entry) {
-                order.members.push(entry.clone());
-            }
+    let entries = || layer.entries.iter().zip(&is_late);
+    // Directories that are not there before the late entries.
+    let late_paths = entries().filter(|(_, is_late)| **is_late);
+    let mut late_paths: Vec<&str> = late_paths.map(|((path, _), _)| &path[..]).collect();
+    late_paths.extend(applied.followed());
+    for (entry, is_late) in entries() {
+        let mut above = directories_above(&entry.0).into_iter();
+        let late = above.find(|above| late_paths.contains(above));
+        order.open(late.unwrap_or(&entry.0));
+        if !is_late && !leads_to_itself(entry) {
+            order.members.push(entry.clone());
+        }
+    }
+    for (entry, _) in entries().filter(|(_, is_late)| **is_late) {
+        order.open(&entry.0);
+        if !leads_to_itself(entry) {
+            order.members.push(entry.clone());
         }
     }
     order.members.extend(idle);
@@ -118,7 +127,6 @@ fn late(layer: &Layer, applied: &Applied) -> Vec<bool> {
         let depends = moved.iter().any(|moved| {
             path == moved
                 || is_below(path, moved)
-                || is_below(moved, path)
                 || matches!(object, Object::Link(target) if target == moved)
         });
         let depends = depends || targets.contains(&path);
