@@ -1,6 +1,6 @@
 # The front door. Targets that need root say so.
 
-.PHONY: help deps tools check lint test test-build test-it test-rest test-beside schedules simulate simulated simulator report validate regress boot crates coverage quickstart lab build install uninstall deb static package-test
+.PHONY: help deps tools check lint quick test test-build test-it test-rest test-beside schedules simulate simulated simulator report validate regress boot crates coverage quickstart lab build install uninstall deb static package-test
 
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3 libarchive-tools umoci skopeo xz-utils zstd bzip2 lz4 \
@@ -36,6 +36,14 @@ lint:
 	cargo fmt --all --check
 	+$(LINTED) clippy --workspace --all-targets --quiet -- -D warnings
 	+RUSTDOCFLAGS="-D warnings" $(LINTED) doc --workspace --no-deps --quiet
+
+# Models and long sequences, which take minutes without optimisation; `make test` runs them.
+SLOW = file::tests map::tests dir::tests relocate::tests xattr::tests clock::tests dentries::tests \
+	space::tests::damaged
+quick: ## Between edits: format, house rules and most unit tests; ARGS="--package uext4-journal".
+	@cargo fmt --all --check
+	+@cargo run --profile quick --quiet --package xtask -- tidy
+	+@cargo test --profile quick $(if $(ARGS),$(ARGS),--workspace) --lib --bins --quiet -- $(SLOW:%=--skip %)
 
 # The suite of POSIX tests, from the registry: a minute the first time.
 tools: ## Install the test suites that cargo knows into target/tools.

@@ -266,7 +266,6 @@ mod tests {
     use super::*;
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
-    use uext4_sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     fn refusal(dir: &Path) -> io::ErrorKind {
         make_private(dir).expect_err("it is refused").kind()
@@ -317,16 +316,16 @@ mod tests {
     fn a_directory_that_another_process_removes_is_made_again() {
         let base = tempfile::tempdir().expect("there is room");
         let dir = base.path().join("mount");
-        let stop = AtomicBool::new(false);
+        // A removal for each attempt: the next one starts when the remover has taken the last one.
+        let (sender, removals) = std::sync::mpsc::sync_channel::<()>(0);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !stop.load(Relaxed) {
-                    let _ = fs::remove_dir(&dir);
-                }
-            });
-            let made = (0..10_000).try_for_each(|_| make_private(&dir));
-            stop.store(true, Relaxed);
-            assert!(made.is_ok(), "{made:?}");
+            let dir = &dir;
+            scope.spawn(move || removals.iter().for_each(|()| drop(fs::remove_dir(dir))));
+            for _ in 0..10_000 {
+                sender.send(()).expect("the remover goes on");
+                make_private(dir).expect("it is made again");
+            }
+            drop(sender);
         });
     }
 

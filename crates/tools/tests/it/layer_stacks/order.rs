@@ -19,8 +19,8 @@ pub(super) fn drawn(layer: &Layer) -> Vec<Member> {
 /// 1. Each directory with an entry is before all that is below it.
 /// 2. A directory without an entry that replaces a file has an entry here, with the mode that it
 ///    has anyway: umoci before 0.5 ends with "not a directory" instead.
-/// 3. Marks are before entries, apart from those below a directory that replaces a file of the
-///    layer: these hide nothing.
+/// 3. Marks are before entries, apart from those below a directory that begins empty: these hide
+///    nothing.
 /// 4. Entries below a symbolic link of the layers below are the last.
 /// 5. A hard link of a path to itself, which changes nothing, is left out.
 pub(super) fn extracted(layer: &Layer, applied: &Applied) -> Vec<Member> {
@@ -31,7 +31,7 @@ pub(super) fn extracted(layer: &Layer, applied: &Applied) -> Vec<Member> {
         members: Vec::new(),
     };
     let (idle, marks): (Vec<_>, Vec<_>) =
-        marks(layer).partition(|(path, _)| is_below_replaced(layer, path));
+        marks(layer).partition(|(path, _)| is_below_new(layer, applied, path));
     for mark in marks {
         order.open(&mark.0);
         order.members.push(mark);
@@ -69,11 +69,15 @@ fn leads_to_itself((path, object): &Member) -> bool {
     matches!(object, Object::Link(target) if target == path)
 }
 
-/// Whether a directory above the path replaces a file of the layer, and so begins empty.
-fn is_below_replaced(layer: &Layer, path: &str) -> bool {
+/// Whether a directory above the path begins empty: it replaces a file of the layer, or it is
+/// reached through a symbolic link and the layers below have none where it comes to be.
+fn is_below_new(layer: &Layer, applied: &Applied, path: &str) -> bool {
+    let is_directory = |at: &str| applied.marked.get(at).is_some_and(Object::is_directory);
     directories_above(path).into_iter().any(|above| {
         let mut entries = layer.entries.iter();
+        let mut landed = applied.landed.iter();
         entries.any(|(path, object)| path == above && !object.is_directory())
+            || landed.any(|landed| landed.path == above && !is_directory(&landed.at))
     })
 }
 
