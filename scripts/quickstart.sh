@@ -69,10 +69,22 @@ say "Reading the tree back and comparing it"
 diff -r --no-dereference docs/internals "$place/internals"
 echo "the same"
 
+# Mounts the image, or sets the reason for which this user may not. Other errors end the script.
+try_mount() {
+  mkdir "$dir"
+  "$tool" mount "$image" "$dir" 2>"$place/refusal" && return
+  case "$(cat "$place/refusal")" in
+  *"Operation not permitted"* | *"Permission denied"*)
+    mount_reason="it is refused: $(tail -n 1 "$place/refusal")" ;;
+  *)
+    cat "$place/refusal" >&2
+    exit 1 ;;
+  esac
+}
+
+if [ -z "$mount_reason" ]; then try_mount; fi
 if [ -z "$mount_reason" ]; then
   say "Mounting the image and copying crates into it"
-  mkdir "$dir"
-  "$tool" mount "$image" "$dir"
   mountpoint "$dir"
   cp -a crates/num "$dir/num"
   df -h "$dir"

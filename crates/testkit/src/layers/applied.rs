@@ -18,7 +18,7 @@ pub struct Applied {
     /// Whether an entry of the layer takes away a symbolic link that a path of the layer leads
     /// through, or a directory to which such a link leads.
     pub blocks_itself: bool,
-    /// Whether an entry below a symbolic link replaces a directory with another link that the layer
+    /// Whether an entry or a mark below a symbolic link takes away another link that the layer
     /// leads through: the model does not know what is below that one.
     pub loses_links: bool,
 }

@@ -35,12 +35,41 @@ pub(super) fn apply(tree: Tree, layer: &Layer) -> Applied {
         applied: Applied::default(),
     };
     let emptied = merge.homes(&layer);
+    let below = merge.tree.clone();
     merge.hide(&layer);
+    merge.applied.loses_links = loses_followed_links(&below, &merge.tree, &layer);
     merge.applied.blocks_itself = merge.homes(&layer) != emptied;
     merge.applied.marked = merge.tree.clone();
     let is_refused = merge.add() == Outcome::Refused;
     merge.applied.tree = (!is_refused).then_some(merge.tree);
     merge.applied
+}
+
+/// Whether a mark that leads through a symbolic link hides a link through which paths of the layer
+/// lead.
+fn loses_followed_links(below: &Tree, marked: &Tree, layer: &Layer) -> bool {
+    let entries = layer.entries.iter().map(|(path, _)| path);
+    let marks = layer.whiteouts.iter().chain(&layer.opaque);
+    let followed: BTreeSet<&str> = entries
+        .chain(marks)
+        .flat_map(|path| directories_above(path))
+        .collect();
+    let is_marked = |link: &str| {
+        layer.whiteouts.iter().any(|path| path == link)
+            || directories_above(link).into_iter().any(|above| {
+                layer
+                    .whiteouts
+                    .iter()
+                    .chain(&layer.opaque)
+                    .any(|path| path == above)
+            })
+    };
+    below.iter().any(|(path, object)| {
+        matches!(object, Object::Symlink(_))
+            && !marked.contains_key(path)
+            && followed.contains(&path[..])
+            && !is_marked(path)
+    })
 }
 
 impl Merge {

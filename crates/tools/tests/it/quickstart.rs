@@ -12,6 +12,8 @@ fn quickstart(program: &str, args: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["-k", "5", "120", program]).args(args);
     command.arg(script);
+    // May be below the hidden /dev.
+    command.env_remove("TMPDIR");
     command.env("QUICKSTART_TOOL", env!("CARGO_BIN_EXE_uext4"));
     let output = command.output().expect("timeout is there");
     assert!(output.status.success(), "{output:?}");
@@ -49,4 +51,20 @@ fn quickstart_without_fuse_names_what_it_left_out() {
         let expected = format!("Left out: the mount, because {reason}");
         assert!(said.contains(&expected), "{said}");
     }
+}
+
+#[test]
+fn quickstart_goes_on_where_this_user_may_not_mount() {
+    // Root of a user namespace, in a mount namespace of another one.
+    let namespace = ["--user", "--map-root-user"];
+    let may = |namespace: &[&str]| {
+        let status = Command::new("unshare").args(namespace).arg("true").status();
+        status.is_ok_and(|status| status.success())
+    };
+    if !may(&namespace) {
+        skip::note("quickstart in a user namespace", "user namespaces");
+        return;
+    }
+    let said = said(&quickstart("unshare", &[&namespace[..], &["sh"]].concat()));
+    assert!(said.contains("Left out: the mount, because"), "{said}");
 }

@@ -72,6 +72,8 @@ fn loses_a_target(layer: &Layer, below: &Tree, applied: &Applied) -> bool {
                 let mut landed = applied.landed.iter();
                 landed.any(|landed| {
                     extracted_paths.contains(&landed.path[..]) && takes_away(landed, target)
+                        // A directory in the place of the file is above the link.
+                        || &landed.path == path && is_in(&landed.at, target)
                 })
             }
             _ => false,
