@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use uext4_testkit::layers::{Applied, Layer, Object, directories_above, join};
+use uext4_testkit::layers::{Applied, Landing, Layer, Object, directories_above, join};
 
 /// A member of a tar: its path, and its type.
 pub(super) type Member = (String, Object);
@@ -75,7 +75,8 @@ fn is_below_new(layer: &Layer, applied: &Applied, path: &str) -> bool {
     let is_directory = |at: &str| applied.marked.get(at).is_some_and(Object::is_directory);
     directories_above(path).into_iter().any(|above| {
         let mut entries = layer.entries.iter();
-        let mut landed = applied.landed.iter();
+        let landed = applied.landed.iter();
+        let mut landed = landed.filter(|landed| landed.kind != Landing::Link);
         entries.any(|(path, object)| path == above && !object.is_directory())
             || landed.any(|landed| landed.path == above && !is_directory(&landed.at))
     })
