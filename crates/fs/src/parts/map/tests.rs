@@ -2,14 +2,17 @@
 
 use super::*;
 use crate::parts::file::{self, FallocateMode, Position, Terms};
+use crate::state::engine::Fs;
+use crate::state::inode::InodeState;
 use crate::state::space::{Purpose, Reserve, Want};
 use crate::test_rig::{Rig, proptest_config};
 use crate::types::credits;
+use crate::types::error::Error;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use uext4_format::BlockRun;
-use uext4_format::extent::ExtentNode;
+use uext4_format::extent::{Extent, ExtentNode};
+use uext4_format::{BlockNr, BlockRun, InodeFlags, LogicalBlock};
 use uext4_num::low_u32;
 
 type Model = BTreeMap<u32, (u64, ExtentState)>;
@@ -409,7 +412,7 @@ fn the_deepest_tree_is_kept_and_pulled_back() {
         let handle = rig.fs().start(credits::MAP).expect("a handle");
         let mut inode = handle.write(rig.file.arc());
         extents::deepen(rig.fs(), &handle, &mut inode).expect("grows");
-        assert_eq!(extents::depth(&inode), level);
+        assert_eq!(root::depth(&inode), level);
     }
     // More extents than a leaf holds: nodes of every level below the root split.
     scattered(
