@@ -2,7 +2,6 @@
 //!
 //! Invariant: one transaction has the block's bitmap bit and the superblock that names it.
 
-use super::Presence;
 use crate::state::engine::Fs;
 use crate::state::space::Reserve;
 use crate::state::superblock::read_superblock;
@@ -12,6 +11,7 @@ use uext4_device::BlockDevice;
 use uext4_format::mmp::{MMP_UPDATE_INTERVAL_SECONDS, Mmp};
 use uext4_format::{BlockNr, BlockRun, Feature, InodeNr};
 use uext4_num::usize_of;
+use uext4_offline::Presence;
 use uext4_sync::Arc;
 use uext4_volume::metadata_zones;
 

@@ -4,7 +4,6 @@
 //! transaction that disables it makes the old file an orphan on the legacy list. Recovery frees
 //! either.
 
-use super::Presence;
 use crate::parts::file::{self, Position, Terms};
 use crate::parts::map;
 use crate::state::engine::Fs;
@@ -17,6 +16,7 @@ use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::{Feature, FileType, InodeNr};
 use uext4_mkfs::default_orphan_file_blocks;
 use uext4_num::u64_of;
+use uext4_offline::Presence;
 
 /// Fewest and most blocks of the file.
 const BLOCKS: RangeInclusive<u32> = 1..=512;

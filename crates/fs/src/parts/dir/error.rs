@@ -6,7 +6,8 @@ use uext4_format::Corrupt;
 /// Reason why a change was not made.
 #[derive(Debug)]
 pub(crate) enum DirError {
-    /// More than one leaf must change: retry with [`LockMode::Exclusive`](super::LockMode). Nothing was changed.
+    /// More than one leaf must change: retry with [`LockMode::Exclusive`](super::LockMode).
+    /// Nothing was changed.
     NeedExclusive,
     /// The leaf has no space for the name: retry after [`super::carry_out`]. Nothing was changed.
     Full,

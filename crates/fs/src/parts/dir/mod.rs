@@ -4,9 +4,9 @@
 //! [`quick`] finds leaves without locks, in the caches of [`crate::cache::dcache`].
 //!
 //! [`scan`] finds names, and [`mod@lookup`] their inodes; [`slot`] finds space for one,
-//! [`mod@insert`] puts it in, [`edit`] changes existing entries; [`grow`] and [`divide`] split blocks, [`shrink`] frees them ([`neighbours`],
-//! [`merge`]); [`mod@rename`] changes two entries at once; [`mod@read`] lists; [`inline`] is the form in an
-//! inode.
+//! [`mod@insert`] puts it in, [`edit`] changes existing entries; [`grow`] and [`divide`] split
+//! blocks, [`shrink`] frees them ([`neighbours`], [`merge`]); [`mod@rename`] changes two entries at
+//! once; [`mod@read`] lists; [`inline`] is the form in an inode.
 //! Invariants: a name occurs at most once; in an indexed directory its hash determines the block.
 //! Every step of growth leaves a sound directory, so "no space" in the middle needs no undo.
 //! Locking: callers hold the directory's `index` lock (`Rank::DirIndex`) for the whole call, or

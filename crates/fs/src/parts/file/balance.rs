@@ -6,7 +6,8 @@
 //! file's lock is free.
 //! Locking: the callers hold no lock.
 
-use super::{renew_age, write_out_some};
+use super::delay::renew_age;
+use super::write_out::write_out_some;
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
 use crate::state::writeback::Reach;

@@ -1,8 +1,10 @@
 //! `fallocate`: preallocation, holes, zeroed ranges.
 
 use super::allocate::{NewBlocks, Shape};
+use super::terms::{Terms, check_may_change};
+use super::times::touch;
 use super::write_out::write_out_locked;
-use super::{Terms, check_may_change, delay, inline, io, shift, size, touch};
+use super::{delay, inline, io, shift, size};
 use crate::parts::map::{self, ExtentState, Mapping, Progress};
 use crate::state::delayed::Buffer;
 use crate::state::engine::Fs;

@@ -1,6 +1,7 @@
 //! Reads of file data.
 
-use super::{check_not_encrypted, delay, inline, io};
+use super::terms::check_not_encrypted;
+use super::{delay, inline, io};
 use crate::parts::map::{self, ExtentState, Mapping};
 use crate::state::delayed::Buffer;
 use crate::state::engine::Fs;

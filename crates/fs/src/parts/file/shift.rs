@@ -5,7 +5,7 @@
 //! between leaves a valid file with only the front (collapse) or only the back (insert) shifted, as
 //! in the kernel.
 
-use super::touch;
+use super::times::touch;
 use crate::parts::map::{self, LOGICAL_END, Progress};
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;

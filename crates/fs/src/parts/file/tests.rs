@@ -9,7 +9,7 @@ use super::*;
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
 use crate::test_rig::{Rig, proptest_config};
-use crate::types::error::Result;
+use crate::types::error::{Error, Result};
 use proptest::prelude::*;
 use std::sync::Arc;
 use uext4_testkit::wait;

@@ -5,8 +5,11 @@
 //! [`finish_truncate`].
 
 use super::size::Sizes;
+use super::symlink::is_fast_link;
+use super::terms::check_may_change;
+use super::times::touch;
 use super::write_out::before_unmapping;
-use super::{check_may_change, delay, inline, io, is_fast_link, touch};
+use super::{delay, inline, io};
 use crate::parts::map::{self, LOGICAL_END, Progress};
 use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeState};

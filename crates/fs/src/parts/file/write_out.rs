@@ -6,6 +6,7 @@
 //! Not here: periodic writeback (`delayed::balance`).
 
 use super::allocate::{NewBlocks, Shape};
+use super::lost_flush::lost;
 use super::size::Sizes;
 use super::{delay, io};
 use crate::parts::map::ExtentState;
@@ -54,7 +55,7 @@ pub(crate) fn write_out_and_tell(
         return written;
     }
     let error = inode.io.read().error.clone().or(written.err());
-    let error = error.unwrap_or_else(super::lost);
+    let error = error.unwrap_or_else(lost);
     if told == Advance::First && !keeps_data(&error) {
         fs.delayed.unseen.seen();
     }

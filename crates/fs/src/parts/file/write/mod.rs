@@ -19,7 +19,8 @@ mod settle;
 mod unwritten;
 
 use super::delay::When;
-use super::{Terms, check_may_change, check_regular, inline, io, size};
+use super::terms::{Terms, check_may_change, check_regular};
+use super::{inline, io, size};
 use crate::parts::map;
 use crate::state::delayed::Buffer;
 use crate::state::engine::Fs;
