@@ -68,7 +68,7 @@ pub(super) fn assemble(media: Media, plan: Plan, mmp: Option<MmpGuard>) -> Resul
 
 /// Refuses a file system with the error state, which the replay may have set: e2fsck must run.
 fn refuse_errors(fs: &Fs) -> Result<()> {
-    match fs.superblock.read().disk.state & state::ERROR {
+    match fs.base.superblock.read().disk.state & state::ERROR {
         0 => Ok(()),
         _ => Err(Error::Mount("it is marked with errors".into())),
     }
@@ -262,13 +262,13 @@ pub(super) fn begin(fs: &Fs) -> Result<()> {
     let now = fs.now();
     let handle = fs.start(1)?;
     {
-        let mut state = handle.write(&fs.superblock);
+        let mut state = handle.write(&fs.base.superblock);
         state.disk.mtime = nonnegative(now.seconds);
         state.disk.mnt_count = state.disk.mnt_count.saturating_add(1);
         say_in_use(&mut state);
     }
     drop(handle);
     super::close::write_superblock(fs)?;
-    fs.journal.flush_device()?;
-    Ok(fs.journal.commit_running()?)
+    fs.base.journal.flush_device()?;
+    Ok(fs.base.journal.commit_running()?)
 }

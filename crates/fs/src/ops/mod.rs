@@ -135,7 +135,7 @@ impl Fs {
         if links >= LINK_MAX {
             // Linux counts further only if the directory is indexed.
             let indexed = self.dirs.index && state.disk.flags.contains(InodeFlags::INDEX);
-            if !indexed || !self.features.has(uext4_format::Feature::DIR_NLINK) {
+            if !indexed || !self.base.features.has(uext4_format::Feature::DIR_NLINK) {
                 return Err(Error::TooManyLinks);
             }
             state.disk.links = 1;

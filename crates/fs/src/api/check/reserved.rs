@@ -17,9 +17,9 @@ const JOURNAL: u32 = 8;
 impl Check<'_> {
     /// Whether the inode is reserved and not a file in use.
     pub(super) fn is_set_aside(&self, nr: InodeNr, raw: &[u8]) -> bool {
-        let superblock = self.fs.superblock.read();
+        let superblock = self.fs.base.superblock.read();
         let disk = &superblock.disk;
-        let has = |feature| self.fs.features.has(feature);
+        let has = |feature| self.fs.base.features.has(feature);
         let is_used = match nr.0 {
             USERS => has(Feature::QUOTA) && disk.usr_quota_inum == USERS,
             GROUPS => has(Feature::QUOTA) && disk.grp_quota_inum == GROUPS,
@@ -54,7 +54,7 @@ impl Check<'_> {
     }
 
     fn look_at_bad_blocks(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
-        if flags.contains(InodeFlags::EXTENTS) && !self.fs.features.has(Feature::EXTENTS) {
+        if flags.contains(InodeFlags::EXTENTS) && !self.fs.base.features.has(Feature::EXTENTS) {
             self.found(
                 Place::Inode(nr),
                 "inode",
@@ -80,7 +80,7 @@ impl Check<'_> {
         let Some(inode) = self.parse_spare(nr, raw) else {
             return Ok(());
         };
-        if nr.0 == RESIZE && self.fs.features.has(Feature::RESIZE_INODE) {
+        if nr.0 == RESIZE && self.fs.base.features.has(Feature::RESIZE_INODE) {
             return self.look_at_resize(nr, &inode);
         }
         let place = Place::Inode(nr);
@@ -102,7 +102,7 @@ impl Check<'_> {
             self.found(place, "inode", CorruptKind::SizeWrong);
         }
         // Neither the kernel nor e2fsck follows a block outside of the file system.
-        let attributes = match self.fs.geometry.contains(inode.file_acl) {
+        let attributes = match self.fs.base.geometry.contains(inode.file_acl) {
             true => self.look_at_attribute_block(nr, &inode)?,
             false => 0,
         };
@@ -118,7 +118,7 @@ impl Check<'_> {
     /// Fields behind the first 128 bytes are unused here, so their size may be anything; the kernel
     /// opens only the resize inode.
     fn parse_spare(&mut self, nr: InodeNr, raw: &[u8]) -> Option<Inode> {
-        match Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums) {
+        match Inode::parse(raw, nr, &self.fs.base.geometry, &self.fs.base.checksums) {
             Ok(inode) => Some(inode),
             Err(_) if !RawInode(raw).has_sound_extra_size() && nr.0 != RESIZE => None,
             Err(corrupt) => {

@@ -58,7 +58,7 @@ impl Filesystem {
                 hash_seed::check(fs)?;
             }
             for (feature, wanted) in &tuning.features {
-                if *wanted == Presence::Absent && fs.features.has(*feature) {
+                if *wanted == Presence::Absent && fs.base.features.has(*feature) {
                     users::refuse(fs, *feature)?;
                 }
             }
@@ -77,10 +77,10 @@ impl Filesystem {
                     _ => {}
                 }
             }
-            fs.journal.commit_running()?;
+            fs.base.journal.commit_running()?;
             // Programs that search for labels read the device, not the log.
-            let block = fs.superblock.read().block;
-            fs.journal.write_home(block)?;
+            let block = fs.base.superblock.read().block;
+            fs.base.journal.write_home(block)?;
             backups::update(fs)
         })
     }
@@ -89,7 +89,7 @@ impl Filesystem {
 /// All or none, under one hold of the lock, because other threads change their fields.
 fn change_superblock(fs: &Fs, tuning: &Tuning) -> Result<()> {
     let handle = fs.start(1)?;
-    let mut state = handle.write(&fs.superblock);
+    let mut state = handle.write(&fs.base.superblock);
     let mut wanted = state.disk.clone();
     apply(&mut wanted, tuning)?;
     state.disk = wanted;

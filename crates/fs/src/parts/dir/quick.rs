@@ -59,7 +59,7 @@ pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Opti
     let (Some(inode), Some(block)) = (in_use(held, is_meant), block) else {
         return Ok(None);
     };
-    dir.fs.spend_block(block.nr(), dir.seal().name())?;
+    dir.fs.base.spend_block(block.nr(), dir.seal().name())?;
     let holder = Holder {
         block,
         nr,
@@ -115,7 +115,10 @@ fn search_copy(
 /// The leaf answered by [`prefetch_leaf`].
 pub(super) fn prefetched_leaf(dir: &Dir<'_>, leaf: LogicalBlock) -> Option<Arc<MetaBlock>> {
     let block = dir.inode.dir_blocks().block(leaf)?;
-    dir.fs.spend_block(block.nr(), dir.seal().name()).ok()?;
+    dir.fs
+        .base
+        .spend_block(block.nr(), dir.seal().name())
+        .ok()?;
     Some(block)
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn hold_for_owners<'a>(
     }
     let mut buffer = inode.io.write();
     // The file keeps the error for its `fsync`.
-    let _told_later = fs.note(write_out_locked(fs, inode, &mut buffer));
+    let _told_later = fs.base.note(write_out_locked(fs, inode, &mut buffer));
     drop(std::mem::take(&mut buffer.promised));
     Some(buffer)
 }
@@ -186,10 +186,10 @@ fn write_to(
     let place = io::byte_of(fs, new.run().start);
     let slices = buffer.slices(blocks.clone());
     fs.begin_unflushed(inode);
-    fs.device.write_vectored_at(place, &slices)?;
+    fs.base.device.write_vectored_at(place, &slices)?;
     let handle = fs.start_recorded(credits::MAP)?;
     new.commit(&handle)?;
-    let ratio = u64::from(fs.geometry.blocks_per_cluster());
+    let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
     let clusters = blocks.start / ratio..blocks.end.div_ceil(ratio);
     let mut state = handle.write(inode);
     state.tree_claims = buffer.tree_claims;
@@ -208,7 +208,7 @@ fn write_to(
     // The quota is charged now, so the reservation shrinks.
     buffer
         .promised
-        .shrink(taken.promised * fs.geometry.cluster_size());
+        .shrink(taken.promised * fs.base.geometry.cluster_size());
     let gone = match inserted {
         Ok(()) => blocks.clone(),
         // Other delayed data in these clusters have lost their reservation.
@@ -234,7 +234,7 @@ fn grow_on_disk(fs: &Fs, inode: &Arc<Inode>, buffer: &Buffer) -> Result<()> {
 /// Before the map of a bigalloc file changes, writes out its delayed data: the reservation of a
 /// cluster depends on its other blocks.
 pub(super) fn before_unmapping(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer) -> Result<()> {
-    if fs.geometry.blocks_per_cluster() > 1 && !buffer.is_empty() {
+    if fs.base.geometry.blocks_per_cluster() > 1 && !buffer.is_empty() {
         write_out_locked(fs, inode, buffer)
     } else {
         Ok(())

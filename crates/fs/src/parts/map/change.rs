@@ -93,12 +93,12 @@ pub(crate) fn insert_block(
     let goal = goal(fs, state, at)?;
     let block = fs
         .space
-        .allocate_block(fs, handle, goal, state.nr(), Reserve::MayUse)?;
+        .allocate_block(&fs.base, handle, goal, state.nr(), Reserve::MayUse)?;
     // The offset in the cluster must be the same in the file and on disk.
-    let block = BlockNr(block.0 + u64::from(at.0 % fs.geometry.blocks_per_cluster()));
+    let block = BlockNr(block.0 + u64::from(at.0 % fs.base.geometry.blocks_per_cluster()));
     let inserted = insert(fs, handle, state, at, one(block), ExtentState::Written);
     if inserted.is_err() {
-        fs.space.free(fs, handle, cluster_around(fs, block))?;
+        fs.space.free(&fs.base, handle, cluster_around(fs, block))?;
     }
     inserted.map(|()| block)
 }

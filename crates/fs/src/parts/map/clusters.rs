@@ -19,7 +19,7 @@ use uext4_journal::Handle;
 use uext4_num::clamp_u32;
 
 fn ratio(fs: &Fs) -> u64 {
-    u64::from(fs.geometry.blocks_per_cluster())
+    u64::from(fs.base.geometry.blocks_per_cluster())
 }
 
 /// The block for `at`, if another block of its cluster is mapped already.
@@ -81,7 +81,7 @@ pub(super) fn release(
         }
     }
     fs.space.free(
-        fs,
+        &fs.base,
         handle,
         BlockRun {
             start,
@@ -119,7 +119,7 @@ pub(crate) fn free_moved(
             let blocks = run.start.0..run.start.0 + u64::from(run.len_blocks);
             blocks.for_each(|block| fs.blocks.forget(handle, BlockNr(block)));
         }
-        fs.space.free(fs, handle, run)?;
+        fs.space.free(&fs.base, handle, run)?;
     }
     Ok(())
 }

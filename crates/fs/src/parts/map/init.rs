@@ -11,7 +11,7 @@ use uext4_format::{Feature, InodeFlags};
 pub(crate) fn init(fs: &Fs, state: &mut InodeState) {
     status::forget_all(state);
     state.disk.i_block.fill(0);
-    if fs.features.has(Feature::EXTENTS) {
+    if fs.base.features.has(Feature::EXTENTS) {
         state.disk.flags.insert(InodeFlags::EXTENTS);
         ExtentNode::init_root(&mut state.disk.i_block[..], 0);
     }

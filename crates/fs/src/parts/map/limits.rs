@@ -29,8 +29,8 @@ pub(crate) fn block_end(state: &InodeState) -> Option<BlockNr> {
 /// Without the feature HUGE_FILE, `i_blocks` counts sectors in 32 bits, which limits files of both
 /// formats.
 pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
-    let bits = fs.geometry.block_bits;
-    let huge = fs.features.has(Feature::HUGE_FILE);
+    let bits = fs.base.geometry.block_bits;
+    let huge = fs.base.features.has(Feature::HUGE_FILE);
     let sectors_max = if huge {
         u64::MAX >> 16
     } else {
@@ -38,7 +38,7 @@ pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
     };
     let counted = sectors_max >> (bits - 9);
     let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
-    if has_extents(state) || (inline && fs.features.has(Feature::EXTENTS)) {
+    if has_extents(state) || (inline && fs.base.features.has(Feature::EXTENTS)) {
         // As the kernel: without the few blocks of the tree.
         return LOGICAL_BLOCKS.min(counted) << bits;
     }
@@ -69,5 +69,5 @@ pub(super) fn check_run(
 
 /// The block numbers that a tree may refer to.
 pub(super) fn block_bounds(fs: &Fs) -> Range<u64> {
-    u64::from(fs.geometry.first_data_block)..fs.geometry.blocks_count
+    u64::from(fs.base.geometry.first_data_block)..fs.base.geometry.blocks_count
 }

@@ -94,5 +94,5 @@ pub(crate) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Opti
     } else {
         indirect::goal(fs, state, at)?
     };
-    Ok(goal.filter(|goal| fs.geometry.contains(*goal)))
+    Ok(goal.filter(|goal| fs.base.geometry.contains(*goal)))
 }

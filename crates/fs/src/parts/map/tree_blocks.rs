@@ -11,7 +11,7 @@ use uext4_journal::Handle;
 
 /// The cluster of the device that contains a block.
 pub(super) fn cluster_around(fs: &Fs, block: BlockNr) -> BlockRun {
-    let len_blocks = fs.geometry.blocks_per_cluster();
+    let len_blocks = fs.base.geometry.blocks_per_cluster();
     BlockRun {
         start: BlockNr(block.0 & !(u64::from(len_blocks) - 1)),
         len_blocks,
@@ -30,14 +30,16 @@ pub(super) fn new_tree_block(
         _ => Reserve::Delayed,
     };
     let nr = state.nr();
-    let block = fs.space.allocate_block(fs, handle, goal, nr, reserve)?;
+    let block = fs
+        .space
+        .allocate_block(&fs.base, handle, goal, nr, reserve)?;
     if reserve == Reserve::Delayed {
         state.tree_claims -= 1;
         fs.space.use_delayed(0, 1);
     }
     let cluster = cluster_around(fs, block);
     if let Err(error) = charge(fs, handle, state, cluster.len_blocks.into()) {
-        fs.space.free(fs, handle, cluster)?;
+        fs.space.free(&fs.base, handle, cluster)?;
         return Err(error);
     }
     Ok(block)
@@ -54,7 +56,7 @@ pub(super) fn free_tree_block(
     fs.check_block(block, seal.name())?;
     fs.blocks.forget(handle, block);
     let cluster = cluster_around(fs, block);
-    fs.space.free(fs, handle, cluster)?;
+    fs.space.free(&fs.base, handle, cluster)?;
     discharge(fs, handle, state, cluster.len_blocks.into());
     Ok(())
 }

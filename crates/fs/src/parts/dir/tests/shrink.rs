@@ -61,7 +61,7 @@ fn shrinks(options: &[&str], names: Names, count: usize) {
     assert!(few * 4 < full, "{few} of {full} blocks: {options:?}");
     let blocks = {
         let state = world.dir.read();
-        state.disk.sectors(&world.fs.fs.geometry) * 512 / world.fs.fs.block_size() as u64
+        state.disk.sectors(&world.fs.fs.base.geometry) * 512 / world.fs.fs.block_size() as u64
     };
     assert!(
         blocks * 3 < full,

@@ -81,10 +81,14 @@ pub(super) fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<
 
 /// Limits an extent to its end in the last few groups.
 fn limit_groups(fs: &Fs, cut: Extent) -> Extent {
-    let last = fs.geometry.group_of_block(BlockNr(cut.physical_end() - 1));
+    let last = fs
+        .base
+        .geometry
+        .group_of_block(BlockNr(cut.physical_end() - 1));
     let groups_before = u64::from(last.0) + 1;
     let first = GroupNr(clamp_u32(groups_before.saturating_sub(STEP_GROUPS)));
     let skip = fs
+        .base
         .geometry
         .group_first_block(first)
         .0

@@ -128,13 +128,13 @@ pub(crate) fn cost(fs: &Fs, state: &InodeState, range: Range<u64>, max: u32) -> 
         groups = groups.saturating_add(freed);
         at = leaf.expect.logical.end.max(at + 1);
     }
-    Ok(nodes.saturating_add(groups.min(fs.geometry.group_count)))
+    Ok(nodes.saturating_add(groups.min(fs.base.geometry.group_count)))
 }
 
 /// Number of groups that an extent overlaps.
 fn groups_of(fs: &Fs, extent: &Extent) -> u32 {
     let last = BlockNr(extent.physical_end().saturating_sub(1));
-    let group = |block| fs.geometry.group_of_block(block).0;
+    let group = |block| fs.base.geometry.group_of_block(block).0;
     group(last).saturating_sub(group(extent.start)) + 1
 }
 
