@@ -139,9 +139,11 @@ pub use state::superblock::read_superblock;
 pub use types::attr::{
     Attr, Caller, Checks, FileType, FreeSpace, NewOwner, SetAttr, SetTime, StatFs, Timestamp,
 };
+#[cfg(feature = "experiments")]
+pub use types::base_lines::BaseLines;
 pub use types::error::{Error, InTheWay, RemountError, ResizeError, Result};
 pub use types::options::{
-    Access, Allocator, BaseLines, DataMode, MountOptions, OnError, OptionHelp, QuotaLimits, Threads,
+    Access, Allocator, DataMode, MountOptions, OnError, OptionHelp, QuotaLimits, Threads,
 };
 pub use uext4_device as device;
 pub use uext4_format as format;

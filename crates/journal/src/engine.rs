@@ -88,13 +88,14 @@ impl Engine {
         let limit = log
             .as_ref()
             .map_or(LIMIT_WITHOUT_LOG, |log| limit_of(log, max_blocks));
+        let tracking = config.tracking();
         let progress = Progress::new(first, config.clock.monotonic(), config.max_batch);
         Engine {
             gate: Gate::new(first, limit),
             home: Home::new(config.home, config.block_size),
             observer: config.observer,
             threads: config.threads,
-            tracking: config.tracking,
+            tracking,
             commit_interval_ns: AtomicU64::new(nanoseconds(config.commit_interval)),
             transaction_max_blocks: max_blocks,
             clock: config.clock,

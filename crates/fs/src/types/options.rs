@@ -16,7 +16,7 @@ mod tests;
 mod values;
 mod words;
 
-pub use fields::{Allocator, BaseLines, DataMode, MountOptions, OnError, QuotaLimits, Threads};
+pub use fields::{Allocator, DataMode, MountOptions, OnError, QuotaLimits, Threads};
 pub use uext4_volume::Access;
 pub use words::OptionHelp;
 

@@ -1,5 +1,6 @@
 //! The options of a mount as data, and their defaults.
 
+use crate::types::base_lines::BaseLines;
 use std::time::Duration;
 use uext4_device::BlockDevice;
 use uext4_sync::Arc;
@@ -51,31 +52,6 @@ pub enum Allocator {
     Optimized,
     /// Trees of free extents per flex group (`allocator=freespace-tree`, `freespace_tree`).
     FreespaceTree,
-}
-
-/// Earlier behaviour, as a baseline for experiments only. Each field is one design as it was before
-/// an improvement; all but [`Self::untracked_orphans`] keep every promise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BaseLines {
-    /// Searches wait for busy buddy groups instead of skipping them, and all share one goal.
-    pub blocking_groups: bool,
-    /// Searches of buddy groups read and store one goal behind a mutex.
-    pub locked_goal: bool,
-    /// Searches load the bitmaps of all buddy groups on their way: there is no summary.
-    pub cold_groups: bool,
-    /// Orphans are not tracked: after a crash their space leaks.
-    pub untracked_orphans: bool,
-    /// Every truncate and removal locks the orphan list, even for an inode that stays on it. The
-    /// orphan file is not used.
-    pub locked_orphans: bool,
-    /// The shrinker of cached extents sorts all files by their last use, and scans files from their
-    /// start until it has dropped enough.
-    pub sorted_shrinker: bool,
-    /// Every commit checks all blocks that wait for their checkpoint, instead of counting them.
-    pub scanned_checkpoints: bool,
-    /// A free inode is found without a lock and set under one; another thread may be faster. All
-    /// threads begin at the same inode of the same group.
-    pub racing_inodes: bool,
 }
 
 /// Which quota limits are enforced.
@@ -193,6 +169,7 @@ pub struct MountOptions {
     /// Seed of random numbers (generations); `None` takes one from the system.
     pub seed: Option<u64>,
     /// For experiments: no option word sets it.
+    #[cfg(feature = "experiments")]
     pub base_lines: BaseLines,
     /// The lists given to [`Self::parse`], which override the defaults in the superblock.
     pub words: Vec<String>,
@@ -244,6 +221,7 @@ impl Default for MountOptions {
             operation_time: None,
             clock: Arc::new(uext4_sync::RealClock::new()),
             seed: None,
+            #[cfg(feature = "experiments")]
             base_lines: BaseLines::default(),
             words: Vec::new(),
         }
@@ -272,6 +250,18 @@ impl MountOptions {
             threads: Threads::Inline,
             ..self
         }
+    }
+
+    /// Earlier designs to measure against.
+    #[cfg(feature = "experiments")]
+    pub(crate) fn base_lines(&self) -> BaseLines {
+        self.base_lines
+    }
+
+    /// Without experiments there are none.
+    #[cfg(not(feature = "experiments"))]
+    pub(crate) fn base_lines(&self) -> BaseLines {
+        BaseLines::default()
     }
 
     /// Whether delayed allocation is on.
