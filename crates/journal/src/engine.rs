@@ -319,7 +319,7 @@ impl Engine {
     /// Makes `next` the running transaction; all before it are durable. Nothing is logged in the
     /// one that runs, and the gate is held; the caller holds `one_commit`.
     pub(crate) fn begin_with(&self, next: Tid) {
-        self.progress.lock().committed = Tid(next.0.wrapping_sub(1));
+        self.progress.lock().begin_with(next);
         self.gate.close();
         self.gate.open(next);
     }

@@ -74,10 +74,10 @@ impl Layout {
     /// Damage: also [`ResizeError::Owner`] if the bitmaps say something else than inodes do.
     pub(super) fn read(volume: &Volume) -> Result<Self> {
         let table = Descriptors::read(volume)?;
-        let all = (0..volume.geometry.group_count).map(GroupNr);
+        let all = (0..volume.geometry().group_count).map(GroupNr);
         let mut layout = Self {
-            superblock: volume.superblock.clone(),
-            geometry: volume.geometry,
+            superblock: volume.superblock().clone(),
+            geometry: *volume.geometry(),
             groups: all.map(|group| table.get(group)).collect::<Result<_>>()?,
             holders: Vec::new(),
             nodes: BTreeSet::new(),
@@ -89,7 +89,7 @@ impl Layout {
             free_inodes: Vec::new(),
             free: Vec::new(),
         };
-        for group in (0..volume.geometry.group_count).map(GroupNr) {
+        for group in (0..volume.geometry().group_count).map(GroupNr) {
             layout.read_inodes(volume, group)?;
             let descriptor = &layout.groups[usize_of(group.0)];
             layout
@@ -115,7 +115,7 @@ impl Layout {
     }
 
     fn read_inodes(&mut self, volume: &Volume, group: GroupNr) -> Result<()> {
-        let geometry = volume.geometry;
+        let geometry = *volume.geometry();
         let descriptor = self.groups[usize_of(group.0)].clone();
         let bitmap = inode_bitmap(volume, &descriptor, group)?;
         let number = |index: u32| u64::from(geometry.inode_at(group, index).0);

@@ -139,9 +139,9 @@ impl Fs {
         }
         let take_over = || -> Result<()> {
             self.base.journal.skip_foreign()?;
-            self.space.grow(&before, &volume.superblock)?;
-            self.base.superblock.write_unlogged().disk = volume.superblock.clone();
-            self.base.geometry.replace(volume.geometry);
+            self.space.grow(&before, volume.superblock())?;
+            self.base.superblock.write_unlogged().disk = volume.superblock().clone();
+            self.base.geometry.replace(*volume.geometry());
             Ok(())
         };
         take_over().inspect_err(|cause| self.fail(cause))

@@ -28,7 +28,7 @@ pub(super) fn at_rest<T>(
     work: impl FnOnce(&Arc<dyn BlockDevice>) -> Result<T>,
 ) -> Result<T> {
     let volume = recovered_volume(device, options)?;
-    let done = work(&volume.device);
+    let done = work(volume.device());
     let released = volume.release();
     done.and_then(|done| Ok(released.map(|()| done)?))
 }
