@@ -10,11 +10,12 @@
 use crate::inspect::{Inspection, OpenOptions, check_state};
 use crate::media::{Media, Writes};
 use crate::mmp::{self, Claim, MmpGuard};
-use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, read_superblock, write_superblock};
+use crate::superblock::{read_superblock, write_superblock};
 use crate::{Access, Error, ResizeError, Result, log};
 use std::collections::BTreeMap;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::{BlockNr, Feature, Geometry, Superblock};
 use uext4_journal::recovery::{self, HomeOrder};
 use uext4_journal::{Image, Log, LogRun};

@@ -7,7 +7,7 @@ use crate::types::credits;
 use crate::types::error::{Error, Result};
 use crate::types::options::OnError;
 use uext4_device::Claimant;
-use uext4_volume::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 
 impl Filesystem {
     /// Unmounts: commits the running transaction, writes everything home, marks the journal empty

@@ -35,12 +35,11 @@ use crate::parts::{dir, file};
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
 use crate::types::error::{Error, Result};
+use uext4_format::dirent::NAME_MAX;
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::{Handle, Object};
 use uext4_sync::Arc;
 
-/// Longest name of a directory entry in bytes.
-pub(crate) const NAME_MAX: usize = 255;
 /// Largest link count; with `dir_nlink` an indexed directory goes to 1, "many", beyond it.
 pub(crate) const LINK_MAX: u16 = 65000;
 

@@ -23,10 +23,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use uext4_format::extent::Extent;
 use uext4_format::fast_commit::Record;
+use uext4_format::superblock::SUPERBLOCK_OFFSET;
 use uext4_format::{BlockNr, FileType, InodeFlags, InodeNr, LogicalBlock, Tid};
 use uext4_journal::{FullReason, Handle, Object, Stamp};
 use uext4_num::{clamp_u16, clamp_u32};
-use uext4_volume::superblock::SUPERBLOCK_OFFSET;
 
 /// Most inodes of a fast commit: bounds the time for which no handle may start.
 const INODES_MAX: usize = 1024;

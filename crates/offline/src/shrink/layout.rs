@@ -16,8 +16,6 @@ use uext4_volume::Volume;
 use uext4_volume::{FileMap, has_map};
 use uext4_volume::{InTheWay, ResizeError, Result};
 
-const BAD_BLOCKS: InodeNr = InodeNr(1);
-pub(super) const RESIZE: InodeNr = InodeNr(7);
 /// Index of the table of the resize inode in `i_block`.
 pub(super) const RESIZE_TABLE_AT: usize = 13;
 
@@ -147,13 +145,13 @@ impl Layout {
             let users = self.attributes.entry(inode.file_acl.0).or_default();
             users.push(nr);
         }
-        if nr == RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
+        if nr == InodeNr::RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
             let table = pointer(&inode.i_block, RESIZE_TABLE_AT);
             outside(table, "resize inode")?;
             self.resize_table = Some(table.0);
             return Ok(());
         }
-        let has_bad_blocks = nr == BAD_BLOCKS && inode.i_block != [0; I_BLOCK_BYTES];
+        let has_bad_blocks = nr == InodeNr::BAD_BLOCKS && inode.i_block != [0; I_BLOCK_BYTES];
         if !has_map(inode) && !has_bad_blocks {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 //! Data and new maps are written to free blocks, to which nothing refers. Then a transaction has
 //! the inodes that refer to them, bitmaps and descriptors; it holds as many files as there is room.
 
-use super::layout::{Holder, Layout, RESIZE, RESIZE_TABLE_AT};
+use super::layout::{Holder, Layout, RESIZE_TABLE_AT};
 use super::maps::{parts, remade};
 use super::plan::{FileMove, Step};
 use super::quota::Entries;
@@ -211,9 +211,9 @@ impl<'a> Mover<'a> {
 
     fn move_resize_table(&mut self, old: u64, new: u64) -> Result<()> {
         self.copy_blocks(old, new, 1)?;
-        let mut inode = self.inode(RESIZE)?;
+        let mut inode = self.inode(InodeNr::RESIZE)?;
         set_pointer(&mut inode.i_block, RESIZE_TABLE_AT, BlockNr(new));
-        self.put_inode(RESIZE, &inode)?;
+        self.put_inode(InodeNr::RESIZE, &inode)?;
         self.mark(new, 1, set_bits)?;
         self.mark(old, 1, clear_bits)
     }

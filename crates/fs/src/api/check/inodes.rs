@@ -7,7 +7,6 @@ use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, P
 use uext4_num::u64_of;
 
 /// Inode of the blocks reserved for descriptors.
-pub(super) const RESIZE: u32 = 7;
 /// Longest target of a fast symbolic link in bytes.
 const FAST_LINK_BYTES: u64 = 60;
 
@@ -81,7 +80,7 @@ impl Check<'_> {
             self.report.n_directories += 1;
             self.take(super::Links::BYTES_PER_DIRECTORY)?;
         }
-        if nr.0 == RESIZE && self.fs.base.features.has(Feature::RESIZE_INODE) {
+        if nr == InodeNr::RESIZE && self.fs.base.features.has(Feature::RESIZE_INODE) {
             return self.look_at_resize(nr, inode);
         }
         let orphan_file = self.fs.base.superblock.read().disk.orphan_file_inum;

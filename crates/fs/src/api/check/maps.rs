@@ -1,16 +1,15 @@
 //! Check of maps: extent trees and block tables, claimed block by block.
 
-use super::reserved::BAD_BLOCKS;
 use super::slots::written_inodes;
 use super::{Check, Step};
 use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
-use uext4_format::indirect::pointer;
+use uext4_format::indirect::{DIRECT_BLOCKS, pointer};
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, FileType, GroupDescriptor, Inode, InodeFlags, InodeNr,
     Place, Seed,
 };
-use uext4_num::{clamp_u32, u64_of};
+use uext4_num::{clamp_u32, u64_of, usize_of};
 
 /// Result of a walk over a map.
 #[derive(Default)]
@@ -32,7 +31,7 @@ pub(super) struct Mapped {
 }
 
 /// Direct entries of the inode, and levels of tables behind the other three.
-pub(super) const DIRECT: usize = 12;
+pub(super) const DIRECT: usize = usize_of(DIRECT_BLOCKS);
 const LEVELS: usize = 3;
 /// Slots that the header of a node may omit.
 const ROOM_SPARED: usize = 2;
@@ -261,7 +260,7 @@ impl Check<'_> {
         mapped: &mut Mapped,
     ) -> Step {
         let sound = self.may_map(&run);
-        if nr.0 == BAD_BLOCKS && !sound && self.is_unwritten_table(&run) {
+        if nr == InodeNr::BAD_BLOCKS && !sound && self.is_unwritten_table(&run) {
             return self.tick();
         }
         if mapped.looks {
@@ -281,7 +280,7 @@ impl Check<'_> {
         }
         // A cluster of the file is one of the device, at the same offsets.
         let ratio = 1 << self.fs.base.geometry.cluster_bits;
-        if nr.0 != BAD_BLOCKS && run.start % ratio != logical % ratio {
+        if nr != InodeNr::BAD_BLOCKS && run.start % ratio != logical % ratio {
             self.note_once(
                 mapped,
                 &Corrupt::new(place, "inode map", CorruptKind::Misaligned),

@@ -309,7 +309,7 @@ impl<'a> Check<'a> {
         let geometry = &self.fs.base.geometry;
         let block_size = u64::from(geometry.block_size());
         match place {
-            Place::Superblock => Some(uext4_volume::superblock::SUPERBLOCK_OFFSET),
+            Place::Superblock => Some(uext4_format::superblock::SUPERBLOCK_OFFSET),
             Place::Group(group) => {
                 let (block, at) = geometry.descriptor_location(group);
                 Some(block.0 * block_size + u64::from(at))

@@ -4,10 +4,6 @@ use super::{Check, Step};
 use uext4_format::mmp::{MMP_SEQ_CLEAN, MMP_SEQ_MAX, Mmp};
 use uext4_format::{BlockNr, CorruptKind, Feature, InodeNr, Place};
 
-/// The quota inodes of users and groups.
-const USERS: u32 = 3;
-const GROUPS: u32 = 4;
-
 impl Check<'_> {
     /// Checks the MMP block; another pass claims it.
     pub(super) fn look_at_mmp(&mut self) -> Step {
@@ -50,7 +46,7 @@ impl Check<'_> {
         // Without the feature they are unused, but must be valid numbers.
         let no_file = |nr: u32| {
             let is_file = nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr));
-            ![0, USERS, GROUPS].contains(&nr) && !is_file
+            ![0, InodeNr::USER_QUOTA.0, InodeNr::GROUP_QUOTA.0].contains(&nr) && !is_file
         };
         let all = [
             disk.usr_quota_inum,
@@ -61,8 +57,8 @@ impl Check<'_> {
             has_projects && nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr))
         };
         let is_wrong = [
-            disk.usr_quota_inum != 0 && disk.usr_quota_inum != USERS,
-            disk.grp_quota_inum != 0 && disk.grp_quota_inum != GROUPS,
+            ![0, InodeNr::USER_QUOTA.0].contains(&disk.usr_quota_inum),
+            ![0, InodeNr::GROUP_QUOTA.0].contains(&disk.grp_quota_inum),
             disk.prj_quota_inum != 0 && !of_projects(disk.prj_quota_inum),
         ];
         if all.into_iter().any(no_file) || (has_quota && is_wrong.contains(&true)) {

@@ -27,10 +27,6 @@ use uext4_mkfs as mkfs;
 use uext4_num::{nonnegative, u64_of};
 use uext4_sync::Arc;
 
-/// Reserved inode of the file of users, and of that of groups.
-const USERS: InodeNr = InodeNr(3);
-const GROUPS: InodeNr = InodeNr(4);
-
 /// Counts usage by these kinds of owners from now on, and by no others; limits of kinds that stay
 /// are kept. The caller is the only user of the device.
 ///
@@ -87,8 +83,8 @@ fn number(disk: &mut Superblock, kind: QuotaKind) -> &mut u32 {
 /// The reserved inode of a kind; projects have none.
 fn reserved_inode(kind: QuotaKind) -> Option<InodeNr> {
     match kind {
-        QuotaKind::User => Some(USERS),
-        QuotaKind::Group => Some(GROUPS),
+        QuotaKind::User => Some(InodeNr::USER_QUOTA),
+        QuotaKind::Group => Some(InodeNr::GROUP_QUOTA),
         QuotaKind::Project => None,
     }
 }

@@ -13,12 +13,12 @@ use crate::types::error::{Error, Result};
 use crate::types::options::MountOptions;
 use uext4_device::BlockDevice;
 use uext4_format::extent::ExtentNode;
+use uext4_format::superblock::SUPERBLOCK_OFFSET;
 use uext4_format::{
     Feature, FileType, Inode, InodeFlags, InodeNr, KNOWN_EXTRA_BYTES, Superblock, Timestamp,
 };
 use uext4_sync::Arc;
 use uext4_volume::inode_byte;
-use uext4_volume::superblock::SUPERBLOCK_OFFSET;
 
 /// Works on the device of a file system that is not mounted, under its claim. `options` name the
 /// journal that it has before.

@@ -10,9 +10,6 @@ use uext4_num::usize_of;
 /// First size of a file that needs the feature `large_file`, in bytes.
 const LARGE_BYTES: u64 = 1 << 31;
 
-/// The inode of the blocks that are reserved for descriptors.
-const RESIZE: InodeNr = InodeNr(7);
-
 /// Refuses to turn a feature off that is in use.
 ///
 /// # Errors
@@ -60,7 +57,7 @@ fn is_file(fs: &Fs, nr: InodeNr) -> bool {
     match nr {
         InodeNr::ROOT => true,
         InodeNr::JOURNAL if has_journal => true,
-        RESIZE => fs.base.features.has(Feature::RESIZE_INODE),
+        InodeNr::RESIZE => fs.base.features.has(Feature::RESIZE_INODE),
         _ => nr.0 >= fs.base.geometry.first_inode,
     }
 }

@@ -6,14 +6,14 @@ use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;
 use uext4_format::LogicalBlock;
-use uext4_format::extent::{ExtentNode, ROOT_CAPACITY};
+use uext4_format::extent::{ENTRY_BYTES, ExtentNode, ROOT_CAPACITY};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointers_per_block};
 use uext4_num::u64_of;
 
 /// Maximum depth of a tree.
 const LEVELS_MAX: u64 = 6;
-/// Size of an entry in bytes; header and checksum together take at most two entries.
-const NODE_BYTES: u64 = 12;
+/// Entries that the header and the checksum of a node take together at most.
+const HEADER_ENTRIES: u64 = 2;
 
 /// Worst case of new map blocks when `blocks` more blocks are mapped, in `runs` runs of the file,
 /// all before block `end`: each block may become an extent, and every node on the path may be full.
@@ -36,7 +36,7 @@ pub(crate) fn tree_growth_max(
         return 0;
     }
     // A node that splits keeps at least half of its entries.
-    let half = (fs.block_bytes() / NODE_BYTES - 2) / 2;
+    let half = (entries_max(fs) - HEADER_ENTRIES) / 2;
     nodes_max(depth, runs, blocks, half)
 }
 
@@ -54,8 +54,13 @@ pub(crate) fn tree_growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Resu
 pub(super) fn tree_in_order_max(fs: &Fs, entries: u64) -> u64 {
     match entries <= u64::from(ROOT_CAPACITY) {
         true => 0,
-        false => nodes_max(0, 1, entries, fs.block_bytes() / NODE_BYTES - 3),
+        false => nodes_max(0, 1, entries, entries_max(fs) - HEADER_ENTRIES - 1),
     }
+}
+
+/// Entries that fill a block.
+fn entries_max(fs: &Fs) -> u64 {
+    fs.block_bytes() / u64_of(ENTRY_BYTES)
 }
 
 fn nodes_max(depth: u64, runs: u64, blocks: u64, half: u64) -> u64 {
