@@ -32,9 +32,11 @@ check: lint ## Format, lints, documentation and house rules, without tests.
 # Beside builds and tests, hence in a target directory of its own.
 LINTED = CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/lint cargo
 
+# The second run of clippy sees the library without `experiments`, which the workspace turns on.
 lint:
 	cargo fmt --all --check
 	+$(LINTED) clippy --workspace --all-targets --quiet -- -D warnings
+	+$(LINTED) clippy --package uext4 --quiet -- -D warnings
 	+RUSTDOCFLAGS="-D warnings" $(LINTED) doc --workspace --no-deps --quiet
 
 # Models and long sequences, which take minutes without optimisation; `make test` runs them.

@@ -7,10 +7,12 @@
 //! Locking: every method takes at most one `Rank::GroupSpace` lock at a time and none when it
 //! returns. Methods with a [`Loader`] may do I/O through it.
 
+#[cfg(any(test, feature = "experiments"))]
+use crate::base_lines::BuddyBaseLines;
 use crate::groups::Groups;
 use crate::locality::Locality;
 use crate::search::Search;
-use crate::{Affinity, BuddyBaseLines, Error, GroupReport, Loader, PendingFree, Request, Run};
+use crate::{Affinity, Error, GroupReport, Loader, PendingFree, Request, Run};
 use crate::{Stat, Stats, Summary, Tunables, Volume};
 use uext4_format::{GroupNr, Tid};
 use uext4_num::clamp_u32;
@@ -222,6 +224,7 @@ impl BuddyEngine {
     }
 
     /// The engine with earlier behaviour, for experiments.
+    #[cfg(any(test, feature = "experiments"))]
     #[must_use]
     pub fn with_base_lines(mut self, base_lines: BuddyBaseLines) -> Self {
         self.locality.set_base_lines(base_lines);

@@ -54,6 +54,7 @@ mod unusable;
 mod volume;
 mod words;
 
+#[cfg(any(test, feature = "experiments"))]
 pub use base_lines::BuddyBaseLines;
 pub use bitmap::Bitmap;
 pub use engine::{BuddyEngine, Config, Engine, ScanOrder, TreeMemory};

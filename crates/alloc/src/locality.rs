@@ -8,12 +8,13 @@ mod streams;
 
 pub(crate) use streams::Others;
 
-use crate::{BuddyBaseLines, ClusterNr, Kind, Volume};
+use crate::base_lines::BuddyBaseLines;
+use crate::{ClusterNr, Kind, Volume};
 use streams::Streams;
 use uext4_format::GroupNr;
 use uext4_num::{clamp_u32, u64_of};
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
-use uext4_sync::{Mutex, Rank, Sharded, shard_index};
+use uext4_sync::{Mutex, Sharded, shard_index};
 
 const NONE: u32 = u32::MAX;
 
@@ -64,14 +65,20 @@ impl Locality {
         }
     }
 
+    #[cfg(any(test, feature = "experiments"))]
     pub(crate) fn set_base_lines(&mut self, base_lines: BuddyBaseLines) {
-        let goal = || Mutex::new(Rank::Queue, GroupNr(0));
+        let goal = || Mutex::new(uext4_sync::Rank::Queue, GroupNr(0));
         self.one_goal = base_lines.have_one_goal().then(goal);
         self.base_lines = base_lines;
     }
 
+    /// Those of [`BuddyEngine::with_base_lines`](crate::BuddyEngine); else none, at compile time.
     pub(crate) fn base_lines(&self) -> BuddyBaseLines {
-        self.base_lines
+        if cfg!(any(test, feature = "experiments")) {
+            self.base_lines
+        } else {
+            BuddyBaseLines::default()
+        }
     }
 
     /// The slot of this thread, or the shared one.
@@ -141,7 +148,7 @@ impl Locality {
 
     /// The first group of a thread.
     fn first(&self, end: u32) -> GroupNr {
-        if self.affinity == Affinity::None || self.base_lines.have_one_goal() {
+        if self.affinity == Affinity::None || self.base_lines().have_one_goal() {
             return GroupNr(0);
         }
         // Bit reversal spreads the first threads the farthest apart.

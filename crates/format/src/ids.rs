@@ -45,9 +45,22 @@ impl Tid {
     }
 }
 
+/// Inodes with a fixed number.
 impl InodeNr {
+    /// Owner of bad blocks.
+    pub const BAD_BLOCKS: InodeNr = InodeNr(1);
     /// The root directory.
     pub const ROOT: InodeNr = InodeNr(2);
+    /// Quota of users.
+    pub const USER_QUOTA: InodeNr = InodeNr(3);
+    /// Quota of groups.
+    pub const GROUP_QUOTA: InodeNr = InodeNr(4);
+    /// A boot loader.
+    pub const BOOT_LOADER: InodeNr = InodeNr(5);
+    /// Owner of the descriptor blocks that are reserved for growth.
+    pub const RESIZE: InodeNr = InodeNr(7);
     /// The journal, where it is in the file system.
     pub const JOURNAL: InodeNr = InodeNr(8);
+    /// The first one that is not reserved, where the superblock names no later one.
+    pub const FIRST_ORDINARY: InodeNr = InodeNr(11);
 }

@@ -77,6 +77,60 @@
 //! [`path::PathError`], which has the path too; `?` turns it into an [`Error`], and both into
 //! `std::io::Error`. Damaged structures give [`Error::Corrupt`] with their place, never a panic.
 //!
+//! # Where methods are
+//!
+//! The `impl` blocks of the largest types are in the files of their subjects.
+//!
+//! | methods of [`Filesystem`] | file |
+//! | --- | --- |
+//! | `mount` | `mount/mod.rs` |
+//! | `unmount`, `failure` | `mount/close.rs` |
+//! | `remount`, `options` | `mount/remount.rs` |
+//! | `freeze`, `shutdown` | `mount/freeze.rs`, `mount/shutdown.rs` |
+//! | frame of every operation, incidents | `ops/filesystem.rs` |
+//! | `lookup`, `attr`, `read_dir`, `read_link`, `statfs` | `ops/lookup.rs` |
+//! | `create`, `mkdir`, `mknod`, `symlink`, `tmpfile` | `ops/create.rs` |
+//! | `link`, `rename` | `ops/link.rs`, `ops/rename.rs` |
+//! | `unlink`, `rmdir` | `ops/unlink.rs` |
+//! | `read`, `write`, `check_room` | `ops/read.rs`, `ops/write.rs` |
+//! | `truncate`, `fallocate`, `seek`, `fiemap` | `ops/layout.rs` |
+//! | `fsync`, `fdatasync`, `close`, `sync` | `ops/durability.rs` |
+//! | `set_attr`, privileges | `ops/setattr.rs`, `ops/privileges.rs` |
+//! | attributes by name; quota | `ops/xattrs.rs`, `ops/quota.rs` |
+//! | `trim`, `free_fragments` | `ops/space.rs` |
+//! | `defragment`, `compact` | `relocate/defrag.rs`, `relocate/compact.rs` |
+//! | `paths`, `tune` | `api/path/mod.rs`, `api/tune/mod.rs` |
+//! | `grow`, `plan_growth` | `api/resize/mounted.rs` |
+//! | `stats`, `reclaim_memory` | `api/stats.rs`, `api/reclaim.rs` |
+//! | values of `/sys/fs/ext4` | `api/sysfs.rs`, `api/tunables.rs` |
+//!
+//! | methods of `Fs`, the engine of a mount | file |
+//! | --- | --- |
+//! | handles, blocks, names, the clock | `state/engine.rs` |
+//! | inodes by number; times | `parts/iget.rs`, `parts/times.rs` |
+//! | access rights | `parts/access.rs` |
+//! | new inodes, freed inodes | `parts/lifetime/create.rs`, `parts/lifetime/evict.rs` |
+//! | dropped links | `ops/unlink.rs` |
+//! | merges of directory leaves | `parts/dir/shrink.rs` |
+//! | write-out and limit of delayed data | `parts/file/write_out.rs`, `parts/file/balance.rs` |
+//! | preallocation, lost flushes | `parts/file/preallocation.rs`, `parts/file/lost_flush.rs` |
+//! | fast commits, `sync` | `parts/fast_commit.rs`, `ops/durability.rs` |
+//! | rest and end of a mount | `mount/quiesce.rs`, `mount/close.rs` |
+//!
+//! | methods of `Space` | file |
+//! | --- | --- |
+//! | made at mount; options | `state/space/load.rs`, `state/space/allocator.rs` |
+//! | growth; the last cluster | `state/space/grow.rs`, `state/space/partial.rs` |
+//! | which blocks hold what, totals | `state/space/mod.rs` |
+//! | blocks: reserve, commit, free | `state/space/blocks.rs`, `state/space/exact.rs` |
+//! | reservations for delayed data | `state/space/delayed.rs` |
+//! | retries before ENOSPC | `state/space/retry.rs` |
+//! | windows and preallocation | `state/space/shaping.rs` |
+//! | inode numbers | `state/space/inodes.rs` |
+//! | bitmaps, with a cache and without | `state/space/bitmaps.rs`, `state/space/look.rs` |
+//! | summaries of free space | `state/space/learn.rs` |
+//! | discard, fragmentation | `state/space/trim.rs`, `state/space/fragments.rs` |
+//!
 //! References: kernel documentation, `Documentation/filesystems/ext4/`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
@@ -139,9 +193,11 @@ pub use state::superblock::read_superblock;
 pub use types::attr::{
     Attr, Caller, Checks, FileType, FreeSpace, NewOwner, SetAttr, SetTime, StatFs, Timestamp,
 };
+#[cfg(feature = "experiments")]
+pub use types::base_lines::BaseLines;
 pub use types::error::{Error, InTheWay, RemountError, ResizeError, Result};
 pub use types::options::{
-    Access, Allocator, BaseLines, DataMode, MountOptions, OnError, OptionHelp, QuotaLimits, Threads,
+    Access, Allocator, DataMode, MountOptions, OnError, OptionHelp, QuotaLimits, Threads,
 };
 pub use uext4_device as device;
 pub use uext4_format as format;

@@ -66,7 +66,7 @@ impl Rig {
 
     fn mount_with(device: Arc<MemDevice>, options: MountOptions) -> Self {
         let mounted = Filesystem::mount(device.clone(), options.clone()).expect("mounts");
-        let first = mounted.fs.geometry.first_inode;
+        let first = mounted.fs.base.geometry.first_inode;
         let is_file = |nr: &u32| {
             let inode = mounted.fs.inode(InodeNr(*nr));
             inode.is_ok_and(|inode| inode.read().disk.file_type() == Some(FileType::Regular))
@@ -109,7 +109,13 @@ impl Rig {
             reserve: Reserve::MayUse,
             end: None,
         };
-        std::iter::from_fn(|| self.fs().space.reserve_or_commit(self.fs(), &want).ok()).collect()
+        std::iter::from_fn(|| {
+            self.fs()
+                .space
+                .reserve_or_commit(&self.fs().base, &want)
+                .ok()
+        })
+        .collect()
     }
 
     /// Frees the blocks of [`Self::take_all`].

@@ -17,6 +17,20 @@
 //! `elsewhere`, `daemon` and `signals`; `inherited` closes inherited descriptors; `sandbox`
 //! confines the server, and `keeper` unmounts for a confined server.
 //!
+//! | methods of `Server` | file |
+//! | --- | --- |
+//! | dispatch, replies, inodes by number, end | `server/mod.rs` |
+//! | lookup, forget, create, link, rename, unlink | `server/names.rs` |
+//! | open, create with open, release | `server/open.rs` |
+//! | read, write, fallocate, seek, copy, fsync | `server/data.rs` |
+//! | listings | `server/dirs.rs` |
+//! | getattr, setattr, statfs; attributes by name | `server/attrs.rs`, `server/xattrs.rs` |
+//! | callers and owners, and what they may do | `server/askers.rs` |
+//! | append-only and immutable files | `server/guarded.rs` |
+//! | ENOSPC below the cache of the kernel | `server/scarce.rs` |
+//! | ioctls; block map | `server/control.rs`, `server/bmap.rs` |
+//! | freeze, remount, grow, shutdown | `server/freeze.rs` |
+//!
 //! References: `linux/fuse.h`; man page `fuse(4)`.
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]

@@ -44,7 +44,7 @@ impl Background {
         let threads = std::mem::take(&mut *self.threads.lock());
         {
             let mut progress = self.engine.progress.lock();
-            progress.ending = true;
+            progress.end_threads();
             self.engine.work.notify_all();
         }
         for running in threads {
@@ -64,7 +64,7 @@ impl Drop for Background {
 
 impl Engine {
     fn is_idle(&self, progress: &Progress) -> bool {
-        progress.asked <= progress.full_ended || self.gate.check().is_err()
+        progress.asked().is_none() || self.gate.check().is_err()
     }
 
     /// Waits until a commit is asked for, or until the commit interval has passed since `since` and
@@ -72,20 +72,21 @@ impl Engine {
     /// must end.
     fn await_commit(&self, since: Duration) -> Option<u64> {
         let mut progress = self.progress.lock();
-        while self.is_idle(&progress) && !progress.ending {
+        while self.is_idle(&progress) && !progress.is_ending() {
             // Read in each round: a remount may change the interval.
-            let since = since.max(progress.ended_at);
+            let (next, ended_at) = progress.after_full();
+            let since = since.max(ended_at);
             let deadline = since.saturating_add(self.commit_interval());
             let left = deadline.saturating_sub(self.clock.monotonic());
             if self.gate.check().is_err() {
                 self.work.wait(&mut progress);
             } else if left.is_zero() {
-                return Some(progress.full_ended + 1).filter(|_| !progress.ending);
+                return Some(next).filter(|_| !progress.is_ending());
             } else {
                 self.work.wait_for(&mut progress, left);
             }
         }
-        Some(progress.asked).filter(|_| !progress.ending)
+        progress.asked().filter(|_| !progress.is_ending())
     }
 
     fn commit_thread(&self) {
@@ -94,7 +95,7 @@ impl Engine {
             let is_asked = { !self.is_idle(&self.progress.lock()) };
             if is_asked || self.is_dirty() || !self.late.is_empty() {
                 let _one = self.one_commit.lock();
-                let is_over = { self.progress.lock().full_ended >= number };
+                let is_over = { self.progress.lock().has_ended_full(number) };
                 if !is_over {
                     // `commit_locked` has already stopped the journal and woken the waiters on an
                     // error.
@@ -117,11 +118,11 @@ impl Engine {
     /// Waits until a checkpoint is requested; false: the thread must end.
     fn await_checkpoint(&self, mut progress: MutexGuard<'_, Progress>) -> bool {
         let is_asked =
-            |progress: &Progress| progress.checkpoint_wanted && self.gate.check().is_ok();
-        while !progress.ending && !is_asked(&progress) {
+            |progress: &Progress| progress.wants_checkpoint() && self.gate.check().is_ok();
+        while !progress.is_ending() && !is_asked(&progress) {
             self.work.wait(&mut progress);
         }
-        progress.checkpoint_wanted = false;
-        !progress.ending
+        progress.begin_checkpoint();
+        !progress.is_ending()
     }
 }

@@ -40,16 +40,13 @@ impl Engine {
             Ok(_) => None,
         };
         let mut progress = self.progress.lock();
-        progress.late = late;
-        if let Ok(Some(durable)) = result {
-            progress.committed = durable;
-            let requested = progress.needed >= progress.closed;
-            Times::add(&self.times.requested, u64::from(requested));
+        let durable = result.as_ref().ok().copied().flatten();
+        let is_requested = progress.end_full(durable, late, self.clock.monotonic());
+        if durable.is_some() {
+            Times::add(&self.times.requested, u64::from(is_requested));
         }
-        progress.full_ended = progress.closed;
-        progress.ended_at = self.clock.monotonic();
         self.end_commit(progress);
-        if matches!(result, Ok(Some(_))) {
+        if durable.is_some() {
             // The waiters know already that the transaction is durable.
             self.clear_fast()
                 .inspect_err(|cause| self.abort(cause.clone()))?;
@@ -113,8 +110,8 @@ impl Engine {
             // An empty transaction stays open: a later caller that waits for it must not join this
             // commit.
             let mut progress = self.progress.lock();
-            progress.close(self.now());
-            progress.committing = Some(Stamp::last(tid)).filter(|_| !nothing);
+            let changes = Some(Stamp::last(tid)).filter(|_| !nothing);
+            progress.close(self.now(), changes);
         }
         self.gate.open(if nothing { tid } else { tid.next() });
         (objects, revokes)
@@ -236,7 +233,7 @@ impl Engine {
         match self.threads {
             Threads::Inline => self.checkpoint(log, Self::comfortable_blocks(log)),
             Threads::Background => {
-                self.progress.lock().checkpoint_wanted = true;
+                self.progress.lock().want_checkpoint();
                 self.work.notify_all();
                 Ok(())
             }

@@ -64,10 +64,15 @@ pub enum FastCommits {
 
 /// How the log knows which of its transactions are home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(any(test, feature = "experiments")),
+    expect(unreachable_pub, dead_code)
+)]
 pub enum Tracking {
     /// Each transaction counts the blocks whose newest image it has.
     Counted,
-    /// The baseline, for experiments: each commit checks all blocks of all transactions.
+    /// The baseline, with the feature `experiments`: each commit checks all blocks of all
+    /// transactions.
     Scanned,
 }
 
@@ -164,6 +169,7 @@ pub struct Config {
     /// Use of fast commits.
     pub fast_commits: FastCommits,
     /// How the log knows which of its transactions are home.
+    #[cfg(any(test, feature = "experiments"))]
     pub tracking: Tracking,
     /// Clock for commit intervals and the times in commit blocks.
     pub clock: Arc<dyn Clock>,
@@ -187,8 +193,19 @@ impl Config {
             checksums: Checksums::V3,
             width: Width::Wide,
             fast_commits: FastCommits::Never,
+            #[cfg(any(test, feature = "experiments"))]
             tracking: Tracking::Counted,
             clock: Arc::new(RealClock::new()),
         }
+    }
+
+    #[cfg(any(test, feature = "experiments"))]
+    pub(crate) fn tracking(&self) -> Tracking {
+        self.tracking
+    }
+
+    #[cfg(not(any(test, feature = "experiments")))]
+    pub(crate) fn tracking(&self) -> Tracking {
+        Tracking::Counted
     }
 }

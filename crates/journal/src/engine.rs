@@ -88,13 +88,14 @@ impl Engine {
         let limit = log
             .as_ref()
             .map_or(LIMIT_WITHOUT_LOG, |log| limit_of(log, max_blocks));
+        let tracking = config.tracking();
         let progress = Progress::new(first, config.clock.monotonic(), config.max_batch);
         Engine {
             gate: Gate::new(first, limit),
             home: Home::new(config.home, config.block_size),
             observer: config.observer,
             threads: config.threads,
-            tracking: config.tracking,
+            tracking,
             commit_interval_ns: AtomicU64::new(nanoseconds(config.commit_interval)),
             transaction_max_blocks: max_blocks,
             clock: config.clock,
@@ -318,7 +319,7 @@ impl Engine {
     /// Makes `next` the running transaction; all before it are durable. Nothing is logged in the
     /// one that runs, and the gate is held; the caller holds `one_commit`.
     pub(crate) fn begin_with(&self, next: Tid) {
-        self.progress.lock().committed = Tid(next.0.wrapping_sub(1));
+        self.progress.lock().begin_with(next);
         self.gate.close();
         self.gate.open(next);
     }

@@ -106,7 +106,7 @@ impl Engine {
             Ok(records) => {
                 self.write_fast(log, area, tid, &records)?;
                 let mut progress = self.progress.lock();
-                progress.fast = progress.committing;
+                progress.end_fast();
                 self.end_commit(progress);
                 Ok(true)
             }
@@ -142,8 +142,7 @@ impl Engine {
                 let round = self.gate.now().round;
                 {
                     let mut progress = self.progress.lock();
-                    progress.close(self.now());
-                    progress.committing = Some(Stamp { tid, round });
+                    progress.close(self.now(), Some(Stamp { tid, round }));
                 }
                 self.gate.open_round(Round::Next);
             }

@@ -27,7 +27,7 @@ pub(crate) struct Gathering {
     /// Commits that begin at once.
     penalty: u32,
     /// When the last commit closed.
-    pub(crate) closed_at: Duration,
+    closed_at: Duration,
     mean: Duration,
     /// Longest wait.
     max: Duration,
@@ -57,6 +57,16 @@ impl Gathering {
         self.mean.min(self.max)
     }
 
+    /// A commit closes.
+    pub(crate) fn close(&mut self, now: Duration) {
+        self.closed_at = now;
+    }
+
+    /// Callers that the next commit is likely to have.
+    pub(crate) fn expected(&self) -> usize {
+        self.expected
+    }
+
     /// A commit ends with this many callers, the waiters of the next one included.
     pub(crate) fn end(&mut self, callers: usize, now: Duration) {
         let took = now.saturating_sub(self.closed_at);
@@ -69,13 +79,6 @@ impl Gathering {
     }
 }
 
-impl Progress {
-    /// Whether callers are expected in addition to the leader of this commit and its waiters.
-    fn lacks_callers(&mut self, number: u64) -> bool {
-        self.waiters(number).early + 1 < self.gathering.expected
-    }
-}
-
 impl Engine {
     /// Waits for the callers that the commit of this number is likely to get; the caller leads it.
     pub(crate) fn gather(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
@@ -83,18 +86,18 @@ impl Engine {
         if cfg!(shuttle) || self.threads == Threads::Inline {
             return;
         }
-        let patience = progress.gathering.patience();
+        let patience = progress.gathering().patience();
         if patience.is_zero() {
             return;
         }
         let until = self.now().saturating_add(patience);
-        while number > progress.closed && progress.lacks_callers(number) {
+        while number > progress.closed() && progress.lacks_callers(number) {
             let left = until.saturating_sub(self.now());
             if self.gate.check().is_err() {
                 return;
             }
             if left.is_zero() || self.gathered.wait_for(progress, left) {
-                progress.gathering.penalty = PENALTY;
+                progress.gathering().penalty = PENALTY;
                 return;
             }
         }
@@ -102,7 +105,7 @@ impl Engine {
 
     /// Wakes the leader of the commit of this number if it has its callers.
     pub(crate) fn wake_gatherer(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
-        if progress.led == Some(number) && !progress.lacks_callers(number) {
+        if progress.is_led_as(number) && !progress.lacks_callers(number) {
             self.gathered.notify_one();
         }
     }

@@ -50,8 +50,7 @@ impl Engine {
     /// Asks the commit thread for a commit, without waiting.
     pub(crate) fn request_commit(&self) {
         let mut progress = self.progress.lock();
-        progress.asked = progress.closed + 1;
-        progress.needed = progress.asked;
+        progress.ask_for_next();
         self.work.notify_all();
     }
 
@@ -74,26 +73,26 @@ impl Engine {
         }
         let mut number = progress.need(change);
         if fast.is_none() {
-            progress.full_needed = progress.full_needed.max(number);
+            progress.need_full(number);
         }
-        let flushed = if number <= progress.closed {
+        let flushed = if number <= progress.closed() {
             Flushed::Before
         } else {
             Flushed::Since
         };
-        while !progress.is_durable(change) && progress.full_ended < number {
+        while !progress.is_durable(change) && !progress.has_ended_full(number) {
             self.gate.check()?;
-            if number <= progress.ended {
+            if number <= progress.ended() {
                 // It was a fast commit that was about to close; the next one is full.
                 let ended = std::mem::replace(&mut number, progress.need(change));
                 self.wake_more(progress, ended);
                 progress = self.progress.lock();
                 continue;
             }
-            if progress.led.is_some() || number <= progress.closed {
+            if progress.is_led() || number <= progress.closed() {
                 self.await_end(&mut progress, number);
-                if number == progress.closed
-                    && number > progress.ended
+                if number == progress.closed()
+                    && number > progress.ended()
                     && let Some(work) = progress.join_rendering()
                 {
                     drop(progress);
@@ -102,7 +101,7 @@ impl Engine {
                 }
                 continue;
             }
-            progress.led = Some(number);
+            progress.lead(number);
             self.gather(&mut progress, number);
             drop(progress);
             let led = self.lead(change, number, fast.as_mut());
@@ -113,12 +112,12 @@ impl Engine {
             }
             progress = self.progress.lock();
         }
-        if number > progress.closed {
+        if number > progress.closed() {
             // Durable without this commit, after late ones: this thread may be the one that was
             // woken to lead it.
             self.wake_leader(&mut progress);
         }
-        let answer = match &progress.late {
+        let answer = match progress.late() {
             _ if progress.is_durable(change) => Ok(flushed),
             Some(late) => Err(late.clone()),
             None => self.gate.check().map(|()| flushed),
@@ -134,7 +133,7 @@ impl Engine {
         let mut area = self.one_commit.lock();
         let (is_over, needs_full) = {
             let progress = self.progress.lock();
-            let is_over = progress.is_durable(change) || progress.full_ended >= number;
+            let is_over = progress.is_durable(change) || progress.has_ended_full(number);
             (is_over, progress.needs_full())
         };
         if is_over {
@@ -158,9 +157,9 @@ impl Engine {
     /// Waits until the commit thread has run the commit of this number.
     fn leave_to_thread(&self, number: u64) -> Result<(), Error> {
         let mut progress = self.progress.lock();
-        progress.asked = progress.asked.max(number);
+        progress.ask_for(number);
         self.work.notify_all();
-        while progress.full_ended < number {
+        while !progress.has_ended_full(number) {
             self.gate.check()?;
             self.await_end(&mut progress, number);
         }
@@ -169,8 +168,8 @@ impl Engine {
 
     /// Ends the lead of the commit of this number, if a caller has it, and wakes the next leader.
     fn pass_lead(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
-        if progress.led == Some(number) {
-            progress.led = None;
+        if progress.is_led_as(number) {
+            progress.end_lead();
             self.wake_leader(progress);
         }
     }
@@ -178,19 +177,19 @@ impl Engine {
     /// Ends the commit that has closed last.
     pub(crate) fn end_commit(&self, mut progress: MutexGuard<'_, Progress>) {
         progress.end(self.now());
-        if progress.led.is_some() {
+        if progress.is_led() {
             // Its leader may still gather callers.
             self.gathered.notify_one();
         }
         // The next leader before the many that this commit served.
-        let ended = progress.ended;
+        let ended = progress.ended();
         self.pass_lead(&mut progress, ended);
         self.wake_more(progress, ended);
     }
 
     pub(crate) fn wake_leader(&self, progress: &mut MutexGuard<'_, Progress>) {
-        let next = progress.closed + 1;
-        if progress.led.is_none() && progress.waiters(next).early > 0 {
+        let next = progress.closed() + 1;
+        if !progress.is_led() && progress.waiters(next).early() > 0 {
             self.ends.of(next).notify_one();
         }
     }
@@ -198,21 +197,21 @@ impl Engine {
     /// Waits for the end of this commit, or for the lead of it. Wake-ups may be spurious. A caller
     /// whose commit has ended calls [`Self::wake_more`] then.
     pub(crate) fn await_end(&self, progress: &mut MutexGuard<'_, Progress>, number: u64) {
-        progress.waiters(number).early += 1;
+        progress.waiters(number).join();
         self.wake_gatherer(progress, number);
         self.ends.of(number).wait(progress);
-        let is_over = number <= progress.ended;
+        let is_over = number <= progress.ended();
         let waiters = progress.waiters(number);
         if is_over {
-            waiters.served -= 1
+            waiters.leave_served();
         } else {
-            waiters.early -= 1
+            waiters.leave_early();
         }
-        if !is_over && waiters.served > 0 {
+        if !is_over && waiters.has_served() {
             // Perhaps the wake-up of one of those.
             self.ends.of(number).notify_one();
         }
-        if is_over && number.is_multiple_of(2) != progress.closed.is_multiple_of(2) {
+        if is_over && number.is_multiple_of(2) != progress.closed().is_multiple_of(2) {
             // Perhaps the call of the next leader, which uses the same condition variable.
             self.wake_leader(progress);
         }

@@ -189,7 +189,7 @@ impl Journal {
 
     /// Sets the longest time for which a commit waits for further callers.
     pub fn set_max_batch(&self, max: std::time::Duration) {
-        self.engine.progress.lock().gathering.set_max(max);
+        self.engine.progress.lock().gathering().set_max(max);
     }
 
     /// Commits, writes everything home, marks the log clean. Later calls answer [`Error::Closed`];

@@ -46,9 +46,11 @@ mod stats;
 mod tests;
 mod waiters;
 
+#[cfg(any(test, feature = "experiments"))]
+pub use config::Tracking;
 pub use config::{
     Checksums, CommitObserver, Config, FailedWrite, FastCommits, Log, LogRun, NoObserver, Start,
-    Threads, Tracking, Width,
+    Threads, Width,
 };
 pub use error::Error;
 pub use fast::MakeRecords;

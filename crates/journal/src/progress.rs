@@ -15,41 +15,41 @@ use uext4_sync::Arc;
 /// State of commits, for the waiters and the background threads.
 pub(crate) struct Progress {
     /// Last durable transaction.
-    pub(crate) committed: Tid,
+    committed: Tid,
     /// Changes up to this one are being committed: a full commit of a transaction that is not empty
     /// ([`Stamp::last`]), or a fast one.
-    pub(crate) committing: Option<Stamp>,
+    committing: Option<Stamp>,
     /// Changes of this transaction up to this round are durable by fast commits.
-    pub(crate) fast: Option<Stamp>,
+    fast: Option<Stamp>,
     /// Number of the last commit that has closed.
-    pub(crate) closed: u64,
+    closed: u64,
     /// Number of the last commit that has ended: that of `closed`, or the one before.
-    pub(crate) ended: u64,
+    ended: u64,
     /// Number of the last full commit that has ended.
-    pub(crate) full_ended: u64,
+    full_ended: u64,
     /// Time of that.
-    pub(crate) ended_at: Duration,
+    ended_at: Duration,
     /// Number of the commit that a caller leads.
-    pub(crate) led: Option<u64>,
+    led: Option<u64>,
     /// Number of the last commit that a caller needed.
-    pub(crate) needed: u64,
+    needed: u64,
     /// Number of the last commit that the commit thread must run if no caller does. It is full.
-    pub(crate) asked: u64,
+    asked: u64,
     /// Number of the last commit that must be full for a caller.
-    pub(crate) full_needed: u64,
+    full_needed: u64,
     /// Without a log: why the last commit is in memory only.
-    pub(crate) late: Option<Error>,
+    late: Option<Error>,
     /// The log is more than half full.
-    pub(crate) checkpoint_wanted: bool,
+    checkpoint_wanted: bool,
     /// The background threads must end.
-    pub(crate) ending: bool,
+    ending: bool,
     /// Of the commits with even and with odd numbers.
-    pub(crate) waiters: [Waiters; 2],
-    pub(crate) gathering: Gathering,
+    waiters: [Waiters; 2],
+    gathering: Gathering,
     /// What waiters of the commit that has closed last may render, and how many of them.
-    pub(crate) rendering: Option<(Arc<Rendering>, usize)>,
+    rendering: Option<(Arc<Rendering>, usize)>,
     /// Waiters that render.
-    pub(crate) helping: usize,
+    helping: usize,
 }
 
 /// Kind of a commit.
@@ -86,6 +86,26 @@ impl Progress {
         }
     }
 
+    /// Makes `next` the running transaction; all before it are durable.
+    pub(crate) fn begin_with(&mut self, next: Tid) {
+        self.committed = Tid(next.0.wrapping_sub(1));
+    }
+
+    /// Number of the last commit that has closed.
+    pub(crate) fn closed(&self) -> u64 {
+        self.closed
+    }
+
+    /// Number of the last commit that has ended.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Whether a full commit of this number, or of a later one, has ended.
+    pub(crate) fn has_ended_full(&self, number: u64) -> bool {
+        self.full_ended >= number
+    }
+
     /// Number of the commit that makes `change` durable, or finds that nothing is logged.
     pub(crate) fn need(&mut self, change: Stamp) -> u64 {
         if self.committing.is_some_and(|last| last.covers(change)) {
@@ -93,6 +113,11 @@ impl Progress {
         }
         self.needed = self.closed + 1;
         self.needed
+    }
+
+    /// A caller needs the commit of this number to be full.
+    pub(crate) fn need_full(&mut self, number: u64) {
+        self.full_needed = self.full_needed.max(number);
     }
 
     /// Whether the next commit must be full.
@@ -111,21 +136,47 @@ impl Progress {
         Some(kind).filter(|_| self.needed > self.closed)
     }
 
-    /// The commit closes.
-    pub(crate) fn close(&mut self, now: Duration) {
+    /// The next commit closes, for these changes.
+    pub(crate) fn close(&mut self, now: Duration, changes: Option<Stamp>) {
         self.closed += 1;
-        self.gathering.closed_at = now;
+        self.gathering.close(now);
+        self.committing = changes;
+    }
+
+    /// The commit that has closed last was a fast one, and its changes are durable.
+    pub(crate) fn end_fast(&mut self) {
+        self.fast = self.committing;
+    }
+
+    /// The commit that has closed last was a full one: `durable` is the last durable transaction,
+    /// `late` the reason why what it wrote is in memory only. Answers whether a caller needed it.
+    pub(crate) fn end_full(
+        &mut self,
+        durable: Option<Tid>,
+        late: Option<Error>,
+        now: Duration,
+    ) -> bool {
+        self.committed = durable.unwrap_or(self.committed);
+        self.late = late;
+        self.full_ended = self.closed;
+        self.ended_at = now;
+        self.needed >= self.closed
     }
 
     /// The commit that has closed last ends.
     pub(crate) fn end(&mut self, now: Duration) {
         self.committing = None;
         self.ended = self.closed;
-        let (ended, is_led) = (self.ended, self.led == Some(self.ended));
-        let joined = self.waiters(ended).early + usize::from(is_led);
-        let next = self.waiters(ended + 1).early;
+        let (ended, is_led) = (self.ended, self.is_led_as(self.ended));
+        let joined = self.waiters(ended).early() + usize::from(is_led);
+        let next = self.waiters(ended + 1).early();
         self.gathering.end(joined + next, now);
         self.waiters(ended).serve();
+    }
+
+    /// Why the last commit is in memory only.
+    pub(crate) fn late(&self) -> Option<&Error> {
+        self.late.as_ref()
     }
 
     pub(crate) fn is_durable(&self, change: Stamp) -> bool {
@@ -137,6 +188,112 @@ impl Progress {
         !change.tid.is_after(self.committed)
     }
 
+    /// A caller leads the commit of this number.
+    pub(crate) fn lead(&mut self, number: u64) {
+        self.led = Some(number);
+    }
+
+    /// Whether a caller leads a commit.
+    pub(crate) fn is_led(&self) -> bool {
+        self.led.is_some()
+    }
+
+    /// Whether a caller leads the commit of this number.
+    pub(crate) fn is_led_as(&self, number: u64) -> bool {
+        self.led == Some(number)
+    }
+
+    /// Ends the lead.
+    pub(crate) fn end_lead(&mut self) {
+        self.led = None;
+    }
+
+    /// Asks the commit thread for the next commit.
+    pub(crate) fn ask_for_next(&mut self) {
+        self.asked = self.closed + 1;
+        self.needed = self.asked;
+    }
+
+    /// Asks the commit thread for the commit of this number.
+    pub(crate) fn ask_for(&mut self, number: u64) {
+        self.asked = self.asked.max(number);
+    }
+
+    /// Number of the commit that the commit thread is asked for, unless a full one has ended since.
+    pub(crate) fn asked(&self) -> Option<u64> {
+        Some(self.asked).filter(|asked| *asked > self.full_ended)
+    }
+
+    /// Number of the commit that follows the last full one, and the time of that one's end.
+    pub(crate) fn after_full(&self) -> (u64, Duration) {
+        (self.full_ended + 1, self.ended_at)
+    }
+
+    /// Asks for a checkpoint.
+    pub(crate) fn want_checkpoint(&mut self) {
+        self.checkpoint_wanted = true;
+    }
+
+    /// Whether a checkpoint is asked for.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        self.checkpoint_wanted
+    }
+
+    /// The checkpoint that was asked for begins.
+    pub(crate) fn begin_checkpoint(&mut self) {
+        self.checkpoint_wanted = false;
+    }
+
+    /// Lets the background threads end.
+    pub(crate) fn end_threads(&mut self) {
+        self.ending = true;
+    }
+
+    /// Whether the background threads must end.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending
+    }
+
+    /// How callers are gathered for one commit.
+    pub(crate) fn gathering(&mut self) -> &mut Gathering {
+        &mut self.gathering
+    }
+
+    /// Whether callers are expected in addition to the leader of this commit and its waiters.
+    pub(crate) fn lacks_callers(&mut self, number: u64) -> bool {
+        self.waiters(number).early() + 1 < self.gathering.expected()
+    }
+
+    /// Offers the rendering of the commit that has closed last to so many waiters.
+    pub(crate) fn offer_rendering(&mut self, work: &Arc<Rendering>, waiters: usize) {
+        self.rendering = Some((Arc::clone(work), waiters));
+    }
+
+    /// Takes part in the rendering, if it wants more threads.
+    pub(crate) fn join_rendering(&mut self) -> Option<Arc<Rendering>> {
+        let (work, wanted) = self.rendering.as_mut()?;
+        *wanted = wanted.checked_sub(1)?;
+        self.helping += 1;
+        Some(Arc::clone(work))
+    }
+
+    /// Lets no more waiters take part.
+    pub(crate) fn close_rendering(&mut self) {
+        self.rendering = None;
+    }
+
+    /// Waiters that take part.
+    pub(crate) fn helping(&self) -> usize {
+        self.helping
+    }
+
+    /// A waiter has done its part; answers how many others have not.
+    pub(crate) fn leave_rendering(&mut self) -> usize {
+        self.helping -= 1;
+        self.helping
+    }
+
+    /// The waiters of the commit of this number.
     pub(crate) fn waiters(&mut self, number: u64) -> &mut Waiters {
         let [even, odd] = &mut self.waiters;
         if number.is_multiple_of(2) { even } else { odd }

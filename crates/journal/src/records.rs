@@ -5,7 +5,7 @@
 //! each decrement it, so no list is scanned. The counters are an array indexed by transaction
 //! number, small enough for the L1 cache.
 
-use crate::Tracking;
+use crate::config::Tracking;
 use crate::images::Wanted;
 use crate::newest::Entry;
 use std::collections::VecDeque;

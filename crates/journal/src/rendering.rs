@@ -5,12 +5,12 @@
 //! ([`crate::parallel`]).
 //!
 //! Invariants: one thread renders a list, and the commit goes on when all lists are rendered.
-//! Locking: that of [`Progress`] to join and to end; none of the journal's while objects render.
+//! Locking: that of [`Progress`](crate::progress::Progress) to join and to end; none of the
+//! journal's while objects render.
 
 use crate::Error;
 use crate::dirty_list::DirtyList;
 use crate::engine::Engine;
-use crate::progress::Progress;
 use crate::sink::Rendered;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use uext4_format::Tid;
@@ -53,16 +53,6 @@ impl Rendering {
     }
 }
 
-impl Progress {
-    /// Takes part in the rendering of the commit that has closed last, if it wants more threads.
-    pub(crate) fn join_rendering(&mut self) -> Option<Arc<Rendering>> {
-        let (work, wanted) = self.rendering.as_mut()?;
-        *wanted = wanted.checked_sub(1)?;
-        self.helping += 1;
-        Some(Arc::clone(work))
-    }
-}
-
 impl Engine {
     /// Renders the objects of a small commit; false if they are too few to share them.
     pub(crate) fn render_together(
@@ -77,13 +67,13 @@ impl Engine {
         let work = Arc::new(Rendering::new(tid, lists));
         let (number, others) = {
             let mut progress = self.progress.lock();
-            let number = progress.closed;
+            let number = progress.closed();
             let others = progress
                 .waiters(number)
-                .early
+                .early()
                 .min(threads.saturating_sub(1));
             if others > 0 {
-                progress.rendering = Some((Arc::clone(&work), others));
+                progress.offer_rendering(&work, others);
             }
             (number, others)
         };
@@ -93,8 +83,8 @@ impl Engine {
         (0..others).for_each(|_| self.ends.of(number).notify_one());
         work.run(&self.rendered);
         let mut progress = self.progress.lock();
-        progress.rendering = None;
-        while progress.helping > 0 {
+        progress.close_rendering();
+        while progress.helping() > 0 {
             self.helped.wait(&mut progress);
         }
         if work.has_panicked.load(Relaxed) {
@@ -109,8 +99,7 @@ impl Engine {
         work.run(&self.rendered);
         drop(work);
         let mut progress = self.progress.lock();
-        progress.helping -= 1;
-        if progress.helping == 0 {
+        if progress.leave_rendering() == 0 {
             self.helped.notify_one();
         }
     }

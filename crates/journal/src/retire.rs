@@ -3,7 +3,7 @@
 //! Locking: the log's space ([`uext4_sync::Rank::JournalState`]); under it, when blocks are
 //! scanned, one shard of the images ([`uext4_sync::Rank::Checkpoint`]).
 
-use crate::Tracking;
+use crate::config::Tracking;
 use crate::engine::Engine;
 use crate::log_space::OpenLog;
 use crate::newest::Entry;

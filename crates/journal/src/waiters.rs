@@ -17,14 +17,39 @@ const FAN_OUT: usize = 2;
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Waiters {
     /// Those whose commit has not ended.
-    pub(crate) early: usize,
+    early: usize,
     /// Those whose commit has ended.
-    pub(crate) served: usize,
+    served: usize,
     /// Those of the latter that no thread has woken.
     asleep: usize,
 }
 
 impl Waiters {
+    /// Number of those whose commit has not ended.
+    pub(crate) fn early(&self) -> usize {
+        self.early
+    }
+
+    /// Whether some wait though their commit has ended.
+    pub(crate) fn has_served(&self) -> bool {
+        self.served > 0
+    }
+
+    /// A caller begins to wait.
+    pub(crate) fn join(&mut self) {
+        self.early += 1;
+    }
+
+    /// A caller stops waiting before its commit has ended.
+    pub(crate) fn leave_early(&mut self) {
+        self.early -= 1;
+    }
+
+    /// A caller whose commit has ended stops waiting.
+    pub(crate) fn leave_served(&mut self) {
+        self.served -= 1;
+    }
+
     /// Their commit has ended.
     pub(crate) fn serve(&mut self) {
         self.asleep += self.early;

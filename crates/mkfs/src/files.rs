@@ -3,7 +3,7 @@
 use uext4_format::dirent::{
     DirEntryType, DirLeaf, Insertion, LeafTail, NewEntry, init_first_block,
 };
-use uext4_format::indirect::{pointer, set_pointer};
+use uext4_format::indirect::{DIRECT_BLOCKS, pointer, set_pointer};
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::quota::QuotaKind;
 use uext4_format::{
@@ -19,18 +19,10 @@ use crate::quota::{Usages, charge, render};
 use crate::resize_inode::{TABLE_AT, resize_map};
 use crate::space::{Sharing, Space};
 
-/// Inode of the list of bad blocks.
-const BAD_BLOCKS: InodeNr = InodeNr(1);
-/// Inode of user quota.
-pub(super) const USER_QUOTA: InodeNr = InodeNr(3);
-/// Inode of group quota.
-pub(super) const GROUP_QUOTA: InodeNr = InodeNr(4);
-/// Inode of the blocks reserved for descriptors.
-const RESIZE: InodeNr = InodeNr(7);
 /// Minimum size of lost+found in bytes, so that a checker need not allocate.
 const LOST_FOUND_BYTES: u32 = 16 << 10;
 /// Most blocks of lost+found.
-const LOST_FOUND_BLOCKS_MAX: u32 = 12;
+const LOST_FOUND_BLOCKS_MAX: u32 = DIRECT_BLOCKS;
 
 /// Blocks to write, and the inodes in use.
 pub(super) struct Files<'a> {
@@ -113,7 +105,7 @@ impl<'a> Files<'a> {
                 continue;
             }
             let mut inode = Inode::new(&geometry, 0);
-            if ino == BAD_BLOCKS {
+            if ino == InodeNr::BAD_BLOCKS {
                 (inode.atime, inode.mtime, inode.ctime) = (self.time, self.time, self.time);
             }
             self.inodes.push((ino, inode));
@@ -320,7 +312,8 @@ impl<'a> Files<'a> {
         let geometry = self.geometry();
         let mut inode = self.inode(FileType::Regular, 0o600, 1);
         let per_block = u64::from(geometry.block_size() / 4);
-        inode.size = (per_block * per_block + per_block + 12) << geometry.block_bits;
+        inode.size =
+            (per_block * per_block + per_block + u64::from(DIRECT_BLOCKS)) << geometry.block_bits;
         let goal = geometry.group_first_block(GroupNr(0));
         let root = self
             .space
@@ -332,7 +325,7 @@ impl<'a> Files<'a> {
             .map_err(|_| Error::NoSpace("block counts"))?;
         self.blocks.push((root, map.table));
         self.blocks.extend(map.reserved);
-        self.inodes.push((RESIZE, inode));
+        self.inodes.push((InodeNr::RESIZE, inode));
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! The choices are mke2fs's, so that equal options give equal numbers.
 
 use uext4_format::superblock::{default_mount_option, flag, state};
-use uext4_format::{Feature, Features, Geometry, GroupNr, Seed, Superblock};
+use uext4_format::{Feature, Features, Geometry, GroupNr, InodeNr, Seed, Superblock};
 use uext4_num::{clamp_u8, clamp_u16, clamp_u32};
 
 use crate::Error;
@@ -18,7 +18,7 @@ const LAST_GROUP_DATA_BLOCKS_MIN: u64 = 50;
 /// Largest share of reserved blocks.
 const RESERVED_PERMYRIAD_MAX: u32 = 5000;
 /// First inode that is not reserved, used for lost+found.
-pub(super) const FIRST_INO: u32 = 11;
+pub(super) const FIRST_INO: u32 = InodeNr::FIRST_ORDINARY.0;
 
 /// Sizes that the options determine.
 struct Wishes {

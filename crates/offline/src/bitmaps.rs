@@ -19,12 +19,12 @@ pub(super) fn block_bitmap(
     descriptor: &GroupDescriptor,
     group: GroupNr,
 ) -> Result<Vec<u8>> {
-    let geometry = &volume.geometry;
+    let geometry = volume.geometry();
     if descriptor.has_flag(group_flag::BLOCK_UNINIT) {
         return Ok(uninit_block_bitmap(geometry, group, descriptor));
     }
     let bitmap = volume.read(descriptor.block_bitmap)?;
-    let checksums = volume.superblock.checksums();
+    let checksums = volume.superblock().checksums();
     descriptor.verify_block_bitmap(&bitmap, group, geometry, &checksums)?;
     Ok(bitmap)
 }
@@ -36,8 +36,8 @@ pub(super) fn free_clusters(
     group: GroupNr,
 ) -> Result<impl Iterator<Item = Range<u64>>> {
     let bitmap = block_bitmap(volume, descriptor, group)?;
-    let first = first_cluster(&volume.geometry, group);
-    let runs = free_runs(&bitmap, volume.geometry.clusters_in_group(group));
+    let first = first_cluster(volume.geometry(), group);
+    let runs = free_runs(&bitmap, volume.geometry().clusters_in_group(group));
     let run = move |run: Range<u32>| first + u64::from(run.start)..first + u64::from(run.end);
     Ok(runs.into_iter().map(run))
 }
@@ -71,7 +71,7 @@ pub(super) fn mark_clusters(
         changes.get(descriptor.block_bitmap)?
     };
     if !descriptor.has_flag(group_flag::BLOCK_UNINIT) {
-        let checksums = volume.superblock.checksums();
+        let checksums = volume.superblock().checksums();
         descriptor.verify_block_bitmap(&bitmap, group, &geometry, &checksums)?;
     }
     let len = geometry.clusters_in_group(group);
@@ -94,12 +94,12 @@ pub(super) fn inode_bitmap(
     descriptor: &GroupDescriptor,
     group: GroupNr,
 ) -> Result<Vec<u8>> {
-    let geometry = &volume.geometry;
+    let geometry = volume.geometry();
     if descriptor.has_flag(group_flag::INODE_UNINIT) {
         return Ok(uninit_inode_bitmap(geometry));
     }
     let bitmap = volume.read(descriptor.inode_bitmap)?;
-    let checksums = volume.superblock.checksums();
+    let checksums = volume.superblock().checksums();
     descriptor.verify_inode_bitmap(&bitmap, group, geometry, &checksums)?;
     Ok(bitmap)
 }
@@ -125,9 +125,9 @@ pub(super) fn for_each_inode(
     group: GroupNr,
     visit: &mut dyn FnMut(InodeNr, &Inode) -> Result<()>,
 ) -> Result<()> {
-    let geometry = &volume.geometry;
+    let geometry = volume.geometry();
     let bitmap = inode_bitmap(volume, descriptor, group)?;
-    let checksums = volume.superblock.checksums();
+    let checksums = volume.superblock().checksums();
     let mut there = (BlockNr(0), Vec::new());
     for index in (0..geometry.inodes_per_group).filter(|index| bit(&bitmap, *index)) {
         let (block, offset) = geometry.inode_location(descriptor.inode_table, index);
@@ -154,7 +154,7 @@ pub(super) fn put_bitmap(
     let free = (0..geometry.clusters_in_group(group)).filter(used).count();
     descriptor.free_clusters = clamp_u32(free);
     descriptor.flags &= !group_flag::BLOCK_UNINIT;
-    if let Some(seed) = volume.superblock.checksums().metadata {
+    if let Some(seed) = volume.superblock().checksums().metadata {
         let checksum = block_bitmap_checksum(seed, bitmap, &geometry);
         descriptor.set_block_bitmap_checksum(checksum, &geometry);
     }

@@ -35,7 +35,7 @@ impl<'a> Changes<'a> {
 
     /// Replaces a block.
     pub(crate) fn put(&mut self, nr: BlockNr, bytes: Vec<u8>) -> Result<()> {
-        if nr.0 >= self.volume.geometry.blocks_count {
+        if nr.0 >= self.volume.geometry().blocks_count {
             return self.volume.write(nr, &bytes);
         }
         self.blocks.insert(nr, bytes);

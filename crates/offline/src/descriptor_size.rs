@@ -57,7 +57,7 @@ pub fn set_descriptor_size(
     wanted: DescriptorSize,
 ) -> Result<()> {
     let mut volume = Volume::claim(device, options)?;
-    let is_wide = volume.geometry.features.has(Feature::SIXTY_FOUR_BIT);
+    let is_wide = volume.geometry().features.has(Feature::SIXTY_FOUR_BIT);
     let done = if is_wide == (wanted == DescriptorSize::Wide) {
         Ok(())
     } else {
@@ -69,17 +69,17 @@ pub fn set_descriptor_size(
 
 /// The superblock afterwards, without its counts.
 fn wanted_superblock(volume: &Volume, wanted: DescriptorSize) -> Result<Superblock> {
-    let old = &volume.geometry;
+    let old = volume.geometry();
     target::check_reserved(old)?;
     let is_narrow = wanted == DescriptorSize::Narrow;
     let problem = if !old.features.has(Feature::HAS_JOURNAL) {
         "without a journal a crash would leave descriptors of both sizes; add a journal first"
-    } else if volume.superblock.journal_inum == 0 {
+    } else if volume.superblock().journal_inum == 0 {
         "with an external journal Linux would replay a crash by descriptors of the other size; \
          use an internal one meanwhile"
-    } else if volume.superblock.journal_inum > old.inodes_per_group {
+    } else if volume.superblock().journal_inum > old.inodes_per_group {
         "the inode of the journal is not in the first group; run e2fsck -f first"
-    } else if journal_of_backup(&volume.superblock, old).is_none() {
+    } else if journal_of_backup(volume.superblock(), old).is_none() {
         "the superblock has no copy of the journal's inode; run e2fsck -f first"
     } else if old.features.has(Feature::MMP) {
         "the block of MMP is in use while there are no checksums; turn mmp off first"
@@ -96,8 +96,8 @@ fn wanted_superblock(volume: &Volume, wanted: DescriptorSize) -> Result<Superblo
 }
 
 fn with_size(volume: &Volume, wanted: DescriptorSize) -> Result<Superblock> {
-    let old = &volume.geometry;
-    let mut disk = volume.superblock.clone();
+    let old = volume.geometry();
+    let mut disk = volume.superblock().clone();
     let mut features = disk.features();
     match wanted {
         DescriptorSize::Narrow => features.remove(Feature::SIXTY_FOUR_BIT),
@@ -125,8 +125,8 @@ fn with_size(volume: &Volume, wanted: DescriptorSize) -> Result<Superblock> {
 }
 
 fn change(volume: &mut Volume, mut disk: Superblock) -> Result<()> {
-    let (old, new) = (volume.geometry, disk.geometry()?);
-    let checksums = volume.superblock.checksums();
+    let (old, new) = (*volume.geometry(), disk.geometry()?);
+    let checksums = volume.superblock().checksums();
     let mut descriptors = Descriptors::read(volume)?;
     let mut changes = Changes::new(volume);
     let freed = freed_clusters(&descriptors, &old, &new)?;
@@ -149,7 +149,7 @@ fn change(volume: &mut Volume, mut disk: Superblock) -> Result<()> {
     let narrower = if new.desc_size < old.desc_size {
         &disk
     } else {
-        &volume.superblock
+        volume.superblock()
     };
     let bridge = without_checksums(narrower);
     let blocks = changes.into_blocks();

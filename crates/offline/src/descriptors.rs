@@ -24,7 +24,7 @@ pub(crate) struct Descriptors {
 impl Descriptors {
     /// Reads the primary blocks.
     pub(crate) fn read(volume: &Volume) -> Result<Self> {
-        let geometry = volume.geometry;
+        let geometry = *volume.geometry();
         let blocks = 0..geometry.descriptor_blocks_count();
         let read = |index| volume.read(geometry.descriptor_block(index));
         let mut blocks = blocks.map(read).collect::<Result<Vec<_>>>()?;
@@ -35,7 +35,7 @@ impl Descriptors {
         }
         Ok(Self {
             geometry,
-            checksums: volume.superblock.checksums(),
+            checksums: volume.superblock().checksums(),
             blocks,
             changed: BTreeSet::new(),
         })

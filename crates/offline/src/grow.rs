@@ -32,7 +32,7 @@ pub fn grow(
 ) -> Result<Plan> {
     let there_bytes = device.size_bytes();
     let mut volume = Volume::claim(device, options)?;
-    let plan = plan(&volume.superblock, size_bytes)?;
+    let plan = plan(volume.superblock(), size_bytes)?;
     let needed_bytes = plan.after.size_bytes();
     if needed_bytes > there_bytes {
         let problem = ResizeError::Device {
@@ -56,8 +56,8 @@ pub fn grow(
 /// # Errors
 /// As [`grow`].
 pub fn grow_volume(volume: &mut Volume, blocks: u64, contents: DeviceContents) -> Result<()> {
-    let mut wanted = target::of(&volume.superblock, blocks)?;
-    let (old, new) = (volume.geometry, wanted.geometry()?);
+    let mut wanted = target::of(volume.superblock(), blocks)?;
+    let (old, new) = (*volume.geometry(), wanted.geometry()?);
     let checksums = wanted.checksums();
     let first = GroupNr(old.group_count);
     let mut descriptors = Descriptors::read(volume)?;
@@ -65,7 +65,7 @@ pub fn grow_volume(volume: &mut Volume, blocks: u64, contents: DeviceContents) -
     let more = lengthen_last(&mut changes, &mut descriptors, &checksums, &new)?;
     let freed = resize_inode::update(&mut changes, &mut descriptors, &checksums, &old, &new)?;
     settle_lazy_bitmaps(&mut changes, &mut descriptors, &checksums, &new)?;
-    let added = add_groups(&*volume.device, new, first, checksums, contents).map_err(failed)?;
+    let added = add_groups(&**volume.device(), new, first, checksums, contents).map_err(failed)?;
     descriptors.extend(&new);
     for (at, descriptor) in added.descriptors.iter().enumerate() {
         descriptors.set(GroupNr(first.0 + clamp_u32(at)), descriptor);
@@ -77,7 +77,7 @@ pub fn grow_volume(volume: &mut Volume, blocks: u64, contents: DeviceContents) -
     // Linux reads the descriptors of all groups of the superblock before it replays the log.
     volume.change_before(blocks, wanted.clone(), None)?;
     write_copies(volume, &descriptors, &wanted, 1..first.0)?;
-    Ok(volume.device.flush()?)
+    Ok(volume.device().flush()?)
 }
 
 /// Gives the last old group the blocks that it has in `new`; returns how many clusters.

@@ -26,7 +26,7 @@ pub fn free_reserved_descriptors(
     options: &OpenOptions,
 ) -> Result<()> {
     let mut volume = Volume::claim(device, options)?;
-    let done = if volume.geometry.features.has(Feature::RESIZE_INODE) {
+    let done = if volume.geometry().features.has(Feature::RESIZE_INODE) {
         change(&mut volume)
     } else {
         Ok(())
@@ -36,12 +36,12 @@ pub fn free_reserved_descriptors(
 }
 
 fn change(volume: &mut Volume) -> Result<()> {
-    let mut disk = volume.superblock.clone();
+    let mut disk = volume.superblock().clone();
     let mut features = disk.features();
     features.remove(Feature::RESIZE_INODE);
     disk.set_features(features);
     disk.reserved_gdt_blocks = 0;
-    let (old, new) = (volume.geometry, disk.geometry()?);
+    let (old, new) = (*volume.geometry(), disk.geometry()?);
     let mut descriptors = Descriptors::read(volume)?;
     let all = (0..old.group_count).map(GroupNr);
     let groups = all.map(|group| descriptors.get(group));
@@ -49,7 +49,7 @@ fn change(volume: &mut Volume) -> Result<()> {
     let used = space::of_metadata(&old, &groups);
     let freed = space::without(&used, &space::of_metadata(&new, &groups));
     let mut changes = Changes::new(volume);
-    let checksums = volume.superblock.checksums();
+    let checksums = volume.superblock().checksums();
     for group in groups_of(&old, &freed) {
         mark_clusters(volume, &mut changes, &mut descriptors, group, &[], &freed)?;
     }
@@ -61,7 +61,7 @@ fn change(volume: &mut Volume) -> Result<()> {
     let blocks = changes.into_blocks();
     volume.change(blocks, disk.clone())?;
     write_copies(volume, &descriptors, &disk, 1..new.group_count)?;
-    Ok(volume.device.flush()?)
+    Ok(volume.device().flush()?)
 }
 
 /// Counts clusters that are metadata no more; 0 is unknown.

@@ -13,7 +13,7 @@ use uext4_mkfs::resize_map;
 use uext4_num::usize_of;
 use uext4_volume::{Error, Result};
 
-const NR: InodeNr = InodeNr(7);
+const NR: InodeNr = InodeNr::RESIZE;
 /// Index of the double indirect block in `i_block`.
 const TABLE_AT: usize = 13;
 

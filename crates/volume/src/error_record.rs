@@ -104,8 +104,8 @@ pub fn keep_errors(disk: &mut Superblock, before: &Superblock) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
     use uext4_device::{BlockDevice, MemDevice};
+    use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
     use uext4_mkfs::{self as mkfs, MkfsOptions, Preset};
 
     #[test]

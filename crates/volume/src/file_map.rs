@@ -113,7 +113,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Blocks that a map may refer to.
     fn blocks(&self) -> Range<u64> {
-        let geometry = &self.volume.geometry;
+        let geometry = self.volume.geometry();
         u64::from(geometry.first_data_block)..geometry.blocks_count
     }
 
@@ -129,7 +129,7 @@ impl Reader<'_> {
             self.extents.extend(node.extents());
             return Ok(());
         }
-        let checksums = self.volume.superblock.checksums();
+        let checksums = self.volume.superblock().checksums();
         let seed = checksums.inode_seed(self.nr, self.inode.generation);
         for (at, index) in node.indexes().enumerate() {
             let bytes = self.read_node(index.child)?;
@@ -148,7 +148,7 @@ impl Reader<'_> {
         for at in 0..DIRECT_BLOCKS {
             self.add_block(at.into(), pointer(root, usize_of(at)));
         }
-        let per_table = pointers_per_block(usize_of(self.volume.geometry.block_size()));
+        let per_table = pointers_per_block(usize_of(self.volume.geometry().block_size()));
         let mut first = u64::from(DIRECT_BLOCKS);
         for level in 0..3 {
             let table = pointer(root, usize_of(DIRECT_BLOCKS + level));

@@ -2,12 +2,12 @@
 //!
 //! It reads the device directly: the log is found before anything else is known.
 
-use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use crate::zones::{inode_byte, metadata_zones};
 use crate::{Error, Result};
 use std::collections::BTreeSet;
 use uext4_device::BlockDevice;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, Inode, InodeFlags, InodeNr,
     LogicalBlock, Place, Superblock, Uuid, indirect, jbd2,

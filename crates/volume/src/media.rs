@@ -11,10 +11,10 @@
 //! Locking: none of its own but the overlay's.
 
 use crate::mmp::Claim;
-use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use std::iter;
 use std::ops::Range;
 use uext4_device::{Backing, BlockDevice, Claimant, Error, FlushQueue, Overlay};
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_num::{clamp_i64, clamp_usize, nonnegative, u64_of};
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Arc, Counter};

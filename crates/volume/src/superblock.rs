@@ -2,14 +2,9 @@
 
 use crate::{Error, Result};
 use uext4_device::BlockDevice;
-use uext4_format::superblock::state;
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, state};
 use uext4_format::{Feature, GroupNr, Superblock, Uuid};
 use uext4_num::{clamp_u16, u64_of};
-
-/// Byte offset of the primary superblock on the device.
-pub const SUPERBLOCK_OFFSET: u64 = 1024;
-/// Size of a superblock in bytes.
-pub const SUPERBLOCK_BYTES: usize = 1024;
 
 /// Reads and validates the superblock of a device: the primary copy, or the one at `sb=`.
 ///

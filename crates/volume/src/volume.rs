@@ -10,11 +10,12 @@
 use crate::inspect::{Inspection, OpenOptions, check_state};
 use crate::media::{Media, Writes};
 use crate::mmp::{self, Claim, MmpGuard};
-use crate::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, read_superblock, write_superblock};
+use crate::superblock::{read_superblock, write_superblock};
 use crate::{Access, Error, ResizeError, Result, log};
 use std::collections::BTreeMap;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::{BlockNr, Feature, Geometry, Superblock};
 use uext4_journal::recovery::{self, HomeOrder};
 use uext4_journal::{Image, Log, LogRun};
@@ -27,12 +28,9 @@ const NO_DEVICE: u32 = 1;
 
 /// A claimed file system at rest.
 pub struct Volume {
-    /// The device, which checks the claim before each write.
-    pub device: Arc<dyn BlockDevice>,
-    /// The superblock as it is on the device.
-    pub superblock: Superblock,
-    /// Its geometry.
-    pub geometry: Geometry,
+    device: Arc<dyn BlockDevice>,
+    superblock: Superblock,
+    geometry: Geometry,
     log: Option<Log>,
     mmp: Option<MmpGuard>,
     journal_device: Option<Arc<dyn BlockDevice>>,
@@ -117,6 +115,26 @@ impl Volume {
             journal_device: options.journal_device,
             clock: options.clock,
         })
+    }
+
+    /// The device, which checks the claim before each write.
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
+    /// The superblock as it is on the device.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Sets the clusters that never hold data, in memory: for the superblock of the next change.
+    pub fn set_overhead(&mut self, clusters: u32) {
+        self.superblock.overhead_clusters = clusters;
+    }
+
+    /// Its geometry.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
     }
 
     /// The bytes of a block.

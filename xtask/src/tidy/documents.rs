@@ -1,4 +1,5 @@
-//! Checks the documents: width of lines, length of paragraphs, paths that exist.
+//! Checks the documents: width of lines, length of paragraphs, paths that exist. The headers of
+//! sources are checked for paths.
 //!
 //! Code blocks, tables and headings are neither too wide nor too long; a line with a link may be
 //! wide. Each item of a list is a paragraph of its own.
@@ -20,15 +21,19 @@ pub(super) fn check(root: &Path, sources: &[Source]) -> Result<Vec<Problem>> {
     let mut paths = Vec::new();
     collect(root, &mut paths, Subdirectories::No)?;
     collect(&root.join("docs"), &mut paths, Subdirectories::Yes)?;
+    let exists = |path: &Path| {
+        let is_source = |source: &Source| Path::new(&source.path).ends_with(path);
+        root.join(path).exists() || sources.iter().any(is_source)
+    };
     let mut problems = Vec::new();
     for path in paths {
         let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy();
         problems.extend(shape(&name, &text));
-        problems.extend(missing(&name, &text, |path| {
-            let is_source = |source: &Source| Path::new(&source.path).ends_with(path);
-            root.join(path).exists() || sources.iter().any(is_source)
-        }));
+        problems.extend(missing(&name, &text, exists));
+    }
+    for source in sources {
+        problems.extend(missing_in_header(&source.path, &source.text, exists));
     }
     Ok(problems)
 }
@@ -113,26 +118,43 @@ fn is_item(line: &str) -> bool {
 /// Links and paths in code font that lead nowhere.
 fn missing(file: &str, text: &str, exists: impl Fn(&Path) -> bool) -> Vec<Problem> {
     let dir = Path::new(file).parent().unwrap_or(Path::new(""));
-    let mut problems = Vec::new();
-    for (index, line) in text.lines().enumerate() {
+    let paths = text.lines().zip(1..).flat_map(|(line, number)| {
         let links = line.split("](").skip(1).filter_map(|rest| {
             let target = rest.split([')', '#']).next()?;
             let is_path = !target.is_empty() && !target.contains("://");
             is_path.then(|| plain(&dir.join(target)))
         });
-        let named = line
-            .split('`')
-            .skip(1)
-            .step_by(2)
-            .filter(|code| is_path(code));
-        for path in links.chain(named.map(PathBuf::from)) {
-            if !exists(&path) {
-                let what = format!("{} does not exist", path.display());
-                problems.push(problem(file, index + 1, what));
-            }
-        }
-    }
-    problems
+        let paths = links.chain(named(line));
+        paths.map(move |path| (number, path))
+    });
+    without(file, paths, exists)
+}
+
+/// As [`missing`], for paths in code font in the header of a source; its links are of rustdoc.
+fn missing_in_header(file: &str, text: &str, exists: impl Fn(&Path) -> bool) -> Vec<Problem> {
+    let header = text.lines().zip(1..);
+    let header = header.filter(|(line, _)| line.starts_with("//!"));
+    let paths = header.flat_map(|(line, number)| named(line).map(move |path| (number, path)));
+    without(file, paths, exists)
+}
+
+/// Paths in code font.
+fn named(line: &str) -> impl Iterator<Item = PathBuf> {
+    let code = line.split('`').skip(1).step_by(2);
+    code.filter(|code| is_path(code)).map(PathBuf::from)
+}
+
+/// A problem for each path that does not exist.
+fn without(
+    file: &str,
+    paths: impl Iterator<Item = (usize, PathBuf)>,
+    exists: impl Fn(&Path) -> bool,
+) -> Vec<Problem> {
+    let missing = paths.filter(|(_, path)| !exists(path));
+    let problem = |(number, path): (usize, PathBuf)| {
+        problem(file, number, format!("{} does not exist", path.display()))
+    };
+    missing.map(problem).collect()
 }
 
 /// Whether text in code font is the path of a file or directory of the repository, or the end of
@@ -192,5 +214,13 @@ mod tests {
             wrong("[b](b.md), `crates/x.rs` and `x.rs`\nand `crates/{a,b}.rs`"),
             3
         );
+    }
+
+    #[test]
+    fn what_a_header_names_exists() {
+        let text = "//! `a.rs`, [a](a.rs)\n//! | `x.rs` |\nfn f() {} // `x.rs`\n";
+        let found = missing_in_header("crates/a/src/lib.rs", text, |path| path.ends_with("a.rs"));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].line, 2);
     }
 }

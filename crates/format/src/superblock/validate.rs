@@ -2,7 +2,7 @@
 
 use super::{Superblock, corrupt};
 use crate::geometry::Geometry;
-use crate::{Corrupt, CorruptKind as Kind, Feature};
+use crate::{Corrupt, CorruptKind as Kind, Feature, InodeNr};
 use uext4_num::clamp_u32;
 
 /// Largest block: 64 KiB, the largest `log_block_size` is 6.
@@ -16,7 +16,7 @@ const BYTES_COUNT_MAX: u64 = 1 << 62;
 /// Largest descriptor: the smallest block.
 const DESC_SIZE_MAX: u16 = 1024;
 /// Smallest first inode that is not reserved.
-const FIRST_INO_MIN: u32 = 11;
+const FIRST_INO_MIN: u32 = InodeNr::FIRST_ORDINARY.0;
 
 fn ensure(holds: bool, problem: Kind) -> Result<(), Corrupt> {
     if holds { Ok(()) } else { Err(corrupt(problem)) }

@@ -260,7 +260,7 @@ impl Filesystem {
 
     /// The rows of `mb_groups`, one per group.
     pub fn group_stats(&self) -> impl Iterator<Item = GroupStats> + '_ {
-        (0..self.fs.geometry.group_count).map(|nr| {
+        (0..self.fs.base.geometry.group_count).map(|nr| {
             let report = self.fs.space.engine().report(GroupNr(nr));
             GroupStats {
                 group: nr,
@@ -335,7 +335,7 @@ impl Filesystem {
     }
 
     fn journal_stats(&self) -> JournalStats {
-        let stats = self.fs.journal.stats();
+        let stats = self.fs.base.journal.stats();
         let ns = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         JournalStats {
             transactions: stats.transactions,
@@ -369,7 +369,7 @@ impl Filesystem {
 
 impl Filesystem {
     fn fast_commit_stats(&self) -> FastCommitStats {
-        let fast = self.fs.journal.stats().fast;
+        let fast = self.fs.base.journal.stats().fast;
         let [of_one_block, of_two_blocks, of_more_blocks] = fast.by_blocks;
         FastCommitStats {
             commits: fast.commits,
@@ -384,7 +384,7 @@ impl Filesystem {
     }
 
     fn full_commit_stats(&self) -> BTreeMap<&'static str, u64> {
-        let full = self.fs.journal.stats().fast.full;
+        let full = self.fs.base.journal.stats().fast.full;
         let reasons = FullReason::ALL.iter().map(|reason| reason.name());
         reasons.zip(full).collect()
     }

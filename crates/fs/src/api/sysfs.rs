@@ -70,7 +70,7 @@ impl Filesystem {
     /// The read-only values, by their name in `/sys/fs/ext4`, beside [`Self::TUNABLES`].
     pub fn readings(&self) -> BTreeMap<&'static str, Reading> {
         let written = self.fs.lifecycle.lock().written_bytes() >> 10;
-        let superblock = self.fs.superblock.read();
+        let superblock = self.fs.base.superblock.read();
         let mut found = errors(&superblock.disk);
         let lifetime = superblock.disk.kbytes_written.saturating_add(written);
         let more = [
@@ -85,7 +85,7 @@ impl Filesystem {
 
     /// The superblock's error record as a sentence; `None` if the error state is clear.
     pub fn recorded_errors(&self) -> Option<String> {
-        let superblock = self.fs.superblock.read();
+        let superblock = self.fs.base.superblock.read();
         let disk = &superblock.disk;
         if disk.state & uext4_format::superblock::state::ERROR == 0 {
             return None;
@@ -132,7 +132,7 @@ impl Filesystem {
         let damage = Corrupt::new(Place::Superblock, "no structure", problem);
         self.change(|fs| {
             fs.writable()?;
-            fs.note::<()>(Err(damage.into())).or(Ok(()))
+            fs.base.note::<()>(Err(damage.into())).or(Ok(()))
         })
     }
 }

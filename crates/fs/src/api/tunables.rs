@@ -57,7 +57,7 @@ impl Filesystem {
     pub fn set_tunable(&self, name: &str, value: u64) -> Result<()> {
         let slot = slot(&self.fs, name).ok_or(Error::NotFound)?;
         let max = match name {
-            "mb_group_prealloc" => u64::from(self.fs.geometry.clusters_per_group),
+            "mb_group_prealloc" => u64::from(self.fs.base.geometry.clusters_per_group),
             "frsp_cache_aggression" => 3,
             _ => u64::from(u32::MAX),
         };

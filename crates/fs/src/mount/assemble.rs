@@ -27,7 +27,7 @@ use crate::types::settings::Settings;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
 use uext4_format::{Feature, Features};
-use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, LogRun, Start, Tracking, Width};
+use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, LogRun, Start, Width};
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, FreezeBarrier, Latest, Mutex, Rank};
@@ -68,7 +68,7 @@ pub(super) fn assemble(media: Media, plan: Plan, mmp: Option<MmpGuard>) -> Resul
 
 /// Refuses a file system with the error state, which the replay may have set: e2fsck must run.
 fn refuse_errors(fs: &Fs) -> Result<()> {
-    match fs.superblock.read().disk.state & state::ERROR {
+    match fs.base.superblock.read().disk.state & state::ERROR {
         0 => Ok(()),
         _ => Err(Error::Mount("it is marked with errors".into())),
     }
@@ -95,6 +95,7 @@ pub(super) fn engine(
     let block_bytes = u64::from(plan.geometry.block_size());
     let metadata_cache = Arc::new(AtomicU64::new(metadata_cache_bytes(&plan.options)));
     let base = base(device, plan, journal, incidents);
+    let base_lines = plan.options.base_lines();
     let mut fs = Fs {
         base,
         space,
@@ -108,13 +109,13 @@ pub(super) fn engine(
         metadata_cache,
         extent_status: Arc::new(ExtentStatus::new(
             plan.options.extent_cache_bytes,
-            match plan.options.base_lines.sorted_shrinker {
+            match base_lines.sorted_shrinker {
                 true => Order::ByUse,
                 false => Order::Round,
             },
             plan.options.clock.clone(),
         )),
-        orphans: Orphans::new(plan.options.base_lines),
+        orphans: Orphans::new(base_lines),
         quota: Quota::default(),
         delayed: Pool::new(plan.options.delalloc_memory_bytes),
         flusher: Flusher::new(),
@@ -201,10 +202,8 @@ fn journal_config(
         checksums,
         width,
         fast_commits,
-        tracking: match plan.options.base_lines.scanned_checkpoints {
-            true => Tracking::Scanned,
-            false => Tracking::Counted,
-        },
+        #[cfg(feature = "experiments")]
+        tracking: plan.options.base_lines().tracking(),
         clock: plan.options.clock.clone(),
         ..Config::new(device.clone(), plan.geometry.block_size())
     }
@@ -262,13 +261,13 @@ pub(super) fn begin(fs: &Fs) -> Result<()> {
     let now = fs.now();
     let handle = fs.start(1)?;
     {
-        let mut state = handle.write(&fs.superblock);
+        let mut state = handle.write(&fs.base.superblock);
         state.disk.mtime = nonnegative(now.seconds);
         state.disk.mnt_count = state.disk.mnt_count.saturating_add(1);
         say_in_use(&mut state);
     }
     drop(handle);
     super::close::write_superblock(fs)?;
-    fs.journal.flush_device()?;
-    Ok(fs.journal.commit_running()?)
+    fs.base.journal.flush_device()?;
+    Ok(fs.base.journal.commit_running()?)
 }

@@ -15,7 +15,7 @@ impl Fs {
     /// Starts the flusher thread, if the mount uses one.
     pub(crate) fn start_flusher(self: &Arc<Self>, threads: Threads) {
         let background = threads == Threads::Background;
-        if background && self.settings.has(Switch::Delalloc) && self.state.is_writable() {
+        if background && self.base.settings.has(Switch::Delalloc) && self.base.state.is_writable() {
             self.flusher.start(Arc::downgrade(self));
         }
     }

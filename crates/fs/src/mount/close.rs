@@ -7,7 +7,7 @@ use crate::types::credits;
 use crate::types::error::{Error, Result};
 use crate::types::options::OnError;
 use uext4_device::Claimant;
-use uext4_volume::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 
 impl Filesystem {
     /// Unmounts: commits the running transaction, writes everything home, marks the journal empty
@@ -30,12 +30,12 @@ impl Filesystem {
     /// without such an error.
     pub fn failure(&self) -> Option<crate::types::error::Error> {
         let _notices_a_failed_commit = self.fs.writable();
-        self.fs.state.failure().cloned()
+        self.fs.base.state.failure().cloned()
     }
 
     /// The effective `errors=` policy, from the options or the superblock.
     pub fn on_error(&self) -> OnError {
-        self.fs.on_error()
+        self.fs.base.on_error()
     }
 
     /// Whether the mount accepts changes.
@@ -52,18 +52,18 @@ impl Filesystem {
     /// # Errors
     /// [`crate::Error::Device`] if another process has claimed it.
     pub fn claim_device_for(&self, claimant: Claimant) -> Result<()> {
-        Ok(self.fs.device.claim_for(claimant)?)
+        Ok(self.fs.base.device.claim_for(claimant)?)
     }
 
     /// Stops without a further write, as if power were cut. For crash tests.
     pub fn abandon(&self) {
-        self.fs.state.close();
+        self.fs.base.state.close();
         self.fs.space.stop_learning();
-        self.fs.journal.abort(uext4_journal::Error::Closed);
+        self.fs.base.journal.abort(uext4_journal::Error::Closed);
         self.fs.flusher.end();
         let mut life = self.fs.lifecycle.lock();
         if std::mem::take(&mut life.is_frozen) {
-            self.fs.changes.open();
+            self.fs.base.changes.open();
         }
         if let Some(mmp) = &life.mmp {
             mmp.stop();
@@ -79,11 +79,11 @@ impl Fs {
         let thawed = if std::mem::take(&mut life.is_frozen) {
             self.thaw_journal()
         } else {
-            self.changes.close();
+            self.base.changes.close();
             Ok(())
         };
         let closed = self.close_still(&mut life);
-        self.changes.open();
+        self.base.changes.open();
         thawed.and(closed)
     }
 
@@ -94,11 +94,11 @@ impl Fs {
             true => self.write_last(life),
             false => Ok(()),
         };
-        if !self.state.close() {
+        if !self.base.state.close() {
             return Ok(());
         }
         if writable {
-            let closed = self.journal.close().map_err(Error::from);
+            let closed = self.base.journal.close().map_err(Error::from);
             done = done.and(closed.and_then(|()| self.mark_clean()));
             done = done.and(self.check_lost_flushes());
         } else {
@@ -112,7 +112,7 @@ impl Fs {
 
     /// Ends the claim on the file system, after the last write.
     fn end_claim(&self, life: &mut Lifecycle, done: Result<()>) -> Result<()> {
-        match (self.state.failure(), life.mmp.take()) {
+        match (self.base.state.failure(), life.mmp.take()) {
             (Some(cause), mmp) => {
                 // Writes have stopped: other hosts see that the lease is not renewed.
                 if let Some(mmp) = mmp {
@@ -135,10 +135,10 @@ impl Fs {
     /// The first.
     fn write_last(&self, life: &Lifecycle) -> Result<()> {
         self.note_survey();
-        let reaped = self.note(self.reap_all());
-        let written = self.note(self.write_out_all());
-        let times = self.note(self.log_lazy_times());
-        let totals = self.note(self.log_totals(life));
+        let reaped = self.base.note(self.reap_all());
+        let written = self.base.note(self.write_out_all());
+        let times = self.base.note(self.log_lazy_times());
+        let totals = self.base.note(self.log_totals(life));
         let told = self.delayed.unseen.check();
         reaped.and(written).and(told).and(times).and(totals)
     }
@@ -147,7 +147,7 @@ impl Fs {
         let handle = self.start(credits::ATTRIBUTES)?;
         self.log_counts(&handle);
         let written = life.written_bytes() >> 10;
-        self.superblock.update(&handle, |disk| {
+        self.base.superblock.update(&handle, |disk| {
             disk.kbytes_written = disk.kbytes_written.saturating_add(written);
         });
         Ok(())
@@ -156,18 +156,18 @@ impl Fs {
     /// Ends the journal of a mount that failed and records the failure on the device, best effort.
     /// The unmount returns the cause, whatever fails here.
     fn record_failure(&self) {
-        let Some(cause) = self.state.failure() else {
+        let Some(cause) = self.base.state.failure() else {
             return;
         };
         use uext4_journal::Error::Closed;
         let by_journal = matches!(cause, Error::Journal(cause) if !matches!(cause, Closed));
         let is_damage = matches!(cause, Error::Corrupt(_));
         // Damage and a failed read are recorded through the journal.
-        if is_damage || by_journal && self.journal.check().is_ok() {
-            let _best_effort = self.journal.close();
+        if is_damage || by_journal && self.base.journal.check().is_ok() {
+            let _best_effort = self.base.journal.close();
             return;
         }
-        self.journal.stop(Closed);
+        self.base.journal.stop(Closed);
         if by_journal {
             let _best_effort = self.record_stop();
         }
@@ -175,15 +175,15 @@ impl Fs {
 
     /// After the journal stopped, adds the errors to the on-disk superblock.
     fn record_stop(&self) -> Result<()> {
-        let there = crate::state::superblock::read_superblock(&*self.device, None)?;
-        let bytes: [u8; SUPERBLOCK_BYTES] = self.with_stop(there).to_bytes();
-        self.device.write_at(SUPERBLOCK_OFFSET, &bytes)?;
-        Ok(self.device.flush()?)
+        let there = crate::state::superblock::read_superblock(&*self.base.device, None)?;
+        let bytes: [u8; SUPERBLOCK_BYTES] = self.base.with_stop(there).to_bytes();
+        self.base.device.write_at(SUPERBLOCK_OFFSET, &bytes)?;
+        Ok(self.base.device.flush()?)
     }
 }
 
 /// Writes the superblock directly to its location.
 pub(super) fn write_superblock(fs: &Fs) -> Result<()> {
-    let bytes: [u8; SUPERBLOCK_BYTES] = fs.superblock.read().disk.to_bytes();
-    Ok(fs.device.write_at(SUPERBLOCK_OFFSET, &bytes)?)
+    let bytes: [u8; SUPERBLOCK_BYTES] = fs.base.superblock.read().disk.to_bytes();
+    Ok(fs.base.device.write_at(SUPERBLOCK_OFFSET, &bytes)?)
 }

@@ -26,13 +26,13 @@ impl Filesystem {
         if life.is_frozen {
             return Err(Error::Busy);
         }
-        fs.state.check_open()?;
-        fs.changes.close();
+        fs.base.state.check_open()?;
+        fs.base.changes.close();
         if fs.writable().is_ok() {
-            fs.settle().inspect_err(|_| fs.changes.open())?;
+            fs.settle().inspect_err(|_| fs.base.changes.open())?;
         }
         life.is_frozen = true;
-        fs.changes.rest();
+        fs.base.changes.rest();
         Ok(())
     }
 
@@ -49,13 +49,13 @@ impl Filesystem {
         }
         life.is_frozen = false;
         let thawed = fs.thaw_journal();
-        fs.changes.open();
+        fs.base.changes.open();
         thawed
     }
 
     /// Whether it is frozen; may be outdated at once.
     pub fn is_frozen(&self) -> bool {
-        self.fs.changes.is_at_rest()
+        self.fs.base.changes.is_at_rest()
     }
 }
 
@@ -67,23 +67,25 @@ impl crate::state::engine::Fs {
     /// The error that lost delayed data, with the file system not at rest; another one, with the
     /// mount failed.
     pub(crate) fn settle(&self) -> Result<()> {
-        self.note(self.reap()).and_then(|()| self.write_out_all())?;
+        self.base
+            .note(self.reap())
+            .and_then(|()| self.write_out_all())?;
         self.rest().inspect_err(|cause| self.fail(cause))
     }
 
     pub(crate) fn thaw_journal(&self) -> Result<()> {
-        if !self.state.is_writable() {
+        if !self.base.state.is_writable() {
             // Read-only, or damage was met while frozen: the device stays unchanged.
             return Ok(());
         }
         self.mark_in_use().inspect_err(|cause| self.fail(cause))?;
-        self.journal.resume();
+        self.base.journal.resume();
         Ok(())
     }
 
     /// Stops all writes for good.
     pub(crate) fn fail(&self, cause: &Error) {
-        self.state.fail(cause);
-        self.journal.abort(uext4_journal::Error::Closed);
+        self.base.state.fail(cause);
+        self.base.journal.abort(uext4_journal::Error::Closed);
     }
 }

@@ -64,7 +64,7 @@ impl Filesystem {
         let threads = plan.options.threads;
         let claim = media.claim().cloned();
         let fs = Arc::new(assemble::assemble(media, plan, mmp)?);
-        claim.inspect(|claim| claim.watch(&fs.journal));
+        claim.inspect(|claim| claim.watch(&fs.base.journal));
         fs.start_flusher(threads);
         Ok(Self::new(fs, Fs::close))
     }

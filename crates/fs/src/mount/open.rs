@@ -4,15 +4,14 @@ use super::fast_commit;
 use crate::types::error::Result;
 use crate::types::options::{Access, MountOptions};
 use uext4_device::BlockDevice;
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, superblock};
 use uext4_journal::Log;
 use uext4_journal::recovery::{self, RecoveryMode};
 use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
 use uext4_volume::mmp::Claim;
-use uext4_volume::superblock::{
-    SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, read_primary, write_superblock,
-};
+use uext4_volume::superblock::{read_primary, write_superblock};
 use uext4_volume::{
     Inspection, Media, Writes, keep_errors, log, may_write, record_stopped_journal,
 };

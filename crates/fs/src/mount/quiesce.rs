@@ -11,12 +11,12 @@ impl Fs {
     /// Quiesces the file system: everything home and flushed, the log empty, the superblock marked
     /// clean. No change is in progress; handles wait until the journal resumes.
     pub(super) fn rest(&self) -> Result<()> {
-        self.note(self.reap())?;
+        self.base.note(self.reap())?;
         self.log_lazy_times()?;
         let handle = self.start(credits::ATTRIBUTES)?;
         self.log_counts(&handle);
         drop(handle);
-        self.journal.quiesce()?;
+        self.base.journal.quiesce()?;
         self.mark_clean()
     }
 
@@ -25,7 +25,7 @@ impl Fs {
     pub(super) fn mark_clean(&self) -> Result<()> {
         let no_orphans = self.orphans.is_empty();
         {
-            let mut state = self.superblock.write_unlogged();
+            let mut state = self.base.superblock.write_unlogged();
             let mut features = state.disk.features();
             features.remove(Feature::RECOVER);
             if no_orphans {
@@ -38,14 +38,14 @@ impl Fs {
             }
         }
         write_superblock(self)?;
-        Ok(self.device.flush()?)
+        Ok(self.base.device.flush()?)
     }
 
     /// The opposite of [`Self::mark_clean`]; durable before any other write.
     pub(super) fn mark_in_use(&self) -> Result<()> {
-        say_in_use(&mut self.superblock.write_unlogged());
+        say_in_use(&mut self.base.superblock.write_unlogged());
         write_superblock(self)?;
-        Ok(self.device.flush()?)
+        Ok(self.base.device.flush()?)
     }
 }
 

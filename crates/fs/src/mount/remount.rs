@@ -38,7 +38,7 @@ impl Filesystem {
     pub fn remount(&self, list: &str) -> Result<()> {
         let fs = &self.fs;
         let mut life = fs.lifecycle.lock();
-        fs.state.check_open()?;
+        fs.base.state.check_open()?;
         if life.is_frozen {
             return Err(RemountError::Frozen.into());
         }
@@ -98,7 +98,7 @@ fn check_fixed(now: &MountOptions, wanted: &MountOptions) -> Result<()> {
 impl Fs {
     /// Applies the options that may change while mounted.
     fn apply(&self, life: &Lifecycle, options: &MountOptions) {
-        self.settings.set(options);
+        self.base.settings.set(options);
         self.dirs.set_max_size(options.max_dir_size_kib);
         self.space.set_options(&life.options, options);
         self.space.set_learning(options);
@@ -113,10 +113,12 @@ impl Fs {
             let budget = self.extent_status.budget_bytes();
             budget.store(options.extent_cache_bytes, Relaxed);
         }
-        self.journal.set_commit_interval(options.commit_interval);
-        self.journal.set_max_batch(options.max_batch);
-        let failed_write = failed_write(options.on_error, &self.superblock.read().disk);
-        self.journal.set_failed_write(failed_write);
+        self.base
+            .journal
+            .set_commit_interval(options.commit_interval);
+        self.base.journal.set_max_batch(options.max_batch);
+        let failed_write = failed_write(options.on_error, &self.base.superblock.read().disk);
+        self.base.journal.set_failed_write(failed_write);
         life.media.set_barrier(options.barrier);
     }
 
@@ -133,20 +135,20 @@ impl Fs {
     }
 
     fn with_changes_stopped(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.changes.close();
+        self.base.changes.close();
         let done = work();
-        self.changes.open();
+        self.base.changes.open();
         done
     }
 
     fn end_writing(&self, life: &mut Lifecycle) -> Result<()> {
-        self.note(self.reap())?;
+        self.base.note(self.reap())?;
         if !self.orphans.is_empty() {
             return Err(RemountError::Busy.into());
         }
         self.write_out_all()?;
         self.rest().inspect_err(|cause| self.fail(cause))?;
-        self.state.set_writable(false);
+        self.base.state.set_writable(false);
         life.left = life.media.superblock_below()?;
         match life.mmp.take() {
             Some(mmp) => Ok(mmp.release()?),
@@ -157,15 +159,21 @@ impl Fs {
     /// Checks the preconditions before any change.
     fn may_write(&self, life: &Lifecycle) -> Result<()> {
         let refused = |why: RemountError| Err(why.into());
-        if self.state.failure().is_some() {
+        if self.base.state.failure().is_some() {
             return refused(RemountError::Failed);
         }
-        let disk = self.superblock.read().disk.clone();
+        let disk = self.base.superblock.read().disk.clone();
         let access = allowed_access(&disk, Access::ReadWrite)?;
         if access == Access::ReadOnly || self.quota.is_unusable() {
             return refused(RemountError::ReadOnlyFeature);
         }
-        let was_dirty = self.superblock.read().disk.features().has(Feature::RECOVER);
+        let was_dirty = self
+            .base
+            .superblock
+            .read()
+            .disk
+            .features()
+            .has(Feature::RECOVER);
         if !life.options.replay && was_dirty {
             return refused(RemountError::NotReplayed);
         }
@@ -198,8 +206,8 @@ impl Fs {
         life.media
             .flush_overlay(&log_bytes(life, block_size), block_size)?;
         self.attach_log(life)?;
-        self.state.set_writable(true);
-        self.journal.resume();
+        self.base.state.set_writable(true);
+        self.base.journal.resume();
         let recovered = assemble::begin(self).and_then(|()| match life.must_recover {
             true => orphan_recovery::recover(self),
             false => Ok(()),
@@ -210,20 +218,27 @@ impl Fs {
 
     /// Attaches the log to a journal without one. A log that must not be replayed is emptied.
     fn attach_log(&self, life: &mut Lifecycle) -> Result<()> {
-        if !self.features.has(Feature::HAS_JOURNAL) {
+        if !self.base.features.has(Feature::HAS_JOURNAL) {
             return Ok(());
         }
         let found = match &life.log {
             Some(log) => log.clone(),
             None => {
-                let superblock = self.superblock.read().disk.clone();
+                let superblock = self.base.superblock.read().disk.clone();
                 let external = life.options.journal_device.as_ref();
-                log::find(&self.device, &superblock, &self.geometry, external)?
+                log::find(
+                    &self.base.device,
+                    &superblock,
+                    &self.base.geometry,
+                    external,
+                )?
             }
         };
-        log::wipe(&found, &self.device, self.geometry.block_size())?;
-        let (checksums, width, fast_commits) = assemble::log_format(self.features, &life.options);
-        self.journal
+        log::wipe(&found, &self.base.device, self.base.geometry.block_size())?;
+        let (checksums, width, fast_commits) =
+            assemble::log_format(self.base.features, &life.options);
+        self.base
+            .journal
             .attach(&found, checksums, width, fast_commits)?;
         life.log = Some(found);
         Ok(())

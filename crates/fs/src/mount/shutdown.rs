@@ -32,13 +32,13 @@ impl Filesystem {
     pub fn shutdown(&self, flush: Flush) -> Result<()> {
         let fs = &self.fs;
         let mut life = fs.lifecycle.lock();
-        match fs.state.check_open() {
+        match fs.base.state.check_open() {
             Err(Error::Shutdown) => return Ok(()),
             state => state?,
         }
         let was_frozen = std::mem::take(&mut life.is_frozen);
         if flush == Flush::Everything && !was_frozen {
-            fs.changes.close();
+            fs.base.changes.close();
         }
         // A frozen file system is clean already.
         let done = match flush {
@@ -46,14 +46,14 @@ impl Filesystem {
             Flush::Everything => fs.write_out_all().and_then(|()| fs.rest()),
             Flush::Log | Flush::Nothing => Err(Error::Shutdown),
         };
-        fs.state.shut_down(done.as_ref().err());
+        fs.base.state.shut_down(done.as_ref().err());
         let logged = match flush {
-            Flush::Log if done.is_err() => fs.journal.commit_running().map_err(Error::from),
+            Flush::Log if done.is_err() => fs.base.journal.commit_running().map_err(Error::from),
             _ => Ok(()),
         };
-        fs.journal.abort(uext4_journal::Error::Closed);
+        fs.base.journal.abort(uext4_journal::Error::Closed);
         if flush == Flush::Everything || was_frozen {
-            fs.changes.open();
+            fs.base.changes.open();
         }
         match done {
             Err(Error::Shutdown) => logged,

@@ -25,10 +25,10 @@ pub(super) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
         project: disk.projid,
         rdev: (device.major, device.minor),
         size_bytes: disk.size,
-        sectors: disk.sectors(&fs.geometry)
+        sectors: disk.sectors(&fs.base.geometry)
             + inline_sectors(disk, kind)
             + delayed_sectors(fs, inode),
-        block_size: fs.geometry.block_size(),
+        block_size: fs.base.geometry.block_size(),
         atime: disk.atime,
         mtime: disk.mtime,
         ctime: disk.ctime,
@@ -39,7 +39,7 @@ pub(super) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
 
 /// Sectors of data with delayed allocation; users see them as allocated.
 fn delayed_sectors(fs: &Fs, inode: &Inode) -> u64 {
-    inode.delayed_clusters() << (fs.geometry.cluster_bits + fs.geometry.block_bits - 9)
+    inode.delayed_clusters() << (fs.base.geometry.cluster_bits + fs.base.geometry.block_bits - 9)
 }
 
 /// Sectors that inline data would fill. Reported for files, as the kernel does, because archivers

@@ -93,7 +93,7 @@ impl Filesystem {
                 let inode = fs.new_inode(&handle, parent, &draft)?;
                 handle.write(inode.arc()).disk.links = 0;
                 inode.set_unnamed();
-                fs.orphans.add(fs, &handle, inode.arc())?;
+                fs.orphans.add(&fs.base, &handle, inode.arc())?;
                 Ok(inode)
             })
         })
@@ -148,7 +148,7 @@ impl Creation<'_> {
         self.at.is_tight.set(way.is_tight());
         let _claim = fs.reserve_growth_quota(parent, way.blocks(), caller)?;
         let is_dir = self.draft.kind == FileType::Directory;
-        let needs_block = is_dir && !fs.features.has(Feature::INLINE_DATA);
+        let needs_block = is_dir && !fs.base.features.has(Feature::INLINE_DATA);
         if needs_block && !fs.space.has_room(reserve) {
             return Err(Error::NoSpace.into());
         }

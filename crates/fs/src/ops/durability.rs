@@ -90,7 +90,7 @@ impl Filesystem {
         if !inode.has_delayed() {
             return Ok(());
         }
-        match self.fs.changes.try_enter() {
+        match self.fs.base.changes.try_enter() {
             Some(pass) => self.change_inside(&pass, |fs| file::close(fs, inode.arc())),
             None => Ok(()),
         }
@@ -118,13 +118,13 @@ impl Filesystem {
         };
         self.run(|fs| {
             // A freeze writes the counts itself, and blocks changes of them.
-            let pass = fs.changes.try_enter();
-            if pass.is_some() && fs.state.is_writable() {
+            let pass = fs.base.changes.try_enter();
+            if pass.is_some() && fs.base.state.is_writable() {
                 fs.log_lazy_times()?;
                 let handle = fs.start(1)?;
                 fs.log_counts(&handle);
             }
-            fs.journal.commit_running()?;
+            fs.base.journal.commit_running()?;
             fs.check_lost_flushes()?;
             fs.delayed.unseen.check()?;
             written
@@ -148,8 +148,9 @@ impl Fs {
     }
 
     fn syncs(&self, inode: &InodeRef, flags: InodeFlags) -> bool {
-        let entries = self.settings.has(Switch::Dirsync) || flags.contains(InodeFlags::DIRSYNC);
-        self.settings.has(Switch::Sync)
+        let entries =
+            self.base.settings.has(Switch::Dirsync) || flags.contains(InodeFlags::DIRSYNC);
+        self.base.settings.has(Switch::Sync)
             || flags.contains(InodeFlags::SYNC)
             || (entries && inode.is_dir())
     }
@@ -187,7 +188,7 @@ impl Fs {
 
     fn wait_committed(&self, inode: &InodeRef) -> Result<()> {
         // A freeze logs all times itself, and blocks later changes of them.
-        if let Some(_pass) = self.changes.try_enter() {
+        if let Some(_pass) = self.base.changes.try_enter() {
             self.log_lazy_times_of(inode)?;
         }
         self.wait_unrendered(inode.arc().live().stamp())
@@ -200,10 +201,10 @@ impl Fs {
             // No unrendered change counts. One may be in the committing transaction, and the data
             // may need a flush.
             None => {
-                let committing = Tid(self.journal.running().0.wrapping_sub(1));
-                self.journal.wait_durable(committing)?;
-                self.journal.flush_device()?;
-                Ok(self.journal.check()?)
+                let committing = Tid(self.base.journal.running().0.wrapping_sub(1));
+                self.base.journal.wait_durable(committing)?;
+                self.base.journal.flush_device()?;
+                Ok(self.base.journal.check()?)
             }
         }
     }

@@ -41,22 +41,22 @@ impl Filesystem {
     /// Runs one read-only operation: records damage in the superblock, then frees unused orphans.
     /// While the file system is frozen both are postponed.
     pub(crate) fn run<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
-        self.fs.state.check_open()?;
-        let _spending = self.fs.begin_operation();
+        self.fs.base.state.check_open()?;
+        let _spending = self.fs.base.begin_operation();
         let answer = operation(&self.fs);
         let failed = matches!(answer, Err(Error::Corrupt(_) | Error::Journal(_)));
         if !failed && !self.fs.inodes.evictions.has_own_work() {
             return answer;
         }
-        match self.fs.changes.try_enter() {
+        match self.fs.base.changes.try_enter() {
             Some(_pass) => self.fs.finish(answer),
-            None => self.fs.note_quietly(answer),
+            None => self.fs.base.note_quietly(answer),
         }
     }
 
     /// Runs one modifying operation; waits while the file system is frozen.
     pub(crate) fn change<T>(&self, operation: impl FnOnce(&Fs) -> Result<T>) -> Result<T> {
-        let pass = self.fs.changes.enter();
+        let pass = self.fs.base.changes.enter();
         self.change_inside(&pass, operation)
     }
 
@@ -66,7 +66,7 @@ impl Filesystem {
         &self,
         operation: impl FnOnce(&Fs) -> Result<T>,
     ) -> Option<Result<T>> {
-        let pass = self.fs.changes.enter_or_rest()?;
+        let pass = self.fs.base.changes.enter_or_rest()?;
         Some(self.change_inside(&pass, operation))
     }
 
@@ -75,20 +75,20 @@ impl Filesystem {
         _pass: &Pass<'_>,
         operation: impl FnOnce(&Fs) -> Result<T>,
     ) -> Result<T> {
-        self.fs.state.check_open()?;
-        let _spending = self.fs.begin_operation();
+        self.fs.base.state.check_open()?;
+        let _spending = self.fs.base.begin_operation();
         self.fs.finish(operation(&self.fs))
     }
 
     /// Registers `listener`, which replaces an earlier one. It gets the incidents since the mount
     /// began, and later ones as they happen, each damaged place and failed access once.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
-        self.fs.incidents.listen(listener);
+        self.fs.base.incidents.listen(listener);
     }
 
     /// Incidents since the mount began, oldest first.
     pub fn incidents(&self) -> Vec<Incident> {
-        self.fs.incidents.list()
+        self.fs.base.incidents.list()
     }
 }
 
@@ -96,18 +96,18 @@ impl Fs {
     /// Ends an operation inside the freeze barrier. Errors of the housekeeping are recorded and do
     /// not change the answer.
     fn finish<T>(&self, answer: Result<T>) -> Result<T> {
-        let answer = self.note(answer);
+        let answer = self.base.note(answer);
         self.note_survey();
-        let _recorded = self.note(self.reap_own());
-        let _recorded = self.note(quota_files::place_missing(self));
-        let _recorded = self.note(self.shrink_directories());
+        let _recorded = self.base.note(self.reap_own());
+        let _recorded = self.base.note(quota_files::place_missing(self));
+        let _recorded = self.base.note(self.shrink_directories());
         answer
     }
 
     /// Records an error that the prefetch of bitmaps met, and applies `errors=`.
     pub(crate) fn note_survey(&self) {
         if let Some(error) = self.space.take_survey_error() {
-            let _recorded = self.note::<()>(Err(error));
+            let _recorded = self.base.note::<()>(Err(error));
         }
     }
 }

@@ -170,7 +170,7 @@ impl Fs {
             return self.reap().map(|()| true);
         }
         match lacking {
-            Error::NoSpace => self.space.may_return_since(self, before),
+            Error::NoSpace => self.space.may_return_since(&self.base, before),
             _ => Ok(false),
         }
     }

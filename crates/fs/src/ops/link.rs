@@ -74,7 +74,7 @@ fn link_named(at: &NameChange<'_>, inode: &Arc<Inode>, index: LockMode) -> DirRe
         return Err(error);
     }
     if inode.is_orphan() {
-        fs.orphans.settle(fs, &handle, inode)?;
+        fs.orphans.settle(&fs.base, &handle, inode)?;
     }
     touch_dir(&handle, parent, now);
     Ok(())
@@ -111,5 +111,5 @@ fn take_link_back(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()
         }
     }
     handle.require_full(FullReason::Orphan);
-    fs.orphans.add(fs, handle, inode)
+    fs.orphans.add(&fs.base, handle, inode)
 }

@@ -25,10 +25,10 @@ impl Filesystem {
     /// [`Error::Stale`], because the number is no disk structure and a wrong one no damage.
     pub fn inode(&self, nr: InodeNr) -> Result<InodeRef> {
         self.run(|fs| {
-            if fs.hidden.contains(nr) || !fs.geometry.contains_inode(nr) {
+            if fs.hidden.contains(nr) || !fs.base.geometry.contains_inode(nr) {
                 return Err(Error::Stale);
             }
-            if !fs.space.is_inode_allocated(fs, nr)? {
+            if !fs.space.is_inode_allocated(&fs.base, nr)? {
                 return Err(Error::Stale);
             }
             let inode = InodeRef::new(fs.load_inode(nr)?);
@@ -111,26 +111,26 @@ impl Filesystem {
 
     /// Timestamp granularity in nanoseconds: a second where inodes have 128 bytes.
     pub fn time_granularity_ns(&self) -> u32 {
-        self.fs.time_granularity_ns()
+        self.fs.base.time_granularity_ns()
     }
 
     /// The label of the file system, up to 16 bytes; [`Self::tune`] changes it.
     pub fn label(&self) -> Vec<u8> {
-        self.fs.superblock.read().disk.label().to_vec()
+        self.fs.base.superblock.read().disk.label().to_vec()
     }
 
     /// Whether the superblock asks for `data=journal` (`tune2fs -o journal_data`), which is handled
     /// as `data=ordered`: data are on the device before the transaction that maps them, and a crash
     /// may leave a partial overwrite.
     pub fn wants_data_journal(&self) -> bool {
-        let bits = self.fs.superblock.read().disk.default_mount_opts;
+        let bits = self.fs.base.superblock.read().disk.default_mount_opts;
         bits & default_mount_option::JMODE == default_mount_option::JMODE_DATA
     }
 
     /// Totals of the whole file system.
     pub fn statfs(&self) -> StatFs {
         self.fs.reap_by_the_way();
-        self.fs.space.statfs(&self.fs)
+        self.fs.space.statfs(&self.fs.base)
     }
 
     /// Free capacity for data: none if nothing can be written. Freed blocks count after their
@@ -151,7 +151,8 @@ impl Filesystem {
     pub fn statfs_at(&self, inode: &InodeRef) -> StatFs {
         let mut numbers = self.statfs();
         let project = inode.read().disk.project_of_children();
-        if let Some(limits) = project.and_then(|id| self.fs.quota.project_limits(&self.fs, id)) {
+        if let Some(limits) = project.and_then(|id| self.fs.quota.project_limits(&self.fs.base, id))
+        {
             numbers.narrow(&limits);
         }
         numbers

@@ -35,12 +35,11 @@ use crate::parts::{dir, file};
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
 use crate::types::error::{Error, Result};
+use uext4_format::dirent::NAME_MAX;
 use uext4_format::{FileType, InodeFlags, Timestamp};
 use uext4_journal::{Handle, Object};
 use uext4_sync::Arc;
 
-/// Longest name of a directory entry in bytes.
-pub(crate) const NAME_MAX: usize = 255;
 /// Largest link count; with `dir_nlink` an indexed directory goes to 1, "many", beyond it.
 pub(crate) const LINK_MAX: u16 = 65000;
 
@@ -135,7 +134,7 @@ impl Fs {
         if links >= LINK_MAX {
             // Linux counts further only if the directory is indexed.
             let indexed = self.dirs.index && state.disk.flags.contains(InodeFlags::INDEX);
-            if !indexed || !self.features.has(uext4_format::Feature::DIR_NLINK) {
+            if !indexed || !self.base.features.has(uext4_format::Feature::DIR_NLINK) {
                 return Err(Error::TooManyLinks);
             }
             state.disk.links = 1;

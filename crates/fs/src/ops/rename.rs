@@ -147,8 +147,8 @@ impl Rename<'_> {
     /// Writes out the data of a file that replaces another before the rename (`auto_da_alloc`). Its
     /// `fsync` reports a failure.
     fn write_out_first(&self, fs: &Fs) {
-        if self.replaced().is_some() && fs.settings.has(Switch::AutoDaAlloc) {
-            let _told_by_fsync = fs.note(file::write_out(fs, self.source.arc()));
+        if self.replaced().is_some() && fs.base.settings.has(Switch::AutoDaAlloc) {
+            let _told_by_fsync = fs.base.note(file::write_out(fs, self.source.arc()));
         }
     }
 

@@ -118,7 +118,7 @@ fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     }
     let mode = new_mode(inode, set, caller);
     let flags = new_flags(inode, set, caller)?;
-    if let Some(mode) = mode.filter(|_| set.mode.is_some() && fs.settings.has(Switch::Acl)) {
+    if let Some(mode) = mode.filter(|_| set.mode.is_some() && fs.base.settings.has(Switch::Acl)) {
         xattr::chmod_acl(fs, &handle, inode.arc(), mode)?;
     }
     xattr::expand(fs, &handle, inode.arc())?;
@@ -211,17 +211,17 @@ fn reserve_owners_quota(fs: &Fs, inode: &Inode, to: Owners, caller: &Caller) -> 
     let kept = quota_files::ensure(fs, to)?;
     let (from, sectors) = {
         let disk = &inode.read().disk;
-        (Owners::of(disk), disk.sectors(&fs.geometry))
+        (Owners::of(disk), disk.sectors(&fs.base.geometry))
     };
     let rights = quota::rights_of(caller);
     let claim = fs
         .quota
-        .claim_transfer(fs, (from, to), sectors << 9, rights)?;
+        .claim_transfer(&fs.base, (from, to), sectors << 9, rights)?;
     Ok(claim.with(kept))
 }
 
 fn check_project(fs: &Fs, inode: &Inode, set: &SetAttr) -> Result<()> {
-    let can = fs.features.has(Feature::PROJECT) && inode.read().disk.has_projid();
+    let can = fs.base.features.has(Feature::PROJECT) && inode.read().disk.has_projid();
     if set.project.is_some() && !can {
         let problem = "project ids without the feature project";
         return Err(Error::NotSupported(problem));
@@ -231,7 +231,7 @@ fn check_project(fs: &Fs, inode: &Inode, set: &SetAttr) -> Result<()> {
 
 /// The checksums of all structures of the inode include its generation.
 fn check_generation(fs: &Fs, set: &SetAttr) -> Result<()> {
-    if set.generation.is_some() && fs.features.has(Feature::METADATA_CSUM) {
+    if set.generation.is_some() && fs.base.features.has(Feature::METADATA_CSUM) {
         let problem = "a new generation with the feature metadata_csum";
         return Err(Error::NotSupported(problem));
     }

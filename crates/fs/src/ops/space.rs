@@ -15,7 +15,7 @@ impl Filesystem {
     pub fn trim(&self, range: Range<u64>, min_len_bytes: u64) -> Result<u64> {
         self.change(|fs| {
             fs.writable()?;
-            fs.space.trim(fs, range, min_len_bytes)
+            fs.space.trim(&fs.base, range, min_len_bytes)
         })
     }
 
@@ -27,6 +27,6 @@ impl Filesystem {
     pub fn free_fragments(&self, slices: usize) -> Result<FreeFragments> {
         // Not beside a growth, which changes bitmaps on the device.
         let _life = self.fs.lifecycle.lock();
-        self.run(|fs| fs.space.fragments(fs, slices))
+        self.run(|fs| fs.space.fragments(&fs.base, slices))
     }
 }

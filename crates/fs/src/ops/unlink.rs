@@ -194,6 +194,6 @@ impl Fs {
         if self.claim_empty(inode) {
             return self.finish_evict(handle, inode);
         }
-        self.orphans.add(self, handle, inode)
+        self.orphans.add(&self.base, handle, inode)
     }
 }

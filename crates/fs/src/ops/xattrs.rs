@@ -107,7 +107,7 @@ fn check_write(fs: &Fs, inode: &InodeRef, name: &[u8], caller: &Caller) -> Resul
 
 /// User attributes exist on regular files and directories only, and follow the file's permissions.
 fn check_user(fs: &Fs, inode: &InodeRef, caller: &Caller, want: Want) -> Result<()> {
-    if !fs.settings.has(Switch::UserXattr) {
+    if !fs.base.settings.has(Switch::UserXattr) {
         return Err(Error::NotSupported("user attributes on this mount"));
     }
     let allowed = matches!(inode.kind(), FileType::Regular | FileType::Directory);

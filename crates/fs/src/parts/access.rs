@@ -75,7 +75,7 @@ impl Fs {
     /// Whether the ACL is evaluated: not for the owner (bits in the mode decide), and not when the
     /// group bits of the mode, which hold the ACL mask, are all clear.
     fn asks_acl(&self, inode: &Inode, facts: &Facts, caller: &Caller) -> bool {
-        if !self.settings.has(Switch::Acl) || inode.lacks_acl() {
+        if !self.base.settings.has(Switch::Acl) || inode.lacks_acl() {
             return false;
         }
         facts.uid != caller.uid && facts.mode & 0o070 != 0
@@ -84,8 +84,8 @@ impl Fs {
     /// Whether `caller` may use the blocks reserved for the superuser: if it is the superuser, or
     /// `resuid` or `resgid` name it. Only the superuser has no quota limits.
     pub(crate) fn reserve_of(&self, caller: &Caller) -> Reserve {
-        let gid = self.settings.reserved_gid().filter(|gid| *gid != 0);
-        let listed = self.settings.reserved_uid() == Some(caller.uid)
+        let gid = self.base.settings.reserved_gid().filter(|gid| *gid != 0);
+        let listed = self.base.settings.reserved_uid() == Some(caller.uid)
             || gid.is_some_and(|gid| caller.in_group(gid));
         match (caller.is_superuser(), listed) {
             (true, _) => Reserve::MayUse,

@@ -23,10 +23,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use uext4_format::extent::Extent;
 use uext4_format::fast_commit::Record;
+use uext4_format::superblock::SUPERBLOCK_OFFSET;
 use uext4_format::{BlockNr, FileType, InodeFlags, InodeNr, LogicalBlock, Tid};
 use uext4_journal::{FullReason, Handle, Object, Stamp};
 use uext4_num::{clamp_u16, clamp_u32};
-use uext4_volume::superblock::SUPERBLOCK_OFFSET;
 
 /// Most inodes of a fast commit: bounds the time for which no handle may start.
 const INODES_MAX: usize = 1024;
@@ -44,22 +44,25 @@ fn failed(_error: Error) -> FullReason {
 impl Fs {
     /// Makes a change of an inode durable, by a fast commit where possible.
     pub(crate) fn make_durable(&self, change: Stamp) -> Result<()> {
-        if !self.journal.writes_fast_commits() {
-            return Ok(self.journal.wait_durable(change.tid)?);
+        if !self.base.journal.writes_fast_commits() {
+            return Ok(self.base.journal.wait_durable(change.tid)?);
         }
         let mut make = |tid: Tid, keys: Vec<u64>| self.records(tid, keys);
         // With its copies of these, from before the replay of the log, e2fsck replays records.
         let (inodes, _) = self.inodes.place(&self.space, InodeNr::JOURNAL)?;
-        let superblock = BlockNr(SUPERBLOCK_OFFSET >> self.geometry.block_bits);
+        let superblock = BlockNr(SUPERBLOCK_OFFSET >> self.base.geometry.block_bits);
         let home_first = || {
-            let geometry = &self.geometry;
+            let geometry = &self.base.geometry;
             let descriptors = 0..geometry.descriptor_blocks_count();
             let descriptors = descriptors.map(|at| geometry.descriptor_block(at));
             let mut blocks: Vec<_> = descriptors.chain([superblock, inodes]).collect();
             blocks.sort_unstable();
             blocks
         };
-        Ok(self.journal.make_durable(change, &home_first, &mut make)?)
+        Ok(self
+            .base
+            .journal
+            .make_durable(change, &home_first, &mut make)?)
     }
 
     /// Promises the records of changed names of files in `dir`.
@@ -147,8 +150,8 @@ impl Fs {
     /// attributes of the file that had the place would be those of the new one.
     fn check_place(&self, nr: InodeNr) -> Recorded<()> {
         let (block, offset) = self.inodes.place(&self.space, nr).map_err(failed)?;
-        let mut bytes = vec![0; usize::from(self.geometry.inode_size)];
-        let read = self.journal.read_part(block, offset, &mut bytes);
+        let mut bytes = vec![0; usize::from(self.base.geometry.inode_size)];
+        let read = self.base.journal.read_part(block, offset, &mut bytes);
         read.map_err(|error| failed(error.into()))?;
         match recordable::may_have_attributes(&bytes) {
             true => Err(FullReason::Attribute),

@@ -16,10 +16,10 @@ use uext4_sync::atomic::Ordering;
 
 /// Loads the orphan file; `None` without the feature.
 pub(crate) fn load_file(fs: &Fs) -> Result<Option<OrphanFile>> {
-    if !fs.features.has(Feature::ORPHAN_FILE) {
+    if !fs.base.features.has(Feature::ORPHAN_FILE) {
         return Ok(None);
     }
-    let nr = InodeNr(fs.superblock.read().disk.orphan_file_inum);
+    let nr = InodeNr(fs.base.superblock.read().disk.orphan_file_inum);
     let damage = |problem| Error::Corrupt(Corrupt::new(Place::Inode(nr), "orphan file", problem));
     let inode = fs.load_inode(nr)?;
     let state = inode.read();
@@ -29,8 +29,8 @@ pub(crate) fn load_file(fs: &Fs) -> Result<Option<OrphanFile>> {
         return Err(damage(CorruptKind::BadSize));
     }
     let blocks = map::blocks_of(fs, &state, clamp_u32(count), || damage(CorruptKind::Hole))?;
-    let seed = fs.checksums.metadata.map(|_| state.seed());
-    OrphanFile::read(fs, seed, &blocks).map(Some)
+    let seed = fs.base.checksums.metadata.map(|_| state.seed());
+    OrphanFile::read(&fs.base, seed, &blocks).map(Some)
 }
 
 /// Processes all tracked orphans. Called once, before any other operation. On a file system with
@@ -38,8 +38,8 @@ pub(crate) fn load_file(fs: &Fs) -> Result<Option<OrphanFile>> {
 /// are dropped: e2fsck must run. Damage of one orphan is recorded and leaves it to e2fsck; the
 /// others are processed.
 pub(crate) fn recover(fs: &Fs) -> Result<()> {
-    if fs.superblock.read().disk.state & state::ERROR != 0 {
-        let is_listed = fs.superblock.read().disk.last_orphan != 0;
+    if fs.base.superblock.read().disk.state & state::ERROR != 0 {
+        let is_listed = fs.base.superblock.read().disk.last_orphan != 0;
         if is_listed || fs.orphans.in_file().next().is_some() {
             fs.orphans.leave();
         }
@@ -49,7 +49,8 @@ pub(crate) fn recover(fs: &Fs) -> Result<()> {
     for inode in adopt(fs)? {
         match finish(fs, &inode) {
             Err(found @ Error::Corrupt(_)) => {
-                fs.orphans.remove(fs, &fs.start(credits::REMOVE)?, &inode)?;
+                fs.orphans
+                    .remove(&fs.base, &fs.start(credits::REMOVE)?, &inode)?;
                 damage.push(found);
             }
             other => other?,
@@ -57,14 +58,16 @@ pub(crate) fn recover(fs: &Fs) -> Result<()> {
     }
     // Last: after an error the file system may refuse changes.
     for found in damage {
-        let _recorded = fs.note::<()>(Err(found));
+        let _recorded = fs.base.note::<()>(Err(found));
     }
     Ok(())
 }
 
 fn drop_all(fs: &Fs) -> Result<()> {
     let handle = fs.start(credits::ATTRIBUTES)?;
-    fs.superblock.update(&handle, |disk| disk.last_orphan = 0);
+    fs.base
+        .superblock
+        .update(&handle, |disk| disk.last_orphan = 0);
     drop(handle);
     let Some(file) = fs.orphans.file() else {
         return Ok(());
@@ -104,7 +107,7 @@ fn adopt(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
 fn adopt_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
     let mut chain = Vec::new();
     let mut seen = HashSet::new();
-    let mut next = fs.superblock.read().disk.last_orphan;
+    let mut next = fs.base.superblock.read().disk.last_orphan;
     while next != 0 && seen.insert(next) {
         let Some(inode) = load_orphan(fs, InodeNr(next)) else {
             break;
@@ -117,7 +120,10 @@ fn adopt_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
         let handle = fs.start(credits::ATTRIBUTES)?;
         match chain.last() {
             Some(oldest) => handle.write(oldest).disk.dtime = 0,
-            None => fs.superblock.update(&handle, |disk| disk.last_orphan = 0),
+            None => fs
+                .base
+                .superblock
+                .update(&handle, |disk| disk.last_orphan = 0),
         }
     }
     Ok(chain)
@@ -126,8 +132,8 @@ fn adopt_list(fs: &Fs) -> Result<Vec<Arc<Inode>>> {
 /// The inode of an entry, if it may be an orphan: it has no name, or it can be truncated. `i_block`
 /// of a device node or a short symbolic link has no block pointers.
 fn load_orphan(fs: &Fs, nr: InodeNr) -> Option<Arc<Inode>> {
-    let first = fs.geometry.first_inode;
-    let allocated = nr.0 >= first && fs.space.is_inode_allocated(fs, nr).unwrap_or(false);
+    let first = fs.base.geometry.first_inode;
+    let allocated = nr.0 >= first && fs.space.is_inode_allocated(&fs.base, nr).unwrap_or(false);
     if !allocated {
         return None;
     }

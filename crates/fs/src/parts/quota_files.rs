@@ -24,7 +24,7 @@ const REMOVED_MAX: usize = 1024;
 pub(crate) fn load_to_read(fs: &Fs) -> Result<Quota> {
     match load(fs) {
         Err(damage @ Error::Corrupt(_)) => {
-            fs.incidents.met(&damage);
+            fs.base.incidents.met(&damage);
             Ok(Quota::unusable())
         }
         other => other,
@@ -33,16 +33,16 @@ pub(crate) fn load_to_read(fs: &Fs) -> Result<Quota> {
 
 /// Reads the quota files; empty without the feature.
 pub(crate) fn load(fs: &Fs) -> Result<Quota> {
-    if !fs.features.has(Feature::QUOTA) {
+    if !fs.base.features.has(Feature::QUOTA) {
         return Ok(Quota::default());
     }
     let (files, own) = {
-        let disk = &fs.superblock.read().disk;
+        let disk = &fs.base.superblock.read().disk;
         let own = vec![disk.prj_quota_inum, disk.orphan_file_inum];
         (disk.quota_files(), own)
     };
     let accounts = files.map(|(kind, nr)| accounts(fs, kind, nr));
-    Ok(Quota::new(accounts.collect::<Result<_>>()?, own, fs))
+    Ok(Quota::new(accounts.collect::<Result<_>>()?, own, &fs.base))
 }
 
 fn accounts(fs: &Fs, kind: QuotaKind, nr: InodeNr) -> Result<Accounts> {
@@ -52,7 +52,7 @@ fn accounts(fs: &Fs, kind: QuotaKind, nr: InodeNr) -> Result<Accounts> {
     Ok(Accounts::new(
         kind,
         nr,
-        QuotaFile::read(fs, kind, blocks, corrupt)?,
+        QuotaFile::read(&fs.base, kind, blocks, corrupt)?,
     ))
 }
 
@@ -165,8 +165,8 @@ fn grow(fs: &Fs, handle: &Handle<'_>, accounts: &Accounts, at: LogicalBlock) -> 
     }
     let inode = fs.load_inode(accounts.nr())?;
     let block = map::insert_block(fs, handle, &mut handle.write(&inode), at)?;
-    let byte = block.0 << fs.geometry.block_bits;
-    fs.device.write_at(byte, &vec![0; fs.block_size()])?;
+    let byte = block.0 << fs.base.geometry.block_bits;
+    fs.base.device.write_at(byte, &vec![0; fs.block_size()])?;
     handle.write(accounts.file()).grow(block);
     Ok(())
 }

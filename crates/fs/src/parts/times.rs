@@ -45,7 +45,7 @@ impl Fs {
             change(state);
             state.only_attributes();
         };
-        if !self.settings.has(Switch::Lazytime) {
+        if !self.base.settings.has(Switch::Lazytime) {
             let handle = self.start(credits::ATTRIBUTES)?;
             record_unless_directory(&handle, inode);
             change(&mut handle.write(inode));
@@ -85,27 +85,27 @@ impl Fs {
 
     /// Whether every read updates the access time (`strictatime`).
     pub(crate) fn notes_every_read(&self) -> bool {
-        let has = |switch| self.settings.has(switch);
-        !has(Switch::Relatime) && !has(Switch::NoAtime) && self.state.is_writable()
+        let has = |switch| self.base.settings.has(switch);
+        !has(Switch::Relatime) && !has(Switch::NoAtime) && self.base.state.is_writable()
     }
 
     /// Sets the access time when the mount options ask for it. A read does not fail because its
     /// time cannot be written: the journal may have stopped since it began.
     pub(crate) fn touch_atime(&self, inode: &InodeRef, changes: ChangeTimes) -> Atime {
         let set = self.set_atime(inode, changes);
-        self.note_quietly(set).unwrap_or(Atime::Kept)
+        self.base.note_quietly(set).unwrap_or(Atime::Kept)
     }
 
     fn set_atime(&self, inode: &InodeRef, changes: ChangeTimes) -> Result<Atime> {
-        let has = |switch| self.settings.has(switch);
+        let has = |switch| self.base.settings.has(switch);
         let off = has(Switch::NoAtime) || (has(Switch::NoDirAtime) && inode.is_dir());
         let now = self.now();
         let due = |state: &InodeState| self.atime_is_due(state, changes, now);
-        if off || !self.state.is_writable() || !due(&inode.read()) {
+        if off || !self.base.state.is_writable() || !due(&inode.read()) {
             return Ok(Atime::Kept);
         }
         // A read does not wait for a frozen file system: the access time stays.
-        let Some(_pass) = self.changes.try_enter() else {
+        let Some(_pass) = self.base.changes.try_enter() else {
             return Ok(Atime::Kept);
         };
         let mut done = Atime::Kept;
@@ -130,7 +130,7 @@ impl Fs {
             ChangeTimes::Here => disk.mtime.max(disk.ctime),
             ChangeTimes::Above => disk.mtime.max(disk.ctime).max(now),
         };
-        !self.settings.has(Switch::Relatime) || disk.atime <= changed || day_old
+        !self.base.settings.has(Switch::Relatime) || disk.atime <= changed || day_old
     }
 }
 

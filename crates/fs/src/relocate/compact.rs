@@ -79,7 +79,7 @@ impl Filesystem {
         }
         let (border, mut late) = self.run(plan)?;
         let total: u64 = late.iter().map(Late::len).sum();
-        let bits = self.fs.geometry.block_bits;
+        let bits = self.fs.base.geometry.block_bits;
         let mut report = Compacted {
             planned_bytes: total << bits,
             ..Compacted::default()
@@ -90,7 +90,7 @@ impl Filesystem {
             self.sync()?;
             report.discarded_bytes = self.trim(0..u64::MAX, 0)?;
         }
-        report.free_end_bytes = self.run(|fs| fs.space.free_at_end(fs))? << bits;
+        report.free_end_bytes = self.run(|fs| fs.space.free_at_end(&fs.base))? << bits;
         Ok(report)
     }
 
@@ -106,7 +106,7 @@ impl Filesystem {
         let mut files = std::collections::BTreeSet::new();
         for late in late {
             let moved = self.bring_one(&mut mover, late, &mut runs)?;
-            report.moved_bytes += moved << self.fs.geometry.block_bits;
+            report.moved_bytes += moved << self.fs.base.geometry.block_bits;
             if moved > 0 {
                 files.insert(late.inode);
             }
@@ -162,9 +162,9 @@ fn movable(fs: &Fs, nr: InodeNr) -> Result<Option<InodeRef>> {
 fn plan(fs: &Fs) -> Result<(u64, Vec<Late>)> {
     let mut all = extents_of_all(fs)?;
     all.sort_by_key(|extent| std::cmp::Reverse(extent.start));
-    let free = fs.space.free_runs(fs)?;
-    let border = border(&all, &free, fs.geometry.blocks_count);
-    let ratio = u64::from(fs.geometry.blocks_per_cluster());
+    let free = fs.space.free_runs(&fs.base)?;
+    let border = border(&all, &free, fs.base.geometry.blocks_count);
+    let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
     let border = border.next_multiple_of(ratio);
     let mut late = Vec::new();
     for extent in all
@@ -224,7 +224,7 @@ fn end_of_first(free: &[Range<u64>], blocks: u64) -> u64 {
 /// The extents of all regular files with a name or a user.
 fn extents_of_all(fs: &Fs) -> Result<Vec<Late>> {
     let mut all = Vec::new();
-    for nr in fs.space.inodes_in_use(fs) {
+    for nr in fs.space.inodes_in_use(&fs.base) {
         let Some(inode) = visible(fs, nr?)? else {
             continue;
         };

@@ -92,7 +92,7 @@ impl Filesystem {
             goal: None,
             useless_blocks: u64::MAX,
         };
-        report.moved_bytes = job.all(&extents, progress)? << self.fs.geometry.block_bits;
+        report.moved_bytes = job.all(&extents, progress)? << self.fs.base.geometry.block_bits;
         report.extents_after = u64_of(self.run(|fs| layout::extents(fs, inode))?.len());
         if report.moved_bytes == 0 {
             report.left_alone = Some(LeftAlone::NoBetterSpace);
@@ -119,7 +119,7 @@ impl<'a> Job<'a> {
         extents: &[Mapped],
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64> {
-        let bits = self.filesystem.fs.geometry.block_bits;
+        let bits = self.filesystem.fs.base.geometry.block_bits;
         let (mut at, mut moved) = (0, 0);
         while at < extents.len() {
             let range = match self.gather(extents, at)? {
@@ -237,5 +237,5 @@ fn together<'a>(fs: &Fs, extents: &'a [Mapped]) -> &'a [Mapped] {
 /// The longest run that the allocator hands out and one extent maps.
 fn run_max(fs: &Fs) -> u64 {
     let extent = len_max(fs, map::ExtentState::Written);
-    extent.min(fs.geometry.blocks_per_group.into())
+    extent.min(fs.base.geometry.blocks_per_group.into())
 }

@@ -18,9 +18,9 @@ impl FreeRuns {
     /// The free runs before block `end`, also those of freed and preallocated blocks.
     pub(super) fn before(fs: &Fs, end: u64) -> Result<Self> {
         fs.space.discard_preallocations();
-        fs.journal.commit_running()?;
-        let runs = fs.space.free_runs(fs)?;
-        let ratio = u64::from(fs.geometry.blocks_per_cluster());
+        fs.base.journal.commit_running()?;
+        let runs = fs.space.free_runs(&fs.base)?;
+        let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
         let end = end / ratio * ratio;
         let cut =
             |run: std::ops::Range<u64>| (run.end.min(end).saturating_sub(run.start), run.start);

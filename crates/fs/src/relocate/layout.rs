@@ -56,7 +56,7 @@ pub(super) fn next_mapped(fs: &Fs, inode: &Inode, range: Range<u64>) -> Result<O
 
 /// The clusters of the file that overlap a range of blocks.
 pub(super) fn whole_clusters(fs: &Fs, blocks: Range<u64>) -> Range<u64> {
-    let ratio = u64::from(fs.geometry.blocks_per_cluster());
+    let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
     blocks.start / ratio * ratio..blocks.end.next_multiple_of(ratio)
 }
 
@@ -75,7 +75,7 @@ pub(super) fn fewest(fs: &Fs, extents: &[Mapped]) -> u64 {
 
 /// Longest extent of this state, in whole clusters.
 pub(super) fn len_max(fs: &Fs, state: ExtentState) -> u64 {
-    let ratio = u64::from(fs.geometry.blocks_per_cluster());
+    let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
     let max = u64::from(Extent::max_len_blocks(state));
     (max - max % ratio).max(ratio)
 }

@@ -57,7 +57,7 @@ impl Filesystem {
     /// [`Error::Invalid`] for other files than regular ones; [`Error::NoSpace`] when no free block
     /// is left there, with what moved before at its new place; errors of the device.
     pub fn relocate(&self, inode: &InodeRef, bytes: Range<u64>, to: Destination) -> Result<u64> {
-        let bits = self.fs.geometry.block_bits;
+        let bits = self.fs.base.geometry.block_bits;
         self.change(|fs| prepare(fs, inode))?;
         let blocks = bytes.start >> bits..bytes.end.div_ceil(1 << bits);
         let range = whole_clusters(&self.fs, blocks.start..blocks.end.min(map::LOGICAL_END));
@@ -135,7 +135,7 @@ fn prepare(fs: &Fs, inode: &InodeRef) -> Result<()> {
 
 /// A request for whole clusters of data.
 fn want(fs: &Fs, inode: &Inode, len_blocks: u32, min_blocks: u32, goal: Option<BlockNr>) -> Want {
-    let ratio = u64::from(fs.geometry.blocks_per_cluster());
+    let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
     Want {
         goal: goal.map(|goal| BlockNr(goal.0 - goal.0 % ratio)),
         len_blocks,

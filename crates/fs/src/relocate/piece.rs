@@ -45,11 +45,11 @@ pub(super) struct Mover {
 
 impl Mover {
     pub(super) fn new(fs: &Fs) -> Self {
-        let blocks = PIECE_BYTES >> fs.geometry.block_bits;
+        let blocks = PIECE_BYTES >> fs.base.geometry.block_bits;
         Self {
             buffer: Vec::new(),
             blocks_max: whole_clusters(fs, 0..blocks.max(1)).end,
-            credits_max: fs.journal.stats().transaction_limit_blocks / 4,
+            credits_max: fs.base.journal.stats().transaction_limit_blocks / 4,
         }
     }
 
@@ -102,7 +102,7 @@ impl Mover {
                 return Ok(None);
             };
             let len = piece.range.end - piece.range.start;
-            let ratio = u64::from(fs.geometry.blocks_per_cluster());
+            let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
             if len <= ratio || self.credits(fs, state, &piece)? <= self.credits_max {
                 return Ok(Some(piece));
             }
@@ -114,7 +114,7 @@ impl Mover {
     /// blocks, and revokes of journaled data.
     fn credits(&self, fs: &Fs, state: &InodeState, piece: &Piece) -> Result<u32> {
         let len = piece.range.end - piece.range.start;
-        let new_groups = len / u64::from(fs.geometry.blocks_per_group) + 2;
+        let new_groups = len / u64::from(fs.base.geometry.blocks_per_group) + 2;
         let revokes = len / (fs.block_bytes() / 16) + 1;
         let map = map::replace_cost(fs, state, piece.range.clone(), u32::MAX)?;
         let old_groups = clamp_u32(piece.groups.len());
@@ -124,7 +124,7 @@ impl Mover {
 
     /// Copies the data, zeroes as holes; unwritten extents have none.
     fn copy(&mut self, fs: &Fs, inode: &Inode, piece: &Piece, to: BlockRun) -> Result<()> {
-        let bits = fs.geometry.block_bits;
+        let bits = fs.base.geometry.block_bits;
         let is_row =
             |a: &Mapped, b: &Mapped| a.end() == u64::from(b.logical.0) && a.state == b.state;
         fs.begin_unflushed(inode);
@@ -138,12 +138,12 @@ impl Mover {
             for old in row {
                 let len = clamp_usize(u64::from(old.len_blocks) << bits);
                 let (part, behind) = rest.split_at_mut(len);
-                fs.device.read_at(old.start.0 << bits, part)?;
+                fs.base.device.read_at(old.start.0 << bits, part)?;
                 rest = behind;
             }
             let skip = u64::from(row[0].logical.0) - piece.range.start;
             let at = (to.start.0 + skip) << bits;
-            write_sparse(&*fs.device, at, &self.buffer, fs.block_size())?;
+            write_sparse(&*fs.base.device, at, &self.buffer, fs.block_size())?;
         }
         Ok(())
     }
@@ -153,12 +153,12 @@ impl Mover {
         let credits = self.credits(fs, &inode.read(), piece);
         let handle = credits.and_then(|credits| fs.start(credits));
         let handle = handle.inspect_err(|_| give_back(fs, to))?;
-        let committed = fs.space.commit(fs, &handle, to);
+        let committed = fs.space.commit(&fs.base, &handle, to);
         committed.inspect_err(|_| give_back(fs, to))?;
         let mut state = handle.write(inode);
         let replaced = map::replace(fs, &handle, &mut state, piece.range.clone(), to.start);
         if let Err(error) = replaced {
-            fs.space.free(fs, &handle, to)?;
+            fs.space.free(&fs.base, &handle, to)?;
             return Err(error);
         }
         map::free_moved(fs, &handle, &state, &piece.extents)
@@ -196,7 +196,7 @@ fn look(fs: &Fs, state: &InodeState, range: &Range<u64>, max_blocks: u64) -> Res
 impl Piece {
     fn add(&mut self, fs: &Fs, extent: Mapped) {
         let last = BlockNr(extent.start.0 + u64::from(extent.len_blocks) - 1);
-        let group = |block| fs.geometry.group_of_block(block).0;
+        let group = |block| fs.base.geometry.group_of_block(block).0;
         self.groups.extend(group(extent.start)..=group(last));
         self.extents.push(extent);
     }

@@ -17,13 +17,13 @@ impl<'a> Reserved<'a> {
     /// # Errors
     /// [`Error::NoSpace`] if there is none, also after a commit of what was freed.
     pub(super) fn run(fs: &'a Fs, want: &Want) -> Result<Self> {
-        let left = fs.space.reserve_or_commit(fs, want)?;
+        let left = fs.space.reserve_or_commit(&fs.base, want)?;
         Ok(Self { fs, left })
     }
 
     /// As [`Self::run`] without the commit; `None` if there is no such run.
     pub(super) fn run_at_once(fs: &'a Fs, want: &Want) -> Result<Option<Self>> {
-        match fs.space.reserve(fs, want) {
+        match fs.space.reserve(&fs.base, want) {
             Ok(left) => Ok(Some(Self { fs, left })),
             Err(Error::NoSpace) => Ok(None),
             Err(error) => Err(error),
@@ -33,7 +33,7 @@ impl<'a> Reserved<'a> {
     /// Reserves all of `want.len_blocks` in one run if possible, else a run of at least half of
     /// that, and so on.
     pub(super) fn fewest_pieces(fs: &'a Fs, mut want: Want) -> Result<Self> {
-        let least = fs.geometry.blocks_per_cluster();
+        let least = fs.base.geometry.blocks_per_cluster();
         loop {
             if let Some(reserved) = Self::run_at_once(fs, &want)? {
                 return Ok(reserved);
@@ -50,7 +50,7 @@ impl<'a> Reserved<'a> {
     /// # Errors
     /// [`Error::NoSpace`] unless all of them are free.
     pub(super) fn exactly(fs: &'a Fs, run: BlockRun) -> Result<Self> {
-        let pieces = fs.space.reserve_exactly(fs, run)?;
+        let pieces = fs.space.reserve_exactly(&fs.base, run)?;
         debug_assert!(pieces.len() == 1, "the run is in one group");
         Ok(Self { fs, left: run })
     }

@@ -35,7 +35,7 @@ fn scatter(rig: &Rig, units: u64, unit_bytes: u64) {
     let data = content(0..units * unit_bytes);
     let position = Position::Offset(0);
     file::write(rig.fs(), rig.file.arc(), position, &data, Terms::OWN).expect("writes");
-    let size = rig.fs().geometry.blocks_count * rig.fs().block_bytes();
+    let size = rig.fs().base.geometry.blocks_count * rig.fs().block_bytes();
     for unit in 0..units {
         let bytes = unit * unit_bytes..(unit + 1) * unit_bytes;
         let to = Destination::Near(unit * 7_919_777_777 % size);
@@ -59,13 +59,16 @@ fn extents(rig: &Rig) -> usize {
 fn a_scattered_file_comes_together() {
     for kind in KINDS {
         let rig = Rig::new(64, kind);
-        let unit = rig.fs().geometry.cluster_size();
+        let unit = rig.fs().base.geometry.cluster_size();
         let blocks = 400;
         scatter(&rig, blocks, unit);
         let before = extents(&rig);
         assert!(before > 50, "{kind:?}: {before}");
         rig.mounted.sync().expect("syncs");
-        let (free, sectors) = (rig.fs().space.statfs(rig.fs()).blocks_free, sectors(&rig));
+        let (free, sectors) = (
+            rig.fs().space.statfs(&rig.fs().base).blocks_free,
+            sectors(&rig),
+        );
         let options = DefragOptions::default();
         let report = rig.mounted.defragment(&rig.file, &options, &mut go_on);
         let report = report.expect("defragments");
@@ -76,7 +79,10 @@ fn a_scattered_file_comes_together() {
         assert_content(&rig, blocks * unit);
         rig.mounted.sync().expect("syncs");
         let tree = (sectors - self::sectors(&rig)) * 512 / rig.fs().block_bytes();
-        assert_eq!(rig.fs().space.statfs(rig.fs()).blocks_free, free + tree);
+        assert_eq!(
+            rig.fs().space.statfs(&rig.fs().base).blocks_free,
+            free + tree
+        );
         let again = rig.mounted.defragment(&rig.file, &options, &mut go_on);
         let again = again.expect("defragments");
         assert_eq!(
@@ -90,7 +96,7 @@ fn a_scattered_file_comes_together() {
 }
 
 fn sectors(rig: &Rig) -> u64 {
-    rig.file.read().disk.sectors(&rig.fs().geometry)
+    rig.file.read().disk.sectors(&rig.fs().base.geometry)
 }
 
 /// Random writes, holes, unwritten space and moves, against plain bytes.
@@ -265,7 +271,7 @@ fn data_in_the_inode_stay_there() {
 fn users_see_their_data_while_the_file_moves() {
     for kind in KINDS {
         let rig = Rig::new(64, kind);
-        let unit = rig.fs().geometry.cluster_size();
+        let unit = rig.fs().base.geometry.cluster_size();
         let len = 200 * unit;
         scatter(&rig, 200, unit);
         let ending = AtomicBool::new(false);
@@ -333,7 +339,10 @@ fn free_space_comes_together_at_the_end() {
             };
             (0..40).step_by(3).map(last_of).max()
         };
-        let before = (last(), rig.fs().space.free_at_end(rig.fs()).expect("looks"));
+        let before = (
+            last(),
+            rig.fs().space.free_at_end(&rig.fs().base).expect("looks"),
+        );
         let plan = rig
             .mounted
             .compact(&CompactOptions { dry_run: true }, &mut |_| {
@@ -353,7 +362,10 @@ fn free_space_comes_together_at_the_end() {
             });
         let done = done.expect("compacts");
         assert_eq!(done.moved_bytes, done.planned_bytes, "{kind:?}: {done:?}");
-        let after = (last(), rig.fs().space.free_at_end(rig.fs()).expect("looks"));
+        let after = (
+            last(),
+            rig.fs().space.free_at_end(&rig.fs().base).expect("looks"),
+        );
         assert!(after.0 < before.0, "{kind:?}: {before:?} {after:?}");
         assert!(after.1 >= before.1, "{kind:?}: {before:?} {after:?}");
         // Data lie at the front: no free run of a file's length is before the last data.

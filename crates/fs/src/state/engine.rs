@@ -1,7 +1,8 @@
 //! The engine: shared state of all operations of one mount.
 //!
 //! Operations are functions on [`Fs`] in the modules above this one. State types are below it and
-//! take [`Base`] where they need the journal, the device or the settings.
+//! take [`Base`] where they need the journal, the device or the settings: operations pass
+//! `fs.base`. Its most frequent questions are methods of [`Fs`] too.
 
 use crate::cache::dcache::{DentryMemory, HashedName, NameHasher, SparseLeaves};
 use crate::cache::extent_status::ExtentStatus;
@@ -17,8 +18,7 @@ use crate::state::space::Space;
 use crate::state::writeback::{Flusher, Pool};
 use crate::types::dir_config::DirConfig;
 use crate::types::error::Result;
-use std::ops::Deref;
-use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place, Timestamp};
 use uext4_journal::Handle;
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
@@ -55,18 +55,31 @@ pub(crate) struct Fs {
     pub(crate) reclaims: AtomicU64,
 }
 
-impl Deref for Fs {
-    type Target = Base;
-    fn deref(&self) -> &Base {
-        &self.base
-    }
-}
-
 impl Fs {
+    /// See [`Base::writable`].
+    pub(crate) fn writable(&self) -> Result<()> {
+        self.base.writable()
+    }
+
+    /// See [`Base::now`].
+    pub(crate) fn now(&self) -> Timestamp {
+        self.base.now()
+    }
+
+    /// Block size in bytes.
+    pub(crate) fn block_size(&self) -> usize {
+        self.base.block_size()
+    }
+
+    /// Block size in bytes, for sizes and offsets of files.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.base.block_bytes()
+    }
+
     /// Starts a handle that may log `credits` blocks; may wait for a commit.
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         self.writable()?;
-        Ok(self.journal.start(credits + self.quota.credits())?)
+        Ok(self.base.journal.start(credits + self.quota.credits())?)
     }
 
     /// As [`Self::start`], for an operation whose whole effect fast-commit records have
@@ -86,7 +99,7 @@ impl Fs {
     pub(crate) fn log_counts(&self, handle: &Handle<'_>) {
         let (blocks, inodes) = self.space.free_on_disk();
         let now = self.now();
-        self.superblock.update(handle, |disk| {
+        self.base.superblock.update(handle, |disk| {
             disk.free_blocks_count = blocks;
             disk.free_inodes_count = inodes;
             disk.wtime = nonnegative(now.seconds);
@@ -101,17 +114,17 @@ impl Fs {
         seal: Seal,
         check: impl Fn(&[u8]) -> std::result::Result<(), Corrupt>,
     ) -> Result<Arc<MetaBlock>> {
-        self.spend_block(nr, seal.name())?;
+        self.base.spend_block(nr, seal.name())?;
         let read = || {
             self.check_block(nr, seal.name())?;
-            Ok(self.journal.read_block(nr)?)
+            Ok(self.base.journal.read_block(nr)?)
         };
         self.blocks.load(nr, seal, read, check)
     }
 
     /// The inode, read from the table on a miss. It may be free or unlinked: callers check.
     pub(crate) fn load_inode(&self, nr: InodeNr) -> Result<Arc<Inode>> {
-        self.inodes.load(self, &self.space, nr)
+        self.inodes.load(&self.base, &self.space, nr)
     }
 
     /// Answers damage unless `nr` is a block that a file or directory may own.

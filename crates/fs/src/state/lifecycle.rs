@@ -5,10 +5,10 @@
 //! first: no change is in progress then, and later ones wait.
 
 use crate::types::options::MountOptions;
+use uext4_format::superblock::SUPERBLOCK_BYTES;
 use uext4_journal::Log;
 use uext4_volume::Media;
 use uext4_volume::mmp::MmpGuard;
-use uext4_volume::superblock::SUPERBLOCK_BYTES;
 
 /// What mount, remount, freeze and unmount share.
 pub(crate) struct Lifecycle {

@@ -6,12 +6,12 @@
 use crate::types::error::Result;
 use crate::types::options::OnError;
 use uext4_device::BlockDevice;
+use uext4_format::superblock::SUPERBLOCK_OFFSET;
 use uext4_format::superblock::{ErrorBehaviour, state};
 use uext4_format::{BlockNr, Superblock};
 use uext4_journal::{FailedWrite, Handle, Live, LogGuard, Object, Render, Sink};
 use uext4_num::clamp_usize;
 use uext4_sync::{Arc, Rank};
-use uext4_volume::superblock::SUPERBLOCK_OFFSET;
 
 /// Reads and validates the superblock of a device: the primary copy, or the one at `sb=`.
 ///

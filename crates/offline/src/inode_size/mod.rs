@@ -57,12 +57,12 @@ pub fn set_inode_size(
 
 /// The superblock afterwards, without its counts; `None` if nothing changes.
 fn wanted_superblock(volume: &Volume, inode_bytes: u16) -> Result<Option<Superblock>> {
-    let (now, most) = (volume.geometry.inode_size, volume.geometry.block_size());
+    let (now, most) = (volume.geometry().inode_size, volume.geometry().block_size());
     if !inode_bytes.is_power_of_two() || u32::from(inode_bytes) > most || inode_bytes < 128 {
         let problem = "the size of inodes is a power of two, from 128 bytes to one block";
         return Err(Error::Invalid(problem));
     }
-    let mut disk = volume.superblock.clone();
+    let mut disk = volume.superblock().clone();
     let problem = match inode_bytes.cmp(&now) {
         std::cmp::Ordering::Equal => return Ok(None),
         std::cmp::Ordering::Less => "inodes do not become smaller",
@@ -83,7 +83,7 @@ fn wanted_superblock(volume: &Volume, inode_bytes: u16) -> Result<Option<Superbl
 }
 
 fn change(volume: &mut Volume, mut disk: Superblock) -> Result<()> {
-    let (old, new) = (volume.geometry, disk.geometry()?);
+    let (old, new) = (*volume.geometry(), disk.geometry()?);
     let mut descriptors = Descriptors::read(volume)?;
     let all = (0..old.group_count).map(GroupNr);
     let before = all.map(|group| descriptors.get(group));
@@ -118,7 +118,7 @@ fn change(volume: &mut Volume, mut disk: Superblock) -> Result<()> {
     let blocks = changes.into_blocks();
     volume.change_before(blocks, disk.clone(), last)?;
     write_copies(volume, &descriptors, &disk, 1..new.group_count)?;
-    Ok(volume.device.flush()?)
+    Ok(volume.device().flush()?)
 }
 
 /// Refuses what the log cannot hold: a bitmap for each group where tables come or go, and all
@@ -128,14 +128,14 @@ fn check_log(
     (before, after): (&[GroupDescriptor], &[GroupDescriptor]),
     new: &Geometry,
 ) -> Result<()> {
-    let used = space::of_metadata(&volume.geometry, before);
+    let used = space::of_metadata(volume.geometry(), before);
     let wanted = space::of_metadata(new, after);
     let moved = [
         space::without(&wanted, &used),
         space::without(&used, &wanted),
     ];
-    let bitmaps = u64_of(groups_of(&volume.geometry, &moved.concat()).len());
-    volume.check_room(bitmaps + u64::from(volume.geometry.descriptor_blocks_count()) + 2)
+    let bitmaps = u64_of(groups_of(volume.geometry(), &moved.concat()).len());
+    volume.check_room(bitmaps + u64::from(volume.geometry().descriptor_blocks_count()) + 2)
 }
 
 /// Changes descriptors, and bitmaps where tables come and go; returns how many clusters more are
@@ -147,7 +147,7 @@ fn mark(
     (before, after): (&[GroupDescriptor], &[GroupDescriptor]),
     new: &Geometry,
 ) -> Result<u64> {
-    let old = volume.geometry;
+    let old = *volume.geometry();
     let used = space::of_metadata(&old, before);
     let wanted = space::of_metadata(new, after);
     let taken = space::without(&wanted, &used);

@@ -21,7 +21,7 @@ pub(super) fn find(
     check_free(groups, new, len)?;
     let mut free = FreeClusters::read(volume, groups)?;
     let end = new.blocks_count.div_ceil(new.blocks_per_cluster().into());
-    let flex_bits = u32::from(volume.superblock.log_groups_per_flex).min(31);
+    let flex_bits = u32::from(volume.superblock().log_groups_per_flex).min(31);
     let mut last_end = 0;
     let mut places = Vec::with_capacity(groups.len());
     for group in (0..new.group_count).map(GroupNr) {
@@ -66,7 +66,7 @@ struct FreeClusters(BTreeMap<u64, u64>);
 
 impl FreeClusters {
     fn read(volume: &Volume, groups: &[GroupDescriptor]) -> Result<Self> {
-        let geometry = &volume.geometry;
+        let geometry = volume.geometry();
         let metadata = space::of_metadata(geometry, groups);
         let (mut runs, mut unwritten) = (Vec::new(), Vec::new());
         for (group, descriptor) in (0..).map(GroupNr).zip(groups) {

@@ -27,9 +27,9 @@ impl<'a> Tables<'a> {
     pub(super) fn new(volume: &'a Volume, new: Geometry) -> Self {
         Self {
             volume,
-            old: volume.geometry,
+            old: *volume.geometry(),
             new,
-            checksums: volume.superblock.checksums(),
+            checksums: volume.superblock().checksums(),
             without_copy: None,
         }
     }
@@ -84,11 +84,13 @@ impl<'a> Tables<'a> {
         };
         let count = usize_of(indexes.end - indexes.start);
         let mut read = vec![0; count * usize::from(old_size)];
-        self.volume.device.read_at(at(from, old_size), &mut read)?;
+        self.volume
+            .device()
+            .read_at(at(from, old_size), &mut read)?;
         let block_size = usize_of(self.new.block_size());
         let len = (count * usize::from(new_size)).next_multiple_of(block_size);
         if read.iter().all(|byte| *byte == 0) {
-            let device = &self.volume.device;
+            let device = self.volume.device();
             return Ok(device.write_zeroes(at(to, new_size), u64_of(len))?);
         }
         let mut made = vec![0; len];
@@ -98,7 +100,7 @@ impl<'a> Tables<'a> {
             let nr = self.old.inode_at(group, index);
             self.enlarge(nr, raw, slot, bit(bitmap, index))?;
         }
-        Ok(self.volume.device.write_at(at(to, new_size), &made)?)
+        Ok(self.volume.device().write_at(at(to, new_size), &made)?)
     }
 
     fn enlarge(&self, nr: InodeNr, raw: &[u8], slot: &mut [u8], is_used: bool) -> Result<()> {
@@ -120,7 +122,7 @@ impl<'a> Tables<'a> {
 
     /// Copies the journal's inode to its place in a table of old inodes.
     fn copy_journal_inode(&mut self, group: GroupNr, [from, to]: [BlockNr; 2]) -> Result<()> {
-        let nr = InodeNr(self.volume.superblock.journal_inum);
+        let nr = InodeNr(self.volume.superblock().journal_inum);
         let found = self.old.split_inode(nr).filter(|found| found.0 == group);
         let Some((_, index)) = found else {
             return Ok(());

@@ -77,7 +77,7 @@ impl<'a> Batches<'a> {
         let mut batches = Self {
             volume,
             descriptors,
-            orphan_file: InodeNr(volume.superblock.orphan_file_inum),
+            orphan_file: InodeNr(volume.superblock().orphan_file_inum),
             room: volume.room()?.min(BLOCKS_MAX),
             before: Renumbered::new(),
             all: Vec::new(),
@@ -127,7 +127,7 @@ impl<'a> Batches<'a> {
                 Reference::Inode(user) => needs.inodes.push(user),
             }
         }
-        if self.volume.superblock.checksums().metadata.is_some() {
+        if self.volume.superblock().checksums().metadata.is_some() {
             self.own_blocks(nr, &mut needs)?;
         }
         Ok(needs)
@@ -168,8 +168,8 @@ impl<'a> Batches<'a> {
     fn inode(&self, nr: InodeNr) -> Result<Inode> {
         let (block, offset) = self.descriptors.place_of(nr)?;
         let bytes = self.volume.read(block)?;
-        let checksums = self.volume.superblock.checksums();
-        let geometry = &self.volume.geometry;
+        let checksums = self.volume.superblock().checksums();
+        let geometry = self.volume.geometry();
         Ok(Inode::parse(&bytes[offset..], nr, geometry, &checksums)?)
     }
 
@@ -188,7 +188,7 @@ impl<'a> Batches<'a> {
         batch.inodes.extend(inodes);
         batch.numbers.push(old, new);
         for nr in [old, new] {
-            let group = self.volume.geometry.split_inode(nr);
+            let group = self.volume.geometry().split_inode(nr);
             batch.groups.extend(group.map(|place| place.0));
         }
         Ok(())

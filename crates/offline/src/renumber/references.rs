@@ -58,13 +58,13 @@ impl References {
         let mut finder = Finder {
             volume,
             numbers,
-            has_values: volume.geometry.features.has(Feature::EA_INODE),
+            has_values: volume.geometry().features.has(Feature::EA_INODE),
             attributes: BTreeSet::new(),
             found: Self {
                 all: BTreeMap::new(),
             },
         };
-        for group in (0..volume.geometry.group_count).map(GroupNr) {
+        for group in (0..volume.geometry().group_count).map(GroupNr) {
             let descriptor = descriptors.get(group)?;
             let visit = &mut |nr: InodeNr, inode: &Inode| finder.inode(nr, inode);
             for_each_inode(volume, &descriptor, group, visit)?;
@@ -120,7 +120,7 @@ impl Finder<'_> {
 
     fn directory(&mut self, nr: InodeNr, inode: &Inode) -> Result<()> {
         let map = FileMap::read(self.volume, nr, inode)?;
-        let block_size = usize_of(self.volume.geometry.block_size());
+        let block_size = usize_of(self.volume.geometry().block_size());
         let blocks = map.extents.iter();
         let blocks = blocks.flat_map(|extent| extent.start.0..extent.physical_end());
         for block in blocks.map(BlockNr) {

@@ -28,12 +28,12 @@ impl Batch {
     /// # Errors
     /// Those of the device; damage.
     pub(super) fn run(self, volume: &mut Volume) -> Result<()> {
-        let mut disk = volume.superblock.clone();
+        let mut disk = volume.superblock().clone();
         self.numbers.apply(&mut disk);
         let mut work = Work {
             volume,
-            geometry: volume.geometry,
-            checksums: volume.superblock.checksums(),
+            geometry: *volume.geometry(),
+            checksums: volume.superblock().checksums(),
             descriptors: Descriptors::read(volume)?,
             changes: Changes::new(volume),
             numbers: &self.numbers,

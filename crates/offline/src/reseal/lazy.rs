@@ -56,7 +56,7 @@ impl Work<'_> {
             whole = BlockNr(first.0 + 1);
         }
         let bits = geometry.block_bits;
-        let device = &self.volume.device;
+        let device = self.volume.device();
         Ok(device.write_zeroes(whole.0 << bits, (end - whole.0) << bits)?)
     }
 }

@@ -64,7 +64,7 @@ pub struct Reseal {
 /// Nothing has changed then.
 pub fn reseal(device: Arc<dyn BlockDevice>, options: &OpenOptions, wanted: Reseal) -> Result<()> {
     let mut volume = Volume::claim(device, options)?;
-    let done = wanted_superblock(&volume.superblock, wanted).and_then(|disk| match disk {
+    let done = wanted_superblock(volume.superblock(), wanted).and_then(|disk| match disk {
         Some(disk) => change(&mut volume, disk),
         None => Ok(()),
     });
@@ -137,8 +137,13 @@ fn change(volume: &mut Volume, disk: Superblock) -> Result<()> {
         (work.descriptors, work.changes.into_blocks())
     };
     volume.change_over(blocks, disk.clone(), &without_checksums(&disk))?;
-    write_copies(volume, &descriptors, &disk, 1..volume.geometry.group_count)?;
-    Ok(volume.device.flush()?)
+    write_copies(
+        volume,
+        &descriptors,
+        &disk,
+        1..volume.geometry().group_count,
+    )?;
+    Ok(volume.device().flush()?)
 }
 
 /// Whether flags of a group may stand for its bitmaps and inodes.
@@ -168,22 +173,22 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn new(volume: &'a Volume, disk: &Superblock) -> Result<Self> {
-        let has_values = volume.geometry.features.has(Feature::EA_INODE);
+        let has_values = volume.geometry().features.has(Feature::EA_INODE);
         let seeds = Seeds {
-            old: volume.superblock.seed(),
+            old: volume.superblock().seed(),
             new: disk.seed(),
         };
         Ok(Self {
             seeds: (has_values && seeds.old != seeds.new).then_some(seeds),
             value_hashes: BTreeMap::new(),
-            ends_lazy: has_lazy_groups(&volume.superblock) && !has_lazy_groups(disk),
-            geometry: volume.geometry,
-            old: volume.superblock.checksums(),
+            ends_lazy: has_lazy_groups(volume.superblock()) && !has_lazy_groups(disk),
+            geometry: *volume.geometry(),
+            old: volume.superblock().checksums(),
             new: disk.checksums(),
             descriptors: Descriptors::read(volume)?,
             changes: Changes::new(volume),
             attribute_blocks: BTreeSet::new(),
-            orphan_file: volume.superblock.orphan_file_inum,
+            orphan_file: volume.superblock().orphan_file_inum,
             volume,
         })
     }

@@ -97,7 +97,7 @@ impl Work<'_> {
             let len = size.saturating_sub(value.len());
             let mut bytes = vec![0; len.min(usize::from(extent.len) << bits)];
             self.volume
-                .device
+                .device()
                 .read_at(extent.start.0 << bits, &mut bytes)?;
             value.append(&mut bytes);
             if value.len() == size {

@@ -19,8 +19,8 @@ use uext4_volume::Volume;
 /// # Errors
 /// As [`crate::grow`].
 pub(super) fn run(volume: &mut Volume, layout: &Layout, step: &Step) -> Result<()> {
-    let (old, new) = (volume.geometry, step.geometry);
-    let checksums = volume.superblock.checksums();
+    let (old, new) = (*volume.geometry(), step.geometry);
+    let checksums = volume.superblock().checksums();
     let mut groups = layout.groups.clone();
     for table in &step.tables {
         table.apply_to(&mut groups);
@@ -28,8 +28,8 @@ pub(super) fn run(volume: &mut Volume, layout: &Layout, step: &Step) -> Result<(
     let freed = released(&old, &groups, &new);
     let mut wanted = step.wanted.clone();
     // The journal may have moved since the plan.
-    wanted.jnl_blocks = volume.superblock.jnl_blocks;
-    let now = u64::from(volume.superblock.overhead_clusters);
+    wanted.jnl_blocks = volume.superblock().jnl_blocks;
+    let now = u64::from(volume.superblock().overhead_clusters);
     // 0 is unknown.
     wanted.overhead_clusters = clamp_u32(now.saturating_sub(space::total(&freed)));
     let mut descriptors = Descriptors::read(volume)?;
@@ -50,5 +50,5 @@ pub(super) fn run(volume: &mut Volume, layout: &Layout, step: &Step) -> Result<(
     let blocks = changes.into_blocks();
     volume.change(blocks, wanted.clone())?;
     write_copies(volume, &descriptors, &wanted, 1..new.group_count)?;
-    Ok(volume.device.flush()?)
+    Ok(volume.device().flush()?)
 }

@@ -16,8 +16,6 @@ use uext4_volume::Volume;
 use uext4_volume::{FileMap, has_map};
 use uext4_volume::{InTheWay, ResizeError, Result};
 
-const BAD_BLOCKS: InodeNr = InodeNr(1);
-pub(super) const RESIZE: InodeNr = InodeNr(7);
 /// Index of the table of the resize inode in `i_block`.
 pub(super) const RESIZE_TABLE_AT: usize = 13;
 
@@ -74,10 +72,10 @@ impl Layout {
     /// Damage: also [`ResizeError::Owner`] if the bitmaps say something else than inodes do.
     pub(super) fn read(volume: &Volume) -> Result<Self> {
         let table = Descriptors::read(volume)?;
-        let all = (0..volume.geometry.group_count).map(GroupNr);
+        let all = (0..volume.geometry().group_count).map(GroupNr);
         let mut layout = Self {
-            superblock: volume.superblock.clone(),
-            geometry: volume.geometry,
+            superblock: volume.superblock().clone(),
+            geometry: *volume.geometry(),
             groups: all.map(|group| table.get(group)).collect::<Result<_>>()?,
             holders: Vec::new(),
             nodes: BTreeSet::new(),
@@ -89,7 +87,7 @@ impl Layout {
             free_inodes: Vec::new(),
             free: Vec::new(),
         };
-        for group in (0..volume.geometry.group_count).map(GroupNr) {
+        for group in (0..volume.geometry().group_count).map(GroupNr) {
             layout.read_inodes(volume, group)?;
             let descriptor = &layout.groups[usize_of(group.0)];
             layout
@@ -115,7 +113,7 @@ impl Layout {
     }
 
     fn read_inodes(&mut self, volume: &Volume, group: GroupNr) -> Result<()> {
-        let geometry = volume.geometry;
+        let geometry = *volume.geometry();
         let descriptor = self.groups[usize_of(group.0)].clone();
         let bitmap = inode_bitmap(volume, &descriptor, group)?;
         let number = |index: u32| u64::from(geometry.inode_at(group, index).0);
@@ -147,13 +145,13 @@ impl Layout {
             let users = self.attributes.entry(inode.file_acl.0).or_default();
             users.push(nr);
         }
-        if nr == RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
+        if nr == InodeNr::RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
             let table = pointer(&inode.i_block, RESIZE_TABLE_AT);
             outside(table, "resize inode")?;
             self.resize_table = Some(table.0);
             return Ok(());
         }
-        let has_bad_blocks = nr == BAD_BLOCKS && inode.i_block != [0; I_BLOCK_BYTES];
+        let has_bad_blocks = nr == InodeNr::BAD_BLOCKS && inode.i_block != [0; I_BLOCK_BYTES];
         if !has_map(inode) && !has_bad_blocks {
             return Ok(());
         }

@@ -27,11 +27,11 @@ pub(super) fn remade(
     let mut take = || left.next().ok_or_else(|| missing_node(nr));
     if map.format == MapFormat::Extents {
         let seed = volume
-            .superblock
+            .superblock()
             .checksums()
             .inode_seed(nr, inode.generation);
         let extents = translated(&map.extents, moved);
-        return extent_tree(&extents, volume.geometry.block_size(), seed, &mut take);
+        return extent_tree(&extents, volume.geometry().block_size(), seed, &mut take);
     }
     let mut made = uext4_mkfs::FileMap {
         i_block: inode.i_block,

@@ -3,7 +3,7 @@
 //! Data and new maps are written to free blocks, to which nothing refers. Then a transaction has
 //! the inodes that refer to them, bitmaps and descriptors; it holds as many files as there is room.
 
-use super::layout::{Holder, Layout, RESIZE, RESIZE_TABLE_AT};
+use super::layout::{Holder, Layout, RESIZE_TABLE_AT};
 use super::maps::{parts, remade};
 use super::plan::{FileMove, Step};
 use super::quota::Entries;
@@ -99,7 +99,7 @@ impl<'a> Mover<'a> {
     pub(super) fn copy_file(&mut self, holder: &Holder, file: &FileMove) -> Result<Inode> {
         let (nr, map) = (holder.nr, &holder.map);
         let mut inode = self.inode(nr)?;
-        if nr.0 == self.volume.superblock.orphan_file_inum {
+        if nr.0 == self.volume.superblock().orphan_file_inum {
             self.copy_orphan_file(nr, &inode, map, file)?;
         } else {
             self.copy(map, file)?;
@@ -137,7 +137,7 @@ impl<'a> Mover<'a> {
         old: usize,
         new: usize,
     ) -> Result<()> {
-        let geometry = self.volume.geometry;
+        let geometry = *self.volume.geometry();
         let sectors = geometry.cluster_size() / 512;
         let others = inode.sectors(&geometry).checked_sub(u64_of(old) * sectors);
         let wrong = || Corrupt::new(Place::Inode(nr), "inode", CorruptKind::SizeWrong);
@@ -156,14 +156,14 @@ impl<'a> Mover<'a> {
 
     /// Copies blocks to free ones, zeroes as holes.
     pub(super) fn copy_blocks(&mut self, from: u64, to: u64, len_blocks: u64) -> Result<()> {
-        let bits = self.volume.geometry.block_bits;
+        let bits = self.volume.geometry().block_bits;
         let (mut from, mut to, mut left) = (from << bits, to << bits, len_blocks << bits);
         while left > 0 {
             let len = left.min(COPY_BYTES);
             self.buffer.resize(clamp_usize(len), 0);
-            self.volume.device.read_at(from, &mut self.buffer)?;
-            let grain = usize_of(self.volume.geometry.block_size());
-            write_sparse(&*self.volume.device, to, &self.buffer, grain)?;
+            self.volume.device().read_at(from, &mut self.buffer)?;
+            let grain = usize_of(self.volume.geometry().block_size());
+            write_sparse(&**self.volume.device(), to, &self.buffer, grain)?;
             (from, to, left) = (from + len, to + len, left - len);
         }
         Ok(())
@@ -179,7 +179,7 @@ impl<'a> Mover<'a> {
     ) -> Result<()> {
         let seed = self
             .volume
-            .superblock
+            .superblock()
             .checksums()
             .inode_seed(nr, inode.generation);
         for (part, to) in written_parts(map, file) {
@@ -195,7 +195,7 @@ impl<'a> Mover<'a> {
 
     fn move_attributes(&mut self, old: u64, new: u64, users: &[InodeNr]) -> Result<()> {
         let mut bytes = self.volume.read(BlockNr(old))?;
-        if let Some(seed) = self.volume.superblock.checksums().metadata {
+        if let Some(seed) = self.volume.superblock().checksums().metadata {
             XattrBlock::new(&bytes[..]).verify_checksum(seed, BlockNr(old))?;
             XattrBlock::new(&mut bytes[..]).update_checksum(seed, BlockNr(new));
         }
@@ -211,9 +211,9 @@ impl<'a> Mover<'a> {
 
     fn move_resize_table(&mut self, old: u64, new: u64) -> Result<()> {
         self.copy_blocks(old, new, 1)?;
-        let mut inode = self.inode(RESIZE)?;
+        let mut inode = self.inode(InodeNr::RESIZE)?;
         set_pointer(&mut inode.i_block, RESIZE_TABLE_AT, BlockNr(new));
-        self.put_inode(RESIZE, &inode)?;
+        self.put_inode(InodeNr::RESIZE, &inode)?;
         self.mark(new, 1, set_bits)?;
         self.mark(old, 1, clear_bits)
     }
@@ -221,16 +221,16 @@ impl<'a> Mover<'a> {
     pub(super) fn inode(&self, nr: InodeNr) -> Result<Inode> {
         let (block, offset) = self.descriptors.place_of(nr)?;
         let bytes = self.block(block)?;
-        let checksums = self.volume.superblock.checksums();
-        let geometry = &self.volume.geometry;
+        let checksums = self.volume.superblock().checksums();
+        let geometry = self.volume.geometry();
         Ok(Inode::parse(&bytes[offset..], nr, geometry, &checksums)?)
     }
 
     pub(super) fn put_inode(&mut self, nr: InodeNr, inode: &Inode) -> Result<()> {
         let (block, offset) = self.descriptors.place_of(nr)?;
         let mut bytes = self.block(block)?;
-        let checksums = self.volume.superblock.checksums();
-        inode.write_to(&mut bytes[offset..], nr, &self.volume.geometry, &checksums);
+        let checksums = self.volume.superblock().checksums();
+        inode.write_to(&mut bytes[offset..], nr, self.volume.geometry(), &checksums);
         self.blocks.insert(block, bytes);
         Ok(())
     }
@@ -249,7 +249,7 @@ impl<'a> Mover<'a> {
         len_blocks: u64,
         change: fn(&mut [u8], u32, u32),
     ) -> Result<()> {
-        let geometry = self.volume.geometry;
+        let geometry = *self.volume.geometry();
         let Range { mut start, end } = space::clusters(&geometry, start, len_blocks);
         while start < end {
             let block = BlockNr(start << geometry.cluster_bits);
@@ -294,8 +294,8 @@ impl<'a> Mover<'a> {
     /// The blocks that wait for a commit, and the superblock with their free counts.
     pub(super) fn take_changes(&mut self) -> Result<(BTreeMap<BlockNr, Vec<u8>>, Superblock)> {
         let mut blocks = std::mem::take(&mut self.blocks);
-        let mut wanted = self.volume.superblock.clone();
-        let bits = self.volume.geometry.cluster_bits;
+        let mut wanted = self.volume.superblock().clone();
+        let bits = self.volume.geometry().cluster_bits;
         for (group, bitmap) in std::mem::take(&mut self.bitmaps) {
             let before = u64::from(self.descriptors.get(group)?.free_clusters);
             let nr = put_bitmap(&mut self.descriptors, self.volume, group, &bitmap)?;

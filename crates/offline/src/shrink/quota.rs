@@ -17,21 +17,21 @@ pub(super) type Entries = BTreeMap<(QuotaKind, u32), (BlockNr, usize)>;
 
 impl Mover<'_> {
     pub(super) fn is_quota_file(&self, nr: InodeNr) -> bool {
-        let mut files = self.volume.superblock.quota_files();
+        let mut files = self.volume.superblock().quota_files();
         files.any(|(_, file)| file == nr)
     }
 
     /// Charges the owners of an inode for `sectors` instead of those that it has.
     pub(super) fn charge(&mut self, nr: InodeNr, inode: &Inode, sectors: u64) -> Result<()> {
-        let geometry = self.volume.geometry;
+        let geometry = *self.volume.geometry();
         let before = inode.sectors(&geometry);
         let is_file = nr == InodeNr::ROOT || nr.0 >= geometry.first_inode;
-        let is_own = self.is_quota_file(nr) || nr.0 == self.volume.superblock.orphan_file_inum;
+        let is_own = self.is_quota_file(nr) || nr.0 == self.volume.superblock().orphan_file_inum;
         let is_value = inode.flags.contains(InodeFlags::EA_INODE);
         if before == sectors || !is_file || is_own || is_value {
             return Ok(());
         }
-        for (kind, file) in self.volume.superblock.quota_files() {
+        for (kind, file) in self.volume.superblock().quota_files() {
             let id = inode.owner(kind);
             let Some((block, at)) = self.entry_of(kind, file, id)? else {
                 continue;
@@ -66,7 +66,7 @@ impl Mover<'_> {
         let blocks = map.extents.iter();
         let blocks = blocks.flat_map(|extent| extent.start.0..extent.physical_end());
         let blocks: Vec<u64> = blocks.collect();
-        let block_size = u64::from(self.volume.geometry.block_size());
+        let block_size = u64::from(self.volume.geometry().block_size());
         let wrong = |problem| Error::from(Corrupt::new(Place::Inode(nr), "quota file", problem));
         let place = |at: u64| {
             let block = blocks.get(clamp_usize(at / block_size)).copied();

@@ -202,7 +202,7 @@ impl Mover<'_> {
     }
 
     fn move_table(&mut self, moved: &TableMove) -> Result<()> {
-        let geometry = self.volume.geometry;
+        let geometry = *self.volume.geometry();
         let all = (0..geometry.group_count).map(GroupNr);
         let groups = all.map(|group| self.descriptors.get(group));
         let mut groups = groups.collect::<Result<Vec<_>>>()?;
@@ -232,10 +232,10 @@ impl Mover<'_> {
 
     /// Clusters of two tables may be the same: then the overhead changes.
     fn count_overhead(&mut self, before: u64, after: u64) {
-        let disk = &mut self.volume.superblock;
-        let now = u64::from(disk.overhead_clusters) + after;
-        if disk.overhead_clusters != 0 {
-            disk.overhead_clusters = uext4_num::clamp_u32(now.saturating_sub(before));
+        let known = self.volume.superblock().overhead_clusters;
+        if known != 0 {
+            let now = (u64::from(known) + after).saturating_sub(before);
+            self.volume.set_overhead(uext4_num::clamp_u32(now));
         }
     }
 }

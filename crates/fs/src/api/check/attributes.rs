@@ -60,7 +60,7 @@ impl Check<'_> {
     fn clusters_of_block(&mut self, nr: InodeNr, inode: &Inode, block: BlockNr) -> Step<u64> {
         let run = block.0..block.0.saturating_add(1);
         let place = Place::InodeBlock(nr, block);
-        if !self.fs.features.has(Feature::EXT_ATTR) {
+        if !self.fs.base.features.has(Feature::EXT_ATTR) {
             self.found(place, "xattr block", CorruptKind::AttributesWithoutFeature);
         }
         if inode.flags.contains(InodeFlags::EA_INODE) {
@@ -87,7 +87,7 @@ impl Check<'_> {
         self.take(BYTES_PER_BLOCK)?;
         let bytes = self.read(block)?;
         let header = XattrBlock::new(&bytes[..]);
-        let sealed = match self.fs.checksums.metadata {
+        let sealed = match self.fs.base.checksums.metadata {
             Some(seed) => header.verify_checksum(seed, block),
             None => Ok(()),
         };
@@ -139,9 +139,10 @@ impl Check<'_> {
             else {
                 continue;
             };
-            clusters += u64::from(size).div_ceil(self.fs.geometry.cluster_size());
-            let sound = self.fs.geometry.contains_inode(inode) && !self.fs.hidden.contains(inode);
-            if !sound || !self.fs.features.has(Feature::EA_INODE) {
+            clusters += u64::from(size).div_ceil(self.fs.base.geometry.cluster_size());
+            let sound =
+                self.fs.base.geometry.contains_inode(inode) && !self.fs.hidden.contains(inode);
+            if !sound || !self.fs.base.features.has(Feature::EA_INODE) {
                 self.found(place, "xattr entry", CorruptKind::ValueImpossible);
                 continue;
             }

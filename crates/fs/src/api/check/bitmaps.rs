@@ -15,7 +15,7 @@ impl Check<'_> {
     }
 
     fn look_at_bitmap(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
-        let geometry = *self.fs.geometry;
+        let geometry = *self.fs.base.geometry;
         let len = geometry.clusters_in_group(group);
         let start = geometry.group_first_block(group).0;
         let first = self.clusters(start..start + 1).start;
@@ -26,7 +26,7 @@ impl Check<'_> {
             Vec::new()
         };
         if written {
-            let checksums = &self.fs.checksums;
+            let checksums = &self.fs.base.checksums;
             let sound = descriptor.verify_block_bitmap(&bitmap, group, &geometry, checksums);
             if let Err(corrupt) = sound {
                 self.note(&corrupt);
@@ -79,7 +79,7 @@ impl Check<'_> {
     /// A group without a bitmap holds metadata only. The last group, which may be short, has a
     /// bitmap.
     fn look_at_unwritten_bitmap(&mut self, group: GroupNr) {
-        let geometry = *self.fs.geometry;
+        let geometry = *self.fs.base.geometry;
         let place = Place::Group(group);
         if group.0 + 1 == geometry.group_count && group.0 > 0 {
             let problem = CorruptKind::LastGroupBitmap;

@@ -39,11 +39,11 @@ impl Check<'_> {
         let Some(raw) = self.read_inode(nr)? else {
             return Ok(());
         };
-        let parsed = Inode::parse(&raw, nr, &self.fs.geometry, &self.fs.checksums);
+        let parsed = Inode::parse(&raw, nr, &self.fs.base.geometry, &self.fs.base.checksums);
         let Ok(inode) = parsed else {
             return Ok(());
         };
-        let seed = self.fs.checksums.inode_seed(nr, inode.generation);
+        let seed = self.fs.base.checksums.inode_seed(nr, inode.generation);
         let tail = match seed {
             Some(_) => LeafTail::Checksum,
             None => LeafTail::None,
@@ -96,8 +96,8 @@ impl Check<'_> {
         if blocks.is_empty() || !in_order {
             self.found(Place::Inode(dir.nr), "directory", CorruptKind::Holes);
         }
-        let indexed =
-            inode.flags.contains(InodeFlags::INDEX) && self.fs.features.has(Feature::DIR_INDEX);
+        let indexed = inode.flags.contains(InodeFlags::INDEX)
+            && self.fs.base.features.has(Feature::DIR_INDEX);
         let hashed = !inode
             .flags
             .intersects(InodeFlags(InodeFlags::CASEFOLD.0 | InodeFlags::ENCRYPT.0));
@@ -203,7 +203,7 @@ impl Check<'_> {
     }
 
     fn problem_of(&self, dir: &Dir, entry: &DirEntry<'_>) -> Option<CorruptKind> {
-        let geometry = &self.fs.geometry;
+        let geometry = &self.fs.base.geometry;
         if matches!(entry.name, b"." | b"..") {
             return Some(CorruptKind::NotWhereItBelongs);
         }
@@ -228,7 +228,7 @@ impl Check<'_> {
     }
 
     fn problem_of_type(&self, entry: &DirEntry<'_>, kind: FileType) -> Option<CorruptKind> {
-        let typed = self.fs.features.has(Feature::FILETYPE);
+        let typed = self.fs.base.features.has(Feature::FILETYPE);
         // 0 is an unknown type.
         let is_wrong = typed && entry.code != 0 && entry.code != kind.dirent_code();
         is_wrong.then_some(CorruptKind::EntryType)

@@ -10,13 +10,13 @@ impl Check<'_> {
         let mut read: Option<(BlockNr, Vec<u8>)> = None;
         let mut zones = Vec::new();
         for group in self.groups() {
-            let (block, at) = self.fs.geometry.descriptor_location(group);
+            let (block, at) = self.fs.base.geometry.descriptor_location(group);
             if read.as_ref().is_none_or(|(last, _)| *last != block) {
                 read = Some((block, self.read(block)?));
             }
             let bytes = read.as_ref().map_or(&[][..], |(_, bytes)| bytes);
             let bytes = bytes.get(usize_of(at)..).unwrap_or_default().to_vec();
-            let (geometry, checksums) = (&self.fs.geometry, &self.fs.checksums);
+            let (geometry, checksums) = (&self.fs.base.geometry, &self.fs.base.checksums);
             let parsed = GroupDescriptor::parse(&bytes, group, geometry, checksums);
             let size = usize::from(geometry.desc_size).min(bytes.len());
             let raw = GroupDescriptor::parse_unverified(&bytes[..size]);
@@ -30,7 +30,7 @@ impl Check<'_> {
 
     /// Uninit bitmaps and inode tables require checksums of descriptors.
     fn look_at_uninit_flags(&mut self, group: GroupNr, raw: &GroupDescriptor) {
-        let features = &self.fs.features;
+        let features = &self.fs.base.features;
         let may = features.has(Feature::METADATA_CSUM) || features.has(Feature::UNINIT_BG);
         let is_uninit = raw.has_flag(group_flag::INODE_UNINIT)
             || raw.has_flag(group_flag::BLOCK_UNINIT)
@@ -46,7 +46,7 @@ impl Check<'_> {
         group: GroupNr,
         descriptor: Option<&GroupDescriptor>,
     ) -> Vec<(Range<u64>, GroupNr)> {
-        let geometry = &self.fs.geometry;
+        let geometry = &self.fs.base.geometry;
         let first = geometry.group_first_block(group).0;
         let mut zones = Vec::with_capacity(4);
         zones.push(first..first + u64::from(geometry.base_metadata_blocks(group)));
@@ -63,7 +63,7 @@ impl Check<'_> {
     fn keep_apart(&mut self, mut zones: Vec<(Range<u64>, GroupNr)>) -> Step {
         zones.sort_unstable_by_key(|(zone, _)| zone.start);
         for (zone, group) in zones {
-            let end = zone.end.min(self.fs.geometry.blocks_count);
+            let end = zone.end.min(self.fs.base.geometry.blocks_count);
             match self.metadata.last_mut() {
                 Some(last) if last.end > zone.start => {
                     last.end = last.end.max(end);
@@ -81,7 +81,7 @@ impl Check<'_> {
 
     /// The clusters that contain these blocks.
     pub(super) fn clusters(&self, blocks: Range<u64>) -> Range<u64> {
-        let geometry = &self.fs.geometry;
+        let geometry = &self.fs.base.geometry;
         let first = u64::from(geometry.first_data_block);
         let cluster = |block: u64| block.saturating_sub(first) >> geometry.cluster_bits;
         if blocks.is_empty() {

@@ -54,7 +54,7 @@ impl Check<'_> {
         };
         let bytes = self.read(first)?;
         let place = Place::InodeBlock(dir.nr, first);
-        let levels = match self.fs.features.has(Feature::LARGE_DIR) {
+        let levels = match self.fs.base.features.has(Feature::LARGE_DIR) {
             true => MaxLevels::Three,
             false => MaxLevels::Two,
         };

@@ -7,7 +7,6 @@ use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, P
 use uext4_num::u64_of;
 
 /// Inode of the blocks reserved for descriptors.
-pub(super) const RESIZE: u32 = 7;
 /// Longest target of a fast symbolic link in bytes.
 const FAST_LINK_BYTES: u64 = 60;
 
@@ -44,7 +43,7 @@ impl Check<'_> {
         let size_high = raw.get(SIZE_HIGH).unwrap_or_default();
         let has_high = match kind {
             FileType::Regular => true,
-            FileType::Directory => self.fs.features.has(Feature::LARGE_DIR),
+            FileType::Directory => self.fs.base.features.has(Feature::LARGE_DIR),
             _ => false,
         };
         if !has_high && size_high.iter().any(|byte| *byte != 0) {
@@ -81,10 +80,10 @@ impl Check<'_> {
             self.report.n_directories += 1;
             self.take(super::Links::BYTES_PER_DIRECTORY)?;
         }
-        if nr.0 == RESIZE && self.fs.features.has(Feature::RESIZE_INODE) {
+        if nr == InodeNr::RESIZE && self.fs.base.features.has(Feature::RESIZE_INODE) {
             return self.look_at_resize(nr, inode);
         }
-        let orphan_file = self.fs.superblock.read().disk.orphan_file_inum;
+        let orphan_file = self.fs.base.superblock.read().disk.orphan_file_inum;
         let attributes = match nr.0 {
             // Never read.
             nr if nr == orphan_file => 0,
@@ -122,7 +121,7 @@ impl Check<'_> {
     /// Reports flags that require a missing feature, or another file type.
     fn look_at_flags(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) {
         let is_dir = kind == FileType::Directory;
-        let has = |feature| self.fs.features.has(feature);
+        let has = |feature| self.fs.base.features.has(feature);
         // No program can set these on other types, because it would have to open the file.
         let may_be_kept = is_dir || kind == FileType::Regular;
         let odd = [
@@ -149,7 +148,7 @@ impl Check<'_> {
 
     /// Whether the superblock names the inode.
     fn is_hidden(&self, nr: InodeNr) -> bool {
-        let superblock = self.fs.superblock.read();
+        let superblock = self.fs.base.superblock.read();
         let disk = &superblock.disk;
         let named = [
             (Feature::ORPHAN_FILE, disk.orphan_file_inum),
@@ -159,7 +158,7 @@ impl Check<'_> {
             (Feature::QUOTA, disk.prj_quota_inum),
         ];
         let hides =
-            |(feature, inum): &(Feature, u32)| self.fs.features.has(*feature) && *inum == nr.0;
+            |(feature, inum): &(Feature, u32)| self.fs.base.features.has(*feature) && *inum == nr.0;
         named.iter().any(hides)
     }
 
@@ -179,7 +178,8 @@ impl Check<'_> {
         if fast || !has_data(kind) {
             return Ok(None);
         }
-        if inode.flags.contains(InodeFlags::EXTENTS) && !self.fs.features.has(Feature::EXTENTS) {
+        if inode.flags.contains(InodeFlags::EXTENTS) && !self.fs.base.features.has(Feature::EXTENTS)
+        {
             self.found(
                 Place::Inode(nr),
                 "inode",
@@ -188,7 +188,7 @@ impl Check<'_> {
         }
         let mapped = self.claim_map(nr, inode)?;
         let has_table = !inode.flags.contains(InodeFlags::EXTENTS) && mapped.clusters > 0;
-        if has_table && self.fs.features.has(Feature::BIGALLOC) {
+        if has_table && self.fs.base.features.has(Feature::BIGALLOC) {
             let problem = CorruptKind::TableInClusters;
             self.found(Place::Inode(nr), "inode", problem);
         }
@@ -196,8 +196,8 @@ impl Check<'_> {
     }
 
     pub(super) fn compare_sectors(&mut self, nr: InodeNr, inode: &Inode, clusters: u64) {
-        let says = inode.sectors(&self.fs.geometry);
-        let is = clusters.saturating_mul(self.fs.geometry.cluster_size() / 512);
+        let says = inode.sectors(&self.fs.base.geometry);
+        let is = clusters.saturating_mul(self.fs.base.geometry.cluster_size() / 512);
         if says != is {
             let detail = format!("{says}, not {is}");
             self.found_in(Place::Inode(nr), "inode", CorruptKind::BlocksWrong, detail);
@@ -224,14 +224,14 @@ impl Check<'_> {
 
     /// Whether the size of a quota file exceeds its own 32-bit block numbers.
     fn is_huge_quota(&self, nr: InodeNr, inode: &Inode) -> bool {
-        let superblock = self.fs.superblock.read();
+        let superblock = self.fs.base.superblock.read();
         let disk = &superblock.disk;
         let files = [
             disk.usr_quota_inum,
             disk.grp_quota_inum,
             disk.prj_quota_inum,
         ];
-        let is_quota = self.fs.features.has(Feature::QUOTA) && files.contains(&nr.0);
+        let is_quota = self.fs.base.features.has(Feature::QUOTA) && files.contains(&nr.0);
         is_quota && inode.size > u64::from(u32::MAX)
     }
 

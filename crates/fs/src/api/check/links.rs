@@ -139,7 +139,7 @@ pub(super) enum Nameless {
 
 impl Check<'_> {
     pub(super) fn look_at_links(&mut self) -> Step {
-        let many = self.fs.features.has(Feature::DIR_NLINK);
+        let many = self.fs.base.features.has(Feature::DIR_NLINK);
         for at in self.links.inodes.numbers() {
             let Inode {
                 kind,

@@ -1,16 +1,15 @@
 //! Check of maps: extent trees and block tables, claimed block by block.
 
-use super::reserved::BAD_BLOCKS;
 use super::slots::written_inodes;
 use super::{Check, Step};
 use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
-use uext4_format::indirect::pointer;
+use uext4_format::indirect::{DIRECT_BLOCKS, pointer};
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, FileType, GroupDescriptor, Inode, InodeFlags, InodeNr,
     Place, Seed,
 };
-use uext4_num::{clamp_u32, u64_of};
+use uext4_num::{clamp_u32, u64_of, usize_of};
 
 /// Result of a walk over a map.
 #[derive(Default)]
@@ -32,7 +31,7 @@ pub(super) struct Mapped {
 }
 
 /// Direct entries of the inode, and levels of tables behind the other three.
-pub(super) const DIRECT: usize = 12;
+pub(super) const DIRECT: usize = usize_of(DIRECT_BLOCKS);
 const LEVELS: usize = 3;
 /// Slots that the header of a node may omit.
 const ROOM_SPARED: usize = 2;
@@ -64,8 +63,8 @@ impl Check<'_> {
             _ if self.fs.hidden.contains(nr) => inode.size.div_ceil(self.fs.block_bytes()),
             _ => 0,
         };
-        let seed = self.fs.checksums.inode_seed(nr, inode.generation);
-        let geometry = &self.fs.geometry;
+        let seed = self.fs.base.checksums.inode_seed(nr, inode.generation);
+        let geometry = &self.fs.base.geometry;
         let blocks = u64::from(geometry.first_data_block)..geometry.blocks_count;
         let root = ExtentNode::new(&inode.i_block[..]);
         let expect = Expect::root(blocks);
@@ -224,7 +223,7 @@ impl Check<'_> {
     }
 
     pub(super) fn may_map(&self, run: &Range<u64>) -> bool {
-        let geometry = &self.fs.geometry;
+        let geometry = &self.fs.base.geometry;
         geometry.contains_run(BlockNr(run.start), run.end.saturating_sub(run.start))
             && self.is_clear(run)
     }
@@ -241,7 +240,7 @@ impl Check<'_> {
 
     /// Ascending, so that the map of bad blocks, which may have many, is checked in one pass.
     fn find_unwritten_tables(&self) -> Vec<Range<u64>> {
-        let geometry = &self.fs.geometry;
+        let geometry = &self.fs.base.geometry;
         let per_block = u64::from(geometry.inodes_per_block());
         let of = |descriptor: &GroupDescriptor| {
             let table = descriptor.inode_table.0;
@@ -261,7 +260,7 @@ impl Check<'_> {
         mapped: &mut Mapped,
     ) -> Step {
         let sound = self.may_map(&run);
-        if nr.0 == BAD_BLOCKS && !sound && self.is_unwritten_table(&run) {
+        if nr == InodeNr::BAD_BLOCKS && !sound && self.is_unwritten_table(&run) {
             return self.tick();
         }
         if mapped.looks {
@@ -280,26 +279,26 @@ impl Check<'_> {
             return Ok(());
         }
         // A cluster of the file is one of the device, at the same offsets.
-        let ratio = 1 << self.fs.geometry.cluster_bits;
-        if nr.0 != BAD_BLOCKS && run.start % ratio != logical % ratio {
+        let ratio = 1 << self.fs.base.geometry.cluster_bits;
+        if nr != InodeNr::BAD_BLOCKS && run.start % ratio != logical % ratio {
             self.note_once(
                 mapped,
                 &Corrupt::new(place, "inode map", CorruptKind::Misaligned),
             );
         }
         let mut clusters = self.clusters(run.clone());
-        let logical_cluster = logical >> self.fs.geometry.cluster_bits;
+        let logical_cluster = logical >> self.fs.base.geometry.cluster_bits;
         // Contiguous extents of one file may share a cluster.
         if mapped.last == Some((logical_cluster, clusters.start)) {
             clusters.start += 1;
         }
-        let last = (logical + (run.end - run.start) - 1) >> self.fs.geometry.cluster_bits;
+        let last = (logical + (run.end - run.start) - 1) >> self.fs.base.geometry.cluster_bits;
         if let Some(end) = self.clusters(run).end.checked_sub(1) {
             mapped.last = Some((last, end));
         }
         let wanted = clusters.end.saturating_sub(clusters.start);
         mapped.clusters += wanted;
-        let may_share = self.fs.features.has(Feature::SHARED_BLOCKS);
+        let may_share = self.fs.base.features.has(Feature::SHARED_BLOCKS);
         if self.claim(clusters)? != wanted && !may_share {
             let problem = CorruptKind::DataShared;
             self.note_once(mapped, &Corrupt::new(place, "inode map", problem));

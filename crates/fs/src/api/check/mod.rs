@@ -136,7 +136,7 @@ impl<'a> Check<'a> {
         Self {
             fs,
             limits,
-            started: fs.clock.monotonic(),
+            started: fs.base.clock.monotonic(),
             report: Report::default(),
             descriptors: Vec::new(),
             unwritten_tables: Vec::new(),
@@ -153,7 +153,7 @@ impl<'a> Check<'a> {
     }
 
     fn run(&mut self) -> Step {
-        let geometry = &self.fs.geometry;
+        let geometry = &self.fs.base.geometry;
         let inodes = u64::from(geometry.inodes_count);
         let clusters = geometry.clusters_count();
         let groups = u64::from(geometry.group_count);
@@ -179,8 +179,8 @@ impl<'a> Check<'a> {
 
     /// Checks the journal's superblock. The log's content was replayed, or is empty.
     fn look_at_log(&mut self) -> Step {
-        let superblock = self.fs.superblock.read().disk.clone();
-        let has_log = self.fs.features.has(Feature::HAS_JOURNAL);
+        let superblock = self.fs.base.superblock.read().disk.clone();
+        let has_log = self.fs.base.features.has(Feature::HAS_JOURNAL);
         if superblock.journal_inum != 0 && !has_log {
             self.found(
                 Place::Superblock,
@@ -200,7 +200,7 @@ impl<'a> Check<'a> {
         let life = self.fs.lifecycle.lock();
         let log = life.log().cloned();
         drop(life);
-        let block_size = self.fs.geometry.block_size();
+        let block_size = self.fs.base.geometry.block_size();
         match log.map(|log| uext4_journal::recovery::read_superblock(&log, block_size)) {
             Some(Err(uext4_journal::Error::Corrupt(corrupt))) => self.note(&corrupt),
             Some(Err(error)) => return Err(Stop::Failed(error.into())),
@@ -248,7 +248,7 @@ impl<'a> Check<'a> {
     fn tick(&mut self) -> Step {
         self.steps = self.steps.wrapping_add(1);
         if self.steps.is_multiple_of(256) {
-            let spent = self.fs.clock.monotonic().saturating_sub(self.started);
+            let spent = self.fs.base.clock.monotonic().saturating_sub(self.started);
             if spent > self.limits.time {
                 return self.give_up("it takes longer than it may");
             }
@@ -260,7 +260,7 @@ impl<'a> Check<'a> {
         self.tick()?;
         let mut bytes = vec![0; self.fs.block_size()];
         let at = block.0 * self.fs.block_bytes();
-        let read = self.fs.device.read_at(at, &mut bytes);
+        let read = self.fs.base.device.read_at(at, &mut bytes);
         read.map_err(|error| Stop::Failed(error.into()))?;
         Ok(bytes)
     }
@@ -306,10 +306,10 @@ impl<'a> Check<'a> {
 
     /// Byte offset of a structure on the device.
     fn byte_of(&self, place: Place) -> Option<u64> {
-        let geometry = &self.fs.geometry;
+        let geometry = &self.fs.base.geometry;
         let block_size = u64::from(geometry.block_size());
         match place {
-            Place::Superblock => Some(uext4_volume::superblock::SUPERBLOCK_OFFSET),
+            Place::Superblock => Some(uext4_format::superblock::SUPERBLOCK_OFFSET),
             Place::Group(group) => {
                 let (block, at) = geometry.descriptor_location(group);
                 Some(block.0 * block_size + u64::from(at))
@@ -321,7 +321,7 @@ impl<'a> Check<'a> {
     }
 
     fn inode_byte(&self, inode: InodeNr) -> Option<u64> {
-        let geometry = &self.fs.geometry;
+        let geometry = &self.fs.base.geometry;
         let (group, index) = geometry.split_inode(inode)?;
         let descriptor = self.descriptors.get(usize_of(group.0))?.as_ref()?;
         let (block, at) = geometry.inode_location(descriptor.inode_table, index);
@@ -330,7 +330,7 @@ impl<'a> Check<'a> {
 
     /// All groups.
     fn groups(&self) -> impl Iterator<Item = GroupNr> + use<> {
-        (0..self.fs.geometry.group_count).map(GroupNr)
+        (0..self.fs.base.geometry.group_count).map(GroupNr)
     }
 }
 

@@ -4,15 +4,11 @@ use super::{Check, Step};
 use uext4_format::mmp::{MMP_SEQ_CLEAN, MMP_SEQ_MAX, Mmp};
 use uext4_format::{BlockNr, CorruptKind, Feature, InodeNr, Place};
 
-/// The quota inodes of users and groups.
-const USERS: u32 = 3;
-const GROUPS: u32 = 4;
-
 impl Check<'_> {
     /// Checks the MMP block; another pass claims it.
     pub(super) fn look_at_mmp(&mut self) -> Step {
-        let nr = BlockNr(self.fs.superblock.read().disk.mmp_block);
-        if !self.fs.features.has(Feature::MMP) {
+        let nr = BlockNr(self.fs.base.superblock.read().disk.mmp_block);
+        if !self.fs.base.features.has(Feature::MMP) {
             return Ok(());
         }
         if !self.may_map(&(nr.0..nr.0.saturating_add(1))) {
@@ -21,7 +17,7 @@ impl Check<'_> {
             return Ok(());
         }
         let bytes = self.read(nr)?;
-        match Mmp::parse(&bytes, nr, &self.fs.checksums) {
+        match Mmp::parse(&bytes, nr, &self.fs.base.checksums) {
             Err(corrupt) => self.note(&corrupt),
             Ok(mmp) if mmp.sequence > MMP_SEQ_MAX && mmp.sequence != MMP_SEQ_CLEAN => {
                 let problem = CorruptKind::MmpSequence;
@@ -34,8 +30,8 @@ impl Check<'_> {
 
     /// Without the feature `orphan_present`, every slot of the orphan file must be free.
     pub(super) fn look_at_orphan_file(&mut self) {
-        let nr = self.fs.superblock.read().disk.orphan_file_inum;
-        let says_none = !self.fs.features.has(Feature::ORPHAN_PRESENT);
+        let nr = self.fs.base.superblock.read().disk.orphan_file_inum;
+        let says_none = !self.fs.base.features.has(Feature::ORPHAN_PRESENT);
         if says_none && !self.fs.orphans.is_empty() {
             let problem = CorruptKind::OrphansDenied;
             self.found(Place::Inode(InodeNr(nr)), "orphan file", problem);
@@ -43,14 +39,14 @@ impl Check<'_> {
     }
 
     pub(super) fn look_at_quota_numbers(&mut self) {
-        let disk = self.fs.superblock.read().disk.clone();
-        let has_quota = self.fs.features.has(Feature::QUOTA);
-        let has_projects = self.fs.features.has(Feature::PROJECT);
-        let geometry = &self.fs.geometry;
+        let disk = self.fs.base.superblock.read().disk.clone();
+        let has_quota = self.fs.base.features.has(Feature::QUOTA);
+        let has_projects = self.fs.base.features.has(Feature::PROJECT);
+        let geometry = &self.fs.base.geometry;
         // Without the feature they are unused, but must be valid numbers.
         let no_file = |nr: u32| {
             let is_file = nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr));
-            ![0, USERS, GROUPS].contains(&nr) && !is_file
+            ![0, InodeNr::USER_QUOTA.0, InodeNr::GROUP_QUOTA.0].contains(&nr) && !is_file
         };
         let all = [
             disk.usr_quota_inum,
@@ -61,8 +57,8 @@ impl Check<'_> {
             has_projects && nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr))
         };
         let is_wrong = [
-            disk.usr_quota_inum != 0 && disk.usr_quota_inum != USERS,
-            disk.grp_quota_inum != 0 && disk.grp_quota_inum != GROUPS,
+            ![0, InodeNr::USER_QUOTA.0].contains(&disk.usr_quota_inum),
+            ![0, InodeNr::GROUP_QUOTA.0].contains(&disk.grp_quota_inum),
             disk.prj_quota_inum != 0 && !of_projects(disk.prj_quota_inum),
         ];
         if all.into_iter().any(no_file) || (has_quota && is_wrong.contains(&true)) {

@@ -12,7 +12,7 @@ const BYTES_EACH: u64 = 16;
 impl Check<'_> {
     /// Collects them. With the error state set, neither a mount nor e2fsck frees any.
     pub(super) fn find_orphans(&mut self) -> Step {
-        let superblock = self.fs.superblock.read();
+        let superblock = self.fs.base.superblock.read();
         let (marked, last) = (superblock.disk.state, superblock.disk.last_orphan);
         drop(superblock);
         if marked & state::ERROR != 0 {
@@ -34,7 +34,7 @@ impl Check<'_> {
     }
 
     fn may_be_orphan(&self, nr: u32) -> bool {
-        nr >= self.fs.geometry.first_inode && self.fs.geometry.contains_inode(InodeNr(nr))
+        nr >= self.fs.base.geometry.first_inode && self.fs.base.geometry.contains_inode(InodeNr(nr))
     }
 
     pub(super) fn is_orphan(&self, nr: InodeNr) -> bool {

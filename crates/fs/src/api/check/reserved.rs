@@ -3,28 +3,21 @@
 //!
 //! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
-use super::inodes::RESIZE;
 use super::{Check, Step};
 use uext4_format::indirect::pointer;
 use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, RawInode};
 
-pub(super) const BAD_BLOCKS: u32 = 1;
-const USERS: u32 = 3;
-const GROUPS: u32 = 4;
-const BOOT_LOADER: u32 = 5;
-const JOURNAL: u32 = 8;
-
 impl Check<'_> {
     /// Whether the inode is reserved and not a file in use.
     pub(super) fn is_set_aside(&self, nr: InodeNr, raw: &[u8]) -> bool {
-        let superblock = self.fs.superblock.read();
+        let superblock = self.fs.base.superblock.read();
         let disk = &superblock.disk;
-        let has = |feature| self.fs.features.has(feature);
-        let is_used = match nr.0 {
-            USERS => has(Feature::QUOTA) && disk.usr_quota_inum == USERS,
-            GROUPS => has(Feature::QUOTA) && disk.grp_quota_inum == GROUPS,
-            JOURNAL => has(Feature::HAS_JOURNAL) && disk.journal_inum == JOURNAL,
-            RESIZE => has(Feature::RESIZE_INODE) && RawInode(raw).mode() != 0,
+        let has = |feature| self.fs.base.features.has(feature);
+        let is_used = match nr {
+            InodeNr::USER_QUOTA => has(Feature::QUOTA) && disk.usr_quota_inum == nr.0,
+            InodeNr::GROUP_QUOTA => has(Feature::QUOTA) && disk.grp_quota_inum == nr.0,
+            InodeNr::JOURNAL => has(Feature::HAS_JOURNAL) && disk.journal_inum == nr.0,
+            InodeNr::RESIZE => has(Feature::RESIZE_INODE) && RawInode(raw).mode() != 0,
             _ => false,
         };
         self.is_reserved(nr) && !is_used
@@ -38,9 +31,9 @@ impl Check<'_> {
         if flags.contains(InodeFlags::CASEFOLD) {
             self.found(Place::Inode(nr), "inode", CorruptKind::Flag);
         }
-        match nr.0 {
-            BAD_BLOCKS => self.look_at_bad_blocks(nr, raw, flags),
-            USERS | GROUPS | JOURNAL => {
+        match nr {
+            InodeNr::BAD_BLOCKS => self.look_at_bad_blocks(nr, raw, flags),
+            InodeNr::USER_QUOTA | InodeNr::GROUP_QUOTA | InodeNr::JOURNAL => {
                 let fields = RawInode(raw);
                 let first = pointer(&fields.i_block(), 0).0;
                 if fields.links() != 0 || fields.blocks_low() != 0 || first != 0 {
@@ -54,7 +47,7 @@ impl Check<'_> {
     }
 
     fn look_at_bad_blocks(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
-        if flags.contains(InodeFlags::EXTENTS) && !self.fs.features.has(Feature::EXTENTS) {
+        if flags.contains(InodeFlags::EXTENTS) && !self.fs.base.features.has(Feature::EXTENTS) {
             self.found(
                 Place::Inode(nr),
                 "inode",
@@ -80,13 +73,13 @@ impl Check<'_> {
         let Some(inode) = self.parse_spare(nr, raw) else {
             return Ok(());
         };
-        if nr.0 == RESIZE && self.fs.features.has(Feature::RESIZE_INODE) {
+        if nr == InodeNr::RESIZE && self.fs.base.features.has(Feature::RESIZE_INODE) {
             return self.look_at_resize(nr, &inode);
         }
         let place = Place::Inode(nr);
         let is_directory = inode.file_type() == Some(FileType::Directory);
-        let has_wrong_mode = match nr.0 {
-            BOOT_LOADER => is_directory,
+        let has_wrong_mode = match nr {
+            InodeNr::BOOT_LOADER => is_directory,
             _ => inode.mode != 0,
         };
         if has_wrong_mode {
@@ -95,14 +88,14 @@ impl Check<'_> {
         if flags.contains(InodeFlags::INDEX) && !is_directory {
             self.found(place, "inode", CorruptKind::Flag);
         }
-        if nr.0 == RESIZE && inode.i_block.iter().any(|byte| *byte != 0) {
+        if nr == InodeNr::RESIZE && inode.i_block.iter().any(|byte| *byte != 0) {
             self.found(place, "resize inode", CorruptKind::MapsWithoutFeature);
         }
         if RawInode(raw).size() >= self.size_max(&inode) {
             self.found(place, "inode", CorruptKind::SizeWrong);
         }
         // Neither the kernel nor e2fsck follows a block outside of the file system.
-        let attributes = match self.fs.geometry.contains(inode.file_acl) {
+        let attributes = match self.fs.base.geometry.contains(inode.file_acl) {
             true => self.look_at_attribute_block(nr, &inode)?,
             false => 0,
         };
@@ -118,9 +111,9 @@ impl Check<'_> {
     /// Fields behind the first 128 bytes are unused here, so their size may be anything; the kernel
     /// opens only the resize inode.
     fn parse_spare(&mut self, nr: InodeNr, raw: &[u8]) -> Option<Inode> {
-        match Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums) {
+        match Inode::parse(raw, nr, &self.fs.base.geometry, &self.fs.base.checksums) {
             Ok(inode) => Some(inode),
-            Err(_) if !RawInode(raw).has_sound_extra_size() && nr.0 != RESIZE => None,
+            Err(_) if !RawInode(raw).has_sound_extra_size() && nr != InodeNr::RESIZE => None,
             Err(corrupt) => {
                 self.note(&corrupt);
                 None

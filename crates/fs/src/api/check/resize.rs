@@ -45,7 +45,7 @@ impl Check<'_> {
     /// Checks the table and its blocks; answers their number, and the exclusive end of their
     /// logical blocks.
     fn look_at_kept(&mut self, nr: InodeNr, table: BlockNr) -> Step<(u64, u64)> {
-        let geometry = *self.fs.geometry;
+        let geometry = *self.fs.base.geometry;
         let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) else {
             return Ok((0, 0));
         };
@@ -81,7 +81,7 @@ impl Check<'_> {
 
     /// Reports block numbers outside of the file system.
     fn look_for_others(&mut self, nr: InodeNr, table: BlockNr, bytes: &[u8]) {
-        let geometry = *self.fs.geometry;
+        let geometry = *self.fs.base.geometry;
         let outside = |block: u64| block != 0 && !geometry.contains_run(BlockNr(block), 1);
         let mut entries = (0..bytes.len() / 4).map(|at| pointer(bytes, at).0);
         if entries.any(outside) {

@@ -22,8 +22,8 @@ impl Marks {
 
 impl Check<'_> {
     pub(super) fn look_at_inodes(&mut self) -> Step {
-        if self.fs.features.has(Feature::MMP) {
-            let block = self.fs.superblock.read().disk.mmp_block;
+        if self.fs.base.features.has(Feature::MMP) {
+            let block = self.fs.base.superblock.read().disk.mmp_block;
             let clusters = self.clusters(block..block.saturating_add(1));
             self.claim(clusters)?;
         }
@@ -38,9 +38,9 @@ impl Check<'_> {
 
     /// Reads the inode bitmap, which was written.
     fn marks(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step<Marks> {
-        let bytes = usize_of(self.fs.geometry.inodes_per_group.div_ceil(8));
+        let bytes = usize_of(self.fs.base.geometry.inodes_per_group.div_ceil(8));
         let bitmap = self.read(descriptor.inode_bitmap)?;
-        let (geometry, checksums) = (&self.fs.geometry, &self.fs.checksums);
+        let (geometry, checksums) = (&self.fs.base.geometry, &self.fs.base.checksums);
         let sound = descriptor.verify_inode_bitmap(&bitmap, group, geometry, checksums);
         if let Err(corrupt) = sound {
             self.note(&corrupt);
@@ -56,7 +56,7 @@ impl Check<'_> {
     }
 
     fn look_at_table(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
-        let geometry = *self.fs.geometry;
+        let geometry = *self.fs.base.geometry;
         let per_group = geometry.inodes_per_group;
         if descriptor.has_flag(group_flag::INODE_UNINIT) {
             self.compare_counts(group, descriptor, per_group, 0);
@@ -90,7 +90,7 @@ impl Check<'_> {
 
     fn look_at_unwritten(&mut self, group: GroupNr, index: u32, marks: &Marks) {
         if marks.has(index) {
-            let place = Place::Inode(self.fs.geometry.inode_at(group, index));
+            let place = Place::Inode(self.fs.base.geometry.inode_at(group, index));
             let problem = CorruptKind::InUseUnwritten;
             self.found(place, "inode bitmap", problem);
         }
@@ -134,7 +134,7 @@ impl Check<'_> {
             self.look_at_unused(nr, raw);
             return Ok(None);
         }
-        match Inode::parse(raw, nr, &self.fs.geometry, &self.fs.checksums) {
+        match Inode::parse(raw, nr, &self.fs.base.geometry, &self.fs.base.checksums) {
             Ok(inode) => self.look_at_used(nr, raw, &inode),
             Err(corrupt) => {
                 self.note(&corrupt);
@@ -144,12 +144,12 @@ impl Check<'_> {
     }
 
     pub(super) fn is_reserved(&self, nr: InodeNr) -> bool {
-        nr.0 < self.fs.geometry.first_inode && nr != InodeNr::ROOT
+        nr.0 < self.fs.base.geometry.first_inode && nr != InodeNr::ROOT
     }
 
     /// Checks the checksum of an unused slot; a slot with 128 zero bytes at its start needs none.
     pub(super) fn is_sealed(&mut self, nr: InodeNr, raw: &[u8]) -> bool {
-        let sealed = Inode::verify_unused(raw, nr, &self.fs.geometry, &self.fs.checksums);
+        let sealed = Inode::verify_unused(raw, nr, &self.fs.base.geometry, &self.fs.base.checksums);
         match sealed {
             Err(corrupt) if !is_empty(raw) => {
                 self.note(&corrupt);
@@ -170,7 +170,7 @@ impl Check<'_> {
 
     /// Reports a deletion time in the range of inode numbers: it was a link of the orphan list.
     fn look_at_dtime(&mut self, nr: InodeNr, raw: &[u8]) {
-        let (dtime, numbers) = (RawInode(raw).dtime(), self.fs.geometry.inodes_count);
+        let (dtime, numbers) = (RawInode(raw).dtime(), self.fs.base.geometry.inodes_count);
         let is_number = (1..numbers).contains(&dtime);
         if is_number && !self.is_orphan(nr) && self.has_clock() {
             let problem = CorruptKind::OrphanGone;
@@ -180,9 +180,9 @@ impl Check<'_> {
 
     /// False for a file system made or used without a clock, where any time may be small.
     fn has_clock(&self) -> bool {
-        let superblock = self.fs.superblock.read();
+        let superblock = self.fs.base.superblock.read();
         let disk = &superblock.disk;
-        let numbers = u64::from(self.fs.geometry.inodes_count);
+        let numbers = u64::from(self.fs.base.geometry.inodes_count);
         [disk.mkfs_time, disk.mtime, disk.wtime]
             .iter()
             .all(|time| *time == 0 || *time >= numbers)

@@ -40,7 +40,7 @@ const DESCRIPTOR_BYTES_MAX: u16 = 1024;
 
 impl Check<'_> {
     pub(super) fn look_at_superblock(&mut self) {
-        let disk = self.fs.superblock.read().disk.clone();
+        let disk = self.fs.base.superblock.read().disk.clone();
         if disk.rev_level > REVISION_MAX {
             let problem = CorruptKind::Revision;
             self.found(Place::Superblock, "superblock", problem);
@@ -60,7 +60,12 @@ impl Check<'_> {
             let problem = CorruptKind::DescriptorSizes;
             self.found(Place::Superblock, "superblock", problem);
         }
-        let extra_max = self.fs.geometry.inode_size.saturating_sub(OLD_INODE_BYTES);
+        let extra_max = self
+            .fs
+            .base
+            .geometry
+            .inode_size
+            .saturating_sub(OLD_INODE_BYTES);
         let is_odd = |size: u16| {
             let fits = (EXTRA_BYTES_MIN..=extra_max).contains(&size) && size.is_multiple_of(4);
             size != 0 && extra_max > 0 && !fits

@@ -64,9 +64,9 @@ impl Filesystem {
         }
         fs.lengthen(plan.after.size_bytes())?;
         fs.space.stop_learning();
-        fs.changes.close();
+        fs.base.changes.close();
         let grown = fs.grow(&life, &plan);
-        fs.changes.open();
+        fs.base.changes.open();
         fs.space.set_learning(&life.options);
         grown.map(|()| plan)
     }
@@ -75,7 +75,7 @@ impl Filesystem {
 impl Fs {
     fn plan_growth(&self, wanted: NewSize) -> Result<Plan> {
         let (disk, was_valid) = {
-            let state = self.superblock.read();
+            let state = self.base.superblock.read();
             (state.disk.clone(), state.was_valid)
         };
         if disk.state & state::ERROR != 0 {
@@ -84,13 +84,13 @@ impl Fs {
         if !was_valid {
             return Err(ResizeError::Unclean.into());
         }
-        let now_bytes = self.geometry.size_bytes();
+        let now_bytes = self.base.geometry.size_bytes();
         let size_bytes = match wanted {
             NewSize::Bytes(bytes) => bytes,
             NewSize::More(bytes) => now_bytes.saturating_add(bytes),
             NewSize::Device => {
-                self.device.lengthen(now_bytes)?;
-                self.device.size_bytes()
+                self.base.device.lengthen(now_bytes)?;
+                self.base.device.size_bytes()
             }
         };
         if size_bytes < now_bytes {
@@ -103,8 +103,8 @@ impl Fs {
 
     /// Makes a file as long as needed.
     fn lengthen(&self, needed_bytes: u64) -> Result<()> {
-        self.device.lengthen(needed_bytes)?;
-        let there_bytes = self.device.size_bytes();
+        self.base.device.lengthen(needed_bytes)?;
+        let there_bytes = self.base.device.size_bytes();
         match there_bytes < needed_bytes {
             true => Err(ResizeError::Device {
                 needed_bytes,
@@ -125,7 +125,7 @@ impl Fs {
 
     fn grow_at_rest(&self, life: &Lifecycle, plan: &Plan) -> Result<()> {
         let before = self.space.before_growth()?;
-        let disk = self.superblock.read().disk.clone();
+        let disk = self.base.superblock.read().disk.clone();
         let device = life.media.home.clone();
         let (log, options) = (life.log().cloned(), life.options.open_options());
         let mut volume = Volume::of_mount(device, log, disk, options)?;
@@ -138,10 +138,10 @@ impl Fs {
             return Err(cause);
         }
         let take_over = || -> Result<()> {
-            self.journal.skip_foreign()?;
-            self.space.grow(&before, &volume.superblock)?;
-            self.superblock.write_unlogged().disk = volume.superblock.clone();
-            self.geometry.replace(volume.geometry);
+            self.base.journal.skip_foreign()?;
+            self.space.grow(&before, volume.superblock())?;
+            self.base.superblock.write_unlogged().disk = volume.superblock().clone();
+            self.base.geometry.replace(*volume.geometry());
             Ok(())
         };
         take_over().inspect_err(|cause| self.fail(cause))
@@ -151,6 +151,6 @@ impl Fs {
     /// other block below the old end.
     fn is_as_left(&self, life: &Lifecycle) -> bool {
         let there = life.media.superblock_below();
-        there.is_ok_and(|there| there == self.superblock.read().disk.to_bytes())
+        there.is_ok_and(|there| there == self.base.superblock.read().disk.to_bytes())
     }
 }

@@ -8,14 +8,16 @@ use uext4_volume::superblock::backup;
 /// Writes the superblock to every group that has a copy, in the state of an unmounted file system.
 /// After a crash some copies are still the old ones, which stay as usable as before.
 pub(super) fn update(fs: &Fs) -> Result<()> {
-    let disk = fs.superblock.read().disk.clone();
-    let holders = (1..fs.geometry.group_count)
+    let disk = fs.base.superblock.read().disk.clone();
+    let holders = (1..fs.base.geometry.group_count)
         .map(GroupNr)
-        .filter(|group| fs.geometry.has_super(*group));
+        .filter(|group| fs.base.geometry.has_super(*group));
     for group in holders {
-        let block = fs.geometry.group_first_block(group);
-        fs.device
-            .write_at(block.0 << fs.geometry.block_bits, &backup(&disk, group))?;
+        let block = fs.base.geometry.group_first_block(group);
+        fs.base.device.write_at(
+            block.0 << fs.base.geometry.block_bits,
+            &backup(&disk, group),
+        )?;
     }
-    Ok(fs.device.flush()?)
+    Ok(fs.base.device.flush()?)
 }

@@ -5,7 +5,8 @@
 //! crash, and another call continues.
 //! Not here: maps of existing files (`use_extents`); inode size; checksums (`reseal`).
 
-use super::{InternalJournal, Journal, Presence, Tuning, set_journal};
+use super::journal::{InternalJournal, Journal, set_journal};
+use super::tuning::Tuning;
 use crate::mount::check_sound;
 use crate::ops::filesystem::Filesystem;
 use crate::state::superblock::read_superblock;
@@ -13,6 +14,7 @@ use crate::types::error::{Error, Result};
 use crate::types::options::MountOptions;
 use uext4_device::BlockDevice;
 use uext4_format::{Feature, GOOD_OLD_INODE_BYTES, Superblock};
+use uext4_offline::Presence;
 use uext4_sync::Arc;
 
 const FEATURES: [Feature; 6] = [

@@ -4,10 +4,10 @@
 //! Not here: features with a structure of their own ([`orphan_file`](super::orphan_file),
 //! [`mmp`](super::mmp)).
 
-use super::Presence;
 use super::log_length::known_bytes;
 use crate::types::error::{Error, Result};
 use uext4_format::{Feature, KNOWN_EXTRA_BYTES, Seed, Superblock};
+use uext4_offline::Presence;
 
 /// Features that can be turned on: existing files stay as they are.
 const ON: &[Feature] = &[

@@ -1,6 +1,6 @@
 //! Parameters that are fields of the superblock.
 
-use super::Tuning;
+use super::tuning::{CheckTimes, MountDefaults, Tuning};
 use crate::types::error::{Error, Result};
 use crate::types::options::OnError;
 use uext4_format::Superblock;
@@ -15,41 +15,6 @@ const RESERVED_PERCENT_MAX: u8 = 50;
 const STRING_BYTES: usize = 64;
 /// Longest interval between checks of the MMP block, in seconds.
 const MMP_SECONDS_MAX: u16 = 300;
-
-/// When a check is due, and what was checked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CheckTimes {
-    /// Mounts before a check is due; 0: never.
-    pub mounts_max: Option<u16>,
-    /// Mounts since the last check.
-    pub mounts: Option<u16>,
-    /// Seconds between checks; 0: never.
-    pub interval_seconds: Option<u32>,
-    /// Time of the last check, in seconds since 1970, below 2^40.
-    pub last_seconds: Option<u64>,
-}
-
-/// What mounts do unless told otherwise.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MountDefaults {
-    /// Options to turn on: bits of [`default_mount_option`].
-    pub set: u32,
-    /// Options to turn off.
-    pub clear: u32,
-    /// The string of further options, up to 63 bytes.
-    pub string: Option<Vec<u8>>,
-    /// The directory that the next mount reports as the last one, up to 63 bytes.
-    pub last_mounted: Option<Vec<u8>>,
-}
-
-/// The geometry of a RAID below the file system, in blocks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Raid {
-    /// Blocks on one disk before the next disk follows.
-    pub stride: Option<u16>,
-    /// Blocks on all disks that hold data.
-    pub stripe_width: Option<u32>,
-}
 
 pub(super) fn apply(disk: &mut Superblock, tuning: &Tuning) -> Result<()> {
     if let Some(label) = &tuning.label {

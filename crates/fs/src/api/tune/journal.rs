@@ -12,7 +12,8 @@
 //! name belong to inode 8, which e2fsck empties. An internal log in the place of another one only
 //! changes its length ([`log_length`]).
 
-use super::{Presence, Tuning, log_length, reserved};
+use super::tuning::Tuning;
+use super::{log_length, reserved};
 use crate::mount::check_sound;
 use crate::ops::filesystem::Filesystem;
 use crate::parts::{file, map};
@@ -25,6 +26,7 @@ use uext4_device::BlockDevice;
 use uext4_format::{BlockNr, Feature, InodeNr, Superblock};
 use uext4_mkfs as mkfs;
 use uext4_mkfs::LogLength;
+use uext4_offline::Presence;
 use uext4_sync::Arc;
 
 /// The journal that a file system is to have.

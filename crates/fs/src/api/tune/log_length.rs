@@ -47,7 +47,7 @@ pub(super) fn set(
     let area = blocks - new.fast_commit_blocks..blocks;
     let [start, area] = reserved::on_mount(device, options, |fs| {
         let inode = reserved::load(fs, InodeNr::JOURNAL)?;
-        let old = clamp_u32(inode.read().disk.size >> fs.geometry.block_bits);
+        let old = clamp_u32(inode.read().disk.size >> fs.base.geometry.block_bits);
         file::cut_to(fs, inode.arc(), old)?;
         let made = lengthen(fs, &inode, blocks, area);
         if made.is_err() {
@@ -64,7 +64,8 @@ pub(super) fn set(
         file::cut_to(fs, inode.arc(), blocks)?;
         let backup = mkfs::journal_backup(&inode.read().disk);
         let handle = fs.start(1)?;
-        fs.superblock
+        fs.base
+            .superblock
             .update(&handle, |disk| note_inode(disk, backup));
         Ok(())
     })
@@ -87,7 +88,7 @@ fn lengthen(
 /// Bytes of the device that hold these blocks of a file without holes.
 fn places(fs: &Fs, state: &InodeState, blocks: Range<u32>) -> Result<Vec<Range<u64>>> {
     let mut places = Vec::new();
-    let (mut at, bits) = (blocks.start, fs.geometry.block_bits);
+    let (mut at, bits) = (blocks.start, fs.base.geometry.block_bits);
     while at < blocks.end {
         match map::lookup(fs, state, LogicalBlock(at), blocks.end - at)? {
             Mapping::Hole { .. } => {

@@ -2,7 +2,6 @@
 //!
 //! Invariant: one transaction has the block's bitmap bit and the superblock that names it.
 
-use super::Presence;
 use crate::state::engine::Fs;
 use crate::state::space::Reserve;
 use crate::state::superblock::read_superblock;
@@ -12,6 +11,7 @@ use uext4_device::BlockDevice;
 use uext4_format::mmp::{MMP_UPDATE_INTERVAL_SECONDS, Mmp};
 use uext4_format::{BlockNr, BlockRun, Feature, InodeNr};
 use uext4_num::usize_of;
+use uext4_offline::Presence;
 use uext4_sync::Arc;
 use uext4_volume::metadata_zones;
 
@@ -40,7 +40,7 @@ pub fn clear_mmp(device: &Arc<dyn BlockDevice>) -> Result<()> {
 }
 
 pub(super) fn set(fs: &Fs, wanted: Presence) -> Result<()> {
-    let there = fs.superblock.read().disk.features().has(Feature::MMP);
+    let there = fs.base.superblock.read().disk.features().has(Feature::MMP);
     match wanted {
         Presence::Present if !there => add(fs),
         Presence::Absent if there => remove(fs),
@@ -53,16 +53,17 @@ fn add(fs: &Fs) -> Result<()> {
     let reserve = Reserve::MayUse;
     let block = fs
         .space
-        .allocate_block(fs, &handle, None, InodeNr::ROOT, reserve)?;
-    let seconds = match fs.superblock.read().disk.mmp_update_interval {
+        .allocate_block(&fs.base, &handle, None, InodeNr::ROOT, reserve)?;
+    let seconds = match fs.base.superblock.read().disk.mmp_update_interval {
         0 => MMP_UPDATE_INTERVAL_SECONDS,
         seconds => seconds,
     };
     let mut bytes = vec![0; fs.block_size()];
-    Mmp::clean(seconds).write_to(&mut bytes, &fs.checksums);
-    fs.device
-        .write_durable_at(block.0 << fs.geometry.block_bits, &bytes)?;
-    fs.superblock.update(&handle, |disk| {
+    Mmp::clean(seconds).write_to(&mut bytes, &fs.base.checksums);
+    fs.base
+        .device
+        .write_durable_at(block.0 << fs.base.geometry.block_bits, &bytes)?;
+    fs.base.superblock.update(&handle, |disk| {
         let mut features = disk.features();
         features.insert(Feature::MMP);
         disk.set_features(features);
@@ -74,16 +75,17 @@ fn add(fs: &Fs) -> Result<()> {
 
 /// The lease of this mount ends with the unmount, which writes to the free block once more.
 fn remove(fs: &Fs) -> Result<()> {
-    let start = BlockNr(fs.superblock.read().disk.mmp_block);
+    let start = BlockNr(fs.base.superblock.read().disk.mmp_block);
     if !fs.space.may_hold_data(start) {
         return Err(Error::NotSupported(
             "the MMP block is among metadata; e2fsck repairs it",
         ));
     }
     let handle = fs.start(credits::MAP)?;
-    let len_blocks = fs.geometry.blocks_per_cluster();
-    fs.space.free(fs, &handle, BlockRun { start, len_blocks })?;
-    fs.superblock.update(&handle, |disk| {
+    let len_blocks = fs.base.geometry.blocks_per_cluster();
+    fs.space
+        .free(&fs.base, &handle, BlockRun { start, len_blocks })?;
+    fs.base.superblock.update(&handle, |disk| {
         let mut features = disk.features();
         features.remove(Feature::MMP);
         disk.set_features(features);

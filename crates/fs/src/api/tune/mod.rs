@@ -23,66 +23,25 @@ mod quota;
 mod read_only;
 mod reseal;
 mod reserved;
+mod tuning;
 mod use_extents;
 mod users;
 
 pub use convert::convert;
-pub use fields::{CheckTimes, MountDefaults, Raid};
 pub use journal::{InternalJournal, Journal, set_journal};
 pub use mmp::clear_mmp;
 pub use quota::set_quota;
 pub use read_only::clear_read_only;
 pub use reseal::reseal;
+pub use tuning::{CheckTimes, MountDefaults, Raid, Tuning};
 pub use uext4_offline::{Presence, Reseal};
 pub use use_extents::{ExtentsProgress, ExtentsUsed, use_extents};
 
 use crate::ops::filesystem::Filesystem;
 use crate::state::engine::Fs;
 use crate::types::error::{Error, Result};
-use crate::types::options::OnError;
-use uext4_format::hash::HashVersion;
 use uext4_format::{Feature, Superblock};
 use uext4_offline::fixed_uuid;
-
-/// Parameters to change; `None` leaves one unchanged.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tuning {
-    /// The label, up to 16 bytes.
-    pub label: Option<Vec<u8>>,
-    /// The UUID.
-    pub uuid: Option<[u8; 16]>,
-    /// Blocks reserved for the superuser, in percent of all.
-    pub reserved_percent: Option<u8>,
-    /// Blocks reserved for the superuser; wins over the percentage.
-    pub reserved_blocks: Option<u64>,
-    /// User that may use reserved blocks.
-    pub reserved_uid: Option<u32>,
-    /// Group that may use reserved blocks.
-    pub reserved_gid: Option<u32>,
-    /// The default of `errors=`.
-    pub on_error: Option<OnError>,
-    /// When a check is due.
-    pub check_times: CheckTimes,
-    /// Default mount options.
-    pub mount_defaults: MountDefaults,
-    /// RAID geometry.
-    pub raid: Raid,
-    /// Hash of directories that get an index from now on.
-    pub hash: Option<HashVersion>,
-    /// Seed of directory hashes; only while no directory has an index.
-    pub hash_seed: Option<[u8; 16]>,
-    /// Seconds between checks of the MMP block, at most 300; 0: the default.
-    pub mmp_update_seconds: Option<u16>,
-    /// The next boot has e2fsck check everything, which also ends recorded errors. Until then
-    /// changes of structure are refused.
-    pub force_check: bool,
-    /// Whether it is marked as used for tests.
-    pub is_test: Option<bool>,
-    /// Blocks of an orphan file that is turned on; `None`: as many as mke2fs makes.
-    pub orphan_file_blocks: Option<u32>,
-    /// Features to turn on or off, in this order. [`set_journal`] does it for `has_journal`.
-    pub features: Vec<(Feature, Presence)>,
-}
 
 impl Filesystem {
     /// Changes parameters, all or none of those in the superblock. A label may change at any time.
@@ -99,7 +58,7 @@ impl Filesystem {
                 hash_seed::check(fs)?;
             }
             for (feature, wanted) in &tuning.features {
-                if *wanted == Presence::Absent && fs.features.has(*feature) {
+                if *wanted == Presence::Absent && fs.base.features.has(*feature) {
                     users::refuse(fs, *feature)?;
                 }
             }
@@ -118,10 +77,10 @@ impl Filesystem {
                     _ => {}
                 }
             }
-            fs.journal.commit_running()?;
+            fs.base.journal.commit_running()?;
             // Programs that search for labels read the device, not the log.
-            let block = fs.superblock.read().block;
-            fs.journal.write_home(block)?;
+            let block = fs.base.superblock.read().block;
+            fs.base.journal.write_home(block)?;
             backups::update(fs)
         })
     }
@@ -130,7 +89,7 @@ impl Filesystem {
 /// All or none, under one hold of the lock, because other threads change their fields.
 fn change_superblock(fs: &Fs, tuning: &Tuning) -> Result<()> {
     let handle = fs.start(1)?;
-    let mut state = handle.write(&fs.superblock);
+    let mut state = handle.write(&fs.base.superblock);
     let mut wanted = state.disk.clone();
     apply(&mut wanted, tuning)?;
     state.disk = wanted;

@@ -4,7 +4,6 @@
 //! transaction that disables it makes the old file an orphan on the legacy list. Recovery frees
 //! either.
 
-use super::Presence;
 use crate::parts::file::{self, Position, Terms};
 use crate::parts::map;
 use crate::state::engine::Fs;
@@ -17,13 +16,14 @@ use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::{Feature, FileType, InodeNr};
 use uext4_mkfs::default_orphan_file_blocks;
 use uext4_num::u64_of;
+use uext4_offline::Presence;
 
 /// Fewest and most blocks of the file.
 const BLOCKS: RangeInclusive<u32> = 1..=512;
 
 /// Adds the file, of so many blocks, or removes it.
 pub(super) fn set(fs: &Fs, wanted: Presence, blocks: Option<u32>) -> Result<()> {
-    let features = fs.superblock.read().disk.features();
+    let features = fs.base.superblock.read().disk.features();
     let there = features.has(Feature::ORPHAN_FILE);
     if features.has(Feature::QUOTA) && there != (wanted == Presence::Present) {
         let problem = "orphan_file with the feature quota; its blocks change their owner";
@@ -43,7 +43,8 @@ pub(super) fn set(fs: &Fs, wanted: Presence, blocks: Option<u32>) -> Result<()> 
 }
 
 fn add(fs: &Fs, blocks: Option<u32>) -> Result<()> {
-    let blocks = blocks.unwrap_or_else(|| default_orphan_file_blocks(fs.geometry.blocks_count));
+    let blocks =
+        blocks.unwrap_or_else(|| default_orphan_file_blocks(fs.base.geometry.blocks_count));
     if !BLOCKS.contains(&blocks) {
         return Err(Error::Invalid("an orphan file has 1 to 512 blocks"));
     }
@@ -51,10 +52,10 @@ fn add(fs: &Fs, blocks: Option<u32>) -> Result<()> {
     fill(fs, &inode, blocks)?;
     seal(fs, &inode, blocks)?;
     let handle = fs.start(credits::CREATE)?;
-    fs.orphans.remove(fs, &handle, inode.arc())?;
+    fs.orphans.remove(&fs.base, &handle, inode.arc())?;
     handle.write(inode.arc()).disk.links = 1;
     inode.set_links(1);
-    fs.superblock.update(&handle, |disk| {
+    fs.base.superblock.update(&handle, |disk| {
         let mut features = disk.features();
         features.insert(Feature::ORPHAN_FILE);
         disk.set_features(features);
@@ -72,7 +73,7 @@ pub(super) fn make(fs: &Fs) -> Result<InodeRef> {
     let inode = fs.new_inode(&handle, &root, &draft)?;
     handle.write(inode.arc()).disk.links = 0;
     inode.set_unnamed();
-    fs.orphans.add(fs, &handle, inode.arc())?;
+    fs.orphans.add(&fs.base, &handle, inode.arc())?;
     Ok(inode)
 }
 
@@ -80,7 +81,7 @@ pub(super) fn make(fs: &Fs) -> Result<InodeRef> {
 fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
     let zeroes = vec![0; fs.block_size()];
     for block in 0..u64::from(blocks) {
-        let (at, mut done) = (block << fs.geometry.block_bits, 0);
+        let (at, mut done) = (block << fs.base.geometry.block_bits, 0);
         while done < zeroes.len() {
             let position = Position::Offset(at + u64_of(done));
             let written = file::write(fs, inode.arc(), position, &zeroes[done..], Terms::OWN)?;
@@ -93,26 +94,28 @@ fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
 /// Writes empty orphan blocks; their checksums depend on their locations.
 fn seal(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
     let state = inode.read();
-    let seed = fs.checksums.metadata.map(|_| state.seed());
+    let seed = fs.base.checksums.metadata.map(|_| state.seed());
     for nr in map::blocks_of(fs, &state, blocks, || Error::NoSpace)? {
         let mut bytes = vec![0; fs.block_size()];
         seal_orphan_block(&mut bytes, nr, seed);
-        fs.device.write_at(nr.0 << fs.geometry.block_bits, &bytes)?;
+        fs.base
+            .device
+            .write_at(nr.0 << fs.base.geometry.block_bits, &bytes)?;
     }
     drop(state);
-    Ok(fs.device.flush()?)
+    Ok(fs.base.device.flush()?)
 }
 
 fn remove(fs: &Fs) -> Result<()> {
     if !fs.orphans.is_empty() {
         return Err(Error::Busy);
     }
-    let nr = InodeNr(fs.superblock.read().disk.orphan_file_inum);
+    let nr = InodeNr(fs.base.superblock.read().disk.orphan_file_inum);
     let inode = InodeRef::new(fs.load_inode(nr)?);
     let handle = fs.start(credits::REMOVE)?;
     handle.write(inode.arc()).disk.links = 0;
-    fs.orphans.add_to_list(fs, &handle, inode.arc())?;
-    fs.superblock.update(&handle, |disk| {
+    fs.orphans.add_to_list(&fs.base, &handle, inode.arc())?;
+    fs.base.superblock.update(&handle, |disk| {
         let mut features = disk.features();
         features.remove(Feature::ORPHAN_FILE);
         features.remove(Feature::ORPHAN_PRESENT);

@@ -27,10 +27,6 @@ use uext4_mkfs as mkfs;
 use uext4_num::{nonnegative, u64_of};
 use uext4_sync::Arc;
 
-/// Reserved inode of the file of users, and of that of groups.
-const USERS: InodeNr = InodeNr(3);
-const GROUPS: InodeNr = InodeNr(4);
-
 /// Counts usage by these kinds of owners from now on, and by no others; limits of kinds that stay
 /// are kept. The caller is the only user of the device.
 ///
@@ -87,8 +83,8 @@ fn number(disk: &mut Superblock, kind: QuotaKind) -> &mut u32 {
 /// The reserved inode of a kind; projects have none.
 fn reserved_inode(kind: QuotaKind) -> Option<InodeNr> {
     match kind {
-        QuotaKind::User => Some(USERS),
-        QuotaKind::Group => Some(GROUPS),
+        QuotaKind::User => Some(InodeNr::USER_QUOTA),
+        QuotaKind::Group => Some(InodeNr::GROUP_QUOTA),
         QuotaKind::Project => None,
     }
 }
@@ -156,14 +152,14 @@ fn make(fs: &Fs, kinds: &[QuotaKind]) -> Result<()> {
     let handle = fs.start(credits::CREATE)?;
     for (kind, inode) in &files {
         if reserved_inode(*kind).is_none() {
-            fs.orphans.remove(fs, &handle, inode.arc())?;
+            fs.orphans.remove(&fs.base, &handle, inode.arc())?;
             inode.set_links(1);
         }
         let mut state = handle.write(inode.arc());
         state.disk.links = 1;
         state.disk.flags.insert(InodeFlags::IMMUTABLE);
     }
-    fs.superblock.update(&handle, |disk| {
+    fs.base.superblock.update(&handle, |disk| {
         let mut features = disk.features();
         features.insert(Feature::QUOTA);
         disk.set_features(features);
@@ -186,11 +182,11 @@ fn write(fs: &Fs, inode: &InodeRef, bytes: &[u8]) -> Result<()> {
 /// The usage of all owners of a kind. Files without names are not charged, nor are values in inodes
 /// (`ea_inode`), which count for each file that refers to them.
 fn usages(fs: &Fs, kind: QuotaKind, nameless: &[InodeNr]) -> Result<Vec<QuotaEntry>> {
-    let orphans = fs.superblock.read().disk.orphan_file_inum;
+    let orphans = fs.base.superblock.read().disk.orphan_file_inum;
     let mut usages = BTreeMap::new();
-    for nr in fs.space.inodes_in_use(fs) {
+    for nr in fs.space.inodes_in_use(&fs.base) {
         let nr = nr?;
-        let is_file = nr == InodeNr::ROOT || nr.0 >= fs.geometry.first_inode;
+        let is_file = nr == InodeNr::ROOT || nr.0 >= fs.base.geometry.first_inode;
         if !is_file || nr.0 == orphans || nameless.contains(&nr) {
             continue;
         }
@@ -231,7 +227,7 @@ fn end(
 /// the log may hold its blocks, and the next mount begins with an empty one.
 fn turn_off(fs: &Fs, kinds: &[QuotaKind], is_last: bool) -> Result<()> {
     let project = match kinds.contains(&QuotaKind::Project) {
-        true => Some(fs.load_inode(InodeNr(fs.superblock.read().disk.prj_quota_inum))?),
+        true => Some(fs.load_inode(InodeNr(fs.base.superblock.read().disk.prj_quota_inum))?),
         false => None,
     };
     let _kept = match &project {
@@ -241,10 +237,10 @@ fn turn_off(fs: &Fs, kinds: &[QuotaKind], is_last: bool) -> Result<()> {
     let handle = fs.start(credits::REMOVE)?;
     if let Some(inode) = &project {
         handle.write(inode).disk.links = 0;
-        fs.orphans.add(fs, &handle, inode)?;
+        fs.orphans.add(&fs.base, &handle, inode)?;
         charge(fs, &handle, inode, kinds);
     }
-    fs.superblock.update(&handle, |disk| {
+    fs.base.superblock.update(&handle, |disk| {
         for kind in kinds {
             *number(disk, *kind) = 0;
         }
@@ -263,7 +259,7 @@ fn charge(fs: &Fs, handle: &Handle<'_>, inode: &Inode, ended: &[QuotaKind]) {
     let owners = Owners::of(&state.disk);
     let usage = Usage {
         inodes: 1,
-        ..Usage::sectors(state.disk.sectors(&fs.geometry))
+        ..Usage::sectors(state.disk.sectors(&fs.base.geometry))
     };
     let now = nonnegative(fs.now().seconds);
     for accounts in fs.quota.accounts() {

@@ -13,12 +13,12 @@ use crate::types::error::{Error, Result};
 use crate::types::options::MountOptions;
 use uext4_device::BlockDevice;
 use uext4_format::extent::ExtentNode;
+use uext4_format::superblock::SUPERBLOCK_OFFSET;
 use uext4_format::{
     Feature, FileType, Inode, InodeFlags, InodeNr, KNOWN_EXTRA_BYTES, Superblock, Timestamp,
 };
 use uext4_sync::Arc;
 use uext4_volume::inode_byte;
-use uext4_volume::superblock::SUPERBLOCK_OFFSET;
 
 /// Works on the device of a file system that is not mounted, under its claim. `options` name the
 /// journal that it has before.
@@ -28,7 +28,7 @@ pub(super) fn at_rest<T>(
     work: impl FnOnce(&Arc<dyn BlockDevice>) -> Result<T>,
 ) -> Result<T> {
     let volume = recovered_volume(device, options)?;
-    let done = work(&volume.device);
+    let done = work(volume.device());
     let released = volume.release();
     done.and_then(|done| Ok(released.map(|()| done)?))
 }

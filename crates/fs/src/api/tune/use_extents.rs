@@ -56,7 +56,7 @@ pub fn use_extents(
 ) -> Result<ExtentsUsed> {
     check_sound(device, options)?;
     on_mount(device, options, |fs| {
-        if !fs.features.has(Feature::EXTENTS) {
+        if !fs.base.features.has(Feature::EXTENTS) {
             return Err(Error::NotSupported("extents without the feature extent"));
         }
         all(fs, progress)
@@ -68,13 +68,13 @@ fn all(
     progress: &mut dyn FnMut(ExtentsProgress) -> ControlFlow<()>,
 ) -> Result<ExtentsUsed> {
     fs.writable()?;
-    let statfs = fs.space.statfs(fs);
+    let statfs = fs.space.statfs(&fs.base);
     let mut told = ExtentsProgress {
         done_inodes: 0,
         total_inodes: statfs.inodes - statfs.inodes_free,
     };
     let mut used = ExtentsUsed::default();
-    for nr in fs.space.inodes_in_use(fs) {
+    for nr in fs.space.inodes_in_use(&fs.base) {
         let nr = nr?;
         if !fs.hidden.contains(nr) {
             one(fs, &fs.load_inode(nr)?, &mut used)?;
@@ -88,7 +88,7 @@ fn all(
 }
 
 fn one(fs: &Fs, inode: &Arc<Inode>, used: &mut ExtentsUsed) -> Result<()> {
-    let limit = fs.journal.stats().transaction_limit_blocks;
+    let limit = fs.base.journal.stats().transaction_limit_blocks;
     let credits_max = limit.saturating_sub(fs.quota.credits());
     let old = {
         let state = inode.read();
@@ -101,12 +101,12 @@ fn one(fs: &Fs, inode: &Arc<Inode>, used: &mut ExtentsUsed) -> Result<()> {
         used.too_fragmented += 1;
         return Ok(());
     };
-    let changed = fs.space.with_commits(fs, || {
+    let changed = fs.space.with_commits(&fs.base, || {
         let handle = fs.start(old.credits())?;
         let mut state = handle.write(inode);
-        let before = state.disk.sectors(&fs.geometry);
+        let before = state.disk.sectors(&fs.base.geometry);
         map::use_extents(fs, &handle, &mut state, &old)?;
-        Ok((before, state.disk.sectors(&fs.geometry)))
+        Ok((before, state.disk.sectors(&fs.base.geometry)))
     });
     let (before, after) = match changed {
         Err(Error::NoSpace) => {
@@ -115,7 +115,7 @@ fn one(fs: &Fs, inode: &Arc<Inode>, used: &mut ExtentsUsed) -> Result<()> {
         }
         changed => changed?,
     };
-    let sectors = fs.geometry.cluster_size() >> 9;
+    let sectors = fs.base.geometry.cluster_size() >> 9;
     used.files += 1;
     used.freed_blocks += old.table_blocks();
     used.tree_blocks += (after + old.table_blocks() * sectors - before) / sectors;

@@ -10,9 +10,6 @@ use uext4_num::usize_of;
 /// First size of a file that needs the feature `large_file`, in bytes.
 const LARGE_BYTES: u64 = 1 << 31;
 
-/// The inode of the blocks that are reserved for descriptors.
-const RESIZE: InodeNr = InodeNr(7);
-
 /// Refuses to turn a feature off that is in use.
 ///
 /// # Errors
@@ -45,7 +42,7 @@ fn is_large(inode: &Inode) -> bool {
 
 /// Whether any file or directory is such.
 pub(super) fn any_file(fs: &Fs, is: fn(&Inode) -> bool) -> Result<bool> {
-    for nr in fs.space.inodes_in_use(fs) {
+    for nr in fs.space.inodes_in_use(&fs.base) {
         let nr = nr?;
         if is_file(fs, nr) && is(&fs.load_inode(nr)?.read().disk) {
             return Ok(true);
@@ -56,25 +53,26 @@ pub(super) fn any_file(fs: &Fs, is: fn(&Inode) -> bool) -> Result<bool> {
 
 /// Whether an inode in use has contents. The journal and the resize inode may be large ones.
 fn is_file(fs: &Fs, nr: InodeNr) -> bool {
-    let has_journal = fs.superblock.read().disk.journal_inum == nr.0;
+    let has_journal = fs.base.superblock.read().disk.journal_inum == nr.0;
     match nr {
         InodeNr::ROOT => true,
         InodeNr::JOURNAL if has_journal => true,
-        RESIZE => fs.features.has(Feature::RESIZE_INODE),
-        _ => nr.0 >= fs.geometry.first_inode,
+        InodeNr::RESIZE => fs.base.features.has(Feature::RESIZE_INODE),
+        _ => nr.0 >= fs.base.geometry.first_inode,
     }
 }
 
 /// Whether a group has a bitmap or its table in another one. These places never change during a
 /// mount, so the descriptors on the device have them.
 fn any_table_elsewhere(fs: &Fs) -> Result<bool> {
-    let geometry = *fs.geometry;
+    let geometry = *fs.base.geometry;
     let mut read: Option<(BlockNr, Vec<u8>)> = None;
     for group in (0..geometry.group_count).map(GroupNr) {
         let (block, at) = geometry.descriptor_location(group);
         if read.as_ref().is_none_or(|(nr, _)| *nr != block) {
             let mut bytes = vec![0; fs.block_size()];
-            fs.device
+            fs.base
+                .device
                 .read_at(block.0 << geometry.block_bits, &mut bytes)?;
             read = Some((block, bytes));
         }

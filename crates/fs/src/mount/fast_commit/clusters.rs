@@ -54,9 +54,9 @@ impl Shared {
             };
             let run = BlockRun {
                 start: BlockNr(*start),
-                len_blocks: fs.geometry.blocks_per_cluster(),
+                len_blocks: fs.base.geometry.blocks_per_cluster(),
             };
-            match fs.space.reserve_exactly(fs, run) {
+            match fs.space.reserve_exactly(&fs.base, run) {
                 Ok(pieces) => cluster.reserved = Some(pieces),
                 Err(Error::NoSpace) => {}
                 Err(error) => return Err(error),
@@ -73,7 +73,7 @@ impl Shared {
 }
 
 fn first_block(fs: &Fs, block: BlockNr) -> u64 {
-    block.0 - block.0 % u64::from(fs.geometry.blocks_per_cluster())
+    block.0 - block.0 % u64::from(fs.base.geometry.blocks_per_cluster())
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ fn first_parent(records: &[Record], nr: InodeNr) -> Option<InodeNr> {
 fn apply_file(fs: &Fs, nr: InodeNr, raw: &[u8], kind: FileType) -> Result<()> {
     let handle = fs.start(credits::CREATE)?;
     free_other_life(fs, &handle, nr, raw)?;
-    if fs.space.take_inode(fs, &handle, nr, kind)? == Was::Free {
+    if fs.space.take_inode(&fs.base, &handle, nr, kind)? == Was::Free {
         return make(fs, &handle, nr, raw, kind).map(|_| ());
     }
     let inode = load(fs, nr)?;
@@ -84,7 +84,12 @@ fn make(
     raw: &[u8],
     kind: FileType,
 ) -> Result<Arc<Inode>> {
-    let mut disk = parse(fs, nr, raw, &vec![0; usize::from(fs.geometry.inode_size)])?;
+    let mut disk = parse(
+        fs,
+        nr,
+        raw,
+        &vec![0; usize::from(fs.base.geometry.inode_size)],
+    )?;
     disk.dtime = 0;
     disk.blocks_raw = 0;
     disk.flags.remove(InodeFlags::HUGE_FILE);
@@ -134,10 +139,10 @@ fn merge_file(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, raw: &[u8]) 
 /// Merges the record into an existing inode, without `i_block`.
 fn merge(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, raw: &[u8]) -> Result<()> {
     let nr = state.nr();
-    let mut bytes = vec![0; usize::from(fs.geometry.inode_size)];
+    let mut bytes = vec![0; usize::from(fs.base.geometry.inode_size)];
     state
         .disk
-        .write_to(&mut bytes, nr, &fs.geometry, &fs.checksums);
+        .write_to(&mut bytes, nr, &fs.base.geometry, &fs.base.checksums);
     let mut disk = parse(fs, nr, raw, &bytes)?;
     xattr::transfer(fs, handle, state, Owners::of(&disk))?;
     disk.i_block = state.disk.i_block;
@@ -155,9 +160,14 @@ fn parse(fs: &Fs, nr: InodeNr, raw: &[u8], base: &[u8]) -> Result<DiskInode> {
     bytes[..len].copy_from_slice(&raw[..len]);
     let unverified = Checksums {
         metadata: None,
-        ..fs.checksums
+        ..fs.base.checksums
     };
-    Ok(DiskInode::parse(&bytes, nr, &fs.geometry, &unverified)?)
+    Ok(DiskInode::parse(
+        &bytes,
+        nr,
+        &fs.base.geometry,
+        &unverified,
+    )?)
 }
 
 /// A new directory starts empty, because its names have their own records. An existing one keeps
@@ -166,7 +176,7 @@ fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) ->
     let kind = FileType::Directory;
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
     free_other_life(fs, &handle, nr, raw)?;
-    if fs.space.is_inode_allocated(fs, nr)? {
+    if fs.space.is_inode_allocated(&fs.base, nr)? {
         let inode = load(fs, nr)?;
         let mut state = handle.write(&inode);
         if state.disk.file_type() != Some(kind) {
@@ -179,7 +189,7 @@ fn apply_directory(fs: &Fs, nr: InodeNr, raw: &[u8], parent: Option<InodeNr>) ->
         return Ok(());
     }
     let Some(parent) = parent else { return Ok(()) };
-    fs.space.take_inode(fs, &handle, nr, kind)?;
+    fs.space.take_inode(&fs.base, &handle, nr, kind)?;
     let inode = make(fs, &handle, nr, RawInode(raw).fields(), kind)?;
     {
         let mut state = handle.write(&inode);

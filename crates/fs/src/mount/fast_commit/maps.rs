@@ -69,7 +69,7 @@ impl Maps {
             }
         }
         for (nr, ranges) in &ranges {
-            let goes_on = !reborn.contains(nr) && fs.space.is_inode_allocated(fs, *nr)?;
+            let goes_on = !reborn.contains(nr) && fs.space.is_inode_allocated(&fs.base, *nr)?;
             let inode = if goes_on { Some(load(fs, *nr)?) } else { None };
             let raw = last.get(nr).copied();
             let inode = inode.filter(|inode| !leaves_inode(&inode.read(), raw));
@@ -108,7 +108,7 @@ impl Maps {
         if exists {
             self.unmap.push((inode, piece.start..piece.end));
         }
-        let ratio = u64::from(fs.geometry.blocks_per_cluster());
+        let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
         let parts = clusters::split(piece, ratio);
         parts
             .filter(|part| part.target.is_some())
@@ -147,7 +147,7 @@ impl Maps {
     pub(super) fn reserve_free(&mut self, fs: &Fs) -> Result<()> {
         self.shared.reserve(fs)?;
         for wanted in self.wanted.iter_mut().filter(|wanted| !wanted.shares) {
-            match fs.space.reserve_exactly(fs, wanted.run()) {
+            match fs.space.reserve_exactly(&fs.base, wanted.run()) {
                 Ok(pieces) => wanted.reserved = Some(pieces),
                 Err(Error::NoSpace) => {}
                 Err(error) => return Err(error),
@@ -164,7 +164,7 @@ impl Maps {
             .iter_mut()
             .filter(|wanted| wanted.reserved.is_none() && !wanted.shares)
         {
-            let pieces = fs.space.reserve_exactly(fs, wanted.run());
+            let pieces = fs.space.reserve_exactly(&fs.base, wanted.run());
             wanted.reserved = Some(pieces.map_err(|error| match error {
                 Error::NoSpace => contradiction(wanted.inode, CorruptKind::FcInUse),
                 other => other,
@@ -190,7 +190,7 @@ impl Maps {
             restate(fs, &load(fs, *nr)?, piece)?;
         }
         for wanted in self.wanted {
-            if !fs.space.is_inode_allocated(fs, wanted.inode)? {
+            if !fs.space.is_inode_allocated(&fs.base, wanted.inode)? {
                 return Err(contradiction(wanted.inode, CorruptKind::FcFreeInode));
             }
             let inode = load(fs, wanted.inode)?;
@@ -272,7 +272,7 @@ pub(super) fn generation(raw: &[u8]) -> u32 {
 
 /// The generation of an inode in use.
 pub(super) fn generation_of(fs: &Fs, nr: InodeNr) -> Result<Option<u32>> {
-    if !fs.space.is_inode_allocated(fs, nr)? {
+    if !fs.space.is_inode_allocated(&fs.base, nr)? {
         return Ok(None);
     }
     let inode = load(fs, nr)?;
@@ -342,7 +342,7 @@ fn map_one(fs: &Fs, inode: &Arc<Inode>, wanted: Wanted) -> Result<()> {
     let mut at = LogicalBlock(clamp_u32(wanted.piece.start));
     for run in wanted.reserved.into_iter().flatten() {
         let handle = fs.start(credits::MAP)?;
-        fs.space.commit(fs, &handle, run)?;
+        fs.space.commit(&fs.base, &handle, run)?;
         let mut state = handle.write(inode);
         map::insert(fs, &handle, &mut state, at, run, wanted.target.state)?;
         at = LogicalBlock(at.0.saturating_add(run.len_blocks));
@@ -361,7 +361,7 @@ fn map_shared(fs: &Fs, inode: &Arc<Inode>, wanted: &Wanted, shared: &mut Shared)
         None => {
             let in_use = contradiction(wanted.inode, CorruptKind::FcInUse);
             for run in shared.take(fs, wanted.target.start).ok_or(in_use)? {
-                fs.space.commit(fs, &handle, run)?;
+                fs.space.commit(&fs.base, &handle, run)?;
             }
         }
     }

@@ -118,7 +118,7 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
     let mut maps = maps::Maps::new(&fs, records)?;
     maps.reserve_free(&fs)?;
     maps.unmap(&fs)?;
-    fs.journal.commit_running()?;
+    fs.base.journal.commit_running()?;
     maps.reserve_rest(&fs)?;
     let last = last_inodes(records);
     inodes::apply(&fs, records, &last)?;
@@ -129,7 +129,7 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
     let handle = fs.start(credits::ATTRIBUTES)?;
     fs.log_counts(&handle);
     drop(handle);
-    Ok(fs.journal.commit_running()?)
+    Ok(fs.base.journal.commit_running()?)
 }
 
 /// The last recorded state of every inode.

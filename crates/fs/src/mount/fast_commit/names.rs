@@ -50,20 +50,21 @@ pub(super) fn track_nameless(fs: &Fs, records: &[Record]) -> Result<()> {
     };
     let touched: BTreeSet<InodeNr> = records.iter().map(inode_of).collect();
     for nr in touched {
-        if !fs.space.is_inode_allocated(fs, nr)? {
+        if !fs.space.is_inode_allocated(&fs.base, nr)? {
             continue;
         }
         let inode = load(fs, nr)?;
         let links = inode.read().disk.links;
         if links == 0 {
-            fs.orphans.add(fs, &fs.start(credits::REMOVE)?, &inode)?;
+            fs.orphans
+                .add(&fs.base, &fs.start(credits::REMOVE)?, &inode)?;
         }
     }
     Ok(())
 }
 
 fn set_links(fs: &Fs, nr: InodeNr, links: u16) -> Result<()> {
-    if !fs.space.is_inode_allocated(fs, nr)? {
+    if !fs.space.is_inode_allocated(&fs.base, nr)? {
         return Ok(());
     }
     let inode = load(fs, nr)?;
@@ -78,7 +79,7 @@ fn set_links(fs: &Fs, nr: InodeNr, links: u16) -> Result<()> {
 /// The parent directory of a name, validated.
 fn parent(fs: &Fs, dentry: &Dentry) -> Result<Arc<Inode>> {
     check_new_name(&dentry.name).map_err(|_| contradiction(dentry.parent, CorruptKind::FcName))?;
-    let known = fs.space.is_inode_allocated(fs, dentry.parent)?;
+    let known = fs.space.is_inode_allocated(&fs.base, dentry.parent)?;
     let parent = load(fs, dentry.parent)?;
     let kind = parent.read().disk.file_type();
     if known && kind == Some(FileType::Directory) {
@@ -88,7 +89,7 @@ fn parent(fs: &Fs, dentry: &Dentry) -> Result<Arc<Inode>> {
 }
 
 fn kind_of(fs: &Fs, nr: InodeNr) -> Result<FileType> {
-    let kind = match fs.space.is_inode_allocated(fs, nr)? {
+    let kind = match fs.space.is_inode_allocated(&fs.base, nr)? {
         true => load(fs, nr)?.read().disk.file_type(),
         false => None,
     };

@@ -98,7 +98,7 @@ impl Rename<'_> {
 fn is_below(fs: &Fs, dir: &Arc<Inode>, ancestor: InodeNr) -> Result<bool> {
     let mut at = dir.clone();
     // The number of inodes bounds the depth; a damaged tree must not make the loop endless.
-    for _ in 0..fs.geometry.inodes_count {
+    for _ in 0..fs.base.geometry.inodes_count {
         if at.nr() == ancestor {
             return Ok(true);
         }

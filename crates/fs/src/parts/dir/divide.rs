@@ -14,11 +14,12 @@
 //! Locking: the inode's state to add the block; then the leaf, and nested in it the new block, and
 //! the node.
 
+use super::error::{DirError, DirResult};
 use super::grow::{entry_of, map_in, pack_items};
 use super::index::{Path, Probe, Step, Target, probe};
+use super::quick;
 use super::split::{bytes_of, cut, separator, sorted};
 use super::view::{Dir, Form, NewLeaf};
-use super::{DirError, DirResult, quick};
 use crate::cache::dcache::{HashedName, Promised, Right};
 use crate::cache::meta::{BlockState, MetaBlock};
 use crate::state::engine::Fs;

@@ -1,20 +1,20 @@
 //! Changes of single existing entries, under the lock of one block.
 
+use super::error::{DirError, DirResult};
+use super::holder::Holder;
+use super::inline;
+use super::lock_mode::LockMode;
+use super::name_changes::{note_removal, note_retarget};
 use super::view::{Dir, Form, names_mut};
-use super::{DirError, LockMode, inline};
 use crate::cache::dcache::HashedName;
 use crate::cache::meta::{BlockState, MetaBlock};
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
-use crate::state::name_log::NameChange;
 use crate::types::error::Error;
-use uext4_format::dirent::{DirEntryType, Location};
+use uext4_format::dirent::DirEntryType;
 use uext4_format::{FileType, InodeNr};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
-
-/// Answer of a change, or what it lacks.
-pub(crate) type DirResult<T> = Result<T, DirError>;
 
 /// Removes the entry `name` of `child`.
 ///
@@ -46,31 +46,6 @@ pub(crate) fn remove(
     remove_at(fs, handle, dir, name, &holder, index)
 }
 
-/// The block of an entry of inode `nr`; valid while `index` is held, or its version is unchanged.
-pub(crate) struct Holder {
-    pub(super) block: Arc<MetaBlock>,
-    pub(super) nr: InodeNr,
-    /// Location of the entry, with `BlockState::changes` at that time; `None` if the block
-    /// was not searched, as for a dentry, whose inode is in use.
-    pub(super) seen: Option<(Location, u32)>,
-}
-
-impl Holder {
-    /// True when the inode is known to be in use.
-    pub(super) fn is_served(&self) -> bool {
-        self.seen.is_none()
-    }
-
-    /// True when the block did not change between two lookups, `before` and this.
-    pub(super) fn is_unchanged(&self, before: &Self) -> bool {
-        let changes = |holder: &Self| holder.seen.map(|(_, changes)| changes);
-        Arc::ptr_eq(&self.block, &before.block)
-            && self.nr == before.nr
-            && changes(self).is_some()
-            && changes(self) == changes(before)
-    }
-}
-
 /// As [`remove`], for the entry found by [`super::lookup_holder`].
 ///
 /// # Errors
@@ -100,31 +75,6 @@ pub(crate) fn remove_at(
     dir.dir_blocks().note(block, &state);
     note_removal(fs, handle, dir, (name, holder.nr));
     Ok(())
-}
-
-/// Notes a removed name for a fast commit; its leaf or the directory's structure is still locked.
-pub(super) fn note_removal(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    dir: &Inode,
-    (name, child): (&HashedName<'_>, InodeNr),
-) {
-    let removed = NameChange::Unlink { last: None };
-    fs.name_log
-        .note(handle, removed, (dir.nr(), name.bytes, child));
-}
-
-/// Notes that a name has another inode, as [`note_removal`].
-fn note_retarget(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    dir: &Inode,
-    (name, old): (&HashedName<'_>, InodeNr),
-    new: InodeNr,
-) {
-    note_removal(fs, handle, dir, (name, old));
-    fs.name_log
-        .note(handle, NameChange::Link, (dir.nr(), name.bytes, new));
 }
 
 /// The block with the entry of `name` for `child`; a hint, to be checked under the block's lock.

@@ -6,7 +6,7 @@
 //! Locking: one object at a time.
 
 use super::index::{Path, Probe, Step, Target, probe};
-use super::insert::NewName;
+use super::name_changes::NewName;
 use super::split::{Item, bytes_of, cut, separator, sorted};
 use super::view::{Dir, is_dot};
 use crate::cache::meta::MetaBlock;

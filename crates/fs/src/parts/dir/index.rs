@@ -5,7 +5,6 @@
 //! limit and count of every block are checked at each use (hash order is trusted: wrong order can
 //! only hide names).
 
-use super::quick;
 use super::view::Dir;
 use crate::cache::dcache::{HashedName, runs_on};
 use crate::cache::meta::MetaBlock;
@@ -14,7 +13,7 @@ use uext4_format::hash::DirHasher;
 use uext4_format::htree::{DxNode, RootInfo};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock};
 use uext4_num::clamp_u32;
-use uext4_sync::Arc;
+use uext4_sync::{Arc, Version};
 
 /// Root and two levels of nodes.
 const LEVELS_MAX: usize = 3;
@@ -112,12 +111,31 @@ pub(super) fn probe(dir: &Dir<'_>, target: Target<'_>) -> Result<Probe> {
     match descend(dir, target) {
         Ok(path) => {
             if let Some(version) = version {
-                quick::remember(dir, version, &path);
+                remember(dir, version, &path);
             }
             Ok(Probe::Path(path))
         }
         Err(Stop::Broken(corrupt)) => Ok(Probe::Broken(corrupt)),
         Err(Stop::Error(error)) => Err(error),
+    }
+}
+
+/// Copies the index blocks of a path found in structure `version`.
+fn remember(dir: &Dir<'_>, version: Version, path: &Path) {
+    let copy = dir.inode.dir_blocks().index();
+    let is_known = |step: &Step| !copy.lacks(version, step.place);
+    if version.is_moving() || path.steps().all(is_known) {
+        return;
+    }
+    let nodes: Vec<_> = path
+        .steps()
+        .map(|step| (step.place, step.block.image()))
+        .collect();
+    let (levels, root) = (dir.config().levels, path.step(0).block.nr());
+    if let Ok(info) = RootInfo::parse(&nodes[0].1, levels, dir.place(root))
+        && dir.inode.index.is_still(version)
+    {
+        copy.put(version, info, &nodes);
     }
 }
 

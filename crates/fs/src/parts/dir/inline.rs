@@ -8,12 +8,11 @@
 //! Locking: changes need the `index` lock exclusively; the inode's state guards the bytes.
 //! References: kernel documentation, "inlinedata".
 
-use super::edit::DirResult;
-use super::insert::{NewName, insert_unnoted};
+use super::error::{DirError, DirResult};
+use super::grow;
+use super::lock_mode::LockMode;
 use super::scan::Found;
-use super::slot::Way;
 use super::view::{Dir, Form, is_dot};
-use super::{DirError, LockMode, grow};
 use crate::parts::map;
 use crate::state::inode::InodeState;
 use crate::types::error::{Error, Result};
@@ -164,13 +163,16 @@ pub(super) fn init(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: InodeNr) -> R
         content.store(&mut state)
     };
     match stored {
-        Err(Error::NoSpace) => convert(dir, handle, Some(parent)),
+        Err(Error::NoSpace) => {
+            let image = block_image(dir, parent, None)?;
+            move_to_block(dir, handle, image)
+        }
         other => other,
     }
 }
 
-/// As [`super::can_insert`].
-pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: LockMode) -> DirResult<Way> {
+/// As [`super::can_insert`]; answers by how many blocks the directory grows.
+pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: LockMode) -> DirResult<u32> {
     let nr = dir.inode.nr();
     let state = dir.inode.read();
     let mut content = Content::of(&state)?;
@@ -184,25 +186,22 @@ pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: LockMode) -> DirResu
     let inode = nr; // of any: what counts is the length of the name
     let new = NewEntry { inode, name, kind };
     let fits = add(&mut content, nr, &new)? || grow_value(&state, &mut content, &new)?;
-    let blocks = u32::from(!fits);
-    Ok(Way::Search { blocks })
+    Ok(u32::from(!fits))
 }
 
-/// Adds an entry to the inode, or to a first block when the inode is full.
-pub(super) fn insert(dir: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> DirResult<()> {
-    let (nr, entry) = (dir.inode.nr(), &new.entry);
-    {
-        let mut state = handle.write(dir.inode);
-        let mut content = Content::of(&state)?;
-        if content.find(nr, entry.name)?.is_some() {
-            return Err(Error::Exists.into());
-        }
-        if add(&mut content, nr, entry)? || grow_value(&state, &mut content, entry)? {
-            return Ok(content.store(&mut state)?);
-        }
+/// Adds an entry; false when the inode is full, and the directory has to be [converted](convert).
+pub(super) fn insert(dir: &Dir<'_>, handle: &Handle<'_>, new: &NewEntry<'_>) -> DirResult<bool> {
+    let nr = dir.inode.nr();
+    let mut state = handle.write(dir.inode);
+    let mut content = Content::of(&state)?;
+    if content.find(nr, new.name)?.is_some() {
+        return Err(Error::Exists.into());
     }
-    convert(dir, handle, None)?;
-    insert_unnoted(dir, handle, new)
+    let fits = add(&mut content, nr, new)? || grow_value(&state, &mut content, new)?;
+    if fits {
+        content.store(&mut state)?;
+    }
+    Ok(fits)
 }
 
 fn add(content: &mut Content, nr: InodeNr, new: &NewEntry<'_>) -> Result<bool> {
@@ -225,16 +224,16 @@ fn grow_value(state: &InodeState, content: &mut Content, new: &NewEntry<'_>) -> 
     add(content, state.nr(), new)
 }
 
-/// Moves the entries into a first block; `parent` is given for a directory without content.
-fn convert(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: Option<InodeNr>) -> Result<()> {
+/// Moves the entries into a first block.
+pub(super) fn convert(dir: &mut Dir<'_>, handle: &Handle<'_>) -> Result<()> {
+    let content = Content::of(&dir.inode.read())?;
+    let image = block_image(dir, inline_data::parent(&content.i_block), Some(&content))?;
+    move_to_block(dir, handle, image)
+}
+
+/// Lets the directory begin with a block of these bytes instead of its content in the inode.
+fn move_to_block(dir: &mut Dir<'_>, handle: &Handle<'_>, image: Vec<u8>) -> Result<()> {
     let before = dir.inode.read().disk.clone();
-    let image = match parent {
-        Some(parent) => block_image(dir, parent, None)?,
-        None => {
-            let content = Content::of(&dir.inode.read())?;
-            block_image(dir, inline_data::parent(&content.i_block), Some(&content))?
-        }
-    };
     {
         let mut state = handle.write(dir.inode);
         let mut set = attributes(&state)?;

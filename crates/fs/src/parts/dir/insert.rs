@@ -1,59 +1,22 @@
 //! Insertion of an entry, under the lock of one block where possible.
 
-use super::edit::DirResult;
+use super::error::{DirError, DirResult};
 use super::index::{Probe, Target, probe};
-use super::quick;
+use super::lock_mode::LockMode;
+use super::name_changes::{Child, NewName};
 use super::slot::{Opening, SlotSearch, Way, can_insert, may_drop_index};
 use super::view::{Dir, Form, is_split_off, names_mut};
-use super::{DirError, LockMode, grow, inline};
+use super::{grow, inline, quick};
 use crate::cache::dcache::HashedName;
 use crate::cache::meta::{BlockState, MetaBlock};
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
-use crate::state::name_log::NameChange;
 use crate::state::space::Reserve;
 use crate::types::error::Error;
-use uext4_format::dirent::{Insertion, NewEntry};
-use uext4_format::{FileType, InodeFlags, InodeNr, LogicalBlock};
+use uext4_format::dirent::Insertion;
+use uext4_format::{InodeFlags, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
-
-/// An inode that gets a name.
-pub(crate) struct Child {
-    pub(crate) nr: InodeNr,
-    pub(crate) kind: FileType,
-    /// What the name is for a fast commit: the first one, or another one.
-    pub(crate) change: NameChange,
-}
-
-/// An entry to insert, with the hashes of its name.
-pub(super) struct NewName<'a> {
-    pub(super) name: &'a HashedName<'a>,
-    pub(super) entry: NewEntry<'a>,
-    change: &'a NameChange,
-}
-
-impl<'a> NewName<'a> {
-    pub(super) fn new(fs: &Fs, name: &'a HashedName<'a>, child: &'a Child) -> Self {
-        let entry = NewEntry {
-            inode: child.nr,
-            name: name.bytes,
-            kind: fs.dirs.entry_type(child.kind),
-        };
-        let change = &child.change;
-        Self {
-            name,
-            entry,
-            change,
-        }
-    }
-
-    /// Notes the name for a fast commit; its leaf or the directory's structure is still locked.
-    pub(super) fn note(&self, fs: &Fs, handle: &Handle<'_>, dir: &Inode) {
-        let name = (dir.nr(), self.name.bytes, self.entry.inode);
-        fs.name_log.note(handle, self.change.clone(), name);
-    }
-}
 
 /// Inserts the entry `name` of `child` in the way that [`super::can_insert`] found.
 ///
@@ -145,22 +108,18 @@ pub(super) fn insert_entry(
     handle: &Handle<'_>,
     new: &NewName<'_>,
 ) -> DirResult<()> {
-    insert_unnoted(view, handle, new)?;
+    match view.form {
+        Form::Inline => {
+            if !inline::insert(view, handle, &new.entry)? {
+                inline::convert(view, handle)?;
+                insert_linear(view, handle, new)?;
+            }
+        }
+        Form::Linear => insert_linear(view, handle, new)?,
+        Form::Indexed => insert_indexed(view, handle, new)?,
+    }
     new.note(view.fs, handle, view.inode);
     Ok(())
-}
-
-/// As [`insert_entry`], as a part of it.
-pub(super) fn insert_unnoted(
-    view: &mut Dir<'_>,
-    handle: &Handle<'_>,
-    new: &NewName<'_>,
-) -> DirResult<()> {
-    match view.form {
-        Form::Inline => inline::insert(view, handle, new),
-        Form::Linear => insert_linear(view, handle, new),
-        Form::Indexed => insert_indexed(view, handle, new),
-    }
 }
 
 /// The only block that may hold `name`, if there is exactly one.

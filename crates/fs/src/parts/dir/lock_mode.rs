@@ -1,6 +1,6 @@
 //! How an operation holds the `index` lock of a directory.
 
-use super::DirError;
+use super::error::DirError;
 use crate::state::inode::Inode;
 use crate::types::credits;
 use uext4_sync::Version;

@@ -11,9 +11,9 @@
 use super::index::{Path, Step};
 use super::neighbours::{Draft, draft};
 use super::reference::{Reference, last_reference};
-use super::shrink::drop_last;
 use super::view::Dir;
 use crate::cache::meta::MetaBlock;
+use crate::parts::map;
 use crate::types::credits;
 use crate::types::error::Result;
 use uext4_format::LogicalBlock;
@@ -50,6 +50,16 @@ pub(super) fn merge_leaf(mut view: Dir<'_>, path: &Path) -> Result<bool> {
         drop_last(&mut view, &handle)?;
     }
     Ok(is_done)
+}
+
+/// Frees the last block of a directory; no entry leads to it.
+fn drop_last(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<()> {
+    let last = u64::from(view.blocks - 1);
+    let mut state = handle.write(view.inode);
+    map::remove(view.fs, handle, &mut state, last..last + 1)?;
+    state.disk.size = last * view.fs.block_bytes();
+    view.blocks -= 1;
+    Ok(())
 }
 
 /// The last block of the directory, which moves to the freed place.

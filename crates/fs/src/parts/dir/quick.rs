@@ -5,16 +5,13 @@
 //! the `index` lock, the caller validates the sampled version at the end.
 //! Locking: none is held on return.
 
-use super::FoundEntry;
-use super::edit::Holder;
-use super::index::{Path, Step};
+use super::holder::{FoundEntry, Holder};
 use super::view::{Dir, Form, is_dot};
 use crate::cache::dcache::{HashedName, Key};
 use crate::cache::meta::MetaBlock;
 use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeRef};
 use crate::types::error::Result;
-use uext4_format::htree::RootInfo;
 use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::{Arc, Version};
 
@@ -62,7 +59,7 @@ pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Opti
     let (Some(inode), Some(block)) = (in_use(held, is_meant), block) else {
         return Ok(None);
     };
-    dir.fs.spend_block(block.nr(), dir.seal().name())?;
+    dir.fs.base.spend_block(block.nr(), dir.seal().name())?;
     let holder = Holder {
         block,
         nr,
@@ -118,7 +115,10 @@ fn search_copy(
 /// The leaf answered by [`prefetch_leaf`].
 pub(super) fn prefetched_leaf(dir: &Dir<'_>, leaf: LogicalBlock) -> Option<Arc<MetaBlock>> {
     let block = dir.inode.dir_blocks().block(leaf)?;
-    dir.fs.spend_block(block.nr(), dir.seal().name()).ok()?;
+    dir.fs
+        .base
+        .spend_block(block.nr(), dir.seal().name())
+        .ok()?;
     Some(block)
 }
 
@@ -127,24 +127,5 @@ pub(crate) fn renew(dir: &Inode, (place, node): (LogicalBlock, Arc<MetaBlock>)) 
     if let Some(version) = dir.index.version() {
         let copy = dir.dir_blocks().index();
         copy.renew(&dir.index, version, (place, &node.image()));
-    }
-}
-
-/// Copies the index blocks of a path found in structure `version`.
-pub(super) fn remember(dir: &Dir<'_>, version: Version, path: &Path) {
-    let copy = dir.inode.dir_blocks().index();
-    let is_known = |step: &Step| !copy.lacks(version, step.place);
-    if version.is_moving() || path.steps().all(is_known) {
-        return;
-    }
-    let nodes: Vec<_> = path
-        .steps()
-        .map(|step| (step.place, step.block.image()))
-        .collect();
-    let (levels, root) = (dir.config().levels, path.step(0).block.nr());
-    if let Ok(info) = RootInfo::parse(&nodes[0].1, levels, dir.place(root))
-        && dir.inode.index.is_still(version)
-    {
-        copy.put(version, info, &nodes);
     }
 }

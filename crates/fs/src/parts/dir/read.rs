@@ -7,9 +7,10 @@
 //! runs without any block locked.
 
 use super::cookie::{self, AFTER_DOT, AFTER_DOTS};
+use super::dots::parent_of;
 use super::index::{Path, Probe, Target, probe};
+use super::inline;
 use super::view::{Dir, Form, is_dot};
-use super::{inline, parent_of};
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
 use crate::types::dir_config::file_type;

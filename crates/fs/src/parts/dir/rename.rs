@@ -4,10 +4,13 @@
 //! entry is read, so every thread sees both changes or none. With exclusive locks the two changes
 //! are sequential.
 
-use super::edit::{DirResult, holder, note_removal, retarget};
-use super::insert::{Child, NewName, insert_entry, inserted, one_leaf};
+use super::edit::{self, holder, retarget};
+use super::error::{DirError, DirResult};
+use super::insert::{insert_entry, inserted, one_leaf};
+use super::lock_mode::LockMode;
+use super::lookup::find;
+use super::name_changes::{Child, NewName, note_removal};
 use super::view::{Dir, Form};
-use super::{DirError, LockMode, edit};
 use crate::cache::dcache::HashedName;
 use crate::cache::meta::{BlockState, MetaBlock};
 use crate::state::engine::Fs;
@@ -97,7 +100,7 @@ fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> DirResult<
 
 /// Answers `NotFound` unless the inode of `name` is `child`.
 fn expect(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>, child: InodeNr) -> DirResult<()> {
-    match super::find(fs, dir, name)? {
+    match find(fs, dir, name)? {
         Some((found, _)) if found == child => Ok(()),
         _ => Err(Error::NotFound.into()),
     }

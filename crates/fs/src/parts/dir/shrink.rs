@@ -20,12 +20,10 @@ use super::index::{Probe, Target, probe};
 use super::merge;
 use super::view::{Dir, Form};
 use crate::cache::dcache::HashedName;
-use crate::parts::map;
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
 use crate::types::error::Result;
 use uext4_format::FileType;
-use uext4_journal::Handle;
 use uext4_sync::Arc;
 
 /// Notes of which one waits for the lock.
@@ -84,14 +82,4 @@ impl Fs {
 fn is_directory(dir: &Inode) -> bool {
     let facts = dir.facts();
     facts.file_type() == Some(FileType::Directory) && facts.links > 0
-}
-
-/// Frees the last block of a directory; no entry leads to it.
-pub(super) fn drop_last(view: &mut Dir<'_>, handle: &Handle<'_>) -> Result<()> {
-    let last = u64::from(view.blocks - 1);
-    let mut state = handle.write(view.inode);
-    map::remove(view.fs, handle, &mut state, last..last + 1)?;
-    state.disk.size = last * view.fs.block_bytes();
-    view.blocks -= 1;
-    Ok(())
 }

@@ -1,11 +1,11 @@
 //! Search for space for a new name, before a handle is started.
 
 use super::divide::is_soon_full;
-use super::edit::DirResult;
+use super::error::{DirError, DirResult};
 use super::index::{Path, Probe, Target, probe};
-use super::quick;
+use super::lock_mode::LockMode;
 use super::view::{Dir, Form};
-use super::{DirError, LockMode, grow, inline};
+use super::{grow, inline, quick};
 use crate::cache::dcache::HashedName;
 use crate::cache::meta::MetaBlock;
 use crate::state::engine::Fs;
@@ -76,7 +76,10 @@ fn look_for_room(
 ) -> DirResult<Way> {
     let view = Dir::open(fs, dir)?;
     match view.form {
-        Form::Inline => inline::can_insert(&view, name.bytes, index),
+        Form::Inline => {
+            let blocks = inline::can_insert(&view, name.bytes, index)?;
+            Ok(Way::Search { blocks })
+        }
         Form::Linear => can_insert_linear(&view, name, index, reserve),
         Form::Indexed if let Some(answer) = room_in_leaf(&view, name, index) => answer,
         Form::Indexed => match probe(&view, Target::Name(name))? {

@@ -554,7 +554,7 @@ fn names_of_one_hash_in_two_leaves() {
     }
     {
         let _shared = world.dir.index.read();
-        let dir = super::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
+        let dir = super::view::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
         let name = dir.fs.hashed(&names[1]);
         let path = match super::index::probe(&dir, super::index::Target::Name(&name)).unwrap() {
             super::index::Probe::Path(path) => path,
@@ -630,7 +630,7 @@ fn a_broken_index_is_done_without() {
     assert!(world.is_indexed());
     let root_block = {
         let _shared = world.dir.index.read();
-        let dir = super::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
+        let dir = super::view::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
         dir.block(uext4_format::LogicalBlock(0))
             .unwrap()
             .unwrap()

@@ -102,7 +102,7 @@ impl<'a> Dir<'a> {
         match self.known(nr) {
             Some(block) => {
                 // A block that is read is counted there.
-                self.fs.spend_block(block.nr(), self.seal().name())?;
+                self.fs.base.spend_block(block.nr(), self.seal().name())?;
                 Ok(Some(block))
             }
             None => self.block_in(&self.inode.read(), nr),
@@ -153,6 +153,7 @@ impl<'a> Dir<'a> {
         self.fs.check_block(physical, self.seal().name())?;
         Ok(self
             .fs
+            .base
             .journal
             .read_block(physical)?
             .iter()

@@ -43,7 +43,7 @@ impl<'a> NewBlocks<'a> {
     ) -> Result<Self> {
         let mut plan = {
             let state = inode.read();
-            let groups_max = fs.geometry.blocks_per_group.saturating_mul(RUN_GROUPS);
+            let groups_max = fs.base.geometry.blocks_per_group.saturating_mul(RUN_GROUPS);
             let len_blocks = len_blocks
                 .min(map::insert_max_blocks(fs, &state))
                 .min(groups_max);
@@ -58,7 +58,7 @@ impl<'a> NewBlocks<'a> {
             committed: None,
             reserve,
         };
-        let ratio = fs.geometry.blocks_per_cluster();
+        let ratio = fs.base.geometry.blocks_per_cluster();
         let offset = at.0 % ratio;
         if let Some(start) = plan.mate {
             let len_blocks = len_blocks.min(ratio - offset);
@@ -74,7 +74,9 @@ impl<'a> NewBlocks<'a> {
         plan.want.reserve = reserve;
         let tree = claim_tree(fs, inode, at, reserve)?;
         let claims = [tree, claim(fs, inode, &mut plan.want)?];
-        let got = fs.space.with_commits(fs, || plan.reserve(fs, inode))?;
+        let got = fs
+            .space
+            .with_commits(&fs.base, || plan.reserve(fs, inode))?;
         let start = BlockNr(got.start.0 + u64::from(offset));
         let len = got.len_blocks.min(plan.want.len_blocks) - offset;
         let run = BlockRun {
@@ -95,7 +97,7 @@ impl<'a> NewBlocks<'a> {
             ..base_want(fs, inode)
         };
         let claim = claim(fs, inode, &mut want)?;
-        let got = fs.space.reserve(fs, &want)?;
+        let got = fs.space.reserve(&fs.base, &want)?;
         let run = BlockRun {
             len_blocks: 1,
             ..got
@@ -135,7 +137,7 @@ impl<'a> NewBlocks<'a> {
     /// First half of [`Self::map`]: sets the bits, which uses the reservation up.
     pub(super) fn commit(&mut self, handle: &Handle<'_>) -> Result<()> {
         if let Some(reserved) = self.reserved {
-            self.fs.space.commit(self.fs, handle, reserved)?;
+            self.fs.space.commit(&self.fs.base, handle, reserved)?;
             self.reserved = None;
             self.committed = Some(reserved);
         }
@@ -159,7 +161,7 @@ impl<'a> NewBlocks<'a> {
     ) -> Result<()> {
         let mapped = map::insert(self.fs, handle, state, self.at, self.run, written);
         if let (Err(_), Some(committed)) = (&mapped, self.committed) {
-            self.fs.space.free(self.fs, handle, committed)?;
+            self.fs.space.free(&self.fs.base, handle, committed)?;
         }
         mapped
     }
@@ -178,7 +180,7 @@ impl Drop for NewBlocks<'_> {
 
 /// Reserves quota for map blocks of another run at `at`. Delayed data have reservations already.
 fn claim_tree(fs: &Fs, inode: &Inode, at: LogicalBlock, reserve: Reserve) -> Result<Claim> {
-    fs.quota.claim_blocks(fs, reserve, || {
+    fs.quota.claim_blocks(&fs.base, reserve, || {
         let state = inode.read();
         let blocks = map::tree_growth(fs, &state, at)?;
         Ok((Owners::of(&state.disk), blocks))
@@ -191,11 +193,13 @@ fn claim(fs: &Fs, inode: &Inode, want: &mut Want) -> Result<Claim> {
         return Ok(Claim::default());
     }
     let owners = Owners::of(&inode.read().disk);
-    let bits = fs.geometry.block_bits;
+    let bits = fs.base.geometry.block_bits;
     let wanted = u64::from(want.len_blocks) << bits;
-    let unit = fs.geometry.cluster_size();
+    let unit = fs.base.geometry.cluster_size();
     let asked = (wanted, unit);
-    let (granted, claim) = fs.quota.claim_space(fs, owners, asked, want.reserve)?;
+    let (granted, claim) = fs
+        .quota
+        .claim_space(&fs.base, owners, asked, want.reserve)?;
     want.len_blocks = clamp_u32(granted >> bits);
     Ok(claim)
 }
@@ -237,7 +241,7 @@ impl Plan {
         len_blocks: u32,
         shape: Shape,
     ) -> Result<Self> {
-        let ratio = fs.geometry.blocks_per_cluster();
+        let ratio = fs.base.geometry.blocks_per_cluster();
         let mate = map::cluster_mate(fs, state, at)?;
         let len_blocks = clip_to_mates(fs, state, at, len_blocks)?;
         let len_blocks = clip_to_held(fs, inode, at, len_blocks);
@@ -274,19 +278,19 @@ impl Plan {
     /// Takes preallocated blocks, or reserves new ones.
     fn reserve(&self, fs: &Fs, inode: &Inode) -> Result<BlockRun> {
         let want = &self.want;
-        let at_cluster = self.at.0 / fs.geometry.blocks_per_cluster();
+        let at_cluster = self.at.0 / fs.base.geometry.blocks_per_cluster();
         if let Some(held) = inode.preallocation()
             && let Some(run) = fs.space.reserve_held(want, held, at_cluster)?
         {
             return Ok(run);
         }
         match &self.source {
-            Source::AsAsked => fs.space.reserve(fs, want),
-            Source::Local => fs.space.reserve_local(fs, want),
+            Source::AsAsked => fs.space.reserve(&fs.base, want),
+            Source::Local => fs.space.reserve_local(&fs.base, want),
             Source::Window => {
                 let window = window::around(fs, inode, self.at, self.len_blocks)?;
                 let keep = inode.preallocation_or_new();
-                fs.space.reserve_window(fs, want, &window, keep)
+                fs.space.reserve_window(&fs.base, want, &window, keep)
             }
         }
     }
@@ -295,7 +299,7 @@ impl Plan {
 /// Ends the run before a last cluster that the file has already.
 fn clip_to_mates(fs: &Fs, state: &InodeState, at: LogicalBlock, len_blocks: u32) -> Result<u32> {
     let last = at.0.saturating_add(len_blocks).saturating_sub(1);
-    let last_cluster = last - last % fs.geometry.blocks_per_cluster();
+    let last_cluster = last - last % fs.base.geometry.blocks_per_cluster();
     let ends_before =
         last_cluster > at.0 && map::cluster_mate(fs, state, LogicalBlock(last_cluster))?.is_some();
     Ok(if ends_before {
@@ -307,7 +311,7 @@ fn clip_to_mates(fs: &Fs, state: &InodeState, at: LogicalBlock, len_blocks: u32)
 
 /// Ends the run where the file's preallocated space begins.
 fn clip_to_held(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) -> u32 {
-    let ratio = fs.geometry.blocks_per_cluster();
+    let ratio = fs.base.geometry.blocks_per_cluster();
     let Some(held) = inode.preallocation() else {
         return len_blocks;
     };
@@ -326,8 +330,8 @@ fn clip_to_held(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) -> u3
 
 /// A request for one cluster of data near the inode.
 fn base_want(fs: &Fs, inode: &Inode) -> Want {
-    let ratio = fs.geometry.blocks_per_cluster();
-    let extents = fs.features.has(Feature::EXTENTS);
+    let ratio = fs.base.geometry.blocks_per_cluster();
+    let extents = fs.base.features.has(Feature::EXTENTS);
     Want {
         goal: None,
         len_blocks: ratio,

@@ -6,7 +6,8 @@
 //! file's lock is free.
 //! Locking: the callers hold no lock.
 
-use super::{renew_age, write_out_some};
+use super::delay::renew_age;
+use super::write_out::write_out_some;
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
 use crate::state::writeback::Reach;
@@ -49,8 +50,9 @@ impl Fs {
         self.discard_unused(&inode);
         // The file keeps the error for its `fsync`.
         Some(
-            self.note(written)
-                .map(|blocks| blocks << self.geometry.block_bits),
+            self.base
+                .note(written)
+                .map(|blocks| blocks << self.base.geometry.block_bits),
         )
     }
 
@@ -63,7 +65,7 @@ impl Fs {
         };
         while self.delayed.bytes() > keep_bytes {
             // The closing of the freeze barrier is followed by a full writeback.
-            let Some(_pass) = self.changes.try_enter() else {
+            let Some(_pass) = self.base.changes.try_enter() else {
                 return;
             };
             if self.writable().is_err() || !matches!(self.step_oldest(STEP_BYTES), Some(Ok(1..))) {
@@ -73,7 +75,7 @@ impl Fs {
     }
 
     fn write_out_old(&self) {
-        let now = self.clock.monotonic();
+        let now = self.base.clock.monotonic();
         let before = now.saturating_sub(self.delayed.expire());
         for inode in self.delayed.older_than(clamp_u64(before.as_nanos())) {
             if !self.write_out_waiting(&inode) {
@@ -88,14 +90,14 @@ impl Fs {
         let step = STEP_BYTES / self.block_bytes();
         let mut left = inode.delayed_blocks();
         while left > 0 {
-            let Some(_pass) = self.changes.try_enter() else {
+            let Some(_pass) = self.base.changes.try_enter() else {
                 return false;
             };
             if self.writable().is_err() {
                 return false;
             }
             // The file keeps the error for its `fsync`.
-            match self.note(write_out_some(self, inode, step.min(left))) {
+            match self.base.note(write_out_some(self, inode, step.min(left))) {
                 Ok(0) | Err(_) => break,
                 Ok(done) => left = left.saturating_sub(done),
             }

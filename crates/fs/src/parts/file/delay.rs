@@ -28,7 +28,7 @@ pub(super) enum When {
 impl When {
     /// The rule for a write of this length.
     pub(super) fn of(fs: &Fs, len_bytes: usize) -> Self {
-        if fs.settings.has(Switch::Delalloc) && len_bytes < AT_ONCE_BYTES {
+        if fs.base.settings.has(Switch::Delalloc) && len_bytes < AT_ONCE_BYTES {
             When::Later
         } else {
             When::AtOnce
@@ -39,7 +39,7 @@ impl When {
 /// Puts a file on the pool's list when its first data are delayed.
 pub(super) fn enter(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer) {
     if buffer.listed.is_none() {
-        let now_ns = clamp_u64(fs.clock.monotonic().as_nanos());
+        let now_ns = clamp_u64(fs.base.clock.monotonic().as_nanos());
         buffer.listed = Some(now_ns);
         fs.delayed.enter(inode, now_ns);
         fs.flusher.wake();
@@ -77,12 +77,12 @@ pub(super) fn copy_out(fs: &Fs, buffer: &Buffer, at_byte: u64, buf: &mut [u8]) {
 pub(super) fn discard(fs: &Fs, inode: &Inode, buffer: &mut Buffer, blocks: Range<u64>) {
     let removed = buffer.remove(blocks.clone());
     if removed > 0 {
-        let ratio = u64::from(fs.geometry.blocks_per_cluster());
+        let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
         let taken = buffer.take_idle_claims(blocks, ratio);
         fs.space.undelay(taken.clusters, 0);
         buffer
             .promised
-            .shrink(taken.promised * fs.geometry.cluster_size());
+            .shrink(taken.promised * fs.base.geometry.cluster_size());
         forget_bytes(fs, removed);
         settle(fs, inode, buffer);
     }
@@ -100,7 +100,7 @@ pub(crate) fn discard_delayed(fs: &Fs, inode: &Inode, buffer: &mut Waiting) {
 
 /// Uncounts this many delayed blocks.
 pub(super) fn forget_bytes(fs: &Fs, blocks: u64) {
-    let bytes = blocks << fs.geometry.block_bits;
+    let bytes = blocks << fs.base.geometry.block_bits;
     fs.delayed.count(-bytes.cast_signed());
 }
 

@@ -1,8 +1,10 @@
 //! `fallocate`: preallocation, holes, zeroed ranges.
 
 use super::allocate::{NewBlocks, Shape};
+use super::terms::{Terms, check_may_change};
+use super::times::touch;
 use super::write_out::write_out_locked;
-use super::{Terms, check_may_change, delay, inline, io, shift, size, touch};
+use super::{delay, inline, io, shift, size};
 use crate::parts::map::{self, ExtentState, Mapping, Progress};
 use crate::state::delayed::Buffer;
 use crate::state::engine::Fs;
@@ -103,7 +105,7 @@ fn check_end(fs: &Fs, inode: &Inode, mode: FallocateMode, end: u64) -> Result<u6
     check_may_change(&state)?;
     let punches = mode == FallocateMode::PunchHole;
     let extents = map::has_extents(&state)
-        || (inline::is_inline(&state) && fs.features.has(uext4_format::Feature::EXTENTS));
+        || (inline::is_inline(&state) && fs.base.features.has(uext4_format::Feature::EXTENTS));
     if !extents && !punches {
         return Err(Error::NotSupported(
             "space without data in a file without extents",
@@ -112,7 +114,7 @@ fn check_end(fs: &Fs, inode: &Inode, mode: FallocateMode, end: u64) -> Result<u6
     // A hole may also reach blocks behind the largest size: the limit was higher before a feature
     // was removed.
     let end_max = match punches {
-        true => map::LOGICAL_END << fs.geometry.block_bits,
+        true => map::LOGICAL_END << fs.base.geometry.block_bits,
         false => map::size_end_bytes(fs, &state),
     };
     match end <= end_max || punches {
@@ -151,12 +153,12 @@ impl Change<'_> {
 
     /// Blocks that overlap a byte range.
     fn outer_blocks(&self, bytes: &Range<u64>) -> Range<u64> {
-        bytes.start >> self.fs.geometry.block_bits..io::blocks_for(self.fs, bytes.end)
+        bytes.start >> self.fs.base.geometry.block_bits..io::blocks_for(self.fs, bytes.end)
     }
 
     /// Blocks entirely inside a byte range.
     fn inner_blocks(&self, bytes: &Range<u64>) -> Range<u64> {
-        io::blocks_for(self.fs, bytes.start)..bytes.end >> self.fs.geometry.block_bits
+        io::blocks_for(self.fs, bytes.start)..bytes.end >> self.fs.base.geometry.block_bits
     }
 
     /// Allocates unwritten blocks for the holes of the range, and updates size and times.
@@ -188,7 +190,7 @@ impl Change<'_> {
         let (fs, shape, reserve) = (self.fs, Shape::AsAsked, self.terms.reserve);
         let blocks = NewBlocks::reserve(fs, self.inode, at, len_blocks, shape, reserve)?;
         let len = u64::from(blocks.run().len_blocks);
-        let reached = (u64::from(at.0) + len) << fs.geometry.block_bits;
+        let reached = (u64::from(at.0) + len) << fs.base.geometry.block_bits;
         let size = self.grown.map(|grown| grown.min(reached));
         let handle = fs.start_recorded(credits::MAP)?;
         blocks.map(&handle, self.inode, ExtentState::Unwritten, |state| {
@@ -200,7 +202,7 @@ impl Change<'_> {
     /// Zeroes on disk the parts of the range that are not whole blocks.
     fn zero_edges(&self, buffer: &mut Buffer, bytes: &Range<u64>) -> Result<()> {
         let (fs, inode, inner) = (self.fs, self.inode, self.inner_blocks(bytes));
-        let bits = fs.geometry.block_bits;
+        let bits = fs.base.geometry.block_bits;
         if inner.start > inner.end {
             // The range is inside one block.
             return io::zero_within(fs, inode, buffer, bytes.start, bytes.end);

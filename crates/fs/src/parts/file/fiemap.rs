@@ -46,14 +46,14 @@ fn inline_extent(fs: &Fs, state: &InodeState, start: u64, end: u64) -> Option<Ex
     let size = state.disk.size;
     (start < size && start < end).then(|| Extent {
         logical_bytes: 0,
-        physical_bytes: state.i_block_byte(fs.geometry.block_bits),
+        physical_bytes: state.i_block_byte(fs.base.geometry.block_bits),
         len_bytes: size,
         flags: Extent::LAST | Extent::DATA_INLINE | Extent::NOT_ALIGNED,
     })
 }
 
 fn blocks(fs: &Fs, state: &InodeState, start: u64, end: u64) -> Result<Vec<Extent>> {
-    let bits = fs.geometry.block_bits;
+    let bits = fs.base.geometry.block_bits;
     let mut found: Vec<Extent> = Vec::new();
     let mut more_follows = false;
     let first = first_block(fs, state, start)?;
@@ -97,9 +97,9 @@ fn first_block(fs: &Fs, state: &InodeState, start: u64) -> Result<u64> {
 fn to_bytes(fs: &Fs, mapped: Mapped) -> Extent {
     let unwritten = mapped.state == ExtentState::Unwritten;
     Extent {
-        logical_bytes: u64::from(mapped.logical.0) << fs.geometry.block_bits,
+        logical_bytes: u64::from(mapped.logical.0) << fs.base.geometry.block_bits,
         physical_bytes: io::byte_of(fs, mapped.start),
-        len_bytes: u64::from(mapped.len_blocks) << fs.geometry.block_bits,
+        len_bytes: u64::from(mapped.len_blocks) << fs.base.geometry.block_bits,
         flags: if unwritten { Extent::UNWRITTEN } else { 0 },
     }
 }

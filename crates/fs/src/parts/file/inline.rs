@@ -4,7 +4,8 @@
 //! first, then changes attribute, flag and map in one transaction.
 
 use super::allocate::NewBlocks;
-use super::{io, touch};
+use super::io;
+use super::times::touch;
 use crate::parts::map::{self, ExtentState};
 use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeState};

@@ -16,13 +16,13 @@ fn zeroes(len_bytes: u64) -> &'static [u8] {
 
 /// Byte offset of a block on the device.
 pub(super) fn byte_of(fs: &Fs, block: BlockNr) -> u64 {
-    block.0 << fs.geometry.block_bits
+    block.0 << fs.base.geometry.block_bits
 }
 
 /// The block of a file that contains a byte, and the offset in it. Bytes past the last block give
 /// that block's successor, which is never mapped.
 pub(super) fn split(fs: &Fs, byte: u64) -> (LogicalBlock, u64) {
-    let block = LogicalBlock(clamp_u32(byte >> fs.geometry.block_bits));
+    let block = LogicalBlock(clamp_u32(byte >> fs.base.geometry.block_bits));
     (block, byte & (fs.block_bytes() - 1))
 }
 
@@ -37,7 +37,10 @@ pub(super) fn write_padded(fs: &Fs, start: BlockNr, within: u64, data: &[u8]) ->
     let tail = blocks_for(fs, end) * fs.block_bytes() - end;
     let bufs = [zeroes(within), data, zeroes(tail)];
     let used: Vec<&[u8]> = bufs.into_iter().filter(|buf| !buf.is_empty()).collect();
-    Ok(fs.device.write_vectored_at(byte_of(fs, start), &used)?)
+    Ok(fs
+        .base
+        .device
+        .write_vectored_at(byte_of(fs, start), &used)?)
 }
 
 /// Zeroes bytes of one block of a file, if the block is mapped or buffered.
@@ -66,7 +69,9 @@ pub(super) fn zero_within(
     {
         fs.begin_unflushed(inode);
         let zeroes = zeroes(to - from);
-        fs.device.write_at(byte_of(fs, start) + within, zeroes)?;
+        fs.base
+            .device
+            .write_at(byte_of(fs, start) + within, zeroes)?;
     }
     Ok(())
 }
@@ -79,6 +84,6 @@ pub(super) fn zero_tail(fs: &Fs, inode: &Inode, buffer: &mut Buffer, size: u64) 
 
 /// Zeroes whole blocks of the device.
 pub(super) fn zero_blocks(fs: &Fs, start: BlockNr, len_blocks: u64) -> Result<()> {
-    let len_bytes = len_blocks << fs.geometry.block_bits;
-    Ok(fs.device.write_zeroes(byte_of(fs, start), len_bytes)?)
+    let len_bytes = len_blocks << fs.base.geometry.block_bits;
+    Ok(fs.base.device.write_zeroes(byte_of(fs, start), len_bytes)?)
 }

@@ -16,7 +16,7 @@ pub(crate) fn lost() -> Error {
 
 impl Fs {
     fn may_go_on(&self) -> bool {
-        !self.features.has(Feature::HAS_JOURNAL)
+        !self.base.features.has(Feature::HAS_JOURNAL)
     }
 
     /// Records that data of the file are being written; the caller holds its `InodeIo` exclusively.
@@ -24,7 +24,7 @@ impl Fs {
         if self.may_go_on()
             && inode
                 .flush_generation
-                .begin_write(self.device.failed_flushes())
+                .begin_write(self.base.device.failed_flushes())
         {
             inode.write_errors.note();
         }
@@ -49,7 +49,7 @@ impl Fs {
         if !self.may_go_on() || inode.kind() != FileType::Regular {
             return Ok(());
         }
-        let failed = self.device.failed_flushes();
+        let failed = self.base.device.failed_flushes();
         if !inode.flush_generation.is_lost(failed) {
             if let Some(sample) = sample {
                 inode.flush_generation.settle(sample);
@@ -68,7 +68,7 @@ impl Fs {
     /// # Errors
     /// They may.
     pub(crate) fn check_lost_flushes(&self) -> Result<()> {
-        match self.may_go_on() && self.device.failed_flushes() > 0 {
+        match self.may_go_on() && self.base.device.failed_flushes() > 0 {
             true => Err(lost()),
             false => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! Reads of file data.
 
-use super::{check_not_encrypted, delay, inline, io};
+use super::terms::check_not_encrypted;
+use super::{delay, inline, io};
 use crate::parts::map::{self, ExtentState, Mapping};
 use crate::state::delayed::Buffer;
 use crate::state::engine::Fs;
@@ -62,7 +63,7 @@ pub(crate) fn read_in_place(
     }
     let range = |piece: &Piece| {
         Some(FileRange {
-            place: fs.device.backing(piece.at_byte?, piece.len_bytes)?,
+            place: fs.base.device.backing(piece.at_byte?, piece.len_bytes)?,
             len_bytes: clamp_usize(piece.len_bytes),
         })
     };
@@ -106,7 +107,7 @@ fn plan(fs: &Fs, state: &InodeState, buffer: &Buffer, offset: u64, len: u64) -> 
 }
 
 fn next_piece(fs: &Fs, state: &InodeState, buffer: &Buffer, at: u64, len: u64) -> Result<Piece> {
-    if at >> fs.geometry.block_bits >= map::LOGICAL_END {
+    if at >> fs.base.geometry.block_bits >= map::LOGICAL_END {
         return Ok(Piece {
             len_bytes: len,
             at_byte: None,
@@ -118,7 +119,7 @@ fn next_piece(fs: &Fs, state: &InodeState, buffer: &Buffer, at: u64, len: u64) -
     let waiting = buffer.len_from(block.0.into()).min(max_blocks.into());
     if waiting > 0 {
         return Ok(Piece {
-            len_bytes: ((waiting << fs.geometry.block_bits) - within).min(len),
+            len_bytes: ((waiting << fs.base.geometry.block_bits) - within).min(len),
             at_byte: None,
             waits: true,
         });
@@ -127,7 +128,7 @@ fn next_piece(fs: &Fs, state: &InodeState, buffer: &Buffer, at: u64, len: u64) -
     if let Mapping::Hole { len_blocks } = &mut mapping {
         *len_blocks = buffer.cut_hole(block.0.into(), *len_blocks);
     }
-    let mapped = u64::from(mapping.len_blocks()) << fs.geometry.block_bits;
+    let mapped = u64::from(mapping.len_blocks()) << fs.base.geometry.block_bits;
     let at_byte = match mapping {
         Mapping::Mapped {
             start,
@@ -148,7 +149,7 @@ fn fetch(fs: &Fs, buffer: &Buffer, pieces: &[Piece], offset: u64, buf: &mut [u8]
     for piece in pieces {
         let (part, behind) = rest.split_at_mut(clamp_usize(piece.len_bytes));
         match piece.at_byte {
-            Some(byte) => fs.device.read_at(byte, part)?,
+            Some(byte) => fs.base.device.read_at(byte, part)?,
             None if piece.waits => delay::copy_out(fs, buffer, at, part),
             None => part.fill(0),
         }

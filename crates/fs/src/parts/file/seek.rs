@@ -50,14 +50,14 @@ fn search(
 ) -> Result<Option<u64>> {
     let end = io::blocks_for(fs, size).min(map::LOGICAL_END);
     let mut at = offset;
-    while at >> fs.geometry.block_bits < end {
+    while at >> fs.base.geometry.block_bits < end {
         let (block, within) = io::split(fs, at);
         let max_blocks = clamp_u32(end - u64::from(block.0));
         let (data, len_blocks) = look(fs, inode, buffer, block, max_blocks)?;
         if data == (what == Seek::Data) {
             return Ok(Some(at));
         }
-        at += (u64::from(len_blocks) << fs.geometry.block_bits) - within;
+        at += (u64::from(len_blocks) << fs.base.geometry.block_bits) - within;
     }
     Ok(None)
 }

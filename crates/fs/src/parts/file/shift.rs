@@ -5,7 +5,7 @@
 //! between leaves a valid file with only the front (collapse) or only the back (insert) shifted, as
 //! in the kernel.
 
-use super::touch;
+use super::times::touch;
 use crate::parts::map::{self, LOGICAL_END, Progress};
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
@@ -71,7 +71,7 @@ fn make_room(handle: &mut Handle<'_>) -> Result<()> {
 /// Credits to remove or insert `blocks` in one transaction, if a quarter of a transaction holds
 /// them; else those of the first step.
 fn credits_of(fs: &Fs, inode: &Inode, blocks: &Range<u64>) -> Result<u32> {
-    let max = fs.journal.stats().transaction_limit_blocks / 4;
+    let max = fs.base.journal.stats().transaction_limit_blocks / 4;
     let cost = map::shift_cost(fs, &inode.read(), blocks.clone(), max)?;
     let wanted = credits::TRUNCATE + STEP + cost;
     Ok(if wanted <= max {
@@ -128,11 +128,12 @@ pub(super) fn insert(fs: &Fs, inode: &Arc<Inode>, bytes: Range<u64>) -> Result<(
 }
 
 fn blocks(fs: &Fs, bytes: &Range<u64>) -> Range<u64> {
-    bytes.start >> fs.geometry.block_bits..bytes.end >> fs.geometry.block_bits
+    bytes.start >> fs.base.geometry.block_bits..bytes.end >> fs.base.geometry.block_bits
 }
 
 fn check_aligned(fs: &Fs, bytes: &Range<u64>) -> Result<()> {
-    let cluster_bytes = u64::from(fs.geometry.blocks_per_cluster()) << fs.geometry.block_bits;
+    let cluster_bytes =
+        u64::from(fs.base.geometry.blocks_per_cluster()) << fs.base.geometry.block_bits;
     if bytes.start.is_multiple_of(cluster_bytes) && bytes.end.is_multiple_of(cluster_bytes) {
         Ok(())
     } else {

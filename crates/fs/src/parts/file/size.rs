@@ -24,7 +24,7 @@ impl Sizes {
 
     /// The sizes when users see `size`: the one on disk reaches up to the first delayed block.
     pub(super) fn resized(self, fs: &Fs, buffer: &Buffer, size: u64) -> Self {
-        let bits = fs.geometry.block_bits;
+        let bits = fs.base.geometry.block_bits;
         let kept = self.on_disk.min(size);
         let waits = buffer.next_from(kept >> bits).map(|block| block << bits);
         Self {
@@ -47,7 +47,8 @@ impl Sizes {
 pub(super) fn allow(fs: &Fs, size_bytes: u64) -> Result<()> {
     // Not the features at the mount: the feature may have been turned off since.
     let has = || {
-        fs.superblock
+        fs.base
+            .superblock
             .read()
             .disk
             .features()
@@ -57,7 +58,7 @@ pub(super) fn allow(fs: &Fs, size_bytes: u64) -> Result<()> {
         return Ok(());
     }
     let handle = fs.start(1)?;
-    fs.superblock.update(&handle, |disk| {
+    fs.base.superblock.update(&handle, |disk| {
         let mut features = disk.features();
         features.insert(Feature::LARGE_FILE);
         disk.set_features(features);

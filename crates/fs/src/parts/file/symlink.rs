@@ -1,7 +1,8 @@
 //! Targets of symbolic links: in `i_block` if short ("fast"), else in a block.
 
 use super::allocate::NewBlocks;
-use super::{check_not_encrypted, inline, io};
+use super::terms::check_not_encrypted;
+use super::{inline, io};
 use crate::parts::map::{self, ExtentState};
 use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeState};
@@ -66,7 +67,9 @@ pub(crate) fn read_link(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
 
 fn read_block(fs: &Fs, block: BlockNr, size: usize) -> Result<Vec<u8>> {
     let mut target = vec![0; size];
-    fs.device.read_at(io::byte_of(fs, block), &mut target)?;
+    fs.base
+        .device
+        .read_at(io::byte_of(fs, block), &mut target)?;
     // The kernel stores a terminating zero and reads the target up to it.
     if let Some(end) = target.iter().position(|byte| *byte == 0) {
         target.truncate(end);
@@ -78,13 +81,13 @@ fn read_block(fs: &Fs, block: BlockNr, size: usize) -> Result<Vec<u8>> {
 /// includes blocks of attributes.
 pub(crate) fn is_fast_link(fs: &Fs, state: &InodeState) -> bool {
     let disk = &state.disk;
-    if fs.features.has(Feature::EA_INODE) {
+    if fs.base.features.has(Feature::EA_INODE) {
         return disk.size != 0 && disk.size < u64_of(I_BLOCK_BYTES);
     }
     let attributes = if disk.file_acl.0 == 0 {
         0
     } else {
-        fs.geometry.cluster_size() >> 9
+        fs.base.geometry.cluster_size() >> 9
     };
-    disk.sectors(&fs.geometry).saturating_sub(attributes) == 0
+    disk.sectors(&fs.base.geometry).saturating_sub(attributes) == 0
 }

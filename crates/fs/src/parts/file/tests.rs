@@ -9,7 +9,7 @@ use super::*;
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
 use crate::test_rig::{Rig, proptest_config};
-use crate::types::error::Result;
+use crate::types::error::{Error, Result};
 use proptest::prelude::*;
 use std::sync::Arc;
 use uext4_testkit::wait;
@@ -135,7 +135,7 @@ fn apply_fallocate(rig: &Rig, model: &mut Vec<u8>, mode: FallocateMode, at: u64,
         FallocateMode::CollapseRange | FallocateMode::InsertRange
     );
     if shifts {
-        let cluster = u64::from(fs.geometry.blocks_per_cluster()) * fs.block_size() as u64;
+        let cluster = u64::from(fs.base.geometry.blocks_per_cluster()) * fs.block_size() as u64;
         (at, len) = (at - at % cluster, len.next_multiple_of(cluster));
     }
     let inside = match mode {
@@ -202,7 +202,7 @@ fn check_claims(rig: &Rig) {
     let space = rig.mounted.stats().space;
     assert_eq!(space.delayed_clusters, buffer.claimed_clusters());
     assert_eq!(space.delayed_tree_clusters, buffer.tree_claims);
-    let bytes = buffer.len_blocks() << fs.geometry.block_bits;
+    let bytes = buffer.len_blocks() << fs.base.geometry.block_bits;
     assert_eq!(space.delayed_bytes, bytes);
     assert!(bytes <= rig.bound() + (1 << 20));
     assert_eq!(buffer.is_empty(), fs.delayed.is_empty());
@@ -325,12 +325,12 @@ fn tables_end_where_three_levels_end() {
     let last = crate::parts::map::size_end_bytes(fs, &file.read()) - 1;
     assert_eq!(write(fs, file, last, b"x").expect("the last byte"), 1);
     assert_eq!(
-        file.read().disk.sectors(&fs.geometry),
+        file.read().disk.sectors(&fs.base.geometry),
         2 * 4,
         "a block and three tables"
     );
     truncate(fs, file, 0).expect("truncates");
-    assert_eq!(file.read().disk.sectors(&fs.geometry), 0);
+    assert_eq!(file.read().disk.sectors(&fs.base.geometry), 0);
     rig.assert_clean();
 }
 
@@ -524,7 +524,7 @@ fn recovery_finishes_a_truncate() {
             write(fs, file, block * 2048, &[block as u8 | 1; 1024]).expect("writes");
         }
         // Blocks that are in the transaction already cost no credit.
-        fs.journal.commit_running().expect("commits");
+        fs.base.journal.commit_running().expect("commits");
         let mut handle = fs.start(crate::types::credits::TRUNCATE).expect("a handle");
         let progress = {
             let mut state = handle.write(file);
@@ -537,10 +537,10 @@ fn recovery_finishes_a_truncate() {
             crate::parts::map::Progress::Done,
             "too small a file for this test"
         );
-        fs.orphans.add(fs, &handle, file).expect("tracks");
+        fs.orphans.add(&fs.base, &handle, file).expect("tracks");
         handle.restart(1).expect("restarts");
         drop(handle);
-        fs.journal.commit_running().expect("commits");
+        fs.base.journal.commit_running().expect("commits");
         let crashed = std::sync::Arc::new(rig.device.snapshot());
         rig.mounted.abandon();
         let rig = Rig::mount(crashed);

@@ -5,8 +5,11 @@
 //! [`finish_truncate`].
 
 use super::size::Sizes;
+use super::symlink::is_fast_link;
+use super::terms::check_may_change;
+use super::times::touch;
 use super::write_out::before_unmapping;
-use super::{check_may_change, delay, inline, io, is_fast_link, touch};
+use super::{delay, inline, io};
 use crate::parts::map::{self, LOGICAL_END, Progress};
 use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeState};
@@ -48,7 +51,7 @@ pub(crate) fn truncate(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<()> {
         before_unmapping(fs, inode, buffer)?;
     }
     // A file that is rewritten from empty is written out at close (`auto_da_alloc`).
-    buffer.out_at_close |= size == 0 && fs.settings.has(Switch::AutoDaAlloc);
+    buffer.out_at_close |= size == 0 && fs.base.settings.has(Switch::AutoDaAlloc);
     io::zero_tail(fs, inode, buffer, size.min(old))?;
     let now = fs.now();
     let mut handle = fs.start_recorded(credits::TRUNCATE)?;
@@ -90,7 +93,7 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
     }
     if in_steps {
         inode.note_cutting(&mut handle.write(inode), false);
-        fs.orphans.settle(fs, handle, inode)?;
+        fs.orphans.settle(&fs.base, handle, inode)?;
     }
     Ok(())
 }
@@ -100,7 +103,7 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
 pub(super) fn track(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     handle.require_full(FullReason::Orphan);
     inode.note_cutting(&mut handle.write(inode), true);
-    fs.orphans.add(fs, handle, inode)
+    fs.orphans.add(&fs.base, handle, inode)
 }
 
 /// Whether `i_block` of this file type maps blocks, so that a truncate may free some.
@@ -128,7 +131,7 @@ pub(crate) fn finish_truncate(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
         handle
     };
     handle.restart(credits::ATTRIBUTES)?;
-    fs.orphans.settle(fs, &handle, inode)
+    fs.orphans.settle(&fs.base, &handle, inode)
 }
 
 /// Frees all blocks of an orphan that is being freed. Restarts the handle as often as needed; the

@@ -23,7 +23,7 @@ use uext4_sync::Arc;
 pub(crate) fn append_zeroes(fs: &Fs, inode: &Arc<Inode>, blocks: u32) -> Result<()> {
     let _buffer = inode.io.write();
     fs.writable()?;
-    let bits = fs.geometry.block_bits;
+    let bits = fs.base.geometry.block_bits;
     if u64::from(blocks) << bits > map::size_end_bytes(fs, &inode.read()) {
         return Err(Error::TooLarge);
     }
@@ -57,7 +57,7 @@ pub(crate) fn cut_to(fs: &Fs, inode: &Arc<Inode>, blocks: u32) -> Result<()> {
             Progress::Done => blocks.into(),
             Progress::More { end } => end,
         };
-        state.disk.size = state.disk.size.min(left << fs.geometry.block_bits);
+        state.disk.size = state.disk.size.min(left << fs.base.geometry.block_bits);
         drop(state);
         if progress == Progress::Done {
             return Ok(());

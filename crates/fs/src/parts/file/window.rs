@@ -62,8 +62,8 @@ fn predict(size: u64, request: Range<u64>) -> Range<u64> {
 /// The window around the hole of at least `len_blocks` blocks at `at`.
 pub(super) fn around(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) -> Result<Window> {
     let state = &inode.read();
-    let bits = fs.geometry.block_bits;
-    let ratio = u64::from(fs.geometry.blocks_per_cluster());
+    let bits = fs.base.geometry.block_bits;
+    let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
     let request = u64::from(at.0)..u64::from(at.0) + u64::from(len_blocks);
     let mut bytes = predict(state.disk.size, request.start << bits..request.end << bits);
     let recorded_bytes = recorded_bytes(fs, state);
@@ -79,7 +79,7 @@ pub(super) fn around(fs: &Fs, inode: &Inode, at: LogicalBlock, len_blocks: u32) 
         let gap = fs.space.gap_around(held, at);
         range = range.start.max(gap.start)..range.end.min(gap.end);
     }
-    let range = cut_to_group(range, covers, fs.geometry.clusters_per_group.into());
+    let range = cut_to_group(range, covers, fs.base.geometry.clusters_per_group.into());
     let goal = map::goal(fs, state, LogicalBlock(clamp_u32(range.start * ratio)))?;
     Ok(Window {
         at,

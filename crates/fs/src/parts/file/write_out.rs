@@ -6,6 +6,7 @@
 //! Not here: periodic writeback (`delayed::balance`).
 
 use super::allocate::{NewBlocks, Shape};
+use super::lost_flush::lost;
 use super::size::Sizes;
 use super::{delay, io};
 use crate::parts::map::ExtentState;
@@ -54,7 +55,7 @@ pub(crate) fn write_out_and_tell(
         return written;
     }
     let error = inode.io.read().error.clone().or(written.err());
-    let error = error.unwrap_or_else(super::lost);
+    let error = error.unwrap_or_else(lost);
     if told == Advance::First && !keeps_data(&error) {
         fs.delayed.unseen.seen();
     }
@@ -86,7 +87,7 @@ pub(crate) fn hold_for_owners<'a>(
     }
     let mut buffer = inode.io.write();
     // The file keeps the error for its `fsync`.
-    let _told_later = fs.note(write_out_locked(fs, inode, &mut buffer));
+    let _told_later = fs.base.note(write_out_locked(fs, inode, &mut buffer));
     drop(std::mem::take(&mut buffer.promised));
     Some(buffer)
 }
@@ -185,10 +186,10 @@ fn write_to(
     let place = io::byte_of(fs, new.run().start);
     let slices = buffer.slices(blocks.clone());
     fs.begin_unflushed(inode);
-    fs.device.write_vectored_at(place, &slices)?;
+    fs.base.device.write_vectored_at(place, &slices)?;
     let handle = fs.start_recorded(credits::MAP)?;
     new.commit(&handle)?;
-    let ratio = u64::from(fs.geometry.blocks_per_cluster());
+    let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
     let clusters = blocks.start / ratio..blocks.end.div_ceil(ratio);
     let mut state = handle.write(inode);
     state.tree_claims = buffer.tree_claims;
@@ -207,7 +208,7 @@ fn write_to(
     // The quota is charged now, so the reservation shrinks.
     buffer
         .promised
-        .shrink(taken.promised * fs.geometry.cluster_size());
+        .shrink(taken.promised * fs.base.geometry.cluster_size());
     let gone = match inserted {
         Ok(()) => blocks.clone(),
         // Other delayed data in these clusters have lost their reservation.
@@ -233,7 +234,7 @@ fn grow_on_disk(fs: &Fs, inode: &Arc<Inode>, buffer: &Buffer) -> Result<()> {
 /// Before the map of a bigalloc file changes, writes out its delayed data: the reservation of a
 /// cluster depends on its other blocks.
 pub(super) fn before_unmapping(fs: &Fs, inode: &Arc<Inode>, buffer: &mut Buffer) -> Result<()> {
-    if fs.geometry.blocks_per_cluster() > 1 && !buffer.is_empty() {
+    if fs.base.geometry.blocks_per_cluster() > 1 && !buffer.is_empty() {
         write_out_locked(fs, inode, buffer)
     } else {
         Ok(())

@@ -34,7 +34,7 @@ impl Fs {
     ) -> Result<InodeDraft> {
         let acl = xattr::inherit_acl(self, parent, new, caller.umask)?;
         let mut disk = self.blank_inode(parent, new, caller);
-        disk.generation = self.random.next();
+        disk.generation = self.base.random.next();
         disk.mode = new.kind.mode_bits() | (disk.mode & 0o7000) | acl.mode;
         let kind = new.kind;
         Ok(InodeDraft { kind, disk, acl })
@@ -49,9 +49,12 @@ impl Fs {
         draft: &InodeDraft,
     ) -> Result<InodeRef> {
         let InodeDraft { kind, disk, acl } = draft;
-        let nr =
-            self.space
-                .alloc_inode(self, handle, &parent.near(*kind, disk.generation), *kind)?;
+        let nr = self.space.alloc_inode(
+            &self.base,
+            handle,
+            &parent.near(*kind, disk.generation),
+            *kind,
+        )?;
         let inode = self.inodes.place_new(&self.space, handle, nr, disk)?;
         let inode = InodeRef::new(inode);
         {
@@ -84,7 +87,7 @@ impl Fs {
     pub(crate) fn abandon_inode(&self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         handle.write(inode).disk.links = 0;
         inode.set_links(0);
-        self.orphans.add(self, handle, inode)
+        self.orphans.add(&self.base, handle, inode)
     }
 
     /// Ensures quota entries for the future owners, and reserves quota for the inode and for the
@@ -96,10 +99,10 @@ impl Fs {
         let owners = Owners::of(&draft.disk);
         let kept = quota_files::ensure(self, owners)?;
         let has_block =
-            draft.kind == FileType::Directory && !self.features.has(Feature::INLINE_DATA);
-        let bytes = u64::from(has_block) * self.geometry.cluster_size();
+            draft.kind == FileType::Directory && !self.base.features.has(Feature::INLINE_DATA);
+        let bytes = u64::from(has_block) * self.base.geometry.cluster_size();
         let reserve = quota_rights(caller);
-        let claim = self.quota.claim_inode(self, owners, bytes, reserve)?;
+        let claim = self.quota.claim_inode(&self.base, owners, bytes, reserve)?;
         Ok(claim.with(kept))
     }
 
@@ -113,31 +116,32 @@ impl Fs {
         if blocks == 0 {
             return Ok(Claim::default());
         }
-        self.quota.claim_blocks(self, quota_rights(caller), || {
-            let state = dir.read();
-            let end = state.disk.size >> self.geometry.block_bits;
-            let at = LogicalBlock(u32::try_from(end).unwrap_or(u32::MAX));
-            let tree = match state.disk.flags.contains(InodeFlags::INLINE_DATA) {
-                true => 0,
-                false => map::tree_growth(self, &state, at)?,
-            };
-            let ratio = u64::from(self.geometry.blocks_per_cluster());
-            Ok((
-                Owners::of(&state.disk),
-                u64::from(blocks).div_ceil(ratio) + tree,
-            ))
-        })
+        self.quota
+            .claim_blocks(&self.base, quota_rights(caller), || {
+                let state = dir.read();
+                let end = state.disk.size >> self.base.geometry.block_bits;
+                let at = LogicalBlock(u32::try_from(end).unwrap_or(u32::MAX));
+                let tree = match state.disk.flags.contains(InodeFlags::INLINE_DATA) {
+                    true => 0,
+                    false => map::tree_growth(self, &state, at)?,
+                };
+                let ratio = u64::from(self.base.geometry.blocks_per_cluster());
+                Ok((
+                    Owners::of(&state.disk),
+                    u64::from(blocks).div_ceil(ratio) + tree,
+                ))
+            })
     }
 
     fn blank_inode(&self, parent: &Inode, new: &NewInode<'_>, caller: &Caller) -> DiskInode {
         let now = self.now();
-        let mut disk = DiskInode::new(&self.geometry, self.extra_isize.want);
+        let mut disk = DiskInode::new(&self.base.geometry, self.extra_isize.want);
         let parent = parent.facts();
         let directory = new.kind == FileType::Directory;
         disk.mode = new.mode;
         disk.links = if directory { 2 } else { 1 };
         (disk.uid, disk.gid) = caller.new_ids();
-        if parent.mode & 0o2000 != 0 || self.settings.has(Switch::GroupFromParent) {
+        if parent.mode & 0o2000 != 0 || self.base.settings.has(Switch::GroupFromParent) {
             disk.gid = parent.gid;
         }
         if parent.mode & 0o2000 != 0 {
@@ -170,11 +174,11 @@ impl Fs {
             kind,
             FileType::Regular | FileType::Directory | FileType::Symlink
         );
-        if has_data && self.features.has(Feature::EXTENTS) {
+        if has_data && self.base.features.has(Feature::EXTENTS) {
             flags.insert(InodeFlags::EXTENTS);
         }
         let inlines = matches!(kind, FileType::Regular | FileType::Directory);
-        if inlines && self.features.has(Feature::INLINE_DATA) {
+        if inlines && self.base.features.has(Feature::INLINE_DATA) {
             flags.remove(InodeFlags::EXTENTS);
             flags.insert(InodeFlags::INLINE_DATA);
         }

@@ -39,9 +39,9 @@ impl Fs {
     /// system.
     pub(crate) fn reap_by_the_way(&self) {
         if self.inodes.evictions.has_work()
-            && let Some(_pass) = self.changes.try_enter()
+            && let Some(_pass) = self.base.changes.try_enter()
         {
-            let _noted = self.note(self.reap());
+            let _noted = self.base.note(self.reap());
         }
     }
 
@@ -103,7 +103,7 @@ impl Fs {
     /// Frees the number of an inode without blocks, in the handle's transaction.
     pub(crate) fn finish_evict(&self, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
         xattr::free_all(self, handle, inode)?;
-        self.orphans.remove(self, handle, inode)?;
+        self.orphans.remove(&self.base, handle, inode)?;
         let kind = {
             let mut state = handle.write(inode);
             let charged = (inode.nr(), &state.disk);
@@ -114,7 +114,7 @@ impl Fs {
             state.disksize = u64::MAX;
             kind
         };
-        self.space.free_inode(self, handle, inode.nr(), kind)
+        self.space.free_inode(&self.base, handle, inode.nr(), kind)
     }
 }
 

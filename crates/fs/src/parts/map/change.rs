@@ -1,17 +1,23 @@
-//! Changes of a map in both formats: insert, convert, replace, shift and remove blocks.
+//! Changes of a map in both formats: insert, convert, replace and shift blocks.
 //!
 //! Invariants: a range leaves the extent status cache before its map changes, and is noted for the
 //! next fast commit.
-//! Not here: the changes of one format (`extents`, `indirect`).
+//! Not here: removal (`remove`); the changes of one format (`extents`, `indirect`).
 
+use super::clusters::{cluster_mate, fresh_blocks};
+use super::lookup::goal;
+use super::root::has_extents;
+use super::runs::extent_around;
+use super::status::{self, note};
+use super::tree_blocks::cluster_around;
 use super::usage::{charge, discharge};
-use super::{ExtentState, LOGICAL_END, Progress, cluster_mate, extent_around, goal, has_extents};
-use super::{clusters, extents, indirect, status};
+use super::{extents, indirect};
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::state::space::Reserve;
 use crate::types::error::{Error, Result};
 use std::ops::Range;
+use uext4_format::extent::{ExtentState, LOGICAL_BLOCKS};
 use uext4_format::{BlockNr, BlockRun, FileType, LogicalBlock};
 use uext4_journal::{FullReason, Handle};
 
@@ -48,7 +54,7 @@ fn insert_run(
     run: BlockRun,
     written: ExtentState,
 ) -> Result<()> {
-    let fresh = clusters::fresh_blocks(fs, state, at, run.len_blocks)?;
+    let fresh = fresh_blocks(fs, state, at, run.len_blocks)?;
     // Before the map changes: the count has a limit, and the caller frees a run that is refused.
     charge(fs, handle, state, fresh)?;
     let inserted = if has_extents(state) {
@@ -87,12 +93,12 @@ pub(crate) fn insert_block(
     let goal = goal(fs, state, at)?;
     let block = fs
         .space
-        .allocate_block(fs, handle, goal, state.nr(), Reserve::MayUse)?;
+        .allocate_block(&fs.base, handle, goal, state.nr(), Reserve::MayUse)?;
     // The offset in the cluster must be the same in the file and on disk.
-    let block = BlockNr(block.0 + u64::from(at.0 % fs.geometry.blocks_per_cluster()));
+    let block = BlockNr(block.0 + u64::from(at.0 % fs.base.geometry.blocks_per_cluster()));
     let inserted = insert(fs, handle, state, at, one(block), ExtentState::Written);
     if inserted.is_err() {
-        fs.space.free(fs, handle, clusters::around(fs, block))?;
+        fs.space.free(&fs.base, handle, cluster_around(fs, block))?;
     }
     inserted.map(|()| block)
 }
@@ -156,27 +162,6 @@ pub(crate) fn mark_unwritten(
     })
 }
 
-/// Unmaps the blocks of `range` from its end backwards, and frees them and emptied tree blocks.
-/// Stops when the handle's credits run out, but always makes progress.
-pub(crate) fn remove(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    state: &mut InodeState,
-    range: Range<u64>,
-) -> Result<Progress> {
-    if range.is_empty() {
-        return Ok(Progress::Done);
-    }
-    note(handle, state, &range);
-    status::changing(state, range.clone(), |state| {
-        if has_extents(state) {
-            extents::remove(fs, handle, state, range)
-        } else {
-            indirect::remove(fs, handle, state, range)
-        }
-    })
-}
-
 /// Maps the mapped blocks of `range` to the blocks from `start` on, which have the data: each at
 /// its distance from the start of the range. States and holes stay, and extents merge where they
 /// join. Nothing is charged or freed.
@@ -225,7 +210,7 @@ pub(crate) fn shift_left(
     by: u32,
 ) -> Result<Option<u64>> {
     handle.require_full(FullReason::Shift);
-    let moved = at.saturating_sub(by.into())..LOGICAL_END;
+    let moved = at.saturating_sub(by.into())..LOGICAL_BLOCKS;
     status::changing(state, moved, |state| {
         extents::shift_left(fs, handle, state, at, by)
     })
@@ -241,22 +226,9 @@ pub(crate) fn shift_right(
     by: u32,
 ) -> Result<Option<u64>> {
     handle.require_full(FullReason::Shift);
-    status::changing(state, range.start..LOGICAL_END, |state| {
+    status::changing(state, range.start..LOGICAL_BLOCKS, |state| {
         extents::shift_right(fs, handle, state, range, by)
     })
-}
-
-/// Notes a range that changes, for a fast commit. Names record what changes in directories.
-fn note(handle: &Handle<'_>, state: &mut InodeState, range: &Range<u64>) {
-    let is_directory = state.disk.file_type() == Some(FileType::Directory);
-    if !handle.is_recorded() || is_directory {
-        return;
-    }
-    // e2fsck gives new blocks to the tree, without regard to those that later records map.
-    if !super::is_in_inode(state) {
-        handle.require_full(FullReason::Layout);
-    }
-    state.note_changed(range.clone());
 }
 
 fn block_range(at: LogicalBlock, len_blocks: u32) -> Range<u64> {

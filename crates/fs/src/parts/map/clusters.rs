@@ -4,31 +4,22 @@
 //! at the same offsets. It belongs to the file while any of its blocks is mapped. Without bigalloc
 //! a cluster is a block, and these functions reduce to counting.
 
-use super::usage::{charge, discharge};
-use super::{Mapped, Mapping, lookup};
-use crate::cache::meta::Seal;
+use super::lookup::lookup;
+use super::mapped::Mapped;
+use super::root::holds_metadata;
+use super::usage::discharge;
+use crate::cache::extent_status::Mapping;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
-use crate::state::space::Reserve;
 use crate::types::error::Result;
 use std::ops::Range;
-use uext4_format::{
-    BlockNr, BlockRun, Corrupt, CorruptKind, FileType, InodeFlags, LogicalBlock, Place,
-};
+use uext4_format::extent::LOGICAL_BLOCKS;
+use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::Handle;
 use uext4_num::clamp_u32;
 
 fn ratio(fs: &Fs) -> u64 {
-    u64::from(fs.geometry.blocks_per_cluster())
-}
-
-/// The cluster of the device that contains a block.
-pub(super) fn around(fs: &Fs, block: BlockNr) -> BlockRun {
-    let ratio = ratio(fs);
-    BlockRun {
-        start: BlockNr(block.0 & !(ratio - 1)),
-        len_blocks: clamp_u32(ratio),
-    }
+    u64::from(fs.base.geometry.blocks_per_cluster())
 }
 
 /// The block for `at`, if another block of its cluster is mapped already.
@@ -90,7 +81,7 @@ pub(super) fn release(
         }
     }
     fs.space.free(
-        fs,
+        &fs.base,
         handle,
         BlockRun {
             start,
@@ -128,15 +119,9 @@ pub(crate) fn free_moved(
             let blocks = run.start.0..run.start.0 + u64::from(run.len_blocks);
             blocks.for_each(|block| fs.blocks.forget(handle, BlockNr(block)));
         }
-        fs.space.free(fs, handle, run)?;
+        fs.space.free(&fs.base, handle, run)?;
     }
     Ok(())
-}
-
-/// Whether the blocks of the inode go through the journal: directories, value inodes.
-pub(super) fn holds_metadata(state: &InodeState) -> bool {
-    let journaled = InodeFlags::EA_INODE.union(InodeFlags::JOURNAL_DATA);
-    state.disk.file_type() != Some(FileType::Regular) || state.disk.flags.intersects(journaled)
 }
 
 /// The clusters of the file that overlap `range` and have no mapped block outside of it.
@@ -159,7 +144,7 @@ fn owned_clusters(fs: &Fs, state: &InodeState, range: &Range<u64>) -> Result<Ran
 
 fn first_mapped(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option<(u64, BlockNr)>> {
     let mut at = range.start;
-    let end = range.end.min(super::LOGICAL_END);
+    let end = range.end.min(LOGICAL_BLOCKS);
     while at < end {
         match lookup(fs, state, LogicalBlock(clamp_u32(at)), clamp_u32(end - at))? {
             Mapping::Mapped { start, .. } => return Ok(Some((at, start))),
@@ -167,45 +152,6 @@ fn first_mapped(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option
         }
     }
     Ok(None)
-}
-
-/// Allocates a block for the tree.
-pub(super) fn new_tree_block(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    state: &mut InodeState,
-    goal: Option<BlockNr>,
-) -> Result<BlockNr> {
-    let reserve = match state.tree_claims {
-        0 => Reserve::MayUse,
-        _ => Reserve::Delayed,
-    };
-    let nr = state.nr();
-    let block = fs.space.allocate_block(fs, handle, goal, nr, reserve)?;
-    if reserve == Reserve::Delayed {
-        state.tree_claims -= 1;
-        fs.space.use_delayed(0, 1);
-    }
-    if let Err(error) = charge(fs, handle, state, ratio(fs)) {
-        fs.space.free(fs, handle, around(fs, block))?;
-        return Err(error);
-    }
-    Ok(block)
-}
-
-/// Frees a block of the tree.
-pub(super) fn free_tree_block(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    state: &mut InodeState,
-    block: BlockNr,
-    seal: Seal,
-) -> Result<()> {
-    fs.check_block(block, seal.name())?;
-    fs.blocks.forget(handle, block);
-    fs.space.free(fs, handle, around(fs, block))?;
-    discharge(fs, handle, state, ratio(fs));
-    Ok(())
 }
 
 fn misaligned(state: &InodeState, block: BlockNr) -> Corrupt {

@@ -1,8 +1,8 @@
 //! Extent trees.
 //!
 //! Layout: the root is in the 60 bytes of `i_block`, other nodes are blocks; `format::extent` has
-//! the encoding. A change is planned for one leaf as a replacement of entries ([`edit`]), and
-//! [`room`] splits nodes until it fits.
+//! the encoding. A change is planned for one leaf as a replacement of entries ([`plan`]), which
+//! [`edit`] applies; [`room`] splits nodes until it fits.
 //!
 //! Invariants: after every change, the key of an index equals the first key of its child. Each node
 //! is validated when it is read ([`walk`]) against the bounds from its parent, so the depth bounds
@@ -10,26 +10,30 @@
 //! References: kernel documentation, "ifork".
 
 mod edit;
+mod lookup;
+mod plan;
 mod remove;
 mod replace;
 mod room;
 mod shift;
 mod walk;
 
-use super::{Mapped, Mapping};
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;
-use edit::{Change, change_leaf};
+use edit::change_leaf;
+use plan::{Change, join, neighbours, piece};
 use std::ops::Range;
 use uext4_format::extent::{Extent, ExtentNode, ExtentState};
 use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
 use uext4_journal::Handle;
 use uext4_num::{clamp_u16, clamp_u32};
 
-pub(super) use remove::{remove, unmap};
+pub(super) use edit::shrink;
+pub(super) use lookup::{find, goal, lookup};
+pub(super) use remove::{cut_credits, cut_out, last_cut, unmap};
 pub(super) use replace::{cost as replace_cost, replace};
-pub(in crate::parts::map) use room::wanted as growth;
+pub(super) use room::wanted as growth;
 pub(crate) use shift::{
     cost as shift_cost, join_at, left as shift_left, mapped_end, right as shift_right, split_at,
 };
@@ -38,75 +42,6 @@ pub(crate) use shift::{
 #[cfg(test)]
 pub(super) fn deepen(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState) -> Result<()> {
     room::grow(fs, handle, state)
-}
-
-/// Entries of the root.
-pub(super) fn root_entries(state: &InodeState) -> usize {
-    ExtentNode::new(&state.disk.i_block[..]).count()
-}
-
-/// Levels of nodes below the root.
-pub(super) fn depth(state: &InodeState) -> u16 {
-    ExtentNode::new(&state.disk.i_block[..]).depth()
-}
-
-/// The mapping at `at`; a hole is at least as long as its length says.
-pub(super) fn lookup(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Mapping> {
-    let leaf = walk::leaf(fs, state, at)?;
-    let (found, next) = leaf
-        .node
-        .read(state, |node| (node.find(at), next_key(&node, at)));
-    if let Some((_, extent)) = found {
-        let skip = at.0 - extent.logical.0;
-        let start = BlockNr(extent.start.0 + u64::from(skip));
-        let len_blocks = u32::from(extent.len) - skip;
-        return Ok(Mapping::Mapped {
-            start,
-            len_blocks,
-            state: extent.state,
-        });
-    }
-    let end = next.map_or(leaf.expect.logical.end, |key| u64::from(key.0));
-    let len_blocks = end.saturating_sub(u64::from(at.0)).max(1);
-    Ok(Mapping::Hole {
-        len_blocks: clamp_u32(len_blocks),
-    })
-}
-
-/// The whole extent that maps `at`.
-pub(super) fn find(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Option<Mapped>> {
-    let leaf = walk::leaf(fs, state, at)?;
-    let found = leaf.node.read(state, |node| node.find(at));
-    Ok(found.map(|(_, extent)| Mapped {
-        logical: extent.logical,
-        start: extent.start,
-        len_blocks: u32::from(extent.len),
-        state: extent.state,
-    }))
-}
-
-/// The goal for `at`: at the same distance behind the preceding extent as in the file; without one,
-/// near the leaf.
-pub(super) fn goal(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<Option<BlockNr>> {
-    let leaf = walk::leaf(fs, state, at)?;
-    let before = leaf.node.read(state, |node| {
-        let position = node.search(at);
-        (
-            position.and_then(|position| node.extent(position)),
-            node.extent(0),
-        )
-    });
-    Ok(match before {
-        (Some(extent), _) => {
-            let distance = u64::from(at.0 - extent.logical.0);
-            extent.start.0.checked_add(distance).map(BlockNr)
-        }
-        (None, Some(next)) => {
-            let distance = u64::from(next.logical.0.saturating_sub(at.0));
-            Some(BlockNr(next.start.0.saturating_sub(distance)))
-        }
-        (None, None) => leaf.node.block().map(|block| block.nr()),
-    })
 }
 
 /// Maps a run into a hole.
@@ -208,56 +143,4 @@ fn restate(
     let left = position.checked_sub(1).and_then(|left| node.extent(left));
     let right = node.extent(position + 1);
     join(position..position + 1, [before, middle, after], left, right)
-}
-
-/// The part of an extent between two logical blocks, if it is not empty.
-fn piece(extent: &Extent, from: u64, to: u64) -> Option<Extent> {
-    let skip = from.checked_sub(u64::from(extent.logical.0))?;
-    (from < to).then(|| Extent {
-        logical: LogicalBlock(clamp_u32(from)),
-        start: BlockNr(extent.start.0 + skip),
-        len: clamp_u16(to - from),
-        state: extent.state,
-    })
-}
-
-/// Replaces entries by pieces, merged with the neighbours where possible.
-fn join(
-    at: Range<usize>,
-    pieces: [Option<Extent>; 3],
-    left: Option<Extent>,
-    right: Option<Extent>,
-) -> Change {
-    let mut with: Vec<Extent> = pieces.into_iter().flatten().collect();
-    let mut at = at;
-    if let (Some(left), Some(first)) = (left, with.first_mut())
-        && left.joins(first)
-    {
-        *first = Extent {
-            len: left.len + first.len,
-            ..left
-        };
-        at.start -= 1;
-    }
-    if let (Some(right), Some(last)) = (right, with.last_mut())
-        && last.joins(&right)
-    {
-        last.len += right.len;
-        at.end += 1;
-    }
-    Change { at, with }
-}
-
-/// The extents before and behind a block in a hole.
-fn neighbours(node: &ExtentNode<&[u8]>, at: LogicalBlock) -> (Option<Extent>, Option<Extent>) {
-    let position = node.search(at);
-    let left = position.and_then(|position| node.extent(position));
-    (
-        left,
-        node.extent(position.map_or(0, |position| position + 1)),
-    )
-}
-
-fn next_key(node: &ExtentNode<&[u8]>, at: LogicalBlock) -> Option<LogicalBlock> {
-    node.key(node.search(at).map_or(0, |position| position + 1))
 }

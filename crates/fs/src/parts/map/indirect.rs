@@ -8,88 +8,27 @@ mod each;
 mod remove;
 mod replace;
 mod tables;
+mod walk;
 
-use super::clusters::new_tree_block;
-use super::limits::block_bounds;
-use super::{Mapped, Mapping};
-use crate::cache::meta::{MetaBlock, Seal};
+use super::tree_blocks::{free_tree_block, new_tree_block};
+use crate::cache::extent_status::Mapping;
+use crate::cache::meta::Seal;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::{Error, Result};
-use uext4_format::extent::ExtentState;
-use uext4_format::indirect::{self, IndirectPath, pointer, pointers_per_block, set_pointer};
+use uext4_format::indirect::{IndirectPath, pointer, set_pointer};
 use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
-use uext4_journal::{Handle, Object};
+use uext4_journal::Handle;
 use uext4_num::{clamp_u32, u64_of, usize_of};
+use walk::{Step, Table, run_from, span, walk};
 
 pub(super) use each::for_each;
-pub(super) use remove::remove;
+pub(super) use remove::{STEP_CREDITS, reach, remove_last};
 pub(super) use replace::{cost as replace_cost, replace};
 pub(super) use tables::tables;
-use uext4_sync::Arc;
 
 /// Largest block number that fits in a table.
 const BLOCK_MAX: u64 = (1 << 32) - 1;
-
-/// A table of pointers: `i_block`, or a block.
-#[derive(Clone)]
-enum Table {
-    Root,
-    Block(Arc<MetaBlock>),
-}
-
-impl Table {
-    fn read<R>(&self, state: &InodeState, look: impl FnOnce(&[u8]) -> R) -> R {
-        match self {
-            Table::Root => look(&state.disk.i_block),
-            Table::Block(block) => look(block.live().read().bytes()),
-        }
-    }
-
-    fn edit<R>(
-        &self,
-        handle: &Handle<'_>,
-        state: &mut InodeState,
-        edit: impl FnOnce(&mut [u8]) -> R,
-    ) -> R {
-        match self {
-            Table::Root => edit(&mut state.disk.i_block),
-            Table::Block(block) => edit(handle.write(block).bytes_mut()),
-        }
-    }
-
-    fn pointer(&self, state: &InodeState, at: u32) -> Option<BlockNr> {
-        let block = self.read(state, |table| pointer(table, usize_of(at)));
-        (block.0 != 0).then_some(block)
-    }
-}
-
-/// A table on the path to a block, and the position in it.
-struct Step {
-    table: Table,
-    at: u32,
-}
-
-fn load(fs: &Fs, state: &InodeState, nr: BlockNr) -> Result<Table> {
-    let place = Place::InodeBlock(state.nr(), nr);
-    let check = |bytes: &[u8]| indirect::validate(bytes, &block_bounds(fs), place);
-    Ok(Table::Block(fs.read_block(nr, Seal::Indirect, check)?))
-}
-
-/// The tables on the path to a block, down to the last one that exists.
-fn walk(fs: &Fs, state: &InodeState, path: &IndirectPath) -> Result<Vec<Step>> {
-    let mut steps = Vec::with_capacity(4);
-    let mut table = Table::Root;
-    for (level, &at) in path.offsets().iter().enumerate() {
-        let next = table.pointer(state, at);
-        steps.push(Step { table, at });
-        let Some(next) = next.filter(|_| level < path.indirect_levels()) else {
-            break;
-        };
-        table = load(fs, state, next)?;
-    }
-    Ok(steps)
-}
 
 /// Number of missing tables on the path to a block.
 pub(super) fn growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<u64> {
@@ -98,16 +37,6 @@ pub(super) fn growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<u6
     };
     let there = walk(fs, state, &path)?.len();
     Ok(u64_of((path.indirect_levels() + 1).saturating_sub(there)))
-}
-
-/// Distance of the path's block from the first one under its pointer of `level`, and the number of
-/// blocks under such a pointer.
-fn span(fs: &Fs, path: &IndirectPath, level: usize) -> (u64, u64) {
-    let pointers = pointers_per_block(fs.block_size());
-    let below = &path.offsets()[level + 1..];
-    below.iter().fold((0, 1), |(offset, size), &at| {
-        (offset * pointers + u64::from(at), size * pointers)
-    })
 }
 
 /// The mapping at `at`, for at most `max_blocks` blocks.
@@ -136,25 +65,6 @@ pub(super) fn lookup(
     Ok(last
         .table
         .read(state, |table| run_from(table, last.at, max_blocks)))
-}
-
-/// The run of equal or consecutive pointers from position `at` on.
-fn run_from(table: &[u8], at: u32, max_blocks: u32) -> Mapping {
-    let start = pointer(table, usize_of(at));
-    let step = u64::from(start.0 != 0);
-    let goes_on = |&len: &u32| {
-        let next = pointer(table, usize_of(at + len));
-        next.0 == start.0 + u64::from(len) * step
-    };
-    let len_blocks = 1 + clamp_u32((1..max_blocks).take_while(goes_on).count());
-    if start.0 == 0 {
-        return Mapping::Hole { len_blocks };
-    }
-    Mapping::Mapped {
-        start,
-        len_blocks,
-        state: ExtentState::Written,
-    }
 }
 
 /// The goal for `at`: behind the nearest pointer before the block in its table, or behind the
@@ -257,6 +167,6 @@ fn new_table_nr(
     if nr.0 <= BLOCK_MAX {
         return Ok(nr);
     }
-    super::clusters::free_tree_block(fs, handle, state, nr, Seal::Indirect)?;
+    free_tree_block(fs, handle, state, nr, Seal::Indirect)?;
     Err(Error::NoSpace)
 }

@@ -1,21 +1,21 @@
 //! Limits of a map's format: maximum file size, length of one change, and valid block numbers.
 
-use super::{ExtentState, LOGICAL_END, has_extents};
+use super::root::has_extents;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;
 use std::ops::Range;
+use uext4_format::extent::{Extent, ExtentState, LOGICAL_BLOCKS};
+use uext4_format::indirect::{max_blocks, pointers_per_block};
 use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeFlags, InodeNr, Place};
 use uext4_num::clamp_u32;
 
 /// Blocks that one [`super::insert`] under [`crate::types::credits::MAP`] may map at most.
 pub(crate) fn insert_max_blocks(fs: &Fs, state: &InodeState) -> u32 {
     if has_extents(state) {
-        u32::from(uext4_format::extent::Extent::max_len_blocks(
-            ExtentState::Unwritten,
-        ))
+        u32::from(Extent::max_len_blocks(ExtentState::Unwritten))
     } else {
-        clamp_u32(uext4_format::indirect::pointers_per_block(fs.block_size()))
+        clamp_u32(pointers_per_block(fs.block_size()))
     }
 }
 
@@ -29,8 +29,8 @@ pub(crate) fn block_end(state: &InodeState) -> Option<BlockNr> {
 /// Without the feature HUGE_FILE, `i_blocks` counts sectors in 32 bits, which limits files of both
 /// formats.
 pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
-    let bits = fs.geometry.block_bits;
-    let huge = fs.features.has(Feature::HUGE_FILE);
+    let bits = fs.base.geometry.block_bits;
+    let huge = fs.base.features.has(Feature::HUGE_FILE);
     let sectors_max = if huge {
         u64::MAX >> 16
     } else {
@@ -38,13 +38,13 @@ pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
     };
     let counted = sectors_max >> (bits - 9);
     let inline = state.disk.flags.contains(InodeFlags::INLINE_DATA);
-    if has_extents(state) || (inline && fs.features.has(Feature::EXTENTS)) {
+    if has_extents(state) || (inline && fs.base.features.has(Feature::EXTENTS)) {
         // As the kernel: without the few blocks of the tree.
-        return LOGICAL_END.min(counted) << bits;
+        return LOGICAL_BLOCKS.min(counted) << bits;
     }
-    let blocks = uext4_format::indirect::max_blocks(fs.block_size()).min(LOGICAL_END);
+    let blocks = max_blocks(fs.block_size()).min(LOGICAL_BLOCKS);
     // Like e2fsprogs and the kernel, this leaves space for the tables.
-    let tables = blocks / uext4_format::indirect::pointers_per_block(fs.block_size()) + 1;
+    let tables = blocks / pointers_per_block(fs.block_size()) + 1;
     blocks.min(counted.saturating_sub(2 * tables)) << bits
 }
 
@@ -69,5 +69,5 @@ pub(super) fn check_run(
 
 /// The block numbers that a tree may refer to.
 pub(super) fn block_bounds(fs: &Fs) -> Range<u64> {
-    u64::from(fs.geometry.first_data_block)..fs.geometry.blocks_count
+    u64::from(fs.base.geometry.first_data_block)..fs.base.geometry.blocks_count
 }

@@ -2,12 +2,17 @@
 //! runs.
 
 use super::limits::check_run;
-use super::{LOGICAL_END, Mapped, Mapping, extents, has_extents, indirect, search};
+use super::lookup::search;
+use super::mapped::Mapped;
+use super::root::has_extents;
+use super::{extents, indirect};
+use crate::cache::extent_status::Mapping;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;
 use std::ops::{ControlFlow, Range};
 use uext4_format::LogicalBlock;
+use uext4_format::extent::LOGICAL_BLOCKS;
 use uext4_num::clamp_u32;
 
 /// Calls `visit` for every mapped run that overlaps `range` (in blocks), clipped to it, in order.
@@ -22,7 +27,7 @@ pub(crate) fn for_each(
     range: Range<u64>,
     mut visit: impl FnMut(Mapped) -> ControlFlow<()>,
 ) -> Result<()> {
-    let (mut at, end) = (range.start, range.end.min(LOGICAL_END));
+    let (mut at, end) = (range.start, range.end.min(LOGICAL_BLOCKS));
     if !has_extents(state) {
         return indirect::for_each(fs, state, at..end, &mut visit);
     }

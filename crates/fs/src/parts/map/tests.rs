@@ -2,14 +2,17 @@
 
 use super::*;
 use crate::parts::file::{self, FallocateMode, Position, Terms};
+use crate::state::engine::Fs;
+use crate::state::inode::InodeState;
 use crate::state::space::{Purpose, Reserve, Want};
 use crate::test_rig::{Rig, proptest_config};
 use crate::types::credits;
+use crate::types::error::Error;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use uext4_format::BlockRun;
-use uext4_format::extent::ExtentNode;
+use uext4_format::extent::{Extent, ExtentNode};
+use uext4_format::{BlockNr, BlockRun, InodeFlags, LogicalBlock};
 use uext4_num::low_u32;
 
 type Model = BTreeMap<u32, (u64, ExtentState)>;
@@ -114,9 +117,9 @@ fn replace_step(rig: &Rig, model: &mut Model, from: u32, len: u32, scatter: u64)
     let run = reserve(rig, mapped.count() as u32, scatter);
     let range = u64::from(from)..u64::from(from + run.len_blocks);
     let handle = fs.start(credits::MAP + 200).expect("a handle");
-    fs.space.commit(fs, &handle, run).expect("commits");
+    fs.space.commit(&fs.base, &handle, run).expect("commits");
     let mut inode = handle.write(rig.file.arc());
-    let sectors = inode.disk.sectors(&fs.geometry);
+    let sectors = inode.disk.sectors(&fs.base.geometry);
     let mut old = Vec::new();
     for_each(fs, &inode, range.clone(), |mapped| {
         old.push(mapped);
@@ -126,7 +129,7 @@ fn replace_step(rig: &Rig, model: &mut Model, from: u32, len: u32, scatter: u64)
     replace(fs, &handle, &mut inode, range.clone(), run.start).expect("replaces");
     free_moved(fs, &handle, &inode, &old).expect("frees");
     if !has_extents(&inode) {
-        assert_eq!(inode.disk.sectors(&fs.geometry), sectors);
+        assert_eq!(inode.disk.sectors(&fs.base.geometry), sectors);
     }
     assert_joined(fs, &inode, from.saturating_sub(1).into()..range.end + 1);
     for (offset, block) in (from..from + run.len_blocks).enumerate() {
@@ -152,7 +155,7 @@ fn assert_joined(fs: &Fs, inode: &InodeState, range: std::ops::Range<u64>) {
 fn reserve(rig: &Rig, len: u32, scatter: u64) -> BlockRun {
     let fs = rig.fs();
     let want = Want {
-        goal: Some(BlockNr(1 + scatter % (fs.geometry.blocks_count - 1))),
+        goal: Some(BlockNr(1 + scatter % (fs.base.geometry.blocks_count - 1))),
         len_blocks: len,
         min_blocks: 1,
         inode: rig.file.nr(),
@@ -160,7 +163,7 @@ fn reserve(rig: &Rig, len: u32, scatter: u64) -> BlockRun {
         reserve: Reserve::MayUse,
         end: block_end(&rig.file.read()),
     };
-    let run = fs.space.reserve_or_commit(fs, &want).expect("space");
+    let run = fs.space.reserve_or_commit(&fs.base, &want).expect("space");
     BlockRun {
         len_blocks: run.len_blocks.min(len),
         ..run
@@ -177,10 +180,10 @@ fn insert_step(rig: &Rig, model: &mut Model, at: u32, len: u32, state: ExtentSta
     }
     let run = reserve(rig, len, scatter);
     let handle = fs.start(credits::MAP).expect("a handle");
-    fs.space.commit(fs, &handle, run).expect("commits");
+    fs.space.commit(&fs.base, &handle, run).expect("commits");
     let mut inode = handle.write(rig.file.arc());
     insert(fs, &handle, &mut inode, LogicalBlock(at), run, state).expect("inserts");
-    let end = u64::from(at + run.len_blocks) << fs.geometry.block_bits;
+    let end = u64::from(at + run.len_blocks) << fs.base.geometry.block_bits;
     inode.disk.size = inode.disk.size.max(end);
     for offset in 0..run.len_blocks {
         model.insert(at + offset, (run.start.0 + u64::from(offset), state));
@@ -409,7 +412,7 @@ fn the_deepest_tree_is_kept_and_pulled_back() {
         let handle = rig.fs().start(credits::MAP).expect("a handle");
         let mut inode = handle.write(rig.file.arc());
         extents::deepen(rig.fs(), &handle, &mut inode).expect("grows");
-        assert_eq!(extents::depth(&inode), level);
+        assert_eq!(root::depth(&inode), level);
     }
     // More extents than a leaf holds: nodes of every level below the root split.
     scattered(
@@ -499,7 +502,7 @@ fn tree_blocks(rig: &Rig) -> Vec<u64> {
     }
     let pointer = |table: &[u8], at| uext4_format::indirect::pointer(table, at).0;
     let double = pointer(root, 13);
-    let bytes = fs.journal.read_block(BlockNr(double)).expect("reads");
+    let bytes = fs.base.journal.read_block(BlockNr(double)).expect("reads");
     let below = (0..256)
         .map(|at| pointer(&bytes, at))
         .filter(|block| *block != 0);

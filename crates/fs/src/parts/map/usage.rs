@@ -13,11 +13,11 @@ pub(super) fn charge(
     state: &mut InodeState,
     blocks: u64,
 ) -> Result<()> {
-    let more = blocks << (fs.geometry.block_bits - 9);
-    let sectors = state.disk.sectors(&fs.geometry) + more;
+    let more = blocks << (fs.base.geometry.block_bits - 9);
+    let sectors = state.disk.sectors(&fs.base.geometry) + more;
     state
         .disk
-        .set_sectors(sectors, &fs.geometry)
+        .set_sectors(sectors, &fs.base.geometry)
         .map_err(|_| Error::TooLarge)?;
     let charged = (state.nr(), &state.disk);
     fs.quota.charge(handle, charged, Usage::sectors(more));
@@ -26,10 +26,10 @@ pub(super) fn charge(
 
 /// Subtracts blocks from the inode's block count and its owners' quota usage.
 pub(super) fn discharge(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, blocks: u64) {
-    let sectors = state.disk.sectors(&fs.geometry);
-    let left = sectors.saturating_sub(blocks << (fs.geometry.block_bits - 9));
+    let sectors = state.disk.sectors(&fs.base.geometry);
+    let left = sectors.saturating_sub(blocks << (fs.base.geometry.block_bits - 9));
     // Cannot fail: the number decreases.
-    let _ = state.disk.set_sectors(left, &fs.geometry);
+    let _ = state.disk.set_sectors(left, &fs.base.geometry);
     let less = Usage::sectors(sectors - left).less();
     fs.quota.charge(handle, (state.nr(), &state.disk), less);
 }

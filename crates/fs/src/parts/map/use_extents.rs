@@ -6,9 +6,11 @@
 //!
 //! Invariants: no block of data moves; if a tree block cannot be allocated, the tables stay.
 
-use super::clusters::free_tree_block;
 use super::growth::tree_in_order_max;
-use super::{ExtentState, LOGICAL_END, Mapped, extents, for_each, indirect, status};
+use super::mapped::Mapped;
+use super::runs::for_each;
+use super::tree_blocks::free_tree_block;
+use super::{extents, indirect, status};
 use crate::cache::meta::Seal;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
@@ -16,7 +18,7 @@ use crate::types::credits;
 use crate::types::error::Result;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use uext4_format::extent::{Extent, ExtentNode};
+use uext4_format::extent::{Extent, ExtentNode, ExtentState, LOGICAL_BLOCKS};
 use uext4_format::{BlockNr, BlockRun, I_BLOCK_BYTES, InodeFlags};
 use uext4_journal::Handle;
 use uext4_num::{clamp_u32, u64_of, usize_of};
@@ -41,7 +43,7 @@ impl BlockMap {
             return Ok(None);
         };
         let mut runs: Vec<Mapped> = Vec::new();
-        for_each(fs, state, 0..LOGICAL_END, |mapped| {
+        for_each(fs, state, 0..LOGICAL_BLOCKS, |mapped| {
             match runs.last_mut() {
                 Some(last) if last.is_followed_by(&mapped) => last.len_blocks += mapped.len_blocks,
                 _ => runs.push(mapped),
@@ -79,9 +81,9 @@ fn cost(fs: &Fs, runs: &[Mapped], tables: &[BlockNr]) -> u32 {
         .iter()
         .map(|run| u64::from(run.len_blocks).div_ceil(max));
     let nodes = tree_in_order_max(fs, extents.sum());
-    let group = |block: &BlockNr| fs.geometry.group_of_block(*block);
+    let group = |block: &BlockNr| fs.base.geometry.group_of_block(*block);
     let old_groups = u64_of(tables.iter().map(group).collect::<BTreeSet<_>>().len());
-    let new_groups = nodes.min(fs.geometry.group_count.into());
+    let new_groups = nodes.min(fs.base.geometry.group_count.into());
     let revokes = (nodes + u64_of(tables.len())) / (fs.block_bytes() / 16) + 2;
     clamp_u32(u64::from(credits::MAP) + nodes + 2 * (old_groups + new_groups) + revokes)
 }
@@ -96,12 +98,12 @@ pub(crate) fn use_extents(
     state: &mut InodeState,
     old: &BlockMap,
 ) -> Result<()> {
-    status::changing(state, 0..LOGICAL_END, |state| {
+    status::changing(state, 0..LOGICAL_BLOCKS, |state| {
         let pointers = std::mem::replace(&mut state.disk.i_block, [0; I_BLOCK_BYTES]);
         state.disk.flags.insert(InodeFlags::EXTENTS);
         ExtentNode::init_root(&mut state.disk.i_block[..], 0);
         if let Err(error) = insert_all(fs, handle, state, &old.runs) {
-            extents::unmap(fs, handle, state, 0..LOGICAL_END)?;
+            extents::unmap(fs, handle, state, 0..LOGICAL_BLOCKS)?;
             state.disk.flags.remove(InodeFlags::EXTENTS);
             state.disk.i_block = pointers;
             return Err(error);

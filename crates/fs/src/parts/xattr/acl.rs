@@ -59,7 +59,7 @@ pub(crate) struct Inherited {
 }
 
 fn check_enabled(fs: &Fs, inode: &Inode) -> Result<()> {
-    if fs.settings.has(Switch::Acl) && inode.kind() != FileType::Symlink {
+    if fs.base.settings.has(Switch::Acl) && inode.kind() != FileType::Symlink {
         return Ok(());
     }
     Err(Error::NotSupported("access control lists here"))
@@ -225,7 +225,7 @@ pub(crate) fn inherit_acl(
     if new.kind == FileType::Symlink {
         return Ok(plain(new.mode));
     }
-    let default = if fs.settings.has(Switch::Acl) {
+    let default = if fs.base.settings.has(Switch::Acl) {
         default_acl(fs, parent)?
     } else {
         None

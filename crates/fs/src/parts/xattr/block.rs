@@ -95,7 +95,7 @@ fn create(
     }
     let nr = fs
         .space
-        .allocate_block(fs, handle, None, state.nr(), reserve)?;
+        .allocate_block(&fs.base, handle, None, state.nr(), reserve)?;
     let hash = XattrBlock::new(&image).hash();
     fs.blocks
         .create(handle, nr, fs.blocks.xattr_seal(), image.into());
@@ -140,7 +140,7 @@ fn drop_reference(handle: &Handle<'_>, block: &Arc<MetaBlock>) -> bool {
 fn free(fs: &Fs, handle: &Handle<'_>, nr: BlockNr) -> Result<()> {
     fs.blocks.forget(handle, nr);
     fs.space.free(
-        fs,
+        &fs.base,
         handle,
         BlockRun {
             start: nr,

@@ -57,7 +57,7 @@ pub(super) fn set_with(
     (mode, rights): (SetMode, Rights),
     change: impl Fn(&mut InodeState),
 ) -> Result<()> {
-    let has_ea_inode = fs.features.has(Feature::EA_INODE);
+    let has_ea_inode = fs.base.features.has(Feature::EA_INODE);
     if !(has_ea_inode && value.len() > value_max_bytes(fs)) {
         let edit = Edit {
             name,
@@ -262,7 +262,7 @@ fn leaves_no_names(fs: &Fs, block: &XattrSet) -> bool {
     let values_bytes: usize = block.iter().map(value_bytes).sum();
     let reserved_bytes = (fs.block_size() / 8).min(NAMES_MAX_BYTES);
     let left_bytes = fs.block_size().saturating_sub(values_bytes);
-    fs.features.has(Feature::EA_INODE) && left_bytes < reserved_bytes
+    fs.base.features.has(Feature::EA_INODE) && left_bytes < reserved_bytes
 }
 
 /// Stores both sets (in the inode, in the block), replacing the areas' content.
@@ -306,16 +306,16 @@ fn store_over(
     };
     let _claim = fs
         .quota
-        .claim_use(fs, rights.limits, Owners::of(&state.disk), more)?;
+        .claim_use(&fs.base, rights.limits, Owners::of(&state.disk), more)?;
     let (blocks_raw, flags) = (state.disk.blocks_raw, state.disk.flags);
     let charged = state
         .disk
-        .sectors(&fs.geometry)
+        .sectors(&fs.base.geometry)
         .saturating_sub(before)
         .saturating_add(after);
     state
         .disk
-        .set_sectors(charged, &fs.geometry)
+        .set_sectors(charged, &fs.base.geometry)
         .map_err(|_| Error::NoSpace)?;
     let stored = block::put(fs, handle, state, (old.as_ref(), rights.space), block, refs);
     if let Err(error) = stored {
@@ -343,7 +343,9 @@ fn store_over(
 fn sectors(fs: &Fs, ibody: &XattrSet, block: &XattrSet) -> u64 {
     let value = |value: &XattrValue| match value {
         XattrValue::Here(_) => 0,
-        XattrValue::Inode { size, .. } => u64::from(*size).div_ceil(fs.geometry.cluster_size()),
+        XattrValue::Inode { size, .. } => {
+            u64::from(*size).div_ceil(fs.base.geometry.cluster_size())
+        }
     };
     let clusters: u64 = ibody
         .iter()
@@ -367,7 +369,7 @@ pub(crate) fn usage(fs: &Fs, state: &InodeState) -> Result<Usage> {
     let block = block.map(|block| block.set).unwrap_or_default();
     Ok(Usage {
         inodes: 1 + values(&areas::ibody(state)?, &block),
-        ..Usage::sectors(state.disk.sectors(&fs.geometry))
+        ..Usage::sectors(state.disk.sectors(&fs.base.geometry))
     })
 }
 
@@ -383,15 +385,22 @@ pub(crate) fn transfer(fs: &Fs, handle: &Handle<'_>, state: &InodeState, to: Own
 
 /// Sectors of a cluster.
 fn cluster(fs: &Fs) -> u64 {
-    fs.geometry.cluster_size() >> 9
+    fs.base.geometry.cluster_size() >> 9
 }
 
 /// Sets the superblock's feature for attributes.
 fn mark_superblock(fs: &Fs, handle: &Handle<'_>) {
-    if fs.superblock.read().disk.features().has(Feature::EXT_ATTR) {
+    if fs
+        .base
+        .superblock
+        .read()
+        .disk
+        .features()
+        .has(Feature::EXT_ATTR)
+    {
         return;
     }
-    fs.superblock.update(handle, |disk| {
+    fs.base.superblock.update(handle, |disk| {
         let mut features = disk.features();
         features.insert(Feature::EXT_ATTR);
         disk.set_features(features);

@@ -41,8 +41,10 @@ pub(super) fn target(full: &[u8]) -> Result<Target> {
 /// The full name, if lists show the attribute to programs.
 pub(super) fn listed(fs: &Fs, name: &XattrName) -> Option<Vec<u8>> {
     let shown = match name.index {
-        NameIndex::USER | NameIndex::HURD => fs.settings.has(Switch::UserXattr),
-        NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT => fs.settings.has(Switch::Acl),
+        NameIndex::USER | NameIndex::HURD => fs.base.settings.has(Switch::UserXattr),
+        NameIndex::POSIX_ACL_ACCESS | NameIndex::POSIX_ACL_DEFAULT => {
+            fs.base.settings.has(Switch::Acl)
+        }
         index => is_open(index),
     };
     if shown { name.full() } else { None }

@@ -16,7 +16,7 @@ use uext4_sync::Arc;
 /// Takes a reference on a cached block with the content of `image`, if one is known. Uncached
 /// blocks are ignored, because a hint may be outdated.
 pub(super) fn join(fs: &Fs, handle: &Handle<'_>, image: &[u8]) -> Option<Arc<MetaBlock>> {
-    if !fs.settings.has(Switch::ShareXattrBlocks) {
+    if !fs.base.settings.has(Switch::ShareXattrBlocks) {
         return None;
     }
     let hash = XattrBlock::new(image).hash();

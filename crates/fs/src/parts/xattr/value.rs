@@ -26,14 +26,15 @@ fn corrupt(nr: InodeNr, problem: CorruptKind) -> Error {
 
 /// Seed of the hashes of values; exists with and without metadata checksums.
 fn seed(fs: &Fs) -> Seed {
-    fs.checksums
+    fs.base
+        .checksums
         .metadata
-        .unwrap_or_else(|| fs.superblock.read().disk.seed())
+        .unwrap_or_else(|| fs.base.superblock.read().disk.seed())
 }
 
 /// The value inode `nr`. No lock is taken.
 fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<Inode>> {
-    if fs.hidden.contains(nr) || nr == InodeNr::ROOT || !fs.geometry.contains_inode(nr) {
+    if fs.hidden.contains(nr) || nr == InodeNr::ROOT || !fs.base.geometry.contains_inode(nr) {
         return Err(corrupt(nr, CorruptKind::NumberRange));
     }
     let inode = fs.load_inode(nr)?;
@@ -78,7 +79,7 @@ impl ValueInode {
 }
 
 fn read_all(fs: &Fs, state: &InodeState, size: usize) -> Result<Vec<u8>> {
-    let bits = fs.geometry.block_bits;
+    let bits = fs.base.geometry.block_bits;
     let mut bytes = vec![0; size];
     let mut at = 0;
     while at < size {
@@ -93,7 +94,9 @@ fn read_all(fs: &Fs, state: &InodeState, size: usize) -> Result<Vec<u8>> {
         else {
             return Err(corrupt(state.nr(), CorruptKind::ValueHole));
         };
-        fs.device.read_at(start.0 << bits, &mut bytes[at..end])?;
+        fs.base
+            .device
+            .read_at(start.0 << bits, &mut bytes[at..end])?;
         at = end;
     }
     Ok(bytes)
@@ -128,7 +131,7 @@ pub(super) fn release(fs: &Fs, handle: &Handle<'_>, nr: InodeNr, count: u64) -> 
 
 fn orphan(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     handle.write(inode).disk.links = 0;
-    fs.orphans.add(fs, handle, inode)?;
+    fs.orphans.add(&fs.base, handle, inode)?;
     inode.set_links(0);
     // The last user puts the inode on the reclaim queue.
     drop(InodeRef::new(inode.clone()));
@@ -166,13 +169,13 @@ impl<'a> NewValue<'a> {
     }
 
     fn bytes(&self, run: BlockRun) -> usize {
-        usize_of(run.len_blocks) << self.fs.geometry.block_bits
+        usize_of(run.len_blocks) << self.fs.base.geometry.block_bits
     }
 
     fn reserve(&self, owner: &Inode, bytes: usize) -> Result<BlockRun> {
-        let ratio = self.fs.geometry.blocks_per_cluster();
+        let ratio = self.fs.base.geometry.blocks_per_cluster();
         let blocks = clamp_u32(bytes.div_ceil(self.fs.block_size()));
-        let extents = self.fs.features.has(Feature::EXTENTS);
+        let extents = self.fs.base.features.has(Feature::EXTENTS);
         let want = Want {
             goal: None,
             len_blocks: blocks.next_multiple_of(ratio),
@@ -182,15 +185,15 @@ impl<'a> NewValue<'a> {
             reserve: Reserve::Keep,
             end: (!extents).then_some(BlockNr(1 << 32)),
         };
-        self.fs.space.reserve_or_commit(self.fs, &want)
+        self.fs.space.reserve_or_commit(&self.fs.base, &want)
     }
 
     /// Writes whole blocks; the rest behind the value is zero.
     fn write_run(&self, run: BlockRun, value: &[u8]) -> Result<()> {
         let mut bytes = value.to_vec();
         bytes.resize(value.len().next_multiple_of(self.fs.block_size()), 0);
-        let at = run.start.0 << self.fs.geometry.block_bits;
-        Ok(self.fs.device.write_at(at, &bytes)?)
+        let at = run.start.0 << self.fs.base.geometry.block_bits;
+        Ok(self.fs.base.device.write_at(at, &bytes)?)
     }
 
     /// Creates the inode, with one reference, which the caller owns. Answers its number and the
@@ -202,10 +205,10 @@ impl<'a> NewValue<'a> {
         name: &XattrName,
     ) -> Result<(InodeNr, XattrValue)> {
         let fs = self.fs;
-        let (kind, generation) = (FileType::Regular, fs.random.next());
+        let (kind, generation) = (FileType::Regular, fs.base.random.next());
         let nr = fs
             .space
-            .alloc_inode(fs, handle, &owner.near(kind, generation), kind)?;
+            .alloc_inode(&fs.base, handle, &owner.near(kind, generation), kind)?;
         let disk = self.blank(owner, generation);
         let inode = fs.inodes.place_new(&fs.space, handle, nr, &disk)?;
         if let Err(error) = self.map(handle, &inode) {
@@ -226,7 +229,7 @@ impl<'a> NewValue<'a> {
     fn blank(&self, owner: &Inode, generation: u32) -> DiskInode {
         let fs = self.fs;
         let now = fs.now();
-        let mut disk = DiskInode::new(&fs.geometry, fs.extra_isize.want);
+        let mut disk = DiskInode::new(&fs.base.geometry, fs.extra_isize.want);
         let owner = owner.read();
         disk.mode = FileType::Regular.mode_bits() | MODE;
         (disk.uid, disk.gid) = (owner.disk.uid, owner.disk.gid);
@@ -246,9 +249,9 @@ impl<'a> NewValue<'a> {
         };
         fields.store(&mut state.disk);
         map::init(self.fs, &mut state);
-        let (mut at, end) = (0, self.size.div_ceil(self.fs.geometry.block_size()));
+        let (mut at, end) = (0, self.size.div_ceil(self.fs.base.geometry.block_size()));
         while let Some(&reserved) = self.runs.first() {
-            self.fs.space.commit(self.fs, handle, reserved)?;
+            self.fs.space.commit(&self.fs.base, handle, reserved)?;
             self.runs.remove(0);
             let run = BlockRun {
                 len_blocks: reserved.len_blocks.min(end - at),
@@ -258,7 +261,7 @@ impl<'a> NewValue<'a> {
             let place = LogicalBlock(at);
             let mapped = map::insert(self.fs, handle, &mut state, place, run, written);
             if let Err(error) = mapped {
-                self.fs.space.free(self.fs, handle, reserved)?;
+                self.fs.space.free(&self.fs.base, handle, reserved)?;
                 return Err(error);
             }
             at += run.len_blocks;

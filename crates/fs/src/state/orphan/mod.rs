@@ -21,8 +21,8 @@ pub(crate) mod schedules;
 
 use crate::state::base::Base;
 use crate::state::inode::{Inode, InodeState};
+use crate::types::base_lines::BaseLines;
 use crate::types::error::Result;
-use crate::types::options::BaseLines;
 pub(crate) use file::OrphanFile;
 use list::OrphanList;
 use uext4_format::InodeNr;

@@ -2,7 +2,7 @@
 
 use super::Space;
 use crate::types::options::{Allocator, MountOptions};
-use uext4_alloc::{BuddyBaseLines, BuddyEngine, Config, Engine, ScanOrder, Summary, TreeEngine};
+use uext4_alloc::{BuddyEngine, Config, Engine, ScanOrder, Summary, TreeEngine};
 use uext4_alloc::{Tunables, Volume};
 use uext4_device::BlockDevice;
 use uext4_format::{Geometry, GroupNr};
@@ -47,12 +47,10 @@ pub(super) fn engine(
         Allocator::Optimized => ScanOrder::Optimized,
         Allocator::FreespaceTree => return Box::new(TreeEngine::new(config, summary)),
     };
-    let base_lines = BuddyBaseLines {
-        waits: options.base_lines.blocking_groups,
-        locked_goal: options.base_lines.locked_goal,
-        loads_all: options.base_lines.cold_groups,
-    };
-    Box::new(BuddyEngine::new(config, order, summary).with_base_lines(base_lines))
+    let engine = BuddyEngine::new(config, order, summary);
+    #[cfg(feature = "experiments")]
+    let engine = engine.with_base_lines(options.base_lines().of_buddies());
+    Box::new(engine)
 }
 
 /// The stripe of the options in clusters; 0 if it is longer than a group or not whole clusters.
@@ -90,7 +88,7 @@ pub(super) fn set_limits(tunables: &Tunables, stripe: u32, options: &MountOption
     tunables
         .freespace_memory_bytes
         .store(memory, Ordering::Relaxed);
-    if options.base_lines.cold_groups && !options.prefetch_bitmaps {
+    if options.base_lines().cold_groups && !options.prefetch_bitmaps {
         tunables.prefetch.store(0, Ordering::Relaxed);
     }
 }
@@ -101,7 +99,8 @@ mod tests {
     use crate::ops::filesystem::Filesystem;
     use crate::state::space::loaders::LookLoader;
     use crate::types::attr::Caller;
-    use crate::types::options::{Allocator, BaseLines, MountOptions};
+    use crate::types::base_lines::BaseLines;
+    use crate::types::options::{Allocator, MountOptions};
     use std::sync::Arc;
     use uext4_alloc::{Engine, Stat};
     use uext4_device::MemDevice;

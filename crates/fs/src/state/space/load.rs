@@ -40,7 +40,8 @@ impl Space {
             Threads::Background => Affinity::PerThread,
             Threads::Inline => Affinity::None,
         };
-        let of_inodes = match options.base_lines.racing_inodes {
+        let races = options.base_lines().racing_inodes;
+        let of_inodes = match races {
             true => Affinity::None,
             false => affinity,
         };
@@ -67,7 +68,7 @@ impl Space {
             device: device.clone(),
             engine,
             policy,
-            runs: (!options.base_lines.racing_inodes).then(|| InodeRuns::new(affinity)),
+            runs: (!races).then(|| InodeRuns::new(affinity)),
             claims,
             overhead_blocks: overhead.into(),
             zones: Latest::new(survey.zones),

@@ -50,9 +50,10 @@ use layout::GroupLayout;
 use preallocation::Preallocations;
 use uext4_alloc::{Engine, InodePolicy, InodeRuns};
 use uext4_device::BlockDevice;
+use uext4_format::dirent::NAME_MAX;
 use uext4_format::{BlockNr, Geometry, GroupNr, InodeNr, Tid, Uuid};
 use uext4_journal::CommitObserver;
-use uext4_num::{clamp_i64, nonnegative, usize_of};
+use uext4_num::{clamp_i64, clamp_u32, nonnegative, usize_of};
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, Latest, OnceLock, SequenceCount};
 use uext4_volume::{DescriptorTable, Zones};
@@ -189,7 +190,7 @@ impl Space {
             blocks_available: blocks_free.saturating_sub(reserved),
             inodes: geometry.inodes_count.into(),
             inodes_free: self.policy.counts().free_inodes(),
-            name_max: 255,
+            name_max: clamp_u32(NAME_MAX),
             id: Uuid(&state.disk.uuid).folded(),
         }
     }

@@ -99,7 +99,7 @@ fn creators_side_by_side_leave_the_hint_of_their_directory() {
         let create = || create(&fs, &format!("file {nr}")).nr();
         std::thread::scope(|scope| scope.spawn(create).join().expect("a file"))
     };
-    let group = |nr| fs.fs.geometry.split_inode(nr).expect("an inode").0;
+    let group = |nr| fs.fs.base.geometry.split_inode(nr).expect("an inode").0;
     let first = group(made(0));
     let hint = root
         .near(uext4_format::FileType::Regular, 0)
@@ -264,7 +264,7 @@ fn write_and_remove(fs: &Filesystem) {
 /// Requests that find no space, with `meanwhile` during each; answers their number.
 fn requests(fs: &Filesystem, mut meanwhile: impl FnMut(u32)) -> u32 {
     let mut requests = 0;
-    let answer = fs.fs.space.with_commits(&fs.fs, || {
+    let answer = fs.fs.space.with_commits(&fs.fs.base, || {
         requests += 1;
         meanwhile(requests);
         Err::<(), _>(Error::NoSpace)
@@ -570,7 +570,7 @@ fn a_nearly_new_file_system_of_100_gib_costs_10_kb_of_trees() {
     }
     assert!(trees(&fs).used_bytes <= 10_000, "{:?}", trees(&fs));
     // All groups: a run per group, and those before and behind the metadata.
-    for nr in 0..fs.fs.geometry.group_count {
+    for nr in 0..fs.fs.base.geometry.group_count {
         let loader = super::loaders::LookLoader {
             space: &fs.fs.space,
         };

@@ -6,7 +6,8 @@
 //! The bits only turn options on. `acl` and `user_xattr` are on without them, and `block_validity`
 //! is always on; `debug` only prints, and `nouid32` is not supported.
 
-use super::{DataMode, MountOptions, words};
+use super::fields::{DataMode, MountOptions};
+use super::words;
 use uext4_format::Superblock;
 use uext4_format::superblock::default_mount_option as bit;
 

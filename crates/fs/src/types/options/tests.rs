@@ -1,4 +1,5 @@
 use super::*;
+use std::time::Duration;
 use uext4_format::Superblock;
 use uext4_format::superblock::default_mount_option as bit;
 

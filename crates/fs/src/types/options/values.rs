@@ -1,6 +1,6 @@
 //! Parsers of the values behind `=` in `mount -o`.
 
-use super::{Allocator, DataMode, OnError};
+use super::fields::{Allocator, DataMode, OnError};
 use crate::types::error::{Error, Result};
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Parser of `mount -o` lists. The words are in [`super::table`].
 
+use super::fields::{Allocator, DataMode, MountOptions};
 use super::table::{Form, Kind, REFUSED, Row, TABLE};
-use super::{Allocator, DataMode, MountOptions};
 use crate::types::error::{Error, Result};
 
 /// Words of `mount -o` for one setting, for help pages.

@@ -144,7 +144,7 @@ fn a_merge_waits_for_the_readers_of_the_block_that_moves() {
         world.insert().unwrap();
     }
     let (block, kept) = {
-        let dir = super::super::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
+        let dir = super::super::view::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
         let last = uext4_format::LogicalBlock(dir.blocks - 1);
         let block = dir.block_or_damage(last).unwrap();
         let image = block.image();

@@ -23,7 +23,7 @@ fn a_name_is_noted_under_the_lock_of_its_leaf() {
         let view = Dir::open(fs, root.arc()).unwrap();
         view.block_or_damage(LogicalBlock(0)).unwrap()
     };
-    let noted = || fs.name_log.take(fs.journal.running()).len();
+    let noted = || fs.name_log.take(fs.base.journal.running()).len();
     std::thread::scope(|scope| {
         let locked = leaf.read();
         scope.spawn(|| mounted.link(&file, &root, b"name", &ROOT).unwrap());

@@ -3,7 +3,8 @@
 use super::shrink::{RANGE, empty, fill};
 use super::*;
 use crate::parts::dir::index::{Probe, Target, probe};
-use crate::parts::dir::{Dir, DirError, LockMode, lookup_holder, quick, remove_at};
+use crate::parts::dir::view::Dir;
+use crate::parts::dir::{DirError, LockMode, lookup_holder, quick, remove_at};
 use crate::types::credits;
 
 /// Number of names whose leaf is found by the lock-free path.

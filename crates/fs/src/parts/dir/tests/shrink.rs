@@ -30,7 +30,7 @@ pub(super) fn empty(world: &mut World, left: usize) {
 /// Steps from the root to a leaf.
 fn depth(world: &World) -> usize {
     let _shared = world.dir.index.read();
-    let dir = crate::parts::dir::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
+    let dir = crate::parts::dir::view::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
     match probe(&dir, Target::Major(0)).unwrap() {
         Probe::Path(path) => path.len(),
         Probe::Broken(corrupt) => panic!("{corrupt}"),
@@ -40,7 +40,7 @@ fn depth(world: &World) -> usize {
 /// Blocks that are nodes.
 fn nodes(world: &World) -> u64 {
     let _shared = world.dir.index.read();
-    let dir = crate::parts::dir::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
+    let dir = crate::parts::dir::view::Dir::open(&world.fs.fs, world.dir.arc()).unwrap();
     let is_node = |place: &u32| {
         let block = dir.block_or_damage(LogicalBlock(*place)).unwrap();
         BlockKind::of(block.read().bytes()) == BlockKind::Node
@@ -61,7 +61,7 @@ fn shrinks(options: &[&str], names: Names, count: usize) {
     assert!(few * 4 < full, "{few} of {full} blocks: {options:?}");
     let blocks = {
         let state = world.dir.read();
-        state.disk.sectors(&world.fs.fs.geometry) * 512 / world.fs.fs.block_size() as u64
+        state.disk.sectors(&world.fs.fs.base.geometry) * 512 / world.fs.fs.block_size() as u64
     };
     assert!(
         blocks * 3 < full,

@@ -30,7 +30,7 @@ pub(super) fn check_size_on_disk(rig: &Rig) {
 
 /// Commits, crashes, recovers, and runs e2fsck. Answers the content of the file.
 fn crash(rig: &Rig) -> Vec<u8> {
-    rig.fs().journal.commit_running().expect("commits");
+    rig.fs().base.journal.commit_running().expect("commits");
     let crashed = Rig::mount(Arc::new(rig.device.snapshot()));
     let mut data = vec![0xEE; 4 << 20];
     let len = read(crashed.fs(), &crashed.file, 0, &mut data).expect("reads");

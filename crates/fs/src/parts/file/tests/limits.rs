@@ -46,8 +46,8 @@ fn count(rig: &Rig, change: impl FnOnce(u64) -> u64) {
     let fs = rig.fs();
     let handle = fs.start(credits::ATTRIBUTES).expect("a handle");
     let mut state = handle.write(rig.file.arc());
-    let sectors = change(state.disk.sectors(&fs.geometry));
-    let set = state.disk.set_sectors(sectors, &fs.geometry);
+    let sectors = change(state.disk.sectors(&fs.base.geometry));
+    let set = state.disk.set_sectors(sectors, &fs.base.geometry);
     set.expect("the count fits");
 }
 
@@ -58,7 +58,7 @@ fn a_full_block_count_leaves_the_map_unchanged() {
         write(rig.fs(), rig.file.arc(), 0, &[5; 40 << 10]).expect("writes");
         let (before, free) = (mapped(&rig), rig.fs().space.free_on_disk().0);
         // Less than a block of sectors is left.
-        let real = rig.file.read().disk.sectors(&rig.fs().geometry);
+        let real = rig.file.read().disk.sectors(&rig.fs().base.geometry);
         count(&rig, |_| u64::from(u32::MAX) - 4);
         for (nr, way) in WAYS.iter().enumerate() {
             // In the inode, and where tables would be needed.
@@ -69,7 +69,7 @@ fn a_full_block_count_leaves_the_map_unchanged() {
                 assert_eq!(mapped(&rig), before, "{made_with:?}, way {nr}");
             }
         }
-        rig.fs().journal.commit_running().expect("commits");
+        rig.fs().base.journal.commit_running().expect("commits");
         assert_eq!(rig.fs().space.free_on_disk().0, free, "{made_with:?}");
         count(&rig, |_| real);
         rig.assert_clean();
@@ -85,11 +85,11 @@ fn a_count_that_a_tree_block_exceeds_is_as_before() {
         write(fs, file, block * BLOCK, &[5; 4096]).expect("writes");
     }
     let before = mapped(&rig);
-    let real = file.read().disk.sectors(&fs.geometry);
+    let real = file.read().disk.sectors(&fs.base.geometry);
     count(&rig, |_| u64::from(u32::MAX) - 12);
     let refused = write(fs, file, 8 * BLOCK, &[6; 4096]);
     assert!(matches!(refused, Err(Error::TooLarge)), "{refused:?}");
-    let sectors = file.read().disk.sectors(&fs.geometry);
+    let sectors = file.read().disk.sectors(&fs.base.geometry);
     assert_eq!(sectors, u64::from(u32::MAX) - 12);
     assert_eq!(mapped(&rig), before);
     count(&rig, |_| real);

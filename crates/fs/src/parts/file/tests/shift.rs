@@ -5,9 +5,9 @@ use uext4_journal::Object;
 
 /// Handles that the operation takes, the last of them for the times.
 fn handles(rig: &Rig, mode: FallocateMode, at: u64, len: u64) -> u64 {
-    let before = rig.fs().journal.stats().handles;
+    let before = rig.fs().base.journal.stats().handles;
     fallocate(rig.fs(), rig.file.arc(), mode, at, len).expect("moves");
-    rig.fs().journal.stats().handles - before
+    rig.fs().base.journal.stats().handles - before
 }
 
 /// With one handle, no crash can leave a part of the shift.

@@ -41,7 +41,7 @@ impl Write<'_> {
     }
 
     fn unclaimed(&self, state: &InodeState, blocks: &Range<u64>) -> Result<Vec<u64>> {
-        let ratio = u64::from(self.fs.geometry.blocks_per_cluster());
+        let ratio = u64::from(self.fs.base.geometry.blocks_per_cluster());
         let clusters = blocks.start / ratio..blocks.end.div_ceil(ratio);
         if ratio == 1 {
             return Ok(clusters.collect());
@@ -88,7 +88,7 @@ impl Write<'_> {
             self.buffer.note_claim(*cluster, promise);
         }
         let len_bytes = self.copy_in(need);
-        let bytes = u64::from(need.len_blocks()) << fs.geometry.block_bits;
+        let bytes = u64::from(need.len_blocks()) << fs.base.geometry.block_bits;
         fs.delayed.count(bytes.cast_signed());
         enter(fs, self.inode, self.buffer);
         self.inode.publish_delayed(self.buffer);
@@ -102,10 +102,10 @@ impl Write<'_> {
         if clusters == 0 || !fs.quota.is_on() {
             return Ok(Claim::default());
         }
-        let bytes = clusters * fs.geometry.cluster_size();
-        let (_all, claim) = fs
-            .quota
-            .claim_space(fs, owners, (bytes, bytes), self.terms.reserve)?;
+        let bytes = clusters * fs.base.geometry.cluster_size();
+        let (_all, claim) =
+            fs.quota
+                .claim_space(&fs.base, owners, (bytes, bytes), self.terms.reserve)?;
         Ok(claim)
     }
 

@@ -19,7 +19,8 @@ mod settle;
 mod unwritten;
 
 use super::delay::When;
-use super::{Terms, check_may_change, check_regular, inline, io, size};
+use super::terms::{Terms, check_may_change, check_regular};
+use super::{inline, io, size};
 use crate::parts::map;
 use crate::state::delayed::Buffer;
 use crate::state::engine::Fs;
@@ -104,12 +105,13 @@ pub(crate) fn check_room(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Resul
     let has_some = {
         let buffer = inode.io.read();
         let state = inode.read();
-        !buffer.is_empty() || inline::is_inline(&state) || state.disk.sectors(&fs.geometry) > 0
+        !buffer.is_empty() || inline::is_inline(&state) || state.disk.sectors(&fs.base.geometry) > 0
     };
     match has_some {
         true => Ok(()),
         false => retried(fs, 0, || {
-            fs.space.with_commits(fs, || fs.space.check_room(reserve))
+            fs.space
+                .with_commits(&fs.base, || fs.space.check_room(reserve))
         }),
     }
 }
@@ -249,7 +251,7 @@ impl<'a> Write<'a> {
     /// The next data, as far as they go to the first `len_blocks` blocks.
     fn front(&self, len_blocks: u32) -> &'a [u8] {
         let (_, within) = self.place();
-        let room = (u64::from(len_blocks) << self.fs.geometry.block_bits) - within;
+        let room = (u64::from(len_blocks) << self.fs.base.geometry.block_bits) - within;
         let data = &self.data[self.done..];
         &data[..clamp_usize(room).min(data.len())]
     }

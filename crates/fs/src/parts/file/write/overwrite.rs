@@ -48,7 +48,9 @@ impl Write<'_> {
         let (fs, data) = (self.fs, self.front(len_blocks));
         let (_, within) = self.place();
         fs.begin_unflushed(self.inode);
-        fs.device.write_at(io::byte_of(fs, start) + within, data)?;
+        fs.base
+            .device
+            .write_at(io::byte_of(fs, start) + within, data)?;
         Ok(data.len())
     }
 }

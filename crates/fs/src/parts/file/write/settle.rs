@@ -3,9 +3,10 @@
 //! An executor that maps blocks settles in its own transaction, as the invariant of the module
 //! demands; the end of the write settles the rest.
 
+use super::super::inline;
 use super::super::size::Sizes;
+use super::super::times::{stale_times, touch};
 use super::super::write_out::write_out_locked;
-use super::super::{inline, stale_times, touch};
 use super::Write;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;

@@ -76,14 +76,14 @@ impl Write<'_> {
             if end <= size_blocks {
                 return self.zero_out_around(extent, len_bytes);
             }
-            let ratio = u64::from(fs.geometry.blocks_per_cluster());
+            let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
             let last_cluster = (end - 1) / ratio * ratio;
             let handle = fs.start_recorded(credits::TRUNCATE)?;
             let given_up = last_cluster.max(size_blocks)..end;
             map::remove(fs, &handle, &mut handle.write(self.inode), given_up)?;
             drop(handle);
             // Freed clusters are usable after the commit.
-            fs.journal.commit_running()?;
+            fs.base.journal.commit_running()?;
             match self.mark_written(len_bytes) {
                 Err(Error::NoSpace) => continue,
                 other => return other,

@@ -1,38 +1,15 @@
 //! Changes of one leaf, and their effects above: keys of parents, nodes that became empty.
 
-use super::super::clusters::free_tree_block;
+use super::super::tree_blocks::free_tree_block;
+use super::plan::Change;
 use super::room;
 use super::walk::{self, Node, Step};
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;
-use std::ops::Range;
 use uext4_format::LogicalBlock;
-use uext4_format::extent::{Extent, ExtentNode, ROOT_CAPACITY};
+use uext4_format::extent::{ExtentNode, ROOT_CAPACITY};
 use uext4_journal::Handle;
-
-/// Entries of a leaf, and their replacement.
-pub(super) struct Change {
-    pub(super) at: Range<usize>,
-    pub(super) with: Vec<Extent>,
-}
-
-impl Change {
-    pub(super) fn nothing() -> Self {
-        Change {
-            at: 0..0,
-            with: Vec::new(),
-        }
-    }
-
-    fn extra(&self) -> usize {
-        self.with.len().saturating_sub(self.at.len())
-    }
-
-    fn is_nothing(&self) -> bool {
-        self.at.is_empty() && self.with.is_empty()
-    }
-}
 
 /// Plans a change of the leaf for `key` and applies it. If the leaf lacks slots, splits it and
 /// plans again.
@@ -139,7 +116,11 @@ fn drop_empty(
 }
 
 /// Moves the only child of the root back into the inode while it fits there.
-pub(super) fn shrink(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState) -> Result<()> {
+pub(in crate::parts::map) fn shrink(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+) -> Result<()> {
     loop {
         let root = ExtentNode::new(&state.disk.i_block[..]);
         if root.depth() == 0 || root.count() != 1 {

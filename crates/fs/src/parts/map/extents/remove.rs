@@ -1,54 +1,22 @@
 //! Unmapping of extents: from right to left, one extent at a time.
 
-use super::super::limits::check_run;
-use super::super::{Progress, clusters};
-use super::edit::{self, Change, change_leaf};
-use super::{piece, walk};
+use super::super::root::{depth, holds_metadata};
+use super::edit::change_leaf;
+use super::plan::{Change, piece};
+use super::walk;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;
 use std::ops::Range;
-use uext4_format::extent::Extent;
-use uext4_format::{BlockNr, BlockRun, GroupNr, LogicalBlock};
+use uext4_format::extent::{Extent, LOGICAL_BLOCKS};
+use uext4_format::{BlockNr, GroupNr, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_num::clamp_u32;
 
-/// Groups that one step may touch.
+/// Groups that one cut may touch.
 const STEP_GROUPS: u64 = 8;
-/// Log blocks for the revokes of the blocks that one step frees, besides one for nodes.
+/// Log blocks for the revokes of the blocks that one cut frees, besides one for nodes.
 const STEP_REVOKE_BLOCKS: u64 = 3;
-
-/// Unmaps and frees the blocks of `range`; stops when the handle's credits run out.
-pub(in super::super) fn remove(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    state: &mut InodeState,
-    range: Range<u64>,
-) -> Result<Progress> {
-    let mut end = range.end;
-    let mut progress = Progress::Done;
-    let mut removed_any = false;
-    while let Some(cut) = last_in(fs, state, range.start..end)? {
-        if removed_any && u64::from(handle.credits_left()) < step_credits(state) {
-            progress = Progress::More { end };
-            break;
-        }
-        let cut = limit_revokes(fs, state, cut);
-        let run = BlockRun {
-            start: cut.start,
-            len_blocks: u32::from(cut.len),
-        };
-        check_run(fs, state, run.start, run.len_blocks)?;
-        cut_out(fs, handle, state, cut)?;
-        clusters::release(fs, handle, state, u64::from(cut.logical.0), run)?;
-        end = u64::from(cut.logical.0);
-        removed_any = true;
-    }
-    if removed_any {
-        edit::shrink(fs, handle, state)?;
-    }
-    Ok(progress)
-}
 
 /// Unmaps `range` without freeing its blocks.
 pub(in super::super) fn unmap(
@@ -63,16 +31,26 @@ pub(in super::super) fn unmap(
     Ok(())
 }
 
-/// Credits of a step: the path twice (a hole in the middle splits it), a group half for each new
+/// Credits of one cut: the path twice (a hole in the middle splits it), a group half for each new
 /// and each freed node, the groups of the blocks, and revokes.
-fn step_credits(state: &InodeState) -> u64 {
-    3 * u64::from(super::depth(state)) + 2 + STEP_GROUPS + STEP_REVOKE_BLOCKS + 1
+pub(in super::super) fn cut_credits(state: &InodeState) -> u64 {
+    3 * u64::from(depth(state)) + 2 + STEP_GROUPS + STEP_REVOKE_BLOCKS + 1
+}
+
+/// The last part of `range` that is to be unmapped by one cut, limited by its credits.
+pub(in super::super) fn last_cut(
+    fs: &Fs,
+    state: &InodeState,
+    range: Range<u64>,
+) -> Result<Option<Extent>> {
+    let last = last_in(fs, state, range)?;
+    Ok(last.map(|cut| limit_revokes(fs, state, cut)))
 }
 
 /// Limits a cut of revoked blocks to the end that fits in a few revoke blocks of the log. Each
 /// revoke takes 8 bytes; header and checksum take 20 bytes together.
 fn limit_revokes(fs: &Fs, state: &InodeState, cut: Extent) -> Extent {
-    if !clusters::holds_metadata(state) {
+    if !holds_metadata(state) {
         return cut;
     }
     let max = STEP_REVOKE_BLOCKS * (fs.block_bytes() - 20) / 8;
@@ -82,7 +60,7 @@ fn limit_revokes(fs: &Fs, state: &InodeState, cut: Extent) -> Extent {
 
 /// The last part of `range` that one extent maps, limited to a few groups.
 pub(super) fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option<Extent>> {
-    let mut end = range.end.min(super::super::LOGICAL_END);
+    let mut end = range.end.min(LOGICAL_BLOCKS);
     while end > range.start {
         let key = LogicalBlock(clamp_u32(end - 1));
         let leaf = walk::leaf(fs, state, key)?;
@@ -103,10 +81,14 @@ pub(super) fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<
 
 /// Limits an extent to its end in the last few groups.
 fn limit_groups(fs: &Fs, cut: Extent) -> Extent {
-    let last = fs.geometry.group_of_block(BlockNr(cut.physical_end() - 1));
+    let last = fs
+        .base
+        .geometry
+        .group_of_block(BlockNr(cut.physical_end() - 1));
     let groups_before = u64::from(last.0) + 1;
     let first = GroupNr(clamp_u32(groups_before.saturating_sub(STEP_GROUPS)));
     let skip = fs
+        .base
         .geometry
         .group_first_block(first)
         .0
@@ -116,7 +98,12 @@ fn limit_groups(fs: &Fs, cut: Extent) -> Extent {
 }
 
 /// Removes a part of one extent from the tree.
-fn cut_out(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, cut: Extent) -> Result<()> {
+pub(in super::super) fn cut_out(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    cut: Extent,
+) -> Result<()> {
     change_leaf(fs, handle, state, cut.logical, |node| {
         let Some((position, extent)) = node.find(cut.logical) else {
             return Ok(Change::nothing());

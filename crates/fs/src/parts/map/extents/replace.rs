@@ -3,8 +3,11 @@
 //! The ends of the range are split off first: that may need a tree block, and leaves the same
 //! mapping if there is none. Then entries only change or merge, which needs no space.
 
-use super::edit::{self, Change, change_leaf};
-use super::{find, join_at, split_at, walk};
+use super::edit::{self, change_leaf};
+use super::lookup::find;
+use super::plan::Change;
+use super::shift::{join_at, split_at};
+use super::walk;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;

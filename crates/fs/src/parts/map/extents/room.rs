@@ -3,7 +3,7 @@
 //! Each step takes one new block and leaves a valid tree. If space runs out in between, the tree is
 //! valid with emptier nodes.
 
-use super::super::clusters::new_tree_block;
+use super::super::tree_blocks::new_tree_block;
 use super::walk::{self, Node, Step, Steps};
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;

@@ -4,14 +4,14 @@
 //! One leaf changes at a time, beginning at the side to which extents move. The tree is valid after
 //! each leaf, and no tree block is needed.
 
-use super::super::LOGICAL_END;
-use super::edit::{self, Change, change_leaf};
-use super::{join, neighbours, piece, remove, walk};
+use super::edit::{self, change_leaf};
+use super::plan::{Change, join, neighbours, piece};
+use super::{remove, walk};
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;
 use std::ops::Range;
-use uext4_format::extent::{Extent, ExtentNode};
+use uext4_format::extent::{Extent, ExtentNode, LOGICAL_BLOCKS};
 use uext4_format::{BlockNr, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_num::clamp_u32;
@@ -44,7 +44,7 @@ pub(crate) fn left(
     by: u32,
 ) -> Result<Option<u64>> {
     let mut at = at;
-    while at < LOGICAL_END {
+    while at < LOGICAL_BLOCKS {
         let path = walk::path(fs, state, LogicalBlock(clamp_u32(at)))?;
         let leaf = path.last().expect("a path has a leaf");
         let (first, end) = leaf.node.read(state, |node| from(&node, at));
@@ -113,7 +113,7 @@ fn move_entries(
 pub(crate) fn cost(fs: &Fs, state: &InodeState, range: Range<u64>, max: u32) -> Result<u32> {
     let mut at = range.start;
     let (mut nodes, mut groups) = (0u32, 0u32);
-    while at < LOGICAL_END && nodes.saturating_add(groups) < max {
+    while at < LOGICAL_BLOCKS && nodes.saturating_add(groups) < max {
         let path = walk::path(fs, state, LogicalBlock(clamp_u32(at)))?;
         let leaf = path.last().expect("a path has a leaf");
         nodes = nodes.saturating_add(2);
@@ -128,13 +128,13 @@ pub(crate) fn cost(fs: &Fs, state: &InodeState, range: Range<u64>, max: u32) -> 
         groups = groups.saturating_add(freed);
         at = leaf.expect.logical.end.max(at + 1);
     }
-    Ok(nodes.saturating_add(groups.min(fs.geometry.group_count)))
+    Ok(nodes.saturating_add(groups.min(fs.base.geometry.group_count)))
 }
 
 /// Number of groups that an extent overlaps.
 fn groups_of(fs: &Fs, extent: &Extent) -> u32 {
     let last = BlockNr(extent.physical_end().saturating_sub(1));
-    let group = |block| fs.geometry.group_of_block(block).0;
+    let group = |block| fs.base.geometry.group_of_block(block).0;
     group(last).saturating_sub(group(extent.start)) + 1
 }
 
@@ -189,5 +189,5 @@ pub(crate) fn join_at(
 
 /// End of the last mapped extent.
 pub(crate) fn mapped_end(fs: &Fs, state: &InodeState) -> Result<u64> {
-    Ok(remove::last_in(fs, state, 0..LOGICAL_END)?.map_or(0, |last| last.logical_end()))
+    Ok(remove::last_in(fs, state, 0..LOGICAL_BLOCKS)?.map_or(0, |last| last.logical_end()))
 }

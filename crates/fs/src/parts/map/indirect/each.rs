@@ -4,7 +4,8 @@
 //! tables that are on the device, and not by the 2^30 blocks that a few tables can claim to map.
 
 use super::super::limits::check_run;
-use super::{Mapped, Table, load, run_from};
+use super::super::mapped::Mapped;
+use super::walk::{Table, load, run_from};
 use crate::cache::extent_status::Mapping;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;

@@ -1,14 +1,15 @@
-//! Unmapping of indirect blocks: from right to left, one run at a time.
+//! Unmapping of indirect blocks: from right to left, one run at a time. The caller frees the runs,
+//! this frees the tables.
 
-use super::super::Progress;
-use super::super::clusters::{self, free_tree_block};
 use super::super::limits::check_run;
-use super::{Step, Table, span, walk};
+use super::super::tree_blocks::free_tree_block;
+use super::walk::{Step, Table, span, walk};
 use crate::cache::meta::Seal;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;
 use std::ops::Range;
+use uext4_format::extent::LOGICAL_BLOCKS;
 use uext4_format::indirect::{IndirectPath, max_blocks, pointer, set_pointer};
 use uext4_format::{BlockNr, BlockRun, LogicalBlock};
 use uext4_journal::Handle;
@@ -16,46 +17,58 @@ use uext4_num::{clamp_u32, usize_of};
 
 /// Credits of a step: the tables on the path, a group half for each table that becomes empty, the
 /// groups of one run (at most one table's pointers), and the revokes of the run and of the tables.
-const STEP_CREDITS: u32 = 3 + 3 + 4 + 4;
+pub(in super::super) const STEP_CREDITS: u32 = 3 + 3 + 4 + 4;
 
-/// Unmaps and frees the blocks of `range`; stops when the handle's credits run out.
-pub(in super::super) fn remove(
+/// What [`remove_last`] did.
+pub(in super::super) struct Removed {
+    /// End of what is left, in blocks.
+    pub(in super::super) end: u64,
+    /// The blocks that were mapped from there on; the caller frees them.
+    pub(in super::super) run: Option<BlockRun>,
+    /// A pointer was cleared.
+    pub(in super::super) is_change: bool,
+}
+
+/// Blocks that the tables can map.
+pub(in super::super) fn reach(fs: &Fs) -> u64 {
+    max_blocks(fs.block_size()).min(LOGICAL_BLOCKS)
+}
+
+/// Unmaps the last run of `range`, which ends within [`reach`], or skips its last hole. Frees
+/// tables that are empty then.
+pub(in super::super) fn remove_last(
     fs: &Fs,
     handle: &Handle<'_>,
     state: &mut InodeState,
     range: Range<u64>,
-) -> Result<Progress> {
-    let reach = max_blocks(fs.block_size()).min(super::super::LOGICAL_END);
-    let mut end = range.end.min(reach);
-    let mut removed_any = false;
-    while end > range.start {
-        let Some(path) = IndirectPath::new(LogicalBlock(clamp_u32(end - 1)), fs.block_size())
-        else {
-            break;
-        };
-        let steps = walk(fs, state, &path)?;
-        let level = steps.len() - 1;
-        if removed_any && handle.credits_left() < STEP_CREDITS {
-            return Ok(Progress::More { end });
-        }
-        if level < path.indirect_levels() {
-            let (offset, _) = span(fs, &path, level);
-            end = (end - 1).saturating_sub(offset);
-            removed_any |= drop_if_empty(fs, handle, state, &steps)?;
-            continue;
-        }
-        let max = clamp_u32(end - range.start);
+) -> Result<Removed> {
+    let mut removed = Removed {
+        end: range.start,
+        run: None,
+        is_change: false,
+    };
+    let last = range.end - 1;
+    let Some(path) = IndirectPath::new(LogicalBlock(clamp_u32(last)), fs.block_size()) else {
+        return Ok(removed);
+    };
+    let steps = walk(fs, state, &path)?;
+    let level = steps.len() - 1;
+    if level < path.indirect_levels() {
+        let (offset, _) = span(fs, &path, level);
+        removed.end = last.saturating_sub(offset);
+    } else {
+        let max = clamp_u32(range.end - range.start);
         let (run, skipped) = last_run(&steps[level], state, max);
-        end -= u64::from(skipped);
+        removed.end = range.end - u64::from(skipped);
         if let Some(run) = run {
             clear_run(fs, handle, state, &steps[level], skipped, run)?;
-            end -= u64::from(run.len_blocks);
-            clusters::release(fs, handle, state, end, run)?;
-            removed_any = true;
+            removed.end -= u64::from(run.len_blocks);
+            removed.is_change = true;
         }
-        removed_any |= drop_if_empty(fs, handle, state, &steps)?;
+        removed.run = run;
     }
-    Ok(Progress::Done)
+    removed.is_change |= drop_if_empty(fs, handle, state, &steps)?;
+    Ok(removed)
 }
 
 /// The last run of consecutive blocks up to the step's position, and the number of empty pointers

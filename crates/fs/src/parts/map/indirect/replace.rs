@@ -1,6 +1,6 @@
 //! Replaces pointers of block tables after their data were copied.
 
-use super::{Table, span, walk};
+use super::walk::{Table, span, walk};
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;

@@ -1,6 +1,6 @@
 //! Lists the blocks of all tables of a file.
 
-use super::{Table, load};
+use super::walk::{Table, load};
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;

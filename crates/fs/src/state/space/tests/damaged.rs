@@ -30,20 +30,20 @@ fn damaged(which: Which) -> (Arc<MemDevice>, u64) {
     let device = Arc::new(MemDevice::from_bytes(&bytes));
     let fs = Filesystem::mount(device.clone(), MountOptions::default()).expect("mounts");
     // The bitmaps are written when something is allocated there.
-    let near = fs.fs.geometry.inode_at(BAD, 0);
+    let near = fs.fs.base.geometry.inode_at(BAD, 0);
     let handle = fs
         .fs
         .start(crate::types::credits::CREATE)
         .expect("a handle");
-    let goal = Some(fs.fs.geometry.group_first_block(BAD));
+    let goal = Some(fs.fs.base.geometry.group_first_block(BAD));
     let reserve = crate::state::space::Reserve::MayUse;
     let space = &fs.fs.space;
-    let block = space.allocate_block(&fs.fs, &handle, goal, near, reserve);
+    let block = space.allocate_block(&fs.fs.base, &handle, goal, near, reserve);
     let block = block.expect("a block");
-    assert_eq!(fs.fs.geometry.group_of_block(block), BAD);
+    assert_eq!(fs.fs.base.geometry.group_of_block(block), BAD);
     let kind = uext4_format::FileType::Regular;
     space
-        .take_inode(&fs.fs, &handle, near, kind)
+        .take_inode(&fs.fs.base, &handle, near, kind)
         .expect("an inode");
     drop(handle);
     fs.sync().expect("syncs");
@@ -57,7 +57,10 @@ fn damaged(which: Which) -> (Arc<MemDevice>, u64) {
             let lost = group.blocks.live().read().free_clusters;
             (descriptor.block_bitmap, lost)
         }
-        Which::Inodes => (descriptor.inode_bitmap, fs.fs.geometry.inodes_per_group - 1),
+        Which::Inodes => (
+            descriptor.inode_bitmap,
+            fs.fs.base.geometry.inodes_per_group - 1,
+        ),
     };
     fs.unmount().expect("unmounts");
     device.write_at(place.0 << 10, &[0x5A; 4]).expect("damages");

@@ -1,10 +1,11 @@
 //! Words for access, permissions and durability.
 
+use super::super::fields::QuotaLimits;
 use super::super::values::{BATCH_US_MAX, ID_MAX, commit, data, errors, limited};
-use super::super::{Access, QuotaLimits};
-use super::{Section, flag, row, value};
+use super::row::{Section, flag, row, value};
 use std::time::Duration;
 use uext4_num::clamp_u32;
+use uext4_volume::Access;
 
 pub(super) const ACCESS: Section = Section {
     title: "Access",

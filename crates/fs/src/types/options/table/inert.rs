@@ -1,9 +1,9 @@
 //! Words without effect, and refused words.
 
+use super::super::fields::MountOptions;
 use super::super::values::{BATCH_US_MAX, limited};
-use super::{Form, Kind, Section, nothing, row, value};
+use super::row::{Form, Kind, Section, nothing, row, value};
 use crate::types::error::Result;
-use crate::types::options::MountOptions;
 
 /// Words that `mount(8)` or the VFS handles for any file system: here the program that creates the
 /// mount point sets the mount's flags (`nosuid`, `nodev`, `noexec`).

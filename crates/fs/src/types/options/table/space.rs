@@ -1,8 +1,8 @@
 //! Words for space, memory and limits.
 
-use super::super::Allocator;
+use super::super::fields::Allocator;
 use super::super::values::{allocator, bound, limited, seconds, size, size_of_memory};
-use super::{Section, flag, row, value};
+use super::row::{Section, flag, row, value};
 use uext4_num::{clamp_u8, clamp_u32, clamp_usize};
 
 pub(super) const SPACE: Section = Section {
