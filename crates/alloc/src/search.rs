@@ -209,9 +209,10 @@ impl<'a> Search<'a> {
     }
 
     fn placement(&self) -> Placement {
-        match self.locality.base_lines().have_one_goal() {
-            true => Placement::Stream,
-            false => self.request.placement,
+        if self.locality.base_lines().have_one_goal() {
+            Placement::Stream
+        } else {
+            self.request.placement
         }
     }
 }

@@ -174,9 +174,10 @@ impl<'a> Search<'a> {
             && self.request.placement == Placement::Local
             && matches!(self.request.goal, Goal::Near(_));
         let wanted = self.regions.region_of(group);
-        self.start = match near {
-            true => self.engine.region_near(group).min(self.end - 1),
-            false => wanted,
+        self.start = if near {
+            self.engine.region_near(group).min(self.end - 1)
+        } else {
+            wanted
         };
         if self.start == wanted {
             let first = volume.first_cluster(group).0 - self.regions.first_cluster(wanted);
