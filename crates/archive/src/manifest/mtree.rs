@@ -140,9 +140,10 @@ impl Reading {
         }
         let is_whole = name.contains(&b'/');
         let relative = path_of(&unescape(name)?)?;
-        let path = match is_whole {
-            true => relative,
-            false => join(&self.directory, &relative),
+        let path = if is_whole {
+            relative
+        } else {
+            join(&self.directory, &relative)
         };
         if line.kind == Some(Kind::Directory) && !is_whole {
             self.directory = path.clone();
