@@ -331,9 +331,12 @@ impl BlockDevice for Faulty {
         })
     }
     fn flush(&self) -> Result<(), Error> {
-        self.access(Operation::Flush, (0, 0), || match self.drops_flushes() {
-            true => Ok(()),
-            false => self.inner.flush(),
+        self.access(Operation::Flush, (0, 0), || {
+            if self.drops_flushes() {
+                Ok(())
+            } else {
+                self.inner.flush()
+            }
         })
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {

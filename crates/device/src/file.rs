@@ -233,9 +233,10 @@ impl FileDevice {
 
     fn direct(&self) -> Option<&File> {
         let writable = !self.is_read_only();
-        let handle = match writable {
-            true => &self.direct_writer,
-            false => &self.direct_reader,
+        let handle = if writable {
+            &self.direct_writer
+        } else {
+            &self.direct_reader
         };
         let open = || direct::open(&self.path_of_descriptor(), writable);
         handle.get_or_init(open).as_ref()

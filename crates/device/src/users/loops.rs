@@ -111,12 +111,13 @@ fn status(device: &File) -> Option<Storage> {
     let info = info.ok()?;
     // For a file it is zero, or the device of the file.
     let is_file = [0, info.device].contains(&info.block_device);
-    Some(match is_file {
-        true => Storage::File {
+    Some(if is_file {
+        Storage::File {
             device: of_kernel(info.device),
             inode: info.inode,
-        },
-        false => Storage::Block(of_kernel(info.block_device)),
+        }
+    } else {
+        Storage::Block(of_kernel(info.block_device))
     })
 }
 
