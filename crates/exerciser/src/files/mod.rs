@@ -191,9 +191,10 @@ impl Files {
     /// Replaces a file by a new one; the old one stays open and is compared once more.
     fn recreate(&mut self, at: usize) -> Result<()> {
         let path = self.fresh_name();
-        let fresh = match self.rng.chance(50) {
-            true => self.written_before_named(path)?,
-            false => Known::new(path)?,
+        let fresh = if self.rng.chance(50) {
+            self.written_before_named(path)?
+        } else {
+            Known::new(path)?
         };
         let mut old = std::mem::replace(&mut self.files[at], fresh);
         old.open()?;

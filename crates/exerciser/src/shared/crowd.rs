@@ -87,9 +87,10 @@ impl Crowd {
             file.sync_all()?;
         }
         drop(file);
-        let done = match rng.chance(50) {
-            true => fs::rename(&fresh, to),
-            false => fs::hard_link(&fresh, to),
+        let done = if rng.chance(50) {
+            fs::rename(&fresh, to)
+        } else {
+            fs::hard_link(&fresh, to)
         };
         forgive(done, &EXPLAINED)?;
         // Absent if the rename worked.

@@ -140,9 +140,10 @@ impl Shared {
         let (number, name) = self.own.iter().nth(at).cloned().expect("there are so many");
         self.own.remove(&(number, name.clone()));
         let path = directory(&self.root, number).join(name);
-        match fs::symlink_metadata(&path)?.is_dir() {
-            true => Ok(fs::remove_dir(path)?),
-            false => Ok(fs::remove_file(path)?),
+        if fs::symlink_metadata(&path)?.is_dir() {
+            Ok(fs::remove_dir(path)?)
+        } else {
+            Ok(fs::remove_file(path)?)
         }
     }
 
