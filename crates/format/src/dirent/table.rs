@@ -113,9 +113,10 @@ impl LeafTable {
 
     /// The kind of tail of the leaf `bytes`, which this table describes.
     fn tail_in(&self, bytes: &[u8]) -> LeafTail {
-        match self.area_bytes() < bytes.len() {
-            true => LeafTail::Checksum,
-            false => LeafTail::None,
+        if self.area_bytes() < bytes.len() {
+            LeafTail::Checksum
+        } else {
+            LeafTail::None
         }
     }
 

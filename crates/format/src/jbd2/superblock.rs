@@ -278,9 +278,10 @@ impl Superblock {
 
     /// The fast-commit area as (first block, one past the last), empty without the feature.
     pub fn fast_commit_area(&self) -> (u32, u32) {
-        match self.end() < self.max_len_blocks {
-            true => (self.end().saturating_add(1), self.max_len_blocks),
-            false => (self.max_len_blocks, self.max_len_blocks),
+        if self.end() < self.max_len_blocks {
+            (self.end().saturating_add(1), self.max_len_blocks)
+        } else {
+            (self.max_len_blocks, self.max_len_blocks)
         }
     }
 

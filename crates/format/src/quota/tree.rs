@@ -155,9 +155,10 @@ impl QuotaTree {
             }
         }
         self.leaves.insert(block, leaf_of(bytes));
-        match entries.len() == before.saturating_add(ids.len()) {
-            true => Ok(()),
-            false => Err(CorruptKind::EntryElsewhere),
+        if entries.len() == before.saturating_add(ids.len()) {
+            Ok(())
+        } else {
+            Err(CorruptKind::EntryElsewhere)
         }
     }
 
