@@ -47,9 +47,10 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         [.., "-o", list] => list,
         _ => "",
     };
-    let wanted = match read_only {
-        true => uext4::MountOptions::read_only(),
-        false => uext4::MountOptions::default(),
+    let wanted = if read_only {
+        uext4::MountOptions::read_only()
+    } else {
+        uext4::MountOptions::default()
     };
     let gate = words.iter().find_map(|word| word.strip_prefix("gate="));
     let mut owners = Owners::default();
@@ -83,9 +84,10 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         } else {
             Channel::Best
         },
-        data_cache: match words.contains(&"through") {
-            true => DataCache::WriteThrough,
-            false => DataCache::WriteBack,
+        data_cache: if words.contains(&"through") {
+            DataCache::WriteThrough
+        } else {
+            DataCache::WriteBack
         },
         ..MountOptions::default()
     };

@@ -128,9 +128,12 @@ impl Gauge {
         }
         let room = room();
         // Hysteresis: scarcity ends only with 25 % more space.
-        let needs = |now: Scarce| match self.scarce.load(Ordering::SeqCst) >= now.number() {
-            true => held + held / 4,
-            false => held,
+        let needs = |now: Scarce| {
+            if self.scarce.load(Ordering::SeqCst) >= now.number() {
+                held + held / 4
+            } else {
+                held
+            }
         };
         let scarce = if room.all_bytes < needs(Scarce::All) {
             Scarce::All

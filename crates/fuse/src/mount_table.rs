@@ -124,11 +124,12 @@ impl Spot {
     /// [`Error::NotMounted`] if another mount, or none, is there by now; [`Error::Busy`] if it is
     /// in use and `lazy` is [`Lazy::No`].
     pub(crate) fn detach(&self, lazy: Lazy) -> Result<()> {
-        match self.is_there()? {
-            true => detach(&self.through_parent(), &self.path, lazy),
-            false => Err(Error::NotMounted {
+        if self.is_there()? {
+            detach(&self.through_parent(), &self.path, lazy)
+        } else {
+            Err(Error::NotMounted {
                 path: self.path.clone(),
-            }),
+            })
         }
     }
 

@@ -210,9 +210,10 @@ impl Nodes {
             0 => Writers::None,
             _ => Writers::Some,
         };
-        let inode = match held.opens == 0 && !held.inode.is_nameless() {
-            true => shard.held.remove(&node).map(|held| held.inode),
-            false => Some(held.inode.clone()),
+        let inode = if held.opens == 0 && !held.inode.is_nameless() {
+            shard.held.remove(&node).map(|held| held.inode)
+        } else {
+            Some(held.inode.clone())
         };
         Closed { inode, writers }
     }
@@ -285,9 +286,10 @@ impl Nodes {
     /// Checks that the nodes are not cleared. The library answers cached inodes even after an
     /// unmount, and attributes from then would stay in the kernel for long.
     pub(crate) fn check_kept(&self) -> Result<(), Errno> {
-        match self.is_cleared.load(Ordering::Relaxed) {
-            true => Err(Errno::ESTALE),
-            false => Ok(()),
+        if self.is_cleared.load(Ordering::Relaxed) {
+            Err(Errno::ESTALE)
+        } else {
+            Ok(())
         }
     }
 

@@ -144,9 +144,10 @@ fn is_frozen(dir: &Path) -> Result<bool> {
 }
 
 fn check_not_frozen(dir: &Path) -> Result<()> {
-    match is_frozen(dir)? {
-        true => Err(Error::Frozen { path: dir.into() }),
-        false => Ok(()),
+    if is_frozen(dir)? {
+        Err(Error::Frozen { path: dir.into() })
+    } else {
+        Ok(())
     }
 }
 

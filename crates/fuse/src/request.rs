@@ -112,9 +112,10 @@ impl<'a> Request<'a> {
     /// The caller by its process alone. An invisible process has no ids ([`NO_ID`]).
     pub(crate) fn process(&self) -> Caller {
         let status = self.status();
-        let uid = match works_for_others(&status) {
-            true => None,
-            false => ids(&status, "Uid:").nth(FS_ID),
+        let uid = if works_for_others(&status) {
+            None
+        } else {
+            ids(&status, "Uid:").nth(FS_ID)
         };
         let gid = ids(&status, "Gid:").nth(FS_ID).filter(|_| uid.is_some());
         let groups = ids(&status, "Groups:").filter(|_| uid.is_some());

@@ -113,9 +113,10 @@ fn grow(mount: &Mount, size: (Option<u64>, Option<u64>), dry_run: bool) -> Answe
             ));
         }
     };
-    let plan = match dry_run {
-        true => mount.filesystem().plan_growth(wanted),
-        false => mount.server.grow(wanted),
+    let plan = if dry_run {
+        mount.filesystem().plan_growth(wanted)
+    } else {
+        mount.server.grow(wanted)
     };
     Ok(to_value(&plan?.report()))
 }

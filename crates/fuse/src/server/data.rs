@@ -50,9 +50,10 @@ impl Server {
             }
         }
         let room = reply.room(size);
-        let read = match access {
-            true => self.filesystem.read(&inode, offset, room)?,
-            false => self.filesystem.read_untouched(&inode, offset, room)?,
+        let read = if access {
+            self.filesystem.read(&inode, offset, room)?
+        } else {
+            self.filesystem.read_untouched(&inode, offset, room)?
         };
         reply.filled(read);
         Ok(())
@@ -82,9 +83,10 @@ impl Server {
             self.check_write(&inode, Manner::of(handle), opened, offset)?;
             // The kernel leaves times and capabilities of a direct-I/O file to the server.
             let manner = Manner::of(handle);
-            let times = match manner.later {
-                true => Times::Keep,
-                false => Times::Change,
+            let times = if manner.later {
+                Times::Keep
+            } else {
+                Times::Change
             };
             if manner.past_cache {
                 self.filesystem.kill_capabilities(&inode)?;
@@ -110,9 +112,10 @@ impl Server {
     /// Time policy for forwarded data changes. With the write-back cache the kernel owns the times:
     /// it has set them already and sends them, or has reported them before.
     fn times_of_changes(&self) -> Times {
-        match self.agreement.writeback() {
-            true => Times::Keep,
-            false => Times::Change,
+        if self.agreement.writeback() {
+            Times::Keep
+        } else {
+            Times::Change
         }
     }
 
@@ -153,9 +156,10 @@ impl Server {
         self.check_range(&inode, changes_of(mode))?;
         // The request does not say whether the caller may keep setuid, but the superuser usually
         // may. Setuid goes first, as in the kernel, even if no space is left.
-        let times = match self.agreement.owns_fallocate_times() {
-            true => Times::Keep,
-            false => Times::Change,
+        let times = if self.agreement.owns_fallocate_times() {
+            Times::Keep
+        } else {
+            Times::Change
         };
         if !self.is_superuser(request) {
             self.kill_privileges(request, &inode, times)?;
@@ -230,9 +234,10 @@ impl Server {
         let cursor = self.opened.cursor(handle);
         let space = || self.filesystem.attr(&inode).sectors;
         let before = space();
-        let synced = match data_only {
-            true => self.filesystem.fdatasync_open(&inode, &cursor),
-            false => self.filesystem.fsync_open(&inode, &cursor),
+        let synced = if data_only {
+            self.filesystem.fdatasync_open(&inode, &cursor)
+        } else {
+            self.filesystem.fsync_open(&inode, &cursor)
         };
         if space() != before {
             // Allocated map blocks change the block count that the kernel shows.

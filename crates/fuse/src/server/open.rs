@@ -38,9 +38,10 @@ fn writer(flags: u32, manner: Manner) -> Option<Writers> {
 }
 
 fn rights(manner: Manner) -> Rights {
-    match manner.only_appends {
-        true => Rights::Appends,
-        false => Rights::Any,
+    if manner.only_appends {
+        Rights::Appends
+    } else {
+        Rights::Any
     }
 }
 
@@ -53,10 +54,11 @@ impl Server {
         if flags & O_TRUNC != 0 {
             self.truncate_opened(request, &inode, open_flags)?;
         }
-        let asker = match writes(flags) {
-            true => self.asker(request),
-            // Its rights do not matter.
-            false => request.caller(0),
+        let asker = if writes(flags) {
+            self.asker(request)
+        } else {
+            // A handle for reading is not checked again.
+            request.caller(0)
         };
         let manner = self.manner(&asker, &inode, flags);
         self.note_opening(request.node, &inode, flags, manner);
@@ -76,9 +78,10 @@ impl Server {
         if !reads || manner.past_cache || !self.nodes.may_be_cached(node) {
             return;
         }
-        let changes = match self.may_lack_data(node) {
-            true => ChangeTimes::Above,
-            false => ChangeTimes::Here,
+        let changes = if self.may_lack_data(node) {
+            ChangeTimes::Above
+        } else {
+            ChangeTimes::Here
         };
         // A failed update of the access time does not fail the open.
         if let Ok(Atime::Set) = self.filesystem.note_access(inode, changes) {
@@ -137,13 +140,15 @@ impl Server {
         reply.u64(self.opened.open(cursor, manner));
         let always = fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES;
         // Pages of a guarded file may hold what was refused.
-        let keep = match self.is_guarded(inode) {
-            true => 0,
-            false => fopen::KEEP_CACHE,
+        let keep = if self.is_guarded(inode) {
+            0
+        } else {
+            fopen::KEEP_CACHE
         };
-        let direct = match manner.past_cache {
-            true => fopen::DIRECT_IO,
-            false => 0,
+        let direct = if manner.past_cache {
+            fopen::DIRECT_IO
+        } else {
+            0
         };
         reply.u32(always | keep | direct);
         reply.u32(0);

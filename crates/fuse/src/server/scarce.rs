@@ -60,9 +60,10 @@ impl Server {
         if manner.write_only && self.refuses_writes(inode) {
             return Err(Errno::EPERM);
         }
-        match manner.only_writes && self.gauge.is_scarce_for(manner.by) {
-            true => Ok(self.filesystem.check_room(inode, manner.by)?),
-            false => Ok(()),
+        if manner.only_writes && self.gauge.is_scarce_for(manner.by) {
+            Ok(self.filesystem.check_room(inode, manner.by)?)
+        } else {
+            Ok(())
         }
     }
 

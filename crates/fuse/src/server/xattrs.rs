@@ -60,9 +60,10 @@ impl Server {
     }
 
     fn check_lists(&self) -> Handled {
-        match self.owners.hide_lists() {
-            true => Err(Errno::EOPNOTSUPP),
-            false => Ok(()),
+        if self.owners.hide_lists() {
+            Err(Errno::EOPNOTSUPP)
+        } else {
+            Ok(())
         }
     }
 

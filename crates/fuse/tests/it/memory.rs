@@ -75,9 +75,10 @@ fn fill(image: &Path) {
 fn walk(dir: &Path) -> u64 {
     let each = |entry: std::io::Result<fs::DirEntry>| {
         let entry = entry.expect("the server lives");
-        match entry.metadata().expect("the server lives").is_dir() {
-            true => 1 + walk(&entry.path()),
-            false => 1,
+        if entry.metadata().expect("the server lives").is_dir() {
+            1 + walk(&entry.path())
+        } else {
+            1
         }
     };
     fs::read_dir(dir).expect("it reads").map(each).sum()
