@@ -73,12 +73,11 @@ impl<'a> Beyond<'a> {
         self.write_over(held);
         self.commit(80);
         for _ in 0..self.rng.below(4) {
-            match self.rng.chance(30) {
-                true => {
-                    let held = self.hold();
-                    self.write_over(held);
-                }
-                false => self.reshape(),
+            if self.rng.chance(30) {
+                let held = self.hold();
+                self.write_over(held);
+            } else {
+                self.reshape()
             }
             self.commit(60);
         }
@@ -215,9 +214,10 @@ impl<'a> Beyond<'a> {
     fn truncate(&mut self) {
         let most = self.size + 3 * self.block;
         let size_bytes = self.rng.below(most + 1);
-        let size_bytes = match self.rng.chance(50) {
-            true => size_bytes / self.block * self.block,
-            false => size_bytes,
+        let size_bytes = if self.rng.chance(50) {
+            size_bytes / self.block * self.block
+        } else {
+            size_bytes
         };
         self.size = size_bytes;
         let path = self.path.clone();

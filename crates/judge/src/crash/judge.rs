@@ -279,9 +279,10 @@ fn forget_cuts(kernels: &mut Manifest, ours: &Manifest, seconds: RangeInclusive<
 /// Two recoveries of one image give the same tree. Fast commits do not record the times of
 /// directories.
 pub(super) fn same(config: &Config, ours: &Manifest, other: &Manifest) -> Result<()> {
-    let policy = match config.has_fast_commits() {
-        true => Policy::default().ignore(Field::DirectoryMtime),
-        false => Policy::default().check(Field::DirectoryMtime),
+    let policy = if config.has_fast_commits() {
+        Policy::default().ignore(Field::DirectoryMtime)
+    } else {
+        Policy::default().check(Field::DirectoryMtime)
     };
     let differences = ours.diff(other, &policy);
     let shown: Vec<_> = differences

@@ -84,9 +84,10 @@ impl Workload {
     fn file(&mut self, model: &Model) -> Vec<u8> {
         let paths = model.files().into_keys().filter(|path| is_ours(path));
         let paths: Vec<Vec<u8>> = paths.collect();
-        match paths.is_empty() {
-            true => b"a".to_vec(),
-            false => self.rng.pick(&paths).clone(),
+        if paths.is_empty() {
+            b"a".to_vec()
+        } else {
+            self.rng.pick(&paths).clone()
         }
     }
 
@@ -199,9 +200,10 @@ impl Workload {
         Step::Op(Op::Rename {
             from: self.rng.pick(&paths).clone(),
             to: self.rng.pick(&paths).clone(),
-            how: match self.rng.chance(25) {
-                true => RenameHow::Whiteout,
-                false => RenameHow::Exchange,
+            how: if self.rng.chance(25) {
+                RenameHow::Whiteout
+            } else {
+                RenameHow::Exchange
             },
         })
     }
@@ -209,9 +211,10 @@ impl Workload {
     /// Sets a value that needs a block, or an inode where supported; equal values share one.
     fn large_xattr(&mut self, model: &Model) -> Step {
         let block_size = self.config.block_size as usize;
-        let len = match self.config.has_value_inodes() && self.rng.chance(50) {
-            true => block_size * 3,
-            false => block_size / 2,
+        let len = if self.config.has_value_inodes() && self.rng.chance(50) {
+            block_size * 3
+        } else {
+            block_size / 2
         };
         let value = vec![b'A' + self.rng.below(2) as u8; len];
         Step::Op(Op::SetXattr {
@@ -256,9 +259,10 @@ impl Workload {
         if !self.queue.is_empty() {
             return Step::Sync;
         }
-        match self.rng.chance(50) {
-            true => self.comb(),
-            false => self.big_directory(),
+        if self.rng.chance(50) {
+            self.comb()
+        } else {
+            self.big_directory()
         }
         self.queue.pop_front().expect("a scenario has steps")
     }
@@ -292,10 +296,7 @@ impl Workload {
             FallocateMode::InsertRange => *offset < size,
             _ => true,
         };
-        match fits {
-            true => step,
-            false => Step::Sync,
-        }
+        if fits { step } else { Step::Sync }
     }
 
     /// A file with many extents, truncated and removed.
