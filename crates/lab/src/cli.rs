@@ -192,10 +192,13 @@ impl Cli {
             Command::Scale(options) => options.run(),
             Command::Age(options) => options.run(),
             Command::Simulate(options) => options.run(),
-            Command::Calibrate { operations, runs } => match operations {
-                true => calibrate_operations::run(runs),
-                false => calibrate::run(),
-            },
+            Command::Calibrate { operations, runs } => {
+                if operations {
+                    calibrate_operations::run(runs)
+                } else {
+                    calibrate::run()
+                }
+            }
             Command::Report(options) => options.run(),
             Command::Validate(options) => page::validate(&options.simulator, options.runs.max(1)),
             Command::FragmentedRow {
@@ -223,9 +226,10 @@ impl Cli {
 
 impl Options {
     fn run(self, experiment: Experiment) -> Result<()> {
-        let chosen = match self.systems.is_empty() {
-            true => experiment.default_systems().to_vec(),
-            false => self.systems,
+        let chosen = if self.systems.is_empty() {
+            experiment.default_systems().to_vec()
+        } else {
+            self.systems
         };
         let variants = experiment.pick_variants(&self.variants)?;
         let count = self.count.unwrap_or(experiment.default_count());
@@ -297,13 +301,15 @@ struct DurableOptions {
 
 impl DurableOptions {
     fn run(self, experiment: Experiment, workers: &[u32]) -> Result<()> {
-        let systems = match self.systems.is_empty() {
-            true => experiment.default_systems().to_vec(),
-            false => self.systems,
+        let systems = if self.systems.is_empty() {
+            experiment.default_systems().to_vec()
+        } else {
+            self.systems
         };
-        let workers = match self.workers.is_empty() {
-            true => workers.to_vec(),
-            false => self.workers,
+        let workers = if self.workers.is_empty() {
+            workers.to_vec()
+        } else {
+            self.workers
         };
         let plan = durable::Plan {
             experiment,
@@ -344,9 +350,10 @@ impl Output {
 
     /// As [`Self::show`], with this text table.
     fn show_as(&self, results: &Results, table: impl Fn(&Results) -> String) -> Result<()> {
-        match self.json {
-            true => print!("{}", report::json_lines(results)?),
-            false => print!("{}", table(results)),
+        if self.json {
+            print!("{}", report::json_lines(results)?)
+        } else {
+            print!("{}", table(results))
         }
         if let Some(path) = &self.svg {
             let drawing = report::svg(results);

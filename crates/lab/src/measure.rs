@@ -218,9 +218,10 @@ impl Words {
 
     /// Shows them above the progress bar, or on the standard error where it is hidden.
     pub(crate) fn show(&self, bar: &ProgressBar) {
-        match bar.is_hidden() {
-            true => eprintln!("{}", self.0),
-            false => bar.println(&self.0),
+        if bar.is_hidden() {
+            eprintln!("{}", self.0)
+        } else {
+            bar.println(&self.0)
         }
     }
 }

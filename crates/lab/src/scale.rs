@@ -166,9 +166,10 @@ impl Ground {
 
     fn mount(&mut self, plan: &Plan) -> Result<Stage> {
         let setup = Setup {
-            options: match self.system.is_ours() {
-                true => plan.mount_options.clone(),
-                false => String::new(),
+            options: if self.system.is_ours() {
+                plan.mount_options.clone()
+            } else {
+                String::new()
             },
             ..Setup::default()
         };

@@ -77,14 +77,15 @@ fn parts_of(pairs: &[Pair<'_>]) -> Vec<Part> {
     let within = pairs
         .iter()
         .filter(|pair| pair.difference().abs() <= AGREES);
-    let sentence = match pairs.is_empty() {
-        true => "No comparison: nothing was simulated on `this-machine`.".to_owned(),
-        false => format!(
+    let sentence = if pairs.is_empty() {
+        "No comparison: nothing was simulated on `this-machine`.".to_owned()
+    } else {
+        format!(
             "Rate of two workers over that of one: {} of {} simulated ratios are within 15 % of \
              the real ones.",
             within.count(),
             pairs.len()
-        ),
+        )
     };
     let headers = [
         "experiment",

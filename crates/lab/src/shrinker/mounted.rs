@@ -37,9 +37,10 @@ pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
     let mut cleanup = Cleanup::start()?;
     cleanup.watch(dir.path())?;
     let setup = Setup {
-        options: match system.is_ours() {
-            true => format!("nodelalloc,extent_cache={}", load.memory_bytes(plan)),
-            false => "nodelalloc".to_owned(),
+        options: if system.is_ours() {
+            format!("nodelalloc,extent_cache={}", load.memory_bytes(plan))
+        } else {
+            "nodelalloc".to_owned()
         },
         ..Setup::default()
     };
