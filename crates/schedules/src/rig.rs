@@ -136,9 +136,10 @@ fn judge(device: &Flat) {
 fn e2fsck(path: &Path) -> String {
     let out = Command::new("e2fsck").arg("-fn").arg(path).output();
     let out = out.expect("e2fsck is installed");
-    match out.status.success() {
-        true => String::new(),
-        false => String::from_utf8_lossy(&out.stdout).into_owned(),
+    if out.status.success() {
+        String::new()
+    } else {
+        String::from_utf8_lossy(&out.stdout).into_owned()
     }
 }
 
