@@ -120,17 +120,19 @@ impl Cores {
     /// The running task stays on its core, and others may be earlier. At the end of its time slice
     /// it gives up the core if a task is ready.
     pub(super) fn requeue(&mut self, machine: &Machine) {
-        match self.is_slice_over(machine) {
-            true => self.give_way(machine),
-            false => self.due.push(Reverse((self.now(), self.running))),
+        if self.is_slice_over(machine) {
+            self.give_way(machine)
+        } else {
+            self.due.push(Reverse((self.now(), self.running)))
         }
     }
 
     /// The running task goes on, after those that are ready and those that are earlier.
     pub(super) fn yield_core(&mut self, machine: &Machine) {
-        match self.ready.is_empty() {
-            true => self.due.push(Reverse((self.now(), self.running))),
-            false => self.give_way(machine),
+        if self.ready.is_empty() {
+            self.due.push(Reverse((self.now(), self.running)))
+        } else {
+            self.give_way(machine)
         }
     }
 

@@ -228,9 +228,10 @@ impl Lines {
         line.free_at = line.free_at.max(end);
         line.counts.queued_ps += start - now;
         line.counts.moved_ps += transfer;
-        match transfer == machine.near_ps {
-            true => line.counts.near += 1,
-            false => line.counts.far += 1,
+        if transfer == machine.near_ps {
+            line.counts.near += 1
+        } else {
+            line.counts.far += 1
         }
         line.count_place(place);
         line.take(core, access);
