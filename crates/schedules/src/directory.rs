@@ -62,7 +62,7 @@ fn rename(fs: &Filesystem) {
 }
 
 /// Permanent names are found, and occur once in each listing, also in one resumed after a pause.
-fn look(fs: &Filesystem) {
+fn check_listing(fs: &Filesystem) {
     let dir = dir(fs, b"d");
     for nr in 0..STAY {
         let found = fs.lookup(&dir, &name("stay", nr), &Caller::root());
@@ -143,7 +143,7 @@ fn come_and_go(image: &[u8]) {
 }
 
 #[test]
-fn a_name_that_goes_is_not_found() {
+fn lookups_miss_a_removed_name() {
     let image = image(fill);
     explore(100, move || come_and_go(&image));
 }
