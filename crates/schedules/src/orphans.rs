@@ -34,7 +34,6 @@ fn work(fs: &Filesystem, thread: u8) {
 fn meet(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));
-    let free = |fs: &Filesystem| (fs.statfs().blocks_free, fs.statfs().inodes_free);
     let before = free(&fs);
     let workers = (0..THREADS).map(|thread| {
         let fs = fs.clone();
@@ -56,6 +55,11 @@ fn meet(image: &[u8]) {
     fs.sync().expect("a sync");
     assert_eq!(free(&fs), before, "everything was freed");
     unmount(&device, &fs);
+}
+
+/// Free blocks and inodes.
+fn free(fs: &Filesystem) -> (u64, u32) {
+    (fs.statfs().blocks_free, fs.statfs().inodes_free)
 }
 
 #[test]
