@@ -67,8 +67,9 @@ impl Locality {
 
     #[cfg(any(test, feature = "experiments"))]
     pub(crate) fn set_base_lines(&mut self, base_lines: BuddyBaseLines) {
-        let goal = || Mutex::new(uext4_sync::Rank::Queue, GroupNr(0));
-        self.one_goal = base_lines.have_one_goal().then(goal);
+        self.one_goal = base_lines
+            .have_one_goal()
+            .then(|| Mutex::new(uext4_sync::Rank::Queue, GroupNr(0)));
         self.base_lines = base_lines;
     }
 

@@ -13,7 +13,7 @@ use uext4_num::{clamp_u64, u64_of};
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, Mutex, Rank, Rng};
 
-/// Kind of access.
+/// The operations that a fault can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `read_at`.
@@ -29,7 +29,7 @@ pub enum Operation {
 /// The accesses of its operation that a fault hits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Each one.
+    /// Every matching access fails.
     Always,
     /// `count` of them after the first `after`, counted from the arming.
     Counted {
@@ -68,14 +68,14 @@ pub struct Fault {
     pub operation: Operation,
     /// When it fails them.
     pub when: When,
-    /// The result.
+    /// The error that the failed access returns.
     pub cause: Cause,
 }
 
 /// Whether a flush, and the durability of a durable write, reach the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flushes {
-    /// They do.
+    /// Flushes and durable writes reach the device.
     Kept,
     /// A flush returns success and does nothing, and a durable write is an ordinary one, which a
     /// crash test must detect.
@@ -98,14 +98,14 @@ enum Course {
     Claimed,
 }
 
-/// Delayed accesses.
+/// A random delay of the accesses of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
     /// Seed of the choices.
     pub seed: u64,
     /// Delayed accesses per thousand.
     pub per_mille: u64,
-    /// Longest delay.
+    /// The upper bound of the delay.
     pub longest: Duration,
 }
 
@@ -146,9 +146,12 @@ impl Plan {
         if self.vanished {
             return Some(Some(Errno::NODEV));
         }
-        let hit = |armed: &mut Armed| armed.hits(operation, touched).then_some(armed.fault.cause);
         // Every fault counts the access, also those after the first match.
-        let hits: Vec<Cause> = self.armed.iter_mut().filter_map(hit).collect();
+        let hits: Vec<Cause> = self
+            .armed
+            .iter_mut()
+            .filter_map(|armed| armed.hits(operation, touched).then_some(armed.fault.cause))
+            .collect();
         hits.first().map(|cause| match cause {
             Cause::Io => Some(Errno::IO),
             Cause::NoSpace => Some(Errno::NOSPC),
@@ -331,18 +334,23 @@ impl BlockDevice for Faulty {
         })
     }
     fn flush(&self) -> Result<(), Error> {
-        self.access(Operation::Flush, (0, 0), || match self.drops_flushes() {
-            true => Ok(()),
-            false => self.inner.flush(),
+        self.access(Operation::Flush, (0, 0), || {
+            if self.drops_flushes() {
+                Ok(())
+            } else {
+                self.inner.flush()
+            }
         })
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let inward = || self.inner.discard(offset, len);
-        self.access(Operation::Discard, (offset, len), inward)
+        self.access(Operation::Discard, (offset, len), || {
+            self.inner.discard(offset, len)
+        })
     }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let inward = || self.inner.write_zeroes(offset, len);
-        self.access(Operation::Write, (offset, len), inward)
+        self.access(Operation::Write, (offset, len), || {
+            self.inner.write_zeroes(offset, len)
+        })
     }
     fn forget_cache(&self) {
         self.inner.forget_cache();

@@ -30,7 +30,7 @@ pub enum Claimant {
 /// durable only after a later [`Self::flush`] returned. Writes between two flushes may become
 /// durable in any order. [`Self::write_durable_at`] is the exception.
 pub trait BlockDevice: Send + Sync {
-    /// Size in bytes.
+    /// The size of the device in bytes.
     fn size_bytes(&self) -> u64;
     /// Fills `buf` from byte `offset`.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;
@@ -150,19 +150,23 @@ pub fn write_sparse<D: BlockDevice + ?Sized>(
     buf: &[u8],
     grain_bytes: usize,
 ) -> Result<(), Error> {
-    let is_zero = |grain: &&[u8]| grain.iter().all(|byte| *byte == 0);
     let grains: Vec<&[u8]> = buf.chunks(grain_bytes.max(1)).collect();
     let mut at = 0;
     for run in grains.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
         let len = run.iter().map(|grain| grain.len()).sum::<usize>();
         let place = offset + u64_of(at);
-        match run.first().is_some_and(is_zero) {
-            true => device.write_hole(place, u64_of(len))?,
-            false => device.write_at(place, &buf[at..at + len])?,
+        if run.first().is_some_and(is_zero) {
+            device.write_hole(place, u64_of(len))?
+        } else {
+            device.write_at(place, &buf[at..at + len])?
         }
         at += len;
     }
     Ok(())
+}
+
+fn is_zero(grain: &&[u8]) -> bool {
+    grain.iter().all(|byte| *byte == 0)
 }
 
 /// Zeroes bytes by ordinary writes, for devices without a better way.

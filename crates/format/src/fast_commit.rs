@@ -39,7 +39,7 @@ const TAG_BYTES: usize = 4;
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dentry {
-    /// The directory.
+    /// The directory with the name.
     pub parent: InodeNr,
     /// The inode that the name refers to.
     pub inode: InodeNr,

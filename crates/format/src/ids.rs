@@ -49,7 +49,7 @@ impl Tid {
 impl InodeNr {
     /// Owner of bad blocks.
     pub const BAD_BLOCKS: InodeNr = InodeNr(1);
-    /// The root directory.
+    /// The inode of the root directory.
     pub const ROOT: InodeNr = InodeNr(2);
     /// Quota of users.
     pub const USER_QUOTA: InodeNr = InodeNr(3);

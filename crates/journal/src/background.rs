@@ -14,7 +14,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// No threads yet.
+    /// Starts no threads yet.
     pub(crate) fn new(engine: &Arc<Engine>) -> Background {
         Background {
             engine: Arc::clone(engine),
@@ -117,9 +117,7 @@ impl Engine {
 
     /// Waits until a checkpoint is requested; false: the thread must end.
     fn await_checkpoint(&self, mut progress: MutexGuard<'_, Progress>) -> bool {
-        let is_asked =
-            |progress: &Progress| progress.wants_checkpoint() && self.gate.check().is_ok();
-        while !progress.is_ending() && !is_asked(&progress) {
+        while !(progress.is_ending() || progress.wants_checkpoint() && self.gate.check().is_ok()) {
             self.work.wait(&mut progress);
         }
         progress.begin_checkpoint();

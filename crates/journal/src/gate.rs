@@ -188,13 +188,6 @@ impl Gate {
     fn take_credits(&self, shard: &Shard, want: i64) -> bool {
         // One update, not a loop: all cores may take credits at the same time. While it is undone,
         // another handle may find the transaction full a little early.
-        let take = |from: &AtomicI64, n: i64| {
-            let is_enough = from.fetch_sub(n, SeqCst) >= n;
-            if !is_enough {
-                from.fetch_add(n, SeqCst);
-            }
-            is_enough
-        };
         if take(&shard.credits, want) {
             return true;
         }
@@ -239,8 +232,9 @@ impl Gate {
         self.reasons.store(0, SeqCst);
         let _parked = self.park.lock();
         self.opened.fetch_add(1, SeqCst);
-        let next = |word| Some(word & (STOPPED | HELD) | u64::from(tid.0));
-        let _always = self.word.fetch_update(SeqCst, SeqCst, next);
+        let _always = self.word.fetch_update(SeqCst, SeqCst, |word| {
+            Some(word & (STOPPED | HELD) | u64::from(tid.0))
+        });
         self.wake.notify_all();
     }
 
@@ -251,13 +245,14 @@ impl Gate {
             Round::Same => 0,
             Round::Next => ROUND,
         };
-        let next = |word: u64| Some((word & !CLOSED).wrapping_add(more));
-        let _always = self.word.fetch_update(SeqCst, SeqCst, next);
+        let _always = self.word.fetch_update(SeqCst, SeqCst, |word| {
+            Some((word & !CLOSED).wrapping_add(more))
+        });
         self.wake.notify_all();
     }
 
     /// Keeps new handles out until [`Self::release`]; open handles continue.
-    pub(crate) fn hold(&self) {
+    pub(crate) fn pause(&self) {
         self.word.fetch_or(HELD, SeqCst);
     }
 
@@ -307,4 +302,13 @@ impl Gate {
             .get()
             .map_or(Ok(()), |cause| Err(cause.clone()))
     }
+}
+
+/// Takes `n` if there are so many.
+fn take(from: &AtomicI64, n: i64) -> bool {
+    let is_enough = from.fetch_sub(n, SeqCst) >= n;
+    if !is_enough {
+        from.fetch_add(n, SeqCst);
+    }
+    is_enough
 }

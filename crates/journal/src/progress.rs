@@ -27,7 +27,7 @@ pub(crate) struct Progress {
     ended: u64,
     /// Number of the last full commit that has ended.
     full_ended: u64,
-    /// Time of that.
+    /// When the last full commit ended, on the monotonic clock.
     ended_at: Duration,
     /// Number of the commit that a caller leads.
     led: Option<u64>,

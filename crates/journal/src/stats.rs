@@ -13,11 +13,11 @@ const REASONS: usize = FullReason::ALL.len();
 /// Totals of fast commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastStats {
-    /// Fast commits.
+    /// The number of fast commits.
     pub commits: u64,
     /// Fast commits of one block, of two, and of more.
     pub by_blocks: [u64; 3],
-    /// Their blocks.
+    /// Blocks that fast commits wrote to the log.
     pub blocks: u64,
     /// Bytes of their records.
     pub bytes: u64,
@@ -32,15 +32,15 @@ pub struct FastStats {
 /// Totals since the journal was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Transactions committed.
+    /// The number of transactions with a commit block.
     pub transactions: u64,
-    /// Handles that ended.
+    /// The number of handles that ended.
     pub handles: u64,
     /// Images committed, in blocks.
     pub image_blocks: u64,
     /// Blocks written to the log, descriptors and commit blocks included.
     pub log_blocks: u64,
-    /// Blocks revoked.
+    /// The number of blocks in revoke records.
     pub revoked_blocks: u64,
     /// Blocks written home by checkpoints.
     pub checkpointed_blocks: u64,
@@ -56,7 +56,7 @@ pub struct Stats {
     pub running: Duration,
     /// Time of commits, from the closing of the gate to their end.
     pub commit: Duration,
-    /// Checkpoint passes.
+    /// The number of checkpoints that wrote blocks home.
     pub checkpoints: u64,
     /// Time of these passes.
     pub checkpoint: Duration,
@@ -78,11 +78,11 @@ pub struct Stats {
     pub encode: Duration,
     /// Time to write the log (or home, without a log).
     pub write: Duration,
-    /// Time to flush.
+    /// Time of the flushes of commits, in total.
     pub flush: Duration,
     /// Time to publish images and to call the observer.
     pub publish: Duration,
-    /// Fast commits.
+    /// Counters and times of fast commits.
     pub fast: FastStats,
 }
 
@@ -138,8 +138,10 @@ impl Times {
             2 => 1,
             _ => 2,
         };
-        let is_inode = |record: &&Record| matches!(record, Record::Inode { .. });
-        let inodes = records.iter().filter(is_inode).count();
+        let inodes = records
+            .iter()
+            .filter(|record| matches!(record, Record::Inode { .. }))
+            .count();
         let bytes = records.iter().map(Record::encoded_bytes).sum();
         Self::add(&self.fast_commits[place], 1);
         Self::add(&self.fast_blocks, blocks);
@@ -170,30 +172,33 @@ impl Times {
 
     /// A snapshot of these counters; all other fields are 0.
     pub(crate) fn snapshot(&self) -> Stats {
-        let ns = |counter: &AtomicU64| Duration::from_nanos(counter.load(Relaxed));
         Stats {
             transactions: self.transactions.load(Relaxed),
             requested: self.requested.load(Relaxed),
             handle_waits: self.handle_waits.load(Relaxed),
-            handle_wait: ns(&self.handle_wait_ns),
-            running: ns(&self.running_ns),
-            commit: ns(&self.commit_ns),
+            handle_wait: duration(&self.handle_wait_ns),
+            running: duration(&self.running_ns),
+            commit: duration(&self.commit_ns),
             checkpoints: self.checkpoints.load(Relaxed),
-            checkpoint: ns(&self.checkpoint_ns),
-            bookkeeping: ns(&self.bookkeeping_ns),
-            freeing: ns(&self.freeing_ns),
+            checkpoint: duration(&self.checkpoint_ns),
+            bookkeeping: duration(&self.bookkeeping_ns),
+            freeing: duration(&self.freeing_ns),
             image_blocks: self.image_blocks.load(Relaxed),
             log_blocks: self.log_blocks.load(Relaxed),
             revoked_blocks: self.revoked_blocks.load(Relaxed),
             checkpointed_blocks: self.checkpointed_blocks.load(Relaxed),
-            drain: ns(&self.drain_ns),
-            render: ns(&self.render_ns),
-            encode: ns(&self.encode_ns),
-            write: ns(&self.write_ns),
-            flush: ns(&self.flush_ns),
-            publish: ns(&self.publish_ns),
+            drain: duration(&self.drain_ns),
+            render: duration(&self.render_ns),
+            encode: duration(&self.encode_ns),
+            write: duration(&self.write_ns),
+            flush: duration(&self.flush_ns),
+            publish: duration(&self.publish_ns),
             fast: self.fast(),
             ..Stats::default()
         }
     }
+}
+
+fn duration(counter: &AtomicU64) -> Duration {
+    Duration::from_nanos(counter.load(Relaxed))
 }

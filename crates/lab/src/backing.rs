@@ -34,21 +34,20 @@ impl Backing {
         Ok(Self { dir, journal_mib })
     }
 
-    /// The scratch directory.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The image.
     pub(crate) fn image(&self) -> PathBuf {
         self.dir.path().join("image.img")
     }
 
     /// Formats the image, keeping its pages; `features` as for mke2fs.
     pub(crate) fn format(&self, features: &str) -> Result<()> {
-        match features.is_empty() {
-            true => self.format_with(&[]),
-            false => self.format_with(&["-O", features]),
+        if features.is_empty() {
+            self.format_with(&[])
+        } else {
+            self.format_with(&["-O", features])
         }
     }
 

@@ -34,7 +34,6 @@ impl FuseMount {
         Self::start(command, scratch, &[&options])
     }
 
-    /// Mounts with fuse2fs.
     pub(crate) fn fuse2fs(image: &Path, scratch: &Path) -> Result<Self> {
         let mut command = Command::new("fuse2fs");
         command.args(["-f", "-o", "rw"]).arg(image);
@@ -77,7 +76,6 @@ impl FuseMount {
         bail!("the server did not mount within {} s", PATIENCE.as_secs())
     }
 
-    /// The mount point.
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -129,9 +127,10 @@ pub(crate) fn serve(image: &Path, dir: &Path, options: &str) -> Result<()> {
     let is_block = std::fs::metadata(image)?.file_type().is_block_device();
     let mut fuse = uext4_fuse::MountOptions {
         source: image.display().to_string(),
-        backing: match is_block {
-            true => Backing::BlockDevice,
-            false => Backing::File,
+        backing: if is_block {
+            Backing::BlockDevice
+        } else {
+            Backing::File
         },
         // As in the `uext4` tool.
         sandbox: Sandbox::Best,

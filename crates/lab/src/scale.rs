@@ -59,7 +59,6 @@ impl Step {
     }
 }
 
-/// Runs everything.
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let systems: Vec<System> = system::present(&plan.systems).collect();
     let progress = progress((plan.variants.len() * systems.len() * Step::ALL.len()) as u64);
@@ -70,12 +69,13 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
             for step in Step::ALL {
                 let name = step.name();
                 progress.set_message(format!("{} {variant} {name}", system.name()));
-                let whole = || format!("{}, {variant}, {name}", system.name());
-                let done = ground.step(plan, step).with_context(whole)?;
+                let done = ground
+                    .step(plan, step)
+                    .with_context(|| format!("{}, {variant}, {name}", system.name()))?;
                 if let Some(first) = done.first() {
                     let mut words = Words::new(&first.key);
-                    let add = |one: &Series| words.add(&one.metric, one.median(), one.unit);
-                    done.iter().for_each(add);
+                    done.iter()
+                        .for_each(|one| words.add(&one.metric, one.median(), one.unit));
                     words.show(&progress);
                 }
                 series.extend(done);
@@ -132,11 +132,11 @@ impl Ground {
         }
     }
 
-    /// Runs one step on a mount of its own; answers its costs.
+    /// Runs one step on a mount of its own; returns its costs.
     fn step(&mut self, plan: &Plan, step: Step) -> Result<Vec<Series>> {
         memory::begin()?;
         let stage = self.mount(plan)?;
-        let place = stage.place();
+        let place = stage.access();
         let done = self.work(&place, step);
         drop(place);
         let struck = stage.strike();
@@ -166,9 +166,10 @@ impl Ground {
 
     fn mount(&mut self, plan: &Plan) -> Result<Stage> {
         let setup = Setup {
-            options: match self.system.is_ours() {
-                true => plan.mount_options.clone(),
-                false => String::new(),
+            options: if self.system.is_ours() {
+                plan.mount_options.clone()
+            } else {
+                String::new()
             },
             ..Setup::default()
         };
@@ -183,7 +184,7 @@ impl Ground {
         })
     }
 
-    /// Runs the step in all directories; answers the time.
+    /// Runs the step in all directories; returns the time.
     fn work(&self, place: &Place, step: Step) -> Result<Duration> {
         let start = crate::workers::now(Clock::Wall);
         let mut left = self.files;

@@ -70,7 +70,7 @@ impl Stage {
     }
 
     /// The access for workers.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn access(&self) -> Place {
         match self {
             Self::Library(filesystem) => Place::Library(filesystem.clone()),
             Self::Kernel(mount) => Place::Directory(mount.path().to_owned()),
@@ -78,7 +78,7 @@ impl Stage {
         }
     }
 
-    /// Unmounts and answers errors; a drop only prints them.
+    /// Unmounts and returns errors; a drop only prints them.
     pub(crate) fn strike(self) -> Result<()> {
         match self {
             Self::Library(filesystem) => Ok(filesystem.unmount()?),

@@ -64,7 +64,7 @@ use uext4_format::{Features, Geometry, Inode, InodeNr, Superblock};
 pub struct Report {
     /// The primary superblock, as written.
     pub superblock: Superblock,
-    /// Sizes and counts.
+    /// Block size, groups and the other sizes of the new file system.
     pub geometry: Geometry,
     /// Length of the journal in blocks; 0: none.
     pub journal_blocks: u32,
@@ -89,7 +89,7 @@ pub fn format(device: &dyn BlockDevice, options: &MkfsOptions) -> Result<Report,
     let time = options.time.unwrap_or_else(entropy::now);
     plan.identify(options, uuid, hash_seed, time)?;
     let mut draft = Draft::new(plan, options)?;
-    draft.place_groups()?;
+    draft.allocate_group_metadata()?;
     draft.add_all()?;
     if options.contents == DeviceContents::Unknown {
         let geometry = &draft.geometry;

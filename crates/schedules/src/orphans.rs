@@ -34,7 +34,6 @@ fn work(fs: &Filesystem, thread: u8) {
 fn meet(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));
-    let free = |fs: &Filesystem| (fs.statfs().blocks_free, fs.statfs().inodes_free);
     let before = free(&fs);
     let workers = (0..THREADS).map(|thread| {
         let fs = fs.clone();
@@ -58,6 +57,11 @@ fn meet(image: &[u8]) {
     unmount(&device, &fs);
 }
 
+/// Free blocks and inodes.
+fn free(fs: &Filesystem) -> (u64, u32) {
+    (fs.statfs().blocks_free, fs.statfs().inodes_free)
+}
+
 #[test]
 fn orphans_come_and_go() {
     let image = image_with_directory();
@@ -70,7 +74,7 @@ fn a_slot_has_one_owner() {
 }
 
 /// A reference by number is taken and dropped while the last user of an unlinked file leaves.
-fn hold_beside_the_end(image: &[u8]) {
+fn reference_during_the_last_drop(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));
     let free = |fs: &Filesystem| (fs.statfs().blocks_free, fs.statfs().inodes_free);
@@ -104,7 +108,7 @@ fn hold_beside_the_end(image: &[u8]) {
 #[test]
 fn the_last_of_several_users_frees_a_file_without_a_name() {
     let image = image_with_directory();
-    explore(150, move || hold_beside_the_end(&image));
+    explore(150, move || reference_during_the_last_drop(&image));
 }
 
 /// Each piece is an extent; this many need more than one transaction to truncate.
@@ -126,8 +130,8 @@ fn cut_beside_unlink(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));
     let inodes = fs.statfs().inodes_free;
-    let find = |fs: &Filesystem| fs.lookup(&dir(fs, b"d"), b"file", &Caller::root());
-    let file = find(&fs).expect("a name");
+    let file = fs.lookup(&dir(&fs, b"d"), b"file", &Caller::root());
+    let file = file.expect("a name");
     let cutter = {
         let (fs, file) = (fs.clone(), file.clone());
         thread::spawn(move || fs.truncate(&file, 0).expect("a truncate"))

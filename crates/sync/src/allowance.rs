@@ -6,7 +6,7 @@ use crate::backend;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Remaining budget.
+/// The remaining budget of steps and time of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// Steps, in the unit of the spender.
@@ -35,11 +35,10 @@ impl Allowance {
     pub fn step() -> Option<Self> {
         LEFT.with(|left| {
             let before = left.get();
-            let after = |before: Self| Self {
+            left.set(before.map(|before| Self {
                 steps: before.steps.saturating_sub(1),
                 ..before
-            };
-            left.set(before.map(after));
+            }));
             before
         })
     }

@@ -27,7 +27,7 @@ const LINEAR_BITS: u32 = 3;
 /// One for each number below [`LINEAR`], then `LINEAR` for each power of two.
 const BUCKETS: usize = usize_of((u64::BITS - LINEAR_BITS + 1) << LINEAR_BITS);
 
-/// See the module.
+/// A histogram of the durations of calls, which threads fill concurrently.
 pub struct Latencies {
     buckets: Box<[AtomicU64]>,
     worst_ns: AtomicU64,
@@ -37,7 +37,7 @@ pub struct Latencies {
 /// Summary of all calls that [`Latencies`] has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencySummary {
-    /// Number of calls.
+    /// The number of calls.
     pub count: u64,
     /// Sum of their times, in nanoseconds.
     pub total_ns: u64,
@@ -73,8 +73,11 @@ impl Latencies {
 
     /// A summary so far. Calls that end concurrently may or may not count.
     pub fn summary(&self) -> LatencySummary {
-        let load = |bucket: &AtomicU64| bucket.load(Acquire);
-        let counts: Vec<u64> = self.buckets.iter().map(load).collect();
+        let counts: Vec<u64> = self
+            .buckets
+            .iter()
+            .map(|bucket| bucket.load(Acquire))
+            .collect();
         let worst_ns = self.worst_ns.load(Relaxed);
         LatencySummary {
             count: counts.iter().sum(),
@@ -90,11 +93,10 @@ fn bound_of_share(counts: &[u64], per_mille: u64) -> u64 {
     let all: u64 = counts.iter().sum();
     let needed = (u128::from(all) * u128::from(per_mille)).div_ceil(1000);
     let mut seen = 0;
-    let reached = |count: &u64| {
+    let bucket = counts.iter().position(|count| {
         seen += u128::from(*count);
         seen >= needed
-    };
-    let bucket = counts.iter().position(reached);
+    });
     bucket.map_or(0, bound_of)
 }
 

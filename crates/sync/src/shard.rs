@@ -49,7 +49,7 @@ impl<T> Sharded<T> {
             slots: (0..shards()).map(make).map(CachePadded::new).collect(),
         }
     }
-    /// Number of slots.
+    /// The number of slots, a power of two.
     pub fn count(&self) -> usize {
         self.slots.len()
     }
@@ -60,8 +60,9 @@ impl<T> Sharded<T> {
     /// The slot of shard `index` (modulo the number of shards, a power of two).
     pub fn slot(&self, index: usize) -> &T {
         // Usually the index is a shard, and the access waits for no arithmetic.
-        let wrapped = || &self.slots[index & (self.slots.len() - 1)];
-        self.slots.get(index).unwrap_or_else(wrapped)
+        self.slots
+            .get(index)
+            .unwrap_or_else(|| &self.slots[index & (self.slots.len() - 1)])
     }
     /// All slots in shard order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {

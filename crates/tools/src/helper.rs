@@ -14,7 +14,6 @@ use crate::failure::{Failure, Result};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The calling program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     Anybody,
@@ -28,10 +27,11 @@ impl Caller {
         let name = args.first().and_then(|arg| Path::new(arg).file_name());
         let name = name.unwrap_or_default().to_string_lossy();
         // No subcommand begins with a slash.
-        let by_mount_fuse = || args.get(1).is_some_and(|arg| Path::new(arg).is_absolute());
         if name.starts_with("umount.") {
             Self::Umount
-        } else if name.starts_with("mount.") || by_mount_fuse() {
+        } else if name.starts_with("mount.")
+            || args.get(1).is_some_and(|arg| Path::new(arg).is_absolute())
+        {
             Self::Mount
         } else {
             Self::Anybody
@@ -90,8 +90,11 @@ impl Asked {
     /// Refuses flags other than `known`, `n` and `v`. `n` and `v` have no effect: there is no mtab,
     /// and no verbose output.
     fn allow(&self, program: &str, known: &str) -> Result<()> {
-        let unknown = |flag: &char| !known.contains(*flag) && !"nv".contains(*flag);
-        match self.flags.chars().find(unknown) {
+        let unknown = self
+            .flags
+            .chars()
+            .find(|flag| !known.contains(*flag) && !"nv".contains(*flag));
+        match unknown {
             Some(flag) => Err(Failure::usage(format!("{program} -{flag}: not supported"))),
             None => Ok(()),
         }
@@ -103,8 +106,7 @@ impl Asked {
 
     /// `mount -f` does everything except the mount. With `nofail` a missing image is no error.
     fn needs_nothing(&self) -> bool {
-        let absent = |source| matches!(Path::new(source).try_exists(), Ok(false));
-        let absent = self.places.first().is_some_and(absent);
+        let absent = self.places.first().is_some_and(|place| is_absent(place));
         self.flags.contains('f') || (self.has("nofail") && !self.has("remount") && absent)
     }
 
@@ -139,6 +141,10 @@ impl Asked {
         line.push(dir);
         Ok(line)
     }
+}
+
+fn is_absent(source: &OsStr) -> bool {
+    matches!(Path::new(source).try_exists(), Ok(false))
 }
 
 fn list(arg: Option<&OsString>) -> Result<Vec<String>> {

@@ -16,7 +16,6 @@ const CHECK_EVERY: u64 = 8;
 /// Files that SQLite recovers from. The WAL index (`db-shm`) is only for running processes.
 const FILES: [&str; 2] = ["db", "db-wal"];
 
-/// One power cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     nr: u64,
@@ -64,9 +63,10 @@ impl Cut {
         let image = Arc::new(log.image(self.at, self.survivors));
         let scratch = scratch_dir()?;
         recover(&image, scratch.path()).context("our recovery")?;
-        let found = match scratch.path().join(FILES[0]).exists() {
-            true => writer::judge(&scratch.path().join(FILES[0]), seed)?,
-            false => 0,
+        let found = if scratch.path().join(FILES[0]).exists() {
+            writer::judge(&scratch.path().join(FILES[0]), seed)?
+        } else {
+            0
         };
         ensure!(
             found >= promised,

@@ -18,7 +18,6 @@ use super::promise::{Content, Known};
 
 /// Names per client in each of the two directories.
 const NAMES: usize = 24;
-/// Largest file.
 const FILE_BYTES_MAX: u64 = 300_000;
 /// Removed files that stay open per client, so that the kill leaves orphans. All clients together
 /// hold more than the smallest orphan file can store.
@@ -243,10 +242,10 @@ impl Client {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(super) fn look(&mut self, root: &Path) -> Result<()> {
+    pub(super) fn record_state(&mut self, root: &Path) -> Result<()> {
         self.moving = None;
         for name in 0..self.known.len() {
-            self.known[name] = Known::look(&self.path(root, name))?;
+            self.known[name] = Known::of_path(&self.path(root, name))?;
         }
         Ok(())
     }
@@ -255,8 +254,7 @@ impl Client {
 /// Checks that a rename under way from `old` to `new` was done or not done. Another file at `new`
 /// may have the same content: empty files are common after a crash.
 fn check_moving(old: &Path, new: &Path, known: &Known) -> Result<()> {
-    let inode = |path: &Path| fs::metadata(path).ok().map(|found| found.ino());
-    match (inode(old), inode(new)) {
+    match (inode_of(old), inode_of(new)) {
         (None, _) => known.check(new).context("a rename under way lost the file"),
         (Some(old_inode), Some(new_inode)) if old_inode == new_inode => {
             bail!("{} and {} are the same file", old.display(), new.display())
@@ -265,16 +263,24 @@ fn check_moving(old: &Path, new: &Path, known: &Known) -> Result<()> {
     }
 }
 
+fn inode_of(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|found| found.ino())
+}
+
 /// True for errors of a mount whose server is gone. Rings disappear shortly after their process,
 /// and requests in between fail with `ECANCELED`. Lost writeback fails with `EIO`; `EIO` from a
 /// live mount is a bug.
 fn is_end(error: &io::Error, root: &Path) -> bool {
     use rustix::io::Errno;
-    let is = |error: &io::Error, errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
-    let is_gone = || fs::metadata(root).is_err_and(|error| is(&error, Errno::NOTCONN));
     let aborted = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     let aborted = aborted.into_iter().any(|errno| is(error, errno));
-    aborted || (is(error, Errno::IO) && is_gone())
+    aborted
+        || (is(error, Errno::IO)
+            && fs::metadata(root).is_err_and(|error| is(&error, Errno::NOTCONN)))
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 #[cfg(test)]

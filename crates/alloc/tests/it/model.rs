@@ -262,7 +262,7 @@ impl World {
             Op::Settle(at) if !self.reserved.is_empty() => {
                 let run = self.reserved.swap_remove(at % self.reserved.len());
                 self.disk.set(run);
-                self.engine.settle(run);
+                self.engine.mark_in_use(run);
                 self.change(run, |state| state == State::Reserved, State::Used);
             }
             Op::Release(at) if !self.reserved.is_empty() => {
@@ -445,7 +445,7 @@ fn damaged_groups_are_left_alone_and_named() {
 }
 
 /// The loader hears once that the clusters of a group are lost, also from the prefetch; what is
-/// freed there later is not answered as usable, and a growth makes it usable again.
+/// freed there later is not returned as usable, and a growth makes it usable again.
 #[test]
 fn clusters_of_damaged_groups_are_lost_once() {
     for choice in CHOICES {
@@ -534,7 +534,7 @@ impl uext4_alloc::Loader for Interrupted<'_> {
         Ok(())
     }
 
-    fn look(
+    fn scan(
         &self,
         groups: &[GroupNr],
         each: &mut dyn FnMut(GroupNr, Result<&uext4_alloc::Bitmap, uext4_alloc::LoadError>),

@@ -12,7 +12,7 @@ use uext4_format::acl::{IdKind, replace_ids};
 const LABEL: &[u8] = b"security.selinux";
 const ACL: &[u8] = b"system.posix_acl_";
 
-/// Modification times.
+/// How modification times change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
     /// Those of the sources.
@@ -33,16 +33,15 @@ impl Times {
     }
 
     fn clamp(self, mtime: &mut Timestamp) {
-        let order = |time: &Timestamp| (time.seconds, time.nanoseconds);
         if let Times::NotAfter(latest) = self
-            && order(mtime) > order(&latest)
+            && *mtime > latest
         {
             *mtime = latest;
         }
     }
 }
 
-/// What to change.
+/// What a [`Changed`] sink replaces in the attributes of its source.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Where users move, in ACLs too; a number in none of these is refused.
@@ -53,7 +52,7 @@ pub struct Changes {
     pub owner: Option<(u32, u32)>,
     /// Modification times of what sources have.
     pub times: Times,
-    /// Attributes by path.
+    /// An mtree specification with attributes for single paths.
     pub mtree: Option<Mtree>,
     /// Labels by path, instead of those of the source.
     pub contexts: Option<FileContexts>,
@@ -259,10 +258,6 @@ fn check_type(line: &Line, node: &Node<'_>) -> std::result::Result<(), Fault> {
 
 /// The file that a line describes completely; `None` if it may be missing.
 fn node(line: &Line) -> std::result::Result<Option<Node<'static>>, Fault> {
-    let without = |what: &str| {
-        let problem = format!("is a new file without {what}");
-        Fault::refused(problem, "add it to the line")
-    };
     Ok(Some(match line.kind {
         None | Some(Kind::File) if line.is_optional => return Ok(None),
         None | Some(Kind::File) => {
@@ -274,15 +269,20 @@ fn node(line: &Line) -> std::result::Result<Option<Node<'static>>, Fault> {
         }
         Some(Kind::Directory) => Node::Directory,
         Some(Kind::Symlink) => {
-            Node::Symlink(line.target.clone().ok_or_else(|| without("link=TARGET"))?)
+            Node::Symlink(line.target.clone().ok_or_else(|| missing("link=TARGET"))?)
         }
         Some(Kind::CharDevice) => {
-            Node::CharDevice(line.device.ok_or_else(|| without("device=NUMBER"))?)
+            Node::CharDevice(line.device.ok_or_else(|| missing("device=NUMBER"))?)
         }
         Some(Kind::BlockDevice) => {
-            Node::BlockDevice(line.device.ok_or_else(|| without("device=NUMBER"))?)
+            Node::BlockDevice(line.device.ok_or_else(|| missing("device=NUMBER"))?)
         }
         Some(Kind::Fifo) => Node::Fifo,
         Some(Kind::Socket) => Node::Socket,
     }))
+}
+
+fn missing(what: &str) -> Fault {
+    let problem = format!("is a new file without {what}");
+    Fault::refused(problem, "add it to the line")
 }

@@ -48,7 +48,6 @@ pub(crate) enum Kind {
     Fifo,
 }
 
-/// One member.
 #[derive(Debug)]
 pub(crate) struct Member {
     /// Path below the root of the tar.
@@ -63,7 +62,6 @@ pub(crate) struct Member {
     pub(crate) stored: u64,
 }
 
-/// Reads members.
 pub(crate) struct Reader {
     pub(crate) tape: Tape,
     end_mark: EndMark,
@@ -285,8 +283,9 @@ impl Reader {
             return Ok((map.checked(stored)?, stored));
         }
         if let Some((map, taken)) = records.sparse.map(next)? {
-            let short = || Fault::refused("has a sparse map longer than its data", DAMAGED);
-            let left = stored.checked_sub(taken).ok_or_else(short)?;
+            let left = stored
+                .checked_sub(taken)
+                .ok_or_else(|| Fault::refused("has a sparse map longer than its data", DAMAGED))?;
             return Ok((map.checked(left)?, left));
         }
         let whole = SparseMap {
@@ -343,7 +342,6 @@ fn device(header: &Header<'_>, records: &Records) -> Checked<DeviceNumber> {
     let (major, minor) = header.device()?;
     let major = records.device.0.unwrap_or(major);
     let minor = records.device.1.unwrap_or(minor);
-    let fit = |value: u64, max: u32| u32::try_from(value).ok().filter(|value| *value <= max);
     match (fit(major, 0xFFF), fit(minor, 0xF_FFFF)) {
         (Some(major), Some(minor)) => Ok(DeviceNumber { major, minor }),
         _ => {
@@ -354,6 +352,10 @@ fn device(header: &Header<'_>, records: &Records) -> Checked<DeviceNumber> {
             ))
         }
     }
+}
+
+fn fit(value: u64, max: u32) -> Option<u32> {
+    u32::try_from(value).ok().filter(|value| *value <= max)
 }
 
 fn attributes(header: &Header<'_>, records: &Records, kind: &Kind) -> Checked<Attributes> {

@@ -10,7 +10,6 @@ use std::path::Path;
 /// Bits of the access mode in the flags of an open file.
 const ACCESS_MODE: u32 = 0o3;
 
-/// Process ids.
 pub(super) fn all() -> impl Iterator<Item = u32> {
     let entries = sysfs::entries(Path::new("/proc")).into_iter();
     entries.filter_map(|path| path.file_name()?.to_str()?.parse().ok())
@@ -78,12 +77,13 @@ fn access(pid: u32, storage: &Storage) -> Option<Access> {
     let open = sysfs::entries(Path::new(&format!("/proc/{pid}/fd")));
     let mut found = open.iter().filter(|fd| Storage::at(fd) == Some(*storage));
     let first = found.next()?;
-    match std::iter::once(first)
+    if std::iter::once(first)
         .chain(found)
         .any(|fd| writes(pid, fd))
     {
-        true => Some(Access::Writes),
-        false => Some(Access::Reads),
+        Some(Access::Writes)
+    } else {
+        Some(Access::Reads)
     }
 }
 

@@ -26,7 +26,7 @@ const TAIL_BYTES: usize = 4;
 pub struct Layout {
     /// Bytes of a journal block (and of a file system block).
     pub block_size: usize,
-    /// The checksum format.
+    /// The checksum format of the blocks of the log.
     pub checksums: ChecksumKind,
     /// Block numbers have 64 bits.
     pub wide: bool,
@@ -68,9 +68,10 @@ impl Layout {
 
     /// The end of the payload of descriptor and revoke blocks, in bytes.
     pub fn payload_end(&self) -> usize {
-        match self.has_block_checksums() {
-            true => self.block_size.saturating_sub(TAIL_BYTES),
-            false => self.block_size,
+        if self.has_block_checksums() {
+            self.block_size.saturating_sub(TAIL_BYTES)
+        } else {
+            self.block_size
         }
     }
 

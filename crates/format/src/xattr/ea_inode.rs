@@ -16,8 +16,11 @@ pub struct EaInodeFields {
 impl EaInodeFields {
     /// Of an inode: the low 32 bits of its times are raw in either range of times.
     pub fn of(inode: &Inode) -> Self {
-        let low = |time: Timestamp| low_u32(time.seconds.cast_unsigned());
-        Self::from_raw(low(inode.atime), low(inode.ctime), low_u32(inode.version))
+        Self::from_raw(
+            low_seconds(inode.atime),
+            low_seconds(inode.ctime),
+            low_u32(inode.version),
+        )
     }
 
     /// From the raw fields of the inode.
@@ -42,12 +45,12 @@ impl EaInodeFields {
         inode.version = (inode.version & !u64::from(u32::MAX)) | u64::from(self.version_low());
     }
 
-    /// For `i_atime`.
+    /// The value of `i_atime`: the hash of the value.
     pub fn atime(&self) -> u32 {
         self.hash
     }
 
-    /// For `i_ctime`.
+    /// The value of `i_ctime`: the upper half of the reference count.
     pub fn ctime(&self) -> u32 {
         high_u32(self.refcount)
     }
@@ -56,6 +59,10 @@ impl EaInodeFields {
     pub fn version_low(&self) -> u32 {
         low_u32(self.refcount)
     }
+}
+
+fn low_seconds(time: Timestamp) -> u32 {
+    low_u32(time.seconds.cast_unsigned())
 }
 
 /// The hash of a value that is kept in an inode; `seed` is the file system's.

@@ -15,7 +15,7 @@ const ROWS_MAX: u32 = 4096;
 pub struct QuotaRow {
     /// Id of the user, group or project.
     pub id: u32,
-    /// Used space.
+    /// Space in use by the owner, in bytes.
     pub space_bytes: u64,
     /// Soft limit of space, which may be exceeded for the grace time.
     pub space_soft_bytes: u64,
@@ -23,7 +23,7 @@ pub struct QuotaRow {
     pub space_hard_bytes: u64,
     /// End of the grace time of space, in seconds since the epoch; 0 while it does not run.
     pub space_grace_end_seconds: u64,
-    /// Used inodes.
+    /// The number of inodes of the owner.
     pub inodes: u64,
     /// Soft limit of inodes, which may be exceeded for the grace time.
     pub inodes_soft: u64,
@@ -80,15 +80,19 @@ impl NewLimits {
     }
 
     fn over(&self, old: QuotaEntry) -> QuotaEntry {
-        let kib = |bytes: Option<u64>, old: u64| bytes.map_or(old, |bytes| bytes.div_ceil(1024));
         QuotaEntry {
-            space_soft_kib: kib(self.space_soft_bytes, old.space_soft_kib),
-            space_hard_kib: kib(self.space_hard_bytes, old.space_hard_kib),
+            space_soft_kib: kib_or(self.space_soft_bytes, old.space_soft_kib),
+            space_hard_kib: kib_or(self.space_hard_bytes, old.space_hard_kib),
             inodes_soft: self.inodes_soft.unwrap_or(old.inodes_soft),
             inodes_hard: self.inodes_hard.unwrap_or(old.inodes_hard),
             ..old
         }
     }
+}
+
+/// A new limit in KiB, rounded up, or the old one.
+fn kib_or(bytes: Option<u64>, old: u64) -> u64 {
+    bytes.map_or(old, |bytes| bytes.div_ceil(1024))
 }
 
 /// New grace times; fields without a value stay unchanged.
@@ -116,9 +120,10 @@ impl NewGrace {
             space_seconds: self.space_seconds.unwrap_or(now.space_seconds),
             inodes_seconds: self.inodes_seconds.unwrap_or(now.inodes_seconds),
         };
-        match grace == now {
-            true => Ok(()),
-            false => filesystem.set_quota_grace(kind, grace),
+        if grace == now {
+            Ok(())
+        } else {
+            filesystem.set_quota_grace(kind, grace)
         }
     }
 }

@@ -236,7 +236,7 @@ fn an_open_file_is_held_until_it_is_closed() {
     });
 }
 
-/// The library still answers the inode of a file system that is unmounted.
+/// The library still returns the inode of a file system that is unmounted.
 #[test]
 fn no_node_is_answered_while_the_image_is_closed() {
     on_fresh_image(|rig| {
@@ -255,7 +255,7 @@ fn a_table_that_empties_gives_memory_back() {
     on_fresh_image(|rig| {
         rig.make(b"name");
         let (node, _) = rig.look_up(b"name").unwrap();
-        assert!(!rig.nodes.note_cached(node) && rig.nodes.note_cached(node));
+        assert!(!rig.nodes.mark_cached(node) && rig.nodes.mark_cached(node));
         rig.forget(node, 2);
         rig.unlink(b"name");
     });

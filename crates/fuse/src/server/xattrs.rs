@@ -60,9 +60,10 @@ impl Server {
     }
 
     fn check_lists(&self) -> Handled {
-        match self.owners.hide_lists() {
-            true => Err(Errno::EOPNOTSUPP),
-            false => Ok(()),
+        if self.owners.hide_lists() {
+            Err(Errno::EOPNOTSUPP)
+        } else {
+            Ok(())
         }
     }
 
@@ -93,11 +94,12 @@ impl Server {
 
     /// What the kernel asks for the rights of the inode's group.
     pub(super) fn decides(&self, inode: &InodeRef) -> Decides {
-        let list = |name| self.filesystem.get_xattr(inode, name, &Self::reader());
-        if self.owners.hide_lists() || list(ACCESS_LIST).is_err() {
-            Decides::Mode
-        } else {
-            Decides::List
+        if self.owners.hide_lists() {
+            return Decides::Mode;
+        }
+        match (self.filesystem).get_xattr(inode, ACCESS_LIST, &Self::reader()) {
+            Ok(_) => Decides::List,
+            Err(_) => Decides::Mode,
         }
     }
 
@@ -115,7 +117,6 @@ impl Server {
         let inode = self.get(request.node)?;
         let mut list = Vec::new();
         let names = self.filesystem.list_xattrs(&inode, &request.caller(0))?;
-        let is_secret = |name: &[u8]| name.starts_with(b"trusted.");
         let keeps_secrets = names.iter().any(|name| is_secret(name)) && !self.is_superuser(request);
         for name in names {
             let hides_list = is_list(&name) && self.owners.hide_lists();
@@ -138,6 +139,10 @@ impl Server {
             .filesystem
             .remove_xattr(&inode, name, &self.asker(request))?)
     }
+}
+
+fn is_secret(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.")
 }
 
 /// Whether an attribute is an access control list.

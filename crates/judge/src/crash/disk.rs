@@ -19,9 +19,7 @@ pub(super) struct Recorders {
 }
 
 impl Disk {
-    /// A private copy.
     pub(super) fn snapshot(&self) -> Self {
-        let copy = |device: &Arc<MemDevice>| Arc::new(device.snapshot());
         Self {
             main: copy(&self.main),
             journal: self.journal.as_ref().map(copy),
@@ -35,11 +33,17 @@ impl Disk {
     }
 }
 
+fn copy(device: &Arc<MemDevice>) -> Arc<MemDevice> {
+    Arc::new(device.snapshot())
+}
+
 impl Recorders {
     pub(super) fn new(disk: &Disk) -> Self {
         let main = Arc::new(Recorder::new(disk.main.clone()));
-        let beside = |device: &Arc<MemDevice>| Arc::new(main.beside(device.clone()));
-        let journal = disk.journal.as_ref().map(beside);
+        let journal = disk
+            .journal
+            .as_ref()
+            .map(|device| Arc::new(main.beside(device.clone())));
         Self { main, journal }
     }
 

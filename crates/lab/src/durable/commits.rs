@@ -46,7 +46,7 @@ fn server(root: &Path) -> Result<Client> {
 impl Commits {
     /// The counters of a mounted file system on `disk`.
     pub(super) fn of(stage: &Stage, disk: &str, feature: Feature) -> Result<Self> {
-        let counters = match (stage, stage.place()) {
+        let counters = match (stage, stage.access()) {
             (Stage::Kernel(_), _) => of_kernel(disk, feature),
             (_, Place::Library(filesystem)) => of_stats(&serde_json::to_value(filesystem.stats())?),
             (_, Place::Directory(root)) => of_stats(&server(&root)?.ask(&Ask::Stats {})?),
@@ -110,7 +110,6 @@ fn of_stats(stats: &Value) -> Result<Commits> {
 }
 
 fn of_kernel(disk: &str, feature: Feature) -> Result<Commits> {
-    let read = |path: String| fs::read_to_string(&path).with_context(|| format!("read {path}"));
     let info = read(format!("/proc/fs/jbd2/{disk}-8/info"))?;
     let fast = match feature {
         Feature::Full => None,
@@ -122,6 +121,10 @@ fn of_kernel(disk: &str, feature: Feature) -> Result<Commits> {
         full: before_word(&info, "transactions")?,
         fast,
     })
+}
+
+fn read(path: String) -> Result<String> {
+    fs::read_to_string(&path).with_context(|| format!("read {path}"))
 }
 
 fn fast_of_kernel(info: &str) -> Result<Fast> {

@@ -8,7 +8,6 @@ use crate::workers::now;
 use anyhow::Result;
 use std::time::Duration;
 
-/// Variants.
 pub(super) const CREATE: &str = "create";
 pub(super) const APPEND: &str = "append";
 
@@ -74,11 +73,11 @@ impl Work for Fsync {
     fn phase(&mut self, _index: usize) -> Result<u64> {
         let end = now(Clock::Wall) + Duration::from_secs_f64(self.seconds);
         let (count, mut done) = (self.count, 0);
-        let goes_on = |done| match count {
-            0 => now(Clock::Wall) < end,
-            count => done < count,
-        };
-        while goes_on(done) {
+        while if count == 0 {
+            now(Clock::Wall) < end
+        } else {
+            done < count
+        } {
             self.change(done)?;
             done += 1;
         }

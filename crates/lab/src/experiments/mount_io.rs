@@ -10,7 +10,6 @@ use uext4_testkit::rng::Rng;
 /// Alignment of memory for direct I/O.
 const ALIGN_BYTES: usize = 4096;
 
-/// A phase.
 struct Step {
     name: &'static str,
     what: What,
@@ -64,8 +63,10 @@ const STEPS: [Step; 10] = {
 };
 
 pub(super) fn phases() -> Vec<Phase> {
-    let phase = |step: &Step| Phase::new(step.name, Unit::MegabytesPerSecond);
-    STEPS.iter().map(phase).collect()
+    STEPS
+        .iter()
+        .map(|step| Phase::new(step.name, Unit::MegabytesPerSecond))
+        .collect()
 }
 
 struct MountIo {

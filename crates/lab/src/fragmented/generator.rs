@@ -49,11 +49,12 @@ pub(super) fn generate(path: &Path, size_bytes: u64) -> Result<()> {
         .next_multiple_of(per_flex);
     let used = std::thread::scope(|scope| -> Result<Vec<u32>> {
         let parts = (0..).step_by(part).zip(descriptors.chunks_mut(part));
-        let fill = |(first, part)| {
-            let image = &image;
-            scope.spawn(move || image.fill_groups(first, part))
-        };
-        let threads: Vec<_> = parts.map(fill).collect();
+        let threads: Vec<_> = parts
+            .map(|(first, part)| {
+                let image = &image;
+                scope.spawn(move || image.fill_groups(first, part))
+            })
+            .collect();
         let mut used = Vec::new();
         for thread in threads {
             used.extend(thread.join().expect("filling groups does not panic")?);
@@ -98,12 +99,11 @@ impl Image<'_> {
         let mut bytes = vec![0; self.geometry.group_count as usize * size];
         let start = self.geometry.descriptor_block(0).0 * BLOCK_BYTES;
         self.device.read_at(start, &mut bytes)?;
-        let parse = |(nr, bytes)| {
-            GroupDescriptor::parse(bytes, GroupNr(nr), &self.geometry, &self.checksums)
-        };
         Ok((0..)
             .zip(bytes.chunks(size))
-            .map(parse)
+            .map(|(nr, bytes)| {
+                GroupDescriptor::parse(bytes, GroupNr(nr), &self.geometry, &self.checksums)
+            })
             .collect::<Result<_, _>>()?)
     }
 
@@ -111,7 +111,7 @@ impl Image<'_> {
         self.geometry.size_bytes() <= OWNED_BYTES_MAX
     }
 
-    /// Fills the groups from `first` on; answers the blocks that need an owner. The bitmaps of a
+    /// Fills the groups from `first` on; returns the blocks that need an owner. The bitmaps of a
     /// flexible group are adjacent and written together.
     fn fill_groups(&self, first: u32, descriptors: &mut [GroupDescriptor]) -> Result<Vec<u32>> {
         let mut used = Vec::new();
@@ -203,7 +203,7 @@ impl Image<'_> {
     }
 }
 
-/// Adds the pattern to the bitmap; answers the number of clear bits.
+/// Adds the pattern to the bitmap; returns the number of clear bits.
 fn merge(bitmap: &mut [u8], pattern: &Bits) -> u32 {
     let mut free = 0;
     for (bytes, pattern) in bitmap.chunks_exact_mut(8).zip(pattern) {

@@ -4,7 +4,6 @@ use super::plot::{Bar, Bars, Drawing, Scale, standalone};
 use crate::measure::{Results, Series};
 use crate::system::System;
 
-/// The whole chart.
 pub(crate) fn svg(results: &Results) -> String {
     let title = results.series.first();
     let title = title.map_or("", |series| series.key.experiment);
@@ -17,11 +16,11 @@ pub(crate) fn svg(results: &Results) -> String {
 fn groups(series: &[Series]) -> Vec<Vec<&Series>> {
     let mut groups: Vec<Vec<&Series>> = Vec::new();
     for one in series {
-        let alike = |group: &&mut Vec<&Series>| {
+        let group = groups.iter_mut().find(|group| {
             let first = group[0];
             first.metric == one.metric && first.key.is_beside(&one.key)
-        };
-        match groups.iter_mut().find(alike) {
+        });
+        match group {
             Some(group) => group.push(one),
             None => groups.push(vec![one]),
         }

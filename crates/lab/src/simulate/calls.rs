@@ -63,7 +63,6 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Adds one.
     pub(super) fn add(&mut self, taken: Duration) {
         self.count += 1;
         self.total += taken;
@@ -125,9 +124,10 @@ impl Experiment {
                 names.join(", ")
             );
         }
-        let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|one| one == name);
         let variants = self.variants.into_iter();
-        Ok(variants.filter(|(name, _)| is_wanted(name)).collect())
+        Ok(variants
+            .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|one| one == name))
+            .collect())
     }
 
     /// Work between two accesses on `this-machine`, in picoseconds: two runs show what it adds.

@@ -92,7 +92,7 @@ impl Args {
         let name = self.image.name();
         if control::is_running(&self.image)? {
             let report = self.grow_mount()?;
-            return self.tell(&report);
+            return self.print_report(&report);
         }
         let reader = self.image.device(Purpose::Read)?;
         let disk = image::superblock(&*reader).at(&name)?;
@@ -130,20 +130,16 @@ impl Args {
                 shrink(&self.image, least)?
             }
         };
-        self.tell(&done.report())
+        self.print_report(&done.report())
     }
 
     /// Grows the file system of a running mount.
     fn grow_mount(&self) -> Result<Report> {
         let mount = &self.image.image;
-        let bytes = |size: FsSize| {
-            let bytes = size.bytes(1024);
-            bytes.ok_or_else(|| Failure::usage("SIZE: too large"))
-        };
         let (size_bytes, more_bytes) = match self.size {
             None => (None, None),
-            Some(Wanted::Size(size)) => (Some(bytes(size)?), None),
-            Some(Wanted::More(more)) => (None, Some(bytes(more)?)),
+            Some(Wanted::Size(size)) => (Some(bytes_of(size)?), None),
+            Some(Wanted::More(more)) => (None, Some(bytes_of(more)?)),
             Some(Wanted::Least) => {
                 let problem = "a mounted file system does not become smaller";
                 let failure = Failure::new(Exit::Busy, format!("{}: {problem}", mount.display()));
@@ -163,7 +159,7 @@ impl Args {
         })
     }
 
-    fn tell(&self, report: &Report) -> Result<()> {
+    fn print_report(&self, report: &Report) -> Result<()> {
         match (self.json, self.quiet) {
             (true, _) => self.print_json(report),
             (false, true) => Ok(()),
@@ -204,9 +200,10 @@ impl Args {
         let offset = self.image.place.offset.unwrap_or(0);
         let file = FileDevice::open_window(path, access, offset, None).at(&name)?;
         let length = file.size_bytes();
-        let contents = match file.is_hole_from(plan.before.size_bytes()) {
-            true => DeviceContents::Zeroed,
-            false => DeviceContents::Unknown,
+        let contents = if file.is_hole_from(plan.before.size_bytes()) {
+            DeviceContents::Zeroed
+        } else {
+            DeviceContents::Unknown
         };
         let needed = plan.after.size_bytes();
         if needed > length {
@@ -240,7 +237,6 @@ impl Args {
     fn say(&self, report: &Report) -> Result<()> {
         let name = self.image.name();
         let (before, after) = (&report.before, &report.after);
-        let readable = |size: &Size| numbers::readable_size(size.size_bytes);
         if before.blocks == after.blocks {
             let (size, blocks) = (readable(before), before.blocks);
             show::line(format_args!("{name}: has {size} ({blocks} blocks) already"))?;
@@ -265,6 +261,15 @@ impl Args {
         }
         Ok(())
     }
+}
+
+fn readable(size: &Size) -> String {
+    numbers::readable_size(size.size_bytes)
+}
+
+fn bytes_of(size: FsSize) -> Result<u64> {
+    let bytes = size.bytes(1024);
+    bytes.ok_or_else(|| Failure::usage("SIZE: too large"))
 }
 
 impl Args {

@@ -191,16 +191,20 @@ impl std::str::FromStr for Share {
 
     fn from_str(text: &str) -> Parsed<Self> {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let known = part.len() <= 5 && is_digits(part) && !part.is_empty() && is_digits(whole);
         let whole: u32 = number(whole)?;
         let part: u32 = number(&format!("{part:0<5}"))?;
         let share = whole.saturating_mul(Self::UNITS).saturating_add(part);
-        match known && share <= 50 * Self::UNITS {
-            true => Ok(Self(share)),
-            false => Err("it is not in 0..=50, with up to five digits behind the point".into()),
+        if known && share <= 50 * Self::UNITS {
+            Ok(Self(share))
+        } else {
+            Err("it is not in 0..=50, with up to five digits behind the point".into())
         }
     }
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Mounts before a check is due: 0 and -1 mean never.
@@ -307,16 +311,18 @@ pub(super) fn quota_after(
     words: &[QuotaWord],
 ) -> Vec<QuotaKind> {
     let features = disk.features();
-    let counted = |kind: &QuotaKind| {
-        let now = disk.quota_files().any(|(one, _)| one == *kind);
-        let usual = *kind != QuotaKind::Project || features.has(Feature::PROJECT);
-        let by_feature = match feature {
-            None => now,
-            Some(Presence::Absent) => false,
-            Some(Presence::Present) => now || (usual && !features.has(Feature::QUOTA)),
-        };
-        let word = words.iter().rfind(|QuotaWord(named, _)| named == kind);
-        word.map_or(by_feature, |word| word.1 == Presence::Present)
-    };
-    QuotaKind::ALL.into_iter().filter(counted).collect()
+    QuotaKind::ALL
+        .into_iter()
+        .filter(|kind| {
+            let now = disk.quota_files().any(|(one, _)| one == *kind);
+            let usual = *kind != QuotaKind::Project || features.has(Feature::PROJECT);
+            let by_feature = match feature {
+                None => now,
+                Some(Presence::Absent) => false,
+                Some(Presence::Present) => now || (usual && !features.has(Feature::QUOTA)),
+            };
+            let word = words.iter().rfind(|QuotaWord(named, _)| named == kind);
+            word.map_or(by_feature, |word| word.1 == Presence::Present)
+        })
+        .collect()
 }

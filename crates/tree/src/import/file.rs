@@ -20,11 +20,11 @@ use uext4_num::{clamp_usize, u64_of};
 pub(super) struct Spot<'s> {
     pub(super) dir: BorrowedFd<'s>,
     pub(super) host_name: &'s OsStr,
-    /// For errors.
+    /// The path in the host, which errors show.
     pub(super) host: &'s Path,
     pub(super) parent: &'s InodeRef,
     pub(super) name: &'s [u8],
-    /// For errors.
+    /// The path in the image, which errors show.
     pub(super) path: &'s [u8],
 }
 
@@ -67,11 +67,11 @@ impl Import<'_> {
             }
             other => other,
         };
-        self.place(&source, spot).map(|()| None)
+        self.create_or_link(&source, spot).map(|()| None)
     }
 
     /// Makes a file that is no directory, or one more name of one that was imported.
-    fn place(&mut self, source: &Source, spot: &Spot<'_>) -> Result<()> {
+    fn create_or_link(&mut self, source: &Source, spot: &Spot<'_>) -> Result<()> {
         let (fs, caller) = (self.fs.clone(), self.caller.clone());
         let identity = source.state.identity();
         // A later source may have replaced all names of the file.
@@ -225,9 +225,10 @@ impl Import<'_> {
         match self.fs.mkdir(parent, name, 0o700, &self.caller) {
             Err(uext4::Error::Exists) => {
                 let there = self.fs.lookup(parent, name, &self.caller)?;
-                match there.is_dir() {
-                    true => Ok(there),
-                    false => Err(uext4::Error::Exists),
+                if there.is_dir() {
+                    Ok(there)
+                } else {
+                    Err(uext4::Error::Exists)
                 }
             }
             other => other,
@@ -268,11 +269,10 @@ impl Import<'_> {
 impl Times {
     /// Access and modification time in the image, from those on the host.
     fn of(self, (atime, mtime): (Timestamp, Timestamp)) -> (Timestamp, Timestamp) {
-        let order = |time: Timestamp| (time.seconds, time.nanoseconds);
         match self {
             Times::Host => (atime, mtime),
             Times::At(time) => (time, time),
-            Times::NotAfter(latest) if order(mtime) > order(latest) => (latest, latest),
+            Times::NotAfter(latest) if mtime > latest => (latest, latest),
             Times::NotAfter(_) => (mtime, mtime),
         }
     }

@@ -10,7 +10,6 @@ const RIGHT: f64 = 740.0;
 const TOP: f64 = 6.0;
 const BAR: f64 = 20.0;
 
-/// One bar.
 pub(crate) struct Bar {
     pub(crate) name: String,
     /// Number of its colour.
@@ -20,7 +19,7 @@ pub(crate) struct Bar {
     pub(crate) range: Option<(f64, f64)>,
 }
 
-/// See the module.
+/// A bar chart of one metric.
 pub(crate) struct Bars {
     pub(crate) title: String,
     pub(crate) scale: Scale,
@@ -29,12 +28,13 @@ pub(crate) struct Bars {
 
 impl Bars {
     pub(crate) fn draw(&self) -> Drawing {
-        let high = |bar: &Bar| bar.range.map_or(bar.value, |range| range.1.max(bar.value));
         // The shortest bar has a length on a logarithmic axis, too.
-        let values = self
-            .bars
-            .iter()
-            .flat_map(|bar| [bar.value / 3.0, high(bar)]);
+        let values = self.bars.iter().flat_map(|bar| {
+            [
+                bar.value / 3.0,
+                bar.range.map_or(bar.value, |range| range.1.max(bar.value)),
+            ]
+        });
         let axis = Axis::new(&*self.title, self.scale, values);
         let bottom = TOP + BAR * self.bars.len() as f64;
         let mut body = String::new();

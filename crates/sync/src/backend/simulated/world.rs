@@ -21,7 +21,7 @@ const LOOKAHEAD_PS: u64 = 20_000_000;
 /// Lines of a value that move with its lock: those of larger values are rarely all used.
 const DATA_LINES_MAX: usize = 4;
 
-/// See the module.
+/// The shared state of one simulation.
 pub(super) struct World {
     pub(super) machine: Machine,
     state: Mutex<State>,
@@ -256,9 +256,10 @@ impl World {
 impl State {
     /// Work between two accesses at present.
     fn work_ps(&self) -> u64 {
-        match self.cores.others_are_busy() {
-            true => self.busy_work_ps,
-            false => self.work_ps,
+        if self.cores.others_are_busy() {
+            self.busy_work_ps
+        } else {
+            self.work_ps
         }
     }
 
