@@ -136,14 +136,15 @@ impl FreeCount {
         if !far {
             self.locals.local().fetch_add(n, Ordering::SeqCst);
         }
-        self.settle_local(n);
+        self.flush_local(n);
         far
     }
 
     fn claim_large(&self, n: i64, limit: i64) -> bool {
-        let far = |total: i64| (total >= limit).then(|| total - n);
         self.total
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, far)
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |total| {
+                (total >= limit).then(|| total - n)
+            })
             .is_ok()
     }
 
@@ -180,7 +181,7 @@ impl FreeCount {
         }
         if n < self.chunk {
             self.locals.local().fetch_add(n, Ordering::SeqCst);
-            self.settle_local(n);
+            self.flush_local(n);
         } else {
             self.total.fetch_add(n, Ordering::SeqCst);
         }
@@ -188,7 +189,7 @@ impl FreeCount {
 
     /// Moves a large local part, which has changed by `n`, to the total. Under the lock, so that no
     /// exact sum sees the part twice or not at all; if the lock is taken, the next try is later.
-    fn settle_local(&self, n: i64) {
+    fn flush_local(&self, n: i64) {
         let local = self.locals.local();
         let size = local.load(Ordering::Relaxed).abs();
         if size < self.chunk {

@@ -229,9 +229,10 @@ mod tests {
                 |(next, is_free): &(usize, &bool)| **is_free == map[at] && !next.is_multiple_of(64);
             let end = stop.take_while(same).last().map_or(at, |(next, _)| next) + 1;
             let run = at as u32..end as u32;
-            match map[at] {
-                true => free.take(run),
-                false => free.give(run),
+            if map[at] {
+                free.take(run)
+            } else {
+                free.give(run)
             }
             let was = map[at];
             map[at..end].fill(!was);

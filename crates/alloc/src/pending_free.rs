@@ -161,9 +161,10 @@ impl PendingFree {
                 epochs.push((epoch, Runs::default()));
                 epochs.len() - 1
             });
-        match epochs[at].1.insert(start, len) {
-            true => Inserted::Merged,
-            false => Inserted::Alone,
+        if epochs[at].1.insert(start, len) {
+            Inserted::Merged
+        } else {
+            Inserted::Alone
         }
     }
 

@@ -106,15 +106,16 @@ impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buf).map_err(|error| {
             let text = error.to_string();
-            match text.contains("memory") {
-                true => io::Error::other(Refusal {
+            if text.contains("memory") {
+                io::Error::other(Refusal {
                     problem: format!(
                         "its decoder needs more memory than it may take, which is 128 MiB for \
                          zstd and 256 MiB for xz by default ({text})"
                     ),
                     advice: "allow more, as with --decoder-memory 2G, or decompress it first",
-                }),
-                false => error,
+                })
+            } else {
+                error
             }
         })
     }

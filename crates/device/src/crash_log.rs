@@ -260,11 +260,12 @@ impl CrashLog {
 
     /// Indices of the changes before the cut that may or may not survive.
     pub fn pending(&self, cut: usize) -> Vec<usize> {
-        let is_pending = |index: &usize| {
-            let unflushed = self.unflushed(*index, cut);
-            unflushed.is_some_and(|unflushed| unflushed.fate == Fate::Open)
-        };
-        (0..cut).filter(is_pending).collect()
+        (0..cut)
+            .filter(|index| {
+                let unflushed = self.unflushed(*index, cut);
+                unflushed.is_some_and(|unflushed| unflushed.fate == Fate::Open)
+            })
+            .collect()
     }
 
     /// The event as a change that no flush before the cut made durable.
@@ -297,7 +298,7 @@ impl CrashLog {
         let unflushed: Vec<_> = events
             .filter_map(|index| self.unflushed(index, cut))
             .collect();
-        settle(&image, &unflushed, survivors, &self.whole);
+        apply_survivors(&image, &unflushed, survivors, &self.whole);
         image
     }
 }
@@ -327,7 +328,7 @@ enum Share {
 }
 
 /// Applies what survives of the changes, in log order.
-fn settle(
+fn apply_survivors(
     image: &MemDevice,
     unflushed: &[Unflushed<'_>],
     survivors: Survivors,

@@ -156,9 +156,10 @@ pub fn write_sparse<D: BlockDevice + ?Sized>(
     for run in grains.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
         let len = run.iter().map(|grain| grain.len()).sum::<usize>();
         let place = offset + u64_of(at);
-        match run.first().is_some_and(is_zero) {
-            true => device.write_hole(place, u64_of(len))?,
-            false => device.write_at(place, &buf[at..at + len])?,
+        if run.first().is_some_and(is_zero) {
+            device.write_hole(place, u64_of(len))?
+        } else {
+            device.write_at(place, &buf[at..at + len])?
         }
         at += len;
     }

@@ -41,15 +41,24 @@ fn main() -> ExitCode {
     }
 }
 
+fn run_mode(words: &[&str]) -> Run {
+    if words.contains(&"daemon") {
+        Run::Daemon
+    } else {
+        Run::Foreground
+    }
+}
+
 fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
     let read_only = words.contains(&"ro");
     let list = match words {
         [.., "-o", list] => list,
         _ => "",
     };
-    let wanted = match read_only {
-        true => uext4::MountOptions::read_only(),
-        false => uext4::MountOptions::default(),
+    let wanted = if read_only {
+        uext4::MountOptions::read_only()
+    } else {
+        uext4::MountOptions::default()
     };
     let gate = words.iter().find_map(|word| word.strip_prefix("gate="));
     let mut owners = Owners::default();
@@ -64,11 +73,7 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         idmap: words.contains(&"idmap"),
         sync: wanted.sync,
         dirsync: wanted.dirsync,
-        run: if words.contains(&"daemon") {
-            Run::Daemon
-        } else {
-            Run::Foreground
-        },
+        run: run_mode(words),
         owners,
         // The sandbox has no locks of files.
         sandbox: match gate {
@@ -83,9 +88,10 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         } else {
             Channel::Best
         },
-        data_cache: match words.contains(&"through") {
-            true => DataCache::WriteThrough,
-            false => DataCache::WriteBack,
+        data_cache: if words.contains(&"through") {
+            DataCache::WriteThrough
+        } else {
+            DataCache::WriteBack
         },
         ..MountOptions::default()
     };

@@ -14,8 +14,9 @@ impl Bdi {
     pub(crate) fn of(connection: u64) -> Option<Self> {
         let (major, minor) = numbers_of(connection);
         // Without the suffix the number may be that of the underlying block device.
-        let named = |suffix| PathBuf::from(format!("/sys/class/bdi/{major}:{minor}{suffix}"));
-        let mut found = ["-fuseblk", ""].map(named).into_iter();
+        let mut found = ["-fuseblk", ""]
+            .map(|suffix| PathBuf::from(format!("/sys/class/bdi/{major}:{minor}{suffix}")))
+            .into_iter();
         found.find(|bdi| bdi.exists()).map(Self)
     }
 
@@ -25,7 +26,7 @@ impl Bdi {
     }
 
     /// Sets the mount's maximum share of the machine's dirty pages, in percent.
-    pub(crate) fn hold_back(&self, percent: u32) -> std::io::Result<()> {
+    pub(crate) fn set_max_ratio(&self, percent: u32) -> std::io::Result<()> {
         self.set("max_ratio", percent)
     }
 

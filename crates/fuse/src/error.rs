@@ -209,9 +209,10 @@ impl From<&Error> for Explained {
 /// Message of `fusermount3` without its name, with a remedy.
 fn refusal(said: &str) -> String {
     let said = said.strip_prefix("fusermount3: ").unwrap_or(said);
-    match said.contains("/dev/fuse: Permission denied") {
-        true => format!("{said}; the superuser lets all users open it: chmod 666 /dev/fuse"),
-        false => said.to_owned(),
+    if said.contains("/dev/fuse: Permission denied") {
+        format!("{said}; the superuser lets all users open it: chmod 666 /dev/fuse")
+    } else {
+        said.to_owned()
     }
 }
 

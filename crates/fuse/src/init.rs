@@ -195,14 +195,12 @@ impl Offer {
             Rings::Yes => (cap::OVER_IO_URING, BACKGROUND_MAX_RINGS),
             Rings::No => (0, BACKGROUND_MAX),
         };
-        let export = match options.nfs_export {
-            true => cap::EXPORT_SUPPORT,
-            false => 0,
+        let export = if options.nfs_export {
+            cap::EXPORT_SUPPORT
+        } else {
+            0
         };
-        let idmap = match options.idmap {
-            true => cap::ALLOW_IDMAP,
-            false => 0,
-        };
+        let idmap = if options.idmap { cap::ALLOW_IDMAP } else { 0 };
         let flags = self.flags & (WANTED | export | idmap | write_back | rings);
         self.put_agreement(reply, flags, background_max);
         Agreement {

@@ -16,8 +16,10 @@ static ASKED: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// The error of `sigaction(2)`.
 pub fn catch_interrupts() -> Result<()> {
-    let failed = |error| Error::system("catch signals", "sigaction")(error);
-    SIGNALS.into_iter().try_for_each(install).map_err(failed)
+    SIGNALS
+        .into_iter()
+        .try_for_each(install)
+        .map_err(|error| Error::system("catch signals", "sigaction")(error))
 }
 
 /// Whether one of the signals has arrived.
@@ -36,7 +38,7 @@ fn install(signal: libc::c_int) -> io::Result<()> {
             asked
         } else {
             let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = crate::signals::handler(note);
+            action.sa_sigaction = crate::signals::handler(on_signal);
             action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
             libc::sigaction(signal, &action, std::ptr::null_mut())
         }
@@ -47,6 +49,6 @@ fn install(signal: libc::c_int) -> io::Result<()> {
     }
 }
 
-extern "C" fn note(_signal: libc::c_int) {
+extern "C" fn on_signal(_signal: libc::c_int) {
     ASKED.store(true, Ordering::Relaxed);
 }

@@ -288,8 +288,9 @@ fn detach_by_helper(path: &Path, lazy: Lazy) -> Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    match said.contains("busy") {
-        true => Err(Error::Busy { path: path.into() }),
-        false => Err(Error::Fusermount { said }),
+    if said.contains("busy") {
+        Err(Error::Busy { path: path.into() })
+    } else {
+        Err(Error::Fusermount { said })
     }
 }

@@ -124,11 +124,12 @@ impl Spot {
     /// [`Error::NotMounted`] if another mount, or none, is there by now; [`Error::Busy`] if it is
     /// in use and `lazy` is [`Lazy::No`].
     pub(crate) fn detach(&self, lazy: Lazy) -> Result<()> {
-        match self.is_there()? {
-            true => detach(&self.through_parent(), &self.path, lazy),
-            false => Err(Error::NotMounted {
+        if self.is_there()? {
+            detach(&self.through_parent(), &self.path, lazy)
+        } else {
+            Err(Error::NotMounted {
                 path: self.path.clone(),
-            }),
+            })
         }
     }
 
@@ -140,7 +141,7 @@ impl Spot {
     }
 
     /// As [`Self::abort`]; the mount stays.
-    pub(crate) fn abort_in_place(&self) {
+    pub(crate) fn abort_and_keep(&self) {
         // A mount with an open file is not taken off.
         if let Ok(Some(_open)) = self.top() {
             abort(&self.through_parent());
@@ -153,7 +154,6 @@ impl Spot {
 
     /// The root of the mount, if it is still there.
     fn top(&self) -> Result<Option<OwnedFd>> {
-        let failed = || Error::system("find the mount on", &self.path);
         match openat(&self.dir, &self.name, NAMES, Mode::empty()) {
             Ok(top) => {
                 let found = described(top.as_fd(), &self.path)?;
@@ -161,7 +161,7 @@ impl Spot {
                 Ok(is_same.then_some(top))
             }
             Err(error) if is_absent(&error.into()) => Ok(None),
-            Err(error) => Err(failed()(error.into())),
+            Err(error) => Err(Error::system("find the mount on", &self.path)(error.into())),
         }
     }
 
@@ -183,8 +183,7 @@ pub(crate) fn number_of(fd: BorrowedFd<'_>) -> Result<u64> {
     let number = text
         .lines()
         .find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
-    let absent = || Error::system("find mnt_id in", &path)(io::ErrorKind::InvalidData.into());
-    number.ok_or_else(absent)
+    number.ok_or_else(|| Error::system("find mnt_id in", &path)(io::ErrorKind::InvalidData.into()))
 }
 
 fn open_dir(path: &Path) -> io::Result<OwnedFd> {

@@ -84,9 +84,10 @@ pub(crate) fn inode_of(node: u64) -> Result<InodeNr, Errno> {
 impl Nodes {
     /// An empty table.
     pub(crate) fn new() -> Self {
-        let shard = |_| RwLock::new(Rank::CacheShard, Shard::default());
         Self {
-            shards: (0..SHARDS).map(shard).collect(),
+            shards: (0..SHARDS)
+                .map(|_| RwLock::new(Rank::CacheShard, Shard::default()))
+                .collect(),
             is_cleared: AtomicBool::new(false),
         }
     }
@@ -101,8 +102,7 @@ impl Nodes {
         let mut shard = self.shard(id).write();
         shard.known.entry(id).or_default().0 += Known::LOOKUP;
         if inode.is_nameless() {
-            let held = || Held::new(inode);
-            shard.held.entry(id).or_insert_with(held);
+            shard.held.entry(id).or_insert_with(|| Held::new(inode));
         }
         id
     }
@@ -114,8 +114,7 @@ impl Nodes {
             let mut shard = self.shard(id).write();
             let is_known = shard.known.contains_key(&id);
             if is_known {
-                let held = || Held::new(&inode);
-                shard.held.entry(id).or_insert_with(held);
+                shard.held.entry(id).or_insert_with(|| Held::new(&inode));
             }
             is_known
         };
@@ -137,7 +136,7 @@ impl Nodes {
     }
 
     /// Marks the node as cached by the kernel; returns whether it was marked before.
-    pub(crate) fn note_cached(&self, node: u64) -> bool {
+    pub(crate) fn mark_cached(&self, node: u64) -> bool {
         if self.may_be_cached(node) {
             return true;
         }
@@ -210,9 +209,10 @@ impl Nodes {
             0 => Writers::None,
             _ => Writers::Some,
         };
-        let inode = match held.opens == 0 && !held.inode.is_nameless() {
-            true => shard.held.remove(&node).map(|held| held.inode),
-            false => Some(held.inode.clone()),
+        let inode = if held.opens == 0 && !held.inode.is_nameless() {
+            shard.held.remove(&node).map(|held| held.inode)
+        } else {
+            Some(held.inode.clone())
         };
         Closed { inode, writers }
     }
@@ -224,8 +224,7 @@ impl Nodes {
 
     /// Class of the writers of the node's dirty pages; `Privileged` once all have closed the file.
     pub(crate) fn writers_of(&self, node: u64) -> uext4::Writers {
-        let classes = |held: &Held| (held.writers, held.privileged, held.named);
-        match self.held(node, classes) {
+        match self.held(node, |held| (held.writers, held.privileged, held.named)) {
             Some((1.., 0, 0)) => uext4::Writers::Users,
             Some((1.., 0, 1..)) => uext4::Writers::Named,
             _ => uext4::Writers::Privileged,
@@ -250,7 +249,7 @@ impl Nodes {
     }
 
     /// Records a lost writeback of the node.
-    pub(crate) fn note_lost(&self, node: u64, why: Errno) {
+    pub(crate) fn record_lost(&self, node: u64, why: Errno) {
         if let Some(held) = self.shard(node).write().held.get_mut(&node) {
             held.lost = Some(why);
         }
@@ -285,9 +284,10 @@ impl Nodes {
     /// Checks that the nodes are not cleared. The library answers cached inodes even after an
     /// unmount, and attributes from then would stay in the kernel for long.
     pub(crate) fn check_kept(&self) -> Result<(), Errno> {
-        match self.is_cleared.load(Ordering::Relaxed) {
-            true => Err(Errno::ESTALE),
-            false => Ok(()),
+        if self.is_cleared.load(Ordering::Relaxed) {
+            Err(Errno::ESTALE)
+        } else {
+            Ok(())
         }
     }
 

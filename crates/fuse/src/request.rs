@@ -112,9 +112,10 @@ impl<'a> Request<'a> {
     /// The caller by its process alone. An invisible process has no ids ([`NO_ID`]).
     pub(crate) fn process(&self) -> Caller {
         let status = self.status();
-        let uid = match works_for_others(&status) {
-            true => None,
-            false => ids(&status, "Uid:").nth(FS_ID),
+        let uid = if works_for_others(&status) {
+            None
+        } else {
+            ids(&status, "Uid:").nth(FS_ID)
         };
         let gid = ids(&status, "Gid:").nth(FS_ID).filter(|_| uid.is_some());
         let groups = ids(&status, "Groups:").filter(|_| uid.is_some());
@@ -132,8 +133,9 @@ impl<'a> Request<'a> {
     pub(crate) fn administers(&self) -> bool {
         let status = self.status();
         let ids_of = |process: &str| std::fs::read(format!("/proc/{process}/uid_map")).ok();
-        let same_ids = || ids_of(&self.pid.to_string()) == ids_of("self");
-        !works_for_others(&status) && has_capability(&status, SYS_ADMIN) && same_ids()
+        !works_for_others(&status)
+            && has_capability(&status, SYS_ADMIN)
+            && ids_of(&self.pid.to_string()) == ids_of("self")
     }
 
     /// The `status` of the process; empty if it is invisible.
@@ -216,7 +218,7 @@ impl<'a> Args<'a> {
     }
 
     /// Rest of the piece with the next argument.
-    fn piece(&mut self) -> &mut &'a [u8] {
+    fn current(&mut self) -> &mut &'a [u8] {
         if self.first.is_empty() {
             self.first = std::mem::take(&mut self.others);
         }
@@ -225,7 +227,7 @@ impl<'a> Args<'a> {
 
     /// The next `len` bytes.
     pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Errno> {
-        self.piece().split_off(..len).ok_or(Errno::EPROTO)
+        self.current().split_off(..len).ok_or(Errno::EPROTO)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Errno> {
@@ -250,7 +252,7 @@ impl<'a> Args<'a> {
     /// The next string, without its terminating zero byte.
     pub(crate) fn name(&mut self) -> Result<&'a [u8], Errno> {
         let end = self
-            .piece()
+            .current()
             .iter()
             .position(|&byte| byte == 0)
             .ok_or(Errno::EPROTO)?;

@@ -84,12 +84,12 @@ impl RequestStats {
     }
 
     /// Counts a zero-copy read.
-    pub(crate) fn note_in_place(&self) {
+    pub(crate) fn count_zero_copy_read(&self) {
         self.in_place.add(1);
     }
 
     /// Number of zero-copy reads.
-    pub(crate) fn reads_in_place(&self) -> u64 {
+    pub(crate) fn zero_copy_reads(&self) -> u64 {
         self.in_place.sum().unsigned_abs()
     }
 
@@ -110,10 +110,12 @@ impl RequestStats {
     }
 
     fn of(&self, opcode: u32, name: &'static str) -> Requests {
-        let tables = || self.shards.iter().filter_map(OnceLock::get);
-        let slots = || tables().filter_map(|table| table.get(usize_of(opcode)));
         let sum = |number: &dyn Fn(&Slot) -> &AtomicU64| -> u64 {
-            slots().map(|slot| number(slot).load(Relaxed)).sum()
+            let tables = self.shards.iter().filter_map(OnceLock::get);
+            tables
+                .filter_map(|table| table.get(usize_of(opcode)))
+                .map(|slot| number(slot).load(Relaxed))
+                .sum()
         };
         let buckets = std::array::from_fn(|bucket| sum(&|slot| &slot.buckets[bucket]));
         Requests {

@@ -46,9 +46,10 @@ impl Backing {
 
     /// Formats the image, keeping its pages; `features` as for mke2fs.
     pub(crate) fn format(&self, features: &str) -> Result<()> {
-        match features.is_empty() {
-            true => self.format_with(&[]),
-            false => self.format_with(&["-O", features]),
+        if features.is_empty() {
+            self.format_with(&[])
+        } else {
+            self.format_with(&["-O", features])
         }
     }
 

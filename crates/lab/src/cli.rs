@@ -192,10 +192,13 @@ impl Cli {
             Command::Scale(options) => options.run(),
             Command::Age(options) => options.run(),
             Command::Simulate(options) => options.run(),
-            Command::Calibrate { operations, runs } => match operations {
-                true => calibrate_operations::run(runs),
-                false => calibrate::run(),
-            },
+            Command::Calibrate { operations, runs } => {
+                if operations {
+                    calibrate_operations::run(runs)
+                } else {
+                    calibrate::run()
+                }
+            }
             Command::Report(options) => options.run(),
             Command::Validate(options) => page::validate(&options.simulator, options.runs.max(1)),
             Command::FragmentedRow {
@@ -223,15 +226,16 @@ impl Cli {
 
 impl Options {
     fn run(self, experiment: Experiment) -> Result<()> {
-        let chosen = match self.systems.is_empty() {
-            true => experiment.default_systems().to_vec(),
-            false => self.systems,
+        let chosen = if self.systems.is_empty() {
+            experiment.default_systems().to_vec()
+        } else {
+            self.systems
         };
         let variants = experiment.pick_variants(&self.variants)?;
         let count = self.count.unwrap_or(experiment.default_count());
-        let fitting_mib = || experiment.default_image_mib(&self.workers, count);
-        let image_mib = self.image_mib.unwrap_or_else(fitting_mib);
-        let fitting_journal_mib = || experiment.default_journal_mib(image_mib);
+        let image_mib = self
+            .image_mib
+            .unwrap_or_else(|| experiment.default_image_mib(&self.workers, count));
         let plan = Plan {
             experiment,
             variants,
@@ -241,7 +245,9 @@ impl Options {
             runs: self.runs.max(1),
             count,
             image_mib,
-            journal_mib: self.journal_mib.unwrap_or_else(fitting_journal_mib),
+            journal_mib: self
+                .journal_mib
+                .unwrap_or_else(|| experiment.default_journal_mib(image_mib)),
             mount_options: self.mount_options,
             features: self.features,
             clock: self.clock,
@@ -297,13 +303,15 @@ struct DurableOptions {
 
 impl DurableOptions {
     fn run(self, experiment: Experiment, workers: &[u32]) -> Result<()> {
-        let systems = match self.systems.is_empty() {
-            true => experiment.default_systems().to_vec(),
-            false => self.systems,
+        let systems = if self.systems.is_empty() {
+            experiment.default_systems().to_vec()
+        } else {
+            self.systems
         };
-        let workers = match self.workers.is_empty() {
-            true => workers.to_vec(),
-            false => self.workers,
+        let workers = if self.workers.is_empty() {
+            workers.to_vec()
+        } else {
+            self.workers
         };
         let plan = durable::Plan {
             experiment,
@@ -344,9 +352,10 @@ impl Output {
 
     /// As [`Self::show`], with this text table.
     fn show_as(&self, results: &Results, table: impl Fn(&Results) -> String) -> Result<()> {
-        match self.json {
-            true => print!("{}", report::json_lines(results)?),
-            false => print!("{}", table(results)),
+        if self.json {
+            print!("{}", report::json_lines(results)?)
+        } else {
+            print!("{}", table(results))
         }
         if let Some(path) = &self.svg {
             let drawing = report::svg(results);
@@ -526,12 +535,13 @@ struct ScaleOptions {
 impl ScaleOptions {
     fn run(self) -> Result<()> {
         let all = scale::VARIANTS.into_iter();
-        let is_chosen = |name: &&str| {
-            self.variants.is_empty() || self.variants.iter().any(|chosen| chosen == name)
-        };
         let plan = scale::Plan {
             files: self.files,
-            variants: all.filter(is_chosen).collect(),
+            variants: all
+                .filter(|name| {
+                    self.variants.is_empty() || self.variants.iter().any(|chosen| chosen == name)
+                })
+                .collect(),
             systems: self.peers.systems,
             mount_options: self.mount_options,
         };
@@ -575,13 +585,15 @@ struct AgeOptions {
 
 impl AgeOptions {
     fn run(self) -> Result<()> {
-        let is_chosen = |name: &&str| {
-            self.variants.is_empty() || self.variants.iter().any(|chosen| chosen == name)
-        };
         let plan = age::Plan {
             profile: age::profile(&self.profile).context("an unknown profile")?,
             systems: self.turns.peers.systems,
-            variants: age::VARIANTS.into_iter().filter(is_chosen).collect(),
+            variants: age::VARIANTS
+                .into_iter()
+                .filter(|name| {
+                    self.variants.is_empty() || self.variants.iter().any(|chosen| chosen == name)
+                })
+                .collect(),
             utilisations: self.utilisations,
             overwrites: self.overwrites,
             runs: self.turns.runs.max(1),

@@ -129,9 +129,10 @@ pub(crate) fn serve(image: &Path, dir: &Path, options: &str) -> Result<()> {
     let is_block = std::fs::metadata(image)?.file_type().is_block_device();
     let mut fuse = uext4_fuse::MountOptions {
         source: image.display().to_string(),
-        backing: match is_block {
-            true => Backing::BlockDevice,
-            false => Backing::File,
+        backing: if is_block {
+            Backing::BlockDevice
+        } else {
+            Backing::File
         },
         // As in the `uext4` tool.
         sandbox: Sandbox::Best,

@@ -27,9 +27,10 @@ pub(crate) struct ReportOptions {
 impl ReportOptions {
     pub(crate) fn run(self) -> Result<()> {
         page::run(&Plan {
-            depth: match self.full && !self.quick {
-                true => Depth::Full,
-                false => Depth::Quick,
+            depth: if self.full && !self.quick {
+                Depth::Full
+            } else {
+                Depth::Quick
             },
             out: self.out,
             simulator: self.simulator,

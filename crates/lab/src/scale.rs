@@ -70,12 +70,13 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
             for step in Step::ALL {
                 let name = step.name();
                 progress.set_message(format!("{} {variant} {name}", system.name()));
-                let whole = || format!("{}, {variant}, {name}", system.name());
-                let done = ground.step(plan, step).with_context(whole)?;
+                let done = ground
+                    .step(plan, step)
+                    .with_context(|| format!("{}, {variant}, {name}", system.name()))?;
                 if let Some(first) = done.first() {
                     let mut words = Words::new(&first.key);
-                    let add = |one: &Series| words.add(&one.metric, one.median(), one.unit);
-                    done.iter().for_each(add);
+                    done.iter()
+                        .for_each(|one| words.add(&one.metric, one.median(), one.unit));
                     words.show(&progress);
                 }
                 series.extend(done);
@@ -136,7 +137,7 @@ impl Ground {
     fn step(&mut self, plan: &Plan, step: Step) -> Result<Vec<Series>> {
         memory::begin()?;
         let stage = self.mount(plan)?;
-        let place = stage.place();
+        let place = stage.access();
         let done = self.work(&place, step);
         drop(place);
         let struck = stage.strike();
@@ -166,9 +167,10 @@ impl Ground {
 
     fn mount(&mut self, plan: &Plan) -> Result<Stage> {
         let setup = Setup {
-            options: match self.system.is_ours() {
-                true => plan.mount_options.clone(),
-                false => String::new(),
+            options: if self.system.is_ours() {
+                plan.mount_options.clone()
+            } else {
+                String::new()
             },
             ..Setup::default()
         };

@@ -57,9 +57,10 @@ fn stress_orphan_runs_all_ways_and_the_floor() {
 
 /// The expected number of rows, where mounts are possible.
 fn of_mounts(rows: usize) -> usize {
-    match std::path::Path::new("/dev/fuse").exists() {
-        true => rows,
-        false => 0,
+    if std::path::Path::new("/dev/fuse").exists() {
+        rows
+    } else {
+        0
     }
 }
 

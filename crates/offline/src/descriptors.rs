@@ -26,8 +26,9 @@ impl Descriptors {
     pub(crate) fn read(volume: &Volume) -> Result<Self> {
         let geometry = volume.geometry;
         let blocks = 0..geometry.descriptor_blocks_count();
-        let read = |index| volume.read(geometry.descriptor_block(index));
-        let mut blocks = blocks.map(read).collect::<Result<Vec<_>>>()?;
+        let mut blocks = blocks
+            .map(|index| volume.read(geometry.descriptor_block(index)))
+            .collect::<Result<Vec<_>>>()?;
         let used = usize_of(geometry.group_count % geometry.descriptors_per_block())
             * usize::from(geometry.desc_size);
         if let Some(last) = blocks.last_mut().filter(|_| used > 0) {
@@ -96,11 +97,12 @@ impl Descriptors {
     /// The changed primary blocks, which count as unchanged afterwards.
     pub(super) fn take_changed(&mut self) -> Vec<(BlockNr, Vec<u8>)> {
         let changed = std::mem::take(&mut self.changed).into_iter();
-        let block = |index: u32| {
-            let bytes = self.blocks[usize_of(index)].clone();
-            (self.geometry.descriptor_block(index), bytes)
-        };
-        changed.map(block).collect()
+        changed
+            .map(|index| {
+                let bytes = self.blocks[usize_of(index)].clone();
+                (self.geometry.descriptor_block(index), bytes)
+            })
+            .collect()
     }
 
     /// The descriptor of a group.
@@ -108,7 +110,7 @@ impl Descriptors {
     /// # Errors
     /// Damage.
     pub(crate) fn get(&self, group: GroupNr) -> Result<GroupDescriptor> {
-        let (index, at) = self.place(group);
+        let (index, at) = self.table_position(group);
         let bytes = &self.blocks[usize_of(index)][at..];
         let (geometry, checksums) = (&self.geometry, &self.checksums);
         Ok(GroupDescriptor::parse(bytes, group, geometry, checksums)?)
@@ -116,7 +118,7 @@ impl Descriptors {
 
     /// Replaces the descriptor of a group.
     pub(crate) fn set(&mut self, group: GroupNr, descriptor: &GroupDescriptor) {
-        let (index, at) = self.place(group);
+        let (index, at) = self.table_position(group);
         let bytes = &mut self.blocks[usize_of(index)][at..];
         descriptor.write_to(bytes, group, &self.geometry, &self.checksums);
         self.changed.insert(index);
@@ -135,7 +137,7 @@ impl Descriptors {
         Ok(())
     }
 
-    fn place(&self, group: GroupNr) -> (u32, usize) {
+    fn table_position(&self, group: GroupNr) -> (u32, usize) {
         let (_, offset) = self.geometry.descriptor_location(group);
         let index = group.0 / self.geometry.descriptors_per_block();
         (index, usize_of(offset))
@@ -145,7 +147,7 @@ impl Descriptors {
     ///
     /// # Errors
     /// Damage: of the descriptor, or a number that no group has.
-    pub(crate) fn place_of(&self, nr: InodeNr) -> Result<(BlockNr, usize)> {
+    pub(crate) fn inode_position(&self, nr: InodeNr) -> Result<(BlockNr, usize)> {
         let outside = Corrupt::new(Place::Inode(nr), "inode", CorruptKind::NotInUse);
         let (group, index) = self.geometry.split_inode(nr).ok_or(outside)?;
         let table = self.get(group)?.inode_table;

@@ -29,8 +29,10 @@ impl<T: Default, const N: usize> Segments<T, N> {
     /// The entry at this index; allocates its segment if needed. `None` past the end.
     pub fn get_or_make(&self, at: u32) -> Option<&T> {
         let (segment, first) = segment_of(at);
-        let make = || (0..first.max(1)).map(|_| T::default()).collect();
-        let places = self.0.get(segment)?.get_or_init(make);
+        let places = self
+            .0
+            .get(segment)?
+            .get_or_init(|| (0..first.max(1)).map(|_| T::default()).collect());
         places.get(usize_of(at - first))
     }
 
@@ -54,7 +56,7 @@ mod tests {
     use crate::atomic::{AtomicU32, Ordering::Relaxed};
 
     #[test]
-    fn each_place_is_one_of_its_own_and_stays() {
+    fn each_slot_is_separate_and_stays() {
         let table = Segments::<AtomicU32, 5>::default();
         assert!(table.get(0).is_none() && table.get(9).is_none());
         for at in [9, 0, 1, 15, 2, 8, 7, 3, 4, 5, 6, 10, 11, 12, 13, 14] {

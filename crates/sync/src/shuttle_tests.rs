@@ -201,9 +201,10 @@ impl Roads {
                 continue;
             };
             let (of, copied) = *self.copy.read();
-            let at = match of.structure() == version.structure() {
-                true => copied,
-                false => *self.sign.read(),
+            let at = if of.structure() == version.structure() {
+                copied
+            } else {
+                *self.sign.read()
             };
             let mut place = self.places[at].write();
             if self.index.is_still(version) {

@@ -1,7 +1,6 @@
 //! Inspects the server of a mount through `/proc`: alive, sandboxed, within its memory limit.
 
 use std::fmt;
-use std::io;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -45,7 +44,7 @@ impl fmt::Display for Memory {
 }
 
 /// Checks the server and records its memory.
-pub(super) fn look_at(mount: &ServedMount, budget: Budget, memory: &mut Memory) -> Result<()> {
+pub(super) fn check_server(mount: &ServedMount, budget: Budget, memory: &mut Memory) -> Result<()> {
     let status = locked_in(mount)?;
     let state = field(&status, "State").unwrap_or_default();
     ensure!(!state.starts_with('Z'), "the server ended: {state}");
@@ -89,12 +88,13 @@ pub(super) fn try_from_inside(mount: &ServedMount) -> Result<()> {
 /// status.
 fn locked_in(mount: &ServedMount) -> Result<String> {
     let status = || std::fs::read_to_string(format!("/proc/{}/status", mount.pid()));
-    let is_locked = |status: &io::Result<String>| {
-        status
-            .as_ref()
-            .map_or(true, |text| text.contains("Seccomp:\t2"))
-    };
-    let locked = wait::within(LOCKING_LIMIT, || Some(status()).filter(is_locked));
+    let locked = wait::within(LOCKING_LIMIT, || {
+        Some(status()).filter(|status| {
+            status
+                .as_ref()
+                .map_or(true, |text| text.contains("Seccomp:\t2"))
+        })
+    });
     locked.unwrap_or_else(status).context("the server is gone")
 }
 

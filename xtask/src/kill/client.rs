@@ -243,10 +243,10 @@ impl Client {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(super) fn look(&mut self, root: &Path) -> Result<()> {
+    pub(super) fn record_state(&mut self, root: &Path) -> Result<()> {
         self.moving = None;
         for name in 0..self.known.len() {
-            self.known[name] = Known::look(&self.path(root, name))?;
+            self.known[name] = Known::of_path(&self.path(root, name))?;
         }
         Ok(())
     }
@@ -271,10 +271,11 @@ fn check_moving(old: &Path, new: &Path, known: &Known) -> Result<()> {
 fn is_end(error: &io::Error, root: &Path) -> bool {
     use rustix::io::Errno;
     let is = |error: &io::Error, errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
-    let is_gone = || fs::metadata(root).is_err_and(|error| is(&error, Errno::NOTCONN));
     let aborted = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     let aborted = aborted.into_iter().any(|errno| is(error, errno));
-    aborted || (is(error, Errno::IO) && is_gone())
+    aborted
+        || (is(error, Errno::IO)
+            && fs::metadata(root).is_err_and(|error| is(&error, Errno::NOTCONN)))
 }
 
 #[cfg(test)]

@@ -96,12 +96,11 @@ fn image(image: &Path, from: &Path, threads: usize, places: PlaceRule) {
     options.places = places;
     options.format.time = Some(1_700_000_100);
     let mut builder = Builder::create(image, options).expect("builder");
-    match from.is_dir() {
-        true => builder.directory(from, b"").expect("directory"),
-        false => {
-            let source = Source::open(from).expect("tar");
-            source.feed(&mut builder, &Options::default()).expect("tar");
-        }
+    if from.is_dir() {
+        builder.directory(from, b"").expect("directory")
+    } else {
+        let source = Source::open(from).expect("tar");
+        source.feed(&mut builder, &Options::default()).expect("tar");
     }
     builder.finish().expect("image");
 }

@@ -243,9 +243,10 @@ fn judge(dir: &Path, end: &Result<(), String>) -> Result<(), String> {
             let problems = verdict.problems();
             // e2fsck asks about times after 2310, which are as meant.
             let expected = |line: &&str| line.contains("likely pre-1970") || *line == "Fix? no";
-            match problems.iter().all(expected) {
-                true => Ok(()),
-                false => Err(format!("e2fsck: {problems:?}")),
+            if problems.iter().all(expected) {
+                Ok(())
+            } else {
+                Err(format!("e2fsck: {problems:?}"))
             }
         }
         Err(_) if !names.is_empty() => Err(format!("an error, and files: {names:?}")),
@@ -254,9 +255,10 @@ fn judge(dir: &Path, end: &Result<(), String>) -> Result<(), String> {
             let is_whole = WHOLE.iter().any(|words| error.contains(words));
             let is_one = !error.contains('\n') && error.len() < 4000;
             let names_archive = error.contains(NAME) || error.contains("it is a hard link to");
-            match names_archive && is_one && (names_place || is_whole) {
-                true => Ok(()),
-                false => Err(format!("an error without its place: {error}")),
+            if names_archive && is_one && (names_place || is_whole) {
+                Ok(())
+            } else {
+                Err(format!("an error without its place: {error}"))
             }
         }
     }

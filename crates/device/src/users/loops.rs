@@ -73,14 +73,16 @@ pub(super) struct Loop {
 /// All attached loop devices, in every mount namespace.
 pub(super) fn attached() -> Vec<Loop> {
     let disks = sysfs::entries(Path::new("/sys/block")).into_iter();
-    let is_loop = |dir: &PathBuf| {
-        let name = dir.file_name().unwrap_or_default();
-        name.as_bytes().starts_with(b"loop")
-    };
-    disks.filter(is_loop).filter_map(|dir| look(&dir)).collect()
+    disks
+        .filter(|dir| {
+            let name = dir.file_name().unwrap_or_default();
+            name.as_bytes().starts_with(b"loop")
+        })
+        .filter_map(|dir| read_loop(&dir))
+        .collect()
 }
 
-fn look(dir: &Path) -> Option<Loop> {
+fn read_loop(dir: &Path) -> Option<Loop> {
     // Absent while the device is detached.
     let said = std::fs::read(dir.join("loop/backing_file")).ok()?;
     let said = said.strip_suffix(b"\n").unwrap_or(&said);
@@ -111,12 +113,13 @@ fn status(device: &File) -> Option<Storage> {
     let info = info.ok()?;
     // For a file it is zero, or the device of the file.
     let is_file = [0, info.device].contains(&info.block_device);
-    Some(match is_file {
-        true => Storage::File {
+    Some(if is_file {
+        Storage::File {
             device: of_kernel(info.device),
             inode: info.inode,
-        },
-        false => Storage::Block(of_kernel(info.block_device)),
+        }
+    } else {
+        Storage::Block(of_kernel(info.block_device))
     })
 }
 

@@ -78,12 +78,13 @@ fn access(pid: u32, storage: &Storage) -> Option<Access> {
     let open = sysfs::entries(Path::new(&format!("/proc/{pid}/fd")));
     let mut found = open.iter().filter(|fd| Storage::at(fd) == Some(*storage));
     let first = found.next()?;
-    match std::iter::once(first)
+    if std::iter::once(first)
         .chain(found)
         .any(|fd| writes(pid, fd))
     {
-        true => Some(Access::Writes),
-        false => Some(Access::Reads),
+        Some(Access::Writes)
+    } else {
+        Some(Access::Reads)
     }
 }
 

@@ -95,10 +95,11 @@ impl Files {
     /// They cannot be created.
     pub fn new(dir: &Path, rng: Rng) -> Result<Self> {
         crate::names::make_directory(dir)?;
-        let file = |number| Known::new(dir.join(format!("file-{number}")));
         Ok(Self {
             dir: dir.to_path_buf(),
-            files: (0..FILES).map(file).collect::<Result<_>>()?,
+            files: (0..FILES)
+                .map(|number| Known::new(dir.join(format!("file-{number}"))))
+                .collect::<Result<_>>()?,
             scratch: Aligned::new(RANGE_BYTES_MAX),
             rng,
             n_names: FILES,
@@ -191,9 +192,10 @@ impl Files {
     /// Replaces a file by a new one; the old one stays open and is compared once more.
     fn recreate(&mut self, at: usize) -> Result<()> {
         let path = self.fresh_name();
-        let fresh = match self.rng.chance(50) {
-            true => self.written_before_named(path)?,
-            false => Known::new(path)?,
+        let fresh = if self.rng.chance(50) {
+            self.written_before_named(path)?
+        } else {
+            Known::new(path)?
         };
         let mut old = std::mem::replace(&mut self.files[at], fresh);
         old.open()?;

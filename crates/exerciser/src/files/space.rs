@@ -44,9 +44,10 @@ impl Files {
     }
 
     fn keep_size(&mut self) -> FallocateFlags {
-        match self.rng.chance(50) {
-            true => FallocateFlags::KEEP_SIZE,
-            false => FallocateFlags::empty(),
+        if self.rng.chance(50) {
+            FallocateFlags::KEEP_SIZE
+        } else {
+            FallocateFlags::empty()
         }
     }
 

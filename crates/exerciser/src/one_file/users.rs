@@ -145,9 +145,10 @@ impl<'a> User<'a> {
         for _ in 0..self.rng.between(1, AT_ONCE_MAX as u64) {
             let page = self.rng.below(PAGES as u64) as usize;
             let units = self.units_of(page);
-            let owned = match self.rng.chance(70) {
-                true => self.model.try_own(page),
-                false => None,
+            let owned = if self.rng.chance(70) {
+                self.model.try_own(page)
+            } else {
+                None
             };
             let mut bytes = vec![0; units.len_bytes()];
             let way = match owned {

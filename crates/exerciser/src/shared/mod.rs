@@ -140,9 +140,10 @@ impl Shared {
         let (number, name) = self.own.iter().nth(at).cloned().expect("there are so many");
         self.own.remove(&(number, name.clone()));
         let path = directory(&self.root, number).join(name);
-        match fs::symlink_metadata(&path)?.is_dir() {
-            true => Ok(fs::remove_dir(path)?),
-            false => Ok(fs::remove_file(path)?),
+        if fs::symlink_metadata(&path)?.is_dir() {
+            Ok(fs::remove_dir(path)?)
+        } else {
+            Ok(fs::remove_file(path)?)
         }
     }
 
@@ -166,13 +167,15 @@ impl Shared {
             .iter()
             .filter(|name| !expected.contains(name))
             .collect();
-        let is_there = |name: &&String| {
-            directory(&self.root, number)
-                .join(name)
-                .symlink_metadata()
-                .is_ok()
-        };
-        let there: Vec<_> = extra.iter().map(is_there).collect();
+        let there: Vec<_> = extra
+            .iter()
+            .map(|name| {
+                directory(&self.root, number)
+                    .join(name)
+                    .symlink_metadata()
+                    .is_ok()
+            })
+            .collect();
         bail!(
             "directory {number} lists {} names, expected {}; missing {missing:?}, too many \
              {extra:?} (there: {there:?})",

@@ -95,10 +95,9 @@ impl LeafTable {
     /// True if this table equals a fresh one of the leaf `bytes`, apart from fingerprints.
     pub fn is_of(&self, bytes: &[u8]) -> bool {
         let leaf = DirLeaf::new(bytes, self.tail_in(bytes), Place::Superblock);
-        let is_same = |fresh: Self| {
+        Self::build(&leaf, |_| 0).is_ok_and(|fresh| {
             fresh.rows.places().eq(self.rows.places()) && fresh.used_bytes() == self.used_bytes()
-        };
-        Self::build(&leaf, |_| 0).is_ok_and(is_same)
+        })
     }
 
     /// All bytes of the rows.
@@ -113,9 +112,10 @@ impl LeafTable {
 
     /// The kind of tail of the leaf `bytes`, which this table describes.
     fn tail_in(&self, bytes: &[u8]) -> LeafTail {
-        match self.area_bytes() < bytes.len() {
-            true => LeafTail::Checksum,
-            false => LeafTail::None,
+        if self.area_bytes() < bytes.len() {
+            LeafTail::Checksum
+        } else {
+            LeafTail::None
         }
     }
 
@@ -148,14 +148,13 @@ impl LeafTable {
     /// The index of the record of `name`.
     fn position(&self, bytes: &[u8], name: &[u8], print: u16) -> Option<usize> {
         let print = Print::new(name, print);
-        let is_it = |at: &usize| {
+        memchr::memchr_iter(print.first, self.rows.prints()).find(|at| {
             self.rows.get(*at).is_some_and(|record| {
                 record.print == print.second
                     && record.used == print.used
                     && is_named(bytes, record.offset(), name)
             })
-        };
-        memchr::memchr_iter(print.first, self.rows.prints()).find(is_it)
+        })
     }
 
     /// A record with this much slack.
@@ -173,7 +172,7 @@ impl LeafTable {
     }
 
     /// Updates the table for [`DirLeaf::insert_at`].
-    fn note_insert(&mut self, gap: Spot, print: Print) {
+    fn update_for_insert(&mut self, gap: Spot, print: Print) {
         let record = print.record(gap.used_end());
         let mut at = usize_of(gap.nr);
         if gap.used == 0 {
@@ -187,7 +186,7 @@ impl LeafTable {
     }
 
     /// Updates the table for [`DirLeaf::remove_at`].
-    fn note_removal(&mut self, at: usize) {
+    fn update_for_removal(&mut self, at: usize) {
         let Some(record) = self.rows.get(at) else {
             return;
         };
@@ -295,13 +294,14 @@ impl<'a> KnownLeafMut<'a> {
     /// have changed since.
     pub fn insert_at(&mut self, gap: Gap, new: &NewEntry<'_>, print: u16) {
         self.leaf().insert_at(gap, new);
-        self.table.note_insert(gap.0, Print::new(new.name, print));
+        self.table
+            .update_for_insert(gap.0, Print::new(new.name, print));
     }
 
     /// Removes an entry that [`KnownLeaf::locate`] found. The leaf must not have changed since.
     pub fn remove_at(&mut self, at: Location) {
         self.leaf().remove_at(at);
-        self.table.note_removal(usize_of(at.spot.nr));
+        self.table.update_for_removal(usize_of(at.spot.nr));
     }
 
     /// Changes the inode of an entry that was found.

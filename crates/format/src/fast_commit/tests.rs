@@ -138,9 +138,10 @@ fn any_record() -> impl Strategy<Value = Record> {
             logical: LogicalBlock(logical),
             start: crate::BlockNr(start),
             len,
-            state: match written {
-                true => crate::extent::ExtentState::Written,
-                false => crate::extent::ExtentState::Unwritten,
+            state: if written {
+                crate::extent::ExtentState::Written
+            } else {
+                crate::extent::ExtentState::Unwritten
             },
         },
     );

@@ -70,11 +70,13 @@ impl Inode {
         checksums: &Checksums,
     ) -> Result<(), Corrupt> {
         let size = usize::from(geometry.inode_size);
-        let cut = || Corrupt::new(Place::Inode(ino), "inode", CorruptKind::short(bytes));
-        let bytes = bytes.get(..size).ok_or_else(cut)?;
-        let extra_isize = match size > GOOD_OLD_INODE_BYTES {
-            true => get_u16(bytes, EXTRA_ISIZE_AT),
-            false => 0,
+        let bytes = bytes
+            .get(..size)
+            .ok_or_else(|| Corrupt::new(Place::Inode(ino), "inode", CorruptKind::short(bytes)))?;
+        let extra_isize = if size > GOOD_OLD_INODE_BYTES {
+            get_u16(bytes, EXTRA_ISIZE_AT)
+        } else {
+            0
         };
         verify(bytes, extra_isize, ino, checksums)
     }

@@ -67,9 +67,10 @@ impl Iterator for Tags<'_> {
         } else {
             0
         };
-        let checksum = match self.layout.checksums == ChecksumKind::V3 {
-            true => get_u32_be(tag, 12),
-            false => u32::from(get_u16_be(tag, 4)),
+        let checksum = if self.layout.checksums == ChecksumKind::V3 {
+            get_u32_be(tag, 12)
+        } else {
+            u32::from(get_u16_be(tag, 4))
         };
         if flags & SAME_UUID == 0 {
             left = rest(left, UUID_BYTES);

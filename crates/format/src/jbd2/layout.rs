@@ -68,9 +68,10 @@ impl Layout {
 
     /// The end of the payload of descriptor and revoke blocks, in bytes.
     pub fn payload_end(&self) -> usize {
-        match self.has_block_checksums() {
-            true => self.block_size.saturating_sub(TAIL_BYTES),
-            false => self.block_size,
+        if self.has_block_checksums() {
+            self.block_size.saturating_sub(TAIL_BYTES)
+        } else {
+            self.block_size
         }
     }
 

@@ -31,14 +31,15 @@ impl Places {
             _ => return Ok(None),
         }
         let place = Place(self);
-        match self.0.fetch_add(1, Ordering::SeqCst) < CHANGING_MAX {
-            true => Ok(Some(place)),
-            false => Err(Refusal {
+        if self.0.fetch_add(1, Ordering::SeqCst) < CHANGING_MAX {
+            Ok(Some(place))
+        } else {
+            Err(Refusal {
                 errno: libc::EBUSY,
                 text: format!(
                     "{CHANGING_MAX} clients change something already, or wait for a thaw"
                 ),
-            }),
+            })
         }
     }
 }

@@ -116,9 +116,10 @@ impl NewGrace {
             space_seconds: self.space_seconds.unwrap_or(now.space_seconds),
             inodes_seconds: self.inodes_seconds.unwrap_or(now.inodes_seconds),
         };
-        match grace == now {
-            true => Ok(()),
-            false => filesystem.set_quota_grace(kind, grace),
+        if grace == now {
+            Ok(())
+        } else {
+            filesystem.set_quota_grace(kind, grace)
         }
     }
 }

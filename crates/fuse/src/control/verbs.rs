@@ -113,9 +113,10 @@ fn grow(mount: &Mount, size: (Option<u64>, Option<u64>), dry_run: bool) -> Answe
             ));
         }
     };
-    let plan = match dry_run {
-        true => mount.filesystem().plan_growth(wanted),
-        false => mount.server.grow(wanted),
+    let plan = if dry_run {
+        mount.filesystem().plan_growth(wanted)
+    } else {
+        mount.server.grow(wanted)
     };
     Ok(to_value(&plan?.report()))
 }
@@ -148,7 +149,7 @@ fn stats(mount: &Mount) -> Value {
     let request_stats = mount.server.request_stats();
     let mut stats = to_value(&mount.filesystem().stats());
     stats["requests"] = to_value(&request_stats.requests());
-    stats["reads_in_place"] = request_stats.reads_in_place().into();
+    stats["reads_in_place"] = request_stats.zero_copy_reads().into();
     stats["request_bounds_ns"] = RequestStats::bounds_ns().into();
     stats["nodes"] = to_value(&mount.server.node_counts());
     stats["server"] = server(mount);
@@ -173,10 +174,6 @@ fn free_fragments(filesystem: &Filesystem, slices: u32) -> Answered {
 
 /// A symbolic link at the end of the path is not followed.
 fn defragment(filesystem: &Filesystem, path: &str, dry_run: bool) -> Answered {
-    let failed = |error: uext4::Error| Refusal {
-        errno: error.errno(),
-        text: format!("{path}: {error}"),
-    };
     let found = filesystem.paths().symlink_inode(path);
     let inode = found.map_err(|error| Refusal {
         errno: error.errno(),
@@ -185,7 +182,11 @@ fn defragment(filesystem: &Filesystem, path: &str, dry_run: bool) -> Answered {
     let options = DefragOptions { dry_run };
     let go_on = &mut |_| ControlFlow::Continue(());
     let done = filesystem.defragment(&inode, &options, go_on);
-    Ok(to_value(&done.map_err(failed)?))
+    let done = done.map_err(|error| Refusal {
+        errno: error.errno(),
+        text: format!("{path}: {error}"),
+    })?;
+    Ok(to_value(&done))
 }
 
 fn get(filesystem: &Filesystem, names: &[String]) -> Answered {

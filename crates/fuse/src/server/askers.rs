@@ -32,21 +32,23 @@ impl Server {
 
     /// Caller of a request with its rights, mapped.
     pub(super) fn asker(&self, request: &Request<'_>) -> Caller {
-        match self.agreement.hides_callers() {
-            true => request.process(),
-            false => self.inside(request.caller(0)),
+        if self.agreement.hides_callers() {
+            request.process()
+        } else {
+            self.inside(request.caller(0))
         }
     }
 
     /// As [`Self::asker`], with the current supplementary groups of the process.
     pub(super) fn asker_in_groups(&self, request: &Request<'_>) -> Caller {
-        match self.agreement.hides_callers() {
-            true => Caller {
+        if self.agreement.hides_callers() {
+            Caller {
                 gid: NO_ID,
                 groups: Vec::new(),
                 ..request.process()
-            },
-            false => self.inside(request.caller_in_groups()),
+            }
+        } else {
+            self.inside(request.caller_in_groups())
         }
     }
 
@@ -66,10 +68,13 @@ impl Server {
         if self.owners.are_same() {
             return caller;
         }
-        let inside = |uid| self.owners.user_inside(uid).filter(|&uid| uid != 0);
         let uid = match caller.uid {
             0 => 0,
-            uid => inside(uid).unwrap_or(OVERFLOW),
+            uid => self
+                .owners
+                .user_inside(uid)
+                .filter(|&uid| uid != 0)
+                .unwrap_or(OVERFLOW),
         };
         let gid = self.owners.group_inside(caller.gid).unwrap_or(OVERFLOW);
         let groups = self.groups_inside(&caller.groups);
@@ -115,13 +120,15 @@ impl Server {
             return Ok(caller);
         }
         let attr = self.filesystem.attr(parent);
-        let uid = match self.owners.take_user_of_directory() {
-            true => Some(attr.uid),
-            false => self.owners.user_inside(caller.uid),
+        let uid = if self.owners.take_user_of_directory() {
+            Some(attr.uid)
+        } else {
+            self.owners.user_inside(caller.uid)
         };
-        let gid = match self.owners.take_group_of_directory() {
-            true => Some(attr.gid),
-            false => self.owners.group_inside(caller.gid),
+        let gid = if self.owners.take_group_of_directory() {
+            Some(attr.gid)
+        } else {
+            self.owners.group_inside(caller.gid)
         };
         let owner = NewOwner {
             uid: uid.ok_or(Errno::EOVERFLOW)?,
@@ -151,11 +158,12 @@ impl Server {
     }
 
     /// As [`Self::check_known`], for a file that a request to create finds.
-    pub(super) fn check_found(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
+    pub(super) fn check_existing(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
         let attr = self.filesystem.attr(inode);
-        match request.uid == 0 || self.owners.are_known(attr.uid, attr.gid) {
-            true => Ok(()),
-            false => Err(Errno::EACCES),
+        if request.uid == 0 || self.owners.are_known(attr.uid, attr.gid) {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
         }
     }
 

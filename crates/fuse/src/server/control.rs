@@ -147,9 +147,10 @@ impl Server {
     }
 
     fn check_owner(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
-        match self.is_owner(request, inode) {
-            true => Ok(()),
-            false => Err(Errno::EPERM),
+        if self.is_owner(request, inode) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
         }
     }
 

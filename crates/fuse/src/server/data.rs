@@ -9,8 +9,8 @@ use crate::protocol::{FSYNC_FDATASYNC, WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{
-    ChangeTimes, DataSource, FallocateMode, FileRange, FileType, Filesystem, InodeRef,
-    KillPrivileges, Seek, Times, WriteContext,
+    ChangeTimes, DataSource, FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek,
+    Times, WriteContext,
 };
 use uext4_num::{clamp_u32, clamp_usize, u64_of, usize_of};
 
@@ -43,16 +43,21 @@ impl Server {
             if access {
                 self.filesystem.note_access(&inode, ChangeTimes::Here)?;
             }
-            let send = |ranges: &[FileRange<'_>]| reply.send(request.unique, ranges);
-            if self.filesystem.read_in_place(&inode, offset, size, send)? {
-                self.request_stats.note_in_place();
+            let is_sent = self
+                .filesystem
+                .read_in_place(&inode, offset, size, |ranges| {
+                    reply.send(request.unique, ranges)
+                })?;
+            if is_sent {
+                self.request_stats.count_zero_copy_read();
                 return Ok(());
             }
         }
         let room = reply.room(size);
-        let read = match access {
-            true => self.filesystem.read(&inode, offset, room)?,
-            false => self.filesystem.read_untouched(&inode, offset, room)?,
+        let read = if access {
+            self.filesystem.read(&inode, offset, room)?
+        } else {
+            self.filesystem.read_untouched(&inode, offset, room)?
         };
         reply.filled(read);
         Ok(())
@@ -61,7 +66,7 @@ impl Server {
     /// Whether a `READ` brings the first pages of the node into the page cache. It then counts as
     /// the access, in place of the open. Later fills are ambiguous ([`is_access`]).
     fn fills_cache(&self, request: &Request<'_>, flags: u32) -> bool {
-        flags & (O_NOATIME | O_DIRECT) == 0 && !self.nodes.note_cached(request.node)
+        flags & (O_NOATIME | O_DIRECT) == 0 && !self.nodes.mark_cached(request.node)
     }
 
     pub(super) fn write(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
@@ -82,9 +87,10 @@ impl Server {
             self.check_write(&inode, Manner::of(handle), opened, offset)?;
             // The kernel leaves times and capabilities of a direct-I/O file to the server.
             let manner = Manner::of(handle);
-            let times = match manner.later {
-                true => Times::Keep,
-                false => Times::Change,
+            let times = if manner.later {
+                Times::Keep
+            } else {
+                Times::Change
             };
             if manner.past_cache {
                 self.filesystem.kill_capabilities(&inode)?;
@@ -110,9 +116,10 @@ impl Server {
     /// Time policy for forwarded data changes. With the write-back cache the kernel owns the times:
     /// it has set them already and sends them, or has reported them before.
     fn times_of_changes(&self) -> Times {
-        match self.agreement.writeback() {
-            true => Times::Keep,
-            false => Times::Change,
+        if self.agreement.writeback() {
+            Times::Keep
+        } else {
+            Times::Change
         }
     }
 
@@ -153,9 +160,10 @@ impl Server {
         self.check_range(&inode, changes_of(mode))?;
         // The request does not say whether the caller may keep setuid, but the superuser usually
         // may. Setuid goes first, as in the kernel, even if no space is left.
-        let times = match self.agreement.owns_fallocate_times() {
-            true => Times::Keep,
-            false => Times::Change,
+        let times = if self.agreement.owns_fallocate_times() {
+            Times::Keep
+        } else {
+            Times::Change
         };
         if !self.is_superuser(request) {
             self.kill_privileges(request, &inode, times)?;
@@ -230,9 +238,10 @@ impl Server {
         let cursor = self.opened.cursor(handle);
         let space = || self.filesystem.attr(&inode).sectors;
         let before = space();
-        let synced = match data_only {
-            true => self.filesystem.fdatasync_open(&inode, &cursor),
-            false => self.filesystem.fsync_open(&inode, &cursor),
+        let synced = if data_only {
+            self.filesystem.fdatasync_open(&inode, &cursor)
+        } else {
+            self.filesystem.fsync_open(&inode, &cursor)
         };
         if space() != before {
             // Allocated map blocks change the block count that the kernel shows.

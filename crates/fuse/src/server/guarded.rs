@@ -133,8 +133,9 @@ pub(super) enum Changes {
 }
 
 fn refuse(is_refused: bool) -> Handled {
-    match is_refused {
-        true => Err(Errno::EPERM),
-        false => Ok(()),
+    if is_refused {
+        Err(Errno::EPERM)
+    } else {
+        Ok(())
     }
 }

@@ -38,9 +38,10 @@ fn writer(flags: u32, manner: Manner) -> Option<Writers> {
 }
 
 fn rights(manner: Manner) -> Rights {
-    match manner.only_appends {
-        true => Rights::Appends,
-        false => Rights::Any,
+    if manner.only_appends {
+        Rights::Appends
+    } else {
+        Rights::Any
     }
 }
 
@@ -53,13 +54,14 @@ impl Server {
         if flags & O_TRUNC != 0 {
             self.truncate_opened(request, &inode, open_flags)?;
         }
-        let asker = match writes(flags) {
-            true => self.asker(request),
-            // Its rights do not matter.
-            false => request.caller(0),
+        let asker = if writes(flags) {
+            self.asker(request)
+        } else {
+            // A handle for reading is not checked again.
+            request.caller(0)
         };
         let manner = self.manner(&asker, &inode, flags);
-        self.note_opening(request.node, &inode, flags, manner);
+        self.update_atime(request.node, &inode, flags, manner);
         self.put_opened(request.node, &inode, flags, manner, reply);
         Ok(())
     }
@@ -71,14 +73,15 @@ impl Server {
         Ok(())
     }
 
-    fn note_opening(&self, node: u64, inode: &InodeRef, flags: u32, manner: Manner) {
+    fn update_atime(&self, node: u64, inode: &InodeRef, flags: u32, manner: Manner) {
         let reads = flags & O_ACCMODE != O_WRONLY && flags & (O_NOATIME | O_DIRECT) == 0;
         if !reads || manner.past_cache || !self.nodes.may_be_cached(node) {
             return;
         }
-        let changes = match self.may_lack_data(node) {
-            true => ChangeTimes::Above,
-            false => ChangeTimes::Here,
+        let changes = if self.may_lack_data(node) {
+            ChangeTimes::Above
+        } else {
+            ChangeTimes::Here
         };
         // A failed update of the access time does not fail the open.
         if let Ok(Atime::Set) = self.filesystem.note_access(inode, changes) {
@@ -125,10 +128,10 @@ impl Server {
             .open(node, inode, writer(flags, manner), rights(manner));
         if writes(flags) {
             if !manner.past_cache {
-                self.nodes.note_cached(node);
+                self.nodes.mark_cached(node);
             }
             if self.gauge.is_scarce() {
-                self.gauge.look(|| self.filesystem.free_space());
+                self.gauge.check_now(|| self.filesystem.free_space());
                 // The kernel may hold old attributes with a long lifetime.
                 self.forget_attributes(node);
             }
@@ -137,13 +140,15 @@ impl Server {
         reply.u64(self.opened.open(cursor, manner));
         let always = fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES;
         // Pages of a guarded file may hold what was refused.
-        let keep = match self.is_guarded(inode) {
-            true => 0,
-            false => fopen::KEEP_CACHE,
+        let keep = if self.is_guarded(inode) {
+            0
+        } else {
+            fopen::KEEP_CACHE
         };
-        let direct = match manner.past_cache {
-            true => fopen::DIRECT_IO,
-            false => 0,
+        let direct = if manner.past_cache {
+            fopen::DIRECT_IO
+        } else {
+            0
         };
         reply.u32(always | keep | direct);
         reply.u32(0);
@@ -166,10 +171,11 @@ impl Server {
     /// kernel does not know, must not be written back late. With `strictatime` each read must reach
     /// the server, unless the file is also written: then the page cache owns its times.
     fn goes_past_cache(&self, inode: &InodeRef, flags: u32) -> bool {
-        let strict = || !writes(flags) && self.filesystem.notes_every_read();
         self.filesystem.attr(inode).flags & FLAG_SYNC != 0
             || (writes(flags) && self.only_appends(inode))
-            || (self.agreement.maps_past_cache() && strict())
+            || (self.agreement.maps_past_cache()
+                && !writes(flags)
+                && self.filesystem.notes_every_read())
     }
 
     pub(super) fn create(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
@@ -182,7 +188,7 @@ impl Server {
         let inode = match self.filesystem.create(&parent, name, permissions, &caller) {
             Err(Error::Exists) if flags & O_EXCL == 0 => {
                 let inode = self.filesystem.lookup(&parent, name, &caller)?;
-                self.check_found(request, &inode)?;
+                self.check_existing(request, &inode)?;
                 self.check_open(&inode, flags)?;
                 inode
             }

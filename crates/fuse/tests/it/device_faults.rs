@@ -145,9 +145,10 @@ fn run(seed: u64) -> (Option<String>, u64) {
     let mut files: Vec<Tracked> = (0..THREADS)
         .map(|nr| Tracked::new(dir.path(), nr))
         .collect();
-    let operation = match rng.chance(2, 3) {
-        true => Operation::Flush,
-        false => Operation::Write,
+    let operation = if rng.chance(2, 3) {
+        Operation::Flush
+    } else {
+        Operation::Write
     };
     let when = match rng.below(3) {
         0 => When::Counted {

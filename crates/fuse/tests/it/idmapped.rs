@@ -22,9 +22,10 @@ impl Idmapped {
         let args: [&dyn AsRef<std::ffi::OsStr>; 7] =
             [&"-c", &BIND, &tree, &dir.path(), &ids[0], &ids[1], &ids[2]];
         let output = try_run("/usr/bin/python3", &args);
-        match output.status.success() {
-            true => Ok(Self(dir)),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        if output.status.success() {
+            Ok(Self(dir))
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
         }
     }
 

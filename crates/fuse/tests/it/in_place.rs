@@ -84,12 +84,11 @@ fn compare(seed: u64, mke2fs: &[&str]) {
     for step in 0..80 {
         change(&file, &mut model, &mut rng);
         let (at, len) = (rng.below(3 << 20), 1 + rng.below(2 << 20) as usize);
-        let (found, at) = match rng.chance(50) {
-            true => (read_cold(&file, at, len), at),
-            false => {
-                let at = at & !(ALIGN_BYTES as u64 - 1);
-                (read_direct(&file, at, len), at)
-            }
+        let (found, at) = if rng.chance(50) {
+            (read_cold(&file, at, len), at)
+        } else {
+            let at = at & !(ALIGN_BYTES as u64 - 1);
+            (read_direct(&file, at, len), at)
         };
         let from = model.len().min(at as usize);
         let to = model.len().min(at as usize + len);

@@ -125,9 +125,10 @@ fn ten_thousand_names_while_others_come_and_go() {
             scope.spawn(move || {
                 for i in 0.. {
                     let name = dir.join(format!("goes-{thread}-{}", i % 500));
-                    match fs::exists(&name).unwrap() {
-                        true => fs::remove_file(&name).unwrap(),
-                        false => drop(File::create(&name).unwrap()),
+                    if fs::exists(&name).unwrap() {
+                        fs::remove_file(&name).unwrap()
+                    } else {
+                        drop(File::create(&name).unwrap())
                     }
                     if stop.load(Ordering::Relaxed) {
                         break;

@@ -61,7 +61,7 @@ impl<'a> Beyond<'a> {
         let first = *self.rng.pick(&first);
         self.write(0, first);
         self.commit(30);
-        let held = self.hold();
+        let held = self.preallocate();
         if self.rng.chance(30) {
             let path = self.path.clone();
             self.steps.push(Step::Op(Op::Fsync { path }));
@@ -73,12 +73,11 @@ impl<'a> Beyond<'a> {
         self.write_over(held);
         self.commit(80);
         for _ in 0..self.rng.below(4) {
-            match self.rng.chance(30) {
-                true => {
-                    let held = self.hold();
-                    self.write_over(held);
-                }
-                false => self.reshape(),
+            if self.rng.chance(30) {
+                let held = self.preallocate();
+                self.write_over(held);
+            } else {
+                self.reshape()
             }
             self.commit(60);
         }
@@ -121,7 +120,7 @@ impl<'a> Beyond<'a> {
     }
 
     /// Allocates held space behind a hole behind the end; answers its range in bytes.
-    fn hold(&mut self) -> (u64, u64) {
+    fn preallocate(&mut self) -> (u64, u64) {
         let granule = *self.rng.pick(&[self.block, self.unit]);
         let start = (self.size.div_ceil(granule) + self.rng.between(1, 4)) * granule;
         let len = self.rng.between(1, 3) * granule;
@@ -215,9 +214,10 @@ impl<'a> Beyond<'a> {
     fn truncate(&mut self) {
         let most = self.size + 3 * self.block;
         let size_bytes = self.rng.below(most + 1);
-        let size_bytes = match self.rng.chance(50) {
-            true => size_bytes / self.block * self.block,
-            false => size_bytes,
+        let size_bytes = if self.rng.chance(50) {
+            size_bytes / self.block * self.block
+        } else {
+            size_bytes
         };
         self.size = size_bytes;
         let path = self.path.clone();

@@ -343,9 +343,10 @@ impl Config {
 
     /// Granularity of collapse and insert, in bytes.
     pub(super) fn shift_bytes(&self) -> u64 {
-        let blocks = match self.is_bigalloc() {
-            true => CLUSTER_BLOCKS,
-            false => 1,
+        let blocks = if self.is_bigalloc() {
+            CLUSTER_BLOCKS
+        } else {
+            1
         };
         u64::from(self.block_size) * blocks
     }

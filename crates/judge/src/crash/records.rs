@@ -199,10 +199,7 @@ impl Known {
             }),
             12..=14 => {
                 let from = self.take(rng);
-                let to = match rng.chance(50) {
-                    true => self.take(rng),
-                    false => new,
-                };
+                let to = if rng.chance(50) { self.take(rng) } else { new };
                 self.paths.push(to.clone());
                 let how = RenameHow::Replace;
                 Step::Op(Op::Rename { from, to, how })

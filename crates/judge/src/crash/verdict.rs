@@ -106,9 +106,10 @@ fn contents(
         if same && synced <= step {
             continue;
         }
-        let oldest = match window.data_may_wait {
-            true => history.data_floor(number, step, window.returned).min(step),
-            false => step,
+        let oldest = if window.data_may_wait {
+            history.data_floor(number, step, window.returned).min(step)
+        } else {
+            step
         };
         let oldest = oldest.max(synced);
         let states = &history.states[oldest..=window.begun];
@@ -129,9 +130,10 @@ fn one_file(
 ) -> Result<()> {
     let mut data = Vec::new();
     source.read(path, 1 << 20, &mut |bytes| data.extend_from_slice(bytes))?;
-    let sizes = match window.data_may_wait {
-        false => sizes(states, number),
-        true => sizes_while_data_wait(states, number),
+    let sizes = if window.data_may_wait {
+        sizes_while_data_wait(states, number)
+    } else {
+        sizes(states, number)
     };
     ensure!(
         sizes.contains(&data.len()),
@@ -150,9 +152,10 @@ fn one_file(
             versions.push(content);
         }
     }
-    let near = match window.data_may_wait {
-        false => &states[..states.len().min(2)],
-        true => states,
+    let near = if window.data_may_wait {
+        states
+    } else {
+        &states[..states.len().min(2)]
     };
     let shifts = shifts(states, number);
     let holes = near.iter().any(|state| state.moved == Some(number));
@@ -218,9 +221,8 @@ fn sizes_while_data_wait(states: &[State], number: u64) -> RangeInclusive<usize>
 
 /// Whether `sector` equals `version` at `start`, with zeros behind its end.
 fn is_part(version: &[u8], start: usize, sector: &[u8]) -> bool {
-    let at = |index: usize| version.get(start + index).copied().unwrap_or(0);
     sector
         .iter()
         .enumerate()
-        .all(|(index, byte)| *byte == at(index))
+        .all(|(index, byte)| *byte == version.get(start + index).copied().unwrap_or(0))
 }

@@ -84,9 +84,10 @@ impl Workload {
     fn file(&mut self, model: &Model) -> Vec<u8> {
         let paths = model.files().into_keys().filter(|path| is_ours(path));
         let paths: Vec<Vec<u8>> = paths.collect();
-        match paths.is_empty() {
-            true => b"a".to_vec(),
-            false => self.rng.pick(&paths).clone(),
+        if paths.is_empty() {
+            b"a".to_vec()
+        } else {
+            self.rng.pick(&paths).clone()
         }
     }
 
@@ -95,7 +96,7 @@ impl Workload {
         format!("{what} {}", self.next_name).into_bytes()
     }
 
-    fn hold(&mut self) -> u64 {
+    fn next_held(&mut self) -> u64 {
         self.next_name += 1;
         self.held.push(self.next_name);
         self.next_name
@@ -105,7 +106,9 @@ impl Workload {
         if self.held.len() >= HELD_MAX {
             return self.use_held();
         }
-        Step::Tmpfile { held: self.hold() }
+        Step::Tmpfile {
+            held: self.next_held(),
+        }
     }
 
     fn use_held(&mut self) -> Step {
@@ -143,17 +146,13 @@ impl Workload {
         let path = self.file(model);
         let files = model.files();
         let number = files.get(&path).map(|(number, _)| *number);
-        if files
-            .values()
-            .filter(|(other, _)| Some(*other) == number)
-            .count()
-            != 1
-        {
+        let same = files.values().filter(|(other, _)| Some(*other) == number);
+        if same.count() != 1 {
             // With another name the file would survive, and the model does not track handles.
             return Step::Sync;
         }
         Step::UnlinkHeld {
-            held: self.hold(),
+            held: self.next_held(),
             path,
         }
     }
@@ -199,9 +198,10 @@ impl Workload {
         Step::Op(Op::Rename {
             from: self.rng.pick(&paths).clone(),
             to: self.rng.pick(&paths).clone(),
-            how: match self.rng.chance(25) {
-                true => RenameHow::Whiteout,
-                false => RenameHow::Exchange,
+            how: if self.rng.chance(25) {
+                RenameHow::Whiteout
+            } else {
+                RenameHow::Exchange
             },
         })
     }
@@ -209,9 +209,10 @@ impl Workload {
     /// Sets a value that needs a block, or an inode where supported; equal values share one.
     fn large_xattr(&mut self, model: &Model) -> Step {
         let block_size = self.config.block_size as usize;
-        let len = match self.config.has_value_inodes() && self.rng.chance(50) {
-            true => block_size * 3,
-            false => block_size / 2,
+        let len = if self.config.has_value_inodes() && self.rng.chance(50) {
+            block_size * 3
+        } else {
+            block_size / 2
         };
         let value = vec![b'A' + self.rng.below(2) as u8; len];
         Step::Op(Op::SetXattr {
@@ -226,9 +227,12 @@ impl Workload {
     fn remove_xattr(&mut self, model: &Model) -> Step {
         let tree = model.manifest();
         let name = |name: &Vec<u8>| String::from_utf8(name.clone()).ok();
-        let usable = |name: &String| !name.starts_with("system.");
         let pairs = tree.entries.iter().flat_map(|(path, entry)| {
-            let names = entry.xattrs.keys().filter_map(name).filter(usable);
+            let names = entry
+                .xattrs
+                .keys()
+                .filter_map(name)
+                .filter(|name| !name.starts_with("system."));
             names.map(|name| (path.clone(), name))
         });
         let pairs: Vec<(Vec<u8>, String)> = pairs.collect();
@@ -256,9 +260,10 @@ impl Workload {
         if !self.queue.is_empty() {
             return Step::Sync;
         }
-        match self.rng.chance(50) {
-            true => self.comb(),
-            false => self.big_directory(),
+        if self.rng.chance(50) {
+            self.comb()
+        } else {
+            self.big_directory()
         }
         self.queue.pop_front().expect("a scenario has steps")
     }
@@ -292,10 +297,7 @@ impl Workload {
             FallocateMode::InsertRange => *offset < size,
             _ => true,
         };
-        match fits {
-            true => step,
-            false => Step::Sync,
-        }
+        if fits { step } else { Step::Sync }
     }
 
     /// A file with many extents, truncated and removed.

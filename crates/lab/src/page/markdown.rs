@@ -25,9 +25,10 @@ pub(super) fn page(parts: &[Part]) -> String {
 }
 
 fn of_table(table: &Table) -> String {
-    let mut out = match table.title.is_empty() {
-        true => String::new(),
-        false => wrapped(&format!("{}:", table.title)) + "\n",
+    let mut out = if table.title.is_empty() {
+        String::new()
+    } else {
+        wrapped(&format!("{}:", table.title)) + "\n"
     };
     let mut line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "/")).collect();

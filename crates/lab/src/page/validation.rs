@@ -77,14 +77,15 @@ fn parts_of(pairs: &[Pair<'_>]) -> Vec<Part> {
     let within = pairs
         .iter()
         .filter(|pair| pair.difference().abs() <= AGREES);
-    let sentence = match pairs.is_empty() {
-        true => "No comparison: nothing was simulated on `this-machine`.".to_owned(),
-        false => format!(
+    let sentence = if pairs.is_empty() {
+        "No comparison: nothing was simulated on `this-machine`.".to_owned()
+    } else {
+        format!(
             "Rate of two workers over that of one: {} of {} simulated ratios are within 15 % of \
              the real ones.",
             within.count(),
             pairs.len()
-        ),
+        )
     };
     let headers = [
         "experiment",
@@ -116,15 +117,16 @@ fn cells(pair: &Pair<'_>) -> Vec<String> {
 
 /// All metrics that were simulated and measured with one and two workers.
 fn pairs(rows: &Rows) -> Vec<Pair<'_>> {
-    let is_first = |row: &&Row| row.system == MACHINE && row.workers == 1;
-    let pair = |row| {
-        Some(Pair {
-            row,
-            simulated: ratio(rows, row, MACHINE)?,
-            real: ratio(rows, row, "uext4")?,
+    rows.iter()
+        .filter(|row| row.system == MACHINE && row.workers == 1)
+        .filter_map(|row| {
+            Some(Pair {
+                row,
+                simulated: ratio(rows, row, MACHINE)?,
+                real: ratio(rows, row, "uext4")?,
+            })
         })
-    };
-    rows.iter().filter(is_first).filter_map(pair).collect()
+        .collect()
 }
 
 fn ratio(rows: &Rows, row: &Row, system: &str) -> Option<f64> {

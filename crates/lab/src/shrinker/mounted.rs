@@ -37,14 +37,15 @@ pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
     let mut cleanup = Cleanup::start()?;
     cleanup.watch(dir.path())?;
     let setup = Setup {
-        options: match system.is_ours() {
-            true => format!("nodelalloc,extent_cache={}", load.memory_bytes(plan)),
-            false => "nodelalloc".to_owned(),
+        options: if system.is_ours() {
+            format!("nodelalloc,extent_cache={}", load.memory_bytes(plan))
+        } else {
+            "nodelalloc".to_owned()
         },
         ..Setup::default()
     };
     let stage = Stage::mount(system, &image, dir.path(), &setup, &mut cleanup)?;
-    let calls = match (&stage, stage.place()) {
+    let calls = match (&stage, stage.access()) {
         (Stage::Kernel(mount), Place::Directory(root)) => {
             under_pressure(|| write(plan, load, &root))?;
             of_kernel(mount.loop_device(), &root)

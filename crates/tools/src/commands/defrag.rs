@@ -65,13 +65,13 @@ impl Args {
             let fs = self.image.mount(Purpose::Read)?;
             self.all(&fs, &options, &mut rows)
         } else {
-            let change = |fs: &Filesystem| self.all(fs, &options, &mut rows);
             // The walk is no access by a user.
             let quiet = MountOptions {
                 no_dir_atime: true,
                 ..MountOptions::default()
             };
-            self.image.change_with(quiet, change)
+            self.image
+                .change_with(quiet, |fs| self.all(fs, &options, &mut rows))
         };
         if self.json {
             show::json(&mut std::io::stdout(), &rows)?;
@@ -135,8 +135,7 @@ impl Args {
     fn below(&self, path: &[u8], rows: &mut Vec<Row>) -> Result<()> {
         let name = self.image.name_of(path);
         let here = self.here(path);
-        let is_dir = |path: &Path| std::fs::symlink_metadata(path).map(|found| found.is_dir());
-        if !is_dir(&here).unwrap_or(false) {
+        if !std::fs::symlink_metadata(&here).is_ok_and(|found| found.is_dir()) {
             return self.ask(path, rows);
         }
         let mut names: Vec<OsString> = Vec::new();
@@ -206,19 +205,21 @@ impl Args {
 }
 
 fn go_on() -> ControlFlow<()> {
-    match is_interrupted() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+    if is_interrupted() {
+        ControlFlow::Break(())
+    } else {
+        ControlFlow::Continue(())
     }
 }
 
 fn interrupted(place: &str) -> Result<()> {
-    match is_interrupted() {
-        true => Err(Failure::new(
+    if is_interrupted() {
+        Err(Failure::new(
             Exit::Failed,
             format!("{place}: interrupted; what moved stays"),
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -226,24 +227,24 @@ fn interrupted(place: &str) -> Result<()> {
 fn refuse_kernel_mount(target: &Path) -> Result<()> {
     let found = rustix::fs::statfs(target);
     let is_kernel = found.is_ok_and(|found| u64::try_from(found.f_type) == Ok(EXT_MAGIC));
-    match is_kernel && target.is_dir() {
-        true => Err(Failure::new(
+    if is_kernel && target.is_dir() {
+        Err(Failure::new(
             Exit::Failed,
             format!(
                 "{}: on the kernel's ext4; e4defrag works there, or unmount it and name the image",
                 target.display()
             ),
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 
 fn sentence(found: &Defragmented, dry_run: bool) -> String {
-    let extents = |count: u64| match count {
+    let before = match found.extents_before {
         1 => "1 extent".to_owned(),
         count => format!("{count} extents"),
     };
-    let before = extents(found.extents_before);
     match found.left_alone {
         Some(LeftAlone::Ideal) => format!("{before}, as few as can be"),
         Some(LeftAlone::Locked) => format!("{before}; immutable or append-only"),

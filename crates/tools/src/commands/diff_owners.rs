@@ -126,7 +126,7 @@ impl<'o> Owners<'o> {
             owners.claim_group(image, group, &descriptor)?;
             descriptors.push(descriptor);
         }
-        owners.settle();
+        owners.sort_and_merge();
         owners.claim_rest(image, &descriptors)?;
         Ok(owners)
     }
@@ -165,7 +165,7 @@ impl<'o> Owners<'o> {
         if self.claims.len() <= self.claims_max {
             return;
         }
-        self.settle();
+        self.sort_and_merge();
         let Some(middle) = self.claims.get(self.claims_max / 2) else {
             return;
         };
@@ -175,7 +175,7 @@ impl<'o> Owners<'o> {
         for claim in &mut self.claims {
             claim.run.end = claim.run.end.min(end);
         }
-        self.settle();
+        self.sort_and_merge();
     }
 
     /// Where the next window begins.
@@ -243,9 +243,10 @@ impl<'o> Owners<'o> {
                 let range = index..index.saturating_add(per_block);
                 let is_used = range.into_iter().any(|index| bit(&bitmap, index));
                 let block = descriptor.inode_table.0 + u64::from(index / per_block);
-                table = match is_used {
-                    true => image.block(image.b, block)?,
-                    false => Vec::new(),
+                table = if is_used {
+                    image.block(image.b, block)?
+                } else {
+                    Vec::new()
                 };
             }
             let raw = item(&table, index % per_block, geometry.inode_size);
@@ -256,7 +257,7 @@ impl<'o> Owners<'o> {
             match Inode::parse(raw, nr, geometry, &image.disk.checksums()) {
                 Ok(inode) => self.claim_inode(image, nr, &inode),
                 Err(corrupt) if self.window.start == 0 => {
-                    failure::note(format_args!("{corrupt}; its blocks are not known"));
+                    failure::info(format_args!("{corrupt}; its blocks are not known"));
                 }
                 Err(_) => {}
             }
@@ -266,7 +267,7 @@ impl<'o> Owners<'o> {
 
     fn claim_inode(&mut self, image: &Image<'_>, nr: InodeNr, inode: &Inode) {
         let is_dir = inode.file_type() == Some(FileType::Directory);
-        let mut take = |part: Part, blocks: Range<u64>| {
+        Claims::new(image.b, image.geometry, &mut |part, blocks| {
             let (owner, inodes): (Owner, &[u32]) = match (part, nr.0) {
                 (_, RESIZE) => (Owner::ReservedDescriptors, &[]),
                 (_, JOURNAL) => (Owner::Journal, &[]),
@@ -276,13 +277,13 @@ impl<'o> Owners<'o> {
                 (Part::Attributes, _) => (Owner::Attributes, &[nr.0]),
             };
             self.claim(image, blocks, owner, inodes);
-        };
-        Claims::new(image.b, image.geometry, &mut take).of(inode);
+        })
+        .of(inode);
     }
 
     /// Sorts the claims. Claims of one run by several inodes become one, and so do neighbours of
     /// one owner.
-    fn settle(&mut self) {
+    fn sort_and_merge(&mut self) {
         let key = |claim: &Claim| (claim.run.start, claim.run.end, claim.owner, claim.group);
         self.claims.sort_by_key(key);
         self.claims.dedup_by(|later, first| {
@@ -322,14 +323,15 @@ impl<'o> Owners<'o> {
                     let descriptor = groups.get(clamp_usize(group.0));
                     bitmap = (Some(group), image.block_bitmap(descriptor)?);
                 }
-                let owner = match bit(&bitmap.1, cluster) {
-                    true => Owner::Unknown,
-                    false => Owner::Free,
+                let owner = if bit(&bitmap.1, cluster) {
+                    Owner::Unknown
+                } else {
+                    Owner::Free
                 };
                 self.claim_next(image, block, owner);
             }
         }
-        self.settle();
+        self.sort_and_merge();
         Ok(())
     }
 
@@ -350,9 +352,10 @@ impl<'o> Owners<'o> {
             .iter()
             .flat_map(|claim| claim.inodes.iter().copied())
             .collect();
-        let names = match wanted.is_empty() {
-            true => BTreeMap::new(),
-            false => names(&open()?, &wanted),
+        let names = if wanted.is_empty() {
+            BTreeMap::new()
+        } else {
+            names(&open()?, &wanted)
         };
         let rows = self.claims.iter().map(|claim| Row {
             first_block: claim.run.start,
@@ -422,9 +425,11 @@ impl Image<'_> {
         let first = (block - table) * u64::from(self.geometry.inodes_per_block());
         let pairs = a.chunks(size).zip(b.chunks(size)).enumerate();
         let differ = pairs.filter(|(_, (a, b))| a != b);
-        let index = |at: usize| uext4_num::clamp_u32(first + u64_of(at));
         Ok(differ
-            .map(|(at, _)| self.geometry.inode_at(group, index(at)).0)
+            .map(|(at, _)| {
+                let index = uext4_num::clamp_u32(first + u64_of(at));
+                self.geometry.inode_at(group, index).0
+            })
             .collect())
     }
 }

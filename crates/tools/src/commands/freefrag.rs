@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        let found = self.look()?;
+        let found = self.measure()?;
         let mut out = show::stdout();
         if self.json {
             show::json(&mut out, &found)?;
@@ -48,7 +48,7 @@ impl Args {
         Ok(out.flush()?)
     }
 
-    fn look(&self) -> Result<FreeFragments> {
+    fn measure(&self) -> Result<FreeFragments> {
         if control::is_running(&self.image)? {
             let slices = clamp_u32(COLUMNS * ROWS);
             let answer = control::ask(&self.image.image, &Ask::FreeFragments { slices })?;
@@ -100,9 +100,10 @@ fn histogram(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
 
 fn picture(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
     writeln!(out)?;
-    let shades = match show::takes_unicode() {
-        true => SHADES,
-        false => ASCII_SHADES,
+    let shades = if show::takes_unicode() {
+        SHADES
+    } else {
+        ASCII_SHADES
     };
     for row in found.picture.chunks(COLUMNS) {
         let cells: String = row.iter().map(|free| shade(shades, *free)).collect();

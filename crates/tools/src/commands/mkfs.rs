@@ -129,12 +129,11 @@ impl Args {
             size_bytes: self.size_bytes()?,
             force: self.force,
         };
-        let report = match self.dry_run {
-            true => {
-                let device = target.imagined(&mut options)?;
-                uext4::mkfs::format(&device, &options).at(&name)?
-            }
-            false => self.make(&target, &mut options, &name)?,
+        let report = if self.dry_run {
+            let device = target.imagined(&mut options)?;
+            uext4::mkfs::format(&device, &options).at(&name)?
+        } else {
+            self.make(&target, &mut options, &name)?
         };
         let made = Made {
             name: &name,
@@ -168,8 +167,9 @@ impl Args {
             (None, Some(size)) => {
                 let unit = self.block_size.unwrap_or(1024);
                 let bytes = size.bytes(unit);
-                let too_large = || Failure::usage("SIZE: too large");
-                bytes.map(Some).ok_or_else(too_large)
+                bytes
+                    .map(Some)
+                    .ok_or_else(|| Failure::usage("SIZE: too large"))
             }
             (None, None) => Ok(None),
         }

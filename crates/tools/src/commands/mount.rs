@@ -80,7 +80,7 @@ impl Args {
             Trust::Yes => LookInside::Yes,
             Trust::No => LookInside::No,
         };
-        mount_access::settle(&self.image, &mut options, look_inside);
+        mount_access::fall_back_to_read_only(&self.image, &mut options, look_inside);
         let over_loop = mount_loop::attach(&mut self.image, words.over_loop, options.access)?;
         (mount.source, mount.backing) = (self.source(), self.backing());
         mount.list = list;
@@ -103,11 +103,10 @@ impl Args {
                 self.open(devices, options.clone())
             },
         };
-        let explain = |error: &Error| {
+        let mounted = uext4_fuse::mount_explained(stages, &self.dir, &mount, |error| {
             let (status, text) = self.failure(error).into_parts();
             Explained { status, text }
-        };
-        let mounted = uext4_fuse::mount_explained(stages, &self.dir, &mount, explain);
+        });
         mounted.map_err(|error| self.failure(&error))?;
         // In the foreground the mount has ended, and its transport was announced.
         let is_seen = mount.run == Run::Daemon && std::io::stderr().is_terminal();
@@ -119,9 +118,10 @@ impl Args {
 
     /// The options of the server that are not in the list.
     fn of_server(&self) -> uext4_fuse::MountOptions {
-        let (run, announce) = match self.foreground {
-            true => (Run::Foreground, Announce::Yes),
-            false => (Run::Daemon, Announce::No),
+        let (run, announce) = if self.foreground {
+            (Run::Foreground, Announce::Yes)
+        } else {
+            (Run::Daemon, Announce::No)
         };
         uext4_fuse::MountOptions {
             n_threads: self.threads,
@@ -158,7 +158,7 @@ impl Args {
         if let (Purpose::Read, Some(user)) = (purpose, self.image.other_writer()) {
             let name = self.image.name();
             let note = format!("{name}: in use: {user}; what is read here may be stale or torn");
-            failure::note(note);
+            failure::info(note);
         }
         self.image.devices(purpose, options)
     }
@@ -167,14 +167,14 @@ impl Args {
         let is_writer = options.access == Access::ReadWrite;
         let opened = devices.mount(options)?;
         if is_writer && opened.wants_data_journal() {
-            crate::failure::note(format_args!(
+            crate::failure::info(format_args!(
                 "{}: data=journal in its superblock is done as data=ordered: data is \
                  not logged, so a crash may leave an overwrite done in part",
                 self.image.name()
             ));
         }
         if opened.on_error() == OnError::Panic {
-            failure::note(format_args!(
+            failure::info(format_args!(
                 "{}: errors=panic in its superblock: a server does not bring its machine down, \
                  damage stops writing",
                 self.image.name()
@@ -210,7 +210,7 @@ impl Args {
 
 fn hint_at_io_uring() {
     if let Some(switch) = uext4_fuse::io_uring_hint() {
-        failure::note(format_args!(
+        failure::info(format_args!(
             "requests come through /dev/fuse; over io_uring small ones are served 1.2 to 2.4 times \
              as fast: echo Y | sudo tee {}",
             switch.display()
@@ -236,23 +236,23 @@ impl UmountArgs {
     pub(crate) fn run(self) -> Result<()> {
         let lazy = if self.lazy { Lazy::Yes } else { Lazy::No };
         let dir = self.dir.display();
-        let tell = |cause: &Error| {
+        let unmounted = uext4_fuse::umount_telling(&self.dir, lazy, |cause| {
             if std::io::stderr().is_terminal() {
-                failure::note(format_args!("{cause}; waiting for that"));
+                failure::info(format_args!("{cause}; waiting for that"));
             }
-        };
-        match uext4_fuse::umount_telling(&self.dir, lazy, tell) {
+        });
+        match unmounted {
             Ok(Image::Clean) => {}
             Ok(Image::Marked(errors)) => {
-                failure::note(format_args!("{dir}: {errors}; run e2fsck -f on the image"));
+                failure::info(format_args!("{dir}: {errors}; run e2fsck -f on the image"));
             }
             Ok(Image::NeedsRecovery) => {
-                failure::note(format_args!(
+                failure::info(format_args!(
                     "{dir}: its server had been killed; the next mount recovers the image"
                 ));
             }
             Ok(Image::InUse) => {
-                failure::note(format_args!(
+                failure::info(format_args!(
                     "{dir}: detached; the image is in use until its last user is gone"
                 ));
             }

@@ -67,22 +67,23 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let is_running = control::is_running(&self.image)?;
         if self.set.is_some() || self.grace() != NewGrace::default() {
-            return match is_running {
-                true => self.change_running(),
-                false => {
-                    let name = self.image.name();
-                    self.image.change(|fs| self.change(fs, &name))
-                }
+            return if is_running {
+                self.change_running()
+            } else {
+                let name = self.image.name();
+                self.image.change(|fs| self.change(fs, &name))
             };
         }
-        let rows = match is_running {
-            true => self.running_rows()?,
-            false => self.rows(&self.image.mount(Purpose::Read)?)?,
+        let rows = if is_running {
+            self.running_rows()?
+        } else {
+            self.rows(&self.image.mount(Purpose::Read)?)?
         };
         let mut out = show::stdout();
-        match self.json {
-            true => show::json(&mut out, &rows)?,
-            false => table(&mut out, self.kind, &rows)?,
+        if self.json {
+            show::json(&mut out, &rows)?
+        } else {
+            table(&mut out, self.kind, &rows)?
         }
         Ok(out.flush()?)
     }
@@ -91,8 +92,9 @@ impl Args {
         let (name, kind) = (self.image.name(), self.kind.name());
         let problem = format!("{name}: the file system keeps no {kind} quota");
         let rows = fs.quota(self.kind);
-        let none = || Failure::new(Exit::Failed, problem).hint("`uext4 mkfs -O quota` makes one");
-        let rows = rows.ok_or_else(none)?;
+        let rows = rows.ok_or_else(|| {
+            Failure::new(Exit::Failed, problem).hint("`uext4 mkfs -O quota` makes one")
+        })?;
         Ok(rows.iter().map(QuotaRow::of).collect())
     }
 

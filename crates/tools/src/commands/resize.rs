@@ -92,7 +92,7 @@ impl Args {
         let name = self.image.name();
         if control::is_running(&self.image)? {
             let report = self.grow_mount()?;
-            return self.tell(&report);
+            return self.print_report(&report);
         }
         let reader = self.image.device(Purpose::Read)?;
         let disk = image::superblock(&*reader).at(&name)?;
@@ -130,7 +130,7 @@ impl Args {
                 shrink(&self.image, least)?
             }
         };
-        self.tell(&done.report())
+        self.print_report(&done.report())
     }
 
     /// Grows the file system of a running mount.
@@ -163,7 +163,7 @@ impl Args {
         })
     }
 
-    fn tell(&self, report: &Report) -> Result<()> {
+    fn print_report(&self, report: &Report) -> Result<()> {
         match (self.json, self.quiet) {
             (true, _) => self.print_json(report),
             (false, true) => Ok(()),
@@ -204,9 +204,10 @@ impl Args {
         let offset = self.image.place.offset.unwrap_or(0);
         let file = FileDevice::open_window(path, access, offset, None).at(&name)?;
         let length = file.size_bytes();
-        let contents = match file.is_hole_from(plan.before.size_bytes()) {
-            true => DeviceContents::Zeroed,
-            false => DeviceContents::Unknown,
+        let contents = if file.is_hole_from(plan.before.size_bytes()) {
+            DeviceContents::Zeroed
+        } else {
+            DeviceContents::Unknown
         };
         let needed = plan.after.size_bytes();
         if needed > length {

@@ -164,7 +164,7 @@ impl Args {
             target.rehearse(|target| self.apply(target, journal.as_ref(), tuning.clone()))?;
         }
         self.apply(&mut target, journal.as_ref(), tuning)?;
-        self.note_features();
+        self.warn_of_features();
         if self.json {
             let disk = uext4::read_superblock(&*target.home, None).at(&name)?;
             show::json(&mut std::io::stdout(), &Info::new(&disk, None).at(&name)?)?;
@@ -195,9 +195,10 @@ impl Args {
             target.change(|fs| fs.tune(&tuning))?;
         }
         // Last: project quota needs the feature.
-        match self.asks_for_quota() {
-            true => self.set_quota(target),
-            false => Ok(()),
+        if self.asks_for_quota() {
+            self.set_quota(target)
+        } else {
+            Ok(())
         }
     }
 
@@ -276,7 +277,7 @@ impl Args {
     }
 
     /// Tells which of the features turned on keep this program from the file system.
-    fn note_features(&self) {
+    fn warn_of_features(&self) {
         let name = self.image.name();
         for FeatureWord(feature, wanted) in &self.features {
             let how = match uext4::support(*feature) {
@@ -353,12 +354,11 @@ fn resealing(target: &Target, mut tuning: Tuning) -> Result<(Reseal, Tuning)> {
         Some(wanted) => wanted == Presence::Present,
         None => disk.features().has(Feature::METADATA_CSUM),
     };
-    let follows = match sealed {
-        true => !has(Feature::CSUM_SEED),
-        false => {
-            let hashes = has(Feature::UNINIT_BG) || has(Feature::EA_INODE);
-            hashes || reseal.metadata_csum.is_some()
-        }
+    let follows = if sealed {
+        !has(Feature::CSUM_SEED)
+    } else {
+        let hashes = has(Feature::UNINIT_BG) || has(Feature::EA_INODE);
+        hashes || reseal.metadata_csum.is_some()
     };
     if follows {
         reseal.uuid = tuning.uuid.take();

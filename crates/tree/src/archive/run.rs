@@ -128,9 +128,10 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
 
     fn top(&mut self, path: &[u8]) -> Result<Option<Level>> {
         let inode = self.archive.fs.paths().symlink_inode(path)?;
-        let name = match inode.is_dir() {
-            true => Vec::new(),
-            false => last_name(path).to_vec(),
+        let name = if inode.is_dir() {
+            Vec::new()
+        } else {
+            last_name(path).to_vec()
         };
         self.member(inode, path.to_vec(), name)
     }
@@ -174,7 +175,7 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
             FileType::Regular => self.file(&member)?,
             FileType::Socket => {
                 self.archive.monitor.summary.sockets += 1;
-                self.archive.monitor.tell(Event::Socket(&member.path));
+                self.archive.monitor.report(Event::Socket(&member.path));
                 return Ok(None);
             }
             _ => self.special(&member)?,
@@ -189,9 +190,10 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
             let path = member.path;
             return Err(Error::Damaged { path, damage });
         }
-        let shown = match member.name.is_empty() {
-            true => b"./".to_vec(),
-            false => [member.name.as_slice(), b"/"].concat(),
+        let shown = if member.name.is_empty() {
+            b"./".to_vec()
+        } else {
+            [member.name.as_slice(), b"/"].concat()
         };
         self.entry(&member, Header::new(&shown, Type::Directory))?;
         let (names, failed) = sorted::names(&self.archive.fs, &member.inode);
@@ -360,8 +362,8 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        let path = || member.path.clone();
-        let failed = failed.and_then(|error| Err::<(), _>(error).in_image(path).err());
+        let failed =
+            failed.and_then(|error| Err::<(), _>(error).in_image(|| member.path.clone()).err());
         (lines, failed)
     }
 
@@ -378,12 +380,15 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
 
 /// A name as part of a key: a key ends at its first `=`, so GNU tar writes and reads `%3D`.
 fn key_of(name: &[u8]) -> Vec<u8> {
-    let escaped = |rest: &[u8]| rest.starts_with(b"%3D") || rest.starts_with(b"%25");
     let mut key = Vec::with_capacity(name.len());
     for (at, byte) in name.iter().enumerate() {
+        let rest = name.split_at(at).1;
         match byte {
             b'=' => key.extend_from_slice(b"%3D"),
-            b'%' if escaped(name.split_at(at).1) => key.extend_from_slice(b"%25"),
+            // A percent sign that would read as an escape.
+            b'%' if rest.starts_with(b"%3D") || rest.starts_with(b"%25") => {
+                key.extend_from_slice(b"%25");
+            }
             _ => key.push(*byte),
         }
     }

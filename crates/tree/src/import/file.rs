@@ -67,11 +67,11 @@ impl Import<'_> {
             }
             other => other,
         };
-        self.place(&source, spot).map(|()| None)
+        self.create_or_link(&source, spot).map(|()| None)
     }
 
     /// Makes a file that is no directory, or one more name of one that was imported.
-    fn place(&mut self, source: &Source, spot: &Spot<'_>) -> Result<()> {
+    fn create_or_link(&mut self, source: &Source, spot: &Spot<'_>) -> Result<()> {
         let (fs, caller) = (self.fs.clone(), self.caller.clone());
         let identity = source.state.identity();
         // A later source may have replaced all names of the file.
@@ -225,9 +225,10 @@ impl Import<'_> {
         match self.fs.mkdir(parent, name, 0o700, &self.caller) {
             Err(uext4::Error::Exists) => {
                 let there = self.fs.lookup(parent, name, &self.caller)?;
-                match there.is_dir() {
-                    true => Ok(there),
-                    false => Err(uext4::Error::Exists),
+                if there.is_dir() {
+                    Ok(there)
+                } else {
+                    Err(uext4::Error::Exists)
                 }
             }
             other => other,

@@ -69,18 +69,21 @@ impl Queue {
         share: Share,
         teller: Sender<io::Result<()>>,
     ) -> io::Result<Self> {
-        let pool = |queue| Pool {
-            queue,
-            n_entries: 0,
-            n_away: 0,
-            n_asking: 0,
-        };
         let affinity = Affinity::to(share.cpu);
         Ok(Self {
             ring,
             waiters: WorkerPool::for_waiting(n_rings, affinity.clone())?,
             place: Place::new(affinity)?,
-            pools: share.queues.into_iter().map(pool).collect(),
+            pools: share
+                .queues
+                .into_iter()
+                .map(|queue| Pool {
+                    queue,
+                    n_entries: 0,
+                    n_away: 0,
+                    n_asking: 0,
+                })
+                .collect(),
             teller: Some(teller),
             n_alive: 0,
             n_copied: 0,
@@ -137,7 +140,7 @@ impl Queue {
 
     fn take(&mut self, mut entry: Box<Entry>, service: &Service) -> io::Result<()> {
         let (class, _pass) = entry.admit(&service.server);
-        self.place.note(class);
+        self.place.count_request(class);
         match class {
             RequestClass::Soon => entry.serve(&service.server, &mut self.scratch),
             // A worker would cost the caller two wake-ups.

@@ -69,9 +69,10 @@ impl Storm<'_> {
 
     /// What must have an answer now.
     fn look(&mut self) -> Done {
-        let (callers, n_names) = match self.model.parks_changes() {
-            true => (Callers::Answered, self.scene.n_names()),
-            false => (Callers::All, u64::MAX - 1),
+        let (callers, n_names) = if self.model.parks_changes() {
+            (Callers::Answered, self.scene.n_names())
+        } else {
+            (Callers::All, u64::MAX - 1)
         };
         self.scene.hear(callers, LIMIT)?;
         if self.scene.n_names() > n_names + 1 {
@@ -150,9 +151,10 @@ impl Storm<'_> {
         };
         let answer = wait_for("the last user", off)?;
         self.told.push((Order::Umount, answer.clone()));
-        match self.model.allows(Order::Umount, &answer) || self.model.users == Users::Keep {
-            true => Ok(()),
-            false => Err(format!("the last umount answered {answer:?}")),
+        if self.model.allows(Order::Umount, &answer) || self.model.users == Users::Keep {
+            Ok(())
+        } else {
+            Err(format!("the last umount answered {answer:?}"))
         }
     }
 }
@@ -294,11 +296,12 @@ impl Stage {
             .parse()
             .map_err(|_| format!("synced: {said:?}"))?;
         let (durable, tried) = (scene.durable.load(SeqCst), scene.tried.load(SeqCst));
-        match (durable..=tried).contains(&kept) {
-            true => Ok(()),
-            false => Err(format!(
+        if (durable..=tried).contains(&kept) {
+            Ok(())
+        } else {
+            Err(format!(
                 "{kept} is there; {durable} is durable, {tried} the last"
-            )),
+            ))
         }
     }
 

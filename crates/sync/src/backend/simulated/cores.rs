@@ -91,7 +91,7 @@ impl Cores {
             waits: 0,
             timed_out: false,
         });
-        self.place(task, at);
+        self.assign_core(task, at);
         task
     }
 
@@ -120,17 +120,19 @@ impl Cores {
     /// The running task stays on its core, and others may be earlier. At the end of its time slice
     /// it gives up the core if a task is ready.
     pub(super) fn requeue(&mut self, machine: &Machine) {
-        match self.is_slice_over(machine) {
-            true => self.give_way(machine),
-            false => self.due.push(Reverse((self.now(), self.running))),
+        if self.is_slice_over(machine) {
+            self.yield_core(machine)
+        } else {
+            self.due.push(Reverse((self.now(), self.running)))
         }
     }
 
     /// The running task goes on, after those that are ready and those that are earlier.
     pub(super) fn yield_core(&mut self, machine: &Machine) {
-        match self.ready.is_empty() {
-            true => self.due.push(Reverse((self.now(), self.running))),
-            false => self.give_way(machine),
+        if self.ready.is_empty() {
+            self.due.push(Reverse((self.now(), self.running)))
+        } else {
+            self.yield_core(machine)
         }
     }
 
@@ -143,8 +145,11 @@ impl Cores {
 
     /// Whether no task but the running one is left.
     pub(super) fn is_last(&self) -> bool {
-        let left = |task: &&Task| task.status != Status::Done;
-        self.tasks.iter().filter(left).count() == 1
+        self.tasks
+            .iter()
+            .filter(|task| task.status != Status::Done)
+            .count()
+            == 1
     }
 
     /// Whether the task has ended.
@@ -153,7 +158,7 @@ impl Cores {
     }
 
     /// The running task goes to the end of the queue of ready tasks.
-    fn give_way(&mut self, machine: &Machine) {
+    fn yield_core(&mut self, machine: &Machine) {
         let (running, now) = (self.running, self.now());
         self.tasks[running].status = Status::Ready;
         self.ready.push_back(running);
@@ -213,7 +218,7 @@ impl Cores {
             self.due.push(Reverse((task.clock, wait.task)));
         } else {
             let at = task.clock.max(at + machine.wake_latency_ps);
-            self.place(wait.task, at);
+            self.assign_core(wait.task, at);
         }
     }
 
@@ -260,7 +265,7 @@ impl Cores {
     }
 
     /// Gives the task an idle core, or lets it wait for one.
-    fn place(&mut self, id: usize, at: u64) {
+    fn assign_core(&mut self, id: usize, at: u64) {
         let Task {
             home, core: last, ..
         } = self.tasks[id];

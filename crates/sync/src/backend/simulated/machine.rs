@@ -34,9 +34,10 @@ pub struct Machine {
 impl Machine {
     /// Cost of a transfer between two cores.
     pub(super) fn transfer_ps(&self, from: usize, to: usize) -> u64 {
-        match from / self.cores_per_socket == to / self.cores_per_socket {
-            true => self.near_ps,
-            false => self.far_ps,
+        if from / self.cores_per_socket == to / self.cores_per_socket {
+            self.near_ps
+        } else {
+            self.far_ps
         }
     }
 }

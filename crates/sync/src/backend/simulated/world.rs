@@ -256,9 +256,10 @@ impl World {
 impl State {
     /// Work between two accesses at present.
     fn work_ps(&self) -> u64 {
-        match self.cores.others_are_busy() {
-            true => self.busy_work_ps,
-            false => self.work_ps,
+        if self.cores.others_are_busy() {
+            self.busy_work_ps
+        } else {
+            self.work_ps
         }
     }
 
