@@ -62,12 +62,7 @@ pub fn set_parent(i_block: &mut [u8; ROOT_BYTES], parent: InodeNr) {
     put_u32(i_block, 0, parent.0);
 }
 
-/// The records in `i_block`, to read (`&[u8]`).
-pub fn root_area(i_block: &[u8; ROOT_BYTES], place: Place) -> DirLeaf<&[u8]> {
-    DirLeaf::new(&i_block[PARENT_BYTES..], LeafTail::None, place)
-}
-
-/// The records in `i_block`, to edit.
+/// The records in `i_block`.
 pub fn root_area_mut(i_block: &mut [u8; ROOT_BYTES], place: Place) -> DirLeaf<&mut [u8]> {
     DirLeaf::new(&mut i_block[PARENT_BYTES..], LeafTail::None, place)
 }
