@@ -13,6 +13,7 @@
 //! References: kernel documentation, `filesystems/ext4/journal.rst`, "fast commits".
 
 use crate::bytes::{get_u16, get_u32, rest, upto};
+use crate::dirent::NAME_MAX;
 use crate::extent::Extent;
 use crate::{GOOD_OLD_INODE_BYTES, InodeNr, LogicalBlock, Tid, crc32c};
 
@@ -34,8 +35,6 @@ const TAG_HEAD: u16 = 9;
 
 /// Bytes of tag and length.
 const TAG_BYTES: usize = 4;
-/// Longest name of a directory entry in bytes.
-const NAME_MAX: usize = 255;
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

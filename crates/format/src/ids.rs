@@ -46,8 +46,16 @@ impl Tid {
 }
 
 impl InodeNr {
+    /// Owner of bad blocks, without a name.
+    pub const BAD_BLOCKS: InodeNr = InodeNr(1);
     /// The root directory.
     pub const ROOT: InodeNr = InodeNr(2);
+    /// User quota, as mkfs places it; the superblock names it.
+    pub const USER_QUOTA: InodeNr = InodeNr(3);
+    /// Group quota, as mkfs places it; the superblock names it.
+    pub const GROUP_QUOTA: InodeNr = InodeNr(4);
+    /// Owner of the blocks reserved for descriptors (feature `resize_inode`).
+    pub const RESIZE: InodeNr = InodeNr(7);
     /// The journal, where it is in the file system.
     pub const JOURNAL: InodeNr = InodeNr(8);
 }

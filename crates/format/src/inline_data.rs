@@ -8,7 +8,7 @@
 //! References: kernel documentation, "inlinedata".
 
 use crate::bytes::{get_u32, put_slice, put_u16, put_u32, rest_mut};
-use crate::dirent::{DirEntries, DirLeaf, LeafTail};
+use crate::dirent::{DirEntries, DirLeaf, LeafTail, MIN_RECORD_BYTES};
 use crate::{Corrupt, InodeNr, Place};
 use uext4_num::clamp_u16;
 
@@ -18,7 +18,6 @@ pub const ROOT_BYTES: usize = 60;
 pub const PARENT_BYTES: usize = 4;
 /// Bytes of records in `i_block`.
 pub const ROOT_AREA_BYTES: usize = ROOT_BYTES - PARENT_BYTES;
-const MIN_RECORD_BYTES: usize = 12;
 
 /// The bytes of an inline file of `size` bytes: `i_block`, then the attribute's value. `None` when
 /// `size` is more than both hold.

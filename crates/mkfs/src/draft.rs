@@ -21,7 +21,7 @@ use uext4_format::{
 };
 use uext4_num::{clamp_u32, usize_of};
 
-use crate::files::{Files, GROUP_QUOTA, USER_QUOTA, journal_backup};
+use crate::files::{Files, journal_backup};
 use crate::quota::Usages;
 use crate::sizing::FIRST_INO;
 use crate::space::{Sharing, Space};
@@ -363,10 +363,10 @@ fn add_quota(
     next: &mut InodeNr,
     usages: Usages<'_>,
 ) -> Result<(), Error> {
-    files.add_quota_file(USER_QUOTA, QuotaKind::User, usages)?;
-    files.add_quota_file(GROUP_QUOTA, QuotaKind::Group, usages)?;
-    superblock.usr_quota_inum = USER_QUOTA.0;
-    superblock.grp_quota_inum = GROUP_QUOTA.0;
+    files.add_quota_file(InodeNr::USER_QUOTA, QuotaKind::User, usages)?;
+    files.add_quota_file(InodeNr::GROUP_QUOTA, QuotaKind::Group, usages)?;
+    superblock.usr_quota_inum = InodeNr::USER_QUOTA.0;
+    superblock.grp_quota_inum = InodeNr::GROUP_QUOTA.0;
     if superblock.features().has(Feature::PROJECT) {
         files.add_quota_file(*next, QuotaKind::Project, usages)?;
         superblock.prj_quota_inum = next.0;

@@ -3,7 +3,7 @@
 use uext4_format::dirent::{
     DirEntryType, DirLeaf, Insertion, LeafTail, NewEntry, init_first_block,
 };
-use uext4_format::indirect::{pointer, set_pointer};
+use uext4_format::indirect::{DOUBLE_INDIRECT, pointer, set_pointer};
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::quota::QuotaKind;
 use uext4_format::{
@@ -16,17 +16,9 @@ use crate::error::Error;
 use crate::mapping::{FileMap, map_runs};
 use crate::options::Placement;
 use crate::quota::{Usages, charge, render};
-use crate::resize_inode::{TABLE_AT, resize_map};
+use crate::resize_inode::resize_map;
 use crate::space::{Sharing, Space};
 
-/// Inode of the list of bad blocks.
-const BAD_BLOCKS: InodeNr = InodeNr(1);
-/// Inode of user quota.
-pub(super) const USER_QUOTA: InodeNr = InodeNr(3);
-/// Inode of group quota.
-pub(super) const GROUP_QUOTA: InodeNr = InodeNr(4);
-/// Inode of the blocks reserved for descriptors.
-const RESIZE: InodeNr = InodeNr(7);
 /// Minimum size of lost+found in bytes, so that a checker need not allocate.
 const LOST_FOUND_BYTES: u32 = 16 << 10;
 /// Most blocks of lost+found.
@@ -113,7 +105,7 @@ impl<'a> Files<'a> {
                 continue;
             }
             let mut inode = Inode::new(&geometry, 0);
-            if ino == BAD_BLOCKS {
+            if ino == InodeNr::BAD_BLOCKS {
                 (inode.atime, inode.mtime, inode.ctime) = (self.time, self.time, self.time);
             }
             self.inodes.push((ino, inode));
@@ -325,14 +317,14 @@ impl<'a> Files<'a> {
         let root = self
             .space
             .take_run(goal, 1, Sharing::OwnClusters, "the resize inode")?;
-        set_pointer(&mut inode.i_block, TABLE_AT, root);
+        set_pointer(&mut inode.i_block, DOUBLE_INDIRECT, root);
         let map = resize_map(&geometry);
         inode
             .set_sectors(map.sectors, &geometry)
             .map_err(|_| Error::NoSpace("block counts"))?;
         self.blocks.push((root, map.table));
         self.blocks.extend(map.reserved);
-        self.inodes.push((RESIZE, inode));
+        self.inodes.push((InodeNr::RESIZE, inode));
         Ok(())
     }
 }

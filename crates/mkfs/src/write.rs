@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::ops::Range;
 use uext4_device::BlockDevice;
 use uext4_format::bitmap::set_bits;
-use uext4_format::superblock::{SUPERBLOCK_OFFSET, state};
+use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, state};
 use uext4_format::{
     BlockNr, Checksums, Feature, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Superblock,
     block_bitmap_checksum, group_flag, inode_bitmap_checksum,
@@ -18,7 +18,7 @@ use crate::space::Space;
 /// Size of the area at the end of the device where other formats have signatures, in bytes.
 const END_BYTES: u64 = 64 << 10;
 /// The end of the primary superblock, in bytes: that of block 1 where blocks have 1 KiB.
-const SUPERBLOCK_END: u64 = SUPERBLOCK_OFFSET + 1024;
+const SUPERBLOCK_END: u64 = SUPERBLOCK_OFFSET + u64_of(SUPERBLOCK_BYTES);
 /// Bytes of inodes that are written together.
 const TABLE_WRITE_BYTES: usize = 1 << 20;
 /// Rules for writing inode tables and bitmaps.

@@ -5,12 +5,12 @@
 
 use anyhow::{Context, Result, ensure};
 use uext4::device::BlockDevice;
+use uext4::format::indirect::DIRECT_BLOCKS;
 use uext4::format::{BlockNr, Checksums, Geometry, Inode, InodeNr};
 
-const BAD_BLOCKS: InodeNr = InodeNr(1);
 const BLOCK_BYTES: usize = 4096;
 const SECTORS: u64 = BLOCK_BYTES as u64 / 512;
-const DIRECT: usize = 12;
+const DIRECT: usize = DIRECT_BLOCKS as usize;
 const POINTERS: usize = BLOCK_BYTES / 4;
 /// Blocks mapped by a pointer of each level of indirection.
 const REACH: [usize; 3] = [
@@ -42,7 +42,7 @@ pub(super) fn adopt(
     inode.set_sectors((blocks.len() - table.own.len()) as u64 * SECTORS, geometry)?;
     ensure!(table.own.len() == 0, "the table is smaller than planned");
     let mut bytes = vec![0; usize::from(geometry.inode_size)];
-    inode.write_to(&mut bytes, BAD_BLOCKS, geometry, checksums);
+    inode.write_to(&mut bytes, InodeNr::BAD_BLOCKS, geometry, checksums);
     let (block, offset) = geometry.inode_location(inode_table, 0);
     let at = block.0 * BLOCK_BYTES as u64 + u64::from(offset);
     Ok(device.write_at(at, &bytes)?)

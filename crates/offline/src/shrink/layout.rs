@@ -6,7 +6,7 @@ use crate::space::{self, Marks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use uext4_format::extent::Extent;
-use uext4_format::indirect::pointer;
+use uext4_format::indirect::{DOUBLE_INDIRECT, pointer};
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, Geometry, GroupDescriptor, GroupNr, I_BLOCK_BYTES,
     Inode, InodeNr, Place, Superblock,
@@ -15,11 +15,6 @@ use uext4_num::usize_of;
 use uext4_volume::Volume;
 use uext4_volume::{FileMap, has_map};
 use uext4_volume::{InTheWay, ResizeError, Result};
-
-const BAD_BLOCKS: InodeNr = InodeNr(1);
-pub(super) const RESIZE: InodeNr = InodeNr(7);
-/// Index of the table of the resize inode in `i_block`.
-pub(super) const RESIZE_TABLE_AT: usize = 13;
 
 /// A file whose blocks move.
 #[derive(Clone)]
@@ -147,13 +142,13 @@ impl Layout {
             let users = self.attributes.entry(inode.file_acl.0).or_default();
             users.push(nr);
         }
-        if nr == RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
-            let table = pointer(&inode.i_block, RESIZE_TABLE_AT);
+        if nr == InodeNr::RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
+            let table = pointer(&inode.i_block, DOUBLE_INDIRECT);
             outside(table, "resize inode")?;
             self.resize_table = Some(table.0);
             return Ok(());
         }
-        let has_bad_blocks = nr == BAD_BLOCKS && inode.i_block != [0; I_BLOCK_BYTES];
+        let has_bad_blocks = nr == InodeNr::BAD_BLOCKS && inode.i_block != [0; I_BLOCK_BYTES];
         if !has_map(inode) && !has_bad_blocks {
             return Ok(());
         }
