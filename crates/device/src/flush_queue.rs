@@ -154,35 +154,42 @@ mod tests {
         Error::io("flush", 0, 0, std::io::Error::from_raw_os_error(5))
     }
 
-    /// Callers that come while a flush runs wait for one flush, which begins after it.
-    #[test]
-    fn callers_share_the_flush_that_begins_after_they_came() {
-        let queue = FlushQueue::default();
+    /// Whether a flush succeeds, and each of four callers that come while it runs. They wait for
+    /// flushes that begin after it, which give `shared`.
+    fn flush_beside_callers(
+        queue: &FlushQueue,
+        first: Result<(), Error>,
+        shared: &Result<(), Error>,
+    ) -> (bool, Vec<bool>) {
         let (go, gone) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
-            let queue = &queue;
             let first = scope.spawn(move || {
                 queue.flush(writing, || {
                     gone.recv().unwrap();
-                    Err(failure())
+                    first
                 })
             });
             while queue.counters.lock().begun == 0 {
                 std::thread::yield_now();
             }
-            let flush = || queue.flush(writing, || Ok(()));
+            let flush = || queue.flush(writing, || shared.clone());
             let others: Vec<_> = (0..4).map(|_| scope.spawn(flush)).collect();
-            let answered = || others.iter().any(|other| other.is_finished());
-            assert!(!wait::is_true_within(A_WHILE, answered));
+            let any_returned = || others.iter().any(|other| other.is_finished());
+            assert!(!wait::is_true_within(A_WHILE, any_returned));
             assert_eq!(queue.failed(), 0);
             go.send(()).unwrap();
-            assert!(first.join().unwrap().is_err());
-            assert!(
-                others
-                    .into_iter()
-                    .all(|other| other.join().unwrap().is_ok())
-            );
-        });
+            let others = others
+                .into_iter()
+                .map(|other| other.join().unwrap().is_ok());
+            (first.join().unwrap().is_ok(), others.collect())
+        })
+    }
+
+    #[test]
+    fn callers_share_the_flush_that_begins_after_they_came() {
+        let queue = FlushQueue::default();
+        let flushed = flush_beside_callers(&queue, Err(failure()), &Ok(()));
+        assert_eq!(flushed, (false, vec![true; 4]));
         assert_eq!(queue.failed(), 1);
         assert!(queue.counters.lock().begun <= 5);
     }
@@ -190,30 +197,8 @@ mod tests {
     #[test]
     fn a_shared_flush_fails_for_all_that_share_it() {
         let queue = FlushQueue::default();
-        let (go, gone) = mpsc::channel::<()>();
-        std::thread::scope(|scope| {
-            let queue = &queue;
-            let first = scope.spawn(move || {
-                queue.flush(writing, || {
-                    gone.recv().unwrap();
-                    Ok(())
-                })
-            });
-            while queue.counters.lock().begun == 0 {
-                std::thread::yield_now();
-            }
-            let fail = || queue.flush(writing, || Err(failure()));
-            let others: Vec<_> = (0..4).map(|_| scope.spawn(fail)).collect();
-            let answered = || others.iter().any(|other| other.is_finished());
-            assert!(!wait::is_true_within(A_WHILE, answered));
-            go.send(()).unwrap();
-            assert!(first.join().unwrap().is_ok());
-            assert!(
-                others
-                    .into_iter()
-                    .all(|other| other.join().unwrap().is_err())
-            );
-        });
+        let flushed = flush_beside_callers(&queue, Ok(()), &Err(failure()));
+        assert_eq!(flushed, (true, vec![false; 4]));
     }
 
     /// A flush that comes during a durable write begins after it, and is not replaced by it.

@@ -22,9 +22,10 @@ mod tests;
 
 use uext4_num::{clamp_u8, low_u16, u64_of};
 
+use crate::InodeNr;
 use crate::bytes::{put_slice, put_u8, put_u16, put_u32, rest_mut};
-use crate::{FileType, InodeNr};
 
+pub use crate::file_type::DirEntryType;
 pub use block::{BlockKind, seal_block, verify_block};
 pub use edit::{DirLeaf, Fit, Gap, Insertion, LeafSpace, Location, init_first_block};
 pub use iter::{DirEntries, DirEntry};
@@ -41,73 +42,6 @@ pub(crate) const MIN_RECORD_BYTES: usize = 12;
 /// Bytes that an entry with a name of `name_len` bytes needs.
 pub const fn space_needed(name_len: usize) -> usize {
     name_len.saturating_add(FIXED_BYTES + 3) & !3
-}
-
-/// The type of a file, as stored in a directory entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DirEntryType {
-    /// Not stored: the feature `filetype` is off.
-    Unknown,
-    /// A regular file.
-    Regular,
-    /// A directory.
-    Directory,
-    /// A character device.
-    CharDevice,
-    /// A block device.
-    BlockDevice,
-    /// A named pipe.
-    Fifo,
-    /// A socket.
-    Socket,
-    /// A symbolic link.
-    Symlink,
-}
-
-impl DirEntryType {
-    /// From the byte on disk; undefined codes count as unknown.
-    pub fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::Regular,
-            2 => Self::Directory,
-            3 => Self::CharDevice,
-            4 => Self::BlockDevice,
-            5 => Self::Fifo,
-            6 => Self::Socket,
-            7 => Self::Symlink,
-            _ => Self::Unknown,
-        }
-    }
-
-    /// From the type bits of an inode's mode.
-    pub fn from_mode(mode: u16) -> Self {
-        FileType::from_mode(mode).map_or(Self::Unknown, Self::from)
-    }
-
-    /// The type of file; `None` if it is not stored.
-    pub fn file_type(self) -> Option<FileType> {
-        FileType::from_dirent_code(self.code())
-    }
-
-    /// The byte on disk.
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::Unknown => 0,
-            Self::Regular => 1,
-            Self::Directory => 2,
-            Self::CharDevice => 3,
-            Self::BlockDevice => 4,
-            Self::Fifo => 5,
-            Self::Socket => 6,
-            Self::Symlink => 7,
-        }
-    }
-}
-
-impl From<FileType> for DirEntryType {
-    fn from(kind: FileType) -> Self {
-        Self::from_code(kind.dirent_code())
-    }
 }
 
 /// Contents of a new entry.

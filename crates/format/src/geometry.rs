@@ -145,12 +145,6 @@ impl Geometry {
         (group, offset >> self.cluster_bits)
     }
 
-    /// First block of a cluster of a group.
-    #[inline]
-    pub fn cluster_first_block(&self, group: GroupNr, cluster: u32) -> BlockNr {
-        BlockNr(self.group_first_block(group).0 + (u64::from(cluster) << self.cluster_bits))
-    }
-
     /// First block of a group.
     #[inline]
     pub fn group_first_block(&self, group: GroupNr) -> BlockNr {

@@ -47,17 +47,17 @@ impl Tid {
 
 /// Inodes with a fixed number.
 impl InodeNr {
-    /// Owner of bad blocks.
+    /// Owner of bad blocks, without a name.
     pub const BAD_BLOCKS: InodeNr = InodeNr(1);
-    /// The inode of the root directory.
+    /// The root directory.
     pub const ROOT: InodeNr = InodeNr(2);
-    /// Quota of users.
+    /// User quota, as mkfs places it; the superblock names it.
     pub const USER_QUOTA: InodeNr = InodeNr(3);
-    /// Quota of groups.
+    /// Group quota, as mkfs places it; the superblock names it.
     pub const GROUP_QUOTA: InodeNr = InodeNr(4);
     /// A boot loader.
     pub const BOOT_LOADER: InodeNr = InodeNr(5);
-    /// Owner of the descriptor blocks that are reserved for growth.
+    /// Owner of the blocks reserved for descriptors (feature `resize_inode`).
     pub const RESIZE: InodeNr = InodeNr(7);
     /// The journal, where it is in the file system.
     pub const JOURNAL: InodeNr = InodeNr(8);

@@ -11,6 +11,9 @@ use uext4_num::{clamp_u32, low_u32, u64_of, usize_of};
 
 /// Direct blocks in `i_block`.
 pub const DIRECT_BLOCKS: u32 = 12;
+/// Index in `i_block` of the pointer to the tables of two levels; the only pointer of the resize
+/// inode.
+pub const DOUBLE_INDIRECT: usize = 13;
 /// Pointers in `i_block`.
 pub const ROOT_POINTERS: usize = 15;
 const POINTER_BYTES: usize = 4;

@@ -8,7 +8,7 @@
 //! References: kernel documentation, "inlinedata".
 
 use crate::bytes::{get_u32, put_slice, put_u16, put_u32, rest_mut};
-use crate::dirent::{DirEntries, DirLeaf, LeafTail};
+use crate::dirent::{DirEntries, DirLeaf, LeafTail, MIN_RECORD_BYTES};
 use crate::{Corrupt, InodeNr, Place};
 use uext4_num::clamp_u16;
 
@@ -18,7 +18,6 @@ pub const ROOT_BYTES: usize = 60;
 pub const PARENT_BYTES: usize = 4;
 /// Bytes of records in `i_block`.
 pub const ROOT_AREA_BYTES: usize = ROOT_BYTES - PARENT_BYTES;
-const MIN_RECORD_BYTES: usize = 12;
 
 /// The bytes of an inline file of `size` bytes: `i_block`, then the attribute's value. `None` when
 /// `size` is more than both hold.
@@ -62,12 +61,7 @@ pub fn set_parent(i_block: &mut [u8; ROOT_BYTES], parent: InodeNr) {
     put_u32(i_block, 0, parent.0);
 }
 
-/// The records in `i_block`, to read (`&[u8]`).
-pub fn root_area(i_block: &[u8; ROOT_BYTES], place: Place) -> DirLeaf<&[u8]> {
-    DirLeaf::new(&i_block[PARENT_BYTES..], LeafTail::None, place)
-}
-
-/// The records in `i_block`, to edit.
+/// The records in `i_block`.
 pub fn root_area_mut(i_block: &mut [u8; ROOT_BYTES], place: Place) -> DirLeaf<&mut [u8]> {
     DirLeaf::new(&mut i_block[PARENT_BYTES..], LeafTail::None, place)
 }

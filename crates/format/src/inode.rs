@@ -13,13 +13,13 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
-pub use kind::{DeviceNumber, FileType, InodeFlags};
+pub use kind::{DeviceNumber, InodeFlags};
 pub use raw::RawInode;
 pub use tail::Tail;
 
 use crate::quota::QuotaKind;
 use crate::times::{Timestamp, WithExtra};
-use crate::{BlockNr, Feature, Geometry};
+use crate::{BlockNr, Feature, FileType, Geometry};
 use uext4_num::clamp_u16;
 
 /// Bytes of the inode that every file system has.

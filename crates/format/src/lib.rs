@@ -20,6 +20,7 @@ mod error;
 pub mod extent;
 pub mod fast_commit;
 mod feature;
+mod file_type;
 mod full;
 mod geometry;
 mod group;
@@ -41,13 +42,14 @@ pub mod xattr;
 pub use checksum::{Checksums, DescriptorChecksum, Seed, crc16, crc32c};
 pub use error::{Corrupt, CorruptKind, Hex, Place};
 pub use feature::{Feature, FeatureError, FeatureSet, Features, Support};
+pub use file_type::FileType;
 pub use full::Full;
 pub use geometry::{BlockRun, Geometry};
 pub use group::{GroupDescriptor, block_bitmap_checksum, group_flag, inode_bitmap_checksum};
 pub use ids::{BlockNr, GroupNr, InodeNr, LogicalBlock, Tid};
 pub use inode::{
-    DeviceNumber, FileType, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode, InodeFlags,
-    KNOWN_EXTRA_BYTES, RawInode, Tail, TooManyBlocks,
+    DeviceNumber, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode, InodeFlags, KNOWN_EXTRA_BYTES,
+    RawInode, Tail, TooManyBlocks,
 };
 pub use superblock::Superblock;
 pub use times::{Timestamp, WithExtra};

@@ -130,10 +130,6 @@ impl<S: Render> Live<S> {
     pub fn write_unlogged_nested(&self) -> LogGuard<'_, S> {
         LogGuard::new(self.lock.write_nested())
     }
-    /// As [`Self::write_unlogged`], without waiting; `None` if the lock is taken.
-    pub fn try_write_unlogged(&self) -> Option<LogGuard<'_, S>> {
-        self.lock.try_write().map(LogGuard::new)
-    }
     /// Logged to a transaction and not yet rendered for it. A hint unless the lock is held.
     pub fn is_dirty(&self) -> bool {
         self.dirty_tid().is_some()

@@ -3,7 +3,7 @@
 use uext4_format::dirent::{
     DirEntryType, DirLeaf, Insertion, LeafTail, NewEntry, init_first_block,
 };
-use uext4_format::indirect::{DIRECT_BLOCKS, pointer, set_pointer};
+use uext4_format::indirect::{DIRECT_BLOCKS, DOUBLE_INDIRECT, pointer, set_pointer};
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::quota::QuotaKind;
 use uext4_format::{
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::mapping::{FileMap, map_runs};
 use crate::options::Placement;
 use crate::quota::{Usages, charge, render};
-use crate::resize_inode::{TABLE_AT, resize_map};
+use crate::resize_inode::resize_map;
 use crate::space::{Sharing, Space};
 
 /// Minimum size of lost+found in bytes, so that a checker need not allocate.
@@ -318,7 +318,7 @@ impl<'a> Files<'a> {
         let root = self
             .space
             .take_run(goal, 1, Sharing::OwnClusters, "the resize inode")?;
-        set_pointer(&mut inode.i_block, TABLE_AT, root);
+        set_pointer(&mut inode.i_block, DOUBLE_INDIRECT, root);
         let map = resize_map(&geometry);
         inode
             .set_sectors(map.sectors, &geometry)

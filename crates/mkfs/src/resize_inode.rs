@@ -8,9 +8,6 @@ use uext4_format::indirect::set_pointer;
 use uext4_format::{BlockNr, Geometry, GroupNr};
 use uext4_num::{u64_of, usize_of};
 
-/// Index of the table in `i_block`.
-pub(super) const TABLE_AT: usize = 13;
-
 /// Contents of the blocks that the resize inode maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResizeMap {

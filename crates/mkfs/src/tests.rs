@@ -5,6 +5,7 @@ use std::path::Path;
 use uext4_device::{FileDevice, MemDevice};
 use uext4_format::GroupNr;
 use uext4_testkit::oracle;
+use uext4_testkit::rng::Rng;
 
 use super::*;
 
@@ -731,13 +732,8 @@ fn most_inodes() {
 /// Any options: a clean file system, or an error.
 #[test]
 fn random_wishes_make_clean_file_systems() {
-    let mut state = 0x9E37_79B9_7F4A_7C15u64;
-    let mut below = |n: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) % n
-    };
+    let mut rng = Rng::new(1);
+    let mut below = |n: u64| rng.below(n);
     let switches = [
         "^has_journal,^orphan_file",
         "^flex_bg",

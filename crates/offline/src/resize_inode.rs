@@ -4,7 +4,7 @@
 use super::changes::Changes;
 use super::descriptors::Descriptors;
 use uext4_format::bitmap::clear_bits;
-use uext4_format::indirect::pointer;
+use uext4_format::indirect::{DOUBLE_INDIRECT, pointer};
 use uext4_format::{
     BlockNr, Checksums, Corrupt, CorruptKind, Feature, FileType, Geometry, Inode, InodeNr, Place,
     block_bitmap_checksum, group_flag,
@@ -14,8 +14,6 @@ use uext4_num::usize_of;
 use uext4_volume::{Error, Result};
 
 const NR: InodeNr = InodeNr::RESIZE;
-/// Index of the double indirect block in `i_block`.
-const TABLE_AT: usize = 13;
 
 /// The inode, and where it is.
 struct Found {
@@ -84,7 +82,7 @@ fn find(
     if inode.file_type() != Some(FileType::Regular) || inode.links == 0 {
         return Err(damaged(CorruptKind::NotInUse));
     }
-    let table = pointer(&inode.i_block, TABLE_AT);
+    let table = pointer(&inode.i_block, DOUBLE_INDIRECT);
     if !geometry.contains(table) {
         return Err(damaged(CorruptKind::BlockOutsideSystem));
     }

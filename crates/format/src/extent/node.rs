@@ -197,12 +197,6 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
         put_slice(self.edit(), slot(at), &extent.encode());
     }
 
-    /// Overwrites entry `at` of an inner node.
-    pub fn set_index(&mut self, at: usize, index: ExtentIndex) {
-        debug_assert!(at < self.count());
-        put_slice(self.edit(), slot(at), &index.encode());
-    }
-
     /// Changes only the first logical block of entry `at`.
     pub fn set_key(&mut self, at: usize, block: LogicalBlock) {
         debug_assert!(at < self.count());

@@ -43,7 +43,12 @@ fn a_directory_fills_the_inode_then_the_value() {
             .map(|name| name.as_bytes().to_vec())
             .collect::<Vec<_>>()
     );
-    assert!(root_area(&i_block, PLACE).find(b"n3").unwrap().is_some());
+    assert!(
+        root_area_mut(&mut i_block, PLACE)
+            .find(b"n3")
+            .unwrap()
+            .is_some()
+    );
 }
 
 proptest! {

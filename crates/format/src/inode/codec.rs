@@ -1,10 +1,10 @@
 //! The inode's bytes: parse, write, checksum.
 
-use super::{FileType, GOOD_OLD_INODE_BYTES, Inode, InodeFlags, KNOWN_BYTES, fields_end};
+use super::{GOOD_OLD_INODE_BYTES, Inode, InodeFlags, KNOWN_BYTES, fields_end};
 use crate::bytes::*;
 use crate::checksum::{Checksums, Seed};
 use crate::times::{Timestamp, WithExtra};
-use crate::{BlockNr, Corrupt, CorruptKind, Feature, Geometry, InodeNr, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, Feature, FileType, Geometry, InodeNr, Place};
 use uext4_num::{high_u16, high_u32, low_u16, low_u32};
 
 const CHECKSUM_LOW_AT: usize = 0x7C;

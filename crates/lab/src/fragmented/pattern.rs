@@ -3,6 +3,8 @@
 //! Free runs of 1 to 8 blocks between used runs of 1 to 35, both uniformly distributed: one block
 //! in five is free. A few groups also have one long free run.
 
+use uext4_sync::Rng;
+
 /// Words of a group's bitmap: groups have 32 768 blocks.
 pub(super) const WORDS: usize = 512;
 const BITS: u32 = WORDS as u32 * 64;
@@ -33,11 +35,10 @@ pub(super) fn has_long_run(group: u32, groups: u32, per_flex: u32) -> bool {
 /// The pattern of a group.
 pub(super) fn pattern(group: u32, long_run: bool) -> Bits {
     let mut bits = [!0; WORDS];
-    let mut random = u64::from(group) << 32;
+    let mut rng = Rng::new(u64::from(group) << 32);
     let mut at = 0;
     loop {
-        random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let drawn = mix(random);
+        let drawn = rng.next_u64();
         at += 1 + (((drawn >> 32) * USED_MAX) >> 32) as u32;
         let len = 1 + (drawn & 7) as u32;
         if at + len >= BITS {
@@ -50,12 +51,6 @@ pub(super) fn pattern(group: u32, long_run: bool) -> Bits {
         carve(&mut bits);
     }
     bits
-}
-
-fn mix(value: u64) -> u64 {
-    let value = (value ^ value >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ value >> 31
 }
 
 /// Clears up to 8 bits.

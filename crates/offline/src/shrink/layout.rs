@@ -6,7 +6,7 @@ use crate::space::{self, Marks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use uext4_format::extent::Extent;
-use uext4_format::indirect::pointer;
+use uext4_format::indirect::{DOUBLE_INDIRECT, pointer};
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, Feature, Geometry, GroupDescriptor, GroupNr, I_BLOCK_BYTES,
     Inode, InodeNr, Place, Superblock,
@@ -15,9 +15,6 @@ use uext4_num::usize_of;
 use uext4_volume::Volume;
 use uext4_volume::{FileMap, has_map};
 use uext4_volume::{InTheWay, ResizeError, Result};
-
-/// Index of the table of the resize inode in `i_block`.
-pub(super) const RESIZE_TABLE_AT: usize = 13;
 
 /// A file whose blocks move.
 #[derive(Clone)]
@@ -146,7 +143,7 @@ impl Layout {
             users.push(nr);
         }
         if nr == InodeNr::RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
-            let table = pointer(&inode.i_block, RESIZE_TABLE_AT);
+            let table = pointer(&inode.i_block, DOUBLE_INDIRECT);
             outside(table, "resize inode")?;
             self.resize_table = Some(table.0);
             return Ok(());

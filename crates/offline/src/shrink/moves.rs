@@ -3,7 +3,7 @@
 //! Data and new maps are written to free blocks, to which nothing refers. Then a transaction has
 //! the inodes that refer to them, bitmaps and descriptors; it holds as many files as there is room.
 
-use super::layout::{Holder, Layout, RESIZE_TABLE_AT};
+use super::layout::{Holder, Layout};
 use super::maps::{parts, remade};
 use super::plan::{FileMove, Step};
 use super::quota::Entries;
@@ -15,7 +15,7 @@ use std::ops::Range;
 use uext4_device::write_sparse;
 use uext4_format::bitmap::{clear_bits, set_bits};
 use uext4_format::extent::{Extent, ExtentState};
-use uext4_format::indirect::set_pointer;
+use uext4_format::indirect::{DOUBLE_INDIRECT, set_pointer};
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::xattr::XattrBlock;
 use uext4_format::{BlockNr, Corrupt, CorruptKind, GroupNr, Inode, InodeNr, Place, Superblock};
@@ -212,7 +212,7 @@ impl<'a> Mover<'a> {
     fn move_resize_table(&mut self, old: u64, new: u64) -> Result<()> {
         self.copy_blocks(old, new, 1)?;
         let mut inode = self.inode(InodeNr::RESIZE)?;
-        set_pointer(&mut inode.i_block, RESIZE_TABLE_AT, BlockNr(new));
+        set_pointer(&mut inode.i_block, DOUBLE_INDIRECT, BlockNr(new));
         self.put_inode(InodeNr::RESIZE, &inode)?;
         self.mark(new, 1, set_bits)?;
         self.mark(old, 1, clear_bits)

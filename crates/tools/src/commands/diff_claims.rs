@@ -8,19 +8,15 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use uext4::device::BlockDevice;
-use uext4::format::extent::ExtentNode;
-use uext4::format::indirect::pointer;
+use uext4::format::extent::{ExtentNode, MAX_DEPTH};
+use uext4::format::indirect::{DIRECT_BLOCKS, pointer};
 use uext4::format::{FileType, Geometry, Inode, InodeFlags};
-use uext4_num::{clamp_usize, u64_of};
+use uext4_num::{clamp_usize, u64_of, usize_of};
 
 /// Pointers of the inode to data, before those to tables.
-const DIRECT: usize = 12;
+const DIRECT: usize = usize_of(DIRECT_BLOCKS);
 /// Pointers of the inode to tables, of one, two and three levels.
 const TABLES: usize = 3;
-/// Length from which the target of a symbolic link is not in the inode.
-const LONG_TARGET: u64 = 60;
-/// Deepest extent tree.
-const DEPTH_MAX: u16 = 5;
 
 /// What a block of an inode holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +57,7 @@ impl<'c> Claims<'c> {
             return;
         }
         if inode.flags.contains(InodeFlags::EXTENTS) {
-            self.node(&ExtentNode::new(&inode.i_block[..]), DEPTH_MAX);
+            self.node(&ExtentNode::new(&inode.i_block[..]), MAX_DEPTH);
             return;
         }
         for at in 0..DIRECT {
@@ -128,7 +124,8 @@ fn one(block: u64) -> Range<u64> {
 
 /// Whether the inode has a map in the place of its data.
 fn has_map(inode: &Inode) -> bool {
-    let is_short = !inode.flags.contains(InodeFlags::EXTENTS) && inode.size < LONG_TARGET;
+    let is_short =
+        !inode.flags.contains(InodeFlags::EXTENTS) && inode.size < u64_of(inode.i_block.len());
     match inode.file_type() {
         _ if inode.flags.contains(InodeFlags::INLINE_DATA) => false,
         Some(FileType::Regular | FileType::Directory) => true,
