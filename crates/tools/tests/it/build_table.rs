@@ -3,6 +3,7 @@
 use crate::rig::{Rig, bytes};
 use std::process::Stdio;
 use uext4_testkit::oracle::{self, KernelMount, LoopDevice, Program};
+use uext4_testkit::wait;
 
 const TABLE: &str = "# A machine that starts by UEFI.
 label: gpt
@@ -294,17 +295,26 @@ fn the_kernel_takes_the_partitions() {
         table(&rig, text);
         let made = rig.json(&[&FIXED[..], &["-F", "--json"]].concat());
         let device = LoopDevice::attach(&rig.image()).unwrap();
-        let partx = Program::new("partx").unwrap().args(["--update"]);
-        partx.arg(device.path()).run_ok().unwrap();
         let name = device.path().trim_start_matches("/dev/");
-        for partition in made["partitions"].as_array().unwrap() {
-            let part = format!("/sys/block/{name}/{name}p{}", partition["number"]);
-            let read = |file: &str| {
-                let text = std::fs::read_to_string(format!("{part}/{file}")).unwrap();
-                text.trim().parse::<u64>().unwrap() * 512
-            };
-            assert_eq!(partition["start_bytes"], read("start"));
-            assert_eq!(partition["size_bytes"], read("size"));
+        let partitions = made["partitions"].as_array().unwrap();
+        let seen = |partition: &serde_json::Value, file: &str| {
+            let number = &partition["number"];
+            let path = format!("/sys/block/{name}/{name}p{number}/{file}");
+            let sectors = std::fs::read_to_string(path).ok()?;
+            sectors.trim().parse::<u64>().ok().map(|count| count * 512)
+        };
+        // A kernel that does not know the table forgets partitions when it looks for them itself.
+        let places = wait::until("the kernel has the partitions", || {
+            let partx = Program::new("partx").unwrap().arg("--update");
+            partx.arg(device.path()).run().unwrap();
+            let places = partitions
+                .iter()
+                .map(|one| seen(one, "start").zip(seen(one, "size")));
+            places.collect::<Option<Vec<_>>>()
+        });
+        for (partition, (start, size)) in partitions.iter().zip(places) {
+            assert_eq!(partition["start_bytes"], start);
+            assert_eq!(partition["size_bytes"], size);
         }
     }
 }
