@@ -126,26 +126,33 @@ impl NewFile {
         })
     }
 
-    /// The next bytes from `offset` on that are no hole; `None` behind the last of them. Where the
-    /// system does not tell, all bytes up to the end of the file.
+    /// As [`data_from`] of this file.
     ///
     /// # Errors
     /// Of the system.
     pub fn data_from(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
-        use rustix::fs::{SeekFrom, seek};
-        use rustix::io::Errno;
-        let start = match seek(&self.file, SeekFrom::Data(offset)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => return Ok(None),
-            Err(Errno::INVAL) => {
-                let end = self.file.metadata()?.len();
-                return Ok((offset < end).then_some(offset..end));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let end = seek(&self.file, SeekFrom::Hole(start))?;
-        Ok(Some(start..end))
+        data_from(&self.file, offset)
     }
+}
+
+/// The next bytes of a file from `offset` on that are no hole; `None` behind the last of them.
+/// Where the system does not tell, all bytes up to the end of the file.
+///
+/// # Errors
+/// Of the system.
+pub fn data_from(file: &File, offset: u64) -> io::Result<Option<Range<u64>>> {
+    use rustix::fs::{SeekFrom, seek};
+    let start = match seek(file, SeekFrom::Data(offset)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        Err(Errno::INVAL) => {
+            let end = file.metadata()?.len();
+            return Ok((offset < end).then_some(offset..end));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let end = seek(file, SeekFrom::Hole(start))?;
+    Ok(Some(start..end))
 }
 
 /// Tries short names until one is free. They are random, so that no other user can take them all

@@ -4,7 +4,7 @@
 //! create    a temporary file beside the final place; or a block device as it is
 //! device    the caller makes the file system here
 //! finish    1 hash tree, in a file of its own or behind the file system
-//!           2 partition table
+//!           2 files of other partitions, then the partition table
 //!           3 tables of qcow2, or conversion to the sparse format
 //!           4 names: the hash tree's first, then the image's
 //! ```
@@ -17,13 +17,16 @@ use std::path::{Path, PathBuf};
 use uext4_device::{Access, BlockDevice, FileDevice, NewFile, Window};
 use uext4_sync::Arc;
 
+use crate::disk::{Disk, FileSystem};
 use crate::progress::Meter;
 use crate::verity::Job;
 use crate::{
-    Error, Format, Options, Progress, Qcow2, Result, Verity, VerityPlace, gpt, identity, sparse,
-    verity,
+    Error, Format, Options, Progress, Qcow2, Result, Verity, VerityPlace, identity, sparse, verity,
 };
 
+/// Most bytes of a disk in qcow2 with a table, which says where partitions begin: the places of
+/// clusters take 1 GiB of memory then.
+const QCOW2_MAX: u64 = 16 << 40;
 /// Most bytes of a disk: offsets in files have 63 bits.
 const SIZE_MAX: u64 = i64::MAX.cast_unsigned();
 
@@ -56,6 +59,8 @@ pub struct Container {
     space: Arc<dyn BlockDevice>,
     /// A file for the hash tree alone.
     tree_file: Option<NewFile>,
+    /// The partitions around the file system.
+    disk: Option<Disk>,
 }
 
 /// What holds the disk.
@@ -72,8 +77,11 @@ pub struct Made {
     pub disk_bytes: u64,
     /// The hash tree.
     pub verity: Option<Tree>,
-    /// The partition.
-    pub partition: Option<Partition>,
+    /// The partitions, in the order of the table.
+    pub partitions: Vec<Partition>,
+    /// The identity of the disk, as tools print it: a GUID, or `0x` and eight digits for an MBR;
+    /// empty without partitions.
+    pub disk_id: String,
 }
 
 /// A hash tree: what `veritysetup` needs to open it.
@@ -94,14 +102,17 @@ pub struct Tree {
 /// A partition. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
+    /// Its number, from 1.
+    pub number: u32,
     /// Its start on the disk.
     pub start_bytes: u64,
     /// Its size.
     pub size_bytes: u64,
-    /// Its GUID, in the order in which it is printed.
-    pub guid: [u8; 16],
-    /// The GUID of the disk.
-    pub disk_guid: [u8; 16],
+    /// Its identity, as `root=PARTUUID=` of Linux names it: the GUID, or the identity of the disk
+    /// and the number for an MBR.
+    pub uuid: String,
+    /// Whether it holds the file system.
+    pub has_file_system: bool,
 }
 
 impl Container {
@@ -113,6 +124,7 @@ impl Container {
     pub fn create(path: &Path, options: Options) -> Result<Container> {
         options.check()?;
         let tree_file = tree_file(path, options.verity.as_ref())?;
+        let disk = disk(path, &options)?;
         let there = std::fs::metadata(path).ok();
         if let Some(there) = there.filter(|there| !there.is_file()) {
             options.check_block_device()?;
@@ -123,22 +135,23 @@ impl Container {
                 store: Store::Device,
                 space,
                 tree_file,
+                disk,
             });
         }
         let file = new_file(path)?;
-        let (store, disk): (Store, Arc<dyn BlockDevice>) = match options.format {
+        let (store, whole): (Store, Arc<dyn BlockDevice>) = match options.format {
             Format::Raw | Format::AndroidSparse => {
                 let file = Arc::new(file);
                 (Store::Raw(file.clone()), file)
             }
             Format::Qcow2 => {
-                let disk = Arc::new(Qcow2::new(file));
-                (Store::Qcow2(disk.clone()), disk)
+                let whole = Arc::new(Qcow2::new(file));
+                (Store::Qcow2(whole.clone()), whole)
             }
         };
-        let space: Arc<dyn BlockDevice> = match options.partition {
-            Some(_) => Arc::new(Window::new(disk, gpt::START, SIZE_MAX - gpt::START)?),
-            None => disk,
+        let space: Arc<dyn BlockDevice> = match disk.as_ref().map(Disk::own_bytes) {
+            Some((start, size)) => Arc::new(Window::new(whole, start, size)?),
+            None => whole,
         };
         Ok(Container {
             options,
@@ -146,6 +159,7 @@ impl Container {
             store,
             space,
             tree_file,
+            disk,
         })
     }
 
@@ -164,6 +178,11 @@ impl Container {
     /// The device for the file system. It may be larger than the file system.
     pub fn device(&self) -> Arc<dyn BlockDevice> {
         self.space.clone()
+    }
+
+    /// The bytes of the file system's partition, if the table gives them.
+    pub fn partition_bytes(&self) -> Option<u64> {
+        self.disk.as_ref().and_then(Disk::given_bytes)
     }
 
     /// Whether the device reads as zeroes where nothing was written: a new file does, a block
@@ -189,6 +208,8 @@ impl Container {
         let tree_bytes = verity.map_or(Ok(0), |_| verity::tree_bytes(size_bytes))?;
         let is_behind = verity.is_some_and(|verity| verity.place == VerityPlace::Append);
         let space_bytes = size_bytes + if is_behind { tree_bytes } else { 0 };
+        let placed = self.disk.as_ref().map(|disk| disk.place(space_bytes));
+        let placed = placed.transpose()?;
         if space_bytes > self.space.size_bytes() {
             return Err(Error::Refused {
                 problem: "the device has no space for the hash tree behind the file system",
@@ -196,6 +217,7 @@ impl Container {
             });
         }
         let mut total_bytes = verity.map_or(0, |_| size_bytes);
+        total_bytes += self.disk.as_ref().map_or(0, Disk::copied_bytes);
         if self.options.format == Format::AndroidSparse {
             sparse::blocks(space_bytes)?;
             total_bytes += space_bytes;
@@ -206,19 +228,25 @@ impl Container {
         let mut made = Made {
             disk_bytes: space_bytes,
             verity: hashed.transpose()?,
-            partition: None,
+            partitions: Vec::new(),
+            disk_id: String::new(),
         };
-        if let (Some(kind), Some(disk)) = (self.options.partition, self.disk()) {
-            let root_hash = made.verity.as_ref().map(|tree| tree.root_hash);
-            made.partition = Some(gpt::write(disk, space_bytes, kind, uuid, root_hash)?);
-            made.disk_bytes = gpt::disk_bytes(space_bytes);
+        if let (Some(disk), Some(placed), Some(whole)) = (&self.disk, placed, self.whole()) {
+            let file_system = FileSystem {
+                bytes: space_bytes,
+                uuid,
+                root_hash: made.verity.as_ref().map(|tree| tree.root_hash),
+            };
+            let finished = disk.finish(&*whole, &file_system, &placed, &mut meter)?;
+            (made.partitions, made.disk_id) = finished;
+            made.disk_bytes = disk.bytes(&placed);
         }
         self.keep(made.disk_bytes, tree_bytes, &mut meter)?;
         Ok(made)
     }
 
     /// The whole disk, if it is a new file.
-    fn disk(&self) -> Option<Arc<dyn BlockDevice>> {
+    fn whole(&self) -> Option<Arc<dyn BlockDevice>> {
         match &self.store {
             Store::Raw(file) => Some(file.clone()),
             Store::Qcow2(disk) => Some(disk.clone()),
@@ -279,6 +307,25 @@ impl Container {
             (Store::Device, None) => Ok(self.space.flush()?),
         }
     }
+}
+
+/// The partitions that are asked for. Their files are none that are made.
+fn disk(path: &Path, options: &Options) -> Result<Option<Disk>> {
+    let Some(table) = options.table.clone() else {
+        return Ok(None);
+    };
+    let mut outputs = vec![path];
+    if let Some(VerityPlace::File(file)) = options.verity.as_ref().map(|asked| &asked.place) {
+        outputs.push(file);
+    }
+    let disk = Disk::open(table, &outputs)?;
+    if options.format == Format::Qcow2 && disk.least_bytes() > QCOW2_MAX {
+        return Err(Error::Refused {
+            problem: "a qcow2 with a table has at most 16 TiB",
+            advice: "use the format raw",
+        });
+    }
+    Ok(Some(disk))
 }
 
 /// Opens what is no regular file at a path, if that is a block device and still the one `there`.

@@ -27,9 +27,9 @@ pub enum Error {
     /// An access to the image failed.
     #[error(transparent)]
     Device(#[from] uext4_device::Error),
-    /// The partition table could not be written.
-    #[error("the partition table cannot be written: {0}")]
-    Partitions(#[from] ::gpt::GptError),
+    /// A line of the table of partitions cannot be followed.
+    #[error(transparent)]
+    Table(#[from] crate::Fault),
     /// The callback for progress has asked for the end.
     #[error("cancelled; nothing was made")]
     Cancelled,

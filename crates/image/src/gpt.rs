@@ -1,141 +1,127 @@
-//! A GPT with one partition at 1 MiB: protective MBR, primary and backup tables, by the crate
-//! `gpt`.
+//! Writes a GPT: protective MBR, primary and backup tables, in sectors of 512 bytes.
 //!
-//! Sectors have 512 bytes. The disk ends at a multiple of 1 MiB. The GUIDs follow from what is
-//! on the disk.
+//! References: UEFI specification, chapter 5; docs/decisions/030-gpt-by-hand.md.
 
-use std::collections::BTreeMap;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-
-use gpt::mbr::ProtectiveMBR;
-use gpt::partition_types::{LINUX_FS, LINUX_ROOT_ARM_64, LINUX_ROOT_X64};
-use gpt::{GptConfig, partition};
+use crc_fast::{CrcAlgorithm, checksum};
 use uext4_device::BlockDevice;
-use uext4_num::{clamp_u32, u64_of};
-use uext4_sync::Arc;
+use uext4_num::{clamp_u32, low_u32};
+use uuid::Uuid;
 
-use crate::{Partition, PartitionKind, Result, identity};
+use crate::table::{Contents, ENTRIES_SECTORS, Extent, Kind, Line, SECTOR, Table};
+use crate::{Partition, Result, identity, mbr};
 
-/// Start of the partition in bytes.
-pub(crate) const START: u64 = 1 << 20;
-const SECTOR: u64 = 512;
-/// Bytes of the partition that its GUID follows from: superblock and group descriptors, which have
-/// the checksums of bitmaps.
-const FORM_BYTES: usize = 64 << 10;
-/// Sectors of the backup: 128 entries of 128 bytes, and the header.
-const BACKUP_SECTORS: u64 = 33;
-/// Name of the partition.
-const NAME: &str = "root";
+/// Sectors of the backup: entries and header.
+pub(crate) const BACKUP_SECTORS: u64 = ENTRIES_SECTORS + 1;
+const SIGNATURE: &[u8; 8] = b"EFI PART";
+const REVISION: u32 = 0x0001_0000;
+const HEADER_BYTES: usize = 92;
+const CRC_AT: usize = 16;
+const ENTRY_BYTES: usize = 128;
+const ENTRIES: usize = 128;
+/// The name in an entry.
+const NAME_AT: usize = 56;
+/// Sector of the primary header; its entries follow.
+const PRIMARY: u64 = 1;
 
-/// Bytes of a disk with a partition of this size.
-pub(crate) fn disk_bytes(partition_bytes: u64) -> u64 {
-    let sectors = partition_bytes.div_ceil(SECTOR) + BACKUP_SECTORS;
-    (START + sectors * SECTOR).next_multiple_of(START)
+/// Numbers that both headers have.
+struct Header {
+    disk: Uuid,
+    first: u64,
+    last: u64,
+    entries_crc: u32,
 }
 
-/// Writes the tables of a disk that is blank beside its partition.
+/// Writes the tables of a blank disk of `size_bytes`. `form` gives identities that the table does
+/// not have.
 ///
 /// # Errors
 /// Of the device.
 pub(crate) fn write(
-    disk: Arc<dyn BlockDevice>,
-    partition_bytes: u64,
-    kind: PartitionKind,
-    file_system: [u8; 16],
-    root_hash: Option<[u8; 32]>,
-) -> Result<Partition> {
-    let size_bytes = disk_bytes(partition_bytes);
-    let part_type_guid = match kind {
-        PartitionKind::Linux => LINUX_FS,
-        PartitionKind::RootX86_64 => LINUX_ROOT_X64,
-        PartitionKind::RootArm64 => LINUX_ROOT_ARM_64,
-    };
-    let mut start = vec![0; uext4_num::clamp_usize(partition_bytes).min(FORM_BYTES)];
-    disk.read_at(START, &mut start)?;
-    let form = identity::Form {
-        file_system,
-        size_bytes: partition_bytes,
-        kind: *part_type_guid.guid.as_bytes(),
-        start: &start,
-        root_hash,
-    };
-    let form = form.digest();
-    let stream = Stream {
-        disk,
-        size_bytes,
-        at: 0,
-    };
-    let (guid, disk_guid) = (
-        identity::uuid("partition", form),
-        identity::uuid("disk", form),
-    );
-    let mbr = ProtectiveMBR::with_lb_size(clamp_u32(size_bytes / SECTOR - 1));
-    stream.disk.write_at(0, &mbr.to_bytes())?;
-    let config = GptConfig::new().writable(true);
-    let mut table = config.create_from_device(stream, Some(disk_guid))?;
-    let one = partition::Partition {
-        part_type_guid,
-        part_guid: guid,
-        first_lba: START / SECTOR,
-        last_lba: (START + partition_bytes).div_ceil(SECTOR) - 1,
-        flags: 0,
-        name: NAME.to_owned(),
-    };
-    table.update_partitions(BTreeMap::from([(1, one)]))?;
-    table.write()?;
-    Ok(Partition {
-        start_bytes: START,
-        size_bytes: partition_bytes,
-        guid: *guid.as_bytes(),
-        disk_guid: *disk_guid.as_bytes(),
-    })
-}
-
-/// A device as a stream of bytes.
-struct Stream {
-    disk: Arc<dyn BlockDevice>,
+    disk: &dyn BlockDevice,
     size_bytes: u64,
-    at: u64,
+    table: &Table,
+    given: Option<Uuid>,
+    placed: &[Extent],
+    form: [u8; 16],
+) -> Result<(Vec<Partition>, String)> {
+    let mut entries = vec![0; ENTRIES * ENTRY_BYTES];
+    let mut partitions = Vec::new();
+    for (line, extent) in table.lines.iter().zip(placed) {
+        let has_file_system = line.contents == Contents::FileSystem;
+        let own = || identity::partition(form, line.number, has_file_system);
+        let guid = line.uuid.unwrap_or_else(own);
+        let mut slots = entries.chunks_mut(ENTRY_BYTES);
+        if let Some(slot) = slots.nth(uext4_num::usize_of(line.number) - 1) {
+            slot.copy_from_slice(&entry(line, *extent, guid));
+        }
+        partitions.push(Partition {
+            number: line.number,
+            start_bytes: extent.start * SECTOR,
+            size_bytes: extent.sectors * SECTOR,
+            uuid: guid.to_string(),
+            has_file_system,
+        });
+    }
+    let sectors = size_bytes / SECTOR;
+    let backup = sectors - 1;
+    let disk_guid = given.unwrap_or_else(|| identity::uuid("disk", form));
+    let header = Header {
+        disk: disk_guid,
+        first: table.first,
+        last: table.last.unwrap_or(backup - BACKUP_SECTORS),
+        entries_crc: crc(&entries),
+    };
+    let places = [
+        (PRIMARY, backup, PRIMARY + 1),
+        (backup, PRIMARY, backup - ENTRIES_SECTORS),
+    ];
+    for (own, other, at) in places {
+        disk.write_at(at * SECTOR, &entries)?;
+        disk.write_at(own * SECTOR, &header.sector(own, other, at))?;
+    }
+    disk.write_at(0, &mbr::protective(sectors))?;
+    Ok((partitions, disk_guid.to_string()))
 }
 
-impl std::fmt::Debug for Stream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.disk.describe())
+fn entry(line: &Line, extent: Extent, guid: Uuid) -> [u8; ENTRY_BYTES] {
+    let mut entry = [0; ENTRY_BYTES];
+    if let Kind::Gpt(kind) = line.kind {
+        entry[..16].copy_from_slice(&kind.to_bytes_le());
+    }
+    entry[16..32].copy_from_slice(&guid.to_bytes_le());
+    entry[32..40].copy_from_slice(&extent.start.to_le_bytes());
+    entry[40..48].copy_from_slice(&(extent.end() - 1).to_le_bytes());
+    entry[48..NAME_AT].copy_from_slice(&line.attributes.to_le_bytes());
+    let units = line.name.encode_utf16().flat_map(u16::to_le_bytes);
+    for (place, byte) in entry[NAME_AT..].iter_mut().zip(units) {
+        *place = byte;
+    }
+    entry
+}
+
+impl Header {
+    /// The sector of a header: its own place, that of the other one, and the first of the entries.
+    fn sector(&self, own: u64, other: u64, entries: u64) -> Vec<u8> {
+        let mut bytes = SIGNATURE.to_vec();
+        bytes.extend(REVISION.to_le_bytes());
+        bytes.extend(clamp_u32(HEADER_BYTES).to_le_bytes());
+        bytes.extend([0; 8]); // the checksum, and reserved bytes
+        for number in [own, other, self.first, self.last] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(self.disk.to_bytes_le());
+        bytes.extend(entries.to_le_bytes());
+        for number in [ENTRIES, ENTRY_BYTES] {
+            bytes.extend(clamp_u32(number).to_le_bytes());
+        }
+        bytes.extend(self.entries_crc.to_le_bytes());
+        let crc = crc(&bytes);
+        bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        bytes.resize(uext4_num::clamp_usize(SECTOR), 0);
+        bytes
     }
 }
 
-impl Read for Stream {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let left = self.size_bytes.saturating_sub(self.at);
-        let len = buf.len().min(uext4_num::clamp_usize(left));
-        let read = self.disk.read_at(self.at, &mut buf[..len]);
-        read.map_err(io::Error::other)?;
-        self.at += u64_of(len);
-        Ok(len)
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let written = self.disk.write_at(self.at, buf);
-        written.map_err(io::Error::other)?;
-        self.at += u64_of(buf.len());
-        Ok(buf.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.disk.flush().map_err(io::Error::other)
-    }
-}
-
-impl Seek for Stream {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(distance) => self.size_bytes.checked_add_signed(distance),
-            SeekFrom::Current(distance) => self.at.checked_add_signed(distance),
-        };
-        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at)
-    }
+fn crc(bytes: &[u8]) -> u32 {
+    low_u32(checksum(CrcAlgorithm::Crc32IsoHdlc, bytes))
 }

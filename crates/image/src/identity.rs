@@ -6,6 +6,8 @@
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use crate::table::Kind;
+
 /// Bytes of a derived salt.
 pub(crate) const SALT_BYTES: usize = 32;
 
@@ -26,13 +28,24 @@ pub(crate) fn uuid(purpose: &str, file_system: [u8; 16]) -> Uuid {
 }
 
 /// What distinguishes the disk: the UUID of the file system, size and type of its partition, the
-/// first bytes of that, and the hash of all of it, if there is one.
+/// first bytes of that, the hash of all of it, if there is one, and the other partitions.
 pub(crate) struct Form<'a> {
     pub(crate) file_system: [u8; 16],
     pub(crate) size_bytes: u64,
-    pub(crate) kind: [u8; 16],
+    pub(crate) kind: Kind,
     pub(crate) start: &'a [u8],
     pub(crate) root_hash: Option<[u8; 32]>,
+    pub(crate) others: &'a [Other],
+}
+
+/// A partition beside that of the file system.
+pub(crate) struct Other {
+    pub(crate) number: u32,
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    pub(crate) kind: Kind,
+    /// Of what it holds; zeroes for zeroes.
+    pub(crate) hash: [u8; 32],
 }
 
 impl Form<'_> {
@@ -41,12 +54,38 @@ impl Form<'_> {
         let mut hash = Sha256::new();
         hash.update(self.file_system);
         hash.update(self.size_bytes.to_le_bytes());
-        hash.update(self.kind);
+        hash.update(kind_bytes(self.kind));
         hash.update(self.root_hash.unwrap_or_default());
         hash.update(self.start);
+        for other in self.others {
+            hash.update(other.number.to_le_bytes());
+            hash.update(other.start.to_le_bytes());
+            hash.update(other.sectors.to_le_bytes());
+            hash.update(kind_bytes(other.kind));
+            hash.update(other.hash);
+        }
         let mut digest = [0; 16];
         digest.copy_from_slice(&hash.finalize()[..16]);
         digest
+    }
+}
+
+fn kind_bytes(kind: Kind) -> [u8; 16] {
+    match kind {
+        Kind::Gpt(guid) => guid.into_bytes(),
+        Kind::Dos(byte) => {
+            let mut bytes = [0; 16];
+            bytes[15] = byte;
+            bytes
+        }
+    }
+}
+
+/// The GUID of a partition that has no other.
+pub(crate) fn partition(form: [u8; 16], number: u32, has_file_system: bool) -> Uuid {
+    match has_file_system {
+        true => uuid("partition", form),
+        false => uuid(&format!("partition {number}"), form),
     }
 }
 

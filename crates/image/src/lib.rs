@@ -6,20 +6,26 @@
 //! all is complete.
 //!
 //! Layout: `container` has the order, `options` what is asked for, `qcow2` is a device, `sparse` a
-//! conversion, `verity` and `gpt` write to a device. `identity` derives UUIDs and salts.
+//! conversion, `verity` a hash tree. `table` reads tables of partitions and finds their places;
+//! `disk` copies the files of a table by `content`, and writes it by `gpt` or `mbr`. `identity`
+//! derives UUIDs and salts.
 //!
 //! References: docs/internals/containers.md.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod container;
+mod content;
+mod disk;
 mod error;
 mod gpt;
 mod identity;
+mod mbr;
 mod options;
 mod progress;
 mod qcow2;
 mod sparse;
+mod table;
 mod verity;
 
 pub use container::{Container, Made, Partition, Tree};
@@ -27,3 +33,4 @@ pub use error::{Error, Result};
 pub use options::{Format, Options, PartitionKind, Verity, VerityPlace};
 pub use progress::Progress;
 pub use qcow2::Qcow2;
+pub use table::{Fault, Problem, Table};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{Error, Result};
+use crate::{Error, Result, Table};
 
 /// The format of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,8 +53,8 @@ pub struct Options {
     pub format: Format,
     /// A hash tree.
     pub verity: Option<Verity>,
-    /// A GPT with one partition, which holds the file system and what is behind it.
-    pub partition: Option<PartitionKind>,
+    /// Partitions, one of which holds the file system and what is behind it.
+    pub table: Option<Table>,
 }
 
 /// Most bytes of a salt.
@@ -63,7 +63,7 @@ const SALT_BYTES_MAX: usize = 256;
 impl Options {
     /// Refuses what does not go together.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.format == Format::AndroidSparse && self.partition.is_some() {
+        if self.format == Format::AndroidSparse && self.table.is_some() {
             return Err(Error::Refused {
                 problem: "an Android sparse image is written into a partition, so it has no \
                           partition table",
@@ -88,7 +88,7 @@ impl Options {
                 advice: "build into a file, or leave the format raw",
             });
         }
-        if self.partition.is_some() {
+        if self.table.is_some() {
             return Err(Error::Refused {
                 problem: "a block device gets no partition table here",
                 advice: "make the table by sfdisk, and build into a partition",

@@ -1,13 +1,13 @@
 //! Partition tables, judged by sfdisk, sgdisk and partx.
 
-use uext4_image::{Options, PartitionKind, VerityPlace};
+use uext4_image::{Options, PartitionKind, Table, VerityPlace};
 use uext4_testkit::oracle::Program;
 
 use crate::support::{Rig, SIZE, judge, verity, writes};
 
 fn options(kind: PartitionKind) -> Options {
     Options {
-        partition: Some(kind),
+        table: Some(Table::one(kind)),
         ..Options::default()
     }
 }
@@ -35,9 +35,9 @@ fn sgdisk_and_sfdisk_find_no_fault() {
         let said = judge("sfdisk", &["--verify"], &[&disk]);
         assert!(said.contains("No errors detected"), "{said}");
         let said = judge("sgdisk", &["-i", "1"], &[&disk]);
-        let own = uuid::Uuid::from_bytes(made.partition.unwrap().guid);
+        let own = &made.partitions[0].uuid;
         assert!(
-            said.contains(guid) && said.contains(&own.to_string().to_uppercase()),
+            said.contains(guid) && said.contains(&own.to_uppercase()),
             "{said}"
         );
         let bytes = rig.bytes("disk");
@@ -81,10 +81,10 @@ fn a_tree_behind_the_file_system_is_in_the_partition() {
     let (rig, writes) = (Rig::new(), writes(3));
     let plain = rig.make("plain", verity(VerityPlace::Append), &writes);
     let both = Options {
-        partition: Some(PartitionKind::Linux),
+        table: Some(Table::one(PartitionKind::Linux)),
         ..verity(VerityPlace::Append)
     };
     let made = rig.make("disk", both, &writes);
-    assert_eq!(made.partition.unwrap().size_bytes, plain.disk_bytes);
+    assert_eq!(made.partitions[0].size_bytes, plain.disk_bytes);
     assert!(rig.bytes("disk")[1 << 20..].starts_with(&rig.bytes("plain")));
 }

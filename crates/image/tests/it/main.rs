@@ -6,4 +6,5 @@ mod names;
 mod qcow2;
 mod sparse;
 mod support;
+mod table;
 mod verity;

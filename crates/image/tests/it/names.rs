@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use uext4_image::{Container, Error, Format, Options, VerityPlace};
+use uext4_image::{Container, Error, Format, Options, PartitionKind, Table, VerityPlace};
 use uext4_testkit::oracle::{KernelMount, LoopDevice};
 
 use crate::support::{Rig, SIZE, UUID, apply, format, verity, writes};
@@ -113,7 +113,7 @@ fn a_block_device_takes_a_file_system_and_a_tree() {
         format(Format::Qcow2),
         format(Format::AndroidSparse),
         Options {
-            partition: Some(uext4_image::PartitionKind::Linux),
+            table: Some(Table::one(PartitionKind::Linux)),
             ..Options::default()
         },
     ] {

@@ -1,7 +1,7 @@
 //! qcow2, judged by qemu-img.
 
 use uext4_device::{BlockDevice, NewFile};
-use uext4_image::{Format, Options, PartitionKind, Qcow2};
+use uext4_image::{Format, Options, PartitionKind, Qcow2, Table};
 use uext4_testkit::oracle::Program;
 
 use crate::support::{Rig, format, judge, writes};
@@ -92,7 +92,7 @@ fn a_partition_in_qcow2_is_that_of_raw() {
     let (rig, writes) = (Rig::new(), writes(4));
     let options = |format| Options {
         format,
-        partition: Some(PartitionKind::Linux),
+        table: Some(Table::one(PartitionKind::Linux)),
         ..Options::default()
     };
     rig.make("raw", options(Format::Raw), &writes);

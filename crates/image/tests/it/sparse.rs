@@ -1,6 +1,6 @@
 //! Android's sparse format, judged by simg2img.
 
-use uext4_image::{Format, Options, PartitionKind, VerityPlace};
+use uext4_image::{Format, Options, PartitionKind, Table, VerityPlace};
 
 use crate::support::{Rig, SIZE, format, judge, verity, writes};
 
@@ -67,7 +67,7 @@ fn a_tree_behind_the_file_system_is_inside() {
 fn a_partition_table_is_refused() {
     let rig = Rig::new();
     let options = Options {
-        partition: Some(PartitionKind::Linux),
+        table: Some(Table::one(PartitionKind::Linux)),
         ..format(Format::AndroidSparse)
     };
     let refused = uext4_image::Container::create(&rig.path("disk"), options);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use uext4_image::{Format, Options, PartitionKind, Tree, Verity, VerityPlace};
+use uext4_image::{Format, Options, PartitionKind, Table, Tree, Verity, VerityPlace};
 use uext4_testkit::oracle::Program;
 
 use crate::support::{Rig, SIZE, hex, judge, verity, writes};
@@ -74,7 +74,7 @@ fn one_tree_in_every_container() {
     };
     let sparse = rig.make("sparse", sparse, &writes).verity;
     let part = Options {
-        partition: Some(PartitionKind::RootX86_64),
+        table: Some(Table::one(PartitionKind::RootX86_64)),
         ..file("d")
     };
     let part = rig.make("part", part, &writes).verity;

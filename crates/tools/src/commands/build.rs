@@ -18,7 +18,8 @@ use uext4::Timestamp;
 use uext4::mkfs::{InodeCount, Release};
 use uext4_archive::manifest::{Changed, Changes, Times};
 use uext4_archive::{Options, Patterns, Platform, Source};
-use uext4_builder::{BuildOptions, Builder, Error, Host, PlaceRule, Sink, Tables};
+use uext4_builder::{BuildOptions, Builder, Error, Host, PlaceRule, Sink, Size, Tables};
+use uext4_image::Container;
 use uext4_num::clamp_i64;
 use uext4_sync::Arc;
 
@@ -29,6 +30,7 @@ Examples:
   uext4 build root.img ./rootfs                    as small as possible
   uext4 build root.img ./rootfs --size min+20% -L root
   uext4 build vm.qcow2 ./rootfs --partition gpt    a disk, without a boot loader
+  uext4 build disk.img ./rootfs --table disk.sfdisk   several partitions
   uext4 build root.img ./rootfs --verity root.verity
   uext4 build root.img base.tar.zst overlay.tar --size 4G
   podman save alpine | uext4 build root.img -
@@ -59,9 +61,9 @@ pub(crate) struct Args {
     /// archives of docker save; - is standard input
     #[arg(required = true)]
     sources: Vec<PathBuf>,
-    /// Size: min, min+PERCENT%, or bytes, with K, M, G or T behind them; default: min, and for a
-    /// block device without a hash tree behind it all of the device. What is more than min has
-    /// inodes at the ratio of mke2fs
+    /// Size: min, min+PERCENT%, or bytes, with K, M, G or T behind them; default: min, and all of a
+    /// block device, or of a partition with a size, unless a hash tree is behind. What is more than
+    /// min has inodes at the ratio of mke2fs
     #[arg(short, long)]
     size: Option<ImageSize>,
     /// Directory of the image to put the sources into
@@ -170,7 +172,6 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let interrupts = uext4_fuse::catch_interrupts();
         interrupts.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-        let options = self.options()?;
         self.check_sources()?;
         let mut changes = self.changing.read()?;
         changes.times = self.format.times()?;
@@ -187,6 +188,7 @@ impl Args {
         };
         let started = std::time::Instant::now();
         let container = self.output.begin(&out, self.force)?;
+        let options = self.options(&container)?;
         let builder = build_output::builder(&container, options);
         let mut builder = builder.map_err(|error| failure(&name, &error))?;
         builder.spool_beside(&out);
@@ -195,7 +197,7 @@ impl Args {
         let built = self
             .feed(&mut builder, changes, &left_out)
             .and_then(|()| builder.finish())
-            .map_err(|error| failure(&name, &error));
+            .map_err(|error| self.failure(&name, &error));
         meter.finish_and_clear();
         let report = built?;
         self.say_followed(&report);
@@ -215,6 +217,21 @@ impl Args {
             (false, false, Some(_)) => built.say(&mut std::io::stderr())?,
         }
         pipe.map_or(Ok(()), Pipe::send)
+    }
+
+    /// As [`failure`]. Where a table limits the file system, it is told what to change.
+    fn failure(&self, name: &str, error: &Error) -> Failure {
+        let is_given = matches!(self.size, Some(ImageSize(Size::Bytes(_))));
+        match (error, self.output.table.as_deref()) {
+            (Error::Full { blocks }, Some(table)) if !is_given => {
+                let bytes = numbers::readable_size(blocks * self.format.block_size);
+                let table = table.display();
+                let text = format!("{name}: {table} gives the file system {bytes}, which are full");
+                Failure::new(Exit::Failed, text)
+                    .hint("give its partition a larger size=, or move what is behind it")
+            }
+            _ => failure(name, error),
+        }
     }
 
     fn begin_pipe(&self) -> Result<Pipe> {
@@ -311,11 +328,12 @@ impl Args {
         Ok(())
     }
 
-    fn options(&self) -> Result<BuildOptions> {
+    fn options(&self, container: &Container) -> Result<BuildOptions> {
         let size = match self.size {
             Some(size) => size.0,
-            None => self.output.usual_size(&self.out)?,
+            None => self.output.usual_size(&self.out, container)?,
         };
+        build_output::check_size(size, container)?;
         let mut options = BuildOptions::new(size);
         let format = &mut options.format;
         let block_size = u32::try_from(self.format.block_size);

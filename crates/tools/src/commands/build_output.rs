@@ -2,17 +2,16 @@
 
 use super::mkfs_target;
 use crate::failure::{At, Exit, Failure, Result};
-use crate::show;
+use crate::numbers;
 use crate::transfer::Progress;
-use serde::Serialize;
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use uext4::device::{Access, BlockDevice, FileDevice};
-use uext4::format::Uuid;
 use uext4_builder::{BuildOptions, Builder, Report, Size};
-use uext4_image::{Container, Error, Made, Options, PartitionKind, Tree, Verity, VerityPlace};
+use uext4_image::{
+    Container, Error, Made, Options, PartitionKind, Problem, Table, Verity, VerityPlace,
+};
 
 /// Formats of the file.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +47,7 @@ pub(super) struct Output {
     format: Option<FormatWord>,
     /// Make a hash tree for dm-verity: in this file, or behind the file system
     #[arg(long, value_name = "FILE|append", help_heading = "Output")]
-    verity: Option<PathBuf>,
+    pub(super) verity: Option<PathBuf>,
     /// Salt of the hash tree, in hex; - is none. Default: from the UUID of the file system
     #[arg(
         long,
@@ -71,6 +70,15 @@ pub(super) struct Output {
         help_heading = "Output"
     )]
     partition_type: KindWord,
+    /// Make a disk with the partitions of this table: an sfdisk script, with content=build for the
+    /// file system and content="FILE" for others
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "partition",
+        help_heading = "Output"
+    )]
+    pub(super) table: Option<PathBuf>,
 }
 
 /// Bytes of a salt.
@@ -140,13 +148,7 @@ impl Output {
                 place,
                 salt: self.verity_salt.as_ref().map(|salt| salt.0.clone()),
             }),
-            partition: self
-                .partition
-                .map(|TableWord::Gpt| match self.partition_type {
-                    KindWord::Linux => PartitionKind::Linux,
-                    KindWord::RootX86_64 => PartitionKind::RootX86_64,
-                    KindWord::RootArm64 => PartitionKind::RootArm64,
-                }),
+            table: self.table(path)?,
         };
         let container = Container::create(path, options).map_err(|error| failure(path, &error))?;
         if !container.is_blank() {
@@ -155,6 +157,26 @@ impl Output {
             uext4::refuse_other_hosts(&container.device()).at(path.display())?;
         }
         Ok(container)
+    }
+
+    /// The partitions of the disk at `out`, if it is one.
+    fn table(&self, out: &Path) -> Result<Option<Table>> {
+        if let Some(file) = &self.table {
+            let outputs = [Some(out), self.verity.as_deref()];
+            if outputs.iter().flatten().any(|output| is_same(file, output)) {
+                let text = format!("{}: it is the file that is to be made", file.display());
+                return Err(Failure::usage(text));
+            }
+            let table = Table::read(file).map_err(|fault| failure(out, &fault.into()))?;
+            return Ok(Some(table));
+        }
+        Ok(self.partition.map(|TableWord::Gpt| {
+            Table::one(match self.partition_type {
+                KindWord::Linux => PartitionKind::Linux,
+                KindWord::RootX86_64 => PartitionKind::RootX86_64,
+                KindWord::RootArm64 => PartitionKind::RootArm64,
+            })
+        }))
     }
 
     /// Device and inode numbers of the files that are made, and of those that they replace.
@@ -166,51 +188,53 @@ impl Output {
         old.chain(container.identities()).collect()
     }
 
-    /// The size unless one is given: the smallest, or all of a block device on which nothing comes
-    /// behind the file system.
-    pub(super) fn usual_size(&self, path: &Path) -> Result<Size> {
+    /// The size unless one is given: the smallest, or all of a partition with a size or of a block
+    /// device, if nothing comes behind the file system.
+    pub(super) fn usual_size(&self, path: &Path, container: &Container) -> Result<Size> {
         let found = std::fs::metadata(path);
         let is_device = found.is_ok_and(|found| found.file_type().is_block_device());
-        if !is_device || self.verity.as_deref().is_some_and(|file| file == "append") {
+        if self.verity.as_deref().is_some_and(|file| file == "append") {
+            return Ok(Size::Min);
+        }
+        if let Some(bytes) = container.partition_bytes() {
+            return Ok(Size::Bytes(bytes));
+        }
+        if !is_device {
             return Ok(Size::Min);
         }
         let device = FileDevice::open(path, Access::ReadOnly).at(path.display())?;
         Ok(Size::Bytes(device.size_bytes()))
     }
 
-    fn format(&self, path: &Path) -> &'static str {
+    /// The name of the format.
+    pub(super) fn format(&self, path: &Path) -> &'static str {
         match self.format_of(path) {
             Ok(FormatWord::Raw) | Err(_) => "raw",
             Ok(FormatWord::Qcow2) => "qcow2",
             Ok(FormatWord::AndroidSparse) => "android-sparse",
         }
     }
+}
 
-    /// What was made at `path`, for programs.
-    pub(super) fn json<'a>(&'a self, path: &Path, made: &'a Made) -> Json<'a> {
-        let hex = |bytes: &[u8]| show::hex(bytes);
-        let uuid = |bytes: &[u8; 16]| Uuid(bytes).to_string();
-        let tree_file = self.verity.as_deref().filter(|file| *file != "append");
-        Json {
-            format: self.format(path),
-            disk_bytes: made.disk_bytes,
-            verity: made.verity.as_ref().map(|tree| TreeJson {
-                root_hash: hex(&tree.root_hash),
-                salt: hex(&tree.salt),
-                uuid: uuid(&tree.uuid),
-                data_blocks: tree.data_blocks,
-                hash_file: tree_file.map(|file| file.display().to_string()),
-                hash_offset_bytes: tree.start_bytes,
-            }),
-            partition: made.partition.as_ref().map(|partition| PartitionJson {
-                number: 1,
-                start_bytes: partition.start_bytes,
-                size_bytes: partition.size_bytes,
-                guid: uuid(&partition.guid),
-                disk_guid: uuid(&partition.disk_guid),
-            }),
-        }
+/// Refuses a size that the space for the file system does not have.
+pub(super) fn check_size(size: Size, container: &Container) -> Result<()> {
+    let space_bytes = container.device().size_bytes();
+    match size {
+        Size::Bytes(bytes) if bytes > space_bytes => Err(Failure::usage(format!(
+            "--size: a file system of {} does not fit: there are {} for it",
+            numbers::readable_size(bytes),
+            numbers::readable_size(space_bytes),
+        ))),
+        _ => Ok(()),
     }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |path| {
+        let found = std::fs::metadata(path).ok();
+        found.map(|found| (found.dev(), found.ino()))
+    };
+    identity(one).is_some_and(|there| identity(other) == Some(there))
 }
 
 /// The builder of the file system in a container.
@@ -254,62 +278,15 @@ fn failure(path: &Path, error: &Error) -> Failure {
         Error::Device(uext4::device::Error::Busy { .. }) => {
             Failure::new(Exit::Busy, error.to_string())
         }
-        Error::Device(_) | Error::Partitions(_) => {
-            Failure::new(Exit::Failed, format!("{}: {error}", path.display()))
-        }
+        Error::Device(_) => Failure::new(Exit::Failed, format!("{}: {error}", path.display())),
+        Error::Table(fault) => match fault.problem {
+            Problem::Content(_) | Problem::ContentChanged => {
+                Failure::new(Exit::Failed, error.to_string())
+            }
+            _ => Failure::usage(error.to_string()),
+        },
         Error::File { .. } | Error::Cancelled => Failure::new(Exit::Failed, error.to_string()),
     }
-}
-
-/// Writes what a person needs to use the tree and the partition.
-pub(super) fn say(made: &Made, out: &mut impl Write) -> Result<()> {
-    if let Some(partition) = &made.partition {
-        let guid = Uuid(&partition.guid);
-        writeln!(
-            out,
-            "Partition 1 at byte {}, GUID {guid}",
-            partition.start_bytes
-        )?;
-    }
-    if let Some(Tree {
-        root_hash,
-        start_bytes,
-        ..
-    }) = &made.verity
-    {
-        let hash = show::hex(root_hash);
-        writeln!(out, "Root hash {hash}, hash offset {start_bytes}")?;
-    }
-    Ok(())
-}
-
-/// What was made around the file system.
-#[derive(Serialize)]
-pub(super) struct Json<'a> {
-    format: &'a str,
-    disk_bytes: u64,
-    verity: Option<TreeJson>,
-    partition: Option<PartitionJson>,
-}
-
-#[derive(Serialize)]
-struct TreeJson {
-    root_hash: String,
-    salt: String,
-    uuid: String,
-    data_blocks: u64,
-    /// `None`: the tree is behind the file system.
-    hash_file: Option<String>,
-    hash_offset_bytes: u64,
-}
-
-#[derive(Serialize)]
-struct PartitionJson {
-    number: u32,
-    start_bytes: u64,
-    size_bytes: u64,
-    guid: String,
-    disk_guid: String,
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What `uext4 build` tells: progress while it works, and the result.
 
-use super::build_output::{self, Output};
+use super::build_made;
+use super::build_output::Output;
 use crate::failure::Result;
 use crate::{numbers, show};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -65,7 +66,7 @@ struct Json<'a> {
     files: u64,
     uuid: String,
     #[serde(flatten)]
-    output: build_output::Json<'a>,
+    output: build_made::Json<'a>,
     seconds: f64,
 }
 
@@ -118,7 +119,7 @@ impl Built<'_> {
             self.report.files,
             Uuid(&disk.uuid),
         )?;
-        build_output::say(self.made, &mut out)?;
+        build_made::say(self.made, &mut out)?;
         Ok(out.flush()?)
     }
 }

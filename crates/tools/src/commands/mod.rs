@@ -2,6 +2,7 @@
 
 pub(crate) mod build;
 mod build_changes;
+mod build_made;
 mod build_output;
 mod build_pipe;
 mod build_report;

@@ -79,7 +79,7 @@ fn a_block_device_is_written_in_place() {
     }
     rig.fails(
         2,
-        "too small",
+        "does not fit",
         &["build", out, "tree", "-q", "-F", "-s", "1G"],
     );
     rig.fails(1, "missing", &["build", out, "missing", "-q", "-F"]);

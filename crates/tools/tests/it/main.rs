@@ -9,6 +9,7 @@ mod build;
 mod build_changes;
 mod build_device;
 mod build_formats;
+mod build_table;
 mod changes;
 mod convert;
 mod damage;
