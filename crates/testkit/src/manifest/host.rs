@@ -35,9 +35,10 @@ impl HostDir {
     }
 
     fn at(&self, path: &[u8]) -> PathBuf {
-        match path.is_empty() {
-            true => self.root.clone(),
-            false => self.root.join(OsStr::from_bytes(path)),
+        if path.is_empty() {
+            self.root.clone()
+        } else {
+            self.root.join(OsStr::from_bytes(path))
         }
     }
 }

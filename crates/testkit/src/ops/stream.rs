@@ -131,15 +131,17 @@ impl Stream {
 
     /// A path below a directory that may exist, remembered for later operations.
     fn new_path(&mut self, hint: Hint) -> Bytes {
-        let parent = match self.rng.chance(70) {
-            true => self.likely(Hint::Directory),
-            false => Vec::new(),
+        let parent = if self.rng.chance(70) {
+            self.likely(Hint::Directory)
+        } else {
+            Vec::new()
         };
         let depth = 1 + parent.iter().filter(|byte| **byte == b'/').count() as u64;
         let name = self.name();
-        let path = match parent.is_empty() || depth >= self.palette.depth_max {
-            true => name,
-            false => [&parent[..], b"/", &name].concat(),
+        let path = if parent.is_empty() || depth >= self.palette.depth_max {
+            name
+        } else {
+            [&parent[..], b"/", &name].concat()
         };
         self.remember(path.clone(), hint);
         path
@@ -159,18 +161,20 @@ impl Stream {
 
     /// Mostly a path created before (maybe removed since), sometimes any.
     fn old_path(&mut self) -> Bytes {
-        match !self.made.is_empty() && self.rng.chance(95) {
-            true => self.rng.pick(&self.made).path.clone(),
-            false => self.name(),
+        if !self.made.is_empty() && self.rng.chance(95) {
+            self.rng.pick(&self.made).path.clone()
+        } else {
+            self.name()
         }
     }
 
     /// Mostly a path with this `hint`.
     fn likely(&mut self, hint: Hint) -> Bytes {
         let fitting: Vec<_> = self.made.iter().filter(|made| made.hint == hint).collect();
-        match !fitting.is_empty() && self.rng.chance(95) {
-            true => self.rng.pick(&fitting).path.clone(),
-            false => self.old_path(),
+        if !fitting.is_empty() && self.rng.chance(95) {
+            self.rng.pick(&fitting).path.clone()
+        } else {
+            self.old_path()
         }
     }
 
@@ -223,17 +227,19 @@ impl Stream {
         };
         let from = self.old_path();
         let hint = self.forget(&from).map_or(Hint::Other, |made| made.hint);
-        let to = match self.rng.chance(40) {
-            true => self.likely(hint),
-            false => self.new_path(hint),
+        let to = if self.rng.chance(40) {
+            self.likely(hint)
+        } else {
+            self.new_path(hint)
         };
         Op::Rename { from, to, how }
     }
 
     fn write(&mut self) -> Op {
-        let offset_bytes = match self.rng.chance(60) {
-            true => 0,
-            false => self.rng.below(self.palette.file_max_bytes),
+        let offset_bytes = if self.rng.chance(60) {
+            0
+        } else {
+            self.rng.below(self.palette.file_max_bytes)
         };
         let room = self.palette.file_max_bytes - offset_bytes;
         let len_bytes = self.rng.below(room.min(20 << 10) + 1) as u32;
@@ -246,9 +252,10 @@ impl Stream {
     }
 
     fn truncate(&mut self) -> Op {
-        let size_bytes = match self.rng.chance(30) {
-            true => 0,
-            false => self.rng.below(self.palette.file_max_bytes),
+        let size_bytes = if self.rng.chance(30) {
+            0
+        } else {
+            self.rng.below(self.palette.file_max_bytes)
         };
         Op::Truncate {
             path: self.likely(Hint::File),

@@ -87,9 +87,10 @@ impl<'a> Generator<'a> {
     /// Mostly a recent directory, so that trees get deep.
     fn parent(&mut self) -> Vec<u8> {
         let recent = self.directories.len().saturating_sub(8);
-        match self.rng.chance(40) {
-            true => self.rng.pick(&self.directories[recent..]).clone(),
-            false => self.rng.pick(&self.directories).clone(),
+        if self.rng.chance(40) {
+            self.rng.pick(&self.directories[recent..]).clone()
+        } else {
+            self.rng.pick(&self.directories).clone()
         }
     }
 
@@ -130,15 +131,16 @@ impl<'a> Generator<'a> {
 
     fn device(&mut self) -> Device {
         // Old (8:8 bits) and new (12:20 bits) encodings differ on disk.
-        match self.rng.chance(50) {
-            true => Device {
+        if self.rng.chance(50) {
+            Device {
                 major: self.rng.below(256) as u32,
                 minor: self.rng.below(256) as u32,
-            },
-            false => Device {
+            }
+        } else {
+            Device {
                 major: self.rng.between(256, 4095) as u32,
                 minor: self.rng.between(256, (1 << 20) - 1) as u32,
-            },
+            }
         }
     }
 
@@ -221,8 +223,9 @@ impl<'a> Generator<'a> {
 }
 
 fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
-    match parent.is_empty() {
-        true => name.to_vec(),
-        false => [parent, b"/", name].concat(),
+    if parent.is_empty() {
+        name.to_vec()
+    } else {
+        [parent, b"/", name].concat()
     }
 }
