@@ -69,9 +69,10 @@ impl Failure {
     pub(crate) fn at(cause: &impl Cause, place: impl Display) -> Self {
         let (place, text) = (place.to_string(), cause.text());
         // Some causes already begin with the place.
-        let text = match text.starts_with(&format!("{place} ")) {
-            true => text,
-            false => format!("{place}: {text}"),
+        let text = if text.starts_with(&format!("{place} ")) {
+            text
+        } else {
+            format!("{place}: {text}")
         };
         let failure = Self::new(cause.exit(), text);
         match cause.hint() {

@@ -35,9 +35,10 @@ impl MkdirArgs {
             if self.parents && paths.exists(path)? && paths.metadata(path)?.is_dir() {
                 return Ok(());
             }
-            match self.parents {
-                true => paths.create_dir_all(path)?,
-                false => paths.create_dir(path)?,
+            if self.parents {
+                paths.create_dir_all(path)?
+            } else {
+                paths.create_dir(path)?
             }
             self.mode
                 .map_or(Ok(()), |mode| paths.set_permissions(path, mode))

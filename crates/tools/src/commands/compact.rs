@@ -74,20 +74,23 @@ impl Args {
             let done = fs.compact(&options, &mut |progress| {
                 bar.of(progress.total_bytes);
                 bar.add(progress.moved_bytes - std::mem::replace(&mut told, progress.moved_bytes));
-                match is_interrupted() {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
+                if is_interrupted() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
                 }
             });
             done.at(&name)
         };
-        let done = match self.dry_run {
-            true => work(&self.image.mount(Purpose::Read)?)?,
-            false => self.image.change(work)?,
+        let done = if self.dry_run {
+            work(&self.image.mount(Purpose::Read)?)?
+        } else {
+            self.image.change(work)?
         };
-        let size_bytes = match self.truncate && !is_interrupted() {
-            true => Some(shrink(&self.image, Least::Possible)?.after.size_bytes()),
-            false => None,
+        let size_bytes = if self.truncate && !is_interrupted() {
+            Some(shrink(&self.image, Least::Possible)?.after.size_bytes())
+        } else {
+            None
         };
         let report = Report {
             done,
@@ -96,12 +99,13 @@ impl Args {
             host_bytes_after: host_bytes(self.image.storage()),
         };
         self.tell(&name, &report)?;
-        match is_interrupted() {
-            true => Err(Failure::new(
+        if is_interrupted() {
+            Err(Failure::new(
                 Exit::Failed,
                 format!("{name}: interrupted; what moved stays"),
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 
@@ -114,14 +118,16 @@ impl Args {
         }
         let size = numbers::readable_size;
         let done = &report.done;
-        let moved = match self.dry_run {
-            true => format!("{} would move", size(done.planned_bytes)),
-            false => format!("{} moved, of {} files", size(done.moved_bytes), done.files),
+        let moved = if self.dry_run {
+            format!("{} would move", size(done.planned_bytes))
+        } else {
+            format!("{} moved, of {} files", size(done.moved_bytes), done.files)
         };
         let free = size(done.free_end_bytes);
-        let at_end = match self.dry_run {
-            true => format!("{free} are free at the end now"),
-            false => format!("{free} are free at the end"),
+        let at_end = if self.dry_run {
+            format!("{free} are free at the end now")
+        } else {
+            format!("{free} are free at the end")
         };
         show::line(format_args!("{name}: {moved}; {at_end}"))?;
         if let Some(bytes) = report.size_bytes {

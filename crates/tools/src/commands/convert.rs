@@ -74,23 +74,26 @@ impl Args {
         let options = self.image.journal_options(Purpose::Change).at(&name)?;
         uext4_fuse::catch_interrupts().at(&name)?;
         let added = uext4::convert(&device, &options, self.journal_blocks(&disk)).at(&name)?;
-        let extents = match self.extents && !is_interrupted() {
-            true => Some(use_extents(&device, &options).at(&name)?),
-            false => None,
+        let extents = if self.extents && !is_interrupted() {
+            Some(use_extents(&device, &options).at(&name)?)
+        } else {
+            None
         };
         let report = Report {
             image: name.clone(),
             added: added.iter().map(ToString::to_string).collect(),
             extents,
         };
-        match self.json {
-            true => show::json(&mut std::io::stdout(), &report)?,
-            false => report.tell()?,
+        if self.json {
+            show::json(&mut std::io::stdout(), &report)?
+        } else {
+            report.tell()?
         }
-        match is_interrupted() {
-            true => Err(Failure::new(Exit::Failed, format!("{name}: interrupted"))
-                .hint("the same command continues")),
-            false => Ok(()),
+        if is_interrupted() {
+            Err(Failure::new(Exit::Failed, format!("{name}: interrupted"))
+                .hint("the same command continues"))
+        } else {
+            Ok(())
         }
     }
 
@@ -115,9 +118,10 @@ fn use_extents(
     uext4::use_extents(device, options, &mut |progress| {
         bar.of(progress.total_inodes);
         bar.add(1);
-        match is_interrupted() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if is_interrupted() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     })
 }

@@ -206,19 +206,21 @@ impl Args {
 }
 
 fn go_on() -> ControlFlow<()> {
-    match is_interrupted() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+    if is_interrupted() {
+        ControlFlow::Break(())
+    } else {
+        ControlFlow::Continue(())
     }
 }
 
 fn interrupted(place: &str) -> Result<()> {
-    match is_interrupted() {
-        true => Err(Failure::new(
+    if is_interrupted() {
+        Err(Failure::new(
             Exit::Failed,
             format!("{place}: interrupted; what moved stays"),
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -226,15 +228,16 @@ fn interrupted(place: &str) -> Result<()> {
 fn refuse_kernel_mount(target: &Path) -> Result<()> {
     let found = rustix::fs::statfs(target);
     let is_kernel = found.is_ok_and(|found| u64::try_from(found.f_type) == Ok(EXT_MAGIC));
-    match is_kernel && target.is_dir() {
-        true => Err(Failure::new(
+    if is_kernel && target.is_dir() {
+        Err(Failure::new(
             Exit::Failed,
             format!(
                 "{}: on the kernel's ext4; e4defrag works there, or unmount it and name the image",
                 target.display()
             ),
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -78,17 +78,19 @@ impl Args {
             return Err(Failure::usage(text).hint("mount both and compare the mounts"));
         }
         let other = self.image.beside(self.other.clone());
-        match self.blocks {
-            true => self.compare_blocks(&other),
-            false => self.compare_files(&other),
+        if self.blocks {
+            self.compare_blocks(&other)
+        } else {
+            self.compare_files(&other)
         }
     }
 
     fn compare_files(&self, other: &ImageArgs) -> Result<()> {
         let (a, b) = (read_once(&self.image)?, read_once(other)?);
-        let times = match self.times {
-            true => CompareTimes::All,
-            false => CompareTimes::No,
+        let times = if self.times {
+            CompareTimes::All
+        } else {
+            CompareTimes::No
         };
         let mut teller = Teller::new(&self.image, other, self.json);
         teller.begin().map_err(quiet)?;
@@ -145,10 +147,7 @@ impl Args {
 
     /// Prints the runs of blocks that differ and their owners, window by window.
     fn tell_blocks(&self, other: &ImageArgs, image: &Image<'_>) -> Result<()> {
-        let form = match self.json {
-            true => Form::Json,
-            false => Form::Text,
-        };
+        let form = if self.json { Form::Json } else { Form::Text };
         let (mut out, geometry) = (show::stdout(), image.geometry);
         let count = image.differing.count();
         let mut printer = Printer::begin(&mut out, form, geometry.block_size(), count)?;
@@ -169,9 +168,10 @@ impl Args {
 
 /// A reader that closed the pipe has seen a difference.
 fn quiet(failure: Failure) -> Failure {
-    match failure.is_quiet() {
-        true => Failure::different(),
-        false => failure,
+    if failure.is_quiet() {
+        Failure::different()
+    } else {
+        failure
     }
 }
 

@@ -243,9 +243,10 @@ impl<'o> Owners<'o> {
                 let range = index..index.saturating_add(per_block);
                 let is_used = range.into_iter().any(|index| bit(&bitmap, index));
                 let block = descriptor.inode_table.0 + u64::from(index / per_block);
-                table = match is_used {
-                    true => image.block(image.b, block)?,
-                    false => Vec::new(),
+                table = if is_used {
+                    image.block(image.b, block)?
+                } else {
+                    Vec::new()
                 };
             }
             let raw = item(&table, index % per_block, geometry.inode_size);
@@ -322,9 +323,10 @@ impl<'o> Owners<'o> {
                     let descriptor = groups.get(clamp_usize(group.0));
                     bitmap = (Some(group), image.block_bitmap(descriptor)?);
                 }
-                let owner = match bit(&bitmap.1, cluster) {
-                    true => Owner::Unknown,
-                    false => Owner::Free,
+                let owner = if bit(&bitmap.1, cluster) {
+                    Owner::Unknown
+                } else {
+                    Owner::Free
                 };
                 self.claim_next(image, block, owner);
             }
@@ -350,9 +352,10 @@ impl<'o> Owners<'o> {
             .iter()
             .flat_map(|claim| claim.inodes.iter().copied())
             .collect();
-        let names = match wanted.is_empty() {
-            true => BTreeMap::new(),
-            false => names(&open()?, &wanted),
+        let names = if wanted.is_empty() {
+            BTreeMap::new()
+        } else {
+            names(&open()?, &wanted)
         };
         let rows = self.claims.iter().map(|claim| Row {
             first_block: claim.run.start,

@@ -112,9 +112,10 @@ impl Args {
     /// A name without a slash, without `-o`, is mostly that of the archive.
     fn explained(&self, failure: Failure) -> Failure {
         let name = self.path.display();
-        match self.out == Path::new("-") && !self.path.as_bytes().contains(&b'/') {
-            true => failure.hint(&format!("-o {name} writes the archive to a file")),
-            false => failure,
+        if self.out == Path::new("-") && !self.path.as_bytes().contains(&b'/') {
+            failure.hint(&format!("-o {name} writes the archive to a file"))
+        } else {
+            failure
         }
     }
 
@@ -139,14 +140,8 @@ impl Args {
     }
 
     fn tar(&self, fs: &Filesystem) -> Result<()> {
-        let old = match self.force {
-            true => Old::Replace,
-            false => Old::Keep,
-        };
-        let digests = match self.json {
-            true => Digests::Yes,
-            false => Digests::No,
-        };
+        let old = if self.force { Old::Replace } else { Old::Keep };
+        let digests = if self.json { Digests::Yes } else { Digests::No };
         let target = Measuring::new(Target::open(&self.out, old)?, digests);
         let compressor = Compressor::new(target, self.compress);
         let mut compressor = compressor.map_err(|error| self.lost(error))?;
@@ -190,9 +185,10 @@ impl Args {
         out: &mut dyn Write,
     ) -> Result<(Result<()>, Summary)> {
         let path = self.path.as_bytes();
-        let failures = match self.strict {
-            true => Failures::Stop,
-            false => Failures::GoOn,
+        let failures = if self.strict {
+            Failures::Stop
+        } else {
+            Failures::GoOn
         };
         let total = || Archive::new(fs).total_bytes(path);
         let mut console = Console::new(&self.image, failures, total);
@@ -216,9 +212,10 @@ impl Args {
 
     /// Failure of a write of the archive.
     fn lost(&self, error: std::io::Error) -> Failure {
-        match self.out == Path::new("-") {
-            true => Failure::from(error),
-            false => Failure::at(&error, self.out.display()),
+        if self.out == Path::new("-") {
+            Failure::from(error)
+        } else {
+            Failure::at(&error, self.out.display())
         }
     }
 

@@ -100,9 +100,10 @@ fn histogram(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
 
 fn picture(out: &mut dyn Write, found: &FreeFragments) -> Result<()> {
     writeln!(out)?;
-    let shades = match show::takes_unicode() {
-        true => SHADES,
-        false => ASCII_SHADES,
+    let shades = if show::takes_unicode() {
+        SHADES
+    } else {
+        ASCII_SHADES
     };
     for row in found.picture.chunks(COLUMNS) {
         let cells: String = row.iter().map(|free| shade(shades, *free)).collect();

@@ -80,9 +80,10 @@ impl Args {
         let path = self.path.as_bytes();
         let dest = self.new_path(inode)?;
         transfer::allow_deep_trees();
-        let failures = match self.strict {
-            true => Failures::Stop,
-            false => Failures::GoOn,
+        let failures = if self.strict {
+            Failures::Stop
+        } else {
+            Failures::GoOn
         };
         let total = || self.export(fs).total_bytes(path);
         let mut console = Console::new(&self.image, failures, total);
@@ -119,15 +120,17 @@ impl Args {
         let is_root = rustix::process::geteuid().is_root();
         let is_same = self.same_permissions || (is_root && !self.no_same_permissions);
         Export::new(fs)
-            .permissions(match is_same {
-                true => Permissions::Same,
-                false => Permissions::Ordinary {
+            .permissions(if is_same {
+                Permissions::Same
+            } else {
+                Permissions::Ordinary {
                     umask: transfer::umask(),
-                },
+                }
             })
-            .devices(match self.no_devices {
-                true => Devices::Leave,
-                false => Devices::Make,
+            .devices(if self.no_devices {
+                Devices::Leave
+            } else {
+                Devices::Make
             })
     }
 

@@ -88,15 +88,17 @@ impl Args {
         let device = self.image.device(Purpose::Read)?;
         let name = self.image.name();
         let disk = superblock(&*device).at(&name)?;
-        let groups = match self.groups {
-            true => Some(groups::read(&*device, &disk).at(&name)?),
-            false => None,
+        let groups = if self.groups {
+            Some(groups::read(&*device, &disk).at(&name)?)
+        } else {
+            None
         };
         let info = Info::new(&disk, groups).at(&name)?;
         let mut out = show::stdout();
-        match self.json {
-            true => show::json(&mut out, &info)?,
-            false => info.print(&mut out)?,
+        if self.json {
+            show::json(&mut out, &info)?
+        } else {
+            info.print(&mut out)?
         }
         Ok(out.flush()?)
     }

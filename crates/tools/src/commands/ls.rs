@@ -85,9 +85,10 @@ impl Args {
             show::json(&mut out, &rows)?;
         }
         out.flush()?;
-        match damaged {
-            true => Err(Failure::said(Exit::Damaged)),
-            false => Ok(()),
+        if damaged {
+            Err(Failure::said(Exit::Damaged))
+        } else {
+            Ok(())
         }
     }
 }

@@ -129,12 +129,11 @@ impl Args {
             size_bytes: self.size_bytes()?,
             force: self.force,
         };
-        let report = match self.dry_run {
-            true => {
-                let device = target.imagined(&mut options)?;
-                uext4::mkfs::format(&device, &options).at(&name)?
-            }
-            false => self.make(&target, &mut options, &name)?,
+        let report = if self.dry_run {
+            let device = target.imagined(&mut options)?;
+            uext4::mkfs::format(&device, &options).at(&name)?
+        } else {
+            self.make(&target, &mut options, &name)?
         };
         let made = Made {
             name: &name,

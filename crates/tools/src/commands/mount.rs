@@ -119,9 +119,10 @@ impl Args {
 
     /// The options of the server that are not in the list.
     fn of_server(&self) -> uext4_fuse::MountOptions {
-        let (run, announce) = match self.foreground {
-            true => (Run::Foreground, Announce::Yes),
-            false => (Run::Daemon, Announce::No),
+        let (run, announce) = if self.foreground {
+            (Run::Foreground, Announce::Yes)
+        } else {
+            (Run::Daemon, Announce::No)
         };
         uext4_fuse::MountOptions {
             n_threads: self.threads,

@@ -72,9 +72,12 @@ impl Args {
         }
         let epoch = Epoch::given(self.time)?;
         let options = epoch.mount_options();
-        self.image.change_with(options, |fs| match is_stream {
-            true => self.stream(fs),
-            false => self.copy(fs, &epoch),
+        self.image.change_with(options, |fs| {
+            if is_stream {
+                self.stream(fs)
+            } else {
+                self.copy(fs, &epoch)
+            }
         })
     }
 
@@ -89,13 +92,12 @@ impl Args {
         let mut console = Console::new(&self.image, Failures::GoOn, total);
         let mut sources = Vec::new();
         for source in &self.sources {
-            match self.recursive || !self.is_dir(source) {
-                true => sources.push((source, self.new_path(source, target)?)),
-                false => {
-                    let text = format!("{}: is a directory", source.display());
-                    let failure = Failure::new(Exit::Failed, text);
-                    console.fail(&failure.hint("-r copies directories"));
-                }
+            if self.recursive || !self.is_dir(source) {
+                sources.push((source, self.new_path(source, target)?))
+            } else {
+                let text = format!("{}: is a directory", source.display());
+                let failure = Failure::new(Exit::Failed, text);
+                console.fail(&failure.hint("-r copies directories"));
             }
         }
         let mut import = self.import(fs, epoch).on_event(|event| console.take(event));
@@ -110,13 +112,15 @@ impl Args {
 
     fn import<'a>(&self, fs: &Filesystem, epoch: &Epoch) -> Import<'a> {
         Import::new(fs)
-            .existing(match self.force {
-                true => Existing::Replace,
-                false => Existing::Refuse,
+            .existing(if self.force {
+                Existing::Replace
+            } else {
+                Existing::Refuse
             })
-            .links(match self.dereference {
-                true => Links::Follow,
-                false => Links::Keep,
+            .links(if self.dereference {
+                Links::Follow
+            } else {
+                Links::Keep
             })
             .times(match *epoch {
                 Epoch::None => Times::Host,
@@ -128,9 +132,10 @@ impl Args {
     /// Whether a source names a directory, or a link to one that is followed.
     fn is_dir(&self, source: &Path) -> bool {
         let follows = self.dereference || source.as_os_str().as_bytes().ends_with(b"/");
-        let found = match follows {
-            true => source.metadata(),
-            false => source.symlink_metadata(),
+        let found = if follows {
+            source.metadata()
+        } else {
+            source.symlink_metadata()
         };
         found.is_ok_and(|found| found.is_dir())
     }
@@ -200,9 +205,10 @@ impl Args {
     }
 
     fn existing(&self) -> Existing {
-        match self.force {
-            true => Existing::Replace,
-            false => Existing::Refuse,
+        if self.force {
+            Existing::Replace
+        } else {
+            Existing::Refuse
         }
     }
 

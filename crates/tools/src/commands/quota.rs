@@ -67,22 +67,23 @@ impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let is_running = control::is_running(&self.image)?;
         if self.set.is_some() || self.grace() != NewGrace::default() {
-            return match is_running {
-                true => self.change_running(),
-                false => {
-                    let name = self.image.name();
-                    self.image.change(|fs| self.change(fs, &name))
-                }
+            return if is_running {
+                self.change_running()
+            } else {
+                let name = self.image.name();
+                self.image.change(|fs| self.change(fs, &name))
             };
         }
-        let rows = match is_running {
-            true => self.running_rows()?,
-            false => self.rows(&self.image.mount(Purpose::Read)?)?,
+        let rows = if is_running {
+            self.running_rows()?
+        } else {
+            self.rows(&self.image.mount(Purpose::Read)?)?
         };
         let mut out = show::stdout();
-        match self.json {
-            true => show::json(&mut out, &rows)?,
-            false => table(&mut out, self.kind, &rows)?,
+        if self.json {
+            show::json(&mut out, &rows)?
+        } else {
+            table(&mut out, self.kind, &rows)?
         }
         Ok(out.flush()?)
     }

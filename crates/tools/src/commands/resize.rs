@@ -204,9 +204,10 @@ impl Args {
         let offset = self.image.place.offset.unwrap_or(0);
         let file = FileDevice::open_window(path, access, offset, None).at(&name)?;
         let length = file.size_bytes();
-        let contents = match file.is_hole_from(plan.before.size_bytes()) {
-            true => DeviceContents::Zeroed,
-            false => DeviceContents::Unknown,
+        let contents = if file.is_hole_from(plan.before.size_bytes()) {
+            DeviceContents::Zeroed
+        } else {
+            DeviceContents::Unknown
         };
         let needed = plan.after.size_bytes();
         if needed > length {

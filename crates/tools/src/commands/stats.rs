@@ -99,9 +99,10 @@ impl Args {
             let Some(last) = rows.last() else { break };
             // The server's number of a group.
             from = low_u32(last["group"].as_u64().unwrap_or(0)) + 1;
-            match self.json {
-                true => all.extend(rows),
-                false => text::write_groups(&mut out, &rows)?,
+            if self.json {
+                all.extend(rows)
+            } else {
+                text::write_groups(&mut out, &rows)?
             }
         }
         if self.json {

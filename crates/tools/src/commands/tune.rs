@@ -195,9 +195,10 @@ impl Args {
             target.change(|fs| fs.tune(&tuning))?;
         }
         // Last: project quota needs the feature.
-        match self.asks_for_quota() {
-            true => self.set_quota(target),
-            false => Ok(()),
+        if self.asks_for_quota() {
+            self.set_quota(target)
+        } else {
+            Ok(())
         }
     }
 
@@ -353,12 +354,11 @@ fn resealing(target: &Target, mut tuning: Tuning) -> Result<(Reseal, Tuning)> {
         Some(wanted) => wanted == Presence::Present,
         None => disk.features().has(Feature::METADATA_CSUM),
     };
-    let follows = match sealed {
-        true => !has(Feature::CSUM_SEED),
-        false => {
-            let hashes = has(Feature::UNINIT_BG) || has(Feature::EA_INODE);
-            hashes || reseal.metadata_csum.is_some()
-        }
+    let follows = if sealed {
+        !has(Feature::CSUM_SEED)
+    } else {
+        let hashes = has(Feature::UNINIT_BG) || has(Feature::EA_INODE);
+        hashes || reseal.metadata_csum.is_some()
     };
     if follows {
         reseal.uuid = tuning.uuid.take();

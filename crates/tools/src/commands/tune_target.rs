@@ -84,9 +84,10 @@ impl Target {
                 .map(|(path, device)| (path.clone(), over(device))),
         };
         let done = changes(&mut rehearsal);
-        match overlays.iter().any(|overlay| overlay.is_full()) {
-            true => Err(self.too_much()),
-            false => done,
+        if overlays.iter().any(|overlay| overlay.is_full()) {
+            Err(self.too_much())
+        } else {
+            done
         }
     }
 

@@ -196,9 +196,10 @@ impl std::str::FromStr for Share {
         let whole: u32 = number(whole)?;
         let part: u32 = number(&format!("{part:0<5}"))?;
         let share = whole.saturating_mul(Self::UNITS).saturating_add(part);
-        match known && share <= 50 * Self::UNITS {
-            true => Ok(Self(share)),
-            false => Err("it is not in 0..=50, with up to five digits behind the point".into()),
+        if known && share <= 50 * Self::UNITS {
+            Ok(Self(share))
+        } else {
+            Err("it is not in 0..=50, with up to five digits behind the point".into())
         }
     }
 }

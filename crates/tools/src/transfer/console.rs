@@ -67,9 +67,10 @@ impl<'a> Console<'a> {
             }
             _ => {}
         }
-        match uext4_fuse::is_interrupted() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if uext4_fuse::is_interrupted() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 

@@ -34,10 +34,11 @@ impl Target {
     pub(crate) fn open(path: &Path, old: Old) -> Result<Self> {
         if path == Path::new("-") {
             let out = io::stdout();
-            return match out.is_terminal() {
-                true => Err(Failure::usage("an archive is not written to a terminal")
-                    .hint("-o names a file, a pipe is taken as well")),
-                false => Ok(Self::Stdout(out)),
+            return if out.is_terminal() {
+                Err(Failure::usage("an archive is not written to a terminal")
+                    .hint("-o names a file, a pipe is taken as well"))
+            } else {
+                Ok(Self::Stdout(out))
             };
         }
         let at = path.display();

@@ -194,9 +194,10 @@ fn an_image_that_keeps_a_server_busy_is_answered() {
         let Some(_mounted) = Mounted::new(&rig, "disk.img", options) else {
             return;
         };
-        let said = match bound {
-            true => "Structure needs cleaning",
-            false => "No such file",
+        let said = if bound {
+            "Structure needs cleaning"
+        } else {
+            "No such file"
         };
         for _ in 0..3 {
             refused(&rig, said, "stat mnt/names/absent");

@@ -182,14 +182,13 @@ const UNPRIVILEGED: u32 = 65534;
 /// Runs the tool as an unprivileged user that gets the rig's directory.
 fn as_unprivileged(rig: &Rig, args: &[&str]) -> Output {
     let tool = env!("CARGO_BIN_EXE_uext4");
-    let mut command = match rustix::process::geteuid().is_root() {
-        true => {
-            std::os::unix::fs::chown(rig.path(""), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).unwrap();
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", tool]);
-            command
-        }
-        false => Command::new(tool),
+    let mut command = if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(rig.path(""), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", tool]);
+        command
+    } else {
+        Command::new(tool)
     };
     command.env_remove("XDG_RUNTIME_DIR");
     command

@@ -19,9 +19,10 @@ pub(super) fn write(out: &mut dyn Write, stats: &Value) -> Result<()> {
         if samples.is_empty() {
             continue; // trees without trees, orders without orders
         }
-        let kind = match metric.name.ends_with("_total") {
-            true => "counter",
-            false => "gauge",
+        let kind = if metric.name.ends_with("_total") {
+            "counter"
+        } else {
+            "gauge"
         };
         head(out, metric.name, kind, metric.help)?;
         for (label, value) in samples {
@@ -54,9 +55,10 @@ impl Metric {
     }
 
     fn value(&self, value: u64) -> String {
-        match self.name.contains("_seconds") {
-            true => seconds(value),
-            false => value.to_string(),
+        if self.name.contains("_seconds") {
+            seconds(value)
+        } else {
+            value.to_string()
         }
     }
 }
