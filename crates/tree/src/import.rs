@@ -155,9 +155,10 @@ impl<'a> Import<'a> {
             path,
         };
         // `link/` names the target of the link, as in every path lookup.
-        let links = match host.as_os_str().as_bytes().ends_with(b"/") {
-            true => Links::Follow,
-            false => self.symlinks,
+        let links = if host.as_os_str().as_bytes().ends_with(b"/") {
+            Links::Follow
+        } else {
+            self.symlinks
         };
         self.entry(&spot, links, &[])
     }

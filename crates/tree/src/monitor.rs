@@ -69,9 +69,10 @@ impl Monitor<'_> {
 
     /// [`Error::Cancelled`] if it is.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.is_cancelled {
-            true => Err(Error::Cancelled),
-            false => Ok(()),
+        if self.is_cancelled {
+            Err(Error::Cancelled)
+        } else {
+            Ok(())
         }
     }
 

@@ -199,9 +199,10 @@ fn stand_in(path: &[u8]) -> Vec<u8> {
     let (dir, name) = path.split_at(name_at.map_or(0, |slash| slash + 1));
     let stand_in = [dir, b"GNUSparseFile.0/", name].concat();
     // The name that counts is in the pax header; this one needs none of its own.
-    match std::str::from_utf8(&stand_in).is_ok() {
-        true => stand_in,
-        false => cut(&stand_in).to_vec(),
+    if std::str::from_utf8(&stand_in).is_ok() {
+        stand_in
+    } else {
+        cut(&stand_in).to_vec()
     }
 }
 

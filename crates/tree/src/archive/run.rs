@@ -128,9 +128,10 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
 
     fn top(&mut self, path: &[u8]) -> Result<Option<Level>> {
         let inode = self.archive.fs.paths().symlink_inode(path)?;
-        let name = match inode.is_dir() {
-            true => Vec::new(),
-            false => last_name(path).to_vec(),
+        let name = if inode.is_dir() {
+            Vec::new()
+        } else {
+            last_name(path).to_vec()
         };
         self.member(inode, path.to_vec(), name)
     }
@@ -189,9 +190,10 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
             let path = member.path;
             return Err(Error::Damaged { path, damage });
         }
-        let shown = match member.name.is_empty() {
-            true => b"./".to_vec(),
-            false => [member.name.as_slice(), b"/"].concat(),
+        let shown = if member.name.is_empty() {
+            b"./".to_vec()
+        } else {
+            [member.name.as_slice(), b"/"].concat()
         };
         self.entry(&member, Header::new(&shown, Type::Directory))?;
         let (names, failed) = sorted::names(&self.archive.fs, &member.inode);

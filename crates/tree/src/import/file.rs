@@ -225,9 +225,10 @@ impl Import<'_> {
         match self.fs.mkdir(parent, name, 0o700, &self.caller) {
             Err(uext4::Error::Exists) => {
                 let there = self.fs.lookup(parent, name, &self.caller)?;
-                match there.is_dir() {
-                    true => Ok(there),
-                    false => Err(uext4::Error::Exists),
+                if there.is_dir() {
+                    Ok(there)
+                } else {
+                    Err(uext4::Error::Exists)
                 }
             }
             other => other,

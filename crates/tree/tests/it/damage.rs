@@ -51,9 +51,10 @@ fn second_names_of_directories_and_impossible_names_are_reported() {
     failures.sort_by(|a, b| a.0.cmp(&b.0));
     let (names, damage): (Vec<_>, Vec<_>) = failures.into_iter().unzip();
     // The order of names depends on the hash seed of mke2fs.
-    let (kept, other) = match names[1].starts_with("/top/dir/up: ") {
-        true => ("dir", "second"),
-        false => ("second", "dir"),
+    let (kept, other) = if names[1].starts_with("/top/dir/up: ") {
+        ("dir", "second")
+    } else {
+        ("second", "dir")
     };
     let mut places = [
         "bad/name".to_owned(),
