@@ -59,9 +59,10 @@ pub fn index(data: &[u8]) {
 
 fn split(data: &[u8], is_root: bool, tail: LeafTail) {
     let (mut copy, mut other) = (data.to_vec(), vec![0; data.len()]);
-    let mut node = match is_root {
-        true => DxNode::root(&mut copy[..]),
-        false => DxNode::node(&mut copy[..]),
+    let mut node = if is_root {
+        DxNode::root(&mut copy[..])
+    } else {
+        DxNode::node(&mut copy[..])
     };
     if node.count() < 2 || node.count() > node.limit() || node.limit() > node.capacity(tail) {
         return;

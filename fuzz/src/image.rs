@@ -87,9 +87,10 @@ fn walk(fs: &Filesystem) -> Result<()> {
         let mut names = Vec::new();
         let _ = fs.read_dir(&dir, 0, &mut |entry| {
             names.push(entry.name.to_vec());
-            match names.len() < WALK_MAX {
-                true => Visit::Continue,
-                false => Visit::Stop,
+            if names.len() < WALK_MAX {
+                Visit::Continue
+            } else {
+                Visit::Stop
             }
         });
         for name in names.iter().filter(|name| *name != b"." && *name != b"..") {

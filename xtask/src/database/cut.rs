@@ -64,9 +64,10 @@ impl Cut {
         let image = Arc::new(log.image(self.at, self.survivors));
         let scratch = scratch_dir()?;
         recover(&image, scratch.path()).context("our recovery")?;
-        let found = match scratch.path().join(FILES[0]).exists() {
-            true => writer::judge(&scratch.path().join(FILES[0]), seed)?,
-            false => 0,
+        let found = if scratch.path().join(FILES[0]).exists() {
+            writer::judge(&scratch.path().join(FILES[0]), seed)?
+        } else {
+            0
         };
         ensure!(
             found >= promised,

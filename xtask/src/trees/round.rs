@@ -226,18 +226,20 @@ fn filled(config: &Config) -> Policy {
     // mke2fs skips sockets, gives its root its own attributes, truncates times to 32 bits, and
     // preserves hard links of everything except symlinks (debugfs shows one inode per name).
     let lost = [Sockets, Root, Mtime, SymlinkLinks];
-    match config.fits_kernel() {
-        true => Policy::default(),
-        false => lost.into_iter().fold(Policy::default(), Policy::ignore),
+    if config.fits_kernel() {
+        Policy::default()
+    } else {
+        lost.into_iter().fold(Policy::default(), Policy::ignore)
     }
 }
 
 fn remove_all(root: &Path) -> Result<()> {
     for entry in std::fs::read_dir(root)? {
         let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => std::fs::remove_dir_all(entry.path())?,
-            false => std::fs::remove_file(entry.path())?,
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?
+        } else {
+            std::fs::remove_file(entry.path())?
         }
     }
     ensure!(
