@@ -1,7 +1,7 @@
 //! The free-space engines behind one trait, and the engine of buddy groups.
 //!
 //! The file system's protocol: `allocate` (reserved), write data, under a handle set the bits, then
-//! `settle`. To free: `defer_free`, *then* clear the bits under the handle. After the
+//! `mark_in_use`. To free: `defer_free`, *then* clear the bits under the handle. After the
 //! transaction has committed: `start_return`, discard if mounted so, `finish_return`.
 //!
 //! Locking: every method takes at most one `Rank::GroupSpace` lock at a time and none when it
@@ -46,7 +46,7 @@ pub trait Engine: Send + Sync {
     ) -> Result<Vec<Run>, Error>;
 
     /// Reserved → in use: the bits of `run` are set on disk (in the running transaction) now.
-    fn settle(&self, run: Run);
+    fn mark_in_use(&self, run: Run);
 
     /// Reserved → free: `run`, a reservation or a part of one, is not needed.
     fn release(&self, run: Run);
@@ -263,8 +263,8 @@ impl Engine for BuddyEngine {
     ) -> Result<Vec<Run>, Error> {
         self.groups.take_all(group, min_len, loader)
     }
-    fn settle(&self, run: Run) {
-        self.groups.settle(run);
+    fn mark_in_use(&self, run: Run) {
+        self.groups.mark_in_use(run);
     }
     fn release(&self, run: Run) {
         self.groups.release(run);

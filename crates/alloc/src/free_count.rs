@@ -136,7 +136,7 @@ impl FreeCount {
         if !far {
             self.locals.local().fetch_add(n, Ordering::SeqCst);
         }
-        self.settle_local(n);
+        self.flush_local(n);
         far
     }
 
@@ -180,7 +180,7 @@ impl FreeCount {
         }
         if n < self.chunk {
             self.locals.local().fetch_add(n, Ordering::SeqCst);
-            self.settle_local(n);
+            self.flush_local(n);
         } else {
             self.total.fetch_add(n, Ordering::SeqCst);
         }
@@ -188,7 +188,7 @@ impl FreeCount {
 
     /// Moves a large local part, which has changed by `n`, to the total. Under the lock, so that no
     /// exact sum sees the part twice or not at all; if the lock is taken, the next try is later.
-    fn settle_local(&self, n: i64) {
+    fn flush_local(&self, n: i64) {
         let local = self.locals.local();
         let size = local.load(Ordering::Relaxed).abs();
         if size < self.chunk {

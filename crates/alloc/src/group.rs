@@ -148,7 +148,7 @@ impl Group {
         let before = self.reserved.fetch_sub(len, Ordering::Release);
         assert!(
             before >= len,
-            "clusters settled or released that were not reserved"
+            "clusters marked in use or released that were not reserved"
         );
     }
     /// The caller holds the lock; answers how many there were.

@@ -38,7 +38,7 @@ impl Groups {
             .map(generation)
             .collect::<Vec<_>>()
             .into_iter();
-        loader.look(&unknown, &mut |nr, seen| {
+        loader.scan(&unknown, &mut |nr, seen| {
             let generation = generations.next();
             let good = match (seen, generation) {
                 (Ok(used), Some(generation)) => self.learn(nr, used.clone(), generation),

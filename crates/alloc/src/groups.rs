@@ -239,7 +239,7 @@ impl Groups {
     }
 
     /// Reserved clusters are set on disk now.
-    pub(crate) fn settle(&self, run: Run) {
+    pub(crate) fn mark_in_use(&self, run: Run) {
         for (nr, _, len) in self.volume.split(run) {
             self.group(nr).unreserve(len);
         }

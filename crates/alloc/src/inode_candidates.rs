@@ -122,7 +122,7 @@ impl Candidates<'_> {
             ),
             Stage::Any => (Some(policy.everywhere(self.parent.group, 1)), Stage::Told),
             Stage::Told => {
-                policy.counts().tell_all(|_| true);
+                policy.counts().apply_pending(|_| true);
                 (Some(policy.everywhere(self.parent.group, 1)), Stage::All)
             }
             Stage::All => {

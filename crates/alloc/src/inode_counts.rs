@@ -42,7 +42,7 @@ pub struct InodeCounts {
     groups: Box<[CachePadded<GroupCounts>]>,
     /// Pending change of one group, per shard: the group in the upper half, the change of its free
     /// inodes in the lower.
-    untold: Sharded<AtomicU64>,
+    pending: Sharded<AtomicU64>,
     slack: i32,
     free_inodes: Counter,
     used_dirs: Counter,
@@ -76,7 +76,7 @@ impl InodeCounts {
         };
         Self {
             groups: (0..volume.groups_max).map(&mut make).collect(),
-            untold: Sharded::new(|_| AtomicU64::new(0)),
+            pending: Sharded::new(|_| AtomicU64::new(0)),
             slack: clamp_i32(SLACK_MAX.min(inodes_per_group / 64)),
             free_inodes: Counter::new(free),
             used_dirs: Counter::new(dirs),
@@ -132,7 +132,7 @@ impl InodeCounts {
 
     /// Takes the free inodes of a group away, because its bitmap cannot be used.
     pub fn withdraw(&self, group: GroupNr) {
-        self.tell_all(|nr| nr == group);
+        self.apply_pending(|nr| nr == group);
         let free = self.groups[usize_of(group.0)].free_inodes.swap(0, Relaxed);
         self.free_inodes.add(-i64::from(free));
         // Negative where a change of another thread was pending: the sum stays exact.
@@ -152,21 +152,21 @@ impl InodeCounts {
             self.groups[usize_of(group.0)]
                 .used_dirs
                 .fetch_sub(free, Relaxed);
-            self.tell(group, free);
+            self.add_free(group, free);
         } else {
-            self.note(group, free);
+            self.add_pending(group, free);
         }
     }
 
-    fn tell(&self, group: GroupNr, free: i32) {
+    fn add_free(&self, group: GroupNr, free: i32) {
         self.groups[usize_of(group.0)]
             .free_inodes
             .fetch_add(free, Relaxed);
     }
 
     /// Adds to the shard's pending change; applies one of another group, or one above the limit.
-    fn note(&self, group: GroupNr, free: i32) {
-        let slot = self.untold.local();
+    fn add_pending(&self, group: GroupNr, free: i32) {
+        let slot = self.pending.local();
         let mut before = slot.load(Relaxed);
         loop {
             let (of, sum) = unpack(before);
@@ -178,10 +178,10 @@ impl InodeCounts {
                 Ok(_) => {
                     let (of, old) = unpack(before);
                     if of != group && old != 0 {
-                        self.tell(of, old);
+                        self.add_free(of, old);
                     }
                     if enough {
-                        self.tell(group, sum);
+                        self.add_free(group, sum);
                     }
                     return;
                 }
@@ -190,23 +190,23 @@ impl InodeCounts {
     }
 
     /// Applies the pending changes of the selected groups.
-    pub(crate) fn tell_all(&self, is_asked: impl Fn(GroupNr) -> bool) {
-        for slot in self.untold.iter() {
+    pub(crate) fn apply_pending(&self, is_selected: impl Fn(GroupNr) -> bool) {
+        for slot in self.pending.iter() {
             let (group, free) = unpack(slot.load(Relaxed));
-            if free == 0 || !is_asked(group) {
+            if free == 0 || !is_selected(group) {
                 continue;
             }
             let (group, free) = unpack(slot.swap(0, AcqRel));
             if free != 0 {
-                self.tell(group, free);
+                self.add_free(group, free);
             }
         }
     }
 
     /// Reports that a group with a positive count was full. Applies its pending changes, or other
     /// threads would keep trying the group until its takers allocate again.
-    pub fn found_full(&self, group: GroupNr) {
-        self.tell_all(|of| of == group);
+    pub fn report_full(&self, group: GroupNr) {
+        self.apply_pending(|of| of == group);
     }
 }
 
@@ -214,6 +214,6 @@ fn pack(group: GroupNr, free: i32) -> u64 {
     u64::from(group.0) << 32 | u64::from(free.cast_unsigned())
 }
 
-fn unpack(untold: u64) -> (GroupNr, i32) {
-    (GroupNr(high_u32(untold)), low_u32(untold).cast_signed())
+fn unpack(pending: u64) -> (GroupNr, i32) {
+    (GroupNr(high_u32(pending)), low_u32(pending).cast_signed())
 }

@@ -6,7 +6,7 @@
 //! | --- | --- | --- | --- |
 //! | free | clear | free | [`Engine::give_back`], [`Engine::release`], load |
 //! | reserved | clear | taken | [`Engine::allocate`], [`Engine::take_exact`] |
-//! | in use | set | taken | the bits are set, then [`Engine::settle`] |
+//! | in use | set | taken | the bits are set, then [`Engine::mark_in_use`] |
 //! | freed-pending | clear | taken | [`Engine::defer_free`], *then* the bits are cleared |
 //!
 //! Reservations exist in memory only: a crash leaks nothing.

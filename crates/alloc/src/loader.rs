@@ -20,7 +20,7 @@ pub trait Loader {
 
     /// As [`Self::load`] for several groups, ascending, but the bitmaps are not kept in memory.
     /// Calls `each` for every group, ascending.
-    fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>));
+    fn scan(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>));
 
     /// The bitmap of the group cannot be used, so its `clusters` free clusters are not allocated.
     /// Called once for each such group, with no lock held; clusters of it that are freed later are

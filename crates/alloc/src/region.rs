@@ -167,7 +167,7 @@ impl Region {
         let before = self.reserved.fetch_sub(u64::from(len), Ordering::Release);
         assert!(
             before >= u64::from(len),
-            "clusters settled or released that were not reserved"
+            "clusters marked in use or released that were not reserved"
         );
     }
 

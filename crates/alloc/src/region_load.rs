@@ -103,7 +103,7 @@ impl Regions {
             space.generation
         };
         let mut view = View::new(generation, detail);
-        self.look(nr, loader, &mut |group, base, used| {
+        self.scan(nr, loader, &mut |group, base, used| {
             view.add(group, base, used)
         });
         if self.pending_in(nr).is_empty() {
@@ -115,7 +115,7 @@ impl Regions {
     /// A view of the bitmaps, less the clusters that wait for a commit.
     fn view_less_pending(&self, nr: u32, loader: &dyn Loader, mut view: View) -> View {
         let mut bitmaps = Vec::new();
-        self.look(nr, loader, &mut |group, base, used| {
+        self.scan(nr, loader, &mut |group, base, used| {
             bitmaps.push((group, base, used.clone()));
         });
         // After the bitmaps were read, see `pending_in`.
@@ -129,11 +129,11 @@ impl Regions {
 
     /// Calls `each` with the bitmaps of all groups with free clusters, and the offset of each in
     /// the region.
-    fn look(&self, nr: u32, loader: &dyn Loader, each: &mut dyn FnMut(GroupNr, u32, &Bitmap)) {
+    fn scan(&self, nr: u32, loader: &dyn Loader, each: &mut dyn FnMut(GroupNr, u32, &Bitmap)) {
         let groups = self.groups_of(nr).map(GroupNr);
         let wanted: Vec<GroupNr> = groups.filter(|group| self.free(*group) > 0).collect();
         let base = self.first_cluster(nr);
-        loader.look(&wanted, &mut |group, used| match used {
+        loader.scan(&wanted, &mut |group, used| match used {
             // Inside the region.
             Ok(used) => each(
                 group,

@@ -204,7 +204,7 @@ impl Regions {
     }
 
     /// Reserved clusters are set on disk now.
-    pub(crate) fn settle(&self, run: Run) {
+    pub(crate) fn mark_in_use(&self, run: Run) {
         for (group, _, len) in self.volume.split(run) {
             self.region(self.region_of(group)).unreserve(len);
         }

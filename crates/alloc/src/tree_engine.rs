@@ -23,14 +23,14 @@ use uext4_sync::{Sharded, shard_index};
 /// No region yet.
 const NONE: u32 = u32::MAX;
 
-/// log2 limit of the backoff: a thread whose looks fail still looks at every 128th request.
+/// log2 limit of the backoff: a thread whose scans fail still scans at every 128th request.
 const PAUSE_LOG_MAX: u32 = 6;
 
-/// Backoff of a thread's looks at unknown regions.
+/// Backoff of a thread's scans of unknown regions.
 #[derive(Default)]
-struct Looks {
+struct Scans {
     asked: AtomicU32,
-    /// Consecutive looks without a result.
+    /// Consecutive scans without a result.
     in_vain: AtomicU32,
 }
 
@@ -40,7 +40,7 @@ pub struct TreeEngine {
     pub(crate) locality: Locality,
     pub(crate) tunables: Tunables,
     affinity: Affinity,
-    looks: Sharded<Looks>,
+    scans: Sharded<Scans>,
     /// The region that a thread used last for unstreamed files.
     last: Sharded<AtomicU32>,
 }
@@ -58,7 +58,7 @@ impl TreeEngine {
             regions: Regions::new(config.volume, per_region, summary),
             tunables: Tunables::default(),
             affinity: config.affinity,
-            looks: Sharded::new(|_| Looks::default()),
+            scans: Sharded::new(|_| Scans::default()),
             last: Sharded::new(|_| AtomicU32::new(NONE)),
         }
     }
@@ -76,18 +76,18 @@ impl TreeEngine {
         }
     }
 
-    /// Counts a request that may look if it is due: this thread's first, and then every second;
-    /// exponentially rarer while its looks find nothing.
-    pub(crate) fn is_look_due(&self) -> bool {
-        let looks = self.looks.local();
-        let pause = looks.in_vain.load(Relaxed).min(PAUSE_LOG_MAX);
-        let asked = looks.asked.fetch_add(1, Relaxed);
+    /// Counts a request that may scan if that is due: this thread's first, and then every second;
+    /// exponentially rarer while its scans find nothing.
+    pub(crate) fn is_scan_due(&self) -> bool {
+        let scans = self.scans.local();
+        let pause = scans.in_vain.load(Relaxed).min(PAUSE_LOG_MAX);
+        let asked = scans.asked.fetch_add(1, Relaxed);
         asked.is_multiple_of(2 << pause)
     }
 
-    /// Records the result of a look at unknown regions.
-    pub(crate) fn looked(&self, found: Option<Run>) {
-        let in_vain = &self.looks.local().in_vain;
+    /// Records the result of a scan of unknown regions.
+    pub(crate) fn record_scan(&self, found: Option<Run>) {
+        let in_vain = &self.scans.local().in_vain;
         let before = in_vain.load(Relaxed);
         let now = if found.is_some() {
             0
@@ -187,8 +187,8 @@ impl Engine for TreeEngine {
             .map(|run| self.regions.take(nr, &mut space, run))
             .collect())
     }
-    fn settle(&self, run: Run) {
-        self.regions.settle(run);
+    fn mark_in_use(&self, run: Run) {
+        self.regions.mark_in_use(run);
     }
     fn release(&self, run: Run) {
         self.regions.release(run);

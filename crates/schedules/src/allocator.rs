@@ -44,7 +44,7 @@ impl Loader for Disk {
         Ok(())
     }
 
-    fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>)) {
+    fn scan(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>)) {
         for nr in groups {
             let mut used = Bitmap::new(PER_GROUP);
             let loaded = self.load(*nr, &mut used);
@@ -150,7 +150,7 @@ impl World {
         }
         self.disk
             .change(self.engine.volume(), run, Bitmap::set_range);
-        self.engine.settle(run);
+        self.engine.mark_in_use(run);
         mine.push(run);
     }
 
@@ -221,7 +221,7 @@ fn come_back(make: Make) {
         world
             .disk
             .change(world.engine.volume(), run, Bitmap::set_range);
-        world.engine.settle(run);
+        world.engine.mark_in_use(run);
     }
     assert!(world.engine.evict(GroupNr(0)));
     let giving = runs.map(|run| {

@@ -13,7 +13,7 @@ impl Loader for Empty {
     fn load(&self, _: GroupNr, _: &mut Bitmap) -> Result<(), LoadError> {
         Ok(())
     }
-    fn look(&self, _: &[GroupNr], _: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>)) {}
+    fn scan(&self, _: &[GroupNr], _: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>)) {}
 }
 
 fn engine(groups: u32) -> BuddyEngine {
@@ -124,7 +124,7 @@ impl Loader for Fragmented {
         }
         Ok(())
     }
-    fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>)) {
+    fn scan(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>)) {
         for nr in groups {
             let mut used = Bitmap::new(1024);
             self.load(*nr, &mut used).unwrap();

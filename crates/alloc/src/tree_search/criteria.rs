@@ -7,7 +7,7 @@
 //! - 2: at every second request, for both criteria;
 //! - 3: at every request, which also builds one more tree.
 //!
-//! At 1 and 2 a thread backs off while its looks find nothing, so that a volume without long runs
+//! At 1 and 2 a thread backs off while its scans find nothing, so that a volume without long runs
 //! does not make every write read. Not here: the backoff (`tree_engine.rs`), the run taken of a
 //! tree (`visit.rs`).
 
@@ -20,9 +20,9 @@ use crate::{Run, Stat};
 use uext4_format::GroupNr;
 
 /// Regions that one request may read before it gives up contiguity: 4 MiB of bitmaps.
-const LOOKS_PER_REQUEST: u32 = 64;
+const SCANS_PER_REQUEST: u32 = 64;
 /// The same at cache aggression 0.
-const RELUCTANT_LOOKS: u32 = 4;
+const RELUCTANT_SCANS: u32 = 4;
 
 /// The trees that a walk over the index considers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,12 +34,12 @@ enum Trees {
 impl Search<'_> {
     pub(super) fn by_criteria(&self) -> Option<Run> {
         let stats = &self.regions.stats;
-        let mut looks = 0;
+        let mut scans = 0;
         for criterion in [Criterion::Strict, Criterion::Whole] {
-            if criterion == self.first_to_look() {
-                looks = self.looks_max();
+            if criterion == self.first_with_scans() {
+                scans = self.scans_max();
             }
-            if let Some(run) = self.whole(criterion, &mut looks) {
+            if let Some(run) = self.whole(criterion, &mut scans) {
                 stats.count(criterion.counted().hits());
                 return Some(run);
             }
@@ -52,7 +52,7 @@ impl Search<'_> {
     }
 
     /// The first criterion for which the request may read unknown regions.
-    fn first_to_look(&self) -> Criterion {
+    fn first_with_scans(&self) -> Criterion {
         match self.limits.cache_aggression {
             0 | 1 => Criterion::Whole,
             _ => Criterion::Strict,
@@ -60,11 +60,11 @@ impl Search<'_> {
     }
 
     /// Regions that the request may read. Called once per request, since each call counts.
-    fn looks_max(&self) -> u32 {
+    fn scans_max(&self) -> u32 {
         match self.limits.cache_aggression {
-            0 => RELUCTANT_LOOKS,
-            1 | 2 if !self.engine.is_look_due() => 0,
-            _ => LOOKS_PER_REQUEST,
+            0 => RELUCTANT_SCANS,
+            1 | 2 if !self.engine.is_scan_due() => 0,
+            _ => SCANS_PER_REQUEST,
         }
     }
 
@@ -80,7 +80,7 @@ impl Search<'_> {
     }
 
     /// The full length, from the goal's tree, a known tree or an unknown one.
-    fn whole(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
+    fn whole(&self, criterion: Criterion, scans: &mut u32) -> Option<Run> {
         let start = self.regions.region(self.start);
         if !start.is_known() && start.promise() >= self.want {
             self.regions.survey(self.start, self.loader);
@@ -90,13 +90,13 @@ impl Search<'_> {
         {
             return Some(run);
         }
-        if *looks > 0 && self.limits.cache_aggression >= 3 {
+        if *scans > 0 && self.limits.cache_aggression >= 3 {
             self.load_cold();
         }
         self.apart(criterion)
             .or_else(|| self.by_index(criterion, Trees::Loaded, None))
             .or_else(|| self.by_index(criterion, Trees::Known, None))
-            .or_else(|| self.explore(criterion, looks))
+            .or_else(|| self.explore(criterion, scans))
     }
 
     /// From regions without another thread's stream.
@@ -111,21 +111,21 @@ impl Search<'_> {
     }
 
     /// Reads regions that promise the full length, until one serves.
-    fn explore(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
-        let before = *looks;
-        let run = self.explore_now(criterion, looks);
-        if *looks < before {
-            self.engine.looked(run);
+    fn explore(&self, criterion: Criterion, scans: &mut u32) -> Option<Run> {
+        let before = *scans;
+        let run = self.explore_now(criterion, scans);
+        if *scans < before {
+            self.engine.record_scan(run);
         }
         run
     }
 
-    fn explore_now(&self, criterion: Criterion, looks: &mut u32) -> Option<Run> {
+    fn explore_now(&self, criterion: Criterion, scans: &mut u32) -> Option<Run> {
         let least = self.least_promise();
         for step in self.regions.cold.steps(least) {
             for range in [self.start..self.end, 0..self.start.min(self.end)] {
                 let mut from = range.start;
-                while *looks > 0
+                while *scans > 0
                     && let Some(nr) = self.regions.cold.next(step, from..range.end)
                 {
                     from = nr + 1;
@@ -133,7 +133,7 @@ impl Search<'_> {
                     if region.promise() < least || !self.regions.survey(nr, self.loader) {
                         continue;
                     }
-                    *looks -= 1;
+                    *scans -= 1;
                     if region.longest() >= self.want
                         && let Some(run) = self.visit(nr, criterion)
                     {
@@ -162,7 +162,7 @@ impl Search<'_> {
                 while let Some(GroupNr(nr)) = self.regions.by_longest.next(order, from, range.end) {
                     from = nr + 1;
                     if is_theirs(nr) {
-                        continue; // without a look at the region, which its thread changes
+                        continue; // without a scan of the region, which its thread changes
                     }
                     let region = self.regions.region(nr);
                     if region.longest() < self.want

@@ -157,7 +157,7 @@ impl Loader for Disk {
         self.asked_ahead.lock().unwrap().push(groups);
     }
 
-    fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>)) {
+    fn scan(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap, LoadError>)) {
         for nr in groups {
             let mut used = Bitmap::new(self.volume.clusters_in(*nr));
             let loaded = self.load(*nr, &mut used);

@@ -53,7 +53,7 @@ impl Subscriber for Collector {
 fn history(engine: &dyn Engine, disk: &Disk) {
     let run = engine.allocate(&Request::new(8), disk).unwrap();
     disk.set(run);
-    engine.settle(run);
+    engine.mark_in_use(run);
     engine.release(engine.allocate(&Request::new(4), disk).unwrap());
     engine.defer_free(Tid(1), run);
     disk.clear(run);

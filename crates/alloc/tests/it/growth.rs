@@ -28,7 +28,7 @@ fn take_all(engine: &dyn Engine, disk: &Disk) -> BTreeSet<u64> {
             assert!(taken.insert(at), "{at} was handed out twice");
         }
         disk.set(run);
-        engine.settle(run);
+        engine.mark_in_use(run);
     }
     taken
 }
@@ -63,7 +63,7 @@ fn all_of_the_larger_volume_is_handed_out_once() {
                 let run = Run::new(ClusterNr(at), 2);
                 engine.take_exact(run, &small).unwrap();
                 small.set(run);
-                engine.settle(run);
+                engine.mark_in_use(run);
             }
             // As the partial last cluster of a file system.
             engine

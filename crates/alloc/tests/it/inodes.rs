@@ -152,9 +152,9 @@ fn a_group_that_was_found_full_hears_of_all_that_was_taken() {
     });
     let known = |nr| counts.summary(GroupNr(nr)).free_inodes;
     assert!(known(1) > 4096 - 160, "not told yet");
-    counts.found_full(GroupNr(0));
+    counts.report_full(GroupNr(0));
     assert!(known(1) > 4096 - 160, "another group");
-    counts.found_full(GroupNr(1));
+    counts.report_full(GroupNr(1));
     assert_eq!((known(0), known(1)), (4096, 4096 - 160));
 }
 

@@ -262,7 +262,7 @@ impl World {
             Op::Settle(at) if !self.reserved.is_empty() => {
                 let run = self.reserved.swap_remove(at % self.reserved.len());
                 self.disk.set(run);
-                self.engine.settle(run);
+                self.engine.mark_in_use(run);
                 self.change(run, |state| state == State::Reserved, State::Used);
             }
             Op::Release(at) if !self.reserved.is_empty() => {
@@ -534,7 +534,7 @@ impl uext4_alloc::Loader for Interrupted<'_> {
         Ok(())
     }
 
-    fn look(
+    fn scan(
         &self,
         groups: &[GroupNr],
         each: &mut dyn FnMut(GroupNr, Result<&uext4_alloc::Bitmap, uext4_alloc::LoadError>),

@@ -55,7 +55,7 @@ impl Shared {
                 }
                 Some(run) => {
                     self.disk.set(run);
-                    self.engine.settle(run);
+                    self.engine.mark_in_use(run);
                     mine.push(run);
                 }
                 None => self.free_some(&mut mine, &mut rng, 8),
@@ -202,7 +202,7 @@ fn streams_stay_out_of_each_others_groups() {
             let request = Request::new(16).goal(goal).placement(Placement::Stream);
             let run = engine.allocate(&request, &disk).expect("there is space");
             disk.set(run);
-            engine.settle(run);
+            engine.mark_in_use(run);
             run
         };
         let group = |run: Run| run.start.0 / 256;

@@ -189,7 +189,7 @@ impl Space {
             self.load_blocks(base, nr, &mut half)?;
             half.take(from, len);
         }
-        self.engine.settle(run);
+        self.engine.mark_in_use(run);
         self.claims.committed(run.len.into());
         Ok(())
     }

@@ -106,7 +106,7 @@ impl Space {
                 return Ok(Some(self.geometry().inode_at(nr, index)));
             }
         }
-        self.policy.counts().found_full(nr);
+        self.policy.counts().report_full(nr);
         Ok(None)
     }
 

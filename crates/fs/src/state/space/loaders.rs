@@ -37,7 +37,7 @@ impl Loader for BitmapLoader<'_> {
         load().map_err(|error| self.fail(error))
     }
 
-    fn look(
+    fn scan(
         &self,
         groups: &[GroupNr],
         each: &mut dyn FnMut(GroupNr, std::result::Result<&Bitmap, LoadError>),
@@ -65,13 +65,13 @@ pub(super) struct LookLoader<'a> {
 impl Loader for LookLoader<'_> {
     fn load(&self, group: GroupNr, used: &mut Bitmap) -> std::result::Result<(), LoadError> {
         let mut loaded = Err(LoadError);
-        self.look(&[group], &mut |_, seen| {
+        self.scan(&[group], &mut |_, seen| {
             loaded = seen.map(|seen| used.copy_from(seen));
         });
         loaded
     }
 
-    fn look(
+    fn scan(
         &self,
         groups: &[GroupNr],
         each: &mut dyn FnMut(GroupNr, std::result::Result<&Bitmap, LoadError>),

@@ -34,7 +34,7 @@ impl Space {
             }
             from = index + 1;
         }
-        self.policy.counts().found_full(nr);
+        self.policy.counts().report_full(nr);
         Ok(None)
     }
 }
