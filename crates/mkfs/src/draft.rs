@@ -150,7 +150,7 @@ impl Draft {
     ///
     /// # Errors
     /// [`Error::NoSpace`].
-    pub fn place_groups(&mut self) -> Result<(), Error> {
+    pub fn allocate_group_metadata(&mut self) -> Result<(), Error> {
         self.descriptors = layout::allocate(&mut self.space, self.options.placement, GroupNr(0))?;
         let occupied = self.geometry.blocks_to_clusters(self.occupied_blocks);
         let used = used_in_all(&self.space) - occupied;

@@ -127,7 +127,7 @@ impl<'a> Files<'a> {
         (root.uid, root.gid) = owner;
         let runs = self.add_directory(root, InodeNr::ROOT, 1)?;
         let block_size = self.geometry().block_size();
-        let blocks = lost_found_blocks(block_size, self.geometry().features);
+        let blocks = rescue_dir_blocks(block_size, self.geometry().features);
         let inode = self.inode(FileType::Directory, 0o700, 2);
         self.add_directory(inode, lost_found, blocks)?;
         self.link(runs.start, lost_found, b"lost+found");
@@ -343,7 +343,7 @@ fn is_directory(inode: &Inode) -> bool {
 
 /// At least two blocks and 16 KiB, at most as many as direct blocks map. Like mke2fs, one block
 /// less with inline directories.
-fn lost_found_blocks(block_size: u32, features: Features) -> u32 {
+fn rescue_dir_blocks(block_size: u32, features: Features) -> u32 {
     let blocks = (LOST_FOUND_BYTES / block_size).clamp(2, LOST_FOUND_BLOCKS_MAX);
     blocks - u32::from(features.has(Feature::INLINE_DATA))
 }

@@ -89,7 +89,7 @@ pub fn format(device: &dyn BlockDevice, options: &MkfsOptions) -> Result<Report,
     let time = options.time.unwrap_or_else(entropy::now);
     plan.identify(options, uuid, hash_seed, time)?;
     let mut draft = Draft::new(plan, options)?;
-    draft.place_groups()?;
+    draft.allocate_group_metadata()?;
     draft.add_all()?;
     if options.contents == DeviceContents::Unknown {
         let geometry = &draft.geometry;

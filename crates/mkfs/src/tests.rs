@@ -612,7 +612,7 @@ fn a_failed_inode_leaves_no_superblock() {
         plan.identify(&options, [1; 16], [2; 16], 3)
             .expect("a UUID");
         let mut draft = Draft::new(plan, &options).expect("a draft");
-        draft.place_groups().expect("space for groups");
+        draft.allocate_group_metadata().expect("space for groups");
         draft.add_all().expect("space for the journal");
         let own = fails.then_some(Err(Error::TooSmall));
         let written = draft.write(&device, own.into_iter());

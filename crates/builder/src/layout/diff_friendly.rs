@@ -39,7 +39,7 @@ pub(crate) fn begin(options: &mut BuildOptions) -> Result<(Plan, Draft)> {
     let time = *format.time.get_or_insert(0);
     plan.identify(format, uuid, hash_seed, time)?;
     let mut draft = Draft::new(plan.clone(), format)?;
-    draft.place_groups()?;
+    draft.allocate_group_metadata()?;
     draft.add_hidden_files(InodeNr(LOST_FOUND.0 + 1), &|_| Vec::new())?;
     Ok((plan, draft))
 }

@@ -59,7 +59,7 @@ pub(crate) fn tables_end(options: &BuildOptions) -> Result<u64> {
         ));
     };
     let mut draft = Draft::new(given_size(options, bytes)?, &options.format)?;
-    draft.place_groups()?;
+    draft.allocate_group_metadata()?;
     Ok(draft.end().0)
 }
 

@@ -195,7 +195,7 @@ impl Needs<'_> {
 
     fn lay_out(&self, mut draft: Draft) -> std::result::Result<Draft, FormatError> {
         if self.tables == Tables::Front {
-            draft.place_groups()?;
+            draft.allocate_group_metadata()?;
         }
         for (start, end) in self.used {
             if *end > draft.space_blocks() {
@@ -204,7 +204,7 @@ impl Needs<'_> {
             draft.occupy(BlockNr(*start), BlockNr(*end));
         }
         if self.tables == Tables::Behind {
-            draft.place_groups()?;
+            draft.allocate_group_metadata()?;
         }
         draft.add_hidden_files(InodeNr(self.last.0 + 1), self.usages)?;
         draft.use_inodes(self.contents.clone());
