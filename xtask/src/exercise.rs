@@ -224,7 +224,7 @@ impl<'a> Run<'a> {
         self.mount_again()?;
         compare("after the next mount", &before, &self.manifest()?)?;
         self.workers.compare().context("after the next mount")?;
-        let counted = uext4_exerciser::shared::counted(&worker::meeting_place(&self.at))?;
+        let counted = uext4_exerciser::shared::counted(&worker::shared_dir(&self.at))?;
         let increments = self.workers.increments();
         ensure!(counted == increments, "counted {counted} of {increments}");
         Ok(before.entries.len())

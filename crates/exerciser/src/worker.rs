@@ -30,7 +30,7 @@ pub struct Order {
 }
 
 /// The shared directory of all processes.
-pub fn meeting_place(root: &Path) -> PathBuf {
+pub fn shared_dir(root: &Path) -> PathBuf {
     root.join("shared")
 }
 
@@ -39,7 +39,7 @@ pub fn meeting_place(root: &Path) -> PathBuf {
 /// # Errors
 /// They cannot be created.
 pub fn prepare(root: &Path) -> Result<()> {
-    let shared = meeting_place(root);
+    let shared = shared_dir(root);
     crate::names::make_directory(&shared)?;
     crate::shared::prepare(&shared)
 }
@@ -74,7 +74,7 @@ impl Worker {
         let rng = Rng::new(order.seed).fork(order.process);
         let own = order.root.join(format!("process-{}", order.process));
         crate::names::make_directory(&own)?;
-        let shared = meeting_place(&order.root);
+        let shared = shared_dir(&order.root);
         Ok(Self {
             tree: Tree::new(&own.join("tree"), rng.fork(1).next_u64())?,
             files: Files::new(&own.join("files"), rng.fork(2))?,

@@ -54,7 +54,7 @@ impl Crowd {
         let (one, two) = (self.name(rng), self.name(rng));
         match rng.below(100) {
             0..=17 => self.publish(&two, rng).context("publish"),
-            18..=37 => look(&one).with_context(|| format!("look at {}", one.display())),
+            18..=37 => check_file(&one).with_context(|| format!("look at {}", one.display())),
             38..=45 => forgive(fs::remove_file(&one), &EXPLAINED).context("remove"),
             46..=53 => forgive(fs::create_dir(&one), &EXPLAINED).context("make a directory"),
             54..=59 => forgive(fs::remove_dir(&one), &EXPLAINED).context("remove a directory"),
@@ -114,7 +114,7 @@ fn whole(seed: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-fn look(path: &Path) -> Result<()> {
+fn check_file(path: &Path) -> Result<()> {
     let mut options = File::options();
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = options

@@ -101,7 +101,7 @@ impl Records {
     pub(super) fn step(&mut self, rng: &mut Rng) -> Result<()> {
         match rng.below(10) {
             0..=2 => self.append().context("append to the log"),
-            3 => self.look_at_log(rng).context("the log"),
+            3 => self.check_log(rng).context("the log"),
             4..=5 => self.count(rng).context("the counter"),
             6..=7 => self.write_page(rng).context("write its page"),
             _ => self.compare_page().context("read its page"),
@@ -117,7 +117,7 @@ impl Records {
     }
 
     /// Checks that records anywhere in the log are whole.
-    fn look_at_log(&mut self, rng: &mut Rng) -> Result<()> {
+    fn check_log(&mut self, rng: &mut Rng) -> Result<()> {
         let log = &self.open()?.log;
         let n_records = log.metadata()?.len() / RECORD_BYTES as u64;
         if n_records == 0 {

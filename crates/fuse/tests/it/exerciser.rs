@@ -47,7 +47,7 @@ fn exercise(mke2fs: &[&str]) {
         workers
             .compare()
             .unwrap_or_else(|error| panic!("{}, next mount: {error:?}", told()));
-        let counted = shared::counted(&worker::meeting_place(&root)).expect("it is there");
+        let counted = shared::counted(&worker::shared_dir(&root)).expect("it is there");
         assert_eq!(counted, workers.increments(), "{}", told());
     }
     workers.dismiss().expect("no worker fails");
