@@ -20,13 +20,13 @@ const CAP_SYS_ADMIN: u32 = 21;
 pub fn can_or_skip(test: &str, can: bool, needs: &str) -> bool {
     if !can {
         assert!(!in_ci(), "{test} needs {needs}, and CI may not skip it");
-        note(test, needs);
+        record(test, needs);
     }
     can
 }
 
 /// As [`can_or_skip`] with false, for what is missing in continuous integration too.
-pub fn note(test: &str, needs: &str) {
+pub fn record(test: &str, needs: &str) {
     eprintln!("=== SKIPPED: {test} needs {needs} ===");
     let Some(list) = std::env::var_os("UEXT4_SKIPPED") else {
         return;

@@ -151,7 +151,7 @@ fn e2fsck_counts_the_same() {
 #[test]
 fn the_kernel_goes_on_where_we_stopped() {
     if !KernelMount::has_quota() {
-        skip::note(
+        skip::record(
             "the_kernel_goes_on_where_we_stopped",
             "the quota format (CONFIG_QFMT_V2)",
         );

@@ -89,7 +89,7 @@ fn walk(dir: &Path) -> u64 {
 fn a_walk_of_many_names_stays_within_a_control_group() {
     let Some(group) = Group::new(LIMIT_BYTES) else {
         // Containers may not make control groups, also in CI.
-        skip::note("a walk of many names", "a memory control group");
+        skip::record("a walk of many names", "a memory control group");
         return;
     };
     let mut mounted = Mounted::with(&["-b", "4096", "-N", "60000"], &[]);

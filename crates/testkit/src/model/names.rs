@@ -35,7 +35,7 @@ impl Model {
     }
 
     /// Resolves a path to the parent directory and the last name.
-    pub(super) fn place<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
+    pub(super) fn parent_and_name<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
         let mut parent = ROOT;
         let mut parts = path.split(|byte| *byte == b'/').peekable();
         loop {
@@ -62,12 +62,13 @@ impl Model {
     }
 
     pub(super) fn lookup(&self, path: &[u8]) -> OpResult<Number> {
-        self.child(&self.place(path)?)?.ok_or(Errno::ENOENT)
+        self.child(&self.parent_and_name(path)?)?
+            .ok_or(Errno::ENOENT)
     }
 
-    /// As [`Self::place`], for a name that does not exist.
-    fn free_place<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
-        let place = self.place(path)?;
+    /// As [`Self::parent_and_name`], for a name that does not exist.
+    fn absent_name<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
+        let place = self.parent_and_name(path)?;
         match self.child(&place)? {
             Some(_) => Err(Errno::EEXIST),
             None => Ok(place),
@@ -80,7 +81,7 @@ impl Model {
         mode: u32,
         body: impl FnOnce(Number) -> Body,
     ) -> OpResult<()> {
-        let place = self.free_place(path)?;
+        let place = self.absent_name(path)?;
         self.add(&place, Inode::new(body(place.parent), mode));
         Ok(())
     }
@@ -108,7 +109,7 @@ impl Model {
 
     pub(super) fn link(&mut self, from: &[u8], to: &[u8]) -> OpResult<()> {
         let number = self.lookup(from)?;
-        let place = self.free_place(to)?;
+        let place = self.absent_name(to)?;
         if self.inode(number).is_directory() {
             return Err(Errno::EPERM);
         }
@@ -119,7 +120,7 @@ impl Model {
     }
 
     pub(super) fn unlink(&mut self, path: &[u8]) -> OpResult<()> {
-        let place = self.place(path)?;
+        let place = self.parent_and_name(path)?;
         let number = self.child(&place)?.ok_or(Errno::ENOENT)?;
         if self.inode(number).is_directory() {
             return Err(Errno::EISDIR);
@@ -129,7 +130,7 @@ impl Model {
     }
 
     pub(super) fn rmdir(&mut self, path: &[u8]) -> OpResult<()> {
-        let place = self.place(path)?;
+        let place = self.parent_and_name(path)?;
         let number = self.child(&place)?.ok_or(Errno::ENOENT)?;
         match self.inode(number).children() {
             None => Err(Errno::ENOTDIR),

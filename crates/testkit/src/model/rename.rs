@@ -10,7 +10,7 @@ impl Model {
         if how == RenameHow::NoReplaceExchange {
             return Err(Errno::EINVAL);
         }
-        let (from, to) = (self.place(from)?, self.place(to)?);
+        let (from, to) = (self.parent_and_name(from)?, self.parent_and_name(to)?);
         let old = self.child(&from)?.ok_or(Errno::ENOENT)?;
         let new = self.child(&to)?;
         let is_no_replace = matches!(how, RenameHow::NoReplace | RenameHow::WhiteoutNoReplace);

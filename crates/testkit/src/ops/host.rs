@@ -38,7 +38,7 @@ impl HostTarget {
     }
 
     /// Opens the parent of `path`; follows no symlink.
-    fn place<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
+    fn open_parent<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut parent = sys::open(&self.root, flags, Mode::empty())?;
         let mut parts = path.split(|byte| *byte == b'/').peekable();
@@ -53,7 +53,7 @@ impl HostTarget {
     }
 
     fn open(&self, path: &[u8], flags: OFlags) -> OpResult<OwnedFd> {
-        let place = self.place(path)?;
+        let place = self.open_parent(path)?;
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Ok(sys::openat(
             &place.parent,
@@ -64,7 +64,7 @@ impl HostTarget {
     }
 
     fn make(&self, path: &[u8], kind: FileType, mode: u32) -> OpResult<()> {
-        let at = self.place(path)?;
+        let at = self.open_parent(path)?;
         sys::mknodat(&at.parent, at.name, kind, Mode::from_raw_mode(mode), 0)?;
         self.chmod(path, mode)
     }
@@ -75,7 +75,7 @@ impl HostTarget {
             Node::Char(major, minor) => (FileType::CharacterDevice, (major, minor)),
             Node::Block(major, minor) => (FileType::BlockDevice, (major, minor)),
         };
-        let at = self.place(path)?;
+        let at = self.open_parent(path)?;
         let device = sys::makedev(major, minor);
         sys::mknodat(&at.parent, at.name, kind, Mode::from_raw_mode(mode), device)?;
         self.chmod(path, mode)
@@ -83,7 +83,7 @@ impl HostTarget {
 
     /// Independent of the umask. A symlink is refused as by `fchmodat2`.
     fn chmod(&self, path: &[u8], mode: u32) -> OpResult<()> {
-        let at = self.place(path)?;
+        let at = self.open_parent(path)?;
         let stat = sys::statat(&at.parent, at.name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             return Err(Errno(rustix::io::Errno::OPNOTSUPP.raw_os_error()));
@@ -105,7 +105,7 @@ impl HostTarget {
                 return Ok(sys::renameat_with(sys::CWD, from, sys::CWD, to, both)?);
             }
         };
-        let (from, to) = (self.place(from)?, self.place(to)?);
+        let (from, to) = (self.open_parent(from)?, self.open_parent(to)?);
         Ok(sys::renameat_with(
             &from.parent,
             from.name,
@@ -117,9 +117,9 @@ impl HostTarget {
 
     /// As `linkat`, looks up `from` before it walks to `to`.
     fn link(&self, from: &[u8], to: &[u8]) -> OpResult<()> {
-        let from = self.place(from)?;
+        let from = self.open_parent(from)?;
         sys::statat(&from.parent, from.name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let to = self.place(to)?;
+        let to = self.open_parent(to)?;
         Ok(sys::linkat(
             &from.parent,
             from.name,
@@ -141,7 +141,7 @@ impl HostTarget {
     /// Runs a call that takes no directory descriptor with a path through `/proc`.
     fn through_proc<T>(&self, path: &[u8], call: impl FnOnce(&Path) -> OpResult<T>) -> OpResult<T> {
         use std::os::fd::AsRawFd;
-        let at = self.place(path)?;
+        let at = self.open_parent(path)?;
         let dir = PathBuf::from(format!("/proc/self/fd/{}", at.parent.as_raw_fd()));
         call(&dir.join(std::ffi::OsStr::from_bytes(at.name)))
     }
@@ -156,7 +156,7 @@ impl HostTarget {
     }
 
     fn chown(&self, path: &[u8], uid: u32, gid: u32) -> OpResult<()> {
-        let at = self.place(path)?;
+        let at = self.open_parent(path)?;
         let (uid, gid) = (
             rustix::fs::Uid::from_raw(uid),
             rustix::fs::Gid::from_raw(gid),
@@ -179,21 +179,21 @@ impl Target for HostTarget {
             Op::Mkfifo { path, mode } => self.make(path, FileType::Fifo, *mode),
             Op::Mknod { path, mode, node } => self.make_node(path, *mode, *node),
             Op::Mkdir { path, mode } => {
-                let at = self.place(path)?;
+                let at = self.open_parent(path)?;
                 sys::mkdirat(&at.parent, at.name, Mode::from_raw_mode(*mode))?;
                 self.chmod(path, *mode)
             }
             Op::Symlink { path, target } => {
-                let at = self.place(path)?;
+                let at = self.open_parent(path)?;
                 Ok(sys::symlinkat(target.as_slice(), &at.parent, at.name)?)
             }
             Op::Link { from, to } => self.link(from, to),
             Op::Unlink { path } => {
-                let at = self.place(path)?;
+                let at = self.open_parent(path)?;
                 Ok(sys::unlinkat(&at.parent, at.name, AtFlags::empty())?)
             }
             Op::Rmdir { path } => {
-                let at = self.place(path)?;
+                let at = self.open_parent(path)?;
                 Ok(sys::unlinkat(&at.parent, at.name, AtFlags::REMOVEDIR)?)
             }
             Op::Rename { from, to, how } => self.rename(from, to, *how),

@@ -54,7 +54,7 @@ fn the_kernel_keeps_others_from_it_and_waits_until_it_is_clean() {
         let told = format!("VIA={via} LOOP={}\n{WRITTEN}", device.path());
         let said = in_room(&rig, OURS, ROOT, &told);
         if said.is_empty() {
-            skip::note("sync of a mount", "a kernel that passes syncfs on");
+            skip::record("sync of a mount", "a kernel that passes syncfs on");
         }
         drop(device);
         rig.assert_clean();

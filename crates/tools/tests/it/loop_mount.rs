@@ -73,7 +73,7 @@ fn syncfs_makes_durable_what_was_written() {
                 let found = recovered(&copy, "synced");
                 assert_eq!(found.as_deref(), Some("synced"), "{options}");
             } else {
-                skip::note("sync of a mount", "a kernel that passes syncfs on");
+                skip::record("sync of a mount", "a kernel that passes syncfs on");
             }
         }
     }
