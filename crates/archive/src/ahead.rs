@@ -89,7 +89,7 @@ fn decode(
         Err(error) => return sender.send(Err(error)).unwrap_or_default(),
     };
     loop {
-        let piece = piece(&mut reader, buffers.try_recv().unwrap_or_default());
+        let piece = read_full(&mut reader, buffers.try_recv().unwrap_or_default());
         let is_last = piece.as_ref().map_or(true, Vec::is_empty);
         if sender.send(piece).is_err() || is_last {
             return;
@@ -97,7 +97,7 @@ fn decode(
     }
 }
 
-fn piece(reader: &mut impl Read, mut piece: Vec<u8>) -> Piece {
+fn read_full(reader: &mut impl Read, mut piece: Vec<u8>) -> Piece {
     piece.resize(PIECE_BYTES, 0);
     let mut filled = 0;
     while filled < piece.len() {

@@ -72,7 +72,7 @@ impl Index {
         let mut places = HashMap::new();
         while let Some(member) = reader.next()? {
             let (start, stored) = (reader.tape.position(), member.stored);
-            if let Some((name, place)) = place(member, start) {
+            if let Some((name, place)) = target_of(member, start) {
                 places.insert(name, place);
             }
             if places.len() > ENTRIES_MAX {
@@ -104,7 +104,7 @@ impl Index {
 }
 
 /// Where a member leads; sparse files and other types are not part of images.
-fn place(member: Member, start: u64) -> Option<(Vec<u8>, Place)> {
+fn target_of(member: Member, start: u64) -> Option<(Vec<u8>, Place)> {
     let place = match member.kind {
         Kind::File if member.size == member.stored => Place::Bytes(start..start + member.stored),
         Kind::Link(target) => Place::Link(target),

@@ -96,7 +96,7 @@ impl<'a> Feed<'a> {
 
     fn file(&mut self, tape: &mut Tape, member: Member, path: Vec<u8>) -> Checked<()> {
         let (size, ranges, attributes) = (member.size, member.ranges, member.attributes);
-        if let Some((file, start)) = tape.place() {
+        if let Some((file, start)) = tape.file_position() {
             let file = Box::new(Stored::new(Arc::clone(file), start, &ranges));
             // The sink gets no file whose end is missing.
             tape.skip(member.stored)?;

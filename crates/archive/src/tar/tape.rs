@@ -61,7 +61,7 @@ impl Tape {
     }
 
     /// The file and where in it the position is, if contents can be read later.
-    pub(crate) fn place(&self) -> Option<(&Arc<File>, u64)> {
+    pub(crate) fn file_position(&self) -> Option<(&Arc<File>, u64)> {
         match &self.bytes {
             Bytes::Stream(_) => None,
             Bytes::File(window) => Some((&window.file, window.range.start + self.position)),
