@@ -297,7 +297,7 @@ impl CrashLog {
         let unflushed: Vec<_> = events
             .filter_map(|index| self.unflushed(index, cut))
             .collect();
-        settle(&image, &unflushed, survivors, &self.whole);
+        apply_survivors(&image, &unflushed, survivors, &self.whole);
         image
     }
 }
@@ -327,7 +327,7 @@ enum Share {
 }
 
 /// Applies what survives of the changes, in log order.
-fn settle(
+fn apply_survivors(
     image: &MemDevice,
     unflushed: &[Unflushed<'_>],
     survivors: Survivors,

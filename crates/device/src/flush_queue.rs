@@ -80,7 +80,7 @@ impl FlushQueue {
                 counters.begun += 1;
                 drop(counters);
                 let flushed = flush();
-                self.note(&flushed, n_writes);
+                self.record_flush(&flushed, n_writes);
                 return flushed;
             }
             self.ended.wait(&mut counters);
@@ -115,7 +115,7 @@ impl FlushQueue {
         written
     }
 
-    fn note(&self, flushed: &Result<(), Error>, n_writes: i64) {
+    fn record_flush(&self, flushed: &Result<(), Error>, n_writes: i64) {
         let mut counters = self.counters.lock();
         counters.ended += 1;
         counters.flushed_writes = flushed.is_ok().then_some(n_writes);

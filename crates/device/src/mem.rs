@@ -92,7 +92,7 @@ impl MemDevice {
         let device = Self::new(u64_of(bytes.len()));
         for piece in pieces(0, u64_of(bytes.len())) {
             let start = clamp_usize(piece.done);
-            device.write_piece(&piece, &bytes[start..start + piece.len]);
+            device.write_in_chunk(&piece, &bytes[start..start + piece.len]);
         }
         device
     }
@@ -122,7 +122,7 @@ impl MemDevice {
         let mut bytes = vec![0; clamp_usize(self.size_bytes)];
         for piece in pieces(0, self.size_bytes) {
             let start = clamp_usize(piece.done);
-            self.read_piece(&piece, &mut bytes[start..start + piece.len]);
+            self.read_in_chunk(&piece, &mut bytes[start..start + piece.len]);
         }
         bytes
     }
@@ -131,14 +131,14 @@ impl MemDevice {
         &self.shards[clamp_usize(chunk % u64_of(SHARDS))]
     }
 
-    fn read_piece(&self, piece: &Piece, buf: &mut [u8]) {
+    fn read_in_chunk(&self, piece: &Piece, buf: &mut [u8]) {
         match self.shard(piece.chunk).read().get(&piece.chunk) {
             Some(bytes) => buf.copy_from_slice(&bytes[piece.at..piece.at + piece.len]),
             None => buf.fill(0),
         }
     }
 
-    fn write_piece(&self, piece: &Piece, buf: &[u8]) {
+    fn write_in_chunk(&self, piece: &Piece, buf: &[u8]) {
         let mut chunks = self.shard(piece.chunk).write();
         let chunk = chunks
             .entry(piece.chunk)
@@ -146,7 +146,7 @@ impl MemDevice {
         Arc::make_mut(chunk)[piece.at..piece.at + piece.len].copy_from_slice(buf);
     }
 
-    fn zero_piece(&self, piece: &Piece) {
+    fn zero_in_chunk(&self, piece: &Piece) {
         let mut chunks = self.shard(piece.chunk).write();
         if piece.len == CHUNK_BYTES {
             chunks.remove(&piece.chunk);
@@ -169,11 +169,12 @@ impl MemDevice {
         const CHUNK: u64 = u64_of(CHUNK_BYTES);
         let (first, end) = (offset.div_ceil(CHUNK), (offset + len) / CHUNK);
         if end.saturating_sub(first) <= u64_of(SHARDS) {
-            return pieces(offset, len).for_each(|piece| self.zero_piece(&piece));
+            return pieces(offset, len).for_each(|piece| self.zero_in_chunk(&piece));
         }
         self.drop_chunks(first, end);
-        pieces(offset, first * CHUNK - offset).for_each(|piece| self.zero_piece(&piece));
-        pieces(end * CHUNK, offset + len - end * CHUNK).for_each(|piece| self.zero_piece(&piece));
+        pieces(offset, first * CHUNK - offset).for_each(|piece| self.zero_in_chunk(&piece));
+        pieces(end * CHUNK, offset + len - end * CHUNK)
+            .for_each(|piece| self.zero_in_chunk(&piece));
     }
 }
 
@@ -186,7 +187,7 @@ impl BlockDevice for MemDevice {
         range::check(self.size_bytes, offset, u64_of(buf.len()))?;
         for piece in pieces(offset, u64_of(buf.len())) {
             let start = clamp_usize(piece.done);
-            self.read_piece(&piece, &mut buf[start..start + piece.len]);
+            self.read_in_chunk(&piece, &mut buf[start..start + piece.len]);
         }
         Ok(())
     }
@@ -195,7 +196,7 @@ impl BlockDevice for MemDevice {
         range::check(self.size_bytes, offset, u64_of(buf.len()))?;
         for piece in pieces(offset, u64_of(buf.len())) {
             let start = clamp_usize(piece.done);
-            self.write_piece(&piece, &buf[start..start + piece.len]);
+            self.write_in_chunk(&piece, &buf[start..start + piece.len]);
         }
         Ok(())
     }

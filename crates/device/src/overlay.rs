@@ -120,7 +120,7 @@ impl Overlay {
         Ok(bytes)
     }
 
-    fn write_piece(&self, piece: &Piece, bytes: &[u8]) -> Result<(), Error> {
+    fn write_in_page(&self, piece: &Piece, bytes: &[u8]) -> Result<(), Error> {
         let place = piece.at..piece.at + bytes.len();
         let is_whole = u64_of(bytes.len()) == PAGE_BYTES;
         if is_whole && bytes.iter().all(|byte| *byte == 0) {
@@ -207,7 +207,7 @@ impl BlockDevice for Overlay {
         io_point();
         range::check(self.size_bytes(), offset, u64_of(buf.len()))?;
         for piece in pieces(offset, buf.len()) {
-            self.write_piece(&piece, &buf[piece.range.clone()])?;
+            self.write_in_page(&piece, &buf[piece.range.clone()])?;
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ impl Window {
     }
 
     /// The offset in the inner device of `offset` in the window, if `len` bytes fit from there.
-    fn place(&self, offset: u64, len: u64) -> Result<u64, Error> {
+    fn inner_offset(&self, offset: u64, len: u64) -> Result<u64, Error> {
         range::check(self.size_bytes, offset, len)?;
         Ok(self.start + offset)
     }
@@ -38,45 +38,46 @@ impl BlockDevice for Window {
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         self.inner
-            .read_at(self.place(offset, u64_of(buf.len()))?, buf)
+            .read_at(self.inner_offset(offset, u64_of(buf.len()))?, buf)
     }
     fn read_past_cache_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        let place = self.place(offset, u64_of(buf.len()))?;
+        let place = self.inner_offset(offset, u64_of(buf.len()))?;
         self.inner.read_past_cache_at(place, buf)
     }
     fn write_past_cache_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
-        let place = self.place(offset, u64_of(buf.len()))?;
+        let place = self.inner_offset(offset, u64_of(buf.len()))?;
         self.inner.write_past_cache_at(place, buf)
     }
     fn write_out(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.inner.write_out(self.place(offset, len)?, len)
+        self.inner.write_out(self.inner_offset(offset, len)?, len)
     }
     fn backing(&self, offset: u64, len: u64) -> Option<Backing<'_>> {
-        self.inner.backing(self.place(offset, len).ok()?, len)
+        self.inner
+            .backing(self.inner_offset(offset, len).ok()?, len)
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
         self.inner
-            .write_at(self.place(offset, u64_of(buf.len()))?, buf)
+            .write_at(self.inner_offset(offset, u64_of(buf.len()))?, buf)
     }
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
         self.inner
-            .write_vectored_at(self.place(offset, range::total_bytes(bufs))?, bufs)
+            .write_vectored_at(self.inner_offset(offset, range::total_bytes(bufs))?, bufs)
     }
     fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
-        let place = self.place(offset, u64_of(buf.len()))?;
+        let place = self.inner_offset(offset, u64_of(buf.len()))?;
         self.inner.write_durable_at(place, buf)
     }
     fn flush(&self) -> Result<(), Error> {
         self.inner.flush()
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.inner.discard(self.place(offset, len)?, len)
+        self.inner.discard(self.inner_offset(offset, len)?, len)
     }
     fn forget_cache(&self) {
         self.inner.forget_cache();
     }
     fn read_ahead(&self, offset: u64, len: u64) {
-        if let Ok(place) = self.place(offset, len) {
+        if let Ok(place) = self.inner_offset(offset, len) {
             self.inner.read_ahead(place, len);
         }
     }
@@ -84,10 +85,11 @@ impl BlockDevice for Window {
         self.inner.is_rotational()
     }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.inner.write_zeroes(self.place(offset, len)?, len)
+        self.inner
+            .write_zeroes(self.inner_offset(offset, len)?, len)
     }
     fn write_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.inner.write_hole(self.place(offset, len)?, len)
+        self.inner.write_hole(self.inner_offset(offset, len)?, len)
     }
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()

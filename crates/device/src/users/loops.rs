@@ -77,10 +77,13 @@ pub(super) fn attached() -> Vec<Loop> {
         let name = dir.file_name().unwrap_or_default();
         name.as_bytes().starts_with(b"loop")
     };
-    disks.filter(is_loop).filter_map(|dir| look(&dir)).collect()
+    disks
+        .filter(is_loop)
+        .filter_map(|dir| read_loop(&dir))
+        .collect()
 }
 
-fn look(dir: &Path) -> Option<Loop> {
+fn read_loop(dir: &Path) -> Option<Loop> {
     // Absent while the device is detached.
     let said = std::fs::read(dir.join("loop/backing_file")).ok()?;
     let said = said.strip_suffix(b"\n").unwrap_or(&said);
