@@ -64,7 +64,7 @@ pub struct Location {
 impl Location {
     /// The entry at `spot`, after the record `before`.
     pub(super) fn new(bytes: &[u8], before: Option<Spot>, spot: Spot) -> Self {
-        let (inode, kind) = meaning(bytes, spot);
+        let (inode, kind) = inode_and_type(bytes, spot);
         Self {
             inode,
             kind,
@@ -86,7 +86,7 @@ pub struct LeafSpace {
 }
 
 /// Inode and type of the entry at `spot`.
-fn meaning(bytes: &[u8], spot: Spot) -> (InodeNr, DirEntryType) {
+fn inode_and_type(bytes: &[u8], spot: Spot) -> (InodeNr, DirEntryType) {
     let record = rest(bytes, spot.offset);
     let inode = InodeNr(get_u32(record, 0));
     let kind = DirEntryType::from_code(get_u8(record, 7));
@@ -157,8 +157,8 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         Ok(entry.map(|spot| Location::new(self.bytes.as_ref(), before, spot)))
     }
 
-    fn meaning(&self, spot: Spot) -> (InodeNr, DirEntryType) {
-        meaning(self.bytes.as_ref(), spot)
+    fn inode_and_type(&self, spot: Spot) -> (InodeNr, DirEntryType) {
+        inode_and_type(self.bytes.as_ref(), spot)
     }
 
     /// The result that [`Self::insert`] would have for `name` now.
@@ -230,7 +230,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
     pub fn insert(&mut self, new: &NewEntry<'_>) -> Result<Insertion, Corrupt> {
         let found = self.search(new.name, new.space_needed())?;
         if let Some(spot) = found.entry {
-            let (inode, kind) = self.meaning(spot);
+            let (inode, kind) = self.inode_and_type(spot);
             return Ok(Insertion::Exists(inode, kind));
         }
         Ok(found
@@ -265,7 +265,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
     pub fn remove(&mut self, name: &[u8]) -> Result<Option<(InodeNr, DirEntryType)>, Corrupt> {
         let found = self.search(name, usize::MAX)?;
         Ok(found.entry.map(|spot| {
-            let meaning = self.meaning(spot);
+            let meaning = self.inode_and_type(spot);
             self.release(found.before, spot);
             meaning
         }))

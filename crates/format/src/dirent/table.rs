@@ -174,7 +174,7 @@ impl LeafTable {
     }
 
     /// Updates the table for [`DirLeaf::insert_at`].
-    fn note_insert(&mut self, gap: Spot, print: Print) {
+    fn update_for_insert(&mut self, gap: Spot, print: Print) {
         let record = print.record(gap.used_end());
         let mut at = usize_of(gap.nr);
         if gap.used == 0 {
@@ -188,7 +188,7 @@ impl LeafTable {
     }
 
     /// Updates the table for [`DirLeaf::remove_at`].
-    fn note_removal(&mut self, at: usize) {
+    fn update_for_removal(&mut self, at: usize) {
         let Some(record) = self.rows.get(at) else {
             return;
         };
@@ -296,13 +296,14 @@ impl<'a> KnownLeafMut<'a> {
     /// have changed since.
     pub fn insert_at(&mut self, gap: Gap, new: &NewEntry<'_>, print: u16) {
         self.leaf().insert_at(gap, new);
-        self.table.note_insert(gap.0, Print::new(new.name, print));
+        self.table
+            .update_for_insert(gap.0, Print::new(new.name, print));
     }
 
     /// Removes an entry that [`KnownLeaf::locate`] found. The leaf must not have changed since.
     pub fn remove_at(&mut self, at: Location) {
         self.leaf().remove_at(at);
-        self.table.note_removal(usize_of(at.spot.nr));
+        self.table.update_for_removal(usize_of(at.spot.nr));
     }
 
     /// Changes the inode of an entry that was found.

@@ -15,7 +15,7 @@ impl QuotaTree {
     /// `None` if the tree does not have it there.
     pub fn remove(&mut self, id: u32, at: u64) -> Option<Vec<Patch>> {
         let path = self.path_of(id)?;
-        let (leaf, slot) = place_of(at);
+        let (leaf, slot) = block_and_slot(at);
         if path.last()?.child != leaf {
             return None;
         }
@@ -108,7 +108,7 @@ struct Step {
 }
 
 /// Block and slot of an entry at a byte of the file.
-fn place_of(at: u64) -> (u32, usize) {
+fn block_and_slot(at: u64) -> (u32, usize) {
     const BLOCK: u64 = u64_of(QUOTA_BLOCK_BYTES);
     let within = clamp_usize(at.checked_rem(BLOCK).unwrap_or(0));
     let behind = within.saturating_sub(LEAF_HEADER_BYTES);
