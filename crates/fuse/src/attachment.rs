@@ -92,7 +92,7 @@ impl Attachment {
         if !self.abort_connection()
             && let Ok(MountState::Topmost(spot)) = self.state()
         {
-            spot.abort_in_place();
+            spot.abort_and_keep();
         }
     }
 

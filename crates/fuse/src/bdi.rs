@@ -25,7 +25,7 @@ impl Bdi {
     }
 
     /// Sets the mount's maximum share of the machine's dirty pages, in percent.
-    pub(crate) fn hold_back(&self, percent: u32) -> std::io::Result<()> {
+    pub(crate) fn set_max_ratio(&self, percent: u32) -> std::io::Result<()> {
         self.set("max_ratio", percent)
     }
 

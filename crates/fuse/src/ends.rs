@@ -80,7 +80,7 @@ impl Ends {
 
 impl Teller {
     /// Reports the end of the thread.
-    pub(crate) fn tell(self, ended: &io::Result<Ended>) {
+    pub(crate) fn report(self, ended: &io::Result<Ended>) {
         let end = match ended {
             Ok(Ended::Unused) => None,
             Ok(Ended::Disconnected) => Some(End::Disconnected),
@@ -104,7 +104,7 @@ mod tests {
         let ends = Ends::default();
         let tellers: Vec<_> = (0..3).map(|_| ends.teller()).collect();
         let mut tellers = tellers.into_iter();
-        let mut tell = |ended| tellers.next().expect("there are three").tell(&ended);
+        let mut tell = |ended| tellers.next().expect("there are three").report(&ended);
         tell(Ok(Ended::Unused));
         assert!(!ends.come(Duration::ZERO));
         tell(Err(io::ErrorKind::Other.into()));

@@ -111,17 +111,17 @@ impl Gauge {
     }
 
     /// Accounts for `bytes` written bytes. Returns true if scarcity increased.
-    pub(crate) fn note(&self, bytes: u64, room: impl FnOnce() -> FreeSpace) -> bool {
+    pub(crate) fn count_written(&self, bytes: u64, room: impl FnOnce() -> FreeSpace) -> bool {
         let bytes = clamp_i64(bytes);
         let looks = || {
             let unseen = self.unseen_bytes.local();
             unseen.fetch_sub(bytes, Ordering::Relaxed) <= bytes || self.is_scarce()
         };
-        self.held_bytes_max() > 0 && looks() && self.look(room)
+        self.held_bytes_max() > 0 && looks() && self.check_now(room)
     }
 
-    /// Checks the free space at once; returns as [`Self::note`].
-    pub(crate) fn look(&self, room: impl FnOnce() -> FreeSpace) -> bool {
+    /// Checks the free space at once; returns as [`Self::count_written`].
+    pub(crate) fn check_now(&self, room: impl FnOnce() -> FreeSpace) -> bool {
         let held = self.held_bytes_max();
         if held == 0 {
             return false;
@@ -173,40 +173,40 @@ mod tests {
     #[test]
     fn what_became_scarce_is_told_once_and_ends_later() {
         let gauge = Gauge::holding(100);
-        assert!(!gauge.look(room(1000, 1000)) && scarce(&gauge) == (false, false));
-        assert!(gauge.look(room(99, 120)) && scarce(&gauge) == (true, false));
-        assert!(!gauge.look(room(99, 120)));
-        assert!(gauge.look(room(0, 99)) && scarce(&gauge) == (true, true));
-        assert!(!gauge.look(room(99, 110)) && scarce(&gauge) == (true, true));
-        assert!(!gauge.look(room(124, 125)) && scarce(&gauge) == (true, false));
-        assert!(!gauge.look(room(125, 125)) && !gauge.is_scarce());
+        assert!(!gauge.check_now(room(1000, 1000)) && scarce(&gauge) == (false, false));
+        assert!(gauge.check_now(room(99, 120)) && scarce(&gauge) == (true, false));
+        assert!(!gauge.check_now(room(99, 120)));
+        assert!(gauge.check_now(room(0, 99)) && scarce(&gauge) == (true, true));
+        assert!(!gauge.check_now(room(99, 110)) && scarce(&gauge) == (true, true));
+        assert!(!gauge.check_now(room(124, 125)) && scarce(&gauge) == (true, false));
+        assert!(!gauge.check_now(room(125, 125)) && !gauge.is_scarce());
     }
 
     #[test]
     fn it_is_looked_at_again_before_what_is_there_can_be_gone() {
         let gauge = Gauge::holding(100);
         let much = 100 + 800 * gauge.unseen_bytes.iter().count() as u64;
-        assert!(!gauge.note(1, room(much, much)));
+        assert!(!gauge.count_written(1, room(much, much)));
         // One thread's share of a quarter of the excess.
-        assert!(!gauge.note(199, || unreachable!("too early")));
-        assert!(gauge.note(1, room(50, 50)));
-        assert!(!gauge.note(1, room(much, much)) && !gauge.is_scarce());
+        assert!(!gauge.count_written(199, || unreachable!("too early")));
+        assert!(gauge.count_written(1, room(50, 50)));
+        assert!(!gauge.count_written(1, room(much, much)) && !gauge.is_scarce());
     }
 
     #[test]
     fn more_is_held_where_there_is_room_for_it() {
         let gauge = Gauge::holding(100);
         assert!(!gauge.is_roomy(room(1199, 2000)()) && gauge.is_roomy(room(1200, 1200)()));
-        assert!(!gauge.look(room(299, 299)));
+        assert!(!gauge.check_now(room(299, 299)));
         gauge.assume_larger_limit();
-        assert!(gauge.note(1, room(299, 299)) && scarce(&gauge) == (true, true));
+        assert!(gauge.count_written(1, room(299, 299)) && scarce(&gauge) == (true, true));
         assert!(!Gauge::idle().is_roomy(room(u64::MAX, u64::MAX)()));
     }
 
     #[test]
     fn where_nothing_is_held_nothing_is_scarce() {
         let gauge = Gauge::idle();
-        assert!(!gauge.look(room(0, 0)) && !gauge.note(1 << 60, room(0, 0)));
+        assert!(!gauge.check_now(room(0, 0)) && !gauge.count_written(1 << 60, room(0, 0)));
         assert!(!gauge.is_scarce() && !gauge.is_scarce_for(Writers::Users));
     }
 }

@@ -36,7 +36,7 @@ fn install(signal: libc::c_int) -> io::Result<()> {
             asked
         } else {
             let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = crate::signals::handler(note);
+            action.sa_sigaction = crate::signals::handler(on_signal);
             action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
             libc::sigaction(signal, &action, std::ptr::null_mut())
         }
@@ -47,6 +47,6 @@ fn install(signal: libc::c_int) -> io::Result<()> {
     }
 }
 
-extern "C" fn note(_signal: libc::c_int) {
+extern "C" fn on_signal(_signal: libc::c_int) {
     ASKED.store(true, Ordering::Relaxed);
 }

@@ -290,7 +290,7 @@ fn hand_over(
     let message = [&[DONE][..], &number.to_ne_bytes()].concat();
     match attached {
         Ok(device) => send(socket, &message, Some(device.as_fd())),
-        Err(error) => tell(socket, &error),
+        Err(error) => send_failure(socket, &error),
     }
 }
 
@@ -300,11 +300,11 @@ fn reply(socket: BorrowedFd<'_>, done: Result<()>) -> io::Result<()> {
         Err(Error::Busy { .. }) => send(socket, &[BUSY], None),
         Err(Error::NotMounted { .. }) => send(socket, &[GONE], None),
         Err(Error::Covered { .. }) => send(socket, &[COVERED], None),
-        Err(error) => tell(socket, &error),
+        Err(error) => send_failure(socket, &error),
     }
 }
 
-fn tell(socket: BorrowedFd<'_>, error: &Error) -> io::Result<()> {
+fn send_failure(socket: BorrowedFd<'_>, error: &Error) -> io::Result<()> {
     let mut message = [&[FAILED], error.to_string().as_bytes()].concat();
     message.truncate(MESSAGE_BYTES_MAX);
     send(socket, &message, None)

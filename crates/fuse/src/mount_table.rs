@@ -141,7 +141,7 @@ impl Spot {
     }
 
     /// As [`Self::abort`]; the mount stays.
-    pub(crate) fn abort_in_place(&self) {
+    pub(crate) fn abort_and_keep(&self) {
         // A mount with an open file is not taken off.
         if let Ok(Some(_open)) = self.top() {
             abort(&self.through_parent());

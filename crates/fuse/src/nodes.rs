@@ -137,7 +137,7 @@ impl Nodes {
     }
 
     /// Marks the node as cached by the kernel; returns whether it was marked before.
-    pub(crate) fn note_cached(&self, node: u64) -> bool {
+    pub(crate) fn mark_cached(&self, node: u64) -> bool {
         if self.may_be_cached(node) {
             return true;
         }
@@ -251,7 +251,7 @@ impl Nodes {
     }
 
     /// Records a lost writeback of the node.
-    pub(crate) fn note_lost(&self, node: u64, why: Errno) {
+    pub(crate) fn record_lost(&self, node: u64, why: Errno) {
         if let Some(held) = self.shard(node).write().held.get_mut(&node) {
             held.lost = Some(why);
         }

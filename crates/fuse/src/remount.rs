@@ -73,17 +73,17 @@ pub fn remount(dir: &Path, list: &str) -> Result<()> {
             check_not_frozen(dir)?;
             sync(dir)?;
             let before = flags_now(dir)?;
-            let told = tell_kernel(dir, before, list)?;
+            let told = set_kernel_flags(dir, before, list)?;
             ask().inspect_err(|_| {
                 if told == Told::Yes {
                     // Restores the old flags. The caller needs the first error.
-                    let _ = tell_kernel(dir, before, "");
+                    let _ = set_kernel_flags(dir, before, "");
                 }
             })
         }
         _ => {
             ask()?;
-            tell_kernel(dir, flags_now(dir)?, list).map(drop)
+            set_kernel_flags(dir, flags_now(dir)?, list).map(drop)
         }
     }
 }
@@ -158,7 +158,7 @@ fn flags_now(dir: &Path) -> Result<MountFlags> {
 }
 
 /// Sets the flags of the mount: `before`, changed by the list.
-fn tell_kernel(dir: &Path, before: MountFlags, list: &str) -> Result<Told> {
+fn set_kernel_flags(dir: &Path, before: MountFlags, list: &str) -> Result<Told> {
     let flags = list.split(',').fold(before, change_flag);
     match mount_remount(dir, flags, c"") {
         Ok(()) => Ok(Told::Yes),

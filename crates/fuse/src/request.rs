@@ -217,7 +217,7 @@ impl<'a> Args<'a> {
     }
 
     /// Rest of the piece with the next argument.
-    fn piece(&mut self) -> &mut &'a [u8] {
+    fn current(&mut self) -> &mut &'a [u8] {
         if self.first.is_empty() {
             self.first = std::mem::take(&mut self.others);
         }
@@ -226,7 +226,7 @@ impl<'a> Args<'a> {
 
     /// The next `len` bytes.
     pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Errno> {
-        self.piece().split_off(..len).ok_or(Errno::EPROTO)
+        self.current().split_off(..len).ok_or(Errno::EPROTO)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Errno> {
@@ -251,7 +251,7 @@ impl<'a> Args<'a> {
     /// The next string, without its terminating zero byte.
     pub(crate) fn name(&mut self) -> Result<&'a [u8], Errno> {
         let end = self
-            .piece()
+            .current()
             .iter()
             .position(|&byte| byte == 0)
             .ok_or(Errno::EPROTO)?;

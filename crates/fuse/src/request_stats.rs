@@ -84,12 +84,12 @@ impl RequestStats {
     }
 
     /// Counts a zero-copy read.
-    pub(crate) fn note_in_place(&self) {
+    pub(crate) fn count_zero_copy_read(&self) {
         self.in_place.add(1);
     }
 
     /// Number of zero-copy reads.
-    pub(crate) fn reads_in_place(&self) -> u64 {
+    pub(crate) fn zero_copy_reads(&self) -> u64 {
         self.in_place.sum().unsigned_abs()
     }
 

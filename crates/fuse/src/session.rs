@@ -218,7 +218,7 @@ impl Session {
         let pressure = Pressure::watch(workers.service.server.clone());
         if let Some(bdi) = privileged.connection().and_then(Bdi::of) {
             bdi.read_ahead(READ_AHEAD_BYTES);
-            workers.service.server.let_hold_back(&bdi);
+            workers.service.server.raise_dirty_limit(&bdi);
         }
         Ok(Self {
             workers,

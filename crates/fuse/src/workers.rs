@@ -149,7 +149,7 @@ impl Workers {
         let thread = thread::Builder::new().name(name).spawn(move || {
             let _guard = AbortOnPanic;
             let ended = transport.serve(&service);
-            teller.tell(&ended);
+            teller.report(&ended);
             ended
         })?;
         self.threads.push(thread);
@@ -216,13 +216,20 @@ fn hear(device: &DevFuse) -> io::Result<Result<(u64, Offer)>> {
 
 /// Checks that what `idmap` promises can be kept.
 fn check_idmap(offer: Offer, options: &MountOptions) -> Result<()> {
-    match options.idmap {
-        true if !options.owners.are_same() => Err(Error::MappedTwice),
-        true if !offer.has_idmap() => Err(Error::NoIdmap),
-        // The rights of callers are read there.
-        true if !request::shows_own_processes() => Err(Error::ForeignProc),
-        _ => Ok(()),
+    if !options.idmap {
+        return Ok(());
     }
+    if !options.owners.are_same() {
+        return Err(Error::MappedTwice);
+    }
+    if !offer.has_idmap() {
+        return Err(Error::NoIdmap);
+    }
+    // The rights of callers are read from /proc.
+    if !request::shows_own_processes() {
+        return Err(Error::ForeignProc);
+    }
+    Ok(())
 }
 
 /// Makes the rings if they are wanted and available.

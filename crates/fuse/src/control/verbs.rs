@@ -149,7 +149,7 @@ fn stats(mount: &Mount) -> Value {
     let request_stats = mount.server.request_stats();
     let mut stats = to_value(&mount.filesystem().stats());
     stats["requests"] = to_value(&request_stats.requests());
-    stats["reads_in_place"] = request_stats.reads_in_place().into();
+    stats["reads_in_place"] = request_stats.zero_copy_reads().into();
     stats["request_bounds_ns"] = RequestStats::bounds_ns().into();
     stats["nodes"] = to_value(&mount.server.node_counts());
     stats["server"] = server(mount);

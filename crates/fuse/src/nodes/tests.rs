@@ -255,7 +255,7 @@ fn a_table_that_empties_gives_memory_back() {
     on_fresh_image(|rig| {
         rig.make(b"name");
         let (node, _) = rig.look_up(b"name").unwrap();
-        assert!(!rig.nodes.note_cached(node) && rig.nodes.note_cached(node));
+        assert!(!rig.nodes.mark_cached(node) && rig.nodes.mark_cached(node));
         rig.forget(node, 2);
         rig.unlink(b"name");
     });

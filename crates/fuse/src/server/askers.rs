@@ -155,7 +155,7 @@ impl Server {
     }
 
     /// As [`Self::check_known`], for a file that a request to create finds.
-    pub(super) fn check_found(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
+    pub(super) fn check_existing(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
         let attr = self.filesystem.attr(inode);
         if request.uid == 0 || self.owners.are_known(attr.uid, attr.gid) {
             Ok(())

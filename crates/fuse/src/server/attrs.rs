@@ -12,7 +12,7 @@ use uext4_num::low_u16;
 impl Server {
     pub(super) fn getattr(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let inode = self.get(request.node)?;
-        self.tell_writer(request, &inode)?;
+        self.check_writer(request, &inode)?;
         put_attr_out(reply, &self.shown(&inode), self.ttl(request.node, &inode));
         Ok(())
     }

@@ -42,13 +42,13 @@ impl Server {
         let extents = self.filesystem.fiemap(&inode, at, 1)?;
         Ok(extents
             .iter()
-            .find_map(|extent| place_in(extent, at))
+            .find_map(|extent| device_byte(extent, at))
             .map(|byte| byte / ours))
     }
 }
 
 /// Device byte of file byte `at`.
-fn place_in(extent: &Extent, at: u64) -> Option<u64> {
+fn device_byte(extent: &Extent, at: u64) -> Option<u64> {
     const ELSEWHERE: u32 = Extent::UNWRITTEN | Extent::DATA_INLINE | Extent::NOT_ALIGNED;
     let skip = at.checked_sub(extent.logical_bytes)?;
     let is_there = skip < extent.len_bytes && extent.flags & ELSEWHERE == 0;
@@ -67,8 +67,8 @@ mod tests {
             len_bytes: 8192,
             flags,
         };
-        let places = [0, 8192, 12288, 16384].map(|at| place_in(&extent(Extent::LAST), at));
+        let places = [0, 8192, 12288, 16384].map(|at| device_byte(&extent(Extent::LAST), at));
         assert_eq!(places, [None, Some(40960), Some(45056), None]);
-        assert_eq!(place_in(&extent(Extent::UNWRITTEN), 8192), None);
+        assert_eq!(device_byte(&extent(Extent::UNWRITTEN), 8192), None);
     }
 }

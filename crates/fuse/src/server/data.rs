@@ -45,7 +45,7 @@ impl Server {
             }
             let send = |ranges: &[FileRange<'_>]| reply.send(request.unique, ranges);
             if self.filesystem.read_in_place(&inode, offset, size, send)? {
-                self.request_stats.note_in_place();
+                self.request_stats.count_zero_copy_read();
                 return Ok(());
             }
         }
@@ -62,7 +62,7 @@ impl Server {
     /// Whether a `READ` brings the first pages of the node into the page cache. It then counts as
     /// the access, in place of the open. Later fills are ambiguous ([`is_access`]).
     fn fills_cache(&self, request: &Request<'_>, flags: u32) -> bool {
-        flags & (O_NOATIME | O_DIRECT) == 0 && !self.nodes.note_cached(request.node)
+        flags & (O_NOATIME | O_DIRECT) == 0 && !self.nodes.mark_cached(request.node)
     }
 
     pub(super) fn write(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {

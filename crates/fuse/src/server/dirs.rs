@@ -64,13 +64,13 @@ impl Server {
             Visit::Continue
         })?;
         for entry in &found {
-            self.put_found(entry, reply);
+            self.put_with_attributes(entry, reply);
         }
         Ok(())
     }
 
     /// Entries without attributes (`.`, `..`, an inode that cannot be read) count no lookup.
-    fn put_found(&self, entry: &Found, reply: &mut Reply) {
+    fn put_with_attributes(&self, entry: &Found, reply: &mut Reply) {
         let dots = matches!(&*entry.name, b"." | b"..");
         let inode = if dots {
             None

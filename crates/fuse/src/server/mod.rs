@@ -77,7 +77,7 @@ impl Server {
         } else {
             Gauge::idle()
         };
-        gauge.look(|| filesystem.free_space());
+        gauge.check_now(|| filesystem.free_space());
         Self {
             filesystem,
             nodes: Nodes::new(),
@@ -161,7 +161,7 @@ impl Server {
             _ => {
                 let privileged = self.privileged_target(request);
                 let done = self.count(request, reply);
-                self.note_written(request, done);
+                self.account_written(request, done);
                 if let Some(node) = privileged {
                     self.forget_attributes(node);
                 }

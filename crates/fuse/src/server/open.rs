@@ -61,7 +61,7 @@ impl Server {
             request.caller(0)
         };
         let manner = self.manner(&asker, &inode, flags);
-        self.note_opening(request.node, &inode, flags, manner);
+        self.update_atime(request.node, &inode, flags, manner);
         self.put_opened(request.node, &inode, flags, manner, reply);
         Ok(())
     }
@@ -73,7 +73,7 @@ impl Server {
         Ok(())
     }
 
-    fn note_opening(&self, node: u64, inode: &InodeRef, flags: u32, manner: Manner) {
+    fn update_atime(&self, node: u64, inode: &InodeRef, flags: u32, manner: Manner) {
         let reads = flags & O_ACCMODE != O_WRONLY && flags & (O_NOATIME | O_DIRECT) == 0;
         if !reads || manner.past_cache || !self.nodes.may_be_cached(node) {
             return;
@@ -128,10 +128,10 @@ impl Server {
             .open(node, inode, writer(flags, manner), rights(manner));
         if writes(flags) {
             if !manner.past_cache {
-                self.nodes.note_cached(node);
+                self.nodes.mark_cached(node);
             }
             if self.gauge.is_scarce() {
-                self.gauge.look(|| self.filesystem.free_space());
+                self.gauge.check_now(|| self.filesystem.free_space());
                 // The kernel may hold old attributes with a long lifetime.
                 self.forget_attributes(node);
             }
@@ -187,7 +187,7 @@ impl Server {
         let inode = match self.filesystem.create(&parent, name, permissions, &caller) {
             Err(Error::Exists) if flags & O_EXCL == 0 => {
                 let inode = self.filesystem.lookup(&parent, name, &caller)?;
-                self.check_found(request, &inode)?;
+                self.check_existing(request, &inode)?;
                 self.check_open(&inode, flags)?;
                 inode
             }

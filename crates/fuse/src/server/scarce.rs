@@ -28,8 +28,9 @@ use uext4::InodeRef;
 
 impl Server {
     /// Raises the kernel's dirty-page limit of this mount while much more space is free.
-    pub(crate) fn let_hold_back(&self, bdi: &Bdi) {
-        if self.gauge.is_roomy(self.filesystem.free_space()) && bdi.hold_back(MORE_PERCENT).is_ok()
+    pub(crate) fn raise_dirty_limit(&self, bdi: &Bdi) {
+        if self.gauge.is_roomy(self.filesystem.free_space())
+            && bdi.set_max_ratio(MORE_PERCENT).is_ok()
         {
             self.gauge.assume_larger_limit();
         }
@@ -50,7 +51,7 @@ impl Server {
     }
 
     /// Reports lost writes to a writer, or that the next write finds no space.
-    pub(super) fn tell_writer(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
+    pub(super) fn check_writer(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
         let Some(manner) = Self::asking_handle(request) else {
             return Ok(());
         };
@@ -78,7 +79,7 @@ impl Server {
     }
 
     /// Records written bytes and lost writebacks.
-    pub(super) fn note_written(&self, request: &Request<'_>, done: Handled) {
+    pub(super) fn account_written(&self, request: &Request<'_>, done: Handled) {
         // The file system may have become read-only: it has no space for anything then.
         let stops = matches!(done, Err(Errno::EIO | Errno::EROFS | Errno::EUCLEAN));
         let (bytes, held) = match request.opcode {
@@ -94,11 +95,14 @@ impl Server {
                 Errno::ENOSPC | Errno::EDQUOT | Errno::EROFS | Errno::EPERM
             )
         {
-            self.nodes.note_lost(request.node, why);
+            self.nodes.record_lost(request.node, why);
             self.forget_attributes(request.node);
         }
         let bytes = if stops { u64::MAX } else { bytes };
-        if self.gauge.note(bytes, || self.filesystem.free_space()) {
+        if self
+            .gauge
+            .count_written(bytes, || self.filesystem.free_space())
+        {
             for node in self.nodes.with_writers() {
                 self.forget_attributes(node);
             }

@@ -87,22 +87,19 @@ fn a_renamed_mount_is_unmounted_where_it_is() {
         let parent = mounted.root().parent().unwrap().to_owned();
         let renamed = parent.with_extension("renamed");
         fs::rename(&parent, &renamed).unwrap();
-        let done = match by_signal {
-            true => {
-                let server = mounted.server().id().to_string();
-                run("kill", &[&server]);
-                let mut has_ended = || mounted.server().try_wait().unwrap().is_some();
-                wait::is_true_within(LONG, &mut has_ended)
-            }
+        let done = if by_signal {
+            let server = mounted.server().id().to_string();
+            run("kill", &[&server]);
+            let mut has_ended = || mounted.server().try_wait().unwrap().is_some();
+            wait::is_true_within(LONG, &mut has_ended)
+        } else {
             // It waits for the server, which it knows by the number of the connection.
-            false => {
-                // A list of mounts that others change meanwhile may lack one.
-                let found = || Client::connect(&renamed.join("at")).is_ok();
-                assert!(wait::is_true_within(LONG, found), "the server is found");
-                // A process that another test starts may hold the file until it runs its program.
-                let done = || umount(&renamed.join("at"), Lazy::No);
-                wait::is_true_within(LONG, || matches!(done(), Ok(Image::Clean)))
-            }
+            // A list of mounts that others change meanwhile may lack one.
+            let found = || Client::connect(&renamed.join("at")).is_ok();
+            assert!(wait::is_true_within(LONG, found), "the server is found");
+            // A process that another test starts may hold the file until it runs its program.
+            let done = || umount(&renamed.join("at"), Lazy::No);
+            wait::is_true_within(LONG, || matches!(done(), Ok(Image::Clean)))
         };
         fs::rename(&renamed, &parent).unwrap();
         assert!(

@@ -91,7 +91,7 @@ impl Place {
     }
 
     /// Accounts for a request that the calling thread is about to serve.
-    pub(super) fn note(&mut self, class: RequestClass) {
+    pub(super) fn count_request(&mut self, class: RequestClass) {
         if class == RequestClass::Bulk {
             if self.n_short == SHORT_TO_STAY && self.affinity.is_pinned() {
                 let _ = sched_setaffinity(None, &self.anywhere);
@@ -132,11 +132,11 @@ mod tests {
         let many = place.anywhere.count() > 1;
         place.stay();
         assert_eq!(pinned(), Some(()));
-        place.note(RequestClass::Bulk);
+        place.count_request(RequestClass::Bulk);
         assert_eq!(pinned().is_none(), many);
-        (1..SHORT_TO_STAY).for_each(|_| place.note(RequestClass::Soon));
+        (1..SHORT_TO_STAY).for_each(|_| place.count_request(RequestClass::Soon));
         assert_eq!(pinned().is_none(), many);
-        place.note(RequestClass::Soon);
+        place.count_request(RequestClass::Soon);
         assert_eq!(pinned(), Some(()));
     }
 

@@ -137,7 +137,7 @@ impl Queue {
 
     fn take(&mut self, mut entry: Box<Entry>, service: &Service) -> io::Result<()> {
         let (class, _pass) = entry.admit(&service.server);
-        self.place.note(class);
+        self.place.count_request(class);
         match class {
             RequestClass::Soon => entry.serve(&service.server, &mut self.scratch),
             // A worker would cost the caller two wake-ups.
