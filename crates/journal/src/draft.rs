@@ -43,10 +43,10 @@ impl Draft {
     pub(crate) fn patch(&mut self, offset: usize, bytes: &[u8]) {
         let place = offset..offset + bytes.len();
         Image::make_mut(&mut self.image)[place.clone()].copy_from_slice(bytes);
-        self.note(place);
+        self.mark_filled(place);
     }
 
-    fn note(&mut self, mut new: Range<usize>) {
+    fn mark_filled(&mut self, mut new: Range<usize>) {
         let from = self.filled.partition_point(|range| range.end < new.start);
         let met = &self.filled[from..];
         let met = &met[..met.partition_point(|range| range.start <= new.end)];

@@ -257,7 +257,7 @@ impl Gate {
     }
 
     /// Keeps new handles out until [`Self::release`]; open handles continue.
-    pub(crate) fn hold(&self) {
+    pub(crate) fn pause(&self) {
         self.word.fetch_or(HELD, SeqCst);
     }
 

@@ -39,7 +39,7 @@ impl Journal {
         let journal = Journal { engine, background };
         match start {
             Start::Open => journal.background.start(),
-            Start::Quiet => journal.engine.gate.hold(),
+            Start::Quiet => journal.engine.gate.pause(),
         }
         Ok(Arc::new(journal))
     }
@@ -122,7 +122,7 @@ impl Journal {
     /// # Errors
     /// The first failure; it stops the journal, as [`Self::abort`].
     pub fn quiesce(&self) -> Result<(), Error> {
-        self.engine.gate.hold();
+        self.engine.gate.pause();
         let rest = || {
             let _one = self.engine.one_commit.lock();
             self.engine.commit_locked()?;

@@ -59,20 +59,20 @@ impl<'a> Replay<'a> {
         while let Some(found) = next_before(&mut cursor, report.end)? {
             match found.block_type {
                 BlockType::Descriptor => _ = cursor.skip_images(&found),
-                BlockType::Revoke => self.note_revokes(&cursor, &found)?,
+                BlockType::Revoke => self.collect_revokes(&cursor, &found)?,
                 _ => {}
             }
         }
         let mut cursor = Cursor::new(self.file, self.superblock);
         while let Some(found) = next_before(&mut cursor, report.end)? {
             if found.block_type == BlockType::Descriptor {
-                self.note_images(&mut cursor, &found, report)?;
+                self.collect_images(&mut cursor, &found, report)?;
             }
         }
         Ok(())
     }
 
-    fn note_revokes(&mut self, cursor: &Cursor<'_>, found: &Found) -> Result<(), Error> {
+    fn collect_revokes(&mut self, cursor: &Cursor<'_>, found: &Found) -> Result<(), Error> {
         let revoked = Revoked::parse(&cursor.layout, &found.bytes, found.at)?;
         for block in revoked.iter() {
             self.revokes.insert(block, found.sequence); // transactions come in ascending order
@@ -80,7 +80,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn note_images(
+    fn collect_images(
         &mut self,
         cursor: &mut Cursor<'_>,
         found: &Found,
@@ -95,7 +95,7 @@ impl<'a> Replay<'a> {
                 continue;
             }
             let intact = tag.verify(&layout, found.sequence, cursor.read(at)?);
-            self.note_image(&tag, at, intact, report)?;
+            self.collect_image(&tag, at, intact, report)?;
         }
         Ok(())
     }
@@ -106,19 +106,19 @@ impl<'a> Replay<'a> {
             .is_some_and(|revoked| !sequence.is_after(*revoked))
     }
 
-    fn note_image(
+    fn collect_image(
         &mut self,
         tag: &Tag,
         at: u32,
         intact: bool,
         report: &mut RecoveryReport,
     ) -> Result<(), Error> {
-        let problem = match intact {
-            _ if tag.block.0 >= self.home_blocks => {
-                Some(CorruptKind::HomeOutside { block: tag.block.0 })
-            }
-            false => Some(CorruptKind::BlockChecksum),
-            true => None,
+        let problem = if tag.block.0 >= self.home_blocks {
+            Some(CorruptKind::HomeOutside { block: tag.block.0 })
+        } else if !intact {
+            Some(CorruptKind::BlockChecksum)
+        } else {
+            None
         };
         match problem {
             None => {

@@ -71,7 +71,7 @@ impl Scan<'_> {
         match found.block_type {
             BlockType::Descriptor => self.judge_descriptor(found),
             BlockType::Revoke => {
-                self.note_seal(found);
+                self.check_seal(found);
                 Ok(Verdict::GoesOn)
             }
             BlockType::Commit => self.judge_commit(found),
@@ -79,14 +79,14 @@ impl Scan<'_> {
         }
     }
 
-    fn note_seal(&mut self, found: &Found) {
+    fn check_seal(&mut self, found: &Found) {
         if self.suspect.is_none() && !self.cursor.layout.verify_seal(&found.bytes) {
             self.suspect = Some(found.at);
         }
     }
 
     fn judge_descriptor(&mut self, found: &Found) -> Result<Verdict, Error> {
-        self.note_seal(found);
+        self.check_seal(found);
         let goes_on = match self.cursor.layout.checksums {
             ChecksumKind::V1 => self.sum_images(found)?,
             _ => self.cursor.skip_images(found),
