@@ -42,7 +42,7 @@ impl<'a> EngineTarget<'a> {
     ///
     /// # Errors
     /// The first error of the walk.
-    pub fn place<'p>(&self, path: &'p [u8]) -> Result<(InodeRef, &'p [u8]), Errno> {
+    pub fn parent_and_name<'p>(&self, path: &'p [u8]) -> Result<(InodeRef, &'p [u8]), Errno> {
         let mut parent = answer(self.fs.root())?;
         let mut rest = path;
         while let Some(at) = rest.iter().position(|byte| *byte == b'/') {
@@ -64,7 +64,7 @@ impl<'a> EngineTarget<'a> {
         if path.is_empty() {
             return answer(self.fs.root());
         }
-        let (parent, name) = self.place(path)?;
+        let (parent, name) = self.parent_and_name(path)?;
         answer(self.fs.lookup(&parent, name, &self.caller))
     }
 
@@ -96,7 +96,7 @@ impl<'a> EngineTarget<'a> {
     }
 
     fn make(&self, path: &[u8], kind: FileType, mode: u32) -> Result<(), Errno> {
-        let (parent, name) = self.place(path)?;
+        let (parent, name) = self.parent_and_name(path)?;
         let mode = mode as u16;
         let made = match kind {
             FileType::Directory => self.fs.mkdir(&parent, name, mode, &self.caller),
@@ -114,7 +114,7 @@ impl<'a> EngineTarget<'a> {
             Node::Char(major, minor) => (FileType::CharDevice, (major, minor)),
             Node::Block(major, minor) => (FileType::BlockDevice, (major, minor)),
         };
-        let (parent, name) = self.place(path)?;
+        let (parent, name) = self.parent_and_name(path)?;
         let caller = &self.caller;
         let made = self
             .fs
@@ -124,7 +124,7 @@ impl<'a> EngineTarget<'a> {
 
     fn link(&self, from: &[u8], to: &[u8]) -> Result<(), Errno> {
         let inode = self.find(from)?;
-        let (parent, name) = self.place(to)?;
+        let (parent, name) = self.parent_and_name(to)?;
         // As the VFS: an existing name is reported before an invalid source.
         match self.fs.lookup(&parent, name, &self.caller) {
             Err(Error::NotFound) => {}
@@ -143,8 +143,8 @@ impl<'a> EngineTarget<'a> {
             RenameHow::NoReplaceExchange => return Err(Errno::EINVAL),
         };
         // As the VFS: both parents first, then the names, the old one first.
-        let (from, from_name) = self.place(from)?;
-        let (to, to_name) = self.place(to)?;
+        let (from, from_name) = self.parent_and_name(from)?;
+        let (to, to_name) = self.parent_and_name(to)?;
         answer(self.fs.lookup(&from, from_name, &self.caller))?;
         let caller = &self.caller;
         answer(
@@ -193,16 +193,16 @@ impl Target for EngineTarget<'_> {
             Op::Mkfifo { path, mode } => self.make(path, FileType::Fifo, *mode),
             Op::Mknod { path, mode, node } => self.make_node(path, *mode, *node),
             Op::Symlink { path, target } => {
-                let (parent, name) = self.place(path)?;
+                let (parent, name) = self.parent_and_name(path)?;
                 answer(self.fs.symlink(&parent, name, target, &self.caller)).map(drop)
             }
             Op::Link { from, to } => self.link(from, to),
             Op::Unlink { path } => {
-                let (parent, name) = self.place(path)?;
+                let (parent, name) = self.parent_and_name(path)?;
                 answer(self.fs.unlink(&parent, name, &self.caller))
             }
             Op::Rmdir { path } => {
-                let (parent, name) = self.place(path)?;
+                let (parent, name) = self.parent_and_name(path)?;
                 answer(self.fs.rmdir(&parent, name, &self.caller))
             }
             Op::Rename { from, to, how } => self.rename(from, to, *how),

@@ -61,7 +61,7 @@ impl<'a> Beyond<'a> {
         let first = *self.rng.pick(&first);
         self.write(0, first);
         self.commit(30);
-        let held = self.hold();
+        let held = self.preallocate();
         if self.rng.chance(30) {
             let path = self.path.clone();
             self.steps.push(Step::Op(Op::Fsync { path }));
@@ -74,7 +74,7 @@ impl<'a> Beyond<'a> {
         self.commit(80);
         for _ in 0..self.rng.below(4) {
             if self.rng.chance(30) {
-                let held = self.hold();
+                let held = self.preallocate();
                 self.write_over(held);
             } else {
                 self.reshape()
@@ -120,7 +120,7 @@ impl<'a> Beyond<'a> {
     }
 
     /// Allocates held space behind a hole behind the end; answers its range in bytes.
-    fn hold(&mut self) -> (u64, u64) {
+    fn preallocate(&mut self) -> (u64, u64) {
         let granule = *self.rng.pick(&[self.block, self.unit]);
         let start = (self.size.div_ceil(granule) + self.rng.between(1, 4)) * granule;
         let len = self.rng.between(1, 3) * granule;

@@ -83,7 +83,7 @@ impl OpenFiles {
         self.cut_short.clear();
     }
 
-    fn hold(&mut self, id: u64, number: u64, name: Name, data: Vec<u8>) {
+    fn insert_held(&mut self, id: u64, number: u64, name: Name, data: Vec<u8>) {
         let file = OpenFile { number, name, data };
         self.files.insert(id, file);
     }
@@ -111,7 +111,7 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut OpenFiles) -> Result<
         }
         Step::UnlinkHeld { held: id, path } => {
             let file = target.file(path)?;
-            let (parent, name) = target.place(path)?;
+            let (parent, name) = target.parent_and_name(path)?;
             answer(fs.unlink(&parent, name, &caller))?;
             held.inodes.insert(*id, file);
             Ok(())
@@ -122,7 +122,7 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut OpenFiles) -> Result<
         }
         Step::LinkHeld { held: id, path } => {
             let file = held.inodes.remove(id).ok_or(Errno::ENOENT)?;
-            let (parent, name) = target.place(path)?;
+            let (parent, name) = target.parent_and_name(path)?;
             answer(fs.link(&file, &parent, name, &caller))
         }
         Step::Close { held: id } => {
@@ -139,7 +139,7 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut OpenFiles) -> Result<
 pub(super) fn expect(step: &Step, model: &mut Model, held: &mut OpenFiles) -> Result<(), Errno> {
     match step {
         Step::Tmpfile { held: id } => {
-            held.hold(*id, UNNAMED_NUMBERS + id, Name::Never, Vec::new());
+            held.insert_held(*id, UNNAMED_NUMBERS + id, Name::Never, Vec::new());
             Ok(())
         }
         Step::UnlinkHeld { held: id, path } => expect_unlink(*id, path, model, held),
@@ -171,7 +171,7 @@ fn expect_unlink(
     model.run(&Op::Unlink {
         path: path.to_vec(),
     })?;
-    held.hold(id, number, Name::Lost, data);
+    held.insert_held(id, number, Name::Lost, data);
     Ok(())
 }
 

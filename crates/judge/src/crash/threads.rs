@@ -157,7 +157,7 @@ impl Worker {
                     config: &self.config,
                 };
                 files.shift(n)?;
-                files.hold(n, &mut rng)?;
+                files.preallocate_and_write(n, &mut rng)?;
             }
             let name = format!("kept {n}");
             let file = self.fs.create(&own, name.as_bytes(), 0o644, &caller)?;

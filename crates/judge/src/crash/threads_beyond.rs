@@ -23,7 +23,7 @@ impl BeyondFiles<'_> {
     }
 
     /// Makes a hole and held space behind the end of a file, writes over both, and may change them.
-    pub(super) fn hold(&self, n: u64, rng: &mut Rng) -> Result<()> {
+    pub(super) fn preallocate_and_write(&self, n: u64, rng: &mut Rng) -> Result<()> {
         let fs = self.fs;
         let unit = self.config.shift_bytes();
         let file = self.create(&format!("held {n}"))?;

@@ -96,7 +96,7 @@ impl Workload {
         format!("{what} {}", self.next_name).into_bytes()
     }
 
-    fn hold(&mut self) -> u64 {
+    fn next_held(&mut self) -> u64 {
         self.next_name += 1;
         self.held.push(self.next_name);
         self.next_name
@@ -106,7 +106,9 @@ impl Workload {
         if self.held.len() >= HELD_MAX {
             return self.use_held();
         }
-        Step::Tmpfile { held: self.hold() }
+        Step::Tmpfile {
+            held: self.next_held(),
+        }
     }
 
     fn use_held(&mut self) -> Step {
@@ -154,7 +156,7 @@ impl Workload {
             return Step::Sync;
         }
         Step::UnlinkHeld {
-            held: self.hold(),
+            held: self.next_held(),
             path,
         }
     }
