@@ -163,7 +163,7 @@ fn one_run(
     let stage = Stage::set(key.system, backing, &setup, cleanup)?;
     let task = |worker| Task::new(plan, &key.variant, worker, key.workers);
     let tasks: Vec<Task> = (0..key.workers).map(task).collect();
-    let answers = workers::work(&stage.place(), &tasks);
+    let answers = workers::work(&stage.access(), &tasks);
     let struck = stage.strike();
     let answers = answers?;
     struck?;

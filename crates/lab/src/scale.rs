@@ -136,7 +136,7 @@ impl Ground {
     fn step(&mut self, plan: &Plan, step: Step) -> Result<Vec<Series>> {
         memory::begin()?;
         let stage = self.mount(plan)?;
-        let place = stage.place();
+        let place = stage.access();
         let done = self.work(&place, step);
         drop(place);
         let struck = stage.strike();

@@ -70,7 +70,7 @@ impl Stage {
     }
 
     /// The access for workers.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn access(&self) -> Place {
         match self {
             Self::Library(filesystem) => Place::Library(filesystem.clone()),
             Self::Kernel(mount) => Place::Directory(mount.path().to_owned()),

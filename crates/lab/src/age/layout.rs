@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         let mut blocks = 0;
         let mut locality = Locality::new(self.dirs.len());
         for file in live {
-            let Some(placed) = self.place(file)? else {
+            let Some(placed) = self.locate(file)? else {
                 continue;
             };
             extents.push(placed.extents);
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The place of the data; `None` for an empty file.
-    fn place(&self, file: &File) -> Result<Option<Placed>> {
+    fn locate(&self, file: &File) -> Result<Option<Placed>> {
         let name = file.name();
         let inode = self
             .filesystem

@@ -134,7 +134,7 @@ impl Ground {
         let mut workload = Workload::new(plan.profile, amount, seed);
         let scratch = self.backing.dir();
         let stage = Stage::mount(system, &image, scratch, setup, &mut self.cleanup)?;
-        let place = stage.place();
+        let place = stage.access();
         let done = work(plan.profile, &place, &mut workload, amount);
         drop(place);
         let struck = stage.strike();

@@ -67,7 +67,7 @@ impl Ground {
             clock: Clock::Wall,
         };
         let tasks: Vec<Task> = (0..workers).map(task).collect();
-        let place = stage.place();
+        let place = stage.access();
         let done = workers::work(&place, &tasks);
         let share_ns = match &place {
             Place::Library(filesystem) => Some(filesystem.stats().journal.bookkeeping_ns),

@@ -25,7 +25,7 @@ impl LibraryClient {
         })
     }
 
-    fn look_up(&self, name: &str) -> Result<InodeRef, Error> {
+    fn lookup_name(&self, name: &str) -> Result<InodeRef, Error> {
         self.filesystem
             .lookup(&self.dir, name.as_bytes(), &self.caller)
     }
@@ -43,14 +43,14 @@ impl Client for LibraryClient {
     }
 
     fn enter(&mut self, name: &str) -> Result<()> {
-        self.dir = self.look_up(name)?;
+        self.dir = self.lookup_name(name)?;
         Ok(())
     }
 
     fn below(&self, name: &str) -> Result<Box<dyn Client>> {
         Ok(Box::new(Self {
             filesystem: self.filesystem.clone(),
-            dir: self.look_up(name)?,
+            dir: self.lookup_name(name)?,
             caller: Caller::root(),
         }))
     }
@@ -62,13 +62,13 @@ impl Client for LibraryClient {
     }
 
     fn stat(&self, name: &str) -> Result<()> {
-        let inode = self.look_up(name)?;
+        let inode = self.lookup_name(name)?;
         black_box(self.filesystem.attr(&inode));
         Ok(())
     }
 
     fn miss(&self, name: &str) -> Result<()> {
-        let found = self.look_up(name);
+        let found = self.lookup_name(name);
         ensure!(matches!(found, Err(Error::NotFound)), "{name} is there");
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Client for LibraryClient {
     fn open(&self, name: &str) -> Result<Box<dyn OpenFile>> {
         Ok(Box::new(LibraryFile {
             filesystem: self.filesystem.clone(),
-            inode: self.look_up(name)?,
+            inode: self.lookup_name(name)?,
         }))
     }
 

@@ -46,7 +46,7 @@ fn server(root: &Path) -> Result<Client> {
 impl Commits {
     /// The counters of a mounted file system on `disk`.
     pub(super) fn of(stage: &Stage, disk: &str, feature: Feature) -> Result<Self> {
-        let counters = match (stage, stage.place()) {
+        let counters = match (stage, stage.access()) {
             (Stage::Kernel(_), _) => of_kernel(disk, feature),
             (_, Place::Library(filesystem)) => of_stats(&serde_json::to_value(filesystem.stats())?),
             (_, Place::Directory(root)) => of_stats(&server(&root)?.ask(&Ask::Stats {})?),

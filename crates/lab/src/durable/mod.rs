@@ -197,7 +197,7 @@ impl Case {
         let disk = device.name(stage)?;
         let empty = EmptyFlushes::of(&disk)?;
         let mut seen = Vec::new();
-        let done = workers::work_watched(&stage.place(), &tasks, &mut || {
+        let done = workers::work_watched(&stage.access(), &tasks, &mut || {
             // The journal's counters are read outside of the span of the device's.
             let commits = || Commits::of(stage, &disk, self.feature);
             let before = seen.is_empty().then(commits).transpose()?;

@@ -45,7 +45,7 @@ pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
         ..Setup::default()
     };
     let stage = Stage::mount(system, &image, dir.path(), &setup, &mut cleanup)?;
-    let calls = match (&stage, stage.place()) {
+    let calls = match (&stage, stage.access()) {
         (Stage::Kernel(mount), Place::Directory(root)) => {
             under_pressure(|| write(plan, load, &root))?;
             of_kernel(mount.loop_device(), &root)

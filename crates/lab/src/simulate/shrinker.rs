@@ -75,7 +75,7 @@ fn filled(filesystem: &Filesystem, run: &Run<'_>) -> Result<Vec<InodeRef>> {
     let make = |nr: u64| -> Result<InodeRef> {
         let file = filesystem.create(&root, nr.to_string().as_bytes(), 0o600, &caller)?;
         (0..EXTENTS).try_for_each(|place| allocate(filesystem, &file, place))?;
-        (0..EXTENTS).try_for_each(|place| look_up(filesystem, &file, place))?;
+        (0..EXTENTS).try_for_each(|place| read_block(filesystem, &file, place))?;
         Ok(file)
     };
     (0..run.size).map(make).collect()
@@ -92,7 +92,7 @@ fn allocate(filesystem: &Filesystem, file: &InodeRef, place: u64) -> Result<()> 
     Ok(filesystem.fallocate(file, mode, bytes, context)?)
 }
 
-fn look_up(filesystem: &Filesystem, file: &InodeRef, place: u64) -> Result<()> {
+fn read_block(filesystem: &Filesystem, file: &InodeRef, place: u64) -> Result<()> {
     let mut block = [0; BLOCK_BYTES as usize];
     filesystem.read(file, offset_of(place), &mut block)?;
     Ok(())
@@ -111,7 +111,7 @@ fn add(filesystem: &Filesystem, files: &[InodeRef], workers: u32, worker: u32) -
             .context("too few files")?;
         let place = EXTENTS + nr / own.len() as u64;
         allocate(filesystem, own[at], place)?;
-        look_up(filesystem, own[at], place)?;
+        read_block(filesystem, own[at], place)?;
     }
     Ok(())
 }
