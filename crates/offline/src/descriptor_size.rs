@@ -16,7 +16,7 @@
 use super::bitmaps::{groups_of, mark_clusters};
 use super::changes::Changes;
 use super::descriptors::Descriptors;
-use super::grow::{settle_lazy_bitmaps, write_copies};
+use super::grow::{write_copies, write_lazy_bitmaps};
 use super::reserved_descriptors::count_overhead;
 use super::{resize_inode, space, target};
 use uext4_device::BlockDevice;
@@ -133,7 +133,7 @@ fn change(volume: &mut Volume, mut disk: Superblock) -> Result<()> {
     for group in groups_of(&old, &freed) {
         mark_clusters(volume, &mut changes, &mut descriptors, group, &[], &freed)?;
     }
-    settle_lazy_bitmaps(&mut changes, &mut descriptors, &checksums, &old)?;
+    write_lazy_bitmaps(&mut changes, &mut descriptors, &checksums, &old)?;
     let mut resized = descriptors.emptied(&new);
     for group in (0..new.group_count).map(GroupNr) {
         let mut descriptor = descriptors.get(group)?;

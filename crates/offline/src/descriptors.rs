@@ -108,7 +108,7 @@ impl Descriptors {
     /// # Errors
     /// Damage.
     pub(crate) fn get(&self, group: GroupNr) -> Result<GroupDescriptor> {
-        let (index, at) = self.place(group);
+        let (index, at) = self.table_position(group);
         let bytes = &self.blocks[usize_of(index)][at..];
         let (geometry, checksums) = (&self.geometry, &self.checksums);
         Ok(GroupDescriptor::parse(bytes, group, geometry, checksums)?)
@@ -116,7 +116,7 @@ impl Descriptors {
 
     /// Replaces the descriptor of a group.
     pub(crate) fn set(&mut self, group: GroupNr, descriptor: &GroupDescriptor) {
-        let (index, at) = self.place(group);
+        let (index, at) = self.table_position(group);
         let bytes = &mut self.blocks[usize_of(index)][at..];
         descriptor.write_to(bytes, group, &self.geometry, &self.checksums);
         self.changed.insert(index);
@@ -135,7 +135,7 @@ impl Descriptors {
         Ok(())
     }
 
-    fn place(&self, group: GroupNr) -> (u32, usize) {
+    fn table_position(&self, group: GroupNr) -> (u32, usize) {
         let (_, offset) = self.geometry.descriptor_location(group);
         let index = group.0 / self.geometry.descriptors_per_block();
         (index, usize_of(offset))
@@ -145,7 +145,7 @@ impl Descriptors {
     ///
     /// # Errors
     /// Damage: of the descriptor, or a number that no group has.
-    pub(crate) fn place_of(&self, nr: InodeNr) -> Result<(BlockNr, usize)> {
+    pub(crate) fn inode_position(&self, nr: InodeNr) -> Result<(BlockNr, usize)> {
         let outside = Corrupt::new(Place::Inode(nr), "inode", CorruptKind::NotInUse);
         let (group, index) = self.geometry.split_inode(nr).ok_or(outside)?;
         let table = self.get(group)?.inode_table;

@@ -64,7 +64,7 @@ pub fn grow_volume(volume: &mut Volume, blocks: u64, contents: DeviceContents) -
     let mut changes = Changes::new(volume);
     let more = lengthen_last(&mut changes, &mut descriptors, &checksums, &new)?;
     let freed = resize_inode::update(&mut changes, &mut descriptors, &checksums, &old, &new)?;
-    settle_lazy_bitmaps(&mut changes, &mut descriptors, &checksums, &new)?;
+    write_lazy_bitmaps(&mut changes, &mut descriptors, &checksums, &new)?;
     let added = add_groups(&*volume.device, new, first, checksums, contents).map_err(failed)?;
     descriptors.extend(&new);
     for (at, descriptor) in added.descriptors.iter().enumerate() {
@@ -114,7 +114,7 @@ fn lengthen_last(
 /// superblock and descriptors. A mount of Linux after a crash computes them from the old number of
 /// descriptor blocks and the new one of reserved blocks: it reads the one before the replay, and
 /// the other behind it, and takes the difference for free space.
-pub(super) fn settle_lazy_bitmaps(
+pub(super) fn write_lazy_bitmaps(
     changes: &mut Changes<'_>,
     descriptors: &mut Descriptors,
     checksums: &Checksums,

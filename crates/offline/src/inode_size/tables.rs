@@ -65,13 +65,13 @@ impl<'a> Tables<'a> {
         let step = PIECE_BYTES.max(self.old.block_size()) / u32::from(self.old.inode_size);
         for first in (0..written).step_by(usize_of(step)) {
             let indexes = first..written.min(first + step);
-            self.copy_piece(group, &bitmap, indexes, [descriptor.inode_table, place])?;
+            self.copy_inodes(group, &bitmap, indexes, [descriptor.inode_table, place])?;
         }
         self.copy_journal_inode(group, [descriptor.inode_table, place])
     }
 
     /// Copies inodes; the rest of the last block becomes zero.
-    fn copy_piece(
+    fn copy_inodes(
         &self,
         group: GroupNr,
         bitmap: &[u8],

@@ -166,7 +166,7 @@ impl<'a> Batches<'a> {
     }
 
     fn inode(&self, nr: InodeNr) -> Result<Inode> {
-        let (block, offset) = self.descriptors.place_of(nr)?;
+        let (block, offset) = self.descriptors.inode_position(nr)?;
         let bytes = self.volume.read(block)?;
         let checksums = self.volume.superblock.checksums();
         let geometry = &self.volume.geometry;
@@ -182,7 +182,7 @@ impl<'a> Batches<'a> {
         batch.values.extend(needs.values);
         let inodes: Vec<InodeNr> = needs.inodes.into_iter().map(now).collect();
         for nr in inodes.iter().copied().chain([old, new]) {
-            let (block, _) = self.descriptors.place_of(nr)?;
+            let (block, _) = self.descriptors.inode_position(nr)?;
             batch.tables.insert(block);
         }
         batch.inodes.extend(inodes);

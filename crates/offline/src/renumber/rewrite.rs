@@ -110,7 +110,7 @@ impl Work<'_> {
 
     /// An inode, which changes, and may move.
     fn inode(&mut self, nr: InodeNr) -> Result<()> {
-        let (block, at) = self.descriptors.place_of(nr)?;
+        let (block, at) = self.descriptors.inode_position(nr)?;
         let mut bytes = self.changes.get(block)?;
         let mut inode = Inode::parse(&bytes[at..], nr, &self.geometry, &self.checksums)?;
         self.change(nr, &mut inode)?;
@@ -124,7 +124,7 @@ impl Work<'_> {
         let is_directory = inode.file_type() == Some(FileType::Directory);
         self.free(nr, is_directory)?;
         let is_first_use = self.take(new, is_directory)?;
-        let (block, at) = self.descriptors.place_of(new)?;
+        let (block, at) = self.descriptors.inode_position(new)?;
         let mut bytes = self.changes.get(block)?;
         if is_first_use {
             bytes[at..].fill(0);
@@ -165,7 +165,7 @@ impl Work<'_> {
         descriptor.used_dirs += u32::from(is_directory);
         self.descriptors.set(group, &descriptor);
         self.put_bit(group, |bitmap| set_bits(bitmap, index, index + 1))?;
-        self.settle_block_bitmap(group)?;
+        self.write_block_bitmap(group)?;
         Ok(is_first_use)
     }
 
@@ -193,7 +193,7 @@ impl Work<'_> {
     }
 
     /// Writes the block bitmap of a group with inodes in use, as the kernel does.
-    fn settle_block_bitmap(&mut self, group: GroupNr) -> Result<()> {
+    fn write_block_bitmap(&mut self, group: GroupNr) -> Result<()> {
         let descriptor = self.descriptors.get(group)?;
         if !descriptor.has_flag(group_flag::BLOCK_UNINIT) {
             return Ok(());

@@ -63,7 +63,7 @@ impl Work<'_> {
         if !self.geometry.contains_inode(nr) {
             return Err(damaged(CorruptKind::NumberRange).into());
         }
-        let (block, at) = self.descriptors.place_of(nr)?;
+        let (block, at) = self.descriptors.inode_position(nr)?;
         let bytes = self.volume.read(block)?;
         let inode = Inode::parse(&bytes[at..], nr, &self.geometry, &self.old)?;
         if !inode.flags.contains(InodeFlags::EA_INODE) {

@@ -6,7 +6,7 @@ use super::plan::Step;
 use crate::bitmaps::{groups_of, mark_clusters};
 use crate::changes::Changes;
 use crate::descriptors::Descriptors;
-use crate::grow::{settle_lazy_bitmaps, write_copies};
+use crate::grow::{write_copies, write_lazy_bitmaps};
 use crate::resize_inode;
 use crate::space;
 use uext4_format::GroupNr;
@@ -37,7 +37,7 @@ pub(super) fn run(volume: &mut Volume, layout: &Layout, step: &Step) -> Result<(
     resize_inode::update(&mut changes, &mut descriptors, &checksums, &old, &new)?;
     let freed = space::before(&freed, new.blocks_count >> new.cluster_bits);
     descriptors.shrink(&new)?;
-    settle_lazy_bitmaps(&mut changes, &mut descriptors, &checksums, &new)?;
+    write_lazy_bitmaps(&mut changes, &mut descriptors, &checksums, &new)?;
     let last = GroupNr(new.group_count - 1);
     let mut touched = groups_of(&new, &freed);
     // Its bits behind the end are set.

@@ -29,7 +29,7 @@ impl Mover<'_> {
     pub(super) fn move_journal(&mut self, holder: &Holder, file: &FileMove) -> Result<()> {
         self.commit()?;
         let inode = self.copy_file(holder, file)?;
-        let (table, _) = self.descriptors.place_of(holder.nr)?;
+        let (table, _) = self.descriptors.inode_position(holder.nr)?;
         self.put_inode(holder.nr, &inode)?;
         self.mark_file(holder, file)?;
         let (blocks, mut wanted) = self.take_changes()?;

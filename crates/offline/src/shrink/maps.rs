@@ -41,7 +41,7 @@ pub(super) fn remade(
     for at in 0..DIRECT_BLOCKS + 3 {
         let old = pointer(&root, usize_of(at));
         let new = match at.checked_sub(DIRECT_BLOCKS) {
-            None => place(moved, old),
+            None => moved_to(moved, old),
             Some(level) => remake_table(volume, old, level, moved, &mut take, &mut made.nodes)?,
         };
         set_pointer(&mut root, usize_of(at), new);
@@ -66,7 +66,7 @@ fn remake_table(
     for at in 0..bytes.len() / 4 {
         let old = pointer(&bytes, at);
         let new = match level {
-            0 => place(moved, old),
+            0 => moved_to(moved, old),
             _ => remake_table(volume, old, level - 1, moved, take, made)?,
         };
         set_pointer(&mut bytes, at, new);
@@ -77,7 +77,7 @@ fn remake_table(
 }
 
 /// Where a block is after the moves.
-fn place(moved: &[Moved], block: BlockNr) -> BlockNr {
+fn moved_to(moved: &[Moved], block: BlockNr) -> BlockNr {
     let after = moved.partition_point(|run| run.old.end <= block.0);
     match moved.get(after).filter(|run| run.old.start <= block.0) {
         Some(run) => BlockNr(run.new + (block.0 - run.old.start)),

@@ -219,7 +219,7 @@ impl<'a> Mover<'a> {
     }
 
     pub(super) fn inode(&self, nr: InodeNr) -> Result<Inode> {
-        let (block, offset) = self.descriptors.place_of(nr)?;
+        let (block, offset) = self.descriptors.inode_position(nr)?;
         let bytes = self.block(block)?;
         let checksums = self.volume.superblock.checksums();
         let geometry = &self.volume.geometry;
@@ -227,7 +227,7 @@ impl<'a> Mover<'a> {
     }
 
     pub(super) fn put_inode(&mut self, nr: InodeNr, inode: &Inode) -> Result<()> {
-        let (block, offset) = self.descriptors.place_of(nr)?;
+        let (block, offset) = self.descriptors.inode_position(nr)?;
         let mut bytes = self.block(block)?;
         let checksums = self.volume.superblock.checksums();
         inode.write_to(&mut bytes[offset..], nr, &self.volume.geometry, &checksums);
