@@ -62,7 +62,7 @@ fn rename(fs: &Filesystem) {
 }
 
 /// Permanent names are found, and occur once in each listing, also in one resumed after a pause.
-fn look(fs: &Filesystem) {
+fn check_listing(fs: &Filesystem) {
     let dir = dir(fs, b"d");
     for nr in 0..STAY {
         let found = fs.lookup(&dir, &name("stay", nr), &Caller::root());
@@ -98,7 +98,7 @@ fn expected() -> BTreeSet<Vec<u8>> {
 fn meet(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, ""));
-    together(&fs, [create, remove, rename, look]);
+    together(&fs, [create, remove, rename, check_listing]);
     unmount(&device, &fs);
     let fs = mount(&device, "");
     let found = names(&fs, &dir(&fs, b"d"));
@@ -143,7 +143,7 @@ fn come_and_go(image: &[u8]) {
 }
 
 #[test]
-fn a_name_that_goes_is_not_found() {
+fn lookups_miss_a_removed_name() {
     let image = image(fill);
     explore(100, move || come_and_go(&image));
 }
@@ -247,7 +247,7 @@ fn crowd(image: &[u8]) {
         |fs| create_named(fs, "first"),
         |fs| create_named(fs, "second"),
         |fs| create_named(fs, "third"),
-        look,
+        check_listing,
     ];
     together(&fs, works);
     unmount(&device, &fs);

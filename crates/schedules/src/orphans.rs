@@ -70,7 +70,7 @@ fn a_slot_has_one_owner() {
 }
 
 /// A reference by number is taken and dropped while the last user of an unlinked file leaves.
-fn hold_beside_the_end(image: &[u8]) {
+fn reference_during_the_last_drop(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));
     let free = |fs: &Filesystem| (fs.statfs().blocks_free, fs.statfs().inodes_free);
@@ -104,7 +104,7 @@ fn hold_beside_the_end(image: &[u8]) {
 #[test]
 fn the_last_of_several_users_frees_a_file_without_a_name() {
     let image = image_with_directory();
-    explore(150, move || hold_beside_the_end(&image));
+    explore(150, move || reference_during_the_last_drop(&image));
 }
 
 /// Each piece is an extent; this many need more than one transaction to truncate.
