@@ -144,17 +144,17 @@ impl Rank {
 
     /// The place in [`Self::ALL`].
     #[expect(clippy::as_conversions, reason = "the number of the variant")]
-    pub(crate) const fn place(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         self as usize
     }
 }
 
 // `Rank::ALL` indexes by discriminant and leaves none out.
 const _: () = {
-    assert!(Rank::ALL.len() == Rank::Device.place() + 1);
+    assert!(Rank::ALL.len() == Rank::Device.index() + 1);
     let mut i = 0;
     while i < Rank::ALL.len() {
-        assert!(Rank::ALL[i].place() == i);
+        assert!(Rank::ALL[i].index() == i);
         i += 1;
     }
 };

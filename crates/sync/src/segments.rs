@@ -54,7 +54,7 @@ mod tests {
     use crate::atomic::{AtomicU32, Ordering::Relaxed};
 
     #[test]
-    fn each_place_is_one_of_its_own_and_stays() {
+    fn each_slot_is_separate_and_stays() {
         let table = Segments::<AtomicU32, 5>::default();
         assert!(table.get(0).is_none() && table.get(9).is_none());
         for at in [9, 0, 1, 15, 2, 8, 7, 3, 4, 5, 6, 10, 11, 12, 13, 14] {

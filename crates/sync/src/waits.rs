@@ -35,7 +35,7 @@ pub struct LockWait {
 pub(crate) fn timed<G>(rank: Rank, take: impl FnOnce() -> G) -> G {
     let start = Instant::now();
     let guard = take();
-    let slot = &WAITS.local()[rank.place()];
+    let slot = &WAITS.local()[rank.index()];
     slot.waits.fetch_add(1, Relaxed);
     slot.wait_ns
         .fetch_add(clamp_u64(start.elapsed().as_nanos()), Relaxed);
@@ -47,7 +47,7 @@ pub fn lock_waits() -> Vec<LockWait> {
     let sum = |rank: Rank, of: fn(&Slot) -> &AtomicU64| {
         WAITS
             .iter()
-            .map(|slots| of(&slots[rank.place()]).load(Relaxed))
+            .map(|slots| of(&slots[rank.index()]).load(Relaxed))
             .sum()
     };
     let wait = |rank| LockWait {

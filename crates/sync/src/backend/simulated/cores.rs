@@ -91,7 +91,7 @@ impl Cores {
             waits: 0,
             timed_out: false,
         });
-        self.place(task, at);
+        self.assign_core(task, at);
         task
     }
 
@@ -215,7 +215,7 @@ impl Cores {
             self.due.push(Reverse((task.clock, wait.task)));
         } else {
             let at = task.clock.max(at + machine.wake_latency_ps);
-            self.place(wait.task, at);
+            self.assign_core(wait.task, at);
         }
     }
 
@@ -262,7 +262,7 @@ impl Cores {
     }
 
     /// Gives the task an idle core, or lets it wait for one.
-    fn place(&mut self, id: usize, at: u64) {
+    fn assign_core(&mut self, id: usize, at: u64) {
         let Task {
             home, core: last, ..
         } = self.tasks[id];

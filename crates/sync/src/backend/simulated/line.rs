@@ -132,7 +132,7 @@ impl Line {
         }
     }
 
-    fn count_place(&mut self, place: Place) {
+    fn count_access(&mut self, place: Place) {
         let is_same = |one: &&mut (Place, u64)| std::ptr::eq(one.0.code, place.code);
         if let Some((_, count)) = self.places.iter_mut().find(is_same) {
             *count += 1;
@@ -233,7 +233,7 @@ impl Lines {
         } else {
             line.counts.far += 1
         }
-        line.count_place(place);
+        line.count_access(place);
         line.take(core, access);
         Charge {
             end,

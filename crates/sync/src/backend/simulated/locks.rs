@@ -32,7 +32,7 @@ impl<T> Mutex<T> {
 }
 
 /// An access to a lock.
-pub(super) fn place<T: ?Sized>(code: &'static Location<'static>) -> Place {
+pub(super) fn access_by<T: ?Sized>(code: &'static Location<'static>) -> Place {
     let kind = std::any::type_name::<T>();
     Place { kind, code }
 }
@@ -85,7 +85,7 @@ impl<T: ?Sized> Mutex<T> {
         me: Option<&Me>,
         code: &'static Location<'static>,
     ) -> Option<MutexGuard<'_, T>> {
-        let place = place::<Self>(code);
+        let place = access_by::<Self>(code);
         if let Some(me) = me {
             me.access(address(self), Access::Update, place);
         }
@@ -116,7 +116,7 @@ impl<T: ?Sized> MutexGuard<'_, T> {
         };
         let me = Me::observed();
         if let Some(me) = &me {
-            let place = place::<Mutex<T>>(self.code);
+            let place = access_by::<Mutex<T>>(self.code);
             me.access(address(self.lock), Access::Update, place);
         }
         drop(inner);
@@ -191,8 +191,8 @@ impl Condvar {
     #[track_caller]
     fn block<T>(&self, me: &Me, guard: &mut MutexGuard<'_, T>, timeout: Option<Duration>) -> bool {
         let (lock, code) = (guard.lock, Location::caller());
-        me.access(address(self), Access::Update, place::<Self>(code));
-        me.access(address(lock), Access::Update, place::<Mutex<T>>(code));
+        me.access(address(self), Access::Update, access_by::<Self>(code));
+        me.access(address(lock), Access::Update, access_by::<Mutex<T>>(code));
         // From here on no other thread runs until this one is in the queue.
         guard.inner = None;
         released(me, address(lock));
@@ -243,7 +243,7 @@ impl Condvar {
         } else {
             Access::Load
         };
-        me.access(address(self), access, place::<Self>(code));
+        me.access(address(self), access, access_by::<Self>(code));
         let mut state = me.world.state();
         let state = &mut *state;
         tell(

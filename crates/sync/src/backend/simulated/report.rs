@@ -88,7 +88,7 @@ impl Report {
         let moved = state.lines.iter().filter(|line| line.counts.moved_ps > 0);
         let mut moved: Vec<&Line> = moved.collect();
         moved.sort_by_key(|line| (Reverse(line.counts.lost_ps()), line.number));
-        let places = by_place(&moved, lines_max);
+        let places = by_access(&moved, lines_max);
         Self {
             places,
             accesses: sum(|line| line.counts.accesses),
@@ -104,7 +104,7 @@ impl Report {
     }
 }
 
-fn by_place(moved: &[&Line], places_max: usize) -> Vec<HotLine> {
+fn by_access(moved: &[&Line], places_max: usize) -> Vec<HotLine> {
     let mut places: BTreeMap<String, HotLine> = BTreeMap::new();
     for line in moved {
         let one = HotLine::new(line);

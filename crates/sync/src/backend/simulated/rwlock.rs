@@ -2,7 +2,7 @@
 
 use super::current::{Me, address};
 use super::line::Access;
-use super::locks::{place, released, touch_value};
+use super::locks::{access_by, released, touch_value};
 use super::waiters::Side;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
@@ -99,23 +99,23 @@ impl<T: ?Sized> RwLock<T> {
         let Some(me) = me else {
             return Some(self.shared(self.0.try_read()?, code));
         };
-        me.access(address(self), Access::Update, place::<Self>(code));
+        me.access(address(self), Access::Update, access_by::<Self>(code));
         let is_kept_out = || me.world.state().waiters.has_writer(address(self));
         if turn == Turn::New && is_kept_out() {
             return None;
         }
         let inner = self.0.try_read()?;
-        touch_value(me, &*inner, Access::Load, place::<Self>(code));
+        touch_value(me, &*inner, Access::Load, access_by::<Self>(code));
         Some(self.shared(inner, code))
     }
 
     fn try_exclusive(&self, me: Option<&Me>, code: Code) -> Option<RwLockWriteGuard<'_, T>> {
         if let Some(me) = me {
-            me.access(address(self), Access::Update, place::<Self>(code));
+            me.access(address(self), Access::Update, access_by::<Self>(code));
         }
         let inner = self.0.try_write()?;
         if let Some(me) = me {
-            touch_value(me, &*inner, Access::Store, place::<Self>(code));
+            touch_value(me, &*inner, Access::Store, access_by::<Self>(code));
         }
         Some(self.exclusive(inner, code))
     }
@@ -150,7 +150,7 @@ impl<T: ?Sized> RwLock<T> {
     fn release(&self, inner: impl Sized, code: Code) {
         let me = Me::observed();
         if let Some(me) = &me {
-            me.access(address(self), Access::Update, place::<Self>(code));
+            me.access(address(self), Access::Update, access_by::<Self>(code));
         }
         drop(inner);
         if let Some(me) = &me {
@@ -172,7 +172,7 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
         let inner = guard.inner.take().expect(PRESENT);
         let inner = parking_lot::RwLockWriteGuard::downgrade(inner);
         if let Some(me) = Me::observed() {
-            me.access(address(lock), Access::Update, place::<RwLock<T>>(code));
+            me.access(address(lock), Access::Update, access_by::<RwLock<T>>(code));
             released(&me, address(lock));
         }
         lock.shared(inner, code)
