@@ -139,7 +139,7 @@ impl Failure {
 }
 
 /// Prints a note to standard error; the command continues.
-pub(crate) fn note(text: impl Display) {
+pub(crate) fn info(text: impl Display) {
     eprintln!(
         "uext4: note: {}",
         uext4_fuse::escape_controls(&text.to_string())

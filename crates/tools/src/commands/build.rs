@@ -232,7 +232,7 @@ impl Args {
                 0 => String::new(),
                 others => format!(", and {others} others"),
             };
-            crate::failure::note(format!(
+            crate::failure::info(format!(
                 "/{}{others}: a later source has files below this symbolic link of an earlier one; \
                  they are where the link leads",
                 path.escape_ascii()

@@ -98,7 +98,7 @@ impl Args {
             host_bytes_before,
             host_bytes_after: host_bytes(self.image.storage()),
         };
-        self.tell(&name, &report)?;
+        self.print_report(&name, &report)?;
         if is_interrupted() {
             Err(Failure::new(
                 Exit::Failed,
@@ -109,7 +109,7 @@ impl Args {
         }
     }
 
-    fn tell(&self, name: &str, report: &Report) -> Result<()> {
+    fn print_report(&self, name: &str, report: &Report) -> Result<()> {
         if self.json {
             return show::json(&mut std::io::stdout(), report);
         }

@@ -87,7 +87,7 @@ impl Args {
         if self.json {
             show::json(&mut std::io::stdout(), &report)?
         } else {
-            report.tell()?
+            report.print()?
         }
         if is_interrupted() {
             Err(Failure::new(Exit::Failed, format!("{name}: interrupted"))
@@ -127,7 +127,7 @@ fn use_extents(
 }
 
 impl Report {
-    fn tell(&self) -> Result<()> {
+    fn print(&self) -> Result<()> {
         let (mut out, image) = (show::stdout(), &self.image);
         match (self.added.is_empty(), &self.extents) {
             (false, _) => writeln!(out, "{image}: is ext4 now, with {}", self.added.join(", "))?,

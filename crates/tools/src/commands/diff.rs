@@ -138,7 +138,7 @@ impl Args {
             geometry: &geometry,
             differing: &differing,
         };
-        self.tell_blocks(other, &image).map_err(quiet)?;
+        self.print_blocks(other, &image).map_err(quiet)?;
         match differing.count() {
             0 => Ok(()),
             _ => Err(Failure::different()),
@@ -146,7 +146,7 @@ impl Args {
     }
 
     /// Prints the runs of blocks that differ and their owners, window by window.
-    fn tell_blocks(&self, other: &ImageArgs, image: &Image<'_>) -> Result<()> {
+    fn print_blocks(&self, other: &ImageArgs, image: &Image<'_>) -> Result<()> {
         let form = if self.json { Form::Json } else { Form::Text };
         let (mut out, geometry) = (show::stdout(), image.geometry);
         let count = image.differing.count();

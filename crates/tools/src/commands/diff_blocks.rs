@@ -71,14 +71,14 @@ impl Runs {
             a.read_at(offset, piece_a)?;
             b.read_at(offset, piece_b)?;
             if piece_a != piece_b {
-                runs.put_piece(piece_a, piece_b, offset / block_bytes, geometry);
+                runs.mark_blocks(piece_a, piece_b, offset / block_bytes, geometry);
             }
             offset += u64_of(want);
         }
         Ok(runs)
     }
 
-    fn put_piece(&mut self, a: &[u8], b: &[u8], first: u64, geometry: &Geometry) {
+    fn mark_blocks(&mut self, a: &[u8], b: &[u8], first: u64, geometry: &Geometry) {
         let block_bytes = uext4_num::usize_of(geometry.block_size());
         let pairs = a.chunks(block_bytes).zip(b.chunks(block_bytes));
         for (block, (a, b)) in (first..).zip(pairs) {

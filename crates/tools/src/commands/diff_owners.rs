@@ -126,7 +126,7 @@ impl<'o> Owners<'o> {
             owners.claim_group(image, group, &descriptor)?;
             descriptors.push(descriptor);
         }
-        owners.settle();
+        owners.sort_and_merge();
         owners.claim_rest(image, &descriptors)?;
         Ok(owners)
     }
@@ -165,7 +165,7 @@ impl<'o> Owners<'o> {
         if self.claims.len() <= self.claims_max {
             return;
         }
-        self.settle();
+        self.sort_and_merge();
         let Some(middle) = self.claims.get(self.claims_max / 2) else {
             return;
         };
@@ -175,7 +175,7 @@ impl<'o> Owners<'o> {
         for claim in &mut self.claims {
             claim.run.end = claim.run.end.min(end);
         }
-        self.settle();
+        self.sort_and_merge();
     }
 
     /// Where the next window begins.
@@ -257,7 +257,7 @@ impl<'o> Owners<'o> {
             match Inode::parse(raw, nr, geometry, &image.disk.checksums()) {
                 Ok(inode) => self.claim_inode(image, nr, &inode),
                 Err(corrupt) if self.window.start == 0 => {
-                    failure::note(format_args!("{corrupt}; its blocks are not known"));
+                    failure::info(format_args!("{corrupt}; its blocks are not known"));
                 }
                 Err(_) => {}
             }
@@ -283,7 +283,7 @@ impl<'o> Owners<'o> {
 
     /// Sorts the claims. Claims of one run by several inodes become one, and so do neighbours of
     /// one owner.
-    fn settle(&mut self) {
+    fn sort_and_merge(&mut self) {
         let key = |claim: &Claim| (claim.run.start, claim.run.end, claim.owner, claim.group);
         self.claims.sort_by_key(key);
         self.claims.dedup_by(|later, first| {
@@ -331,7 +331,7 @@ impl<'o> Owners<'o> {
                 self.claim_next(image, block, owner);
             }
         }
-        self.settle();
+        self.sort_and_merge();
         Ok(())
     }
 

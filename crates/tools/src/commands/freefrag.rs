@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
-        let found = self.look()?;
+        let found = self.measure()?;
         let mut out = show::stdout();
         if self.json {
             show::json(&mut out, &found)?;
@@ -48,7 +48,7 @@ impl Args {
         Ok(out.flush()?)
     }
 
-    fn look(&self) -> Result<FreeFragments> {
+    fn measure(&self) -> Result<FreeFragments> {
         if control::is_running(&self.image)? {
             let slices = clamp_u32(COLUMNS * ROWS);
             let answer = control::ask(&self.image.image, &Ask::FreeFragments { slices })?;

@@ -95,7 +95,7 @@ impl Made<'_> {
             .map(|f| f.to_string())
             .collect();
         if !dropped.is_empty() {
-            crate::failure::note(format_args!(
+            crate::failure::info(format_args!(
                 "made without {}, which it has no space or use for",
                 dropped.join(", ")
             ));
@@ -106,7 +106,7 @@ impl Made<'_> {
                 Support::ReadOnly => "can only read it",
                 Support::Refused => "cannot mount it",
             };
-            crate::failure::note(format_args!("{feature}: Linux can use it, uext4 {can}"));
+            crate::failure::info(format_args!("{feature}: Linux can use it, uext4 {can}"));
         }
         Ok(())
     }

@@ -87,8 +87,8 @@ impl Target<'_> {
         };
         let reader = self.place.open(self.path, device::Access::ReadOnly);
         let reader = reader.at(&name)?;
-        if let Some(what) = found(&*reader).at(&name)?.filter(|_| !self.force) {
-            crate::failure::note(format_args!(
+        if let Some(what) = find_signature(&*reader).at(&name)?.filter(|_| !self.force) {
+            crate::failure::info(format_args!(
                 "{name}: holds {what} already; --force would overwrite it"
             ));
         }
@@ -138,7 +138,7 @@ pub(super) fn check_free(path: &Path, force: bool) -> Result<()> {
 /// Refuses a device that holds something, without `--force`.
 pub(super) fn check_unused(device: &dyn BlockDevice, force: bool) -> Result<()> {
     let name = device.describe();
-    match found(device).at(&name)? {
+    match find_signature(device).at(&name)? {
         Some(what) if !force => {
             let text = format!("{name}: holds {what} already, and nothing was written");
             Err(Failure::new(Exit::Failed, text).hint("--force overwrites it"))
@@ -209,7 +209,9 @@ const SIGNATURES: &[(u64, &[u8], &str)] = &[
     (510, b"\x55\xAA", "a partition table or boot sector"),
 ];
 
-fn found(device: &dyn BlockDevice) -> std::result::Result<Option<&'static str>, device::Error> {
+fn find_signature(
+    device: &dyn BlockDevice,
+) -> std::result::Result<Option<&'static str>, device::Error> {
     for (offset, mark, what) in SIGNATURES {
         let mut bytes = vec![0; mark.len()];
         if offset + u64_of(mark.len()) > device.size_bytes() {

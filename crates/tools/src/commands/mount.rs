@@ -80,7 +80,7 @@ impl Args {
             Trust::Yes => LookInside::Yes,
             Trust::No => LookInside::No,
         };
-        mount_access::settle(&self.image, &mut options, look_inside);
+        mount_access::fall_back_to_read_only(&self.image, &mut options, look_inside);
         let over_loop = mount_loop::attach(&mut self.image, words.over_loop, options.access)?;
         (mount.source, mount.backing) = (self.source(), self.backing());
         mount.list = list;
@@ -159,7 +159,7 @@ impl Args {
         if let (Purpose::Read, Some(user)) = (purpose, self.image.other_writer()) {
             let name = self.image.name();
             let note = format!("{name}: in use: {user}; what is read here may be stale or torn");
-            failure::note(note);
+            failure::info(note);
         }
         self.image.devices(purpose, options)
     }
@@ -168,14 +168,14 @@ impl Args {
         let is_writer = options.access == Access::ReadWrite;
         let opened = devices.mount(options)?;
         if is_writer && opened.wants_data_journal() {
-            crate::failure::note(format_args!(
+            crate::failure::info(format_args!(
                 "{}: data=journal in its superblock is done as data=ordered: data is \
                  not logged, so a crash may leave an overwrite done in part",
                 self.image.name()
             ));
         }
         if opened.on_error() == OnError::Panic {
-            failure::note(format_args!(
+            failure::info(format_args!(
                 "{}: errors=panic in its superblock: a server does not bring its machine down, \
                  damage stops writing",
                 self.image.name()
@@ -211,7 +211,7 @@ impl Args {
 
 fn hint_at_io_uring() {
     if let Some(switch) = uext4_fuse::io_uring_hint() {
-        failure::note(format_args!(
+        failure::info(format_args!(
             "requests come through /dev/fuse; over io_uring small ones are served 1.2 to 2.4 times \
              as fast: echo Y | sudo tee {}",
             switch.display()
@@ -239,21 +239,21 @@ impl UmountArgs {
         let dir = self.dir.display();
         let tell = |cause: &Error| {
             if std::io::stderr().is_terminal() {
-                failure::note(format_args!("{cause}; waiting for that"));
+                failure::info(format_args!("{cause}; waiting for that"));
             }
         };
         match uext4_fuse::umount_telling(&self.dir, lazy, tell) {
             Ok(Image::Clean) => {}
             Ok(Image::Marked(errors)) => {
-                failure::note(format_args!("{dir}: {errors}; run e2fsck -f on the image"));
+                failure::info(format_args!("{dir}: {errors}; run e2fsck -f on the image"));
             }
             Ok(Image::NeedsRecovery) => {
-                failure::note(format_args!(
+                failure::info(format_args!(
                     "{dir}: its server had been killed; the next mount recovers the image"
                 ));
             }
             Ok(Image::InUse) => {
-                failure::note(format_args!(
+                failure::info(format_args!(
                     "{dir}: detached; the image is in use until its last user is gone"
                 ));
             }

@@ -7,14 +7,20 @@ use uext4::{Access, MountOptions, format::Support};
 /// Sets the mount to read-only if writing is impossible, and prints the reason. `look_inside` says
 /// whether the superblock may be read already. The mount itself reports errors of opening and
 /// reading.
-pub(super) fn settle(image: &ImageArgs, options: &mut MountOptions, look_inside: LookInside) {
+pub(super) fn fall_back_to_read_only(
+    image: &ImageArgs,
+    options: &mut MountOptions,
+    look_inside: LookInside,
+) {
     if options.access == Access::ReadOnly {
         return;
     }
-    let why = match uext4::device::write_protected(&image.image) {
-        true => Some("the device is write-protected".to_owned()),
-        false if look_inside == LookInside::Yes => feature_in_the_way(image),
-        false => None,
+    let why = if uext4::device::write_protected(&image.image) {
+        Some("the device is write-protected".to_owned())
+    } else if look_inside == LookInside::Yes {
+        feature_in_the_way(image)
+    } else {
+        None
     };
     if let Some(why) = why {
         options.access = Access::ReadOnly;

@@ -92,7 +92,7 @@ impl Args {
         let name = self.image.name();
         if control::is_running(&self.image)? {
             let report = self.grow_mount()?;
-            return self.tell(&report);
+            return self.print_report(&report);
         }
         let reader = self.image.device(Purpose::Read)?;
         let disk = image::superblock(&*reader).at(&name)?;
@@ -130,7 +130,7 @@ impl Args {
                 shrink(&self.image, least)?
             }
         };
-        self.tell(&done.report())
+        self.print_report(&done.report())
     }
 
     /// Grows the file system of a running mount.
@@ -163,7 +163,7 @@ impl Args {
         })
     }
 
-    fn tell(&self, report: &Report) -> Result<()> {
+    fn print_report(&self, report: &Report) -> Result<()> {
         match (self.json, self.quiet) {
             (true, _) => self.print_json(report),
             (false, true) => Ok(()),

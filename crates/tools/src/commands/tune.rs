@@ -164,7 +164,7 @@ impl Args {
             target.rehearse(|target| self.apply(target, journal.as_ref(), tuning.clone()))?;
         }
         self.apply(&mut target, journal.as_ref(), tuning)?;
-        self.note_features();
+        self.warn_of_features();
         if self.json {
             let disk = uext4::read_superblock(&*target.home, None).at(&name)?;
             show::json(&mut std::io::stdout(), &Info::new(&disk, None).at(&name)?)?;
@@ -277,7 +277,7 @@ impl Args {
     }
 
     /// Tells which of the features turned on keep this program from the file system.
-    fn note_features(&self) {
+    fn warn_of_features(&self) {
         let name = self.image.name();
         for FeatureWord(feature, wanted) in &self.features {
             let how = match uext4::support(*feature) {

@@ -55,15 +55,15 @@ impl<'a> Console<'a> {
             }
             Event::NotPrivileged(path, kind) => {
                 let (at, kind) = (self.image.name_of(path), show::kind(kind));
-                failure::note(format_args!("{at}: only the superuser can make a {kind}"));
+                failure::info(format_args!("{at}: only the superuser can make a {kind}"));
             }
             Event::Socket(path) => {
                 let at = self.image.name_of(path);
-                failure::note(format_args!("{at}: a socket, which no archive can hold"));
+                failure::info(format_args!("{at}: a socket, which no archive can hold"));
             }
             Event::Changed(path) => {
                 let at = self.image.name_of(path);
-                failure::note(format_args!("{at}: changed while it was copied"));
+                failure::info(format_args!("{at}: changed while it was copied"));
             }
             _ => {}
         }
@@ -109,14 +109,14 @@ impl<'a> Console<'a> {
         self.progress.end();
         let (files, bytes) = (summary.files, readable_size(summary.bytes));
         if summary.left_out > 0 {
-            failure::note(format_args!(
+            failure::info(format_args!(
                 "{} device nodes were left out",
                 summary.left_out
             ));
         }
         if summary.reduced > 0 {
             let reduced = summary.reduced;
-            failure::note(format_args!(
+            failure::info(format_args!(
                 "{reduced} owners or attributes were not kept; run as root to keep all"
             ));
         }
