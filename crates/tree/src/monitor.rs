@@ -52,7 +52,7 @@ pub(crate) struct Monitor<'a> {
 
 impl Monitor<'_> {
     /// Calls the callback; its `Break` cancels the transfer.
-    pub(crate) fn tell(&mut self, event: Event<'_>) {
+    pub(crate) fn report(&mut self, event: Event<'_>) {
         if let Some(callback) = &mut self.callback {
             self.is_cancelled |= callback(event).is_break();
         }
@@ -63,7 +63,7 @@ impl Monitor<'_> {
     /// # Errors
     /// [`Error::Cancelled`].
     pub(crate) fn begin(&mut self, path: &[u8]) -> Result<()> {
-        self.tell(Event::File(path));
+        self.report(Event::File(path));
         self.check()
     }
 
@@ -78,12 +78,12 @@ impl Monitor<'_> {
 
     pub(crate) fn add_bytes(&mut self, bytes: u64) {
         self.summary.bytes += bytes;
-        self.tell(Event::Bytes(bytes));
+        self.report(Event::Bytes(bytes));
     }
 
     /// Tells that a file changed while it was copied.
     pub(crate) fn changed(&mut self, path: &[u8]) {
-        self.tell(Event::Changed(path));
+        self.report(Event::Changed(path));
     }
 
     /// Counts a file that was copied or failed.

@@ -175,7 +175,7 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
             FileType::Regular => self.file(&member)?,
             FileType::Socket => {
                 self.archive.monitor.summary.sockets += 1;
-                self.archive.monitor.tell(Event::Socket(&member.path));
+                self.archive.monitor.report(Event::Socket(&member.path));
                 return Ok(None);
             }
             _ => self.special(&member)?,

@@ -61,14 +61,14 @@ impl<'w> Walk<'w> {
             a: Some(root(Side::A)?),
             b: Some(root(Side::B)?),
         };
-        let mut open: Vec<Level> = self.look(top)?.into_iter().collect();
+        let mut open: Vec<Level> = self.compare_pair(top)?.into_iter().collect();
         while let Some(level) = open.last_mut() {
             let Some(name) = level.names.next() else {
                 open.pop();
                 continue;
             };
             let found = self.find(&level.dir, &name)?;
-            open.extend(self.look(found)?);
+            open.extend(self.compare_pair(found)?);
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl<'w> Walk<'w> {
     }
 
     /// Tells what differs in a file; answers the names below a directory.
-    fn look(&mut self, found: Found) -> Result<Option<Level>> {
+    fn compare_pair(&mut self, found: Found) -> Result<Option<Level>> {
         let path = &found.path;
         match (&found.a, &found.b) {
             (Some(a), Some(b)) => {
@@ -110,11 +110,11 @@ impl<'w> Walk<'w> {
                 }
                 changes.extend(self.links(path, a, b));
                 if !changes.is_empty() {
-                    self.tell(Compared::Changed(path, &changes))?;
+                    self.report(Compared::Changed(path, &changes))?;
                 }
             }
-            (Some(only), None) => self.tell(Compared::Removed(path, only.kind()))?,
-            (None, Some(only)) => self.tell(Compared::Added(path, only.kind()))?,
+            (Some(only), None) => self.report(Compared::Removed(path, only.kind()))?,
+            (None, Some(only)) => self.report(Compared::Added(path, only.kind()))?,
             (None, None) => {}
         }
         self.enter(found)
@@ -133,7 +133,7 @@ impl<'w> Walk<'w> {
         let b = self.list(Side::B, found.b.as_ref(), &found.path)?;
         let (Found { path, .. }, is_dir) = (&found, a.is_some() || b.is_some());
         if !is_dir {
-            self.note_only(&found);
+            self.record_only(&found);
             return Ok(None);
         }
         let dir = Found {
@@ -149,7 +149,7 @@ impl<'w> Walk<'w> {
     }
 
     /// A name in one tree counts as the first of its file as well.
-    fn note_only(&mut self, found: &Found) {
+    fn record_only(&mut self, found: &Found) {
         if let (Some(a), None) = (&found.a, &found.b) {
             self.a.first_name(self.compare, Side::A, a, &found.path);
         }
@@ -191,10 +191,10 @@ impl<'w> Walk<'w> {
     }
 
     fn failed(&mut self, side: Side, error: Error) -> Result<()> {
-        self.tell(Compared::Failed(side, &error))
+        self.report(Compared::Failed(side, &error))
     }
 
-    fn tell(&mut self, compared: Compared<'_>) -> Result<()> {
+    fn report(&mut self, compared: Compared<'_>) -> Result<()> {
         match (self.tell)(compared) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::Cancelled),

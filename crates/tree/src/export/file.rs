@@ -103,7 +103,7 @@ impl Run<'_, '_> {
         };
         if made.is_err_and(|error| self.export.restore.lacks_privilege(error)) {
             let event = Event::NotPrivileged(&from.path, from.attr.kind);
-            self.export.monitor.tell(event);
+            self.export.monitor.report(event);
             return Ok(None);
         }
         let host = self.host(spot);

@@ -67,11 +67,11 @@ impl Import<'_> {
             }
             other => other,
         };
-        self.place(&source, spot).map(|()| None)
+        self.create_or_link(&source, spot).map(|()| None)
     }
 
     /// Makes a file that is no directory, or one more name of one that was imported.
-    fn place(&mut self, source: &Source, spot: &Spot<'_>) -> Result<()> {
+    fn create_or_link(&mut self, source: &Source, spot: &Spot<'_>) -> Result<()> {
         let (fs, caller) = (self.fs.clone(), self.caller.clone());
         let identity = source.state.identity();
         // A later source may have replaced all names of the file.
