@@ -128,7 +128,7 @@ impl Server {
     /// The server did not mount.
     pub fn mount_for(&self, life: Duration, image: &Path, words: &str) -> Result<ServedMount> {
         let (said, says) = std::io::pipe()?;
-        std::thread::spawn(move || tell(said));
+        std::thread::spawn(move || forward_messages(said));
         ServedMount::start_for(life, |dir| {
             let mut command = Command::new(&self.program);
             command.arg("mount").arg(image).arg(dir).arg("--foreground");
@@ -146,7 +146,7 @@ impl Server {
 }
 
 /// Copies the server's messages to standard error, except that it serves.
-fn tell(said: PipeReader) {
+fn forward_messages(said: PipeReader) {
     for line in BufReader::new(said).lines().map_while(|line| line.ok()) {
         if !line.contains(" is served ") {
             eprintln!("{line}");

@@ -45,7 +45,7 @@ impl fmt::Display for Memory {
 }
 
 /// Checks the server and records its memory.
-pub(super) fn look_at(mount: &ServedMount, budget: Budget, memory: &mut Memory) -> Result<()> {
+pub(super) fn check_server(mount: &ServedMount, budget: Budget, memory: &mut Memory) -> Result<()> {
     let status = locked_in(mount)?;
     let state = field(&status, "State").unwrap_or_default();
     ensure!(!state.starts_with('Z'), "the server ended: {state}");

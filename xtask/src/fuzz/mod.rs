@@ -26,7 +26,7 @@ use uext4_testkit::rng::Rng;
 use uext4_testkit::served::ServedMount;
 
 use crate::server::Server;
-use look::{Budget, Memory, look_at, try_from_inside};
+use look::{Budget, Memory, check_server, try_from_inside};
 use used::used;
 
 const IMAGE_BYTES: u64 = 24 << 20;
@@ -142,7 +142,7 @@ impl Long<'_> {
 /// Runs operations on the long mount; every [`TRY_EVERY`] seeds it also tries to escape.
 fn go_on(mount: &ServedMount, seed: u64, figures: &mut Figures) -> Result<()> {
     figures.done_long += used(mount.path(), seed)?;
-    look_at(mount, Budget::Set, &mut figures.memory)?;
+    check_server(mount, Budget::Set, &mut figures.memory)?;
     if seed.is_multiple_of(TRY_EVERY) {
         try_from_inside(mount)?;
         figures.tried += 1;
@@ -179,7 +179,7 @@ fn round(server: &Server, image: &Path, seed: u64, figures: &mut Figures) -> Res
         return Ok(());
     };
     figures.done += used(mount.path(), seed)?;
-    look_at(&mount, budget, &mut figures.memory)?;
+    check_server(&mount, budget, &mut figures.memory)?;
     if figures.rounds.is_multiple_of(TRY_EVERY) {
         try_from_inside(&mount)?;
         figures.tried += 1;

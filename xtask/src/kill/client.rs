@@ -243,10 +243,10 @@ impl Client {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(super) fn look(&mut self, root: &Path) -> Result<()> {
+    pub(super) fn record_state(&mut self, root: &Path) -> Result<()> {
         self.moving = None;
         for name in 0..self.known.len() {
-            self.known[name] = Known::look(&self.path(root, name))?;
+            self.known[name] = Known::of_path(&self.path(root, name))?;
         }
         Ok(())
     }

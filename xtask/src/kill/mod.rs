@@ -229,7 +229,7 @@ impl<'a> Run<'a> {
         let mount = self.server.mount(&self.image(), Rights::ReadWrite)?;
         self.check(mount.path()).context("after our own recovery")?;
         for client in &mut self.clients {
-            client.look(mount.path())?;
+            client.record_state(mount.path())?;
         }
         mount.unmount()?;
         clean(&self.image())

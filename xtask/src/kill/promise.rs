@@ -40,7 +40,7 @@ impl Known {
     }
 
     /// Reads the current state of `path`, which the next kill must preserve.
-    pub(super) fn look(path: &Path) -> Result<Self> {
+    pub(super) fn of_path(path: &Path) -> Result<Self> {
         Ok(match read(path)? {
             None => Known::Absent,
             Some(bytes) => Known::Found(bytes),

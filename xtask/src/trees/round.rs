@@ -137,7 +137,7 @@ impl Trip<'_> {
         mount.unmount()?;
         self.figures.unpack = start.elapsed();
         clean("our image", &image)?;
-        let ours = self.look(&image)?;
+        let ours = self.mounted_manifest(&image)?;
         same("our second mount", &expected, &ours, &archived)?;
         if self.config.fits_kernel() {
             let seen = judge::by_kernel(&image)?;
@@ -159,7 +159,7 @@ impl Trip<'_> {
 
     fn back(&mut self, source: &Source) -> Result<()> {
         let image = if self.config.fits_kernel() {
-            let seen = self.look(&source.image)?;
+            let seen = self.mounted_manifest(&source.image)?;
             same(
                 "our mount after the kernel",
                 &source.manifest,
@@ -205,7 +205,7 @@ impl Trip<'_> {
     }
 
     /// The tree of `image` through our read-only mount, which must not change it.
-    fn look(&self, image: &Path) -> Result<Manifest> {
+    fn mounted_manifest(&self, image: &Path) -> Result<Manifest> {
         let mount = self.server.mount(image, Rights::ReadOnly)?;
         let manifest = Manifest::of_dir(mount.path())?;
         mount.unmount()?;
