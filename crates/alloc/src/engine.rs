@@ -230,13 +230,14 @@ impl BuddyEngine {
 
     /// Groups per order, by largest free chunk and by average free run (`mb_structs_summary`).
     pub fn groups_by_order(&self) -> Vec<(u32, u32)> {
-        let count = |order| {
-            (
-                self.groups.by_largest.count(order),
-                self.groups.by_average.count(order),
-            )
-        };
-        (0..=self.groups.max_order).map(count).collect()
+        (0..=self.groups.max_order)
+            .map(|order| {
+                (
+                    self.groups.by_largest.count(order),
+                    self.groups.by_average.count(order),
+                )
+            })
+            .collect()
     }
 }
 
@@ -249,8 +250,9 @@ impl Engine for BuddyEngine {
     }
     fn allocate(&self, request: &Request, loader: &dyn Loader) -> Result<Run, Error> {
         let (groups, limits) = (&self.groups, self.tunables.read());
-        let search = || Search::new(groups, &self.locality, limits, self.order, request, loader);
-        counted(&groups.stats, request, || search().run())
+        counted(&groups.stats, request, || {
+            Search::new(groups, &self.locality, limits, self.order, request, loader).run()
+        })
     }
     fn take_exact(&self, run: Run, loader: &dyn Loader) -> Result<(), Error> {
         self.groups.take_exact(run, loader)

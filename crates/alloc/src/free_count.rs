@@ -141,9 +141,10 @@ impl FreeCount {
     }
 
     fn claim_large(&self, n: i64, limit: i64) -> bool {
-        let far = |total: i64| (total >= limit).then(|| total - n);
         self.total
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, far)
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |total| {
+                (total >= limit).then(|| total - n)
+            })
             .is_ok()
     }
 

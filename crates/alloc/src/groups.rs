@@ -52,14 +52,15 @@ impl Groups {
         let max_order = max_order(volume.clusters_per_group);
         let by_largest = OrderIndex::new(max_order + 1, volume.groups_max);
         let by_average = OrderIndex::new(max_order + 1, volume.groups_max);
-        let make = |nr| {
-            let known = (nr < volume.groups).then(|| summary(GroupNr(nr)));
-            let shape = first_shape(known.unwrap_or_default(), max_order);
-            by_largest.change(GroupNr(nr), None, shape.order);
-            by_average.change(GroupNr(nr), None, shape.average_order(max_order + 1));
-            CachePadded::new(Group::new(shape))
-        };
-        let groups = (0..volume.groups_max).map(make).collect();
+        let groups = (0..volume.groups_max)
+            .map(|nr| {
+                let known = (nr < volume.groups).then(|| summary(GroupNr(nr)));
+                let shape = first_shape(known.unwrap_or_default(), max_order);
+                by_largest.change(GroupNr(nr), None, shape.order);
+                by_average.change(GroupNr(nr), None, shape.average_order(max_order + 1));
+                CachePadded::new(Group::new(shape))
+            })
+            .collect();
         let (pending, stats) = (PendingFree::default(), Stats::default());
         Self {
             volume: Latest::new(volume),
@@ -233,9 +234,10 @@ impl Groups {
                 .filter(|run| words::len(run) >= min_len)
                 .collect()
         });
-        let take =
-            |run: std::ops::Range<u32>| self.take(nr, &mut space, run.start, run.end - run.start);
-        Ok(runs.into_iter().map(take).collect())
+        Ok(runs
+            .into_iter()
+            .map(|run| self.take(nr, &mut space, run.start, run.end - run.start))
+            .collect())
     }
 
     /// Reserved clusters are set on disk now.

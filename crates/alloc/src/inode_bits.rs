@@ -34,22 +34,28 @@ pub struct InodeBits {
     bits: u32,
 }
 
+/// Word `at` of the bitmap; the bits behind its end are set, so that none is free.
+fn first_word(used: &Bitmap, at: usize) -> u64 {
+    let known = used.words().get(at).copied().unwrap_or(0);
+    let past_end = match used.len().saturating_sub(words::first_bit(at)) {
+        0 => !0,
+        left if left < 64 => !0 << left,
+        _ => 0,
+    };
+    known | past_end
+}
+
 impl InodeBits {
     /// Takes over a bitmap.
     pub fn new(used: &Bitmap) -> Self {
-        let past_end = |word: usize| match used.len().saturating_sub(words::first_bit(word)) {
-            0 => !0,
-            left if left < 64 => !0 << left,
-            _ => 0,
-        };
-        let word = |at: usize| {
-            let known = used.words().get(at).copied().unwrap_or(0);
-            AtomicU64::new(known | past_end(at))
-        };
         let count = usize_of(used.len().div_ceil(INODE_LINE));
-        let line = |at: usize| Line(std::array::from_fn(|i| word(at * WORDS + i)));
         Self {
-            lines: (0..count).map(line).collect(),
+            lines: (0..count)
+                .map(|line| {
+                    let first = line * WORDS;
+                    Line(std::array::from_fn(|i| first_word(used, first + i).into()))
+                })
+                .collect(),
             owners: (0..count).map(|_| AtomicU16::new(UNOWNED)).collect(),
             bits: used.len(),
         }

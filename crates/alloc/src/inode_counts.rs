@@ -64,18 +64,19 @@ impl InodeCounts {
         summary: &dyn Fn(GroupNr) -> InodeSummary,
     ) -> Self {
         let (mut free, mut dirs) = (0, 0);
-        let mut make = |nr| {
-            let known = (nr < volume.groups).then(|| summary(GroupNr(nr)));
-            let one = known.unwrap_or_default();
-            free += i64::from(one.free_inodes);
-            dirs += i64::from(one.used_dirs);
-            CachePadded::new(GroupCounts {
-                free_inodes: AtomicI32::new(clamp_i32(one.free_inodes)),
-                used_dirs: AtomicI32::new(clamp_i32(one.used_dirs)),
-            })
-        };
         Self {
-            groups: (0..volume.groups_max).map(&mut make).collect(),
+            groups: (0..volume.groups_max)
+                .map(&mut |nr| {
+                    let known = (nr < volume.groups).then(|| summary(GroupNr(nr)));
+                    let one = known.unwrap_or_default();
+                    free += i64::from(one.free_inodes);
+                    dirs += i64::from(one.used_dirs);
+                    CachePadded::new(GroupCounts {
+                        free_inodes: AtomicI32::new(clamp_i32(one.free_inodes)),
+                        used_dirs: AtomicI32::new(clamp_i32(one.used_dirs)),
+                    })
+                })
+                .collect(),
             pending: Sharded::new(|_| AtomicU64::new(0)),
             slack: clamp_i32(SLACK_MAX.min(inodes_per_group / 64)),
             free_inodes: Counter::new(free),

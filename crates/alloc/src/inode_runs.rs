@@ -29,10 +29,9 @@ pub struct InodeRuns {
 impl InodeRuns {
     /// No runs yet.
     pub fn new(affinity: Affinity) -> Self {
-        let slots = |_| std::array::from_fn(|_| AtomicU64::new(0));
         Self {
             affinity,
-            shards: Sharded::new(slots),
+            shards: Sharded::new(|_| std::array::from_fn(|_| AtomicU64::new(0))),
         }
     }
 

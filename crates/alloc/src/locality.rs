@@ -65,8 +65,9 @@ impl Locality {
     }
 
     pub(crate) fn set_base_lines(&mut self, base_lines: BuddyBaseLines) {
-        let goal = || Mutex::new(Rank::Queue, GroupNr(0));
-        self.one_goal = base_lines.have_one_goal().then(goal);
+        self.one_goal = base_lines
+            .have_one_goal()
+            .then(|| Mutex::new(Rank::Queue, GroupNr(0)));
         self.base_lines = base_lines;
     }
 

@@ -76,7 +76,6 @@ impl Region {
             generation: 0,
             cold: step_of(promise.unwrap_or(0)),
         };
-        let chunk = |some: &[Summary]| CachePadded::new(chunk_of(some));
         Self {
             space: Mutex::new(Rank::GroupSpace, space),
             longest: longest.into(),
@@ -85,7 +84,10 @@ impl Region {
             loaded: false.into(),
             known: (promise.unwrap_or(0) == 0).into(),
             claimed: false.into(),
-            groups: groups.chunks(GROUPS_PER_CHUNK).map(chunk).collect(),
+            groups: groups
+                .chunks(GROUPS_PER_CHUNK)
+                .map(|some| CachePadded::new(chunk_of(some)))
+                .collect(),
             group_count: clamp_u32(groups.len()), // those of a flexible group at most
         }
     }

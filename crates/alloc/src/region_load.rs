@@ -152,8 +152,8 @@ impl Regions {
         let end = self.volume.first_cluster(last).0 + u64::from(self.volume.clusters_in(last));
         let mut pending = Vec::new();
         let first = ClusterNr(self.first_cluster(nr));
-        let push = |from, to| pending.push(from..to);
-        self.pending.overlapping(first, ClusterNr(end), push);
+        self.pending
+            .overlapping(first, ClusterNr(end), |from, to| pending.push(from..to));
         pending
     }
 

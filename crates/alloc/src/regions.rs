@@ -59,16 +59,18 @@ impl Regions {
         let count = volume.groups_max.div_ceil(per_region);
         let by_longest = OrderIndex::new(orders, count);
         let cold = ColdIndex::new(volume.clusters_per_group, count);
-        let make = |nr| {
-            let groups = groups_of(&volume, per_region, nr).map(|group| summary(GroupNr(group)));
-            let mut groups: Vec<Summary> = groups.collect();
-            groups.resize(usize_of(per_region), Summary::default());
-            let region = Region::new(&groups);
-            by_longest.change(GroupNr(nr), None, order_of(region.longest()));
-            cold.change(nr, None, step_of(region.promise()));
-            CachePadded::new(region)
-        };
-        let regions = (0..count).map(make).collect();
+        let regions = (0..count)
+            .map(|nr| {
+                let groups =
+                    groups_of(&volume, per_region, nr).map(|group| summary(GroupNr(group)));
+                let mut groups: Vec<Summary> = groups.collect();
+                groups.resize(usize_of(per_region), Summary::default());
+                let region = Region::new(&groups);
+                by_longest.change(GroupNr(nr), None, order_of(region.longest()));
+                cold.change(nr, None, step_of(region.promise()));
+                CachePadded::new(region)
+            })
+            .collect();
         Self {
             pending: PendingFree::default(),
             stats: Stats::default(),
@@ -254,9 +256,8 @@ impl Regions {
     }
 
     fn return_to_tree(&self, nr: u32, space: &mut Space, batch: &[Run]) {
-        let usable = |run: &&Run| !self.is_bad(self.located(run));
         self.change(nr, space, |tree| {
-            for run in batch.iter().filter(usable) {
+            for run in batch.iter().filter(|run| !self.is_bad(self.located(run))) {
                 tree.give(self.offsets(nr, *run));
                 events::run_returned(nr, *run);
             }

@@ -171,8 +171,12 @@ impl<'a> Search<'a> {
         // A stream at the end of its group does not enter the group of another stream.
         let follows = matches!(self.request.goal, Goal::At(_)) && offset == 0;
         let crosses = follows && self.placement() == Placement::Stream;
-        let are_there = |others: Others<'_>| others.are_near(nr);
-        if crosses && self.locality.others(self.end).is_some_and(are_there) {
+        let near_another = crosses
+            && self
+                .locality
+                .others(self.end)
+                .is_some_and(|others| others.are_near(nr));
+        if near_another {
             return None;
         }
         let Ok(mut space) = self.groups.lock_loaded(nr, self.loader) else {

@@ -147,8 +147,9 @@ impl Engine for TreeEngine {
         "freespace-tree"
     }
     fn allocate(&self, request: &Request, loader: &dyn Loader) -> Result<Run, Error> {
-        let search = || Search::new(self, request, loader).run();
-        counted(&self.regions.stats, request, search)
+        counted(&self.regions.stats, request, || {
+            Search::new(self, request, loader).run()
+        })
     }
     fn take_exact(&self, run: Run, loader: &dyn Loader) -> Result<(), Error> {
         let volume = &self.regions.volume;

@@ -11,7 +11,6 @@
 mod criteria;
 mod visit;
 
-use crate::locality::Others;
 use crate::regions::Regions;
 use crate::stats;
 use crate::tree_engine::TreeEngine;
@@ -138,8 +137,11 @@ impl<'a> Search<'a> {
         // A stream at the end of its region does not enter the region of another stream.
         let follows = matches!(self.request.goal, Goal::At(_)) && at == 0;
         let (crosses, locality) = (follows && self.is_stream(), &self.engine.locality);
-        let are_there = |others: Others<'_>| others.are_near(group);
-        if crosses && locality.others(self.end_group).is_some_and(are_there) {
+        let near_another = crosses
+            && locality
+                .others(self.end_group)
+                .is_some_and(|others| others.are_near(group));
+        if near_another {
             return None;
         }
         let mut space = self.regions.lock_loaded(nr, self.loader, self.memory_limit);

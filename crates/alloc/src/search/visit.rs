@@ -6,7 +6,6 @@
 use super::{Best, Flow, Search};
 use crate::buddy::Buddy;
 use crate::group::{Shape, Space, State};
-use crate::locality::Others;
 use crate::stats::{Criterion, Effort};
 use crate::{Kind, Run, Stat, words};
 use std::ops::Range;
@@ -51,8 +50,11 @@ impl Search<'_> {
     pub(super) fn visit(&mut self, nr: GroupNr, criterion: Criterion) -> Flow {
         self.spent(criterion, Effort::GroupsConsidered, 1);
         // Without a look at the group, which its thread changes.
-        let is_theirs = |others: &Others<'_>| others.are_near(nr);
-        if self.others.as_ref().is_some_and(is_theirs) {
+        let near_another = self
+            .others
+            .as_ref()
+            .is_some_and(|others| others.are_near(nr));
+        if near_another {
             self.avoided = true;
             return Flow::Continue(());
         }

@@ -152,8 +152,6 @@ impl Search<'_> {
         trees: Trees,
         others: Option<&Others<'_>>,
     ) -> Option<Run> {
-        let first = |nr| GroupNr(nr * self.regions.per_region);
-        let is_theirs = |nr| others.is_some_and(|others| others.are_near(first(nr)));
         let orders = order_of(self.want)?..self.regions.orders;
         let mut tries = self.limits.max_to_scan.max(1);
         for range in [self.start..self.end, 0..self.start] {
@@ -161,7 +159,8 @@ impl Search<'_> {
                 let mut from = range.start;
                 while let Some(GroupNr(nr)) = self.regions.by_longest.next(order, from, range.end) {
                     from = nr + 1;
-                    if is_theirs(nr) {
+                    let group = GroupNr(nr * self.regions.per_region);
+                    if others.is_some_and(|others| others.are_near(group)) {
                         continue; // without a scan of the region, which its thread changes
                     }
                     let region = self.regions.region(nr);
@@ -185,11 +184,10 @@ impl Search<'_> {
 
     /// Builds the most promising cold tree.
     fn load_cold(&self) -> Option<u32> {
-        let here = |step| {
+        let nr = self.regions.cold.steps(1).find_map(|step| {
             let next = |range| self.regions.cold.next(step, range);
             next(self.start..self.end).or_else(|| next(0..self.start.min(self.end)))
-        };
-        let nr = self.regions.cold.steps(1).find_map(here)?;
+        })?;
         self.regions.load(nr, self.loader, self.memory_limit);
         Some(nr)
     }

@@ -60,11 +60,11 @@ impl Search<'_> {
                 .containing(self.goal)
                 .map(|run| self.goal..run.end)
                 .filter(allowed);
-            let after = || {
+            let run = here.or_else(|| {
                 let runs = tree.starting_in(self.goal..u32::MAX);
                 runs.take(usize_of(self.limits.min_to_scan)).find(allowed)
-            };
-            if let Some(run) = here.or_else(after) {
+            });
+            if let Some(run) = run {
                 return Some(cut(run));
             }
         }
@@ -101,13 +101,12 @@ impl Search<'_> {
     fn find_longest(&self, nr: u32, space: &Space) -> Option<Range<u32>> {
         let (tree, bound) = (space.tree.as_ref()?, self.bound(nr));
         let whole = self.find_whole(nr, tree, Criterion::Whole);
-        let longest = || {
+        whole.or_else(|| {
             let inside = |run: &Range<u32>| run.end <= bound;
             let longest = tree.longest().filter(inside);
             let longest = longest.or_else(|| tree.fitting(self.request.min_len).rfind(inside))?;
             let len = (longest.end - longest.start).min(self.want);
             (len >= self.request.min_len).then(|| longest.start..longest.start + len)
-        };
-        whole.or_else(longest)
+        })
     }
 }
