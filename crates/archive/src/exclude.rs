@@ -36,8 +36,10 @@ impl Patterns {
             return false;
         }
         let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
-        let by_name = |name: &&[u8]| self.names.iter().any(|pattern| matches(pattern, name));
-        names.iter().any(by_name) || self.paths.iter().any(|pattern| begins(pattern, &names))
+        names
+            .iter()
+            .any(|name| self.names.iter().any(|pattern| matches(pattern, name)))
+            || self.paths.iter().any(|pattern| begins(pattern, &names))
     }
 }
 

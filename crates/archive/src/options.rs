@@ -50,8 +50,12 @@ pub enum Form {
 impl Options {
     /// Threads to start.
     pub(crate) fn threads(&self) -> usize {
-        let here = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        self.threads
-            .map_or_else(|| here().min(8), NonZeroUsize::get)
+        match self.threads {
+            Some(threads) => threads.get(),
+            None => {
+                let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+                cores.min(8)
+            }
+        }
     }
 }

@@ -33,8 +33,8 @@ impl Digest {
             "sha512" => (Algorithm::Sha512, 128),
             _ => return Err(bad()),
         };
-        let is_hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        if hex.len() != digits || !hex.bytes().all(is_hex) {
+        let mut bytes = hex.bytes();
+        if hex.len() != digits || !bytes.all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(bad());
         }
         Ok(Digest {

@@ -34,12 +34,14 @@ pub(super) fn layers(store: &Store, options: &Options) -> Checked<Vec<Layer>> {
 /// Whether `manifest.json` is that of a docker archive: a root file system may have one, too.
 pub(super) fn is_archive(store: &Store) -> bool {
     let images: Checked<Vec<DockerImage>> = read(store, DOCKER, None);
-    let is_there = |image: &DockerImage| {
-        let name = inside(&image.config);
-        name.and_then(|name| store.open(&name))
-            .is_ok_and(|blob| blob.is_some())
-    };
-    images.is_ok_and(|images| !images.is_empty() && images.iter().all(is_there))
+    images.is_ok_and(|images| {
+        !images.is_empty()
+            && images.iter().all(|image| {
+                let name = inside(&image.config);
+                name.and_then(|name| store.open(&name))
+                    .is_ok_and(|blob| blob.is_some())
+            })
+    })
 }
 
 fn layer(name: &str, digest: &str) -> Checked<Layer> {
@@ -64,14 +66,13 @@ fn choose<'a>(images: &'a [DockerImage], options: &Options) -> Checked<&'a Docke
     let advice = "choose one by its tag as the reference";
     match (images, &options.reference) {
         ([], _) => Err(Fault::refused("it has no image", DAMAGED)),
-        (_, Some(wanted)) => {
-            let has_tag =
-                |image: &&DockerImage| image.repo_tags.iter().flatten().any(|t| t == wanted);
-            images.iter().find(has_tag).ok_or_else(|| {
+        (_, Some(wanted)) => images
+            .iter()
+            .find(|image| image.repo_tags.iter().flatten().any(|t| t == wanted))
+            .ok_or_else(|| {
                 let wanted = shown(wanted.as_bytes());
                 Fault::refused(format!("it has no image {wanted}, only {}", tags()), advice)
-            })
-        }
+            }),
         ([only], None) => Ok(only),
         (_, None) => {
             let problem = format!("it has {} images: {}", images.len(), tags());

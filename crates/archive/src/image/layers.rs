@@ -51,8 +51,10 @@ pub(crate) fn feed(
         is_first = false;
         let mut reader = Reader::new(Tape::stream(Box::new(ahead)), EndMark::Optional);
         let result = Feed::new(sink, options, Whiteouts::Hide).read(&mut reader);
-        let name = || format!("{source_name}, layer {}", layer.expected.digest);
-        result.map_err(|fault| fault.of_source(&name()))?;
+        result.map_err(|fault| {
+            let name = format!("{source_name}, layer {}", layer.expected.digest);
+            fault.of_source(&name)
+        })?;
     }
 }
 

@@ -76,8 +76,11 @@ fn named(all: Vec<Descriptor>, options: &Options) -> Checked<Vec<Descriptor>> {
     for descriptor in &all {
         let wanted = options.reference.as_deref();
         let is_named = wanted.is_none_or(|wanted| names(descriptor).any(|name| name == wanted));
-        let is_new = |other: &Descriptor| other.digest_text() != descriptor.digest_text();
-        if is_named && found.iter().all(is_new) {
+        let is_new = is_named
+            && found
+                .iter()
+                .all(|other| other.digest_text() != descriptor.digest_text());
+        if is_new {
             found.push(descriptor.clone());
         }
     }
@@ -108,10 +111,9 @@ fn choose<'a>(
     is_top: bool,
 ) -> Checked<&'a Descriptor> {
     let wanted = options.platform.clone().unwrap_or_else(Platform::host);
-    let is_wanted = |choice: &&Descriptor| choice.platform.as_ref().map(|one| one.is(&wanted));
     let mut fitting = choices
         .iter()
-        .filter(|choice| is_wanted(choice) == Some(true));
+        .filter(|choice| choice.platform.as_ref().map(|one| one.is(&wanted)) == Some(true));
     let mut unnamed = choices.iter().filter(|choice| choice.platform.is_none());
     let several = || {
         let names = list(choices.iter().flat_map(names));

@@ -49,9 +49,8 @@ impl FileContexts {
     }
 
     fn add(&mut self, line: &[u8]) -> Checked<()> {
-        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
         let words: Vec<&[u8]> = line
-            .split(is_blank)
+            .split(|byte| matches!(byte, b' ' | b'\t'))
             .filter(|word| !word.is_empty())
             .collect();
         let (pattern, kind, label) = match words[..] {

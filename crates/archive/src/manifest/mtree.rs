@@ -296,8 +296,7 @@ fn unescape(text: &[u8]) -> Checked<Vec<u8>> {
             first @ b'0'..=b'3' => {
                 let two = rest.as_slice().get(..2).ok_or_else(bad)?;
                 rest.nth(1);
-                let is_octal = |digit: &u8| matches!(digit, b'0'..=b'7');
-                if !two.iter().all(is_octal) {
+                if !two.iter().all(|digit| matches!(digit, b'0'..=b'7')) {
                     return Err(bad());
                 }
                 (first - b'0') << 6 | (two[0] - b'0') << 3 | (two[1] - b'0')

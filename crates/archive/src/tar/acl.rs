@@ -25,12 +25,14 @@ pub(crate) fn parse(text: &[u8]) -> Checked<Option<Acl>> {
     if entries.is_empty() {
         return Ok(None);
     }
-    let named = |entry: &AclEntry| match entry.tag {
-        Tag::User(id) => Some((0, id)),
-        Tag::Group(id) => Some((1, id)),
-        _ => None,
-    };
-    let mut ids: Vec<(u8, u32)> = entries.iter().filter_map(named).collect();
+    let mut ids: Vec<(u8, u32)> = entries
+        .iter()
+        .filter_map(|entry| match entry.tag {
+            Tag::User(id) => Some((0, id)),
+            Tag::Group(id) => Some((1, id)),
+            _ => None,
+        })
+        .collect();
     ids.sort_unstable();
     if ids.windows(2).any(|pair| pair[0] == pair[1]) {
         let problem = "has an ACL with two entries of one user or group";

@@ -285,8 +285,9 @@ impl Reader {
             return Ok((map.checked(stored)?, stored));
         }
         if let Some((map, taken)) = records.sparse.map(next)? {
-            let short = || Fault::refused("has a sparse map longer than its data", DAMAGED);
-            let left = stored.checked_sub(taken).ok_or_else(short)?;
+            let left = stored
+                .checked_sub(taken)
+                .ok_or_else(|| Fault::refused("has a sparse map longer than its data", DAMAGED))?;
             return Ok((map.checked(left)?, left));
         }
         let whole = SparseMap {

@@ -204,12 +204,11 @@ impl Lines {
             }
             digits.push(byte);
         }
-        let bad = || Fault::refused("has a sparse map that is no list of numbers", DAMAGED);
         Some(digits)
             .filter(|digits| !digits.is_empty())
             .as_deref()
             .and_then(decimal)
-            .ok_or_else(bad)
+            .ok_or_else(|| Fault::refused("has a sparse map that is no list of numbers", DAMAGED))
     }
 
     fn byte(&mut self, next: &mut impl FnMut() -> Checked<Block>) -> Checked<u8> {
