@@ -260,11 +260,12 @@ impl CrashLog {
 
     /// Indices of the changes before the cut that may or may not survive.
     pub fn pending(&self, cut: usize) -> Vec<usize> {
-        let is_pending = |index: &usize| {
-            let unflushed = self.unflushed(*index, cut);
-            unflushed.is_some_and(|unflushed| unflushed.fate == Fate::Open)
-        };
-        (0..cut).filter(is_pending).collect()
+        (0..cut)
+            .filter(|index| {
+                let unflushed = self.unflushed(*index, cut);
+                unflushed.is_some_and(|unflushed| unflushed.fate == Fate::Open)
+            })
+            .collect()
     }
 
     /// The event as a change that no flush before the cut made durable.

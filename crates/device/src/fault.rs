@@ -146,9 +146,12 @@ impl Plan {
         if self.vanished {
             return Some(Some(Errno::NODEV));
         }
-        let hit = |armed: &mut Armed| armed.hits(operation, touched).then_some(armed.fault.cause);
         // Every fault counts the access, also those after the first match.
-        let hits: Vec<Cause> = self.armed.iter_mut().filter_map(hit).collect();
+        let hits: Vec<Cause> = self
+            .armed
+            .iter_mut()
+            .filter_map(|armed| armed.hits(operation, touched).then_some(armed.fault.cause))
+            .collect();
         hits.first().map(|cause| match cause {
             Cause::Io => Some(Errno::IO),
             Cause::NoSpace => Some(Errno::NOSPC),
@@ -340,12 +343,14 @@ impl BlockDevice for Faulty {
         })
     }
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let inward = || self.inner.discard(offset, len);
-        self.access(Operation::Discard, (offset, len), inward)
+        self.access(Operation::Discard, (offset, len), || {
+            self.inner.discard(offset, len)
+        })
     }
     fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
-        let inward = || self.inner.write_zeroes(offset, len);
-        self.access(Operation::Write, (offset, len), inward)
+        self.access(Operation::Write, (offset, len), || {
+            self.inner.write_zeroes(offset, len)
+        })
     }
     fn forget_cache(&self) {
         self.inner.forget_cache();

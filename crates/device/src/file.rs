@@ -164,9 +164,8 @@ impl FileDevice {
             return Err(Error::ReadOnly);
         }
         let end = self.start.checked_add(size_bytes);
-        let too_large = || Errno::FBIG.into();
         let set = end
-            .ok_or_else(too_large)
+            .ok_or_else(|| Errno::FBIG.into())
             .and_then(|end| self.target().set_len(end));
         set.map_err(|e| Error::io("write", size_bytes, 0, e))?;
         self.size_bytes.store(size_bytes, Ordering::Relaxed);
@@ -238,8 +237,9 @@ impl FileDevice {
         } else {
             &self.direct_reader
         };
-        let open = || direct::open(&self.path_of_descriptor(), writable);
-        handle.get_or_init(open).as_ref()
+        handle
+            .get_or_init(|| direct::open(&self.path_of_descriptor(), writable))
+            .as_ref()
     }
 
     fn check_write(&self, offset: u64, len: u64) -> Result<(), Error> {

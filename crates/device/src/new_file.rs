@@ -48,9 +48,7 @@ fn magic(file: &File) -> String {
 /// Whether `/proc` leads to the file, which gets its name by that. In a chroot it may not be there.
 fn has_link(file: &File) -> bool {
     let through = std::fs::metadata(magic(file));
-    let same =
-        |a: &std::fs::Metadata, b: &std::fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-    matches!((through, file.metadata()), (Ok(a), Ok(b)) if same(&a, &b))
+    matches!((through, file.metadata()), (Ok(a), Ok(b)) if (a.dev(), a.ino()) == (b.dev(), b.ino()))
 }
 
 impl NewFile {

@@ -97,13 +97,15 @@ impl Overlay {
 
     /// Changed bytes as ascending disjoint ranges that cover all changes.
     pub fn changed_ranges(&self) -> Vec<std::ops::Range<u64>> {
-        let pages_of = |shard: &RwLock<Pages>| shard.read().keys().copied().collect::<Vec<_>>();
-        let mut pages: Vec<u64> = self.shards.iter().flat_map(pages_of).collect();
+        let mut pages: Vec<u64> = self
+            .shards
+            .iter()
+            .flat_map(|shard| shard.read().keys().copied().collect::<Vec<_>>())
+            .collect();
         pages.sort_unstable();
-        let end = |page: u64| ((page + 1) * PAGE_BYTES).min(self.size_bytes());
         pages
             .into_iter()
-            .map(|page| page * PAGE_BYTES..end(page))
+            .map(|page| page * PAGE_BYTES..((page + 1) * PAGE_BYTES).min(self.size_bytes()))
             .collect()
     }
 
@@ -167,8 +169,7 @@ impl Overlay {
         if page.is_none() {
             self.take(nr, PAGE_BYTES)?;
         }
-        let zeroes = || vec![0; clamp_usize(PAGE_BYTES)].into_boxed_slice();
-        Ok(page.get_or_insert_with(zeroes))
+        Ok(page.get_or_insert_with(|| vec![0; clamp_usize(PAGE_BYTES)].into_boxed_slice()))
     }
 
     fn give_back(&self, bytes: u64) {

@@ -132,30 +132,35 @@ impl BlockDevice for Recorder {
         self.inner.read_at(offset, buf)
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
-        let change = || Change::Write {
-            offset,
-            bytes: buf.into(),
-        };
         let cached = Durability::Cached;
-        self.change(change, cached, || self.inner.write_at(offset, buf))
+        self.change(
+            || Change::Write {
+                offset,
+                bytes: buf.into(),
+            },
+            cached,
+            || self.inner.write_at(offset, buf),
+        )
     }
     fn write_durable_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
-        let change = || Change::Write {
-            offset,
-            bytes: buf.into(),
-        };
-        self.change(change, Durability::Durable, || {
-            self.inner.write_durable_at(offset, buf)
-        })
+        self.change(
+            || Change::Write {
+                offset,
+                bytes: buf.into(),
+            },
+            Durability::Durable,
+            || self.inner.write_durable_at(offset, buf),
+        )
     }
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<(), Error> {
-        let change = || Change::Write {
-            offset,
-            bytes: bufs.concat().into(),
-        };
-        self.change(change, Durability::Cached, || {
-            self.inner.write_vectored_at(offset, bufs)
-        })
+        self.change(
+            || Change::Write {
+                offset,
+                bytes: bufs.concat().into(),
+            },
+            Durability::Cached,
+            || self.inner.write_vectored_at(offset, bufs),
+        )
     }
     fn flush(&self) -> Result<(), Error> {
         let started = self.push(Event::FlushStarted);

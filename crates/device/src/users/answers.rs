@@ -66,17 +66,19 @@ where
     T: Send + 'static,
     F: Fn(u32) -> Option<T> + Send + Sync + 'static,
 {
-    let ask_on = move || {
-        while let Some(pid) = question.take() {
-            // The receiver may have found its answer.
-            if teller.send(Told::Answer((question.ask)(pid))).is_err() {
-                return;
-            }
+    let thread = thread::Builder::new().name("uext4-users".to_owned());
+    thread.spawn(move || ask_all(&question, &teller)).is_ok()
+}
+
+/// Asks about one process after the other, until the receiver is gone.
+fn ask_all<T, F: Fn(u32) -> Option<T>>(question: &Question<F>, teller: &Sender<Told<T>>) {
+    while let Some(pid) = question.take() {
+        // The receiver may have found its answer.
+        if teller.send(Told::Answer((question.ask)(pid))).is_err() {
+            return;
         }
-        let _ = teller.send(Told::All);
-    };
-    let name = "uext4-users".to_owned();
-    thread::Builder::new().name(name).spawn(ask_on).is_ok()
+    }
+    let _ = teller.send(Told::All);
 }
 
 impl<F> Question<F> {

@@ -73,12 +73,11 @@ pub(super) struct Loop {
 /// All attached loop devices, in every mount namespace.
 pub(super) fn attached() -> Vec<Loop> {
     let disks = sysfs::entries(Path::new("/sys/block")).into_iter();
-    let is_loop = |dir: &PathBuf| {
-        let name = dir.file_name().unwrap_or_default();
-        name.as_bytes().starts_with(b"loop")
-    };
     disks
-        .filter(is_loop)
+        .filter(|dir| {
+            let name = dir.file_name().unwrap_or_default();
+            name.as_bytes().starts_with(b"loop")
+        })
         .filter_map(|dir| read_loop(&dir))
         .collect()
 }

@@ -285,14 +285,13 @@ pub fn writer_of(path: &Path) -> Option<User> {
         Storage::Block(device) => mounts::user_of(device, &place.path, mounts::Kind::Writer),
         Storage::File { .. } => None,
     });
-    let locked = || {
+    mounted.or_else(|| {
         places.iter().find_map(|place| {
             let device = (place.storage != start).then(|| place.path.clone());
             let holder = processes::lock_holder(&place.storage, &place.path, Lock::Exclusive);
             holder.map(|user| through(user, &device))
         })
-    };
-    mounted.or_else(locked)
+    })
 }
 
 fn through(user: User, through: &Option<PathBuf>) -> User {

@@ -48,11 +48,10 @@ fn find(
     let types = Types::of_host();
     let lines = table.split(|&byte| byte == b'\n');
     lines.filter_map(parse).find_map(|mount| {
-        let is_it = |(nr, node): &&(DeviceNr, PathBuf)| {
+        let (_, node) = devices.iter().find(|(nr, node)| {
             let names = mount.source == node.as_os_str().as_bytes();
             mount.device == *nr || names && types.have_device(&mount.kind)
-        };
-        let (_, node) = devices.iter().find(is_it)?;
+        })?;
         (kind == Kind::Any || mount.writes).then(|| User::Mount {
             device: node.clone(),
             point: mount.point,
@@ -75,8 +74,8 @@ impl Types {
         let Some(list) = &self.0 else {
             return true;
         };
-        let is_it = |line: &str| line.split('\t').eq(["", &String::from_utf8_lossy(kind)]);
-        list.lines().any(is_it)
+        list.lines()
+            .any(|line| line.split('\t').eq(["", &String::from_utf8_lossy(kind)]))
     }
 }
 
@@ -128,8 +127,9 @@ fn swap_on(devices: &[(DeviceNr, PathBuf)]) -> Option<User> {
     table.lines().skip(1).find_map(|line| {
         let path = unescape(line.split_whitespace().next()?.as_bytes());
         let found = Storage::at(Path::new(&OsString::from_vec(path)))?;
-        let is_it = |(nr, _): &&(DeviceNr, PathBuf)| found == Storage::Block(*nr);
-        let (_, node) = devices.iter().find(is_it)?;
+        let (_, node) = devices
+            .iter()
+            .find(|(nr, _)| found == Storage::Block(*nr))?;
         Some(User::Swap {
             device: node.clone(),
         })

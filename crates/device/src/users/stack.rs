@@ -32,8 +32,7 @@ pub(super) fn around(start: Storage) -> Vec<Place> {
     let mut todo = vec![start];
     while let Some(here) = todo.pop() {
         for place in neighbours(here, &loops) {
-            let known = |other: &Place| other.storage == place.storage;
-            if place.storage != start && !found.iter().any(known) {
+            if place.storage != start && !found.iter().any(|other| other.storage == place.storage) {
                 todo.push(place.storage);
                 found.push(place);
             }

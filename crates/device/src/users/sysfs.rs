@@ -42,8 +42,10 @@ pub(super) fn partitions(device: DeviceNr) -> Vec<DeviceNr> {
 /// Names of the block devices stacked on it.
 pub(super) fn holders(device: DeviceNr) -> Vec<String> {
     let holders = entries(&dir(device).join("holders"));
-    let name = |dir: &PathBuf| Some(dir.file_name()?.to_string_lossy().into_owned());
-    holders.iter().filter_map(name).collect()
+    holders
+        .iter()
+        .filter_map(|dir| Some(dir.file_name()?.to_string_lossy().into_owned()))
+        .collect()
 }
 
 /// The block devices below it.
