@@ -95,10 +95,11 @@ impl Files {
     /// They cannot be created.
     pub fn new(dir: &Path, rng: Rng) -> Result<Self> {
         crate::names::make_directory(dir)?;
-        let file = |number| Known::new(dir.join(format!("file-{number}")));
         Ok(Self {
             dir: dir.to_path_buf(),
-            files: (0..FILES).map(file).collect::<Result<_>>()?,
+            files: (0..FILES)
+                .map(|number| Known::new(dir.join(format!("file-{number}"))))
+                .collect::<Result<_>>()?,
             scratch: Aligned::new(RANGE_BYTES_MAX),
             rng,
             n_names: FILES,

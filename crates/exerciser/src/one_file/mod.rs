@@ -39,19 +39,21 @@ pub fn use_in_all_ways(path: &Path, seed: u64, until: Until) -> Result<Vec<u8>> 
     let stop = AtomicBool::new(false);
     let rng = Rng::new(seed);
     let results: Vec<Result<()>> = thread::scope(|scope| {
-        let start = |way: &Way| {
-            let (model, stop, rng, way) = (&model, &stop, rng.fork(*way as u64), *way);
-            scope.spawn(move || {
+        let mut users = Vec::new();
+        for way in Way::ALL {
+            let (model, stop, rng) = (&model, &stop, rng.fork(way as u64));
+            users.push(scope.spawn(move || {
                 let used = use_as(path, model, way, rng, stop, until);
                 // A failure, or the end of the asynchronous user, ends all users.
                 let last = used.is_err() || way == Way::Asynchronous;
                 stop.fetch_or(last, Ordering::Relaxed);
                 used.with_context(|| format!("{way:?} user, seed {seed}"))
-            })
-        };
-        let users: Vec<_> = Way::ALL.iter().map(start).collect();
-        let join = |user: thread::ScopedJoinHandle<'_, _>| user.join().expect("no user panics");
-        users.into_iter().map(join).collect()
+            }));
+        }
+        users
+            .into_iter()
+            .map(|user| user.join().expect("no user panics"))
+            .collect()
     });
     results.into_iter().collect::<Result<()>>()?;
     let expected = whole(&model);

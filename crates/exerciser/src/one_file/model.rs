@@ -111,8 +111,10 @@ impl Model {
 
     /// The versions done before a read.
     pub(super) fn before(&self, units: Units) -> Vec<u64> {
-        let done = |unit: usize| self.units[unit].done.load(SeqCst);
-        units.numbers().map(done).collect()
+        units
+            .numbers()
+            .map(|unit| self.units[unit].done.load(SeqCst))
+            .collect()
     }
 
     /// Checks the result of a read that began when [`Self::before`] answered `before`.

@@ -167,13 +167,15 @@ impl Shared {
             .iter()
             .filter(|name| !expected.contains(name))
             .collect();
-        let is_there = |name: &&String| {
-            directory(&self.root, number)
-                .join(name)
-                .symlink_metadata()
-                .is_ok()
-        };
-        let there: Vec<_> = extra.iter().map(is_there).collect();
+        let there: Vec<_> = extra
+            .iter()
+            .map(|name| {
+                directory(&self.root, number)
+                    .join(name)
+                    .symlink_metadata()
+                    .is_ok()
+            })
+            .collect();
         bail!(
             "directory {number} lists {} names, expected {}; missing {missing:?}, too many \
              {extra:?} (there: {there:?})",
