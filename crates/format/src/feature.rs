@@ -311,8 +311,8 @@ impl Features {
                 result = Features::NONE;
                 continue;
             }
-            let unknown = || FeatureError::UnknownName(name.into());
-            let feature = Feature::from_name(name).ok_or_else(unknown)?;
+            let feature =
+                Feature::from_name(name).ok_or_else(|| FeatureError::UnknownName(name.into()))?;
             if remove {
                 result.remove(feature)
             } else {

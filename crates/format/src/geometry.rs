@@ -310,8 +310,9 @@ impl Geometry {
 
     /// The groups that hold copies of the reserved blocks of group 0.
     pub fn reserved_gdt_copies(&self) -> impl Iterator<Item = GroupNr> {
-        let copied = |group: &GroupNr| self.reserved_gdt_run(*group).is_some();
-        (1..self.group_count).map(GroupNr).filter(copied)
+        (1..self.group_count)
+            .map(GroupNr)
+            .filter(|group| self.reserved_gdt_run(*group).is_some())
     }
 
     /// The copy in a group of `primary`, a reserved block of group 0, as the resize inode names it:

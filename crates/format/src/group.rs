@@ -90,9 +90,11 @@ impl GroupDescriptor {
     pub fn parse_unverified(bytes: &[u8]) -> Self {
         let wide = bytes.len() >= WIDE_BYTES;
         let high32 = |at| if wide { get_u32(bytes, at) } else { 0 };
-        let high16 = |at| if wide { get_u16(bytes, at) } else { 0 };
         let block = |low, high| BlockNr(join_u32(get_u32(bytes, low), high32(high)));
-        let number = |low, high| u32::from(get_u16(bytes, low)) | u32::from(high16(high)) << 16;
+        let number = |low, high| {
+            let high = if wide { get_u16(bytes, high) } else { 0 };
+            u32::from(get_u16(bytes, low)) | u32::from(high) << 16
+        };
         GroupDescriptor {
             block_bitmap: block(0x0, 0x20),
             inode_bitmap: block(0x4, 0x24),

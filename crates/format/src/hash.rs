@@ -134,8 +134,9 @@ impl DirHasher {
     }
 
     fn short_word(&self, filler: u32, bytes: &[u8]) -> u32 {
-        let push = |word: u32, byte: &u8| (word << 8).wrapping_add(self.value(*byte));
-        bytes.iter().fold(filler, push)
+        bytes.iter().fold(filler, |word, byte| {
+            (word << 8).wrapping_add(self.value(*byte))
+        })
     }
 
     /// Feeds the name in pieces of `WORDS` big-endian words; the last piece is padded with the
@@ -169,8 +170,9 @@ fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
         z ^ (x & (y ^ z))
     });
     let second = [[b, d, f, h], [a, c, e, g]].map(|half| add(half, 0x5A82_7999));
-    let majority = |x: u32, y: u32, z: u32| (x & y).wrapping_add((x ^ y) & z);
-    md4_round(&mut mixed, second, [3, 5, 9, 13], majority);
+    md4_round(&mut mixed, second, [3, 5, 9, 13], |x, y, z| {
+        (x & y).wrapping_add((x ^ y) & z)
+    });
     let third = [[d, h, c, g], [b, f, a, e]].map(|half| add(half, 0x6ED9_EBA1));
     md4_round(&mut mixed, third, [3, 9, 11, 15], |x, y, z| x ^ y ^ z);
     for (old, new) in state.iter_mut().zip(mixed) {

@@ -58,8 +58,9 @@ impl Mmp {
     /// [`Corrupt`] when it is cut short, or magic or checksum are wrong.
     pub fn parse(bytes: &[u8], nr: BlockNr, checksums: &Checksums) -> Result<Mmp, Corrupt> {
         let problem = |problem| Corrupt::new(Place::Block(nr), "mmp block", problem);
-        let cut = || problem(CorruptKind::short(bytes));
-        let bytes = bytes.get(..MMP_BYTES).ok_or_else(cut)?;
+        let bytes = bytes
+            .get(..MMP_BYTES)
+            .ok_or_else(|| problem(CorruptKind::short(bytes)))?;
         let magic = get_u32(bytes, 0);
         if magic != MMP_MAGIC {
             return Err(problem(CorruptKind::magic(magic)));

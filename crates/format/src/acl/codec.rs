@@ -218,11 +218,13 @@ pub fn replace_ids<E>(
 pub fn restrict(value: &mut [u8], keeps: impl Fn(Tag) -> bool) {
     let (entries, _) = rest_mut(value, HEADER_BYTES).as_chunks_mut::<LONG_BYTES>();
     let tag_of = |entry: &[u8]| Tag::from_code(get_u16(entry, 0), get_u32(entry, 4)).ok();
-    let of_groups = |tag: &Tag| matches!(tag, Tag::GroupObj | Tag::Group(_));
-    let counts = |tag: &Tag| *tag == Tag::Other || (of_groups(tag) && keeps(*tag));
     let granted = entries
         .iter()
-        .filter(|entry| tag_of(&entry[..]).as_ref().is_some_and(counts))
+        .filter(|entry| {
+            tag_of(&entry[..]).as_ref().is_some_and(|tag| {
+                *tag == Tag::Other || (matches!(tag, Tag::GroupObj | Tag::Group(_)) && keeps(*tag))
+            })
+        })
         .fold(PERM_ALL, |perm, entry| perm & get_u16(&entry[..], 2));
     for entry in entries {
         if tag_of(&entry[..]).is_some_and(|tag| !keeps(tag)) {

@@ -95,10 +95,9 @@ impl LeafTable {
     /// True if this table equals a fresh one of the leaf `bytes`, apart from fingerprints.
     pub fn is_of(&self, bytes: &[u8]) -> bool {
         let leaf = DirLeaf::new(bytes, self.tail_in(bytes), Place::Superblock);
-        let is_same = |fresh: Self| {
+        Self::build(&leaf, |_| 0).is_ok_and(|fresh| {
             fresh.rows.places().eq(self.rows.places()) && fresh.used_bytes() == self.used_bytes()
-        };
-        Self::build(&leaf, |_| 0).is_ok_and(is_same)
+        })
     }
 
     /// All bytes of the rows.
@@ -149,14 +148,13 @@ impl LeafTable {
     /// The index of the record of `name`.
     fn position(&self, bytes: &[u8], name: &[u8], print: u16) -> Option<usize> {
         let print = Print::new(name, print);
-        let is_it = |at: &usize| {
+        memchr::memchr_iter(print.first, self.rows.prints()).find(|at| {
             self.rows.get(*at).is_some_and(|record| {
                 record.print == print.second
                     && record.used == print.used
                     && is_named(bytes, record.offset(), name)
             })
-        };
-        memchr::memchr_iter(print.first, self.rows.prints()).find(is_it)
+        })
     }
 
     /// A record with this much slack.

@@ -70,8 +70,9 @@ impl Inode {
         checksums: &Checksums,
     ) -> Result<(), Corrupt> {
         let size = usize::from(geometry.inode_size);
-        let cut = || Corrupt::new(Place::Inode(ino), "inode", CorruptKind::short(bytes));
-        let bytes = bytes.get(..size).ok_or_else(cut)?;
+        let bytes = bytes
+            .get(..size)
+            .ok_or_else(|| Corrupt::new(Place::Inode(ino), "inode", CorruptKind::short(bytes)))?;
         let extra_isize = if size > GOOD_OLD_INODE_BYTES {
             get_u16(bytes, EXTRA_ISIZE_AT)
         } else {

@@ -225,8 +225,8 @@ impl Superblock {
     /// Whether a superblock of version 1 has fields that only version 2 has: features, or users.
     pub fn has_fields_of_version_2(&self) -> bool {
         let fields = [COMPAT, INCOMPAT, RO_COMPAT, USERS];
-        let is_set = |at: &usize| get_u32_be(&self.raw[..], *at) != 0;
-        self.version == BlockType::SuperblockV1 && fields.iter().any(is_set)
+        self.version == BlockType::SuperblockV1
+            && fields.iter().any(|at| get_u32_be(&self.raw[..], *at) != 0)
     }
 
     /// The bytes as they were read, with later changes of those without a field here.

@@ -282,10 +282,12 @@ impl QuotaTree {
 
     fn leaf_with_room(&mut self, patches: &mut Vec<Patch>) -> u32 {
         let first = self.info.free_leaf;
-        let usable = |leaf: &Leaf| usize::from(leaf.header.entries) < ENTRIES_PER_LEAF;
-        let has_slot = |leaf: &Leaf| usize_of(leaf.used.count_ones()) < ENTRIES_PER_LEAF;
         let there = self.leaves.get(&first);
-        if first != 0 && there.is_some_and(|leaf| usable(leaf) && has_slot(leaf)) {
+        let is_usable = there.is_some_and(|leaf| {
+            usize::from(leaf.header.entries) < ENTRIES_PER_LEAF
+                && usize_of(leaf.used.count_ones()) < ENTRIES_PER_LEAF
+        });
+        if first != 0 && is_usable {
             return first;
         }
         let block = self.new_block(patches);
@@ -352,11 +354,10 @@ impl QuotaTree {
 
 /// A block of entries as it is on the device.
 fn leaf_of(bytes: &Block) -> Leaf {
-    let is_used = |slot: &usize| QuotaEntry::decode(rest(bytes, entry_at(*slot))).is_some();
     Leaf {
         header: LeafHeader::decode(bytes),
         used: (0..ENTRIES_PER_LEAF)
-            .filter(is_used)
+            .filter(|slot| QuotaEntry::decode(rest(bytes, entry_at(*slot))).is_some())
             .fold(0, |used, slot| used | 1 << slot),
     }
 }

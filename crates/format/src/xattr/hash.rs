@@ -55,9 +55,9 @@ fn name_hash(name: &[u8]) -> u32 {
 }
 
 fn signed_name_hash(name: &[u8]) -> u32 {
-    let mix =
-        |hash: u32, &byte: &u8| hash.rotate_left(5) ^ i32::from(byte.cast_signed()).cast_unsigned();
-    name.iter().fold(0, mix)
+    name.iter().fold(0, |hash, &byte| {
+        hash.rotate_left(5) ^ i32::from(byte.cast_signed()).cast_unsigned()
+    })
 }
 
 fn mix_word(hash: u32, word: u32) -> u32 {
