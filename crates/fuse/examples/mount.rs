@@ -41,6 +41,14 @@ fn main() -> ExitCode {
     }
 }
 
+fn run_mode(words: &[&str]) -> Run {
+    if words.contains(&"daemon") {
+        Run::Daemon
+    } else {
+        Run::Foreground
+    }
+}
+
 fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
     let read_only = words.contains(&"ro");
     let list = match words {
@@ -65,11 +73,7 @@ fn serve(image: &str, dir: &str, words: &[&str]) -> uext4_fuse::Result<()> {
         idmap: words.contains(&"idmap"),
         sync: wanted.sync,
         dirsync: wanted.dirsync,
-        run: if words.contains(&"daemon") {
-            Run::Daemon
-        } else {
-            Run::Foreground
-        },
+        run: run_mode(words),
         owners,
         // The sandbox has no locks of files.
         sandbox: match gate {

@@ -14,8 +14,9 @@ impl Bdi {
     pub(crate) fn of(connection: u64) -> Option<Self> {
         let (major, minor) = numbers_of(connection);
         // Without the suffix the number may be that of the underlying block device.
-        let named = |suffix| PathBuf::from(format!("/sys/class/bdi/{major}:{minor}{suffix}"));
-        let mut found = ["-fuseblk", ""].map(named).into_iter();
+        let mut found = ["-fuseblk", ""]
+            .map(|suffix| PathBuf::from(format!("/sys/class/bdi/{major}:{minor}{suffix}")))
+            .into_iter();
         found.find(|bdi| bdi.exists()).map(Self)
     }
 

@@ -80,11 +80,11 @@ impl Parent {
         let told = pipe.try_clone();
         // Opened early: no descriptor may be left later.
         let null = nowhere();
-        let ready = move || {
+        let served = serve(Box::new(move || {
             leave_terminal(null);
             let _ = pipe.write_all(&[READY]);
-        };
-        let code = match serve(Box::new(ready)) {
+        }));
+        let code = match served {
             Ok(()) => 0,
             Err(error) => {
                 // Before readiness the parent reads this. Later no process does, and the claim

@@ -112,12 +112,13 @@ impl Gauge {
 
     /// Accounts for `bytes` written bytes. Returns true if scarcity increased.
     pub(crate) fn count_written(&self, bytes: u64, room: impl FnOnce() -> FreeSpace) -> bool {
+        if self.held_bytes_max() == 0 {
+            return false;
+        }
         let bytes = clamp_i64(bytes);
-        let looks = || {
-            let unseen = self.unseen_bytes.local();
-            unseen.fetch_sub(bytes, Ordering::Relaxed) <= bytes || self.is_scarce()
-        };
-        self.held_bytes_max() > 0 && looks() && self.check_now(room)
+        let unseen = self.unseen_bytes.local();
+        let is_due = unseen.fetch_sub(bytes, Ordering::Relaxed) <= bytes || self.is_scarce();
+        is_due && self.check_now(room)
     }
 
     /// Checks the free space at once; returns as [`Self::count_written`].

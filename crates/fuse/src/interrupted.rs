@@ -16,8 +16,10 @@ static ASKED: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// The error of `sigaction(2)`.
 pub fn catch_interrupts() -> Result<()> {
-    let failed = |error| Error::system("catch signals", "sigaction")(error);
-    SIGNALS.into_iter().try_for_each(install).map_err(failed)
+    SIGNALS
+        .into_iter()
+        .try_for_each(install)
+        .map_err(|error| Error::system("catch signals", "sigaction")(error))
 }
 
 /// Whether one of the signals has arrived.

@@ -275,9 +275,8 @@ fn leave_detach<'s>(
     lazy: Lazy,
 ) -> io::Result<()> {
     // A dead server needs no reply.
-    let work = move || drop(reply(socket, attachment.detach(lazy)));
     uext4_sync::thread::Builder::new()
-        .spawn_scoped(scope, work)
+        .spawn_scoped(scope, move || drop(reply(socket, attachment.detach(lazy))))
         .map(drop)
 }
 

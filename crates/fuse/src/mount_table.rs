@@ -154,7 +154,6 @@ impl Spot {
 
     /// The root of the mount, if it is still there.
     fn top(&self) -> Result<Option<OwnedFd>> {
-        let failed = || Error::system("find the mount on", &self.path);
         match openat(&self.dir, &self.name, NAMES, Mode::empty()) {
             Ok(top) => {
                 let found = described(top.as_fd(), &self.path)?;
@@ -162,7 +161,7 @@ impl Spot {
                 Ok(is_same.then_some(top))
             }
             Err(error) if is_absent(&error.into()) => Ok(None),
-            Err(error) => Err(failed()(error.into())),
+            Err(error) => Err(Error::system("find the mount on", &self.path)(error.into())),
         }
     }
 
@@ -184,8 +183,7 @@ pub(crate) fn number_of(fd: BorrowedFd<'_>) -> Result<u64> {
     let number = text
         .lines()
         .find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
-    let absent = || Error::system("find mnt_id in", &path)(io::ErrorKind::InvalidData.into());
-    number.ok_or_else(absent)
+    number.ok_or_else(|| Error::system("find mnt_id in", &path)(io::ErrorKind::InvalidData.into()))
 }
 
 fn open_dir(path: &Path) -> io::Result<OwnedFd> {

@@ -84,9 +84,10 @@ pub(crate) fn inode_of(node: u64) -> Result<InodeNr, Errno> {
 impl Nodes {
     /// An empty table.
     pub(crate) fn new() -> Self {
-        let shard = |_| RwLock::new(Rank::CacheShard, Shard::default());
         Self {
-            shards: (0..SHARDS).map(shard).collect(),
+            shards: (0..SHARDS)
+                .map(|_| RwLock::new(Rank::CacheShard, Shard::default()))
+                .collect(),
             is_cleared: AtomicBool::new(false),
         }
     }
@@ -101,8 +102,7 @@ impl Nodes {
         let mut shard = self.shard(id).write();
         shard.known.entry(id).or_default().0 += Known::LOOKUP;
         if inode.is_nameless() {
-            let held = || Held::new(inode);
-            shard.held.entry(id).or_insert_with(held);
+            shard.held.entry(id).or_insert_with(|| Held::new(inode));
         }
         id
     }
@@ -114,8 +114,7 @@ impl Nodes {
             let mut shard = self.shard(id).write();
             let is_known = shard.known.contains_key(&id);
             if is_known {
-                let held = || Held::new(&inode);
-                shard.held.entry(id).or_insert_with(held);
+                shard.held.entry(id).or_insert_with(|| Held::new(&inode));
             }
             is_known
         };
@@ -225,8 +224,7 @@ impl Nodes {
 
     /// Class of the writers of the node's dirty pages; `Privileged` once all have closed the file.
     pub(crate) fn writers_of(&self, node: u64) -> uext4::Writers {
-        let classes = |held: &Held| (held.writers, held.privileged, held.named);
-        match self.held(node, classes) {
+        match self.held(node, |held| (held.writers, held.privileged, held.named)) {
             Some((1.., 0, 0)) => uext4::Writers::Users,
             Some((1.., 0, 1..)) => uext4::Writers::Named,
             _ => uext4::Writers::Privileged,

@@ -94,8 +94,9 @@ const WORDS: [Word; 3] = [
 impl Owners {
     /// Name, value and purpose of the options that [`Self::take`] accepts.
     pub fn words() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-        let shown = |(name, value, about, _): &Word| (*name, *value, *about);
-        WORDS.iter().map(shown)
+        WORDS
+            .iter()
+            .map(|(name, value, about, _)| (*name, *value, *about))
     }
 
     /// Parses an option of owners; returns false for any other option.

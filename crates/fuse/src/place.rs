@@ -39,11 +39,10 @@ impl Place {
             let error = io::ErrorKind::NotADirectory.into();
             return Err(Error::system("mount on", mount_point)(error));
         }
-        let no_proc = |source| Error::NoProc {
+        let path = std::fs::read_link(through(dir.as_fd())).map_err(|source| Error::NoProc {
             path: mount_point.into(),
             source,
-        };
-        let path = std::fs::read_link(through(dir.as_fd())).map_err(no_proc)?;
+        })?;
         Ok(Self { path, dir })
     }
 

@@ -133,8 +133,9 @@ impl<'a> Request<'a> {
     pub(crate) fn administers(&self) -> bool {
         let status = self.status();
         let ids_of = |process: &str| std::fs::read(format!("/proc/{process}/uid_map")).ok();
-        let same_ids = || ids_of(&self.pid.to_string()) == ids_of("self");
-        !works_for_others(&status) && has_capability(&status, SYS_ADMIN) && same_ids()
+        !works_for_others(&status)
+            && has_capability(&status, SYS_ADMIN)
+            && ids_of(&self.pid.to_string()) == ids_of("self")
     }
 
     /// The `status` of the process; empty if it is invisible.

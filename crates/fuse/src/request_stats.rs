@@ -110,10 +110,12 @@ impl RequestStats {
     }
 
     fn of(&self, opcode: u32, name: &'static str) -> Requests {
-        let tables = || self.shards.iter().filter_map(OnceLock::get);
-        let slots = || tables().filter_map(|table| table.get(usize_of(opcode)));
         let sum = |number: &dyn Fn(&Slot) -> &AtomicU64| -> u64 {
-            slots().map(|slot| number(slot).load(Relaxed)).sum()
+            let tables = self.shards.iter().filter_map(OnceLock::get);
+            tables
+                .filter_map(|table| table.get(usize_of(opcode)))
+                .map(|slot| number(slot).load(Relaxed))
+                .sum()
         };
         let buckets = std::array::from_fn(|bucket| sum(&|slot| &slot.buckets[bucket]));
         Requests {

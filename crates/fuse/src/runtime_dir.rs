@@ -63,11 +63,11 @@ pub(crate) fn remove(dir: &Path) {
     if fs::remove_dir(dir).is_err() {
         return;
     }
-    let is_temporary = |base: &&Path| {
+    let temporary = dir.parent().filter(|base| {
         let name = base.file_name().unwrap_or_default();
         name.as_bytes().starts_with(TEMPORARY.as_bytes())
-    };
-    if let Some(base) = dir.parent().filter(is_temporary) {
+    });
+    if let Some(base) = temporary {
         let _ = fs::remove_dir(base);
     }
 }
@@ -209,8 +209,8 @@ fn is_private(dir: &Path, uid: u32) -> io::Result<()> {
     let above = fs::metadata(dir.parent().ok_or_else(refused)?)?;
     let is_sticky = above.mode() & STICKY != 0;
     let others_replace = above.mode() & 0o022 != 0 && !is_sticky;
-    let is_shared = || is_sticky && above.uid() == OVERFLOW && !is_initial(&uid_map());
-    if others_replace || !(is_trusted(above.uid(), uid) || is_shared()) {
+    let is_shared = is_sticky && above.uid() == OVERFLOW && !is_initial(&uid_map());
+    if others_replace || !(is_trusted(above.uid(), uid) || is_shared) {
         Err(refused())
     } else {
         Ok(())

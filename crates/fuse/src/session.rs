@@ -94,7 +94,7 @@ fn serve<D>(
     let claim = Claim::take(privileged.path(), CLOSING_MAX)?;
     let (mut caught, mut locking) = (None, None);
     let dir = claim.dir().to_owned();
-    let opened = || {
+    let session = Session::claimed(claim, privileged, options, || {
         let devices = (stages.open)()?;
         locking = match options.sandbox {
             Sandbox::Off => None,
@@ -103,8 +103,7 @@ fn serve<D>(
         let filesystem = (stages.mount)(devices)?;
         caught = Some(signals::catch());
         Ok(filesystem)
-    };
-    let session = Session::claimed(claim, privileged, options, opened)?;
+    })?;
     if options.run == Run::Daemon {
         // Paths of the caller have been opened; the directory may be unmounted later.
         let _ = rustix::process::chdir("/");
@@ -169,8 +168,8 @@ impl Session {
         options: &MountOptions,
         open: impl FnOnce() -> Result<Filesystem>,
     ) -> Result<Self> {
-        let attach = |filesystem| Self::attached(filesystem, privileged, options, &claim);
-        match open().and_then(attach) {
+        match open().and_then(|filesystem| Self::attached(filesystem, privileged, options, &claim))
+        {
             Ok(session) => Ok(Self {
                 claim: Some(claim),
                 ..session

@@ -42,23 +42,24 @@ impl Stopper {
     /// The first signal unmounts, as soon as no other mount is in the way; the second closes the
     /// image at once.
     pub(crate) fn unmount_on(self, mut caught: Caught) -> Result<()> {
-        let wait = move || {
-            if !caught.comes_within(None) {
-                return;
-            }
-            let mut stopping = self.unmount();
-            while stopping == Stopping::Covered {
-                if caught.comes_within(Some(COVERED_PAUSE)) {
+        let name = "uext4-fuse-signals".to_owned();
+        let thread = uext4_sync::thread::Builder::new()
+            .name(name)
+            .spawn(move || {
+                if !caught.comes_within(None) {
+                    return;
+                }
+                let mut stopping = self.unmount();
+                while stopping == Stopping::Covered {
+                    if caught.comes_within(Some(COVERED_PAUSE)) {
+                        self.close_and_exit();
+                    }
+                    stopping = self.unmount_uncovered();
+                }
+                if caught.comes_within(None) {
                     self.close_and_exit();
                 }
-                stopping = self.unmount_uncovered();
-            }
-            if caught.comes_within(None) {
-                self.close_and_exit();
-            }
-        };
-        let name = "uext4-fuse-signals".to_owned();
-        let thread = uext4_sync::thread::Builder::new().name(name).spawn(wait);
+            });
         thread.map(drop).map_err(signals::failed())
     }
 
@@ -99,11 +100,11 @@ impl Stopper {
 
     /// Closes the image, even of a mount in use, and ends the process.
     fn close_and_exit(&self) -> ! {
-        let close = |server: Arc<Server>| {
+        let closed = self.server.upgrade().map(|server| {
             server.end_fetches();
             server.close()
-        };
-        let code = match self.server.upgrade().map(close) {
+        });
+        let code = match closed {
             None | Some(Ok(())) => 0,
             Some(Err(error)) => {
                 self.log.say(Severity::Critical, &error.to_string());

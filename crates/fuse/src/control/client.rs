@@ -123,14 +123,14 @@ impl Client {
     /// [`Error::Refused`] if the server refuses, [`Error::ServerEnded`] if it ends first,
     /// [`Error::System`] if it does not answer.
     pub fn ask(&self, ask: &Ask) -> Result<Value> {
-        let failed = |error: io::Error| match error.kind() {
+        let answer = parse_answer(&self.exchange(ask).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
                 let path = self.path.clone();
                 Error::ServerEnded { path }
             }
             _ => Error::system("talk to", &self.path)(error),
-        };
-        match parse_answer(&self.exchange(ask).map_err(failed)?) {
+        })?);
+        match answer {
             Ok(Ok(value)) => Ok(match self.peer {
                 Peer::Trusted => value,
                 Peer::Stranger => escaped(value),
@@ -163,8 +163,9 @@ fn escaped(value: Value) -> Value {
         Value::Array(list) => list.into_iter().map(escaped).collect(),
         Value::Object(map) => {
             let entries = map.into_iter();
-            let entry = |(key, value): (String, _)| (escape_controls(&key), escaped(value));
-            entries.map(entry).collect()
+            entries
+                .map(|(key, value)| (escape_controls(&key), escaped(value)))
+                .collect()
         }
         other => other,
     }

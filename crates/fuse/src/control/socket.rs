@@ -149,8 +149,10 @@ impl Spare {
 /// Accepts clients until the other end of `stop` is closed, then joins their threads.
 fn accept(socket: &UnixListener, mut spare: Spare, stop: &Arc<PipeReader>, mount: &Arc<Mount>) {
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
-    let next = || wait(socket, PollFlags::IN, Some(stop), None);
-    while !matches!(next(), Ok(Woken::Stopped)) {
+    loop {
+        if let Ok(Woken::Stopped) = wait(socket, PollFlags::IN, Some(stop), None) {
+            break;
+        }
         // The client is gone, or no descriptors are left: wait for the next one.
         let Ok(stream) = spare.accept(socket) else {
             thread::sleep(Duration::from_millis(10));

@@ -174,10 +174,6 @@ fn free_fragments(filesystem: &Filesystem, slices: u32) -> Answered {
 
 /// A symbolic link at the end of the path is not followed.
 fn defragment(filesystem: &Filesystem, path: &str, dry_run: bool) -> Answered {
-    let failed = |error: uext4::Error| Refusal {
-        errno: error.errno(),
-        text: format!("{path}: {error}"),
-    };
     let found = filesystem.paths().symlink_inode(path);
     let inode = found.map_err(|error| Refusal {
         errno: error.errno(),
@@ -186,7 +182,11 @@ fn defragment(filesystem: &Filesystem, path: &str, dry_run: bool) -> Answered {
     let options = DefragOptions { dry_run };
     let go_on = &mut |_| ControlFlow::Continue(());
     let done = filesystem.defragment(&inode, &options, go_on);
-    Ok(to_value(&done.map_err(failed)?))
+    let done = done.map_err(|error| Refusal {
+        errno: error.errno(),
+        text: format!("{path}: {error}"),
+    })?;
+    Ok(to_value(&done))
 }
 
 fn get(filesystem: &Filesystem, names: &[String]) -> Answered {

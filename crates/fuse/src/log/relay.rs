@@ -28,9 +28,10 @@ impl Relay {
     /// Logs a message of a severity byte and a line.
     pub(crate) fn pass_on(&mut self, message: &[u8]) {
         let log = &self.log;
-        let write = |severity, line: &str| log.write(severity, line).is_ok();
         let (left, missing) = (&mut self.left, &mut self.missing);
-        pass_on(message, left, missing, write);
+        pass_on(message, left, missing, |severity, line| {
+            log.write(severity, line).is_ok()
+        });
     }
 }
 

@@ -68,10 +68,13 @@ impl Server {
         if self.owners.are_same() {
             return caller;
         }
-        let inside = |uid| self.owners.user_inside(uid).filter(|&uid| uid != 0);
         let uid = match caller.uid {
             0 => 0,
-            uid => inside(uid).unwrap_or(OVERFLOW),
+            uid => self
+                .owners
+                .user_inside(uid)
+                .filter(|&uid| uid != 0)
+                .unwrap_or(OVERFLOW),
         };
         let gid = self.owners.group_inside(caller.gid).unwrap_or(OVERFLOW);
         let groups = self.groups_inside(&caller.groups);

@@ -56,8 +56,10 @@ impl Server {
         inode: &InodeRef,
     ) -> Option<u16> {
         let has_any = self.filesystem.attr(inode).mode & 0o6000 != 0;
-        let caller = || self.asker_in_groups(request);
-        has_any.then(|| self.filesystem.mode_without_privileges(inode, &caller()))?
+        has_any.then(|| {
+            self.filesystem
+                .mode_without_privileges(inode, &self.asker_in_groups(request))
+        })?
     }
 
     /// Clears setuid and setgid, as a write without privileges does.
@@ -68,10 +70,9 @@ impl Server {
         times: Times,
     ) -> Handled {
         if let Some(mode) = self.mode_without_privileges(request, inode) {
-            let kept = || self.filesystem.attr(inode).ctime;
             let set = SetAttr {
                 mode: Some(mode),
-                ctime: (times == Times::Keep).then(kept),
+                ctime: (times == Times::Keep).then(|| self.filesystem.attr(inode).ctime),
                 ..SetAttr::default()
             };
             self.filesystem

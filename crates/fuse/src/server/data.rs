@@ -9,8 +9,8 @@ use crate::protocol::{FSYNC_FDATASYNC, WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::reply::Reply;
 use crate::request::Request;
 use uext4::{
-    ChangeTimes, DataSource, FallocateMode, FileRange, FileType, Filesystem, InodeRef,
-    KillPrivileges, Seek, Times, WriteContext,
+    ChangeTimes, DataSource, FallocateMode, FileType, Filesystem, InodeRef, KillPrivileges, Seek,
+    Times, WriteContext,
 };
 use uext4_num::{clamp_u32, clamp_usize, u64_of, usize_of};
 
@@ -43,8 +43,12 @@ impl Server {
             if access {
                 self.filesystem.note_access(&inode, ChangeTimes::Here)?;
             }
-            let send = |ranges: &[FileRange<'_>]| reply.send(request.unique, ranges);
-            if self.filesystem.read_in_place(&inode, offset, size, send)? {
+            let is_sent = self
+                .filesystem
+                .read_in_place(&inode, offset, size, |ranges| {
+                    reply.send(request.unique, ranges)
+                })?;
+            if is_sent {
                 self.request_stats.count_zero_copy_read();
                 return Ok(());
             }

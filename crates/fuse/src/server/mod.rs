@@ -277,11 +277,12 @@ impl Server {
     /// # Errors
     /// As [`Filesystem::unmount`].
     pub(crate) fn close(&self) -> uext4::Result<()> {
-        let close = || {
-            self.nodes.clear();
-            self.filesystem.unmount()
-        };
-        self.closed.get_or_init(close).clone()
+        self.closed
+            .get_or_init(|| {
+                self.nodes.clear();
+                self.filesystem.unmount()
+            })
+            .clone()
     }
 
     /// The kernel releases the block device when this is answered; the server releases its claim
@@ -303,13 +304,12 @@ impl Server {
     /// A killed thread ends only after this wait, which the other threads can then not end. So a
     /// thread of its own waits, without what tells the keeper that the server lives.
     fn fetch_data(&self, node: u64) {
-        let fetch = || {
-            self.privileged.leave();
-            self.invalidate(node, 0);
-        };
         thread::scope(|scope| {
             let name = "uext4-fetch".to_owned();
-            let begun = thread::Builder::new().name(name).spawn_scoped(scope, fetch);
+            let begun = thread::Builder::new().name(name).spawn_scoped(scope, || {
+                self.privileged.leave();
+                self.invalidate(node, 0);
+            });
             if begun.is_err() {
                 self.invalidate(node, 0);
             }

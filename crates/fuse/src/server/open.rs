@@ -171,10 +171,11 @@ impl Server {
     /// kernel does not know, must not be written back late. With `strictatime` each read must reach
     /// the server, unless the file is also written: then the page cache owns its times.
     fn goes_past_cache(&self, inode: &InodeRef, flags: u32) -> bool {
-        let strict = || !writes(flags) && self.filesystem.notes_every_read();
         self.filesystem.attr(inode).flags & FLAG_SYNC != 0
             || (writes(flags) && self.only_appends(inode))
-            || (self.agreement.maps_past_cache() && strict())
+            || (self.agreement.maps_past_cache()
+                && !writes(flags)
+                && self.filesystem.notes_every_read())
     }
 
     pub(super) fn create(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {

@@ -94,11 +94,12 @@ impl Server {
 
     /// What the kernel asks for the rights of the inode's group.
     pub(super) fn decides(&self, inode: &InodeRef) -> Decides {
-        let list = |name| self.filesystem.get_xattr(inode, name, &Self::reader());
-        if self.owners.hide_lists() || list(ACCESS_LIST).is_err() {
-            Decides::Mode
-        } else {
-            Decides::List
+        if self.owners.hide_lists() {
+            return Decides::Mode;
+        }
+        match (self.filesystem).get_xattr(inode, ACCESS_LIST, &Self::reader()) {
+            Ok(_) => Decides::List,
+            Err(_) => Decides::Mode,
         }
     }
 

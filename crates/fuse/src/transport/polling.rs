@@ -50,10 +50,11 @@ impl BusyPolling {
             skipped.0 -= 1;
             return None;
         }
-        let one_more = |n_polling| (n_polling < POLLING_MAX).then_some(n_polling + 1);
         let n_polling = &self.n_polling;
         n_polling
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n_polling| {
+                (n_polling < POLLING_MAX).then_some(n_polling + 1)
+            })
             .ok()?;
         let start = Instant::now();
         let found = poll_for_long(start, find);

@@ -127,11 +127,13 @@ impl InPlace for Splicer {
 /// Pages of the image that the extents touch.
 fn n_pages(ranges: &[FileRange<'_>]) -> usize {
     let page_bytes = page_bytes();
-    let pages = |range: &FileRange<'_>| {
-        let within = clamp_usize(range.place.offset % u64_of(page_bytes));
-        (within + range.len_bytes).div_ceil(page_bytes)
-    };
-    ranges.iter().map(pages).sum()
+    ranges
+        .iter()
+        .map(|range| {
+            let within = clamp_usize(range.place.offset % u64_of(page_bytes));
+            (within + range.len_bytes).div_ceil(page_bytes)
+        })
+        .sum()
 }
 
 fn page_bytes() -> usize {

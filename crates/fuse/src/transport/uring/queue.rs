@@ -69,18 +69,21 @@ impl Queue {
         share: Share,
         teller: Sender<io::Result<()>>,
     ) -> io::Result<Self> {
-        let pool = |queue| Pool {
-            queue,
-            n_entries: 0,
-            n_away: 0,
-            n_asking: 0,
-        };
         let affinity = Affinity::to(share.cpu);
         Ok(Self {
             ring,
             waiters: WorkerPool::for_waiting(n_rings, affinity.clone())?,
             place: Place::new(affinity)?,
-            pools: share.queues.into_iter().map(pool).collect(),
+            pools: share
+                .queues
+                .into_iter()
+                .map(|queue| Pool {
+                    queue,
+                    n_entries: 0,
+                    n_away: 0,
+                    n_asking: 0,
+                })
+                .collect(),
             teller: Some(teller),
             n_alive: 0,
             n_copied: 0,
