@@ -116,9 +116,7 @@ impl Engine {
 
     /// Waits until a checkpoint is requested; false: the thread must end.
     fn await_checkpoint(&self, mut progress: MutexGuard<'_, Progress>) -> bool {
-        let is_asked =
-            |progress: &Progress| progress.checkpoint_wanted && self.gate.check().is_ok();
-        while !progress.ending && !is_asked(&progress) {
+        while !(progress.ending || progress.checkpoint_wanted && self.gate.check().is_ok()) {
             self.work.wait(&mut progress);
         }
         progress.checkpoint_wanted = false;

@@ -92,8 +92,10 @@ impl Engine {
     pub(crate) fn write_home(&self, blocks: &[BlockNr]) -> Result<(), Error> {
         let _one_write = self.batch.lock();
         self.gate.check()?;
-        let waiting = |block: &BlockNr| Some((*block, self.images.get(*block)?));
-        let images: Vec<_> = blocks.iter().filter_map(waiting).collect();
+        let images: Vec<_> = blocks
+            .iter()
+            .filter_map(|block| Some((*block, self.images.get(*block)?)))
+            .collect();
         match images[..] {
             [] => Ok(()),
             _ => self.home.write_many(&images),

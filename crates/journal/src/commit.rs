@@ -8,7 +8,7 @@ use crate::dirty_list::DirtyList;
 use crate::draft::Draft;
 use crate::encode::{LogBlock, encode};
 use crate::engine::{Engine, OBJECTS_PER_THREAD};
-use crate::live::{Dirty, Stamp};
+use crate::live::Stamp;
 use crate::log_space::OpenLog;
 use crate::parallel::by_parts;
 use crate::stats::Times;
@@ -122,10 +122,6 @@ impl Engine {
 
     fn render_all(&self, tid: Tid, objects: &Arc<Vec<DirtyList>>) -> Result<(), Error> {
         let pieces: Vec<_> = objects.iter().flat_map(DirtyList::pieces).collect();
-        let render = |_: usize, some: &[&[Arc<dyn Dirty>]]| {
-            let objects = some.iter().copied().flatten();
-            objects.for_each(|object| object.render(tid, &self.rendered));
-        };
         let all: usize = objects.iter().map(DirtyList::len).sum();
         let threads = self.cores.min(all / OBJECTS_PER_THREAD);
         if threads < 2
@@ -134,7 +130,11 @@ impl Engine {
         {
             return Ok(());
         }
-        by_parts(threads, 1, &pieces, render).map(drop)
+        by_parts(threads, 1, &pieces, |_, some| {
+            let objects = some.iter().copied().flatten();
+            objects.for_each(|object| object.render(tid, &self.rendered));
+        })
+        .map(drop)
     }
 
     /// Makes the transaction durable and its images readable.
@@ -194,9 +194,9 @@ impl Engine {
             Threads::Background => self.cores,
             Threads::Inline => 1,
         };
-        let write =
-            |at: usize, some: &[&[u8]]| log.write_at(log.advance(start, clamp_u32(at)), some);
-        let written = by_parts(threads, WRITTEN_PER_THREAD, &body, write)?;
+        let written = by_parts(threads, WRITTEN_PER_THREAD, &body, |at, some| {
+            log.write_at(log.advance(start, clamp_u32(at)), some)
+        })?;
         written.into_iter().collect()
     }
 
@@ -257,6 +257,12 @@ fn tables(drafts: &[Draft]) -> Vec<BlockNr> {
 /// The revokes, ascending, without those that an image of the same transaction cancels.
 fn without_images(revokes: Vec<BlockNr>, images: &[(BlockNr, Image)]) -> Vec<BlockNr> {
     let revokes: BTreeSet<BlockNr> = revokes.into_iter().collect();
-    let has_image = |nr: &BlockNr| images.binary_search_by_key(nr, |(block, _)| *block).is_ok();
-    revokes.into_iter().filter(|nr| !has_image(nr)).collect()
+    revokes
+        .into_iter()
+        .filter(|nr| {
+            images
+                .binary_search_by_key(nr, |(block, _)| *block)
+                .is_err()
+        })
+        .collect()
 }

@@ -51,14 +51,14 @@ pub(crate) fn encode(
     let per_descriptor = layout.tags_per_descriptor();
     let described: Vec<_> = closed.images.chunks(per_descriptor).collect();
     let least = IMAGES_PER_THREAD.div_ceil(per_descriptor);
-    let encode = |_: usize, described: &[&[(BlockNr, Image)]]| {
+    let parts = by_parts(threads, least, &described, |_, described| {
         let mut out = Vec::new();
         for some in described {
             encode_images(layout, uuid, closed.tid, some, &mut out);
         }
         out
-    };
-    for part in by_parts(threads, least, &described, encode)? {
+    })?;
+    for part in parts {
         out.extend(part);
     }
     out.push(LogBlock::Own(vec![0; layout.block_size]));

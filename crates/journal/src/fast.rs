@@ -123,9 +123,11 @@ impl Engine {
         Times::time(&self.times.drain_ns, || self.gate.close());
         let made = match self.gate.reasons() {
             none if none.is_empty() => {
-                let take =
-                    |shard: &uext4_sync::Mutex<crate::logged::Logged>| shard.lock().take_records();
-                let keys = self.logged.iter().flat_map(take).collect();
+                let keys = self
+                    .logged
+                    .iter()
+                    .flat_map(|shard| shard.lock().take_records())
+                    .collect();
                 make(tid, keys).map_err(Reasons::one)
             }
             reasons => Err(reasons),

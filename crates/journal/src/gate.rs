@@ -239,8 +239,9 @@ impl Gate {
         self.reasons.store(0, SeqCst);
         let _parked = self.park.lock();
         self.opened.fetch_add(1, SeqCst);
-        let next = |word| Some(word & (STOPPED | HELD) | u64::from(tid.0));
-        let _always = self.word.fetch_update(SeqCst, SeqCst, next);
+        let _always = self.word.fetch_update(SeqCst, SeqCst, |word| {
+            Some(word & (STOPPED | HELD) | u64::from(tid.0))
+        });
         self.wake.notify_all();
     }
 
@@ -251,8 +252,9 @@ impl Gate {
             Round::Same => 0,
             Round::Next => ROUND,
         };
-        let next = |word: u64| Some((word & !CLOSED).wrapping_add(more));
-        let _always = self.word.fetch_update(SeqCst, SeqCst, next);
+        let _always = self.word.fetch_update(SeqCst, SeqCst, |word| {
+            Some((word & !CLOSED).wrapping_add(more))
+        });
         self.wake.notify_all();
     }
 

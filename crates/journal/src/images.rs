@@ -35,9 +35,10 @@ pub(crate) struct Images {
 
 impl Images {
     pub(crate) fn new() -> Self {
-        let shard = |_| Mutex::new(Rank::Checkpoint, Newest::default());
         Self {
-            shards: (0..SHARDS).map(shard).collect(),
+            shards: (0..SHARDS)
+                .map(|_| Mutex::new(Rank::Checkpoint, Newest::default()))
+                .collect(),
         }
     }
 
@@ -74,11 +75,10 @@ impl Images {
             shard.fetch(part, |(block, _)| *block);
             for part in in_stripes(part, |(block, _)| *block) {
                 let stripe = shard.stripe(part[0].0);
-                let newest = |(block, tid): &Wanted| {
+                found.extend(part.iter().filter_map(|(block, tid)| {
                     let (image, owner) = stripe?.get(*block)?;
                     (owner == *tid).then(|| (*block, image.clone()))
-                };
-                found.extend(part.iter().filter_map(newest));
+                }));
             }
         }
         found

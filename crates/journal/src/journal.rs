@@ -22,7 +22,7 @@ pub struct Journal {
 impl Journal {
     /// Opens a journal whose log is clean ([`Error::NeedsRecovery`] otherwise).
     pub fn open(config: Config) -> Result<Arc<Journal>, Error> {
-        let open = |log| {
+        let log = config.log.as_ref().map(|log| {
             open_log(
                 log,
                 &config.home,
@@ -31,8 +31,7 @@ impl Journal {
                 config.width,
                 config.fast_commits,
             )
-        };
-        let log = config.log.as_ref().map(open);
+        });
         let start = config.start;
         let engine = Arc::new(Engine::new(config, log.transpose()?));
         let background = Background::new(&engine);
@@ -123,15 +122,17 @@ impl Journal {
     /// The first failure; it stops the journal, as [`Self::abort`].
     pub fn quiesce(&self) -> Result<(), Error> {
         self.engine.gate.pause();
-        let rest = || {
-            let _one = self.engine.one_commit.lock();
-            self.engine.commit_locked()?;
-            match self.engine.log.get() {
-                Some(log) => self.engine.clean_log(log),
-                None => self.engine.barrier().flush(&*self.engine.home.device),
-            }
-        };
-        rest().inspect_err(|cause| self.engine.abort(cause.clone()))
+        self.commit_and_clean()
+            .inspect_err(|cause| self.engine.abort(cause.clone()))
+    }
+
+    fn commit_and_clean(&self) -> Result<(), Error> {
+        let _one = self.engine.one_commit.lock();
+        self.engine.commit_locked()?;
+        match self.engine.log.get() {
+            Some(log) => self.engine.clean_log(log),
+            None => self.engine.barrier().flush(&*self.engine.home.device),
+        }
     }
 
     /// Attaches a log to a journal that was opened quiet and without one; a journal that has a log

@@ -115,8 +115,8 @@ impl Engine {
         let written = Times::time(&self.times.write_ns, || {
             self.write_tables_last(&images, &late.tables)
         });
-        let flush = || barrier.flush(&*self.home.device);
-        let written = written.and_then(|()| Times::time(&self.times.flush_ns, flush));
+        let written = written
+            .and_then(|()| Times::time(&self.times.flush_ns, || barrier.flush(&*self.home.device)));
         match written {
             Ok(()) => {
                 let blocks: Vec<BlockNr> = std::mem::take(&mut *late).all.into_iter().collect();
@@ -140,8 +140,10 @@ impl Engine {
         images: &[(BlockNr, Image)],
         tables: &BTreeSet<BlockNr>,
     ) -> Result<(), Error> {
-        let is_table = |(block, _): &(BlockNr, Image)| tables.contains(block);
-        let (tables, named): (Vec<_>, Vec<_>) = images.iter().cloned().partition(is_table);
+        let (tables, named): (Vec<_>, Vec<_>) = images
+            .iter()
+            .cloned()
+            .partition(|(block, _)| tables.contains(block));
         self.home.write_many(&named)?;
         self.home.write_many(&tables)
     }
@@ -155,8 +157,10 @@ impl Engine {
         if late.is_empty() {
             return images;
         }
-        let has_newer = |nr: &BlockNr| images.binary_search_by_key(nr, |(block, _)| *block).is_ok();
-        let older = late.iter().filter(|block| !has_newer(block));
+        let older = late.iter().filter(|block| {
+            let newer = images.binary_search_by_key(*block, |(block, _)| *block);
+            newer.is_err()
+        });
         let older = older.filter_map(|block| Some((*block, self.images.get(*block)?)));
         let older: Vec<_> = older.collect();
         images.extend(older);

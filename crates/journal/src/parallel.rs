@@ -26,14 +26,16 @@ pub(crate) fn by_parts<T: Sync, R: Send>(
         let work = &work;
         let mut shares = items.chunks(share).enumerate();
         let first = shares.next();
-        let spawn = |(nr, some)| scope.spawn(move || work(nr * share, some));
-        let others: Vec<_> = shares.map(spawn).collect();
+        let others: Vec<_> = shares
+            .map(|(nr, some)| scope.spawn(move || work(nr * share, some)))
+            .collect();
         let here = first.map(|(_, some)| work(0, some));
-        let join = |thread: thread::ScopedJoinHandle<'_, Result<R, Error>>| {
-            thread.join().map_err(|_| Error::Panicked)?
-        };
         here.into_iter()
-            .chain(others.into_iter().map(join))
+            .chain(
+                others
+                    .into_iter()
+                    .map(|thread| thread.join().map_err(|_| Error::Panicked)?),
+            )
             .collect()
     })
 }

@@ -46,9 +46,10 @@ pub(crate) struct Rendered {
 
 impl Rendered {
     pub(crate) fn new(block_size: u32) -> Self {
-        let arena = |_| Mutex::new(Rank::JournalRendered, Arena::default());
         Self {
-            arenas: (0..ARENAS).map(arena).collect(),
+            arenas: (0..ARENAS)
+                .map(|_| Mutex::new(Rank::JournalRendered, Arena::default()))
+                .collect(),
             block_size,
         }
     }

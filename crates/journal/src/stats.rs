@@ -138,8 +138,10 @@ impl Times {
             2 => 1,
             _ => 2,
         };
-        let is_inode = |record: &&Record| matches!(record, Record::Inode { .. });
-        let inodes = records.iter().filter(is_inode).count();
+        let inodes = records
+            .iter()
+            .filter(|record| matches!(record, Record::Inode { .. }))
+            .count();
         let bytes = records.iter().map(Record::encoded_bytes).sum();
         Self::add(&self.fast_commits[place], 1);
         Self::add(&self.fast_blocks, blocks);

@@ -179,10 +179,10 @@ impl<'a> Replay<'a> {
         amend: Amend<'_>,
     ) -> Result<(), Error> {
         for batch in stored.chunks(BATCH_BLOCKS) {
-            let load = |(block, stored): &(BlockNr, Stored)| {
-                Ok((*block, self.load(*block, *stored, amend)?))
-            };
-            let images = batch.iter().map(load).collect::<Result<Vec<_>, Error>>()?;
+            let images = batch
+                .iter()
+                .map(|(block, stored)| Ok((*block, self.load(*block, *stored, amend)?)))
+                .collect::<Result<Vec<_>, Error>>()?;
             self.home.write_many(&images)?;
             report.written_blocks += u64_of(images.len());
         }
