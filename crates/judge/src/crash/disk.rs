@@ -38,8 +38,10 @@ impl Disk {
 impl Recorders {
     pub(super) fn new(disk: &Disk) -> Self {
         let main = Arc::new(Recorder::new(disk.main.clone()));
-        let beside = |device: &Arc<MemDevice>| Arc::new(main.beside(device.clone()));
-        let journal = disk.journal.as_ref().map(beside);
+        let journal = disk
+            .journal
+            .as_ref()
+            .map(|device| Arc::new(main.beside(device.clone())));
         Self { main, journal }
     }
 

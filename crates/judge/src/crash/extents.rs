@@ -28,8 +28,10 @@ fn ends_with_its_file(fs: &Filesystem, path: &[u8], size_bytes: u64) -> Result<(
     let inode = inode.map_err(|errno| anyhow!("lookup answers errno {}", errno.0))?;
     let end_bytes = size_bytes.next_multiple_of(fs.statfs().block_size.into());
     let extents = fs.fiemap(&inode, 0, u64::MAX)?;
-    let is_written = |extent: &&Extent| extent.flags & Extent::UNWRITTEN == 0;
-    for extent in extents.iter().filter(is_written) {
+    for extent in extents
+        .iter()
+        .filter(|extent| extent.flags & Extent::UNWRITTEN == 0)
+    {
         let end = extent.logical_bytes + extent.len_bytes;
         ensure!(
             end <= end_bytes,

@@ -197,23 +197,27 @@ impl History {
     /// The oldest state whose data the file may hold by promise of `fdatasync`, if step `returned`
     /// had returned.
     pub(super) fn synced_data(&self, number: u64, returned: usize) -> usize {
-        let counts =
-            |(step, synced, _): &&(usize, u64, usize)| *synced == number && *step <= returned;
-        let synced = self.data_synced.iter().filter(counts);
+        let synced = self
+            .data_synced
+            .iter()
+            .filter(|(step, synced, _)| *synced == number && *step <= returned);
         synced.map(|(_, _, written)| *written).max().unwrap_or(0)
     }
 
     /// The oldest state whose data the file may hold, if the found tree is that of state `found`
     /// and step `returned` had returned.
     pub(super) fn data_floor(&self, number: u64, found: usize, returned: usize) -> usize {
-        let counts = |out: &&WrittenOut| {
-            let until = match out.when {
-                When::Returned => returned,
-                When::Found => found,
-            };
-            out.number.is_none_or(|written| written == number) && out.step <= until
-        };
-        let steps = self.written_out.iter().filter(counts).map(|out| out.step);
+        let steps = self
+            .written_out
+            .iter()
+            .filter(|out| {
+                let until = match out.when {
+                    When::Returned => returned,
+                    When::Found => found,
+                };
+                out.number.is_none_or(|written| written == number) && out.step <= until
+            })
+            .map(|out| out.step);
         steps.max().unwrap_or(0)
     }
 }
@@ -295,12 +299,11 @@ fn views(manifest: &Manifest, numbers: &BTreeMap<Vec<u8>, u64>) -> BTreeMap<u64,
     for (path, number) in numbers {
         let mut entry = manifest.entries[path].clone();
         (entry.link_group, entry.hash) = (None, None);
-        let new = || View {
+        views.entry(*number).or_insert_with(|| View {
             entry,
             names: Vec::new(),
             children: Vec::new(),
-        };
-        views.entry(*number).or_insert_with(new);
+        });
     }
     for (path, number) in numbers.iter().filter(|(path, _)| !path.is_empty()) {
         let at = path.iter().rposition(|byte| *byte == b'/');

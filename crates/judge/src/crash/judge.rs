@@ -61,14 +61,15 @@ impl Judge {
         let share = tasks.len().div_ceil(WORKERS).max(1);
         let (recording, stop) = (&self.recording, AtomicBool::new(false));
         let answers: Vec<_> = thread::scope(|scope| {
-            let start = |tasks| {
-                let mut worker = Worker::new(recording);
-                let stop = &stop;
-                scope.spawn(move || (worker.run(tasks, stop), worker.figures))
-            };
-            let workers: Vec<_> = tasks.chunks(share).map(start).collect();
-            let join = |worker: thread::ScopedJoinHandle<'_, _>| worker.join();
-            workers.into_iter().map(join).collect()
+            let workers: Vec<_> = tasks
+                .chunks(share)
+                .map(|tasks| {
+                    let mut worker = Worker::new(recording);
+                    let stop = &stop;
+                    scope.spawn(move || (worker.run(tasks, stop), worker.figures))
+                })
+                .collect();
+            workers.into_iter().map(|worker| worker.join()).collect()
         });
         let mut first = Ok(());
         for answer in answers {

@@ -106,8 +106,9 @@ fn as_change(event: &Event) -> Option<&Change> {
 
 /// Whether nothing is written before the next mark.
 fn ends_step(events: &[Event]) -> bool {
-    let is_one = |event: &&Event| matches!(event, Event::Mark(_) | Event::Change { .. });
-    let next = events.iter().find(is_one);
+    let next = events
+        .iter()
+        .find(|event| matches!(event, Event::Mark(_) | Event::Change { .. }));
     matches!(next, Some(Event::Mark(_)))
 }
 

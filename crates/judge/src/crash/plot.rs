@@ -244,7 +244,8 @@ fn scattered(config: &Config) -> Vec<Step> {
         teeth: SCATTERED,
         block_size: config.block_size,
     });
-    let odd = |n: u64| {
+    steps.extend((0..4).map(|n| create(format!("other {n}").into_bytes())));
+    steps.extend((0..SCATTERED).flat_map(|n| {
         let other = format!("other {}", n % 4).into_bytes();
         let write = |path: Vec<u8>, at: u64, seed| {
             Step::Op(Op::Write {
@@ -255,9 +256,7 @@ fn scattered(config: &Config) -> Vec<Step> {
             })
         };
         [write(path.clone(), 2 * n + 1, n), write(other, n, n + 1)]
-    };
-    steps.extend((0..4).map(|n| create(format!("other {n}").into_bytes())));
-    steps.extend((0..SCATTERED).flat_map(odd));
+    }));
     steps
 }
 
@@ -290,8 +289,9 @@ fn moves(seed: u64) -> Vec<Step> {
 /// Fills the transaction to a level given by the seed, then runs the operation.
 fn long(seed: u64, operation: Vec<Step>) -> Vec<Step> {
     let count = 40 + seed * 8 % 150;
-    let child = |n| [&directory(n)[..], b"/child"].concat();
-    let mut steps: Vec<Step> = (0..count).map(|n| create(child(n))).collect();
+    let mut steps: Vec<Step> = (0..count)
+        .map(|n| create([&directory(n)[..], b"/child"].concat()))
+        .collect();
     steps.extend(operation);
     steps.push(create(b"after".to_vec()));
     steps.push(Step::Op(Op::Fsync {
@@ -303,8 +303,9 @@ fn long(seed: u64, operation: Vec<Step>) -> Vec<Step> {
 fn beyond(config: &Config, seed: u64) -> Vec<Step> {
     let mut rng = Rng::new(seed).fork(4);
     let name = |what: &str, n: u64| format!("{what} {n}").into_bytes();
-    let one = |n| Beyond::new(&mut rng, config, name("held", n), name("other", n)).draw();
-    (0..BEYOND_FILES).flat_map(one).collect()
+    (0..BEYOND_FILES)
+        .flat_map(|n| Beyond::new(&mut rng, config, name("held", n), name("other", n)).draw())
+        .collect()
 }
 
 fn orphans_before() -> Vec<Step> {

@@ -130,8 +130,8 @@ pub(super) fn run(step: &Step, fs: &Filesystem, held: &mut OpenFiles) -> Result<
             block_size,
         } => {
             let file = target.file(path)?;
-            let write = |(at, bytes): (u64, Vec<u8>)| target.write_all(&file, at, &bytes);
-            comb(*teeth, *block_size).try_for_each(write)
+            comb(*teeth, *block_size)
+                .try_for_each(|(at, bytes)| target.write_all(&file, at, &bytes))
         }
         Step::Fdatasync { path } => {
             let file = target.file(path)?;
@@ -187,8 +187,7 @@ fn move_data(step: &Step, fs: &Filesystem, target: &EngineTarget<'_>) -> Result<
 
 /// Offsets and contents of a comb's blocks.
 fn comb(teeth: u64, block_size: u32) -> impl Iterator<Item = (u64, Vec<u8>)> {
-    let tooth = move |n| (2 * n * u64::from(block_size), written_bytes(n, block_size));
-    (0..teeth).map(tooth)
+    (0..teeth).map(move |n| (2 * n * u64::from(block_size), written_bytes(n, block_size)))
 }
 
 fn times(seconds: i64) -> SetAttr {
@@ -227,10 +226,7 @@ pub(super) fn expect(step: &Step, model: &mut Model, held: &mut OpenFiles) -> Re
             path,
             teeth,
             block_size,
-        } => {
-            let write = |(at, bytes): (u64, Vec<u8>)| model.write(path, at, &bytes);
-            comb(*teeth, *block_size).try_for_each(write)
-        }
+        } => comb(*teeth, *block_size).try_for_each(|(at, bytes)| model.write(path, at, &bytes)),
         Step::Fdatasync { path } => model.write(path, 0, &[]),
         Step::SetAcl { path } => model.set_acl(path, &ACL, ACL_MODE),
         Step::Utimes { path, .. } | Step::Flag { path } => {
@@ -313,8 +309,11 @@ fn data_of(model: &Model, path: &[u8]) -> Vec<u8> {
 fn is_between(found: &[u8], old: &[u8], new: &[u8]) -> bool {
     let sizes = old.len().min(new.len())..=old.len().max(new.len());
     let byte = |data: &[u8], at: usize| data.get(at).copied().unwrap_or(0);
-    let fits = |(at, found): (usize, &u8)| *found == byte(old, at) || *found == byte(new, at);
-    sizes.contains(&found.len()) && found.iter().enumerate().all(fits)
+    sizes.contains(&found.len())
+        && found
+            .iter()
+            .enumerate()
+            .all(|(at, found)| *found == byte(old, at) || *found == byte(new, at))
 }
 
 fn reshape(

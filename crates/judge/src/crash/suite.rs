@@ -16,8 +16,8 @@ use crate::EngineTarget;
 /// # Errors
 /// As [`play`] and [`Judge::all`].
 pub fn run_suite(run: Run, effort: &Effort) -> Result<Figures> {
-    let text = || format!("run {run}");
-    let mut judge = Judge::new(no_panic("the run", || play(run)).with_context(text)?);
+    let mut judge =
+        Judge::new(no_panic("the run", || play(run)).with_context(|| format!("run {run}"))?);
     judge.all(effort)?;
     Ok(judge.figures)
 }

@@ -65,11 +65,12 @@ impl Tape {
     /// at the end. Marks
     /// before such an event are included, so that promises hold as early as possible.
     pub(super) fn cuts(&self) -> Vec<usize> {
-        let counts = |cut: &usize| match self.event(*cut) {
-            None => true,
-            Some(event) => matches!(event, Event::Change { .. }) || makes_durable(event),
-        };
-        (0..=self.len()).filter(counts).collect()
+        (0..=self.len())
+            .filter(|cut| match self.event(*cut) {
+                None => true,
+                Some(event) => matches!(event, Event::Change { .. }) || makes_durable(event),
+            })
+            .collect()
     }
 
     /// Flushes and durable writes that returned between the last mark and the cut.

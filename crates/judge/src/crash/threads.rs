@@ -116,8 +116,12 @@ fn crash(
 /// Checks that range moves of small files are atomic.
 fn check_moved(config: Config, recovered: &Recovered) -> Result<()> {
     let source = EngineTarget::new(&recovered.fs);
-    let is_moved = |path: &&Vec<u8>| path.windows(7).any(|part| part == b"/moved ");
-    for path in recovered.tree.entries.keys().filter(is_moved) {
+    let moved = recovered
+        .tree
+        .entries
+        .keys()
+        .filter(|path| path.windows(7).any(|part| part == b"/moved "));
+    for path in moved {
         let mut data = Vec::new();
         source.read(path, 1 << 20, &mut |bytes| data.extend_from_slice(bytes))?;
         check_shifted(&config, &data).with_context(|| format!("\"{}\"", path.escape_ascii()))?;

@@ -108,10 +108,12 @@ pub(super) fn check_shifted(config: &Config, data: &[u8]) -> Result<()> {
     let unit = config.shift_bytes() as usize;
     let blocks: Vec<&[u8]> = data.chunks(unit).collect();
     let first: Vec<u8> = blocks.iter().map(|block| block[0]).collect();
-    let is_even = |(block, first): (&&[u8], &u8)| block.iter().all(|byte| byte == first);
     let allowed =
         [1, 2, 3, 4].starts_with(&first) || first == [1, 3, 4] || first == [1, 0, 0, 3, 4];
-    let even = blocks.iter().zip(&first).all(is_even);
+    let even = blocks
+        .iter()
+        .zip(&first)
+        .all(|(block, first)| block.iter().all(|byte| byte == first));
     ensure!(allowed && even, "blocks {first:?}");
     Ok(())
 }

@@ -221,9 +221,8 @@ fn sizes_while_data_wait(states: &[State], number: u64) -> RangeInclusive<usize>
 
 /// Whether `sector` equals `version` at `start`, with zeros behind its end.
 fn is_part(version: &[u8], start: usize, sector: &[u8]) -> bool {
-    let at = |index: usize| version.get(start + index).copied().unwrap_or(0);
     sector
         .iter()
         .enumerate()
-        .all(|(index, byte)| *byte == at(index))
+        .all(|(index, byte)| *byte == version.get(start + index).copied().unwrap_or(0))
 }

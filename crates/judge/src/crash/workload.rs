@@ -146,12 +146,8 @@ impl Workload {
         let path = self.file(model);
         let files = model.files();
         let number = files.get(&path).map(|(number, _)| *number);
-        if files
-            .values()
-            .filter(|(other, _)| Some(*other) == number)
-            .count()
-            != 1
-        {
+        let same = files.values().filter(|(other, _)| Some(*other) == number);
+        if same.count() != 1 {
             // With another name the file would survive, and the model does not track handles.
             return Step::Sync;
         }
@@ -231,9 +227,12 @@ impl Workload {
     fn remove_xattr(&mut self, model: &Model) -> Step {
         let tree = model.manifest();
         let name = |name: &Vec<u8>| String::from_utf8(name.clone()).ok();
-        let usable = |name: &String| !name.starts_with("system.");
         let pairs = tree.entries.iter().flat_map(|(path, entry)| {
-            let names = entry.xattrs.keys().filter_map(name).filter(usable);
+            let names = entry
+                .xattrs
+                .keys()
+                .filter_map(name)
+                .filter(|name| !name.starts_with("system."));
             names.map(|name| (path.clone(), name))
         });
         let pairs: Vec<(Vec<u8>, String)> = pairs.collect();
