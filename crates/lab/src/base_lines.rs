@@ -42,8 +42,9 @@ pub(crate) fn of_names(names: &[&str]) -> BaseLines {
 /// The options with the words of the baselines.
 pub(crate) fn with_words(options: &str, mut base_lines: BaseLines) -> String {
     let mut words: Vec<String> = vec![options.to_owned()];
-    let is_on = |name: &&str| field(&mut base_lines, name).is_some_and(|on| *on);
-    let names = NAMES.into_iter().filter(is_on);
+    let names = NAMES
+        .into_iter()
+        .filter(|name| field(&mut base_lines, name).is_some_and(|on| *on));
     words.extend(names.map(|name| format!("{PREFIX}{name}")));
     words.join(",")
 }
@@ -51,17 +52,14 @@ pub(crate) fn with_words(options: &str, mut base_lines: BaseLines) -> String {
 /// Cuts the words of baselines out of a list of options.
 pub(crate) fn cut_words(list: &str) -> (String, BaseLines) {
     let mut base_lines = BaseLines::default();
-    let mut is_option = |word: &&str| {
+    let mut rest = Vec::new();
+    for word in list.split(',') {
         let name = word.strip_prefix(PREFIX);
         match name.and_then(|name| field(&mut base_lines, name)) {
-            Some(on) => {
-                *on = true;
-                false
-            }
-            None => true,
+            Some(on) => *on = true,
+            None => rest.push(word),
         }
-    };
-    let rest: Vec<&str> = list.split(',').filter(|word| is_option(word)).collect();
+    }
     (rest.join(","), base_lines)
 }
 

@@ -72,39 +72,52 @@ fn update() -> f64 {
     })
 }
 
+/// Lines that two cores update in turn, and the number of the current turn.
+struct Exchange {
+    lines: Vec<CachePadded<AtomicU64>>,
+    turn: AtomicU64,
+}
+
+impl Exchange {
+    const LINES: usize = 512;
+    const TURNS: u64 = 200;
+
+    /// The turns of one of two players, on its core: nanoseconds for each line.
+    fn play(&self, cpu: usize, player: u64) -> Result<Vec<f64>> {
+        stay_on(cpu)?;
+        let turns = (0..Self::TURNS).map(|round| self.take_turn(2 * round + player));
+        Ok(turns.collect())
+    }
+
+    fn take_turn(&self, nr: u64) -> f64 {
+        while self.turn.load(SeqCst) != nr {
+            spin_loop();
+        }
+        let start = Instant::now();
+        let mut at = 0;
+        for _ in 0..Self::LINES {
+            let seen = self.lines[at].fetch_add(1, SeqCst);
+            // The next line depends on this one, so transfers do not overlap. Its upper
+            // half is zero, and the prefetcher does not follow the stride.
+            at = (at + 211 + (seen >> 32) as usize) % Self::LINES;
+        }
+        let ns = start.elapsed().as_nanos() as f64 / Self::LINES as f64;
+        self.turn.store(nr + 1, SeqCst);
+        ns
+    }
+}
+
 /// Transfer of a line that the other core has changed: both update the same lines in turn. The
 /// exchange of one word would cost more, because the waiting core takes it in between.
 fn transfer(one: usize, other: usize) -> Result<f64> {
-    const LINES: usize = 512;
-    const TURNS: u64 = 200;
-    let lines: Vec<_> = (0..LINES)
-        .map(|_| CachePadded::new(AtomicU64::new(0)))
-        .collect();
-    let shared = Arc::new((lines, AtomicU64::new(0)));
-    let play = |cpu: usize, player: u64, shared: Arc<(Vec<CachePadded<AtomicU64>>, AtomicU64)>| {
-        thread::spawn(move || -> Result<Vec<f64>> {
-            stay_on(cpu)?;
-            let (lines, turn) = &*shared;
-            let each = |nr: u64| {
-                while turn.load(SeqCst) != nr {
-                    spin_loop();
-                }
-                let start = Instant::now();
-                let mut at = 0;
-                for _ in 0..LINES {
-                    let seen = lines[at].fetch_add(1, SeqCst);
-                    // The next line depends on this one, so transfers do not overlap. Its upper
-                    // half is zero, and the prefetcher does not follow the stride.
-                    at = (at + 211 + (seen >> 32) as usize) % LINES;
-                }
-                let ns = start.elapsed().as_nanos() as f64 / LINES as f64;
-                turn.store(nr + 1, SeqCst);
-                ns
-            };
-            Ok((0..TURNS).map(|round| each(2 * round + player)).collect())
-        })
-    };
-    let [mine, theirs] = [play(one, 0, shared.clone()), play(other, 1, shared)];
+    let lines = (0..Exchange::LINES).map(|_| CachePadded::new(AtomicU64::new(0)));
+    let ours = Arc::new(Exchange {
+        lines: lines.collect(),
+        turn: AtomicU64::new(0),
+    });
+    let shared = ours.clone();
+    let mine = thread::spawn(move || ours.play(one, 0));
+    let theirs = thread::spawn(move || shared.play(other, 1));
     mine.join().map_err(|_| anyhow!("a thread panicked"))??;
     let samples = theirs.join().map_err(|_| anyhow!("a thread panicked"))??;
     Ok(middle(samples) - update())
@@ -121,17 +134,18 @@ fn spin() -> f64 {
 /// Switch of a core between two threads that yield to each other.
 fn switch(cpu: usize) -> Result<f64> {
     let go = Arc::new(AtomicBool::new(false));
-    let start = |_| {
-        let go = go.clone();
-        thread::spawn(move || -> Result<f64> {
-            stay_on(cpu)?;
-            while !go.load(SeqCst) {
-                thread::yield_now();
-            }
-            Ok(per_round(SLOW_ROUNDS * 10, thread::yield_now))
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let go = go.clone();
+            thread::spawn(move || -> Result<f64> {
+                stay_on(cpu)?;
+                while !go.load(SeqCst) {
+                    thread::yield_now();
+                }
+                Ok(per_round(SLOW_ROUNDS * 10, thread::yield_now))
+            })
         })
-    };
-    let threads: Vec<_> = (0..2).map(start).collect();
+        .collect();
     go.store(true, SeqCst);
     let mut each = 0.0;
     for thread in threads {

@@ -67,26 +67,29 @@ pub(crate) fn run(runs: usize) -> Result<()> {
 /// Time of the workers for one unit of each phase.
 fn time_ns(experiment: Experiment, variant: &str, count: u64, workers: u32) -> Result<Vec<f64>> {
     let dir = oracle::scratch_dir()?;
-    let task = |worker| Task {
-        experiment,
-        variant: of_variant(variant),
-        worker,
-        workers,
-        count,
-        seconds: SECONDS,
-        image_mib: IMAGE_MIB,
-        journal_mib: JOURNAL_MIB,
-        clock: Clock::Wall,
-    };
-    let tasks: Vec<Task> = (0..workers).map(task).collect();
+    let tasks: Vec<Task> = (0..workers)
+        .map(|worker| Task {
+            experiment,
+            variant: of_variant(variant),
+            worker,
+            workers,
+            count,
+            seconds: SECONDS,
+            image_mib: IMAGE_MIB,
+            journal_mib: JOURNAL_MIB,
+            clock: Clock::Wall,
+        })
+        .collect();
     let phases = workers::work(&Place::Directory(dir.path().to_owned()), &tasks);
     let phases = phases.with_context(|| format!("{} {variant}", experiment.name()))?;
-    let each = |done: &Vec<workers::Done>| {
-        let amount: u64 = done.iter().map(|one| one.amount).sum();
-        let time = workers::taken(Clock::Cpu, done);
-        time.as_nanos() as f64 / amount.max(1) as f64
-    };
-    Ok(phases.iter().map(each).collect())
+    Ok(phases
+        .iter()
+        .map(|done| {
+            let amount: u64 = done.iter().map(|one| one.amount).sum();
+            let time = workers::taken(Clock::Cpu, done);
+            time.as_nanos() as f64 / amount.max(1) as f64
+        })
+        .collect())
 }
 
 fn median(times: &mut [f64]) -> f64 {

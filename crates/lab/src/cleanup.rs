@@ -63,13 +63,13 @@ pub(crate) fn run() -> Result<()> {
 
 fn clean(dir: &Path) -> Result<()> {
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;
-    let inside = |line: &str| {
+    let targets = mounts.lines().filter_map(|line| {
         let target = line.split(' ').nth(1)?;
         Path::new(target)
             .starts_with(dir)
             .then(|| target.to_owned())
-    };
-    for target in mounts.lines().filter_map(inside) {
+    });
+    for target in targets {
         // Lazily: a dying worker may still use the mount.
         Program::new("umount")?.args(["-l", &target]).run_ok()?;
     }

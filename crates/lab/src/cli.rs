@@ -233,9 +233,9 @@ impl Options {
         };
         let variants = experiment.pick_variants(&self.variants)?;
         let count = self.count.unwrap_or(experiment.default_count());
-        let fitting_mib = || experiment.default_image_mib(&self.workers, count);
-        let image_mib = self.image_mib.unwrap_or_else(fitting_mib);
-        let fitting_journal_mib = || experiment.default_journal_mib(image_mib);
+        let image_mib = self
+            .image_mib
+            .unwrap_or_else(|| experiment.default_image_mib(&self.workers, count));
         let plan = Plan {
             experiment,
             variants,
@@ -245,7 +245,9 @@ impl Options {
             runs: self.runs.max(1),
             count,
             image_mib,
-            journal_mib: self.journal_mib.unwrap_or_else(fitting_journal_mib),
+            journal_mib: self
+                .journal_mib
+                .unwrap_or_else(|| experiment.default_journal_mib(image_mib)),
             mount_options: self.mount_options,
             features: self.features,
             clock: self.clock,
@@ -533,12 +535,13 @@ struct ScaleOptions {
 impl ScaleOptions {
     fn run(self) -> Result<()> {
         let all = scale::VARIANTS.into_iter();
-        let is_chosen = |name: &&str| {
-            self.variants.is_empty() || self.variants.iter().any(|chosen| chosen == name)
-        };
         let plan = scale::Plan {
             files: self.files,
-            variants: all.filter(is_chosen).collect(),
+            variants: all
+                .filter(|name| {
+                    self.variants.is_empty() || self.variants.iter().any(|chosen| chosen == name)
+                })
+                .collect(),
             systems: self.peers.systems,
             mount_options: self.mount_options,
         };
@@ -582,13 +585,15 @@ struct AgeOptions {
 
 impl AgeOptions {
     fn run(self) -> Result<()> {
-        let is_chosen = |name: &&str| {
-            self.variants.is_empty() || self.variants.iter().any(|chosen| chosen == name)
-        };
         let plan = age::Plan {
             profile: age::profile(&self.profile).context("an unknown profile")?,
             systems: self.turns.peers.systems,
-            variants: age::VARIANTS.into_iter().filter(is_chosen).collect(),
+            variants: age::VARIANTS
+                .into_iter()
+                .filter(|name| {
+                    self.variants.is_empty() || self.variants.iter().any(|chosen| chosen == name)
+                })
+                .collect(),
             utilisations: self.utilisations,
             overwrites: self.overwrites,
             runs: self.turns.runs.max(1),

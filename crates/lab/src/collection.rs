@@ -42,8 +42,11 @@ impl Collection {
         let mut words = Words::new(key);
         for sample in samples {
             words.add(&sample.metric, sample.value, sample.unit);
-            let alike = |one: &&mut Series| one.key == *key && one.metric == sample.metric;
-            match self.series.iter_mut().find(alike) {
+            let series = self
+                .series
+                .iter_mut()
+                .find(|one| one.key == *key && one.metric == sample.metric);
+            match series {
                 Some(one) => one.samples.push(sample.value),
                 None => self.series.push(Series {
                     key: key.clone(),

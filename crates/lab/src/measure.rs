@@ -52,14 +52,13 @@ impl Series {
     /// Ratio of the median to that of `peer` at the same task; higher is better for these metrics.
     pub(crate) fn ratio(&self, results: &Results, peer: System) -> Option<f64> {
         let is_rate = matches!(self.unit, Unit::PerSecond | Unit::MegabytesPerSecond);
-        let alike = |one: &&Self| {
+        let mut others = results.series.iter();
+        let peer = others.find(|one| {
             one.key.system == peer
                 && one.metric == self.metric
                 && one.key.is_beside(&self.key)
                 && one.median() > 0.0
-        };
-        let mut others = results.series.iter();
-        let peer = others.find(alike)?;
+        })?;
         (is_rate && self.key.system.is_ours()).then(|| self.median() / peer.median())
     }
 
@@ -139,13 +138,15 @@ fn keys(plan: &Plan) -> Vec<Key> {
 
 fn empty_series(plan: &Plan, key: &Key) -> Vec<Series> {
     let phases = plan.experiment.phases(plan.count, key.workers);
-    let empty = |Phase { metric, unit }| Series {
-        key: key.clone(),
-        metric,
-        unit,
-        samples: Vec::new(),
-    };
-    phases.into_iter().map(empty).collect()
+    phases
+        .into_iter()
+        .map(|Phase { metric, unit }| Series {
+            key: key.clone(),
+            metric,
+            unit,
+            samples: Vec::new(),
+        })
+        .collect()
 }
 
 fn one_run(
@@ -161,8 +162,9 @@ fn one_run(
     );
     add_words(&mut setup.features, &plan.features);
     let stage = Stage::set(key.system, backing, &setup, cleanup)?;
-    let task = |worker| Task::new(plan, &key.variant, worker, key.workers);
-    let tasks: Vec<Task> = (0..key.workers).map(task).collect();
+    let tasks: Vec<Task> = (0..key.workers)
+        .map(|worker| Task::new(plan, &key.variant, worker, key.workers))
+        .collect();
     let answers = workers::work(&stage.access(), &tasks);
     let struck = stage.strike();
     let answers = answers?;
@@ -172,11 +174,13 @@ fn one_run(
 
 /// The mount options of uext4 that apply to this system: the library has no transport options.
 pub(crate) fn of_system(system: System, options: &str) -> String {
-    let is_known = |word: &&str| match system {
-        System::Uext4 => !matches!(*word, "io_uring" | "no_io_uring"),
-        _ => system.is_ours(),
-    };
-    let known: Vec<&str> = options.split(',').filter(is_known).collect();
+    let known: Vec<&str> = options
+        .split(',')
+        .filter(|word| match system {
+            System::Uext4 => !matches!(*word, "io_uring" | "no_io_uring"),
+            _ => system.is_ours(),
+        })
+        .collect();
     known.join(",")
 }
 

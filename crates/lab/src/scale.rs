@@ -70,12 +70,13 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
             for step in Step::ALL {
                 let name = step.name();
                 progress.set_message(format!("{} {variant} {name}", system.name()));
-                let whole = || format!("{}, {variant}, {name}", system.name());
-                let done = ground.step(plan, step).with_context(whole)?;
+                let done = ground
+                    .step(plan, step)
+                    .with_context(|| format!("{}, {variant}, {name}", system.name()))?;
                 if let Some(first) = done.first() {
                     let mut words = Words::new(&first.key);
-                    let add = |one: &Series| words.add(&one.metric, one.median(), one.unit);
-                    done.iter().for_each(add);
+                    done.iter()
+                        .for_each(|one| words.add(&one.metric, one.median(), one.unit));
                     words.show(&progress);
                 }
                 series.extend(done);

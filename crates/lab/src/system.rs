@@ -48,12 +48,16 @@ impl System {
 
 /// The systems that cannot run here, with the reason.
 pub(crate) fn missing(systems: &[System]) -> Vec<(System, &'static str)> {
-    let why = |system: &System| system.missing().map(|why| (*system, why));
-    systems.iter().filter_map(why).collect()
+    systems
+        .iter()
+        .filter_map(|system| system.missing().map(|why| (*system, why)))
+        .collect()
 }
 
 /// The systems that can run here.
 pub(crate) fn present(systems: &[System]) -> impl Iterator<Item = System> + Clone {
-    let can = |system: &System| system.missing().is_none();
-    systems.iter().copied().filter(can)
+    systems
+        .iter()
+        .copied()
+        .filter(|system| system.missing().is_none())
 }

@@ -60,13 +60,17 @@ pub(crate) fn work_watched(
     tasks: &[Task],
     look: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Vec<Vec<Done>>> {
-    let start = |task: &Task| -> Result<Box<dyn Member>> {
-        match place {
-            Place::Library(filesystem) => Ok(Box::new(Thread::start(filesystem.clone(), task)?)),
-            Place::Directory(dir) => Ok(Box::new(Process::start(dir, task)?)),
-        }
-    };
-    let mut workers = tasks.iter().map(start).collect::<Result<Vec<_>>>()?;
+    let mut workers = tasks
+        .iter()
+        .map(|task| -> Result<Box<dyn Member>> {
+            match place {
+                Place::Library(filesystem) => {
+                    Ok(Box::new(Thread::start(filesystem.clone(), task)?))
+                }
+                Place::Directory(dir) => Ok(Box::new(Process::start(dir, task)?)),
+            }
+        })
+        .collect::<Result<Vec<_>>>()?;
     let phases = tasks.first().map_or(0, Task::phase_count);
     let rehearsals = tasks.first().map_or(0, Task::rehearsals);
     let mut phase = |index| -> Result<Vec<Done>> {
@@ -77,11 +81,12 @@ pub(crate) fn work_watched(
         (0..=phases).try_for_each(|index| phase(index).map(drop))?;
     }
     look()?;
-    let mut watched = |index| {
-        let done = phase(index)?;
-        look().map(|()| done)
-    };
-    (0..phases).map(&mut watched).collect()
+    (0..phases)
+        .map(&mut |index| {
+            let done = phase(index)?;
+            look().map(|()| done)
+        })
+        .collect()
 }
 
 /// Control of one worker.

@@ -129,9 +129,12 @@ impl<'a> Reader<'a> {
             blocks == expected,
             "{name}: {blocks} blocks instead of {expected}"
         );
-        let run = |extent: &uext4::Extent| (extent.physical_bytes, extent.len_bytes);
         Ok(extents.first().map(|first| Placed {
-            extents: count_runs(extents.iter().map(run)),
+            extents: count_runs(
+                extents
+                    .iter()
+                    .map(|extent| (extent.physical_bytes, extent.len_bytes)),
+            ),
             blocks,
             first_block: first.physical_bytes / BLOCK_BYTES,
         }))

@@ -185,13 +185,14 @@ pub(crate) fn of_name(name: &str) -> Option<&'static Profile> {
 /// Position of a random bucket, by weight.
 fn pick(weights: impl Iterator<Item = u64> + Clone, rng: &mut Rng) -> usize {
     let mut left = rng.below(weights.clone().sum());
-    let is_hit = |weight: u64| {
-        let hit = left < weight;
-        left = left.saturating_sub(weight);
-        hit
-    };
     let mut weights = weights;
-    weights.position(is_hit).unwrap_or(0)
+    weights
+        .position(|weight| {
+            let hit = left < weight;
+            left = left.saturating_sub(weight);
+            hit
+        })
+        .unwrap_or(0)
 }
 
 impl Profile {
@@ -203,8 +204,10 @@ impl Profile {
             let mut above = 0..0;
             for depth in self.depths {
                 let first = parents.len();
-                let of = |nr: usize| (!above.is_empty()).then(|| above.start + nr % above.len());
-                parents.extend((0..depth.dirs).map(of));
+                parents.extend(
+                    (0..depth.dirs)
+                        .map(|nr| (!above.is_empty()).then(|| above.start + nr % above.len())),
+                );
                 above = first..parents.len();
             }
         }
@@ -223,8 +226,9 @@ impl Profile {
     pub(super) fn size_bytes(&self, max: u64, rng: &mut Rng) -> u64 {
         let fitting = self.sizes.partition_point(|(size, _)| *size <= max).max(1);
         let bucket = pick(self.sizes[..fitting].iter().map(|(_, weight)| *weight), rng);
-        let above = |bucket: usize| self.sizes[bucket].0 + 1;
-        let low = bucket.checked_sub(1).map_or(0, above);
+        let low = bucket
+            .checked_sub(1)
+            .map_or(0, |bucket| self.sizes[bucket].0 + 1);
         rng.between(low, self.sizes[bucket].0)
     }
 
@@ -233,8 +237,9 @@ impl Profile {
     pub(super) fn ages(&self, age_max: u64) -> impl Iterator<Item = (u64, (u64, u64))> {
         let oldest = self.ages.last().map_or(1, |(age, _)| *age);
         let sum: u64 = self.ages.iter().map(|(_, weight)| weight).sum();
-        let scaled = move |(age, weight): &Bucket| (age_max * age / oldest, (*weight, sum));
-        self.ages.iter().map(scaled)
+        self.ages
+            .iter()
+            .map(move |(age, weight)| (age_max * age / oldest, (*weight, sum)))
     }
 }
 

@@ -55,18 +55,19 @@ impl Ground {
             ..Setup::default()
         };
         let stage = Stage::set(system, &self.backing, &setup, &mut self.cleanup)?;
-        let task = |worker| Task {
-            experiment: Experiment::Fsync,
-            variant: "create".to_owned(),
-            worker,
-            workers,
-            count: plan.files.div_ceil(workers.into()),
-            seconds: 0.0,
-            image_mib: plan.image_mib,
-            journal_mib: plan.journal_mib,
-            clock: Clock::Wall,
-        };
-        let tasks: Vec<Task> = (0..workers).map(task).collect();
+        let tasks: Vec<Task> = (0..workers)
+            .map(|worker| Task {
+                experiment: Experiment::Fsync,
+                variant: "create".to_owned(),
+                worker,
+                workers,
+                count: plan.files.div_ceil(workers.into()),
+                seconds: 0.0,
+                image_mib: plan.image_mib,
+                journal_mib: plan.journal_mib,
+                clock: Clock::Wall,
+            })
+            .collect();
         let place = stage.access();
         let done = workers::work(&place, &tasks);
         let share_ns = match &place {

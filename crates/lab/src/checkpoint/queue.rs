@@ -61,9 +61,10 @@ pub(super) fn run(blocks: u32, tracking: Tracking) -> Result<Vec<Sample>> {
     );
     for round in 0..AGAIN {
         // A stride that visits all parts of the queue.
-        let pick =
-            |at: u32| (u64::from(round * TRANSACTION + at) * 7919 % u64::from(blocks)) as u32;
-        queue.commit((0..TRANSACTION.min(blocks)).map(pick))?;
+        queue
+            .commit((0..TRANSACTION.min(blocks)).map(|at| {
+                (u64::from(round * TRANSACTION + at) * 7919 % u64::from(blocks)) as u32
+            }))?;
     }
     let again = queue.journal.stats();
     ensure!(again.checkpointed_blocks == 0, "blocks went home too early");
@@ -138,8 +139,7 @@ impl Queue {
 
     fn fill(&self, blocks: u32) -> Result<()> {
         let firsts = (0..blocks).step_by(self.transaction as usize);
-        let one = |first| self.commit(first..blocks.min(first + self.transaction));
-        { firsts }.try_for_each(one)
+        { firsts }.try_for_each(|first| self.commit(first..blocks.min(first + self.transaction)))
     }
 
     /// Runs one transaction that changes these blocks.

@@ -162,8 +162,11 @@ impl OpenFile for LibraryFile {
 
     fn extent_count(&self) -> Result<usize> {
         let extents = self.filesystem.fiemap(&self.inode, 0, u64::MAX)?;
-        let run = |extent: &uext4::Extent| (extent.physical_bytes, extent.len_bytes);
-        Ok(super::count_runs(extents.iter().map(run)))
+        Ok(super::count_runs(
+            extents
+                .iter()
+                .map(|extent| (extent.physical_bytes, extent.len_bytes)),
+        ))
     }
 
     fn drop_cache(&self) -> Result<()> {

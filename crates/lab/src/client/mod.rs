@@ -71,10 +71,10 @@ pub(crate) trait OpenFile {
 /// Number of runs, given as `(start, length)`, after merging adjacent ones.
 pub(crate) fn count_runs(runs: impl Iterator<Item = (u64, u64)>) -> usize {
     let mut end = None;
-    let starts_anew = |&(start, len): &(u64, u64)| {
+    runs.filter(|&(start, len)| {
         let anew = end != Some(start);
         end = Some(start + len);
         anew
-    };
-    runs.filter(starts_anew).count()
+    })
+    .count()
 }

@@ -182,18 +182,19 @@ impl Case {
     }
 
     fn measure(&self, plan: &Plan, stage: &Stage, device: &Device) -> Result<Vec<Sample>> {
-        let task = |worker| Task {
-            experiment: plan.experiment,
-            variant: self.variant.to_owned(),
-            worker,
-            workers: self.workers,
-            count: plan.count,
-            seconds: plan.seconds,
-            image_mib: plan.image_mib,
-            journal_mib: plan.journal_mib,
-            clock: Clock::Wall,
-        };
-        let tasks: Vec<Task> = (0..self.workers).map(task).collect();
+        let tasks: Vec<Task> = (0..self.workers)
+            .map(|worker| Task {
+                experiment: plan.experiment,
+                variant: self.variant.to_owned(),
+                worker,
+                workers: self.workers,
+                count: plan.count,
+                seconds: plan.seconds,
+                image_mib: plan.image_mib,
+                journal_mib: plan.journal_mib,
+                clock: Clock::Wall,
+            })
+            .collect();
         let disk = device.name(stage)?;
         let empty = EmptyFlushes::of(&disk)?;
         let mut seen = Vec::new();

@@ -27,9 +27,8 @@ pub(super) struct Slow {
 
 /// Fails if a program or the header of the plugin is missing.
 pub(super) fn require() -> Result<()> {
-    let is_missing = |name: &&&str| !oracle::is_installed(name);
     let missing = ["nbdkit", "nbdfuse", "cc"];
-    if let Some(name) = missing.iter().find(is_missing) {
+    if let Some(name) = missing.iter().find(|name| !oracle::is_installed(name)) {
         anyhow::bail!("the slow device needs {name}, which is not installed");
     }
     let header = Program::new("cc")?.args(["-fsyntax-only", "-include", "nbdkit-plugin.h"]);
@@ -63,12 +62,11 @@ impl Slow {
             .context("cannot start nbdfuse")?;
         let slow = Self { dir, server };
         let size_bytes = image.metadata()?.size();
-        let shows = || {
+        let ready = wait::is_true_within(PATIENCE, || {
             slow.file()
                 .metadata()
                 .is_ok_and(|meta| meta.size() == size_bytes)
-        };
-        let ready = wait::is_true_within(PATIENCE, shows);
+        });
         ensure!(ready, "nbdfuse does not show the image: {}", slow.said());
         Ok(slow)
     }

@@ -74,11 +74,11 @@ impl Work for Fsync {
     fn phase(&mut self, _index: usize) -> Result<u64> {
         let end = now(Clock::Wall) + Duration::from_secs_f64(self.seconds);
         let (count, mut done) = (self.count, 0);
-        let goes_on = |done| match count {
-            0 => now(Clock::Wall) < end,
-            count => done < count,
-        };
-        while goes_on(done) {
+        while if count == 0 {
+            now(Clock::Wall) < end
+        } else {
+            done < count
+        } {
             self.change(done)?;
             done += 1;
         }

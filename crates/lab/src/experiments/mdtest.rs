@@ -52,16 +52,19 @@ pub(super) fn start(task: Task, client: Box<dyn Client>) -> Result<Box<dyn Work>
     };
     client.make_dir(TOP)?;
     let top = client.below(TOP)?;
-    let below = |dir: &String| {
-        top.make_dir(dir)?;
-        top.below(dir)
-    };
-    let clients: Vec<_> = dirs.iter().map(below).collect::<Result<_>>()?;
-    let name = |index: u64| {
-        let at = (u64::from(worker) + index) as usize % clients.len();
-        (at, format!("file.mdtest.{worker}.{index}"))
-    };
-    let names = (0..task.count).map(name).collect();
+    let clients: Vec<_> = dirs
+        .iter()
+        .map(|dir| {
+            top.make_dir(dir)?;
+            top.below(dir)
+        })
+        .collect::<Result<_>>()?;
+    let names = (0..task.count)
+        .map(|index| {
+            let at = (u64::from(worker) + index) as usize % clients.len();
+            (at, format!("file.mdtest.{worker}.{index}"))
+        })
+        .collect();
     Ok(Box::new(Mdtest { clients, names }))
 }
 

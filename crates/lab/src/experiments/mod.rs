@@ -101,11 +101,13 @@ impl Experiment {
         if wanted.is_empty() {
             return Ok(all.to_vec());
         }
-        let pick = |name: &String| match all.iter().find(|one| **one == name) {
-            Some(one) => Ok(*one),
-            None => bail!("{} has the variants {}", self.name(), all.join(", ")),
-        };
-        wanted.iter().map(pick).collect()
+        wanted
+            .iter()
+            .map(|name| match all.iter().find(|one| **one == name) {
+                Some(one) => Ok(*one),
+                None => bail!("{} has the variants {}", self.name(), all.join(", ")),
+            })
+            .collect()
     }
 
     /// Operations and fsyncs in one unit of what a worker counts.

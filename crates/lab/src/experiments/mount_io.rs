@@ -64,8 +64,10 @@ const STEPS: [Step; 10] = {
 };
 
 pub(super) fn phases() -> Vec<Phase> {
-    let phase = |step: &Step| Phase::new(step.name, Unit::MegabytesPerSecond);
-    STEPS.iter().map(phase).collect()
+    STEPS
+        .iter()
+        .map(|step| Phase::new(step.name, Unit::MegabytesPerSecond))
+        .collect()
 }
 
 struct MountIo {

@@ -43,12 +43,14 @@ pub(super) fn start(task: Task, mut client: Box<dyn Client>) -> Result<Box<dyn W
     let names = (0..share).map(|nr| format!("{}.{nr}", task.worker));
     let mut names: Vec<String> = names.collect();
     let absent = names.split_off((share * EXISTING).div_ceil(100) as usize);
-    let create = |name: String| {
-        let file = client.open_new(&name)?;
-        file.write(0, &[0x5a; FILE_BYTES])?;
-        Ok((name, FILE_BYTES as u64))
-    };
-    let files = names.into_iter().map(create).collect::<Result<_>>()?;
+    let files = names
+        .into_iter()
+        .map(|name| {
+            let file = client.open_new(&name)?;
+            file.write(0, &[0x5a; FILE_BYTES])?;
+            Ok((name, FILE_BYTES as u64))
+        })
+        .collect::<Result<_>>()?;
     client.sync()?;
     Ok(Box::new(Varmail {
         client,

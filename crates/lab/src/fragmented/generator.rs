@@ -49,11 +49,12 @@ pub(super) fn generate(path: &Path, size_bytes: u64) -> Result<()> {
         .next_multiple_of(per_flex);
     let used = std::thread::scope(|scope| -> Result<Vec<u32>> {
         let parts = (0..).step_by(part).zip(descriptors.chunks_mut(part));
-        let fill = |(first, part)| {
-            let image = &image;
-            scope.spawn(move || image.fill_groups(first, part))
-        };
-        let threads: Vec<_> = parts.map(fill).collect();
+        let threads: Vec<_> = parts
+            .map(|(first, part)| {
+                let image = &image;
+                scope.spawn(move || image.fill_groups(first, part))
+            })
+            .collect();
         let mut used = Vec::new();
         for thread in threads {
             used.extend(thread.join().expect("filling groups does not panic")?);
@@ -98,12 +99,11 @@ impl Image<'_> {
         let mut bytes = vec![0; self.geometry.group_count as usize * size];
         let start = self.geometry.descriptor_block(0).0 * BLOCK_BYTES;
         self.device.read_at(start, &mut bytes)?;
-        let parse = |(nr, bytes)| {
-            GroupDescriptor::parse(bytes, GroupNr(nr), &self.geometry, &self.checksums)
-        };
         Ok((0..)
             .zip(bytes.chunks(size))
-            .map(parse)
+            .map(|(nr, bytes)| {
+                GroupDescriptor::parse(bytes, GroupNr(nr), &self.geometry, &self.checksums)
+            })
             .collect::<Result<_, _>>()?)
     }
 

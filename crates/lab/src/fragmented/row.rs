@@ -176,9 +176,12 @@ fn write_all(
 
 fn library_numbers(filesystem: &Filesystem) -> Result<Vec<Sample>> {
     let stats = filesystem.stats();
-    let count = |name: &str| stats.allocator.get(name).copied().unwrap_or(0) as f64;
     let mut samples = vec![
-        Sample::new("bitmaps read", Unit::Count, count("bitmaps_read")),
+        Sample::new(
+            "bitmaps read",
+            Unit::Count,
+            stats.allocator.get("bitmaps_read").copied().unwrap_or(0) as f64,
+        ),
         Sample::new("memory", Unit::Mebibytes, memory::own_mib()?),
     ];
     if let Some(trees) = stats.trees {

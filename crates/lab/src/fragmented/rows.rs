@@ -100,7 +100,9 @@ pub(super) fn pick(wanted: &[String], systems: &[System]) -> Result<Vec<&'static
     if let Some(name) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("{name} is no row: there are {}", known.join(", "));
     }
-    let by_name = |row: &&Row| wanted.is_empty() || wanted.iter().any(|name| name == row.name);
-    let by_system = |row: &&Row| systems.contains(&row.system) && row.system.missing().is_none();
-    Ok(ROWS.iter().filter(by_name).filter(by_system).collect())
+    Ok(ROWS
+        .iter()
+        .filter(|row| wanted.is_empty() || wanted.iter().any(|name| name == row.name))
+        .filter(|row| systems.contains(&row.system) && row.system.missing().is_none())
+        .collect())
 }

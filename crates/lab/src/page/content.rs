@@ -28,11 +28,12 @@ pub(super) struct Table {
 impl Table {
     /// The table without columns that are empty in all rows.
     pub(super) fn without_empty_columns(mut self) -> Self {
-        let is_used = |column: usize| {
-            let mut cells = self.rows.iter().filter_map(|row| row.get(column));
-            column < self.left || cells.any(|cell| !cell.is_empty())
-        };
-        let used: Vec<bool> = (0..self.headers.len()).map(is_used).collect();
+        let used: Vec<bool> = (0..self.headers.len())
+            .map(|column| {
+                let mut cells = self.rows.iter().filter_map(|row| row.get(column));
+                column < self.left || cells.any(|cell| !cell.is_empty())
+            })
+            .collect();
         let keep = |cells: &mut Vec<String>| {
             let mut used = used.iter();
             cells.retain(|_| used.next().copied().unwrap_or(true));

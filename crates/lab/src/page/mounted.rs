@@ -49,9 +49,9 @@ pub(super) fn parts(rows: &Rows, depth: Depth) -> Vec<Part> {
 }
 
 fn value(rows: &[&Row], metric: &str, (_, system, variant): (&str, &str, &str)) -> Option<f64> {
-    let is_it =
-        |row: &&&Row| (&*row.metric, &*row.system, &*row.variant) == (metric, system, variant);
-    rows.iter().find(is_it).map(|row| row.median)
+    rows.iter()
+        .find(|row| (&*row.metric, &*row.system, &*row.variant) == (metric, system, variant))
+        .map(|row| row.median)
 }
 
 /// Rate of our better transport, as a multiple of that of fuse2fs.
@@ -62,15 +62,18 @@ fn ratio(rows: &[&Row], metric: &str) -> Option<f64> {
 
 fn line(rows: &[&Row], (metric, unit): (&str, &str)) -> Vec<String> {
     let mut cells = vec![metric.to_owned(), unit.to_owned()];
-    let number = |value: Option<f64>| value.map_or(String::new(), human);
-    cells.extend(COLUMNS.map(|column| number(value(rows, metric, column))));
+    let values = COLUMNS.map(|column| value(rows, metric, column));
+    cells.extend(values.map(|value| value.map_or(String::new(), human)));
     cells.push(ratio(rows, metric).map_or(String::new(), |ratio| format!("{ratio:.1}")));
     cells
 }
 
 fn sentence(rows: &[&Row], metrics: &[(&str, &str)]) -> String {
-    let ratio = |(metric, _): &(&str, &str)| Some((ratio(rows, metric)?, (*metric).to_owned()));
-    let ratios = || metrics.iter().filter_map(ratio);
+    let ratios = || {
+        metrics
+            .iter()
+            .filter_map(|(metric, _)| Some((ratio(rows, metric)?, (*metric).to_owned())))
+    };
     let least = ratios().min_by(|one, other| one.0.total_cmp(&other.0));
     let most = ratios().max_by(|one, other| one.0.total_cmp(&other.0));
     match (least, most) {

@@ -99,13 +99,12 @@ impl Rows {
 
     /// Numbers of workers, ascending, with the values of a metric: the first, if runs overlap.
     pub(super) fn by_workers(&self, key: &Key<'_>, metric: &str) -> Vec<(u32, f64)> {
-        let is_it = |row: &&Row| {
+        let found = self.0.iter().filter(|row| {
             row.metric == metric
                 && row.experiment == key.experiment
                 && row.variant == key.variant
                 && row.system == key.system
-        };
-        let found = self.0.iter().filter(is_it);
+        });
         let mut values: Vec<_> = found.map(|row| (row.workers, row.median)).collect();
         values.sort_by_key(|(workers, _)| *workers);
         values.dedup_by_key(|(workers, _)| *workers);

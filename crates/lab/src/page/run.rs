@@ -81,8 +81,10 @@ pub(super) fn simulate<'a>(
     };
     let (work, cpus) = (&work, cpus()?);
     let mut found = thread::scope(|scope| {
-        let start = |cpu| scope.spawn(move || work(cpu));
-        let threads: Vec<_> = cpus.into_iter().map(start).collect();
+        let threads: Vec<_> = cpus
+            .into_iter()
+            .map(|cpu| scope.spawn(move || work(cpu)))
+            .collect();
         let mut found = Vec::new();
         for thread in threads {
             found.extend(thread.join().map_err(|_| anyhow!("a thread panicked"))??);

@@ -49,12 +49,12 @@ pub(super) fn parts(design: &'static Design, rows: &Rows, depth: Depth) -> Vec<P
 
 fn sentence(design: &Design, found: &Numbers) -> String {
     let simulates = design.runs_of(Program::Simulator).next().is_some();
-    let simulated = |(line, numbers): &(&Line, Vec<_>)| {
-        line.name.starts_with("simulated") && !numbers.is_empty()
-    };
+    let mut lines = found.0.iter();
+    let has_simulated =
+        lines.any(|(line, numbers)| line.name.starts_with("simulated") && !numbers.is_empty());
     match (design.finding)(found) {
         Some(sentence) => sentence,
-        None if simulates && !found.0.iter().any(simulated) => {
+        None if simulates && !has_simulated => {
             "No interpretation: nothing was simulated. `make report` builds the simulator and \
              names it with `--simulator`."
                 .into()
@@ -110,35 +110,38 @@ fn amounts_table(metrics: &[Metric], found: &Numbers) -> Table {
 
 /// The lines that have numbers.
 fn table_rows(found: &Numbers, columns: &[u32]) -> Vec<Vec<String>> {
-    let row = |(line, numbers): &(&Line, Vec<(u32, f64)>)| {
-        let cell = |column: &u32| {
-            let number = numbers.iter().find(|(at, _)| at == column);
-            number.map_or(String::new(), |(_, value)| human(*value))
-        };
-        let cells = columns.iter().map(cell);
-        std::iter::once(line.name.to_owned()).chain(cells).collect()
-    };
     let has_numbers = found.0.iter().filter(|(_, numbers)| !numbers.is_empty());
-    has_numbers.map(row).collect()
+    has_numbers
+        .map(|(line, numbers)| {
+            let cells = columns.iter().map(|column| {
+                let number = numbers.iter().find(|(at, _)| at == column);
+                number.map_or(String::new(), |(_, value)| human(*value))
+            });
+            std::iter::once(line.name.to_owned()).chain(cells).collect()
+        })
+        .collect()
 }
 
 /// Each line as a share of its rate with one worker; lines without that are not drawn.
 fn scaling_plot(design: &Design, found: &Numbers) -> Part {
-    let curve = |(line, numbers): &(&'static Line, Vec<(u32, f64)>)| {
-        let one = numbers.iter().find(|(workers, _)| *workers == 1)?.1;
-        let points = numbers.iter();
-        Some(Curve {
-            name: line.name.to_owned(),
-            stroke: stroke(line),
-            points: points
-                .map(|(count, each)| (f64::from(*count), each / one))
-                .collect(),
-        })
-    };
     let plot = Lines {
         x_title: "workers, each on a core".into(),
         y_title: "rate of each worker, share of that of one".into(),
-        curves: found.0.iter().filter_map(curve).collect(),
+        curves: found
+            .0
+            .iter()
+            .filter_map(|(line, numbers)| {
+                let one = numbers.iter().find(|(workers, _)| *workers == 1)?.1;
+                let points = numbers.iter();
+                Some(Curve {
+                    name: line.name.to_owned(),
+                    stroke: stroke(line),
+                    points: points
+                        .map(|(count, each)| (f64::from(*count), each / one))
+                        .collect(),
+                })
+            })
+            .collect(),
     };
     Part::Plot(design.title.to_owned(), plot.draw())
 }
@@ -153,16 +156,19 @@ fn stroke(line: &Line) -> Stroke {
 
 /// Bars of a metric; none without numbers.
 fn bars(metric: &Metric, index: u32, found: &Numbers) -> Option<Part> {
-    let bar = |(line, numbers): &(&'static Line, Vec<(u32, f64)>)| {
-        let (_, value) = numbers.iter().find(|(at, _)| *at == index)?;
-        Some(Bar {
-            name: line.name.to_owned(),
-            colour: colour(line.side),
-            value: *value,
-            range: None,
+    let bars: Vec<Bar> = found
+        .0
+        .iter()
+        .filter_map(|(line, numbers)| {
+            let (_, value) = numbers.iter().find(|(at, _)| *at == index)?;
+            Some(Bar {
+                name: line.name.to_owned(),
+                colour: colour(line.side),
+                value: *value,
+                range: None,
+            })
         })
-    };
-    let bars: Vec<Bar> = found.0.iter().filter_map(bar).collect();
+        .collect();
     let plot = Bars {
         title: metric.title.to_owned(),
         scale: metric.scale,

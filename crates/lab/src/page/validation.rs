@@ -117,15 +117,16 @@ fn cells(pair: &Pair<'_>) -> Vec<String> {
 
 /// All metrics that were simulated and measured with one and two workers.
 fn pairs(rows: &Rows) -> Vec<Pair<'_>> {
-    let is_first = |row: &&Row| row.system == MACHINE && row.workers == 1;
-    let pair = |row| {
-        Some(Pair {
-            row,
-            simulated: ratio(rows, row, MACHINE)?,
-            real: ratio(rows, row, "uext4")?,
+    rows.iter()
+        .filter(|row| row.system == MACHINE && row.workers == 1)
+        .filter_map(|row| {
+            Some(Pair {
+                row,
+                simulated: ratio(rows, row, MACHINE)?,
+                real: ratio(rows, row, "uext4")?,
+            })
         })
-    };
-    rows.iter().filter(is_first).filter_map(pair).collect()
+        .collect()
 }
 
 fn ratio(rows: &Rows, row: &Row, system: &str) -> Option<f64> {

@@ -17,11 +17,11 @@ pub(crate) fn svg(results: &Results) -> String {
 fn groups(series: &[Series]) -> Vec<Vec<&Series>> {
     let mut groups: Vec<Vec<&Series>> = Vec::new();
     for one in series {
-        let alike = |group: &&mut Vec<&Series>| {
+        let group = groups.iter_mut().find(|group| {
             let first = group[0];
             first.metric == one.metric && first.key.is_beside(&one.key)
-        };
-        match groups.iter_mut().find(alike) {
+        });
+        match group {
             Some(group) => group.push(one),
             None => groups.push(vec![one]),
         }

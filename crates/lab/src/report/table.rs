@@ -26,8 +26,11 @@ type Row = [String; COLUMNS];
 
 /// The table; rows of one metric are adjacent, so that systems are easy to compare.
 pub(crate) fn table(results: &Results, terminal: bool) -> String {
-    let of = |series| row(series, results);
-    let mut rows: Vec<Row> = results.series.iter().map(of).collect();
+    let mut rows: Vec<Row> = results
+        .series
+        .iter()
+        .map(|series| row(series, results))
+        .collect();
     let order: Vec<[String; 3]> = distinct(&rows);
     rows.sort_by_key(|row| order.iter().position(|key| key[..] == row[..3]));
     let has_ratios = rows.iter().any(|row| row[RATIOS..] != ["", ""]);
@@ -92,13 +95,16 @@ fn distinct(rows: &[Row]) -> Vec<[String; 3]> {
 }
 
 fn line(cells: &Row, widths: &[usize; COLUMNS]) -> String {
-    let cell = |(column, text): (usize, &String)| {
-        if RIGHT.contains(&column) {
-            format!("{text:>width$}", width = widths[column])
-        } else {
-            format!("{text:<width$}", width = widths[column])
-        }
-    };
-    let cells: Vec<String> = cells.iter().enumerate().map(cell).collect();
+    let cells: Vec<String> = cells
+        .iter()
+        .enumerate()
+        .map(|(column, text)| {
+            if RIGHT.contains(&column) {
+                format!("{text:>width$}", width = widths[column])
+            } else {
+                format!("{text:<width$}", width = widths[column])
+            }
+        })
+        .collect();
     cells.join("  ").trim_end().to_owned()
 }

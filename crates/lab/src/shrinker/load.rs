@@ -74,12 +74,12 @@ fn files_of_writer(plan: &Plan) -> u32 {
 pub(super) fn in_parallel(plan: &Plan, work: impl Fn(u32) -> Result<()> + Sync) -> Result<()> {
     std::thread::scope(|scope| {
         let work = &work;
-        let start = |worker| scope.spawn(move || work(worker));
-        let threads: Vec<_> = (0..plan.workers).map(start).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
-            thread.join().map_err(|_| anyhow!("a writer panicked"))?
-        };
-        threads.into_iter().try_for_each(join)
+        let threads: Vec<_> = (0..plan.workers)
+            .map(|worker| scope.spawn(move || work(worker)))
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a writer panicked"))?)
     })
 }
 
@@ -102,8 +102,9 @@ pub(super) fn in_library(plan: &Plan, load: Load, base_lines: BaseLines) -> Resu
     let filesystem = Filesystem::mount(device, options)?;
     let caller = Caller::root();
     let top = filesystem.root()?;
-    let make = |nr: u32| filesystem.create(&top, nr.to_string().as_bytes(), 0o600, &caller);
-    let files: Vec<_> = (0..load.files(plan)).map(make).collect::<Result<_, _>>()?;
+    let files: Vec<_> = (0..load.files(plan))
+        .map(|nr| filesystem.create(&top, nr.to_string().as_bytes(), 0o600, &caller))
+        .collect::<Result<_, _>>()?;
     in_parallel(plan, |worker| {
         let (data, mut back) = ([0x5a; BLOCK_BYTES as usize], [0; BLOCK_BYTES as usize]);
         for place in load.places(plan, worker) {

@@ -125,9 +125,10 @@ impl Experiment {
                 names.join(", ")
             );
         }
-        let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|one| one == name);
         let variants = self.variants.into_iter();
-        Ok(variants.filter(|(name, _)| is_wanted(name)).collect())
+        Ok(variants
+            .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|one| one == name))
+            .collect())
     }
 
     /// Work between two accesses on `this-machine`, in picoseconds: two runs show what it adds.

@@ -64,8 +64,9 @@ impl<'a> Case<'a> {
     /// Equal for all numbers of workers.
     fn image_mib(&self) -> u64 {
         let workers = self.plan.workers.iter().copied().max().unwrap_or(1);
-        let default = || self.load.image_mib(workers);
-        self.plan.image_mib.unwrap_or_else(default)
+        self.plan
+            .image_mib
+            .unwrap_or_else(|| self.load.image_mib(workers))
     }
 
     fn count(&self) -> u64 {
@@ -88,27 +89,30 @@ impl<'a> Case<'a> {
             .collect::<Result<Vec<_>>>()?;
         let left = |(one, goal): (&Outcome, &f64)| (goal - self.each_ps(one)).max(0.0);
         let left: Vec<f64> = without.iter().zip(&goals).map(left).collect();
-        let each =
-            |(one, left): (&Outcome, &f64)| left * self.operations(one) / one.accesses as f64;
-        let first: Vec<f64> = without.iter().zip(&left).map(each).collect();
+        let first: Vec<f64> = without
+            .iter()
+            .zip(&left)
+            .map(|(one, left)| left * self.operations(one) / one.accesses as f64)
+            .collect();
         let rounded = without
             .iter()
             .zip(&first)
             .map(|(outcome, ps)| self.work(outcome, *ps))
             .collect::<Result<Vec<_>>>()?;
         let with = self.run(&rounded)?;
-        let scaled = |index: usize| {
-            let added = self.each_ps(&with[index]) - self.each_ps(&without[index]);
-            if added > 0.0 {
-                Work {
-                    ps: (first[index] * left[index] / added) as u64,
-                    ..rounded[index]
+        Ok((0..left.len())
+            .map(|index| {
+                let added = self.each_ps(&with[index]) - self.each_ps(&without[index]);
+                if added > 0.0 {
+                    Work {
+                        ps: (first[index] * left[index] / added) as u64,
+                        ..rounded[index]
+                    }
+                } else {
+                    rounded[index]
                 }
-            } else {
-                rounded[index]
-            }
-        };
-        Ok((0..left.len()).map(scaled).collect())
+            })
+            .collect())
     }
 
     /// The work of a phase.
@@ -181,11 +185,12 @@ impl<'a> Case<'a> {
 
     fn course(&self, filesystem: &Arc<Filesystem>, work: &[Work]) -> Result<Vec<Outcome>> {
         let course = Arc::new(Course::new(self.workers as usize));
-        let start = |worker| {
-            let (filesystem, make) = (filesystem.clone(), self.maker());
-            course.start(self.task(worker), move |task| make(filesystem, task))
-        };
-        let threads: Vec<_> = (0..self.workers).map(start).collect();
+        let threads: Vec<_> = (0..self.workers)
+            .map(|worker| {
+                let (filesystem, make) = (filesystem.clone(), self.maker());
+                course.start(self.task(worker), move |task| make(filesystem, task))
+            })
+            .collect();
         let outcomes = self.outcomes(&course, work);
         course.end();
         for thread in threads {
@@ -226,15 +231,14 @@ impl<'a> Case<'a> {
         for phase in 0..self.load.warm_ups {
             course.phase(phase, work.get(phase).copied().unwrap_or(Work::NONE))?;
         }
-        let run = |(index, (phase, work)): (usize, (Phase, &Work))| {
-            let (done, report) = course.phase(index, *work)?;
-            Ok(self.outcome(phase, &done, report))
-        };
         self.phases()
             .into_iter()
             .zip(work)
             .enumerate()
-            .map(run)
+            .map(|(index, (phase, work))| {
+                let (done, report) = course.phase(index, *work)?;
+                Ok(self.outcome(phase, &done, report))
+            })
             .collect()
     }
 

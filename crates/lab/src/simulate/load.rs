@@ -87,15 +87,17 @@ impl Load {
         if wanted.is_empty() {
             return Ok(self.variants.to_vec());
         }
-        let pick = |name: &String| match self.variants.iter().find(|one| *one == name) {
-            Some(one) => Ok(*one),
-            None => bail!(
-                "{} has the variants {}",
-                self.name,
-                self.variants.join(", ")
-            ),
-        };
-        wanted.iter().map(pick).collect()
+        wanted
+            .iter()
+            .map(|name| match self.variants.iter().find(|one| *one == name) {
+                Some(one) => Ok(*one),
+                None => bail!(
+                    "{} has the variants {}",
+                    self.name,
+                    self.variants.join(", ")
+                ),
+            })
+            .collect()
     }
 
     /// The variant whose operations were measured: the canary is the default, and more.
@@ -118,9 +120,12 @@ impl Load {
 
     /// Amount of one operation in this phase.
     pub(super) fn unit_of(&self, metric: &str) -> u64 {
-        let is_it = |phase: &&Phase| phase.metric == metric;
         let phases = self.phases(1, 1);
-        match phases.iter().find(is_it).map(|phase| phase.unit) {
+        let unit = phases
+            .iter()
+            .find(|phase| phase.metric == metric)
+            .map(|phase| phase.unit);
+        match unit {
             Some(Unit::MegabytesPerSecond) => 4096,
             _ => 1,
         }
@@ -135,7 +140,9 @@ impl Load {
     /// The phases that are rates.
     pub(super) fn phases(&self, count: u64, workers: u32) -> Vec<Phase> {
         let phases = self.experiment.phases(count, workers);
-        let is_rate = |phase: &Phase| phase.unit.is_rate();
-        phases.into_iter().filter(is_rate).collect()
+        phases
+            .into_iter()
+            .filter(|phase| phase.unit.is_rate())
+            .collect()
     }
 }

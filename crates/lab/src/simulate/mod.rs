@@ -51,9 +51,10 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
         let work: Vec<_> = work.into_iter().map(|one| host.work(one)).collect();
         let mut first: Option<Vec<Outcome>> = None;
         for workers in plan.workers_or(&[1, 2, 4, 8, 16, 32, 64]) {
-            let about = || format!("{variant}, {workers} workers");
             let case = Case::new(plan, load, variant, &host, workers);
-            let outcomes = case.run(&work).with_context(about)?;
+            let outcomes = case
+                .run(&work)
+                .with_context(|| format!("{variant}, {workers} workers"))?;
             let one = first.get_or_insert_with(|| outcomes.clone());
             for (outcome, one) in outcomes.iter().zip(one.iter()) {
                 let row = Row::new(variant, outcome, one);

@@ -42,10 +42,12 @@ pub(super) fn busy_scale(experiment: &str, variant: &str, metric: &str) -> Resul
 
 fn operation(experiment: &str, variant: &str, metric: &str) -> Result<Operation> {
     let file: File = serde_json::from_str(FILE).context("operations.json")?;
-    let is_it = |one: &Operation| {
-        (&*one.experiment, &*one.variant, &*one.metric) == (experiment, variant, metric)
-    };
-    file.operations.into_iter().find(is_it).with_context(|| {
-        format!("operations.json has no time of {experiment}, {variant}, {metric}")
-    })
+    file.operations
+        .into_iter()
+        .find(|one| {
+            (&*one.experiment, &*one.variant, &*one.metric) == (experiment, variant, metric)
+        })
+        .with_context(|| {
+            format!("operations.json has no time of {experiment}, {variant}, {metric}")
+        })
 }

@@ -49,8 +49,7 @@ pub(super) fn short_line(plan: &Plan, row: &Row) -> String {
 
 /// The times of single calls, where the experiment takes them.
 fn calls(out: &mut String, rows: &[Row]) {
-    let timed = |row: &'_ &Row| row.call_us.is_some();
-    for (at, row) in rows.iter().filter(timed).enumerate() {
+    for (at, row) in rows.iter().filter(|row| row.call_us.is_some()).enumerate() {
         if at == 0 {
             let _ = writeln!(
                 out,
@@ -68,9 +67,8 @@ fn calls(out: &mut String, rows: &[Row]) {
 }
 
 fn is_largest(row: &Row, rows: &[Row]) -> bool {
-    let is_same = |one: &&Row| one.variant == row.variant && one.metric == row.metric;
     rows.iter()
-        .filter(is_same)
+        .filter(|one| one.variant == row.variant && one.metric == row.metric)
         .all(|one| one.workers <= row.workers)
 }
 
@@ -122,15 +120,18 @@ fn short(kind: &str) -> String {
 pub(super) fn json_lines(plan: &Plan, rows: &[Row]) -> Result<String> {
     let mut out = String::new();
     for row in rows {
-        let hot = |line: &HotLine| {
-            json!({
-                "place": line.place, "type": line.kind, "accesses": line.accesses,
-                "near": line.near, "far": line.far,
-                "moved_ps": line.moved_ps, "queued_ps": line.queued_ps,
-                "waited_ps": line.waited_ps,
+        let hottest: Vec<_> = row
+            .hottest
+            .iter()
+            .map(|line| {
+                json!({
+                    "place": line.place, "type": line.kind, "accesses": line.accesses,
+                    "near": line.near, "far": line.far,
+                    "moved_ps": line.moved_ps, "queued_ps": line.queued_ps,
+                    "waited_ps": line.waited_ps,
+                })
             })
-        };
-        let hottest: Vec<_> = row.hottest.iter().map(hot).collect();
+            .collect();
         let line = json!({
             "experiment": plan.experiment, "machine": plan.machine, "variant": row.variant,
             "workers": row.workers, "metric": row.metric, "total": row.total,

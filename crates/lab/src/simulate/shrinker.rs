@@ -28,13 +28,12 @@ pub(super) fn run(run: &Run<'_>) -> Result<Calls> {
     simulation::run(&run.host.machine, cores, || {
         run.work.set();
         thread::scope(|scope| {
-            let work = |worker| add(&filesystem, &files, run.workers, worker);
-            let start = |worker| scope.spawn(move || work(worker));
-            let threads: Vec<_> = (0..run.workers).map(start).collect();
-            let join = |thread: thread::ScopedJoinHandle<'_, Result<()>>| {
-                thread.join().map_err(|_| anyhow!("a worker panicked"))?
-            };
-            threads.into_iter().try_for_each(join)
+            let threads: Vec<_> = (0..run.workers)
+                .map(|worker| scope.spawn(move || add(&filesystem, &files, run.workers, worker)))
+                .collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a worker panicked"))?)
         })
     })?;
     let after = filesystem.stats().extent_status;
@@ -72,13 +71,14 @@ fn mounted(run: &Run<'_>) -> Result<Filesystem> {
 /// Makes the files.
 fn filled(filesystem: &Filesystem, run: &Run<'_>) -> Result<Vec<InodeRef>> {
     let (root, caller) = (filesystem.root()?, Caller::root());
-    let make = |nr: u64| -> Result<InodeRef> {
-        let file = filesystem.create(&root, nr.to_string().as_bytes(), 0o600, &caller)?;
-        (0..EXTENTS).try_for_each(|place| allocate(filesystem, &file, place))?;
-        (0..EXTENTS).try_for_each(|place| read_block(filesystem, &file, place))?;
-        Ok(file)
-    };
-    (0..run.size).map(make).collect()
+    (0..run.size)
+        .map(|nr| -> Result<InodeRef> {
+            let file = filesystem.create(&root, nr.to_string().as_bytes(), 0o600, &caller)?;
+            (0..EXTENTS).try_for_each(|place| allocate(filesystem, &file, place))?;
+            (0..EXTENTS).try_for_each(|place| read_block(filesystem, &file, place))?;
+            Ok(file)
+        })
+        .collect()
 }
 
 /// Every second block, so that no two extents are merged.

@@ -83,8 +83,13 @@ pub(in crate::page) struct Numbers(pub(in crate::page) Vec<(&'static Line, Vec<(
 
 impl Numbers {
     pub(in crate::page) fn new(design: &'static Design, rows: &Rows) -> Self {
-        let of = |line: &'static Line| (line, design.numbers(line, rows));
-        Self(design.lines.iter().map(of).collect())
+        Self(
+            design
+                .lines
+                .iter()
+                .map(|line| (line, design.numbers(line, rows)))
+                .collect(),
+        )
     }
 
     /// A number of the line of this name.

@@ -25,9 +25,10 @@ impl Axis {
         scale: Scale,
         values: impl Iterator<Item = f64>,
     ) -> Self {
-        let valid = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
-        for value in values.filter(valid) {
+        for value in
+            values.filter(|value| value.is_finite() && (scale == Scale::Linear || *value > 0.0))
+        {
             (least, most) = (least.min(value), most.max(value));
         }
         if least > most {
@@ -93,29 +94,22 @@ impl Axis {
             factors.iter().map(move |factor| factor * power)
         });
         let slack = 1e-9;
-        let is_inside =
-            |tick: &f64| *tick >= self.low * (1.0 - slack) && *tick <= self.high * (1.0 + slack);
-        ticks.filter(is_inside).collect()
+        ticks
+            .filter(|tick| *tick >= self.low * (1.0 - slack) && *tick <= self.high * (1.0 + slack))
+            .collect()
     }
 }
 
 /// From the greatest 1, 2 or 5 times a power of ten below, to the least above.
 fn log_range(least: f64, most: f64) -> (f64, f64) {
-    let below = |value: f64| {
-        let power = 10f64.powf(value.log10().floor());
-        let factor = [5.0, 2.0, 1.0]
-            .into_iter()
-            .find(|one| one * power <= value * 1.001);
-        factor.unwrap_or(1.0) * power
-    };
-    let above = |value: f64| {
-        let power = 10f64.powf(value.log10().floor());
-        let factor = [1.0, 2.0, 5.0, 10.0]
-            .into_iter()
-            .find(|one| one * power >= value * 0.999);
-        factor.unwrap_or(10.0) * power
-    };
-    let (low, high) = (below(least), above(most));
+    let low_power = 10f64.powf(least.log10().floor());
+    let mut factors = [5.0, 2.0, 1.0].into_iter();
+    let factor = factors.find(|factor| factor * low_power <= least * 1.001);
+    let low = factor.unwrap_or(1.0) * low_power;
+    let high_power = 10f64.powf(most.log10().floor());
+    let mut factors = [1.0, 2.0, 5.0, 10.0].into_iter();
+    let factor = factors.find(|factor| factor * high_power >= most * 0.999);
+    let high = factor.unwrap_or(10.0) * high_power;
     (low, high.max(low * 2.0))
 }
 

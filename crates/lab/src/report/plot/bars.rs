@@ -29,12 +29,13 @@ pub(crate) struct Bars {
 
 impl Bars {
     pub(crate) fn draw(&self) -> Drawing {
-        let high = |bar: &Bar| bar.range.map_or(bar.value, |range| range.1.max(bar.value));
         // The shortest bar has a length on a logarithmic axis, too.
-        let values = self
-            .bars
-            .iter()
-            .flat_map(|bar| [bar.value / 3.0, high(bar)]);
+        let values = self.bars.iter().flat_map(|bar| {
+            [
+                bar.value / 3.0,
+                bar.range.map_or(bar.value, |range| range.1.max(bar.value)),
+            ]
+        });
         let axis = Axis::new(&*self.title, self.scale, values);
         let bottom = TOP + BAR * self.bars.len() as f64;
         let mut body = String::new();
