@@ -64,10 +64,12 @@ pub(crate) fn log_length(
     block_size: u32,
     blocks_count: u64,
 ) -> Result<LogLength, Error> {
-    let missing = |feature, needs| Err(Error::Needs { feature, needs });
     let has_journal = features.has(Feature::HAS_JOURNAL);
     if options.external_journal.is_some() && !has_journal {
-        return missing(Feature::JOURNAL_DEV, Feature::HAS_JOURNAL);
+        return Err(Error::Needs {
+            feature: Feature::JOURNAL_DEV,
+            needs: Feature::HAS_JOURNAL,
+        });
     }
     if !has_journal || options.external_journal.is_some() {
         return Ok(LogLength::default());

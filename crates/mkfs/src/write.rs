@@ -302,12 +302,14 @@ fn only_own(space: &Space, group: GroupNr, descriptor: &GroupDescriptor) -> bool
     if geometry.features.has(Feature::FLEX_BG) || geometry.cluster_bits != 0 {
         return false;
     }
-    let inside = |block: BlockNr| geometry.group_of_block(block) == group;
     let blocks = [
         descriptor.block_bitmap,
         descriptor.inode_bitmap,
         descriptor.inode_table,
     ];
     let own = 2 + geometry.inode_table_blocks() + geometry.base_metadata_blocks(group);
-    blocks.into_iter().all(inside) && space.used_clusters(group) == own
+    blocks
+        .into_iter()
+        .all(|block| geometry.group_of_block(block) == group)
+        && space.used_clusters(group) == own
 }
