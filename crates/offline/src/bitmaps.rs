@@ -38,8 +38,9 @@ pub(super) fn free_clusters(
     let bitmap = block_bitmap(volume, descriptor, group)?;
     let first = first_cluster(&volume.geometry, group);
     let runs = free_runs(&bitmap, volume.geometry.clusters_in_group(group));
-    let run = move |run: Range<u32>| first + u64::from(run.start)..first + u64::from(run.end);
-    Ok(runs.into_iter().map(run))
+    Ok(runs
+        .into_iter()
+        .map(move |run| first + u64::from(run.start)..first + u64::from(run.end)))
 }
 
 fn first_cluster(geometry: &Geometry, group: GroupNr) -> u64 {
@@ -49,8 +50,9 @@ fn first_cluster(geometry: &Geometry, group: GroupNr) -> u64 {
 /// The groups of these clusters.
 pub(super) fn groups_of(geometry: &Geometry, runs: &[Range<u64>]) -> BTreeSet<GroupNr> {
     let group = |cluster: u64| geometry.group_of_block(BlockNr(cluster << geometry.cluster_bits));
-    let groups = |run: &Range<u64>| (group(run.start).0..=group(run.end - 1).0).map(GroupNr);
-    runs.iter().flat_map(groups).collect()
+    runs.iter()
+        .flat_map(|run| (group(run.start).0..=group(run.end - 1).0).map(GroupNr))
+        .collect()
 }
 
 /// Marks clusters of a group in its bitmap, `taken` ones and then `freed` ones; those behind its
@@ -150,8 +152,9 @@ pub(super) fn put_bitmap(
 ) -> Result<BlockNr> {
     let geometry = descriptors.geometry();
     let mut descriptor = descriptors.get(group)?;
-    let used = |at: &u32| !bit(bitmap, *at);
-    let free = (0..geometry.clusters_in_group(group)).filter(used).count();
+    let free = (0..geometry.clusters_in_group(group))
+        .filter(|at| !bit(bitmap, *at))
+        .count();
     descriptor.free_clusters = clamp_u32(free);
     descriptor.flags &= !group_flag::BLOCK_UNINIT;
     if let Some(seed) = volume.superblock.checksums().metadata {

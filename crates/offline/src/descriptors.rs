@@ -26,8 +26,9 @@ impl Descriptors {
     pub(crate) fn read(volume: &Volume) -> Result<Self> {
         let geometry = volume.geometry;
         let blocks = 0..geometry.descriptor_blocks_count();
-        let read = |index| volume.read(geometry.descriptor_block(index));
-        let mut blocks = blocks.map(read).collect::<Result<Vec<_>>>()?;
+        let mut blocks = blocks
+            .map(|index| volume.read(geometry.descriptor_block(index)))
+            .collect::<Result<Vec<_>>>()?;
         let used = usize_of(geometry.group_count % geometry.descriptors_per_block())
             * usize::from(geometry.desc_size);
         if let Some(last) = blocks.last_mut().filter(|_| used > 0) {
@@ -96,11 +97,12 @@ impl Descriptors {
     /// The changed primary blocks, which count as unchanged afterwards.
     pub(super) fn take_changed(&mut self) -> Vec<(BlockNr, Vec<u8>)> {
         let changed = std::mem::take(&mut self.changed).into_iter();
-        let block = |index: u32| {
-            let bytes = self.blocks[usize_of(index)].clone();
-            (self.geometry.descriptor_block(index), bytes)
-        };
-        changed.map(block).collect()
+        changed
+            .map(|index| {
+                let bytes = self.blocks[usize_of(index)].clone();
+                (self.geometry.descriptor_block(index), bytes)
+            })
+            .collect()
     }
 
     /// The descriptor of a group.

@@ -18,18 +18,21 @@ pub(super) fn clusters(geometry: &Geometry, start: u64, len_blocks: u64) -> Rang
 /// groups of `geometry`: sorted, without overlap.
 pub(super) fn of_metadata(geometry: &Geometry, groups: &[GroupDescriptor]) -> Vec<Range<u64>> {
     let count = clamp_usize(geometry.group_count);
-    let of_group = |(group, at): (GroupNr, &GroupDescriptor)| {
-        let base = geometry.base_metadata_blocks(group);
-        let table = geometry.inode_table_blocks();
-        [
-            clusters(geometry, geometry.group_first_block(group).0, base.into()),
-            clusters(geometry, at.block_bitmap.0, 1),
-            clusters(geometry, at.inode_bitmap.0, 1),
-            clusters(geometry, at.inode_table.0, table.into()),
-        ]
-    };
     let numbered = (0..).map(GroupNr).zip(groups).take(count);
-    merged(numbered.flat_map(of_group).collect())
+    merged(
+        numbered
+            .flat_map(|(group, at)| {
+                let base = geometry.base_metadata_blocks(group);
+                let table = geometry.inode_table_blocks();
+                [
+                    clusters(geometry, geometry.group_first_block(group).0, base.into()),
+                    clusters(geometry, at.block_bitmap.0, 1),
+                    clusters(geometry, at.inode_bitmap.0, 1),
+                    clusters(geometry, at.inode_table.0, table.into()),
+                ]
+            })
+            .collect(),
+    )
 }
 
 /// The clusters before `end` in which the metadata of a group may be.

@@ -45,8 +45,11 @@ fn check_free(groups: &[GroupDescriptor], new: &Geometry, len: u64) -> Result<()
         return Err(ResizeError::TableSpace { wanted, free }.into());
     }
     let has_flex = new.features.has(Feature::FLEX_BG);
-    let full = |(_, group): &(GroupNr, &GroupDescriptor)| u64::from(group.free_clusters) < len;
-    match (0..).map(GroupNr).zip(groups).find(full) {
+    let full = (0..)
+        .map(GroupNr)
+        .zip(groups)
+        .find(|(_, group)| u64::from(group.free_clusters) < len);
+    match full {
         Some((group, _)) if !has_flex => Err(no_run(new, group).into()),
         _ => Ok(()),
     }

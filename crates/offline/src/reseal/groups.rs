@@ -46,11 +46,10 @@ impl Work<'_> {
         for block in 0..written.div_ceil(per_block) {
             let first = block * per_block;
             let nr = BlockNr(descriptor.inode_table.0 + u64::from(block));
-            let is_used = |index: u32| {
+            self.table_block(group, nr, first, &|index| {
                 let byte = bitmap.get(usize_of(index / 8)).copied().unwrap_or(0);
                 byte >> (index % 8) & 1 == 1
-            };
-            self.table_block(group, nr, first, &is_used)?;
+            })?;
         }
         Ok(())
     }

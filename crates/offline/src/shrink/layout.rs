@@ -225,8 +225,11 @@ impl Layout {
 /// The clusters of a file: of its data, then those of its map.
 fn clusters_of(geometry: &Geometry, map: &FileMap) -> Vec<Range<u64>> {
     let mut all = clusters_of_data(geometry, &map.extents);
-    let node = |node: &BlockNr| space::clusters(geometry, node.0, 1);
-    all.extend(map.nodes.iter().map(node));
+    all.extend(
+        map.nodes
+            .iter()
+            .map(|node| space::clusters(geometry, node.0, 1)),
+    );
     all
 }
 

@@ -85,8 +85,8 @@ impl Step {
     }
 
     fn fill(mut self, layout: &Layout) -> Planned<Self> {
-        let behind = |blocks: &Range<u64>| blocks.end > self.geometry.blocks_count;
-        if let Some(pin) = layout.pins.iter().find(|pin| behind(&pin.blocks)) {
+        let mut pins = layout.pins.iter();
+        if let Some(pin) = pins.find(|pin| pin.blocks.end > self.geometry.blocks_count) {
             return Err(pin.owner.clone());
         }
         self.inodes = numbers::plan(layout, &self.geometry)?;

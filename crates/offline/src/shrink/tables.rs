@@ -166,13 +166,15 @@ struct Sums<'a> {
 impl<'a> Sums<'a> {
     fn of(ranges: &'a [Range<u64>]) -> Self {
         let mut sum = 0;
-        let add = |range: &Range<u64>| {
-            let before = sum;
-            sum += range.end - range.start;
-            before
-        };
         Self {
-            before: ranges.iter().map(add).collect(),
+            before: ranges
+                .iter()
+                .map(|range| {
+                    let before = sum;
+                    sum += range.end - range.start;
+                    before
+                })
+                .collect(),
             ranges,
         }
     }
