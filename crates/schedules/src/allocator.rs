@@ -94,22 +94,25 @@ impl World {
             cluster_bits: 0,
             groups_per_flex: 2,
         };
-        let bitmap = |_| Mutex::new(Bitmap::new(PER_GROUP));
-        let disk = Disk((0..GROUPS).map(bitmap).collect());
-        let state = |at: u64| u8::from(at.is_multiple_of(3)) * TAKEN;
-        let states: Vec<u8> = (0..volume.clusters()).map(state).collect();
+        let disk = Disk(
+            (0..GROUPS)
+                .map(|_| Mutex::new(Bitmap::new(PER_GROUP)))
+                .collect(),
+        );
+        let states: Vec<u8> = (0..volume.clusters())
+            .map(|at| u8::from(at.is_multiple_of(3)) * TAKEN)
+            .collect();
         for at in (0..volume.clusters()).filter(|at| states[*at as usize] == TAKEN) {
             disk.change(&volume, Run::new(ClusterNr(at), 1), Bitmap::set_range);
         }
-        let summary = |nr: GroupNr| Summary {
-            free_clusters: disk.free_in(nr.0),
-            uninit: false,
-        };
         let config = Config {
             volume,
             affinity: Affinity::None,
         };
-        let engine = make(config, &summary);
+        let engine = make(config, &|nr| Summary {
+            free_clusters: disk.free_in(nr.0),
+            uninit: false,
+        });
         Self {
             disk,
             engine,

@@ -72,14 +72,18 @@ fn what_was_synced_survives() {
 fn what_fast_commits_synced_survives() {
     let image = image_with("fast_commit", make_directory);
     let again = image.clone();
-    let sync = |fs: &Filesystem| (0..2).for_each(|_| fs.sync().expect("a sync"));
-    let touch = |fs: &Filesystem| {
-        let file = fs.create(&dir(fs, b"d"), b"touched", 0o600, &Caller::root());
-        let file = file.expect("a new name");
-        (0..3).for_each(|_| fs.fsync(&file).expect("a sync"));
-    };
-    explore(10, move || meet(&image, "nodelalloc", sync));
-    explore(10, move || meet(&again, "delalloc", touch));
+    explore(10, move || {
+        meet(&image, "nodelalloc", |fs| {
+            (0..2).for_each(|_| fs.sync().expect("a sync"))
+        })
+    });
+    explore(10, move || {
+        meet(&again, "delalloc", |fs| {
+            let file = fs.create(&dir(fs, b"d"), b"touched", 0o600, &Caller::root());
+            let file = file.expect("a new name");
+            (0..3).for_each(|_| fs.fsync(&file).expect("a sync"));
+        })
+    });
 }
 
 #[test]

@@ -72,13 +72,13 @@ fn check_listing(fs: &Filesystem) {
     loop {
         let before = cookie;
         let mut left = 5;
-        let mut visit = |entry: uext4::DirEntry<'_>| {
+        fs.read_dir(&dir, before, &mut |entry| {
             seen.push(entry.name.to_vec());
             cookie = entry.next_cookie;
             left -= 1;
             [Visit::Stop, Visit::Continue][usize::from(left > 0)]
-        };
-        fs.read_dir(&dir, before, &mut visit).expect("a listing");
+        })
+        .expect("a listing");
         if cookie == before || left > 0 {
             break;
         }
@@ -91,8 +91,9 @@ fn check_listing(fs: &Filesystem) {
 
 fn expected() -> BTreeSet<Vec<u8>> {
     let all = [("stay", STAY), ("moved", MOVE), ("come", COME)];
-    let names = |(kind, count)| (0..count).map(move |nr| name(kind, nr));
-    all.into_iter().flat_map(names).collect()
+    all.into_iter()
+        .flat_map(|(kind, count)| (0..count).map(move |nr| name(kind, nr)))
+        .collect()
 }
 
 fn meet(image: &[u8]) {
@@ -153,12 +154,15 @@ const TWINS: u32 = 12;
 /// Creates names that another thread also creates; returns the number that it created.
 fn make_twins(fs: &Filesystem) -> usize {
     let dir = dir(fs, b"d");
-    let made = |nr: &u32| match fs.create(&dir, &name("twin", *nr), 0o644, &Caller::root()) {
-        Ok(_) => true,
-        Err(Error::Exists) => false,
-        Err(error) => panic!("a create answers {error}"),
-    };
-    (0..TWINS).filter(made).count()
+    (0..TWINS)
+        .filter(
+            |nr| match fs.create(&dir, &name("twin", *nr), 0o644, &Caller::root()) {
+                Ok(_) => true,
+                Err(Error::Exists) => false,
+                Err(error) => panic!("a create answers {error}"),
+            },
+        )
+        .count()
 }
 
 /// Two threads create the same names in leaves that split, while a third removes other names.

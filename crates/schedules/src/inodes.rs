@@ -43,10 +43,6 @@ impl Table {
         (0..INODES)
             .filter(|at| !LEFT.contains(at))
             .for_each(|at| used.set_range(at..at + 1));
-        let summary = |_| InodeSummary {
-            free_inodes: LEFT.len() as u32,
-            used_dirs: 0,
-        };
         let affinity = Affinity::PerThread;
         let (volume, space) = (volume(), |_| Summary {
             free_clusters: 64,
@@ -58,7 +54,10 @@ impl Table {
         };
         Self {
             // More inodes than exist, so that group counts lag.
-            policy: InodePolicy::new(volume, 64 * 3, affinity, &summary),
+            policy: InodePolicy::new(volume, 64 * 3, affinity, &|_| InodeSummary {
+                free_inodes: LEFT.len() as u32,
+                used_dirs: 0,
+            }),
             runs: InodeRuns::new(affinity),
             groups: (0..GROUPS).map(|_| InodeBits::new(&used)).collect(),
             space: Box::new(BuddyEngine::new(config, ScanOrder::Linear, &space)),
@@ -116,8 +115,10 @@ fn creators() {
             })
         })
         .collect();
-    let join = |thread: thread::JoinHandle<Vec<_>>| thread.join().expect("no thread panics");
-    let held: Vec<_> = threads.into_iter().flat_map(join).collect();
+    let held: Vec<_> = threads
+        .into_iter()
+        .flat_map(|thread| thread.join().expect("no thread panics"))
+        .collect();
     let parts: Vec<Vec<_>> = held.chunks(2).map(<[_]>::to_vec).collect();
     let givers: Vec<_> = parts
         .into_iter()

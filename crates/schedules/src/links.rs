@@ -26,11 +26,13 @@ fn meet(image: &[u8], names: [&'static [u8]; 2], removes: bool) {
     let file = fs.tmpfile(&dir(&fs, b"d"), 0o600, &caller).expect("a file");
     fs.write(&file, 0, DATA, &WriteContext::ROOT)
         .expect("a write");
-    let linker = |name: &'static [u8]| {
-        let (fs, file) = (fs.clone(), file.clone());
-        thread::spawn(move || link(&fs, &file, name))
-    };
-    let mut threads: Vec<_> = names.into_iter().map(linker).collect();
+    let mut threads: Vec<_> = names
+        .into_iter()
+        .map(|name| {
+            let (fs, file) = (fs.clone(), file.clone());
+            thread::spawn(move || link(&fs, &file, name))
+        })
+        .collect();
     if removes {
         let fs = fs.clone();
         threads.push(thread::spawn(move || {

@@ -126,8 +126,8 @@ fn cut_beside_unlink(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));
     let inodes = fs.statfs().inodes_free;
-    let find = |fs: &Filesystem| fs.lookup(&dir(fs, b"d"), b"file", &Caller::root());
-    let file = find(&fs).expect("a name");
+    let file = fs.lookup(&dir(&fs, b"d"), b"file", &Caller::root());
+    let file = file.expect("a name");
     let cutter = {
         let (fs, file) = (fs.clone(), file.clone());
         thread::spawn(move || fs.truncate(&file, 0).expect("a truncate"))

@@ -146,13 +146,13 @@ fn e2fsck(path: &Path) -> String {
 /// The names in a directory, except "." and "..".
 pub(crate) fn names(fs: &Filesystem, dir: &InodeRef) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
-    let mut visit = |entry: uext4::DirEntry<'_>| {
+    fs.read_dir(dir, 0, &mut |entry| {
         if !matches!(entry.name, b"." | b"..") {
             names.push(entry.name.to_vec());
         }
         Visit::Continue
-    };
-    fs.read_dir(dir, 0, &mut visit).expect("a listing");
+    })
+    .expect("a listing");
     names
 }
 
@@ -184,8 +184,9 @@ pub(crate) fn together<const N: usize>(fs: &Arc<Filesystem>, works: [fn(&Filesys
 
 /// Waits for all threads.
 pub(crate) fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
-    let join = |thread: thread::JoinHandle<()>| thread.join().expect("no thread panics");
-    threads.into_iter().for_each(join);
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("no thread panics"));
 }
 
 /// Lets other threads run for a random number of steps. Threads that begin together proceed at the
