@@ -35,11 +35,10 @@ impl Allowance {
     pub fn step() -> Option<Self> {
         LEFT.with(|left| {
             let before = left.get();
-            let after = |before: Self| Self {
+            left.set(before.map(|before| Self {
                 steps: before.steps.saturating_sub(1),
                 ..before
-            };
-            left.set(before.map(after));
+            }));
             before
         })
     }

@@ -73,8 +73,11 @@ impl Latencies {
 
     /// A summary so far. Calls that end concurrently may or may not count.
     pub fn summary(&self) -> LatencySummary {
-        let load = |bucket: &AtomicU64| bucket.load(Acquire);
-        let counts: Vec<u64> = self.buckets.iter().map(load).collect();
+        let counts: Vec<u64> = self
+            .buckets
+            .iter()
+            .map(|bucket| bucket.load(Acquire))
+            .collect();
         let worst_ns = self.worst_ns.load(Relaxed);
         LatencySummary {
             count: counts.iter().sum(),
@@ -90,11 +93,10 @@ fn bound_of_share(counts: &[u64], per_mille: u64) -> u64 {
     let all: u64 = counts.iter().sum();
     let needed = (u128::from(all) * u128::from(per_mille)).div_ceil(1000);
     let mut seen = 0;
-    let reached = |count: &u64| {
+    let bucket = counts.iter().position(|count| {
         seen += u128::from(*count);
         seen >= needed
-    };
-    let bucket = counts.iter().position(reached);
+    });
     bucket.map_or(0, bound_of)
 }
 

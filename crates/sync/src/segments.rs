@@ -29,8 +29,10 @@ impl<T: Default, const N: usize> Segments<T, N> {
     /// The entry at this index; allocates its segment if needed. `None` past the end.
     pub fn get_or_make(&self, at: u32) -> Option<&T> {
         let (segment, first) = segment_of(at);
-        let make = || (0..first.max(1)).map(|_| T::default()).collect();
-        let places = self.0.get(segment)?.get_or_init(make);
+        let places = self
+            .0
+            .get(segment)?
+            .get_or_init(|| (0..first.max(1)).map(|_| T::default()).collect());
         places.get(usize_of(at - first))
     }
 

@@ -34,9 +34,14 @@ impl<const N: usize> SeqLock<N> {
 
     /// Replaces the words that differ: readers have the cache line, too. One caller at a time.
     pub fn publish(&self, words: [u64; N]) {
-        let differs = |(place, word): &(&AtomicU64, u64)| place.load(SeqCst) != *word;
         let store = |(place, word): (&AtomicU64, u64)| place.store(word, SeqCst);
-        let new = || self.0.words.iter().zip(words).filter(differs);
+        let new = || {
+            self.0
+                .words
+                .iter()
+                .zip(words)
+                .filter(|(place, word)| place.load(SeqCst) != *word)
+        };
         match new().count() {
             0 => {}
             1 => {

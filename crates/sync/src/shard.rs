@@ -60,8 +60,9 @@ impl<T> Sharded<T> {
     /// The slot of shard `index` (modulo the number of shards, a power of two).
     pub fn slot(&self, index: usize) -> &T {
         // Usually the index is a shard, and the access waits for no arithmetic.
-        let wrapped = || &self.slots[index & (self.slots.len() - 1)];
-        self.slots.get(index).unwrap_or_else(wrapped)
+        self.slots
+            .get(index)
+            .unwrap_or_else(|| &self.slots[index & (self.slots.len() - 1)])
     }
     /// All slots in shard order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {

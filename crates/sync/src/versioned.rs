@@ -116,14 +116,13 @@ impl VersionedLock {
     /// Versions to try with, each sampled when the lock is not closed. When they are used up, the
     /// caller takes the lock, so that it ends.
     pub fn tries(&self) -> impl Iterator<Item = Version> {
-        let sample = |_| {
+        (0..TRIES).filter_map(|_| {
             let version = self.version();
             if version.is_none() {
                 self.wait();
             }
             version
-        };
-        (0..TRIES).filter_map(sample)
+        })
     }
 
     /// Validates: whether no part has moved since.
@@ -146,8 +145,10 @@ impl VersionedLock {
     /// As [`Self::read`], beside locks of the same rank that were taken with smaller keys.
     #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn read_ordered(&self, key: u64) -> SharedGuard<'_> {
-        let read = || self.lock.read_ordered(key);
-        self.shared(read, || self.lock.write_ordered(key))
+        self.shared(
+            || self.lock.read_ordered(key),
+            || self.lock.write_ordered(key),
+        )
     }
 
     /// Of a thread that holds the lock shared and one that divides a part, at least one sees the

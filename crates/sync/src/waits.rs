@@ -50,12 +50,14 @@ pub fn lock_waits() -> Vec<LockWait> {
             .map(|slots| of(&slots[rank.index()]).load(Relaxed))
             .sum()
     };
-    let wait = |rank| LockWait {
-        rank,
-        waits: sum(rank, |slot| &slot.waits),
-        wait_ns: sum(rank, |slot| &slot.wait_ns),
-    };
-    Rank::ALL.into_iter().map(wait).collect()
+    Rank::ALL
+        .into_iter()
+        .map(|rank| LockWait {
+            rank,
+            waits: sum(rank, |slot| &slot.waits),
+            wait_ns: sum(rank, |slot| &slot.wait_ns),
+        })
+        .collect()
 }
 
 #[cfg(all(test, not(any(shuttle, simulated))))]

@@ -121,7 +121,7 @@ impl Cores {
     /// it gives up the core if a task is ready.
     pub(super) fn requeue(&mut self, machine: &Machine) {
         if self.is_slice_over(machine) {
-            self.give_way(machine)
+            self.yield_core(machine)
         } else {
             self.due.push(Reverse((self.now(), self.running)))
         }
@@ -132,7 +132,7 @@ impl Cores {
         if self.ready.is_empty() {
             self.due.push(Reverse((self.now(), self.running)))
         } else {
-            self.give_way(machine)
+            self.yield_core(machine)
         }
     }
 
@@ -145,8 +145,11 @@ impl Cores {
 
     /// Whether no task but the running one is left.
     pub(super) fn is_last(&self) -> bool {
-        let left = |task: &&Task| task.status != Status::Done;
-        self.tasks.iter().filter(left).count() == 1
+        self.tasks
+            .iter()
+            .filter(|task| task.status != Status::Done)
+            .count()
+            == 1
     }
 
     /// Whether the task has ended.
@@ -155,7 +158,7 @@ impl Cores {
     }
 
     /// The running task goes to the end of the queue of ready tasks.
-    fn give_way(&mut self, machine: &Machine) {
+    fn yield_core(&mut self, machine: &Machine) {
         let (running, now) = (self.running, self.now());
         self.tasks[running].status = Status::Ready;
         self.ready.push_back(running);

@@ -84,17 +84,20 @@ pub fn run<T: Send>(machine: &Machine, cores: usize, body: impl FnOnce() -> T + 
     let world = Arc::new(World::new(machine.clone(), cores.max(1)));
     let (task, baton) = world.add(0);
     let me = Me { world, task };
-    let first = || {
-        baton.adopt();
-        me.world.start();
-        me.clone().live(&baton, || {
-            let value = body();
-            me.world.await_all(me.task);
-            value
-        })
-    };
     // A thread of its own, so that its stack has the same place in each run.
-    let result = std::thread::scope(|scope| scope.spawn(first).join());
+    let result = std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                baton.adopt();
+                me.world.start();
+                me.clone().live(&baton, || {
+                    let value = body();
+                    me.world.await_all(me.task);
+                    value
+                })
+            })
+            .join()
+    });
     result
         .and_then(|value| value)
         .unwrap_or_else(|panic| resume_unwind(panic))

@@ -81,9 +81,12 @@ impl Copies {
         self.0[core / 64] |= 1 << (core % 64);
     }
     fn iter(&self) -> impl Iterator<Item = usize> {
-        let bits = |word: u64| (0..64).filter(move |bit| word >> bit & 1 != 0);
         let words = self.0.iter().enumerate();
-        words.flat_map(move |(at, word)| bits(*word).map(move |bit| at * 64 + bit))
+        words.flat_map(move |(at, word)| {
+            (0..64)
+                .filter(move |bit| *word >> bit & 1 != 0)
+                .map(move |bit| at * 64 + bit)
+        })
     }
 }
 
@@ -133,8 +136,11 @@ impl Line {
     }
 
     fn count_access(&mut self, place: Place) {
-        let is_same = |one: &&mut (Place, u64)| std::ptr::eq(one.0.code, place.code);
-        if let Some((_, count)) = self.places.iter_mut().find(is_same) {
+        let known = self
+            .places
+            .iter_mut()
+            .find(|one| std::ptr::eq(one.0.code, place.code));
+        if let Some((_, count)) = known {
             *count += 1;
         } else if self.places.len() < PLACES_MAX {
             self.places.push((place, 1));
@@ -203,11 +209,10 @@ impl Lines {
         machine: &Machine,
     ) -> Charge {
         let number = self.0.len();
-        let new = || Line::new(number, (core, now), place);
         let line = self
             .0
             .entry(address / machine.line_bytes)
-            .or_insert_with(new);
+            .or_insert_with(|| Line::new(number, (core, now), place));
         line.counts.accesses += 1;
         let own = match access {
             Access::Load | Access::Store => machine.hit_ps,

@@ -198,8 +198,8 @@ impl Condvar {
         released(me, address(lock));
         let state = me.world.state();
         let now = state.cores.now();
-        let ps = |time: Duration| clamp_u64(time.as_nanos().saturating_mul(1000));
-        let deadline = timeout.map(|time| now.saturating_add(ps(time)));
+        let deadline =
+            timeout.map(|time| now.saturating_add(clamp_u64(time.as_nanos().saturating_mul(1000))));
         let addresses = (address(self), address(lock));
         let timed_out = me.world.block(me.task, state, addresses, deadline);
         guard.inner = lock.acquire(code).inner.take();

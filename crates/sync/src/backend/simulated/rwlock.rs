@@ -100,8 +100,7 @@ impl<T: ?Sized> RwLock<T> {
             return Some(self.shared(self.0.try_read()?, code));
         };
         me.access(address(self), Access::Update, access_by::<Self>(code));
-        let is_kept_out = || me.world.state().waiters.has_writer(address(self));
-        if turn == Turn::New && is_kept_out() {
+        if turn == Turn::New && me.world.state().waiters.has_writer(address(self)) {
             return None;
         }
         let inner = self.0.try_read()?;
