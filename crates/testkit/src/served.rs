@@ -138,19 +138,18 @@ impl ServedMount {
     }
 
     fn wait_until_ready(&self) -> Result<()> {
-        let mounted = || match self.is_mounted_or_ended() {
+        wait::within(READY_LIMIT, || match self.is_mounted_or_ended() {
             Ok(false) => None,
             done => Some(done),
-        };
-        wait::within(READY_LIMIT, mounted).context("the server did not mount")??;
+        })
+        .context("the server did not mount")??;
         // The first request waits until the server has answered FUSE_INIT.
         std::fs::metadata(self.path()).context("the mount does not answer")?;
         Ok(())
     }
 
     fn wait_for_end(&self) -> Result<ExitStatus> {
-        let ended = || lock(&self.server).try_wait().transpose();
-        let status = wait::within(CLOSE_LIMIT, ended);
+        let status = wait::within(CLOSE_LIMIT, || lock(&self.server).try_wait().transpose());
         Ok(status.context("the server did not end after the unmount")??)
     }
 

@@ -91,8 +91,10 @@ fn slot(layout: &Layout, image: &Image, target: Target, inode: u32) -> Result<Sp
 fn mmp(layout: &Layout, image: &Image) -> Result<Vec<Spot>> {
     let block = u64::from(image.u32(SUPERBLOCK_OFFSET + 0x168)?);
     let is_there = image.u32(SUPERBLOCK_OFFSET + 0x60)? & INCOMPAT_MMP != 0 && block != 0;
-    let spot = || layout.plain(Target::Mmp, block * layout.block_bytes, MMP_BYTES);
-    Ok(is_there.then(spot).into_iter().collect())
+    Ok(is_there
+        .then(|| layout.plain(Target::Mmp, block * layout.block_bytes, MMP_BYTES))
+        .into_iter()
+        .collect())
 }
 
 fn padding(layout: &Layout, image: &Image) -> Result<Vec<Spot>> {
@@ -127,8 +129,10 @@ fn unused(layout: &Layout, image: &Image) -> Result<Vec<Spot>> {
         let written = layout.inodes_per_group.saturating_sub(unwritten);
         let bitmap = layout.descriptor_block(image, group, 4)? * layout.block_bytes;
         let bits = image.read(bitmap, layout.inodes_per_group as usize / 8)?;
-        let is_free = |index: &u32| bits[*index as usize / 8] & 1 << (index % 8) == 0;
-        for index in (0..written).filter(is_free).take(SLOTS_SEEN as usize) {
+        for index in (0..written)
+            .filter(|index| bits[*index as usize / 8] & 1 << (index % 8) == 0)
+            .take(SLOTS_SEEN as usize)
+        {
             let inode = group * layout.inodes_per_group + index + 1;
             spots.push(slot(layout, image, Target::UnusedInode, inode)?);
         }
@@ -151,12 +155,15 @@ fn blocks(layout: &Layout, image: &Image, target: Target, inode: u32) -> Result<
     if image.u32(offset + 0x20)? & EXTENTS_FLAG != 0 {
         tree.walk(layout, image, offset + I_BLOCK, 0)?;
     }
-    let spot = |block| Spot {
-        inode,
-        name: format!("inode {inode}, block {block}"),
-        ..layout.plain(target, block * layout.block_bytes, layout.block_bytes)
-    };
-    Ok(tree.data.into_iter().map(spot).collect())
+    Ok(tree
+        .data
+        .into_iter()
+        .map(|block| Spot {
+            inode,
+            name: format!("inode {inode}, block {block}"),
+            ..layout.plain(target, block * layout.block_bytes, layout.block_bytes)
+        })
+        .collect())
 }
 
 fn of_used(layout: &Layout, image: &Image, target: Target) -> Result<Vec<Spot>> {

@@ -56,17 +56,19 @@ impl Applied {
     /// Whether a path of the layer replaces something that another path of it needs, because
     /// symbolic links of the layers below give one file both. Then the order of entries counts.
     pub fn has_conflict(&self) -> bool {
-        let replaces = |landed: &Landed| {
-            let others = self.landed.iter();
-            let mut others = others.filter(|other| match landed.kind {
-                Landing::Directory => false,
-                // What is below its path is below a later directory.
-                Landing::File => !is_in(&other.path, &landed.path),
-                Landing::Link => other.path != landed.path,
-            });
-            others.any(|other| is_in(&other.at, &landed.at))
-        };
-        self.blocks_itself || self.landed.iter().any(replaces)
+        self.blocks_itself || self.landed.iter().any(|landed| self.is_needed(landed))
+    }
+
+    /// Whether another path of the layer needs what this one replaces.
+    fn is_needed(&self, landed: &Landed) -> bool {
+        let others = self.landed.iter();
+        let mut others = others.filter(|other| match landed.kind {
+            Landing::Directory => false,
+            // What is below its path is below a later directory.
+            Landing::File => !is_in(&other.path, &landed.path),
+            Landing::Link => other.path != landed.path,
+        });
+        others.any(|other| is_in(&other.at, &landed.at))
     }
 }
 

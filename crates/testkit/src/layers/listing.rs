@@ -17,8 +17,10 @@ pub fn listing(image: &Path) -> Seen {
     let mut level = vec![String::new()];
     while !level.is_empty() {
         let mut next = Vec::new();
-        let list = |directory: &String| format!("ls -p \"/{directory}\"");
-        let commands: Vec<String> = level.iter().map(list).collect();
+        let commands: Vec<String> = level
+            .iter()
+            .map(|directory| format!("ls -p \"/{directory}\""))
+            .collect();
         let text = debugfs(image, oracle::Access::Read, &commands).expect("debugfs");
         let mut directories = level.iter();
         let mut directory = "";

@@ -145,8 +145,10 @@ impl Merge {
                     }
                 }
             } else if let Some((own, there)) = links.pop_front() {
-                let is_there = |path: &str| self.tree.get(path).is_some_and(Object::is_directory);
-                if !directories_above(&there).into_iter().all(is_there) {
+                if !directories_above(&there)
+                    .into_iter()
+                    .all(|path| self.tree.get(path).is_some_and(Object::is_directory))
+                {
                     self.applied.loses_links = true;
                     continue;
                 }

@@ -24,21 +24,26 @@ fn random_path(rng: &mut Rng) -> String {
 }
 
 fn linkable(tree: &Tree) -> Vec<String> {
-    let is_file = |object: &Object| matches!(object, Object::File(_) | Object::Link(_));
-    let files = tree.iter().filter(|(_, object)| is_file(object));
+    let files = tree
+        .iter()
+        .filter(|(_, object)| matches!(object, Object::File(_) | Object::Link(_)));
     files.map(|(path, _)| path.clone()).collect()
 }
 
 /// What a hard link at the path may lead to: files of the layer, and those below it.
 fn targets(path: &str, below: &Tree, own: &Tree) -> Vec<String> {
-    let is_other = |path: &str| own.get(path).is_some_and(|object| !object.is_directory());
-    // Of two names that are one path, the layer's counts.
-    let hidden =
-        |path: &String| own.contains_key(path) || directories_above(path).into_iter().any(is_other);
     let mut targets = linkable(own);
-    targets.extend(linkable(below).into_iter().filter(|path| !hidden(path)));
+    // Of two names that are one path, the layer's counts.
+    targets.extend(linkable(below).into_iter().filter(|path| !hides(own, path)));
     targets.retain(|target| !directories_above(path).contains(&&target[..]));
     targets
+}
+
+/// Whether a layer hides a path of the layers below it.
+fn hides(own: &Tree, path: &str) -> bool {
+    let mut above = directories_above(path).into_iter();
+    own.contains_key(path)
+        || above.any(|path| own.get(path).is_some_and(|object| !object.is_directory()))
 }
 
 impl Layer {

@@ -62,10 +62,9 @@ fn answer(image: &Path, output: Output) -> Result<String> {
         "debugfs cannot open {}: {all}",
         image.display()
     );
-    let is_banner = |line: &&str| line.starts_with("debugfs 1.");
     Ok(all
         .lines()
-        .filter(|line| !is_banner(line))
+        .filter(|line| !line.starts_with("debugfs 1."))
         .map(|line| format!("{line}\n"))
         .collect())
 }

@@ -54,8 +54,8 @@ impl KernelMount {
     pub fn has_quota() -> bool {
         static HAS: LazyLock<bool> = LazyLock::new(|| {
             let made = super::mke2fs_image(16 << 20, &["-O", "quota"]);
-            let mounts = |(_dir, path): (_, PathBuf)| KernelMount::new(&path, "")?.unmount();
-            made.and_then(mounts).is_ok()
+            made.and_then(|(_dir, path)| KernelMount::new(&path, "")?.unmount())
+                .is_ok()
         });
         Self::is_available() && *HAS
     }
