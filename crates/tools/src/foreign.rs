@@ -5,7 +5,7 @@
 //! Block", for the places of backups.
 
 use uext4::device::BlockDevice;
-use uext4::device::partition::{self, Partition};
+use uext4::device::partition;
 use uext4_format::Superblock;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_num::clamp_usize;
@@ -95,12 +95,12 @@ const SIGNS: &[Sign] = &[
 /// partition table or backup superblock is found and the start is not blank.
 pub(crate) fn describe(device: &dyn BlockDevice) -> Option<String> {
     let front = read(device, 0, clamp_usize(FRONT_BYTES.min(device.size_bytes())))?;
-    let has = |sign: &&Sign| {
+    let sign = SIGNS.iter().find(|sign| {
         front
             .get(sign.0..)
             .is_some_and(|rest| rest.starts_with(sign.1))
-    };
-    if let Some((_, _, what, remedy)) = SIGNS.iter().find(has) {
+    });
+    if let Some((_, _, what, remedy)) = sign {
         return Some(format!("it holds {what}; {remedy}"));
     }
     partitions(device)
@@ -118,11 +118,11 @@ fn read(device: &dyn BlockDevice, at: u64, len: usize) -> Option<Vec<u8>> {
 fn partitions(device: &dyn BlockDevice) -> Option<String> {
     let table = partition::read_table(device).ok()?;
     let first = table.first()?;
-    let is_ext4 = |found: &&Partition| {
+    let with_ext4 = table.iter().find(|found| {
         let at = found.start_bytes.saturating_add(SUPERBLOCK_OFFSET);
         read(device, at, SUPERBLOCK_BYTES).is_some_and(|bytes| Superblock::has_magic(&bytes))
-    };
-    let remedy = match table.iter().find(is_ext4) {
+    });
+    let remedy = match with_ext4 {
         Some(found) => format!("--partition {} is the first with ext4", found.number),
         None => format!(
             "none of its partitions, from number {} on, holds ext4",

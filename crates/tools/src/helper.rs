@@ -28,10 +28,11 @@ impl Caller {
         let name = args.first().and_then(|arg| Path::new(arg).file_name());
         let name = name.unwrap_or_default().to_string_lossy();
         // No subcommand begins with a slash.
-        let by_mount_fuse = || args.get(1).is_some_and(|arg| Path::new(arg).is_absolute());
         if name.starts_with("umount.") {
             Self::Umount
-        } else if name.starts_with("mount.") || by_mount_fuse() {
+        } else if name.starts_with("mount.")
+            || args.get(1).is_some_and(|arg| Path::new(arg).is_absolute())
+        {
             Self::Mount
         } else {
             Self::Anybody
@@ -90,8 +91,11 @@ impl Asked {
     /// Refuses flags other than `known`, `n` and `v`. `n` and `v` have no effect: there is no mtab,
     /// and no verbose output.
     fn allow(&self, program: &str, known: &str) -> Result<()> {
-        let unknown = |flag: &char| !known.contains(*flag) && !"nv".contains(*flag);
-        match self.flags.chars().find(unknown) {
+        let unknown = self
+            .flags
+            .chars()
+            .find(|flag| !known.contains(*flag) && !"nv".contains(*flag));
+        match unknown {
             Some(flag) => Err(Failure::usage(format!("{program} -{flag}: not supported"))),
             None => Ok(()),
         }

@@ -141,10 +141,12 @@ fn room(path: &Path, offset: u64) -> Option<u64> {
 /// Bytes of the file system at `offset` by its superblock, as far as the file goes; 0 without one.
 fn claimed(path: &Path, offset: u64) -> u64 {
     let window = FileDevice::open_window(path, device::Access::ReadOnly, offset, None);
-    let size_bytes = |window: FileDevice| {
-        let superblock = uext4::read_superblock(&window, None).ok()?;
-        let size_bytes = superblock.geometry().ok()?.size_bytes();
-        Some(size_bytes.min(window.size_bytes()))
-    };
-    window.ok().and_then(size_bytes).unwrap_or(0)
+    window
+        .ok()
+        .and_then(|window| {
+            let superblock = uext4::read_superblock(&window, None).ok()?;
+            let size_bytes = superblock.geometry().ok()?.size_bytes();
+            Some(size_bytes.min(window.size_bytes()))
+        })
+        .unwrap_or(0)
 }

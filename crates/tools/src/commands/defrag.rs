@@ -65,13 +65,13 @@ impl Args {
             let fs = self.image.mount(Purpose::Read)?;
             self.all(&fs, &options, &mut rows)
         } else {
-            let change = |fs: &Filesystem| self.all(fs, &options, &mut rows);
             // The walk is no access by a user.
             let quiet = MountOptions {
                 no_dir_atime: true,
                 ..MountOptions::default()
             };
-            self.image.change_with(quiet, change)
+            self.image
+                .change_with(quiet, |fs| self.all(fs, &options, &mut rows))
         };
         if self.json {
             show::json(&mut std::io::stdout(), &rows)?;
@@ -135,8 +135,7 @@ impl Args {
     fn below(&self, path: &[u8], rows: &mut Vec<Row>) -> Result<()> {
         let name = self.image.name_of(path);
         let here = self.here(path);
-        let is_dir = |path: &Path| std::fs::symlink_metadata(path).map(|found| found.is_dir());
-        if !is_dir(&here).unwrap_or(false) {
+        if !std::fs::symlink_metadata(&here).is_ok_and(|found| found.is_dir()) {
             return self.ask(path, rows);
         }
         let mut names: Vec<OsString> = Vec::new();
@@ -242,11 +241,10 @@ fn refuse_kernel_mount(target: &Path) -> Result<()> {
 }
 
 fn sentence(found: &Defragmented, dry_run: bool) -> String {
-    let extents = |count: u64| match count {
+    let before = match found.extents_before {
         1 => "1 extent".to_owned(),
         count => format!("{count} extents"),
     };
-    let before = extents(found.extents_before);
     match found.left_alone {
         Some(LeftAlone::Ideal) => format!("{before}, as few as can be"),
         Some(LeftAlone::Locked) => format!("{before}; immutable or append-only"),

@@ -267,7 +267,7 @@ impl<'o> Owners<'o> {
 
     fn claim_inode(&mut self, image: &Image<'_>, nr: InodeNr, inode: &Inode) {
         let is_dir = inode.file_type() == Some(FileType::Directory);
-        let mut take = |part: Part, blocks: Range<u64>| {
+        Claims::new(image.b, image.geometry, &mut |part, blocks| {
             let (owner, inodes): (Owner, &[u32]) = match (part, nr.0) {
                 (_, RESIZE) => (Owner::ReservedDescriptors, &[]),
                 (_, JOURNAL) => (Owner::Journal, &[]),
@@ -277,8 +277,8 @@ impl<'o> Owners<'o> {
                 (Part::Attributes, _) => (Owner::Attributes, &[nr.0]),
             };
             self.claim(image, blocks, owner, inodes);
-        };
-        Claims::new(image.b, image.geometry, &mut take).of(inode);
+        })
+        .of(inode);
     }
 
     /// Sorts the claims. Claims of one run by several inodes become one, and so do neighbours of
@@ -425,9 +425,11 @@ impl Image<'_> {
         let first = (block - table) * u64::from(self.geometry.inodes_per_block());
         let pairs = a.chunks(size).zip(b.chunks(size)).enumerate();
         let differ = pairs.filter(|(_, (a, b))| a != b);
-        let index = |at: usize| uext4_num::clamp_u32(first + u64_of(at));
         Ok(differ
-            .map(|(at, _)| self.geometry.inode_at(group, index(at)).0)
+            .map(|(at, _)| {
+                let index = uext4_num::clamp_u32(first + u64_of(at));
+                self.geometry.inode_at(group, index).0
+            })
             .collect())
     }
 }

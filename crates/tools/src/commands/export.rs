@@ -190,8 +190,8 @@ impl Args {
         } else {
             Failures::GoOn
         };
-        let total = || Archive::new(fs).total_bytes(path);
-        let mut console = Console::new(&self.image, failures, total);
+        let mut console =
+            Console::new(&self.image, failures, || Archive::new(fs).total_bytes(path));
         let mut archive = Archive::new(fs)
             .acls(acls)
             .on_event(|event| console.take(event));

@@ -85,8 +85,7 @@ impl Args {
         } else {
             Failures::GoOn
         };
-        let total = || self.export(fs).total_bytes(path);
-        let mut console = Console::new(&self.image, failures, total);
+        let mut console = Console::new(&self.image, failures, || self.export(fs).total_bytes(path));
         let mut export = self.export(fs).on_event(|event| console.take(event));
         let done = match dest {
             Some(host) => export.tree(path, host),

@@ -167,8 +167,9 @@ impl Args {
             (None, Some(size)) => {
                 let unit = self.block_size.unwrap_or(1024);
                 let bytes = size.bytes(unit);
-                let too_large = || Failure::usage("SIZE: too large");
-                bytes.map(Some).ok_or_else(too_large)
+                bytes
+                    .map(Some)
+                    .ok_or_else(|| Failure::usage("SIZE: too large"))
             }
             (None, None) => Ok(None),
         }

@@ -103,11 +103,10 @@ impl Args {
                 self.open(devices, options.clone())
             },
         };
-        let explain = |error: &Error| {
+        let mounted = uext4_fuse::mount_explained(stages, &self.dir, &mount, |error| {
             let (status, text) = self.failure(error).into_parts();
             Explained { status, text }
-        };
-        let mounted = uext4_fuse::mount_explained(stages, &self.dir, &mount, explain);
+        });
         mounted.map_err(|error| self.failure(&error))?;
         // In the foreground the mount has ended, and its transport was announced.
         let is_seen = mount.run == Run::Daemon && std::io::stderr().is_terminal();
@@ -237,12 +236,12 @@ impl UmountArgs {
     pub(crate) fn run(self) -> Result<()> {
         let lazy = if self.lazy { Lazy::Yes } else { Lazy::No };
         let dir = self.dir.display();
-        let tell = |cause: &Error| {
+        let unmounted = uext4_fuse::umount_telling(&self.dir, lazy, |cause| {
             if std::io::stderr().is_terminal() {
                 failure::info(format_args!("{cause}; waiting for that"));
             }
-        };
-        match uext4_fuse::umount_telling(&self.dir, lazy, tell) {
+        });
+        match unmounted {
             Ok(Image::Clean) => {}
             Ok(Image::Marked(errors)) => {
                 failure::info(format_args!("{dir}: {errors}; run e2fsck -f on the image"));

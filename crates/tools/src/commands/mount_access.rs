@@ -18,7 +18,7 @@ pub(super) fn fall_back_to_read_only(
     let why = if uext4::device::write_protected(&image.image) {
         Some("the device is write-protected".to_owned())
     } else if look_inside == LookInside::Yes {
-        feature_in_the_way(image)
+        unsupported_feature(image)
     } else {
         None
     };
@@ -36,7 +36,7 @@ pub(super) enum LookInside {
 }
 
 /// A feature for which uext4 has no write support, in words.
-fn feature_in_the_way(image: &ImageArgs) -> Option<String> {
+fn unsupported_feature(image: &ImageArgs) -> Option<String> {
     let device = image.device(Purpose::Read).ok()?;
     let disk = uext4::read_superblock(&*device, None).ok()?;
     let feature = disk

@@ -167,9 +167,8 @@ fn all() -> Vec<OptionHelp> {
         forms,
         about,
     };
-    let owned = |name: &str| name.to_owned();
     let server = TABLE.iter().map(|it| {
-        let words = it.words.iter().map(|(name, _)| owned(name));
+        let words = it.words.iter().map(|(name, _)| (*name).to_owned());
         row("Mount and server", words.collect(), it.about)
     });
     let owners = Owners::words()

@@ -84,12 +84,11 @@ impl Args {
     fn copy(&self, fs: &Filesystem, epoch: &Epoch) -> Result<()> {
         let target = self.target(fs)?;
         transfer::allow_deep_trees();
-        let total = || {
+        let mut console = Console::new(&self.image, Failures::GoOn, || {
             let import = self.import(fs, epoch);
             let sizes = self.sources.iter().map(|host| import.total_bytes(host));
             sizes.sum()
-        };
-        let mut console = Console::new(&self.image, Failures::GoOn, total);
+        });
         let mut sources = Vec::new();
         for source in &self.sources {
             if self.recursive || !self.is_dir(source) {

@@ -92,8 +92,9 @@ impl Args {
         let (name, kind) = (self.image.name(), self.kind.name());
         let problem = format!("{name}: the file system keeps no {kind} quota");
         let rows = fs.quota(self.kind);
-        let none = || Failure::new(Exit::Failed, problem).hint("`uext4 mkfs -O quota` makes one");
-        let rows = rows.ok_or_else(none)?;
+        let rows = rows.ok_or_else(|| {
+            Failure::new(Exit::Failed, problem).hint("`uext4 mkfs -O quota` makes one")
+        })?;
         Ok(rows.iter().map(QuotaRow::of).collect())
     }
 

@@ -89,17 +89,15 @@ impl Args {
 fn xattrs(fs: &Filesystem, inode: &InodeRef) -> uext4::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let caller = Caller::root();
     let names = fs.list_xattrs(inode, &caller)?;
-    let value = |name: Vec<u8>| Ok((name.clone(), fs.get_xattr(inode, &name, &caller)?));
-    names.into_iter().map(value).collect()
+    names
+        .into_iter()
+        .map(|name| Ok((name.clone(), fs.get_xattr(inode, &name, &caller)?)))
+        .collect()
 }
 
 impl Stat {
     fn new(path: &[u8], attr: &Attr, target: Option<&[u8]>, xattrs: &[(Vec<u8>, Vec<u8>)]) -> Self {
         let ns = date::nanoseconds;
-        let pair = |(name, value): &(Vec<u8>, Vec<u8>)| Xattr {
-            name: Name::new(name),
-            value: Name::new(value),
-        };
         Self {
             row: Row::new(path, attr, target),
             sectors: attr.sectors,
@@ -109,7 +107,13 @@ impl Stat {
             accessed_ns: ns(attr.atime),
             changed_ns: ns(attr.ctime),
             born_ns: ns(attr.crtime),
-            xattrs: xattrs.iter().map(pair).collect(),
+            xattrs: xattrs
+                .iter()
+                .map(|(name, value)| Xattr {
+                    name: Name::new(name),
+                    value: Name::new(value),
+                })
+                .collect(),
         }
     }
 }

@@ -308,16 +308,18 @@ pub(super) fn quota_after(
     words: &[QuotaWord],
 ) -> Vec<QuotaKind> {
     let features = disk.features();
-    let counted = |kind: &QuotaKind| {
-        let now = disk.quota_files().any(|(one, _)| one == *kind);
-        let usual = *kind != QuotaKind::Project || features.has(Feature::PROJECT);
-        let by_feature = match feature {
-            None => now,
-            Some(Presence::Absent) => false,
-            Some(Presence::Present) => now || (usual && !features.has(Feature::QUOTA)),
-        };
-        let word = words.iter().rfind(|QuotaWord(named, _)| named == kind);
-        word.map_or(by_feature, |word| word.1 == Presence::Present)
-    };
-    QuotaKind::ALL.into_iter().filter(counted).collect()
+    QuotaKind::ALL
+        .into_iter()
+        .filter(|kind| {
+            let now = disk.quota_files().any(|(one, _)| one == *kind);
+            let usual = *kind != QuotaKind::Project || features.has(Feature::PROJECT);
+            let by_feature = match feature {
+                None => now,
+                Some(Presence::Absent) => false,
+                Some(Presence::Present) => now || (usual && !features.has(Feature::QUOTA)),
+            };
+            let word = words.iter().rfind(|QuotaWord(named, _)| named == kind);
+            word.map_or(by_feature, |word| word.1 == Presence::Present)
+        })
+        .collect()
 }

@@ -51,8 +51,10 @@ pub(crate) fn last_name(path: &[u8]) -> Option<&[u8]> {
 /// Directory and last name of a path, which may end with slashes. The directory is empty for a
 /// single name.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    let is_name = |byte: &u8| *byte != b'/';
-    let end = path.iter().rposition(is_name).map_or(0, |last| last + 1);
+    let end = path
+        .iter()
+        .rposition(|byte| *byte != b'/')
+        .map_or(0, |last| last + 1);
     let path = path.split_at(end).0;
     let start = path.iter().rposition(|byte| *byte == b'/');
     path.split_at(start.map_or(0, |slash| slash + 1))

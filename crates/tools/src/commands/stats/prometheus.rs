@@ -37,7 +37,6 @@ pub(super) fn write(out: &mut dyn Write, stats: &Value) -> Result<()> {
 impl Metric {
     fn samples(&self, stats: &Value) -> Vec<(Option<(&'static str, String)>, u64)> {
         let at = |pointer| stats.pointer(pointer);
-        let sample = |(label, value): (_, &Value)| value.as_u64().map(|value| (label, value));
         let found: Vec<(Option<(&'static str, String)>, &Value)> = match self.samples {
             Samples::One(pointer) => at(pointer).map(|value| (None, value)).into_iter().collect(),
             Samples::Keys(pointer, label, field) => {
@@ -51,7 +50,10 @@ impl Metric {
                     .collect()
             }
         };
-        found.into_iter().filter_map(sample).collect()
+        found
+            .into_iter()
+            .filter_map(|(label, value)| value.as_u64().map(|value| (label, value)))
+            .collect()
     }
 
     fn value(&self, value: u64) -> String {
@@ -115,14 +117,16 @@ fn seconds(ns: u64) -> String {
 }
 
 fn labels(labels: &[Option<(&str, String)>]) -> String {
-    let escaped = |text: &str| {
-        text.replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n")
-    };
     let labels = labels.iter().flatten();
-    let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escape(value)));
     format!("{{{}}}", labels.collect::<Vec<_>>().join(","))
+}
+
+/// A label value in the text format.
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 fn text(value: &Value) -> String {
