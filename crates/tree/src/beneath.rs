@@ -77,10 +77,12 @@ pub(crate) fn is_empty_and_own(dir: &OwnedFd) -> Result<bool> {
 
 fn has_only(dir: &OwnedFd, names: &[&CStr]) -> Result<bool> {
     let mut entries = rustix::fs::Dir::read_from(dir)?;
-    let named = |name: &CStr| name != c"." && name != c".." && !names.contains(&name);
-    let found = entries.find(|entry| {
-        let entry = entry.as_ref();
-        entry.map_or(true, |entry| named(entry.file_name()))
+    let found = entries.find(|entry| match entry {
+        Ok(entry) => {
+            let name = entry.file_name();
+            name != c"." && name != c".." && !names.contains(&name)
+        }
+        Err(_) => true,
     });
     found.map_or(Ok(true), |entry| entry.map(|_| false))
 }

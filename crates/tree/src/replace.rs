@@ -74,11 +74,10 @@ impl<'n> NewName<'n> {
         let flags = RenameFlags::Replace;
         let inode = self.fs.lookup(from.0, from.1, self.caller);
         let stored = inode.and_then(|inode| self.fs.fdatasync(&inode));
-        let rename = |()| {
+        let renamed = stored.and_then(|()| {
             self.fs
                 .rename(from.0, from.1, to.0, to.1, flags, self.caller)
-        };
-        let renamed = stored.and_then(rename);
+        });
         if renamed.is_err() {
             self.remove();
         }

@@ -159,13 +159,19 @@ impl Restore {
         if !rustix::process::geteuid().is_root() {
             return Ok(Owner::Same);
         }
-        // A file system with one owner for all may answer that it did.
-        let is_kept = || {
-            let found = rustix::fs::fstat(file)?;
-            Ok((found.st_uid, found.st_gid) == (from.uid, from.gid))
-        };
-        let is_same = done && (from.mode & SET_IDS == 0 || is_kept()?);
-        Ok(if is_same { Owner::Same } else { Owner::Refused })
+        if !done {
+            return Ok(Owner::Refused);
+        }
+        if from.mode & SET_IDS == 0 {
+            return Ok(Owner::Same);
+        }
+        // A file system with one owner for all may report success and keep its owner.
+        let found = rustix::fs::fstat(file)?;
+        if (found.st_uid, found.st_gid) == (from.uid, from.gid) {
+            Ok(Owner::Same)
+        } else {
+            Ok(Owner::Refused)
+        }
     }
 
     fn unless_refused(&mut self, answer: HostResult<()>) -> HostResult<()> {
@@ -218,8 +224,9 @@ fn without_acl(from: &Original) -> u16 {
 
 /// True if the process has all rights of root: user 0, in a user namespace that maps all users.
 fn is_privileged() -> bool {
-    let all = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
-    let maps_all = std::fs::read_to_string("/proc/self/uid_map").map_or(true, all);
+    let maps_all = std::fs::read_to_string("/proc/self/uid_map").map_or(true, |map| {
+        map.split_whitespace().eq(["0", "0", "4294967295"])
+    });
     rustix::process::geteuid().is_root() && maps_all
 }
 

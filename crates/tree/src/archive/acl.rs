@@ -24,6 +24,8 @@ pub(super) fn text(acl: &Acl) -> String {
 }
 
 fn perm(bits: u16) -> String {
-    let letter = |(bit, letter): (u16, char)| if bits & bit != 0 { letter } else { '-' };
-    [(4, 'r'), (2, 'w'), (1, 'x')].map(letter).iter().collect()
+    [(4, 'r'), (2, 'w'), (1, 'x')]
+        .map(|(bit, letter)| if bits & bit != 0 { letter } else { '-' })
+        .iter()
+        .collect()
 }

@@ -362,8 +362,8 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        let path = || member.path.clone();
-        let failed = failed.and_then(|error| Err::<(), _>(error).in_image(path).err());
+        let failed =
+            failed.and_then(|error| Err::<(), _>(error).in_image(|| member.path.clone()).err());
         (lines, failed)
     }
 
@@ -380,12 +380,15 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
 
 /// A name as part of a key: a key ends at its first `=`, so GNU tar writes and reads `%3D`.
 fn key_of(name: &[u8]) -> Vec<u8> {
-    let escaped = |rest: &[u8]| rest.starts_with(b"%3D") || rest.starts_with(b"%25");
     let mut key = Vec::with_capacity(name.len());
     for (at, byte) in name.iter().enumerate() {
+        let rest = name.split_at(at).1;
         match byte {
             b'=' => key.extend_from_slice(b"%3D"),
-            b'%' if escaped(name.split_at(at).1) => key.extend_from_slice(b"%25"),
+            // A percent sign that would read as an escape.
+            b'%' if rest.starts_with(b"%3D") || rest.starts_with(b"%25") => {
+                key.extend_from_slice(b"%25");
+            }
             _ => key.push(*byte),
         }
     }
