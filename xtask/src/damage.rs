@@ -39,10 +39,10 @@ pub fn run(root: &Path, images: u64, first_seed: u64, jobs: u64) -> Result<()> {
                 })
             })
             .collect();
-        let join = |worker: std::thread::ScopedJoinHandle<'_, _>| {
-            worker.join().expect("a worker only waits for its process")
-        };
-        workers.into_iter().map(join).collect()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("a worker only waits for its process"))
+            .collect()
     });
     let mut total = Figures::default();
     for answer in answers {

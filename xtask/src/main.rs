@@ -228,8 +228,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             first,
             jobs,
         } => {
-            let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-            xtask::damage::run(&root, *images, *first, jobs.unwrap_or_else(cores))?;
+            let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+            xtask::damage::run(&root, *images, *first, jobs.unwrap_or(cores))?;
         }
         Job::Regress { old, pairs, only } => {
             let chosen = (*pairs, &only[..]);

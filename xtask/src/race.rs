@@ -133,13 +133,15 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         println!("race: nothing found");
         return Ok(ExitCode::SUCCESS);
     }
-    let wanted = |suite: &&Suite| {
-        options
-            .package
-            .as_deref()
-            .is_none_or(|p| p == suite.package)
-    };
-    let suites: Vec<&Suite> = SUITES.iter().filter(wanted).collect();
+    let suites: Vec<&Suite> = SUITES
+        .iter()
+        .filter(|suite| {
+            options
+                .package
+                .as_deref()
+                .is_none_or(|p| p == suite.package)
+        })
+        .collect();
     ensure!(!suites.is_empty(), "no suite of that package");
     for suite in suites {
         println!("race: {}", suite.package);

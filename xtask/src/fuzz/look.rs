@@ -1,7 +1,6 @@
 //! Inspects the server of a mount through `/proc`: alive, sandboxed, within its memory limit.
 
 use std::fmt;
-use std::io;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -89,12 +88,13 @@ pub(super) fn try_from_inside(mount: &ServedMount) -> Result<()> {
 /// status.
 fn locked_in(mount: &ServedMount) -> Result<String> {
     let status = || std::fs::read_to_string(format!("/proc/{}/status", mount.pid()));
-    let is_locked = |status: &io::Result<String>| {
-        status
-            .as_ref()
-            .map_or(true, |text| text.contains("Seccomp:\t2"))
-    };
-    let locked = wait::within(LOCKING_LIMIT, || Some(status()).filter(is_locked));
+    let locked = wait::within(LOCKING_LIMIT, || {
+        Some(status()).filter(|status| {
+            status
+                .as_ref()
+                .map_or(true, |text| text.contains("Seccomp:\t2"))
+        })
+    });
     locked.unwrap_or_else(status).context("the server is gone")
 }
 

@@ -99,14 +99,14 @@ pub fn run(server: &Server, time: Duration, first_seed: u64) -> Result<Figures> 
     while start.elapsed() < time {
         std::fs::copy(base_of(&bases, seed), &image)?;
         let wound = hurt(&image, seed)?;
-        let told = || format!("seed {seed}: {wound}");
-        round(server, &image, seed, &mut figures).with_context(told)?;
-        let told = || format!("the image that stays (wound {long_seed}), operations of {seed}");
-        go_on(&mount, seed, &mut figures).with_context(told)?;
+        round(server, &image, seed, &mut figures)
+            .with_context(|| format!("seed {seed}: {wound}"))?;
+        go_on(&mount, seed, &mut figures).with_context(|| {
+            format!("the image that stays (wound {long_seed}), operations of {seed}")
+        })?;
         seed += 1;
     }
-    let told = || format!("the image that stays (wound {long_seed})");
-    closed(mount).with_context(told)?;
+    closed(mount).with_context(|| format!("the image that stays (wound {long_seed})"))?;
     Ok(figures)
 }
 

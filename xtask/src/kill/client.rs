@@ -271,10 +271,11 @@ fn check_moving(old: &Path, new: &Path, known: &Known) -> Result<()> {
 fn is_end(error: &io::Error, root: &Path) -> bool {
     use rustix::io::Errno;
     let is = |error: &io::Error, errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
-    let is_gone = || fs::metadata(root).is_err_and(|error| is(&error, Errno::NOTCONN));
     let aborted = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     let aborted = aborted.into_iter().any(|errno| is(error, errno));
-    aborted || (is(error, Errno::IO) && is_gone())
+    aborted
+        || (is(error, Errno::IO)
+            && fs::metadata(root).is_err_and(|error| is(&error, Errno::NOTCONN)))
 }
 
 #[cfg(test)]

@@ -73,18 +73,20 @@ impl Experiment {
         if names.is_empty() {
             return Ok(EXPERIMENTS.to_vec());
         }
-        let of_name = |name: &String| {
-            let found = EXPERIMENTS.iter().find(|one| one.name() == name);
-            let Some(found) = found else {
-                let all: Vec<&str> = EXPERIMENTS.iter().map(Self::name).collect();
-                bail!(
-                    "no experiment is called {name}: --only takes {}",
-                    all.join(", ")
-                );
-            };
-            Ok(*found)
-        };
-        names.iter().map(of_name).collect()
+        names
+            .iter()
+            .map(|name| {
+                let found = EXPERIMENTS.iter().find(|one| one.name() == name);
+                let Some(found) = found else {
+                    let all: Vec<&str> = EXPERIMENTS.iter().map(Self::name).collect();
+                    bail!(
+                        "no experiment is called {name}: --only takes {}",
+                        all.join(", ")
+                    );
+                };
+                Ok(*found)
+            })
+            .collect()
     }
 
     /// Runs it once.

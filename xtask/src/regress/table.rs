@@ -33,8 +33,10 @@ impl Table {
             let after = after.with_context(|| format!("the new build lacks {}", before.name))?;
             self.add(before, after)?;
         }
-        let before = |after: &Measured| old.iter().any(|before| before.name == after.name);
-        for after in new.iter().filter(|after| !before(after)) {
+        for after in new
+            .iter()
+            .filter(|after| !old.iter().any(|before| before.name == after.name))
+        {
             self.leave_out(format!(
                 "{}: the old build does not measure it.",
                 after.name

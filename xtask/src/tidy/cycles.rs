@@ -90,11 +90,15 @@ fn parse(list: &str) -> Result<BTreeMap<String, usize>> {
 fn largest_component(imports: &Imports) -> Vec<String> {
     let files = 0..imports.files.len();
     let reached: Vec<Vec<bool>> = files.clone().map(|at| reach(imports, at)).collect();
-    let component = |at: usize| -> Vec<usize> {
-        let is_member = |other: &usize| reached[at][*other] && reached[*other][at];
-        files.clone().filter(is_member).collect()
-    };
-    let largest = files.clone().map(component).max_by_key(Vec::len);
+    let largest = files
+        .clone()
+        .map(|at| -> Vec<usize> {
+            files
+                .clone()
+                .filter(|other| reached[at][*other] && reached[*other][at])
+                .collect()
+        })
+        .max_by_key(Vec::len);
     let members = largest.unwrap_or_default().into_iter();
     members.map(|at| imports.files[at].clone()).collect()
 }

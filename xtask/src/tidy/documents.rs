@@ -26,8 +26,10 @@ pub(super) fn check(root: &Path, sources: &[Source]) -> Result<Vec<Problem>> {
         let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy();
         problems.extend(shape(&name, &text));
         problems.extend(missing(&name, &text, |path| {
-            let is_source = |source: &Source| Path::new(&source.path).ends_with(path);
-            root.join(path).exists() || sources.iter().any(is_source)
+            root.join(path).exists()
+                || sources
+                    .iter()
+                    .any(|source| Path::new(&source.path).ends_with(path))
         }));
     }
     Ok(problems)

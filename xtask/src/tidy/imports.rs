@@ -40,8 +40,10 @@ pub(super) fn find(dir: &str, sources: &[Source]) -> Imports {
 /// The files that no `#[cfg(test)] mod x;` declares.
 fn without_test_modules(files: Vec<File<'_>>) -> Vec<File<'_>> {
     let gated: BTreeSet<Vec<&str>> = files.iter().flat_map(File::test_modules).collect();
-    let is_test = |file: &File<'_>| gated.iter().any(|test| file.module.starts_with(test));
-    files.into_iter().filter(|file| !is_test(file)).collect()
+    files
+        .into_iter()
+        .filter(|file| !gated.iter().any(|test| file.module.starts_with(test)))
+        .collect()
 }
 
 /// The modules of a crate.
@@ -61,8 +63,10 @@ impl<'f, 'a> Tree<'f, 'a> {
 
     fn imports(&self, at: usize) -> BTreeSet<usize> {
         let file = &self.files[at];
-        let is_import = |one: &&Declaration<'a>| !one.is_reexport || file.mentions(one.name);
-        let uses = file.uses.iter().filter(is_import);
+        let uses = file
+            .uses
+            .iter()
+            .filter(|one| !one.is_reexport || file.mentions(one.name));
         let uses = uses.filter_map(|one| self.declared(file, one));
         let paths = file.expression_paths().into_iter();
         let paths = paths.filter_map(|(at, path)| self.absolute(file, at, &path));
@@ -87,39 +91,42 @@ impl<'f, 'a> Tree<'f, 'a> {
 
     /// The path from the root of a path in an expression.
     fn absolute(&self, file: &File<'a>, at: usize, path: &[&'a str]) -> Option<Vec<&'a str>> {
-        let named = || {
-            let one = file.uses.iter().find(|one| one.name == path[0])?;
-            let module = self.declared(file, one)?;
-            Some([&module[..], &path[1..]].concat())
-        };
         file.absolute_path(at, path)
-            .or_else(named)
+            .or_else(|| {
+                let one = file.uses.iter().find(|one| one.name == path[0])?;
+                let module = self.declared(file, one)?;
+                Some([&module[..], &path[1..]].concat())
+            })
             .or_else(|| self.below(file, path))
     }
 
     /// The file that declares the item with this path from the root.
     fn owner(&self, path: &[&'a str], reexports_max: usize) -> Option<usize> {
-        let is_module = |len: &usize| self.modules.contains_key(&path[..*len]);
-        let len = (0..=path.len()).take_while(is_module).last()?;
+        let len = (0..=path.len())
+            .take_while(|len| self.modules.contains_key(&path[..*len]))
+            .last()?;
         let at = *self.modules.get(&path[..len])?;
         let file = &self.files[at];
         let Some(name) = path.get(len).filter(|name| !file.items.contains(*name)) else {
             return Some(at);
         };
         let left = reexports_max.checked_sub(1)?;
-        let lead = |one: &Declaration<'a>| {
-            let target = self.declared(file, one)?;
-            let rest = if one.name == "*" { len } else { len + 1 };
-            let target = [&target[..], &path[rest..]].concat();
-            let owner = self.owner(&target, left)?;
-            let is_there = || self.files[owner].items.contains(name);
-            (one.name != "*" || is_there()).then_some(owner)
-        };
         let named = file
             .uses
             .iter()
             .filter(|one| one.name == *name || one.name == "*");
-        Some(named.filter_map(lead).next().unwrap_or(at))
+        Some(
+            named
+                .filter_map(|one| {
+                    let target = self.declared(file, one)?;
+                    let rest = if one.name == "*" { len } else { len + 1 };
+                    let target = [&target[..], &path[rest..]].concat();
+                    let owner = self.owner(&target, left)?;
+                    (one.name != "*" || self.files[owner].items.contains(name)).then_some(owner)
+                })
+                .next()
+                .unwrap_or(at),
+        )
     }
 }
 

@@ -65,11 +65,10 @@ fn parse(text: &str) -> (Allowed, Vec<Problem>) {
 }
 
 fn compare(allowed: &Allowed, uses: &[Use]) -> Vec<Problem> {
-    let is_forbidden = |found: &&Use| {
+    let forbidden = uses.iter().filter(|found| {
         let may = allowed.get(&found.from);
         may.is_some_and(|may| !may.contains(&found.to))
-    };
-    let forbidden = uses.iter().filter(is_forbidden);
+    });
     forbidden
         .map(|found| Problem {
             file: found.file.clone(),
@@ -84,14 +83,16 @@ fn compare(allowed: &Allowed, uses: &[Use]) -> Vec<Problem> {
 
 /// Modules without a row, and rows without a module.
 fn unlisted(allowed: &Allowed, sources: &[Source]) -> Vec<Problem> {
-    let module = |source: &Source| {
-        let inside = source.path.strip_prefix(CRATE)?;
-        let mut parts = inside.split('/');
-        let first = parts.next().filter(|first| !LAYERS.contains(first));
-        let module = first.or_else(|| parts.next())?;
-        Some(module.trim_end_matches(".rs").to_owned())
-    };
-    let there: BTreeSet<String> = sources.iter().filter_map(module).collect();
+    let there: BTreeSet<String> = sources
+        .iter()
+        .filter_map(|source| {
+            let inside = source.path.strip_prefix(CRATE)?;
+            let mut parts = inside.split('/');
+            let first = parts.next().filter(|first| !LAYERS.contains(first));
+            let module = first.or_else(|| parts.next())?;
+            Some(module.trim_end_matches(".rs").to_owned())
+        })
+        .collect();
     let listed: BTreeSet<String> = allowed.keys().cloned().collect();
     let other = ["lib", "mod", TEST_MODULE];
     let differing = there.symmetric_difference(&listed);

@@ -37,8 +37,11 @@ const EXCEPTIONS: [(&str, &str); 10] = [
 ];
 
 pub(super) fn check(source: &Source) -> Vec<Problem> {
-    let is_excepted = |(start, _): &(&str, _)| source.path.starts_with(start);
-    if source.is_test() || EXCEPTIONS.iter().any(is_excepted) {
+    let is_excepted = source.is_test()
+        || EXCEPTIONS
+            .iter()
+            .any(|(start, _)| source.path.starts_with(start));
+    if is_excepted {
         return Vec::new();
     }
     source.problems(

@@ -49,14 +49,13 @@ impl Source {
         is_bad: impl Fn(&str) -> bool,
         what: &str,
     ) -> Vec<Problem> {
-        let problem = |(line, _)| Problem {
-            file: self.path.clone(),
-            line,
-            what: what.into(),
-        };
         lines
             .filter(|(_, line)| is_bad(line))
-            .map(problem)
+            .map(|(line, _)| Problem {
+                file: self.path.clone(),
+                line,
+                what: what.into(),
+            })
             .collect()
     }
 
@@ -67,11 +66,11 @@ impl Source {
         for (index, line) in lines.iter().enumerate() {
             let is_gate =
                 line.trim() == "#[cfg(test)]" || line.trim().starts_with("#[cfg(all(test");
-            if is_gate
+            let opens_block = is_gate
                 && lines
                     .get(index + 1)
-                    .is_some_and(|next| next.trim_end().ends_with('{'))
-            {
+                    .is_some_and(|next| next.trim_end().ends_with('{'));
+            if opens_block {
                 let indent = line.len() - line.trim_start().len();
                 let end = format!("{}}}", " ".repeat(indent));
                 let close = lines[index..]
@@ -91,8 +90,10 @@ pub(super) fn load(root: &Path) -> Result<Vec<Source>> {
         collect(&root.join(dir), &["rs"], &mut paths)?;
     }
     paths.sort();
-    let read = |path: &PathBuf| read(root, path).map(|(path, text)| Source::new(&path, &text));
-    paths.iter().map(read).collect()
+    paths
+        .iter()
+        .map(|path| read(root, path).map(|(path, text)| Source::new(&path, &text)))
+        .collect()
 }
 
 /// Paths and texts of all documents and scripts.

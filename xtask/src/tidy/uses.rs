@@ -221,19 +221,19 @@ impl<'a> Names<'a> {
     fn calls(&self, file: &File<'_>) -> Vec<(usize, &'a str)> {
         let own = file.shared_blocks();
         let local: BTreeSet<&str> = file.functions(0..file.tokens.len()).collect();
-        let call = |at: usize| {
-            let (value, name) = (file.text(at), file.text(at + 2));
-            let is_call = file.text(at + 1) == "." && file.text(at + 3) == "(";
-            let in_block = || own.iter().any(|block| block.contains(&at));
-            let is_shared = match value {
-                SHARED_VALUE => true,
-                "self" => in_block() && !local.contains(name),
-                _ => false,
-            };
-            let to = self.methods.get(name).filter(|_| is_call && is_shared)?;
-            Some((at + 2, *to))
-        };
-        (0..file.tokens.len()).filter_map(call).collect()
+        (0..file.tokens.len())
+            .filter_map(|at| {
+                let (value, name) = (file.text(at), file.text(at + 2));
+                let is_call = file.text(at + 1) == "." && file.text(at + 3) == "(";
+                let is_shared = match value {
+                    SHARED_VALUE => true,
+                    "self" => own.iter().any(|block| block.contains(&at)) && !local.contains(name),
+                    _ => false,
+                };
+                let to = self.methods.get(name).filter(|_| is_call && is_shared)?;
+                Some((at + 2, *to))
+            })
+            .collect()
     }
 }
 

@@ -94,8 +94,9 @@ impl<'a> File<'a> {
 
     /// True if the file has `name` outside of `use` declarations.
     pub(super) fn mentions(&self, name: &str) -> bool {
-        let is_inside = |at: usize| self.use_ranges.iter().any(|range| range.contains(&at));
-        (0..self.tokens.len()).any(|at| self.text(at) == name && !is_inside(at))
+        (0..self.tokens.len()).any(|at| {
+            self.text(at) == name && !self.use_ranges.iter().any(|range| range.contains(&at))
+        })
     }
 
     fn text(&self, at: usize) -> &'a str {
@@ -117,10 +118,8 @@ impl<'a> File<'a> {
         if self.before(at, 1) == "pub" {
             return at - 1;
         }
-        let is_visibility =
-            |back: usize| self.before(at, back) == "pub" && self.before(at, 1) == ")";
         (4..12)
-            .find(|back| is_visibility(*back))
+            .find(|back| self.before(at, *back) == "pub" && self.before(at, 1) == ")")
             .filter(|back| {
                 (2..*back).all(|inner| !matches!(self.before(at, inner), ";" | "}" | "{"))
             })
@@ -147,8 +146,8 @@ impl<'a> File<'a> {
 
     /// Modules that the file declares for tests only.
     pub(super) fn test_modules(&self) -> Vec<Vec<&'a str>> {
-        let is_test = |at: &usize| self.text(*at) == "mod" && self.is_gated(*at);
-        let modules = (0..self.tokens.len()).filter(is_test);
+        let modules =
+            (0..self.tokens.len()).filter(|at| self.text(*at) == "mod" && self.is_gated(*at));
         modules
             .map(|at| [&self.module[..], &[self.text(at + 1)]].concat())
             .collect()
