@@ -16,7 +16,7 @@ pub struct Bitmap {
 }
 
 impl Bitmap {
-    /// `bits` clear bits.
+    /// Makes a bitmap of `bits` bits, all clear.
     pub fn new(bits: u32) -> Self {
         Self {
             words: vec![0; words::words_for(bits)].into(),
@@ -29,7 +29,7 @@ impl Bitmap {
         bitmap.copy_from_bytes(bytes);
         bitmap
     }
-    /// Number of bits.
+    /// The number of bits, set and clear.
     pub fn len(&self) -> u32 {
         self.bits
     }

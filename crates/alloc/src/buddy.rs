@@ -112,11 +112,9 @@ impl Buddy {
     pub(crate) fn clusters(&self) -> u32 {
         self.clusters
     }
-    /// Free clusters.
     pub(crate) fn free(&self) -> u32 {
         self.counts[0]
     }
-    /// Maximal free runs.
     pub(crate) fn fragments(&self) -> u32 {
         self.fragments
     }
@@ -133,7 +131,6 @@ impl Buddy {
         let count = |at: usize| if at < self.levels { self.counts[at] } else { 0 };
         count(order) - 2 * count(order + 1)
     }
-    /// First free cluster.
     pub(crate) fn first_free(&self) -> u32 {
         words::next_set(self.level(0), self.first_free, self.clusters)
     }

@@ -83,7 +83,7 @@ pub trait Engine: Send + Sync {
     /// Clusters of one group that can be allocated, without a lock.
     fn group_free(&self, group: GroupNr) -> u32;
 
-    /// Row of `mb_groups`.
+    /// The row of a group in `mb_groups`.
     fn report(&self, group: GroupNr) -> GroupReport;
 
     /// Reads bitmaps ahead of all requests, the most promising first, while `go_on` returns true.
@@ -125,10 +125,10 @@ pub trait Engine: Send + Sync {
     /// Limits that may change at run time.
     fn tunables(&self) -> &Tunables;
 
-    /// Counters.
+    /// The counters of this engine, since it was made.
     fn stats(&self) -> &Stats;
 
-    /// Geometry.
+    /// The geometry of the volume, in clusters.
     fn volume(&self) -> &Volume;
 }
 
@@ -170,9 +170,9 @@ pub(crate) fn renewed_groups(
 /// Memory of free-space trees, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeMemory {
-    /// Current use.
+    /// Memory in use now, in bytes.
     pub used_bytes: u64,
-    /// Limit.
+    /// Limit of the memory, in bytes.
     pub limit_bytes: u64,
 }
 
@@ -188,7 +188,7 @@ pub enum ScanOrder {
 /// Construction parameters of an engine.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Geometry.
+    /// The geometry of the volume, in clusters.
     pub volume: Volume,
     /// Whether threads prefer separate groups.
     pub affinity: Affinity,

@@ -56,7 +56,6 @@ impl FreeExtents {
         self.longest().map_or(0, |run| len(&run))
     }
 
-    /// The longest run.
     pub(crate) fn longest(&self) -> Option<Range<u32>> {
         let mut filed = self.by_len.iter().rev().map(|filed| self.run(*filed));
         let last = filed.next()?;

@@ -15,7 +15,7 @@ use uext4_sync::{Mutex, Rank};
 /// Contents of a group descriptor, known before the bitmap is loaded. By default it is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Free clusters.
+    /// Free clusters of the group, as the descriptor counts them.
     pub free_clusters: u32,
     /// The bitmap is uninitialised (`BLOCK_UNINIT`): computed without I/O when needed.
     pub uninit: bool,
@@ -24,7 +24,7 @@ pub struct Summary {
 /// One row of `mb_groups`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupReport {
-    /// The group.
+    /// The number of the group.
     pub group: GroupNr,
     /// Clusters that can be allocated.
     pub free_clusters: u32,
@@ -151,7 +151,7 @@ impl Group {
             "clusters marked in use or released that were not reserved"
         );
     }
-    /// The caller holds the lock; answers how many there were.
+    /// The caller holds the lock; returns how many there were.
     pub(crate) fn drop_reserved(&self) -> u32 {
         self.reserved.swap(0, Ordering::AcqRel)
     }

@@ -17,7 +17,6 @@ use uext4_sync::atomic::{AtomicU16, AtomicU64, Ordering};
 /// Bits of a line.
 pub const INODE_LINE: u32 = 512;
 const WORDS: usize = words::words_for(INODE_LINE);
-/// No owner.
 const UNOWNED: u16 = 0;
 /// In place of an owner: the line is full.
 const FULL: u16 = u16::MAX;
@@ -82,7 +81,7 @@ impl InodeBits {
         used
     }
 
-    /// Clear bits.
+    /// Counts the clear bits; concurrent changes may be missed.
     pub fn count_clear(&self) -> u32 {
         self.words().map(u64::count_zeros).sum()
     }

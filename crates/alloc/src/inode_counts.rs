@@ -22,7 +22,7 @@ const SLACK_MAX: u32 = 32;
 /// Inode counts of a group descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InodeSummary {
-    /// Free inodes.
+    /// Free inodes of the group.
     pub free_inodes: u32,
     /// Inodes in use for directories.
     pub used_dirs: u32,
@@ -33,7 +33,7 @@ pub struct InodeSummary {
 pub enum InodeKind {
     /// A directory; counted in `used_dirs`.
     Directory,
-    /// Everything else.
+    /// An inode of another type.
     Other,
 }
 

@@ -27,7 +27,7 @@ pub struct InodeRuns {
 }
 
 impl InodeRuns {
-    /// No runs yet.
+    /// Makes an empty table of runs.
     pub fn new(affinity: Affinity) -> Self {
         Self {
             affinity,

@@ -24,7 +24,7 @@ pub trait Loader {
 
     /// The bitmap of the group cannot be used, so its `clusters` free clusters are not allocated.
     /// Called once for each such group, with no lock held; clusters of it that are freed later are
-    /// not answered by [`crate::Engine::finish_return`].
+    /// not returned by [`crate::Engine::finish_return`].
     fn lost(&self, group: GroupNr, clusters: u32) {
         let _ = (group, clusters);
     }

@@ -44,7 +44,6 @@ pub(crate) struct Group {
     pub(crate) bad: AtomicBool,
 }
 
-/// A region.
 pub(crate) struct Region {
     pub(crate) space: Mutex<Space>,
     longest: AtomicU32,
@@ -173,7 +172,7 @@ impl Region {
         );
     }
 
-    /// The caller holds the lock; answers how many there were.
+    /// The caller holds the lock; returns how many there were.
     pub(crate) fn drop_reserved(&self) -> u64 {
         self.reserved.swap(0, Ordering::AcqRel)
     }

@@ -38,18 +38,18 @@ pub enum Placement {
     Stream,
 }
 
-/// One allocation.
+/// A request for one run of clusters.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Desired place.
+    /// Where the run should be, or near what.
     pub goal: Goal,
     /// Clusters wanted; at least 1.
     pub len: u32,
     /// Smallest useful run, in clusters; at least 1, at most `len`.
     pub min_len: u32,
-    /// Use.
+    /// What the clusters are for: data or metadata.
     pub kind: Kind,
-    /// Small or streamed.
+    /// Whether the run is part of a stream or a small file.
     pub placement: Placement,
     /// Only groups that end at or before this cluster (32-bit block maps); `None`: all.
     pub end: Option<ClusterNr>,

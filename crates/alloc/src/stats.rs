@@ -7,7 +7,7 @@ use uext4_num::clamp_u64;
 use uext4_sync::Sharded;
 use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Event counters.
+/// The events that [`Stats`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Stat {
@@ -179,7 +179,7 @@ impl Criterion {
     }
 }
 
-/// All counters.
+/// A counter for each [`Stat`], sharded by thread.
 pub struct Stats {
     shards: Sharded<[AtomicU64; COUNTERS]>,
 }
@@ -193,11 +193,11 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// Counts one.
+    /// Adds one to the counter of `stat`.
     pub fn count(&self, stat: Stat) {
         self.add(stat, 1);
     }
-    /// Counts `n`.
+    /// Adds `n` to the counter of `stat`.
     pub fn add(&self, stat: Stat, n: u64) {
         self.shards.local()[stat.slot()].fetch_add(n, Relaxed);
     }

@@ -13,7 +13,7 @@ pub struct ClusterNr(pub u64);
 /// Contiguous clusters. An engine never returns a run that crosses a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
-    /// First cluster.
+    /// The first cluster of the run.
     pub start: ClusterNr,
     /// Length in clusters; at least 1.
     pub len: u32,

@@ -14,7 +14,7 @@ use uext4_sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
 /// Minimum groups per stream for which threads avoid the groups of other streams.
 const GROUPS_PER_STREAM: u32 = 4;
 
-/// See the module.
+/// Streams for each range of groups.
 pub(super) struct Streams {
     groups_per_range: u32,
     counts: Box<[AtomicU16]>,

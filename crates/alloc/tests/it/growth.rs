@@ -20,7 +20,7 @@ fn longer(small: &Disk, groups: u32) -> Disk {
     large
 }
 
-/// Takes all free clusters, and answers them.
+/// Takes all free clusters, and returns them.
 fn take_all(engine: &dyn Engine, disk: &Disk) -> BTreeSet<u64> {
     let mut taken = BTreeSet::new();
     while let Ok(run) = engine.allocate(&Request::new(7), disk) {

@@ -445,7 +445,7 @@ fn damaged_groups_are_left_alone_and_named() {
 }
 
 /// The loader hears once that the clusters of a group are lost, also from the prefetch; what is
-/// freed there later is not answered as usable, and a growth makes it usable again.
+/// freed there later is not returned as usable, and a growth makes it usable again.
 #[test]
 fn clusters_of_damaged_groups_are_lost_once() {
     for choice in CHOICES {
