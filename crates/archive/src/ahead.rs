@@ -20,7 +20,6 @@ const PIECES_MIN: usize = 2;
 
 type Piece = io::Result<Vec<u8>>;
 
-/// The reading end.
 pub(crate) struct Ahead {
     pieces: Receiver<Piece>,
     /// Buffers to use again.

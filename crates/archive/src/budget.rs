@@ -52,7 +52,6 @@ impl Budget {
     }
 }
 
-/// Counts what passes.
 pub(crate) struct Counted<R> {
     pub(crate) reader: R,
     pub(crate) budget: Arc<Budget>,

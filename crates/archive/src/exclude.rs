@@ -4,7 +4,7 @@
 //! with `/` with the path from the root of the source on. `*` is any part of a name, `?` one byte.
 //! A directory that matches is left out with all below it.
 
-/// See the module.
+/// A list of patterns; a path is left out if any of them matches.
 #[derive(Clone, Debug, Default)]
 pub struct Patterns {
     /// Compared with names.
@@ -14,7 +14,7 @@ pub struct Patterns {
 }
 
 impl Patterns {
-    /// Adds a pattern.
+    /// Adds a pattern, in which `*` and `?` are wildcards.
     pub fn add(&mut self, pattern: &[u8]) {
         let names = pattern.split(|byte| *byte == b'/');
         let names: Vec<Vec<u8>> = names

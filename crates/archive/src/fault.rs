@@ -10,7 +10,7 @@ const SHOWN_MAX_CHARS: usize = 200;
 /// Result of a decoder.
 pub(crate) type Checked<T> = std::result::Result<T, Fault>;
 
-/// What is wrong.
+/// A problem of an archive, or of reading it.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The system or a decoder could not read.
@@ -27,7 +27,7 @@ pub(crate) enum Fault {
 pub(crate) struct Refusal {
     /// What is wrong, as the predicate of a sentence or as a whole one.
     pub(crate) problem: String,
-    /// What to do.
+    /// The remedy, for the user.
     pub(crate) advice: &'static str,
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A platform.
+/// An operating system and CPU architecture of an image index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Platform {
     /// Operating system, for example `linux`.

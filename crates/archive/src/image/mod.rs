@@ -23,7 +23,7 @@ pub(crate) struct Layer {
     pub(crate) name: String,
     /// What must be true of its bytes.
     pub(crate) expected: Expected,
-    /// Of which bytes.
+    /// Whether the digest is that of the compressed or of the decompressed bytes.
     pub(crate) of: Of,
 }
 

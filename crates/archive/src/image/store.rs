@@ -23,7 +23,6 @@ pub(crate) enum Store {
     Tar(Index),
 }
 
-/// One file.
 pub(crate) struct Blob {
     pub(crate) reader: Box<dyn Read + Send>,
     pub(crate) bytes: u64,

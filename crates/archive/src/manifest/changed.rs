@@ -12,7 +12,7 @@ use uext4_format::acl::{IdKind, replace_ids};
 const LABEL: &[u8] = b"security.selinux";
 const ACL: &[u8] = b"system.posix_acl_";
 
-/// Modification times.
+/// How modification times change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
     /// Those of the sources.
@@ -42,7 +42,7 @@ impl Times {
     }
 }
 
-/// What to change.
+/// What a [`Changed`] sink replaces in the attributes of its source.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Where users move, in ACLs too; a number in none of these is refused.
@@ -53,7 +53,7 @@ pub struct Changes {
     pub owner: Option<(u32, u32)>,
     /// Modification times of what sources have.
     pub times: Times,
-    /// Attributes by path.
+    /// An mtree specification with attributes for single paths.
     pub mtree: Option<Mtree>,
     /// Labels by path, instead of those of the source.
     pub contexts: Option<FileContexts>,

@@ -32,7 +32,7 @@ const COMMENTS: &str = "size nlink inode resdevice tags ignore nochange cksum md
                         rmd160 rmd160digest ripemd160digest sha1 sha1digest sha256 sha256digest \
                         sha384 sha384digest sha512 sha512digest";
 
-/// A specification.
+/// A parsed mtree specification: attributes by path.
 #[derive(Debug, Default)]
 pub struct Mtree {
     pub(super) name: String,

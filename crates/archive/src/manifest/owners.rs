@@ -9,7 +9,7 @@ pub struct IdRange {
     pub from: u32,
     /// First number in the image.
     pub to: u32,
-    /// How many.
+    /// The number of consecutive ids, at least 1.
     pub count: u32,
 }
 

@@ -97,12 +97,10 @@ impl<'a> Header<'a> {
         Ok(uext4_num::low_u16(mode.cast_unsigned()) & 0o7777)
     }
 
-    /// Owner.
     pub(crate) fn uid(&self) -> Checked<i64> {
         number(&self.0[UID], "owner")
     }
 
-    /// Group.
     pub(crate) fn gid(&self) -> Checked<i64> {
         number(&self.0[GID], "group")
     }

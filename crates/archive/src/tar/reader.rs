@@ -48,7 +48,6 @@ pub(crate) enum Kind {
     Fifo,
 }
 
-/// One member.
 #[derive(Debug)]
 pub(crate) struct Member {
     /// Path below the root of the tar.
@@ -63,7 +62,6 @@ pub(crate) struct Member {
     pub(crate) stored: u64,
 }
 
-/// Reads members.
 pub(crate) struct Reader {
     pub(crate) tape: Tape,
     end_mark: EndMark,

@@ -206,7 +206,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Adds a blob; answers its descriptor without the last brace.
+    /// Adds a blob; returns its descriptor without the last brace.
     fn blob(&mut self, kind: &str, bytes: &[u8]) -> String {
         let digest = sha256(bytes);
         self.blobs.push((digest.clone(), bytes.to_vec()));
