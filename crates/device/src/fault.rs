@@ -13,7 +13,7 @@ use uext4_num::{clamp_u64, u64_of};
 use uext4_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uext4_sync::{Arc, Mutex, Rank, Rng};
 
-/// Kind of access.
+/// The operations that a fault can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `read_at`.
@@ -29,7 +29,7 @@ pub enum Operation {
 /// The accesses of its operation that a fault hits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Each one.
+    /// Every matching access fails.
     Always,
     /// `count` of them after the first `after`, counted from the arming.
     Counted {
@@ -68,14 +68,14 @@ pub struct Fault {
     pub operation: Operation,
     /// When it fails them.
     pub when: When,
-    /// The result.
+    /// The error that the failed access returns.
     pub cause: Cause,
 }
 
 /// Whether a flush, and the durability of a durable write, reach the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flushes {
-    /// They do.
+    /// Flushes and durable writes reach the device.
     Kept,
     /// A flush returns success and does nothing, and a durable write is an ordinary one, which a
     /// crash test must detect.
@@ -98,14 +98,14 @@ enum Course {
     Claimed,
 }
 
-/// Delayed accesses.
+/// A random delay of the accesses of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
     /// Seed of the choices.
     pub seed: u64,
     /// Delayed accesses per thousand.
     pub per_mille: u64,
-    /// Longest delay.
+    /// The upper bound of the delay.
     pub longest: Duration,
 }
 

@@ -16,7 +16,7 @@
 use crate::Error;
 use uext4_sync::{Condvar, Mutex, Rank};
 
-/// See the module.
+/// The flushes of one device, with the number of those that failed.
 pub struct FlushQueue {
     counters: Mutex<Counters>,
     ended: Condvar,

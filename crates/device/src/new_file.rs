@@ -30,7 +30,7 @@ use crate::{BlockDevice, Error, range};
 /// Names that are tried for a file beside the final one.
 const TRIES: u32 = 100;
 
-/// See the module.
+/// A file that gets its final name only when it is complete.
 pub struct NewFile {
     file: File,
     place: Place,

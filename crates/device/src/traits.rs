@@ -30,7 +30,7 @@ pub enum Claimant {
 /// durable only after a later [`Self::flush`] returned. Writes between two flushes may become
 /// durable in any order. [`Self::write_durable_at`] is the exception.
 pub trait BlockDevice: Send + Sync {
-    /// Size in bytes.
+    /// The size of the device in bytes.
     fn size_bytes(&self) -> u64;
     /// Fills `buf` from byte `offset`.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error>;

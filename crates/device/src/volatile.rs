@@ -19,7 +19,7 @@ use uext4_sync::{Arc, Condvar, Mutex, Rank};
 /// Transfer size of a flush, in bytes.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// See the module.
+/// A device whose writes are volatile until a flush.
 pub struct VolatileDevice<D = MemDevice> {
     below: Arc<D>,
     cache: Mutex<Cache>,

@@ -27,7 +27,7 @@ const ALONE: [i64; 2] = [1, 3];
 pub(super) enum Answer {
     /// No other program uses the rights, or the file system has no such locks.
     Free,
-    /// Another program does.
+    /// Another program uses the rights.
     Used,
 }
 
@@ -76,7 +76,7 @@ fn is_free(file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Asks for one byte; answers the kind of a lock that is in the way.
+/// Asks for one byte; returns the kind of a lock that is in the way.
 fn call(file: &File, command: i32, kind: i32, byte: i64) -> io::Result<i32> {
     let short = |number: i32| libc::c_short::try_from(number).unwrap_or_default();
     // SAFETY: `flock` is a plain C structure, for which all zeroes are a value.

@@ -29,7 +29,7 @@ const STICKY: u32 = 0o1000;
 /// Group or others may write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// See the module.
+/// An open directory, and a name in it.
 pub(super) struct Place {
     pub(super) directory: OwnedFd,
     pub(super) name: OsString,

@@ -221,7 +221,7 @@ impl Drop for Claims {
 pub(crate) enum Names {
     /// It names the device.
     Device,
-    /// It does not.
+    /// It leaves the device out.
     Nothing,
 }
 

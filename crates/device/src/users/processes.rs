@@ -10,7 +10,6 @@ use std::path::Path;
 /// Bits of the access mode in the flags of an open file.
 const ACCESS_MODE: u32 = 0o3;
 
-/// Process ids.
 pub(super) fn all() -> impl Iterator<Item = u32> {
     let entries = sysfs::entries(Path::new("/proc")).into_iter();
     entries.filter_map(|path| path.file_name()?.to_str()?.parse().ok())
