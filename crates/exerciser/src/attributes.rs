@@ -53,7 +53,6 @@ impl AccessList {
     }
 }
 
-/// Expected attributes.
 #[derive(Clone, Debug)]
 pub(crate) struct Attributes {
     mode: u32,
@@ -82,7 +81,6 @@ impl Attributes {
         self.modified = None;
     }
 
-    /// Changes one attribute.
     pub(crate) fn change(&mut self, path: &Path, file: &File, rng: &mut Rng) -> Result<()> {
         match rng.below(8) {
             0 => self.set_mode(file, rng),
@@ -175,7 +173,6 @@ impl Attributes {
         }
     }
 
-    /// Compares all attributes.
     pub(crate) fn compare(&self, path: &Path, seen: &Metadata) -> Result<()> {
         let mode = seen.mode() & 0o7777;
         ensure!(mode == self.mode, "mode {mode:o}, expected {:o}", self.mode);

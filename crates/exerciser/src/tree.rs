@@ -11,7 +11,7 @@ use uext4_testkit::ops::{HostTarget, Palette, Stream, Target};
 /// Names of one level: with three levels the tree stays below 600 names.
 const NAMES_MAX: usize = 8;
 
-/// A private tree.
+/// A directory tree of one process, with a model of its expected content.
 pub struct Tree {
     root: PathBuf,
     stream: Stream,

@@ -27,7 +27,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Runs `n_operations` on all workers together; answers the number run.
+    /// Runs `n_operations` on all workers together; returns the number run.
     ///
     /// # Errors
     /// A process found a difference.

@@ -29,7 +29,7 @@ pub enum Until {
     Time(Duration),
 }
 
-/// Runs all users on a new file at `path`; answers the bytes that it must have afterwards.
+/// Runs all users on a new file at `path`; returns the bytes that it must have afterwards.
 ///
 /// # Errors
 /// A call that failed, or a read of bytes that were not allowed; the message has the seed.
