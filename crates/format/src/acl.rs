@@ -39,13 +39,13 @@ pub enum Tag {
 /// One line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AclEntry {
-    /// The subject class.
+    /// The users that the entry is about.
     pub tag: Tag,
     /// The rights: read 4, write 2, execute 1.
     pub perm: u16,
 }
 
-/// A valid list.
+/// A valid access list: sorted, with all required entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
     entries: Vec<AclEntry>,

@@ -113,7 +113,7 @@ impl From<FileType> for DirEntryType {
 /// Contents of a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEntry<'a> {
-    /// The file.
+    /// The inode of the entry; never 0.
     pub inode: InodeNr,
     /// Its name: 1 to 255 bytes.
     pub name: &'a [u8],

@@ -40,7 +40,7 @@ impl std::fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{structure}: {problem}", self.prefix())]
 pub struct Corrupt {
-    /// Its place.
+    /// The block, inode or group with the damage.
     pub place: Place,
     /// The structure, in ext4's words: "extent header", "directory entry".
     pub structure: &'static str,

@@ -40,7 +40,7 @@ const NAME_MAX: usize = 255;
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dentry {
-    /// The directory.
+    /// The directory with the name.
     pub parent: InodeNr,
     /// The inode that the name refers to.
     pub inode: InodeNr,

@@ -19,7 +19,7 @@ pub enum FeatureSet {
 /// One feature: a bit of one of the sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Feature {
-    /// The set.
+    /// The feature word that has the bit.
     pub set: FeatureSet,
     /// The bit, as a mask.
     pub bit: u32,
@@ -229,7 +229,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// No feature.
+    /// Three empty sets.
     pub const NONE: Features = Features {
         compat: 0,
         ro_compat: 0,

@@ -22,7 +22,7 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Geometry {
-    /// The features.
+    /// The three feature sets of the superblock.
     pub features: Features,
     /// log2 of the block size in bytes.
     pub block_bits: u32,
@@ -40,7 +40,7 @@ pub struct Geometry {
     pub clusters_per_group: u32,
     /// Inodes of every group.
     pub inodes_per_group: u32,
-    /// Number of groups.
+    /// The number of block groups; the last may be shorter.
     pub group_count: u32,
     /// Bytes of a group descriptor.
     pub desc_size: u16,
@@ -61,9 +61,9 @@ pub struct Geometry {
 /// A run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRun {
-    /// First block.
+    /// The first block of the run.
     pub start: BlockNr,
-    /// Number of blocks.
+    /// The number of blocks of the run.
     pub len_blocks: u32,
 }
 

@@ -27,7 +27,7 @@ const CHECKSUM_AT: usize = 0x1E;
 const AFTER_CHECKSUM: usize = 0x20;
 const WIDE_BYTES: usize = 64;
 
-/// A group's descriptor.
+/// The descriptor of a block group, of 32 or 64 bytes on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupDescriptor {
     /// Block of the block bitmap.

@@ -66,7 +66,7 @@ pub struct DirHash {
 /// A hash function with everything that its result depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirHasher {
-    /// The function.
+    /// The hash function, as the directory or `s_def_hash_version` names it.
     pub version: HashVersion,
     /// Signedness of the bytes.
     pub sign: CharSign,

@@ -46,7 +46,7 @@ impl Tid {
 }
 
 impl InodeNr {
-    /// The root directory.
+    /// The inode of the root directory.
     pub const ROOT: InodeNr = InodeNr(2);
     /// The journal, where it is in the file system.
     pub const JOURNAL: InodeNr = InodeNr(8);

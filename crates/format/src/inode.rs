@@ -34,25 +34,25 @@ pub const KNOWN_EXTRA_BYTES: u16 = 32;
 /// An inode, as on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inode {
-    /// Type and permissions.
+    /// The file type and the permissions (`i_mode`).
     pub mode: u16,
-    /// Owner.
+    /// The user id of the owner, from two fields of 16 bits.
     pub uid: u32,
-    /// Group.
+    /// The group id of the owner, from two fields of 16 bits.
     pub gid: u32,
-    /// Size in bytes.
+    /// The size of the content, in bytes.
     pub size: u64,
     /// Block count in the unit that the flag HUGE_FILE selects: see [`Self::sectors`].
     pub blocks_raw: u64,
     /// Link count as stored; 1 on a directory with `dir_nlink` may mean "many".
     pub links: u16,
-    /// Flags.
+    /// The flags (`i_flags`), with those of unknown meaning.
     pub flags: InodeFlags,
     /// Generation: changes whenever the number is given to a new file.
     pub generation: u32,
     /// Deletion time in seconds; the next orphan while on the orphan list; 0 in use.
     pub dtime: u32,
-    /// Last access.
+    /// The time of the last access (`i_atime`).
     pub atime: Timestamp,
     /// Last change of the contents.
     pub mtime: Timestamp,

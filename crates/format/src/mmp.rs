@@ -9,7 +9,7 @@ use crate::{BlockNr, Corrupt, CorruptKind, Place};
 
 /// Bytes of the block that the structure takes.
 pub const MMP_BYTES: usize = 1024;
-/// `mmp_magic`.
+/// The magic number of an MMP block (`mmp_magic`).
 pub const MMP_MAGIC: u32 = 0x004D_4D50;
 /// Sequence number of a file system that is not in use.
 pub const MMP_SEQ_CLEAN: u32 = 0xFF4D_4D50;
@@ -27,7 +27,7 @@ const CHECKSUM_AT: usize = 0x3FC;
 /// The contents of the MMP block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mmp {
-    /// Sequence number.
+    /// The sequence number, or one of the special values for clean and e2fsck.
     pub sequence: u32,
     /// Seconds since 1970 of the last update.
     pub time: u64,
@@ -35,7 +35,7 @@ pub struct Mmp {
     pub node_name: [u8; 64],
     /// Name of the device there.
     pub device_name: [u8; 32],
-    /// Seconds between checks.
+    /// Seconds between two checks of the block (`mmp_check_interval`).
     pub check_interval: u16,
 }
 

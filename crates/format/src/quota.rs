@@ -44,7 +44,7 @@ pub enum QuotaKind {
 }
 
 impl QuotaKind {
-    /// All of them.
+    /// All kinds, in the order of their inode numbers.
     pub const ALL: [QuotaKind; 3] = [QuotaKind::User, QuotaKind::Group, QuotaKind::Project];
 
     /// The number at the start of its file.

@@ -22,16 +22,16 @@ use crate::{Corrupt, CorruptKind, Feature, Features, InodeNr, Place};
 pub const SUPERBLOCK_BYTES: usize = 1024;
 /// Offset of the primary superblock, in bytes from the start of the device.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
-/// `s_magic`.
+/// The magic number of a superblock (`s_magic`).
 pub const SUPERBLOCK_MAGIC: u16 = 0xEF53;
 /// Offset of the checksum, which covers everything before it.
 const CHECKSUM_AT: usize = 0x3FC;
 
 /// Bits of `s_state`.
 pub mod state {
-    /// Cleanly unmounted.
+    /// The file system was unmounted cleanly.
     pub const VALID: u16 = 0x1;
-    /// Errors were found.
+    /// Errors were found and not repaired.
     pub const ERROR: u16 = 0x2;
     /// Orphans are being recovered.
     pub const ORPHAN: u16 = 0x4;
@@ -82,11 +82,11 @@ pub mod default_mount_option {
 /// Reaction to an error that was found (`s_errors`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorBehaviour {
-    /// Go on.
+    /// The file system stays writable.
     Continue,
-    /// Become read-only.
+    /// The file system becomes read-only.
     RemountReadOnly,
-    /// Panic.
+    /// The machine stops, if the kernel mounts it.
     Panic,
 }
 
@@ -161,7 +161,7 @@ impl Superblock {
         raw
     }
 
-    /// The feature sets.
+    /// The three feature sets, with unknown bits.
     pub fn features(&self) -> Features {
         Features {
             compat: self.feature_compat,

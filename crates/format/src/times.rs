@@ -10,7 +10,7 @@ use uext4_num::{high_u32, low_u32};
 /// A point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
-    /// Seconds since 1970.
+    /// Seconds since 1970; negative before.
     pub seconds: i64,
     /// Nanoseconds after that, below 10^9.
     pub nanoseconds: u32,

@@ -31,7 +31,7 @@ pub enum Insertion {
 /// Result of a check for a new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// The name exists.
+    /// An entry has the name already.
     Exists,
     /// This gap is large enough.
     Gap(Gap),
@@ -77,7 +77,7 @@ impl Location {
 /// Space in a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeafSpace {
-    /// Entries in use.
+    /// The number of records with an inode.
     pub entries: usize,
     /// Bytes of these entries.
     pub used_bytes: usize,
@@ -108,7 +108,7 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         self.bytes.as_ref().len()
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the leaf, with all changes.
     pub fn into_bytes(self) -> B {
         self.bytes
     }
@@ -138,7 +138,7 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
             .filter(|record| record.as_ref().map_or(true, |entry| !entry.is_free()))
     }
 
-    /// Checks every record.
+    /// Checks the length, name and alignment of every record.
     pub fn validate(&self) -> Result<(), Corrupt> {
         self.records().try_for_each(|record| record.map(drop))
     }

@@ -7,7 +7,7 @@ use super::DirEntries;
 use crate::bytes::{put_u32, rest_mut};
 use crate::{Corrupt, InodeNr, Place};
 
-/// Replaces the inode of each entry for which `new` has a number; answers how many. `block_size`
+/// Replaces the inode of each entry for which `new` has a number; returns how many. `block_size`
 /// says how lengths are stored, and `bytes` are a block of a directory, or an area of an inline
 /// one. The caller writes the checksum.
 ///

@@ -42,7 +42,7 @@ impl Record {
     }
 }
 
-/// See the module.
+/// The records of one leaf, ascending by offset.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     bytes: Box<[u8]>,

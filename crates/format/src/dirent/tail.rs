@@ -48,7 +48,6 @@ pub(super) fn checksum(block: &[u8], seed: Seed) -> u32 {
     seed.update(upto(block, covered)).value()
 }
 
-/// Writes the checksum.
 pub(super) fn update(block: &mut [u8], seed: Seed) {
     let sum = checksum(block, seed);
     if let Some(bytes) = block.last_chunk_mut::<TAIL_BYTES>() {

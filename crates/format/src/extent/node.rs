@@ -36,7 +36,7 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
         usize::from(get_u16(self.bytes(), 2))
     }
 
-    /// Slots, as stored.
+    /// The number of slots that the header states; it may exceed the block.
     pub fn max(&self) -> usize {
         usize::from(get_u16(self.bytes(), 4))
     }

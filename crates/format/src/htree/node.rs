@@ -91,7 +91,7 @@ impl<B: AsRef<[u8]>> DxNode<B> {
             / ENTRY_BYTES
     }
 
-    /// Slots, as stored.
+    /// The number of slots that the node states; it may exceed the block.
     pub fn limit(&self) -> usize {
         usize::from(get_u16(self.raw(), self.start))
     }
@@ -256,7 +256,6 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> DxNode<B> {
         self.set_count(count);
     }
 
-    /// Appends raw entries.
     fn append(&mut self, raw: &[u8]) {
         let (count, end) = (self.count(), self.slot(self.count()));
         put_slice(self.bytes.as_mut(), end, raw);

@@ -10,7 +10,7 @@ use crate::bytes::{get_array, get_u16, get_u32, join_u32, upto};
 pub struct RawInode<'a>(pub &'a [u8]);
 
 impl<'a> RawInode<'a> {
-    /// Type and permissions.
+    /// The file type and the permissions (`i_mode`).
     pub fn mode(self) -> u16 {
         get_u16(self.0, 0x0)
     }
@@ -25,7 +25,7 @@ impl<'a> RawInode<'a> {
         get_u16(self.0, 0x18)
     }
 
-    /// Link count.
+    /// The link count (`i_links_count`).
     pub fn links(self) -> u16 {
         get_u16(self.0, 0x1A)
     }
@@ -45,12 +45,12 @@ impl<'a> RawInode<'a> {
         get_u32(self.0, 0x14)
     }
 
-    /// Flags.
+    /// The flags (`i_flags`), with those of unknown meaning.
     pub fn flags(self) -> InodeFlags {
         InodeFlags(get_u32(self.0, 0x20))
     }
 
-    /// Generation.
+    /// The generation (`i_generation`), which NFS handles contain.
     pub fn generation(self) -> u32 {
         get_u32(self.0, 0x64)
     }
@@ -60,7 +60,7 @@ impl<'a> RawInode<'a> {
         get_u32(self.0, 0x68)
     }
 
-    /// `i_block`.
+    /// The 60 bytes of `i_block`: a map root, a symlink target or a device number.
     pub fn i_block(self) -> [u8; I_BLOCK_BYTES] {
         get_array(self.0, 0x28)
     }

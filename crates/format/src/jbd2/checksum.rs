@@ -8,7 +8,7 @@ use uext4_num::low_u32;
 pub struct TransactionChecksum(Digest);
 
 impl TransactionChecksum {
-    /// The initial state.
+    /// The state before the first byte.
     pub fn new() -> Self {
         Self(Digest::new(CrcAlgorithm::Crc32Mpeg2))
     }

@@ -20,14 +20,14 @@ const FIELDS_BYTES: usize = 60;
 const CRC32_TYPE: u8 = 1;
 const CRC32_SIZE: u8 = 4;
 
-/// A commit block.
+/// The fields of a commit block, which ends a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitBlock {
     /// Kind of the v1 checksum; 0 when absent and with v2/v3.
     pub checksum_type: u8,
     /// Bytes of the v1 checksum.
     pub checksum_size: u8,
-    /// First checksum word.
+    /// The checksum of the whole transaction, for `ChecksumKind::V1`.
     pub checksum: u32,
     /// Time of the commit, seconds since 1970.
     pub seconds: u64,

@@ -26,7 +26,7 @@ const TAIL_BYTES: usize = 4;
 pub struct Layout {
     /// Bytes of a journal block (and of a file system block).
     pub block_size: usize,
-    /// The checksum format.
+    /// The checksum format of the blocks of the log.
     pub checksums: ChecksumKind,
     /// Block numbers have 64 bits.
     pub wide: bool,

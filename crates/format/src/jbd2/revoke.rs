@@ -91,7 +91,7 @@ impl RevokeWriter {
         true
     }
 
-    /// The finished block.
+    /// Writes the header and the checksum, and returns the block.
     pub fn finish(mut self) -> Vec<u8> {
         put_u32_be(&mut self.block, HEADER_BYTES, clamp_u32(self.at));
         self.layout.seal(&mut self.block);

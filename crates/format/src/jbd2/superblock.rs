@@ -66,9 +66,9 @@ pub struct Superblock {
     pub start: u32,
     /// Error that stopped the journal earlier, as a (negative) errno; 0 is none.
     pub errno: i32,
-    /// Compatible features.
+    /// The compatible features (`s_feature_compat`).
     pub compat: u32,
-    /// Incompatible features.
+    /// The incompatible features (`s_feature_incompat`).
     pub incompat: u32,
     /// Features that forbid writing when unknown.
     pub ro_compat: u32,

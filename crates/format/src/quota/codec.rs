@@ -18,7 +18,7 @@ pub struct QuotaEntry {
     pub inodes_hard: u64,
     /// Soft limit of inodes, which may be exceeded for the grace time.
     pub inodes_soft: u64,
-    /// Inodes in use.
+    /// The number of inodes that the owner has.
     pub inodes: u64,
     /// Hard limit of space, in KiB.
     pub space_hard_kib: u64,
@@ -159,7 +159,7 @@ pub struct LeafHeader {
     pub next: u32,
     /// The block before it in the list, or 0.
     pub previous: u32,
-    /// Entries in use.
+    /// The number of used slots of the leaf.
     pub entries: u16,
 }
 

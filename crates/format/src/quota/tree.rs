@@ -19,7 +19,7 @@ const LEVELS: usize = 4;
 pub struct Patch {
     /// Offset in bytes; a patch does not cross a block of 1 KiB.
     pub at: u64,
-    /// The bytes.
+    /// The bytes to write there.
     pub bytes: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Unused {
 /// The nodes of a tree and the state of its leaves.
 pub struct QuotaTree {
     kind: QuotaKind,
-    /// Block 0.
+    /// The fields of block 0: grace times and free lists.
     pub info: QuotaInfo,
     pub(super) nodes: HashMap<u32, Box<[u8; QUOTA_BLOCK_BYTES]>>,
     pub(super) leaves: HashMap<u32, Leaf>,

@@ -42,12 +42,12 @@ impl EaInodeFields {
         inode.version = (inode.version & !u64::from(u32::MAX)) | u64::from(self.version_low());
     }
 
-    /// For `i_atime`.
+    /// The value of `i_atime`: the hash of the value.
     pub fn atime(&self) -> u32 {
         self.hash
     }
 
-    /// For `i_ctime`.
+    /// The value of `i_ctime`: the upper half of the reference count.
     pub fn ctime(&self) -> u32 {
         high_u32(self.refcount)
     }

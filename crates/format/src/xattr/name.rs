@@ -52,7 +52,7 @@ impl NameIndex {
 /// A name as it is stored. The order is that of the entries in a block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct XattrName {
-    /// The prefix number.
+    /// The number of the prefix, which the name on disk lacks.
     pub index: NameIndex,
     /// The rest: at most 255 bytes; empty if the prefix is the whole name.
     pub rest: Vec<u8>,

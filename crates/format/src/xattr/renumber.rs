@@ -8,7 +8,7 @@ use crate::bytes::{put_u32, rest_mut};
 /// Offset of the number of the inode in an entry.
 const INODE_AT: usize = 4;
 
-/// Replaces the inode of each value for which `new` has a number; answers how many. Hashes do not
+/// Replaces the inode of each value for which `new` has a number; returns how many. Hashes do not
 /// depend on it. `bytes` were decoded before; the caller writes the checksum.
 pub fn renumber_values(
     bytes: &mut [u8],

@@ -21,7 +21,7 @@ pub enum XattrValue {
 }
 
 impl XattrValue {
-    /// Length in bytes.
+    /// The length of the value, in bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::Here(value) => value.len(),
@@ -43,10 +43,10 @@ impl XattrValue {
     }
 }
 
-/// One attribute.
+/// An extended attribute: its name and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xattr {
-    /// Its name.
+    /// The name, with the number of its prefix.
     pub name: XattrName,
     /// Its value, or the inode of the value.
     pub value: XattrValue,
@@ -71,12 +71,12 @@ impl XattrSet {
         Self::default()
     }
 
-    /// The attributes.
+    /// The attributes in the order in which they are stored.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Xattr> {
         self.entries.iter()
     }
 
-    /// Number of attributes.
+    /// The number of attributes in the set.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
