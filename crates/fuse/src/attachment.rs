@@ -13,7 +13,7 @@ use crate::transport::DevFuse;
 use std::path::{Path, PathBuf};
 use uext4_sync::{Mutex, OnceLock, Rank};
 
-/// See the module.
+/// The attachment of one server: the mount point and, once mounted, its mount id.
 pub(crate) struct Attachment {
     path: PathBuf,
     /// Until it is mounted: a descriptor would keep the file system below in use.

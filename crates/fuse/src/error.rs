@@ -193,7 +193,7 @@ pub enum Error {
 pub struct Explained {
     /// Nonzero number of the kind of failure.
     pub status: u8,
-    /// One sentence.
+    /// The cause as one sentence, for the user.
     pub text: String,
 }
 

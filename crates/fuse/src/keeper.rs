@@ -108,7 +108,6 @@ impl Keeper {
         }
     }
 
-    /// The mount point.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

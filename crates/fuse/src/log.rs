@@ -61,7 +61,6 @@ impl Log {
         })
     }
 
-    /// Writes a line.
     pub(crate) fn say(&self, severity: Severity, text: &str) {
         let missing = self.missing.swap(0, Ordering::Relaxed);
         if missing > 0 {

@@ -52,7 +52,6 @@ pub(crate) struct Closed {
     pub(crate) writers: Writers,
 }
 
-/// Numbers of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct NodeCounts {
     /// Nodes that the kernel remembers.
@@ -82,7 +81,6 @@ pub(crate) fn inode_of(node: u64) -> Result<InodeNr, Errno> {
 }
 
 impl Nodes {
-    /// An empty table.
     pub(crate) fn new() -> Self {
         Self {
             shards: (0..SHARDS)
@@ -107,7 +105,7 @@ impl Nodes {
         id
     }
 
-    /// Holds an inode that lost its last name, if the kernel knows it; else answers it.
+    /// Holds an inode that lost its last name, if the kernel knows it; else returns it.
     pub(crate) fn keep(&self, inode: InodeRef) -> Option<InodeRef> {
         let id = node_of(inode.nr());
         let is_known = {
@@ -281,7 +279,7 @@ impl Nodes {
         sum
     }
 
-    /// Checks that the nodes are not cleared. The library answers cached inodes even after an
+    /// Checks that the nodes are not cleared. The library returns cached inodes even after an
     /// unmount, and attributes from then would stay in the kernel for long.
     pub(crate) fn check_kept(&self) -> Result<(), Errno> {
         if self.is_cleared.load(Ordering::Relaxed) {

@@ -112,7 +112,6 @@ impl Opened {
         }
     }
 
-    /// Frees the handle.
     pub(crate) fn close(&self, handle: u64) {
         if self.count.load(Ordering::Acquire) != 0 && self.cursors.lock().remove(&handle).is_some()
         {

@@ -35,7 +35,7 @@ pub enum Sharing {
 /// Whether the server reports its transport on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announce {
-    /// It reports.
+    /// The server reports it.
     Yes,
     /// It does not; the control socket answers on request.
     No,
@@ -69,7 +69,7 @@ pub enum Channel {
 /// Storage of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// Anything.
+    /// Storage of any type, which only the server knows.
     File,
     /// The block device in [`MountOptions::source`]. If the superuser mounts it writable, the
     /// kernel knows it (`fuseblk`): it excludes other openers, `sync` reaches the server, and
@@ -85,7 +85,7 @@ pub enum Backing {
 pub struct MountOptions {
     /// Number of serving threads; 0 means one per core. With io_uring at most one per core.
     pub n_threads: usize,
-    /// Transport of requests.
+    /// The transport of requests: `/dev/fuse` or io_uring.
     pub channel: Channel,
     /// Source in `/proc/mounts`: the image or device.
     pub source: String,
@@ -123,7 +123,7 @@ pub struct MountOptions {
     /// Files that the server opens: the image, an external journal. A sandboxed server opens no
     /// others.
     pub files: Vec<PathBuf>,
-    /// Mapping of owners.
+    /// The mapping of owners between the image and the mount.
     pub owners: Owners,
     /// The option list as given: a remount may repeat fixed options.
     pub list: String,

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Descriptors that [`Place::check`] opens at a time.
 const N_RESERVED: usize = 3;
 
-/// See the module.
+/// The directory to mount on, with its path at the time it was opened.
 pub(crate) struct Place {
     path: PathBuf,
     dir: OwnedFd,

@@ -53,7 +53,6 @@ impl Pressure {
         Ok(Self { stop, thread })
     }
 
-    /// Stops the thread.
     pub(crate) fn stop(self) {
         drop(self.stop);
         // A panic of the thread aborts the process.

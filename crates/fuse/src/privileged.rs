@@ -30,7 +30,6 @@ impl Privileged {
         }
     }
 
-    /// This process.
     pub(crate) fn own(place: Place) -> Self {
         Self::Own(Arc::new(Attachment::new(place)))
     }

@@ -20,7 +20,6 @@ pub(crate) const REPLY_HEADER_BYTES: usize = 16;
 /// Size of the request header, in bytes.
 pub(crate) const REQUEST_HEADER_BYTES: usize = 40;
 
-/// Opcodes of requests.
 pub(crate) mod opcode {
     pub(crate) const LOOKUP: u32 = 1;
     pub(crate) const FORGET: u32 = 2;

@@ -78,7 +78,6 @@ impl<'a> Reply<'a> {
         self.is_sent
     }
 
-    /// Empties the reply.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
         self.is_sent = false;
@@ -108,7 +107,6 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Puts bytes.
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         self.room(bytes.len()).copy_from_slice(bytes);
         self.len += bytes.len();

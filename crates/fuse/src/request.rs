@@ -24,7 +24,6 @@ pub(crate) struct Request<'a> {
     pub(crate) opcode: u32,
     /// Id of the request, repeated in the reply.
     pub(crate) unique: u64,
-    /// Target node.
     pub(crate) node: u64,
     /// File system user id of the caller.
     pub(crate) uid: u32,

@@ -28,7 +28,6 @@ struct Slot {
 
 type Table = Box<[Slot]>;
 
-/// The counters.
 pub(crate) struct RequestStats {
     shards: Sharded<OnceLock<Table>>,
     in_place: Counter,

@@ -194,7 +194,6 @@ fn user_of(stream: &UnixStream) -> io::Result<u32> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.uid.as_raw())
 }
 
-/// A control socket.
 enum Socket {
     /// Named by the caller.
     Named(PathBuf),

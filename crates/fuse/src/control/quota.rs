@@ -15,7 +15,7 @@ const ROWS_MAX: u32 = 4096;
 pub struct QuotaRow {
     /// Id of the user, group or project.
     pub id: u32,
-    /// Used space.
+    /// Space in use by the owner, in bytes.
     pub space_bytes: u64,
     /// Soft limit of space, which may be exceeded for the grace time.
     pub space_soft_bytes: u64,
@@ -23,7 +23,7 @@ pub struct QuotaRow {
     pub space_hard_bytes: u64,
     /// End of the grace time of space, in seconds since the epoch; 0 while it does not run.
     pub space_grace_end_seconds: u64,
-    /// Used inodes.
+    /// The number of inodes of the owner.
     pub inodes: u64,
     /// Soft limit of inodes, which may be exceeded for the grace time.
     pub inodes_soft: u64,

@@ -26,11 +26,9 @@ const SLICES_MAX: u32 = 1 << 16;
 /// The mount under control.
 pub(super) struct Mount {
     pub(super) server: Arc<Server>,
-    /// Mount point.
     pub(super) path: PathBuf,
     /// Description of the transport.
     pub(super) served: String,
-    /// Fixed mount options.
     pub(super) made_with: MadeWith,
     /// State of the sandbox, once known.
     pub(super) locked: Arc<OnceLock<Locked>>,
@@ -59,7 +57,6 @@ impl Mount {
     }
 }
 
-/// Runs a verb.
 pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
     let filesystem = mount.filesystem();
     let _place = mount.places.take(&ask)?;

@@ -149,12 +149,12 @@ impl Ask {
     }
 }
 
-/// A refused request.
+/// The reason why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// Errno of the refusal.
     pub errno: i32,
-    /// One sentence.
+    /// The reason as one sentence, for the user.
     pub text: String,
 }
 
@@ -185,12 +185,10 @@ impl fmt::Display for Refusal {
 /// Result of a request.
 pub(super) type Answered = Result<Value, Refusal>;
 
-/// Encodes a request.
 pub(super) fn request(ask: &Ask) -> Vec<u8> {
     line(serde_json::to_value(ask).expect("its fields are plain"))
 }
 
-/// Decodes a request.
 pub(super) fn parse_request(line: &[u8]) -> Result<Ask, Refusal> {
     let nonsense = |error: serde_json::Error| Refusal::invalid(format!("request: {error}"));
     let mut value: Value = serde_json::from_slice(line).map_err(nonsense)?;
@@ -198,7 +196,6 @@ pub(super) fn parse_request(line: &[u8]) -> Result<Ask, Refusal> {
     serde_json::from_value(value).map_err(nonsense)
 }
 
-/// Encodes an answer.
 pub(super) fn answer(answered: Answered) -> Vec<u8> {
     line(match answered {
         Ok(value) => json!({ "answer": value }),

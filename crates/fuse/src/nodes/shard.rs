@@ -16,7 +16,6 @@ pub(super) struct Known(pub(super) u64);
 impl Known {
     /// The kernel may cache pages of the node; reads of those send no request.
     pub(super) const CACHED: u64 = 1;
-    /// One lookup.
     pub(super) const LOOKUP: u64 = 2;
 
     pub(super) fn lookups(self) -> u64 {

@@ -236,7 +236,7 @@ fn an_open_file_is_held_until_it_is_closed() {
     });
 }
 
-/// The library still answers the inode of a file system that is unmounted.
+/// The library still returns the inode of a file system that is unmounted.
 #[test]
 fn no_node_is_answered_while_the_image_is_closed() {
     on_fresh_image(|rig| {

@@ -48,7 +48,7 @@ pub(crate) struct Server {
     nodes: Nodes,
     opened: Opened,
     agreement: Agreement,
-    /// For notifications.
+    /// The connection, for notifications to the kernel.
     kernel: Arc<DevFuse>,
     privileged: Privileged,
     request_stats: RequestStats,
@@ -267,7 +267,6 @@ impl Server {
         }
     }
 
-    /// Numbers of nodes.
     pub(crate) fn node_counts(&self) -> NodeCounts {
         self.nodes.counts()
     }

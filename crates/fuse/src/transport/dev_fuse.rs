@@ -37,7 +37,6 @@ const CLONE: Opcode = 0x8004_e500;
 pub(crate) const PATH: &str = "/dev/fuse";
 
 impl DevFuse {
-    /// Wraps a descriptor.
     pub(crate) fn new(fd: OwnedFd) -> Self {
         Self::with(File::from(fd), Some(Arc::default()))
     }

@@ -56,7 +56,6 @@ pub(super) enum Away {
 pub(super) type Scratch = Vec<u8>;
 
 impl Entry {
-    /// An empty entry.
     pub(super) fn new(queue: u16) -> Self {
         let header = Header {
             in_out: [0; PART_BYTES],

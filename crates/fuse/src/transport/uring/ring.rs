@@ -28,7 +28,6 @@ const LEN_OFFSET: usize = 24;
 /// `user_data` of the eventfd poll; never the address of an entry.
 const BELL: u64 = 0;
 
-/// A ring.
 pub(super) struct Ring {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     device: DevFuse,
@@ -37,7 +36,6 @@ pub(super) struct Ring {
     skipped: SkippedPolls,
 }
 
-/// A completion.
 pub(super) enum Completion {
     /// A request.
     Request(Box<Entry>),
