@@ -14,7 +14,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// No threads yet.
+    /// Starts no threads yet.
     pub(crate) fn new(engine: &Arc<Engine>) -> Background {
         Background {
             engine: Arc::clone(engine),

@@ -78,7 +78,7 @@ pub struct LogRun {
     pub log_start: u32,
     /// First block on the device, in file system blocks.
     pub device_block: u64,
-    /// Blocks.
+    /// The length of the run, in blocks.
     pub len: u32,
 }
 
@@ -89,7 +89,7 @@ pub struct Log {
     pub device: Arc<dyn BlockDevice>,
     /// Ascending by `log_start`, without gaps from 0 to `len_blocks`.
     pub runs: Vec<LogRun>,
-    /// Blocks.
+    /// The length of the log, in blocks.
     pub len_blocks: u32,
     /// Log block of the journal superblock: 0 for an internal journal, the block after the ext4
     /// superblock's on an external device (whose log blocks are counted from its start).
@@ -144,7 +144,7 @@ pub struct Config {
     pub log: Option<Log>,
     /// Reaction to a failed write, without a log.
     pub failed_write: FailedWrite,
-    /// Observer of commits.
+    /// Called at each commit; see [`CommitObserver`].
     pub observer: Arc<dyn CommitObserver>,
     /// Threads that run commits.
     pub threads: Threads,

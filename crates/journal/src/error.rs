@@ -15,7 +15,7 @@ pub enum Error {
     /// The journal stopped earlier; nothing is written any more.
     #[error("the journal was aborted: {cause}")]
     Aborted {
-        /// Why it stopped.
+        /// The failure that stopped the journal.
         cause: Arc<Error>,
     },
     /// A journal without a log could not write blocks home and continues
@@ -49,7 +49,7 @@ pub enum Error {
     /// The journal has unknown incompatible features.
     #[error("the journal has unknown features {bits:#x}")]
     UnknownFeatures {
-        /// Their bits.
+        /// The unknown bits.
         bits: u32,
     },
     /// Rendering a live object panicked: a bug of ours.
@@ -73,7 +73,7 @@ impl Error {
         Some(-errno.raw_os_error())
     }
 
-    /// The answer to later calls after this error stopped the journal.
+    /// The result of later calls after this error stopped the journal.
     pub(crate) fn aborted(self) -> Error {
         match self {
             Error::Aborted { .. } => self,

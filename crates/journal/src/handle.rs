@@ -38,7 +38,7 @@ impl<'j> Handle<'j> {
         })
     }
 
-    /// The transaction.
+    /// The transaction that the handle belongs to.
     pub fn tid(&self) -> Tid {
         self.ticket.stamp.tid
     }

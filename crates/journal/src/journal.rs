@@ -49,7 +49,7 @@ impl Journal {
         Handle::start(&self.engine, credits)
     }
 
-    /// The running transaction.
+    /// The number of the running transaction, which open handles belong to.
     pub fn running(&self) -> Tid {
         self.engine.gate.running()
     }
@@ -92,7 +92,7 @@ impl Journal {
         self.engine.read_block(nr)
     }
 
-    /// Reads a part of [`Self::read_block`]'s answer, from byte `offset` of the block on, without
+    /// Reads a part of [`Self::read_block`]'s result, from byte `offset` of the block on, without
     /// copying the rest. The part lies inside the block.
     pub fn read_part(&self, nr: BlockNr, offset: usize, out: &mut [u8]) -> Result<(), Error> {
         self.engine.read_part(nr, offset, out)
@@ -104,7 +104,7 @@ impl Journal {
         self.engine.write_home(&[nr])
     }
 
-    /// Stops the journal: later calls answer [`Error::Aborted`] and nothing more is written.
+    /// Stops the journal: later calls return [`Error::Aborted`] and nothing more is written.
     pub fn abort(&self, cause: Error) {
         self.engine.abort(cause);
     }
@@ -193,7 +193,7 @@ impl Journal {
         self.engine.progress.lock().gathering.set_max(max);
     }
 
-    /// Commits, writes everything home, marks the log clean. Later calls answer [`Error::Closed`];
+    /// Commits, writes everything home, marks the log clean. Later calls return [`Error::Closed`];
     /// changes logged after the commit are lost. Dropping a journal without closing it equals a
     /// crash: uncommitted changes are lost and the log needs recovery.
     ///

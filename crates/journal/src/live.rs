@@ -20,7 +20,7 @@ pub(crate) const ROUND_SHIFT: u32 = 35;
 /// Transaction and round of a change: each fast commit of a transaction begins a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The transaction.
+    /// The transaction that changed the object.
     pub tid: Tid,
     /// Fast commits of the transaction before the change.
     pub round: u32,
@@ -75,7 +75,7 @@ pub trait Render: Send + Sync + 'static {
 
 /// Owner of a [`Live`] state; shared in an `Arc`.
 pub trait Object: Send + Sync + 'static {
-    /// Its state.
+    /// The state that a commit renders into blocks.
     type State: Render;
     /// The state with its lock.
     fn live(&self) -> &Live<Self::State>;
@@ -92,14 +92,14 @@ pub struct Live<S> {
 }
 
 impl<S: Render> Live<S> {
-    /// A clean object.
+    /// Makes an object that no transaction has changed.
     pub fn new(state: S) -> Self {
         Self {
             stamp: AtomicU64::new(CLEAN),
             lock: RwLock::new(S::RANK, state),
         }
     }
-    /// Reads the state.
+    /// Locks the state for reading.
     #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub fn read(&self) -> RwLockReadGuard<'_, S> {
         self.lock.read()

@@ -75,7 +75,6 @@ impl Logged {
         self.objects.is_empty() && self.revokes.is_empty()
     }
 
-    /// Number of objects.
     pub(crate) fn len(&self) -> usize {
         self.objects.len()
     }

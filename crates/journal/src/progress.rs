@@ -27,7 +27,7 @@ pub(crate) struct Progress {
     pub(crate) ended: u64,
     /// Number of the last full commit that has ended.
     pub(crate) full_ended: u64,
-    /// Time of that.
+    /// When the last full commit ended, on the monotonic clock.
     pub(crate) ended_at: Duration,
     /// Number of the commit that a caller leads.
     pub(crate) led: Option<u64>,

@@ -25,7 +25,7 @@ pub enum FullReason {
 }
 
 impl FullReason {
-    /// Every reason.
+    /// All reasons, in the order of their bits.
     pub const ALL: [FullReason; 9] = [
         FullReason::Other,
         FullReason::FirstCommit,

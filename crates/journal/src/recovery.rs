@@ -55,7 +55,7 @@ pub struct RecoveryReport {
     pub revoked: u64,
     /// Images skipped because they do not match their checksum ([`RecoveryMode::Salvage`]).
     pub damaged: u64,
-    /// Blocks written home.
+    /// The number of blocks written to their home locations.
     pub written_blocks: u64,
     /// The log may hold fast commits on top of these transactions. In that case it is not marked
     /// clean: the caller reads them and calls [`supersede`], or [`mark_clean`] if there are none.

@@ -13,11 +13,11 @@ const REASONS: usize = FullReason::ALL.len();
 /// Totals of fast commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastStats {
-    /// Fast commits.
+    /// The number of fast commits.
     pub commits: u64,
     /// Fast commits of one block, of two, and of more.
     pub by_blocks: [u64; 3],
-    /// Their blocks.
+    /// Blocks that fast commits wrote to the log.
     pub blocks: u64,
     /// Bytes of their records.
     pub bytes: u64,
@@ -32,15 +32,15 @@ pub struct FastStats {
 /// Totals since the journal was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Transactions committed.
+    /// The number of transactions with a commit block.
     pub transactions: u64,
-    /// Handles that ended.
+    /// The number of handles that ended.
     pub handles: u64,
     /// Images committed, in blocks.
     pub image_blocks: u64,
     /// Blocks written to the log, descriptors and commit blocks included.
     pub log_blocks: u64,
-    /// Blocks revoked.
+    /// The number of blocks in revoke records.
     pub revoked_blocks: u64,
     /// Blocks written home by checkpoints.
     pub checkpointed_blocks: u64,
@@ -56,7 +56,7 @@ pub struct Stats {
     pub running: Duration,
     /// Time of commits, from the closing of the gate to their end.
     pub commit: Duration,
-    /// Checkpoint passes.
+    /// The number of checkpoints that wrote blocks home.
     pub checkpoints: u64,
     /// Time of these passes.
     pub checkpoint: Duration,
@@ -78,11 +78,11 @@ pub struct Stats {
     pub encode: Duration,
     /// Time to write the log (or home, without a log).
     pub write: Duration,
-    /// Time to flush.
+    /// Time of the flushes of commits, in total.
     pub flush: Duration,
     /// Time to publish images and to call the observer.
     pub publish: Duration,
-    /// Fast commits.
+    /// Counters and times of fast commits.
     pub fast: FastStats,
 }
 

@@ -52,7 +52,6 @@ impl Ends {
         if number.is_multiple_of(2) { even } else { odd }
     }
 
-    /// Wakes all waiters.
     pub(crate) fn wake_all(&self) {
         self.0.iter().for_each(Condvar::notify_all);
     }

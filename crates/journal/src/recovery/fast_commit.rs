@@ -11,7 +11,7 @@ use uext4_num::usize_of;
 pub struct FastCommitArea {
     /// Fast commits of any other transaction are stale.
     pub tid: Tid,
-    /// First log block.
+    /// The first block of the fast-commit area in the log.
     pub first: u32,
     /// One past the last log block.
     pub end: u32,
