@@ -119,7 +119,7 @@ impl<'a> Beyond<'a> {
         }));
     }
 
-    /// Allocates held space behind a hole behind the end; answers its range in bytes.
+    /// Allocates held space behind a hole behind the end; returns its range in bytes.
     fn preallocate(&mut self) -> (u64, u64) {
         let granule = *self.rng.pick(&[self.block, self.unit]);
         let start = (self.size.div_ceil(granule) + self.rng.between(1, 4)) * granule;

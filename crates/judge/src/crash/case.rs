@@ -26,7 +26,7 @@ pub enum Survivors {
 /// A crash of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// The run.
+    /// The run whose recording is cut.
     pub run: Run,
     /// Number of its events before the crash.
     pub cut: usize,

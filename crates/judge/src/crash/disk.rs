@@ -19,7 +19,6 @@ pub(super) struct Recorders {
 }
 
 impl Disk {
-    /// A private copy.
     pub(super) fn snapshot(&self) -> Self {
         let copy = |device: &Arc<MemDevice>| Arc::new(device.snapshot());
         Self {

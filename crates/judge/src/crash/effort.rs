@@ -5,7 +5,7 @@ use std::fmt;
 /// Sampling rates, as one in n. Every image is recovered by us; the other checks take samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Cuts.
+    /// Cuts of the recording that become images.
     pub cut: u64,
     /// `e2fsck -fn` after our recovery.
     pub check: u64,

@@ -32,7 +32,7 @@ const SYNC_EVERY: u64 = 20;
 /// The file with many extents.
 pub(super) const LONG: &[u8] = b"long";
 
-/// A fixed workload.
+/// A fixed workload, aimed at one mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plot {
     /// Truncates a file with many extents.
@@ -148,7 +148,6 @@ impl Plot {
         }
     }
 
-    /// The recorded steps.
     pub(super) fn recorded(self, config: &Config, seed: u64) -> Vec<Step> {
         let block = u64::from(config.block_size);
         match self {
