@@ -34,12 +34,10 @@ impl Backing {
         Ok(Self { dir, journal_mib })
     }
 
-    /// The scratch directory.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The image.
     pub(crate) fn image(&self) -> PathBuf {
         self.dir.path().join("image.img")
     }

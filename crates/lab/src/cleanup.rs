@@ -18,7 +18,6 @@ pub(crate) struct Cleanup {
 }
 
 impl Cleanup {
-    /// Starts the child.
     pub(crate) fn start() -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg("cleanup")

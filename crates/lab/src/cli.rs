@@ -365,7 +365,6 @@ impl Output {
     }
 }
 
-/// Choice of systems.
 #[derive(Args)]
 struct Peers {
     /// Systems that take turns.

@@ -78,7 +78,6 @@ pub(crate) struct Results {
     pub(crate) missing: Vec<(System, &'static str)>,
 }
 
-/// Runs everything.
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let keys = keys(plan);
     ensure!(

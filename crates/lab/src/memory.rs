@@ -3,7 +3,6 @@
 use anyhow::{Context, Result};
 use std::fs;
 
-/// Resets the peak.
 pub(crate) fn begin() -> Result<()> {
     fs::write("/proc/self/clear_refs", "5").context("cannot reset the peak of memory")
 }

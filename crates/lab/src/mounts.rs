@@ -34,7 +34,6 @@ impl FuseMount {
         Self::start(command, scratch, &[&options])
     }
 
-    /// Mounts with fuse2fs.
     pub(crate) fn fuse2fs(image: &Path, scratch: &Path) -> Result<Self> {
         let mut command = Command::new("fuse2fs");
         command.args(["-f", "-o", "rw"]).arg(image);
@@ -77,7 +76,6 @@ impl FuseMount {
         bail!("the server did not mount within {} s", PATIENCE.as_secs())
     }
 
-    /// The mount point.
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }

@@ -59,7 +59,6 @@ impl Step {
     }
 }
 
-/// Runs everything.
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let systems: Vec<System> = system::present(&plan.systems).collect();
     let progress = progress((plan.variants.len() * systems.len() * Step::ALL.len()) as u64);
@@ -133,7 +132,7 @@ impl Ground {
         }
     }
 
-    /// Runs one step on a mount of its own; answers its costs.
+    /// Runs one step on a mount of its own; returns its costs.
     fn step(&mut self, plan: &Plan, step: Step) -> Result<Vec<Series>> {
         memory::begin()?;
         let stage = self.mount(plan)?;
@@ -185,7 +184,7 @@ impl Ground {
         })
     }
 
-    /// Runs the step in all directories; answers the time.
+    /// Runs the step in all directories; returns the time.
     fn work(&self, place: &Place, step: Step) -> Result<Duration> {
         let start = crate::workers::now(Clock::Wall);
         let mut left = self.files;

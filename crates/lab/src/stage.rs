@@ -78,7 +78,7 @@ impl Stage {
         }
     }
 
-    /// Unmounts and answers errors; a drop only prints them.
+    /// Unmounts and returns errors; a drop only prints them.
     pub(crate) fn strike(self) -> Result<()> {
         match self {
             Self::Library(filesystem) => Ok(filesystem.unmount()?),

@@ -49,7 +49,7 @@ pub(crate) fn taken(clock: Clock, done: &[Done]) -> Duration {
     }
 }
 
-/// Runs all phases; answers the results of all workers by phase.
+/// Runs all phases; returns the results of all workers by phase.
 pub(crate) fn work(place: &Place, tasks: &[Task]) -> Result<Vec<Vec<Done>>> {
     work_watched(place, tasks, &mut || Ok(()))
 }

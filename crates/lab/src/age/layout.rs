@@ -27,7 +27,7 @@ struct Placed {
     first_block: u64,
 }
 
-/// Checks the image, and answers its numbers.
+/// Checks the image, and returns its numbers.
 pub(super) fn read(
     image: &Path,
     profile: &Profile,

@@ -14,7 +14,6 @@ type Bucket = (u64, u64);
 /// Number of trees of directories.
 const TREES: usize = 4;
 
-/// A profile.
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) name: &'static str,

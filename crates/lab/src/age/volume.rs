@@ -66,7 +66,7 @@ impl Tree {
         Ok(Self { dirs, data })
     }
 
-    /// Runs all steps; answers the bytes written and the time.
+    /// Runs all steps; returns the bytes written and the time.
     pub(super) fn age(&self, workload: &mut Workload, volume_bytes: u64) -> Result<Written> {
         let start = now(Clock::Wall);
         let (mut bytes, mut unsynced) = (0, 0);
@@ -102,7 +102,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes one file and makes it durable; answers the time and the number of its extents. The
+    /// Writes one file and makes it durable; returns the time and the number of its extents. The
     /// file is removed.
     pub(super) fn large_file(&self, size_bytes: u64) -> Result<(Written, usize)> {
         let name = "large";

@@ -32,7 +32,6 @@ const QUEUES: [(&str, u32, Tracking); 7] = [
 
 /// Parameters chosen by the user.
 pub(crate) struct Plan {
-    /// Number of files.
     pub(crate) files: u64,
     pub(crate) workers: Vec<u32>,
     pub(crate) systems: Vec<System>,

@@ -44,7 +44,7 @@ impl Object for Block {
     }
 }
 
-/// See the module.
+/// A journal whose checkpoint queue is filled with blocks.
 pub(crate) struct Queue {
     journal: Arc<Journal>,
     transaction: u32,

@@ -32,7 +32,7 @@ pub(crate) trait Client {
     fn stat(&self, name: &str) -> Result<()>;
     /// Looks up a name that does not exist.
     fn miss(&self, name: &str) -> Result<()>;
-    /// Lists the directory; answers the number of names.
+    /// Lists the directory; returns the number of names.
     fn list(&self) -> Result<u64>;
     /// Removes a file.
     fn remove(&self, name: &str) -> Result<()>;
@@ -46,7 +46,6 @@ pub(crate) trait Client {
     fn path(&self) -> Option<PathBuf>;
 }
 
-/// An open file.
 pub(crate) trait OpenFile {
     /// Allocates a range; the file grows to hold it.
     fn fallocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()>;
@@ -54,7 +53,7 @@ pub(crate) trait OpenFile {
     fn truncate(&self, size_bytes: u64) -> Result<()>;
     /// Writes all of `data`.
     fn write(&self, offset_bytes: u64, data: &[u8]) -> Result<()>;
-    /// Reads; answers the number of bytes, 0 at the end.
+    /// Reads; returns the number of bytes, 0 at the end.
     fn read(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<usize>;
     /// Reads the attributes from the file system itself, not from a cache of the kernel.
     fn attributes(&self) -> Result<()>;

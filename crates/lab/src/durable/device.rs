@@ -74,7 +74,7 @@ impl Device {
         Ok(name.to_string_lossy().into_owned())
     }
 
-    /// Detaches everything, and answers errors.
+    /// Detaches everything, and returns errors.
     pub(super) fn release(self) -> Result<()> {
         drop(self.held);
         self.slow.map_or(Ok(()), Slow::stop)

@@ -55,7 +55,6 @@ pub(crate) struct Plan {
 /// One system, with the transport of its requests if it is our mount.
 type Peer = (System, Option<&'static str>);
 
-/// One measurement.
 #[derive(Clone, Copy)]
 struct Case {
     device: DeviceKind,

@@ -8,7 +8,6 @@ use crate::workers::now;
 use anyhow::Result;
 use std::time::Duration;
 
-/// Variants.
 pub(super) const CREATE: &str = "create";
 pub(super) const APPEND: &str = "append";
 

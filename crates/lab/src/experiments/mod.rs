@@ -202,7 +202,6 @@ impl Task {
         usize::from(self.experiment == Experiment::Mdtest)
     }
 
-    /// Number of phases.
     pub(crate) fn phase_count(&self) -> usize {
         self.experiment.phases(self.count, self.workers).len()
     }

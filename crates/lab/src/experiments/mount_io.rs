@@ -10,7 +10,6 @@ use uext4_testkit::rng::Rng;
 /// Alignment of memory for direct I/O.
 const ALIGN_BYTES: usize = 4096;
 
-/// A phase.
 struct Step {
     name: &'static str,
     what: What,

@@ -3,7 +3,6 @@
 use crate::system::System;
 use serde::{Deserialize, Serialize};
 
-/// An experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Experiment {
     Mdtest,

@@ -111,7 +111,7 @@ impl Image<'_> {
         self.geometry.size_bytes() <= OWNED_BYTES_MAX
     }
 
-    /// Fills the groups from `first` on; answers the blocks that need an owner. The bitmaps of a
+    /// Fills the groups from `first` on; returns the blocks that need an owner. The bitmaps of a
     /// flexible group are adjacent and written together.
     fn fill_groups(&self, first: u32, descriptors: &mut [GroupDescriptor]) -> Result<Vec<u32>> {
         let mut used = Vec::new();
@@ -203,7 +203,7 @@ impl Image<'_> {
     }
 }
 
-/// Adds the pattern to the bitmap; answers the number of clear bits.
+/// Adds the pattern to the bitmap; returns the number of clear bits.
 fn merge(bitmap: &mut [u8], pattern: &Bits) -> u32 {
     let mut free = 0;
     for (bytes, pattern) in bitmap.chunks_exact_mut(8).zip(pattern) {

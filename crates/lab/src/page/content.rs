@@ -2,7 +2,6 @@
 
 use crate::report::plot::Drawing;
 
-/// One part.
 pub(super) enum Part {
     /// Level and text.
     Heading(u32, String),

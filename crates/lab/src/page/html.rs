@@ -24,7 +24,6 @@ pre{background:#26292e}
 }
 ";
 
-/// The whole page.
 pub(super) fn page(title: &str, parts: &[Part]) -> String {
     let name = escape(title);
     let mut out = format!(

@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 const WIDTH: usize = 100;
 
-/// The whole page.
 pub(super) fn page(parts: &[Part]) -> String {
     let mut out = String::new();
     for part in parts {

@@ -118,7 +118,6 @@ impl Record {
     }
 }
 
-/// The whole page.
 fn parts(record: &Record) -> Vec<Part> {
     let (rows, depth) = (&record.rows, record.depth);
     let mut parts = vec![

@@ -60,7 +60,7 @@ pub(super) fn measure(line: &str) -> Result<Rows> {
     child(&std::env::current_exe()?, line)
 }
 
-/// Simulates on all CPUs, since virtual time does not depend on the load; answers each line with
+/// Simulates on all CPUs, since virtual time does not depend on the load; returns each line with
 /// its rows, in order.
 pub(super) fn simulate<'a>(
     simulator: &Path,

@@ -18,7 +18,6 @@ struct Line<'a> {
     runs: usize,
 }
 
-/// All lines.
 pub(crate) fn json_lines(results: &Results) -> Result<String> {
     let mut out = String::new();
     for series in &results.series {

@@ -4,7 +4,6 @@ use super::plot::{Bar, Bars, Drawing, Scale, standalone};
 use crate::measure::{Results, Series};
 use crate::system::System;
 
-/// The whole chart.
 pub(crate) fn svg(results: &Results) -> String {
     let title = results.series.first();
     let title = title.map_or("", |series| series.key.experiment);

@@ -63,7 +63,6 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Adds one.
     pub(super) fn add(&mut self, taken: Duration) {
         self.count += 1;
         self.total += taken;

@@ -4,7 +4,6 @@ use super::plan::Plan;
 use super::row::Row;
 use crate::report::plot::{Curve, Lines, Stroke, standalone};
 
-/// The whole chart.
 pub(super) fn svg(plan: &Plan, rows: &[Row]) -> String {
     let plot = Lines {
         x_title: "workers".into(),

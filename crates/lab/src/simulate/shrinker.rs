@@ -68,7 +68,6 @@ fn mounted(run: &Run<'_>) -> Result<Filesystem> {
     Ok(Filesystem::mount(Arc::new(device), options)?)
 }
 
-/// Makes the files.
 fn filled(filesystem: &Filesystem, run: &Run<'_>) -> Result<Vec<InodeRef>> {
     let (root, caller) = (filesystem.root()?, Caller::root());
     (0..run.size)

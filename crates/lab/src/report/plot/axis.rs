@@ -9,7 +9,7 @@ pub(crate) enum Scale {
     Log,
 }
 
-/// See the module.
+/// One axis: title, scale and range of values.
 pub(super) struct Axis {
     /// Name and unit.
     pub(super) title: String,
@@ -122,7 +122,6 @@ fn step(high: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// A tick's number.
 pub(super) fn label(value: f64) -> String {
     let names = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
     match names.iter().find(|(size, _)| value >= *size) {

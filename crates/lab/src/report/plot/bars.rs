@@ -10,7 +10,6 @@ const RIGHT: f64 = 740.0;
 const TOP: f64 = 6.0;
 const BAR: f64 = 20.0;
 
-/// One bar.
 pub(crate) struct Bar {
     pub(crate) name: String,
     /// Number of its colour.
@@ -20,7 +19,7 @@ pub(crate) struct Bar {
     pub(crate) range: Option<(f64, f64)>,
 }
 
-/// See the module.
+/// A bar chart of one metric.
 pub(crate) struct Bars {
     pub(crate) title: String,
     pub(crate) scale: Scale,

@@ -41,7 +41,7 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// See the module.
+/// A line chart of one metric by number of workers.
 pub(crate) struct Lines {
     pub(crate) x_title: String,
     pub(crate) y_title: String,

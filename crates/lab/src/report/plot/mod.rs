@@ -20,7 +20,6 @@ const COLOURS: usize = 8;
 /// Width of a plot in pixels.
 const WIDTH: f64 = 860.0;
 
-/// Colours of plots.
 pub(crate) const STYLE: &str = "\
 .plot{font:12px sans-serif}
 .plot text{fill:#222222}
