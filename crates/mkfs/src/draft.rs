@@ -82,7 +82,7 @@ enum Directories {
 pub struct Draft {
     /// The superblock; free counts are set when it is written.
     pub superblock: Superblock,
-    /// Sizes and counts.
+    /// Block size, groups and the other sizes of the new file system.
     pub geometry: Geometry,
     options: MkfsOptions,
     log: LogLength,

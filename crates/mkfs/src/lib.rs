@@ -64,7 +64,7 @@ use uext4_format::{Features, Geometry, Inode, InodeNr, Superblock};
 pub struct Report {
     /// The primary superblock, as written.
     pub superblock: Superblock,
-    /// Sizes and counts.
+    /// Block size, groups and the other sizes of the new file system.
     pub geometry: Geometry,
     /// Length of the journal in blocks; 0: none.
     pub journal_blocks: u32,

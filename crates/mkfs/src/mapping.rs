@@ -14,7 +14,7 @@ use crate::space::{Sharing, Space};
 pub struct FileMap {
     /// The root, for the inode.
     pub i_block: [u8; I_BLOCK_BYTES],
-    /// All other nodes.
+    /// The nodes below the root, with the block of each.
     pub nodes: Vec<(BlockNr, Vec<u8>)>,
 }
 

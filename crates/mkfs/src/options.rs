@@ -44,7 +44,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// The features.
+    /// The features that mke2fs gives this type by default.
     pub const fn features(self) -> Features {
         const EXT2: Features = Features::of(&[
             Feature::SPARSE_SUPER,
@@ -122,7 +122,7 @@ impl Usage {
     }
 }
 
-/// Number of inodes.
+/// How the number of inodes is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeCount {
     /// By the usage type.
@@ -138,9 +138,9 @@ pub enum InodeCount {
 pub enum JournalSize {
     /// By the size of the file system; none below 2048 blocks.
     Auto,
-    /// In MiB.
+    /// The length in MiB.
     Mib(u32),
-    /// In blocks.
+    /// The length in blocks of the file system.
     Blocks(u32),
 }
 
@@ -177,7 +177,7 @@ pub struct ExternalJournal {
 pub struct MkfsOptions {
     /// The features; see [`Preset::features`] and [`Features::apply_list`].
     pub features: Features,
-    /// The usage type.
+    /// The usage type (`-T`), which chooses the inode ratio.
     pub usage: Option<Usage>,
     /// Bytes of a block: a power of two from 1024 to 65536.
     pub block_size: Option<u32>,
@@ -185,7 +185,7 @@ pub struct MkfsOptions {
     pub cluster_size: Option<u32>,
     /// Bytes of an inode; by default 256.
     pub inode_size: Option<u16>,
-    /// Number of inodes.
+    /// The number of inodes, or their ratio.
     pub inodes: InodeCount,
     /// Blocks of the file system; by default all that the device holds.
     pub blocks_count: Option<u64>,
