@@ -33,7 +33,6 @@ impl<'a> Changes<'a> {
         self.blocks.contains_key(&nr)
     }
 
-    /// Replaces a block.
     pub(crate) fn put(&mut self, nr: BlockNr, bytes: Vec<u8>) -> Result<()> {
         if nr.0 >= self.volume.geometry.blocks_count {
             return self.volume.write(nr, &bytes);

@@ -75,22 +75,22 @@ impl Plan {
 /// A size of a file system in numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
-    /// Bytes.
+    /// The size of the file system, in bytes.
     pub size_bytes: u64,
-    /// Blocks.
+    /// The number of blocks.
     pub blocks: u64,
-    /// Block groups.
+    /// The number of block groups.
     pub groups: u32,
-    /// Inodes.
+    /// The number of inodes, used and free.
     pub inodes: u32,
 }
 
 /// A [`Plan`] in numbers, for other programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The size before.
+    /// The size before the change.
     pub before: Size,
-    /// The size afterwards.
+    /// The size after the change.
     pub after: Size,
     /// Blocks kept for the superuser afterwards.
     pub reserved_blocks: u64,
@@ -110,7 +110,7 @@ impl Size {
 }
 
 impl Plan {
-    /// Its numbers.
+    /// The numbers of this plan, for reports.
     pub fn report(&self) -> Report {
         Report {
             before: Size::of(&self.before),

@@ -44,7 +44,7 @@ pub enum Presence {
 /// What changes together with all checksums; `None` leaves one unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reseal {
-    /// The UUID.
+    /// The new UUID; `None` keeps the old one.
     pub uuid: Option<[u8; 16]>,
     /// The feature `metadata_csum`. Off, descriptors keep checksums of their own (`uninit_bg`).
     pub metadata_csum: Option<Presence>,

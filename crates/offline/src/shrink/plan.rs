@@ -40,7 +40,6 @@ pub(super) struct FileMove {
     pub(super) nodes: Vec<BlockNr>,
 }
 
-/// A pass.
 pub(super) struct Step {
     /// The superblock when the size is reached, without its free counts.
     pub(super) wanted: Superblock,
