@@ -6,7 +6,7 @@ use crate::backend;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Remaining budget.
+/// The remaining budget of steps and time of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// Steps, in the unit of the spender.

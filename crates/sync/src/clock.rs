@@ -117,7 +117,7 @@ impl ManualClock {
             now_ns: AtomicI64::new(start_ns),
         }
     }
-    /// Moves it forward.
+    /// Moves the clock forward by `by`.
     pub fn advance(&self, by: Duration) {
         self.now_ns
             .fetch_add(clamp_i64(by.as_nanos()), Ordering::AcqRel);

@@ -10,7 +10,7 @@
 use crate::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::{Condvar, Mutex, Rank, Sharded, shard_index};
 
-/// See the module.
+/// A barrier that threads pass concurrently until one closes it.
 pub struct FreezeBarrier {
     closed: AtomicBool,
     /// The work that it was closed for is done; it stays closed.

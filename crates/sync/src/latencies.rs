@@ -27,7 +27,7 @@ const LINEAR_BITS: u32 = 3;
 /// One for each number below [`LINEAR`], then `LINEAR` for each power of two.
 const BUCKETS: usize = usize_of((u64::BITS - LINEAR_BITS + 1) << LINEAR_BITS);
 
-/// See the module.
+/// A histogram of the durations of calls, which threads fill concurrently.
 pub struct Latencies {
     buckets: Box<[AtomicU64]>,
     worst_ns: AtomicU64,
@@ -37,7 +37,7 @@ pub struct Latencies {
 /// Summary of all calls that [`Latencies`] has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencySummary {
-    /// Number of calls.
+    /// The number of calls.
     pub count: u64,
     /// Sum of their times, in nanoseconds.
     pub total_ns: u64,

@@ -21,7 +21,7 @@ pub struct Latest<T> {
 }
 
 impl<T> Latest<T> {
-    /// Begins with `first`.
+    /// Makes a cell whose value is `first`.
     pub fn new(first: T) -> Self {
         Self {
             replacements: AtomicU32::new(0),

@@ -118,11 +118,11 @@ impl Condvar {
         guard.held.check_innermost();
         self.0.wait_for(&mut guard.inner, timeout).timed_out()
     }
-    /// Wakes one waiter.
+    /// Wakes one waiting thread, if there is one.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
-    /// Wakes all waiters.
+    /// Wakes all threads that wait now.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

@@ -8,7 +8,7 @@ use crate::SequenceCount;
 use crate::atomic::{AtomicU64, Ordering::SeqCst};
 use crossbeam_utils::CachePadded;
 
-/// See the module.
+/// `N` words that readers copy without a lock.
 pub struct SeqLock<const N: usize>(CachePadded<Inner<N>>);
 
 struct Inner<const N: usize> {

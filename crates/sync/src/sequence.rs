@@ -8,7 +8,7 @@
 
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// See the module.
+/// A sequence counter: odd while a change is under way.
 #[derive(Default)]
 pub struct SequenceCount(AtomicU32);
 
@@ -39,7 +39,7 @@ impl SequenceCount {
         Self(AtomicU32::new(0))
     }
 
-    /// The present value.
+    /// Loads the counter, before or after the reads of a reader.
     #[cfg_attr(simulated, track_caller)]
     pub fn sample(&self) -> Sequence {
         Sequence(self.0.load(SeqCst))

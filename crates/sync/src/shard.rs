@@ -49,7 +49,7 @@ impl<T> Sharded<T> {
             slots: (0..shards()).map(make).map(CachePadded::new).collect(),
         }
     }
-    /// Number of slots.
+    /// The number of slots, a power of two.
     pub fn count(&self) -> usize {
         self.slots.len()
     }

@@ -30,7 +30,7 @@ const CLOSED: u32 = 1 << 31;
 /// Optimistic tries of an operation before it takes the lock.
 const TRIES: usize = 8;
 
-/// See the module.
+/// A lock with a version that optimistic readers validate.
 pub struct VersionedLock {
     lock: RwLock<()>,
     /// [`CLOSED`]; the number of threads that hold the lock together, or wait for that, from

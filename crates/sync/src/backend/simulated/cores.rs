@@ -46,7 +46,7 @@ struct Task {
     timed_out: bool,
 }
 
-/// See the module.
+/// The cores and tasks of one simulation.
 pub(super) struct Cores {
     tasks: Vec<Task>,
     idle: BTreeSet<usize>,

@@ -33,12 +33,10 @@ pub(crate) use std::thread_local;
 
 pub use once::OnceLock;
 
-/// Shared atomics.
 pub(super) mod atomic {
     pub use super::atomics::*;
 }
 
-/// Threads.
 pub(super) mod thread {
     pub use super::thread_scope::{Scope, ScopedJoinHandle, scope};
     pub use super::threads::{Builder, JoinHandle, sleep, spawn, yield_now};

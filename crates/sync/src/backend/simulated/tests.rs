@@ -165,7 +165,7 @@ fn a_shared_counter_is_named() {
     assert_eq!(report.near + report.far, 16 * 20 - 1);
 }
 
-/// A mixture of all that waits; answers the end and the counts.
+/// A mixture of all that waits; returns the end and the counts.
 fn mixture(cores: usize) -> (u64, Duration, Report) {
     simulation::run(&machine(), cores, || {
         // Padded, because other tests of this process allocate beside them.

@@ -24,7 +24,7 @@ struct Waiter {
     lock: usize,
 }
 
-/// See the module.
+/// The tasks that wait, by address.
 #[derive(Default)]
 pub(super) struct Waiters {
     queues: AddressMap<VecDeque<Waiter>>,

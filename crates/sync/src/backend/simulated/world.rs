@@ -21,7 +21,7 @@ const LOOKAHEAD_PS: u64 = 20_000_000;
 /// Lines of a value that move with its lock: those of larger values are rarely all used.
 const DATA_LINES_MAX: usize = 4;
 
-/// See the module.
+/// The shared state of one simulation.
 pub(super) struct World {
     pub(super) machine: Machine,
     state: Mutex<State>,
