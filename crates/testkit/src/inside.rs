@@ -40,7 +40,6 @@ enum Give<'a> {
     Bytes(&'a [u8]),
 }
 
-/// A stopped thread.
 struct Stopped {
     thread: Pid,
     memory: File,

@@ -53,7 +53,7 @@ impl ServedMount {
         skip::can_or_skip(test, Self::is_available(), "root and /dev/fuse")
     }
 
-    /// Runs the command that `command` answers for a fresh mount point, and waits until the mount
+    /// Runs the command that `command` returns for a fresh mount point, and waits until the mount
     /// answers.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Polls until `state` answers.
+/// Polls until `state` returns a value.
 ///
 /// # Panics
 /// `what` did not come within a minute.
@@ -31,7 +31,7 @@ pub fn until_true(what: &str, mut state: impl FnMut() -> bool) {
     until(what, || state().then_some(()));
 }
 
-/// Polls until `state` answers, at least once and at most for `limit`.
+/// Polls until `state` returns a value, at least once and at most for `limit`.
 pub fn within<T>(limit: Duration, mut state: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {

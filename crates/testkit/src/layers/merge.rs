@@ -23,7 +23,6 @@ enum Outcome {
     Refused,
 }
 
-/// Applies a layer.
 pub(super) fn apply(tree: Tree, layer: &Layer) -> Applied {
     let mut layer = layer.clone();
     let (own, emptied) = own_tree(&tree, &layer);

@@ -83,7 +83,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Adds one path; answers its children.
+    /// Adds one path; returns its children.
     fn visit(&mut self, path: &[u8]) -> Result<Vec<Vec<u8>>> {
         let Stat { inode, mut entry } = self.source.stat(path)?;
         entry.xattrs = self.source.xattrs(path)?;

@@ -16,7 +16,7 @@ pub enum Access {
     Write,
 }
 
-/// Runs `commands` in sequence in one debugfs; answers its output. Before each answer debugfs
+/// Runs `commands` in sequence in one debugfs; returns its output. Before each answer debugfs
 /// repeats the command (`debugfs: stat /x`).
 ///
 /// debugfs exits with 0 even if a command fails: check the output.
@@ -33,7 +33,7 @@ pub fn debugfs<S: AsRef<str>>(image: &Path, access: Access, commands: &[S]) -> R
     answer(image, program.run()?)
 }
 
-/// Runs one read-only command; answers its output without the echo.
+/// Runs one read-only command; returns its output without the echo.
 ///
 /// # Errors
 /// As [`debugfs`].
