@@ -81,7 +81,6 @@ impl Failure {
         }
     }
 
-    /// Appends the remedy.
     pub(crate) fn hint(mut self, hint: &str) -> Self {
         self.text = format!("{}; {hint}", self.text);
         self

@@ -14,7 +14,6 @@ use crate::failure::{Failure, Result};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The calling program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     Anybody,

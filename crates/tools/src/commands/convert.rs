@@ -47,7 +47,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What was done.
 #[derive(Serialize)]
 struct Report {
     image: String,

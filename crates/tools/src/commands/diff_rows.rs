@@ -143,7 +143,6 @@ impl<'p> Printer<'p> {
         Ok(writeln!(self.out, "{range:<24} {:>8}  {text}", row.blocks)?)
     }
 
-    /// Prints the sums.
     pub(super) fn end(self) -> Result<()> {
         let (blocks, runs) = (self.blocks, self.printed);
         match self.form {

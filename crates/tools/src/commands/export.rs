@@ -176,7 +176,7 @@ impl Args {
         written
     }
 
-    /// Writes the archive. If it is complete, answers the result of the command, which is a failure
+    /// Writes the archive. If it is complete, returns the result of the command, which is a failure
     /// if files failed.
     fn write(
         &self,

@@ -6,7 +6,6 @@ use std::io::Write;
 use uext4::device::BlockDevice;
 use uext4::format::{Geometry, GroupDescriptor, GroupNr, Superblock, group_flag};
 
-/// One block group.
 #[derive(Serialize)]
 pub(crate) struct Group {
     number: u32,
@@ -64,7 +63,6 @@ impl Group {
     }
 }
 
-/// Prints a table.
 pub(super) fn print(out: &mut dyn Write, groups: &[Group]) -> Result<()> {
     writeln!(
         out,

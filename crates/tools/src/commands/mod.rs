@@ -54,7 +54,6 @@ mod tune_words;
 use crate::cli::Command;
 use crate::failure::Result;
 
-/// Runs one command.
 pub(crate) fn run(command: Command) -> Result<()> {
     match command {
         Command::Mkfs(args) => args.run(),

@@ -139,7 +139,6 @@ impl Args {
         found.is_ok_and(|found| found.is_dir())
     }
 
-    /// What PATH is.
     fn target(&self, fs: &Filesystem) -> Result<Target> {
         let path = self.path.as_bytes();
         let at = self.image.name_of(path);

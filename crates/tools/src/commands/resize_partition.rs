@@ -74,7 +74,6 @@ impl<'a> Longer<'a> {
         Ok(Arc::new(partition))
     }
 
-    /// Tells the lengths.
     pub(super) fn say(&self) -> Result<()> {
         let (before, after) = self.growth.len_bytes();
         let (name, number) = (&self.name, self.number);

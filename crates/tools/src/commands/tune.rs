@@ -172,7 +172,6 @@ impl Args {
         Ok(())
     }
 
-    /// Makes all changes.
     fn apply(&self, target: &mut Target, journal: Option<&Wanted>, tuning: Tuning) -> Result<()> {
         self.open_up(target)?;
         // While there is a journal, which larger inodes need.

@@ -14,7 +14,7 @@ use uext4_sync::Arc;
 /// Memory that a rehearsal may take for each device, in bytes.
 const REHEARSAL_BYTES: u64 = 512 << 20;
 
-/// See the module.
+/// The image and, if it has one, its external journal.
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) home: Arc<dyn BlockDevice>,

@@ -40,7 +40,7 @@ impl<W: Write> Compressor<W> {
         })
     }
 
-    /// Writes the end of the stream; answers the inner writer.
+    /// Writes the end of the stream; returns the inner writer.
     pub(crate) fn end(self) -> io::Result<W> {
         match self {
             Self::None(inner) => Ok(inner),

@@ -14,7 +14,6 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Of these bytes.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self {
             bytes: u64_of(bytes.len()),

@@ -120,7 +120,7 @@ impl Layout {
         Ok(Measuring::new(compressor, Digests::Yes))
     }
 
-    /// Ends layer and layout; answers digests and sizes of manifest and layer.
+    /// Ends layer and layout; returns digests and sizes of manifest and layer.
     pub(crate) fn end(self, layer: Layer) -> Result<(Measured, Measured)> {
         let (compressor, tar) = layer.end();
         let at = self.directory.work().join("layer");
@@ -171,7 +171,6 @@ impl Layout {
         json!({"manifests": [entry], "mediaType": INDEX, "schemaVersion": 2})
     }
 
-    /// Writes a blob.
     fn put(&self, value: &Value) -> Result<Measured> {
         let bytes = value.to_string().into_bytes();
         let blob = Measured::of(&bytes);

@@ -10,7 +10,6 @@ const TEMPLATE: &str =
 const COUNTING: &str =
     "{spinner} {human_pos}/{human_len} {prefix} {percent}% ({per_sec}, {eta} left) {wide_msg}";
 
-/// A progress bar.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
@@ -54,7 +53,6 @@ impl Progress {
         self.0.inc(done);
     }
 
-    /// Hides the bar.
     pub(super) fn end(&self) {
         self.0.finish_and_clear();
     }

@@ -35,7 +35,7 @@ fn traced(dir: &Path, more: &[&str], args: &[&str]) -> Output {
     command.output().expect("strace runs")
 }
 
-/// Runs the command, which gets SIGINT in the middle and must end as interrupted; answers its
+/// Runs the command, which gets SIGINT in the middle and must end as interrupted; returns its
 /// standard output.
 fn interrupted(rig: &Rig, args: &[&str]) -> String {
     let trial = Rig::empty();

@@ -12,7 +12,6 @@ pub(super) enum Samples {
 
 use Samples::{Keys, List, One};
 
-/// One metric.
 pub(super) struct Metric {
     pub(super) name: &'static str,
     pub(super) help: &'static str,

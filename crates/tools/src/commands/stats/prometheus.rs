@@ -10,7 +10,6 @@ use std::io::Write;
 
 const HISTOGRAM: &str = "uext4_request_duration_seconds";
 
-/// Writes all metrics.
 pub(super) fn write(out: &mut dyn Write, stats: &Value) -> Result<()> {
     let mount = text(&stats["server"]["mount_point"]);
     info(out, stats, &mount)?;

@@ -28,7 +28,6 @@ const PER_TRANSACTION_NS: &[(&str, &str)] = &[
     ("publish_ns", "  publishing"),
 ];
 
-/// Writes all statistics.
 pub(super) fn write(out: &mut dyn Write, stats: &Value) -> Result<()> {
     write_added(out, &Value::Null, stats)
 }
@@ -206,7 +205,6 @@ pub(super) fn write_groups(out: &mut dyn Write, rows: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Human-readable duration.
 fn duration(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
