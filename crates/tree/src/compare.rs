@@ -120,7 +120,7 @@ impl Compare {
     /// Compares both trees; calls `tell` for each difference and failure.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] after `tell` answered `Break`; an unreadable root directory.
+    /// [`Error::Cancelled`] after `tell` returned `Break`; an unreadable root directory.
     pub fn run(&self, tell: &mut dyn FnMut(Compared<'_>) -> ControlFlow<()>) -> Result<()> {
         walk::Walk::new(self, tell).run()
     }

@@ -29,7 +29,7 @@
 //!
 //! # Progress, failures and cancellation
 //!
-//! The callback of `on_event` is told each file, the bytes copied, and each failure. It answers
+//! The callback of `on_event` is told each file, the bytes copied, and each failure. It returns
 //! whether the transfer goes on:
 //!
 //! | event | `Break` |

@@ -29,7 +29,7 @@ pub struct Summary {
     pub files: u64,
     /// Bytes of data copied.
     pub bytes: u64,
-    /// Files that failed.
+    /// The number of files that failed and were left out.
     pub failed: u64,
     /// Device nodes that were left out as [`crate::Devices::Leave`] says.
     pub left_out: u64,

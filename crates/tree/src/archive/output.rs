@@ -28,7 +28,6 @@ impl<'o> Output<'o> {
         }
     }
 
-    /// Appends bytes.
     pub(super) fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let room = self.room(bytes.len())?;
@@ -40,7 +39,6 @@ impl<'o> Output<'o> {
         Ok(())
     }
 
-    /// Appends zeroes.
     pub(super) fn put_zeroes(&mut self, mut bytes: u64) -> Result<()> {
         while bytes > 0 {
             let room = self.room(uext4_num::clamp_usize(bytes))?;

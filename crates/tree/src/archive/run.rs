@@ -25,7 +25,6 @@ const LISTS: [(&[u8], &[u8]); 2] = [
 /// A tar stream is filled up to this, as tar fills it.
 const STREAM_RECORDS: usize = 20;
 
-/// One archive.
 pub(super) struct Run<'r, 'a, 'o> {
     archive: &'r mut Archive<'a>,
     output: &'r mut Output<'o>,
@@ -156,7 +155,7 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
         Ok(root.nr() == dir.nr())
     }
 
-    /// Writes the entry of one file; answers the names below it.
+    /// Writes the entry of one file; returns the names below it.
     fn member(&mut self, inode: InodeRef, path: Vec<u8>, name: Vec<u8>) -> Result<Option<Level>> {
         let member = Member {
             attr: self.archive.fs.attr(&inode),
@@ -288,8 +287,8 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
         self.entry_with(member, header, |_| Ok(Ok(())))
     }
 
-    /// Writes headers and content. What `content` answers inside is a failure that leaves the
-    /// archive well-formed; the one outside ends it.
+    /// Writes headers and content. An error inside the result of `content` leaves the
+    /// archive well-formed; an error outside ends it.
     fn entry_with(
         &mut self,
         member: &Member,

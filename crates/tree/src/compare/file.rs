@@ -36,7 +36,7 @@ impl Pair {
         }
     }
 
-    /// Adds what differs; answers what cannot be read.
+    /// Adds what differs; returns what cannot be read.
     pub(super) fn compare(
         &mut self,
         path: &[u8],

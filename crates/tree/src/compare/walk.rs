@@ -9,7 +9,6 @@ use std::ops::ControlFlow;
 use uext4::path::PathError;
 use uext4::{Caller, FileType, InodeRef};
 
-/// One comparison.
 pub(super) struct Walk<'w> {
     compare: &'w Compare,
     tell: &'w mut dyn FnMut(Compared<'_>) -> ControlFlow<()>,
@@ -99,7 +98,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Tells what differs in a file; answers the names below a directory.
+    /// Tells what differs in a file; returns the names below a directory.
     fn compare_pair(&mut self, found: Found) -> Result<Option<Level>> {
         let path = &found.path;
         match (&found.a, &found.b) {

@@ -20,11 +20,11 @@ use uext4_num::{clamp_usize, u64_of};
 pub(super) struct Spot<'s> {
     pub(super) dir: BorrowedFd<'s>,
     pub(super) host_name: &'s OsStr,
-    /// For errors.
+    /// The path in the host, which errors show.
     pub(super) host: &'s Path,
     pub(super) parent: &'s InodeRef,
     pub(super) name: &'s [u8],
-    /// For errors.
+    /// The path in the image, which errors show.
     pub(super) path: &'s [u8],
 }
 

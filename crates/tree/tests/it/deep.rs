@@ -57,7 +57,7 @@ fn memory_of_a_deep_tree_follows_its_names() {
     rig.assert_clean();
 }
 
-/// Raises the limit of open files; answers whether it allows as many levels as a copy makes.
+/// Raises the limit of open files; returns whether it allows as many levels as a copy makes.
 fn allow_levels() -> bool {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
