@@ -104,10 +104,9 @@ impl InodeCounts {
     /// The approximate counts of one group.
     pub fn summary(&self, group: GroupNr) -> InodeSummary {
         let counts = &self.groups[usize_of(group.0)];
-        let count = |of: &AtomicI32| of.load(Relaxed).max(0).cast_unsigned();
         InodeSummary {
-            free_inodes: count(&counts.free_inodes),
-            used_dirs: count(&counts.used_dirs),
+            free_inodes: load_count(&counts.free_inodes),
+            used_dirs: load_count(&counts.used_dirs),
         }
     }
 
@@ -209,6 +208,10 @@ impl InodeCounts {
     pub fn report_full(&self, group: GroupNr) {
         self.apply_pending(|of| of == group);
     }
+}
+
+fn load_count(of: &AtomicI32) -> u32 {
+    of.load(Relaxed).max(0).cast_unsigned()
 }
 
 fn pack(group: GroupNr, free: i32) -> u64 {
