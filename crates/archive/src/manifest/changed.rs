@@ -33,9 +33,8 @@ impl Times {
     }
 
     fn clamp(self, mtime: &mut Timestamp) {
-        let order = |time: &Timestamp| (time.seconds, time.nanoseconds);
         if let Times::NotAfter(latest) = self
-            && order(mtime) > order(&latest)
+            && *mtime > latest
         {
             *mtime = latest;
         }
@@ -259,10 +258,6 @@ fn check_type(line: &Line, node: &Node<'_>) -> std::result::Result<(), Fault> {
 
 /// The file that a line describes completely; `None` if it may be missing.
 fn node(line: &Line) -> std::result::Result<Option<Node<'static>>, Fault> {
-    let without = |what: &str| {
-        let problem = format!("is a new file without {what}");
-        Fault::refused(problem, "add it to the line")
-    };
     Ok(Some(match line.kind {
         None | Some(Kind::File) if line.is_optional => return Ok(None),
         None | Some(Kind::File) => {
@@ -274,15 +269,20 @@ fn node(line: &Line) -> std::result::Result<Option<Node<'static>>, Fault> {
         }
         Some(Kind::Directory) => Node::Directory,
         Some(Kind::Symlink) => {
-            Node::Symlink(line.target.clone().ok_or_else(|| without("link=TARGET"))?)
+            Node::Symlink(line.target.clone().ok_or_else(|| missing("link=TARGET"))?)
         }
         Some(Kind::CharDevice) => {
-            Node::CharDevice(line.device.ok_or_else(|| without("device=NUMBER"))?)
+            Node::CharDevice(line.device.ok_or_else(|| missing("device=NUMBER"))?)
         }
         Some(Kind::BlockDevice) => {
-            Node::BlockDevice(line.device.ok_or_else(|| without("device=NUMBER"))?)
+            Node::BlockDevice(line.device.ok_or_else(|| missing("device=NUMBER"))?)
         }
         Some(Kind::Fifo) => Node::Fifo,
         Some(Kind::Socket) => Node::Socket,
     }))
+}
+
+fn missing(what: &str) -> Fault {
+    let problem = format!("is a new file without {what}");
+    Fault::refused(problem, "add it to the line")
 }

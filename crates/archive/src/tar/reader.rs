@@ -342,7 +342,6 @@ fn device(header: &Header<'_>, records: &Records) -> Checked<DeviceNumber> {
     let (major, minor) = header.device()?;
     let major = records.device.0.unwrap_or(major);
     let minor = records.device.1.unwrap_or(minor);
-    let fit = |value: u64, max: u32| u32::try_from(value).ok().filter(|value| *value <= max);
     match (fit(major, 0xFFF), fit(minor, 0xF_FFFF)) {
         (Some(major), Some(minor)) => Ok(DeviceNumber { major, minor }),
         _ => {
@@ -353,6 +352,10 @@ fn device(header: &Header<'_>, records: &Records) -> Checked<DeviceNumber> {
             ))
         }
     }
+}
+
+fn fit(value: u64, max: u32) -> Option<u32> {
+    u32::try_from(value).ok().filter(|value| *value <= max)
 }
 
 fn attributes(header: &Header<'_>, records: &Records, kind: &Kind) -> Checked<Attributes> {

@@ -36,21 +36,20 @@ pub(crate) struct SparseMap {
 impl SparseMap {
     /// A map that fits its file and the bytes that the archive has of it.
     pub(crate) fn checked(mut self, stored: u64) -> Checked<SparseMap> {
-        let bad = |what: &str| Err(Fault::refused(format!("has a sparse map {what}"), DAMAGED));
         let mut end = 0;
         let mut sum = 0;
         for range in &self.ranges {
             if range.start < end || range.end < range.start {
-                return bad("that is not in ascending order");
+                return bad_map("that is not in ascending order");
             }
             end = range.end;
             sum += range.end - range.start;
         }
         if end > self.size {
-            return bad("that ends behind its file");
+            return bad_map("that ends behind its file");
         }
         if sum != stored {
-            return bad("of another length than its data");
+            return bad_map("of another length than its data");
         }
         self.ranges.retain(|range| !range.is_empty());
         Ok(self)
@@ -75,6 +74,10 @@ impl SparseMap {
             ranges,
         })
     }
+}
+
+fn bad_map<T>(what: &str) -> Checked<T> {
+    Err(Fault::refused(format!("has a sparse map {what}"), DAMAGED))
 }
 
 fn add_pairs(ranges: &mut Vec<Range<u64>>, map: &[u8]) -> Checked<()> {
