@@ -150,7 +150,6 @@ pub fn write_sparse<D: BlockDevice + ?Sized>(
     buf: &[u8],
     grain_bytes: usize,
 ) -> Result<(), Error> {
-    let is_zero = |grain: &&[u8]| grain.iter().all(|byte| *byte == 0);
     let grains: Vec<&[u8]> = buf.chunks(grain_bytes.max(1)).collect();
     let mut at = 0;
     for run in grains.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
@@ -164,6 +163,10 @@ pub fn write_sparse<D: BlockDevice + ?Sized>(
         at += len;
     }
     Ok(())
+}
+
+fn is_zero(grain: &&[u8]) -> bool {
+    grain.iter().all(|byte| *byte == 0)
 }
 
 /// Zeroes bytes by ordinary writes, for devices without a better way.

@@ -67,8 +67,7 @@ fn read_aligned(direct: &File, buf: &mut [u8], at: u64) -> io::Result<()> {
 /// Writes `bytes` at byte `at` and nothing beside them: a cached page may hold stale neighbouring
 /// bytes that another host has changed since.
 pub(super) fn write(file: &File, direct: Option<&File>, bytes: &[u8], at: u64) -> io::Result<()> {
-    let fits = |number: u64| number.is_multiple_of(SECTOR_BYTES);
-    if let Some(direct) = direct.filter(|_| fits(at) && fits(u64_of(bytes.len()))) {
+    if let Some(direct) = direct.filter(|_| is_aligned(at) && is_aligned(u64_of(bytes.len()))) {
         let mut memory = vec![0; bytes.len() + clamp_usize(ALIGN_BYTES)];
         let memory = aligned(&mut memory, bytes.len());
         memory.copy_from_slice(bytes);
@@ -78,6 +77,10 @@ pub(super) fn write(file: &File, direct: Option<&File>, bytes: &[u8], at: u64) -
         }
     }
     file.write_all_at(bytes, at)
+}
+
+fn is_aligned(number: u64) -> bool {
+    number.is_multiple_of(SECTOR_BYTES)
 }
 
 /// The first `len` bytes of `memory` at an aligned address; `memory` has `ALIGN_BYTES` more.

@@ -78,10 +78,9 @@ fn is_free(file: &File) -> io::Result<bool> {
 
 /// Asks for one byte; returns the kind of a lock that is in the way.
 fn call(file: &File, command: i32, kind: i32, byte: i64) -> io::Result<i32> {
-    let short = |number: i32| libc::c_short::try_from(number).unwrap_or_default();
     // SAFETY: `flock` is a plain C structure, for which all zeroes are a value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    (lock.l_type, lock.l_whence) = (short(kind), short(libc::SEEK_SET));
+    (lock.l_type, lock.l_whence) = (c_short(kind), c_short(libc::SEEK_SET));
     (lock.l_start, lock.l_len) = (byte, 1);
     // SAFETY: the descriptor is open while `file` is borrowed, and the kernel reads and writes only
     // the structure behind the pointer, which lives until the call returns.
@@ -90,6 +89,10 @@ fn call(file: &File, command: i32, kind: i32, byte: i64) -> io::Result<i32> {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(lock.l_type.into()),
     }
+}
+
+fn c_short(number: i32) -> libc::c_short {
+    libc::c_short::try_from(number).unwrap_or_default()
 }
 
 #[cfg(test)]
