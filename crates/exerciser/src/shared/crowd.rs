@@ -133,7 +133,6 @@ fn check_file(path: &Path) -> Result<()> {
     ensure!(found.len() >= HEAD_BYTES, "only {} bytes", found.len());
     let (head, _) = found.split_at(HEAD_BYTES);
     let (seed, len) = head.split_at(8);
-    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 of 16 bytes"));
     let (seed, len) = (number(seed), number(len));
     ensure!(len < FILE_BYTES_MAX, "the head is garbage");
     ensure!(
@@ -142,6 +141,10 @@ fn check_file(path: &Path) -> Result<()> {
         found.len()
     );
     Ok(())
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("8 of 16 bytes"))
 }
 
 fn rename(from: &Path, to: &Path, how: RenameFlags) -> Result<()> {
