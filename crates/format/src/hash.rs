@@ -163,21 +163,24 @@ impl DirHasher {
 
 fn half_md4(state: &mut [u32; 4], words: &[u32; 8]) {
     let [a, b, c, d, e, f, g, h] = *words;
-    let add = |words: [u32; 4], constant: u32| words.map(|word| word.wrapping_add(constant));
     let mut mixed = *state;
     let first = [[a, b, c, d], [e, f, g, h]];
     md4_round(&mut mixed, first, [3, 7, 11, 19], |x, y, z| {
         z ^ (x & (y ^ z))
     });
-    let second = [[b, d, f, h], [a, c, e, g]].map(|half| add(half, 0x5A82_7999));
+    let second = [[b, d, f, h], [a, c, e, g]].map(|half| add_to_all(half, 0x5A82_7999));
     md4_round(&mut mixed, second, [3, 5, 9, 13], |x, y, z| {
         (x & y).wrapping_add((x ^ y) & z)
     });
-    let third = [[d, h, c, g], [b, f, a, e]].map(|half| add(half, 0x6ED9_EBA1));
+    let third = [[d, h, c, g], [b, f, a, e]].map(|half| add_to_all(half, 0x6ED9_EBA1));
     md4_round(&mut mixed, third, [3, 9, 11, 15], |x, y, z| x ^ y ^ z);
     for (old, new) in state.iter_mut().zip(mixed) {
         *old = old.wrapping_add(new);
     }
+}
+
+fn add_to_all(words: [u32; 4], constant: u32) -> [u32; 4] {
+    words.map(|word| word.wrapping_add(constant))
 }
 
 /// One round of the shortened MD4. Inlined, so that shifts and function are constants in it: every

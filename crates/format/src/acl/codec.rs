@@ -217,7 +217,6 @@ pub fn replace_ids<E>(
 /// others grant; `keeps` tells which entries stay as they are.
 pub fn restrict(value: &mut [u8], keeps: impl Fn(Tag) -> bool) {
     let (entries, _) = rest_mut(value, HEADER_BYTES).as_chunks_mut::<LONG_BYTES>();
-    let tag_of = |entry: &[u8]| Tag::from_code(get_u16(entry, 0), get_u32(entry, 4)).ok();
     let granted = entries
         .iter()
         .filter(|entry| {
@@ -231,6 +230,10 @@ pub fn restrict(value: &mut [u8], keeps: impl Fn(Tag) -> bool) {
             put_u16(entry, 2, granted);
         }
     }
+}
+
+fn tag_of(entry: &[u8]) -> Option<Tag> {
+    Tag::from_code(get_u16(entry, 0), get_u32(entry, 4)).ok()
 }
 
 fn check_version(value: &[u8], version: u32) -> Result<(), AclError> {

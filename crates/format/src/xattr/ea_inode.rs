@@ -16,8 +16,11 @@ pub struct EaInodeFields {
 impl EaInodeFields {
     /// Of an inode: the low 32 bits of its times are raw in either range of times.
     pub fn of(inode: &Inode) -> Self {
-        let low = |time: Timestamp| low_u32(time.seconds.cast_unsigned());
-        Self::from_raw(low(inode.atime), low(inode.ctime), low_u32(inode.version))
+        Self::from_raw(
+            low_seconds(inode.atime),
+            low_seconds(inode.ctime),
+            low_u32(inode.version),
+        )
     }
 
     /// From the raw fields of the inode.
@@ -56,6 +59,10 @@ impl EaInodeFields {
     pub fn version_low(&self) -> u32 {
         low_u32(self.refcount)
     }
+}
+
+fn low_seconds(time: Timestamp) -> u32 {
+    low_u32(time.seconds.cast_unsigned())
 }
 
 /// The hash of a value that is kept in an inode; `seed` is the file system's.
