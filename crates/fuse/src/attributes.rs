@@ -112,13 +112,7 @@ pub(crate) fn put_statx(reply: &mut Reply, attr: &Attr, ttl: Duration) {
     };
     reply.u32(mask);
     reply.u32(attr.block_size);
-    let shown = |flags: u32| {
-        let set = STATX_ATTRIBUTES
-            .iter()
-            .filter(move |(_, flag)| flags & flag != 0);
-        set.fold(0, |bits, (bit, _)| bits | bit)
-    };
-    reply.u64(shown(attr.flags));
+    reply.u64(statx_attributes(attr.flags));
     for word in [attr.links, attr.uid, attr.gid, mode_of(attr)] {
         reply.u32(word);
     }
@@ -126,7 +120,7 @@ pub(crate) fn put_statx(reply: &mut Reply, attr: &Attr, ttl: Duration) {
         u64::from(attr.ino.0),
         attr.size_bytes,
         attr.sectors,
-        shown(u32::MAX),
+        statx_attributes(u32::MAX),
     ] {
         reply.u64(word);
     }
@@ -139,6 +133,14 @@ pub(crate) fn put_statx(reply: &mut Reply, attr: &Attr, ttl: Duration) {
         reply.u32(word);
     }
     reply.zeroes(14 * 8);
+}
+
+/// The `STATX_ATTR_*` bits of inode flags.
+fn statx_attributes(flags: u32) -> u64 {
+    let set = STATX_ATTRIBUTES
+        .iter()
+        .filter(move |(_, flag)| flags & flag != 0);
+    set.fold(0, |bits, (bit, _)| bits | bit)
 }
 
 /// Type and permission bits.

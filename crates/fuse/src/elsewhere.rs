@@ -21,7 +21,6 @@ pub(crate) struct Keeping {
 /// A process in another mount namespace that has a mount of `connection`. Processes that this user
 /// may not look at are not found.
 pub(crate) fn keeping(connection: u64) -> Option<Keeping> {
-    let namespace = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
     let own = namespace(Path::new("/proc/self"))?;
     let mut seen: HashSet<PathBuf> = [own].into();
     let pids = fs::read_dir("/proc").ok()?;
@@ -43,4 +42,8 @@ pub(crate) fn keeping(connection: u64) -> Option<Keeping> {
         }
     }
     None
+}
+
+fn namespace(process: &Path) -> Option<PathBuf> {
+    fs::read_link(process.join("ns/mnt")).ok()
 }

@@ -131,10 +131,9 @@ impl<'a> Request<'a> {
     /// may not.
     pub(crate) fn administers(&self) -> bool {
         let status = self.status();
-        let ids_of = |process: &str| std::fs::read(format!("/proc/{process}/uid_map")).ok();
         !works_for_others(&status)
             && has_capability(&status, SYS_ADMIN)
-            && ids_of(&self.pid.to_string()) == ids_of("self")
+            && user_map(&self.pid.to_string()) == user_map("self")
     }
 
     /// The `status` of the process; empty if it is invisible.
@@ -160,6 +159,10 @@ impl<'a> Request<'a> {
         }
         Ok(Vec::new())
     }
+}
+
+fn user_map(process: &str) -> Option<Vec<u8>> {
+    std::fs::read(format!("/proc/{process}/uid_map")).ok()
 }
 
 /// Value of a line of a process's `status`.

@@ -80,15 +80,19 @@ impl NewLimits {
     }
 
     fn over(&self, old: QuotaEntry) -> QuotaEntry {
-        let kib = |bytes: Option<u64>, old: u64| bytes.map_or(old, |bytes| bytes.div_ceil(1024));
         QuotaEntry {
-            space_soft_kib: kib(self.space_soft_bytes, old.space_soft_kib),
-            space_hard_kib: kib(self.space_hard_bytes, old.space_hard_kib),
+            space_soft_kib: kib_or(self.space_soft_bytes, old.space_soft_kib),
+            space_hard_kib: kib_or(self.space_hard_bytes, old.space_hard_kib),
             inodes_soft: self.inodes_soft.unwrap_or(old.inodes_soft),
             inodes_hard: self.inodes_hard.unwrap_or(old.inodes_hard),
             ..old
         }
     }
+}
+
+/// A new limit in KiB, rounded up, or the old one.
+fn kib_or(bytes: Option<u64>, old: u64) -> u64 {
+    bytes.map_or(old, |bytes| bytes.div_ceil(1024))
 }
 
 /// New grace times; fields without a value stay unchanged.

@@ -104,10 +104,9 @@ impl Server {
         let caller = request.caller(umask);
         let umask = caller.umask;
         if self.agreement.hides_callers() {
-            let known = |id| Some(id).filter(|id| *id != NO_ID).ok_or(Errno::EOVERFLOW);
             let owner = NewOwner {
-                uid: known(caller.uid)?,
-                gid: known(caller.gid)?,
+                uid: known_id(caller.uid)?,
+                gid: known_id(caller.gid)?,
                 groups: caller.groups,
             };
             return Ok(Caller {
@@ -185,6 +184,10 @@ impl Server {
         }
         Ok(())
     }
+}
+
+fn known_id(id: u32) -> Result<u32, Errno> {
+    Some(id).filter(|id| *id != NO_ID).ok_or(Errno::EOVERFLOW)
 }
 
 /// A name in the directory of a node.

@@ -117,7 +117,6 @@ impl Server {
         let inode = self.get(request.node)?;
         let mut list = Vec::new();
         let names = self.filesystem.list_xattrs(&inode, &request.caller(0))?;
-        let is_secret = |name: &[u8]| name.starts_with(b"trusted.");
         let keeps_secrets = names.iter().any(|name| is_secret(name)) && !self.is_superuser(request);
         for name in names {
             let hides_list = is_list(&name) && self.owners.hide_lists();
@@ -140,6 +139,10 @@ impl Server {
             .filesystem
             .remove_xattr(&inode, name, &self.asker(request))?)
     }
+}
+
+fn is_secret(name: &[u8]) -> bool {
+    name.starts_with(b"trusted.")
 }
 
 /// Whether an attribute is an access control list.
