@@ -188,13 +188,6 @@ impl Gate {
     fn take_credits(&self, shard: &Shard, want: i64) -> bool {
         // One update, not a loop: all cores may take credits at the same time. While it is undone,
         // another handle may find the transaction full a little early.
-        let take = |from: &AtomicI64, n: i64| {
-            let is_enough = from.fetch_sub(n, SeqCst) >= n;
-            if !is_enough {
-                from.fetch_add(n, SeqCst);
-            }
-            is_enough
-        };
         if take(&shard.credits, want) {
             return true;
         }
@@ -309,4 +302,13 @@ impl Gate {
             .get()
             .map_or(Ok(()), |cause| Err(cause.clone()))
     }
+}
+
+/// Takes `n` if there are so many.
+fn take(from: &AtomicI64, n: i64) -> bool {
+    let is_enough = from.fetch_sub(n, SeqCst) >= n;
+    if !is_enough {
+        from.fetch_add(n, SeqCst);
+    }
+    is_enough
 }

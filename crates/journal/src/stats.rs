@@ -172,30 +172,33 @@ impl Times {
 
     /// A snapshot of these counters; all other fields are 0.
     pub(crate) fn snapshot(&self) -> Stats {
-        let ns = |counter: &AtomicU64| Duration::from_nanos(counter.load(Relaxed));
         Stats {
             transactions: self.transactions.load(Relaxed),
             requested: self.requested.load(Relaxed),
             handle_waits: self.handle_waits.load(Relaxed),
-            handle_wait: ns(&self.handle_wait_ns),
-            running: ns(&self.running_ns),
-            commit: ns(&self.commit_ns),
+            handle_wait: duration(&self.handle_wait_ns),
+            running: duration(&self.running_ns),
+            commit: duration(&self.commit_ns),
             checkpoints: self.checkpoints.load(Relaxed),
-            checkpoint: ns(&self.checkpoint_ns),
-            bookkeeping: ns(&self.bookkeeping_ns),
-            freeing: ns(&self.freeing_ns),
+            checkpoint: duration(&self.checkpoint_ns),
+            bookkeeping: duration(&self.bookkeeping_ns),
+            freeing: duration(&self.freeing_ns),
             image_blocks: self.image_blocks.load(Relaxed),
             log_blocks: self.log_blocks.load(Relaxed),
             revoked_blocks: self.revoked_blocks.load(Relaxed),
             checkpointed_blocks: self.checkpointed_blocks.load(Relaxed),
-            drain: ns(&self.drain_ns),
-            render: ns(&self.render_ns),
-            encode: ns(&self.encode_ns),
-            write: ns(&self.write_ns),
-            flush: ns(&self.flush_ns),
-            publish: ns(&self.publish_ns),
+            drain: duration(&self.drain_ns),
+            render: duration(&self.render_ns),
+            encode: duration(&self.encode_ns),
+            write: duration(&self.write_ns),
+            flush: duration(&self.flush_ns),
+            publish: duration(&self.publish_ns),
             fast: self.fast(),
             ..Stats::default()
         }
     }
+}
+
+fn duration(counter: &AtomicU64) -> Duration {
+    Duration::from_nanos(counter.load(Relaxed))
 }
