@@ -341,22 +341,25 @@ fn entry(attr: &Attr) -> Entry {
         FileType::Fifo => FileKind::Fifo,
         FileType::Socket => FileKind::Socket,
     };
-    let time = |time: uext4::Timestamp| Time {
-        seconds: time.seconds,
-        nanos: time.nanoseconds,
-    };
     let mut entry = Entry::new(kind);
     entry.mode = u32::from(attr.mode);
     (entry.uid, entry.gid) = (attr.uid, attr.gid);
     entry.nlink = u64::from(attr.links);
     entry.size_bytes = attr.size_bytes;
     entry.allocated_sectors = attr.sectors;
-    entry.atime = time(attr.atime);
-    entry.mtime = time(attr.mtime);
-    entry.ctime = time(attr.ctime);
+    entry.atime = time_of(attr.atime);
+    entry.mtime = time_of(attr.mtime);
+    entry.ctime = time_of(attr.ctime);
     if matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) {
         let (major, minor) = attr.rdev;
         entry.device = Some(Device { major, minor });
     }
     entry
+}
+
+fn time_of(time: uext4::Timestamp) -> Time {
+    Time {
+        seconds: time.seconds,
+        nanos: time.nanoseconds,
+    }
 }

@@ -20,7 +20,6 @@ pub(super) struct Recorders {
 
 impl Disk {
     pub(super) fn snapshot(&self) -> Self {
-        let copy = |device: &Arc<MemDevice>| Arc::new(device.snapshot());
         Self {
             main: copy(&self.main),
             journal: self.journal.as_ref().map(copy),
@@ -32,6 +31,10 @@ impl Disk {
         let journal = self.journal.clone();
         mount(self.main.clone(), journal.map(|it| it as _), options)
     }
+}
+
+fn copy(device: &Arc<MemDevice>) -> Arc<MemDevice> {
+    Arc::new(device.snapshot())
 }
 
 impl Recorders {

@@ -308,12 +308,15 @@ fn data_of(model: &Model, path: &[u8]) -> Vec<u8> {
 /// Whether every byte is old or new, and the size is between the old and the new one.
 fn is_between(found: &[u8], old: &[u8], new: &[u8]) -> bool {
     let sizes = old.len().min(new.len())..=old.len().max(new.len());
-    let byte = |data: &[u8], at: usize| data.get(at).copied().unwrap_or(0);
     sizes.contains(&found.len())
         && found
             .iter()
             .enumerate()
-            .all(|(at, found)| *found == byte(old, at) || *found == byte(new, at))
+            .all(|(at, found)| *found == byte_or_zero(old, at) || *found == byte_or_zero(new, at))
+}
+
+fn byte_or_zero(data: &[u8], at: usize) -> u8 {
+    data.get(at).copied().unwrap_or(0)
 }
 
 fn reshape(

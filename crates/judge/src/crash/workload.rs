@@ -226,12 +226,11 @@ impl Workload {
     /// Removes an existing attribute.
     fn remove_xattr(&mut self, model: &Model) -> Step {
         let tree = model.manifest();
-        let name = |name: &Vec<u8>| String::from_utf8(name.clone()).ok();
         let pairs = tree.entries.iter().flat_map(|(path, entry)| {
             let names = entry
                 .xattrs
                 .keys()
-                .filter_map(name)
+                .filter_map(|name| String::from_utf8(name.clone()).ok())
                 .filter(|name| !name.starts_with("system."));
             names.map(|name| (path.clone(), name))
         });
