@@ -24,10 +24,14 @@ impl Key {
     /// Whether two keys are compared: they differ only in the system, or in the transport of a
     /// mount.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
-        let is_way = |variant: &str| matches!(variant, "dev_fuse" | "io_uring" | "peers");
         let same = self.variant == other.variant;
-        self.workers == other.workers && (same || is_way(&self.variant) && is_way(&other.variant))
+        self.workers == other.workers
+            && (same || is_transport(&self.variant) && is_transport(&other.variant))
     }
+}
+
+fn is_transport(variant: &str) -> bool {
+    matches!(variant, "dev_fuse" | "io_uring" | "peers")
 }
 
 /// All samples of one metric.

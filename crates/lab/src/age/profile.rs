@@ -216,9 +216,8 @@ impl Profile {
     /// A random directory: its position in [`Profile::parents`].
     pub(super) fn dir(&self, rng: &mut Rng) -> usize {
         let depth = pick(self.depths.iter().map(|depth| depth.weight), rng);
-        let dirs = |depths: &[Depth]| depths.iter().map(|depth| depth.dirs).sum::<usize>();
-        let tree = rng.below(TREES as u64) as usize * dirs(self.depths);
-        tree + dirs(&self.depths[..depth]) + rng.below(self.depths[depth].dirs as u64) as usize
+        let tree = rng.below(TREES as u64) as usize * dirs_of(self.depths);
+        tree + dirs_of(&self.depths[..depth]) + rng.below(self.depths[depth].dirs as u64) as usize
     }
 
     /// A random size in bytes, from the buckets up to `max`.
@@ -240,6 +239,10 @@ impl Profile {
             .iter()
             .map(move |(age, weight)| (age_max * age / oldest, (*weight, sum)))
     }
+}
+
+fn dirs_of(depths: &[Depth]) -> usize {
+    depths.iter().map(|depth| depth.dirs).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -110,7 +110,6 @@ fn of_stats(stats: &Value) -> Result<Commits> {
 }
 
 fn of_kernel(disk: &str, feature: Feature) -> Result<Commits> {
-    let read = |path: String| fs::read_to_string(&path).with_context(|| format!("read {path}"));
     let info = read(format!("/proc/fs/jbd2/{disk}-8/info"))?;
     let fast = match feature {
         Feature::Full => None,
@@ -122,6 +121,10 @@ fn of_kernel(disk: &str, feature: Feature) -> Result<Commits> {
         full: before_word(&info, "transactions")?,
         fast,
     })
+}
+
+fn read(path: String) -> Result<String> {
+    fs::read_to_string(&path).with_context(|| format!("read {path}"))
 }
 
 fn fast_of_kernel(info: &str) -> Result<Fast> {

@@ -64,13 +64,16 @@ fn sentence(design: &Design, found: &Numbers) -> String {
 }
 
 fn published(published: &Published) -> Table {
-    let cells = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect();
     Table {
         title: published.title.to_owned(),
-        headers: cells(published.headers),
-        rows: published.rows.iter().map(|row| cells(row)).collect(),
+        headers: texts(published.headers),
+        rows: published.rows.iter().map(|row| texts(row)).collect(),
         left: 1,
     }
+}
+
+fn texts(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
 /// A column for each number of workers that some line has.

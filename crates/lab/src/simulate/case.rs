@@ -245,7 +245,6 @@ impl<'a> Case<'a> {
     /// Workers of a timed phase end one after the other, so the sum of their rates counts; of the
     /// others all work on a given amount, until the last has done it.
     fn outcome(&self, phase: Phase, done: &[Done], report: Report) -> Outcome {
-        let seconds = |one: &Done| (one.ended - one.began).as_secs_f64();
         let amount = done.iter().map(|one| one.amount).sum();
         let began = done.iter().map(|one| one.began).min().unwrap_or_default();
         let ended = done.iter().map(|one| one.ended).max().unwrap_or_default();
@@ -272,4 +271,8 @@ impl<'a> Case<'a> {
             accesses: done.iter().map(|one| one.accesses).sum(),
         }
     }
+}
+
+fn seconds(one: &Done) -> f64 {
+    (one.ended - one.began).as_secs_f64()
 }

@@ -28,7 +28,6 @@ pub(super) struct Row {
 impl Row {
     /// The row of `outcome`; `one` is that of one worker.
     pub(super) fn new(variant: &str, outcome: &Outcome, one: &Outcome) -> Self {
-        let each = |outcome: &Outcome| outcome.total / f64::from(outcome.workers);
         let per_operation = |count: u64| count as f64 / outcome.amount.max(1) as f64;
         Self {
             variant: variant.to_owned(),
@@ -46,10 +45,17 @@ impl Row {
     }
 }
 
+fn each(outcome: &Outcome) -> f64 {
+    outcome.total / f64::from(outcome.workers)
+}
+
 /// Median and mean of ascending times, in microseconds.
 fn call_us(times: &[Duration]) -> Option<(f64, f64)> {
-    let us = |time: &Duration| time.as_secs_f64() * 1e6;
     let median = times.get(times.len() / 2)?;
-    let sum: f64 = times.iter().map(us).sum();
-    Some((us(median), sum / times.len() as f64))
+    let sum: f64 = times.iter().map(microseconds).sum();
+    Some((microseconds(median), sum / times.len() as f64))
+}
+
+fn microseconds(time: &Duration) -> f64 {
+    time.as_secs_f64() * 1e6
 }

@@ -27,9 +27,10 @@ pub(super) fn run(run: &Run<'_>) -> Result<Calls> {
     let cores = run.host.cores.max(run.workers as usize);
     simulation::run(&run.host.machine, cores, || {
         run.work.set();
+        let (filesystem, files) = (&filesystem, &files);
         thread::scope(|scope| {
             let threads: Vec<_> = (0..run.workers)
-                .map(|worker| scope.spawn(move || add(&filesystem, &files, run.workers, worker)))
+                .map(|worker| scope.spawn(move || add(filesystem, files, run.workers, worker)))
                 .collect();
             threads
                 .into_iter()
