@@ -67,9 +67,12 @@ impl Plan {
     /// Whether new descriptors have no reserved blocks left, so that `meta_bg` takes the place of
     /// `resize_inode`.
     pub fn turns_to_meta_bg(&self) -> bool {
-        let has = |geometry: &Geometry| geometry.features.has(Feature::META_BG);
-        has(&self.after) && !has(&self.before)
+        has_meta_bg(&self.after) && !has_meta_bg(&self.before)
     }
+}
+
+fn has_meta_bg(geometry: &Geometry) -> bool {
+    geometry.features.has(Feature::META_BG)
 }
 
 /// A size of a file system in numbers.

@@ -38,8 +38,7 @@ pub(super) fn update(
     old: &Geometry,
     new: &Geometry,
 ) -> Result<u32> {
-    let layout = |of: &Geometry| (of.group_count, of.descriptor_blocks_count());
-    let keeps = layout(old) == layout(new) && new.features.has(Feature::RESIZE_INODE);
+    let keeps = layout_of(old) == layout_of(new) && new.features.has(Feature::RESIZE_INODE);
     if !old.features.has(Feature::RESIZE_INODE) || keeps {
         return Ok(0);
     }
@@ -64,6 +63,10 @@ pub(super) fn update(
     set.map_err(|_| damaged(CorruptKind::SizeWrong))?;
     put_inode(changes, &found, checksums, new)?;
     Ok(0)
+}
+
+fn layout_of(of: &Geometry) -> (u32, u32) {
+    (of.group_count, of.descriptor_blocks_count())
 }
 
 fn find(

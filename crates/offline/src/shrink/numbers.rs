@@ -61,13 +61,16 @@ impl Layout {
             *user = numbers.now(*user);
         }
         numbers.apply(&mut self.superblock);
-        let run = |nr: InodeNr| u64::from(nr.0)..u64::from(nr.0) + 1;
         let mut free = std::mem::take(&mut self.free_inodes);
-        free.extend(numbers.iter().map(|(old, _)| run(old)));
-        let taken = space::merged(numbers.iter().map(|(_, new)| run(new)).collect());
+        free.extend(numbers.iter().map(|(old, _)| run_of(old)));
+        let taken = space::merged(numbers.iter().map(|(_, new)| run_of(new)).collect());
         self.free_inodes = space::without(&space::merged(free), &taken);
         let used = self.used_inodes(1..u64::from(self.geometry.inodes_count) + 1);
         self.last_inode = InodeNr(used.last().map_or(0, |run| clamp_u32(run.end - 1)));
         self
     }
+}
+
+fn run_of(nr: InodeNr) -> Range<u64> {
+    u64::from(nr.0)..u64::from(nr.0) + 1
 }
