@@ -21,11 +21,6 @@ pub(crate) fn number() -> u64 {
 /// Tries `seeds` random schedules of `scenario`, and then as many with few, badly placed
 /// preemptions (PCT), which find races that a random walk rarely meets.
 pub(crate) fn explore(seeds: u64, scenario: impl Fn() + Clone + Send + Sync + 'static) {
-    let asked = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|value| value.parse().ok())
-    };
     let seeds = seeds * asked("UEXT4_SCHEDULES").unwrap_or(1);
     let first: u64 = asked("UEXT4_SCHEDULE_SEED").unwrap_or(1);
     for seed in first..first + seeds {
@@ -43,6 +38,12 @@ pub(crate) fn explore(seeds: u64, scenario: impl Fn() + Clone + Send + Sync + 's
             scenario.clone(),
         );
     }
+}
+
+fn asked(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .and_then(|value| value.parse().ok())
 }
 
 /// Runs `work` once under the model checker.

@@ -34,7 +34,6 @@ fn work(fs: &Filesystem, thread: u8) {
 fn meet(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));
-    let free = |fs: &Filesystem| (fs.statfs().blocks_free, fs.statfs().inodes_free);
     let before = free(&fs);
     let workers = (0..THREADS).map(|thread| {
         let fs = fs.clone();
@@ -58,6 +57,11 @@ fn meet(image: &[u8]) {
     unmount(&device, &fs);
 }
 
+/// Free blocks and inodes.
+fn free(fs: &Filesystem) -> (u64, u64) {
+    (fs.statfs().blocks_free, fs.statfs().inodes_free)
+}
+
 #[test]
 fn orphans_come_and_go() {
     let image = image_with_directory();
@@ -73,7 +77,6 @@ fn a_slot_has_one_owner() {
 fn reference_during_the_last_drop(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));
-    let free = |fs: &Filesystem| (fs.statfs().blocks_free, fs.statfs().inodes_free);
     let before = free(&fs);
     let file = orphan(&fs, b"file");
     let nr = file.nr();
