@@ -121,7 +121,7 @@ impl Cores {
     /// it gives up the core if a task is ready.
     pub(super) fn requeue(&mut self, machine: &Machine) {
         if self.is_slice_over(machine) {
-            self.yield_core(machine)
+            self.move_to_end(machine)
         } else {
             self.due.push(Reverse((self.now(), self.running)))
         }
@@ -132,7 +132,7 @@ impl Cores {
         if self.ready.is_empty() {
             self.due.push(Reverse((self.now(), self.running)))
         } else {
-            self.yield_core(machine)
+            self.move_to_end(machine)
         }
     }
 
@@ -158,7 +158,7 @@ impl Cores {
     }
 
     /// The running task goes to the end of the queue of ready tasks.
-    fn yield_core(&mut self, machine: &Machine) {
+    fn move_to_end(&mut self, machine: &Machine) {
         let (running, now) = (self.running, self.now());
         self.tasks[running].status = Status::Ready;
         self.ready.push_back(running);
