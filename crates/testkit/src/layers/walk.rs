@@ -38,9 +38,8 @@ pub(super) fn walk(
             from.to_owned()
         }
     };
-    let names = |target: &str| -> Vec<String> { target.rsplit('/').map(str::to_owned).collect() };
     let mut at = start(from, target);
-    let mut left = names(target);
+    let mut left = names_of(target);
     let mut links = 0;
     while let Some(name) = left.pop() {
         match &name[..] {
@@ -61,7 +60,7 @@ pub(super) fn walk(
                 }
                 passed.push(next);
                 at = start(&at, &target);
-                left.extend(names(&target));
+                left.extend(names_of(&target));
             }
             Some(_) => return Err(Dead::NoDirectory),
             None if missing == Missing::Make => {
@@ -72,4 +71,9 @@ pub(super) fn walk(
         }
     }
     Ok(at)
+}
+
+/// The names of a target, the last first.
+fn names_of(target: &str) -> Vec<String> {
+    target.rsplit('/').map(str::to_owned).collect()
 }

@@ -254,19 +254,22 @@ fn xattr_differences(a: &Entry, b: &Entry) -> Vec<String> {
     let differing = names
         .into_iter()
         .filter(|name| a.xattrs.get(*name) != b.xattrs.get(*name));
-    let describe = |value: Option<&Vec<u8>>| match value {
-        None => "absent".to_owned(),
-        Some(value) => {
-            let shown: Vec<u8> = value.iter().copied().take(24).collect();
-            format!("{} bytes \"{}\"", value.len(), shown.escape_ascii())
-        }
-    };
     differing
         .map(|name| {
             let (a, b) = (describe(a.xattrs.get(name)), describe(b.xattrs.get(name)));
             format!("xattr {} is {b}, expected {a}", name.escape_ascii())
         })
         .collect()
+}
+
+fn describe(value: Option<&Vec<u8>>) -> String {
+    match value {
+        None => "absent".to_owned(),
+        Some(value) => {
+            let shown: Vec<u8> = value.iter().copied().take(24).collect();
+            format!("{} bytes \"{}\"", value.len(), shown.escape_ascii())
+        }
+    }
 }
 
 fn text(bytes: &Option<Vec<u8>>) -> Option<String> {
