@@ -106,8 +106,7 @@ impl Asked {
 
     /// `mount -f` does everything except the mount. With `nofail` a missing image is no error.
     fn needs_nothing(&self) -> bool {
-        let absent = |source| matches!(Path::new(source).try_exists(), Ok(false));
-        let absent = self.places.first().is_some_and(absent);
+        let absent = self.places.first().is_some_and(|place| is_absent(place));
         self.flags.contains('f') || (self.has("nofail") && !self.has("remount") && absent)
     }
 
@@ -142,6 +141,10 @@ impl Asked {
         line.push(dir);
         Ok(line)
     }
+}
+
+fn is_absent(source: &OsStr) -> bool {
+    matches!(Path::new(source).try_exists(), Ok(false))
 }
 
 fn list(arg: Option<&OsString>) -> Result<Vec<String>> {

@@ -24,9 +24,8 @@ impl Epoch {
     ///
     /// The variable is not a number.
     pub(crate) fn given(time: Option<u64>) -> Result<Self> {
-        let seconds = |seconds: u64| Timestamp::new(clamp_i64(seconds), 0);
         if let Some(time) = time {
-            return Ok(Epoch::All(seconds(time)));
+            return Ok(Epoch::All(of_seconds(time)));
         }
         match std::env::var_os(VARIABLE) {
             None => Ok(Epoch::None),
@@ -34,7 +33,7 @@ impl Epoch {
                 let number = text.to_str().and_then(|text| text.parse().ok());
                 let problem = "is no number of seconds since 1970";
                 let number = number.ok_or_else(|| Failure::usage(format!("{VARIABLE} {problem}")));
-                Ok(Epoch::Latest(seconds(number?)))
+                Ok(Epoch::Latest(of_seconds(number?)))
             }
         }
     }
@@ -54,4 +53,8 @@ impl Epoch {
             Some(time) => MountOptions::default().at_time(time),
         }
     }
+}
+
+fn of_seconds(seconds: u64) -> Timestamp {
+    Timestamp::new(clamp_i64(seconds), 0)
 }

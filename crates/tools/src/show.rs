@@ -77,12 +77,15 @@ pub(crate) fn mode(kind: FileType, mode: u16) -> String {
 
 /// Whether the locale says that the terminal shows UTF-8.
 pub(crate) fn takes_unicode() -> bool {
-    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     is_utf8(
-        set("LC_ALL")
-            .or_else(|| set("LC_CTYPE"))
-            .or_else(|| set("LANG")),
+        variable("LC_ALL")
+            .or_else(|| variable("LC_CTYPE"))
+            .or_else(|| variable("LANG")),
     )
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn is_utf8(locale: Option<String>) -> bool {

@@ -212,17 +212,20 @@ impl ChownArgs {
 }
 
 fn owner(text: &str) -> std::result::Result<(Option<u32>, Option<u32>), String> {
-    let id = |text: &str| match text {
+    let (uid, gid) = text.split_once(':').unwrap_or((text, ""));
+    match (id(uid)?, id(gid)?) {
+        (None, None) => Err("give UID, UID:GID or :GID".into()),
+        both => Ok(both),
+    }
+}
+
+fn id(text: &str) -> std::result::Result<Option<u32>, String> {
+    match text {
         "" => Ok(None),
         text => text
             .parse()
             .map(Some)
             .map_err(|_| format!("{text:?} is no number, such as 1000")),
-    };
-    let (uid, gid) = text.split_once(':').unwrap_or((text, ""));
-    match (id(uid)?, id(gid)?) {
-        (None, None) => Err("give UID, UID:GID or :GID".into()),
-        both => Ok(both),
     }
 }
 

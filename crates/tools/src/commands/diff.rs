@@ -317,7 +317,6 @@ fn text(change: &Change) -> String {
 
 /// A change for programs.
 fn value(change: &Change) -> Value {
-    let row = |what: &str, a: Value, b: Value| json!({"what": what, "a": a, "b": b});
     match change {
         Change::Kind(a, b) => row("type", json!(show::kind(*a)), json!(show::kind(*b))),
         Change::Mode(a, b) => row("mode", json!(a), json!(b)),
@@ -339,4 +338,8 @@ fn value(change: &Change) -> Value {
         Change::Links(a, b) => row("links", json!(Name::new(a)), json!(Name::new(b))),
         _ => json!({"what": "other"}),
     }
+}
+
+fn row(what: &str, a: Value, b: Value) -> Value {
+    json!({"what": what, "a": a, "b": b})
 }

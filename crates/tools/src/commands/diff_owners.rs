@@ -190,9 +190,8 @@ impl<'o> Owners<'o> {
         descriptor: &GroupDescriptor,
     ) -> uext4::Result<()> {
         let geometry = image.geometry;
-        let one = |block: BlockNr| block.0..block.0.saturating_add(1);
         if let Some(block) = geometry.superblock_block(group) {
-            self.claim(image, one(block), Owner::Superblock, &[]);
+            self.claim(image, run_of(block), Owner::Superblock, &[]);
         }
         if let Some((_, run)) = geometry.descriptor_run(group) {
             let blocks = run.start.0..run.start.0 + u64::from(run.len_blocks);
@@ -202,14 +201,14 @@ impl<'o> Owners<'o> {
         self.claim_of(
             of,
             image,
-            one(descriptor.block_bitmap),
+            run_of(descriptor.block_bitmap),
             Owner::BlockBitmap,
             &[],
         );
         self.claim_of(
             of,
             image,
-            one(descriptor.inode_bitmap),
+            run_of(descriptor.inode_bitmap),
             Owner::InodeBitmap,
             &[],
         );
@@ -284,10 +283,9 @@ impl<'o> Owners<'o> {
     /// Sorts the claims. Claims of one run by several inodes become one, and so do neighbours of
     /// one owner.
     fn sort_and_merge(&mut self) {
-        let key = |claim: &Claim| (claim.run.start, claim.run.end, claim.owner, claim.group);
-        self.claims.sort_by_key(key);
+        self.claims.sort_by_key(order);
         self.claims.dedup_by(|later, first| {
-            if key(later) == key(first) {
+            if order(later) == order(first) {
                 first.inodes.append(&mut later.inodes);
                 return true;
             }
@@ -373,6 +371,14 @@ impl<'o> Owners<'o> {
         });
         Ok(rows.collect())
     }
+}
+
+fn order(claim: &Claim) -> (u64, u64, Owner, Option<u32>) {
+    (claim.run.start, claim.run.end, claim.owner, claim.group)
+}
+
+fn run_of(block: BlockNr) -> Range<u64> {
+    block.0..block.0.saturating_add(1)
 }
 
 /// A range in parts of bounded length.

@@ -174,7 +174,6 @@ fn table(out: &mut dyn Write, kind: QuotaKind, rows: &[QuotaRow]) -> Result<()> 
         "{kind:>10} {space:>12} {soft:>12} {hard:>12} {:>10} {soft:>10} {hard:>10}",
         "inodes"
     )?;
-    let limit = |number: u64, text: String| if number == 0 { "-".into() } else { text };
     for row in rows {
         let size = |bytes| limit(bytes, numbers::readable_size(bytes));
         let count = |number: u64| limit(number, number.to_string());
@@ -191,4 +190,8 @@ fn table(out: &mut dyn Write, kind: QuotaKind, rows: &[QuotaRow]) -> Result<()> 
         )?;
     }
     Ok(())
+}
+
+fn limit(number: u64, text: String) -> String {
+    if number == 0 { "-".into() } else { text }
 }

@@ -136,14 +136,10 @@ impl Args {
     /// Grows the file system of a running mount.
     fn grow_mount(&self) -> Result<Report> {
         let mount = &self.image.image;
-        let bytes = |size: FsSize| {
-            let bytes = size.bytes(1024);
-            bytes.ok_or_else(|| Failure::usage("SIZE: too large"))
-        };
         let (size_bytes, more_bytes) = match self.size {
             None => (None, None),
-            Some(Wanted::Size(size)) => (Some(bytes(size)?), None),
-            Some(Wanted::More(more)) => (None, Some(bytes(more)?)),
+            Some(Wanted::Size(size)) => (Some(bytes_of(size)?), None),
+            Some(Wanted::More(more)) => (None, Some(bytes_of(more)?)),
             Some(Wanted::Least) => {
                 let problem = "a mounted file system does not become smaller";
                 let failure = Failure::new(Exit::Busy, format!("{}: {problem}", mount.display()));
@@ -241,7 +237,6 @@ impl Args {
     fn say(&self, report: &Report) -> Result<()> {
         let name = self.image.name();
         let (before, after) = (&report.before, &report.after);
-        let readable = |size: &Size| numbers::readable_size(size.size_bytes);
         if before.blocks == after.blocks {
             let (size, blocks) = (readable(before), before.blocks);
             show::line(format_args!("{name}: has {size} ({blocks} blocks) already"))?;
@@ -266,6 +261,15 @@ impl Args {
         }
         Ok(())
     }
+}
+
+fn readable(size: &Size) -> String {
+    numbers::readable_size(size.size_bytes)
+}
+
+fn bytes_of(size: FsSize) -> Result<u64> {
+    let bytes = size.bytes(1024);
+    bytes.ok_or_else(|| Failure::usage("SIZE: too large"))
 }
 
 impl Args {

@@ -58,10 +58,6 @@ impl Args {
         let mut out = show::stdout();
         let none = Map::new();
         let found = answer.as_object().unwrap_or(&none);
-        let bare = |value: &Value| match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
         if self.json {
             show::json(&mut out, answer)?;
         } else if let [_one] = self.words.as_slice() {
@@ -74,5 +70,13 @@ impl Args {
             }
         }
         Ok(out.flush()?)
+    }
+}
+
+/// A string without quotes.
+fn bare(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }

@@ -191,7 +191,6 @@ impl std::str::FromStr for Share {
 
     fn from_str(text: &str) -> Parsed<Self> {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let known = part.len() <= 5 && is_digits(part) && !part.is_empty() && is_digits(whole);
         let whole: u32 = number(whole)?;
         let part: u32 = number(&format!("{part:0<5}"))?;
@@ -202,6 +201,10 @@ impl std::str::FromStr for Share {
             Err("it is not in 0..=50, with up to five digits behind the point".into())
         }
     }
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Mounts before a check is due: 0 and -1 mean never.
