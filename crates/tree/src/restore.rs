@@ -235,12 +235,15 @@ fn owner(attr: &Attr) -> (Option<Uid>, Option<Gid>) {
 }
 
 fn times(attr: &Attr) -> Timestamps {
-    let spec = |time: Timestamp| Timespec {
-        tv_sec: time.seconds,
-        tv_nsec: time.nanoseconds.into(),
-    };
     Timestamps {
         last_access: spec(attr.atime),
         last_modification: spec(attr.mtime),
+    }
+}
+
+fn spec(time: Timestamp) -> Timespec {
+    Timespec {
+        tv_sec: time.seconds,
+        tv_nsec: time.nanoseconds.into(),
     }
 }

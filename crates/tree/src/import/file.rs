@@ -269,11 +269,10 @@ impl Import<'_> {
 impl Times {
     /// Access and modification time in the image, from those on the host.
     fn of(self, (atime, mtime): (Timestamp, Timestamp)) -> (Timestamp, Timestamp) {
-        let order = |time: Timestamp| (time.seconds, time.nanoseconds);
         match self {
             Times::Host => (atime, mtime),
             Times::At(time) => (time, time),
-            Times::NotAfter(latest) if order(mtime) > order(latest) => (latest, latest),
+            Times::NotAfter(latest) if mtime > latest => (latest, latest),
             Times::NotAfter(_) => (mtime, mtime),
         }
     }
