@@ -16,7 +16,6 @@ const CHECK_EVERY: u64 = 8;
 /// Files that SQLite recovers from. The WAL index (`db-shm`) is only for running processes.
 const FILES: [&str; 2] = ["db", "db-wal"];
 
-/// One power cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     nr: u64,

@@ -17,7 +17,6 @@ const SQLITE_SECONDS_MAX: &str = "600";
 /// Exit status of `timeout` for an expired limit.
 const TIMED_OUT: i32 = 124;
 
-/// A running sqlite3.
 pub(super) struct Writer {
     seed: u64,
     child: Child,

@@ -12,13 +12,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
 use uext4_testkit::rng::Rng;
 
 use super::promise::{Content, Known};
 
 /// Names per client in each of the two directories.
 const NAMES: usize = 24;
-/// Largest file.
 const FILE_BYTES_MAX: u64 = 300_000;
 /// Removed files that stay open per client, so that the kill leaves orphans. All clients together
 /// hold more than the smallest orphan file can store.
@@ -255,8 +255,7 @@ impl Client {
 /// Checks that a rename under way from `old` to `new` was done or not done. Another file at `new`
 /// may have the same content: empty files are common after a crash.
 fn check_moving(old: &Path, new: &Path, known: &Known) -> Result<()> {
-    let inode = |path: &Path| fs::metadata(path).ok().map(|found| found.ino());
-    match (inode(old), inode(new)) {
+    match (inode_of(old), inode_of(new)) {
         (None, _) => known.check(new).context("a rename under way lost the file"),
         (Some(old_inode), Some(new_inode)) if old_inode == new_inode => {
             bail!("{} and {} are the same file", old.display(), new.display())
@@ -265,17 +264,23 @@ fn check_moving(old: &Path, new: &Path, known: &Known) -> Result<()> {
     }
 }
 
+fn inode_of(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|found| found.ino())
+}
+
 /// True for errors of a mount whose server is gone. Rings disappear shortly after their process,
 /// and requests in between fail with `ECANCELED`. Lost writeback fails with `EIO`; `EIO` from a
 /// live mount is a bug.
 fn is_end(error: &io::Error, root: &Path) -> bool {
-    use rustix::io::Errno;
-    let is = |error: &io::Error, errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
     let aborted = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     let aborted = aborted.into_iter().any(|errno| is(error, errno));
     aborted
         || (is(error, Errno::IO)
             && fs::metadata(root).is_err_and(|error| is(&error, Errno::NOTCONN)))
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
 }
 
 #[cfg(test)]

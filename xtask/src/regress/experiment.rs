@@ -89,7 +89,6 @@ impl Experiment {
             .collect()
     }
 
-    /// Runs it once.
     pub(super) fn run(&self, build: &Build) -> Result<Vec<Measured>> {
         match self {
             Self::Lab(arguments) => of_lab(&build.lab, arguments),

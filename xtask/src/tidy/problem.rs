@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// One broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Problem {
     /// File, relative to the repository.

@@ -98,13 +98,16 @@ fn without_code(line: &str) -> String {
 }
 
 fn has_word(line: &str, word: &str) -> bool {
-    let is_word = |one: char| one.is_alphanumeric() || one == '_';
     line.match_indices(word).any(|(at, _)| {
         let is_placeholder = line[..at].ends_with('{');
         !is_placeholder
             && !line[..at].ends_with(is_word)
             && !line[at + word.len()..].starts_with(is_word)
     })
+}
+
+fn is_word(one: char) -> bool {
+    one.is_alphanumeric() || one == '_'
 }
 
 #[cfg(test)]
