@@ -4,6 +4,7 @@
 
 mod bypass;
 mod cycles;
+mod dialect;
 mod documents;
 mod edges;
 mod functions;
@@ -49,6 +50,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     problems.extend(edges::check(root)?);
     problems.extend(modules::check(root, &sources)?);
     problems.extend(cycles::check(root, &sources)?);
+    problems.extend(dialect::check(root, &sources)?);
     problems.extend(locks::check(root)?);
     problems.sort();
     for problem in &problems {

@@ -99,7 +99,7 @@ fn expected() -> BTreeSet<Vec<u8>> {
 fn meet(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, ""));
-    together(&fs, [create, remove, rename, look]);
+    together(&fs, [create, remove, rename, check_listing]);
     unmount(&device, &fs);
     let fs = mount(&device, "");
     let found = names(&fs, &dir(&fs, b"d"));
@@ -251,7 +251,7 @@ fn crowd(image: &[u8]) {
         |fs| create_named(fs, "first"),
         |fs| create_named(fs, "second"),
         |fs| create_named(fs, "third"),
-        look,
+        check_listing,
     ];
     together(&fs, works);
     unmount(&device, &fs);

@@ -40,7 +40,7 @@ pub(crate) fn explore(seeds: u64, scenario: impl Fn() + Clone + Send + Sync + 's
     }
 }
 
-fn asked(name: &str) -> Option<usize> {
+fn asked(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()
         .and_then(|value| value.parse().ok())

@@ -58,7 +58,7 @@ fn meet(image: &[u8]) {
 }
 
 /// Free blocks and inodes.
-fn free(fs: &Filesystem) -> (u64, u32) {
+fn free(fs: &Filesystem) -> (u64, u64) {
     (fs.statfs().blocks_free, fs.statfs().inodes_free)
 }
 
@@ -77,7 +77,6 @@ fn a_slot_has_one_owner() {
 fn reference_during_the_last_drop(image: &[u8]) {
     let device = Flat::new(image);
     let fs = Arc::new(mount(&device, "nodelalloc"));
-    let free = |fs: &Filesystem| (fs.statfs().blocks_free, fs.statfs().inodes_free);
     let before = free(&fs);
     let file = orphan(&fs, b"file");
     let nr = file.nr();

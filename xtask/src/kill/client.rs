@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
 use uext4_testkit::rng::Rng;
 
 use super::promise::{Content, Known};
@@ -271,7 +272,6 @@ fn inode_of(path: &Path) -> Option<u64> {
 /// and requests in between fail with `ECANCELED`. Lost writeback fails with `EIO`; `EIO` from a
 /// live mount is a bug.
 fn is_end(error: &io::Error, root: &Path) -> bool {
-    use rustix::io::Errno;
     let aborted = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     let aborted = aborted.into_iter().any(|errno| is(error, errno));
     aborted

@@ -9,13 +9,10 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::cycles;
+use super::dialect;
 use super::source::{self, Source};
-use super::tokens::{Token, is_word, tokens};
+use super::tokens::{Token, tokens};
 
-/// Words of function names that say little, as parts between `_`.
-const VAGUE_WORDS: [&str; 10] = [
-    "settle", "look", "note", "tell", "hold", "meaning", "why", "place", "piece", "found",
-];
 /// Doc comments of so few words repeat the name of their item.
 const SHORT_DOC_WORDS: usize = 3;
 
@@ -135,10 +132,10 @@ impl Forms {
     fn add(&mut self, source: &Source, tokens: &[Token<'_>]) {
         for at in 0..tokens.len() {
             let rest = &tokens[at..];
-            self.closures += usize::from(is_named_closure(rest));
-            self.flag_matches += usize::from(is_flag_match(rest));
+            self.closures += usize::from(dialect::is_named_closure(rest));
+            self.flag_matches += usize::from(dialect::is_bool_match(rest));
             self.open_enums += usize::from(is_open_enum(tokens, at));
-            self.vague_functions += usize::from(is_vague_function(rest));
+            self.vague_functions += usize::from(dialect::is_retired_name(rest));
         }
         self.short_docs += short_docs(source);
     }
@@ -160,34 +157,11 @@ fn modules(tokens: &[Token<'_>]) -> usize {
         .count()
 }
 
-/// `let name = |`, also with `mut`, `move` or a type before `=`.
-fn is_named_closure(tokens: &[Token<'_>]) -> bool {
-    let is_let = is(tokens, &["let"])
-        && tokens
-            .get(1)
-            .is_some_and(|one| one.text.starts_with(is_word));
-    let value = tokens
-        .iter()
-        .position(|one| matches!(one.text, "=" | ";" | "("));
-    let value = value.map_or(&[][..], |at| &tokens[at..]);
-    is_let && (is(value, &["=", "|"]) || is(value, &["=", "move", "|"]))
-}
-
-/// The arm `true =>` or `false =>` right after the `{` of a `match`.
-fn is_flag_match(tokens: &[Token<'_>]) -> bool {
-    is(tokens, &["{", "true", "=>"]) || is(tokens, &["{", "false", "=>"])
-}
-
 /// `pub enum` without `#[non_exhaustive]` among its attributes.
 fn is_open_enum(tokens: &[Token<'_>], at: usize) -> bool {
     let before = tokens[..at].iter().rev();
     let mut attributes = before.take_while(|one| !matches!(one.text, ";" | "}" | "{"));
     is(&tokens[at..], &["pub", "enum"]) && attributes.all(|one| one.text != "non_exhaustive")
-}
-
-fn is_vague_function(tokens: &[Token<'_>]) -> bool {
-    let name = tokens.get(1).map_or("", |one| one.text);
-    is(tokens, &["fn"]) && name.split('_').any(|word| VAGUE_WORDS.contains(&word))
 }
 
 /// Doc comments of items, one or more lines each, of at most [`SHORT_DOC_WORDS`] words.

@@ -161,20 +161,20 @@ impl Stream {
 
     /// Mostly a path created before (maybe removed since), sometimes any.
     fn old_path(&mut self) -> Bytes {
-        if self.made.is_empty() && self.rng.chance(95) {
-            self.name()
-        } else {
+        if !self.made.is_empty() && self.rng.chance(95) {
             self.rng.pick(&self.made).path.clone()
+        } else {
+            self.name()
         }
     }
 
     /// Mostly a path with this `hint`.
     fn likely(&mut self, hint: Hint) -> Bytes {
         let fitting: Vec<_> = self.made.iter().filter(|made| made.hint == hint).collect();
-        if fitting.is_empty() && self.rng.chance(95) {
-            self.old_path()
-        } else {
+        if !fitting.is_empty() && self.rng.chance(95) {
             self.rng.pick(&fitting).path.clone()
+        } else {
+            self.old_path()
         }
     }
 

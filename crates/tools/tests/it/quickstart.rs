@@ -62,7 +62,7 @@ fn quickstart_goes_on_where_this_user_may_not_mount() {
         status.is_ok_and(|status| status.success())
     };
     if !may(&namespace) {
-        skip::note("quickstart in a user namespace", "user namespaces");
+        skip::record("quickstart in a user namespace", "user namespaces");
         return;
     }
     let said = said(&quickstart("unshare", &[&namespace[..], &["sh"]].concat()));
