@@ -2,7 +2,7 @@
 //!
 //! The kernel completes a write before it sends the data. While the free space is less than the
 //! kernel may hold in dirty pages, a completed write may fail later, so writers must ask first
-//! (`server/scarce.rs`).
+//! (`server/enospc.rs`).
 //!
 //! Layout: a check of the free space sums over all CPUs. It is repeated only after enough bytes
 //! were written to change the result. Each thread shard counts down its share of these bytes.

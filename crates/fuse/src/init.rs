@@ -106,7 +106,7 @@ impl Agreement {
     }
 
     /// Whether direct-I/O files allow shared mappings coherent with the page cache.
-    pub(crate) fn maps_past_cache(self) -> bool {
+    pub(crate) fn can_mmap_direct(self) -> bool {
         self.flags & cap::DIRECT_IO_ALLOW_MMAP != 0
     }
 

@@ -86,7 +86,7 @@ impl Keeper {
             0 => {
                 drop(ours);
                 // SAFETY: the keeper opens what it needs itself, and ends by `exit` below.
-                unsafe { crate::inherited::close_all_but([theirs.as_fd(), place.fd()]) };
+                unsafe { crate::close_fds::close_all_but([theirs.as_fd(), place.fd()]) };
                 ignore_signals();
                 let _ = rustix::process::chdir("/");
                 crate::daemon::leave_terminal(crate::daemon::nowhere());

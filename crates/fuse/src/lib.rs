@@ -14,7 +14,7 @@
 //! mount; `pressure` returns memory; `rings_hint` tells that io_uring is off.
 //!
 //! Life of a mount: `session`, `workers`, `place`, `mount_point`, `mount_table`, `claim`, `umount`,
-//! `elsewhere`, `daemon` and `signals`; `inherited` closes inherited descriptors; `sandbox`
+//! `elsewhere`, `daemon` and `signals`; `close_fds` closes inherited descriptors; `sandbox`
 //! confines the server, and `keeper` unmounts for a confined server.
 //!
 //! | methods of `Server` | file |
@@ -41,20 +41,19 @@ mod attributes;
 mod bdi;
 mod cache_bound;
 mod claim;
+mod close_fds;
 mod control;
 mod daemon;
 mod elsewhere;
-mod ends;
 mod errno;
 mod error;
+mod fixed_options;
 mod free_space;
 mod halt;
-mod inherited;
 mod init;
 mod interrupted;
 mod keeper;
 mod log;
-mod made_with;
 mod mount_point;
 mod mount_table;
 mod nodes;
@@ -77,14 +76,15 @@ mod server;
 mod session;
 mod signals;
 mod stopper;
+mod thread_exit;
 mod transport;
 mod umount;
 mod worker_pool;
 mod workers;
 
+pub use close_fds::close_inherited;
 pub use control::{Ask, Client, NewGrace, NewLimits, QuotaRow, Refusal, kind_of};
 pub use error::{Error, Explained, Result};
-pub use inherited::close_inherited;
 pub use interrupted::{catch_interrupts, is_interrupted};
 pub use log::escape_controls;
 pub use mount_point::Lazy;

@@ -1,7 +1,7 @@
 //! Open file handles: errseq cursor and I/O mode of each.
 //!
-//! Layout: a handle is a unique number with the I/O mode ([`Manner`]) in its low bits. Only a file
-//! with a failed writeback has a table entry, so open and close usually touch no table.
+//! Layout: a handle is a unique number with the [`OpenMode`] in its low bits. Only a file with a
+//! failed writeback has a table entry, so open and close usually touch no table.
 //! Locking: the table's lock is never held over a call of the library.
 
 use std::collections::BTreeMap;
@@ -11,13 +11,13 @@ use uext4_sync::{Arc, Mutex, Rank};
 
 /// I/O mode of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Manner {
+pub(crate) struct OpenMode {
     /// Direct I/O: each read is a request, and its caller waits for it.
-    pub(crate) past_cache: bool,
+    pub(crate) direct: bool,
     /// Write-back caching: the kernel delays writes.
-    pub(crate) later: bool,
+    pub(crate) writeback: bool,
     /// Class of the writer.
-    pub(crate) by: Writers,
+    pub(crate) writer: Writers,
     /// Opened write-only without `O_APPEND`: the file is never read, and its user does not seek its
     /// end after the open.
     pub(crate) only_writes: bool,
@@ -27,10 +27,10 @@ pub(crate) struct Manner {
     pub(crate) write_only: bool,
 }
 
-impl Manner {
-    const LATER: u64 = 1;
+impl OpenMode {
+    const WRITEBACK: u64 = 1;
     const BY_USERS: u64 = 2;
-    const PAST_CACHE: u64 = 4;
+    const DIRECT: u64 = 4;
     const ONLY_WRITES: u64 = 8;
     const ONLY_APPENDS: u64 = 16;
     const WRITE_ONLY: u64 = 32;
@@ -40,15 +40,15 @@ impl Manner {
 
     /// Decodes the mode that was given to [`Opened::open`].
     pub(crate) fn of(handle: u64) -> Self {
-        let by = match handle & (Self::BY_USERS | Self::BY_NAMED) {
+        let writer = match handle & (Self::BY_USERS | Self::BY_NAMED) {
             0 => Writers::Privileged,
             Self::BY_NAMED => Writers::Named,
             _ => Writers::Users,
         };
         Self {
-            past_cache: handle & Self::PAST_CACHE != 0,
-            later: handle & Self::LATER != 0,
-            by,
+            direct: handle & Self::DIRECT != 0,
+            writeback: handle & Self::WRITEBACK != 0,
+            writer,
             only_writes: handle & Self::ONLY_WRITES != 0,
             only_appends: handle & Self::ONLY_APPENDS != 0,
             write_only: handle & Self::WRITE_ONLY != 0,
@@ -57,10 +57,10 @@ impl Manner {
 
     fn bits(self) -> u64 {
         let bits = [
-            (self.later, Self::LATER),
-            (self.by == Writers::Users, Self::BY_USERS),
-            (self.by == Writers::Named, Self::BY_NAMED),
-            (self.past_cache, Self::PAST_CACHE),
+            (self.writeback, Self::WRITEBACK),
+            (self.writer == Writers::Users, Self::BY_USERS),
+            (self.writer == Writers::Named, Self::BY_NAMED),
+            (self.direct, Self::DIRECT),
             (self.only_writes, Self::ONLY_WRITES),
             (self.only_appends, Self::ONLY_APPENDS),
             (self.write_only, Self::WRITE_ONLY),
@@ -87,9 +87,9 @@ impl Opened {
     }
 
     /// Allocates a handle for an open file.
-    pub(crate) fn open(&self, cursor: ErrorCursor, manner: Manner) -> u64 {
+    pub(crate) fn open(&self, cursor: ErrorCursor, open_mode: OpenMode) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let handle = number << Manner::BITS | manner.bits();
+        let handle = number << OpenMode::BITS | open_mode.bits();
         if !cursor.is_unused() {
             self.keep(handle, Arc::new(cursor));
         }
@@ -128,12 +128,12 @@ mod tests {
     fn a_handle_says_how_its_data_move() {
         let opened = Opened::new();
         let mut seen = std::collections::HashSet::new();
-        let both = Manner::BY_USERS | Manner::BY_NAMED;
-        for bits in (0..1 << Manner::BITS).filter(|bits| bits & both != both) {
-            let manner = Manner::of(bits);
-            let handle = opened.open(ErrorCursor::default(), manner);
-            assert_eq!(Manner::of(handle), manner);
-            assert!(seen.insert(format!("{manner:?}")) && handle != 0);
+        let both = OpenMode::BY_USERS | OpenMode::BY_NAMED;
+        for bits in (0..1 << OpenMode::BITS).filter(|bits| bits & both != both) {
+            let open_mode = OpenMode::of(bits);
+            let handle = opened.open(ErrorCursor::default(), open_mode);
+            assert_eq!(OpenMode::of(handle), open_mode);
+            assert!(seen.insert(format!("{open_mode:?}")) && handle != 0);
         }
     }
 }

@@ -12,9 +12,9 @@ use crate::bdi::Bdi;
 use crate::claim::{CLOSING_MAX, Claim};
 use crate::control::Control;
 use crate::error::{Error, Explained, Result};
+use crate::fixed_options::FixedOptions;
 use crate::init::READ_AHEAD_BYTES;
 use crate::log::{Log, plain};
-use crate::made_with::MadeWith;
 use crate::mount_point::Lazy;
 use crate::notify::Notifier;
 use crate::options::{Announce, MountOptions, Run, Sandbox};
@@ -208,12 +208,12 @@ impl Session {
         dir: &Path,
     ) -> Result<Self> {
         let path = privileged.path();
-        let made_with = MadeWith::new(&options.list);
+        let fixed_options = FixedOptions::new(&options.list);
         let log = Log::of(&privileged, options);
         filesystem.listen(log.clone());
         let workers = Workers::start(device, filesystem, &privileged, options)?;
         let server = workers.service.server.clone();
-        let control = Control::start(server, (dir, path), &workers.served, made_with)?;
+        let control = Control::start(server, (dir, path), &workers.served, fixed_options)?;
         let pressure = Pressure::watch(workers.service.server.clone());
         if let Some(bdi) = privileged.connection().and_then(Bdi::of) {
             bdi.read_ahead(READ_AHEAD_BYTES);

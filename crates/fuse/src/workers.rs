@@ -4,7 +4,6 @@
 //! are registered. If a registration fails after that, kernel and server return to `/dev/fuse`.
 
 use crate::affinity::Affinity;
-use crate::ends::{End, Ends};
 use crate::errno::Errno;
 use crate::error::{Error, Result};
 use crate::init::{self, Agreement, Greeting, Offer, greet};
@@ -14,6 +13,7 @@ use crate::protocol::opcode;
 use crate::reply::Reply;
 use crate::request::{self, Request};
 use crate::server::Server;
+use crate::thread_exit::{End, Ends};
 use crate::transport::{
     Brings, DevFuse, Ended, Reader, Rings, Service, SkippedPolls, Transport, request_buffer,
 };

@@ -164,14 +164,14 @@ fn one_run(
         &of_system(key.system, &plan.mount_options),
     );
     add_words(&mut setup.features, &plan.features);
-    let stage = Stage::set(key.system, backing, &setup, cleanup)?;
+    let stage = Stage::prepare(key.system, backing, &setup, cleanup)?;
     let tasks: Vec<Task> = (0..key.workers)
         .map(|worker| Task::new(plan, &key.variant, worker, key.workers))
         .collect();
     let answers = workers::work(&stage.access(), &tasks);
-    let struck = stage.strike();
+    let torn_down = stage.tear_down();
     let answers = answers?;
-    struck?;
+    torn_down?;
     Ok(answers)
 }
 

@@ -139,9 +139,9 @@ impl Ground {
         let place = stage.access();
         let done = self.work(&place, step);
         drop(place);
-        let struck = stage.strike();
+        let torn_down = stage.tear_down();
         let elapsed = done?;
-        struck?;
+        torn_down?;
         let peak = memory::peak_mib()?;
         let rate = self.files as f64 / elapsed.as_secs_f64().max(1e-9);
         let mut samples = vec![(step.name().to_owned(), Unit::PerSecond, rate)];

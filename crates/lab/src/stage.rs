@@ -39,7 +39,7 @@ pub(crate) enum Stage {
 
 impl Stage {
     /// Formats the backing and mounts it with `setup`.
-    pub(crate) fn set(
+    pub(crate) fn prepare(
         system: System,
         backing: &Backing,
         setup: &Setup,
@@ -79,7 +79,7 @@ impl Stage {
     }
 
     /// Unmounts and returns errors; a drop only prints them.
-    pub(crate) fn strike(self) -> Result<()> {
+    pub(crate) fn tear_down(self) -> Result<()> {
         match self {
             Self::Library(filesystem) => Ok(filesystem.unmount()?),
             Self::Kernel(mount) => mount.unmount(),

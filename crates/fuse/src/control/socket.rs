@@ -8,7 +8,7 @@ use super::line::{Lines, Woken, wait};
 use super::verbs::{self, Mount};
 use super::wire::{REQUEST_BYTES_MAX, Refusal, answer, parse_request};
 use crate::error::{Error, Result};
-use crate::made_with::MadeWith;
+use crate::fixed_options::FixedOptions;
 use crate::runtime_dir::SOCKET_NAME;
 use crate::sandbox::Locked;
 use crate::server::Server;
@@ -48,7 +48,7 @@ impl Control {
         server: Arc<Server>,
         (dir, mount_point): (&Path, &Path),
         served: &Served,
-        made_with: MadeWith,
+        fixed_options: FixedOptions,
     ) -> Result<Self> {
         let path = dir.join(SOCKET_NAME);
         let failed = || Error::system("listen on", &path);
@@ -56,7 +56,7 @@ impl Control {
         let mut spare = Spare::default();
         spare.fill(&socket).map_err(failed())?;
         let (stopped, stop) = io::pipe().map_err(failed())?;
-        let mount = Mount::new(server, mount_point, served, made_with);
+        let mount = Mount::new(server, mount_point, served, fixed_options);
         let locked = mount.locked.clone();
         let listener = thread::Builder::new()
             .name("uext4-control".into())

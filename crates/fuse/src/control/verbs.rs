@@ -5,7 +5,7 @@
 use super::places::Places;
 use super::quota;
 use super::wire::{Answered, Ask, Refusal};
-use crate::made_with::MadeWith;
+use crate::fixed_options::FixedOptions;
 use crate::request_stats::RequestStats;
 use crate::sandbox::Locked;
 use crate::server::Server;
@@ -29,7 +29,7 @@ pub(super) struct Mount {
     pub(super) path: PathBuf,
     /// Description of the transport.
     pub(super) served: String,
-    pub(super) made_with: MadeWith,
+    pub(super) fixed_options: FixedOptions,
     /// State of the sandbox, once known.
     pub(super) locked: Arc<OnceLock<Locked>>,
     places: Places,
@@ -40,13 +40,13 @@ impl Mount {
         server: Arc<Server>,
         path: &Path,
         served: &Served,
-        made_with: MadeWith,
+        fixed_options: FixedOptions,
     ) -> Self {
         Self {
             server,
             path: path.into(),
             served: served.to_string(),
-            made_with,
+            fixed_options,
             locked: Arc::default(),
             places: Places::default(),
         }
@@ -119,7 +119,7 @@ fn grow(mount: &Mount, size: (Option<u64>, Option<u64>), dry_run: bool) -> Answe
 }
 
 fn remount(mount: &Mount, list: &str) -> uext4::Result<()> {
-    mount.server.remount(&mount.made_with.leave_out(list)?)
+    mount.server.remount(&mount.fixed_options.leave_out(list)?)
 }
 
 fn nothing(done: uext4::Result<()>) -> Answered {

@@ -39,7 +39,7 @@ impl Server {
         set.gid = set.gid.map_or(Ok(None), |gid| self.owners.new_group(gid))?;
         let attr = self
             .filesystem
-            .set_attr(&inode, &set, &self.asker(request))?;
+            .set_attr(&inode, &set, &self.caller(request))?;
         put_attr_out(
             reply,
             &self.show(&inode, attr),
@@ -58,7 +58,7 @@ impl Server {
         let has_any = self.filesystem.attr(inode).mode & 0o6000 != 0;
         has_any.then(|| {
             self.filesystem
-                .mode_without_privileges(inode, &self.asker_in_groups(request))
+                .mode_without_privileges(inode, &self.caller_in_groups(request))
         })?
     }
 
@@ -76,7 +76,7 @@ impl Server {
                 ..SetAttr::default()
             };
             self.filesystem
-                .set_attr(inode, &set, &self.asker(request))?;
+                .set_attr(inode, &set, &self.caller(request))?;
         }
         Ok(())
     }

@@ -136,7 +136,7 @@ impl Server {
             generation: Some(generation),
             ..SetAttr::default()
         };
-        match self.filesystem.set_attr(inode, &set, &self.asker(request)) {
+        match self.filesystem.set_attr(inode, &set, &self.caller(request)) {
             Err(Error::NotSupported(_)) => Err(Errno::ENOTTY),
             done => {
                 done?;
@@ -189,7 +189,7 @@ impl Server {
             self.check_owner(request, inode)?;
         }
         self.filesystem
-            .set_attr(inode, &set, &self.asker(request))?;
+            .set_attr(inode, &set, &self.caller(request))?;
         self.forget_attributes(request.node);
         Ok(())
     }

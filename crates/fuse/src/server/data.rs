@@ -4,7 +4,7 @@ use super::guarded::Changes;
 use super::{Handled, Server};
 use crate::attributes::Writers;
 use crate::errno::Errno;
-use crate::opened::Manner;
+use crate::opened::OpenMode;
 use crate::protocol::{FSYNC_FDATASYNC, WRITE_CACHE, WRITE_KILL_SUIDGID, opcode};
 use crate::reply::Reply;
 use crate::request::Request;
@@ -38,7 +38,7 @@ impl Server {
         let (_, _, flags) = (args.u32()?, args.u64()?, args.u32()?);
         let size = usize_of(size.min(self.agreement.read_bytes_max()));
         let inode = self.get(request.node)?;
-        let access = is_access(Manner::of(handle), flags) || self.fills_cache(request, flags);
+        let access = is_access(OpenMode::of(handle), flags) || self.fills_cache(request, flags);
         if size >= IN_PLACE_BYTES_MIN && reply.has_shortcut() {
             if access {
                 self.filesystem.note_access(&inode, ChangeTimes::Here)?;
@@ -84,15 +84,15 @@ impl Server {
                 }
             }
         } else {
-            self.check_write(&inode, Manner::of(handle), opened, offset)?;
+            self.check_write(&inode, OpenMode::of(handle), opened, offset)?;
             // The kernel leaves times and capabilities of a direct-I/O file to the server.
-            let manner = Manner::of(handle);
-            let times = if manner.later {
+            let open_mode = OpenMode::of(handle);
+            let times = if open_mode.writeback {
                 Times::Keep
             } else {
                 Times::Change
             };
-            if manner.past_cache {
+            if open_mode.direct {
                 self.filesystem.kill_capabilities(&inode)?;
             }
             if flags & WRITE_KILL_SUIDGID != 0 {
@@ -126,7 +126,7 @@ impl Server {
     /// A change that the kernel passes on: privileges are cleared separately.
     fn context(&self, request: &Request<'_>, times: Times) -> WriteContext {
         WriteContext {
-            source: DataSource::Caller(self.asker(request)),
+            source: DataSource::Caller(self.caller(request)),
             privileges: KillPrivileges::No,
             times,
         }
@@ -274,8 +274,8 @@ fn write_all(data: &[u8], write: impl Fn(usize) -> Result<usize, Errno>) -> Resu
 
 /// Whether a `READ` is an access by itself. Cache fills are not: they may be read-ahead, the rest
 /// of a partially written page, or later than an explicit change of the time.
-fn is_access(manner: Manner, flags: u32) -> bool {
-    flags & O_NOATIME == 0 && (manner.past_cache || flags & O_DIRECT != 0)
+fn is_access(open_mode: OpenMode, flags: u32) -> bool {
+    flags & O_NOATIME == 0 && (open_mode.direct || flags & O_DIRECT != 0)
 }
 
 /// Length of a `READ` or `WRITE`, in bytes.

@@ -15,7 +15,7 @@
 use super::{Handled, Server, control};
 use crate::attributes::Writers;
 use crate::errno::Errno;
-use crate::opened::Manner;
+use crate::opened::OpenMode;
 use crate::protocol::fattr;
 use crate::request::Request;
 use uext4::{InodeRef, SetAttr, SetTime, Timestamp};
@@ -49,13 +49,13 @@ impl Server {
     pub(super) fn check_write(
         &self,
         inode: &InodeRef,
-        manner: Manner,
+        open_mode: OpenMode,
         opened: u32,
         offset: u64,
     ) -> Handled {
         let attr = self.filesystem.attr(inode);
         let appends = opened & O_APPEND != 0 && offset >= attr.size_bytes;
-        let only_appends = attr.flags & APPEND != 0 && manner.only_appends;
+        let only_appends = attr.flags & APPEND != 0 && open_mode.only_appends;
         refuse(attr.flags & IMMUTABLE != 0 || (only_appends && !appends))
     }
 

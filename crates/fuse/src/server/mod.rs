@@ -7,19 +7,19 @@
 //! Locking: none here; operations run in parallel on all threads.
 //! References: `linux/fuse.h`.
 
-mod askers;
 mod attrs;
 mod bmap;
 mod commands;
 mod control;
+mod credentials;
 mod data;
 mod dirs;
+mod enospc;
 mod freeze;
 mod guarded;
 mod names;
 mod open;
 mod outcome;
-mod scarce;
 mod xattrs;
 
 pub(crate) use outcome::{Outcome, RequestClass};

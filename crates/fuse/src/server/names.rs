@@ -16,16 +16,16 @@ const RENAME_WHITEOUT: u32 = 4;
 impl Server {
     pub(super) fn lookup(&self, request: &Request<'_>, reply: &mut Reply) -> Handled {
         let name = request.args().name()?;
-        let asker = request.caller(0);
+        let caller = request.caller(0);
         // NFS servers look up "." and ".." of inodes that the kernel may have forgotten.
         let found = match name {
             b"." => Ok(self.get_named(request.node)?),
             b".." => self
                 .filesystem
-                .lookup(&self.get_any(request.node)?, name, &asker),
+                .lookup(&self.get_any(request.node)?, name, &caller),
             _ => self
                 .filesystem
-                .lookup(&self.get(request.node)?, name, &asker),
+                .lookup(&self.get(request.node)?, name, &caller),
         };
         match found {
             Ok(inode) => self.entry(inode, reply),
@@ -131,23 +131,26 @@ impl Server {
         let inode = self.get(args.u64()?)?;
         let parent = self.get(request.node)?;
         self.filesystem
-            .link(&inode, &parent, args.name()?, &self.asker(request))?;
+            .link(&inode, &parent, args.name()?, &self.caller(request))?;
         self.entry(inode, reply)
     }
 
     pub(super) fn unlink(&self, request: &Request<'_>) -> Handled {
         let parent = self.get(request.node)?;
-        let (name, asker) = (request.args().name()?, request.caller(0));
+        let (name, caller) = (request.args().name()?, request.caller(0));
         self.remove(|victim| {
             self.filesystem
-                .unlink_watched(&parent, name, &asker, victim)
+                .unlink_watched(&parent, name, &caller, victim)
         })
     }
 
     pub(super) fn rmdir(&self, request: &Request<'_>) -> Handled {
         let parent = self.get(request.node)?;
-        let (name, asker) = (request.args().name()?, request.caller(0));
-        self.remove(|victim| self.filesystem.rmdir_watched(&parent, name, &asker, victim))
+        let (name, caller) = (request.args().name()?, request.caller(0));
+        self.remove(|victim| {
+            self.filesystem
+                .rmdir_watched(&parent, name, &caller, victim)
+        })
     }
 
     pub(super) fn rename(&self, request: &Request<'_>) -> Handled {
@@ -187,7 +190,7 @@ impl Server {
             RenameFlags::Whiteout | RenameFlags::WhiteoutNoReplace => {
                 self.maker(request, 0, &from)?
             }
-            _ => self.asker(request),
+            _ => self.caller(request),
         };
         let (from, to) = ((&from, from_name), (&to, to_name));
         self.remove(|victim| {

@@ -11,7 +11,7 @@ use super::data::{O_DIRECT, O_NOATIME};
 use super::{Handled, Server};
 use crate::attributes::Writers as Has;
 use crate::nodes::Rights;
-use crate::opened::Manner;
+use crate::opened::OpenMode;
 use crate::protocol::{OPEN_KILL_SUIDGID, fopen};
 use crate::reply::Reply;
 use crate::request::Request;
@@ -33,12 +33,12 @@ fn writes(flags: u32) -> bool {
 }
 
 /// Class of the writer, if the open flags allow writes.
-fn writer(flags: u32, manner: Manner) -> Option<Writers> {
-    writes(flags).then_some(manner.by)
+fn writer(flags: u32, open_mode: OpenMode) -> Option<Writers> {
+    writes(flags).then_some(open_mode.writer)
 }
 
-fn rights(manner: Manner) -> Rights {
-    if manner.only_appends {
+fn rights(open_mode: OpenMode) -> Rights {
+    if open_mode.only_appends {
         Rights::Appends
     } else {
         Rights::Any
@@ -54,15 +54,15 @@ impl Server {
         if flags & O_TRUNC != 0 {
             self.truncate_opened(request, &inode, open_flags)?;
         }
-        let asker = if writes(flags) {
-            self.asker(request)
+        let caller = if writes(flags) {
+            self.caller(request)
         } else {
             // A handle for reading is not checked again.
             request.caller(0)
         };
-        let manner = self.manner(&asker, &inode, flags);
-        self.update_atime(request.node, &inode, flags, manner);
-        self.put_opened(request.node, &inode, flags, manner, reply);
+        let open_mode = self.open_mode(&caller, &inode, flags);
+        self.update_atime(request.node, &inode, flags, open_mode);
+        self.put_opened(request.node, &inode, flags, open_mode, reply);
         Ok(())
     }
 
@@ -73,9 +73,9 @@ impl Server {
         Ok(())
     }
 
-    fn update_atime(&self, node: u64, inode: &InodeRef, flags: u32, manner: Manner) {
+    fn update_atime(&self, node: u64, inode: &InodeRef, flags: u32, open_mode: OpenMode) {
         let reads = flags & O_ACCMODE != O_WRONLY && flags & (O_NOATIME | O_DIRECT) == 0;
-        if !reads || manner.past_cache || !self.nodes.may_be_cached(node) {
+        if !reads || open_mode.direct || !self.nodes.may_be_cached(node) {
             return;
         }
         let changes = if self.may_lack_data(node) {
@@ -110,7 +110,7 @@ impl Server {
             ..SetAttr::default()
         };
         self.filesystem
-            .set_attr(inode, &set, &self.asker(request))?;
+            .set_attr(inode, &set, &self.caller(request))?;
         Ok(())
     }
 
@@ -120,14 +120,14 @@ impl Server {
         node: u64,
         inode: &InodeRef,
         flags: u32,
-        manner: Manner,
+        open_mode: OpenMode,
         reply: &mut Reply,
     ) {
         // Before the scarcity check, so that a later finder of scarcity sees the writer.
         self.nodes
-            .open(node, inode, writer(flags, manner), rights(manner));
+            .open(node, inode, writer(flags, open_mode), rights(open_mode));
         if writes(flags) {
-            if !manner.past_cache {
+            if !open_mode.direct {
                 self.nodes.mark_cached(node);
             }
             if self.gauge.is_scarce() {
@@ -137,7 +137,7 @@ impl Server {
             }
         }
         let cursor = self.filesystem.error_cursor(inode);
-        reply.u64(self.opened.open(cursor, manner));
+        reply.u64(self.opened.open(cursor, open_mode));
         let always = fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES;
         // Pages of a guarded file may hold what was refused.
         let keep = if self.is_guarded(inode) {
@@ -145,7 +145,7 @@ impl Server {
         } else {
             fopen::KEEP_CACHE
         };
-        let direct = if manner.past_cache {
+        let direct = if open_mode.direct {
             fopen::DIRECT_IO
         } else {
             0
@@ -154,12 +154,12 @@ impl Server {
         reply.u32(0);
     }
 
-    fn manner(&self, asker: &Caller, inode: &InodeRef, flags: u32) -> Manner {
-        let past_cache = self.goes_past_cache(inode, flags);
-        Manner {
-            past_cache,
-            later: writes(flags) && self.agreement.writeback() && !past_cache,
-            by: self.filesystem.writer(asker),
+    fn open_mode(&self, caller: &Caller, inode: &InodeRef, flags: u32) -> OpenMode {
+        let direct = self.uses_direct_io(inode, flags);
+        OpenMode {
+            direct,
+            writeback: writes(flags) && self.agreement.writeback() && !direct,
+            writer: self.filesystem.writer(caller),
             only_writes: flags & (O_ACCMODE | O_APPEND) == O_WRONLY,
             write_only: flags & O_ACCMODE == O_WRONLY,
             only_appends: writes(flags) && self.only_appends(inode),
@@ -170,10 +170,10 @@ impl Server {
     /// checked. A file with `chattr +S`, which the
     /// kernel does not know, must not be written back late. With `strictatime` each read must reach
     /// the server, unless the file is also written: then the page cache owns its times.
-    fn goes_past_cache(&self, inode: &InodeRef, flags: u32) -> bool {
+    fn uses_direct_io(&self, inode: &InodeRef, flags: u32) -> bool {
         self.filesystem.attr(inode).flags & FLAG_SYNC != 0
             || (writes(flags) && self.only_appends(inode))
-            || (self.agreement.maps_past_cache()
+            || (self.agreement.can_mmap_direct()
                 && !writes(flags)
                 && self.filesystem.notes_every_read())
     }
@@ -218,8 +218,8 @@ impl Server {
         let attr = self.shown(&inode);
         let node = self.nodes.insert(&inode);
         let mut opened = Reply::new(16);
-        let manner = self.manner(caller, &inode, flags);
-        self.put_opened(node, &inode, flags, manner, &mut opened);
+        let open_mode = self.open_mode(caller, &inode, flags);
+        self.put_opened(node, &inode, flags, open_mode, &mut opened);
         crate::attributes::put_entry(reply, node, &attr, self.ttl(node, &inode));
         reply.put(opened.body());
         Ok(())
@@ -229,10 +229,10 @@ impl Server {
         let mut args = request.args();
         let (handle, flags) = (args.u64()?, args.u32()?);
         self.opened.close(handle);
-        let writer = writer(flags, Manner::of(handle));
+        let writer = writer(flags, OpenMode::of(handle));
         let closed = self
             .nodes
-            .close(request.node, writer, rights(Manner::of(handle)));
+            .close(request.node, writer, rights(OpenMode::of(handle)));
         if let (Some(_), Some(inode)) = (writer, &closed.inode) {
             // A release cannot report an error; the next fsync does.
             let _told_by_fsync = self.filesystem.close(inode);

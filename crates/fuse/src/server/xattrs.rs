@@ -35,7 +35,7 @@ impl Server {
             self.owners.take_list(value.to_mut())?;
         }
         let inode = self.get(request.node)?;
-        let caller = self.asker(request);
+        let caller = self.caller(request);
         let mode = match flags {
             0 => SetMode::Any,
             XATTR_CREATE => SetMode::Create,
@@ -137,7 +137,7 @@ impl Server {
         }
         Ok(self
             .filesystem
-            .remove_xattr(&inode, name, &self.asker(request))?)
+            .remove_xattr(&inode, name, &self.caller(request))?)
     }
 }
 

@@ -137,9 +137,9 @@ impl Ground {
         let place = stage.access();
         let done = work(plan.profile, &place, &mut workload, amount);
         drop(place);
-        let struck = stage.strike();
+        let torn_down = stage.tear_down();
         let mut samples = done?;
-        struck?;
+        torn_down?;
         samples.extend(layout::read(
             &image,
             plan.profile,

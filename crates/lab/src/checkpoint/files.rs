@@ -54,7 +54,7 @@ impl Ground {
             base_lines: of_names(base_lines),
             ..Setup::default()
         };
-        let stage = Stage::set(system, &self.backing, &setup, &mut self.cleanup)?;
+        let stage = Stage::prepare(system, &self.backing, &setup, &mut self.cleanup)?;
         let tasks: Vec<Task> = (0..workers)
             .map(|worker| Task {
                 experiment: Experiment::Fsync,
@@ -75,9 +75,9 @@ impl Ground {
             Place::Directory(_) => None,
         };
         drop(place);
-        let struck = stage.strike();
+        let torn_down = stage.tear_down();
         let done: Vec<Done> = done?.into_iter().flatten().collect();
-        struck?;
+        torn_down?;
         let files: u64 = done.iter().map(|one| one.amount).sum();
         let taken = workers::taken(Clock::Wall, &done);
         let seconds = taken.as_secs_f64().max(1e-9);

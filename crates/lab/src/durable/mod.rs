@@ -174,10 +174,10 @@ impl Case {
         let place = device.path(self.peer.0)?;
         let stage = Stage::mount(self.peer.0, &place, backing.dir(), &setup, cleanup)?;
         let measured = self.measure(plan, &stage, &device);
-        let struck = stage.strike();
+        let torn_down = stage.tear_down();
         device.release()?;
         let measured = measured?;
-        struck.map(|()| measured)
+        torn_down.map(|()| measured)
     }
 
     fn measure(&self, plan: &Plan, stage: &Stage, device: &Device) -> Result<Vec<Sample>> {

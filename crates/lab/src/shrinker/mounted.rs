@@ -53,7 +53,7 @@ pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
         (_, Place::Directory(root)) => write(plan, load, &root).and_then(|()| of_server(&root)),
         (_, Place::Library(_)) => bail!("the library is no mount"),
     };
-    stage.strike()?;
+    stage.tear_down()?;
     calls
 }
 

@@ -29,9 +29,9 @@ fn kept(word: &str) -> Option<&'static str> {
 }
 
 /// Fixed options of a mount.
-pub(crate) struct MadeWith(Vec<String>);
+pub(crate) struct FixedOptions(Vec<String>);
 
-impl MadeWith {
+impl FixedOptions {
     /// Extracts the fixed options from `list`.
     pub(crate) fn new(list: &str) -> Self {
         let words = list.split(',').filter(|word| kept(word).is_some());
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn what_is_as_it_was_is_no_change() {
-        let made = MadeWith::new("noatime,uid=5,untrusted");
+        let made = FixedOptions::new("noatime,uid=5,untrusted");
         let rest = made
             .leave_out("uid=5,ro,untrusted")
             .expect("they are the same");

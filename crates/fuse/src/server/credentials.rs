@@ -31,7 +31,7 @@ impl Server {
     }
 
     /// Caller of a request with its rights, mapped.
-    pub(super) fn asker(&self, request: &Request<'_>) -> Caller {
+    pub(super) fn caller(&self, request: &Request<'_>) -> Caller {
         if self.agreement.hides_callers() {
             request.process()
         } else {
@@ -39,8 +39,8 @@ impl Server {
         }
     }
 
-    /// As [`Self::asker`], with the current supplementary groups of the process.
-    pub(super) fn asker_in_groups(&self, request: &Request<'_>) -> Caller {
+    /// As [`Self::caller`], with the current supplementary groups of the process.
+    pub(super) fn caller_in_groups(&self, request: &Request<'_>) -> Caller {
         if self.agreement.hides_callers() {
             Caller {
                 gid: NO_ID,
@@ -54,7 +54,7 @@ impl Server {
 
     /// Whether the caller is the superuser.
     pub(super) fn is_superuser(&self, request: &Request<'_>) -> bool {
-        self.asker(request).is_superuser()
+        self.caller(request).is_superuser()
     }
 
     /// Whether the caller may do what the owner of the inode may.

@@ -20,7 +20,7 @@ use crate::attributes::{TTL, TTL_WRITERS, Writers as Has};
 use crate::bdi::Bdi;
 use crate::errno::Errno;
 use crate::free_space::MORE_PERCENT;
-use crate::opened::Manner;
+use crate::opened::OpenMode;
 use crate::protocol::{GETATTR_HANDLE, WRITE_CACHE, opcode};
 use crate::request::Request;
 use std::time::Duration;
@@ -37,32 +37,32 @@ impl Server {
     }
 
     /// Handle of a file with write-back caching, if `GETATTR` comes from a call that may write.
-    fn asking_handle(request: &Request<'_>) -> Option<Manner> {
+    fn asking_handle(request: &Request<'_>) -> Option<OpenMode> {
         let mut args = request.args();
         let (flags, _, handle) = (args.u32().ok()?, args.u32().ok()?, args.u64().ok()?);
-        let manner = Manner::of(handle);
-        (flags & GETATTR_HANDLE != 0 && manner.later).then_some(manner)
+        let open_mode = OpenMode::of(handle);
+        (flags & GETATTR_HANDLE != 0 && open_mode.writeback).then_some(open_mode)
     }
 
     /// Whether `GETATTR` must trigger writeback of the file.
     pub(super) fn asks_for_room(&self, request: &Request<'_>) -> bool {
         self.gauge.is_scarce()
-            && Self::asking_handle(request).is_some_and(|it| self.gauge.is_scarce_for(it.by))
+            && Self::asking_handle(request).is_some_and(|it| self.gauge.is_scarce_for(it.writer))
     }
 
     /// Reports lost writes to a writer, or that the next write finds no space.
     pub(super) fn check_writer(&self, request: &Request<'_>, inode: &InodeRef) -> Handled {
-        let Some(manner) = Self::asking_handle(request) else {
+        let Some(open_mode) = Self::asking_handle(request) else {
             return Ok(());
         };
         if let Some(why) = self.nodes.take_lost(request.node) {
             return Err(why);
         }
-        if manner.write_only && self.refuses_writes(inode) {
+        if open_mode.write_only && self.refuses_writes(inode) {
             return Err(Errno::EPERM);
         }
-        if manner.only_writes && self.gauge.is_scarce_for(manner.by) {
-            Ok(self.filesystem.check_room(inode, manner.by)?)
+        if open_mode.only_writes && self.gauge.is_scarce_for(open_mode.writer) {
+            Ok(self.filesystem.check_room(inode, open_mode.writer)?)
         } else {
             Ok(())
         }
