@@ -16,9 +16,9 @@ use crate::image::Image;
 use crate::layout::block_allocator::BlockAllocator;
 use crate::layout::diff_friendly;
 use crate::layout::option_checks::check;
-use crate::options::{BuildOptions, PlaceRule, Size};
+use crate::options::{BuildOptions, PlacementRule, Size};
 use crate::progress::Progress;
-use crate::report::Report;
+use crate::report::BuildReport;
 use crate::sources::collector::Collector;
 use crate::sources::entry::{Attributes, Content, Data, Entry, Node};
 use crate::sources::host::directory::Host;
@@ -94,7 +94,7 @@ impl Builder {
     }
 
     /// A builder of an image on a device that reads as zeroes everywhere, such as a new file. The
-    /// device may be larger than the image; [`Report::geometry`] tells the size.
+    /// device may be larger than the image; [`BuildReport::geometry`] tells the size.
     ///
     /// # Errors
     /// Options that make no image, or one larger than the device.
@@ -116,8 +116,8 @@ impl Builder {
         (plan, blocks): (Plan, u64),
     ) -> Result<Builder> {
         let (plan, early) = match options.places {
-            PlaceRule::Packed => (plan, None),
-            PlaceRule::DiffFriendly => {
+            PlacementRule::Packed => (plan, None),
+            PlacementRule::DiffFriendly => {
                 let (plan, draft) = diff_friendly::begin(&mut options)?;
                 (plan, Some(draft))
             }
@@ -220,7 +220,7 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Sink::add`]; then no file has the final name.
-    pub fn finish(self) -> Result<Report> {
+    pub fn finish(self) -> Result<BuildReport> {
         match self.state {
             State::Open => finish(self.image, self.collector, self.describe),
             State::Failed => Err(Error::Ended),

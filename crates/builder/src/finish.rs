@@ -4,7 +4,7 @@
 //!  Collector   entries and layers as they came; contents of streams are on the device
 //!  Collected   one tree: its order, inode numbers, times
 //!  Placed      all blocks of files are on the device; the size is chosen, tables have places
-//!  Report      inodes, tables and superblock are on the device; the new file has its name
+//!  BuildReport inodes, tables and superblock are on the device; the new file has its name
 //! ```
 //!
 //! Inside of a step the order follows from what each line needs. The identity is a hash of contents
@@ -31,8 +31,8 @@ use crate::metadata::directory_blocks::{Format, Packing};
 use crate::metadata::extent_maps::DeepMaps;
 use crate::metadata::usage::Usage;
 use crate::metadata::{directories, inodes, xattr_values};
-use crate::options::PlaceRule;
-use crate::report::{Followed, Report};
+use crate::options::PlacementRule;
+use crate::report::{BuildReport, Followed};
 use crate::sources::collector::Collector;
 use crate::tree::arena::Tree;
 use crate::tree::ids::FileId;
@@ -70,9 +70,9 @@ pub(crate) fn finish(
     mut image: Image,
     collector: Collector,
     describe: Option<Describe>,
-) -> Result<Report> {
+) -> Result<BuildReport> {
     let collected = collect(&image, collector, describe)?;
-    let placed = place(&mut image, collected)?;
+    let placed = lay_out(&mut image, collected)?;
     write(&image, placed)
 }
 
@@ -85,7 +85,7 @@ fn collect(image: &Image, collector: Collector, describe: Option<Describe>) -> R
     } = collector;
     writer.flush(&mut tree)?;
     let followed = merge_layers(&mut tree, &mut writer.reporter)?;
-    let lost_found = implicit::add_lost_found(&mut tree)?;
+    let lost_found = implicit::add_recovery_directory(&mut tree)?;
     let mut numbers = match &image.early {
         None => InodeNumbers::Ascending(LOST_FOUND.0 + 1),
         Some(draft) => {
@@ -112,7 +112,7 @@ fn collect(image: &Image, collector: Collector, describe: Option<Describe>) -> R
 }
 
 /// Places and writes the blocks of all files, and chooses the size of the image.
-fn place(image: &mut Image, collected: Collected) -> Result<Placed> {
+fn lay_out(image: &mut Image, collected: Collected) -> Result<Placed> {
     let Collected {
         mut tree,
         mut writer,
@@ -159,8 +159,8 @@ fn directory_format(image: &Image, identity: &Identity) -> Format {
         identity.geometry.block_size(),
         image.plan.superblock.hash_seed,
         match image.options.places {
-            PlaceRule::Packed => Packing::Full,
-            PlaceRule::DiffFriendly => Packing::ByHash,
+            PlacementRule::Packed => Packing::Full,
+            PlacementRule::DiffFriendly => Packing::ByHash,
         },
     )
 }
@@ -204,7 +204,7 @@ fn choose_size(
 }
 
 /// Writes inodes, tables and superblocks, and gives a new file its name.
-fn write(image: &Image, placed: Placed) -> Result<Report> {
+fn write(image: &Image, placed: Placed) -> Result<BuildReport> {
     let Placed {
         tree,
         identity,
@@ -220,5 +220,5 @@ fn write(image: &Image, placed: Placed) -> Result<Report> {
     draft.write(&*image.device, own)?;
     image.keep(draft.geometry.size_bytes())?;
     let files = files.len() - tree.attributes.values.count();
-    Ok(Report::new(draft, u64_of(files), followed))
+    Ok(BuildReport::new(draft, u64_of(files), followed))
 }

@@ -59,9 +59,9 @@ mod tree;
 
 pub use builder::Builder;
 pub use error::{Error, Result};
-pub use options::{BuildOptions, PlaceRule, Size, Tables, source_date_epoch};
+pub use options::{BuildOptions, PlacementRule, Size, Tables, source_date_epoch};
 pub use progress::Progress;
-pub use report::Report;
+pub use report::BuildReport;
 pub use sources::entry::{Attributes, Content, Data, Entry, Node, ReadAt, Xattr};
 pub use sources::host::directory::Host;
 pub use sources::sink::Sink;

@@ -31,7 +31,7 @@ pub enum Tables {
 
 /// Places of contents, directories and inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlaceRule {
+pub enum PlacementRule {
     /// One after the other, without gaps.
     Packed,
     /// By path and size, with gaps, so that a changed file changes few blocks. The image needs a
@@ -53,7 +53,7 @@ pub struct BuildOptions {
     /// Places of bitmaps and inode tables.
     pub tables: Tables,
     /// Places of everything else.
-    pub places: PlaceRule,
+    pub places: PlacementRule,
     /// Threads that read files ahead. The image does not depend on it.
     pub threads: usize,
 }
@@ -75,7 +75,7 @@ impl BuildOptions {
             size,
             format,
             tables: Tables::Behind,
-            places: PlaceRule::Packed,
+            places: PlacementRule::Packed,
             threads,
         }
     }

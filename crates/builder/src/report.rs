@@ -8,7 +8,7 @@ pub(crate) type Followed = Option<(Vec<u8>, u64)>;
 
 /// Properties of the image.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct BuildReport {
     /// The primary superblock, as written.
     pub superblock: Superblock,
     /// Sizes and counts.
@@ -22,9 +22,9 @@ pub struct Report {
     pub followed: Option<(Vec<u8>, u64)>,
 }
 
-impl Report {
-    pub(crate) fn new(draft: Draft, files: u64, followed: Followed) -> Report {
-        Report {
+impl BuildReport {
+    pub(crate) fn new(draft: Draft, files: u64, followed: Followed) -> BuildReport {
+        BuildReport {
             journal_blocks: draft.journal_blocks(),
             files,
             followed,

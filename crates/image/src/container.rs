@@ -208,7 +208,7 @@ impl Container {
         let tree_bytes = verity.map_or(Ok(0), |_| verity::tree_bytes(size_bytes))?;
         let is_behind = verity.is_some_and(|verity| verity.place == VerityPlace::Append);
         let space_bytes = size_bytes + if is_behind { tree_bytes } else { 0 };
-        let placed = self.disk.as_ref().map(|disk| disk.place(space_bytes));
+        let placed = self.disk.as_ref().map(|disk| disk.lay_out(space_bytes));
         let placed = placed.transpose()?;
         if space_bytes > self.space.size_bytes() {
             return Err(Error::Refused {
@@ -370,7 +370,7 @@ fn tree_file(image: &Path, verity: Option<&Verity>) -> Result<Option<NewFile>> {
             advice: "name a file",
         });
     }
-    if place_of(path) == place_of(image) {
+    if directory_and_name(path) == directory_and_name(image) {
         return Err(Error::Refused {
             problem: "the hash tree is to have the name of the image",
             advice: "name another file, or append the tree to the image",
@@ -380,7 +380,7 @@ fn tree_file(image: &Path, verity: Option<&Verity>) -> Result<Option<NewFile>> {
 }
 
 /// The directory of a file, without links, and its name there.
-fn place_of(path: &Path) -> (PathBuf, Option<&OsStr>) {
+fn directory_and_name(path: &Path) -> (PathBuf, Option<&OsStr>) {
     let directory = match path.parent() {
         Some(directory) if directory != Path::new("") => directory,
         _ => Path::new("."),

@@ -37,9 +37,10 @@ impl Content {
         }
         let file = File::open(path).map_err(Problem::Content)?;
         let there = file.metadata().map_err(Problem::Content)?;
-        match there.is_file() {
-            true => Ok(Content { file, there }),
-            false => Err(Problem::ContentKind),
+        if there.is_file() {
+            Ok(Content { file, there })
+        } else {
+            Err(Problem::ContentKind)
         }
     }
 

@@ -59,11 +59,13 @@ impl Disk {
                 files.push(None);
                 continue;
             };
-            let file =
-                Content::open(path).and_then(|file| match outputs.contains(&file.identity()) {
-                    true => Err(Problem::ContentIsOutput),
-                    false => Ok(file),
-                });
+            let file = Content::open(path).and_then(|file| {
+                if outputs.contains(&file.identity()) {
+                    Err(Problem::ContentIsOutput)
+                } else {
+                    Ok(file)
+                }
+            });
             let key = format!("content={}", path.display());
             files.push(Some(
                 file.map_err(|problem| table.fault(line.line, &key, problem))?,
@@ -78,7 +80,7 @@ impl Disk {
             },
             least_bytes: 0,
         };
-        let placed = disk.place(SECTOR)?;
+        let placed = disk.lay_out(SECTOR)?;
         disk.least_bytes = disk.bytes(&placed);
         disk.own = placed[disk.table.own()];
         if !disk.table.has_own_size() {
@@ -108,11 +110,14 @@ impl Disk {
         self.files.iter().flatten().map(Content::len).sum()
     }
 
-    /// The places of all partitions, with a file system of this size and what is behind it.
+    /// The extents of all partitions, with a file system of this size and what is behind it.
     ///
     /// # Errors
     /// A partition without a place, or that is too small.
-    pub(crate) fn place(&self, file_system_bytes: u64) -> std::result::Result<Vec<Extent>, Fault> {
+    pub(crate) fn lay_out(
+        &self,
+        file_system_bytes: u64,
+    ) -> std::result::Result<Vec<Extent>, Fault> {
         let own = self.table.own();
         let bytes = |nr: usize| match &self.files[nr] {
             Some(file) => file.len(),
@@ -120,7 +125,7 @@ impl Disk {
             None => 0,
         };
         let sectors = (0..self.files.len()).map(|nr| bytes(nr).div_ceil(SECTOR));
-        let placed = self.table.place(&sectors.collect::<Vec<u64>>())?;
+        let placed = self.table.lay_out(&sectors.collect::<Vec<u64>>())?;
         for (nr, (line, extent)) in self.table.lines.iter().zip(&placed).enumerate() {
             let (bytes, partition_bytes) = (bytes(nr), extent.sectors * SECTOR);
             let (key, problem) = match &line.contents {
@@ -217,9 +222,10 @@ impl Disk {
         let others: Vec<Other> = others.collect();
         let form = Form {
             file_system: file_system.uuid,
-            size_bytes: match self.table.has_own_size() {
-                true => extent.sectors * SECTOR,
-                false => file_system.bytes,
+            size_bytes: if self.table.has_own_size() {
+                extent.sectors * SECTOR
+            } else {
+                file_system.bytes
             },
             kind: self.table.lines[own].kind,
             start: &start,

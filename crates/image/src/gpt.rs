@@ -48,8 +48,9 @@ pub(crate) fn write(
     let mut partitions = Vec::new();
     for (line, extent) in table.lines.iter().zip(placed) {
         let has_file_system = line.contents == Contents::FileSystem;
-        let own = || identity::partition(form, line.number, has_file_system);
-        let guid = line.uuid.unwrap_or_else(own);
+        let guid = line
+            .uuid
+            .unwrap_or_else(|| identity::partition(form, line.number, has_file_system));
         let mut slots = entries.chunks_mut(ENTRY_BYTES);
         if let Some(slot) = slots.nth(uext4_num::usize_of(line.number) - 1) {
             slot.copy_from_slice(&entry(line, *extent, guid));

@@ -83,9 +83,10 @@ fn kind_bytes(kind: Kind) -> [u8; 16] {
 
 /// The GUID of a partition that has no other.
 pub(crate) fn partition(form: [u8; 16], number: u32, has_file_system: bool) -> Uuid {
-    match has_file_system {
-        true => uuid("partition", form),
-        false => uuid(&format!("partition {number}"), form),
+    if has_file_system {
+        uuid("partition", form)
+    } else {
+        uuid(&format!("partition {number}"), form)
     }
 }
 

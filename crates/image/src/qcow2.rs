@@ -57,7 +57,8 @@ struct Piece {
 }
 
 impl Clusters {
-    fn place(&self, cluster: u64) -> u32 {
+    /// The cluster of the file, or 0.
+    fn lookup(&self, cluster: u64) -> u32 {
         let place = self.places.get(clamp_usize(cluster));
         place.copied().unwrap_or(0)
     }
@@ -258,7 +259,7 @@ impl BlockDevice for Qcow2 {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         let pieces = {
             let mut clusters = self.clusters.lock();
-            clusters.pieces(offset, buf.len(), |clusters, nr| clusters.place(nr))
+            clusters.pieces(offset, buf.len(), |clusters, nr| clusters.lookup(nr))
         };
         for piece in pieces {
             let part = &mut buf[piece.range];

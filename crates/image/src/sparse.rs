@@ -187,8 +187,9 @@ fn kind(block: &[u8]) -> Kind {
     let Some((first, rest)) = block.split_first_chunk::<4>() else {
         return Kind::Raw;
     };
-    match rest.chunks(4).all(|word| word == first) {
-        true => Kind::Fill(u32::from_le_bytes(*first)),
-        false => Kind::Raw,
+    if rest.chunks(4).all(|word| word == first) {
+        Kind::Fill(u32::from_le_bytes(*first))
+    } else {
+        Kind::Raw
     }
 }

@@ -190,9 +190,10 @@ impl Leaves<'_> {
     }
 
     fn digest(&self, block: &[u8]) -> Hash {
-        match block.iter().all(|byte| *byte == 0) {
-            true => self.zero,
-            false => digest(&self.salted, block),
+        if block.iter().all(|byte| *byte == 0) {
+            self.zero
+        } else {
+            digest(&self.salted, block)
         }
     }
 }

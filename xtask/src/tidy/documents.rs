@@ -22,8 +22,8 @@ pub(super) fn check(root: &Path, sources: &[Source]) -> Result<Vec<Problem>> {
     collect(root, &mut paths, Subdirectories::No)?;
     collect(&root.join("docs"), &mut paths, Subdirectories::Yes)?;
     let exists = |path: &Path| {
-        let is_source = |source: &Source| Path::new(&source.path).ends_with(path);
-        root.join(path).exists() || sources.iter().any(is_source)
+        let mut sources = sources.iter();
+        root.join(path).exists() || sources.any(|one| Path::new(&one.path).ends_with(path))
     };
     let mut problems = Vec::new();
     for path in paths {
@@ -151,10 +151,9 @@ fn without(
     exists: impl Fn(&Path) -> bool,
 ) -> Vec<Problem> {
     let missing = paths.filter(|(_, path)| !exists(path));
-    let problem = |(number, path): (usize, PathBuf)| {
-        problem(file, number, format!("{} does not exist", path.display()))
-    };
-    missing.map(problem).collect()
+    let problems = missing
+        .map(|(number, path)| problem(file, number, format!("{} does not exist", path.display())));
+    problems.collect()
 }
 
 /// Whether text in code font is the path of a file or directory of the repository, or the end of

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use uext4_archive::{Options, Source};
-use uext4_builder::{BuildOptions, Builder, PlaceRule, Size};
+use uext4_builder::{BuildOptions, Builder, PlacementRule, Size};
 use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::oracle::{self, KernelMount, Program};
 use uext4_testkit::rng::Rng;
@@ -86,10 +86,10 @@ fn pack_shuffled(dir: &Path, seed: u64, archive: &Path) {
     tar.arg("-T").arg(&list).run_ok().expect("tar of a list");
 }
 
-fn image(image: &Path, from: &Path, threads: usize, places: PlaceRule) {
+fn image(image: &Path, from: &Path, threads: usize, places: PlacementRule) {
     let size = match places {
-        PlaceRule::Packed => Size::Min,
-        PlaceRule::DiffFriendly => Size::Bytes((192 << 20) + entries() as u64 * 32_768),
+        PlacementRule::Packed => Size::Min,
+        PlacementRule::DiffFriendly => Size::Bytes((192 << 20) + entries() as u64 * 32_768),
     };
     let mut options = BuildOptions::new(size);
     options.threads = threads;
@@ -129,7 +129,7 @@ fn sum(path: &Path) -> String {
     text.split_whitespace().next().expect("a sum").to_owned()
 }
 
-fn accept(places: PlaceRule, builds: usize) {
+fn accept(places: PlacementRule, builds: usize) {
     let scratch = oracle::scratch_dir().expect("scratch");
     let dir = scratch.path().join("tree");
     std::fs::create_dir(&dir).expect("tree");
@@ -169,7 +169,7 @@ fn acceptance_of_one_tree_from_many_sources() {
     if !skip::root_or_skip("acceptance_of_one_tree_from_many_sources") {
         return;
     }
-    accept(PlaceRule::Packed, 10);
+    accept(PlacementRule::Packed, 10);
 }
 
 #[test]
@@ -177,5 +177,5 @@ fn acceptance_of_diff_friendly_places() {
     if !skip::root_or_skip("acceptance_of_diff_friendly_places") {
         return;
     }
-    accept(PlaceRule::DiffFriendly, 4);
+    accept(PlacementRule::DiffFriendly, 4);
 }

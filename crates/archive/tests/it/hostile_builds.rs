@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use uext4_archive::{Options, Source};
-use uext4_builder::{BuildOptions, Builder, PlaceRule, Size};
+use uext4_builder::{BuildOptions, Builder, PlacementRule, Size};
 use uext4_testkit::oracle;
 use uext4_testkit::rng::Rng;
 
@@ -210,7 +210,7 @@ fn build(seed: u64, dir: &Path, bytes: &[u8], limit: Option<u64>) -> Result<(), 
     options.format.time = Some(1_700_000_000);
     if seed.is_multiple_of(4) {
         options.size = Size::Bytes(64 << 20);
-        options.places = PlaceRule::DiffFriendly;
+        options.places = PlacementRule::DiffFriendly;
     }
     let mut builder = Builder::create(&dir.join("image"), options).expect("builder");
     let tar = dir.join(NAME);

@@ -72,7 +72,7 @@ impl Readers {
             loads,
             block_size,
         });
-        let start = |first: usize| {
+        let started = (0..count).map(|first| {
             let (sender, receiver) = sync_channel((WAITING_MAX / count).max(1));
             let (buffer, buffers) = channel();
             let shared = shared.clone();
@@ -81,8 +81,8 @@ impl Readers {
                 shared.read_all(own, &buffers, &sender);
             });
             ((receiver, buffer), thread)
-        };
-        let (ends, threads): (Vec<_>, _) = (0..count).map(start).unzip();
+        });
+        let (ends, threads): (Vec<_>, _) = started.unzip();
         let (channels, buffers) = ends.into_iter().unzip();
         Readers {
             channels,
@@ -222,8 +222,10 @@ impl Work {
     ) -> Result<(), (FileId, std::io::Error)> {
         let chunk = (offset, chunk_len(offset, job.size));
         let later = &self.files[usize_of(job.later)];
-        let read = |at, bytes: &mut [u8]| later.file.read_at(at, bytes);
-        let range = batch.fill(chunk, self.block_size, &later.ranges_of(job.size), read);
+        let ranges = later.ranges_of(job.size);
+        let range = batch.fill(chunk, self.block_size, &ranges, |at, bytes| {
+            later.file.read_at(at, bytes)
+        });
         let range = range.map_err(|error| (job.file, error))?;
         batch.complete(job.file, offset, range, self.block_size, is_last);
         Ok(())

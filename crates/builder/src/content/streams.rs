@@ -44,8 +44,9 @@ impl Stream<'_> {
     ) -> io::Result<()> {
         let chunk = (offset, chunk_len(offset, self.size));
         let reader = &mut self.reader;
-        let read = |_, bytes: &mut [u8]| reader.read_exact(bytes);
-        let range = batch.fill(chunk, block_size, &self.ranges, read)?;
+        let range = batch.fill(chunk, block_size, &self.ranges, |_, bytes| {
+            reader.read_exact(bytes)
+        })?;
         batch.complete(self.file, offset, range, block_size, is_last);
         Ok(())
     }

@@ -46,11 +46,10 @@ impl DeepMaps {
             let size = identity.geometry.block_size();
             let key = tree.keys.get(*id);
             let mut taken = 0;
-            let mut take = || {
+            let map = extent_tree(&extents, size, identity.seed(file), &mut || {
                 taken += 1;
                 allocator.allocate_one(key.with(Purpose::Node, taken))
-            };
-            let map = extent_tree(&extents, size, identity.seed(file), &mut take)?;
+            })?;
             for (nr, bytes) in &map.nodes {
                 gather.append(*nr, bytes, output)?;
             }

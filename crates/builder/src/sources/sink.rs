@@ -5,7 +5,7 @@
 //! replaces an earlier one of the same path, except that a directory only gets new attributes.
 //!
 //! A directory that an upper layer has no entry for, and that is a symbolic link below, is the
-//! directory to which the link leads; [`crate::Report::followed`] says so.
+//! directory to which the link leads; [`crate::BuildReport::followed`] says so.
 
 use crate::error::Result;
 use crate::sources::entry::Entry;

@@ -15,7 +15,7 @@ use crate::tree::order::Sorted;
 pub(crate) type Describe = Box<dyn FnMut(&[u8], &mut Attributes) + Send>;
 
 /// Adds lost+found, unless the tree has one.
-pub(crate) fn add_lost_found(tree: &mut Tree) -> Result<Option<FileId>> {
+pub(crate) fn add_recovery_directory(tree: &mut Tree) -> Result<Option<FileId>> {
     if tree.find_alive(tree.root, b"lost+found").is_some() {
         return Ok(None);
     }

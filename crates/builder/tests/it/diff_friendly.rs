@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use uext4_builder::{
-    BuildOptions, Builder, Entry, Error, Node, PlaceRule, Result, Sink, Size, Xattr,
+    BuildOptions, Builder, Entry, Error, Node, PlacementRule, Result, Sink, Size, Xattr,
 };
 use uext4_mkfs::InodeCount;
 use uext4_testkit::rng::Rng;
@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 
 fn friendly(bytes: u64) -> BuildOptions {
     let mut options = options(Size::Bytes(bytes));
-    options.places = PlaceRule::DiffFriendly;
+    options.places = PlacementRule::DiffFriendly;
     options
 }
 
@@ -153,7 +153,7 @@ fn a_changed_file_of_2_gib_changes_its_blocks_and_its_inode() {
     });
     assert_eq!(count, 2, "the block, and the inode with its time");
     // The canary: without the option, UUID and checksums follow from the contents.
-    changes.options.places = PlaceRule::Packed;
+    changes.options.places = PlacementRule::Packed;
     let changes = Changes::of(changes.options, changes.specs);
     let count = changes.count(|specs| specs[small].seed ^= 0x80);
     assert!(count > 100, "{count}");
@@ -313,7 +313,7 @@ fn what_does_not_go_together_is_refused() {
     };
     for size in [Size::Min, Size::MinPlusPercent(20)] {
         let mut options = options(size);
-        options.places = PlaceRule::DiffFriendly;
+        options.places = PlacementRule::DiffFriendly;
         assert!(error(options).contains("give a size in bytes"));
     }
     let mut quota = friendly(64 * MIB);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use uext4_builder::{BuildOptions, Builder, Node, PlaceRule, Result, Sink, Size, Xattr};
+use uext4_builder::{BuildOptions, Builder, Node, PlacementRule, Result, Sink, Size, Xattr};
 use uext4_testkit::manifest::Manifest;
 use uext4_testkit::oracle;
 
@@ -101,7 +101,7 @@ fn order_and_places_do_not_matter() {
         let image = dir.path().join("image");
         let mut options = with_values("ea_inode");
         options.places = places;
-        if places == PlaceRule::DiffFriendly {
+        if places == PlacementRule::DiffFriendly {
             options.size = Size::Bytes(64 * MIB);
         }
         build(&image, options, |builder| match forwards {
@@ -112,7 +112,7 @@ fn order_and_places_do_not_matter() {
         compare(&image);
         std::fs::read(&image).expect("image")
     };
-    for places in [PlaceRule::Packed, PlaceRule::DiffFriendly] {
+    for places in [PlacementRule::Packed, PlacementRule::DiffFriendly] {
         assert!(bytes(places, true) == bytes(places, false), "{places:?}");
     }
 }

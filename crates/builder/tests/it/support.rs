@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use uext4_builder::{
-    Attributes, BuildOptions, Builder, Content, Data, Entry, Node, ReadAt, Report, Result, Size,
+    Attributes, BuildOptions, BuildReport, Builder, Content, Data, Entry, Node, ReadAt, Result,
+    Size,
 };
 use uext4_format::Timestamp;
 use uext4_testkit::oracle::{self, KernelMount};
@@ -63,7 +64,7 @@ pub(crate) fn build(
     image: &Path,
     options: BuildOptions,
     feed: impl FnOnce(&mut Builder) -> Result<()>,
-) -> Result<Report> {
+) -> Result<BuildReport> {
     let mut builder = Builder::create(image, options)?;
     feed(&mut builder)?;
     let report = builder.finish()?;

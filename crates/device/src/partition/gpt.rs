@@ -142,8 +142,12 @@ fn read_entry(sector_bytes: u64, number: u32, entry: &[u8]) -> Result<Partition,
 
 /// CRC-32 of IEEE 802.3; bit by bit, since a table is a few KiB and read once.
 pub(super) fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, _| (crc >> 1) ^ (0xedb8_8320 & 0u32.wrapping_sub(crc & 1));
     !bytes
         .iter()
-        .fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
+        .fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), shift))
+}
+
+/// One bit of the CRC.
+fn shift(crc: u32, _bit: u32) -> u32 {
+    (crc >> 1) ^ (0xedb8_8320 & 0u32.wrapping_sub(crc & 1))
 }

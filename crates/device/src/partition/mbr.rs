@@ -157,8 +157,8 @@ fn read_logical(
             return Ok(Some(bad(cut)));
         }
         let boot = BootSector::read(device, sector)?;
-        let used = |entry: &Entry| entry.is_used() && !entry.is_extended();
-        if let Some(entry) = boot.entries().find(used) {
+        let mut entries = boot.entries();
+        if let Some(entry) = entries.find(|entry| entry.is_used() && !entry.is_extended()) {
             partitions.push(entry.partition(number, sector)?);
             number += 1;
         }

@@ -91,31 +91,35 @@ pub fn open(device: Arc<dyn BlockDevice>, number: u32) -> Result<Window, Error> 
     };
     let (start, len) = (partition.start_bytes, partition.len_bytes);
     let size_bytes = device.size_bytes();
-    match start + len > size_bytes {
-        true => Err(Error::PartitionCut {
+    if start + len > size_bytes {
+        Err(Error::PartitionCut {
             number,
             end_bytes: start + len,
             size_bytes,
-        }),
-        false => Window::new(device, start, len),
+        })
+    } else {
+        Window::new(device, start, len)
     }
 }
 
 /// Makes a partition of `sectors` sectors from sector `start`, if all of it has addresses.
 fn addressed(number: u32, start: u64, sectors: u64, sector_bytes: u64) -> Result<Partition, Error> {
-    let place = || {
-        let (start, len) = (
-            start.checked_mul(sector_bytes)?,
-            sectors.checked_mul(sector_bytes)?,
-        );
-        start.checked_add(len).map(|_end| (start, len))
-    };
-    let (start_bytes, len_bytes) = place().ok_or(bad("a partition ends past the last byte"))?;
+    let bytes = byte_range(start, sectors, sector_bytes);
+    let (start_bytes, len_bytes) = bytes.ok_or(bad("a partition ends past the last byte"))?;
     Ok(Partition {
         number,
         start_bytes,
         len_bytes,
     })
+}
+
+/// Start and length in bytes; `None` if the end has no address.
+fn byte_range(start: u64, sectors: u64, sector_bytes: u64) -> Option<(u64, u64)> {
+    let (start, len) = (
+        start.checked_mul(sector_bytes)?,
+        sectors.checked_mul(sector_bytes)?,
+    );
+    start.checked_add(len).map(|_end| (start, len))
 }
 
 fn bad(problem: &'static str) -> Error {

@@ -38,19 +38,19 @@ impl Parser<'_> {
         for (place, field) in fields.iter().enumerate() {
             let key = field.key.to_ascii_lowercase();
             let mut before = fields[..place].iter();
-            let taken = match before.any(|other| other.key.eq_ignore_ascii_case(&key)) {
-                true => Err(Problem::Twice),
-                false => self.field(&mut line, &key, field.value),
+            let taken = if before.any(|other| other.key.eq_ignore_ascii_case(&key)) {
+                Err(Problem::Twice)
+            } else {
+                self.field(&mut line, &key, field.value)
             };
             taken.map_err(|problem| self.table.fault(nr, field.key, problem))?;
         }
-        let same = |other: &&Line| line.uuid.is_some() && other.uuid == line.uuid;
-        match self.table.lines.iter().find(same) {
-            Some(_) => {
-                let problem = Problem::Refused("another partition has the same one");
-                Err(self.table.fault(nr, "uuid", problem))
-            }
-            None => Ok(line),
+        let mut others = self.table.lines.iter();
+        if line.uuid.is_some() && others.any(|other| other.uuid == line.uuid) {
+            let problem = Problem::Refused("another partition has the same one");
+            Err(self.table.fault(nr, "uuid", problem))
+        } else {
+            Ok(line)
         }
     }
 

@@ -24,14 +24,14 @@ impl Extent {
 const DOS_SECTORS: u64 = 1 << 32;
 
 impl Table {
-    /// The places of all partitions. `contents` has the sectors of what each of them holds.
+    /// The extents of all partitions. `contents` has the sectors of what each of them holds.
     ///
     /// # Errors
     /// The first line that has no place.
-    pub(crate) fn place(&self, contents: &[u64]) -> Result<Vec<Extent>, Fault> {
+    pub(crate) fn lay_out(&self, contents: &[u64]) -> Result<Vec<Extent>, Fault> {
         let mut placed: Vec<Extent> = Vec::new();
         for (line, contents) in self.lines.iter().zip(contents) {
-            let extent = self.place_line(line, *contents, &placed);
+            let extent = self.allocate(line, *contents, &placed);
             placed.push(extent.map_err(|(key, problem)| self.fault(line.line, key, problem))?);
         }
         Ok(placed)
@@ -62,7 +62,7 @@ impl Table {
         }
     }
 
-    fn place_line(
+    fn allocate(
         &self,
         line: &Line,
         contents: u64,
@@ -80,7 +80,7 @@ impl Table {
             return Err(("size", Problem::NoSize));
         }
         let extent = match line.start {
-            Some(start) => Some(self.place_at(start, sectors, placed)?),
+            Some(start) => Some(self.allocate_at(start, sectors, placed)?),
             None => self.find(sectors, placed),
         };
         let key = if matches!(line.size, Size::Sectors(_)) {
@@ -92,7 +92,7 @@ impl Table {
         extent.ok_or((key, Problem::NoSpace { sectors }))
     }
 
-    fn place_at(
+    fn allocate_at(
         &self,
         start: u64,
         sectors: Option<u64>,

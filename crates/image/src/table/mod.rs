@@ -130,8 +130,9 @@ impl Table {
 
     /// The partition of the file system.
     pub(crate) fn own(&self) -> usize {
-        let is_own = |line: &Line| line.contents == Contents::FileSystem;
-        self.lines.iter().position(is_own).unwrap_or(0) // the parser has seen that there is one
+        let mut lines = self.lines.iter();
+        let own = lines.position(|line| line.contents == Contents::FileSystem);
+        own.unwrap_or(0) // the parser has seen that there is one
     }
 
     /// The fault of a key in a line of the text.

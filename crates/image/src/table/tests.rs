@@ -18,7 +18,7 @@ fn places(text: &str) -> Result<Vec<(u64, u64)>, String> {
         Contents::FileSystem => 100,
         Contents::File(_) => 7,
     });
-    let placed = table.place(&contents.collect::<Vec<u64>>());
+    let placed = table.lay_out(&contents.collect::<Vec<u64>>());
     let placed = placed.map_err(|fault| fault.to_string())?;
     Ok(placed.iter().map(|one| (one.start, one.sectors)).collect())
 }
@@ -328,7 +328,7 @@ fn damaged_tables_are_placed_or_refused() {
         let table = Table::parse("t", Path::new(""), &text);
         let placed = table.and_then(|table| {
             let contents = vec![9; table.lines.len()];
-            let placed = table.place(&contents)?;
+            let placed = table.lay_out(&contents)?;
             let room = table.room(&placed);
             assert!(room > 0, "seed {seed}");
             Ok((table.end(), placed))

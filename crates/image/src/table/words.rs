@@ -151,16 +151,17 @@ pub(super) fn kind(label: Label, text: &str) -> Result<Kind, Problem> {
             let named = DOS_KINDS.iter().find(|(words, _)| has(words));
             let digits = word.strip_prefix("0x").unwrap_or(&word);
             let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-            let number = || u8::from_str_radix(digits, 16).ok().filter(|_| is_hex);
-            let kind = named.map(|(_, kind)| *kind).or_else(number);
+            let number = u8::from_str_radix(digits, 16).ok().filter(|_| is_hex);
+            let kind = named.map(|(_, kind)| *kind).or(number);
             let kind = kind.ok_or_else(|| {
                 wrong("a type: two digits in hex, linux, uefi, swap, raid or lvm")
             })?;
-            match DOS_OTHERS.contains(&kind) {
-                true => Err(wrong(
+            if DOS_OTHERS.contains(&kind) {
+                Err(wrong(
                     "a type that is made here; extended partitions are not",
-                )),
-                false => Ok(Kind::Dos(kind)),
+                ))
+            } else {
+                Ok(Kind::Dos(kind))
             }
         }
     }

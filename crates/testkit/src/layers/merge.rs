@@ -53,22 +53,24 @@ fn loses_followed_links(below: &Tree, marked: &Tree, layer: &Layer) -> bool {
         .chain(marks)
         .flat_map(|path| directories_above(path))
         .collect();
-    let is_marked = |link: &str| {
-        layer.whiteouts.iter().any(|path| path == link)
-            || directories_above(link).into_iter().any(|above| {
-                layer
-                    .whiteouts
-                    .iter()
-                    .chain(&layer.opaque)
-                    .any(|path| path == above)
-            })
-    };
     below.iter().any(|(path, object)| {
         matches!(object, Object::Symlink(_))
             && !marked.contains_key(path)
             && followed.contains(&path[..])
-            && !is_marked(path)
+            && !is_marked(layer, path)
     })
+}
+
+/// Whether a mark names a link, or a directory above it.
+fn is_marked(layer: &Layer, link: &str) -> bool {
+    layer.whiteouts.iter().any(|path| path == link)
+        || directories_above(link).into_iter().any(|above| {
+            layer
+                .whiteouts
+                .iter()
+                .chain(&layer.opaque)
+                .any(|path| path == above)
+        })
 }
 
 impl Merge {

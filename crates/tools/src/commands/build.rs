@@ -18,7 +18,7 @@ use uext4::Timestamp;
 use uext4::mkfs::{InodeCount, Release};
 use uext4_archive::manifest::{Changed, Changes, Times};
 use uext4_archive::{Options, Patterns, Platform, Source};
-use uext4_builder::{BuildOptions, Builder, Error, Host, PlaceRule, Sink, Size, Tables};
+use uext4_builder::{BuildOptions, Builder, Error, Host, PlacementRule, Sink, Size, Tables};
 use uext4_image::Container;
 use uext4_num::clamp_i64;
 use uext4_sync::Arc;
@@ -176,9 +176,10 @@ impl Args {
         let mut changes = self.changing.read()?;
         changes.times = self.format.times()?;
         let changes = Arc::new(changes);
-        let pipe = match self.out == Path::new("-") {
-            true => Some(self.begin_pipe()?),
-            false => None,
+        let pipe = if self.out == Path::new("-") {
+            Some(self.begin_pipe()?)
+        } else {
+            None
         };
         let out = pipe.as_ref().map_or(self.out.clone(), Pipe::path);
         mkfs_target::check_free(&out, self.force)?;
@@ -243,7 +244,7 @@ impl Args {
     }
 
     /// Says that files went where symbolic links of lower layers lead.
-    fn say_followed(&self, report: &uext4_builder::Report) {
+    fn say_followed(&self, report: &uext4_builder::BuildReport) {
         if let (false, Some((path, count))) = (self.quiet, &report.followed) {
             let others = match count - 1 {
                 0 => String::new(),
@@ -367,7 +368,7 @@ impl Args {
             options.tables = Tables::Front;
         }
         if self.format.diff_friendly {
-            options.places = PlaceRule::DiffFriendly;
+            options.places = PlacementRule::DiffFriendly;
         }
         Ok(options)
     }

@@ -39,13 +39,15 @@ impl Output {
 /// Writes what a person needs to use the tree and the partition.
 pub(super) fn say(made: &Made, out: &mut impl Write) -> Result<()> {
     for partition in &made.partitions {
-        let own = match partition.has_file_system && made.partitions.len() > 1 {
-            true => ", the file system",
-            false => "",
+        let own = if partition.has_file_system && made.partitions.len() > 1 {
+            ", the file system"
+        } else {
+            ""
         };
-        let kind = match made.disk_id.starts_with("0x") {
-            true => "PARTUUID", // of an MBR
-            false => "GUID",
+        let kind = if made.disk_id.starts_with("0x") {
+            "PARTUUID" // of an MBR
+        } else {
+            "GUID"
         };
         writeln!(
             out,

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use uext4::device::{Access, BlockDevice, FileDevice};
-use uext4_builder::{BuildOptions, Builder, Report, Size};
+use uext4_builder::{BuildOptions, BuildReport, Builder, Size};
 use uext4_image::{
     Container, Error, Made, Options, PartitionKind, Problem, Table, Verity, VerityPlace,
 };
@@ -128,13 +128,13 @@ impl Output {
 
     /// Begins the file at `path`.
     pub(super) fn begin(&self, path: &Path, force: bool) -> Result<Container> {
-        let place = self
-            .verity
-            .clone()
-            .map(|file| match file.as_os_str() == "append" {
-                true => VerityPlace::Append,
-                false => VerityPlace::File(file),
-            });
+        let place = self.verity.clone().map(|file| {
+            if file.as_os_str() == "append" {
+                VerityPlace::Append
+            } else {
+                VerityPlace::File(file)
+            }
+        });
         if let Some(VerityPlace::File(file)) = &place {
             mkfs_target::check_free(file, force)?;
         }
@@ -242,9 +242,10 @@ pub(super) fn builder(
     container: &Container,
     options: BuildOptions,
 ) -> std::result::Result<Builder, uext4_builder::Error> {
-    match container.is_blank() {
-        true => Builder::blank(container.device(), options),
-        false => Builder::on(container.device(), options),
+    if container.is_blank() {
+        Builder::blank(container.device(), options)
+    } else {
+        Builder::on(container.device(), options)
     }
 }
 
@@ -252,7 +253,7 @@ pub(super) fn builder(
 pub(super) fn finish(
     path: &Path,
     container: Container,
-    report: &Report,
+    report: &BuildReport,
     visible: bool,
 ) -> Result<Made> {
     let size_bytes = report.geometry.size_bytes();
@@ -264,9 +265,10 @@ pub(super) fn finish(
             bar.add(progress.bytes - before);
         }
         before = progress.bytes;
-        match uext4_fuse::is_interrupted() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if uext4_fuse::is_interrupted() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     });
     made.map_err(|error| failure(path, &error))

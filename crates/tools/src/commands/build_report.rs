@@ -12,16 +12,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 use uext4::format::Uuid;
-use uext4_builder::{Builder, Report};
+use uext4_builder::{BuildReport, Builder};
 use uext4_image::Made;
 
 const TEMPLATE: &str = "{spinner} {bytes} ({bytes_per_sec}) {wide_msg}";
 
 /// Shows progress on a terminal, and ends the build on Ctrl-C.
 pub(super) fn meter(builder: &mut Builder, visible: bool) -> ProgressBar {
-    let bar = match visible {
-        true => ProgressBar::new_spinner(),
-        false => ProgressBar::hidden(),
+    let bar = if visible {
+        ProgressBar::new_spinner()
+    } else {
+        ProgressBar::hidden()
     };
     let style = ProgressStyle::with_template(TEMPLATE);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
@@ -33,9 +34,10 @@ pub(super) fn meter(builder: &mut Builder, visible: bool) -> ProgressBar {
             Some(total) => format!("{} of {total} files", progress.files),
             None => format!("{} files", progress.files),
         });
-        match uext4_fuse::is_interrupted() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if uext4_fuse::is_interrupted() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     });
     bar
@@ -45,7 +47,7 @@ pub(super) fn meter(builder: &mut Builder, visible: bool) -> ProgressBar {
 pub(super) struct Built<'a> {
     pub(super) name: &'a str,
     pub(super) path: &'a Path,
-    pub(super) report: &'a Report,
+    pub(super) report: &'a BuildReport,
     pub(super) made: &'a Made,
     pub(super) output: &'a Output,
     pub(super) seconds: f64,

@@ -111,9 +111,9 @@ impl Scanner {
         let mut files = Vec::with_capacity(names.len());
         for name in names {
             let one = self.one(&directory, &fd, name);
-            let shown =
-                |error| Error::unreadable(&shown.join(part(directory.name(name.start))), error);
-            files.push(one.map_err(shown)?);
+            files.push(one.map_err(|error| {
+                Error::unreadable(&shown.join(part(directory.name(name.start))), error)
+            })?);
         }
         Ok(Scanned { directory, files })
     }
@@ -204,7 +204,7 @@ pub(super) struct Ahead {
 impl Ahead {
     /// Starts `count` threads.
     pub(super) fn new(root: &Arc<OwnedFd>, path: &Path, count: usize) -> Ahead {
-        let start = |_| {
+        let started = (0..count).map(|_| {
             let (sender, receiver) = channel::<Request>();
             let mut scanner = Scanner::new(root.clone(), path.to_owned());
             let thread = std::thread::spawn(move || {
@@ -213,8 +213,8 @@ impl Ahead {
                 }
             });
             (sender, thread)
-        };
-        let (requests, threads) = (0..count).map(start).unzip();
+        });
+        let (requests, threads) = started.unzip();
         Ahead {
             requests,
             threads,

@@ -38,8 +38,8 @@ impl Merge<'_> {
         self.children = own.map(NameId).collect();
         self.children.sort_unstable_by(|one, other| {
             let parent = |id: &NameId| tree.names.get(*id).parent;
-            let names = || tree.names.bytes(*one).cmp(tree.names.bytes(*other));
-            parent(one).cmp(&parent(other)).then_with(names)
+            let by_parent = parent(one).cmp(&parent(other));
+            by_parent.then_with(|| tree.names.bytes(*one).cmp(tree.names.bytes(*other)))
         });
     }
 
