@@ -153,9 +153,10 @@ impl Fs {
         let mut bytes = vec![0; usize::from(self.base.geometry.inode_size)];
         let read = self.base.journal.read_part(block, offset, &mut bytes);
         read.map_err(|error| failed(error.into()))?;
-        match recordable::may_have_attributes(&bytes) {
-            true => Err(FullReason::Attribute),
-            false => Ok(()),
+        if recordable::may_have_attributes(&bytes) {
+            Err(FullReason::Attribute)
+        } else {
+            Ok(())
         }
     }
 

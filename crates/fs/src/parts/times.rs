@@ -136,8 +136,9 @@ impl Fs {
 
 /// A directory has no record of its own times.
 fn record_unless_directory(handle: &Handle<'_>, inode: &Inode) {
-    match inode.is_dir() {
-        true => handle.require_full(FullReason::Directory),
-        false => handle.promise_records(),
+    if inode.is_dir() {
+        handle.require_full(FullReason::Directory)
+    } else {
+        handle.promise_records()
     }
 }

@@ -125,10 +125,12 @@ pub(crate) fn draft(
     let items = sorted(&path.hasher, entries)?;
     let area = leaf.area_bytes();
     let is_loose = bytes_of(&items) + space_needed(name.bytes.len()) <= area / 4 * 3;
-    let at = match why == Why::Full && is_loose {
-        true => items.len(),
-        false if view.blocks >= view.config().max_blocks() => return Err(DirError::NeedExclusive),
-        false => cut(&items, area).ok_or(DirError::NeedExclusive)?,
+    let at = if why == Why::Full && is_loose {
+        items.len()
+    } else if view.blocks >= view.config().max_blocks() {
+        return Err(DirError::NeedExclusive);
+    } else {
+        cut(&items, area).ok_or(DirError::NeedExclusive)?
     };
     let upper = match items.get(at..) {
         Some(above) if !above.is_empty() => {
@@ -203,9 +205,10 @@ pub(crate) fn carry_out(
     };
     let (added, promised) = add_block(&view, handle, (path.leaf, path.parent()), upper)?;
     let mut state = handle.write(leaf);
-    let lower = match is_same(&state) {
-        true => lower,
-        false => part_again(&view, handle, &path, &state, (hash, &added))?,
+    let lower = if is_same(&state) {
+        lower
+    } else {
+        part_again(&view, handle, &path, &state, (hash, &added))?
     };
     let block = added.place;
     let (parts, above) = ((&mut *state, lower), DxEntry { hash, block });

@@ -75,9 +75,10 @@ fn insert_into(
     let major = new.name.known_major();
     let mut state = handle.write_checked(block, |state| {
         opening.index.check(dir)?;
-        match is_same(state) || !is_split_off(dir, block.place(), major) {
-            true => Ok(()),
-            false => Err(DirError::Moved),
+        if is_same(state) || !is_split_off(dir, block.place(), major) {
+            Ok(())
+        } else {
+            Err(DirError::Moved)
         }
     })?;
     let unchanged = is_same(&state);

@@ -30,12 +30,13 @@ pub(super) fn merge_leaf(mut view: Dir<'_>, path: &Path) -> Result<bool> {
     let last = LogicalBlock(view.blocks - 1);
     // The last block is not merged into: another one would have to take its place.
     let gone = usize::from(draft.leaves[0].place != last);
-    let moving = match draft.leaves[gone].place == last {
-        true => None,
-        false => match Moving::last(&view, path)? {
+    let moving = if draft.leaves[gone].place == last {
+        None
+    } else {
+        match Moving::last(&view, path)? {
             None => return Ok(false),
             found => found,
-        },
+        }
     };
     // Replayed names do not depend on the blocks that hold them.
     let handle = view.fs.start_recorded(credits::DIR_SHRINK)?;

@@ -234,15 +234,16 @@ impl<'a> Pair<'a> {
         }
         let lock = |block: &'a Arc<MetaBlock>| handle.write_ordered(block, block.nr().0);
         // The fields are evaluated in the order that they are written in.
-        match source.nr() < target.nr() {
-            true => Self {
+        if source.nr() < target.nr() {
+            Self {
                 source: lock(source),
                 target: Some(lock(target)),
-            },
-            false => Self {
+            }
+        } else {
+            Self {
                 target: Some(lock(target)),
                 source: lock(source),
-            },
+            }
         }
     }
 

@@ -193,9 +193,10 @@ impl<'a> SlotSearch<'a> {
 
     /// The block with space, if there is one. The name must be absent.
     pub(super) fn found(self) -> crate::types::error::Result<Option<Opening>> {
-        match self.exists {
-            true => Err(Error::Exists),
-            false => Ok(self.opening),
+        if self.exists {
+            Err(Error::Exists)
+        } else {
+            Ok(self.opening)
         }
     }
 

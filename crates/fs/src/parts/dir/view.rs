@@ -130,10 +130,13 @@ impl<'a> Dir<'a> {
         };
         let check = |bytes: &[u8]| self.leaf(bytes, physical).validate();
         match self.fs.read_block(physical, self.seal(), check) {
-            Err(Error::Corrupt(corrupt)) => match self.is_blank(physical)? {
-                true => Ok(None),
-                false => Err(Error::Corrupt(corrupt)),
-            },
+            Err(Error::Corrupt(corrupt)) => {
+                if self.is_blank(physical)? {
+                    Ok(None)
+                } else {
+                    Err(Error::Corrupt(corrupt))
+                }
+            }
             read => {
                 let block = read?;
                 self.inode.dir_blocks().put(nr, &block);

@@ -113,13 +113,15 @@ fn check_end(fs: &Fs, inode: &Inode, mode: FallocateMode, end: u64) -> Result<u6
     }
     // A hole may also reach blocks behind the largest size: the limit was higher before a feature
     // was removed.
-    let end_max = match punches {
-        true => map::LOGICAL_END << fs.base.geometry.block_bits,
-        false => map::size_end_bytes(fs, &state),
+    let end_max = if punches {
+        map::LOGICAL_END << fs.base.geometry.block_bits
+    } else {
+        map::size_end_bytes(fs, &state)
     };
-    match end <= end_max || punches {
-        true => Ok(end.min(end_max)),
-        false => Err(Error::TooLarge),
+    if end <= end_max || punches {
+        Ok(end.min(end_max))
+    } else {
+        Err(Error::TooLarge)
     }
 }
 
@@ -178,9 +180,10 @@ impl Change<'_> {
                 }
             }
         }
-        match settled_to < blocks.end {
-            true => self.settle(self.grown),
-            false => Ok(()),
+        if settled_to < blocks.end {
+            self.settle(self.grown)
+        } else {
+            Ok(())
         }
     }
 

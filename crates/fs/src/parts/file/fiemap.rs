@@ -87,9 +87,10 @@ fn blocks(fs: &Fs, state: &InodeState, start: u64, end: u64) -> Result<Vec<Exten
 /// The first block of the extent that contains byte `start`, or the block of `start`.
 fn first_block(fs: &Fs, state: &InodeState, start: u64) -> Result<u64> {
     let (block, _) = io::split(fs, start);
-    let around = match u64::from(block.0) < map::LOGICAL_END {
-        true => map::extent_around(fs, state, block)?,
-        false => None,
+    let around = if u64::from(block.0) < map::LOGICAL_END {
+        map::extent_around(fs, state, block)?
+    } else {
+        None
     };
     Ok(u64::from(around.map_or(block, |extent| extent.logical).0))
 }

@@ -35,9 +35,10 @@ impl Sizes {
 
     pub(super) fn store(self, state: &mut InodeState) {
         state.disk.size = self.seen;
-        state.disksize = match self.on_disk < self.seen {
-            true => self.on_disk,
-            false => u64::MAX,
+        state.disksize = if self.on_disk < self.seen {
+            self.on_disk
+        } else {
+            u64::MAX
         };
     }
 }

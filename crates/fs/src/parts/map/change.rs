@@ -194,9 +194,10 @@ pub(crate) fn replace_cost(
     range: Range<u64>,
     max: u32,
 ) -> Result<u32> {
-    match has_extents(state) {
-        true => extents::replace_cost(fs, state, range, max),
-        false => Ok(indirect::replace_cost(fs, &range)),
+    if has_extents(state) {
+        extents::replace_cost(fs, state, range, max)
+    } else {
+        Ok(indirect::replace_cost(fs, &range))
     }
 }
 

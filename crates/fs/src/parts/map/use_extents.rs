@@ -48,9 +48,10 @@ impl BlockMap {
                 Some(last) if last.is_followed_by(&mapped) => last.len_blocks += mapped.len_blocks,
                 _ => runs.push(mapped),
             }
-            match runs.len() > most {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if runs.len() > most {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         })?;
         let credits = cost(fs, &runs, &tables);

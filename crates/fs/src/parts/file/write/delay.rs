@@ -79,9 +79,10 @@ impl Write<'_> {
         let promised = self.ask_owners(clusters, need.owners)?;
         fs.space.delay(clusters, need.tree, self.terms.reserve)?;
         self.buffer.tree_claims += need.tree;
-        let promise = match promised.is_empty() {
-            true => Promise::Unasked,
-            false => Promise::ByOwners,
+        let promise = if promised.is_empty() {
+            Promise::Unasked
+        } else {
+            Promise::ByOwners
         };
         self.buffer.promised.absorb(promised);
         for cluster in &need.clusters {

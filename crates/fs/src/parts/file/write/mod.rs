@@ -107,12 +107,13 @@ pub(crate) fn check_room(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Resul
         let state = inode.read();
         !buffer.is_empty() || inline::is_inline(&state) || state.disk.sectors(&fs.base.geometry) > 0
     };
-    match has_some {
-        true => Ok(()),
-        false => retried(fs, 0, || {
+    if has_some {
+        Ok(())
+    } else {
+        retried(fs, 0, || {
             fs.space
                 .with_commits(&fs.base, || fs.space.check_room(reserve))
-        }),
+        })
     }
 }
 

@@ -94,9 +94,10 @@ fn plan(node: &ExtentNode<&[u8]>, range: &Range<u64>, place: impl Fn(Extent) -> 
         .take(around.end)
         .skip(around.start)
     {
-        let extent = match (first..last).contains(&position) {
-            true => place(extent),
-            false => extent,
+        let extent = if (first..last).contains(&position) {
+            place(extent)
+        } else {
+            extent
         };
         match with.last_mut() {
             Some(left) if left.joins(&extent) => left.len += extent.len,
