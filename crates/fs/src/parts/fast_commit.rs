@@ -81,7 +81,7 @@ impl Fs {
     }
 
     /// Notes that a removal noted through the handle took the inode's last name.
-    pub(crate) fn note_last_name(&self, handle: &Handle<'_>, state: &mut InodeState) {
+    pub(crate) fn record_last_name(&self, handle: &Handle<'_>, state: &mut InodeState) {
         if !handle.is_recorded() {
             return;
         }
@@ -119,7 +119,7 @@ impl Fs {
         let inode = dentry.inode;
         match change {
             NameChange::Create => {
-                self.check_place(inode)?;
+                self.check_inode_slot(inode)?;
                 let created = self.load_inode(inode).map_err(failed)?;
                 let mut state = created.live().write_unlogged();
                 records.push(inode_record(&mut state)?);
@@ -148,7 +148,7 @@ impl Fs {
 
     /// Checks the place of a new inode. Replayers keep the bytes behind the fields of a record: the
     /// attributes of the file that had the place would be those of the new one.
-    fn check_place(&self, nr: InodeNr) -> Recorded<()> {
+    fn check_inode_slot(&self, nr: InodeNr) -> Recorded<()> {
         let (block, offset) = self.inodes.place(&self.space, nr).map_err(failed)?;
         let mut bytes = vec![0; usize::from(self.base.geometry.inode_size)];
         let read = self.base.journal.read_part(block, offset, &mut bytes);
@@ -161,7 +161,7 @@ impl Fs {
     }
 
     /// Checks an inode of which a name changed. One without names was checked when it lost the
-    /// last one ([`Self::note_last_name`]).
+    /// last one ([`Self::record_last_name`]).
     fn check_named(&self, nr: InodeNr) -> Recorded<()> {
         let inode = self.load_inode(nr).map_err(failed)?;
         let state = inode.read();

@@ -179,7 +179,7 @@ impl Claim {
             // Another thread was first.
             return Ok(());
         }
-        self.look(&written)?;
+        self.check_unchanged(&written)?;
         let next = Mmp {
             sequence: 1 + written.mmp.sequence % MMP_SEQ_MAX,
             time: nonnegative(self.clock.wall().seconds),
@@ -190,13 +190,13 @@ impl Claim {
         written.mmp = next;
         written.attempted = None;
         let looked_ns = now_ns();
-        self.look(&written)?;
+        self.check_unchanged(&written)?;
         self.extend(looked_ns, written.mmp.check_interval);
         Ok(())
     }
 
     /// Checks that the block is as this mount left it; if not, the claim is lost for good.
-    fn look(&self, written: &Written) -> Result<()> {
+    fn check_unchanged(&self, written: &Written) -> Result<()> {
         if let Some(cause) = self.lost.get() {
             return Err(Error::Device(cause.clone()));
         }
@@ -241,7 +241,7 @@ impl Claim {
     /// Marks the file system unused in the block, if the claim still holds.
     fn give_back(&self) -> Result<()> {
         let mut written = self.written.lock();
-        self.look(&written)?;
+        self.check_unchanged(&written)?;
         written.mmp.sequence = MMP_SEQ_CLEAN;
         written.mmp.time = nonnegative(self.clock.wall().seconds);
         self.slot.write(&written.mmp)?;

@@ -40,7 +40,7 @@ const LATE: usize = 7;
 
 /// Prepared contents of a leaf and its upper half.
 pub(crate) struct Draft {
-    why: Why,
+    reason: SplitReason,
     /// The structure's version before the draft.
     version: Version,
     block: Arc<MetaBlock>,
@@ -65,11 +65,11 @@ impl Draft {
 }
 
 /// A node whose copy is to be made again.
-pub(crate) type Behind = Option<(LogicalBlock, Arc<MetaBlock>)>;
+pub(crate) type StaleNode = Option<(LogicalBlock, Arc<MetaBlock>)>;
 
 /// Reason to split a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum SplitReason {
     /// It has no space for a name.
     Full,
     /// It will soon be full, and threads would wait for its split.
@@ -99,7 +99,7 @@ pub(crate) fn draft(
     fs: &Fs,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
-    why: Why,
+    reason: SplitReason,
 ) -> DirResult<Draft> {
     let version = dir.index.version().ok_or(DirError::Moved)?;
     let view = Dir::open(fs, dir)?;
@@ -111,9 +111,9 @@ pub(crate) fn draft(
     let (image, changes) = {
         let state = block.read();
         let names = view.names_in(&block, &state)?;
-        let is_wanted = match why {
-            Why::Full => matches!(names.fits(name.bytes, name.print()), Fit::Full),
-            Why::Soon => is_soon_full(&view, &names),
+        let is_wanted = match reason {
+            SplitReason::Full => matches!(names.fits(name.bytes, name.print()), Fit::Full),
+            SplitReason::Soon => is_soon_full(&view, &names),
         };
         if !is_wanted {
             return Err(DirError::Moved);
@@ -125,7 +125,7 @@ pub(crate) fn draft(
     let items = sorted(&path.hasher, entries)?;
     let area = leaf.area_bytes();
     let is_loose = bytes_of(&items) + space_needed(name.bytes.len()) <= area / 4 * 3;
-    let at = if why == Why::Full && is_loose {
+    let at = if reason == SplitReason::Full && is_loose {
         items.len()
     } else if view.blocks >= view.config().max_blocks() {
         return Err(DirError::NeedExclusive);
@@ -145,7 +145,7 @@ pub(crate) fn draft(
     };
     Ok(Draft {
         lower: view.new_leaf(pack_items(&view, &items[..at])?)?,
-        why,
+        reason,
         version,
         block,
         changes,
@@ -180,7 +180,7 @@ pub(crate) fn carry_out(
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
     draft: Draft,
-) -> DirResult<Behind> {
+) -> DirResult<StaleNode> {
     // Threads that held the lock exclusively may have split the leaf, or used its block again.
     if !dir.index.is_still(draft.version) {
         return Ok(None);
@@ -191,7 +191,7 @@ pub(crate) fn carry_out(
     };
     let is_changed = || draft.block.read().changes() != draft.changes;
     // A leaf that is not full changes all the time.
-    if draft.why == Why::Full && is_changed() {
+    if draft.reason == SplitReason::Full && is_changed() {
         return Ok(None);
     }
     let is_same = |state: &BlockState| state.changes() == draft.changes;
@@ -279,7 +279,7 @@ fn publish(
     (leaf, lower): (&mut BlockState, NewLeaf),
     above: DxEntry,
     promised: Promised<'_>,
-) -> Result<Behind> {
+) -> Result<StaleNode> {
     let (blocks, step) = (view.inode.dir_blocks(), path.parent());
     let version = view.inode.index.version();
     let version = version.expect("the structure is held, so no thread has closed it");

@@ -132,7 +132,7 @@ fn remember(dir: &Dir<'_>, version: Version, path: &Path) {
         .map(|step| (step.place, step.block.image()))
         .collect();
     let (levels, root) = (dir.config().levels, path.step(0).block.nr());
-    if let Ok(info) = RootInfo::parse(&nodes[0].1, levels, dir.place(root))
+    if let Ok(info) = RootInfo::parse(&nodes[0].1, levels, dir.location(root))
         && dir.inode.index.is_still(version)
     {
         copy.put(version, info, &nodes);
@@ -153,7 +153,7 @@ impl From<Error> for Stop {
 fn descend(dir: &Dir<'_>, target: Target<'_>) -> std::result::Result<Path, Stop> {
     let root = load(dir, LogicalBlock(0))?;
     let state = root.read();
-    let info = RootInfo::parse(state.bytes(), dir.config().levels, dir.place(root.nr()))
+    let info = RootInfo::parse(state.bytes(), dir.config().levels, dir.location(root.nr()))
         .map_err(Stop::Broken)?;
     let hasher = dir.config().hasher(info.hash_version);
     let major = match target {
@@ -189,7 +189,7 @@ fn choose(
     kind: StepKind,
     entry_of: impl FnOnce(&DxNode<&[u8]>) -> usize,
 ) -> std::result::Result<Choice, Stop> {
-    let broken = |problem| Stop::Broken(Corrupt::new(dir.place(nr), "htree", problem));
+    let broken = |problem| Stop::Broken(Corrupt::new(dir.location(nr), "htree", problem));
     let node = kind.node(bytes);
     let capacity = node.capacity(dir.config().tail);
     let limit = clamp_u32(node.limit());

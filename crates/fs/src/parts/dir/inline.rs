@@ -40,7 +40,7 @@ impl Content {
             Some(XattrValue::Here(value)) => value,
             Some(XattrValue::Inode { .. }) => {
                 let problem = CorruptKind::ValueElsewhere;
-                return Err(Corrupt::new(place(state), "inline directory", problem).into());
+                return Err(Corrupt::new(location(state), "inline directory", problem).into());
             }
             None => Vec::new(),
         };
@@ -102,12 +102,12 @@ impl Content {
     }
 }
 
-fn place(state: &InodeState) -> Place {
+fn location(state: &InodeState) -> Place {
     Place::Inode(state.nr())
 }
 
 fn attributes(state: &InodeState) -> Result<XattrSet> {
-    Ok(decode_ibody(&state.disk.tail, place(state))?)
+    Ok(decode_ibody(&state.disk.tail, location(state))?)
 }
 
 /// Passes the entry `name` to `use_it` while the inode is locked.
@@ -220,7 +220,7 @@ fn grow_value(state: &InodeState, content: &mut Content, new: &NewEntry<'_>) -> 
     if len < content.value.len() + new.space_needed() {
         return Ok(false);
     }
-    inline_data::grow_value(&mut content.value, len, place(state))?;
+    inline_data::grow_value(&mut content.value, len, location(state))?;
     add(content, state.nr(), new)
 }
 

@@ -202,7 +202,7 @@ impl<'a> Batch<'a> {
             let tail = dir.leaf(&image[..], *nr).area_bytes();
             let area = &image[..tail];
             for record in
-                uext4_format::dirent::DirEntries::new(area, 0, image.len(), dir.place(*nr))
+                uext4_format::dirent::DirEntries::new(area, 0, image.len(), dir.location(*nr))
             {
                 let record = record?;
                 if !record.is_free() && !is_dot(record.name) {

@@ -167,12 +167,12 @@ impl<'a> Dir<'a> {
     /// support.
     pub(super) fn leaf<B: AsRef<[u8]>>(&self, bytes: B, nr: BlockNr) -> DirLeaf<B> {
         let tail = tail_of(self.config(), bytes.as_ref());
-        DirLeaf::new(bytes, tail, self.place(nr))
+        DirLeaf::new(bytes, tail, self.location(nr))
     }
 
     /// As [`Self::leaf`], to search for names.
     pub(super) fn names<'b>(&self, state: &'b BlockState) -> Result<KnownLeaf<'b>> {
-        let place = self.place(state.nr());
+        let place = self.location(state.nr());
         Ok(state.leaf(|bytes| table(self.fs, bytes, place))?)
     }
 
@@ -199,7 +199,7 @@ impl<'a> Dir<'a> {
     }
 
     /// Location of block `nr` of this directory, for errors.
-    pub(super) fn place(&self, nr: BlockNr) -> Place {
+    pub(super) fn location(&self, nr: BlockNr) -> Place {
         Place::InodeBlock(self.inode.nr(), nr)
     }
 

@@ -96,7 +96,7 @@ pub(crate) fn fallocate(
         FallocateMode::CollapseRange => shift::collapse(fs, inode, bytes)?,
         FallocateMode::InsertRange => shift::insert(fs, inode, bytes)?,
     }
-    change.settle(None)
+    change.update_size_and_times(None)
 }
 
 /// The end of the range, if the file may grow to it.
@@ -138,17 +138,17 @@ struct Change<'a> {
 
 impl Change<'_> {
     /// Updates times, and a size that grew, in the transaction that logs `state`.
-    fn settle_in(&self, state: &mut InodeState, size: Option<u64>) {
+    fn store_size_and_times(&self, state: &mut InodeState, size: Option<u64>) {
         state.disk.size = state.disk.size.max(size.unwrap_or(0));
         if let Some(now) = self.now {
             touch(state, now);
         }
     }
 
-    fn settle(&self, size: Option<u64>) -> Result<()> {
+    fn update_size_and_times(&self, size: Option<u64>) -> Result<()> {
         if self.now.is_some() || size > Some(self.inode.read().disk.size) {
             let handle = self.fs.start_recorded(credits::ATTRIBUTES)?;
-            self.settle_in(&mut handle.write(self.inode), size);
+            self.store_size_and_times(&mut handle.write(self.inode), size);
         }
         Ok(())
     }
@@ -170,18 +170,18 @@ impl Change<'_> {
             io::zero_tail(self.fs, self.inode, buffer, old)?;
         }
         let blocks = self.outer_blocks(bytes);
-        let (mut at, mut settled_to) = (blocks.start, blocks.start);
+        let (mut at, mut updated_to) = (blocks.start, blocks.start);
         while at < blocks.end {
-            match self.look(at..blocks.end)? {
+            match self.mapping_of(at..blocks.end)? {
                 Mapping::Mapped { len_blocks, .. } => at += u64::from(len_blocks),
                 Mapping::Hole { len_blocks } => {
                     at += self.fill_hole(LogicalBlock(clamp_u32(at)), len_blocks)?;
-                    settled_to = at;
+                    updated_to = at;
                 }
             }
         }
-        if settled_to < blocks.end {
-            self.settle(self.grown)
+        if updated_to < blocks.end {
+            self.update_size_and_times(self.grown)
         } else {
             Ok(())
         }
@@ -197,7 +197,7 @@ impl Change<'_> {
         let size = self.grown.map(|grown| grown.min(reached));
         let handle = fs.start_recorded(credits::MAP)?;
         blocks.map(&handle, self.inode, ExtentState::Unwritten, |state| {
-            self.settle_in(state, size)
+            self.store_size_and_times(state, size)
         })?;
         Ok(len)
     }
@@ -231,7 +231,7 @@ impl Change<'_> {
             let progress = {
                 let mut state = handle.write(inode);
                 let progress = map::remove(fs, &handle, &mut state, blocks.clone())?;
-                self.settle_in(&mut state, None);
+                self.store_size_and_times(&mut state, None);
                 progress
             };
             match progress {
@@ -262,7 +262,7 @@ impl Change<'_> {
     ) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
-            let mapping = self.look(at..blocks.end)?;
+            let mapping = self.mapping_of(at..blocks.end)?;
             match mapping {
                 Mapping::Mapped {
                     start,
@@ -277,7 +277,7 @@ impl Change<'_> {
     }
 
     /// The mapping at the front of these blocks.
-    fn look(&self, blocks: Range<u64>) -> Result<Mapping> {
+    fn mapping_of(&self, blocks: Range<u64>) -> Result<Mapping> {
         let max_blocks = clamp_u32(blocks.end - blocks.start);
         let logical = LogicalBlock(clamp_u32(blocks.start));
         map::lookup(self.fs, &self.inode.read(), logical, max_blocks)

@@ -74,20 +74,20 @@ pub(super) fn read(state: &InodeState, offset: u64, buf: &mut [u8]) -> Result<()
     Ok(())
 }
 
-/// Writes into the inode if the result fits; `settle` updates size and times.
+/// Writes into the inode if the result fits; `update` sets size and times.
 pub(super) fn write(
     fs: &Fs,
     inode: &Arc<Inode>,
     offset: u64,
     data: &[u8],
-    settle: impl FnOnce(&mut InodeState),
+    update: impl FnOnce(&mut InodeState),
 ) -> Result<Stored> {
     let edit = |content: &mut Vec<u8>| {
         let from = clamp_usize(offset);
         content.resize(content.len().max(from + data.len()), 0);
         content[from..][..data.len()].copy_from_slice(data);
     };
-    change(fs, inode, offset + u64_of(data.len()), edit, settle)
+    change(fs, inode, offset + u64_of(data.len()), edit, update)
 }
 
 /// Resizes the data in the inode if they fit.
@@ -105,7 +105,7 @@ fn change(
     inode: &Arc<Inode>,
     need_bytes: u64,
     edit: impl FnOnce(&mut Vec<u8>),
-    settle: impl FnOnce(&mut InodeState),
+    update: impl FnOnce(&mut InodeState),
 ) -> Result<Stored> {
     let mut data = {
         let state = inode.read();
@@ -121,7 +121,7 @@ fn change(
     if store(&mut state, &data)?.is_err() {
         return Ok(Stored::Full);
     }
-    settle(&mut state);
+    update(&mut state);
     Ok(Stored::Inline)
 }
 

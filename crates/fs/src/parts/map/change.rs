@@ -8,7 +8,7 @@ use super::clusters::{cluster_mate, fresh_blocks};
 use super::lookup::goal;
 use super::root::has_extents;
 use super::runs::extent_around;
-use super::status::{self, note};
+use super::status::{self, record_change};
 use super::tree_blocks::cluster_around;
 use super::usage::{charge, discharge};
 use super::{extents, indirect};
@@ -40,7 +40,7 @@ pub(crate) fn insert(
         // e2fsck replays names into the blocks that the directory has.
         handle.require_full(FullReason::Directory);
     }
-    note(handle, state, &range);
+    record_change(handle, state, &range);
     status::changing(state, range, |state| {
         insert_run(fs, handle, state, at, run, written)
     })
@@ -119,7 +119,7 @@ pub(crate) fn mark_written(
         return Ok(());
     }
     let range = block_range(at, len_blocks);
-    note(handle, state, &range);
+    record_change(handle, state, &range);
     status::changing(state, range.clone(), |state| {
         extents::set_state(fs, handle, state, range, ExtentState::Written)
     })
@@ -156,7 +156,7 @@ pub(crate) fn mark_unwritten(
         ));
     }
     let range = block_range(at, len_blocks);
-    note(handle, state, &range);
+    record_change(handle, state, &range);
     status::changing(state, range.clone(), |state| {
         extents::set_state(fs, handle, state, range, ExtentState::Unwritten)
     })

@@ -97,7 +97,7 @@ pub(crate) fn access_acl(fs: &Fs, inode: &Inode) -> Result<Option<Acl>> {
                 return Ok(None);
             }
             Some(XattrValue::Here(bytes)) => return parse(inode, &bytes),
-            Some(XattrValue::Inode { inode, size, .. }) => value::hold(fs, &state, inode, size)?,
+            Some(XattrValue::Inode { inode, size, .. }) => value::open(fs, &state, inode, size)?,
         }
     };
     parse(inode, &held.read(fs)?)

@@ -46,7 +46,7 @@ pub(super) fn put(
         let nr = create(fs, handle, state, image, reserve)?;
         refs.take_all(new);
         // Before the old block is released: its reference may be the last on the values.
-        if let Err(error) = refs.settle_taken(fs, handle) {
+        if let Err(error) = refs.apply_increments(fs, handle) {
             give_up(fs, handle, nr)?;
             return Err(error);
         }

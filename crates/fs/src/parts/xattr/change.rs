@@ -101,7 +101,7 @@ fn set_large(
     let (result, mut refs) = apply(fs, &handle, inode, edit, &change);
     // Drops the initial reference of the new inode.
     refs.drop_one(nr);
-    refs.settle(fs, &handle)?;
+    refs.apply(fs, &handle)?;
     result
 }
 
@@ -141,11 +141,11 @@ pub(super) fn run_in(
     change: &impl Fn(&mut InodeState),
 ) -> Result<()> {
     let (result, refs) = apply(fs, handle, inode, edit, change);
-    refs.settle(fs, handle)?;
+    refs.apply(fs, handle)?;
     result
 }
 
-/// Applies one edit; the caller settles the references on value inodes.
+/// Applies one edit; the caller applies the changed references on value inodes.
 fn apply(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -211,7 +211,7 @@ fn edit_areas(
             ibody.remove(edit.name);
             block.remove(edit.name);
         }
-        Some(value) => place(fs, state, (&mut ibody, &mut block), edit.name, value)?,
+        Some(value) => put_value(fs, state, (&mut ibody, &mut block), edit.name, value)?,
     }
     let before = Before {
         old,
@@ -230,7 +230,7 @@ fn check_mode(mode: SetMode, exists: bool) -> Result<()> {
 }
 
 /// Puts the value into the inode's area if it fits, else into the block's.
-fn place(
+fn put_value(
     fs: &Fs,
     state: &InodeState,
     (ibody, block): (&mut XattrSet, &mut XattrSet),

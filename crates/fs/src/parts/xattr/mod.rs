@@ -145,5 +145,5 @@ pub(crate) fn free_all(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Resu
         let none = XattrSet::new();
         change::store(fs, handle, &mut state, (&none, &none), &mut refs)?;
     }
-    refs.settle(fs, handle)
+    refs.apply(fs, handle)
 }

@@ -52,7 +52,7 @@ pub(super) struct ValueInode {
 }
 
 /// Holds the value inode of an entry of `owner`, the locked state of the inode with the attribute.
-pub(super) fn hold(fs: &Fs, owner: &InodeState, nr: InodeNr, size: u32) -> Result<ValueInode> {
+pub(super) fn open(fs: &Fs, owner: &InodeState, nr: InodeNr, size: u32) -> Result<ValueInode> {
     Ok(ValueInode {
         inode: InodeRef::new(load(fs, nr)?),
         owner: owner.nr(),

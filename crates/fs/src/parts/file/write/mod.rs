@@ -1,7 +1,7 @@
 //! Writes of file data.
 //!
 //! A write is a loop: `plan` decides how the next bytes are stored, one executor stores them
-//! (`overwrite`, `unwritten`, `delay`, `fill_hole`), and `settle` updates size and times.
+//! (`overwrite`, `unwritten`, `delay`, `fill_hole`), and `size_and_times` updates size and times.
 //!
 //! Invariant: blocks become written in the transaction in which the size on disk reaches them, so
 //! no commit contains written extents behind that size. Delayed data in front would keep that size
@@ -15,7 +15,7 @@ mod delay;
 mod fill_hole;
 mod overwrite;
 mod plan;
-mod settle;
+mod size_and_times;
 mod unwritten;
 
 use super::delay::When;
@@ -29,7 +29,7 @@ use crate::state::space::Reserve;
 use crate::types::attr::Checks;
 use crate::types::error::{Error, Result};
 use plan::{Limits, Piece};
-use settle::Snapshot;
+use size_and_times::Snapshot;
 use uext4_format::{InodeFlags, LogicalBlock, Timestamp};
 use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
@@ -210,7 +210,7 @@ impl<'a> Write<'a> {
             piece = self.plan(&self.inode.read());
         };
         if self.done > 0 {
-            self.settle()?;
+            self.update_size_and_times()?;
         }
         match stopped {
             Some(error) if self.done == 0 => Err(error),
@@ -245,13 +245,13 @@ impl<'a> Write<'a> {
     }
 
     /// The block of the next byte, and its offset in it.
-    fn place(&self) -> (LogicalBlock, u64) {
+    fn block_and_offset(&self) -> (LogicalBlock, u64) {
         io::split(self.fs, self.at())
     }
 
     /// The next data, as far as they go to the first `len_blocks` blocks.
     fn front(&self, len_blocks: u32) -> &'a [u8] {
-        let (_, within) = self.place();
+        let (_, within) = self.block_and_offset();
         let room = (u64::from(len_blocks) << self.fs.base.geometry.block_bits) - within;
         let data = &self.data[self.done..];
         &data[..clamp_usize(room).min(data.len())]

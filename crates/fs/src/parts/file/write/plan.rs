@@ -70,7 +70,7 @@ impl Write<'_> {
         if self.file.gap {
             return Ok(Piece::Gap);
         }
-        let (block, within) = self.place();
+        let (block, within) = self.block_and_offset();
         if self.buffer.get(block.0.into()).is_some() {
             return Ok(Piece::Buffered);
         }

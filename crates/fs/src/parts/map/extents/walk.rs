@@ -22,11 +22,11 @@ impl Node {
     pub(super) fn read<R>(
         &self,
         state: &InodeState,
-        look: impl FnOnce(ExtentNode<&[u8]>) -> R,
+        read: impl FnOnce(ExtentNode<&[u8]>) -> R,
     ) -> R {
         match self {
-            Node::Root => look(ExtentNode::new(&state.disk.i_block[..])),
-            Node::Block(block) => look(ExtentNode::new(block.live().read().bytes())),
+            Node::Root => read(ExtentNode::new(&state.disk.i_block[..])),
+            Node::Block(block) => read(ExtentNode::new(block.live().read().bytes())),
         }
     }
 
