@@ -150,8 +150,8 @@ impl Medium {
 
     fn release(&self) {
         // This, the overlay, and a claim of this device.
-        let is_home = |claim: &&Arc<Claim>| claim.is_of(&self.base);
-        let own = 2 + usize::from(self.claim.as_ref().filter(is_home).is_some());
+        let claim = self.claim.as_ref();
+        let own = 2 + usize::from(claim.is_some_and(|claim| claim.is_of(&self.base)));
         if Arc::strong_count(&self.base) == own {
             self.base.release();
         }
@@ -196,17 +196,16 @@ impl Medium {
         }
         // The claim's block is current on the device; the overlay's copy is older.
         let claimed = self.claim.as_ref().map(|claim| claim.range());
-        let is_claim = |range: &Range<u64>| {
-            claimed
-                .as_ref()
-                .is_some_and(|all| all.contains(&range.start))
-        };
         let mut pieces = self.changed_pieces(grain);
-        pieces.retain(|piece| !is_claim(piece));
-        let is_last = |piece: &Range<u64>| last.iter().any(|range| range.contains(&piece.start));
-        let (late, early): (Vec<_>, Vec<_>) = pieces.into_iter().partition(is_last);
-        let holds_superblock = |piece: &Range<u64>| piece.contains(&SUPERBLOCK_OFFSET);
-        let (superblock, early) = early.into_iter().partition(holds_superblock);
+        if let Some(claimed) = claimed {
+            pieces.retain(|piece| !claimed.contains(&piece.start));
+        }
+        let (late, early): (Vec<_>, Vec<_>) = pieces
+            .into_iter()
+            .partition(|piece| last.iter().any(|range| range.contains(&piece.start)));
+        let (superblock, early) = early
+            .into_iter()
+            .partition(|piece| piece.contains(&SUPERBLOCK_OFFSET));
         for pieces in [early, superblock, late] {
             pieces.iter().try_for_each(|piece| self.copy(piece))?;
             self.base.flush()?;
@@ -218,15 +217,15 @@ impl Medium {
     /// The changed ranges, split at the grain.
     fn changed_pieces(&self, grain: u64) -> Vec<Range<u64>> {
         let grain = grain.min(COPY_BYTES);
-        let cut = |range: Range<u64>| {
-            let start = range.start;
-            let pieces = (range.end - start).div_ceil(grain);
-            (0..pieces).map(move |i| start + i * grain..(start + (i + 1) * grain).min(range.end))
-        };
         self.overlay
             .changed_ranges()
             .into_iter()
-            .flat_map(cut)
+            .flat_map(|range| {
+                let start = range.start;
+                let pieces = (range.end - start).div_ceil(grain);
+                (0..pieces)
+                    .map(move |i| start + i * grain..(start + (i + 1) * grain).min(range.end))
+            })
             .collect()
     }
 
@@ -275,14 +274,14 @@ impl BlockDevice for Medium {
         }
         self.count_written(buf.len());
         self.check_claim()?;
-        let write = || self.target().write_durable_at(offset, buf);
-        self.flushes.write_durable(write)
+        self.flushes
+            .write_durable(|| self.target().write_durable_at(offset, buf))
     }
     fn flush(&self) -> Result<(), Error> {
         self.check_claim()?;
         if self.barrier.load(Ordering::Relaxed) {
-            let n_writes = || self.n_writes.sum();
-            self.flushes.flush(n_writes, || self.target().flush())
+            self.flushes
+                .flush(|| self.n_writes.sum(), || self.target().flush())
         } else {
             Ok(())
         }

@@ -47,22 +47,24 @@ impl Fs {
         if !self.base.journal.writes_fast_commits() {
             return Ok(self.base.journal.wait_durable(change.tid)?);
         }
-        let mut make = |tid: Tid, keys: Vec<u64>| self.records(tid, keys);
-        // With its copies of these, from before the replay of the log, e2fsck replays records.
         let (inodes, _) = self.inodes.place(&self.space, InodeNr::JOURNAL)?;
-        let superblock = BlockNr(SUPERBLOCK_OFFSET >> self.base.geometry.block_bits);
-        let home_first = || {
-            let geometry = &self.base.geometry;
-            let descriptors = 0..geometry.descriptor_blocks_count();
-            let descriptors = descriptors.map(|at| geometry.descriptor_block(at));
-            let mut blocks: Vec<_> = descriptors.chain([superblock, inodes]).collect();
-            blocks.sort_unstable();
-            blocks
-        };
-        Ok(self
-            .base
-            .journal
-            .make_durable(change, &home_first, &mut make)?)
+        Ok(self.base.journal.make_durable(
+            change,
+            &|| self.blocks_read_before_replay(inodes),
+            &mut |tid, keys| self.records(tid, keys),
+        )?)
+    }
+
+    /// The blocks that e2fsck reads before it replays the log: it replays records with those
+    /// copies. `inodes` is the block of the journal's inode.
+    fn blocks_read_before_replay(&self, inodes: BlockNr) -> Vec<BlockNr> {
+        let geometry = &self.base.geometry;
+        let superblock = BlockNr(SUPERBLOCK_OFFSET >> geometry.block_bits);
+        let descriptors = 0..geometry.descriptor_blocks_count();
+        let descriptors = descriptors.map(|at| geometry.descriptor_block(at));
+        let mut blocks: Vec<_> = descriptors.chain([superblock, inodes]).collect();
+        blocks.sort_unstable();
+        blocks
     }
 
     /// Promises the records of changed names of files in `dir`.

@@ -189,9 +189,8 @@ pub(crate) fn carry_out(
     let Some(path) = path_to(&view, name)? else {
         return Err(DirError::NeedExclusive);
     };
-    let is_changed = || draft.block.read().changes() != draft.changes;
     // A leaf that is not full changes all the time.
-    if draft.reason == SplitReason::Full && is_changed() {
+    if draft.reason == SplitReason::Full && draft.block.read().changes() != draft.changes {
         return Ok(None);
     }
     let is_same = |state: &BlockState| state.changes() == draft.changes;

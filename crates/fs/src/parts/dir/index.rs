@@ -123,8 +123,7 @@ pub(super) fn probe(dir: &Dir<'_>, target: Target<'_>) -> Result<Probe> {
 /// Copies the index blocks of a path found in structure `version`.
 fn remember(dir: &Dir<'_>, version: Version, path: &Path) {
     let copy = dir.inode.dir_blocks().index();
-    let is_known = |step: &Step| !copy.lacks(version, step.place);
-    if version.is_moving() || path.steps().all(is_known) {
+    if version.is_moving() || !path.steps().any(|step| copy.lacks(version, step.place)) {
         return;
     }
     let nodes: Vec<_> = path
@@ -303,8 +302,8 @@ impl Path {
 
     fn step_on(&mut self, dir: &Dir<'_>) -> std::result::Result<bool, Stop> {
         let depth = self.len;
-        let goes_on = |level: &usize| self.step(*level).next.is_some();
-        let Some(level) = (0..depth).rev().find(goes_on) else {
+        let mut levels = (0..depth).rev();
+        let Some(level) = levels.find(|&level| self.step(level).next.is_some()) else {
             return Ok(false);
         };
         let Step {

@@ -118,11 +118,10 @@ pub(super) fn with_entry<T>(
 ) -> Result<Option<T>> {
     let state = dir.inode.read();
     let found = if is_dot(name) {
-        let parent = || inline_data::parent(&state.disk.i_block);
         let inode = if name.len() == 1 {
             dir.inode.nr()
         } else {
-            parent()
+            inline_data::parent(&state.disk.i_block)
         };
         Some(Found {
             inode,

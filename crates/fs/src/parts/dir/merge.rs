@@ -167,10 +167,11 @@ impl Merge<'_> {
 /// The nodes above leaves that were split since the last move, without those of `nodes`.
 fn split_below(view: &Dir<'_>, nodes: &[(LogicalBlock, Image)]) -> Vec<(LogicalBlock, Image)> {
     let blocks = view.inode.dir_blocks();
-    let is_other = |place: &LogicalBlock| nodes.iter().all(|(known, _)| known != place);
-    let image = |place| Some((place, image_of_node(&*blocks.block(place)?)));
     let behind = blocks.index().behind().into_iter();
-    behind.filter(is_other).filter_map(image).collect()
+    behind
+        .filter(|place| nodes.iter().all(|(known, _)| known != place))
+        .filter_map(|place| Some((place, image_of_node(&*blocks.block(place)?))))
+        .collect()
 }
 
 fn image_of_node(block: &MetaBlock) -> Image {

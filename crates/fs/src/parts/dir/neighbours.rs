@@ -115,13 +115,15 @@ fn merged(view: &Dir<'_>, left_at: usize, places: [LogicalBlock; 2]) -> Result<O
 
 /// True when the tables of two leaves show that they cannot be merged.
 fn have_too_much(leaves: &[LeafSnapshot; 2]) -> bool {
-    let known = |seen: &LeafSnapshot| {
-        let state = seen.block.read();
-        let table = state.table()?;
-        Some((table.used_bytes(), table.area_bytes()))
-    };
-    match leaves.each_ref().map(known) {
+    match leaves.each_ref().map(used_and_area_bytes) {
         [Some((left, area)), Some((right, _))] => left.min(right) > 0 && left + right > area / 2,
         _ => false,
     }
+}
+
+/// Used and available bytes of a leaf, if its table of names is in memory.
+fn used_and_area_bytes(leaf: &LeafSnapshot) -> Option<(usize, usize)> {
+    let state = leaf.block.read();
+    let table = state.table()?;
+    Some((table.used_bytes(), table.area_bytes()))
 }

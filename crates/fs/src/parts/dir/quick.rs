@@ -112,8 +112,10 @@ fn search_copy(
 ) -> std::result::Result<Option<LogicalBlock>, Miss> {
     let (blocks, index) = (dir.inode.dir_blocks(), &dir.inode.index);
     let version = index.version().ok_or(Miss)?;
-    let hash = |version| name.major(&dir.config().hasher(version));
-    match blocks.index().leaf(version, hash) {
+    let found = blocks.index().leaf(version, |hash_version| {
+        name.major(&dir.config().hasher(hash_version))
+    });
+    match found {
         Some((leaf, major)) => Ok(Some(blocks.follow(version, leaf, major))),
         None if index.is_still(version) && !blocks.index().is_changing() => Err(Miss),
         None => Ok(None),

@@ -122,10 +122,11 @@ fn can_insert_linear(
     }
     let mut search = SlotSearch::new(view, name, index);
     view.search_all(|block| search.search_block(view, block))?;
-    let can_grow = || view.blocks < view.config().max_blocks() && view.fs.space.has_room(reserve);
     // The first index comes with a leaf for the old names, which may have to be split at once.
     let blocks = 1 + u32::from(view.config().index && view.blocks == 1);
-    search.into_plan(blocks, can_grow)
+    search.into_plan(blocks, || {
+        may_add_block(view) && view.fs.space.has_room(reserve)
+    })
 }
 
 fn can_insert_indexed(
@@ -143,8 +144,14 @@ fn can_insert_indexed(
     let blocks = if exclusive { grow::blocks(&path) } else { 1 };
     let mut search = SlotSearch::new(view, name, index);
     view.search_chain(path, |block| search.search_block(view, block))?;
-    let may_grow = || !full && view.blocks < view.config().max_blocks();
-    search.into_plan(blocks, || may_grow() && view.fs.space.has_room(reserve))
+    search.into_plan(blocks, || {
+        !full && may_add_block(view) && view.fs.space.has_room(reserve)
+    })
+}
+
+/// Whether the directory is below its largest size.
+fn may_add_block(view: &Dir<'_>) -> bool {
+    view.blocks < view.config().max_blocks()
 }
 
 /// Result of a search of all blocks that may take a name.

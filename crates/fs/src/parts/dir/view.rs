@@ -82,14 +82,17 @@ impl<'a> Dir<'a> {
 
     /// Whether the directory has this block. A split may have added it since this was opened.
     pub(super) fn has(&self, nr: LogicalBlock) -> bool {
-        let has = |size| self.has_in(size, nr);
-        nr.0 < self.blocks || self.inode.size_now().is_none_or(has)
+        nr.0 < self.blocks
+            || self
+                .inode
+                .size_now()
+                .is_none_or(|size| self.has_in(size, nr))
     }
 
     /// As [`Self::has`], for a directory that has this size in bytes now.
     fn has_in(&self, size: u64, nr: LogicalBlock) -> bool {
-        let is_added = || u64::from(nr.0) * self.fs.block_bytes() < size;
-        nr.0 < self.blocks || self.form == Form::Indexed && is_added()
+        nr.0 < self.blocks
+            || self.form == Form::Indexed && u64::from(nr.0) * self.fs.block_bytes() < size
     }
 
     /// Whether a split has moved the names of this major hash from a leaf to another one.
@@ -128,8 +131,10 @@ impl<'a> Dir<'a> {
         let Some(physical) = map::block_of(self.fs, state, nr)? else {
             return Ok(None);
         };
-        let check = |bytes: &[u8]| self.leaf(bytes, physical).validate();
-        match self.fs.read_block(physical, self.seal(), check) {
+        let read = self.fs.read_block(physical, self.seal(), |bytes| {
+            self.leaf(bytes, physical).validate()
+        });
+        match read {
             Err(Error::Corrupt(corrupt)) => {
                 if self.is_blank(physical)? {
                     Ok(None)
@@ -211,11 +216,14 @@ impl<'a> Dir<'a> {
 
 /// See [`Dir::is_split_off`].
 pub(super) fn is_split_off(dir: &Inode, leaf: LogicalBlock, major: Option<u32>) -> bool {
-    let right = |major| {
-        let right = dir.dir_blocks().right_of(dir.index.version()?, leaf);
-        right.map(|right| major >= right.hash)
-    };
-    major.and_then(right).unwrap_or(false)
+    if let Some(major) = major
+        && let Some(version) = dir.index.version()
+    {
+        let right = dir.dir_blocks().right_of(version, leaf);
+        right.is_some_and(|right| major >= right.hash)
+    } else {
+        false
+    }
 }
 
 /// See [`Dir::names_mut`].

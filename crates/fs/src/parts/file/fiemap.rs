@@ -29,6 +29,12 @@ impl Extent {
     pub const DATA_INLINE: u32 = 0x200;
     /// Allocated, and reads as zeroes.
     pub const UNWRITTEN: u32 = 0x800;
+
+    fn is_followed_by(&self, next: &Extent) -> bool {
+        self.flags == next.flags
+            && self.logical_bytes + self.len_bytes == next.logical_bytes
+            && self.physical_bytes + self.len_bytes == next.physical_bytes
+    }
 }
 
 /// The extents that overlap `len` bytes from byte `start` on; whole extents, not clipped.
@@ -59,14 +65,9 @@ fn blocks(fs: &Fs, state: &InodeState, start: u64, end: u64) -> Result<Vec<Exten
     let first = first_block(fs, state, start)?;
     map::for_each(fs, state, first..map::LOGICAL_END, |mapped| {
         let extent = to_bytes(fs, mapped);
-        let joins = |last: &Extent| {
-            last.flags == extent.flags
-                && last.logical_bytes + last.len_bytes == extent.logical_bytes
-                && last.physical_bytes + last.len_bytes == extent.physical_bytes
-        };
         match found
             .last_mut()
-            .filter(|last| !map::has_extents(state) && joins(last))
+            .filter(|last| !map::has_extents(state) && last.is_followed_by(&extent))
         {
             Some(last) => last.len_bytes += extent.len_bytes,
             None if extent.logical_bytes >= end => {

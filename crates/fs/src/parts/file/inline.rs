@@ -82,21 +82,32 @@ pub(super) fn write(
     data: &[u8],
     update: impl FnOnce(&mut InodeState),
 ) -> Result<Stored> {
-    let edit = |content: &mut Vec<u8>| {
-        let from = clamp_usize(offset);
-        content.resize(content.len().max(from + data.len()), 0);
-        content[from..][..data.len()].copy_from_slice(data);
-    };
-    change(fs, inode, offset + u64_of(data.len()), edit, update)
+    let (from, end) = (clamp_usize(offset), offset + u64_of(data.len()));
+    change(
+        fs,
+        inode,
+        end,
+        |content| {
+            content.resize(content.len().max(from + data.len()), 0);
+            content[from..][..data.len()].copy_from_slice(data);
+        },
+        update,
+    )
 }
 
 /// Resizes the data in the inode if they fit.
 pub(super) fn resize(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<Stored> {
-    let edit = |content: &mut Vec<u8>| content.resize(clamp_usize(size), 0);
-    change(fs, inode, size, edit, |state| {
-        state.disk.size = size;
-        touch(state, fs.now());
-    })
+    let len = clamp_usize(size);
+    change(
+        fs,
+        inode,
+        size,
+        |content| content.resize(len, 0),
+        |state| {
+            state.disk.size = size;
+            touch(state, fs.now());
+        },
+    )
 }
 
 /// Changes the data in the inode. `need_bytes` is a lower bound of the new size.

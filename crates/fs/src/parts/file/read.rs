@@ -23,6 +23,15 @@ impl Segment {
         let end = self.at_byte.map(|at| at + self.len_bytes);
         self.waits == next.waits && end == next.at_byte
     }
+
+    /// The range in the host file; `None` if the data are not in one.
+    fn in_host_file<'a>(&self, fs: &'a Fs) -> Option<FileRange<'a>> {
+        let place = fs.base.device.backing(self.at_byte?, self.len_bytes)?;
+        Some(FileRange {
+            place,
+            len_bytes: clamp_usize(self.len_bytes),
+        })
+    }
 }
 
 /// A range of file data inside the host file that backs the device.
@@ -61,16 +70,8 @@ pub(crate) fn with_data_ranges(
     if segments.len() > RANGES_MAX {
         return Ok(false);
     }
-    let range = |segment: &Segment| {
-        Some(FileRange {
-            place: fs
-                .base
-                .device
-                .backing(segment.at_byte?, segment.len_bytes)?,
-            len_bytes: clamp_usize(segment.len_bytes),
-        })
-    };
-    let ranges: Option<Vec<FileRange<'_>>> = segments.iter().map(range).collect();
+    let ranges = segments.iter().map(|segment| segment.in_host_file(fs));
+    let ranges: Option<Vec<FileRange<'_>>> = ranges.collect();
     Ok(ranges.is_some_and(|ranges| take(&ranges)))
 }
 

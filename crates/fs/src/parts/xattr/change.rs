@@ -11,7 +11,7 @@ use crate::state::quota::{Owners, Usage};
 use crate::types::credits;
 use crate::types::error::{Error, Result};
 use uext4_format::xattr::{
-    Xattr, XattrName, XattrSet, XattrValue, block_capacity_bytes, encode_ibody, entry_bytes,
+    XattrName, XattrSet, XattrValue, block_capacity_bytes, encode_ibody, entry_bytes,
     ibody_capacity_bytes,
 };
 use uext4_format::{Corrupt, CorruptKind, Feature, InodeFlags, Place};
@@ -258,8 +258,7 @@ fn put_value(
 /// Whether the values in the block leave less space for names than Linux keeps free where values
 /// may have inodes. Otherwise one long value could be the last attribute.
 fn leaves_no_names(fs: &Fs, block: &XattrSet) -> bool {
-    let value_bytes = |entry: &Xattr| entry.value.area_bytes();
-    let values_bytes: usize = block.iter().map(value_bytes).sum();
+    let values_bytes: usize = block.iter().map(|entry| entry.value.area_bytes()).sum();
     let reserved_bytes = (fs.block_size() / 8).min(NAMES_MAX_BYTES);
     let left_bytes = fs.block_size().saturating_sub(values_bytes);
     fs.base.features.has(Feature::EA_INODE) && left_bytes < reserved_bytes
@@ -341,16 +340,15 @@ fn store_over(
 
 /// Sectors charged to the owner: each value inode counts as if it were its own.
 fn sectors(fs: &Fs, ibody: &XattrSet, block: &XattrSet) -> u64 {
-    let value = |value: &XattrValue| match value {
-        XattrValue::Here(_) => 0,
-        XattrValue::Inode { size, .. } => {
-            u64::from(*size).div_ceil(fs.base.geometry.cluster_size())
-        }
-    };
     let clusters: u64 = ibody
         .iter()
         .chain(block.iter())
-        .map(|entry| value(&entry.value))
+        .map(|entry| match entry.value {
+            XattrValue::Here(_) => 0,
+            XattrValue::Inode { size, .. } => {
+                u64::from(size).div_ceil(fs.base.geometry.cluster_size())
+            }
+        })
         .sum();
     clusters * cluster(fs)
 }

@@ -11,8 +11,10 @@ impl Write<'_> {
     pub(super) fn write_inline(&mut self) -> Result<usize> {
         let (fs, inode, start, data) = (self.fs, self.inode, self.start, self.data);
         let end = start + u64_of(data.len());
-        let update = |state: &mut _| self.store_size_and_times(state, end);
-        if inline::write(fs, inode, start, data, update)? == inline::Stored::Inline {
+        let stored = inline::write(fs, inode, start, data, |state| {
+            self.store_size_and_times(state, end);
+        })?;
+        if stored == inline::Stored::Inline {
             return Ok(data.len());
         }
         inline::convert(fs, inode, self.terms.reserve)?;

@@ -107,8 +107,9 @@ fn child(fs: &Fs, state: &InodeState, step: &mut Step, key: LogicalBlock) -> Res
 /// again.
 fn load(fs: &Fs, state: &InodeState, nr: BlockNr, expect: &Expect) -> Result<Arc<MetaBlock>> {
     let place = Place::InodeBlock(state.nr(), nr);
-    let check = |bytes: &[u8]| ExtentNode::new(bytes).validate(expect, place);
-    let block = fs.read_block(nr, seal(state), check)?;
+    let block = fs.read_block(nr, seal(state), |bytes| {
+        ExtentNode::new(bytes).validate(expect, place)
+    })?;
     let fits = fits(&ExtentNode::new(block.live().read().bytes()), expect);
     if fits {
         return Ok(block);
