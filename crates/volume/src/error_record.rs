@@ -15,7 +15,7 @@ const ERROR_CODE_NO_SPACE: u8 = 6;
 
 /// An error record for the superblock.
 pub struct ErrorRecord<'a> {
-    /// Seconds.
+    /// Time of the error, in seconds since 1970.
     pub now: u64,
     /// The inode, or 0.
     pub inode: u32,

@@ -25,9 +25,9 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Initial target of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// To the device.
+    /// Each write goes to the device.
     Device,
-    /// To memory.
+    /// Writes go to an overlay in memory, which the device does not see until it is flushed.
     Memory,
 }
 
@@ -71,7 +71,7 @@ impl Media {
         Ok(bytes)
     }
 
-    /// `barrier` and `nobarrier`.
+    /// Sets whether flushes reach the devices (mount options `barrier` and `nobarrier`).
     pub fn set_barrier(&self, barrier: bool) {
         for medium in iter::once(&self.home).chain(&self.log) {
             medium.barrier.store(barrier, Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl Medium {
         }
     }
 
-    /// The underlying device.
+    /// The device below the overlay, without writes that are only in memory.
     pub fn base(&self) -> &Arc<dyn BlockDevice> {
         &self.base
     }

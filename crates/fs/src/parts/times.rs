@@ -27,7 +27,7 @@ pub enum Atime {
 /// Where the times of the last change are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeTimes {
-    /// In the inode.
+    /// In the inode only: its times are current.
     Here,
     /// In a cache above, which may have changed the file after the inode's times.
     Above,

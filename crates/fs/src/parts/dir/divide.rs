@@ -58,7 +58,7 @@ impl Draft {
         self.upper.is_some().into()
     }
 
-    /// The leaf.
+    /// The leaf's logical block in the directory.
     pub(crate) fn leaf(&self) -> LogicalBlock {
         self.block.place()
     }

@@ -13,7 +13,7 @@ pub(crate) enum DirError {
     Full,
     /// The structure or the name changed meanwhile: retry. Nothing was changed.
     Moved,
-    /// The operation failed.
+    /// The operation failed with this error.
     Fs(Error),
 }
 

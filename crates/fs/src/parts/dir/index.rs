@@ -23,7 +23,7 @@ const LEVELS_MAX: usize = 3;
 pub(super) enum Target<'a> {
     /// A name; the index says how to hash it.
     Name(&'a HashedName<'a>),
-    /// A major hash.
+    /// A major hash, without the name that it belongs to.
     Major(u32),
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Path {
     pub(super) hasher: DirHasher,
     /// Major hash of the target.
     pub(super) major: u32,
-    /// The leaf.
+    /// The leaf's logical block in the directory.
     pub(super) leaf: LogicalBlock,
     steps: [Option<Step>; LEVELS_MAX],
     len: usize,

@@ -50,7 +50,7 @@ impl Content {
         })
     }
 
-    /// The entries.
+    /// The entries of both areas, without free records.
     pub(super) fn entries(
         &self,
         nr: InodeNr,
@@ -138,7 +138,7 @@ pub(super) fn parent_of(dir: &Dir<'_>) -> InodeNr {
     inline_data::parent(&dir.inode.read().disk.i_block)
 }
 
-/// Changes the parent.
+/// Changes the inode that ".." names.
 pub(super) fn set_parent(dir: &Dir<'_>, handle: &Handle<'_>, parent: InodeNr) {
     inline_data::set_parent(&mut handle.write(dir.inode).disk.i_block, parent);
 }

@@ -102,7 +102,7 @@ pub(super) fn prefetch_leaf(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<Logi
     dir.has(leaf).then_some(leaf)
 }
 
-/// A cache miss.
+/// The copy of the index does not know the leaf: the blocks are to be searched.
 struct Miss;
 
 /// One search of the copy of the index; `None` if the structure or its copy has changed meanwhile.

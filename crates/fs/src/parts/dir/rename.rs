@@ -22,7 +22,7 @@ use uext4_format::{FileType, InodeNr};
 use uext4_journal::{Handle, LogGuard};
 use uext4_sync::Arc;
 
-/// A rename.
+/// A rename of an entry, in one directory or between two.
 pub(crate) struct Move<'a> {
     pub(crate) from_dir: &'a Arc<Inode>,
     pub(crate) from_name: &'a HashedName<'a>,
@@ -30,7 +30,7 @@ pub(crate) struct Move<'a> {
     pub(crate) to_name: &'a HashedName<'a>,
     /// Inode of the old name, later of the new one.
     pub(crate) child: InodeNr,
-    /// Its type.
+    /// Type of `child`.
     pub(crate) kind: FileType,
     /// Present inode of the new name.
     pub(crate) victim: Option<InodeNr>,

@@ -18,7 +18,7 @@ use uext4_sync::Arc;
 /// Arrangement of the entries of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// In the inode.
+    /// In the inode (feature inline_data).
     Inline,
     /// Blocks of entries without order.
     Linear,
@@ -37,7 +37,7 @@ pub(super) struct Dir<'a> {
     pub(super) fs: &'a Fs,
     pub(super) inode: &'a Arc<Inode>,
     pub(super) form: Form,
-    /// Length in blocks.
+    /// Length in blocks when it was opened; splits may have added others since.
     pub(super) blocks: u32,
     seed: Seed,
 }

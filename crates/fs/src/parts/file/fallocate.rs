@@ -132,7 +132,7 @@ struct Change<'a> {
     /// The size up to which the file grows.
     grown: Option<u64>,
     terms: Terms,
-    /// The new times.
+    /// The new mtime and ctime; `None` if the caller sets them itself.
     now: Option<Timestamp>,
 }
 

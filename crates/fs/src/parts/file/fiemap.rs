@@ -14,7 +14,7 @@ pub struct Extent {
     pub logical_bytes: u64,
     /// First byte on the device.
     pub physical_bytes: u64,
-    /// Length in bytes.
+    /// Length in bytes, in the file and on the device.
     pub len_bytes: u64,
     /// The flags, as `FIEMAP_EXTENT_*` of Linux.
     pub flags: u32,

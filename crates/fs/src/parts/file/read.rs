@@ -39,7 +39,7 @@ impl Segment {
 pub struct FileRange<'a> {
     /// Start in the host file.
     pub place: Backing<'a>,
-    /// Length in bytes.
+    /// Length of the range in bytes.
     pub len_bytes: usize,
 }
 

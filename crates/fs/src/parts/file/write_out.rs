@@ -149,9 +149,9 @@ fn keeps_data(error: &Error) -> bool {
     matches!(error, Error::NoSpace | Error::ReadOnly | Error::Journal(_))
 }
 
-/// A failed step.
+/// A step of a writeout that failed.
 struct Failed {
-    /// Its blocks.
+    /// Blocks of the file that were not written.
     blocks: Range<u64>,
     error: Error,
 }

@@ -63,7 +63,7 @@ impl BlockMap {
         Ok(Some(map).filter(|map| map.credits <= credits_max))
     }
 
-    /// Credits for [`use_extents`].
+    /// Credits that [`use_extents`] takes for this file.
     pub(crate) fn credits(&self) -> u32 {
         self.credits
     }

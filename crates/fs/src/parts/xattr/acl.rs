@@ -19,13 +19,12 @@ use uext4_sync::Arc;
 /// Permission bits that an ACL mirrors.
 const PERMISSION_BITS: u16 = 0o777;
 
-/// The setgid bit.
 const SETGID: u16 = 0o2000;
 
 /// Treatment of the setgid bit when an access ACL is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setgid {
-    /// It stays.
+    /// The bit stays.
     Keep,
     /// It is cleared: the caller does not belong to the file's group.
     Clear,

@@ -54,7 +54,7 @@ impl From<u64> for Position {
 pub struct Written {
     /// The first byte in the file.
     pub offset: u64,
-    /// Number of bytes.
+    /// Length in bytes; less than the request after an error.
     pub len_bytes: usize,
     /// Flags of the file.
     pub(crate) flags: InodeFlags,
@@ -161,7 +161,7 @@ struct Write<'a> {
     /// Bytes of `data` that are stored.
     done: usize,
     terms: Terms,
-    /// The new times.
+    /// The new mtime and ctime; `None` if the caller sets them itself.
     now: Option<Timestamp>,
     /// When new data get their blocks.
     when: When,

@@ -21,7 +21,7 @@ use uext4_num::clamp_u32;
 enum Shift {
     /// To smaller logical blocks.
     Left(u32),
-    /// To larger ones.
+    /// To larger logical blocks.
     Right(u32),
 }
 

@@ -18,7 +18,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// Reads the node.
+    /// Passes the node to `read`; its block is locked meanwhile.
     pub(super) fn read<R>(
         &self,
         state: &InodeState,
@@ -69,7 +69,7 @@ pub(super) fn seal(state: &InodeState) -> Seal {
     Seal::Extent(state.seed())
 }
 
-/// The root, validated.
+/// The root, in the inode; it is validated each time.
 pub(super) fn root(fs: &Fs, state: &InodeState) -> Result<Step> {
     let expect = Expect::root(super::super::limits::block_bounds(fs));
     let node = ExtentNode::new(&state.disk.i_block[..]);

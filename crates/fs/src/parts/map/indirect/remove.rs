@@ -19,7 +19,7 @@ use uext4_num::{clamp_u32, usize_of};
 /// groups of one run (at most one table's pointers), and the revokes of the run and of the tables.
 pub(in super::super) const STEP_CREDITS: u32 = 3 + 3 + 4 + 4;
 
-/// What [`remove_last`] did.
+/// Progress of one step of [`remove_last`].
 pub(in super::super) struct Removed {
     /// End of what is left, in blocks.
     pub(in super::super) end: u64,
