@@ -119,10 +119,7 @@ pub(crate) fn mark_written(
         return Ok(());
     }
     let range = block_range(at, len_blocks);
-    record_change(handle, state, &range);
-    status::changing(state, range.clone(), |state| {
-        extents::set_state(fs, handle, state, range, ExtentState::Written)
-    })
+    set_state(fs, handle, state, range, ExtentState::Written)
 }
 
 /// Marks the whole extent around `at` written, without a split. The caller has zeroed the blocks of
@@ -156,9 +153,20 @@ pub(crate) fn mark_unwritten(
         ));
     }
     let range = block_range(at, len_blocks);
+    set_state(fs, handle, state, range, ExtentState::Unwritten)
+}
+
+/// Gives the mapped blocks of a range the state `wanted`. The file has extents.
+fn set_state(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    range: Range<u64>,
+    wanted: ExtentState,
+) -> Result<()> {
     record_change(handle, state, &range);
     status::changing(state, range.clone(), |state| {
-        extents::set_state(fs, handle, state, range, ExtentState::Unwritten)
+        extents::set_state(fs, handle, state, range, wanted)
     })
 }
 
