@@ -82,7 +82,7 @@ impl DescriptorTable {
 pub struct Survey {
     /// Free clusters, of each group at most those that it has.
     pub free_clusters: u64,
-    /// Blocks of metadata.
+    /// Blocks that hold metadata and never data.
     pub zones: Zones,
 }
 

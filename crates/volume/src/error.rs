@@ -9,10 +9,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// files: its users see one type, and this crate does not know the others.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The device failed.
+    /// The device failed with this error.
     #[error("device: {0}")]
     Device(#[from] uext4_device::Error),
-    /// The journal failed.
+    /// The journal failed with this error.
     #[error("journal: {0}")]
     Journal(#[from] uext4_journal::Error),
     /// A structure on disk is damaged.
@@ -33,7 +33,7 @@ pub enum Error {
     /// The file system or the device is read-only.
     #[error("read-only file system")]
     ReadOnly,
-    /// No free block.
+    /// No block is free for the change.
     #[error("no space left on device")]
     NoSpace,
     /// An argument is invalid.
@@ -47,7 +47,7 @@ pub enum ResizeError {
     /// Growth to less than the present size.
     #[error("it has {now_bytes} bytes, which is more")]
     Smaller {
-        /// The present size.
+        /// Present size in bytes.
         now_bytes: u64,
     },
     /// A mounted file system to less than its size.
@@ -55,7 +55,7 @@ pub enum ResizeError {
         "it has {now_bytes} bytes, and does not become smaller while mounted; unmount it first"
     )]
     SmallerMounted {
-        /// The present size.
+        /// Present size in bytes.
         now_bytes: u64,
     },
     /// Less than the minimum.
@@ -71,7 +71,7 @@ pub enum ResizeError {
     /// A block without an owner or with several.
     #[error("block {block} has no owner or several of them; run e2fsck -f first")]
     Owner {
-        /// The block.
+        /// Number of such a block.
         block: u64,
     },
     /// More blocks than their numbers allow.
@@ -79,13 +79,13 @@ pub enum ResizeError {
     TooManyBlocks {
         /// Bits of a block number: 32 without the feature 64bit, else 48.
         bits: u32,
-        /// The largest size.
+        /// Largest size in bytes.
         max_bytes: u64,
     },
     /// More groups than inode numbers allow.
     #[error("its groups have so many inodes that it has at most {max_bytes} bytes")]
     TooManyInodes {
-        /// The largest size.
+        /// Largest size in bytes.
         max_bytes: u64,
     },
     /// A mount keeps memory for fewer groups.
@@ -94,7 +94,7 @@ pub enum ResizeError {
          unmount it first"
     )]
     GrowthLimit {
-        /// The largest size.
+        /// Largest size of this mount in bytes.
         limit_bytes: u64,
     },
     /// The device is smaller.
@@ -125,7 +125,7 @@ pub enum ResizeError {
     ReservedDescriptors {
         /// Blocks that the table becomes longer by.
         more: u32,
-        /// Reserved blocks.
+        /// Blocks reserved behind the descriptor table.
         reserved: u32,
     },
     /// There is no space for bitmaps and inode tables.
@@ -139,7 +139,7 @@ pub enum ResizeError {
     TableSpace {
         /// Blocks of all new tables.
         wanted: u64,
-        /// Free blocks.
+        /// Blocks that are free for them.
         free: u64,
     },
     /// A larger inode table has no free run in its group, where it has to be.
@@ -148,7 +148,7 @@ pub enum ResizeError {
          group; with the feature flex_bg it may be anywhere (uext4 tune -O flex_bg)"
     )]
     OwnTables {
-        /// The group.
+        /// Number of the group.
         group: u32,
         /// Blocks of the table.
         blocks: u32,
@@ -159,7 +159,7 @@ pub enum ResizeError {
          compact the file system first"
     )]
     Tables {
-        /// The group.
+        /// Number of the group.
         group: u32,
         /// Blocks of the table.
         blocks: u32,
@@ -185,7 +185,7 @@ pub enum InTheWay {
          before, and there are {there}"
     )]
     Inodes {
-        /// The first one.
+        /// The first of these inodes.
         inode: InodeNr,
         /// How many there are.
         needed: u64,
@@ -216,13 +216,13 @@ pub enum InTheWay {
     /// The block of the multiple mount protection.
     #[error("block {block} is that of the multiple mount protection, and does not move")]
     Mmp {
-        /// The block.
+        /// Number of its block.
         block: u64,
     },
     /// A block of a reserved inode.
     #[error("inode {inode} has block {block}, which does not move")]
     Reserved {
-        /// The inode.
+        /// Number of the reserved inode.
         inode: InodeNr,
         /// A block of it.
         block: u64,

@@ -15,7 +15,7 @@ const ERROR_CODE_NO_SPACE: u8 = 6;
 
 /// An error record for the superblock.
 pub struct ErrorRecord<'a> {
-    /// Seconds.
+    /// Time of the error, in seconds since 1970.
     pub now: u64,
     /// The inode, or 0.
     pub inode: u32,
@@ -63,8 +63,9 @@ pub fn record_stopped_journal(disk: &mut Superblock, now: Timestamp, errno: i32)
         (Errno::IO, ERROR_CODE_IO),
         (Errno::NOSPC, ERROR_CODE_NO_SPACE),
     ];
-    let same = |known: Errno| known.raw_os_error() == errno.saturating_neg();
-    let known = codes.iter().find(|(known, _)| same(*known));
+    let known = codes
+        .iter()
+        .find(|(known, _)| known.raw_os_error() == errno.saturating_neg());
     let code = known.map_or(ERROR_CODE_UNKNOWN, |(_, code)| *code);
     let record = ErrorRecord {
         now: nonnegative(now.seconds),

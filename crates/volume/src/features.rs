@@ -50,8 +50,10 @@ pub fn support(feature: Feature) -> Support {
 /// Whether revision and features allow writes.
 pub fn may_write(superblock: &Superblock) -> bool {
     let features = superblock.features();
-    let is_written = |feature| support(feature) == Support::ReadWrite;
-    superblock.rev_level <= REVISION_MAX && features.iter().all(is_written)
+    superblock.rev_level <= REVISION_MAX
+        && features
+            .iter()
+            .all(|feature| support(feature) == Support::ReadWrite)
 }
 
 fn refuse(feature: Feature) -> Error {

@@ -10,7 +10,7 @@ use uext4_sync::{Arc, Clock};
 /// How a file system is opened.
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// Read-write or read-only.
+    /// Access that is asked for; [`Inspection::access`] is what there is.
     pub access: Access,
     /// Whether a log that is not empty is replayed.
     pub replay: bool,
@@ -42,7 +42,7 @@ impl Default for OpenOptions {
 pub struct Inspection {
     /// The superblock, as the primary one, also that of a backup.
     pub superblock: Superblock,
-    /// Its geometry.
+    /// The geometry that this superblock describes.
     pub geometry: Geometry,
     /// The access that device and features allow of what is asked for.
     pub access: Access,

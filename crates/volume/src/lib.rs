@@ -36,10 +36,10 @@ pub use media::{Media, Medium, Writes};
 pub use volume::Volume;
 pub use zones::{Zones, inode_byte, metadata_zones};
 
-/// Read-write or read-only.
+/// Whether a file system may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Changes are allowed.
+    /// Changes are allowed, and a replay of the journal writes to the device.
     ReadWrite,
     /// Nothing is changed; the journal is replayed in memory only.
     ReadOnly,

@@ -6,7 +6,7 @@ use crate::zones::{inode_byte, metadata_zones};
 use crate::{Error, Result};
 use std::collections::BTreeSet;
 use uext4_device::BlockDevice;
-use uext4_format::extent::{Expect, ExtentNode, ExtentState};
+use uext4_format::extent::{Expect, ExtentNode, ExtentState, MAX_DEPTH};
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::{
     BlockNr, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, Inode, InodeFlags, InodeNr,
@@ -17,8 +17,6 @@ use uext4_journal::{Log, LogRun};
 use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::Arc;
 
-/// Deepest tree of a journal inode.
-const DEPTH_MAX: u32 = 5;
 /// Smallest log that jbd2 accepts, in blocks.
 const LOG_BLOCKS_MIN: u32 = 1024 / 4;
 
@@ -173,7 +171,7 @@ impl<'a> Finder<'a> {
         };
         if inode.flags.contains(InodeFlags::EXTENTS) {
             let expect = Expect::root(self.block_range());
-            self.walk_extents(&inode.i_block, &expect, DEPTH_MAX, &mut found)?;
+            self.walk_extents(&inode.i_block, &expect, MAX_DEPTH.into(), &mut found)?;
         } else {
             self.walk_indirect(&inode.i_block, blocks, &mut found)?;
         }
@@ -203,7 +201,7 @@ impl<'a> Finder<'a> {
         }
         let mut expect = Expect::root(self.block_range());
         let mut bytes = inode.i_block.to_vec();
-        for _ in 0..=DEPTH_MAX {
+        for _ in 0..=MAX_DEPTH {
             let node = ExtentNode::new(&bytes[..]);
             node.validate(&expect, Place::Inode(self.nr)).ok()?;
             if node.depth() == 0 {

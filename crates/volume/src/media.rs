@@ -25,9 +25,9 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Initial target of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// To the device.
+    /// Each write goes to the device.
     Device,
-    /// To memory.
+    /// Writes go to an overlay in memory, which the device does not see until it is flushed.
     Memory,
 }
 
@@ -71,7 +71,7 @@ impl Media {
         Ok(bytes)
     }
 
-    /// `barrier` and `nobarrier`.
+    /// Sets whether flushes reach the devices (mount options `barrier` and `nobarrier`).
     pub fn set_barrier(&self, barrier: bool) {
         for medium in iter::once(&self.home).chain(&self.log) {
             medium.barrier.store(barrier, Ordering::Relaxed);
@@ -143,15 +143,15 @@ impl Medium {
         }
     }
 
-    /// The underlying device.
+    /// The device below the overlay, without writes that are only in memory.
     pub fn base(&self) -> &Arc<dyn BlockDevice> {
         &self.base
     }
 
     fn release(&self) {
         // This, the overlay, and a claim of this device.
-        let is_home = |claim: &&Arc<Claim>| claim.is_of(&self.base);
-        let own = 2 + usize::from(self.claim.as_ref().filter(is_home).is_some());
+        let claim = self.claim.as_ref();
+        let own = 2 + usize::from(claim.is_some_and(|claim| claim.is_of(&self.base)));
         if Arc::strong_count(&self.base) == own {
             self.base.release();
         }
@@ -196,17 +196,16 @@ impl Medium {
         }
         // The claim's block is current on the device; the overlay's copy is older.
         let claimed = self.claim.as_ref().map(|claim| claim.range());
-        let is_claim = |range: &Range<u64>| {
-            claimed
-                .as_ref()
-                .is_some_and(|all| all.contains(&range.start))
-        };
         let mut pieces = self.changed_pieces(grain);
-        pieces.retain(|piece| !is_claim(piece));
-        let is_last = |piece: &Range<u64>| last.iter().any(|range| range.contains(&piece.start));
-        let (late, early): (Vec<_>, Vec<_>) = pieces.into_iter().partition(is_last);
-        let holds_superblock = |piece: &Range<u64>| piece.contains(&SUPERBLOCK_OFFSET);
-        let (superblock, early) = early.into_iter().partition(holds_superblock);
+        if let Some(claimed) = claimed {
+            pieces.retain(|piece| !claimed.contains(&piece.start));
+        }
+        let (late, early): (Vec<_>, Vec<_>) = pieces
+            .into_iter()
+            .partition(|piece| last.iter().any(|range| range.contains(&piece.start)));
+        let (superblock, early) = early
+            .into_iter()
+            .partition(|piece| piece.contains(&SUPERBLOCK_OFFSET));
         for pieces in [early, superblock, late] {
             pieces.iter().try_for_each(|piece| self.copy(piece))?;
             self.base.flush()?;
@@ -218,15 +217,15 @@ impl Medium {
     /// The changed ranges, split at the grain.
     fn changed_pieces(&self, grain: u64) -> Vec<Range<u64>> {
         let grain = grain.min(COPY_BYTES);
-        let cut = |range: Range<u64>| {
-            let start = range.start;
-            let pieces = (range.end - start).div_ceil(grain);
-            (0..pieces).map(move |i| start + i * grain..(start + (i + 1) * grain).min(range.end))
-        };
         self.overlay
             .changed_ranges()
             .into_iter()
-            .flat_map(cut)
+            .flat_map(|range| {
+                let start = range.start;
+                let pieces = (range.end - start).div_ceil(grain);
+                (0..pieces)
+                    .map(move |i| start + i * grain..(start + (i + 1) * grain).min(range.end))
+            })
             .collect()
     }
 
@@ -275,14 +274,14 @@ impl BlockDevice for Medium {
         }
         self.count_written(buf.len());
         self.check_claim()?;
-        let write = || self.target().write_durable_at(offset, buf);
-        self.flushes.write_durable(write)
+        self.flushes
+            .write_durable(|| self.target().write_durable_at(offset, buf))
     }
     fn flush(&self) -> Result<(), Error> {
         self.check_claim()?;
         if self.barrier.load(Ordering::Relaxed) {
-            let n_writes = || self.n_writes.sum();
-            self.flushes.flush(n_writes, || self.target().flush())
+            self.flushes
+                .flush(|| self.n_writes.sum(), || self.target().flush())
         } else {
             Ok(())
         }

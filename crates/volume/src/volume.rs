@@ -132,7 +132,7 @@ impl Volume {
         self.superblock.overhead_clusters = clusters;
     }
 
-    /// Its geometry.
+    /// The geometry that the superblock describes.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -277,7 +277,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Ends the claim.
+    /// Ends the claim of the multiple mount protection, if there is one.
     pub fn release(mut self) -> Result<()> {
         self.mmp.take().map_or(Ok(()), |mmp| mmp.release())
     }

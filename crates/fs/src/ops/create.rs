@@ -3,7 +3,7 @@
 use super::{NameChange, check_alive, check_new_name, may_add, touch_dir};
 use crate::ops::filesystem::Filesystem;
 use crate::parts::access::Want;
-use crate::parts::dir::{self, DirError, DirResult, LockMode, Way};
+use crate::parts::dir::{self, DirError, DirResult, InsertPlan, LockMode};
 use crate::parts::file;
 use crate::parts::lifetime::InodeDraft;
 use crate::state::inode::{InodeRef, NewInode};
@@ -168,7 +168,7 @@ impl Creation<'_> {
         made
     }
 
-    fn make_linked(&self, handle: &Handle<'_>, way: &Way) -> DirResult<InodeRef> {
+    fn make_linked(&self, handle: &Handle<'_>, way: &InsertPlan) -> DirResult<InodeRef> {
         let (fs, parent, kind) = (self.at.fs, self.at.dir, self.draft.kind);
         let inode = fs.new_inode(handle, parent, self.draft)?;
         let child = dir::Child {

@@ -68,7 +68,7 @@ impl Filesystem {
         cursor: Option<&ErrorCursor>,
         wanted: Wanted,
     ) -> Result<()> {
-        let tell = |fs: &Fs| file::write_out_and_tell(fs, inode.arc(), cursor);
+        let tell = |fs: &Fs| file::write_out_and_report(fs, inode.arc(), cursor);
         let written = match inode.has_delayed() {
             true => self.change_unless_frozen(tell),
             false => Some(self.run(tell)),
@@ -105,7 +105,7 @@ impl Filesystem {
         // While it is frozen no data are delayed, and orphans are freed after the thaw.
         let written = match self.fs.delayed.is_empty() {
             true => {
-                self.fs.reap_by_the_way();
+                self.fs.try_reap();
                 Ok(())
             }
             // Frees orphans first: their data need no writeback.
@@ -156,7 +156,7 @@ impl Fs {
     }
 
     fn sync_inode(&self, inode: &InodeRef) -> Result<()> {
-        let written = file::write_out_and_tell(self, inode.arc(), None);
+        let written = file::write_out_and_report(self, inode.arc(), None);
         self.wait_durable(inode, None, Wanted::All)?;
         written
     }

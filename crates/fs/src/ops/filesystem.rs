@@ -99,7 +99,7 @@ impl Fs {
         let answer = self.base.note(answer);
         self.note_survey();
         let _recorded = self.base.note(self.reap_own());
-        let _recorded = self.base.note(quota_files::place_missing(self));
+        let _recorded = self.base.note(quota_files::add_missing_entries(self));
         let _recorded = self.base.note(self.shrink_directories());
         answer
     }

@@ -7,7 +7,7 @@
 
 use super::check_alive;
 use crate::cache::dcache::HashedName;
-use crate::parts::dir::{self, DirError, DirResult, LockMode, Why};
+use crate::parts::dir::{self, DirError, DirResult, LockMode, SplitReason};
 use crate::state::base::Retries;
 use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeRef};
@@ -73,7 +73,7 @@ impl<'a> NameChange<'a> {
         if answer.is_ok() && self.is_tight.get() && self.dir.dir_blocks().is_crowded() {
             self.dir.dir_blocks().note_try();
             // Whatever it lacks, the next name that finds the leaf full reports.
-            _ = self.split_leaf(Why::Soon);
+            _ = self.split_leaf(SplitReason::Soon);
         }
         answer
     }
@@ -99,7 +99,7 @@ impl<'a> NameChange<'a> {
             self.dir.index.wait();
             return Ok(true);
         };
-        match self.split_leaf(Why::Full) {
+        match self.split_leaf(SplitReason::Full) {
             Err(_) | Ok(false) if !self.dir.index.is_still(version) => Ok(true),
             answer => answer,
         }
@@ -107,14 +107,14 @@ impl<'a> NameChange<'a> {
 
     /// Splits the leaf of the name, or waits until another thread has; false as above. The right
     /// to split comes before the draft: of the threads that find a leaf full, one drafts.
-    fn split_leaf(&self, why: Why) -> Result<bool> {
+    fn split_leaf(&self, why: SplitReason) -> Result<bool> {
         let (fs, dir) = (self.fs, self.dir);
         let Some(leaf) = dir::leaf_to_split(fs, dir, &self.name)? else {
             return Ok(false);
         };
         let blocks = dir.dir_blocks();
         let Some(_alone) = blocks.begin_split(leaf) else {
-            if why == Why::Full {
+            if why == SplitReason::Full {
                 blocks.await_split(leaf);
             }
             return Ok(true);
@@ -142,7 +142,7 @@ impl<'a> NameChange<'a> {
     }
 
     /// Splits the drafted leaf, unless another thread has.
-    fn split(&self, draft: dir::Draft) -> DirResult<dir::Behind> {
+    fn split(&self, draft: dir::Draft) -> DirResult<dir::StaleNode> {
         let (fs, dir) = (self.fs, self.dir);
         let _held = dir.index.divide();
         check_alive(dir)?;

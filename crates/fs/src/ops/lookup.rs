@@ -58,7 +58,7 @@ impl Filesystem {
             }
             fs.may(parent, caller, Want::EXECUTE)?;
             let name = &fs.hashed(name);
-            if let Some(known) = dir::meaning(fs, parent, name)? {
+            if let Some(known) = dir::lookup_cached(fs, parent, name)? {
                 return Ok(known);
             }
             let found = look_into(parent, || dir::lookup(fs, parent.arc(), name))?;
@@ -129,7 +129,7 @@ impl Filesystem {
 
     /// Totals of the whole file system.
     pub fn statfs(&self) -> StatFs {
-        self.fs.reap_by_the_way();
+        self.fs.try_reap();
         self.fs.space.statfs(&self.fs.base)
     }
 

@@ -43,7 +43,7 @@ impl Filesystem {
     ) -> Result<bool> {
         self.run(|fs| {
             regular(inode)?;
-            file::read_in_place(fs, inode, offset, len_bytes, take)
+            file::with_data_ranges(fs, inode, offset, len_bytes, take)
         })
     }
 

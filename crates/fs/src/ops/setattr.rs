@@ -107,7 +107,7 @@ fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     let now = fs.now();
     let owners = new_owners(&inode.read().disk, set);
     // The current owners hold the quota reservation of delayed data.
-    let _nothing_waits = file::hold_for_owners(fs, inode.arc(), owners);
+    let _nothing_waits = file::write_out_before_chown(fs, inode.arc(), owners);
     let _claim = reserve_owners_quota(fs, inode, owners, caller)?;
     let handle = fs.start(credits::ATTRIBUTES + credits::XATTR)?;
     let is_plain = set.flags.is_none() && set.project.is_none() && set.generation.is_none();

@@ -76,7 +76,7 @@ fn unlink_named(
     victim: &mut dyn FnMut(&InodeRef),
 ) -> DirResult<()> {
     let (fs, parent, name) = (at.fs, at.dir, &at.name);
-    let found = index.checked(parent, dir::lookup_holder(fs, parent, name))?;
+    let found = index.checked(parent, dir::lookup_entry(fs, parent, name))?;
     let (target, holder) = found.ok_or(Error::NotFound)?;
     fs.may_delete(parent, &target, at.caller)?;
     if target.is_dir() {
@@ -146,7 +146,7 @@ impl Fs {
             state.disk.links = state.disk.links.saturating_sub(1);
             let last = state.disk.links == 0;
             if last {
-                self.note_last_name(handle, &mut state);
+                self.record_last_name(handle, &mut state);
             }
             last
         };

@@ -17,11 +17,11 @@ use uext4_format::{FileType, InodeFlags};
 pub struct Want(pub(crate) u16);
 
 impl Want {
-    /// Existence only.
+    /// Existence only: `F_OK` of access(2).
     pub const EXIST: Want = Want(0);
-    /// Read.
+    /// Read a file, or list a directory.
     pub const READ: Want = Want(4);
-    /// Write.
+    /// Write a file, or change the names of a directory.
     pub const WRITE: Want = Want(2);
     /// Execute, or search a directory.
     pub const EXECUTE: Want = Want(1);

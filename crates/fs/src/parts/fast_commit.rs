@@ -47,22 +47,24 @@ impl Fs {
         if !self.base.journal.writes_fast_commits() {
             return Ok(self.base.journal.wait_durable(change.tid)?);
         }
-        let mut make = |tid: Tid, keys: Vec<u64>| self.records(tid, keys);
-        // With its copies of these, from before the replay of the log, e2fsck replays records.
         let (inodes, _) = self.inodes.place(&self.space, InodeNr::JOURNAL)?;
-        let superblock = BlockNr(SUPERBLOCK_OFFSET >> self.base.geometry.block_bits);
-        let home_first = || {
-            let geometry = &self.base.geometry;
-            let descriptors = 0..geometry.descriptor_blocks_count();
-            let descriptors = descriptors.map(|at| geometry.descriptor_block(at));
-            let mut blocks: Vec<_> = descriptors.chain([superblock, inodes]).collect();
-            blocks.sort_unstable();
-            blocks
-        };
-        Ok(self
-            .base
-            .journal
-            .make_durable(change, &home_first, &mut make)?)
+        Ok(self.base.journal.make_durable(
+            change,
+            &|| self.blocks_read_before_replay(inodes),
+            &mut |tid, keys| self.records(tid, keys),
+        )?)
+    }
+
+    /// The blocks that e2fsck reads before it replays the log: it replays records with those
+    /// copies. `inodes` is the block of the journal's inode.
+    fn blocks_read_before_replay(&self, inodes: BlockNr) -> Vec<BlockNr> {
+        let geometry = &self.base.geometry;
+        let superblock = BlockNr(SUPERBLOCK_OFFSET >> geometry.block_bits);
+        let descriptors = 0..geometry.descriptor_blocks_count();
+        let descriptors = descriptors.map(|at| geometry.descriptor_block(at));
+        let mut blocks: Vec<_> = descriptors.chain([superblock, inodes]).collect();
+        blocks.sort_unstable();
+        blocks
     }
 
     /// Promises the records of changed names of files in `dir`.
@@ -80,8 +82,8 @@ impl Fs {
         }
     }
 
-    /// Notes that a removal noted through the handle took the inode's last name.
-    pub(crate) fn note_last_name(&self, handle: &Handle<'_>, state: &mut InodeState) {
+    /// Records that a removal through the handle took the inode's last name.
+    pub(crate) fn record_last_name(&self, handle: &Handle<'_>, state: &mut InodeState) {
         if !handle.is_recorded() {
             return;
         }
@@ -119,7 +121,7 @@ impl Fs {
         let inode = dentry.inode;
         match change {
             NameChange::Create => {
-                self.check_place(inode)?;
+                self.check_inode_slot(inode)?;
                 let created = self.load_inode(inode).map_err(failed)?;
                 let mut state = created.live().write_unlogged();
                 records.push(inode_record(&mut state)?);
@@ -148,19 +150,20 @@ impl Fs {
 
     /// Checks the place of a new inode. Replayers keep the bytes behind the fields of a record: the
     /// attributes of the file that had the place would be those of the new one.
-    fn check_place(&self, nr: InodeNr) -> Recorded<()> {
+    fn check_inode_slot(&self, nr: InodeNr) -> Recorded<()> {
         let (block, offset) = self.inodes.place(&self.space, nr).map_err(failed)?;
         let mut bytes = vec![0; usize::from(self.base.geometry.inode_size)];
         let read = self.base.journal.read_part(block, offset, &mut bytes);
         read.map_err(|error| failed(error.into()))?;
-        match recordable::may_have_attributes(&bytes) {
-            true => Err(FullReason::Attribute),
-            false => Ok(()),
+        if recordable::may_have_attributes(&bytes) {
+            Err(FullReason::Attribute)
+        } else {
+            Ok(())
         }
     }
 
     /// Checks an inode of which a name changed. One without names was checked when it lost the
-    /// last one ([`Self::note_last_name`]).
+    /// last one ([`Self::record_last_name`]).
     fn check_named(&self, nr: InodeNr) -> Recorded<()> {
         let inode = self.load_inode(nr).map_err(failed)?;
         let state = inode.read();

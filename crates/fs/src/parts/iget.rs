@@ -16,7 +16,7 @@ impl Fs {
         self.check_served(&inode).map(|()| inode)
     }
 
-    /// As [`Self::checked`].
+    /// Fails unless the inode is in use and a name may refer to it.
     pub(crate) fn check_served(&self, inode: &Inode) -> Result<()> {
         self.hidden.refuse(inode)?;
         if inode.is_freed() {

@@ -98,7 +98,7 @@ pub(crate) fn ensure(fs: &Fs, owners: Owners) -> Result<Kept> {
 
 /// Creates entries for owners that were charged without one: the file lacked it, or the owner
 /// changed late.
-pub(crate) fn place_missing(fs: &Fs) -> Result<()> {
+pub(crate) fn add_missing_entries(fs: &Fs) -> Result<()> {
     let mut answer = Ok(());
     for accounts in fs.quota.accounts() {
         for id in accounts.take_missing() {

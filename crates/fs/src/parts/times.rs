@@ -27,7 +27,7 @@ pub enum Atime {
 /// Where the times of the last change are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeTimes {
-    /// In the inode.
+    /// In the inode only: its times are current.
     Here,
     /// In a cache above, which may have changed the file after the inode's times.
     Above,
@@ -136,8 +136,9 @@ impl Fs {
 
 /// A directory has no record of its own times.
 fn record_unless_directory(handle: &Handle<'_>, inode: &Inode) {
-    match inode.is_dir() {
-        true => handle.require_full(FullReason::Directory),
-        false => handle.promise_records(),
+    if inode.is_dir() {
+        handle.require_full(FullReason::Directory)
+    } else {
+        handle.promise_records()
     }
 }

@@ -125,7 +125,7 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
     names::apply(&fs, records)?;
     maps.map(&fs)?;
     names::track_nameless(&fs, records)?;
-    quota_files::place_missing(&fs)?;
+    quota_files::add_missing_entries(&fs)?;
     let handle = fs.start(credits::ATTRIBUTES)?;
     fs.log_counts(&handle);
     drop(handle);

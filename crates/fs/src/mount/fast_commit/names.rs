@@ -116,7 +116,7 @@ fn add(fs: &Fs, dentry: &Dentry, count: Count) -> Result<()> {
         None => {}
     }
     let handle = fs.start(credits::CREATE + credits::DIR_GROW)?;
-    let way = &dir::Way::Search { blocks: 0 };
+    let way = &dir::InsertPlan::Search { blocks: 0 };
     let child = dir::Child {
         nr: dentry.inode,
         kind,

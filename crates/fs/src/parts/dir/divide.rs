@@ -40,7 +40,7 @@ const LATE: usize = 7;
 
 /// Prepared contents of a leaf and its upper half.
 pub(crate) struct Draft {
-    why: Why,
+    reason: SplitReason,
     /// The structure's version before the draft.
     version: Version,
     block: Arc<MetaBlock>,
@@ -58,18 +58,18 @@ impl Draft {
         self.upper.is_some().into()
     }
 
-    /// The leaf.
+    /// The leaf's logical block in the directory.
     pub(crate) fn leaf(&self) -> LogicalBlock {
         self.block.place()
     }
 }
 
 /// A node whose copy is to be made again.
-pub(crate) type Behind = Option<(LogicalBlock, Arc<MetaBlock>)>;
+pub(crate) type StaleNode = Option<(LogicalBlock, Arc<MetaBlock>)>;
 
 /// Reason to split a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum SplitReason {
     /// It has no space for a name.
     Full,
     /// It will soon be full, and threads would wait for its split.
@@ -99,7 +99,7 @@ pub(crate) fn draft(
     fs: &Fs,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
-    why: Why,
+    reason: SplitReason,
 ) -> DirResult<Draft> {
     let version = dir.index.version().ok_or(DirError::Moved)?;
     let view = Dir::open(fs, dir)?;
@@ -111,9 +111,9 @@ pub(crate) fn draft(
     let (image, changes) = {
         let state = block.read();
         let names = view.names_in(&block, &state)?;
-        let is_wanted = match why {
-            Why::Full => matches!(names.fits(name.bytes, name.print()), Fit::Full),
-            Why::Soon => is_soon_full(&view, &names),
+        let is_wanted = match reason {
+            SplitReason::Full => matches!(names.fits(name.bytes, name.print()), Fit::Full),
+            SplitReason::Soon => is_soon_full(&view, &names),
         };
         if !is_wanted {
             return Err(DirError::Moved);
@@ -125,10 +125,12 @@ pub(crate) fn draft(
     let items = sorted(&path.hasher, entries)?;
     let area = leaf.area_bytes();
     let is_loose = bytes_of(&items) + space_needed(name.bytes.len()) <= area / 4 * 3;
-    let at = match why == Why::Full && is_loose {
-        true => items.len(),
-        false if view.blocks >= view.config().max_blocks() => return Err(DirError::NeedExclusive),
-        false => cut(&items, area).ok_or(DirError::NeedExclusive)?,
+    let at = if reason == SplitReason::Full && is_loose {
+        items.len()
+    } else if view.blocks >= view.config().max_blocks() {
+        return Err(DirError::NeedExclusive);
+    } else {
+        cut(&items, area).ok_or(DirError::NeedExclusive)?
     };
     let upper = match items.get(at..) {
         Some(above) if !above.is_empty() => {
@@ -143,7 +145,7 @@ pub(crate) fn draft(
     };
     Ok(Draft {
         lower: view.new_leaf(pack_items(&view, &items[..at])?)?,
-        why,
+        reason,
         version,
         block,
         changes,
@@ -178,7 +180,7 @@ pub(crate) fn carry_out(
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
     draft: Draft,
-) -> DirResult<Behind> {
+) -> DirResult<StaleNode> {
     // Threads that held the lock exclusively may have split the leaf, or used its block again.
     if !dir.index.is_still(draft.version) {
         return Ok(None);
@@ -187,9 +189,8 @@ pub(crate) fn carry_out(
     let Some(path) = path_to(&view, name)? else {
         return Err(DirError::NeedExclusive);
     };
-    let is_changed = || draft.block.read().changes() != draft.changes;
     // A leaf that is not full changes all the time.
-    if draft.why == Why::Full && is_changed() {
+    if draft.reason == SplitReason::Full && draft.block.read().changes() != draft.changes {
         return Ok(None);
     }
     let is_same = |state: &BlockState| state.changes() == draft.changes;
@@ -203,9 +204,10 @@ pub(crate) fn carry_out(
     };
     let (added, promised) = add_block(&view, handle, (path.leaf, path.parent()), upper)?;
     let mut state = handle.write(leaf);
-    let lower = match is_same(&state) {
-        true => lower,
-        false => part_again(&view, handle, &path, &state, (hash, &added))?,
+    let lower = if is_same(&state) {
+        lower
+    } else {
+        part_again(&view, handle, &path, &state, (hash, &added))?
     };
     let block = added.place;
     let (parts, above) = ((&mut *state, lower), DxEntry { hash, block });
@@ -276,7 +278,7 @@ fn publish(
     (leaf, lower): (&mut BlockState, NewLeaf),
     above: DxEntry,
     promised: Promised<'_>,
-) -> Result<Behind> {
+) -> Result<StaleNode> {
     let (blocks, step) = (view.inode.dir_blocks(), path.parent());
     let version = view.inode.index.version();
     let version = version.expect("the structure is held, so no thread has closed it");

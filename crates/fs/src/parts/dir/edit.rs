@@ -1,10 +1,10 @@
 //! Changes of single existing entries, under the lock of one block.
 
+use super::entry_location::EntryLocation;
 use super::error::{DirError, DirResult};
-use super::holder::Holder;
 use super::inline;
 use super::lock_mode::LockMode;
-use super::name_changes::{note_removal, note_retarget};
+use super::name_changes::{record_removal, record_retarget};
 use super::view::{Dir, Form, names_mut};
 use crate::cache::dcache::HashedName;
 use crate::cache::meta::{BlockState, MetaBlock};
@@ -32,21 +32,21 @@ pub(crate) fn remove(
     match (view.form, index) {
         (Form::Inline, LockMode::Exclusive) => {
             inline::remove(&view, handle, name.bytes, child)?;
-            note_removal(fs, handle, dir, (name, child));
+            record_removal(fs, handle, dir, (name, child));
             return Ok(());
         }
         (Form::Inline, _) => return Err(DirError::NeedExclusive),
         _ => {}
     }
-    let holder = Holder {
-        block: holder(&view, name, child)?,
+    let location = EntryLocation {
+        block: entry_block(&view, name, child)?,
         nr: child,
         seen: None,
     };
-    remove_at(fs, handle, dir, name, &holder, index)
+    remove_at(fs, handle, dir, name, &location, index)
 }
 
-/// As [`remove`], for the entry found by [`super::lookup_holder`].
+/// As [`remove`], for the entry found by [`super::lookup_entry`].
 ///
 /// # Errors
 /// `NotFound` when the entry is gone or has another inode; [`DirError::Moved`].
@@ -55,30 +55,30 @@ pub(crate) fn remove_at(
     handle: &Handle<'_>,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
-    holder: &Holder,
+    location: &EntryLocation,
     index: LockMode,
 ) -> DirResult<()> {
-    let block = &holder.block;
+    let block = &location.block;
     let mut state = handle.write_checked(block, |_| index.check(dir))?;
     let changes = state.changes();
     dir.dir_blocks().forget(name.key);
     let mut leaf = names_mut(fs, dir, &mut state)?;
-    let at = match holder.seen {
+    let at = match location.seen {
         Some((at, then)) if then == changes => Some(at),
         _ => leaf.known().locate(name.bytes, name.print()),
     };
     match at {
-        Some(at) if at.inode == holder.nr => leaf.remove_at(at),
+        Some(at) if at.inode == location.nr => leaf.remove_at(at),
         _ => return Err(Error::NotFound.into()),
     }
     fs.sparse_leaves.look_at(&leaf, changes, dir, name.bytes);
     dir.dir_blocks().note(block, &state);
-    note_removal(fs, handle, dir, (name, holder.nr));
+    record_removal(fs, handle, dir, (name, location.nr));
     Ok(())
 }
 
 /// The block with the entry of `name` for `child`; a hint, to be checked under the block's lock.
-pub(super) fn holder(
+pub(super) fn entry_block(
     view: &Dir<'_>,
     name: &HashedName<'_>,
     child: InodeNr,
@@ -108,13 +108,13 @@ pub(crate) fn replace(
     match (view.form, index) {
         (Form::Inline, LockMode::Exclusive) => {
             inline::replace(&view, handle, (name.bytes, old), (new, kind))?;
-            note_retarget(fs, handle, dir, (name, old), new);
+            record_retarget(fs, handle, dir, (name, old), new);
             return Ok(());
         }
         (Form::Inline, _) => return Err(DirError::NeedExclusive),
         _ => {}
     }
-    let block = holder(&view, name, old)?;
+    let block = entry_block(&view, name, old)?;
     let mut state = handle.write(&block);
     retarget(&view, handle, &mut state, (name, old), (new, kind))
 }
@@ -133,6 +133,6 @@ pub(super) fn retarget(
         Some(at) if at.inode == old => leaf.retarget_at(at, new, kind),
         _ => return Err(Error::NotFound.into()),
     };
-    note_retarget(view.fs, handle, view.inode, (name, old), new);
+    record_retarget(view.fs, handle, view.inode, (name, old), new);
     Ok(())
 }

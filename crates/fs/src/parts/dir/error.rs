@@ -13,12 +13,12 @@ pub(crate) enum DirError {
     Full,
     /// The structure or the name changed meanwhile: retry. Nothing was changed.
     Moved,
-    /// The operation failed.
+    /// The operation failed with this error.
     Fs(Error),
 }
 
 impl DirError {
-    /// A leaf that was split during its search is an answer to repeat.
+    /// Maps `Stale` to `Moved`, so that the caller retries: the leaf was split during its search.
     pub(super) fn of_search(self) -> Self {
         match self {
             DirError::Fs(Error::Stale) => DirError::Moved,

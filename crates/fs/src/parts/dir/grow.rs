@@ -164,7 +164,7 @@ fn add_level(dir: &mut Dir<'_>, handle: &Handle<'_>, root: &Step) -> Result<()> 
     let mut above = root.block.image().to_vec();
     let mut below = vec![0; above.len()];
     DxNode::root(&mut above[..]).push_down(&mut below, LogicalBlock(dir.blocks), tail);
-    let info = RootInfo::parse(&above, dir.config().levels, dir.place(root.block.nr()))?;
+    let info = RootInfo::parse(&above, dir.config().levels, dir.location(root.block.nr()))?;
     RootInfo::set_indirect_levels(&mut above, info.indirect_levels + 1);
     append(dir, handle, below)?;
     overwrite(handle, &root.block, &above);

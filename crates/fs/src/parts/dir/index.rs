@@ -23,7 +23,7 @@ const LEVELS_MAX: usize = 3;
 pub(super) enum Target<'a> {
     /// A name; the index says how to hash it.
     Name(&'a HashedName<'a>),
-    /// A major hash.
+    /// A major hash, without the name that it belongs to.
     Major(u32),
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Path {
     pub(super) hasher: DirHasher,
     /// Major hash of the target.
     pub(super) major: u32,
-    /// The leaf.
+    /// The leaf's logical block in the directory.
     pub(super) leaf: LogicalBlock,
     steps: [Option<Step>; LEVELS_MAX],
     len: usize,
@@ -123,8 +123,7 @@ pub(super) fn probe(dir: &Dir<'_>, target: Target<'_>) -> Result<Probe> {
 /// Copies the index blocks of a path found in structure `version`.
 fn remember(dir: &Dir<'_>, version: Version, path: &Path) {
     let copy = dir.inode.dir_blocks().index();
-    let is_known = |step: &Step| !copy.lacks(version, step.place);
-    if version.is_moving() || path.steps().all(is_known) {
+    if version.is_moving() || !path.steps().any(|step| copy.lacks(version, step.place)) {
         return;
     }
     let nodes: Vec<_> = path
@@ -132,7 +131,7 @@ fn remember(dir: &Dir<'_>, version: Version, path: &Path) {
         .map(|step| (step.place, step.block.image()))
         .collect();
     let (levels, root) = (dir.config().levels, path.step(0).block.nr());
-    if let Ok(info) = RootInfo::parse(&nodes[0].1, levels, dir.place(root))
+    if let Ok(info) = RootInfo::parse(&nodes[0].1, levels, dir.location(root))
         && dir.inode.index.is_still(version)
     {
         copy.put(version, info, &nodes);
@@ -153,7 +152,7 @@ impl From<Error> for Stop {
 fn descend(dir: &Dir<'_>, target: Target<'_>) -> std::result::Result<Path, Stop> {
     let root = load(dir, LogicalBlock(0))?;
     let state = root.read();
-    let info = RootInfo::parse(state.bytes(), dir.config().levels, dir.place(root.nr()))
+    let info = RootInfo::parse(state.bytes(), dir.config().levels, dir.location(root.nr()))
         .map_err(Stop::Broken)?;
     let hasher = dir.config().hasher(info.hash_version);
     let major = match target {
@@ -189,7 +188,7 @@ fn choose(
     kind: StepKind,
     entry_of: impl FnOnce(&DxNode<&[u8]>) -> usize,
 ) -> std::result::Result<Choice, Stop> {
-    let broken = |problem| Stop::Broken(Corrupt::new(dir.place(nr), "htree", problem));
+    let broken = |problem| Stop::Broken(Corrupt::new(dir.location(nr), "htree", problem));
     let node = kind.node(bytes);
     let capacity = node.capacity(dir.config().tail);
     let limit = clamp_u32(node.limit());
@@ -303,8 +302,8 @@ impl Path {
 
     fn step_on(&mut self, dir: &Dir<'_>) -> std::result::Result<bool, Stop> {
         let depth = self.len;
-        let goes_on = |level: &usize| self.step(*level).next.is_some();
-        let Some(level) = (0..depth).rev().find(goes_on) else {
+        let mut levels = (0..depth).rev();
+        let Some(level) = levels.find(|&level| self.step(level).next.is_some()) else {
             return Ok(false);
         };
         let Step {

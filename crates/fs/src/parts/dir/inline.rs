@@ -40,7 +40,7 @@ impl Content {
             Some(XattrValue::Here(value)) => value,
             Some(XattrValue::Inode { .. }) => {
                 let problem = CorruptKind::ValueElsewhere;
-                return Err(Corrupt::new(place(state), "inline directory", problem).into());
+                return Err(Corrupt::new(location(state), "inline directory", problem).into());
             }
             None => Vec::new(),
         };
@@ -50,7 +50,7 @@ impl Content {
         })
     }
 
-    /// The entries.
+    /// The entries of both areas, without free records.
     pub(super) fn entries(
         &self,
         nr: InodeNr,
@@ -102,12 +102,12 @@ impl Content {
     }
 }
 
-fn place(state: &InodeState) -> Place {
+fn location(state: &InodeState) -> Place {
     Place::Inode(state.nr())
 }
 
 fn attributes(state: &InodeState) -> Result<XattrSet> {
-    Ok(decode_ibody(&state.disk.tail, place(state))?)
+    Ok(decode_ibody(&state.disk.tail, location(state))?)
 }
 
 /// Passes the entry `name` to `use_it` while the inode is locked.
@@ -118,11 +118,10 @@ pub(super) fn with_entry<T>(
 ) -> Result<Option<T>> {
     let state = dir.inode.read();
     let found = if is_dot(name) {
-        let parent = || inline_data::parent(&state.disk.i_block);
         let inode = if name.len() == 1 {
             dir.inode.nr()
         } else {
-            parent()
+            inline_data::parent(&state.disk.i_block)
         };
         Some(Found {
             inode,
@@ -139,7 +138,7 @@ pub(super) fn parent_of(dir: &Dir<'_>) -> InodeNr {
     inline_data::parent(&dir.inode.read().disk.i_block)
 }
 
-/// Changes the parent.
+/// Changes the inode that ".." names.
 pub(super) fn set_parent(dir: &Dir<'_>, handle: &Handle<'_>, parent: InodeNr) {
     inline_data::set_parent(&mut handle.write(dir.inode).disk.i_block, parent);
 }
@@ -220,7 +219,7 @@ fn grow_value(state: &InodeState, content: &mut Content, new: &NewEntry<'_>) -> 
     if len < content.value.len() + new.space_needed() {
         return Ok(false);
     }
-    inline_data::grow_value(&mut content.value, len, place(state))?;
+    inline_data::grow_value(&mut content.value, len, location(state))?;
     add(content, state.nr(), new)
 }
 

@@ -4,7 +4,7 @@ use super::error::{DirError, DirResult};
 use super::index::{Probe, Target, probe};
 use super::lock_mode::LockMode;
 use super::name_changes::{Child, NewName};
-use super::slot::{Opening, SlotSearch, Way, can_insert, may_drop_index};
+use super::slot::{FreeSlot, InsertPlan, SlotSearch, can_insert, may_drop_index};
 use super::view::{Dir, Form, is_split_off, names_mut};
 use super::{grow, inline, quick};
 use crate::cache::dcache::HashedName;
@@ -18,28 +18,28 @@ use uext4_format::{InodeFlags, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
-/// Inserts the entry `name` of `child` in the way that [`super::can_insert`] found.
+/// Inserts the entry `name` of `child` by the plan of [`super::can_insert`].
 ///
 /// # Errors
-/// `Exists`, `NoSpace`; with [`Way::Into`] also what a [`DirError`] lacks, and `NotFound` for a
-/// directory that lost its name.
+/// `Exists`, `NoSpace`; with [`InsertPlan::Into`] also the other cases of [`DirError`], and
+/// `NotFound` for a directory that lost its name.
 pub(crate) fn insert(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
     child: &Child,
-    way: &Way,
+    plan: &InsertPlan,
 ) -> DirResult<()> {
     let new = NewName::new(fs, name, child);
-    match way {
-        Way::Into(opening) => match insert_into(fs, handle, dir, &new, opening) {
+    match plan {
+        InsertPlan::Into(slot) => match insert_into(fs, handle, dir, &new, slot) {
             // Another inode would cost more than a second search. It must not wait for a thread
             // that closed the index, which may wait for this thread's handle to end.
             Err(DirError::Moved) => insert_now(fs, handle, dir, &new),
             other => other,
         },
-        Way::Search { .. } => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
+        InsertPlan::Search { .. } => insert_entry(&mut Dir::open(fs, dir)?, handle, &new),
     }
 }
 
@@ -57,8 +57,8 @@ fn insert_now(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, new: &NewName<'_>)
         LockMode::Optimistic(version),
         Reserve::Keep,
     )? {
-        Way::Into(opening) => insert_into(fs, handle, dir, new, &opening),
-        Way::Search { .. } => Err(DirError::NeedExclusive),
+        InsertPlan::Into(slot) => insert_into(fs, handle, dir, new, &slot),
+        InsertPlan::Search { .. } => Err(DirError::NeedExclusive),
     }
 }
 
@@ -68,29 +68,30 @@ fn insert_into(
     handle: &Handle<'_>,
     dir: &Inode,
     new: &NewName<'_>,
-    opening: &Opening,
+    slot: &FreeSlot,
 ) -> DirResult<()> {
-    let block = &opening.block;
-    let is_same = |state: &BlockState| state.changes() == opening.changes;
+    let block = &slot.block;
+    let is_same = |state: &BlockState| state.changes() == slot.changes;
     let major = new.name.known_major();
     let mut state = handle.write_checked(block, |state| {
-        opening.index.check(dir)?;
-        match is_same(state) || !is_split_off(dir, block.place(), major) {
-            true => Ok(()),
-            false => Err(DirError::Moved),
+        slot.index.check(dir)?;
+        if is_same(state) || !is_split_off(dir, block.place(), major) {
+            Ok(())
+        } else {
+            Err(DirError::Moved)
         }
     })?;
     let unchanged = is_same(&state);
     let mut leaf = names_mut(fs, dir, &mut state)?;
     if unchanged {
-        leaf.insert_at(opening.gap, &new.entry, new.name.print());
+        leaf.insert_at(slot.gap, &new.entry, new.name.print());
     } else {
         dir.dir_blocks().note_crowd();
         inserted(leaf.insert(&new.entry, new.name.print()))?;
     }
     let blocks = dir.dir_blocks();
     blocks.put_name(new.name.key, new.entry.inode, &fs.names);
-    new.note(fs, handle, dir);
+    new.record(fs, handle, dir);
     Ok(())
 }
 
@@ -118,7 +119,7 @@ pub(super) fn insert_entry(
         Form::Linear => insert_linear(view, handle, new)?,
         Form::Indexed => insert_indexed(view, handle, new)?,
     }
-    new.note(view.fs, handle, view.inode);
+    new.record(view.fs, handle, view.inode);
     Ok(())
 }
 
@@ -153,9 +154,9 @@ fn insert_linear(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) -> 
     let may_index = view.form == Form::Linear && view.config().index && view.blocks == 1;
     view.form = Form::Linear;
     let mut search = SlotSearch::new(view, new.name, LockMode::Exclusive);
-    view.search_all(|block| search.look(view, block))?;
-    match search.found()? {
-        Some(opening) => insert_in(view, handle, &opening.block, new),
+    view.search_all(|block| search.search_block(view, block))?;
+    match search.free_slot()? {
+        Some(slot) => insert_in(view, handle, &slot.block, new),
         None if may_index => {
             grow::make_index(view, handle)?;
             insert_indexed(view, handle, new)
@@ -178,9 +179,9 @@ fn insert_indexed(view: &mut Dir<'_>, handle: &Handle<'_>, new: &NewName<'_>) ->
         }
     };
     let mut search = SlotSearch::new(view, new.name, LockMode::Exclusive);
-    view.search_chain(path, |block| search.look(view, block))?;
-    match search.found()? {
-        Some(opening) => insert_in(view, handle, &opening.block, new),
+    view.search_chain(path, |block| search.search_block(view, block))?;
+    match search.free_slot()? {
+        Some(slot) => insert_in(view, handle, &slot.block, new),
         None => Ok(grow::insert_with_split(view, handle, new)?),
     }
 }

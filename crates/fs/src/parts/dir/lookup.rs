@@ -1,7 +1,7 @@
 //! Looks up names, and takes references to their inodes.
 
+use super::entry_location::{EntryLocation, FoundEntry};
 use super::error::{DirError, DirResult};
-use super::holder::{FoundEntry, Holder};
 use super::view::{Dir, Form, is_dot};
 use super::{inline, quick};
 use crate::cache::dcache::HashedName;
@@ -18,7 +18,7 @@ use uext4_sync::Arc;
 /// # Errors
 /// `Stale` when the name changed meanwhile.
 pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>) -> Result<Option<InodeRef>> {
-    match look_twice(fs, dir, name, Then::Remember) {
+    match lookup_live(fs, dir, name, Then::Remember) {
         Err(DirError::Fs(error)) => Err(error),
         Err(_) => Err(Error::Stale),
         Ok(found) => Ok(found.map(|(inode, _)| inode)),
@@ -29,12 +29,12 @@ pub(crate) fn lookup(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>) -> Result
 ///
 /// # Errors
 /// [`DirError::Moved`] when the name changed meanwhile.
-pub(crate) fn lookup_holder(
+pub(crate) fn lookup_entry(
     fs: &Fs,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
 ) -> DirResult<Option<FoundEntry>> {
-    look_twice(fs, dir, name, Then::Remove).map_err(DirError::of_search)
+    lookup_live(fs, dir, name, Then::Remove).map_err(DirError::of_search)
 }
 
 /// Use of a found entry.
@@ -46,22 +46,22 @@ enum Then {
 }
 
 /// Looks up an inode in use. An inode that loses its last name concurrently becomes a tracked
-/// orphan a little later. Its entry is gone by then, so a second look finds none, or another. An
+/// orphan a little later. Its entry is gone by then, so a second lookup finds none, or another. An
 /// unchanged entry that names a free inode is damage; so is one of an inline directory, which no
 /// thread changes within one version.
-fn look_twice(
+fn lookup_live(
     fs: &Fs,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
     then: Then,
 ) -> DirResult<Option<FoundEntry>> {
-    let Some(first) = look_up(fs, dir, name, then)? else {
+    let Some(first) = lookup_once(fs, dir, name, then)? else {
         return Ok(None);
     };
     if is_in_use(fs, &first)? {
         return Ok(Some(first));
     }
-    let Some(second) = look_up(fs, dir, name, then)? else {
+    let Some(second) = lookup_once(fs, dir, name, then)? else {
         return Ok(None);
     };
     if is_in_use(fs, &second)? {
@@ -77,8 +77,8 @@ fn look_twice(
 
 /// Whether the inode of a found entry is in use. That can be checked only with the block unlocked
 /// (lock order).
-fn is_in_use(fs: &Fs, (inode, holder): &FoundEntry) -> Result<bool> {
-    if holder.as_ref().is_some_and(Holder::is_served) {
+fn is_in_use(fs: &Fs, (inode, location): &FoundEntry) -> Result<bool> {
+    if location.as_ref().is_some_and(EntryLocation::is_served) {
         return Ok(true);
     }
     match fs.check_served(inode) {
@@ -88,7 +88,7 @@ fn is_in_use(fs: &Fs, (inode, holder): &FoundEntry) -> Result<bool> {
 }
 
 /// One lookup. The inode's reference is taken; the inode may be a free one.
-fn look_up(
+fn lookup_once(
     fs: &Fs,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
@@ -106,7 +106,7 @@ fn look_up(
             let leaf = quick::prefetch_leaf(&view, name);
             if then == Then::Remove
                 && let Some(leaf) = leaf
-                && let Some(held) = quick::holder(&view, name.key, leaf)?
+                && let Some(held) = quick::cached_entry(&view, name.key, leaf)?
             {
                 return Ok(Some(held));
             }
@@ -121,12 +121,12 @@ fn look_up(
                 if then == Then::Remember && !is_dot(name.bytes) {
                     quick::remember_name(&view, name.key, at.inode, version);
                 }
-                let holder = Holder {
+                let location = EntryLocation {
                     block: block.clone(),
                     nr: at.inode,
                     seen: Some((at, state.changes())),
                 };
-                Ok(Some((held(at.inode)?, Some(holder))))
+                Ok(Some((held(at.inode)?, Some(location))))
             })?
         }
     };

@@ -30,12 +30,13 @@ pub(super) fn merge_leaf(mut view: Dir<'_>, path: &Path) -> Result<bool> {
     let last = LogicalBlock(view.blocks - 1);
     // The last block is not merged into: another one would have to take its place.
     let gone = usize::from(draft.leaves[0].place != last);
-    let moving = match draft.leaves[gone].place == last {
-        true => None,
-        false => match Moving::last(&view, path)? {
+    let moving = if draft.leaves[gone].place == last {
+        None
+    } else {
+        match Moving::last(&view, path)? {
             None => return Ok(false),
             found => found,
-        },
+        }
     };
     // Replayed names do not depend on the blocks that hold them.
     let handle = view.fs.start_recorded(credits::DIR_SHRINK)?;
@@ -166,10 +167,11 @@ impl Merge<'_> {
 /// The nodes above leaves that were split since the last move, without those of `nodes`.
 fn split_below(view: &Dir<'_>, nodes: &[(LogicalBlock, Image)]) -> Vec<(LogicalBlock, Image)> {
     let blocks = view.inode.dir_blocks();
-    let is_other = |place: &LogicalBlock| nodes.iter().all(|(known, _)| known != place);
-    let image = |place| Some((place, image_of_node(&*blocks.block(place)?)));
     let behind = blocks.index().behind().into_iter();
-    behind.filter(is_other).filter_map(image).collect()
+    behind
+        .filter(|place| nodes.iter().all(|(known, _)| known != place))
+        .filter_map(|place| Some((place, image_of_node(&*blocks.block(place)?))))
+        .collect()
 }
 
 fn image_of_node(block: &MetaBlock) -> Image {

@@ -38,15 +38,15 @@ impl<'a> NewName<'a> {
         }
     }
 
-    /// Notes the name for a fast commit; its leaf or the directory's structure is still locked.
-    pub(super) fn note(&self, fs: &Fs, handle: &Handle<'_>, dir: &Inode) {
+    /// Records the name for a fast commit; its leaf or the directory's structure is still locked.
+    pub(super) fn record(&self, fs: &Fs, handle: &Handle<'_>, dir: &Inode) {
         let name = (dir.nr(), self.name.bytes, self.entry.inode);
         fs.name_log.note(handle, self.change.clone(), name);
     }
 }
 
-/// Notes a removed name for a fast commit; its leaf or the directory's structure is still locked.
-pub(super) fn note_removal(
+/// Records a removed name for a fast commit; its leaf or the directory's structure is still locked.
+pub(super) fn record_removal(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Inode,
@@ -57,15 +57,15 @@ pub(super) fn note_removal(
         .note(handle, removed, (dir.nr(), name.bytes, child));
 }
 
-/// Notes that a name has another inode, as [`note_removal`].
-pub(super) fn note_retarget(
+/// Records that a name has another inode, as [`record_removal`].
+pub(super) fn record_retarget(
     fs: &Fs,
     handle: &Handle<'_>,
     dir: &Inode,
     (name, old): (&HashedName<'_>, InodeNr),
     new: InodeNr,
 ) {
-    note_removal(fs, handle, dir, (name, old));
+    record_removal(fs, handle, dir, (name, old));
     fs.name_log
         .note(handle, NameChange::Link, (dir.nr(), name.bytes, new));
 }

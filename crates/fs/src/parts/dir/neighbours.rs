@@ -19,22 +19,22 @@ pub(super) struct Draft {
     /// Index of the left leaf's entry in the node above.
     pub(super) left_at: usize,
     /// Both leaves, in the order of their hashes.
-    pub(super) leaves: [Seen; 2],
+    pub(super) leaves: [LeafSnapshot; 2],
     pub(super) bytes: Image,
     /// Table of names of the merged leaf.
     pub(super) table: Option<LeafTable>,
 }
 
 /// A leaf with its change counter at the time of reading.
-pub(super) struct Seen {
+pub(super) struct LeafSnapshot {
     pub(super) place: LogicalBlock,
     pub(super) block: Arc<MetaBlock>,
     image: Image,
     changes: u32,
 }
 
-impl Seen {
-    fn look(view: &Dir<'_>, place: LogicalBlock) -> Result<Self> {
+impl LeafSnapshot {
+    fn read(view: &Dir<'_>, place: LogicalBlock) -> Result<Self> {
         let block = view.block_or_damage(place)?;
         let (image, changes) = {
             let state = block.read();
@@ -77,16 +77,19 @@ fn neighbours(step: &Step) -> Vec<(usize, [LogicalBlock; 2])> {
 /// The merged leaf, if its entries fill at most half of it, or one of the leaves is empty.
 fn merged(view: &Dir<'_>, left_at: usize, places: [LogicalBlock; 2]) -> Result<Option<Draft>> {
     let [left, right] = places;
-    let leaves = [Seen::look(view, left)?, Seen::look(view, right)?];
+    let leaves = [
+        LeafSnapshot::read(view, left)?,
+        LeafSnapshot::read(view, right)?,
+    ];
     if have_too_much(&leaves) {
         return Ok(None);
     }
     let mut entries = Vec::new();
     let (mut area_bytes, mut of_left) = (0, 0);
-    for (at, Seen { block, image, .. }) in leaves.iter().enumerate() {
+    for (at, LeafSnapshot { block, image, .. }) in leaves.iter().enumerate() {
         area_bytes = view.leaf(&image[..], block.nr()).area_bytes();
         let area = &image[..area_bytes];
-        for entry in DirEntries::new(area, 0, image.len(), view.place(block.nr())) {
+        for entry in DirEntries::new(area, 0, image.len(), view.location(block.nr())) {
             let entry = entry?;
             if !entry.is_free() {
                 entries.push(entry_of(entry));
@@ -111,14 +114,16 @@ fn merged(view: &Dir<'_>, left_at: usize, places: [LogicalBlock; 2]) -> Result<O
 }
 
 /// True when the tables of two leaves show that they cannot be merged.
-fn have_too_much(leaves: &[Seen; 2]) -> bool {
-    let known = |seen: &Seen| {
-        let state = seen.block.read();
-        let table = state.table()?;
-        Some((table.used_bytes(), table.area_bytes()))
-    };
-    match leaves.each_ref().map(known) {
+fn have_too_much(leaves: &[LeafSnapshot; 2]) -> bool {
+    match leaves.each_ref().map(used_and_area_bytes) {
         [Some((left, area)), Some((right, _))] => left.min(right) > 0 && left + right > area / 2,
         _ => false,
     }
+}
+
+/// Used and available bytes of a leaf, if its table of names is in memory.
+fn used_and_area_bytes(leaf: &LeafSnapshot) -> Option<(usize, usize)> {
+    let state = leaf.block.read();
+    let table = state.table()?;
+    Some((table.used_bytes(), table.area_bytes()))
 }

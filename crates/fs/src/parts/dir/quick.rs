@@ -5,7 +5,7 @@
 //! the `index` lock, the caller validates the sampled version at the end.
 //! Locking: none is held on return.
 
-use super::holder::{FoundEntry, Holder};
+use super::entry_location::{EntryLocation, FoundEntry};
 use super::view::{Dir, Form, is_dot};
 use crate::cache::dcache::{HashedName, Key};
 use crate::cache::meta::MetaBlock;
@@ -19,15 +19,19 @@ use uext4_sync::{Arc, Version};
 const SEARCHES: usize = 8;
 
 /// Looks up a name in the dentry cache. `None` is a cache miss.
-pub(crate) fn meaning(fs: &Fs, dir: &Inode, name: &HashedName<'_>) -> Result<Option<InodeRef>> {
-    meaning_of(dir, name, |nr| fs.inode(nr))
-}
-
-/// As [`meaning`]; `hold` takes a reference to an inode in use.
-pub(super) fn meaning_of(
+pub(crate) fn lookup_cached(
+    fs: &Fs,
     dir: &Inode,
     name: &HashedName<'_>,
-    hold: impl FnOnce(InodeNr) -> Result<InodeRef>,
+) -> Result<Option<InodeRef>> {
+    lookup_cached_with(dir, name, |nr| fs.inode(nr))
+}
+
+/// As [`lookup_cached`]; `inode_ref` takes a reference to an inode in use.
+pub(super) fn lookup_cached_with(
+    dir: &Inode,
+    name: &HashedName<'_>,
+    inode_ref: impl FnOnce(InodeNr) -> Result<InodeRef>,
 ) -> Result<Option<InodeRef>> {
     let Some(blocks) = dir.known_dir_blocks() else {
         return Ok(None);
@@ -36,36 +40,40 @@ pub(super) fn meaning_of(
     let Some(nr) = blocks.meaning(key) else {
         return Ok(None);
     };
-    let held = hold(nr);
+    let held = inode_ref(nr);
     Ok(in_use(held, blocks.meaning(key) == Some(nr)))
 }
 
 /// The inode `held`, if the dentry was valid when the reference was taken: a later unlink sees the
 /// reference. Errors are treated as misses, because the number may have been reused; the regular
 /// lookup reports them.
-fn in_use(held: Result<InodeRef>, is_meant: bool) -> Option<InodeRef> {
-    held.ok().filter(|_| is_meant)
+fn in_use(held: Result<InodeRef>, still_valid: bool) -> Option<InodeRef> {
+    held.ok().filter(|_| still_valid)
 }
 
-/// As [`super::lookup_holder`], for a cached dentry and the leaf from [`prefetch_leaf`], whose
+/// As [`super::lookup_entry`], for a cached dentry and the leaf from [`prefetch_leaf`], whose
 /// prefetch runs during the search for the inode. The leaf is not read.
-pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Option<FoundEntry>> {
+pub(super) fn cached_entry(
+    dir: &Dir<'_>,
+    key: Key,
+    leaf: LogicalBlock,
+) -> Result<Option<FoundEntry>> {
     let blocks = dir.inode.dir_blocks();
     let Some(nr) = blocks.meaning(key) else {
         return Ok(None);
     };
     let held = dir.fs.inode(nr);
-    let (block, is_meant) = (blocks.block(leaf), blocks.meaning(key) == Some(nr));
-    let (Some(inode), Some(block)) = (in_use(held, is_meant), block) else {
+    let (block, still_valid) = (blocks.block(leaf), blocks.meaning(key) == Some(nr));
+    let (Some(inode), Some(block)) = (in_use(held, still_valid), block) else {
         return Ok(None);
     };
     dir.fs.base.spend_block(block.nr(), dir.seal().name())?;
-    let holder = Holder {
+    let location = EntryLocation {
         block,
         nr,
         seen: None,
     };
-    Ok(Some((inode, Some(holder))))
+    Ok(Some((inode, Some(location))))
 }
 
 /// Caches a dentry found in structure `version`; its block is locked.
@@ -76,7 +84,7 @@ pub(super) fn remember_name(dir: &Dir<'_>, key: Key, nr: InodeNr, version: Optio
     }
 }
 
-/// The only leaf that may hold `name`, if index and leaf are cached. `None` is a cache miss.
+/// The only leaf that may inode_ref `name`, if index and leaf are cached. `None` is a cache miss.
 pub(super) fn leaf_of(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<Arc<MetaBlock>> {
     prefetch_leaf(dir, name).and_then(|leaf| prefetched_leaf(dir, leaf))
 }
@@ -94,7 +102,7 @@ pub(super) fn prefetch_leaf(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<Logi
     dir.has(leaf).then_some(leaf)
 }
 
-/// A cache miss.
+/// The copy of the index does not know the leaf: the blocks are to be searched.
 struct Miss;
 
 /// One search of the copy of the index; `None` if the structure or its copy has changed meanwhile.
@@ -104,8 +112,10 @@ fn search_copy(
 ) -> std::result::Result<Option<LogicalBlock>, Miss> {
     let (blocks, index) = (dir.inode.dir_blocks(), &dir.inode.index);
     let version = index.version().ok_or(Miss)?;
-    let hash = |version| name.major(&dir.config().hasher(version));
-    match blocks.index().leaf(version, hash) {
+    let found = blocks.index().leaf(version, |hash_version| {
+        name.major(&dir.config().hasher(hash_version))
+    });
+    match found {
         Some((leaf, major)) => Ok(Some(blocks.follow(version, leaf, major))),
         None if index.is_still(version) && !blocks.index().is_changing() => Err(Miss),
         None => Ok(None),

@@ -25,9 +25,9 @@ use uext4_sync::Arc;
 /// An entry of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
-    /// The name.
+    /// The name, without a terminator.
     pub name: &'a [u8],
-    /// Its inode.
+    /// Inode that the name refers to.
     pub inode: InodeNr,
     /// Type of the inode; `None` when the file system keeps no types in directories.
     pub kind: Option<FileType>,
@@ -41,7 +41,7 @@ pub struct DirEntry<'a> {
 pub enum Visit {
     /// Continue with the next entry.
     Continue,
-    /// Stop here.
+    /// End the listing; it may be continued at the cookie of this entry.
     Stop,
 }
 
@@ -202,7 +202,7 @@ impl<'a> Batch<'a> {
             let tail = dir.leaf(&image[..], *nr).area_bytes();
             let area = &image[..tail];
             for record in
-                uext4_format::dirent::DirEntries::new(area, 0, image.len(), dir.place(*nr))
+                uext4_format::dirent::DirEntries::new(area, 0, image.len(), dir.location(*nr))
             {
                 let record = record?;
                 if !record.is_free() && !is_dot(record.name) {

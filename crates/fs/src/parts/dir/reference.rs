@@ -55,8 +55,8 @@ pub(super) fn last_reference(view: &Dir<'_>, near: &Path) -> Result<Option<Refer
 
 /// The entry for `block` in the roots and nodes of a path.
 fn in_steps(path: &Path, block: LogicalBlock) -> Option<Reference> {
-    let at = |step| position(step, block).map(|at| Reference::at(step, at));
-    path.steps().find_map(at)
+    path.steps()
+        .find_map(|step| Some(Reference::at(step, position(step, block)?)))
 }
 
 /// A name in a leaf, or in the first leaf below a node.

@@ -4,12 +4,12 @@
 //! entry is read, so every thread sees both changes or none. With exclusive locks the two changes
 //! are sequential.
 
-use super::edit::{self, holder, retarget};
+use super::edit::{self, entry_block, retarget};
 use super::error::{DirError, DirResult};
 use super::insert::{insert_entry, inserted, one_leaf};
 use super::lock_mode::LockMode;
 use super::lookup::find;
-use super::name_changes::{Child, NewName, note_removal};
+use super::name_changes::{Child, NewName, record_removal};
 use super::view::{Dir, Form};
 use crate::cache::dcache::HashedName;
 use crate::cache::meta::{BlockState, MetaBlock};
@@ -22,7 +22,7 @@ use uext4_format::{FileType, InodeNr};
 use uext4_journal::{Handle, LogGuard};
 use uext4_sync::Arc;
 
-/// A rename.
+/// A rename of an entry, in one directory or between two.
 pub(crate) struct Move<'a> {
     pub(crate) from_dir: &'a Arc<Inode>,
     pub(crate) from_name: &'a HashedName<'a>,
@@ -30,7 +30,7 @@ pub(crate) struct Move<'a> {
     pub(crate) to_name: &'a HashedName<'a>,
     /// Inode of the old name, later of the new one.
     pub(crate) child: InodeNr,
-    /// Its type.
+    /// Type of `child`.
     pub(crate) kind: FileType,
     /// Present inode of the new name.
     pub(crate) victim: Option<InodeNr>,
@@ -108,9 +108,9 @@ fn expect(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>, child: InodeNr) -> D
 
 fn rename_shared(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> DirResult<()> {
     let (from, to) = (open(fs, step.from_dir)?, open(fs, step.to_dir)?);
-    let source = holder(&from, step.from_name, step.child)?;
+    let source = entry_block(&from, step.from_name, step.child)?;
     let target = match step.victim {
-        Some(victim) => holder(&to, step.to_name, victim)?,
+        Some(victim) => entry_block(&to, step.to_name, victim)?,
         None => one_leaf(&to, step.to_name)?,
     };
     let mut pair = Pair::lock(handle, &source, &target);
@@ -154,7 +154,7 @@ fn set_target(
     let child = step.renamed();
     let new = NewName::new(dir.fs, name, &child);
     inserted(dir.names_mut(state)?.insert(&new.entry, name.print()))?;
-    new.note(dir.fs, handle, dir.inode);
+    new.record(dir.fs, handle, dir.inode);
     Ok(())
 }
 
@@ -173,7 +173,7 @@ fn leave_source(
     let mut leaf = dir.names_mut(state)?;
     if let Some(at) = leaf.known().locate(name.bytes, name.print()) {
         leaf.remove_at(at);
-        note_removal(dir.fs, handle, dir.inode, (name, step.child));
+        record_removal(dir.fs, handle, dir.inode, (name, step.child));
     }
     Ok(())
 }
@@ -197,8 +197,8 @@ pub(crate) fn exchange(
     }
     let (first, second) = (open(fs, one.0)?, open(fs, two.0)?);
     let (source, target) = (
-        holder(&first, one.1, one.2)?,
-        holder(&second, two.1, two.2)?,
+        entry_block(&first, one.1, one.2)?,
+        entry_block(&second, two.1, two.2)?,
     );
     let mut pair = Pair::lock(handle, &source, &target);
     check_entry(&second, pair.target(), two.1, two.2)?;
@@ -234,15 +234,16 @@ impl<'a> Pair<'a> {
         }
         let lock = |block: &'a Arc<MetaBlock>| handle.write_ordered(block, block.nr().0);
         // The fields are evaluated in the order that they are written in.
-        match source.nr() < target.nr() {
-            true => Self {
+        if source.nr() < target.nr() {
+            Self {
                 source: lock(source),
                 target: Some(lock(target)),
-            },
-            false => Self {
+            }
+        } else {
+            Self {
                 target: Some(lock(target)),
                 source: lock(source),
-            },
+            }
         }
     }
 

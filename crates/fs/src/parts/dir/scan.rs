@@ -85,7 +85,7 @@ impl Dir<'_> {
         }
     }
 
-    /// Visits all blocks.
+    /// Visits all blocks in their order, until `visit` returns a value. Holes are skipped.
     pub(super) fn search_all<T>(
         &self,
         mut visit: impl FnMut(&Arc<MetaBlock>) -> Result<Option<T>>,

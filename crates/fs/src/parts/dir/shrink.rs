@@ -40,9 +40,10 @@ impl Fs {
                 continue;
             }
             let waiting = dir.dir_blocks().sparse().push(note.name);
-            let held = match waiting.is_multiple_of(PATIENCE) {
-                true => Some(dir.index.write_open()),
-                false => dir.index.try_write_open(),
+            let held = if waiting.is_multiple_of(PATIENCE) {
+                Some(dir.index.write_open())
+            } else {
+                dir.index.try_write_open()
             };
             if let Some(_exclusive) = held {
                 self.merge_queued(dir)?;

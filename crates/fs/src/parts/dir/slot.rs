@@ -17,9 +17,9 @@ use uext4_format::dirent::{Fit, Gap, LeafTail, space_needed};
 use uext4_sync::Arc;
 
 /// Plan of [`super::insert`]; valid while `index` is held, else checked again there.
-pub(crate) enum Way {
+pub(crate) enum InsertPlan {
     /// Into the only block that may hold the name.
-    Into(Opening),
+    Into(FreeSlot),
     /// By a full search, with the index held exclusively.
     Search {
         /// Most blocks that the directory grows by.
@@ -27,23 +27,23 @@ pub(crate) enum Way {
     },
 }
 
-impl Way {
+impl InsertPlan {
     /// Most blocks that the directory grows by.
     pub(crate) fn blocks(&self) -> u32 {
         match *self {
-            Way::Into(_) => 0,
-            Way::Search { blocks } => blocks,
+            InsertPlan::Into(_) => 0,
+            InsertPlan::Search { blocks } => blocks,
         }
     }
 
     /// Whether the leaf is to be split after the insert, if threads meet in the directory.
     pub(crate) fn is_tight(&self) -> bool {
-        matches!(self, Way::Into(opening) if opening.is_tight)
+        matches!(self, InsertPlan::Into(slot) if slot.is_tight)
     }
 }
 
 /// A block with space for a name.
-pub(crate) struct Opening {
+pub(crate) struct FreeSlot {
     /// Hold on the structure when the gap was found.
     pub(super) index: LockMode,
     pub(super) block: Arc<MetaBlock>,
@@ -62,23 +62,23 @@ pub(crate) fn can_insert(
     name: &HashedName<'_>,
     index: LockMode,
     reserve: Reserve,
-) -> DirResult<Way> {
-    let answer = index.checked(dir, look_for_room(fs, dir, name, index, reserve));
+) -> DirResult<InsertPlan> {
+    let answer = index.checked(dir, find_room(fs, dir, name, index, reserve));
     answer.map_err(DirError::of_search)
 }
 
-fn look_for_room(
+fn find_room(
     fs: &Fs,
     dir: &Arc<Inode>,
     name: &HashedName<'_>,
     index: LockMode,
     reserve: Reserve,
-) -> DirResult<Way> {
+) -> DirResult<InsertPlan> {
     let view = Dir::open(fs, dir)?;
     match view.form {
         Form::Inline => {
             let blocks = inline::can_insert(&view, name.bytes, index)?;
-            Ok(Way::Search { blocks })
+            Ok(InsertPlan::Search { blocks })
         }
         Form::Linear => can_insert_linear(&view, name, index, reserve),
         Form::Indexed if let Some(answer) = room_in_leaf(&view, name, index) => answer,
@@ -93,18 +93,22 @@ fn look_for_room(
 }
 
 /// The answer for the leaf of the copied index, without descent and without growth.
-fn room_in_leaf(view: &Dir<'_>, name: &HashedName<'_>, index: LockMode) -> Option<DirResult<Way>> {
+fn room_in_leaf(
+    view: &Dir<'_>,
+    name: &HashedName<'_>,
+    index: LockMode,
+) -> Option<DirResult<InsertPlan>> {
     if !matches!(index, LockMode::Optimistic(_) | LockMode::Shared) {
         return None;
     }
     let leaf = quick::prefetch_leaf(view, name)?;
     let mut search = SlotSearch::new(view, name, index);
     let leaf = quick::prefetched_leaf(view, leaf)?;
-    let looked = search.look(view, &leaf).map_err(DirError::from);
+    let searched = search.search_block(view, &leaf).map_err(DirError::from);
     if view.is_split_off(leaf.place(), name.known_major()) {
         return Some(Err(DirError::Moved));
     }
-    Some(looked.and_then(|_| search.settle(0, || false)))
+    Some(searched.and_then(|_| search.into_plan(0, || false)))
 }
 
 fn can_insert_linear(
@@ -112,16 +116,17 @@ fn can_insert_linear(
     name: &HashedName<'_>,
     index: LockMode,
     reserve: Reserve,
-) -> DirResult<Way> {
+) -> DirResult<InsertPlan> {
     if index != LockMode::Exclusive && view.blocks != 1 {
         return Err(DirError::NeedExclusive);
     }
     let mut search = SlotSearch::new(view, name, index);
-    view.search_all(|block| search.look(view, block))?;
-    let can_grow = || view.blocks < view.config().max_blocks() && view.fs.space.has_room(reserve);
+    view.search_all(|block| search.search_block(view, block))?;
     // The first index comes with a leaf for the old names, which may have to be split at once.
     let blocks = 1 + u32::from(view.config().index && view.blocks == 1);
-    search.settle(blocks, can_grow)
+    search.into_plan(blocks, || {
+        may_add_block(view) && view.fs.space.has_room(reserve)
+    })
 }
 
 fn can_insert_indexed(
@@ -130,7 +135,7 @@ fn can_insert_indexed(
     name: &HashedName<'_>,
     index: LockMode,
     reserve: Reserve,
-) -> DirResult<Way> {
+) -> DirResult<InsertPlan> {
     if index != LockMode::Exclusive && path.continues() {
         return Err(DirError::NeedExclusive);
     }
@@ -138,9 +143,15 @@ fn can_insert_indexed(
     let full = exclusive && grow::is_full(view, &path);
     let blocks = if exclusive { grow::blocks(&path) } else { 1 };
     let mut search = SlotSearch::new(view, name, index);
-    view.search_chain(path, |block| search.look(view, block))?;
-    let may_grow = || !full && view.blocks < view.config().max_blocks();
-    search.settle(blocks, || may_grow() && view.fs.space.has_room(reserve))
+    view.search_chain(path, |block| search.search_block(view, block))?;
+    search.into_plan(blocks, || {
+        !full && may_add_block(view) && view.fs.space.has_room(reserve)
+    })
+}
+
+/// Whether the directory is below its largest size.
+fn may_add_block(view: &Dir<'_>) -> bool {
+    view.blocks < view.config().max_blocks()
 }
 
 /// Result of a search of all blocks that may take a name.
@@ -148,7 +159,7 @@ pub(super) struct SlotSearch<'a> {
     name: &'a HashedName<'a>,
     index: LockMode,
     exists: bool,
-    opening: Option<Opening>,
+    slot: Option<FreeSlot>,
 }
 
 impl<'a> SlotSearch<'a> {
@@ -158,12 +169,12 @@ impl<'a> SlotSearch<'a> {
             name,
             index,
             exists: false,
-            opening: None,
+            slot: None,
         }
     }
 
     /// Searches one block; ends the search when the name exists.
-    pub(super) fn look(
+    pub(super) fn search_block(
         &mut self,
         view: &Dir<'_>,
         block: &Arc<MetaBlock>,
@@ -175,10 +186,10 @@ impl<'a> SlotSearch<'a> {
                 self.exists = true;
                 return Ok(Some(()));
             }
-            Fit::Gap(gap) if self.opening.is_none() => {
+            Fit::Gap(gap) if self.slot.is_none() => {
                 state.prefetch_for_change(gap.bytes(space_needed(self.name.bytes.len())));
                 let (block, changes) = (block.clone(), state.changes());
-                self.opening = Some(Opening {
+                self.slot = Some(FreeSlot {
                     index: self.index,
                     block,
                     changes,
@@ -192,22 +203,23 @@ impl<'a> SlotSearch<'a> {
     }
 
     /// The block with space, if there is one. The name must be absent.
-    pub(super) fn found(self) -> crate::types::error::Result<Option<Opening>> {
-        match self.exists {
-            true => Err(Error::Exists),
-            false => Ok(self.opening),
+    pub(super) fn free_slot(self) -> crate::types::error::Result<Option<FreeSlot>> {
+        if self.exists {
+            Err(Error::Exists)
+        } else {
+            Ok(self.slot)
         }
     }
 
     /// The plan; a directory without space grows by `blocks`.
-    fn settle(self, blocks: u32, can_grow: impl FnOnce() -> bool) -> DirResult<Way> {
+    fn into_plan(self, blocks: u32, can_grow: impl FnOnce() -> bool) -> DirResult<InsertPlan> {
         let index = self.index;
-        match (self.found()?, index) {
-            (Some(_), LockMode::Exclusive) => Ok(Way::Search { blocks: 0 }),
-            (Some(opening), _) => Ok(Way::Into(opening)),
+        match (self.free_slot()?, index) {
+            (Some(_), LockMode::Exclusive) => Ok(InsertPlan::Search { blocks: 0 }),
+            (Some(slot), _) => Ok(InsertPlan::Into(slot)),
             (None, LockMode::Optimistic(_) | LockMode::Shared) => Err(DirError::Full),
             (None, _) if !can_grow() => Err(Error::NoSpace.into()),
-            (None, LockMode::Exclusive) => Ok(Way::Search { blocks }),
+            (None, LockMode::Exclusive) => Ok(InsertPlan::Search { blocks }),
         }
     }
 }

@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    fn look_up(&mut self) {
+    fn lookup_once(&mut self) {
         let name = self.name();
         let found = self
             .fs
@@ -187,7 +187,7 @@ impl World {
             n if n < inserts_percent => return self.insert(),
             n if n < 92 => self.remove(),
             n if n < 96 => self.rename(),
-            _ => self.look_up(),
+            _ => self.lookup_once(),
         }
         Ok(())
     }
@@ -649,7 +649,7 @@ fn a_broken_index_is_done_without() {
     world.fs = fs;
     world.compare();
     for _ in 0..200 {
-        world.look_up();
+        world.lookup_once();
         world.remove();
     }
     assert!(world.is_indexed(), "removing needs no index");

@@ -18,7 +18,7 @@ use uext4_sync::Arc;
 /// Arrangement of the entries of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// In the inode.
+    /// In the inode (feature inline_data).
     Inline,
     /// Blocks of entries without order.
     Linear,
@@ -37,7 +37,7 @@ pub(super) struct Dir<'a> {
     pub(super) fs: &'a Fs,
     pub(super) inode: &'a Arc<Inode>,
     pub(super) form: Form,
-    /// Length in blocks.
+    /// Length in blocks when it was opened; splits may have added others since.
     pub(super) blocks: u32,
     seed: Seed,
 }
@@ -82,14 +82,17 @@ impl<'a> Dir<'a> {
 
     /// Whether the directory has this block. A split may have added it since this was opened.
     pub(super) fn has(&self, nr: LogicalBlock) -> bool {
-        let has = |size| self.has_in(size, nr);
-        nr.0 < self.blocks || self.inode.size_now().is_none_or(has)
+        nr.0 < self.blocks
+            || self
+                .inode
+                .size_now()
+                .is_none_or(|size| self.has_in(size, nr))
     }
 
     /// As [`Self::has`], for a directory that has this size in bytes now.
     fn has_in(&self, size: u64, nr: LogicalBlock) -> bool {
-        let is_added = || u64::from(nr.0) * self.fs.block_bytes() < size;
-        nr.0 < self.blocks || self.form == Form::Indexed && is_added()
+        nr.0 < self.blocks
+            || self.form == Form::Indexed && u64::from(nr.0) * self.fs.block_bytes() < size
     }
 
     /// Whether a split has moved the names of this major hash from a leaf to another one.
@@ -128,12 +131,17 @@ impl<'a> Dir<'a> {
         let Some(physical) = map::block_of(self.fs, state, nr)? else {
             return Ok(None);
         };
-        let check = |bytes: &[u8]| self.leaf(bytes, physical).validate();
-        match self.fs.read_block(physical, self.seal(), check) {
-            Err(Error::Corrupt(corrupt)) => match self.is_blank(physical)? {
-                true => Ok(None),
-                false => Err(Error::Corrupt(corrupt)),
-            },
+        let read = self.fs.read_block(physical, self.seal(), |bytes| {
+            self.leaf(bytes, physical).validate()
+        });
+        match read {
+            Err(Error::Corrupt(corrupt)) => {
+                if self.is_blank(physical)? {
+                    Ok(None)
+                } else {
+                    Err(Error::Corrupt(corrupt))
+                }
+            }
             read => {
                 let block = read?;
                 self.inode.dir_blocks().put(nr, &block);
@@ -164,12 +172,12 @@ impl<'a> Dir<'a> {
     /// support.
     pub(super) fn leaf<B: AsRef<[u8]>>(&self, bytes: B, nr: BlockNr) -> DirLeaf<B> {
         let tail = tail_of(self.config(), bytes.as_ref());
-        DirLeaf::new(bytes, tail, self.place(nr))
+        DirLeaf::new(bytes, tail, self.location(nr))
     }
 
     /// As [`Self::leaf`], to search for names.
     pub(super) fn names<'b>(&self, state: &'b BlockState) -> Result<KnownLeaf<'b>> {
-        let place = self.place(state.nr());
+        let place = self.location(state.nr());
         Ok(state.leaf(|bytes| table(self.fs, bytes, place))?)
     }
 
@@ -196,7 +204,7 @@ impl<'a> Dir<'a> {
     }
 
     /// Location of block `nr` of this directory, for errors.
-    pub(super) fn place(&self, nr: BlockNr) -> Place {
+    pub(super) fn location(&self, nr: BlockNr) -> Place {
         Place::InodeBlock(self.inode.nr(), nr)
     }
 
@@ -208,11 +216,14 @@ impl<'a> Dir<'a> {
 
 /// See [`Dir::is_split_off`].
 pub(super) fn is_split_off(dir: &Inode, leaf: LogicalBlock, major: Option<u32>) -> bool {
-    let right = |major| {
-        let right = dir.dir_blocks().right_of(dir.index.version()?, leaf);
-        right.map(|right| major >= right.hash)
-    };
-    major.and_then(right).unwrap_or(false)
+    if let Some(major) = major
+        && let Some(version) = dir.index.version()
+    {
+        let right = dir.dir_blocks().right_of(version, leaf);
+        right.is_some_and(|right| major >= right.hash)
+    } else {
+        false
+    }
 }
 
 /// See [`Dir::names_mut`].

@@ -113,7 +113,7 @@ impl<'a> NewBlocks<'a> {
         })
     }
 
-    /// The reserved blocks.
+    /// The reserved blocks; they are not mapped yet.
     pub(super) fn run(&self) -> BlockRun {
         self.run
     }
@@ -207,7 +207,7 @@ fn claim(fs: &Fs, inode: &Inode, want: &mut Want) -> Result<Claim> {
 /// Whether the reservation may exceed the request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Exactly the request.
+    /// No more blocks than the request.
     AsAsked,
     /// Data: reserves contiguous space for later writes behind it.
     Data,

@@ -84,7 +84,7 @@ pub(super) fn discard(fs: &Fs, inode: &Inode, buffer: &mut Buffer, blocks: Range
             .promised
             .shrink(taken.promised * fs.base.geometry.cluster_size());
         forget_bytes(fs, removed);
-        settle(fs, inode, buffer);
+        release_surplus(fs, inode, buffer);
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn forget_bytes(fs: &Fs, blocks: u64) {
 
 /// After blocks left the buffer: releases surplus reservations for map blocks, and leaves the
 /// pool's list with the last block.
-pub(super) fn settle(fs: &Fs, inode: &Inode, buffer: &mut Buffer) {
+pub(super) fn release_surplus(fs: &Fs, inode: &Inode, buffer: &mut Buffer) {
     let needed = match buffer.last() {
         None => 0,
         Some(last) => {

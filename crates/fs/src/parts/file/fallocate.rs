@@ -96,7 +96,7 @@ pub(crate) fn fallocate(
         FallocateMode::CollapseRange => shift::collapse(fs, inode, bytes)?,
         FallocateMode::InsertRange => shift::insert(fs, inode, bytes)?,
     }
-    change.settle(None)
+    change.update_size_and_times(None)
 }
 
 /// The end of the range, if the file may grow to it.
@@ -113,13 +113,15 @@ fn check_end(fs: &Fs, inode: &Inode, mode: FallocateMode, end: u64) -> Result<u6
     }
     // A hole may also reach blocks behind the largest size: the limit was higher before a feature
     // was removed.
-    let end_max = match punches {
-        true => map::LOGICAL_END << fs.base.geometry.block_bits,
-        false => map::size_end_bytes(fs, &state),
+    let end_max = if punches {
+        map::LOGICAL_END << fs.base.geometry.block_bits
+    } else {
+        map::size_end_bytes(fs, &state)
     };
-    match end <= end_max || punches {
-        true => Ok(end.min(end_max)),
-        false => Err(Error::TooLarge),
+    if end <= end_max || punches {
+        Ok(end.min(end_max))
+    } else {
+        Err(Error::TooLarge)
     }
 }
 
@@ -130,23 +132,23 @@ struct Change<'a> {
     /// The size up to which the file grows.
     grown: Option<u64>,
     terms: Terms,
-    /// The new times.
+    /// The new mtime and ctime; `None` if the caller sets them itself.
     now: Option<Timestamp>,
 }
 
 impl Change<'_> {
     /// Updates times, and a size that grew, in the transaction that logs `state`.
-    fn settle_in(&self, state: &mut InodeState, size: Option<u64>) {
+    fn store_size_and_times(&self, state: &mut InodeState, size: Option<u64>) {
         state.disk.size = state.disk.size.max(size.unwrap_or(0));
         if let Some(now) = self.now {
             touch(state, now);
         }
     }
 
-    fn settle(&self, size: Option<u64>) -> Result<()> {
+    fn update_size_and_times(&self, size: Option<u64>) -> Result<()> {
         if self.now.is_some() || size > Some(self.inode.read().disk.size) {
             let handle = self.fs.start_recorded(credits::ATTRIBUTES)?;
-            self.settle_in(&mut handle.write(self.inode), size);
+            self.store_size_and_times(&mut handle.write(self.inode), size);
         }
         Ok(())
     }
@@ -168,19 +170,20 @@ impl Change<'_> {
             io::zero_tail(self.fs, self.inode, buffer, old)?;
         }
         let blocks = self.outer_blocks(bytes);
-        let (mut at, mut settled_to) = (blocks.start, blocks.start);
+        let (mut at, mut updated_to) = (blocks.start, blocks.start);
         while at < blocks.end {
-            match self.look(at..blocks.end)? {
+            match self.mapping_of(at..blocks.end)? {
                 Mapping::Mapped { len_blocks, .. } => at += u64::from(len_blocks),
                 Mapping::Hole { len_blocks } => {
                     at += self.fill_hole(LogicalBlock(clamp_u32(at)), len_blocks)?;
-                    settled_to = at;
+                    updated_to = at;
                 }
             }
         }
-        match settled_to < blocks.end {
-            true => self.settle(self.grown),
-            false => Ok(()),
+        if updated_to < blocks.end {
+            self.update_size_and_times(self.grown)
+        } else {
+            Ok(())
         }
     }
 
@@ -194,7 +197,7 @@ impl Change<'_> {
         let size = self.grown.map(|grown| grown.min(reached));
         let handle = fs.start_recorded(credits::MAP)?;
         blocks.map(&handle, self.inode, ExtentState::Unwritten, |state| {
-            self.settle_in(state, size)
+            self.store_size_and_times(state, size)
         })?;
         Ok(len)
     }
@@ -228,7 +231,7 @@ impl Change<'_> {
             let progress = {
                 let mut state = handle.write(inode);
                 let progress = map::remove(fs, &handle, &mut state, blocks.clone())?;
-                self.settle_in(&mut state, None);
+                self.store_size_and_times(&mut state, None);
                 progress
             };
             match progress {
@@ -259,7 +262,7 @@ impl Change<'_> {
     ) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
-            let mapping = self.look(at..blocks.end)?;
+            let mapping = self.mapping_of(at..blocks.end)?;
             match mapping {
                 Mapping::Mapped {
                     start,
@@ -274,7 +277,7 @@ impl Change<'_> {
     }
 
     /// The mapping at the front of these blocks.
-    fn look(&self, blocks: Range<u64>) -> Result<Mapping> {
+    fn mapping_of(&self, blocks: Range<u64>) -> Result<Mapping> {
         let max_blocks = clamp_u32(blocks.end - blocks.start);
         let logical = LogicalBlock(clamp_u32(blocks.start));
         map::lookup(self.fs, &self.inode.read(), logical, max_blocks)

@@ -14,7 +14,7 @@ pub struct Extent {
     pub logical_bytes: u64,
     /// First byte on the device.
     pub physical_bytes: u64,
-    /// Length in bytes.
+    /// Length in bytes, in the file and on the device.
     pub len_bytes: u64,
     /// The flags, as `FIEMAP_EXTENT_*` of Linux.
     pub flags: u32,
@@ -29,6 +29,12 @@ impl Extent {
     pub const DATA_INLINE: u32 = 0x200;
     /// Allocated, and reads as zeroes.
     pub const UNWRITTEN: u32 = 0x800;
+
+    fn is_followed_by(&self, next: &Extent) -> bool {
+        self.flags == next.flags
+            && self.logical_bytes + self.len_bytes == next.logical_bytes
+            && self.physical_bytes + self.len_bytes == next.physical_bytes
+    }
 }
 
 /// The extents that overlap `len` bytes from byte `start` on; whole extents, not clipped.
@@ -59,14 +65,9 @@ fn blocks(fs: &Fs, state: &InodeState, start: u64, end: u64) -> Result<Vec<Exten
     let first = first_block(fs, state, start)?;
     map::for_each(fs, state, first..map::LOGICAL_END, |mapped| {
         let extent = to_bytes(fs, mapped);
-        let joins = |last: &Extent| {
-            last.flags == extent.flags
-                && last.logical_bytes + last.len_bytes == extent.logical_bytes
-                && last.physical_bytes + last.len_bytes == extent.physical_bytes
-        };
         match found
             .last_mut()
-            .filter(|last| !map::has_extents(state) && joins(last))
+            .filter(|last| !map::has_extents(state) && last.is_followed_by(&extent))
         {
             Some(last) => last.len_bytes += extent.len_bytes,
             None if extent.logical_bytes >= end => {
@@ -87,9 +88,10 @@ fn blocks(fs: &Fs, state: &InodeState, start: u64, end: u64) -> Result<Vec<Exten
 /// The first block of the extent that contains byte `start`, or the block of `start`.
 fn first_block(fs: &Fs, state: &InodeState, start: u64) -> Result<u64> {
     let (block, _) = io::split(fs, start);
-    let around = match u64::from(block.0) < map::LOGICAL_END {
-        true => map::extent_around(fs, state, block)?,
-        false => None,
+    let around = if u64::from(block.0) < map::LOGICAL_END {
+        map::extent_around(fs, state, block)?
+    } else {
+        None
     };
     Ok(u64::from(around.map_or(block, |extent| extent.logical).0))
 }

@@ -74,29 +74,40 @@ pub(super) fn read(state: &InodeState, offset: u64, buf: &mut [u8]) -> Result<()
     Ok(())
 }
 
-/// Writes into the inode if the result fits; `settle` updates size and times.
+/// Writes into the inode if the result fits; `update` sets size and times.
 pub(super) fn write(
     fs: &Fs,
     inode: &Arc<Inode>,
     offset: u64,
     data: &[u8],
-    settle: impl FnOnce(&mut InodeState),
+    update: impl FnOnce(&mut InodeState),
 ) -> Result<Stored> {
-    let edit = |content: &mut Vec<u8>| {
-        let from = clamp_usize(offset);
-        content.resize(content.len().max(from + data.len()), 0);
-        content[from..][..data.len()].copy_from_slice(data);
-    };
-    change(fs, inode, offset + u64_of(data.len()), edit, settle)
+    let (from, end) = (clamp_usize(offset), offset + u64_of(data.len()));
+    change(
+        fs,
+        inode,
+        end,
+        |content| {
+            content.resize(content.len().max(from + data.len()), 0);
+            content[from..][..data.len()].copy_from_slice(data);
+        },
+        update,
+    )
 }
 
 /// Resizes the data in the inode if they fit.
 pub(super) fn resize(fs: &Fs, inode: &Arc<Inode>, size: u64) -> Result<Stored> {
-    let edit = |content: &mut Vec<u8>| content.resize(clamp_usize(size), 0);
-    change(fs, inode, size, edit, |state| {
-        state.disk.size = size;
-        touch(state, fs.now());
-    })
+    let len = clamp_usize(size);
+    change(
+        fs,
+        inode,
+        size,
+        |content| content.resize(len, 0),
+        |state| {
+            state.disk.size = size;
+            touch(state, fs.now());
+        },
+    )
 }
 
 /// Changes the data in the inode. `need_bytes` is a lower bound of the new size.
@@ -105,7 +116,7 @@ fn change(
     inode: &Arc<Inode>,
     need_bytes: u64,
     edit: impl FnOnce(&mut Vec<u8>),
-    settle: impl FnOnce(&mut InodeState),
+    update: impl FnOnce(&mut InodeState),
 ) -> Result<Stored> {
     let mut data = {
         let state = inode.read();
@@ -121,7 +132,7 @@ fn change(
     if store(&mut state, &data)?.is_err() {
         return Ok(Stored::Full);
     }
-    settle(&mut state);
+    update(&mut state);
     Ok(Stored::Inline)
 }
 

@@ -68,9 +68,10 @@ impl Fs {
     /// # Errors
     /// They may.
     pub(crate) fn check_lost_flushes(&self) -> Result<()> {
-        match self.may_go_on() && self.base.device.failed_flushes() > 0 {
-            true => Err(lost()),
-            false => Ok(()),
+        if self.may_go_on() && self.base.device.failed_flushes() > 0 {
+            Err(lost())
+        } else {
+            Ok(())
         }
     }
 }

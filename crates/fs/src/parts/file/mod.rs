@@ -45,7 +45,7 @@ pub use fiemap::Extent;
 pub(crate) use fiemap::fiemap;
 pub(crate) use inline::{clear as leave_inode, init as init_inline};
 pub use read::FileRange;
-pub(crate) use read::{read, read_in_place};
+pub(crate) use read::{read, with_data_ranges};
 pub use seek::Seek;
 pub(crate) use seek::seek;
 pub(crate) use symlink::{is_fast_link, read_link, write_link};
@@ -55,4 +55,4 @@ pub(crate) use truncate::{can_be_cut, finish_truncate, free_all_blocks, truncate
 pub(crate) use whole_blocks::{append_zeroes, cut_to};
 pub use write::{Position, Written};
 pub(crate) use write::{check_position, check_room, write};
-pub(crate) use write_out::{close, hold_for_owners, write_out, write_out_and_tell};
+pub(crate) use write_out::{close, write_out, write_out_and_report, write_out_before_chown};

@@ -11,17 +11,26 @@ use uext4_device::Backing;
 use uext4_num::{clamp_u32, clamp_usize, u64_of};
 
 /// A range of a file and its byte offset on the device; `None` reads as zeroes.
-struct Piece {
+struct Segment {
     len_bytes: u64,
     at_byte: Option<u64>,
     /// The range is buffered (delayed allocation).
     waits: bool,
 }
 
-impl Piece {
-    fn is_followed_by(&self, next: &Piece) -> bool {
+impl Segment {
+    fn is_followed_by(&self, next: &Segment) -> bool {
         let end = self.at_byte.map(|at| at + self.len_bytes);
         self.waits == next.waits && end == next.at_byte
+    }
+
+    /// The range in the host file; `None` if the data are not in one.
+    fn in_host_file<'a>(&self, fs: &'a Fs) -> Option<FileRange<'a>> {
+        let place = fs.base.device.backing(self.at_byte?, self.len_bytes)?;
+        Some(FileRange {
+            place,
+            len_bytes: clamp_usize(self.len_bytes),
+        })
     }
 }
 
@@ -30,18 +39,18 @@ impl Piece {
 pub struct FileRange<'a> {
     /// Start in the host file.
     pub place: Backing<'a>,
-    /// Length in bytes.
+    /// Length of the range in bytes.
     pub len_bytes: usize,
 }
 
-/// Limit for in-place reads; more pieces are not worth separate transfers.
+/// Limit for in-place reads; more segments are not worth separate transfers.
 const RANGES_MAX: usize = 16;
 
 /// Passes the places of a byte range's data, up to the end of the file, to `take`; answers its
 /// result. The data stay in place until it returns: the file's lock is held. Answers false, without
 /// a call of `take`, if some data have no place (holes, delayed allocation), are inline, or are in
 /// too many places.
-pub(crate) fn read_in_place(
+pub(crate) fn with_data_ranges(
     fs: &Fs,
     inode: &Inode,
     offset: u64,
@@ -49,7 +58,7 @@ pub(crate) fn read_in_place(
     take: impl FnOnce(&[FileRange<'_>]) -> bool,
 ) -> Result<bool> {
     let buffer = inode.io.read();
-    let pieces = {
+    let segments = {
         let state = inode.read();
         check_not_encrypted(&state)?;
         let left = state.disk.size.saturating_sub(offset);
@@ -58,23 +67,18 @@ pub(crate) fn read_in_place(
         }
         plan(fs, &state, &buffer, offset, left.min(u64_of(len)))?
     };
-    if pieces.len() > RANGES_MAX {
+    if segments.len() > RANGES_MAX {
         return Ok(false);
     }
-    let range = |piece: &Piece| {
-        Some(FileRange {
-            place: fs.base.device.backing(piece.at_byte?, piece.len_bytes)?,
-            len_bytes: clamp_usize(piece.len_bytes),
-        })
-    };
-    let ranges: Option<Vec<FileRange<'_>>> = pieces.iter().map(range).collect();
+    let ranges = segments.iter().map(|segment| segment.in_host_file(fs));
+    let ranges: Option<Vec<FileRange<'_>>> = ranges.collect();
     Ok(ranges.is_some_and(|ranges| take(&ranges)))
 }
 
 /// Reads up to `buf.len()` bytes from byte `offset` on; answers how many (less only at the end).
 pub(crate) fn read(fs: &Fs, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let buffer = inode.io.read();
-    let (pieces, len) = {
+    let (segments, len) = {
         let state = inode.read();
         check_not_encrypted(&state)?;
         let left = state.disk.size.saturating_sub(offset);
@@ -85,30 +89,42 @@ pub(crate) fn read(fs: &Fs, inode: &Inode, offset: u64, buf: &mut [u8]) -> Resul
         }
         (plan(fs, &state, &buffer, offset, u64_of(len))?, len)
     };
-    fetch(fs, &buffer, &pieces, offset, &mut buf[..len])?;
+    fetch(fs, &buffer, &segments, offset, &mut buf[..len])?;
     Ok(len)
 }
 
-/// The pieces of a byte range; extents that are contiguous on disk are merged.
-fn plan(fs: &Fs, state: &InodeState, buffer: &Buffer, offset: u64, len: u64) -> Result<Vec<Piece>> {
-    let mut pieces: Vec<Piece> = Vec::new();
+/// The segments of a byte range; extents that are contiguous on disk are merged.
+fn plan(
+    fs: &Fs,
+    state: &InodeState,
+    buffer: &Buffer,
+    offset: u64,
+    len: u64,
+) -> Result<Vec<Segment>> {
+    let mut segments: Vec<Segment> = Vec::new();
     let mut done = 0;
     while done < len {
-        let piece = next_piece(fs, state, buffer, offset + done, len - done)?;
-        done += piece.len_bytes;
-        match pieces.last_mut() {
-            Some(last) if last.is_followed_by(&piece) => {
-                last.len_bytes += piece.len_bytes;
+        let segment = next_segment(fs, state, buffer, offset + done, len - done)?;
+        done += segment.len_bytes;
+        match segments.last_mut() {
+            Some(last) if last.is_followed_by(&segment) => {
+                last.len_bytes += segment.len_bytes;
             }
-            _ => pieces.push(piece),
+            _ => segments.push(segment),
         }
     }
-    Ok(pieces)
+    Ok(segments)
 }
 
-fn next_piece(fs: &Fs, state: &InodeState, buffer: &Buffer, at: u64, len: u64) -> Result<Piece> {
+fn next_segment(
+    fs: &Fs,
+    state: &InodeState,
+    buffer: &Buffer,
+    at: u64,
+    len: u64,
+) -> Result<Segment> {
     if at >> fs.base.geometry.block_bits >= map::LOGICAL_END {
-        return Ok(Piece {
+        return Ok(Segment {
             len_bytes: len,
             at_byte: None,
             waits: false,
@@ -118,7 +134,7 @@ fn next_piece(fs: &Fs, state: &InodeState, buffer: &Buffer, at: u64, len: u64) -
     let max_blocks = clamp_u32(io::blocks_for(fs, within + len));
     let waiting = buffer.len_from(block.0.into()).min(max_blocks.into());
     if waiting > 0 {
-        return Ok(Piece {
+        return Ok(Segment {
             len_bytes: ((waiting << fs.base.geometry.block_bits) - within).min(len),
             at_byte: None,
             waits: true,
@@ -137,23 +153,29 @@ fn next_piece(fs: &Fs, state: &InodeState, buffer: &Buffer, at: u64, len: u64) -
         } => Some(io::byte_of(fs, start) + within),
         _ => None,
     };
-    Ok(Piece {
+    Ok(Segment {
         len_bytes: (mapped - within).min(len),
         at_byte,
         waits: false,
     })
 }
 
-fn fetch(fs: &Fs, buffer: &Buffer, pieces: &[Piece], offset: u64, buf: &mut [u8]) -> Result<()> {
+fn fetch(
+    fs: &Fs,
+    buffer: &Buffer,
+    segments: &[Segment],
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<()> {
     let (mut at, mut rest) = (offset, buf);
-    for piece in pieces {
-        let (part, behind) = rest.split_at_mut(clamp_usize(piece.len_bytes));
-        match piece.at_byte {
+    for segment in segments {
+        let (part, behind) = rest.split_at_mut(clamp_usize(segment.len_bytes));
+        match segment.at_byte {
             Some(byte) => fs.base.device.read_at(byte, part)?,
-            None if piece.waits => delay::copy_out(fs, buffer, at, part),
+            None if segment.waits => delay::copy_out(fs, buffer, at, part),
             None => part.fill(0),
         }
-        (at, rest) = (at + piece.len_bytes, behind);
+        (at, rest) = (at + segment.len_bytes, behind);
     }
     Ok(())
 }

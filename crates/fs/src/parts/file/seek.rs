@@ -53,7 +53,7 @@ fn search(
     while at >> fs.base.geometry.block_bits < end {
         let (block, within) = io::split(fs, at);
         let max_blocks = clamp_u32(end - u64::from(block.0));
-        let (data, len_blocks) = look(fs, inode, buffer, block, max_blocks)?;
+        let (data, len_blocks) = holds_data(fs, inode, buffer, block, max_blocks)?;
         if data == (what == Seek::Data) {
             return Ok(Some(at));
         }
@@ -63,7 +63,7 @@ fn search(
 }
 
 /// Whether the block holds data, mapped or buffered, and for how many blocks that holds.
-fn look(
+fn holds_data(
     fs: &Fs,
     inode: &Inode,
     buffer: &Buffer,

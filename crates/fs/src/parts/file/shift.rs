@@ -62,9 +62,10 @@ fn unmap(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, blocks: Range<u64
 
 /// Continues in the next transaction only if the counted credits do not suffice.
 fn make_room(handle: &mut Handle<'_>) -> Result<()> {
-    match handle.credits_left() < STEP {
-        true => Ok(handle.restart(credits::TRUNCATE)?),
-        false => Ok(()),
+    if handle.credits_left() < STEP {
+        Ok(handle.restart(credits::TRUNCATE)?)
+    } else {
+        Ok(())
     }
 }
 

@@ -35,9 +35,10 @@ impl Sizes {
 
     pub(super) fn store(self, state: &mut InodeState) {
         state.disk.size = self.seen;
-        state.disksize = match self.on_disk < self.seen {
-            true => self.on_disk,
-            false => u64::MAX,
+        state.disksize = if self.on_disk < self.seen {
+            self.on_disk
+        } else {
+            u64::MAX
         };
     }
 }
@@ -46,15 +47,7 @@ impl Sizes {
 /// after an error, is harmless.
 pub(super) fn allow(fs: &Fs, size_bytes: u64) -> Result<()> {
     // Not the features at the mount: the feature may have been turned off since.
-    let has = || {
-        fs.base
-            .superblock
-            .read()
-            .disk
-            .features()
-            .has(Feature::LARGE_FILE)
-    };
-    if size_bytes < 1 << 31 || has() {
+    if size_bytes < 1 << 31 || has_large_file(fs) {
         return Ok(());
     }
     let handle = fs.start(1)?;
@@ -64,4 +57,9 @@ pub(super) fn allow(fs: &Fs, size_bytes: u64) -> Result<()> {
         disk.set_features(features);
     });
     Ok(())
+}
+
+fn has_large_file(fs: &Fs) -> bool {
+    let superblock = fs.base.superblock.read();
+    superblock.disk.features().has(Feature::LARGE_FILE)
 }

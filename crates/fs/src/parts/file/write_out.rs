@@ -44,19 +44,19 @@ pub(crate) fn write_out(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
 }
 
 /// As [`write_out`]; also answers an earlier error that the open file has not reported.
-pub(crate) fn write_out_and_tell(
+pub(crate) fn write_out_and_report(
     fs: &Fs,
     inode: &Arc<Inode>,
     cursor: Option<&ErrorCursor>,
 ) -> Result<()> {
     let written = write_out(fs, inode);
-    let told = inode.write_errors.check_and_advance(cursor);
-    if told == Advance::Nothing {
+    let reported = inode.write_errors.check_and_advance(cursor);
+    if reported == Advance::Nothing {
         return written;
     }
     let error = inode.io.read().error.clone().or(written.err());
     let error = error.unwrap_or_else(lost);
-    if told == Advance::First && !keeps_data(&error) {
+    if reported == Advance::First && !keeps_data(&error) {
         fs.delayed.unseen.seen();
     }
     Err(error)
@@ -77,7 +77,7 @@ pub(crate) fn write_out_some(fs: &Fs, inode: &Arc<Inode>, blocks_max: u64) -> Re
 /// Before a change to other owners, writes out the file's delayed data, because the former owners
 /// hold the quota reservation. Data that cannot be written out now stay delayed without a
 /// reservation.
-pub(crate) fn hold_for_owners<'a>(
+pub(crate) fn write_out_before_chown<'a>(
     fs: &Fs,
     inode: &'a Arc<Inode>,
     owners: Owners,
@@ -132,7 +132,7 @@ fn write_out_up_to(
         }
         delay::discard(fs, inode, buffer, failed.blocks);
     }
-    delay::settle(fs, inode, buffer);
+    delay::release_surplus(fs, inode, buffer);
     if let Some(error) = &failure {
         buffer.error = Some(error.clone());
         let is_news = inode.write_errors.note();
@@ -149,9 +149,9 @@ fn keeps_data(error: &Error) -> bool {
     matches!(error, Error::NoSpace | Error::ReadOnly | Error::Journal(_))
 }
 
-/// A failed step.
+/// A step of a writeout that failed.
 struct Failed {
-    /// Its blocks.
+    /// Blocks of the file that were not written.
     blocks: Range<u64>,
     error: Error,
 }

@@ -121,9 +121,10 @@ impl Fs {
                 let state = dir.read();
                 let end = state.disk.size >> self.base.geometry.block_bits;
                 let at = LogicalBlock(u32::try_from(end).unwrap_or(u32::MAX));
-                let tree = match state.disk.flags.contains(InodeFlags::INLINE_DATA) {
-                    true => 0,
-                    false => map::tree_growth(self, &state, at)?,
+                let tree = if state.disk.flags.contains(InodeFlags::INLINE_DATA) {
+                    0
+                } else {
+                    map::tree_growth(self, &state, at)?
                 };
                 let ratio = u64::from(self.base.geometry.blocks_per_cluster());
                 Ok((

@@ -37,7 +37,7 @@ impl Fs {
 
     /// As [`Self::reap`], unless the freeze barrier is closed. An error is recorded in the file
     /// system.
-    pub(crate) fn reap_by_the_way(&self) {
+    pub(crate) fn try_reap(&self) {
         if self.inodes.evictions.has_work()
             && let Some(_pass) = self.base.changes.try_enter()
         {

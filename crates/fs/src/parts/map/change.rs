@@ -5,10 +5,11 @@
 //! Not here: removal (`remove`); the changes of one format (`extents`, `indirect`).
 
 use super::clusters::{cluster_mate, fresh_blocks};
+use super::limits::block_end;
 use super::lookup::goal;
 use super::root::has_extents;
 use super::runs::extent_around;
-use super::status::{self, note};
+use super::status::{self, record_change};
 use super::tree_blocks::cluster_around;
 use super::usage::{charge, discharge};
 use super::{extents, indirect};
@@ -40,7 +41,7 @@ pub(crate) fn insert(
         // e2fsck replays names into the blocks that the directory has.
         handle.require_full(FullReason::Directory);
     }
-    note(handle, state, &range);
+    record_change(handle, state, &range);
     status::changing(state, range, |state| {
         insert_run(fs, handle, state, at, run, written)
     })
@@ -90,10 +91,11 @@ pub(crate) fn insert_block(
         insert(fs, handle, state, at, one(block), ExtentState::Written)?;
         return Ok(block);
     }
-    let goal = goal(fs, state, at)?;
+    let (goal, end) = (goal(fs, state, at)?, block_end(state));
+    let (nr, reserve) = (state.nr(), Reserve::MayUse);
     let block = fs
         .space
-        .allocate_block(&fs.base, handle, goal, state.nr(), Reserve::MayUse)?;
+        .allocate_block(&fs.base, handle, goal, nr, reserve, end)?;
     // The offset in the cluster must be the same in the file and on disk.
     let block = BlockNr(block.0 + u64::from(at.0 % fs.base.geometry.blocks_per_cluster()));
     let inserted = insert(fs, handle, state, at, one(block), ExtentState::Written);
@@ -119,10 +121,7 @@ pub(crate) fn mark_written(
         return Ok(());
     }
     let range = block_range(at, len_blocks);
-    note(handle, state, &range);
-    status::changing(state, range.clone(), |state| {
-        extents::set_state(fs, handle, state, range, ExtentState::Written)
-    })
+    set_state(fs, handle, state, range, ExtentState::Written)
 }
 
 /// Marks the whole extent around `at` written, without a split. The caller has zeroed the blocks of
@@ -156,9 +155,20 @@ pub(crate) fn mark_unwritten(
         ));
     }
     let range = block_range(at, len_blocks);
-    note(handle, state, &range);
+    set_state(fs, handle, state, range, ExtentState::Unwritten)
+}
+
+/// Gives the mapped blocks of a range the state `wanted`. The file has extents.
+fn set_state(
+    fs: &Fs,
+    handle: &Handle<'_>,
+    state: &mut InodeState,
+    range: Range<u64>,
+    wanted: ExtentState,
+) -> Result<()> {
+    record_change(handle, state, &range);
     status::changing(state, range.clone(), |state| {
-        extents::set_state(fs, handle, state, range, ExtentState::Unwritten)
+        extents::set_state(fs, handle, state, range, wanted)
     })
 }
 
@@ -194,9 +204,10 @@ pub(crate) fn replace_cost(
     range: Range<u64>,
     max: u32,
 ) -> Result<u32> {
-    match has_extents(state) {
-        true => extents::replace_cost(fs, state, range, max),
-        false => Ok(indirect::replace_cost(fs, &range)),
+    if has_extents(state) {
+        extents::replace_cost(fs, state, range, max)
+    } else {
+        Ok(indirect::replace_cost(fs, &range))
     }
 }
 

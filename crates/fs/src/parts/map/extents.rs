@@ -22,7 +22,7 @@ use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::Result;
 use edit::change_leaf;
-use plan::{Change, join, neighbours, piece};
+use plan::{Change, join, neighbours, sub_extent};
 use std::ops::Range;
 use uext4_format::extent::{Extent, ExtentNode, ExtentState};
 use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
@@ -121,7 +121,7 @@ pub(super) fn set_state(
     Ok(())
 }
 
-/// Splits an extent into up to three pieces; the one in `range` gets the state `wanted`.
+/// Splits an extent into up to three parts; the one in `range` gets the state `wanted`.
 fn restate(
     node: &ExtentNode<&[u8]>,
     position: usize,
@@ -134,12 +134,12 @@ fn restate(
     }
     let from = range.start.max(u64::from(extent.logical.0));
     let to = range.end.min(extent.logical_end());
-    let middle = piece(&extent, from, to).map(|piece| Extent {
+    let middle = sub_extent(&extent, from, to).map(|part| Extent {
         state: wanted,
-        ..piece
+        ..part
     });
-    let before = piece(&extent, u64::from(extent.logical.0), from);
-    let after = piece(&extent, to, extent.logical_end());
+    let before = sub_extent(&extent, u64::from(extent.logical.0), from);
+    let after = sub_extent(&extent, to, extent.logical_end());
     let left = position.checked_sub(1).and_then(|left| node.extent(left));
     let right = node.extent(position + 1);
     join(position..position + 1, [before, middle, after], left, right)

@@ -43,18 +43,20 @@ pub(crate) fn tree_growth_max(
 /// Map blocks that one more run at `at` takes now: none while the nodes on the path have free
 /// slots.
 pub(crate) fn tree_growth(fs: &Fs, state: &InodeState, at: LogicalBlock) -> Result<u64> {
-    match has_extents(state) {
-        true => extents::growth(fs, state, at),
-        false => indirect::growth(fs, state, at),
+    if has_extents(state) {
+        extents::growth(fs, state, at)
+    } else {
+        indirect::growth(fs, state, at)
     }
 }
 
 /// Worst case of tree blocks for `entries` extents that are inserted in their order: a node that is
 /// full keeps all of its entries but one.
 pub(super) fn tree_in_order_max(fs: &Fs, entries: u64) -> u64 {
-    match entries <= u64::from(ROOT_CAPACITY) {
-        true => 0,
-        false => nodes_max(0, 1, entries, entries_max(fs) - HEADER_ENTRIES - 1),
+    if entries <= u64::from(ROOT_CAPACITY) {
+        0
+    } else {
+        nodes_max(0, 1, entries, entries_max(fs) - HEADER_ENTRIES - 1)
     }
 }
 

@@ -83,8 +83,9 @@ pub(crate) fn blocks_of(
     count: u32,
     hole: impl Fn() -> Error,
 ) -> Result<Vec<BlockNr>> {
-    let block = |at| block_of(fs, state, LogicalBlock(at))?.ok_or_else(&hole);
-    (0..count).map(block).collect()
+    (0..count)
+        .map(|at| block_of(fs, state, LogicalBlock(at))?.ok_or_else(&hole))
+        .collect()
 }
 
 /// The goal for block `at`: behind the blocks mapped before it.

@@ -10,7 +10,6 @@ pub(crate) struct Mapped {
     pub(crate) logical: LogicalBlock,
     /// First block on the device.
     pub(crate) start: BlockNr,
-    /// Length in blocks.
     pub(crate) len_blocks: u32,
     /// Whether the blocks hold data.
     pub(crate) state: ExtentState,

@@ -6,7 +6,7 @@
 use super::clusters::release;
 use super::limits::check_run;
 use super::root::has_extents;
-use super::status::{self, note};
+use super::status::{self, record_change};
 use super::{extents, indirect};
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
@@ -38,7 +38,7 @@ pub(crate) fn remove(
     if range.is_empty() {
         return Ok(Progress::Done);
     }
-    note(handle, state, &range);
+    record_change(handle, state, &range);
     status::changing(state, range.clone(), |state| {
         if has_extents(state) {
             remove_extents(fs, handle, state, range)

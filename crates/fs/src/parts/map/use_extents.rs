@@ -48,9 +48,10 @@ impl BlockMap {
                 Some(last) if last.is_followed_by(&mapped) => last.len_blocks += mapped.len_blocks,
                 _ => runs.push(mapped),
             }
-            match runs.len() > most {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if runs.len() > most {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         })?;
         let credits = cost(fs, &runs, &tables);
@@ -62,7 +63,7 @@ impl BlockMap {
         Ok(Some(map).filter(|map| map.credits <= credits_max))
     }
 
-    /// Credits for [`use_extents`].
+    /// Credits that [`use_extents`] takes for this file.
     pub(crate) fn credits(&self) -> u32 {
         self.credits
     }
@@ -81,8 +82,10 @@ fn cost(fs: &Fs, runs: &[Mapped], tables: &[BlockNr]) -> u32 {
         .iter()
         .map(|run| u64::from(run.len_blocks).div_ceil(max));
     let nodes = tree_in_order_max(fs, extents.sum());
-    let group = |block: &BlockNr| fs.base.geometry.group_of_block(*block);
-    let old_groups = u64_of(tables.iter().map(group).collect::<BTreeSet<_>>().len());
+    let groups = tables
+        .iter()
+        .map(|&table| fs.base.geometry.group_of_block(table));
+    let old_groups = u64_of(groups.collect::<BTreeSet<_>>().len());
     let new_groups = nodes.min(fs.base.geometry.group_count.into());
     let revokes = (nodes + u64_of(tables.len())) / (fs.block_bytes() / 16) + 2;
     clamp_u32(u64::from(credits::MAP) + nodes + 2 * (old_groups + new_groups) + revokes)

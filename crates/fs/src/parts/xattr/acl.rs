@@ -19,13 +19,12 @@ use uext4_sync::Arc;
 /// Permission bits that an ACL mirrors.
 const PERMISSION_BITS: u16 = 0o777;
 
-/// The setgid bit.
 const SETGID: u16 = 0o2000;
 
 /// Treatment of the setgid bit when an access ACL is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setgid {
-    /// It stays.
+    /// The bit stays.
     Keep,
     /// It is cleared: the caller does not belong to the file's group.
     Clear,
@@ -97,7 +96,7 @@ pub(crate) fn access_acl(fs: &Fs, inode: &Inode) -> Result<Option<Acl>> {
                 return Ok(None);
             }
             Some(XattrValue::Here(bytes)) => return parse(inode, &bytes),
-            Some(XattrValue::Inode { inode, size, .. }) => value::hold(fs, &state, inode, size)?,
+            Some(XattrValue::Inode { inode, size, .. }) => value::open(fs, &state, inode, size)?,
         }
     };
     parse(inode, &held.read(fs)?)

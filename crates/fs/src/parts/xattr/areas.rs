@@ -55,7 +55,7 @@ pub(super) fn value(fs: &Fs, inode: &Inode, name: &XattrName) -> Result<Option<V
             None => return Ok(None),
             Some(XattrValue::Here(value)) => return Ok(Some(value)),
             // Held before the owner's state is unlocked, so that the value inode stays in use.
-            Some(XattrValue::Inode { inode, size, .. }) => value::hold(fs, &state, inode, size)?,
+            Some(XattrValue::Inode { inode, size, .. }) => value::open(fs, &state, inode, size)?,
         }
     };
     held.read(fs).map(Some)

@@ -11,7 +11,7 @@ use crate::state::quota::{Owners, Usage};
 use crate::types::credits;
 use crate::types::error::{Error, Result};
 use uext4_format::xattr::{
-    Xattr, XattrName, XattrSet, XattrValue, block_capacity_bytes, encode_ibody, entry_bytes,
+    XattrName, XattrSet, XattrValue, block_capacity_bytes, encode_ibody, entry_bytes,
     ibody_capacity_bytes,
 };
 use uext4_format::{Corrupt, CorruptKind, Feature, InodeFlags, Place};
@@ -101,7 +101,7 @@ fn set_large(
     let (result, mut refs) = apply(fs, &handle, inode, edit, &change);
     // Drops the initial reference of the new inode.
     refs.drop_one(nr);
-    refs.settle(fs, &handle)?;
+    refs.apply(fs, &handle)?;
     result
 }
 
@@ -141,11 +141,11 @@ pub(super) fn run_in(
     change: &impl Fn(&mut InodeState),
 ) -> Result<()> {
     let (result, refs) = apply(fs, handle, inode, edit, change);
-    refs.settle(fs, handle)?;
+    refs.apply(fs, handle)?;
     result
 }
 
-/// Applies one edit; the caller settles the references on value inodes.
+/// Applies one edit; the caller applies the changed references on value inodes.
 fn apply(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -211,7 +211,7 @@ fn edit_areas(
             ibody.remove(edit.name);
             block.remove(edit.name);
         }
-        Some(value) => place(fs, state, (&mut ibody, &mut block), edit.name, value)?,
+        Some(value) => put_value(fs, state, (&mut ibody, &mut block), edit.name, value)?,
     }
     let before = Before {
         old,
@@ -230,7 +230,7 @@ fn check_mode(mode: SetMode, exists: bool) -> Result<()> {
 }
 
 /// Puts the value into the inode's area if it fits, else into the block's.
-fn place(
+fn put_value(
     fs: &Fs,
     state: &InodeState,
     (ibody, block): (&mut XattrSet, &mut XattrSet),
@@ -258,8 +258,7 @@ fn place(
 /// Whether the values in the block leave less space for names than Linux keeps free where values
 /// may have inodes. Otherwise one long value could be the last attribute.
 fn leaves_no_names(fs: &Fs, block: &XattrSet) -> bool {
-    let value_bytes = |entry: &Xattr| entry.value.area_bytes();
-    let values_bytes: usize = block.iter().map(value_bytes).sum();
+    let values_bytes: usize = block.iter().map(|entry| entry.value.area_bytes()).sum();
     let reserved_bytes = (fs.block_size() / 8).min(NAMES_MAX_BYTES);
     let left_bytes = fs.block_size().saturating_sub(values_bytes);
     fs.base.features.has(Feature::EA_INODE) && left_bytes < reserved_bytes
@@ -341,16 +340,15 @@ fn store_over(
 
 /// Sectors charged to the owner: each value inode counts as if it were its own.
 fn sectors(fs: &Fs, ibody: &XattrSet, block: &XattrSet) -> u64 {
-    let value = |value: &XattrValue| match value {
-        XattrValue::Here(_) => 0,
-        XattrValue::Inode { size, .. } => {
-            u64::from(*size).div_ceil(fs.base.geometry.cluster_size())
-        }
-    };
     let clusters: u64 = ibody
         .iter()
         .chain(block.iter())
-        .map(|entry| value(&entry.value))
+        .map(|entry| match entry.value {
+            XattrValue::Here(_) => 0,
+            XattrValue::Inode { size, .. } => {
+                u64::from(size).div_ceil(fs.base.geometry.cluster_size())
+            }
+        })
         .sum();
     clusters * cluster(fs)
 }

@@ -35,7 +35,7 @@ pub(crate) fn expand(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result
             other => other,
         }
     };
-    refs.settle(fs, handle)?;
+    refs.apply(fs, handle)?;
     match expanded {
         Err(Error::NoSpace) => Ok(()),
         other => other,

@@ -48,11 +48,11 @@ pub(crate) const VALUE_MAX_BYTES: usize = 65536;
 /// Required existence of an attribute before it is set (the flags of setxattr(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetMode {
-    /// None.
+    /// Either: the value is created or replaced.
     Any,
-    /// It must not exist.
+    /// It must not exist (`XATTR_CREATE`).
     Create,
-    /// It must exist.
+    /// It must exist (`XATTR_REPLACE`).
     Replace,
 }
 
@@ -145,5 +145,5 @@ pub(crate) fn free_all(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Resu
         let none = XattrSet::new();
         change::store(fs, handle, &mut state, (&none, &none), &mut refs)?;
     }
-    refs.settle(fs, handle)
+    refs.apply(fs, handle)
 }

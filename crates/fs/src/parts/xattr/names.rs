@@ -13,7 +13,7 @@ const NAME_MAX_BYTES: usize = 255;
 pub(super) enum Target {
     /// An attribute stored unchanged.
     Plain(XattrName),
-    /// An ACL.
+    /// A POSIX ACL, which is converted from and to the form on disk.
     Acl(Which),
 }
 

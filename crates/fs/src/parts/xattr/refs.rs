@@ -43,7 +43,7 @@ impl Refs {
     }
 
     /// Applies the outstanding increments. The owner's state may be locked.
-    pub(super) fn settle_taken(&mut self, fs: &Fs, handle: &Handle<'_>) -> Result<()> {
+    pub(super) fn apply_increments(&mut self, fs: &Fs, handle: &Handle<'_>) -> Result<()> {
         for (&inode, delta) in self.delta.iter_mut().filter(|(_, delta)| **delta > 0) {
             value::take(fs, handle, inode, delta.cast_unsigned())?;
             *delta = 0;
@@ -52,8 +52,8 @@ impl Refs {
     }
 
     /// Applies all outstanding changes. The caller holds no live object.
-    pub(super) fn settle(mut self, fs: &Fs, handle: &Handle<'_>) -> Result<()> {
-        self.settle_taken(fs, handle)?;
+    pub(super) fn apply(mut self, fs: &Fs, handle: &Handle<'_>) -> Result<()> {
+        self.apply_increments(fs, handle)?;
         for (inode, delta) in self.delta.into_iter().filter(|(_, delta)| *delta < 0) {
             value::release(fs, handle, inode, delta.unsigned_abs())?;
         }

@@ -26,8 +26,10 @@ pub(super) fn join(fs: &Fs, handle: &Handle<'_>, image: &[u8]) -> Option<Arc<Met
         return None;
     }
     {
-        let check = |state: &BlockState| may_join(state, image).then_some(()).ok_or(());
-        let mut state = handle.write_checked(&block, check).ok()?;
+        let state = handle.write_checked(&block, |state| {
+            may_join(state, image).then_some(()).ok_or(())
+        });
+        let mut state = state.ok()?;
         let refcount = XattrBlock::new(state.bytes()).refcount();
         XattrBlock::new(state.bytes_mut()).set_refcount(refcount + 1);
     }

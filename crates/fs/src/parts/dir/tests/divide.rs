@@ -2,8 +2,8 @@
 
 use super::shrink::{RANGE, empty, fill};
 use super::*;
-use crate::parts::dir::divide::{Draft, Why, carry_out, draft, leaf_to_split};
-use crate::parts::dir::{Child, DirError, Way, insert};
+use crate::parts::dir::divide::{Draft, SplitReason, carry_out, draft, leaf_to_split};
+use crate::parts::dir::{Child, DirError, InsertPlan, insert};
 use crate::state::name_log::NameChange;
 use crate::types::credits;
 use uext4_format::{FileType, LogicalBlock};
@@ -23,7 +23,7 @@ fn crowded(world: &mut World) -> Vec<u8> {
 
 fn drafted(world: &World, name: &[u8]) -> Option<Draft> {
     let (fs, dir) = (&world.fs.fs, world.dir.arc());
-    draft(fs, dir, &fs.hashed(name), Why::Full).ok()
+    draft(fs, dir, &fs.hashed(name), SplitReason::Full).ok()
 }
 
 /// A name in the drafted leaf.
@@ -47,14 +47,14 @@ fn insert_closed(world: &mut World, place: LogicalBlock) {
     let _closed = dir.index.write();
     let handle = fs.start(credits::DIR_GROW).unwrap();
     handle.write(file.arc()).disk.links += 1;
-    let way = Way::Search { blocks: 1 };
+    let plan = InsertPlan::Search { blocks: 1 };
     let (hashed, kind) = (fs.hashed(&name), FileType::Regular);
     let child = Child {
         nr: file.nr(),
         kind,
         change: NameChange::Link,
     };
-    insert(fs, &handle, dir, &hashed, &child, &way).unwrap();
+    insert(fs, &handle, dir, &hashed, &child, &plan).unwrap();
     world.model.insert(name, file.nr());
 }
 
@@ -98,7 +98,7 @@ fn soon_full(world: &mut World) -> (Vec<u8>, Draft) {
     loop {
         let (fs, dir) = (&world.fs.fs, world.dir.arc());
         let ahead = |name: &Vec<u8>| {
-            let draft = draft(fs, dir, &fs.hashed(name), Why::Soon).ok()?;
+            let draft = draft(fs, dir, &fs.hashed(name), SplitReason::Soon).ok()?;
             (draft.blocks() == 1).then(|| (name.clone(), draft))
         };
         if let Some(found) = world.model.keys().find_map(ahead) {

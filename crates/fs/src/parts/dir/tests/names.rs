@@ -7,13 +7,13 @@ use uext4_journal::Object;
 
 /// Cached dentries among the possible names.
 fn known(world: &World) -> Vec<(Vec<u8>, InodeNr)> {
-    let meaning = |name: Vec<u8>| {
-        let found =
-            quick::meaning(&world.fs.fs, world.dir.arc(), &world.fs.fs.hashed(&name)).unwrap()?;
+    let cached = |name: Vec<u8>| {
+        let found = quick::lookup_cached(&world.fs.fs, world.dir.arc(), &world.fs.fs.hashed(&name))
+            .unwrap()?;
         Some((name, found.nr()))
     };
     let all = (0..world.range).map(|number| world.names.name_of(number));
-    all.filter_map(meaning).collect()
+    all.filter_map(cached).collect()
 }
 
 fn compare(world: &World) -> usize {
@@ -101,7 +101,7 @@ fn numbers_that_were_others() {
     let second = make(b"second");
     assert_eq!(second.nr(), nr, "the number is given again");
     for name in [&b"file"[..], b".", b".."] {
-        let known = quick::meaning(&fs.fs, second.arc(), &fs.fs.hashed(name)).unwrap();
+        let known = quick::lookup_cached(&fs.fs, second.arc(), &fs.fs.hashed(name)).unwrap();
         assert!(known.is_none());
     }
     let other = fs.create(&second, b"other", 0o644, &ROOT).unwrap();
@@ -121,7 +121,7 @@ fn a_number_that_becomes_anothers_meanwhile() {
     let fs = image.mount();
     let root = fs.root().unwrap();
     let file = fs.create(&root, b"file", 0o644, &ROOT).unwrap().nr();
-    let known = quick::meaning_of(&root, &fs.fs.hashed(b"file"), |nr| {
+    let known = quick::lookup_cached_with(&root, &fs.fs.hashed(b"file"), |nr| {
         fs.unlink(&root, b"file", &ROOT).unwrap();
         let other = fs.create(&root, b"other", 0o600, &ROOT).unwrap();
         assert_eq!((other.nr(), nr), (file, file), "the number is given again");

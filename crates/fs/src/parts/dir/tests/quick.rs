@@ -4,7 +4,7 @@ use super::shrink::{RANGE, empty, fill};
 use super::*;
 use crate::parts::dir::index::{Probe, Target, probe};
 use crate::parts::dir::view::Dir;
-use crate::parts::dir::{DirError, LockMode, lookup_holder, quick, remove_at};
+use crate::parts::dir::{DirError, LockMode, lookup_entry, quick, remove_at};
 use crate::types::credits;
 
 /// Number of names whose leaf is found by the lock-free path.
@@ -103,15 +103,15 @@ fn a_name_that_changed_hands_is_not_removed() {
     // A new name may have been evicted from the table.
     assert_eq!(fs.lookup(dir, name, &ROOT).unwrap().nr(), world.model[name]);
     let hashed = fs.fs.hashed(name);
-    let (_target, holder) = lookup_holder(&fs.fs, dir.arc(), &hashed).unwrap().unwrap();
-    let holder = holder.unwrap();
-    assert!(holder.seen.is_none(), "the leaf was not looked at");
+    let (_target, location) = lookup_entry(&fs.fs, dir.arc(), &hashed).unwrap().unwrap();
+    let location = location.unwrap();
+    assert!(location.seen.is_none(), "the leaf was not looked at");
     fs.rename(dir, other, dir, name, RenameFlags::Replace, &ROOT)
         .unwrap();
 
     let index = LockMode::Optimistic(dir.index.version().unwrap());
     let handle = fs.fs.start(credits::REMOVE).unwrap();
-    let removed = remove_at(&fs.fs, &handle, dir.arc(), &hashed, &holder, index);
+    let removed = remove_at(&fs.fs, &handle, dir.arc(), &hashed, &location, index);
     drop(handle);
     assert!(matches!(removed, Err(DirError::Fs(Error::NotFound))));
     let found = fs.lookup(dir, name, &ROOT).unwrap();

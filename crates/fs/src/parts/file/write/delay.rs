@@ -79,9 +79,10 @@ impl Write<'_> {
         let promised = self.ask_owners(clusters, need.owners)?;
         fs.space.delay(clusters, need.tree, self.terms.reserve)?;
         self.buffer.tree_claims += need.tree;
-        let promise = match promised.is_empty() {
-            true => Promise::Unasked,
-            false => Promise::ByOwners,
+        let promise = if promised.is_empty() {
+            Promise::Unasked
+        } else {
+            Promise::ByOwners
         };
         self.buffer.promised.absorb(promised);
         for cluster in &need.clusters {
@@ -96,7 +97,7 @@ impl Write<'_> {
     }
 
     /// Reserves quota of the file's owners: limits apply at the write, not at writeback. The owners
-    /// stay while the file's data are locked, if there is quota (`hold_for_owners`).
+    /// stay while the file's data are locked, if there is quota (`write_out_before_chown`).
     fn ask_owners(&self, clusters: u64, owners: Owners) -> Result<Claim> {
         let fs = self.fs;
         if clusters == 0 || !fs.quota.is_on() {
@@ -113,7 +114,7 @@ impl Write<'_> {
     fn copy_in(&mut self, need: &Need) -> usize {
         let block_size = self.fs.block_size();
         let data = self.front(need.len_blocks());
-        let (mut within, mut rest) = (clamp_usize(self.place().1), data);
+        let (mut within, mut rest) = (clamp_usize(self.block_and_offset().1), data);
         for block in need.blocks.clone() {
             let (here, behind) = rest.split_at(rest.len().min(block_size - within));
             let bytes: Box<[u8]> = if here.len() == block_size {

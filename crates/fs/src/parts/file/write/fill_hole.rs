@@ -12,7 +12,7 @@ impl Write<'_> {
     /// Writes out delayed data first, so that blocks follow each other as the data do.
     pub(super) fn fill_hole(&mut self, len_blocks: u32) -> Result<usize> {
         self.write_out_before()?;
-        let (fs, inode, (block, within)) = (self.fs, self.inode, self.place());
+        let (fs, inode, (block, within)) = (self.fs, self.inode, self.block_and_offset());
         let (shape, reserve) = (Shape::Data, self.terms.reserve);
         let blocks = NewBlocks::reserve(fs, inode, block, len_blocks, shape, reserve)?;
         let data = self.front(blocks.run().len_blocks);
@@ -21,7 +21,7 @@ impl Write<'_> {
         let end = self.at() + u64_of(data.len());
         let handle = fs.start_recorded(credits::MAP)?;
         blocks.map(&handle, inode, ExtentState::Written, |state| {
-            self.settle_in(state, end)
+            self.store_size_and_times(state, end)
         })?;
         Ok(data.len())
     }

@@ -1,7 +1,7 @@
 //! Writes of file data.
 //!
 //! A write is a loop: `plan` decides how the next bytes are stored, one executor stores them
-//! (`overwrite`, `unwritten`, `delay`, `fill_hole`), and `settle` updates size and times.
+//! (`overwrite`, `unwritten`, `delay`, `fill_hole`), and `size_and_times` updates size and times.
 //!
 //! Invariant: blocks become written in the transaction in which the size on disk reaches them, so
 //! no commit contains written extents behind that size. Delayed data in front would keep that size
@@ -15,7 +15,7 @@ mod delay;
 mod fill_hole;
 mod overwrite;
 mod plan;
-mod settle;
+mod size_and_times;
 mod unwritten;
 
 use super::delay::When;
@@ -29,7 +29,7 @@ use crate::state::space::Reserve;
 use crate::types::attr::Checks;
 use crate::types::error::{Error, Result};
 use plan::{Limits, Piece};
-use settle::Snapshot;
+use size_and_times::Snapshot;
 use uext4_format::{InodeFlags, LogicalBlock, Timestamp};
 use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
@@ -54,7 +54,7 @@ impl From<u64> for Position {
 pub struct Written {
     /// The first byte in the file.
     pub offset: u64,
-    /// Number of bytes.
+    /// Length in bytes; less than the request after an error.
     pub len_bytes: usize,
     /// Flags of the file.
     pub(crate) flags: InodeFlags,
@@ -107,12 +107,13 @@ pub(crate) fn check_room(fs: &Fs, inode: &Arc<Inode>, reserve: Reserve) -> Resul
         let state = inode.read();
         !buffer.is_empty() || inline::is_inline(&state) || state.disk.sectors(&fs.base.geometry) > 0
     };
-    match has_some {
-        true => Ok(()),
-        false => retried(fs, 0, || {
+    if has_some {
+        Ok(())
+    } else {
+        retried(fs, 0, || {
             fs.space
                 .with_commits(&fs.base, || fs.space.check_room(reserve))
-        }),
+        })
     }
 }
 
@@ -160,7 +161,7 @@ struct Write<'a> {
     /// Bytes of `data` that are stored.
     done: usize,
     terms: Terms,
-    /// The new times.
+    /// The new mtime and ctime; `None` if the caller sets them itself.
     now: Option<Timestamp>,
     /// When new data get their blocks.
     when: When,
@@ -209,7 +210,7 @@ impl<'a> Write<'a> {
             piece = self.plan(&self.inode.read());
         };
         if self.done > 0 {
-            self.settle()?;
+            self.update_size_and_times()?;
         }
         match stopped {
             Some(error) if self.done == 0 => Err(error),
@@ -244,13 +245,13 @@ impl<'a> Write<'a> {
     }
 
     /// The block of the next byte, and its offset in it.
-    fn place(&self) -> (LogicalBlock, u64) {
+    fn block_and_offset(&self) -> (LogicalBlock, u64) {
         io::split(self.fs, self.at())
     }
 
     /// The next data, as far as they go to the first `len_blocks` blocks.
     fn front(&self, len_blocks: u32) -> &'a [u8] {
-        let (_, within) = self.place();
+        let (_, within) = self.block_and_offset();
         let room = (u64::from(len_blocks) << self.fs.base.geometry.block_bits) - within;
         let data = &self.data[self.done..];
         &data[..clamp_usize(room).min(data.len())]

@@ -11,8 +11,10 @@ impl Write<'_> {
     pub(super) fn write_inline(&mut self) -> Result<usize> {
         let (fs, inode, start, data) = (self.fs, self.inode, self.start, self.data);
         let end = start + u64_of(data.len());
-        let settle = |state: &mut _| self.settle_in(state, end);
-        if inline::write(fs, inode, start, data, settle)? == inline::Stored::Inline {
+        let stored = inline::write(fs, inode, start, data, |state| {
+            self.store_size_and_times(state, end);
+        })?;
+        if stored == inline::Stored::Inline {
             return Ok(data.len());
         }
         inline::convert(fs, inode, self.terms.reserve)?;
@@ -29,7 +31,7 @@ impl Write<'_> {
 
     /// Overwrites consecutive delayed blocks.
     pub(super) fn overwrite_buffered(&mut self) -> usize {
-        let (block, within) = self.place();
+        let (block, within) = self.block_and_offset();
         let (mut within, mut rest) = (clamp_usize(within), &self.data[self.done..]);
         let len_bytes = rest.len();
         for block in u64::from(block.0).. {
@@ -46,7 +48,7 @@ impl Write<'_> {
     /// Overwrites written blocks in place.
     pub(super) fn overwrite(&mut self, start: BlockNr, len_blocks: u32) -> Result<usize> {
         let (fs, data) = (self.fs, self.front(len_blocks));
-        let (_, within) = self.place();
+        let (_, within) = self.block_and_offset();
         fs.begin_unflushed(self.inode);
         fs.base
             .device

@@ -18,9 +18,9 @@ pub(super) enum Piece {
     Inline,
     /// Not yet: first the last block of the file is zeroed behind its end.
     Gap,
-    /// Over delayed blocks.
+    /// Over delayed blocks, in the buffer.
     Buffered,
-    /// Over written blocks.
+    /// Over written blocks, on the device; the map does not change.
     Overwrite { start: BlockNr, len_blocks: u32 },
     /// To unwritten blocks, which become written.
     Unwritten { start: BlockNr, len_blocks: u32 },
@@ -70,7 +70,7 @@ impl Write<'_> {
         if self.file.gap {
             return Ok(Piece::Gap);
         }
-        let (block, within) = self.place();
+        let (block, within) = self.block_and_offset();
         if self.buffer.get(block.0.into()).is_some() {
             return Ok(Piece::Buffered);
         }

@@ -17,7 +17,7 @@ impl Write<'_> {
         if self.sizes_at(end).on_disk < end {
             self.write_out_before()?;
         }
-        io::write_padded(self.fs, start, self.place().1, data)?;
+        io::write_padded(self.fs, start, self.block_and_offset().1, data)?;
         match self.mark_written(data.len()) {
             Err(Error::NoSpace) => self.mark_without_room(data.len()),
             other => other,
@@ -30,7 +30,7 @@ impl Write<'_> {
     /// # Errors
     /// [`Error::NoSpace`] if there were none, because no tree block was free.
     fn mark_written(&mut self, len_bytes: usize) -> Result<usize> {
-        let (fs, (block, within)) = (self.fs, self.place());
+        let (fs, (block, within)) = (self.fs, self.block_and_offset());
         let blocks = clamp_u32(io::blocks_for(fs, within + u64_of(len_bytes)));
         let handle = fs.start_recorded(credits::MAP)?;
         let mut state = handle.write(self.inode);
@@ -42,13 +42,13 @@ impl Write<'_> {
         if done == 0 {
             return Err(Error::NoSpace);
         }
-        self.settle_in(&mut state, self.at() + u64_of(done));
+        self.store_size_and_times(&mut state, self.at() + u64_of(done));
         Ok(done)
     }
 
     /// Bytes in written blocks, counted from the next one, among the next `blocks` blocks.
     fn written_bytes(&self, state: &InodeState, blocks: u32) -> Result<usize> {
-        let (block, _) = self.place();
+        let (block, _) = self.block_and_offset();
         Ok(match map::lookup(self.fs, state, block, blocks)? {
             Mapping::Mapped {
                 len_blocks,
@@ -68,7 +68,7 @@ impl Write<'_> {
         let end = self.at() + u64_of(len_bytes);
         let size_blocks = io::blocks_for(fs, end.max(self.file.sizes.seen));
         loop {
-            let found = map::extent_around(fs, &self.inode.read(), self.place().0)?;
+            let found = map::extent_around(fs, &self.inode.read(), self.block_and_offset().0)?;
             let Some(extent) = found.filter(|extent| extent.state == ExtentState::Unwritten) else {
                 return Err(Error::NoSpace);
             };
@@ -93,7 +93,7 @@ impl Write<'_> {
 
     /// Zeroes the extent's other blocks on disk, and marks all of it written.
     fn zero_out_around(&mut self, extent: Mapped, len_bytes: usize) -> Result<usize> {
-        let (fs, (block, within)) = (self.fs, self.place());
+        let (fs, (block, within)) = (self.fs, self.block_and_offset());
         let before = block.0 - extent.logical.0;
         let behind = u64::from(before) + io::blocks_for(fs, within + u64_of(len_bytes));
         io::zero_blocks(fs, extent.start, before.into())?;
@@ -103,7 +103,7 @@ impl Write<'_> {
         let handle = fs.start_recorded(credits::MAP)?;
         let mut state = handle.write(self.inode);
         map::mark_written_around(fs, &handle, &mut state, block)?;
-        self.settle_in(&mut state, self.at() + u64_of(done));
+        self.store_size_and_times(&mut state, self.at() + u64_of(done));
         Ok(done)
     }
 }

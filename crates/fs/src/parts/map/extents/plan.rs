@@ -29,7 +29,7 @@ impl Change {
 }
 
 /// The part of an extent between two logical blocks, if it is not empty.
-pub(super) fn piece(extent: &Extent, from: u64, to: u64) -> Option<Extent> {
+pub(super) fn sub_extent(extent: &Extent, from: u64, to: u64) -> Option<Extent> {
     let skip = from.checked_sub(u64::from(extent.logical.0))?;
     (from < to).then(|| Extent {
         logical: LogicalBlock(clamp_u32(from)),
@@ -39,14 +39,14 @@ pub(super) fn piece(extent: &Extent, from: u64, to: u64) -> Option<Extent> {
     })
 }
 
-/// Replaces entries by pieces, merged with the neighbours where possible.
+/// Replaces entries by parts, merged with the neighbours where possible.
 pub(super) fn join(
     at: Range<usize>,
-    pieces: [Option<Extent>; 3],
+    parts: [Option<Extent>; 3],
     left: Option<Extent>,
     right: Option<Extent>,
 ) -> Change {
-    let mut with: Vec<Extent> = pieces.into_iter().flatten().collect();
+    let mut with: Vec<Extent> = parts.into_iter().flatten().collect();
     let mut at = at;
     if let (Some(left), Some(first)) = (left, with.first_mut())
         && left.joins(first)

@@ -2,7 +2,7 @@
 
 use super::super::root::{depth, holds_metadata};
 use super::edit::change_leaf;
-use super::plan::{Change, piece};
+use super::plan::{Change, sub_extent};
 use super::walk;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
@@ -55,7 +55,7 @@ fn limit_revokes(fs: &Fs, state: &InodeState, cut: Extent) -> Extent {
     }
     let max = STEP_REVOKE_BLOCKS * (fs.block_bytes() - 20) / 8;
     let from = cut.logical_end().saturating_sub(max);
-    piece(&cut, from.max(cut.logical.0.into()), cut.logical_end()).unwrap_or(cut)
+    sub_extent(&cut, from.max(cut.logical.0.into()), cut.logical_end()).unwrap_or(cut)
 }
 
 /// The last part of `range` that one extent maps, limited to a few groups.
@@ -74,7 +74,7 @@ pub(super) fn last_in(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<
         };
         let from = range.start.max(u64::from(extent.logical.0));
         let to = end.min(extent.logical_end());
-        return Ok(piece(&extent, from, to).map(|cut| limit_groups(fs, cut)));
+        return Ok(sub_extent(&extent, from, to).map(|cut| limit_groups(fs, cut)));
     }
     Ok(None)
 }
@@ -94,7 +94,7 @@ fn limit_groups(fs: &Fs, cut: Extent) -> Extent {
         .0
         .saturating_sub(cut.start.0);
     let from = u64::from(cut.logical.0) + skip;
-    piece(&cut, from, cut.logical_end()).unwrap_or(cut)
+    sub_extent(&cut, from, cut.logical_end()).unwrap_or(cut)
 }
 
 /// Removes a part of one extent from the tree.
@@ -108,12 +108,12 @@ pub(in super::super) fn cut_out(
         let Some((position, extent)) = node.find(cut.logical) else {
             return Ok(Change::nothing());
         };
-        let before = piece(
+        let before = sub_extent(
             &extent,
             u64::from(extent.logical.0),
             u64::from(cut.logical.0),
         );
-        let after = piece(&extent, cut.logical_end(), extent.logical_end());
+        let after = sub_extent(&extent, cut.logical_end(), extent.logical_end());
         let with = before.into_iter().chain(after).collect();
         Ok(Change {
             at: position..position + 1,

@@ -79,8 +79,9 @@ fn replace_in_leaf(
 /// Changes the entries that begin in `range`, and merges them with each other and their neighbours.
 fn plan(node: &ExtentNode<&[u8]>, range: &Range<u64>, place: impl Fn(Extent) -> Extent) -> Change {
     let before = |end: u64| {
-        let begins = |extent: &Extent| u64::from(extent.logical.0) < end;
-        node.extents().take_while(begins).count()
+        node.extents()
+            .take_while(|extent| u64::from(extent.logical.0) < end)
+            .count()
     };
     let (first, last) = (before(range.start), before(range.end));
     if first == last {
@@ -94,9 +95,10 @@ fn plan(node: &ExtentNode<&[u8]>, range: &Range<u64>, place: impl Fn(Extent) -> 
         .take(around.end)
         .skip(around.start)
     {
-        let extent = match (first..last).contains(&position) {
-            true => place(extent),
-            false => extent,
+        let extent = if (first..last).contains(&position) {
+            place(extent)
+        } else {
+            extent
         };
         match with.last_mut() {
             Some(left) if left.joins(&extent) => left.len += extent.len,

@@ -26,9 +26,10 @@ pub(super) fn free_slots(node: &Node, state: &InodeState) -> usize {
 /// Blocks that [`make`] takes to give the leaf for `key` one free slot.
 pub(in crate::parts::map) fn wanted(fs: &Fs, state: &InodeState, key: LogicalBlock) -> Result<u64> {
     let path = walk::path(fs, state, key)?;
-    let is_full = |step: &&Step| free_slots(&step.node, state) == 0;
+    let up = path.iter().rev();
+    let full = up.take_while(|step| free_slots(&step.node, state) == 0);
     // A full root moves into a block, which then has space or splits; other full nodes split.
-    Ok(u64_of(path.iter().rev().take_while(is_full).count()))
+    Ok(u64_of(full.count()))
 }
 
 /// Splits nodes until the leaf for `key` has `slots` free slots; answers the path to it.

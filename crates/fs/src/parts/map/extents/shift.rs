@@ -5,7 +5,7 @@
 //! each leaf, and no tree block is needed.
 
 use super::edit::{self, change_leaf};
-use super::plan::{Change, join, neighbours, piece};
+use super::plan::{Change, join, neighbours, sub_extent};
 use super::{remove, walk};
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
@@ -21,7 +21,7 @@ use uext4_num::clamp_u32;
 enum Shift {
     /// To smaller logical blocks.
     Left(u32),
-    /// To larger ones.
+    /// To larger logical blocks.
     Right(u32),
 }
 
@@ -149,8 +149,8 @@ pub(crate) fn split_at(
         let Some((position, extent)) = node.find(at).filter(|(_, found)| found.logical < at) else {
             return Ok(Change::nothing());
         };
-        let before = piece(&extent, extent.logical.0.into(), at.0.into());
-        let behind = piece(&extent, at.0.into(), extent.logical_end());
+        let before = sub_extent(&extent, extent.logical.0.into(), at.0.into());
+        let behind = sub_extent(&extent, at.0.into(), extent.logical_end());
         let with = before.into_iter().chain(behind).collect();
         Ok(Change {
             at: position..position + 1,

@@ -18,15 +18,15 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// Reads the node.
+    /// Passes the node to `read`; its block is locked meanwhile.
     pub(super) fn read<R>(
         &self,
         state: &InodeState,
-        look: impl FnOnce(ExtentNode<&[u8]>) -> R,
+        read: impl FnOnce(ExtentNode<&[u8]>) -> R,
     ) -> R {
         match self {
-            Node::Root => look(ExtentNode::new(&state.disk.i_block[..])),
-            Node::Block(block) => look(ExtentNode::new(block.live().read().bytes())),
+            Node::Root => read(ExtentNode::new(&state.disk.i_block[..])),
+            Node::Block(block) => read(ExtentNode::new(block.live().read().bytes())),
         }
     }
 
@@ -69,7 +69,7 @@ pub(super) fn seal(state: &InodeState) -> Seal {
     Seal::Extent(state.seed())
 }
 
-/// The root, validated.
+/// The root, in the inode; it is validated each time.
 pub(super) fn root(fs: &Fs, state: &InodeState) -> Result<Step> {
     let expect = Expect::root(super::super::limits::block_bounds(fs));
     let node = ExtentNode::new(&state.disk.i_block[..]);
@@ -107,8 +107,9 @@ fn child(fs: &Fs, state: &InodeState, step: &mut Step, key: LogicalBlock) -> Res
 /// again.
 fn load(fs: &Fs, state: &InodeState, nr: BlockNr, expect: &Expect) -> Result<Arc<MetaBlock>> {
     let place = Place::InodeBlock(state.nr(), nr);
-    let check = |bytes: &[u8]| ExtentNode::new(bytes).validate(expect, place);
-    let block = fs.read_block(nr, seal(state), check)?;
+    let block = fs.read_block(nr, seal(state), |bytes| {
+        ExtentNode::new(bytes).validate(expect, place)
+    })?;
     let fits = fits(&ExtentNode::new(block.live().read().bytes()), expect);
     if fits {
         return Ok(block);

@@ -19,7 +19,7 @@ use uext4_num::{clamp_u32, usize_of};
 /// groups of one run (at most one table's pointers), and the revokes of the run and of the tables.
 pub(in super::super) const STEP_CREDITS: u32 = 3 + 3 + 4 + 4;
 
-/// What [`remove_last`] did.
+/// Progress of one step of [`remove_last`].
 pub(in super::super) struct Removed {
     /// End of what is left, in blocks.
     pub(in super::super) end: u64,
@@ -82,8 +82,9 @@ fn last_run(step: &Step, state: &InodeState, max: u32) -> (Option<BlockRun>, u32
             return (None, skipped);
         }
         let last = at(skipped);
-        let follows = |&len: &u32| last.checked_sub(u64::from(len)) == Some(at(skipped + len));
-        let len_blocks = 1 + clamp_u32((1..count - skipped).take_while(follows).count());
+        let before = (1..count - skipped)
+            .take_while(|&len| last.checked_sub(u64::from(len)) == Some(at(skipped + len)));
+        let len_blocks = 1 + clamp_u32(before.count());
         let start = BlockNr(last + 1 - u64::from(len_blocks));
         (Some(BlockRun { start, len_blocks }), skipped)
     })

@@ -54,8 +54,10 @@ pub(super) struct Step {
 
 pub(super) fn load(fs: &Fs, state: &InodeState, nr: BlockNr) -> Result<Table> {
     let place = Place::InodeBlock(state.nr(), nr);
-    let check = |bytes: &[u8]| indirect::validate(bytes, &block_bounds(fs), place);
-    Ok(Table::Block(fs.read_block(nr, Seal::Indirect, check)?))
+    let block = fs.read_block(nr, Seal::Indirect, |bytes| {
+        indirect::validate(bytes, &block_bounds(fs), place)
+    })?;
+    Ok(Table::Block(block))
 }
 
 /// The tables on the path to a block, down to the last one that exists.
@@ -87,11 +89,11 @@ pub(super) fn span(fs: &Fs, path: &IndirectPath, level: usize) -> (u64, u64) {
 pub(super) fn run_from(table: &[u8], at: u32, max_blocks: u32) -> Mapping {
     let start = pointer(table, usize_of(at));
     let step = u64::from(start.0 != 0);
-    let goes_on = |&len: &u32| {
+    let next = (1..max_blocks).take_while(|&len| {
         let next = pointer(table, usize_of(at + len));
         next.0 == start.0 + u64::from(len) * step
-    };
-    let len_blocks = 1 + clamp_u32((1..max_blocks).take_while(goes_on).count());
+    });
+    let len_blocks = 1 + clamp_u32(next.count());
     if start.0 == 0 {
         return Mapping::Hole { len_blocks };
     }

@@ -1,7 +1,7 @@
 //! Size and times of a file that is being written.
 //!
-//! An executor that maps blocks settles in its own transaction, as the invariant of the module
-//! demands; the end of the write settles the rest.
+//! An executor that maps blocks updates both in its own transaction, as the invariant of the module
+//! demands; the end of the write updates what is left.
 
 use super::super::inline;
 use super::super::size::Sizes;
@@ -46,7 +46,7 @@ impl Write<'_> {
     }
 
     /// Updates size and times, for data up to byte `end`, in the transaction that logs `state`.
-    pub(super) fn settle_in(&mut self, state: &mut InodeState, end: u64) {
+    pub(super) fn store_size_and_times(&mut self, state: &mut InodeState, end: u64) {
         self.file.sizes = self.sizes_at(end);
         self.file.sizes.store(state);
         self.file.stale = false;
@@ -57,14 +57,14 @@ impl Write<'_> {
 
     /// Updates what the executors have not updated. A size that only users see needs no
     /// transaction.
-    pub(super) fn settle(&mut self) -> Result<()> {
+    pub(super) fn update_size_and_times(&mut self) -> Result<()> {
         let (fs, inode, end) = (self.fs, self.inode, self.at());
         let (before, after) = (self.file.sizes, self.sizes_at(end));
         if after.on_disk != before.on_disk {
             let handle = fs.start_recorded(credits::ATTRIBUTES)?;
-            self.settle_in(&mut handle.write(inode), end);
+            self.store_size_and_times(&mut handle.write(inode), end);
         } else if let Some(now) = self.now.filter(|_| self.file.stale) {
-            fs.change_times(inode, now, |state| self.settle_in(state, end))?;
+            fs.change_times(inode, now, |state| self.store_size_and_times(state, end))?;
         } else if after != before {
             after.store(&mut inode.live().write_unlogged());
         }

@@ -7,7 +7,7 @@ use uext4_format::dirent::Location;
 use uext4_sync::Arc;
 
 /// The block of an entry of inode `nr`; valid while `index` is held, or its version is unchanged.
-pub(crate) struct Holder {
+pub(crate) struct EntryLocation {
     pub(super) block: Arc<MetaBlock>,
     pub(super) nr: InodeNr,
     /// Location of the entry, with `BlockState::changes` at that time; `None` if the block
@@ -15,7 +15,7 @@ pub(crate) struct Holder {
     pub(super) seen: Option<(Location, u32)>,
 }
 
-impl Holder {
+impl EntryLocation {
     /// True when the inode is known to be in use.
     pub(super) fn is_served(&self) -> bool {
         self.seen.is_none()
@@ -23,7 +23,7 @@ impl Holder {
 
     /// True when the block did not change between two lookups, `before` and this.
     pub(super) fn is_unchanged(&self, before: &Self) -> bool {
-        let changes = |holder: &Self| holder.seen.map(|(_, changes)| changes);
+        let changes = |location: &Self| location.seen.map(|(_, changes)| changes);
         Arc::ptr_eq(&self.block, &before.block)
             && self.nr == before.nr
             && changes(self).is_some()
@@ -31,5 +31,5 @@ impl Holder {
     }
 }
 
-/// An inode, and the holder of its entry.
-pub(super) type FoundEntry = (InodeRef, Option<Holder>);
+/// An inode, and the location of its entry.
+pub(super) type FoundEntry = (InodeRef, Option<EntryLocation>);
