@@ -41,14 +41,14 @@ impl Rendering {
 
     /// Renders lists until none is left.
     pub(crate) fn run(&self, out: &Rendered) {
-        let rendered = catch_unwind(AssertUnwindSafe(|| {
+        let has_panicked = catch_unwind(AssertUnwindSafe(|| {
             while let Some(list) = self.lists.get(self.next.fetch_add(1, Relaxed)) {
                 let objects = list.pieces().flatten();
                 objects.for_each(|object| object.render(self.tid, out));
             }
         }))
         .is_err();
-        if rendered {
+        if has_panicked {
             self.has_panicked.store(true, Relaxed);
         }
     }

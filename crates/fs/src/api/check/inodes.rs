@@ -6,7 +6,6 @@ use super::{Check, Step};
 use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place};
 use uext4_num::u64_of;
 
-/// Inode of the blocks reserved for descriptors.
 /// Longest target of a fast symbolic link in bytes.
 const FAST_LINK_BYTES: u64 = 60;
 

@@ -23,7 +23,7 @@ use uext4_num::{clamp_u32, u64_of, usize_of};
 use walk::{Step, Table, run_from, span, walk};
 
 pub(super) use each::for_each;
-pub(super) use remove::{STEP_CREDITS, reach, remove_last};
+pub(super) use remove::{STEP_CREDITS, free_empty_tables, reach, remove_last};
 pub(super) use replace::{cost as replace_cost, replace};
 pub(super) use tables::tables;
 

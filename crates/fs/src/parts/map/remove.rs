@@ -90,12 +90,13 @@ fn remove_pointers(
         if removed_any && handle.credits_left() < indirect::STEP_CREDITS {
             return Ok(Progress::More { end });
         }
-        let step = indirect::remove_last(fs, handle, state, range.start..end)?;
-        end = step.end;
-        removed_any |= step.is_change;
-        if let Some(run) = step.run {
+        let removed = indirect::remove_last(fs, handle, state, range.start..end)?;
+        end = removed.end;
+        if let Some(run) = removed.run {
             release(fs, handle, state, end, run)?;
         }
+        removed_any |= removed.is_change;
+        removed_any |= indirect::free_empty_tables(fs, handle, state, &removed)?;
     }
     Ok(Progress::Done)
 }

@@ -27,6 +27,8 @@ pub(in super::super) struct Removed {
     pub(in super::super) run: Option<BlockRun>,
     /// A pointer was cleared.
     pub(in super::super) is_change: bool,
+    /// The tables on the path to the range.
+    steps: Vec<Step>,
 }
 
 /// Blocks that the tables can map.
@@ -34,8 +36,8 @@ pub(in super::super) fn reach(fs: &Fs) -> u64 {
     max_blocks(fs.block_size()).min(LOGICAL_BLOCKS)
 }
 
-/// Unmaps the last run of `range`, which ends within [`reach`], or skips its last hole. Frees
-/// tables that are empty then.
+/// Unmaps the last run of `range`, which ends within [`reach`], or skips its last hole. The caller
+/// frees the run, then [`free_empty_tables`]: a failure there leaves no block without an owner.
 pub(in super::super) fn remove_last(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -46,6 +48,7 @@ pub(in super::super) fn remove_last(
         end: range.start,
         run: None,
         is_change: false,
+        steps: Vec::new(),
     };
     let last = range.end - 1;
     let Some(path) = IndirectPath::new(LogicalBlock(clamp_u32(last)), fs.block_size()) else {
@@ -67,7 +70,7 @@ pub(in super::super) fn remove_last(
         }
         removed.run = run;
     }
-    removed.is_change |= drop_if_empty(fs, handle, state, &steps)?;
+    removed.steps = steps;
     Ok(removed)
 }
 
@@ -109,16 +112,16 @@ fn clear_run(
     Ok(())
 }
 
-/// Frees the last table on the path if it is empty, and each parent that becomes empty with it;
-/// true if it freed one.
-fn drop_if_empty(
+/// Frees the last table on the path of a removal if it is empty, and each parent that becomes empty
+/// with it; true if it freed one.
+pub(in super::super) fn free_empty_tables(
     fs: &Fs,
     handle: &Handle<'_>,
     state: &mut InodeState,
-    steps: &[Step],
+    removed: &Removed,
 ) -> Result<bool> {
     let mut freed = false;
-    for pair in steps.windows(2).rev() {
+    for pair in removed.steps.windows(2).rev() {
         let [parent, step] = pair else { break };
         let Table::Block(block) = &step.table else {
             break;
