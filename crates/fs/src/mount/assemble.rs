@@ -109,9 +109,10 @@ pub(super) fn engine(
         metadata_cache,
         extent_status: Arc::new(ExtentStatus::new(
             plan.options.extent_cache_bytes,
-            match base_lines.sorted_shrinker {
-                true => Order::ByUse,
-                false => Order::Round,
+            if base_lines.sorted_shrinker {
+                Order::ByUse
+            } else {
+                Order::Round
             },
             plan.options.clock.clone(),
         )),
@@ -130,9 +131,10 @@ pub(super) fn engine(
     fs.space.protect_journal(journal_blocks(plan));
     let file = orphan_recovery::load_file(&fs)?;
     fs.orphans.set_file(file);
-    fs.quota = match writable {
-        true => quota_files::load(&fs)?,
-        false => quota_files::load_to_read(&fs)?,
+    fs.quota = if writable {
+        quota_files::load(&fs)?
+    } else {
+        quota_files::load_to_read(&fs)?
     };
     fs.quota.check(plan.options.quota_limits)?;
     fs.root()?;
@@ -223,20 +225,23 @@ pub(super) fn log_format(
     options: &MountOptions,
 ) -> (Checksums, Width, FastCommits) {
     let by_feature = features.has(Feature::METADATA_CSUM);
-    let checksums = match options.journal_checksum.unwrap_or(by_feature) {
-        true => Checksums::V3,
-        false => Checksums::None,
+    let checksums = if options.journal_checksum.unwrap_or(by_feature) {
+        Checksums::V3
+    } else {
+        Checksums::None
     };
-    let width = match features.has(Feature::SIXTY_FOUR_BIT) {
-        true => Width::Wide,
-        false => Width::Narrow,
+    let width = if features.has(Feature::SIXTY_FOUR_BIT) {
+        Width::Wide
+    } else {
+        Width::Narrow
     };
     // Records have neither the usage of owners nor the clusters that two ranges share.
     let unrecorded = [Feature::QUOTA, Feature::BIGALLOC];
     let is_recorded = !unrecorded.iter().any(|feature| features.has(*feature));
-    let fast_commits = match features.has(Feature::FAST_COMMIT) && is_recorded {
-        true => FastCommits::Written,
-        false => FastCommits::Never,
+    let fast_commits = if features.has(Feature::FAST_COMMIT) && is_recorded {
+        FastCommits::Written
+    } else {
+        FastCommits::Never
     };
     (checksums, width, fast_commits)
 }

@@ -90,9 +90,10 @@ impl Fs {
     /// Closes the mount while no change is in progress.
     fn close_still(&self, life: &mut Lifecycle) -> Result<()> {
         let writable = self.writable().is_ok();
-        let mut done = match writable {
-            true => self.write_last(life),
-            false => Ok(()),
+        let mut done = if writable {
+            self.write_last(life)
+        } else {
+            Ok(())
         };
         if !self.base.state.close() {
             return Ok(());

@@ -187,9 +187,12 @@ impl Fs {
     }
 
     fn begin_writing(&self, life: &mut Lifecycle) -> Result<()> {
-        let unchanged = |life: &Lifecycle| match life.media.superblock_below()? == life.left {
-            true => Ok(()),
-            false => Err(Error::from(RemountError::ChangedBelow)),
+        let unchanged = |life: &Lifecycle| {
+            if life.media.superblock_below()? == life.left {
+                Ok(())
+            } else {
+                Err(Error::from(RemountError::ChangedBelow))
+            }
         };
         unchanged(life)?;
         life.mmp = mmp::claim(life.media.claim(), Access::ReadWrite)?;
@@ -208,9 +211,12 @@ impl Fs {
         self.attach_log(life)?;
         self.base.state.set_writable(true);
         self.base.journal.resume();
-        let recovered = assemble::begin(self).and_then(|()| match life.must_recover {
-            true => orphan_recovery::recover(self),
-            false => Ok(()),
+        let recovered = assemble::begin(self).and_then(|()| {
+            if life.must_recover {
+                orphan_recovery::recover(self)
+            } else {
+                Ok(())
+            }
         });
         life.must_recover = false;
         recovered.inspect_err(|cause| self.fail(cause))

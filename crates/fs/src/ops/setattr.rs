@@ -111,10 +111,10 @@ fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     let _claim = reserve_owners_quota(fs, inode, owners, caller)?;
     let handle = fs.start(credits::ATTRIBUTES + credits::XATTR)?;
     let is_plain = set.flags.is_none() && set.project.is_none() && set.generation.is_none();
-    match inode.is_dir() {
-        true => handle.require_full(FullReason::Directory),
-        false if is_plain => handle.promise_records(),
-        false => {}
+    if inode.is_dir() {
+        handle.require_full(FullReason::Directory);
+    } else if is_plain {
+        handle.promise_records();
     }
     let mode = new_mode(inode, set, caller);
     let flags = new_flags(inode, set, caller)?;

@@ -64,9 +64,10 @@ impl Filesystem {
         options: &DefragOptions,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Defragmented> {
-        match options.dry_run {
-            true => self.run(|fs| check(fs, inode))?,
-            false => self.change(|fs| prepare(fs, inode))?,
+        if options.dry_run {
+            self.run(|fs| check(fs, inode))?
+        } else {
+            self.change(|fs| prepare(fs, inode))?
         }
         let extents = self.run(|fs| layout::extents(fs, inode))?;
         let mut report = Defragmented {

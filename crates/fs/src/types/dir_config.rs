@@ -74,9 +74,10 @@ impl DirConfig {
 
     /// The type code of an entry for a file of this type.
     pub(crate) fn entry_type(&self, kind: FileType) -> DirEntryType {
-        match self.file_types {
-            true => DirEntryType::from_code(kind.dirent_code()),
-            false => DirEntryType::Unknown,
+        if self.file_types {
+            DirEntryType::from_code(kind.dirent_code())
+        } else {
+            DirEntryType::Unknown
         }
     }
 

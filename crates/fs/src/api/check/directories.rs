@@ -101,9 +101,10 @@ impl Check<'_> {
         let hashed = !inode
             .flags
             .intersects(InodeFlags(InodeFlags::CASEFOLD.0 | InodeFlags::ENCRYPT.0));
-        let mut index = match indexed {
-            true => self.look_at_index(dir, &blocks)?,
-            false => None,
+        let mut index = if indexed {
+            self.look_at_index(dir, &blocks)?
+        } else {
+            None
         };
         for (logical, nr) in &blocks {
             let bytes = self.read(*nr)?;

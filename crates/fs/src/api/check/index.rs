@@ -54,9 +54,10 @@ impl Check<'_> {
         };
         let bytes = self.read(first)?;
         let place = Place::InodeBlock(dir.nr, first);
-        let levels = match self.fs.base.features.has(Feature::LARGE_DIR) {
-            true => MaxLevels::Three,
-            false => MaxLevels::Two,
+        let levels = if self.fs.base.features.has(Feature::LARGE_DIR) {
+            MaxLevels::Three
+        } else {
+            MaxLevels::Two
         };
         let info = RootInfo::parse(&bytes, levels, place);
         let root =

@@ -68,9 +68,10 @@ impl Check<'_> {
         reserved: bool,
     ) -> Step {
         let hidden = self.is_hidden(nr) || inode.flags.contains(InodeFlags::EA_INODE);
-        let nameless = match reserved || hidden || inode.links == 0 {
-            true => Nameless::Yes,
-            false => Nameless::No,
+        let nameless = if reserved || hidden || inode.links == 0 {
+            Nameless::Yes
+        } else {
+            Nameless::No
         };
         self.look_at_flags(nr, inode, kind);
         self.take(self.links.more_bytes(nr))?;

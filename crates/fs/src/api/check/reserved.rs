@@ -95,9 +95,10 @@ impl Check<'_> {
             self.found(place, "inode", CorruptKind::SizeWrong);
         }
         // Neither the kernel nor e2fsck follows a block outside of the file system.
-        let attributes = match self.fs.base.geometry.contains(inode.file_acl) {
-            true => self.look_at_attribute_block(nr, &inode)?,
-            false => 0,
+        let attributes = if self.fs.base.geometry.contains(inode.file_acl) {
+            self.look_at_attribute_block(nr, &inode)?
+        } else {
+            0
         };
         let mapped = match inode.file_type() {
             Some(FileType::Regular) => self.map_of(nr, &inode, FileType::Regular)?,

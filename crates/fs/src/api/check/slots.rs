@@ -195,10 +195,11 @@ fn is_empty(raw: &[u8]) -> bool {
 
 /// Number of written slots at the start of a group's table.
 pub(super) fn written_inodes(descriptor: &GroupDescriptor, geometry: &Geometry) -> u32 {
-    match descriptor.has_flag(group_flag::INODE_UNINIT) {
-        true => 0,
-        false => geometry
+    if descriptor.has_flag(group_flag::INODE_UNINIT) {
+        0
+    } else {
+        geometry
             .inodes_per_group
-            .saturating_sub(descriptor.itable_unused),
+            .saturating_sub(descriptor.itable_unused)
     }
 }

@@ -191,8 +191,9 @@ impl Iterator for Walk {
 }
 
 pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    match dir.is_empty() || name.is_empty() || dir.ends_with(b"/") {
-        true => [dir, name].concat(),
-        false => [dir, b"/", name].concat(),
+    if dir.is_empty() || name.is_empty() || dir.ends_with(b"/") {
+        [dir, name].concat()
+    } else {
+        [dir, b"/", name].concat()
     }
 }

@@ -105,13 +105,14 @@ impl Fs {
     fn lengthen(&self, needed_bytes: u64) -> Result<()> {
         self.base.device.lengthen(needed_bytes)?;
         let there_bytes = self.base.device.size_bytes();
-        match there_bytes < needed_bytes {
-            true => Err(ResizeError::Device {
+        if there_bytes < needed_bytes {
+            Err(ResizeError::Device {
                 needed_bytes,
                 there_bytes,
             }
-            .into()),
-            false => Ok(()),
+            .into())
+        } else {
+            Ok(())
         }
     }
 

@@ -148,15 +148,17 @@ fn check_space(device: &Arc<dyn BlockDevice>, blocks: u32) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
     let there = reserved::read_inode(device, InodeNr::JOURNAL)?;
     let there = there.map_or(0, |inode| inode.size >> 10 >> disk.log_block_size.min(31));
-    let per_map_block = match disk.features().has(Feature::EXTENTS) {
-        true => 2000,
-        false => 255,
+    let per_map_block = if disk.features().has(Feature::EXTENTS) {
+        2000
+    } else {
+        255
     };
     let more = u64::from(blocks).saturating_sub(there);
     let wanted = more + more / per_map_block + 3;
-    match more > 0 && disk.free_blocks_count < wanted {
-        true => Err(Error::NoSpace),
-        false => Ok(()),
+    if more > 0 && disk.free_blocks_count < wanted {
+        Err(Error::NoSpace)
+    } else {
+        Ok(())
     }
 }
 

@@ -89,9 +89,10 @@ fn parent(fs: &Fs, dentry: &Dentry) -> Result<Arc<Inode>> {
 }
 
 fn kind_of(fs: &Fs, nr: InodeNr) -> Result<FileType> {
-    let kind = match fs.space.is_inode_allocated(&fs.base, nr)? {
-        true => load(fs, nr)?.read().disk.file_type(),
-        false => None,
+    let kind = if fs.space.is_inode_allocated(&fs.base, nr)? {
+        load(fs, nr)?.read().disk.file_type()
+    } else {
+        None
     };
     kind.ok_or(contradiction(nr, CorruptKind::FcFree))
 }

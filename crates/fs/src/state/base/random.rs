@@ -27,9 +27,10 @@ impl Random {
     /// The next number.
     pub(crate) fn next(&self) -> u32 {
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let counter = match self.is_seeded {
-            true => self.counters.slot(0),
-            false => self.counters.local(),
+        let counter = if self.is_seeded {
+            self.counters.slot(0)
+        } else {
+            self.counters.local()
         };
         let state = counter.fetch_add(STEP, Ordering::Relaxed);
         low_u32(uext4_sync::Rng::new(state).next_u64())

@@ -35,9 +35,10 @@ impl MountState {
 
     /// Goes from read-only to read-write or back. A mount that failed or is closed stays so.
     pub(crate) fn set_writable(&self, writable: bool) {
-        let (from, to) = match writable {
-            true => (READ_ONLY, READ_WRITE),
-            false => (READ_WRITE, READ_ONLY),
+        let (from, to) = if writable {
+            (READ_ONLY, READ_WRITE)
+        } else {
+            (READ_WRITE, READ_ONLY)
         };
         let order = Ordering::SeqCst;
         let _failed_or_closed = self.word.compare_exchange(from, to, order, order);

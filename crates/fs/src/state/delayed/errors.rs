@@ -73,10 +73,12 @@ impl WriteErrors {
         let first = self
             .word
             .compare_exchange(word, word | SEEN, order, Ordering::Acquire);
-        match seen.swap(word & !SEEN, order) != word & !SEEN {
-            true if word & SEEN == 0 && first.is_ok() => Advance::First,
-            true => Advance::Again,
-            false => Advance::Nothing,
+        if seen.swap(word & !SEEN, order) == word & !SEEN {
+            Advance::Nothing
+        } else if word & SEEN == 0 && first.is_ok() {
+            Advance::First
+        } else {
+            Advance::Again
         }
     }
 

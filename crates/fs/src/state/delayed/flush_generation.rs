@@ -49,9 +49,10 @@ impl FlushGeneration {
     pub(crate) fn begin_write(&self, failed: u64) -> bool {
         let before = self.update(|word| {
             let starts_over = word & SETTLED != 0 || is_lost(word, failed);
-            let state = match starts_over {
-                true => failed & FAILED_MASK,
-                false => word & STATE_MASK,
+            let state = if starts_over {
+                failed & FAILED_MASK
+            } else {
+                word & STATE_MASK
             };
             (word & !STATE_MASK).wrapping_add(WRITE) | state
         });

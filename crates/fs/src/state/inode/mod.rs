@@ -236,9 +236,10 @@ impl Inode {
     /// Sets whether a truncate continues in further transactions; `_state` is this inode's, locked
     /// to change.
     pub(crate) fn note_cutting(&self, _state: &mut InodeState, goes_on: bool) {
-        match goes_on {
-            true => self.notes.fetch_or(NOTE_CUTTING, Ordering::Release),
-            false => self.notes.fetch_and(!NOTE_CUTTING, Ordering::Release),
+        if goes_on {
+            self.notes.fetch_or(NOTE_CUTTING, Ordering::Release)
+        } else {
+            self.notes.fetch_and(!NOTE_CUTTING, Ordering::Release)
         };
     }
 

@@ -187,9 +187,10 @@ impl Accounts {
             .take(max)
             .collect();
         let left = owners.len() - idle.len();
-        let next = match idle.len() < max {
-            true => (2 * left).max(UNUSED_MAX),
-            false => owners.len(),
+        let next = if idle.len() < max {
+            (2 * left).max(UNUSED_MAX)
+        } else {
+            owners.len()
         };
         self.look_at.store(next, Ordering::Relaxed);
         idle

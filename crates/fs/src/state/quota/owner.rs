@@ -94,9 +94,10 @@ impl OwnerState {
 fn add(used: &mut u64, by: i64) -> i64 {
     let less = by.unsigned_abs().saturating_sub(*used);
     *used = used.saturating_add_signed(by);
-    match by < 0 {
-        true => 0i64.saturating_sub_unsigned(less),
-        false => 0,
+    if by < 0 {
+        0i64.saturating_sub_unsigned(less)
+    } else {
+        0
     }
 }
 

@@ -113,9 +113,10 @@ impl Space {
     /// # Errors
     /// [`Error::NoSpace`] if not.
     pub(crate) fn check_room(&self, reserve: Reserve) -> Result<()> {
-        match self.has_room(reserve) {
-            true => Ok(()),
-            false => Err(Error::NoSpace),
+        if self.has_room(reserve) {
+            Ok(())
+        } else {
+            Err(Error::NoSpace)
         }
     }
 

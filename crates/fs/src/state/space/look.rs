@@ -78,9 +78,10 @@ impl Space {
                 .raw
                 .parse(nr, &self.layout.geometry, &self.layout.checksums)?;
             let uninit = descriptor.has_flag(uext4_format::group_flag::BLOCK_UNINIT);
-            return Ok(match uninit {
-                true => Source::Computed(descriptor),
-                false => Source::Device(descriptor),
+            return Ok(if uninit {
+                Source::Computed(descriptor)
+            } else {
+                Source::Device(descriptor)
             });
         };
         let half = group.blocks.live().read();
