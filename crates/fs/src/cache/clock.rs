@@ -140,7 +140,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
 
     /// The cached object.
     pub(crate) fn get(&self, key: K) -> Option<Arc<V>> {
-        self.shard(key).look(key).ok()
+        self.shard(key).lookup(key).ok()
     }
 
     /// As [`Self::get`], without counting a miss: the caller loads the object then.
@@ -165,7 +165,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
         mut read: impl FnMut() -> Result<Found<K, V>, E>,
     ) -> Result<Arc<V>, E> {
         loop {
-            let departures = match self.shard(key).look(key) {
+            let departures = match self.shard(key).lookup(key) {
                 Ok(value) => return Ok(value),
                 Err(departures) => departures,
             };

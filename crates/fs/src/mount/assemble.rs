@@ -86,7 +86,7 @@ pub(super) fn engine(
     let checksums = plan.superblock.checksums();
     let incidents = Arc::new(Incidents::new(plan.geometry.block_bits));
     let space = Space::load(&device, &plan.superblock, &plan.geometry, &plan.options)?;
-    space.tell(&incidents);
+    space.set_incidents(&incidents);
     let journal = Journal::open(journal_config(&device, plan, &space, log))?;
     let format = InodeFormat {
         geometry: plan.geometry,

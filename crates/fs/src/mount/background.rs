@@ -32,7 +32,7 @@ impl Work for Weak<Fs> {
     fn run(&self, reach: Reach) {
         if let Some(fs) = self.upgrade() {
             // Frees orphans first: their data need no writeback.
-            fs.reap_by_the_way();
+            fs.try_reap();
             fs.write_out_by_itself(reach);
         }
     }

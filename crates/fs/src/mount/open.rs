@@ -60,7 +60,7 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, options: MountOptions) -> R
     let mut options = options.settled(&superblock)?;
     let found = Inspection::of(&**device, superblock, &options.open_options())?;
     options.access = found.access;
-    settle_stripe(&found.superblock, &mut options);
+    apply_stripe(&found.superblock, &mut options);
     Ok(Plan {
         options,
         superblock: found.superblock,
@@ -74,7 +74,7 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, options: MountOptions) -> R
 }
 
 /// Inspects again, after other hosts have stopped writing.
-pub(super) fn look_again(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<()> {
+pub(super) fn inspect_again(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<()> {
     let now = inspect(device, plan.options.clone())?;
     plan.superblock = now.superblock;
     plan.geometry = now.geometry;
@@ -107,7 +107,7 @@ pub(super) fn recovers_first(device: &dyn BlockDevice, plan: &Plan) -> bool {
 }
 
 /// Without `stripe=`, uses the superblock's RAID stripe. A stripe longer than a group is ignored.
-fn settle_stripe(superblock: &Superblock, options: &mut MountOptions) {
+fn apply_stripe(superblock: &Superblock, options: &mut MountOptions) {
     let widths = [
         options.stripe_blocks,
         superblock.raid_stripe_width,

@@ -142,7 +142,7 @@ impl Fs {
     }
 
     fn end_writing(&self, life: &mut Lifecycle) -> Result<()> {
-        self.base.note(self.reap())?;
+        self.base.record_result(self.reap())?;
         if !self.orphans.is_empty() {
             return Err(RemountError::Busy.into());
         }

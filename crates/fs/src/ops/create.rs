@@ -88,7 +88,7 @@ impl Filesystem {
             fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
             let draft = fs.draft_inode(parent, &NewInode::new(FileType::Regular, mode), caller)?;
             let _claim = fs.reserve_inode_quota(&draft, caller)?;
-            fs.with_what_was_freed(|| {
+            fs.retry_after_reclaim(|| {
                 let handle = fs.start(credits::CREATE)?;
                 let inode = fs.new_inode(&handle, parent, &draft)?;
                 handle.write(inode.arc()).disk.links = 0;

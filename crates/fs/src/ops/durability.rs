@@ -108,7 +108,7 @@ impl Filesystem {
     pub fn sync(&self) -> Result<()> {
         // While it is frozen no data are delayed, and orphans are freed after the thaw.
         let written = if self.fs.delayed.is_empty() {
-            self.fs.reap_by_the_way();
+            self.fs.try_reap();
             Ok(())
         } else {
             // Frees orphans first: their data need no writeback.

@@ -49,7 +49,7 @@ impl Fs {
         }
         let mut make = |tid: Tid, keys: Vec<u64>| self.records(tid, keys);
         // With its copies of these, from before the replay of the log, e2fsck replays records.
-        let (inodes, _) = self.inodes.place(&self.space, InodeNr::JOURNAL)?;
+        let (inodes, _) = self.inodes.location(&self.space, InodeNr::JOURNAL)?;
         let superblock = BlockNr(SUPERBLOCK_OFFSET >> self.base.geometry.block_bits);
         let home_first = || {
             let geometry = &self.base.geometry;
@@ -90,7 +90,7 @@ impl Fs {
             Ok(()) if state.has_xattrs() => handle.require_full(FullReason::Attribute),
             Ok(()) => {
                 let emptied = state.emptied_bytes();
-                self.name_log.note_last(handle, state.nr(), emptied);
+                self.name_log.record_last(handle, state.nr(), emptied);
             }
         }
     }
@@ -149,7 +149,7 @@ impl Fs {
     /// Checks the place of a new inode. Replayers keep the bytes behind the fields of a record: the
     /// attributes of the file that had the place would be those of the new one.
     fn check_place(&self, nr: InodeNr) -> Recorded<()> {
-        let (block, offset) = self.inodes.place(&self.space, nr).map_err(failed)?;
+        let (block, offset) = self.inodes.location(&self.space, nr).map_err(failed)?;
         let mut bytes = vec![0; usize::from(self.base.geometry.inode_size)];
         let read = self.base.journal.read_part(block, offset, &mut bytes);
         read.map_err(|error| failed(error.into()))?;

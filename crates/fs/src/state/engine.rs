@@ -61,6 +61,11 @@ impl Fs {
         self.base.writable()
     }
 
+    /// Marks the mount as failed if a commit in the background has failed.
+    pub(crate) fn poll_failed_commit(&self) {
+        let _read_only = self.base.writable();
+    }
+
     /// See [`Base::now`].
     pub(crate) fn now(&self) -> Timestamp {
         self.base.now()
@@ -129,7 +134,7 @@ impl Fs {
 
     /// Answers damage unless `nr` is a block that a file or directory may own.
     pub(crate) fn check_block(&self, nr: BlockNr, structure: &'static str) -> Result<()> {
-        if self.space.may_hold_data(nr) {
+        if self.space.may_contain_data(nr) {
             return Ok(());
         }
         let problem = CorruptKind::BlockNumber;

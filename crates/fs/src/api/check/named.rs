@@ -6,22 +6,22 @@ use uext4_format::{BlockNr, CorruptKind, Feature, InodeNr, Place};
 
 impl Check<'_> {
     /// Checks the MMP block; another pass claims it.
-    pub(super) fn look_at_mmp(&mut self) -> Step {
+    pub(super) fn check_mmp(&mut self) -> Step {
         let nr = BlockNr(self.fs.base.superblock.read().disk.mmp_block);
         if !self.fs.base.features.has(Feature::MMP) {
             return Ok(());
         }
         if !self.may_map(&(nr.0..nr.0.saturating_add(1))) {
             let problem = CorruptKind::MmpOutside;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
             return Ok(());
         }
         let bytes = self.read(nr)?;
         match Mmp::parse(&bytes, nr, &self.fs.base.checksums) {
-            Err(corrupt) => self.note(&corrupt),
+            Err(corrupt) => self.add_corrupt(&corrupt),
             Ok(mmp) if mmp.sequence > MMP_SEQ_MAX && mmp.sequence != MMP_SEQ_CLEAN => {
                 let problem = CorruptKind::MmpSequence;
-                self.found(Place::Block(nr), "mmp block", problem);
+                self.add_problem(Place::Block(nr), "mmp block", problem);
             }
             Ok(_) => {}
         }
@@ -29,16 +29,16 @@ impl Check<'_> {
     }
 
     /// Without the feature `orphan_present`, every slot of the orphan file must be free.
-    pub(super) fn look_at_orphan_file(&mut self) {
+    pub(super) fn check_orphan_file(&mut self) {
         let nr = self.fs.base.superblock.read().disk.orphan_file_inum;
         let says_none = !self.fs.base.features.has(Feature::ORPHAN_PRESENT);
         if says_none && !self.fs.orphans.is_empty() {
             let problem = CorruptKind::OrphansDenied;
-            self.found(Place::Inode(InodeNr(nr)), "orphan file", problem);
+            self.add_problem(Place::Inode(InodeNr(nr)), "orphan file", problem);
         }
     }
 
-    pub(super) fn look_at_quota_numbers(&mut self) {
+    pub(super) fn check_quota_numbers(&mut self) {
         let disk = self.fs.base.superblock.read().disk.clone();
         let has_quota = self.fs.base.features.has(Feature::QUOTA);
         let has_projects = self.fs.base.features.has(Feature::PROJECT);
@@ -63,7 +63,7 @@ impl Check<'_> {
         ];
         if all.into_iter().any(no_file) || (has_quota && is_wrong.contains(&true)) {
             let problem = CorruptKind::QuotaNumber;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
     }
 }

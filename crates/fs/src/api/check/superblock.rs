@@ -39,26 +39,26 @@ const EXTRA_BYTES_MIN: u16 = 4;
 const DESCRIPTOR_BYTES_MAX: u16 = 1024;
 
 impl Check<'_> {
-    pub(super) fn look_at_superblock(&mut self) {
+    pub(super) fn check_superblock(&mut self) {
         let disk = self.fs.base.superblock.read().disk.clone();
         if disk.rev_level > REVISION_MAX {
             let problem = CorruptKind::Revision;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
         let features = disk.features();
         if features.compat & !KNOWN.compat != 0 || features.ro_compat & !KNOWN.ro_compat != 0 {
             let problem = CorruptKind::UnknownFeatures;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
         if features.has(Feature::METADATA_CSUM) && features.has(Feature::UNINIT_BG) {
             let problem = CorruptKind::TwoSeals;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
         // Without the feature `64bit` the field is otherwise unused.
         let size = disk.desc_size;
         if size != 0 && (!size.is_power_of_two() || size > DESCRIPTOR_BYTES_MAX) {
             let problem = CorruptKind::DescriptorSizes;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
         let extra_max = self
             .fs
@@ -72,7 +72,7 @@ impl Check<'_> {
         };
         if is_odd(disk.min_extra_isize) || is_odd(disk.want_extra_isize) {
             let problem = CorruptKind::ExtraSizes;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
     }
 }

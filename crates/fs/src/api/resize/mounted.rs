@@ -118,7 +118,7 @@ impl Fs {
 
     /// Changes have stopped.
     fn grow(&self, life: &Lifecycle, plan: &Plan) -> Result<()> {
-        self.settle()?;
+        self.checkpoint_all()?;
         let grown = self.grow_at_rest(life, plan);
         let thawed = self.thaw_journal();
         grown.and(thawed)

@@ -84,7 +84,7 @@ pub fn set_journal(
 ) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
     let length = length_of(&disk, wanted)?;
-    check_place(&disk, wanted)?;
+    check_location(&disk, wanted)?;
     check_sound(device, options)?;
     check_space(device, length.blocks)?;
     let last = match wanted {
@@ -125,7 +125,7 @@ fn length_of(disk: &Superblock, wanted: Journal<'_>) -> Result<LogLength> {
     Err(Error::NotSupported(problem))
 }
 
-fn check_place(disk: &Superblock, wanted: Journal<'_>) -> Result<()> {
+fn check_location(disk: &Superblock, wanted: Journal<'_>) -> Result<()> {
     let Journal::Internal(InternalJournal {
         place: Some(place), ..
     }) = wanted
@@ -258,7 +258,7 @@ fn switch_to_inode(
         device.write_at(first.0 << disk.geometry()?.block_bits, &log.encode())?;
         device.flush()?;
         reserved::write_superblock(device, |disk| {
-            log_length::note_inode(disk, backup);
+            log_length::set_backup(disk, backup);
             name_journal(disk, Presence::Present);
             disk.journal_inum = InodeNr::JOURNAL.0;
         })

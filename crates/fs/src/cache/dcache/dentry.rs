@@ -29,7 +29,7 @@ pub(crate) struct Words {
 
 impl Words {
     /// `Key::place` of the name.
-    pub(crate) fn place(self) -> u64 {
+    pub(crate) fn slot_hash(self) -> u64 {
         self.mark ^ self.said
     }
 }
@@ -37,7 +37,7 @@ impl Words {
 impl Dentry {
     pub(crate) fn get(&self, key: Key) -> Option<InodeNr> {
         let words = self.words()?;
-        let is_it = words.place() == key.place && high_u32(words.said) == key.check;
+        let is_it = words.slot_hash() == key.place && high_u32(words.said) == key.check;
         is_it.then_some(InodeNr(low_u32(words.said)))
     }
 

@@ -179,7 +179,7 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
 
     /// Notes that a leaf below a node was split; answers whether the node is to be copied again.
     /// The structure gets no other number meanwhile.
-    pub(crate) fn note_split(&self, place: LogicalBlock) -> bool {
+    pub(crate) fn record_split(&self, place: LogicalBlock) -> bool {
         let mut behind = self.change.lock();
         if !behind.contains(&place) {
             behind.push(place);
@@ -305,7 +305,7 @@ impl NodeCopy {
         let head = self.head();
         let entries = &self.buffers[head.buffer()][..head.count(generation)?];
         let (first, more) = entries.split_first()?;
-        let guess = near::place_in(&range, major, more.len());
+        let guess = near::interpolate(&range, major, more.len());
         let above = near::partition_point(more, guess, |word| entry(word).hash <= major);
         let found = above.checked_sub(1).map_or(first, |at| &more[at]);
         let found = (entry(found), more.get(above).map(|word| entry(word).hash));

@@ -29,7 +29,7 @@ impl Order {
 
 impl FileStatus {
     /// Notes a use, if the shrinker asks for it.
-    pub(super) fn note_use(&self) {
+    pub(super) fn mark_used(&self) {
         if self.all.order == Order::ByUse {
             let now = self.all.clock.wall();
             let ms = nonnegative(now.seconds) * 1000 + u64::from(now.nanoseconds / 1_000_000);

@@ -33,11 +33,11 @@ pub(super) fn meaning_of(
         return Ok(None);
     };
     let key = name.key;
-    let Some(nr) = blocks.meaning(key) else {
+    let Some(nr) = blocks.lookup_cached(key) else {
         return Ok(None);
     };
     let held = hold(nr);
-    Ok(in_use(held, blocks.meaning(key) == Some(nr)))
+    Ok(in_use(held, blocks.lookup_cached(key) == Some(nr)))
 }
 
 /// The inode `held`, if the dentry was valid when the reference was taken: a later unlink sees the
@@ -51,11 +51,11 @@ fn in_use(held: Result<InodeRef>, is_meant: bool) -> Option<InodeRef> {
 /// prefetch runs during the search for the inode. The leaf is not read.
 pub(super) fn holder(dir: &Dir<'_>, key: Key, leaf: LogicalBlock) -> Result<Option<FoundEntry>> {
     let blocks = dir.inode.dir_blocks();
-    let Some(nr) = blocks.meaning(key) else {
+    let Some(nr) = blocks.lookup_cached(key) else {
         return Ok(None);
     };
     let held = dir.fs.inode(nr);
-    let (block, is_meant) = (blocks.block(leaf), blocks.meaning(key) == Some(nr));
+    let (block, is_meant) = (blocks.block(leaf), blocks.lookup_cached(key) == Some(nr));
     let (Some(inode), Some(block)) = (in_use(held, is_meant), block) else {
         return Ok(None);
     };

@@ -37,11 +37,11 @@ impl Fs {
 
     /// As [`Self::reap`], unless the freeze barrier is closed. An error is recorded in the file
     /// system.
-    pub(crate) fn reap_by_the_way(&self) {
+    pub(crate) fn try_reap(&self) {
         if self.inodes.evictions.has_work()
             && let Some(_pass) = self.base.changes.try_enter()
         {
-            let _noted = self.base.note(self.reap());
+            let _noted = self.base.record_result(self.reap());
         }
     }
 

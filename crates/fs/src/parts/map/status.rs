@@ -37,5 +37,5 @@ pub(super) fn note(handle: &Handle<'_>, state: &mut InodeState, range: &Range<u6
     if !is_in_inode(state) {
         handle.require_full(FullReason::Layout);
     }
-    state.note_changed(range.clone());
+    state.record_changed(range.clone());
 }

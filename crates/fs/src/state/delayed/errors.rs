@@ -42,7 +42,7 @@ pub(crate) enum Advance {
 
 impl WriteErrors {
     /// Records an error. True if all earlier errors were reported.
-    pub(crate) fn note(&self) -> bool {
+    pub(crate) fn record(&self) -> bool {
         let next = |word: u32| Some((word & !SEEN) + STEP);
         let before = self
             .word
@@ -99,7 +99,7 @@ mod tests {
         let (first, second) = (errors.cursor(), errors.cursor());
         let told = |cursor| errors.check_and_advance(cursor) != Advance::Nothing;
         assert!(!told(Some(&first)));
-        assert!(errors.note() && !errors.note());
+        assert!(errors.record() && !errors.record());
         let late = errors.cursor();
         for open in [&first, &second, &late] {
             assert!(told(Some(open)), "{open:?}");
@@ -108,8 +108,8 @@ mod tests {
         assert!(told(None) && !told(None));
         let after = errors.cursor();
         assert!(!told(Some(&after)), "others were told before it came");
-        errors.note();
-        errors.note();
+        errors.record();
+        errors.record();
         for (open, first) in [(&first, Advance::First), (&after, Advance::Again)] {
             assert_eq!(errors.check_and_advance(Some(open)), first);
             assert_eq!(errors.check_and_advance(Some(open)), Advance::Nothing);

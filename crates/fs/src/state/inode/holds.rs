@@ -76,7 +76,7 @@ impl Holds {
     }
 
     /// Adds a hold.
-    pub(super) fn hold(&self) {
+    pub(super) fn acquire(&self) {
         self.0.fetch_add(1, SeqCst);
     }
 
@@ -113,7 +113,7 @@ mod tests {
             (Life::Freed, false),
         ] {
             let holds = Holds::new(life);
-            holds.hold();
+            holds.acquire();
             assert!(!holds.claim(0), "{life:?}");
             assert_eq!(holds.life(), life);
             assert_eq!(holds.claim(1), is_due, "{life:?}");
@@ -127,7 +127,7 @@ mod tests {
     fn a_refused_claim_and_the_last_hold_do_not_miss_each_other() {
         for round in 0..2000 {
             let holds = Arc::new(Holds::new(Life::Unlinked));
-            holds.hold();
+            holds.acquire();
             let claimer = {
                 let holds = Arc::clone(&holds);
                 thread::spawn(move || holds.claim(0))

@@ -164,7 +164,7 @@ impl Accounts {
             Some(owner) => Some(Arc::clone(owner)),
             None => self.all.lock().get(&id).cloned(),
         };
-        owner.filter(|owner| owner.has_place())
+        owner.filter(|owner| owner.has_entry())
     }
 
     /// Owners that may have nothing left to keep, if there are many owners; at most `max`. The
@@ -179,7 +179,8 @@ impl Accounts {
                 .map(|(id, owner)| (*id, Arc::clone(owner)))
                 .collect()
         };
-        let may_go = |(id, owner): &&(u32, Arc<Owner>)| *id != 0 && owner.unused_place().is_some();
+        let may_go =
+            |(id, owner): &&(u32, Arc<Owner>)| *id != 0 && owner.unused_location().is_some();
         let idle: Vec<u32> = owners
             .iter()
             .filter(may_go)
@@ -207,7 +208,7 @@ impl Accounts {
             let owner = self.all.lock().get(&id).cloned();
             // Two: the map, and this one.
             let alone = owner.filter(|owner| Arc::strong_count(owner) == 2);
-            let place = alone.and_then(|owner| owner.unused_place());
+            let place = alone.and_then(|owner| owner.unused_location());
             place.inspect(|_| drop(self.all.lock().remove(&id)))
         };
         if let Some(place) = removed {
@@ -246,14 +247,14 @@ impl Accounts {
     }
 
     /// Gives the owner an entry in the file, which has space for it, and keeps it.
-    pub(crate) fn place(&self, handle: &Handle<'_>, id: u32, kept: &mut Kept) -> Result<()> {
+    pub(crate) fn assign_slot(&self, handle: &Handle<'_>, id: u32, kept: &mut Kept) -> Result<()> {
         let placed = handle.write(&self.file).insert(id);
         let damaged = Corrupt::new(Place::Inode(self.nr), "quota file", CorruptKind::Full);
         let (place, blocks) = placed.ok_or(Error::Corrupt(damaged))?;
         handle.charge(blocks);
         let owner = self.owner(id);
-        handle.write(&owner).set_place(place);
-        owner.note_place();
+        handle.write(&owner).set_location(place);
+        owner.mark_has_entry();
         kept.0.push(owner);
         Ok(())
     }

@@ -240,7 +240,7 @@ impl Space {
             len_blocks: self.clamp_to_end(run.start, run.len_blocks.into()).max(1),
             ..run
         };
-        if !self.may_hold_run(run.start, run.len_blocks.into()) {
+        if !self.may_contain_run(run.start, run.len_blocks.into()) {
             let problem = CorruptKind::FreedMetadata;
             return Err(Corrupt::new(Place::Block(run.start), "block run", problem).into());
         }

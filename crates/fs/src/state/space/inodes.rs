@@ -117,7 +117,7 @@ impl Space {
         if unusable.load(Ordering::Relaxed) {
             return None;
         }
-        let bits = base.note_quietly(self.inode_bits(base, nr, group));
+        let bits = base.record_result_later(self.inode_bits(base, nr, group));
         if bits.is_err() && !unusable.swap(true, Ordering::Relaxed) {
             self.policy.counts().withdraw(nr);
         }
@@ -159,7 +159,7 @@ impl Space {
     ) -> Result<()> {
         let inodes = self.geometry().inodes_per_group;
         let last = (index | (READY_TOGETHER - 1)).min(inodes - 1);
-        self.settle_block_bitmap(base, handle, nr, group)?;
+        self.init_block_bitmap(base, handle, nr, group)?;
         let mut half = handle.write(&group.inodes);
         half.flags &= !group_flag::INODE_UNINIT;
         self.initialise_table(nr, &mut half, last)?;
@@ -211,7 +211,7 @@ impl Space {
     }
 
     /// Writes the block bitmap of a group with inodes in use, as the kernel does.
-    fn settle_block_bitmap(
+    fn init_block_bitmap(
         &self,
         base: &Base,
         handle: &Handle<'_>,

@@ -19,7 +19,7 @@ pub(super) struct BitmapLoader<'a> {
 impl BitmapLoader<'_> {
     /// Records the error here, because the request may find space in another group.
     fn fail(&self, error: Error) -> LoadError {
-        let _recorded = self.base.note_quietly::<()>(Err(error.clone()));
+        let _recorded = self.base.record_result_later::<()>(Err(error.clone()));
         *self.failed.borrow_mut() = Some(error);
         LoadError
     }
@@ -42,7 +42,7 @@ impl Loader for BitmapLoader<'_> {
         groups: &[GroupNr],
         each: &mut dyn FnMut(GroupNr, std::result::Result<&Bitmap, LoadError>),
     ) {
-        self.space.look(groups, &mut |nr, seen| {
+        self.space.visit_bitmaps(groups, &mut |nr, seen| {
             each(nr, seen.map_err(|error| self.fail(error)));
         });
     }
@@ -76,7 +76,7 @@ impl Loader for LookLoader<'_> {
         groups: &[GroupNr],
         each: &mut dyn FnMut(GroupNr, std::result::Result<&Bitmap, LoadError>),
     ) {
-        self.space.look(groups, &mut |nr, seen| {
+        self.space.visit_bitmaps(groups, &mut |nr, seen| {
             each(nr, seen.map_err(|error| self.space.survey_failed(error)));
         });
     }

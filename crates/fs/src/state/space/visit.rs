@@ -34,7 +34,11 @@ impl Source {
 
 impl Space {
     /// Calls `each` with the bitmap of every group, ascending.
-    pub(super) fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap>)) {
+    pub(super) fn visit_bitmaps(
+        &self,
+        groups: &[GroupNr],
+        each: &mut dyn FnMut(GroupNr, Result<&Bitmap>),
+    ) {
         let sources: Vec<_> = groups.iter().map(|nr| self.source(*nr)).collect();
         let in_a_row = |a: &Result<Source>, b: &Result<Source>| match (a, b) {
             (Ok(a), Ok(b)) => a.block().is_some_and(|nr| b.block() == Some(nr + 1)),
