@@ -27,7 +27,7 @@ use crate::types::settings::Settings;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
 use uext4_format::{Feature, Features};
-use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, LogRun, Start, Width};
+use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, Start, Width};
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, FreezeBarrier, Latest, Mutex, Rank};
@@ -41,8 +41,9 @@ const CACHE_BYTES_MAX: u64 = 1 << 30;
 
 /// `metadata_cache=`, or the default.
 pub(super) fn metadata_cache_bytes(options: &MountOptions) -> u64 {
-    let default = || part_of_memory(CACHE_PART, CACHE_BYTES_MAX);
-    options.metadata_cache_bytes.unwrap_or_else(default)
+    options
+        .metadata_cache_bytes
+        .unwrap_or_else(|| part_of_memory(CACHE_PART, CACHE_BYTES_MAX))
 }
 
 /// Builds the engine and begins the mount: marks the file system in use, frees orphans.
@@ -254,11 +255,13 @@ fn journal_blocks(plan: &Plan) -> Vec<std::ops::Range<u64>> {
     };
     let superblock = uext4_journal::recovery::read_superblock(log, plan.geometry.block_size());
     let len_blocks = superblock.map_or(log.len_blocks, |found| found.max_len_blocks);
-    let blocks = |run: &LogRun| {
-        let len = len_blocks.saturating_sub(run.log_start).min(run.len);
-        run.device_block..run.device_block + u64::from(len)
-    };
-    log.runs.iter().map(blocks).collect()
+    log.runs
+        .iter()
+        .map(|run| {
+            let len = len_blocks.saturating_sub(run.log_start).min(run.len);
+            run.device_block..run.device_block + u64::from(len)
+        })
+        .collect()
 }
 
 /// Marks the file system in use. The mark must be durable before any other write.

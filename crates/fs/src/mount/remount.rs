@@ -254,8 +254,11 @@ impl Fs {
 /// Byte ranges of the log on the file system's device.
 fn log_bytes(life: &Lifecycle, block_size: u64) -> Vec<Range<u64>> {
     let home: *const () = Arc::as_ptr(&life.media.home).cast();
-    let internal = |log: &&uext4_journal::Log| Arc::as_ptr(&log.device).cast() == home;
-    let runs = life.log.iter().filter(internal).flat_map(|log| &log.runs);
+    let runs = life
+        .log
+        .iter()
+        .filter(|log| Arc::as_ptr(&log.device).cast() == home)
+        .flat_map(|log| &log.runs);
     runs.map(|run| {
         let start = run.device_block * block_size;
         start..start + u64::from(run.len) * block_size

@@ -176,9 +176,10 @@ impl Creation<'_> {
             kind,
             change: Change::Create,
         };
-        let insert = || dir::insert(fs, handle, parent, &self.at.name, &child, way);
         let filled = self.fill(handle, &inode).map_err(DirError::from);
-        match filled.and_then(|()| insert()) {
+        let inserted =
+            filled.and_then(|()| dir::insert(fs, handle, parent, &self.at.name, &child, way));
+        match inserted {
             Ok(()) => Ok(inode),
             Err(error) => {
                 handle.require_full(FullReason::Orphan);

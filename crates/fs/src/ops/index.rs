@@ -158,8 +158,7 @@ impl Fs {
         &self,
         mut change: impl FnMut() -> Result<T>,
     ) -> Result<T> {
-        let change = |_| Ok(change()?);
-        retried(self, std::iter::empty(), change, || Ok(false))
+        retried(self, std::iter::empty(), |_| Ok(change()?), || Ok(false))
     }
 
     /// Frees the inodes of the reclaim queue, which includes those that an earlier try allocated
@@ -248,11 +247,13 @@ impl<'a> Hold<'a> {
 
 /// Locks the structures of several directories, ascending by inode number, each once.
 pub(super) fn lock_all<'a>(mut wanted: Vec<(&'a Inode, LockMode)>) -> Vec<Hold<'a>> {
-    let exclusive_first = |index: &LockMode| u8::from(*index != LockMode::Exclusive);
-    wanted.sort_by_key(|(dir, index)| (dir.nr(), exclusive_first(index)));
+    // The exclusive mode comes first, so that it is the one kept of a directory named twice.
+    wanted.sort_by_key(|(dir, index)| (dir.nr(), *index != LockMode::Exclusive));
     wanted.dedup_by_key(|(dir, _)| dir.nr());
-    let hold = |(dir, index)| Hold::new(dir, index);
-    wanted.into_iter().filter_map(hold).collect()
+    wanted
+        .into_iter()
+        .filter_map(|(dir, index)| Hold::new(dir, index))
+        .collect()
 }
 
 /// The answer of a change that needs no retry.

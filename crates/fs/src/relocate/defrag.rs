@@ -130,8 +130,11 @@ impl<'a> Job<'a> {
                 }
                 None => 0..extents[at].end(),
             };
-            let passed = |extent: &&Mapped| extent.end() <= range.end;
-            at += extents[at..].iter().take_while(passed).count().max(1);
+            at += extents[at..]
+                .iter()
+                .take_while(|extent| extent.end() <= range.end)
+                .count()
+                .max(1);
             if progress(moved << bits).is_break() {
                 break;
             }

@@ -125,10 +125,11 @@ impl Mover {
     /// Copies the data, zeroes as holes; unwritten extents have none.
     fn copy(&mut self, fs: &Fs, inode: &Inode, piece: &Piece, to: BlockRun) -> Result<()> {
         let bits = fs.base.geometry.block_bits;
-        let is_row =
-            |a: &Mapped, b: &Mapped| a.end() == u64::from(b.logical.0) && a.state == b.state;
         fs.begin_unflushed(inode);
-        for row in piece.extents.chunk_by(is_row) {
+        for row in piece
+            .extents
+            .chunk_by(|a, b| a.end() == u64::from(b.logical.0) && a.state == b.state)
+        {
             if row[0].state == ExtentState::Unwritten {
                 continue;
             }

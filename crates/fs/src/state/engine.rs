@@ -120,11 +120,15 @@ impl Fs {
         check: impl Fn(&[u8]) -> std::result::Result<(), Corrupt>,
     ) -> Result<Arc<MetaBlock>> {
         self.base.spend_block(nr, seal.name())?;
-        let read = || {
-            self.check_block(nr, seal.name())?;
-            Ok(self.base.journal.read_block(nr)?)
-        };
-        self.blocks.load(nr, seal, read, check)
+        self.blocks.load(
+            nr,
+            seal,
+            || {
+                self.check_block(nr, seal.name())?;
+                Ok(self.base.journal.read_block(nr)?)
+            },
+            check,
+        )
     }
 
     /// The inode, read from the table on a miss. It may be free or unlinked: callers check.

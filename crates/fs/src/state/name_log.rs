@@ -84,8 +84,11 @@ impl NameLog {
     pub(crate) fn record_last(&self, handle: &Handle<'_>, inode: InodeNr, emptied: Box<[u8]>) {
         let mut names = self.names.lock();
         names.begin(handle.tid());
-        let of_inode = |noted: &&mut NotedName| noted.dentry.inode == inode;
-        let newest = names.list.iter_mut().rev().find(of_inode);
+        let newest = names
+            .list
+            .iter_mut()
+            .rev()
+            .find(|noted| noted.dentry.inode == inode);
         match newest.map(|noted| &mut noted.change) {
             Some(NameChange::Unlink { last }) => *last = Some(emptied),
             // Not noted: the list is full, or a full commit is needed anyway.

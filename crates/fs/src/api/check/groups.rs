@@ -87,7 +87,8 @@ impl Check<'_> {
         if blocks.is_empty() {
             return 0..0;
         }
-        cluster(blocks.start)..cluster(blocks.end - 1) + 1
+        let last = cluster(blocks.end - 1);
+        cluster(blocks.start)..last + 1
     }
 
     /// True when no block of the range is metadata.

@@ -152,9 +152,9 @@ impl Check<'_> {
             (Feature::QUOTA, disk.grp_quota_inum),
             (Feature::QUOTA, disk.prj_quota_inum),
         ];
-        let hides =
-            |(feature, inum): &(Feature, u32)| self.fs.base.features.has(*feature) && *inum == nr.0;
-        named.iter().any(hides)
+        named
+            .iter()
+            .any(|(feature, inum)| self.fs.base.features.has(*feature) && *inum == nr.0)
     }
 
     /// Checks the map; `None` if the inode itself holds all data.

@@ -6,8 +6,7 @@ use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointer};
 use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, Feature, FileType, GroupDescriptor, Inode, InodeFlags, InodeNr,
-    Place, Seed,
+    BlockNr, Corrupt, CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed,
 };
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
@@ -242,12 +241,16 @@ impl Check<'_> {
     fn find_unwritten_tables(&self) -> Vec<Range<u64>> {
         let geometry = &self.fs.base.geometry;
         let per_block = u64::from(geometry.inodes_per_block());
-        let of = |descriptor: &GroupDescriptor| {
-            let table = descriptor.inode_table.0;
-            let written = u64::from(written_inodes(descriptor, geometry)).div_ceil(per_block);
-            table + written..table + u64::from(geometry.inode_table_blocks())
-        };
-        let mut parts: Vec<_> = self.descriptors.iter().flatten().map(of).collect();
+        let mut parts: Vec<_> = self
+            .descriptors
+            .iter()
+            .flatten()
+            .map(|descriptor| {
+                let table = descriptor.inode_table.0;
+                let written = u64::from(written_inodes(descriptor, geometry)).div_ceil(per_block);
+                table + written..table + u64::from(geometry.inode_table_blocks())
+            })
+            .collect();
         parts.sort_by_key(|part| (part.end, part.start));
         parts
     }

@@ -43,25 +43,22 @@ impl Check<'_> {
         let has_quota = self.fs.base.features.has(Feature::QUOTA);
         let has_projects = self.fs.base.features.has(Feature::PROJECT);
         let geometry = &self.fs.base.geometry;
-        // Without the feature they are unused, but must be valid numbers.
-        let no_file = |nr: u32| {
-            let is_file = nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr));
-            ![0, InodeNr::USER_QUOTA.0, InodeNr::GROUP_QUOTA.0].contains(&nr) && !is_file
-        };
-        let all = [
-            disk.usr_quota_inum,
-            disk.grp_quota_inum,
-            disk.prj_quota_inum,
-        ];
-        let of_projects = |nr: u32| {
-            has_projects && nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr))
-        };
+        let projects = disk.prj_quota_inum;
+        let all = [disk.usr_quota_inum, disk.grp_quota_inum, projects];
+        let is_projects_file = has_projects
+            && projects >= geometry.first_inode
+            && geometry.contains_inode(InodeNr(projects));
         let is_wrong = [
             ![0, InodeNr::USER_QUOTA.0].contains(&disk.usr_quota_inum),
             ![0, InodeNr::GROUP_QUOTA.0].contains(&disk.grp_quota_inum),
-            disk.prj_quota_inum != 0 && !of_projects(disk.prj_quota_inum),
+            projects != 0 && !is_projects_file,
         ];
-        if all.into_iter().any(no_file) || (has_quota && is_wrong.contains(&true)) {
+        // Without the feature they are unused, but must be valid numbers.
+        let is_invalid = all.into_iter().any(|nr| {
+            let is_file = nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr));
+            ![0, InodeNr::USER_QUOTA.0, InodeNr::GROUP_QUOTA.0].contains(&nr) && !is_file
+        });
+        if is_invalid || (has_quota && is_wrong.contains(&true)) {
             let problem = CorruptKind::QuotaNumber;
             self.add_problem(Place::Superblock, "superblock", problem);
         }

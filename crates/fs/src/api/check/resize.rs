@@ -82,9 +82,8 @@ impl Check<'_> {
     /// Reports block numbers outside of the file system.
     fn check_other_pointers(&mut self, nr: InodeNr, table: BlockNr, bytes: &[u8]) {
         let geometry = *self.fs.base.geometry;
-        let outside = |block: u64| block != 0 && !geometry.contains_run(BlockNr(block), 1);
         let mut entries = (0..bytes.len() / 4).map(|at| pointer(bytes, at).0);
-        if entries.any(outside) {
+        if entries.any(|block| block != 0 && !geometry.contains_run(BlockNr(block), 1)) {
             let problem = CorruptKind::BlockOutsideSystem;
             self.add_problem(Place::InodeBlock(nr, table), "resize inode", problem);
         }

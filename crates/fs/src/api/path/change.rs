@@ -258,8 +258,9 @@ impl Place<'_> {
 
 /// The end offset of each name in a path.
 fn ends_of_names(path: &[u8]) -> Vec<usize> {
-    let is_end = |at: &usize| {
-        path.get(at - 1) != Some(&b'/') && path.get(*at).is_none_or(|byte| *byte == b'/')
-    };
-    (1..=path.len()).filter(is_end).collect()
+    (1..=path.len())
+        .filter(|at| {
+            path.get(at - 1) != Some(&b'/') && path.get(*at).is_none_or(|byte| *byte == b'/')
+        })
+        .collect()
 }

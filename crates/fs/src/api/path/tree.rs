@@ -124,9 +124,8 @@ impl Walk {
             return Err(cycle(nr)).at(&join(&self.start, &dir.path));
         }
         let entries = self.paths.list(dir.inode.clone(), b"");
-        let failed =
-            |failed: PathError| PathError::new(&join(&self.start, &dir.path), failed.into());
-        let entries = entries.map_err(failed)?;
+        let entries = entries
+            .map_err(|failed| PathError::new(&join(&self.start, &dir.path), failed.into()))?;
         self.entered.insert(nr);
         self.open.push(Level {
             inode: dir.inode,

@@ -84,9 +84,10 @@ pub(super) fn apply(disk: &mut Superblock, feature: Feature, wanted: Presence) -
 
 fn turn_on(disk: &mut Superblock, feature: Feature) -> Result<()> {
     let mut features = disk.features();
-    let unmet =
-        |(of, needs, _): &&(Feature, Feature, &str)| *of == feature && !features.has(*needs);
-    if let Some((.., problem)) = NEEDS.iter().find(unmet) {
+    if let Some((.., problem)) = NEEDS
+        .iter()
+        .find(|(of, needs, _)| *of == feature && !features.has(*needs))
+    {
         return Err(Error::NotSupported(problem));
     }
     if !ON.contains(&feature) {

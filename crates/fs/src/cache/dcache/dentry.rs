@@ -90,9 +90,8 @@ impl Set {
     }
 
     pub(crate) fn taken(&self) -> impl Iterator<Item = (&Dentry, Words)> {
-        let words = |entry: &'_ Dentry| entry.words();
         self.0
             .iter()
-            .filter_map(move |entry| Some((entry, words(entry)?)))
+            .filter_map(|entry| Some((entry, entry.words()?)))
     }
 }

@@ -211,11 +211,10 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         let (generation, node) = (self.generation.load(Relaxed), view(place, bytes));
         let copy = self.nodes.get(place.0).and_then(OnceLock::get);
         // Another thread may have copied a later state, with more leaves.
-        let is_more = |copy: &&NodeCopy| {
+        if let Some(copy) = copy.filter(|copy| {
             let count = copy.count(generation);
             count.is_some_and(|count| node.entries().count() > count)
-        };
-        if let Some(copy) = copy.filter(is_more) {
+        }) {
             copy.set(generation, &node);
         }
     }
@@ -250,10 +249,12 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
 
     /// Memory of the copies in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let words = |node: &NodeCopy| node.buffers.iter().map(|words| words.len()).sum();
-        let copied = |node: &OnceLock<NodeCopy>| node.get().map_or(0, words);
-        let bytes = |node| size_of_val(node) + copied(node) * size_of::<AtomicU64>();
-        self.nodes.iter().map(bytes).sum()
+        let copies = self.nodes.iter().filter_map(|node| node.get());
+        let words = copies
+            .flat_map(|copy| &copy.buffers)
+            .map(|words| words.len());
+        let nodes = self.nodes.iter().map(size_of_val);
+        nodes.sum::<usize>() + words.sum::<usize>() * size_of::<AtomicU64>()
     }
 
     /// Invalidates the copy until the next [`Self::put`].

@@ -44,8 +44,8 @@ pub fn names_table() {
     let writers = (0..WRITERS).map(|nr| spawn(Table::write, nr));
     let all: Vec<_> = writers.chain([spawn(Table::search, 0)]).collect();
     (0..3).for_each(|_| table.dentries.grow(&table.memory));
-    let join = |thread: thread::JoinHandle<()>| thread.join().expect("no thread panics");
-    all.into_iter().for_each(join);
+    all.into_iter()
+        .for_each(|thread| thread.join().expect("no thread panics"));
 }
 
 impl Table {

@@ -72,8 +72,8 @@ impl<D> SparseLeaves<D> {
         name: &[u8],
     ) {
         let is_blank = leaf.is_blank();
-        let has_little = || leaf.used_bytes() <= leaf.area_bytes() / 4;
-        let is_due = is_blank || changes.is_multiple_of(LOOK_EVERY) && has_little();
+        let is_due = is_blank
+            || changes.is_multiple_of(LOOK_EVERY) && leaf.used_bytes() <= leaf.area_bytes() / 4;
         if !is_due {
             return;
         }

@@ -65,8 +65,9 @@ impl StatusSlot {
         if self.changing {
             return;
         }
-        let new = || Arc::new(FileStatus::new(nr, all.clone()));
-        self.file.get_or_init(new).record(at, found);
+        self.file
+            .get_or_init(|| Arc::new(FileStatus::new(nr, all.clone())))
+            .record(at, found);
     }
 
     /// Invalidates `range`, and bypasses the cache until [`Self::end_change`].

@@ -58,11 +58,12 @@ impl Base {
     /// As [`Self::record_result`], for callers that may not log: the record stays in memory until
     /// the superblock is written.
     pub(crate) fn record_result_later<T>(&self, result: Result<T>) -> Result<T> {
-        let keep = |noted: &ErrorRecord<'_>| {
-            record_error(&mut self.superblock.write_unlogged().disk, noted);
-            Ok(())
-        };
-        result.inspect_err(|error| self.record(error, keep))
+        result.inspect_err(|error| {
+            self.record(error, |noted| {
+                record_error(&mut self.superblock.write_unlogged().disk, noted);
+                Ok(())
+            })
+        })
     }
 
     /// Best effort: if the record cannot be written, the mount fails.

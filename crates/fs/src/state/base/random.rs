@@ -15,10 +15,13 @@ impl Random {
     /// From a seed, or from the system when there is none.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         let first = seed.unwrap_or_else(uext4_sync::entropy);
-        let start = |shard| uext4_sync::Rng::new(first.wrapping_add(u64_of(shard))).next_u64();
         Self {
             counters: Sharded::new(|shard| {
-                AtomicU64::new(if shard == 0 { first } else { start(shard) })
+                AtomicU64::new(if shard == 0 {
+                    first
+                } else {
+                    uext4_sync::Rng::new(first.wrapping_add(u64_of(shard))).next_u64()
+                })
             }),
             is_seeded: seed.is_some(),
         }

@@ -61,8 +61,10 @@ impl MountState {
     /// closed stays closed.
     pub(crate) fn shut_down(&self, lost: Option<&Error>) {
         let order = Ordering::SeqCst;
-        let shut = |word| (word != CLOSED).then_some(SHUT);
-        let was_open = self.word.fetch_update(order, order, shut).is_ok();
+        let was_open = self
+            .word
+            .fetch_update(order, order, |word| (word != CLOSED).then_some(SHUT))
+            .is_ok();
         if let Some(lost) = lost.filter(|_| was_open) {
             let _the_first_stays = self.failure.set(lost.clone());
             self.incidents.stopped(lost);

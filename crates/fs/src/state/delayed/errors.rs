@@ -43,10 +43,11 @@ pub(crate) enum Advance {
 impl WriteErrors {
     /// Records an error. True if all earlier errors were reported.
     pub(crate) fn record(&self) -> bool {
-        let next = |word: u32| Some((word & !SEEN) + STEP);
         let before = self
             .word
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+                Some((word & !SEEN) + STEP)
+            });
         before.is_ok_and(|word| word == 0 || word & SEEN != 0)
     }
 

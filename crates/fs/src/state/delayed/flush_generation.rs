@@ -71,14 +71,13 @@ impl FlushGeneration {
 
     /// Marks the loss recorded, at an `fsync`; true if the caller must record it.
     pub(crate) fn mark_recorded(&self, failed: u64) -> bool {
-        let note = |word| {
+        let before = self.update(|word| {
             if is_lost(word, failed) {
                 word | NOTED
             } else {
                 word
             }
-        };
-        let before = self.update(note);
+        });
         is_lost(before, failed) && before & NOTED == 0
     }
 

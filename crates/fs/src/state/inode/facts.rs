@@ -120,8 +120,7 @@ impl Inode {
     #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     pub(crate) fn facts(&self) -> PublishedAttrs {
         let published = self.published.get();
-        let read = |_| published.and_then(|facts| facts.read());
-        match (0..READS).find_map(read) {
+        match (0..READS).find_map(|_| published.and_then(|facts| facts.read())) {
             Some(words) => PublishedAttrs::from_words(words),
             None => PublishedAttrs::of(&self.read()),
         }

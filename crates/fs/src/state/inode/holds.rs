@@ -66,8 +66,9 @@ impl Holds {
     }
 
     pub(super) fn set_life(&self, life: Life) {
-        let set = |word| Some(word & USERS_MASK | life.bits());
-        let _always = self.0.fetch_update(SeqCst, SeqCst, set);
+        let _always = self
+            .0
+            .fetch_update(SeqCst, SeqCst, |word| Some(word & USERS_MASK | life.bits()));
     }
 
     /// True when there are no holds.
@@ -90,11 +91,12 @@ impl Holds {
     /// Claims the right to free an inode without a name that has at most `users` holds; it becomes
     /// [`Life::Freed`].
     pub(super) fn claim(&self, users: u32) -> bool {
-        let claim = |word| {
-            let is_due = Life::of(word).ends_unheld() && word & USERS_MASK <= users;
-            is_due.then_some(word & USERS_MASK | Life::Freed.bits())
-        };
-        self.0.fetch_update(SeqCst, SeqCst, claim).is_ok()
+        self.0
+            .fetch_update(SeqCst, SeqCst, |word| {
+                let is_due = Life::of(word).ends_unheld() && word & USERS_MASK <= users;
+                is_due.then_some(word & USERS_MASK | Life::Freed.bits())
+            })
+            .is_ok()
     }
 }
 

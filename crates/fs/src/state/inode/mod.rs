@@ -250,10 +250,10 @@ impl Inode {
 
     /// Placement of a new inode of this type near this one; `hash` spreads tops of hierarchies.
     pub(crate) fn near(&self, kind: FileType, hash: u32) -> Near<'_> {
-        let is_top = || self.nr == InodeNr::ROOT || self.is_top_dir();
+        let is_top = kind == FileType::Directory && (self.nr == InodeNr::ROOT || self.is_top_dir());
         Near {
             parent: self.nr,
-            top: (kind == FileType::Directory && is_top()).then_some(hash),
+            top: is_top.then_some(hash),
             last_flex: &self.last_flex,
         }
     }

@@ -97,14 +97,15 @@ impl Inodes {
         base.journal.read_part(block, offset, slots)?;
         let (first, others) = slots.split_at(size);
         let wanted = self.object(nr, (block, offset), self.parse(nr, first)?);
-        let in_use = |(nr, slot): (u32, &[u8])| {
-            let (nr, place) = (InodeNr(nr), self.location(space, InodeNr(nr)).ok()?);
-            let disk = self.parse(nr, slot).ok()?;
-            let is_used = place.0 == block && disk.links > 0 && disk.file_type().is_some();
-            is_used.then(|| (nr, self.object(nr, place, disk)))
-        };
         let numbered = (nr.0.saturating_add(1)..).zip(others.chunks_exact(size));
-        let beside = numbered.filter_map(in_use).collect();
+        let beside = numbered
+            .filter_map(|(nr, slot)| {
+                let (nr, place) = (InodeNr(nr), self.location(space, InodeNr(nr)).ok()?);
+                let disk = self.parse(nr, slot).ok()?;
+                let is_used = place.0 == block && disk.links > 0 && disk.file_type().is_some();
+                is_used.then(|| (nr, self.object(nr, place, disk)))
+            })
+            .collect();
         Ok(Found { wanted, beside })
     }
 

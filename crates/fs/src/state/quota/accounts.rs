@@ -58,13 +58,18 @@ impl Accounts {
         (file, entries): (Arc<QuotaFile>, Vec<Placed>),
     ) -> Self {
         let spare = Arc::default();
-        let owner = |(entry, place): Placed| (entry.id, Owner::new(entry, Some(place), &spare));
         Self {
             kind,
             nr,
             grace: AtomicU64::new(word(file.grace())),
             file,
-            all: Mutex::new(Rank::CacheShard, entries.into_iter().map(owner).collect()),
+            all: Mutex::new(
+                Rank::CacheShard,
+                entries
+                    .into_iter()
+                    .map(|(entry, place)| (entry.id, Owner::new(entry, Some(place), &spare)))
+                    .collect(),
+            ),
             near: Sharded::new(|_| Mutex::new(Rank::QuotaShard, Map::new())),
             placing: Mutex::new(Rank::QuotaPlacing, ()),
             missing: Mutex::new(Rank::Queue, Vec::new()),
@@ -138,7 +143,7 @@ impl Accounts {
     /// The owner; created without an entry in the file if it is unknown.
     fn owner(&self, id: u32) -> Arc<Owner> {
         let mut all = self.all.lock();
-        let new = || {
+        Arc::clone(all.entry(id).or_insert_with(|| {
             self.missing.lock().push(id);
             self.any_missing.store(true, Ordering::Release);
             let entry = QuotaEntry {
@@ -146,8 +151,7 @@ impl Accounts {
                 ..QuotaEntry::default()
             };
             Owner::new(entry, None, &self.spare)
-        };
-        Arc::clone(all.entry(id).or_insert_with(new))
+        }))
     }
 
     /// Keeps the owner, if it has an entry in the file; answers whether it has.
@@ -179,11 +183,9 @@ impl Accounts {
                 .map(|(id, owner)| (*id, Arc::clone(owner)))
                 .collect()
         };
-        let may_go =
-            |(id, owner): &&(u32, Arc<Owner>)| *id != 0 && owner.unused_location().is_some();
         let idle: Vec<u32> = owners
             .iter()
-            .filter(may_go)
+            .filter(|(id, owner)| *id != 0 && owner.unused_location().is_some())
             .map(|(id, _)| *id)
             .take(max)
             .collect();

@@ -23,18 +23,20 @@ impl BitmapLoader<'_> {
         *self.failed.borrow_mut() = Some(error);
         LoadError
     }
+
+    fn load_into(&self, group: GroupNr, used: &mut Bitmap) -> Result<()> {
+        let group_ref: &Group = self.space.group(group)?;
+        let mut half = group_ref.blocks.live().write_unlogged();
+        self.space.load_blocks(self.base, group, &mut half)?;
+        used.copy_from(half.used.as_ref().expect("load_blocks fills the bitmap in"));
+        Ok(())
+    }
 }
 
 impl Loader for BitmapLoader<'_> {
     fn load(&self, group: GroupNr, used: &mut Bitmap) -> std::result::Result<(), LoadError> {
-        let mut load = || -> Result<()> {
-            let group_ref: &Group = self.space.group(group)?;
-            let mut half = group_ref.blocks.live().write_unlogged();
-            self.space.load_blocks(self.base, group, &mut half)?;
-            used.copy_from(half.used.as_ref().expect("load_blocks fills the bitmap in"));
-            Ok(())
-        };
-        load().map_err(|error| self.fail(error))
+        self.load_into(group, used)
+            .map_err(|error| self.fail(error))
     }
 
     fn scan(

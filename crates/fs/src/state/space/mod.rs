@@ -129,12 +129,11 @@ impl Space {
 
     /// Whether a file may own all blocks of the run.
     pub(crate) fn may_contain_run(&self, start: BlockNr, len_blocks: u64) -> bool {
-        let journal = || {
-            self.journal_zones
+        self.is_beside_metadata(start, len_blocks)
+            && self
+                .journal_zones
                 .get()
                 .is_none_or(|z| z.is_clear(start, len_blocks))
-        };
-        self.is_beside_metadata(start, len_blocks) && journal()
     }
 
     /// Whether a file or the log may own all blocks of the run.

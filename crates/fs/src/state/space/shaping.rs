@@ -53,12 +53,11 @@ impl Window {
     /// Position of a run of `len` clusters that must cover `needed` clusters: at the window's end
     /// if that covers the request, else at its start, else at the request.
     fn position(&self, len: u32, needed: u32) -> u32 {
-        let covers = |start: &u32| *start <= self.at && self.at + needed <= start + len;
         let at_end = self.range.end.checked_sub(len);
         [at_end, Some(self.range.start)]
             .into_iter()
             .flatten()
-            .find(covers)
+            .find(|start| *start <= self.at && self.at + needed <= start + len)
             .unwrap_or(self.at)
     }
 }
