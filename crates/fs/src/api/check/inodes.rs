@@ -1,12 +1,10 @@
 //! Check of inodes in use: their fields and maps.
 
 use super::links::Nameless;
-use super::maps::DIRECT;
 use super::{Check, Step};
+use uext4_format::indirect::DIRECT_BLOCKS;
 use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place};
-use uext4_num::u64_of;
 
-/// Inode of the blocks reserved for descriptors.
 /// Longest target of a fast symbolic link in bytes.
 const FAST_LINK_BYTES: u64 = 60;
 
@@ -238,7 +236,7 @@ impl Check<'_> {
         }
         let per_table = block_size / 4;
         let tables = per_table + per_table.pow(2) + per_table.pow(3);
-        (u64_of(DIRECT) + tables).min(BLOCKS_MAX) * block_size + 1
+        (u64::from(DIRECT_BLOCKS) + tables).min(BLOCKS_MAX) * block_size + 1
     }
 }
 

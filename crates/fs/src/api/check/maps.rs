@@ -30,7 +30,7 @@ pub(super) struct Mapped {
 }
 
 /// Direct entries of the inode, and levels of tables behind the other three.
-pub(super) const DIRECT: usize = usize_of(DIRECT_BLOCKS);
+const DIRECT: usize = usize_of(DIRECT_BLOCKS);
 const LEVELS: usize = 3;
 /// Slots that the header of a node may omit.
 const ROOM_SPARED: usize = 2;

@@ -5,21 +5,17 @@
 //! descriptor block. Each of them is a table of its copies, by group.
 //! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
-use super::maps::DIRECT;
 use super::{Check, Step};
-use uext4_format::indirect::pointer;
+use uext4_format::indirect::{DIRECT_BLOCKS, DOUBLE_INDIRECT, pointer};
 use uext4_format::{BlockNr, CorruptKind, FileType, GroupNr, Inode, InodeNr, Place};
 use uext4_num::{u64_of, usize_of};
-
-/// Index of the double indirect block in `i_block`.
-const DOUBLE: usize = DIRECT + 1;
 
 impl Check<'_> {
     /// Checks the inode. It maps metadata, so only the table itself is claimed.
     pub(super) fn check_resize(&mut self, nr: InodeNr, inode: &Inode) -> Step {
         let place = Place::Inode(nr);
-        let table = pointer(&inode.i_block, DOUBLE);
-        let others = (0..inode.i_block.len() / 4).filter(|at| *at != DOUBLE);
+        let table = pointer(&inode.i_block, DOUBLE_INDIRECT);
+        let others = (0..inode.i_block.len() / 4).filter(|at| *at != DOUBLE_INDIRECT);
         if others.map(|at| pointer(&inode.i_block, at).0).sum::<u64>() != 0 {
             self.add_problem(place, "resize inode", CorruptKind::MapsMoreThanTable);
         }
@@ -67,7 +63,7 @@ impl Check<'_> {
             led_to += count(&bytes);
             if let Some(last) = last(&bytes) {
                 let tables = (1 + u64_of(entry)) * u64::from(per_table);
-                end = end.max(u64_of(DIRECT) + tables + last + 1);
+                end = end.max(u64::from(DIRECT_BLOCKS) + tables + last + 1);
             }
             for (entry, group) in copies.iter().enumerate() {
                 let copy = geometry.reserved_gdt_copy(kept, *group);
