@@ -12,6 +12,7 @@ mod validate;
 mod tests;
 
 pub use fields::Superblock;
+pub use validate::DESC_SIZE_MAX;
 
 use crate::bytes::{get_u16, get_u32, put_u32};
 use crate::checksum::{Checksums, DescriptorChecksum, Seed};

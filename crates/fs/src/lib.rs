@@ -127,7 +127,7 @@
 //! | retries before ENOSPC | `state/space/retry.rs` |
 //! | windows and preallocation | `state/space/shaping.rs` |
 //! | inode numbers | `state/space/inodes.rs` |
-//! | bitmaps, with a cache and without | `state/space/bitmaps.rs`, `state/space/look.rs` |
+//! | bitmaps, with a cache and without | `state/space/bitmaps.rs`, `state/space/visit.rs` |
 //! | summaries of free space | `state/space/learn.rs` |
 //! | discard, fragmentation | `state/space/trim.rs`, `state/space/fragments.rs` |
 //!

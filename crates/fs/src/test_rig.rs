@@ -67,11 +67,12 @@ impl Rig {
     fn mount_with(device: Arc<MemDevice>, options: MountOptions) -> Self {
         let mounted = Filesystem::mount(device.clone(), options.clone()).expect("mounts");
         let first = mounted.fs.base.geometry.first_inode;
-        let is_file = |nr: &u32| {
-            let inode = mounted.fs.inode(InodeNr(*nr));
-            inode.is_ok_and(|inode| inode.read().disk.file_type() == Some(FileType::Regular))
-        };
-        let nr = (first..first + 4).find(is_file).expect("the file");
+        let nr = (first..first + 4)
+            .find(|nr| {
+                let inode = mounted.fs.inode(InodeNr(*nr));
+                inode.is_ok_and(|inode| inode.read().disk.file_type() == Some(FileType::Regular))
+            })
+            .expect("the file");
         let file = mounted.fs.inode(InodeNr(nr)).expect("the file");
         Self {
             device,

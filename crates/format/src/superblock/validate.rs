@@ -13,8 +13,8 @@ const LOG_CLUSTER_SIZE_MAX: u32 = 20;
 const BLOCKS_COUNT_MAX: u64 = 1 << 48;
 /// Sizes in bytes stay within a signed 64-bit offset.
 const BYTES_COUNT_MAX: u64 = 1 << 62;
-/// Largest descriptor: the smallest block.
-const DESC_SIZE_MAX: u16 = 1024;
+/// Largest descriptor in bytes: the smallest block.
+pub const DESC_SIZE_MAX: u32 = 1024;
 /// Smallest first inode that is not reserved.
 const FIRST_INO_MIN: u32 = InodeNr::FIRST_ORDINARY.0;
 
@@ -87,7 +87,7 @@ impl Superblock {
         if !self.features().has(Feature::SIXTY_FOUR_BIT) {
             return Ok(32);
         }
-        let in_range = (64..=DESC_SIZE_MAX).contains(&self.desc_size);
+        let in_range = (64..=DESC_SIZE_MAX).contains(&u32::from(self.desc_size));
         ensure(
             in_range && self.desc_size.is_power_of_two(),
             Kind::DescriptorSize {

@@ -282,15 +282,17 @@ impl Filesystem {
 
     fn criterion_stats(&self) -> BTreeMap<&'static str, CriterionStats> {
         let stats = self.fs.space.engine().stats();
-        let row = |criterion: Criterion| CriterionStats {
-            hits: stats.get(criterion.hits()),
-            groups_considered: stats.effort(criterion, Effort::GroupsConsidered),
-            extents_scanned: stats.effort(criterion, Effort::ExtentsScanned),
-            useless_loops: stats.effort(criterion, Effort::UselessLoops),
-        };
         Criterion::ALL
             .into_iter()
-            .map(|(criterion, name)| (name, row(criterion)))
+            .map(|(criterion, name)| {
+                let row = CriterionStats {
+                    hits: stats.get(criterion.hits()),
+                    groups_considered: stats.effort(criterion, Effort::GroupsConsidered),
+                    extents_scanned: stats.effort(criterion, Effort::ExtentsScanned),
+                    useless_loops: stats.effort(criterion, Effort::UselessLoops),
+                };
+                (name, row)
+            })
             .collect()
     }
 
@@ -309,12 +311,16 @@ impl Filesystem {
 
     fn order_stats(&self) -> Vec<OrderStats> {
         let counts = self.fs.space.engine().groups_by_order();
-        let row = |(order, (groups_by_largest, groups_by_average))| OrderStats {
-            order,
-            groups_by_largest,
-            groups_by_average,
-        };
-        (0..).zip(counts).map(row).collect()
+        (0..)
+            .zip(counts)
+            .map(
+                |(order, (groups_by_largest, groups_by_average))| OrderStats {
+                    order,
+                    groups_by_largest,
+                    groups_by_average,
+                },
+            )
+            .collect()
     }
 
     fn tree_stats(&self) -> Option<TreeStats> {
@@ -391,12 +397,14 @@ impl Filesystem {
 }
 
 fn lock_stats() -> Vec<LockStats> {
-    let row = |wait: uext4_sync::LockWait| LockStats {
-        rank: format!("{:?}", wait.rank),
-        waits: wait.waits,
-        wait_ns: wait.wait_ns,
-    };
-    uext4_sync::lock_waits().into_iter().map(row).collect()
+    uext4_sync::lock_waits()
+        .into_iter()
+        .map(|wait| LockStats {
+            rank: format!("{:?}", wait.rank),
+            waits: wait.waits,
+            wait_ns: wait.wait_ns,
+        })
+        .collect()
 }
 
 fn cache_counts(counts: Counts, object_bytes: usize) -> CacheCounts {

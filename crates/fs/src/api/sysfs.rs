@@ -116,7 +116,7 @@ impl Filesystem {
     }
 
     /// The reason why a name of the kernel's `/sys/fs/ext4` is not offered; `None` for other names.
-    pub fn why_not_offered(name: &str) -> Option<&'static str> {
+    pub fn reason_not_offered(name: &str) -> Option<&'static str> {
         let why = NOT_OFFERED
             .iter()
             .find(|(start, _)| name.starts_with(start));
@@ -132,7 +132,7 @@ impl Filesystem {
         let damage = Corrupt::new(Place::Superblock, "no structure", problem);
         self.change(|fs| {
             fs.writable()?;
-            fs.base.note::<()>(Err(damage.into())).or(Ok(()))
+            fs.base.record_result::<()>(Err(damage.into())).or(Ok(()))
         })
     }
 }
@@ -170,8 +170,8 @@ mod tests {
         for (name, why) in NOT_OFFERED {
             assert!(!Filesystem::TUNABLES.contains(name), "{name}: {why}");
         }
-        let per_second = Filesystem::why_not_offered("warning_ratelimit_burst");
+        let per_second = Filesystem::reason_not_offered("warning_ratelimit_burst");
         assert_eq!(per_second, Some(NO_LOG));
-        assert_eq!(Filesystem::why_not_offered("mb_prefetch"), None);
+        assert_eq!(Filesystem::reason_not_offered("mb_prefetch"), None);
     }
 }

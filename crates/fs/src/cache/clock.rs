@@ -140,7 +140,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
 
     /// The cached object.
     pub(crate) fn get(&self, key: K) -> Option<Arc<V>> {
-        self.shard(key).look(key).ok()
+        self.shard(key).lookup(key).ok()
     }
 
     /// As [`Self::get`], without counting a miss: the caller loads the object then.
@@ -165,7 +165,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
         mut read: impl FnMut() -> Result<Found<K, V>, E>,
     ) -> Result<Arc<V>, E> {
         loop {
-            let departures = match self.shard(key).look(key) {
+            let departures = match self.shard(key).lookup(key) {
                 Ok(value) => return Ok(value),
                 Err(departures) => departures,
             };
@@ -179,8 +179,10 @@ impl<K: Key, V: Cached> Cache<K, V> {
     fn admit(&self, key: K, found: Found<K, V>, departures: u64) -> Option<Arc<V>> {
         let shard = self.shard(key);
         let value = Arc::new(found.wanted);
-        let near = |(other, _): &(K, V)| std::ptr::eq(self.shard(*other), shard);
-        let beside = found.beside.into_iter().filter(near);
+        let beside = found
+            .beside
+            .into_iter()
+            .filter(|(other, _)| std::ptr::eq(self.shard(*other), shard));
         let beside: Vec<(K, Arc<V>)> = beside.map(|(key, value)| (key, Arc::new(value))).collect();
         self.add(shard, |entries| {
             if entries.departures() != departures {
@@ -259,20 +261,24 @@ impl<K: Key, V: Cached> Cache<K, V> {
     /// Evicts about a quarter of the objects: idle ones that were not looked up recently. Answers
     /// how many.
     pub(crate) fn shed(&self) -> u64 {
-        let shed = |shard: &Shard<K, V>| {
-            let entries = shard.len();
-            u64_of(shard.sweep(entries, entries.div_ceil(4)))
-        };
-        self.shards.iter().map(shed).sum()
+        self.shards
+            .iter()
+            .map(|shard| {
+                let entries = shard.len();
+                u64_of(shard.sweep(entries, entries.div_ceil(4)))
+            })
+            .sum()
     }
 
     /// All objects, for unmount checks and statistics.
     pub(crate) fn snapshot(&self) -> Vec<Arc<V>> {
-        let all = |shard: &Shard<K, V>| -> Vec<Arc<V>> {
-            let entries = shard.read();
-            entries.values().cloned().collect()
-        };
-        self.shards.iter().flat_map(all).collect()
+        self.shards
+            .iter()
+            .flat_map(|shard| -> Vec<Arc<V>> {
+                let entries = shard.read();
+                entries.values().cloned().collect()
+            })
+            .collect()
     }
 
     fn shard(&self, key: K) -> &Shard<K, V> {

@@ -34,7 +34,7 @@ impl SharedBlocks {
     }
 
     /// Records that `nr` has content with `hash`.
-    pub(crate) fn note(&self, hash: u32, nr: BlockNr) {
+    pub(crate) fn insert(&self, hash: u32, nr: BlockNr) {
         if hash != 0 {
             self.slot(hash)
                 .store(Self::word(hash, nr), Ordering::Relaxed);

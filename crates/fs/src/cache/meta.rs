@@ -84,7 +84,7 @@ impl MetaBlock {
     }
 
     /// Marks the block as used for holders that bypass the cache; usually one load.
-    pub(crate) fn note_use(&self) {
+    pub(crate) fn mark_used(&self) {
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
@@ -103,7 +103,7 @@ impl MetaBlock {
 
     /// Whether the addresses of the parts of `state`, which is the block's, differ from those noted
     /// last; notes the new ones.
-    pub(crate) fn is_to_note(&self, state: &BlockState) -> bool {
+    pub(crate) fn has_new_addresses(&self, state: &BlockState) -> bool {
         let (rows, counts) = state.addresses();
         let both = u64_of(rows ^ counts.rotate_left(24));
         // The low bits of addresses carry no information.

@@ -27,7 +27,7 @@ use crate::types::settings::Settings;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
 use uext4_format::{Feature, Features};
-use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, LogRun, Start, Width};
+use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, Start, Width};
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, FreezeBarrier, Latest, Mutex, Rank};
@@ -41,8 +41,9 @@ const CACHE_BYTES_MAX: u64 = 1 << 30;
 
 /// `metadata_cache=`, or the default.
 pub(super) fn metadata_cache_bytes(options: &MountOptions) -> u64 {
-    let default = || part_of_memory(CACHE_PART, CACHE_BYTES_MAX);
-    options.metadata_cache_bytes.unwrap_or_else(default)
+    options
+        .metadata_cache_bytes
+        .unwrap_or_else(|| part_of_memory(CACHE_PART, CACHE_BYTES_MAX))
 }
 
 /// Builds the engine and begins the mount: marks the file system in use, frees orphans.
@@ -86,7 +87,7 @@ pub(super) fn engine(
     let checksums = plan.superblock.checksums();
     let incidents = Arc::new(Incidents::new(plan.geometry.block_bits));
     let space = Space::load(&device, &plan.superblock, &plan.geometry, &plan.options)?;
-    space.tell(&incidents);
+    space.set_incidents(&incidents);
     let journal = Journal::open(journal_config(&device, plan, &space, log))?;
     let format = InodeFormat {
         geometry: plan.geometry,
@@ -109,9 +110,10 @@ pub(super) fn engine(
         metadata_cache,
         extent_status: Arc::new(ExtentStatus::new(
             plan.options.extent_cache_bytes,
-            match base_lines.sorted_shrinker {
-                true => Order::ByUse,
-                false => Order::Round,
+            if base_lines.sorted_shrinker {
+                Order::ByUse
+            } else {
+                Order::Round
             },
             plan.options.clock.clone(),
         )),
@@ -130,9 +132,10 @@ pub(super) fn engine(
     fs.space.protect_journal(journal_blocks(plan));
     let file = orphan_recovery::load_file(&fs)?;
     fs.orphans.set_file(file);
-    fs.quota = match writable {
-        true => quota_files::load(&fs)?,
-        false => quota_files::load_to_read(&fs)?,
+    fs.quota = if writable {
+        quota_files::load(&fs)?
+    } else {
+        quota_files::load_to_read(&fs)?
     };
     fs.quota.check(plan.options.quota_limits)?;
     fs.root()?;
@@ -223,20 +226,23 @@ pub(super) fn log_format(
     options: &MountOptions,
 ) -> (Checksums, Width, FastCommits) {
     let by_feature = features.has(Feature::METADATA_CSUM);
-    let checksums = match options.journal_checksum.unwrap_or(by_feature) {
-        true => Checksums::V3,
-        false => Checksums::None,
+    let checksums = if options.journal_checksum.unwrap_or(by_feature) {
+        Checksums::V3
+    } else {
+        Checksums::None
     };
-    let width = match features.has(Feature::SIXTY_FOUR_BIT) {
-        true => Width::Wide,
-        false => Width::Narrow,
+    let width = if features.has(Feature::SIXTY_FOUR_BIT) {
+        Width::Wide
+    } else {
+        Width::Narrow
     };
     // Records have neither the usage of owners nor the clusters that two ranges share.
     let unrecorded = [Feature::QUOTA, Feature::BIGALLOC];
     let is_recorded = !unrecorded.iter().any(|feature| features.has(*feature));
-    let fast_commits = match features.has(Feature::FAST_COMMIT) && is_recorded {
-        true => FastCommits::Written,
-        false => FastCommits::Never,
+    let fast_commits = if features.has(Feature::FAST_COMMIT) && is_recorded {
+        FastCommits::Written
+    } else {
+        FastCommits::Never
     };
     (checksums, width, fast_commits)
 }
@@ -249,11 +255,13 @@ fn journal_blocks(plan: &Plan) -> Vec<std::ops::Range<u64>> {
     };
     let superblock = uext4_journal::recovery::read_superblock(log, plan.geometry.block_size());
     let len_blocks = superblock.map_or(log.len_blocks, |found| found.max_len_blocks);
-    let blocks = |run: &LogRun| {
-        let len = len_blocks.saturating_sub(run.log_start).min(run.len);
-        run.device_block..run.device_block + u64::from(len)
-    };
-    log.runs.iter().map(blocks).collect()
+    log.runs
+        .iter()
+        .map(|run| {
+            let len = len_blocks.saturating_sub(run.log_start).min(run.len);
+            run.device_block..run.device_block + u64::from(len)
+        })
+        .collect()
 }
 
 /// Marks the file system in use. The mark must be durable before any other write.

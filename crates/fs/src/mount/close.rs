@@ -29,7 +29,7 @@ impl Filesystem {
     /// answer [`crate::Error::ReadOnly`], and the next mount recovers the durable state. `None`
     /// without such an error.
     pub fn failure(&self) -> Option<crate::types::error::Error> {
-        let _notices_a_failed_commit = self.fs.writable();
+        self.fs.poll_failed_commit();
         self.fs.base.state.failure().cloned()
     }
 
@@ -90,9 +90,10 @@ impl Fs {
     /// Closes the mount while no change is in progress.
     fn close_still(&self, life: &mut Lifecycle) -> Result<()> {
         let writable = self.writable().is_ok();
-        let mut done = match writable {
-            true => self.write_last(life),
-            false => Ok(()),
+        let mut done = if writable {
+            self.write_last(life)
+        } else {
+            Ok(())
         };
         if !self.base.state.close() {
             return Ok(());
@@ -134,11 +135,11 @@ impl Fs {
     /// # Errors
     /// The first.
     fn write_last(&self, life: &Lifecycle) -> Result<()> {
-        self.note_survey();
-        let reaped = self.base.note(self.reap_all());
-        let written = self.base.note(self.write_out_all());
-        let times = self.base.note(self.log_lazy_times());
-        let totals = self.base.note(self.log_totals(life));
+        self.record_survey_error();
+        let reaped = self.base.record_result(self.reap_all());
+        let written = self.base.record_result(self.write_out_all());
+        let times = self.base.record_result(self.log_lazy_times());
+        let totals = self.base.record_result(self.log_totals(life));
         let told = self.delayed.unseen.check();
         reaped.and(written).and(told).and(times).and(totals)
     }

@@ -29,7 +29,8 @@ impl Filesystem {
         fs.base.state.check_open()?;
         fs.base.changes.close();
         if fs.writable().is_ok() {
-            fs.settle().inspect_err(|_| fs.base.changes.open())?;
+            fs.checkpoint_all()
+                .inspect_err(|_| fs.base.changes.open())?;
         }
         life.is_frozen = true;
         fs.base.changes.rest();
@@ -66,9 +67,9 @@ impl crate::state::engine::Fs {
     /// # Errors
     /// The error that lost delayed data, with the file system not at rest; another one, with the
     /// mount failed.
-    pub(crate) fn settle(&self) -> Result<()> {
+    pub(crate) fn checkpoint_all(&self) -> Result<()> {
         self.base
-            .note(self.reap())
+            .record_result(self.reap())
             .and_then(|()| self.write_out_all())?;
         self.rest().inspect_err(|cause| self.fail(cause))
     }

@@ -57,7 +57,7 @@ impl Filesystem {
         if mmp.is_some() {
             // Another host may have written the device until the claim.
             media.home.base().forget_cache();
-            open::look_again(media.home.base(), &mut plan)?;
+            open::inspect_again(media.home.base(), &mut plan)?;
         }
         let device: Arc<dyn BlockDevice> = media.home.clone();
         open::replay(&device, &mut plan)?;

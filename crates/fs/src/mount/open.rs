@@ -60,7 +60,7 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, options: MountOptions) -> R
     let mut options = options.settled(&superblock)?;
     let found = Inspection::of(&**device, superblock, &options.open_options())?;
     options.access = found.access;
-    settle_stripe(&found.superblock, &mut options);
+    apply_stripe(&found.superblock, &mut options);
     Ok(Plan {
         options,
         superblock: found.superblock,
@@ -74,7 +74,7 @@ pub(super) fn inspect(device: &Arc<dyn BlockDevice>, options: MountOptions) -> R
 }
 
 /// Inspects again, after other hosts have stopped writing.
-pub(super) fn look_again(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<()> {
+pub(super) fn inspect_again(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<()> {
     let now = inspect(device, plan.options.clone())?;
     plan.superblock = now.superblock;
     plan.geometry = now.geometry;
@@ -96,25 +96,29 @@ pub(super) fn recovers_first(device: &dyn BlockDevice, plan: &Plan) -> bool {
         && (features.has(Feature::HAS_JOURNAL) || state & superblock::state::VALID != 0);
     let options = &plan.options;
     let asked = options.access == Access::ReadOnly && options.replay;
-    let log_takes_writes = |log: &Arc<dyn BlockDevice>| !log.is_read_only();
     asked
         && is_left
         && is_whole
         && options.superblock_kib.is_none()
         && !device.is_read_only()
-        && options.journal_device.as_ref().is_none_or(log_takes_writes)
+        && options
+            .journal_device
+            .as_ref()
+            .is_none_or(|log| !log.is_read_only())
         && may_write(&plan.superblock)
 }
 
 /// Without `stripe=`, uses the superblock's RAID stripe. A stripe longer than a group is ignored.
-fn settle_stripe(superblock: &Superblock, options: &mut MountOptions) {
+fn apply_stripe(superblock: &Superblock, options: &mut MountOptions) {
     let widths = [
         options.stripe_blocks,
         superblock.raid_stripe_width,
         superblock.raid_stride.into(),
     ];
-    let fits = |width: &u32| (1..=superblock.blocks_per_group).contains(width);
-    options.stripe_blocks = widths.into_iter().find(fits).unwrap_or(0);
+    options.stripe_blocks = widths
+        .into_iter()
+        .find(|width| (1..=superblock.blocks_per_group).contains(width))
+        .unwrap_or(0);
 }
 
 /// The superblock after a replay: the primary copy, which the replay restores if it had changed;
@@ -156,9 +160,10 @@ pub(super) fn replay(device: &Arc<dyn BlockDevice>, plan: &mut Plan) -> Result<(
     if plan.needs_replay {
         let block_size = plan.geometry.block_size();
         let before = &plan.superblock;
-        let amend = |nr: BlockNr, bytes: &mut [u8]| amend(nr, bytes, before);
         let mode = RecoveryMode::Replay;
-        let report = recovery::recover_amended(&found, device, block_size, mode, &amend)?;
+        let report = recovery::recover_amended(&found, device, block_size, mode, &|nr, bytes| {
+            amend(nr, bytes, before)
+        })?;
         let replayed = after_replay(&**device, &plan.options)?;
         let before = std::mem::replace(&mut plan.superblock, replayed);
         if keep_errors(&mut plan.superblock, &before) {

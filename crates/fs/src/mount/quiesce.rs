@@ -11,7 +11,7 @@ impl Fs {
     /// Quiesces the file system: everything home and flushed, the log empty, the superblock marked
     /// clean. No change is in progress; handles wait until the journal resumes.
     pub(super) fn rest(&self) -> Result<()> {
-        self.base.note(self.reap())?;
+        self.base.record_result(self.reap())?;
         self.log_lazy_times()?;
         let handle = self.start(credits::ATTRIBUTES)?;
         self.log_counts(&handle);

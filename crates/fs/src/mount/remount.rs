@@ -142,7 +142,7 @@ impl Fs {
     }
 
     fn end_writing(&self, life: &mut Lifecycle) -> Result<()> {
-        self.base.note(self.reap())?;
+        self.base.record_result(self.reap())?;
         if !self.orphans.is_empty() {
             return Err(RemountError::Busy.into());
         }
@@ -187,9 +187,12 @@ impl Fs {
     }
 
     fn begin_writing(&self, life: &mut Lifecycle) -> Result<()> {
-        let unchanged = |life: &Lifecycle| match life.media.superblock_below()? == life.left {
-            true => Ok(()),
-            false => Err(Error::from(RemountError::ChangedBelow)),
+        let unchanged = |life: &Lifecycle| {
+            if life.media.superblock_below()? == life.left {
+                Ok(())
+            } else {
+                Err(Error::from(RemountError::ChangedBelow))
+            }
         };
         unchanged(life)?;
         life.mmp = mmp::claim(life.media.claim(), Access::ReadWrite)?;
@@ -208,9 +211,12 @@ impl Fs {
         self.attach_log(life)?;
         self.base.state.set_writable(true);
         self.base.journal.resume();
-        let recovered = assemble::begin(self).and_then(|()| match life.must_recover {
-            true => orphan_recovery::recover(self),
-            false => Ok(()),
+        let recovered = assemble::begin(self).and_then(|()| {
+            if life.must_recover {
+                orphan_recovery::recover(self)
+            } else {
+                Ok(())
+            }
         });
         life.must_recover = false;
         recovered.inspect_err(|cause| self.fail(cause))
@@ -248,8 +254,11 @@ impl Fs {
 /// Byte ranges of the log on the file system's device.
 fn log_bytes(life: &Lifecycle, block_size: u64) -> Vec<Range<u64>> {
     let home: *const () = Arc::as_ptr(&life.media.home).cast();
-    let internal = |log: &&uext4_journal::Log| Arc::as_ptr(&log.device).cast() == home;
-    let runs = life.log.iter().filter(internal).flat_map(|log| &log.runs);
+    let runs = life
+        .log
+        .iter()
+        .filter(|log| Arc::as_ptr(&log.device).cast() == home)
+        .flat_map(|log| &log.runs);
     runs.map(|run| {
         let start = run.device_block * block_size;
         start..start + u64::from(run.len) * block_size

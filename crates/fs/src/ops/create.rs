@@ -88,7 +88,7 @@ impl Filesystem {
             fs.may(parent, caller, Want::WRITE.and(Want::EXECUTE))?;
             let draft = fs.draft_inode(parent, &NewInode::new(FileType::Regular, mode), caller)?;
             let _claim = fs.reserve_inode_quota(&draft, caller)?;
-            fs.with_what_was_freed(|| {
+            fs.retry_after_reclaim(|| {
                 let handle = fs.start(credits::CREATE)?;
                 let inode = fs.new_inode(&handle, parent, &draft)?;
                 handle.write(inode.arc()).disk.links = 0;
@@ -176,9 +176,10 @@ impl Creation<'_> {
             kind,
             change: Change::Create,
         };
-        let insert = || dir::insert(fs, handle, parent, &self.at.name, &child, way);
         let filled = self.fill(handle, &inode).map_err(DirError::from);
-        match filled.and_then(|()| insert()) {
+        let inserted =
+            filled.and_then(|()| dir::insert(fs, handle, parent, &self.at.name, &child, way));
+        match inserted {
             Ok(()) => Ok(inode),
             Err(error) => {
                 handle.require_full(FullReason::Orphan);

@@ -69,15 +69,19 @@ impl Filesystem {
         wanted: Wanted,
     ) -> Result<()> {
         let tell = |fs: &Fs| file::write_out_and_report(fs, inode.arc(), cursor);
-        let written = match inode.has_delayed() {
-            true => self.change_unless_frozen(tell),
-            false => Some(self.run(tell)),
+        let written = if inode.has_delayed() {
+            self.change_unless_frozen(tell)
+        } else {
+            Some(self.run(tell))
         };
         // Data still delayed after a freeze cannot be written; data added after a thaw are newer
         // than this call.
-        let written = written.unwrap_or_else(|| match inode.has_delayed() {
-            true => self.check_writable(),
-            false => self.run(tell),
+        let written = written.unwrap_or_else(|| {
+            if inode.has_delayed() {
+                self.check_writable()
+            } else {
+                self.run(tell)
+            }
         });
         self.run(|fs| fs.wait_durable(inode, cursor, wanted))?;
         written
@@ -103,18 +107,19 @@ impl Filesystem {
     /// writeback error of any file, until an `fsync` of it has reported it.
     pub fn sync(&self) -> Result<()> {
         // While it is frozen no data are delayed, and orphans are freed after the thaw.
-        let written = match self.fs.delayed.is_empty() {
-            true => {
-                self.fs.try_reap();
-                Ok(())
-            }
+        let written = if self.fs.delayed.is_empty() {
+            self.fs.try_reap();
+            Ok(())
+        } else {
             // Frees orphans first: their data need no writeback.
-            false => self
-                .change_unless_frozen(|fs| fs.reap().and(fs.write_out_all()))
-                .unwrap_or_else(|| match self.fs.delayed.is_empty() {
-                    true => Ok(()),
-                    false => self.check_writable(),
-                }),
+            self.change_unless_frozen(|fs| fs.reap().and(fs.write_out_all()))
+                .unwrap_or_else(|| {
+                    if self.fs.delayed.is_empty() {
+                        Ok(())
+                    } else {
+                        self.check_writable()
+                    }
+                })
         };
         self.run(|fs| {
             // A freeze writes the counts itself, and blocks changes of them.
@@ -141,9 +146,10 @@ impl Fs {
 
     /// As [`Self::sync_if_asked`], for an inode with these flags.
     pub(super) fn sync_if(&self, inode: &InodeRef, flags: InodeFlags) -> Result<()> {
-        match self.syncs(inode, flags) {
-            true => self.sync_inode(inode),
-            false => Ok(()),
+        if self.syncs(inode, flags) {
+            self.sync_inode(inode)
+        } else {
+            Ok(())
         }
     }
 

@@ -50,7 +50,7 @@ impl Filesystem {
         }
         match self.fs.base.changes.try_enter() {
             Some(_pass) => self.fs.finish(answer),
-            None => self.fs.base.note_quietly(answer),
+            None => self.fs.base.record_result_later(answer),
         }
     }
 
@@ -96,18 +96,18 @@ impl Fs {
     /// Ends an operation inside the freeze barrier. Errors of the housekeeping are recorded and do
     /// not change the answer.
     fn finish<T>(&self, answer: Result<T>) -> Result<T> {
-        let answer = self.base.note(answer);
-        self.note_survey();
-        let _recorded = self.base.note(self.reap_own());
-        let _recorded = self.base.note(quota_files::add_missing_entries(self));
-        let _recorded = self.base.note(self.shrink_directories());
+        let answer = self.base.record_result(answer);
+        self.record_survey_error();
+        let _recorded = self.base.record_result(self.reap_own());
+        let _recorded = self.base.record_result(quota_files::add_missing_entries(self));
+        let _recorded = self.base.record_result(self.shrink_directories());
         answer
     }
 
     /// Records an error that the prefetch of bitmaps met, and applies `errors=`.
-    pub(crate) fn note_survey(&self) {
+    pub(crate) fn record_survey_error(&self) {
         if let Some(error) = self.space.take_survey_error() {
-            let _recorded = self.base.note::<()>(Err(error));
+            let _recorded = self.base.record_result::<()>(Err(error));
         }
     }
 }

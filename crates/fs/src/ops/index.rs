@@ -20,16 +20,16 @@ use uext4_sync::{Arc, Sequence, SharedGuard, VersionedGuard};
 /// Tries with the shared lock before an operation takes the exclusive one.
 const SHARED_TRIES: usize = 8;
 
-/// Runs a lookup in a directory. `look` may see an inconsistent state, and runs again then.
-pub(super) fn look_into<T>(dir: &Inode, look: impl Fn() -> Result<T>) -> Result<T> {
+/// Runs a lookup in a directory. `lookup` may see an inconsistent state, and runs again then.
+pub(super) fn retry_lookup<T>(dir: &Inode, lookup: impl Fn() -> Result<T>) -> Result<T> {
     for version in dir.index.tries() {
-        let answer = look();
+        let answer = lookup();
         if dir.index.is_still(version) && !matches!(answer, Err(Error::Stale)) {
             return answer;
         }
     }
     let _shared = dir.index.read();
-    look()
+    lookup()
 }
 
 /// A name of a directory that an operation changes for a caller.
@@ -55,8 +55,8 @@ impl<'a> NameChange<'a> {
     }
 
     /// The inode of the name.
-    pub(super) fn look_up(&self) -> Result<Option<InodeRef>> {
-        look_into(self.dir, || dir::lookup(self.fs, self.dir, &self.name))
+    pub(super) fn lookup_once(&self) -> Result<Option<InodeRef>> {
+        retry_lookup(self.dir, || dir::lookup(self.fs, self.dir, &self.name))
     }
 
     /// Runs a change of the directory's entries. A full leaf is split while optimistic operations
@@ -71,7 +71,7 @@ impl<'a> NameChange<'a> {
         let change = holding(self.dir, change);
         let answer = retried(self.fs, modes, change, || self.make_room());
         if answer.is_ok() && self.is_tight.get() && self.dir.dir_blocks().is_crowded() {
-            self.dir.dir_blocks().note_try();
+            self.dir.dir_blocks().count_split_try();
             // Whatever it lacks, the next name that finds the leaf full reports.
             _ = self.split_leaf(SplitReason::Soon);
         }
@@ -154,18 +154,17 @@ impl<'a> NameChange<'a> {
 impl Fs {
     /// Runs `change`, which needs space and no directory; ENOSPC is final only after freed space
     /// has returned. The caller holds no lock.
-    pub(super) fn with_what_was_freed<T>(
+    pub(super) fn retry_after_reclaim<T>(
         &self,
         mut change: impl FnMut() -> Result<T>,
     ) -> Result<T> {
-        let change = |_| Ok(change()?);
-        retried(self, std::iter::empty(), change, || Ok(false))
+        retried(self, std::iter::empty(), |_| Ok(change()?), || Ok(false))
     }
 
     /// Frees the inodes of the reclaim queue, which includes those that an earlier try allocated
     /// and abandoned, or waits for freed clusters. Whether a retry may have what was lacking since
     /// `before`.
-    fn give_back(&self, lacking: &Error, before: Sequence) -> Result<bool> {
+    fn reclaim_for(&self, lacking: &Error, before: Sequence) -> Result<bool> {
         if self.inodes.evictions.has_work() {
             return self.reap().map(|()| true);
         }
@@ -203,7 +202,7 @@ fn retried<T>(
             Err(DirError::Moved) => true,
             Err(DirError::NeedExclusive) => !std::mem::replace(&mut needs_exclusive, true),
             Err(DirError::Fs(lacking @ (Error::NoSpace | Error::NoInodes))) => {
-                fs.give_back(lacking, before)?
+                fs.reclaim_for(lacking, before)?
             }
             _ => false,
         };
@@ -247,12 +246,14 @@ impl<'a> Hold<'a> {
 }
 
 /// Locks the structures of several directories, ascending by inode number, each once.
-pub(super) fn hold_all<'a>(mut wanted: Vec<(&'a Inode, LockMode)>) -> Vec<Hold<'a>> {
-    let exclusive_first = |index: &LockMode| u8::from(*index != LockMode::Exclusive);
-    wanted.sort_by_key(|(dir, index)| (dir.nr(), exclusive_first(index)));
+pub(super) fn lock_all<'a>(mut wanted: Vec<(&'a Inode, LockMode)>) -> Vec<Hold<'a>> {
+    // The exclusive mode comes first, so that it is the one kept of a directory named twice.
+    wanted.sort_by_key(|(dir, index)| (dir.nr(), *index != LockMode::Exclusive));
     wanted.dedup_by_key(|(dir, _)| dir.nr());
-    let hold = |(dir, index)| Hold::new(dir, index);
-    wanted.into_iter().filter_map(hold).collect()
+    wanted
+        .into_iter()
+        .filter_map(|(dir, index)| Hold::new(dir, index))
+        .collect()
 }
 
 /// The answer of a change that needs no retry.

@@ -86,8 +86,9 @@ fn check_fallocate(fs: &Fs, inode: &InodeRef, mode: FallocateMode, checks: Check
         mode,
         FallocateMode::Allocate | FallocateMode::AllocateKeepSize
     );
-    match append_only && !harmless {
-        true => Err(Error::NotPermitted),
-        false => Ok(()),
+    if append_only && !harmless {
+        Err(Error::NotPermitted)
+    } else {
+        Ok(())
     }
 }

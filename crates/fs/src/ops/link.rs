@@ -74,7 +74,7 @@ fn link_named(at: &NameChange<'_>, inode: &Arc<Inode>, index: LockMode) -> DirRe
         return Err(error);
     }
     if inode.is_orphan() {
-        fs.orphans.settle(&fs.base, &handle, inode)?;
+        fs.orphans.remove_unless_needed(&fs.base, &handle, inode)?;
     }
     touch_dir(&handle, parent, now);
     Ok(())

@@ -1,7 +1,7 @@
 //! Look-ups of names, and reads of attributes.
 
 use super::attr::attr_of;
-use super::{check_name, look_into, settled};
+use super::{check_name, retry_lookup, settled};
 use crate::ops::filesystem::Filesystem;
 use crate::parts::access::Want;
 use crate::parts::dir::{self, DirEntry, Visit};
@@ -61,7 +61,7 @@ impl Filesystem {
             if let Some(known) = dir::lookup_cached(fs, parent, name)? {
                 return Ok(known);
             }
-            let found = look_into(parent, || dir::lookup(fs, parent.arc(), name))?;
+            let found = retry_lookup(parent, || dir::lookup(fs, parent.arc(), name))?;
             found.ok_or(Error::NotFound)
         })
     }

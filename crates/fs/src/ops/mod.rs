@@ -28,7 +28,7 @@ pub use rename::RenameFlags;
 pub use write::{DataSource, WriteContext, Writers};
 
 pub(crate) use index::settled;
-use index::{Hold, NameChange, hold_all, look_into};
+use index::{Hold, NameChange, lock_all, retry_lookup};
 
 use crate::parts::access::Want;
 use crate::parts::{dir, file};

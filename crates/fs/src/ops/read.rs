@@ -49,7 +49,7 @@ impl Filesystem {
 
     /// Records an access that a cache above serves, when it opens a file for reading: updates the
     /// access time by the mount's rules.
-    pub fn note_access(&self, inode: &InodeRef, changes: ChangeTimes) -> Result<Atime> {
+    pub fn record_access(&self, inode: &InodeRef, changes: ChangeTimes) -> Result<Atime> {
         self.run(|fs| Ok(fs.touch_atime(inode, changes)))
     }
 

@@ -107,11 +107,11 @@ fn rename(
     victim: &mut dyn FnMut(&InodeRef),
 ) -> DirResult<()> {
     let fs = from.fs;
-    let source = from.look_up()?.ok_or(Error::NotFound)?;
+    let source = from.lookup_once()?.ok_or(Error::NotFound)?;
     let moves_dir = source.is_dir() && from.dir.nr() != to.dir.nr();
     let is_topology = moves_dir || flags == RenameFlags::Exchange;
     let topology = is_topology.then(|| fs.rename.lock());
-    let target = to.look_up()?;
+    let target = to.lookup_once()?;
     let rename = Rename {
         from,
         to,
@@ -148,7 +148,9 @@ impl Rename<'_> {
     /// `fsync` reports a failure.
     fn write_out_first(&self, fs: &Fs) {
         if self.replaced().is_some() && fs.base.settings.has(Switch::AutoDaAlloc) {
-            let _told_by_fsync = fs.base.note(file::write_out(fs, self.source.arc()));
+            let _told_by_fsync = fs
+                .base
+                .record_result(file::write_out(fs, self.source.arc()));
         }
     }
 
@@ -161,8 +163,8 @@ impl Rename<'_> {
     /// Whether a name no longer refers to the inode that was looked up.
     fn is_outdated(&self) -> Result<bool> {
         let number = |inode: Option<InodeRef>| inode.map(|inode| inode.nr());
-        let source = number(self.from.look_up()?);
-        let target = number(self.to.look_up()?);
+        let source = number(self.from.lookup_once()?);
+        let target = number(self.to.lookup_once()?);
         let known = self.target.as_ref().map(|target| target.nr());
         Ok(source != Some(self.source.nr()) || target != known)
     }

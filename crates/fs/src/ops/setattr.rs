@@ -61,8 +61,8 @@ fn check(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
 /// Whether explicit times are set: not if they stay, or if both become the current time (`touch`).
 /// For a cache above that keeps the times, the change time is the current time.
 fn chooses_times(set: &SetAttr) -> bool {
-    let now = |time| time == Some(SetTime::Now) || time == set.ctime.map(SetTime::At);
-    let touch = set.atime == Some(SetTime::Now) && set.mtime.is_some() && now(set.mtime);
+    let is_now = set.mtime == Some(SetTime::Now) || set.mtime == set.ctime.map(SetTime::At);
+    let touch = set.atime == Some(SetTime::Now) && set.mtime.is_some() && is_now;
     (set.atime.is_some() || set.mtime.is_some()) && !touch
 }
 
@@ -87,8 +87,9 @@ fn check_chown(inode: &Inode, set: &SetAttr, caller: &Caller) -> Result<()> {
     let state = inode.read();
     let owner = caller.uid == state.disk.uid;
     let gives_away = set.uid.is_some_and(|new| !owner || new != state.disk.uid);
-    let member = |gid| gid == state.disk.gid || caller.in_group(gid);
-    let foreign_group = set.gid.is_some_and(|new| !owner || !member(new));
+    let foreign_group = set
+        .gid
+        .is_some_and(|new| !owner || new != state.disk.gid && !caller.in_group(new));
     if !caller.is_superuser() && (gives_away || foreign_group) {
         return Err(Error::NotPermitted);
     }
@@ -111,10 +112,10 @@ fn apply(fs: &Fs, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<()
     let _claim = reserve_owners_quota(fs, inode, owners, caller)?;
     let handle = fs.start(credits::ATTRIBUTES + credits::XATTR)?;
     let is_plain = set.flags.is_none() && set.project.is_none() && set.generation.is_none();
-    match inode.is_dir() {
-        true => handle.require_full(FullReason::Directory),
-        false if is_plain => handle.promise_records(),
-        false => {}
+    if inode.is_dir() {
+        handle.require_full(FullReason::Directory);
+    } else if is_plain {
+        handle.promise_records();
     }
     let mode = new_mode(inode, set, caller);
     let flags = new_flags(inode, set, caller)?;

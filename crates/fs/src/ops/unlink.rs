@@ -1,6 +1,6 @@
 //! Removal of names.
 
-use super::{NameChange, check_alive, check_name, hold_all, touch_dir};
+use super::{NameChange, check_alive, check_name, lock_all, touch_dir};
 use crate::ops::filesystem::Filesystem;
 use crate::parts::access::Want;
 use crate::parts::dir::{self, DirError, DirResult, LockMode};
@@ -112,12 +112,12 @@ fn rmdir_named(
     victim: &mut dyn FnMut(&InodeRef),
 ) -> DirResult<()> {
     let (fs, parent) = (at.fs, at.dir);
-    let target = at.look_up()?.ok_or(Error::NotFound)?;
+    let target = at.lookup_once()?.ok_or(Error::NotFound)?;
     fs.may_delete(parent, &target, at.caller)?;
     if !target.is_dir() {
         return Err(Error::NotDirectory.into());
     }
-    let _held = hold_all(vec![(parent, index), (&target, LockMode::Exclusive)]);
+    let _held = lock_all(vec![(parent, index), (&target, LockMode::Exclusive)]);
     if !dir::is_empty(fs, target.arc())? {
         return Err(Error::NotEmpty.into());
     }

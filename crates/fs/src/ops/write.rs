@@ -53,9 +53,10 @@ impl WriteContext {
     /// A change by `caller`, which clears privileges unless it is the superuser.
     pub fn by(caller: Caller) -> Self {
         Self {
-            privileges: match caller.is_superuser() {
-                true => KillPrivileges::No,
-                false => KillPrivileges::Yes,
+            privileges: if caller.is_superuser() {
+                KillPrivileges::No
+            } else {
+                KillPrivileges::Yes
             },
             source: DataSource::Caller(caller),
             times: Times::Change,

@@ -4,7 +4,7 @@
 
 use crate::parts::xattr;
 use crate::state::engine::Fs;
-use crate::state::inode::{Facts, Inode};
+use crate::state::inode::{Inode, PublishedAttrs};
 use crate::state::space::Reserve;
 use crate::types::attr::{Caller, Checks};
 use crate::types::error::{Error, Result};
@@ -74,7 +74,7 @@ impl Fs {
 
     /// Whether the ACL is evaluated: not for the owner (bits in the mode decide), and not when the
     /// group bits of the mode, which hold the ACL mask, are all clear.
-    fn asks_acl(&self, inode: &Inode, facts: &Facts, caller: &Caller) -> bool {
+    fn asks_acl(&self, inode: &Inode, facts: &PublishedAttrs, caller: &Caller) -> bool {
         if !self.base.settings.has(Switch::Acl) || inode.lacks_acl() {
             return false;
         }
@@ -141,7 +141,7 @@ impl Fs {
     }
 }
 
-fn grant(by_rights: bool, facts: &Facts, caller: &Caller, want: Want) -> Result<()> {
+fn grant(by_rights: bool, facts: &PublishedAttrs, caller: &Caller, want: Want) -> Result<()> {
     if by_rights || superuser_may(facts, caller, want) {
         Ok(())
     } else {
@@ -166,7 +166,7 @@ fn group_list(caller: &Caller) -> Vec<u32> {
     groups
 }
 
-fn class_bits(facts: &Facts, caller: &Caller) -> u16 {
+fn class_bits(facts: &PublishedAttrs, caller: &Caller) -> u16 {
     let mode = facts.mode;
     if caller.uid == facts.uid {
         (mode >> 6) & 7
@@ -179,7 +179,7 @@ fn class_bits(facts: &Facts, caller: &Caller) -> u16 {
 
 /// The superuser reads and writes every file, searches every directory, and executes a file that
 /// has any execute bit.
-fn superuser_may(facts: &Facts, caller: &Caller, want: Want) -> bool {
+fn superuser_may(facts: &PublishedAttrs, caller: &Caller, want: Want) -> bool {
     let directory = facts.file_type() == Some(FileType::Directory);
     let executes = want.0 & Want::EXECUTE.0 != 0;
     caller.is_superuser() && (directory || !executes || facts.mode & 0o111 != 0)

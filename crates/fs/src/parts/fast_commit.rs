@@ -47,7 +47,7 @@ impl Fs {
         if !self.base.journal.writes_fast_commits() {
             return Ok(self.base.journal.wait_durable(change.tid)?);
         }
-        let (inodes, _) = self.inodes.place(&self.space, InodeNr::JOURNAL)?;
+        let (inodes, _) = self.inodes.location(&self.space, InodeNr::JOURNAL)?;
         Ok(self.base.journal.make_durable(
             change,
             &|| self.blocks_read_before_replay(inodes),
@@ -92,7 +92,7 @@ impl Fs {
             Ok(()) if state.has_xattrs() => handle.require_full(FullReason::Attribute),
             Ok(()) => {
                 let emptied = state.emptied_bytes();
-                self.name_log.note_last(handle, state.nr(), emptied);
+                self.name_log.record_last(handle, state.nr(), emptied);
             }
         }
     }
@@ -151,7 +151,7 @@ impl Fs {
     /// Checks the place of a new inode. Replayers keep the bytes behind the fields of a record: the
     /// attributes of the file that had the place would be those of the new one.
     fn check_inode_slot(&self, nr: InodeNr) -> Recorded<()> {
-        let (block, offset) = self.inodes.place(&self.space, nr).map_err(failed)?;
+        let (block, offset) = self.inodes.location(&self.space, nr).map_err(failed)?;
         let mut bytes = vec![0; usize::from(self.base.geometry.inode_size)];
         let read = self.base.journal.read_part(block, offset, &mut bytes);
         read.map_err(|error| failed(error.into()))?;

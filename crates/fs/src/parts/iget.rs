@@ -42,7 +42,7 @@ impl Fs {
     /// `Corrupt` when it is free or no directory.
     pub(crate) fn root(&self) -> Result<InodeRef> {
         let bad = |problem| {
-            let place = match self.inodes.place(&self.space, InodeNr::ROOT) {
+            let place = match self.inodes.location(&self.space, InodeNr::ROOT) {
                 Ok((block, _)) => Place::InodeBlock(InodeNr::ROOT, block),
                 Err(_) => Place::Inode(InodeNr::ROOT),
             };

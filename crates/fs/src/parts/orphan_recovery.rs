@@ -58,7 +58,7 @@ pub(crate) fn recover(fs: &Fs) -> Result<()> {
     }
     // Last: after an error the file system may refuse changes.
     for found in damage {
-        let _recorded = fs.base.note::<()>(Err(found));
+        let _recorded = fs.base.record_result::<()>(Err(found));
     }
     Ok(())
 }

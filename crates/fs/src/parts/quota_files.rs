@@ -125,7 +125,7 @@ fn ensure_one(fs: &Fs, accounts: &Accounts, id: u32, kept: &mut Kept) -> Result<
     // Blocks that were added belong to the file, also if there are no more.
     extend(fs, &handle, accounts)?;
     grown?;
-    accounts.place(&handle, id, kept)
+    accounts.assign_slot(&handle, id, kept)
 }
 
 /// Removes entries of owners that have neither usage nor limits, when there are many owners.

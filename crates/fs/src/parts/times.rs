@@ -52,7 +52,7 @@ impl Fs {
             return Ok(());
         }
         change(&mut inode.live().write_unlogged());
-        if self.lazy_times.note(inode, now) {
+        if self.lazy_times.record(inode, now) {
             self.log_lazy_times()?;
         }
         Ok(())
@@ -93,7 +93,7 @@ impl Fs {
     /// time cannot be written: the journal may have stopped since it began.
     pub(crate) fn touch_atime(&self, inode: &InodeRef, changes: ChangeTimes) -> Atime {
         let set = self.set_atime(inode, changes);
-        self.base.note_quietly(set).unwrap_or(Atime::Kept)
+        self.base.record_result_later(set).unwrap_or(Atime::Kept)
     }
 
     fn set_atime(&self, inode: &InodeRef, changes: ChangeTimes) -> Result<Atime> {

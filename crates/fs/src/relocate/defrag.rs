@@ -64,9 +64,10 @@ impl Filesystem {
         options: &DefragOptions,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Defragmented> {
-        match options.dry_run {
-            true => self.run(|fs| check(fs, inode))?,
-            false => self.change(|fs| prepare(fs, inode))?,
+        if options.dry_run {
+            self.run(|fs| check(fs, inode))?
+        } else {
+            self.change(|fs| prepare(fs, inode))?
         }
         let extents = self.run(|fs| layout::extents(fs, inode))?;
         let mut report = Defragmented {
@@ -129,8 +130,11 @@ impl<'a> Job<'a> {
                 }
                 None => 0..extents[at].end(),
             };
-            let passed = |extent: &&Mapped| extent.end() <= range.end;
-            at += extents[at..].iter().take_while(passed).count().max(1);
+            at += extents[at..]
+                .iter()
+                .take_while(|extent| extent.end() <= range.end)
+                .count()
+                .max(1);
             if progress(moved << bits).is_break() {
                 break;
             }

@@ -22,9 +22,10 @@ impl FreeRuns {
         let runs = fs.space.free_runs(&fs.base)?;
         let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
         let end = end / ratio * ratio;
-        let cut =
-            |run: std::ops::Range<u64>| (run.end.min(end).saturating_sub(run.start), run.start);
-        let by_len = runs.into_iter().map(cut).filter(|(len, _)| *len > 0);
+        let by_len = runs
+            .into_iter()
+            .map(|run| (run.end.min(end).saturating_sub(run.start), run.start))
+            .filter(|(len, _)| *len > 0);
         Ok(Self {
             by_len: by_len.collect(),
         })

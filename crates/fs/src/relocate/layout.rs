@@ -62,14 +62,15 @@ pub(super) fn whole_clusters(fs: &Fs, blocks: Range<u64>) -> Range<u64> {
 
 /// The fewest extents that can map what these extents map.
 pub(super) fn fewest(fs: &Fs, extents: &[Mapped]) -> u64 {
-    let joins = |a: &Mapped, b: &Mapped| a.state == b.state && a.end() == u64::from(b.logical.0);
-    let pieces = extents.chunk_by(joins).map(|chunk| {
-        let len: u64 = chunk
-            .iter()
-            .map(|extent| u64::from(extent.len_blocks))
-            .sum();
-        len.div_ceil(len_max(fs, chunk[0].state))
-    });
+    let pieces = extents
+        .chunk_by(|a, b| a.state == b.state && a.end() == u64::from(b.logical.0))
+        .map(|chunk| {
+            let len: u64 = chunk
+                .iter()
+                .map(|extent| u64::from(extent.len_blocks))
+                .sum();
+            len.div_ceil(len_max(fs, chunk[0].state))
+        });
     pieces.sum()
 }
 

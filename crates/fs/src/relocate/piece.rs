@@ -67,7 +67,7 @@ impl Mover {
     ) -> Result<Step> {
         let _alone = inode.io.write();
         fs.writable()?;
-        let Some(piece) = self.first_piece(fs, &inode.read(), &range)? else {
+        let Some(piece) = self.first_movable(fs, &inode.read(), &range)? else {
             return Ok(Step {
                 end: range.end,
                 moved_blocks: 0,
@@ -90,7 +90,7 @@ impl Mover {
     }
 
     /// The first piece of `range` that one handle can move.
-    fn first_piece(
+    fn first_movable(
         &self,
         fs: &Fs,
         state: &InodeState,
@@ -98,7 +98,7 @@ impl Mover {
     ) -> Result<Option<Piece>> {
         let mut max_blocks = self.blocks_max;
         loop {
-            let Some(piece) = look(fs, state, range, max_blocks)? else {
+            let Some(piece) = find_movable(fs, state, range, max_blocks)? else {
                 return Ok(None);
             };
             let len = piece.range.end - piece.range.start;
@@ -125,10 +125,11 @@ impl Mover {
     /// Copies the data, zeroes as holes; unwritten extents have none.
     fn copy(&mut self, fs: &Fs, inode: &Inode, piece: &Piece, to: BlockRun) -> Result<()> {
         let bits = fs.base.geometry.block_bits;
-        let is_row =
-            |a: &Mapped, b: &Mapped| a.end() == u64::from(b.logical.0) && a.state == b.state;
         fs.begin_unflushed(inode);
-        for row in piece.extents.chunk_by(is_row) {
+        for row in piece
+            .extents
+            .chunk_by(|a, b| a.end() == u64::from(b.logical.0) && a.state == b.state)
+        {
             if row[0].state == ExtentState::Unwritten {
                 continue;
             }
@@ -166,7 +167,12 @@ impl Mover {
 }
 
 /// The first piece of `range` of at most `max_blocks` blocks, and within the limits of a piece.
-fn look(fs: &Fs, state: &InodeState, range: &Range<u64>, max_blocks: u64) -> Result<Option<Piece>> {
+fn find_movable(
+    fs: &Fs,
+    state: &InodeState,
+    range: &Range<u64>,
+    max_blocks: u64,
+) -> Result<Option<Piece>> {
     let mut found: Option<Piece> = None;
     if !has_blocks(state) {
         return Ok(found);

@@ -151,9 +151,10 @@ fn moves_of(kind: &[&str], seed: u64) {
             7 if step % 3 == 0 => rig = rig.remount(),
             _ => {
                 let place = rng.below(32 << 20);
-                let to = match rng.chance(1, 4) {
-                    true => Destination::Before((8 << 20) + place),
-                    false => Destination::Near(place),
+                let to = if rng.chance(1, 4) {
+                    Destination::Before((8 << 20) + place)
+                } else {
+                    Destination::Near(place)
                 };
                 let moved = rig.mounted.relocate(&rig.file, from..from + len, to);
                 moved.expect("moves");

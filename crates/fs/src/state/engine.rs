@@ -61,6 +61,11 @@ impl Fs {
         self.base.writable()
     }
 
+    /// Marks the mount as failed if a commit in the background has failed.
+    pub(crate) fn poll_failed_commit(&self) {
+        let _read_only = self.base.writable();
+    }
+
     /// See [`Base::now`].
     pub(crate) fn now(&self) -> Timestamp {
         self.base.now()
@@ -115,11 +120,15 @@ impl Fs {
         check: impl Fn(&[u8]) -> std::result::Result<(), Corrupt>,
     ) -> Result<Arc<MetaBlock>> {
         self.base.spend_block(nr, seal.name())?;
-        let read = || {
-            self.check_block(nr, seal.name())?;
-            Ok(self.base.journal.read_block(nr)?)
-        };
-        self.blocks.load(nr, seal, read, check)
+        self.blocks.load(
+            nr,
+            seal,
+            || {
+                self.check_block(nr, seal.name())?;
+                Ok(self.base.journal.read_block(nr)?)
+            },
+            check,
+        )
     }
 
     /// The inode, read from the table on a miss. It may be free or unlinked: callers check.
@@ -129,7 +138,7 @@ impl Fs {
 
     /// Answers damage unless `nr` is a block that a file or directory may own.
     pub(crate) fn check_block(&self, nr: BlockNr, structure: &'static str) -> Result<()> {
-        if self.space.may_hold_data(nr) {
+        if self.space.may_contain_data(nr) {
             return Ok(());
         }
         let problem = CorruptKind::BlockNumber;

@@ -56,7 +56,7 @@ impl NameLog {
     }
 
     /// Notes a change that was made through the handle. The caller holds the lock of the leaf.
-    pub(crate) fn note(
+    pub(crate) fn record(
         &self,
         handle: &Handle<'_>,
         change: NameChange,
@@ -81,11 +81,14 @@ impl NameLog {
 
     /// The newest removal of a name of the inode was that of its last one; `emptied` has the
     /// inode's bytes without data.
-    pub(crate) fn note_last(&self, handle: &Handle<'_>, inode: InodeNr, emptied: Box<[u8]>) {
+    pub(crate) fn record_last(&self, handle: &Handle<'_>, inode: InodeNr, emptied: Box<[u8]>) {
         let mut names = self.names.lock();
         names.begin(handle.tid());
-        let of_inode = |noted: &&mut NotedName| noted.dentry.inode == inode;
-        let newest = names.list.iter_mut().rev().find(of_inode);
+        let newest = names
+            .list
+            .iter_mut()
+            .rev()
+            .find(|noted| noted.dentry.inode == inode);
         match newest.map(|noted| &mut noted.change) {
             Some(NameChange::Unlink { last }) => *last = Some(emptied),
             // Not noted: the list is full, or a full commit is needed anyway.

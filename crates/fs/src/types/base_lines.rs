@@ -41,9 +41,10 @@ impl BaseLines {
 
     /// That of the journal.
     pub(crate) fn tracking(self) -> uext4_journal::Tracking {
-        match self.scanned_checkpoints {
-            true => uext4_journal::Tracking::Scanned,
-            false => uext4_journal::Tracking::Counted,
+        if self.scanned_checkpoints {
+            uext4_journal::Tracking::Scanned
+        } else {
+            uext4_journal::Tracking::Counted
         }
     }
 }

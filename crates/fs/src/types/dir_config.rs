@@ -74,9 +74,10 @@ impl DirConfig {
 
     /// The type code of an entry for a file of this type.
     pub(crate) fn entry_type(&self, kind: FileType) -> DirEntryType {
-        match self.file_types {
-            true => DirEntryType::from_code(kind.dirent_code()),
-            false => DirEntryType::Unknown,
+        if self.file_types {
+            DirEntryType::from(kind)
+        } else {
+            DirEntryType::Unknown
         }
     }
 
@@ -87,11 +88,6 @@ impl DirConfig {
             ..self.hasher
         }
     }
-}
-
-/// The file type of an entry, if it carries one.
-pub(crate) fn file_type(kind: DirEntryType) -> Option<FileType> {
-    FileType::from_dirent_code(kind.code())
 }
 
 fn default_hasher(superblock: &Superblock) -> DirHasher {

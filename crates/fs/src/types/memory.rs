@@ -41,12 +41,14 @@ fn limits_of(line: &str) -> Vec<u64> {
         _ => return Vec::new(),
     };
     let above = std::path::Path::new(group).ancestors();
-    let limit = |group: &std::path::Path| {
-        let within = group.strip_prefix("/").ok()?;
-        let text = fs::read_to_string(std::path::Path::new(root).join(within).join(name)).ok()?;
-        text.trim().parse().ok()
-    };
-    above.filter_map(limit).collect()
+    above
+        .filter_map(|group| {
+            let within = group.strip_prefix("/").ok()?;
+            let text =
+                fs::read_to_string(std::path::Path::new(root).join(within).join(name)).ok()?;
+            text.trim().parse().ok()
+        })
+        .collect()
 }
 
 #[cfg(test)]

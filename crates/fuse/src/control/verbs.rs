@@ -227,7 +227,7 @@ fn set(filesystem: &Filesystem, name: &str, value: u64) -> Answered {
 }
 
 fn unknown(name: &str) -> Refusal {
-    match Filesystem::why_not_offered(name) {
+    match Filesystem::reason_not_offered(name) {
         Some(why) => Refusal {
             errno: libc::EOPNOTSUPP,
             text: format!("{name} is not offered: {why}"),

@@ -41,7 +41,7 @@ impl Server {
         let access = is_access(OpenMode::of(handle), flags) || self.fills_cache(request, flags);
         if size >= IN_PLACE_BYTES_MIN && reply.has_shortcut() {
             if access {
-                self.filesystem.note_access(&inode, ChangeTimes::Here)?;
+                self.filesystem.record_access(&inode, ChangeTimes::Here)?;
             }
             let is_sent = self
                 .filesystem

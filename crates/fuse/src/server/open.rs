@@ -84,7 +84,7 @@ impl Server {
             ChangeTimes::Here
         };
         // A failed update of the access time does not fail the open.
-        if let Ok(Atime::Set) = self.filesystem.note_access(inode, changes) {
+        if let Ok(Atime::Set) = self.filesystem.record_access(inode, changes) {
             self.forget_attributes(node);
         }
     }

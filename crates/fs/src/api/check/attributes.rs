@@ -27,30 +27,30 @@ const BYTES_PER_BLOCK: u64 = 48;
 
 impl Check<'_> {
     /// Checks the attributes of an inode; answers how many clusters they add to it.
-    pub(super) fn look_at_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
+    pub(super) fn check_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
         let here = match decode_ibody(&inode.tail, Place::Inode(nr)) {
             Ok(set) => {
                 let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
                 if is_inline && set.get(&XattrName::inline_data()).is_none() {
                     let problem = CorruptKind::DataAttribute;
-                    self.found(Place::Inode(nr), "inline data", problem);
+                    self.add_problem(Place::Inode(nr), "inline data", problem);
                 }
-                self.look_at_hashes(&inode.tail, Area::InInode, Place::Inode(nr));
+                self.check_hashes(&inode.tail, Area::InInode, Place::Inode(nr));
                 if is_inline {
-                    self.look_at_offsets(&inode.tail, Area::InInode, Place::Inode(nr));
+                    self.check_offsets(&inode.tail, Area::InInode, Place::Inode(nr));
                 }
-                self.look_at_set(&set, Place::Inode(nr))?
+                self.check_set(&set, Place::Inode(nr))?
             }
             Err(corrupt) => {
-                self.note(&corrupt);
+                self.add_corrupt(&corrupt);
                 0
             }
         };
-        Ok(here + self.look_at_attribute_block(nr, inode)?)
+        Ok(here + self.check_attribute_block(nr, inode)?)
     }
 
-    /// As [`Self::look_at_attributes`], for the block only.
-    pub(super) fn look_at_attribute_block(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
+    /// As [`Self::check_attributes`], for the block only.
+    pub(super) fn check_attribute_block(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
         match inode.file_acl {
             BlockNr(0) => Ok(0),
             block => self.clusters_of_block(nr, inode, block),
@@ -61,14 +61,14 @@ impl Check<'_> {
         let run = block.0..block.0.saturating_add(1);
         let place = Place::InodeBlock(nr, block);
         if !self.fs.base.features.has(Feature::EXT_ATTR) {
-            self.found(place, "xattr block", CorruptKind::AttributesWithoutFeature);
+            self.add_problem(place, "xattr block", CorruptKind::AttributesWithoutFeature);
         }
         if inode.flags.contains(InodeFlags::EA_INODE) {
-            self.found(place, "value inode", CorruptKind::OwnAttributes);
+            self.add_problem(place, "value inode", CorruptKind::OwnAttributes);
             return Ok(0);
         }
         if !self.may_map(&run) {
-            self.found(place, "xattr block", CorruptKind::XattrOutside);
+            self.add_problem(place, "xattr block", CorruptKind::XattrOutside);
             return Ok(0);
         }
         if let Some(shared) = self.shared.0.get_mut(&block.0) {
@@ -77,13 +77,13 @@ impl Check<'_> {
         }
         let clusters = self.clusters(run);
         if self.claim(clusters)? != 1 {
-            self.found(place, "xattr block", CorruptKind::XattrShared);
+            self.add_problem(place, "xattr block", CorruptKind::XattrShared);
             return Ok(1);
         }
-        self.look_at_block(place, block)
+        self.check_block(place, block)
     }
 
-    fn look_at_block(&mut self, place: Place, block: BlockNr) -> Step<u64> {
+    fn check_block(&mut self, place: Place, block: BlockNr) -> Step<u64> {
         self.take(BYTES_PER_BLOCK)?;
         let bytes = self.read(block)?;
         let header = XattrBlock::new(&bytes[..]);
@@ -93,12 +93,12 @@ impl Check<'_> {
         };
         let values = match sealed.and_then(|()| decode_block(&bytes, place)) {
             Ok(set) => {
-                self.look_at_hashes(&bytes, Area::InBlock, place);
-                self.look_at_offsets(&bytes, Area::InBlock, place);
-                self.look_at_set(&set, place)?
+                self.check_hashes(&bytes, Area::InBlock, place);
+                self.check_offsets(&bytes, Area::InBlock, place);
+                self.check_set(&set, place)?
             }
             Err(corrupt) => {
-                self.note(&corrupt);
+                self.add_corrupt(&corrupt);
                 0
             }
         };
@@ -111,25 +111,25 @@ impl Check<'_> {
         Ok(1 + values)
     }
 
-    fn look_at_hashes(&mut self, bytes: &[u8], area: Area, place: Place) {
+    fn check_hashes(&mut self, bytes: &[u8], area: Area, place: Place) {
         if !hashes_match(bytes, area) {
-            self.found(place, "xattr entry", CorruptKind::EntryHash);
+            self.add_problem(place, "xattr entry", CorruptKind::EntryHash);
         }
     }
 
-    fn look_at_offsets(&mut self, bytes: &[u8], area: Area, place: Place) {
+    fn check_offsets(&mut self, bytes: &[u8], area: Area, place: Place) {
         if !offsets_fit(bytes, area) {
             let problem = CorruptKind::EmptyValueBehind;
-            self.found(place, "xattr entry", problem);
+            self.add_problem(place, "xattr entry", problem);
         }
     }
 
     /// Checks a set of attributes; answers how many clusters its value inodes take.
-    fn look_at_set(&mut self, set: &XattrSet, place: Place) -> Step<u64> {
+    fn check_set(&mut self, set: &XattrSet, place: Place) -> Step<u64> {
         let mut clusters = 0;
         for entry in set.iter() {
             if entry.name.index == NameIndex::NONE && !matches!(place, Place::Inode(_)) {
-                self.found(place, "xattr entry", CorruptKind::NoPrefix);
+                self.add_problem(place, "xattr entry", CorruptKind::NoPrefix);
             }
             let XattrValue::Inode {
                 inode,
@@ -143,7 +143,7 @@ impl Check<'_> {
             let sound =
                 self.fs.base.geometry.contains_inode(inode) && !self.fs.hidden.contains(inode);
             if !sound || !self.fs.base.features.has(Feature::EA_INODE) {
-                self.found(place, "xattr entry", CorruptKind::ValueImpossible);
+                self.add_problem(place, "xattr entry", CorruptKind::ValueImpossible);
                 continue;
             }
             self.name_value(Named {
@@ -164,7 +164,7 @@ impl Check<'_> {
             if names != says {
                 let detail = format!("{says}, not {names}");
                 let place = Place::Block(BlockNr(block));
-                self.found_in(place, "xattr block", CorruptKind::References, detail);
+                self.add_detailed(place, "xattr block", CorruptKind::References, detail);
             }
         }
     }

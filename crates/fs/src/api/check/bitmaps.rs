@@ -5,16 +5,16 @@ use uext4_format::{CorruptKind, GroupDescriptor, GroupNr, Place, group_flag};
 use uext4_num::usize_of;
 
 impl Check<'_> {
-    pub(super) fn look_at_bitmaps(&mut self) -> Step {
+    pub(super) fn check_bitmaps(&mut self) -> Step {
         for group in self.groups() {
             if let Some(descriptor) = self.descriptors[usize_of(group.0)].clone() {
-                self.look_at_bitmap(group, &descriptor)?;
+                self.check_bitmap(group, &descriptor)?;
             }
         }
         Ok(())
     }
 
-    fn look_at_bitmap(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
+    fn check_bitmap(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
         let geometry = *self.fs.base.geometry;
         let len = geometry.clusters_in_group(group);
         let start = geometry.group_first_block(group).0;
@@ -29,11 +29,11 @@ impl Check<'_> {
             let checksums = &self.fs.base.checksums;
             let sound = descriptor.verify_block_bitmap(&bitmap, group, &geometry, checksums);
             if let Err(corrupt) = sound {
-                self.note(&corrupt);
+                self.add_corrupt(&corrupt);
             }
         }
         if !written {
-            self.look_at_unwritten_bitmap(group);
+            self.check_unwritten_bitmap(group);
             if !self.claimed.may_have(&(first..first + u64::from(len))) {
                 self.compare_free(group, descriptor, len);
                 return Ok(());
@@ -54,14 +54,14 @@ impl Check<'_> {
             .into_iter()
             .any(|bit| bitmap[bit / 8] & 1 << (bit % 8) == 0)
         {
-            self.found(place, "block bitmap", CorruptKind::BitsClear);
+            self.add_problem(place, "block bitmap", CorruptKind::BitsClear);
         }
         for (count, what) in [
             (taken, CorruptKind::MarkedFree),
             (leaked, CorruptKind::Leaked),
         ] {
             if count > 0 {
-                self.found_in(place, "block bitmap", what, count.to_string());
+                self.add_detailed(place, "block bitmap", what, count.to_string());
             }
         }
         self.compare_free(group, descriptor, free);
@@ -72,18 +72,18 @@ impl Check<'_> {
         if free != descriptor.free_clusters {
             let detail = format!("{}, not {free}", descriptor.free_clusters);
             let what = CorruptKind::FreeClustersWrong;
-            self.found_in(Place::Group(group), "group descriptor", what, detail);
+            self.add_detailed(Place::Group(group), "group descriptor", what, detail);
         }
     }
 
     /// A group without a bitmap holds metadata only. The last group, which may be short, has a
     /// bitmap.
-    fn look_at_unwritten_bitmap(&mut self, group: GroupNr) {
+    fn check_unwritten_bitmap(&mut self, group: GroupNr) {
         let geometry = *self.fs.base.geometry;
         let place = Place::Group(group);
         if group.0 + 1 == geometry.group_count && group.0 > 0 {
             let problem = CorruptKind::LastGroupBitmap;
-            self.found(place, "block bitmap", problem);
+            self.add_problem(place, "block bitmap", problem);
         }
         let start = geometry.group_first_block(group).0;
         let ratio = 1 << geometry.cluster_bits;
@@ -99,7 +99,7 @@ impl Check<'_> {
         });
         if has_data {
             let problem = CorruptKind::DataWithoutBitmap;
-            self.found(place, "block bitmap", problem);
+            self.add_problem(place, "block bitmap", problem);
         }
     }
 }

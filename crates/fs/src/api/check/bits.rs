@@ -49,9 +49,10 @@ impl Bits {
 
 /// The words that have these bits.
 fn words(range: &Range<u64>) -> Range<u64> {
-    match range.is_empty() {
-        true => 0..0,
-        false => range.start / 64..(range.end - 1) / 64 + 1,
+    if range.is_empty() {
+        0..0
+    } else {
+        range.start / 64..(range.end - 1) / 64 + 1
     }
 }
 

@@ -23,19 +23,19 @@ pub(super) struct Dir {
 }
 
 impl Check<'_> {
-    pub(super) fn look_at_directories(&mut self) -> Step {
+    pub(super) fn check_directories(&mut self) -> Step {
         for at in 0..self.links.n_directories() {
             let Some(nr) = self.links.directory(at) else {
                 continue;
             };
             if !self.unreadable.has(u64::from(nr.0)) {
-                self.look_at_directory(nr)?;
+                self.check_directory(nr)?;
             }
         }
         Ok(())
     }
 
-    fn look_at_directory(&mut self, nr: InodeNr) -> Step {
+    fn check_directory(&mut self, nr: InodeNr) -> Step {
         let Some(raw) = self.read_inode(nr)? else {
             return Ok(());
         };
@@ -56,15 +56,15 @@ impl Check<'_> {
             hasher: RandomState::new(),
         };
         if inode.flags.contains(InodeFlags::INLINE_DATA) {
-            self.look_at_inline(&mut dir, &inode)?;
+            self.check_inline(&mut dir, &inode)?;
         } else {
-            self.look_at_blocks(&mut dir, &inode)?;
+            self.check_blocks(&mut dir, &inode)?;
         }
         self.give_back(u64_of(dir.names.len()) * BYTES_PER_NAME);
         Ok(())
     }
 
-    fn look_at_inline(&mut self, dir: &mut Dir, inode: &Inode) -> Step {
+    fn check_inline(&mut self, dir: &mut Dir, inode: &Inode) -> Step {
         let place = Place::Inode(dir.nr);
         let attributes = decode_ibody(&inode.tail, place).unwrap_or_default();
         let name = XattrName::inline_data();
@@ -72,38 +72,39 @@ impl Check<'_> {
         let value = match value.map(|found| &found.value) {
             Some(XattrValue::Here(value)) => value.clone(),
             _ => {
-                self.found(place, "inline directory", CorruptKind::AttributeMissing);
+                self.add_problem(place, "inline directory", CorruptKind::AttributeMissing);
                 return Ok(());
             }
         };
         let up = inline_data::parent(&inode.i_block);
         self.links.count(dir.nr);
-        self.note_up(dir, up);
+        self.record_parent(dir, up);
         for entry in inline_data::records(&inode.i_block, &value, place) {
             match entry {
                 Ok(entry) if entry.is_free() => {}
-                Ok(entry) => self.look_at_entry(dir, &entry, place)?,
-                Err(corrupt) => self.note(&corrupt),
+                Ok(entry) => self.check_entry(dir, &entry, place)?,
+                Err(corrupt) => self.add_corrupt(&corrupt),
             }
         }
         Ok(())
     }
 
-    fn look_at_blocks(&mut self, dir: &mut Dir, inode: &Inode) -> Step {
+    fn check_blocks(&mut self, dir: &mut Dir, inode: &Inode) -> Step {
         let blocks = self.blocks_of(dir.nr, inode)?;
         let wanted = inode.size / self.fs.block_bytes();
         let in_order = blocks.iter().map(|(logical, _)| *logical).eq(0..wanted);
         if blocks.is_empty() || !in_order {
-            self.found(Place::Inode(dir.nr), "directory", CorruptKind::Holes);
+            self.add_problem(Place::Inode(dir.nr), "directory", CorruptKind::Holes);
         }
         let indexed = inode.flags.contains(InodeFlags::INDEX)
             && self.fs.base.features.has(Feature::DIR_INDEX);
         let hashed = !inode
             .flags
             .intersects(InodeFlags(InodeFlags::CASEFOLD.0 | InodeFlags::ENCRYPT.0));
-        let mut index = match indexed {
-            true => self.look_at_index(dir, &blocks)?,
-            false => None,
+        let mut index = if indexed {
+            self.check_index(dir, &blocks)?
+        } else {
+            None
         };
         for (logical, nr) in &blocks {
             let bytes = self.read(*nr)?;
@@ -112,23 +113,23 @@ impl Check<'_> {
                 .seed
                 .map_or(Ok(()), |seed| verify_block(&bytes, seed, place));
             if let Err(corrupt) = sealed {
-                self.note(&corrupt);
+                self.add_corrupt(&corrupt);
                 continue;
             }
             let in_index = index.as_ref().is_some_and(|index| index.is_node(*logical));
             if !in_index || *logical == 0 {
                 let bounds = index.as_mut().filter(|_| hashed);
-                self.look_at_leaf(dir, &bytes, (*logical, place), bounds)?;
+                self.check_leaf(dir, &bytes, (*logical, place), bounds)?;
             }
         }
         if let Some(index) = index {
-            self.look_at_missing(dir, &index, wanted);
+            self.check_missing(dir, &index, wanted);
         }
         self.give_back(u64_of(blocks.len()) * 16);
         Ok(())
     }
 
-    fn look_at_leaf(
+    fn check_leaf(
         &mut self,
         dir: &mut Dir,
         bytes: &[u8],
@@ -142,35 +143,35 @@ impl Check<'_> {
             let entry = match record {
                 Ok(entry) => entry,
                 Err(corrupt) => {
-                    self.note(&corrupt);
+                    self.add_corrupt(&corrupt);
                     break;
                 }
             };
             if logical == 0 && at < 2 {
-                self.look_at_dot(dir, &entry, at, place);
+                self.check_dot(dir, &entry, at, place);
             } else if !entry.is_free() {
                 if let Some(index) = &bounds
                     && !index.allows(logical, entry.name)
                 {
                     let name = shown(entry.name);
                     let problem = CorruptKind::LookedElsewhere;
-                    self.found_in(place, "directory entry", problem, name);
+                    self.add_detailed(place, "directory entry", problem, name);
                 }
-                self.look_at_entry(dir, &entry, place)?;
+                self.check_entry(dir, &entry, place)?;
             }
         }
         Ok(())
     }
 
     /// Checks the first two entries of a directory.
-    fn look_at_dot(&mut self, dir: &Dir, entry: &DirEntry<'_>, at: usize, place: Place) {
+    fn check_dot(&mut self, dir: &Dir, entry: &DirEntry<'_>, at: usize, place: Place) {
         let name: &[u8] = if at == 0 { b"." } else { b".." };
         if entry.name != name || (at == 0 && entry.inode != dir.nr) {
-            self.found(place, "directory", CorruptKind::DotsElsewhere);
+            self.add_problem(place, "directory", CorruptKind::DotsElsewhere);
             return;
         }
         if let Some(problem) = self.problem_of_type(entry, FileType::Directory) {
-            self.found_in(place, "directory entry", problem, shown(name));
+            self.add_detailed(place, "directory entry", problem, shown(name));
         }
         self.links.count(entry.inode);
         if at == 1 {
@@ -178,26 +179,26 @@ impl Check<'_> {
         }
     }
 
-    fn note_up(&mut self, dir: &Dir, up: InodeNr) {
+    fn record_parent(&mut self, dir: &Dir, up: InodeNr) {
         self.links.count(up);
         self.links.set_up(dir.nr, up);
     }
 
-    fn look_at_entry(&mut self, dir: &mut Dir, entry: &DirEntry<'_>, place: Place) -> Step {
+    fn check_entry(&mut self, dir: &mut Dir, entry: &DirEntry<'_>, place: Place) -> Step {
         if let Some(problem) = self.problem_of(dir, entry) {
-            self.found_in(place, "directory entry", problem, shown(entry.name));
+            self.add_detailed(place, "directory entry", problem, shown(entry.name));
             return Ok(());
         }
         self.take(BYTES_PER_NAME)?;
         if !dir.names.insert(dir.hasher.hash_one(entry.name)) {
             let problem = CorruptKind::NameTwice;
-            self.found_in(place, "directory entry", problem, shown(entry.name));
+            self.add_detailed(place, "directory entry", problem, shown(entry.name));
         }
         self.links.count(entry.inode);
         let is_dir = self.links.kind(entry.inode) == Some(FileType::Directory);
         if is_dir && !self.links.adopt(entry.inode, dir.nr) {
             let problem = CorruptKind::DirectoryTwice;
-            self.found_in(place, "directory entry", problem, shown(entry.name));
+            self.add_detailed(place, "directory entry", problem, shown(entry.name));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use uext4_format::{BlockNr, CorruptKind, Feature, GroupDescriptor, GroupNr, Plac
 use uext4_num::usize_of;
 
 impl Check<'_> {
-    pub(super) fn look_at_groups(&mut self) -> Step {
+    pub(super) fn check_groups(&mut self) -> Step {
         let mut read: Option<(BlockNr, Vec<u8>)> = None;
         let mut zones = Vec::new();
         for group in self.groups() {
@@ -20,8 +20,8 @@ impl Check<'_> {
             let parsed = GroupDescriptor::parse(&bytes, group, geometry, checksums);
             let size = usize::from(geometry.desc_size).min(bytes.len());
             let raw = GroupDescriptor::parse_unverified(&bytes[..size]);
-            self.look_at_uninit_flags(group, &raw);
-            let parsed = parsed.map_err(|corrupt| self.note(&corrupt)).ok();
+            self.check_uninit_flags(group, &raw);
+            let parsed = parsed.map_err(|corrupt| self.add_corrupt(&corrupt)).ok();
             zones.extend(self.zones_of(group, parsed.as_ref()));
             self.descriptors.push(parsed);
         }
@@ -29,7 +29,7 @@ impl Check<'_> {
     }
 
     /// Uninit bitmaps and inode tables require checksums of descriptors.
-    fn look_at_uninit_flags(&mut self, group: GroupNr, raw: &GroupDescriptor) {
+    fn check_uninit_flags(&mut self, group: GroupNr, raw: &GroupDescriptor) {
         let features = &self.fs.base.features;
         let may = features.has(Feature::METADATA_CSUM) || features.has(Feature::UNINIT_BG);
         let is_uninit = raw.has_flag(group_flag::INODE_UNINIT)
@@ -37,7 +37,7 @@ impl Check<'_> {
             || raw.itable_unused != 0;
         if is_uninit && !may {
             let problem = CorruptKind::UnwrittenGroup;
-            self.found(Place::Group(group), "group descriptor", problem);
+            self.add_problem(Place::Group(group), "group descriptor", problem);
         }
     }
 
@@ -68,7 +68,7 @@ impl Check<'_> {
                 Some(last) if last.end > zone.start => {
                     last.end = last.end.max(end);
                     let problem = CorruptKind::GroupOverlap;
-                    self.found(Place::Group(group), "group descriptor", problem);
+                    self.add_problem(Place::Group(group), "group descriptor", problem);
                 }
                 Some(last) if last.end == zone.start => last.end = end,
                 _ => self.metadata.push(zone.start..end),
@@ -87,7 +87,8 @@ impl Check<'_> {
         if blocks.is_empty() {
             return 0..0;
         }
-        cluster(blocks.start)..cluster(blocks.end - 1) + 1
+        let last = cluster(blocks.end - 1);
+        cluster(blocks.start)..last + 1
     }
 
     /// True when no block of the range is metadata.

@@ -44,7 +44,7 @@ struct Node {
 
 impl Check<'_> {
     /// Reads the index of a directory; `None` if it is invalid.
-    pub(super) fn look_at_index(
+    pub(super) fn check_index(
         &mut self,
         dir: &Dir,
         blocks: &[(u64, BlockNr)],
@@ -54,9 +54,10 @@ impl Check<'_> {
         };
         let bytes = self.read(first)?;
         let place = Place::InodeBlock(dir.nr, first);
-        let levels = match self.fs.base.features.has(Feature::LARGE_DIR) {
-            true => MaxLevels::Three,
-            false => MaxLevels::Two,
+        let levels = if self.fs.base.features.has(Feature::LARGE_DIR) {
+            MaxLevels::Three
+        } else {
+            MaxLevels::Two
         };
         let info = RootInfo::parse(&bytes, levels, place);
         let root =
@@ -64,7 +65,7 @@ impl Check<'_> {
         let (info, root) = match root {
             Ok(found) => found,
             Err(corrupt) => {
-                self.note(&corrupt);
+                self.add_corrupt(&corrupt);
                 return Ok(None);
             }
         };
@@ -80,13 +81,13 @@ impl Check<'_> {
             &mut waiting,
         );
         while let Some(node) = waiting.pop() {
-            self.look_at_node(dir, blocks, node, &mut index, &mut waiting)?;
+            self.check_node(dir, blocks, node, &mut index, &mut waiting)?;
         }
         self.give_back(u64_of(index.parts.len()) * BYTES_PER_PART);
         Ok(Some(index))
     }
 
-    fn look_at_node(
+    fn check_node(
         &mut self,
         dir: &Dir,
         blocks: &[(u64, BlockNr)],
@@ -99,14 +100,14 @@ impl Check<'_> {
         if index.parts.insert(node.logical, part).is_some() {
             let detail = format!("block {}", node.logical);
             let problem = CorruptKind::BlockTwice;
-            self.found_in(Place::Inode(dir.nr), "htree node", problem, detail);
+            self.add_detailed(Place::Inode(dir.nr), "htree node", problem, detail);
             return Ok(());
         }
         self.take(BYTES_PER_PART)?;
         let at = blocks.binary_search_by_key(&node.logical, |(logical, _)| *logical);
         let Ok(at) = at else {
             let problem = CorruptKind::LeadsOut;
-            self.found(Place::Inode(dir.nr), "htree node", problem);
+            self.add_problem(Place::Inode(dir.nr), "htree node", problem);
             return Ok(());
         };
         if is_leaf {
@@ -116,7 +117,7 @@ impl Check<'_> {
         let place = Place::InodeBlock(dir.nr, blocks[at].1);
         match DxNode::parse_node(&bytes[..], dir.tail, place) {
             Ok(found) => self.spread(dir, &found, (node.levels - 1, node.hashes), waiting),
-            Err(corrupt) => self.note(&corrupt),
+            Err(corrupt) => self.add_corrupt(&corrupt),
         }
         Ok(())
     }
@@ -144,7 +145,7 @@ impl Check<'_> {
             };
             if first < *hashes.start() || last > *hashes.end() {
                 let problem = CorruptKind::HashesBeyond;
-                self.found(Place::Inode(dir.nr), "htree node", problem);
+                self.add_problem(Place::Inode(dir.nr), "htree node", problem);
             }
             waiting.push(Node {
                 logical: u64::from(entry.block.0),
@@ -155,12 +156,12 @@ impl Check<'_> {
     }
 
     /// Reports blocks of the directory that the index does not lead to.
-    pub(super) fn look_at_missing(&mut self, dir: &Dir, index: &Htree, blocks: u64) {
+    pub(super) fn check_missing(&mut self, dir: &Dir, index: &Htree, blocks: u64) {
         let led_to = u64_of(index.parts.range(..blocks).count());
         if led_to < blocks {
             let detail = format!("{} of {blocks}", blocks - led_to);
             let problem = CorruptKind::IndexIncomplete;
-            self.found_in(Place::Inode(dir.nr), "htree", problem, detail);
+            self.add_detailed(Place::Inode(dir.nr), "htree", problem, detail);
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Check of inodes in use: their fields and maps.
 
 use super::links::Nameless;
-use super::maps::DIRECT;
 use super::{Check, Step};
+use uext4_format::indirect::DIRECT_BLOCKS;
 use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place};
-use uext4_num::u64_of;
 
 /// Longest target of a fast symbolic link in bytes.
 const FAST_LINK_BYTES: u64 = 60;
@@ -20,7 +19,7 @@ const BLOCKS_MAX: u64 = 1 << 32;
 
 impl Check<'_> {
     /// Checks an inode in use; answers its type, if it has one.
-    pub(super) fn look_at_used(
+    pub(super) fn check_used(
         &mut self,
         nr: InodeNr,
         raw: &[u8],
@@ -28,16 +27,16 @@ impl Check<'_> {
     ) -> Step<Option<FileType>> {
         let place = Place::Inode(nr);
         let Some(kind) = inode.file_type() else {
-            self.found(place, "inode", CorruptKind::NoFileType);
+            self.add_problem(place, "inode", CorruptKind::NoFileType);
             return Ok(None);
         };
         let reserved = self.is_reserved(nr);
         let is_own = reserved || self.is_hidden(nr);
         if inode.links != 0 && inode.dtime != 0 && !is_own && !self.is_orphan(nr) {
-            self.found(place, "inode", CorruptKind::InUseDeleted);
+            self.add_problem(place, "inode", CorruptKind::InUseDeleted);
         }
         if inode.links == 0 && !reserved && !self.is_orphan(nr) {
-            self.found(place, "inode bitmap", CorruptKind::DeletedMarked);
+            self.add_problem(place, "inode bitmap", CorruptKind::DeletedMarked);
         }
         let size_high = raw.get(SIZE_HIGH).unwrap_or_default();
         let has_high = match kind {
@@ -46,32 +45,27 @@ impl Check<'_> {
             _ => false,
         };
         if !has_high && size_high.iter().any(|byte| *byte != 0) {
-            self.found(place, "inode", CorruptKind::SizeHighWrong);
+            self.add_problem(place, "inode", CorruptKind::SizeHighWrong);
         }
         let fragment = raw.get(FRAGMENT).unwrap_or_default();
         if inode.links != 0 && !is_own && fragment.iter().any(|byte| *byte != 0) {
-            self.found(place, "inode", CorruptKind::FragmentAddress);
+            self.add_problem(place, "inode", CorruptKind::FragmentAddress);
         }
         if !has_data(kind) && inode.size != 0 {
-            self.found(place, "inode", CorruptKind::SizeOfNone);
+            self.add_problem(place, "inode", CorruptKind::SizeOfNone);
         }
-        self.look_at_inode(nr, inode, kind, reserved)?;
+        self.check_inode(nr, inode, kind, reserved)?;
         Ok(Some(kind))
     }
 
-    fn look_at_inode(
-        &mut self,
-        nr: InodeNr,
-        inode: &Inode,
-        kind: FileType,
-        reserved: bool,
-    ) -> Step {
+    fn check_inode(&mut self, nr: InodeNr, inode: &Inode, kind: FileType, reserved: bool) -> Step {
         let hidden = self.is_hidden(nr) || inode.flags.contains(InodeFlags::EA_INODE);
-        let nameless = match reserved || hidden || inode.links == 0 {
-            true => Nameless::Yes,
-            false => Nameless::No,
+        let nameless = if reserved || hidden || inode.links == 0 {
+            Nameless::Yes
+        } else {
+            Nameless::No
         };
-        self.look_at_flags(nr, inode, kind);
+        self.check_flags(nr, inode, kind);
         self.take(self.links.more_bytes(nr))?;
         self.links.put(nr, kind, inode.links, nameless);
         self.report.n_inodes += 1;
@@ -80,17 +74,17 @@ impl Check<'_> {
             self.take(super::Links::BYTES_PER_DIRECTORY)?;
         }
         if nr == InodeNr::RESIZE && self.fs.base.features.has(Feature::RESIZE_INODE) {
-            return self.look_at_resize(nr, inode);
+            return self.check_resize(nr, inode);
         }
         let orphan_file = self.fs.base.superblock.read().disk.orphan_file_inum;
         let attributes = match nr.0 {
             // Never read.
             nr if nr == orphan_file => 0,
-            _ if reserved => self.look_at_attribute_block(nr, inode)?,
-            _ => self.look_at_attributes(nr, inode)?,
+            _ if reserved => self.check_attribute_block(nr, inode)?,
+            _ => self.check_attributes(nr, inode)?,
         };
         if inode.flags.contains(InodeFlags::EA_INODE) {
-            self.look_at_value(nr, inode, kind)?;
+            self.check_value(nr, inode, kind)?;
         }
         let mapped = self.map_of(nr, inode, kind)?;
         let is_value = inode.flags.contains(InodeFlags::EA_INODE);
@@ -98,7 +92,7 @@ impl Check<'_> {
             && !is_value
             && !mapped.as_ref().is_some_and(|mapped| mapped.is_bad)
         {
-            self.look_at_symlink(nr, inode, mapped.as_ref())?;
+            self.check_symlink(nr, inode, mapped.as_ref())?;
         }
         let Some(mapped) = mapped else {
             self.compare_sectors(nr, inode, attributes);
@@ -118,7 +112,7 @@ impl Check<'_> {
     }
 
     /// Reports flags that require a missing feature, or another file type.
-    fn look_at_flags(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) {
+    fn check_flags(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) {
         let is_dir = kind == FileType::Directory;
         let has = |feature| self.fs.base.features.has(feature);
         // No program can set these on other types, because it would have to open the file.
@@ -141,7 +135,7 @@ impl Check<'_> {
             .iter()
             .any(|(flag, fits)| !fits && inode.flags.contains(*flag))
         {
-            self.found(Place::Inode(nr), "inode", CorruptKind::Flag);
+            self.add_problem(Place::Inode(nr), "inode", CorruptKind::Flag);
         }
     }
 
@@ -156,9 +150,9 @@ impl Check<'_> {
             (Feature::QUOTA, disk.grp_quota_inum),
             (Feature::QUOTA, disk.prj_quota_inum),
         ];
-        let hides =
-            |(feature, inum): &(Feature, u32)| self.fs.base.features.has(*feature) && *inum == nr.0;
-        named.iter().any(hides)
+        named
+            .iter()
+            .any(|(feature, inum)| self.fs.base.features.has(*feature) && *inum == nr.0)
     }
 
     /// Checks the map; `None` if the inode itself holds all data.
@@ -179,7 +173,7 @@ impl Check<'_> {
         }
         if inode.flags.contains(InodeFlags::EXTENTS) && !self.fs.base.features.has(Feature::EXTENTS)
         {
-            self.found(
+            self.add_problem(
                 Place::Inode(nr),
                 "inode",
                 CorruptKind::ExtentsWithoutFeature,
@@ -189,7 +183,7 @@ impl Check<'_> {
         let has_table = !inode.flags.contains(InodeFlags::EXTENTS) && mapped.clusters > 0;
         if has_table && self.fs.base.features.has(Feature::BIGALLOC) {
             let problem = CorruptKind::TableInClusters;
-            self.found(Place::Inode(nr), "inode", problem);
+            self.add_problem(Place::Inode(nr), "inode", problem);
         }
         Ok(Some(mapped))
     }
@@ -199,7 +193,7 @@ impl Check<'_> {
         let is = clusters.saturating_mul(self.fs.base.geometry.cluster_size() / 512);
         if says != is {
             let detail = format!("{says}, not {is}");
-            self.found_in(Place::Inode(nr), "inode", CorruptKind::BlocksWrong, detail);
+            self.add_detailed(Place::Inode(nr), "inode", CorruptKind::BlocksWrong, detail);
         }
     }
 
@@ -217,7 +211,7 @@ impl Check<'_> {
         let is_huge = inode.size >= self.size_max(inode);
         if odd || is_huge || self.is_huge_quota(nr, inode) || (is_behind && !orphan) {
             let detail = format!("{}, with data in {end} blocks", inode.size);
-            self.found_in(Place::Inode(nr), "inode", CorruptKind::SizeWrong, detail);
+            self.add_detailed(Place::Inode(nr), "inode", CorruptKind::SizeWrong, detail);
         }
     }
 
@@ -242,7 +236,7 @@ impl Check<'_> {
         }
         let per_table = block_size / 4;
         let tables = per_table + per_table.pow(2) + per_table.pow(3);
-        (u64_of(DIRECT) + tables).min(BLOCKS_MAX) * block_size + 1
+        (u64::from(DIRECT_BLOCKS) + tables).min(BLOCKS_MAX) * block_size + 1
     }
 }
 

@@ -138,7 +138,7 @@ pub(super) enum Nameless {
 }
 
 impl Check<'_> {
-    pub(super) fn look_at_links(&mut self) -> Step {
+    pub(super) fn check_links(&mut self) -> Step {
         let many = self.fs.base.features.has(Feature::DIR_NLINK);
         for at in self.links.inodes.numbers() {
             let Inode {
@@ -152,17 +152,17 @@ impl Check<'_> {
             let place = Place::Inode(InodeNr(low_u32(at)));
             let is_dir = FileType::from_dirent_code(kind & KIND) == Some(FileType::Directory);
             if found == 0 || (is_dir && found == 1) {
-                self.found(place, "inode", CorruptKind::Unnamed);
+                self.add_problem(place, "inode", CorruptKind::Unnamed);
             } else if !(many && is_dir && wanted == 1) {
                 let detail = format!("{wanted}, not {found}");
-                self.found_in(place, "inode", CorruptKind::LinksWrong, detail);
+                self.add_detailed(place, "inode", CorruptKind::LinksWrong, detail);
             }
         }
-        self.look_up()
+        self.check_ancestors()
     }
 
     /// Checks that every directory leads up to the root, and its "..".
-    fn look_up(&mut self) -> Step {
+    fn check_ancestors(&mut self) -> Step {
         let len = self.links.n_directories();
         self.take(u64_of(len) * u64_of(size_of::<usize>()))?;
         // The start of the walk that visited each directory first.
@@ -174,7 +174,7 @@ impl Check<'_> {
                 next = self.above(here);
                 if next.is_some_and(|next| met_from[next] == at) {
                     let nr = InodeNr(self.links.directories[here].nr);
-                    self.found(Place::Inode(nr), "directory", CorruptKind::InsideItself);
+                    self.add_problem(Place::Inode(nr), "directory", CorruptKind::InsideItself);
                     break;
                 }
             }
@@ -200,7 +200,7 @@ impl Check<'_> {
         if parent != 0 && found.up != 0 && found.up != parent {
             let detail = format!("{}, not {parent}", found.up);
             let place = Place::Inode(InodeNr(found.nr));
-            self.found_in(place, "directory", CorruptKind::DotDotElsewhere, detail);
+            self.add_detailed(place, "directory", CorruptKind::DotDotElsewhere, detail);
         }
     }
 }
@@ -229,7 +229,7 @@ mod tests {
             let up = parent;
             directories.push(Directory { nr, parent, up });
         }
-        check.look_up().expect("it may take the memory");
+        check.check_ancestors().expect("it may take the memory");
         let findings = check.report.findings.iter();
         findings.map(ToString::to_string).collect()
     }

@@ -6,8 +6,7 @@ use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointer};
 use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, Feature, FileType, GroupDescriptor, Inode, InodeFlags, InodeNr,
-    Place, Seed,
+    BlockNr, Corrupt, CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed,
 };
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
@@ -31,7 +30,7 @@ pub(super) struct Mapped {
 }
 
 /// Direct entries of the inode, and levels of tables behind the other three.
-pub(super) const DIRECT: usize = usize_of(DIRECT_BLOCKS);
+const DIRECT: usize = usize_of(DIRECT_BLOCKS);
 const LEVELS: usize = 3;
 /// Slots that the header of a node may omit.
 const ROOM_SPARED: usize = 2;
@@ -69,16 +68,16 @@ impl Check<'_> {
         let root = ExtentNode::new(&inode.i_block[..]);
         let expect = Expect::root(blocks);
         if let Err(corrupt) = root.validate(&expect, Place::Inode(nr)) {
-            self.note_once(mapped, &corrupt);
+            self.add_once(mapped, &corrupt);
             return Ok(());
         }
-        self.look_at_room(&root, Place::Inode(nr), mapped);
+        self.check_room(&root, Place::Inode(nr), mapped);
         self.walk_node(nr, seed, &root, &expect, mapped)
     }
 
     /// Checks the slot count of a node: all that fit, minus up to two, once reserved for a
     /// checksum.
-    fn look_at_room<B: AsRef<[u8]>>(
+    fn check_room<B: AsRef<[u8]>>(
         &mut self,
         node: &ExtentNode<B>,
         place: Place,
@@ -86,7 +85,7 @@ impl Check<'_> {
     ) {
         if node.max() + ROOM_SPARED < node.capacity() {
             let problem = CorruptKind::SmallLimit;
-            self.note_once(mapped, &Corrupt::new(place, "extent header", problem));
+            self.add_once(mapped, &Corrupt::new(place, "extent header", problem));
         }
     }
 
@@ -108,7 +107,7 @@ impl Check<'_> {
                 } else if logical < mapped.must_be_written {
                     let place = Place::InodeBlock(nr, extent.start);
                     let problem = CorruptKind::NeverWritten;
-                    self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
+                    self.add_once(mapped, &Corrupt::new(place, "inode map", problem));
                 }
                 self.claim_data(nr, logical, run, mapped)?;
             }
@@ -128,23 +127,23 @@ impl Check<'_> {
             let starts = child.key(0) == Some(index.logical);
             if sound.is_ok() && !starts {
                 let problem = CorruptKind::BeginsElsewhere;
-                self.note_once(mapped, &Corrupt::new(place, "extent block", problem));
+                self.add_once(mapped, &Corrupt::new(place, "extent block", problem));
             }
             match sound {
                 Ok(()) => {
-                    self.look_at_room(&child, place, mapped);
+                    self.check_room(&child, place, mapped);
                     self.walk_node(nr, seed, &child, &expect, mapped)?;
                 }
-                Err(corrupt) => self.note_once(mapped, &corrupt),
+                Err(corrupt) => self.add_once(mapped, &corrupt),
             }
         }
         Ok(())
     }
 
-    fn note_once(&mut self, mapped: &mut Mapped, corrupt: &Corrupt) {
+    fn add_once(&mut self, mapped: &mut Mapped, corrupt: &Corrupt) {
         mapped.is_bad = true;
         if !mapped.looks {
-            self.note(corrupt);
+            self.add_corrupt(corrupt);
         }
     }
 
@@ -209,7 +208,7 @@ impl Check<'_> {
         }
         if !self.may_map(&run) {
             let problem = CorruptKind::MapOutside;
-            self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
+            self.add_once(mapped, &Corrupt::new(place, "inode map", problem));
             return Ok(false);
         }
         mapped.clusters += 1;
@@ -218,7 +217,7 @@ impl Check<'_> {
             return Ok(true);
         }
         let problem = CorruptKind::MapShared;
-        self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
+        self.add_once(mapped, &Corrupt::new(place, "inode map", problem));
         Ok(false)
     }
 
@@ -242,12 +241,16 @@ impl Check<'_> {
     fn find_unwritten_tables(&self) -> Vec<Range<u64>> {
         let geometry = &self.fs.base.geometry;
         let per_block = u64::from(geometry.inodes_per_block());
-        let of = |descriptor: &GroupDescriptor| {
-            let table = descriptor.inode_table.0;
-            let written = u64::from(written_inodes(descriptor, geometry)).div_ceil(per_block);
-            table + written..table + u64::from(geometry.inode_table_blocks())
-        };
-        let mut parts: Vec<_> = self.descriptors.iter().flatten().map(of).collect();
+        let mut parts: Vec<_> = self
+            .descriptors
+            .iter()
+            .flatten()
+            .map(|descriptor| {
+                let table = descriptor.inode_table.0;
+                let written = u64::from(written_inodes(descriptor, geometry)).div_ceil(per_block);
+                table + written..table + u64::from(geometry.inode_table_blocks())
+            })
+            .collect();
         parts.sort_by_key(|part| (part.end, part.start));
         parts
     }
@@ -275,13 +278,13 @@ impl Check<'_> {
         let place = Place::InodeBlock(nr, BlockNr(run.start));
         if !sound {
             let problem = CorruptKind::DataOutside;
-            self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
+            self.add_once(mapped, &Corrupt::new(place, "inode map", problem));
             return Ok(());
         }
         // A cluster of the file is one of the device, at the same offsets.
         let ratio = 1 << self.fs.base.geometry.cluster_bits;
         if nr != InodeNr::BAD_BLOCKS && run.start % ratio != logical % ratio {
-            self.note_once(
+            self.add_once(
                 mapped,
                 &Corrupt::new(place, "inode map", CorruptKind::Misaligned),
             );
@@ -301,7 +304,7 @@ impl Check<'_> {
         let may_share = self.fs.base.features.has(Feature::SHARED_BLOCKS);
         if self.claim(clusters)? != wanted && !may_share {
             let problem = CorruptKind::DataShared;
-            self.note_once(mapped, &Corrupt::new(place, "inode map", problem));
+            self.add_once(mapped, &Corrupt::new(place, "inode map", problem));
         }
         self.tick()
     }

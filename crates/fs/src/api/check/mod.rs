@@ -162,27 +162,27 @@ impl<'a> Check<'a> {
         self.claimed = Bits::new(clusters);
         self.links = Links::new(inodes);
         self.unreadable = Bits::new(inodes + 1);
-        self.look_at_superblock();
-        self.look_at_log()?;
-        self.look_at_quota_numbers();
-        self.look_at_groups()?;
-        self.look_at_mmp()?;
-        self.look_at_orphan_file();
+        self.check_superblock();
+        self.check_log()?;
+        self.check_quota_numbers();
+        self.check_groups()?;
+        self.check_mmp()?;
+        self.check_orphan_file();
         self.find_orphans()?;
-        self.look_at_inodes()?;
+        self.check_inodes()?;
         self.shared_blocks();
         self.compare_values();
-        self.look_at_directories()?;
-        self.look_at_links()?;
-        self.look_at_bitmaps()
+        self.check_directories()?;
+        self.check_links()?;
+        self.check_bitmaps()
     }
 
     /// Checks the journal's superblock. The log's content was replayed, or is empty.
-    fn look_at_log(&mut self) -> Step {
+    fn check_log(&mut self) -> Step {
         let superblock = self.fs.base.superblock.read().disk.clone();
         let has_log = self.fs.base.features.has(Feature::HAS_JOURNAL);
         if superblock.journal_inum != 0 && !has_log {
-            self.found(
+            self.add_problem(
                 Place::Superblock,
                 "superblock",
                 CorruptKind::JournalWithoutFeature,
@@ -191,29 +191,29 @@ impl<'a> Check<'a> {
         let recovers = superblock.features().has(Feature::RECOVER);
         if recovers && !has_log {
             let problem = CorruptKind::ReplayWithoutJournal;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
         // e2fsck looks for the external one, and cannot check without it.
         if superblock.journal_inum != 0 && has_log && superblock.journal_uuid != [0; 16] {
-            self.found(Place::Superblock, "superblock", CorruptKind::TwoJournals);
+            self.add_problem(Place::Superblock, "superblock", CorruptKind::TwoJournals);
         }
         let life = self.fs.lifecycle.lock();
         let log = life.log().cloned();
         drop(life);
         let block_size = self.fs.base.geometry.block_size();
         match log.map(|log| uext4_journal::recovery::read_superblock(&log, block_size)) {
-            Some(Err(uext4_journal::Error::Corrupt(corrupt))) => self.note(&corrupt),
+            Some(Err(uext4_journal::Error::Corrupt(corrupt))) => self.add_corrupt(&corrupt),
             Some(Err(error)) => return Err(Stop::Failed(error.into())),
             Some(Ok(found)) if found.errno != 0 => {
-                self.found(Place::JournalBlock(0), "journal", CorruptKind::Stopped);
+                self.add_problem(Place::JournalBlock(0), "journal", CorruptKind::Stopped);
             }
             Some(Ok(found)) if found.has_fields_of_version_2() => {
                 let problem = CorruptKind::FieldsOfVersion2;
-                self.found(Place::JournalBlock(0), "journal", problem);
+                self.add_problem(Place::JournalBlock(0), "journal", problem);
             }
             Some(Ok(found)) if found.start != 0 && !recovers => {
                 let problem = CorruptKind::UnreplayedRecords;
-                self.found(Place::JournalBlock(0), "journal", problem);
+                self.add_problem(Place::JournalBlock(0), "journal", problem);
             }
             _ => {}
         }
@@ -276,16 +276,16 @@ impl<'a> Check<'a> {
     }
 
     /// Reports damage.
-    fn found(&mut self, place: Place, structure: &'static str, problem: CorruptKind) {
-        self.note(&Corrupt::new(place, structure, problem));
+    fn add_problem(&mut self, place: Place, structure: &'static str, problem: CorruptKind) {
+        self.add_corrupt(&Corrupt::new(place, structure, problem));
     }
 
-    fn note(&mut self, corrupt: &Corrupt) {
+    fn add_corrupt(&mut self, corrupt: &Corrupt) {
         self.add(corrupt.clone(), None);
     }
 
-    /// As [`Self::found`], with a detail: the expected value, or a name.
-    fn found_in(
+    /// As [`Self::add_problem`], with a detail: the expected value, or a name.
+    fn add_detailed(
         &mut self,
         place: Place,
         structure: &'static str,

@@ -6,22 +6,22 @@ use uext4_format::{BlockNr, CorruptKind, Feature, InodeNr, Place};
 
 impl Check<'_> {
     /// Checks the MMP block; another pass claims it.
-    pub(super) fn look_at_mmp(&mut self) -> Step {
+    pub(super) fn check_mmp(&mut self) -> Step {
         let nr = BlockNr(self.fs.base.superblock.read().disk.mmp_block);
         if !self.fs.base.features.has(Feature::MMP) {
             return Ok(());
         }
         if !self.may_map(&(nr.0..nr.0.saturating_add(1))) {
             let problem = CorruptKind::MmpOutside;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
             return Ok(());
         }
         let bytes = self.read(nr)?;
         match Mmp::parse(&bytes, nr, &self.fs.base.checksums) {
-            Err(corrupt) => self.note(&corrupt),
+            Err(corrupt) => self.add_corrupt(&corrupt),
             Ok(mmp) if mmp.sequence > MMP_SEQ_MAX && mmp.sequence != MMP_SEQ_CLEAN => {
                 let problem = CorruptKind::MmpSequence;
-                self.found(Place::Block(nr), "mmp block", problem);
+                self.add_problem(Place::Block(nr), "mmp block", problem);
             }
             Ok(_) => {}
         }
@@ -29,41 +29,38 @@ impl Check<'_> {
     }
 
     /// Without the feature `orphan_present`, every slot of the orphan file must be free.
-    pub(super) fn look_at_orphan_file(&mut self) {
+    pub(super) fn check_orphan_file(&mut self) {
         let nr = self.fs.base.superblock.read().disk.orphan_file_inum;
         let says_none = !self.fs.base.features.has(Feature::ORPHAN_PRESENT);
         if says_none && !self.fs.orphans.is_empty() {
             let problem = CorruptKind::OrphansDenied;
-            self.found(Place::Inode(InodeNr(nr)), "orphan file", problem);
+            self.add_problem(Place::Inode(InodeNr(nr)), "orphan file", problem);
         }
     }
 
-    pub(super) fn look_at_quota_numbers(&mut self) {
+    pub(super) fn check_quota_numbers(&mut self) {
         let disk = self.fs.base.superblock.read().disk.clone();
         let has_quota = self.fs.base.features.has(Feature::QUOTA);
         let has_projects = self.fs.base.features.has(Feature::PROJECT);
         let geometry = &self.fs.base.geometry;
-        // Without the feature they are unused, but must be valid numbers.
-        let no_file = |nr: u32| {
-            let is_file = nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr));
-            ![0, InodeNr::USER_QUOTA.0, InodeNr::GROUP_QUOTA.0].contains(&nr) && !is_file
-        };
-        let all = [
-            disk.usr_quota_inum,
-            disk.grp_quota_inum,
-            disk.prj_quota_inum,
-        ];
-        let of_projects = |nr: u32| {
-            has_projects && nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr))
-        };
+        let projects = disk.prj_quota_inum;
+        let all = [disk.usr_quota_inum, disk.grp_quota_inum, projects];
+        let is_projects_file = has_projects
+            && projects >= geometry.first_inode
+            && geometry.contains_inode(InodeNr(projects));
         let is_wrong = [
             ![0, InodeNr::USER_QUOTA.0].contains(&disk.usr_quota_inum),
             ![0, InodeNr::GROUP_QUOTA.0].contains(&disk.grp_quota_inum),
-            disk.prj_quota_inum != 0 && !of_projects(disk.prj_quota_inum),
+            projects != 0 && !is_projects_file,
         ];
-        if all.into_iter().any(no_file) || (has_quota && is_wrong.contains(&true)) {
+        // Without the feature they are unused, but must be valid numbers.
+        let is_invalid = all.into_iter().any(|nr| {
+            let is_file = nr >= geometry.first_inode && geometry.contains_inode(InodeNr(nr));
+            ![0, InodeNr::USER_QUOTA.0, InodeNr::GROUP_QUOTA.0].contains(&nr) && !is_file
+        });
+        if is_invalid || (has_quota && is_wrong.contains(&true)) {
             let problem = CorruptKind::QuotaNumber;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
     }
 }

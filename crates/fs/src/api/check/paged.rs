@@ -65,8 +65,9 @@ impl<T: Copy + Default> Paged<T> {
             return None;
         }
         let page = self.pages.get_mut(clamp_usize(at / Self::PER_PAGE))?;
-        let empty = || vec![T::default(); clamp_usize(Self::PER_PAGE)].into_boxed_slice();
-        let page = page.get_or_insert_with(empty);
+        let page = page.get_or_insert_with(|| {
+            vec![T::default(); clamp_usize(Self::PER_PAGE)].into_boxed_slice()
+        });
         page.get_mut(clamp_usize(at % Self::PER_PAGE))
     }
 
@@ -76,8 +77,9 @@ impl<T: Copy + Default> Paged<T> {
         let there = there.filter(|(_, page)| page.is_some());
         let pages: Vec<u64> = there.map(|(at, _)| u64_of(at)).collect();
         let len = self.len;
-        let of = move |page: u64| page * Self::PER_PAGE..((page + 1) * Self::PER_PAGE).min(len);
-        pages.into_iter().flat_map(of)
+        pages
+            .into_iter()
+            .flat_map(move |page| page * Self::PER_PAGE..((page + 1) * Self::PER_PAGE).min(len))
     }
 }
 

@@ -23,32 +23,32 @@ impl Check<'_> {
         self.is_reserved(nr) && !is_used
     }
 
-    pub(super) fn look_at_reserved(&mut self, nr: InodeNr, raw: &[u8]) -> Step {
+    pub(super) fn check_reserved(&mut self, nr: InodeNr, raw: &[u8]) -> Step {
         if !self.is_sealed(nr, raw) {
             return Ok(());
         }
         let flags = RawInode(raw).flags();
         if flags.contains(InodeFlags::CASEFOLD) {
-            self.found(Place::Inode(nr), "inode", CorruptKind::Flag);
+            self.add_problem(Place::Inode(nr), "inode", CorruptKind::Flag);
         }
         match nr {
-            InodeNr::BAD_BLOCKS => self.look_at_bad_blocks(nr, raw, flags),
+            InodeNr::BAD_BLOCKS => self.check_bad_blocks(nr, raw, flags),
             InodeNr::USER_QUOTA | InodeNr::GROUP_QUOTA | InodeNr::JOURNAL => {
                 let fields = RawInode(raw);
                 let first = pointer(&fields.i_block(), 0).0;
                 if fields.links() != 0 || fields.blocks_low() != 0 || first != 0 {
                     let problem = CorruptKind::UnusedHolds;
-                    self.found(Place::Inode(nr), "reserved inode", problem);
+                    self.add_problem(Place::Inode(nr), "reserved inode", problem);
                 }
                 Ok(())
             }
-            _ => self.look_at_spare(nr, raw, flags),
+            _ => self.check_spare(nr, raw, flags),
         }
     }
 
-    fn look_at_bad_blocks(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
+    fn check_bad_blocks(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
         if flags.contains(InodeFlags::EXTENTS) && !self.fs.base.features.has(Feature::EXTENTS) {
-            self.found(
+            self.add_problem(
                 Place::Inode(nr),
                 "inode",
                 CorruptKind::ExtentsWithoutFeature,
@@ -59,7 +59,7 @@ impl Check<'_> {
         let odd = owner | fields.mode() | fields.links() != 0;
         if odd || fields.file_acl_low() != 0 || flags.contains(InodeFlags::INLINE_DATA) {
             let problem = CorruptKind::BlockListDeep;
-            self.found(Place::Inode(nr), "reserved inode", problem);
+            self.add_problem(Place::Inode(nr), "reserved inode", problem);
         }
         let has_map = fields.i_block().iter().any(|byte| *byte != 0);
         match self.parse_spare(nr, raw) {
@@ -69,12 +69,12 @@ impl Check<'_> {
     }
 
     /// Checks unused reserved inodes, the boot loader's, and the resize inode.
-    fn look_at_spare(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
+    fn check_spare(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
         let Some(inode) = self.parse_spare(nr, raw) else {
             return Ok(());
         };
         if nr == InodeNr::RESIZE && self.fs.base.features.has(Feature::RESIZE_INODE) {
-            return self.look_at_resize(nr, &inode);
+            return self.check_resize(nr, &inode);
         }
         let place = Place::Inode(nr);
         let is_directory = inode.file_type() == Some(FileType::Directory);
@@ -83,21 +83,22 @@ impl Check<'_> {
             _ => inode.mode != 0,
         };
         if has_wrong_mode {
-            self.found(place, "reserved inode", CorruptKind::ReservedType);
+            self.add_problem(place, "reserved inode", CorruptKind::ReservedType);
         }
         if flags.contains(InodeFlags::INDEX) && !is_directory {
-            self.found(place, "inode", CorruptKind::Flag);
+            self.add_problem(place, "inode", CorruptKind::Flag);
         }
         if nr == InodeNr::RESIZE && inode.i_block.iter().any(|byte| *byte != 0) {
-            self.found(place, "resize inode", CorruptKind::MapsWithoutFeature);
+            self.add_problem(place, "resize inode", CorruptKind::MapsWithoutFeature);
         }
         if RawInode(raw).size() >= self.size_max(&inode) {
-            self.found(place, "inode", CorruptKind::SizeWrong);
+            self.add_problem(place, "inode", CorruptKind::SizeWrong);
         }
         // Neither the kernel nor e2fsck follows a block outside of the file system.
-        let attributes = match self.fs.base.geometry.contains(inode.file_acl) {
-            true => self.look_at_attribute_block(nr, &inode)?,
-            false => 0,
+        let attributes = if self.fs.base.geometry.contains(inode.file_acl) {
+            self.check_attribute_block(nr, &inode)?
+        } else {
+            0
         };
         let mapped = match inode.file_type() {
             Some(FileType::Regular) => self.map_of(nr, &inode, FileType::Regular)?,
@@ -115,7 +116,7 @@ impl Check<'_> {
             Ok(inode) => Some(inode),
             Err(_) if !RawInode(raw).has_sound_extra_size() && nr != InodeNr::RESIZE => None,
             Err(corrupt) => {
-                self.note(&corrupt);
+                self.add_corrupt(&corrupt);
                 None
             }
         }

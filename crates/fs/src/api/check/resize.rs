@@ -5,38 +5,34 @@
 //! descriptor block. Each of them is a table of its copies, by group.
 //! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
-use super::maps::DIRECT;
 use super::{Check, Step};
-use uext4_format::indirect::pointer;
+use uext4_format::indirect::{DIRECT_BLOCKS, DOUBLE_INDIRECT, pointer};
 use uext4_format::{BlockNr, CorruptKind, FileType, GroupNr, Inode, InodeNr, Place};
 use uext4_num::{u64_of, usize_of};
 
-/// Index of the double indirect block in `i_block`.
-const DOUBLE: usize = DIRECT + 1;
-
 impl Check<'_> {
     /// Checks the inode. It maps metadata, so only the table itself is claimed.
-    pub(super) fn look_at_resize(&mut self, nr: InodeNr, inode: &Inode) -> Step {
+    pub(super) fn check_resize(&mut self, nr: InodeNr, inode: &Inode) -> Step {
         let place = Place::Inode(nr);
-        let table = pointer(&inode.i_block, DOUBLE);
-        let others = (0..inode.i_block.len() / 4).filter(|at| *at != DOUBLE);
+        let table = pointer(&inode.i_block, DOUBLE_INDIRECT);
+        let others = (0..inode.i_block.len() / 4).filter(|at| *at != DOUBLE_INDIRECT);
         if others.map(|at| pointer(&inode.i_block, at).0).sum::<u64>() != 0 {
-            self.found(place, "resize inode", CorruptKind::MapsMoreThanTable);
+            self.add_problem(place, "resize inode", CorruptKind::MapsMoreThanTable);
         }
         if inode.file_type() != Some(FileType::Regular) || inode.links == 0 {
-            self.found(place, "resize inode", CorruptKind::NotInUse);
+            self.add_problem(place, "resize inode", CorruptKind::NotInUse);
         }
         let run = table.0..table.0.saturating_add(1);
         let clusters = self.clusters(run.clone());
         if !self.may_map(&run) || self.claim(clusters)? != 1 {
             let place = Place::InodeBlock(nr, table);
-            self.found(place, "resize inode", CorruptKind::TableNotOwn);
+            self.add_problem(place, "resize inode", CorruptKind::TableNotOwn);
             return Ok(());
         }
-        let (kept, end) = self.look_at_kept(nr, table)?;
+        let (kept, end) = self.check_kept(nr, table)?;
         let whole_blocks = inode.size / self.fs.block_bytes();
         if inode.size >= self.size_max(inode) || end > whole_blocks + 1 {
-            self.found(place, "resize inode", CorruptKind::SizeWrong);
+            self.add_problem(place, "resize inode", CorruptKind::SizeWrong);
         }
         self.compare_sectors(nr, inode, 1 + kept);
         Ok(())
@@ -44,7 +40,7 @@ impl Check<'_> {
 
     /// Checks the table and its blocks; answers their number, and the exclusive end of their
     /// logical blocks.
-    fn look_at_kept(&mut self, nr: InodeNr, table: BlockNr) -> Step<(u64, u64)> {
+    fn check_kept(&mut self, nr: InodeNr, table: BlockNr) -> Step<(u64, u64)> {
         let geometry = *self.fs.base.geometry;
         let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) else {
             return Ok((0, 0));
@@ -53,7 +49,7 @@ impl Check<'_> {
         let per_table = geometry.block_size() / 4;
         let first = geometry.descriptor_blocks_count();
         let bytes = self.read(table)?;
-        self.look_for_others(nr, table, &bytes);
+        self.check_other_pointers(nr, table, &bytes);
         let (mut led_to, mut end) = (count(&bytes), 0);
         for at in 0..primary.len_blocks {
             let kept = BlockNr(primary.start.0 + u64::from(at));
@@ -63,11 +59,11 @@ impl Check<'_> {
                 continue;
             }
             let bytes = self.read(kept)?;
-            self.look_for_others(nr, kept, &bytes);
+            self.check_other_pointers(nr, kept, &bytes);
             led_to += count(&bytes);
             if let Some(last) = last(&bytes) {
                 let tables = (1 + u64_of(entry)) * u64::from(per_table);
-                end = end.max(u64_of(DIRECT) + tables + last + 1);
+                end = end.max(u64::from(DIRECT_BLOCKS) + tables + last + 1);
             }
             for (entry, group) in copies.iter().enumerate() {
                 let copy = geometry.reserved_gdt_copy(kept, *group);
@@ -80,13 +76,12 @@ impl Check<'_> {
     }
 
     /// Reports block numbers outside of the file system.
-    fn look_for_others(&mut self, nr: InodeNr, table: BlockNr, bytes: &[u8]) {
+    fn check_other_pointers(&mut self, nr: InodeNr, table: BlockNr, bytes: &[u8]) {
         let geometry = *self.fs.base.geometry;
-        let outside = |block: u64| block != 0 && !geometry.contains_run(BlockNr(block), 1);
         let mut entries = (0..bytes.len() / 4).map(|at| pointer(bytes, at).0);
-        if entries.any(outside) {
+        if entries.any(|block| block != 0 && !geometry.contains_run(BlockNr(block), 1)) {
             let problem = CorruptKind::BlockOutsideSystem;
-            self.found(Place::InodeBlock(nr, table), "resize inode", problem);
+            self.add_problem(Place::InodeBlock(nr, table), "resize inode", problem);
         }
     }
 
@@ -103,7 +98,7 @@ impl Check<'_> {
         if says != block.0 {
             let detail = format!("entry {at} is {says}, not {}", block.0);
             let problem = CorruptKind::DescriptorPlace;
-            self.found_in(
+            self.add_detailed(
                 Place::InodeBlock(nr, table),
                 "resize inode",
                 problem,

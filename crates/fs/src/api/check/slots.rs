@@ -21,7 +21,7 @@ impl Marks {
 }
 
 impl Check<'_> {
-    pub(super) fn look_at_inodes(&mut self) -> Step {
+    pub(super) fn check_inodes(&mut self) -> Step {
         if self.fs.base.features.has(Feature::MMP) {
             let block = self.fs.base.superblock.read().disk.mmp_block;
             let clusters = self.clusters(block..block.saturating_add(1));
@@ -31,7 +31,7 @@ impl Check<'_> {
             let Some(descriptor) = self.descriptors[usize_of(group.0)].clone() else {
                 continue;
             };
-            self.look_at_table(group, &descriptor)?;
+            self.check_table(group, &descriptor)?;
         }
         Ok(())
     }
@@ -43,19 +43,19 @@ impl Check<'_> {
         let (geometry, checksums) = (&self.fs.base.geometry, &self.fs.base.checksums);
         let sound = descriptor.verify_inode_bitmap(&bitmap, group, geometry, checksums);
         if let Err(corrupt) = sound {
-            self.note(&corrupt);
+            self.add_corrupt(&corrupt);
         }
         if bitmap
             .get(bytes..)
             .is_some_and(|rest| rest.iter().any(|byte| *byte != 0xFF))
         {
             let problem = CorruptKind::InodeBitsClear;
-            self.found(Place::Group(group), "inode bitmap", problem);
+            self.add_problem(Place::Group(group), "inode bitmap", problem);
         }
         Ok(Marks(bitmap))
     }
 
-    fn look_at_table(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
+    fn check_table(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
         let geometry = *self.fs.base.geometry;
         let per_group = geometry.inodes_per_group;
         if descriptor.has_flag(group_flag::INODE_UNINIT) {
@@ -71,7 +71,7 @@ impl Check<'_> {
         for index in 0..per_group {
             free += u32::from(!marks.has(index));
             if index >= written {
-                self.look_at_unwritten(group, index, &marks);
+                self.check_unwritten(group, index, &marks);
                 continue;
             }
             if index.is_multiple_of(per_block) {
@@ -81,18 +81,18 @@ impl Check<'_> {
             let at = usize_of(index % per_block) * size;
             let raw = block.get(at..at + size).unwrap_or_default();
             let nr = geometry.inode_at(group, index);
-            let kind = self.look_at_slot(nr, raw, marks.has(index))?;
+            let kind = self.check_slot(nr, raw, marks.has(index))?;
             directories += u32::from(kind == Some(FileType::Directory));
         }
         self.compare_counts(group, descriptor, free, directories);
         Ok(())
     }
 
-    fn look_at_unwritten(&mut self, group: GroupNr, index: u32, marks: &Marks) {
+    fn check_unwritten(&mut self, group: GroupNr, index: u32, marks: &Marks) {
         if marks.has(index) {
             let place = Place::Inode(self.fs.base.geometry.inode_at(group, index));
             let problem = CorruptKind::InUseUnwritten;
-            self.found(place, "inode bitmap", problem);
+            self.add_problem(place, "inode bitmap", problem);
         }
     }
 
@@ -114,30 +114,30 @@ impl Check<'_> {
         ] {
             if says != is {
                 let detail = format!("{says}, not {is}");
-                self.found_in(place, "group descriptor", what, detail);
+                self.add_detailed(place, "group descriptor", what, detail);
             }
         }
     }
 
     /// Checks one slot; answers the type of an inode in use.
-    fn look_at_slot(&mut self, nr: InodeNr, raw: &[u8], marked: bool) -> Step<Option<FileType>> {
+    fn check_slot(&mut self, nr: InodeNr, raw: &[u8], marked: bool) -> Step<Option<FileType>> {
         let links = RawInode(raw).links();
         if !marked && (links != 0 || self.is_reserved(nr)) {
             let problem = CorruptKind::InodeMarkedFree;
-            self.found(Place::Inode(nr), "inode bitmap", problem);
+            self.add_problem(Place::Inode(nr), "inode bitmap", problem);
         }
-        self.look_at_dtime(nr, raw);
+        self.check_dtime(nr, raw);
         if self.is_set_aside(nr, raw) {
-            return self.look_at_reserved(nr, raw).map(|()| None);
+            return self.check_reserved(nr, raw).map(|()| None);
         }
         if links == 0 && !marked {
-            self.look_at_unused(nr, raw);
+            self.check_unused(nr, raw);
             return Ok(None);
         }
         match Inode::parse(raw, nr, &self.fs.base.geometry, &self.fs.base.checksums) {
-            Ok(inode) => self.look_at_used(nr, raw, &inode),
+            Ok(inode) => self.check_used(nr, raw, &inode),
             Err(corrupt) => {
-                self.note(&corrupt);
+                self.add_corrupt(&corrupt);
                 Ok(None)
             }
         }
@@ -152,29 +152,29 @@ impl Check<'_> {
         let sealed = Inode::verify_unused(raw, nr, &self.fs.base.geometry, &self.fs.base.checksums);
         match sealed {
             Err(corrupt) if !is_empty(raw) => {
-                self.note(&corrupt);
+                self.add_corrupt(&corrupt);
                 false
             }
             _ => true,
         }
     }
 
-    fn look_at_unused(&mut self, nr: InodeNr, raw: &[u8]) {
+    fn check_unused(&mut self, nr: InodeNr, raw: &[u8]) {
         let fields = RawInode(raw);
         let undeleted = fields.mode() != 0 && fields.dtime() == 0;
         if self.is_sealed(nr, raw) && undeleted && !self.is_orphan(nr) {
             let problem = CorruptKind::NeverDeleted;
-            self.found(Place::Inode(nr), "inode", problem);
+            self.add_problem(Place::Inode(nr), "inode", problem);
         }
     }
 
     /// Reports a deletion time in the range of inode numbers: it was a link of the orphan list.
-    fn look_at_dtime(&mut self, nr: InodeNr, raw: &[u8]) {
+    fn check_dtime(&mut self, nr: InodeNr, raw: &[u8]) {
         let (dtime, numbers) = (RawInode(raw).dtime(), self.fs.base.geometry.inodes_count);
         let is_number = (1..numbers).contains(&dtime);
         if is_number && !self.is_orphan(nr) && self.has_clock() {
             let problem = CorruptKind::OrphanGone;
-            self.found(Place::Inode(nr), "inode", problem);
+            self.add_problem(Place::Inode(nr), "inode", problem);
         }
     }
 
@@ -195,10 +195,11 @@ fn is_empty(raw: &[u8]) -> bool {
 
 /// Number of written slots at the start of a group's table.
 pub(super) fn written_inodes(descriptor: &GroupDescriptor, geometry: &Geometry) -> u32 {
-    match descriptor.has_flag(group_flag::INODE_UNINIT) {
-        true => 0,
-        false => geometry
+    if descriptor.has_flag(group_flag::INODE_UNINIT) {
+        0
+    } else {
+        geometry
             .inodes_per_group
-            .saturating_sub(descriptor.itable_unused),
+            .saturating_sub(descriptor.itable_unused)
     }
 }

@@ -1,64 +1,51 @@
 //! Check of superblock fields that a mount accepts and e2fsck does not.
 
 use super::Check;
+use uext4_format::superblock::DESC_SIZE_MAX;
 use uext4_format::{CorruptKind, Feature, Features, Place};
 use uext4_volume::REVISION_MAX;
 
-/// Features that e2fsck knows. File systems with other features cannot be checked completely.
-const KNOWN: Features = Features::of(&[
-    Feature::DIR_PREALLOC,
-    Feature::IMAGIC_INODES,
-    Feature::HAS_JOURNAL,
-    Feature::EXT_ATTR,
-    Feature::RESIZE_INODE,
-    Feature::DIR_INDEX,
-    Feature::SPARSE_SUPER2,
-    Feature::FAST_COMMIT,
-    Feature::STABLE_INODES,
-    Feature::ORPHAN_FILE,
-    Feature::SPARSE_SUPER,
-    Feature::LARGE_FILE,
-    Feature::HUGE_FILE,
-    Feature::UNINIT_BG,
-    Feature::DIR_NLINK,
-    Feature::EXTRA_ISIZE,
-    Feature::QUOTA,
-    Feature::BIGALLOC,
-    Feature::METADATA_CSUM,
-    Feature::READONLY,
-    Feature::PROJECT,
-    Feature::SHARED_BLOCKS,
-    Feature::VERITY,
-    Feature::ORPHAN_PRESENT,
-]);
+/// Features with a name that e2fsck does not know. File systems with one of them, or with a feature
+/// without a name, cannot be checked completely.
+const UNKNOWN: [Feature; 5] = [
+    Feature::LAZY_BG,
+    Feature::EXCLUDE_BITMAP,
+    Feature::BTREE_DIR,
+    Feature::HAS_SNAPSHOT,
+    Feature::REPLICA,
+];
 
 /// Size of an inode without extra fields, and the smallest size of extra fields, in bytes.
 const OLD_INODE_BYTES: u16 = 128;
 const EXTRA_BYTES_MIN: u16 = 4;
-/// Largest descriptor in bytes.
-const DESCRIPTOR_BYTES_MAX: u16 = 1024;
 
 impl Check<'_> {
-    pub(super) fn look_at_superblock(&mut self) {
+    pub(super) fn check_superblock(&mut self) {
         let disk = self.fs.base.superblock.read().disk.clone();
         if disk.rev_level > REVISION_MAX {
             let problem = CorruptKind::Revision;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
         let features = disk.features();
-        if features.compat & !KNOWN.compat != 0 || features.ro_compat & !KNOWN.ro_compat != 0 {
+        // A mount refuses unknown incompatible features.
+        let others = Features {
+            incompat: 0,
+            ..features
+        };
+        let mut others = others.iter();
+        if others.any(|one| UNKNOWN.contains(&one) || one.name().is_none()) {
             let problem = CorruptKind::UnknownFeatures;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
         if features.has(Feature::METADATA_CSUM) && features.has(Feature::UNINIT_BG) {
             let problem = CorruptKind::TwoSeals;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
         // Without the feature `64bit` the field is otherwise unused.
         let size = disk.desc_size;
-        if size != 0 && (!size.is_power_of_two() || size > DESCRIPTOR_BYTES_MAX) {
+        if size != 0 && (!size.is_power_of_two() || u32::from(size) > DESC_SIZE_MAX) {
             let problem = CorruptKind::DescriptorSizes;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
         let extra_max = self
             .fs
@@ -72,7 +59,7 @@ impl Check<'_> {
         };
         if is_odd(disk.min_extra_isize) || is_odd(disk.want_extra_isize) {
             let problem = CorruptKind::ExtraSizes;
-            self.found(Place::Superblock, "superblock", problem);
+            self.add_problem(Place::Superblock, "superblock", problem);
         }
     }
 }

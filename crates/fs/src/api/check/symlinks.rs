@@ -8,7 +8,7 @@ use uext4_num::u64_of;
 
 impl Check<'_> {
     /// Checks a target. `mapped` is the link's map; `None` for a target in the inode itself.
-    pub(super) fn look_at_symlink(
+    pub(super) fn check_symlink(
         &mut self,
         nr: InodeNr,
         inode: &Inode,
@@ -27,7 +27,7 @@ impl Check<'_> {
         };
         if !is_sound {
             let problem = CorruptKind::TargetLength;
-            self.found(Place::Inode(nr), "symbolic link", problem);
+            self.add_problem(Place::Inode(nr), "symbolic link", problem);
         }
         Ok(())
     }

@@ -40,14 +40,14 @@ impl Check<'_> {
         Ok(())
     }
 
-    pub(super) fn look_at_value(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) -> Step {
+    pub(super) fn check_value(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) -> Step {
         let place = Place::Inode(nr);
         // Like the kernel and e2fsck, accepts a symbolic link as well.
         if !matches!(kind, FileType::Regular | FileType::Symlink) {
-            self.found(place, "value inode", CorruptKind::NotRegular);
+            self.add_problem(place, "value inode", CorruptKind::NotRegular);
         }
         if inode.links != 1 {
-            self.found(place, "value inode", CorruptKind::ValueLinks);
+            self.add_problem(place, "value inode", CorruptKind::ValueLinks);
         }
         self.take(BYTES_EACH)?;
         let fields = EaInodeFields::of(inode);
@@ -73,14 +73,14 @@ impl Check<'_> {
                 }
             };
             if let Some(problem) = problem {
-                self.found(entry.place, "xattr entry", problem);
+                self.add_problem(entry.place, "xattr entry", problem);
             }
         }
         for (nr, value) in held {
             if value.names != value.fields.refcount && !(value.is_of_lustre && value.names == 1) {
                 let detail = format!("{}, not {}", value.fields.refcount, value.names);
                 let place = Place::Inode(InodeNr(nr));
-                self.found_in(place, "value inode", CorruptKind::References, detail);
+                self.add_detailed(place, "value inode", CorruptKind::References, detail);
             }
         }
     }

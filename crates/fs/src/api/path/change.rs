@@ -21,7 +21,7 @@ impl Paths {
     pub fn create_dir_mode(&self, path: impl AsBytes, mode: u16) -> Result<()> {
         let Place {
             path, parent, name, ..
-        } = self.new_place(path.as_bytes())?;
+        } = self.new_entry(path.as_bytes())?;
         let made = self.fs.mkdir(&parent, name, mode, &self.caller);
         made.map(drop).at(path)
     }
@@ -34,7 +34,11 @@ impl Paths {
             match self.create_dir(part) {
                 Err(failed) if matches!(failed.error(), Error::Exists) => {
                     if !self.metadata(part)?.is_dir() {
-                        return Err(PathError::look_up(path, part.to_vec(), Error::NotDirectory));
+                        return Err(PathError::at_component(
+                            path,
+                            part.to_vec(),
+                            Error::NotDirectory,
+                        ));
                     }
                 }
                 other => other?,
@@ -47,7 +51,7 @@ impl Paths {
     pub fn symlink(&self, target: impl AsBytes, path: impl AsBytes) -> Result<()> {
         let Place {
             path, parent, name, ..
-        } = self.new_place(path.as_bytes())?.no_slash()?;
+        } = self.new_entry(path.as_bytes())?.no_slash()?;
         let target = target.as_bytes();
         let made = self.fs.symlink(&parent, name, target, &self.caller);
         made.map(drop).at(path)
@@ -63,7 +67,7 @@ impl Paths {
     ) -> Result<()> {
         let Place {
             path, parent, name, ..
-        } = self.new_place(path.as_bytes())?.no_slash()?;
+        } = self.new_entry(path.as_bytes())?.no_slash()?;
         let made = self
             .fs
             .mknod(&parent, name, kind, mode, device, &self.caller);
@@ -75,7 +79,7 @@ impl Paths {
         let inode = self.symlink_inode(&original)?;
         let Place {
             path, parent, name, ..
-        } = self.new_place(path.as_bytes())?.no_slash()?;
+        } = self.new_entry(path.as_bytes())?.no_slash()?;
         let linked = self.fs.link(&inode, &parent, name, &self.caller);
         linked.map_err(|error| PathError::with_target(original.as_bytes(), path, error))
     }
@@ -92,8 +96,8 @@ impl Paths {
         to: impl AsBytes,
         flags: RenameFlags,
     ) -> Result<()> {
-        let from = self.old_place(from.as_bytes())?;
-        let to = self.old_place(to.as_bytes())?;
+        let from = self.existing_entry(from.as_bytes())?;
+        let to = self.existing_entry(to.as_bytes())?;
         if from.slash || to.slash {
             let source = self.fs.lookup(&from.parent, from.name, &self.caller);
             if !source.at(from.path)?.is_dir() {
@@ -113,7 +117,9 @@ impl Paths {
 
     /// Removes a name of anything but a directory.
     pub fn remove_file(&self, path: impl AsBytes) -> Result<()> {
-        let place = self.walker().place(path.as_bytes(), Error::IsDirectory)?;
+        let place = self
+            .walker()
+            .parent_entry(path.as_bytes(), Error::IsDirectory)?;
         let Place {
             path, parent, name, ..
         } = place.no_slash()?;
@@ -124,14 +130,14 @@ impl Paths {
     pub fn remove_dir(&self, path: impl AsBytes) -> Result<()> {
         let Place {
             path, parent, name, ..
-        } = self.old_place(path.as_bytes())?;
+        } = self.existing_entry(path.as_bytes())?;
         self.fs.rmdir(&parent, name, &self.caller).at(path)
     }
 
     /// Removes a directory and all below it; symbolic links are removed, not followed. After an
     /// error, which names the file that stays, the files removed so far stay removed.
     pub fn remove_dir_all(&self, path: impl AsBytes) -> Result<()> {
-        let place = self.old_place(path.as_bytes())?;
+        let place = self.existing_entry(path.as_bytes())?;
         let (path, caller) = (place.path, &self.caller);
         let dir = self.fs.lookup(&place.parent, place.name, caller).at(path)?;
         if !dir.is_dir() {
@@ -215,12 +221,12 @@ impl Paths {
         })
     }
 
-    fn new_place<'p>(&self, path: &'p [u8]) -> Result<Place<'p>> {
-        self.walker().place(path, Error::Exists)
+    fn new_entry<'p>(&self, path: &'p [u8]) -> Result<Place<'p>> {
+        self.walker().parent_entry(path, Error::Exists)
     }
 
-    fn old_place<'p>(&self, path: &'p [u8]) -> Result<Place<'p>> {
-        self.walker().place(path, Error::Busy)
+    fn existing_entry<'p>(&self, path: &'p [u8]) -> Result<Place<'p>> {
+        self.walker().parent_entry(path, Error::Busy)
     }
 }
 
@@ -252,8 +258,9 @@ impl Place<'_> {
 
 /// The end offset of each name in a path.
 fn ends_of_names(path: &[u8]) -> Vec<usize> {
-    let is_end = |at: &usize| {
-        path.get(at - 1) != Some(&b'/') && path.get(*at).is_none_or(|byte| *byte == b'/')
-    };
-    (1..=path.len()).filter(is_end).collect()
+    (1..=path.len())
+        .filter(|at| {
+            path.get(at - 1) != Some(&b'/') && path.get(*at).is_none_or(|byte| *byte == b'/')
+        })
+        .collect()
 }

@@ -35,7 +35,7 @@ impl PathError {
     }
 
     /// The error of a look-up of `path` that ended at `place`.
-    pub(super) fn look_up(path: &[u8], place: Vec<u8>, error: Error) -> Self {
+    pub(super) fn at_component(path: &[u8], place: Vec<u8>, error: Error) -> Self {
         let mut failed = Self::new(path, error);
         failed.0.place = (components(path) != components(&place)).then_some(place);
         failed

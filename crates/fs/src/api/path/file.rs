@@ -105,9 +105,10 @@ impl File {
     /// Writes at `offset`, or at the end in append mode.
     fn put(&self, offset: u64, data: &[u8]) -> Result<Written> {
         self.check_write()?;
-        let position = match self.rights.append {
-            true => Position::End,
-            false => Position::Offset(offset),
+        let position = if self.rights.append {
+            Position::End
+        } else {
+            Position::Offset(offset)
         };
         let context = &self.rights.context;
         self.fs

@@ -262,7 +262,7 @@ impl Paths {
         let path = path.as_bytes();
         let found = self.walker().walk(path, Last::Follow)?;
         match found.missing {
-            Some(_) => Err(PathError::look_up(path, found.path(), Error::NotFound)),
+            Some(_) => Err(PathError::at_component(path, found.path(), Error::NotFound)),
             None => Ok(found.path()),
         }
     }

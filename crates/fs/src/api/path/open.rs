@@ -131,7 +131,7 @@ impl OpenOptions {
                 return Ok(inode);
             };
             if !self.makes() {
-                return Err(PathError::look_up(path, found.path(), Error::NotFound));
+                return Err(PathError::at_component(path, found.path(), Error::NotFound));
             }
             let (dir, caller) = (found.inode(), paths.caller());
             match paths.fs.create(dir, name, self.mode, caller) {

@@ -124,9 +124,8 @@ impl Walk {
             return Err(cycle(nr)).at(&join(&self.start, &dir.path));
         }
         let entries = self.paths.list(dir.inode.clone(), b"");
-        let failed =
-            |failed: PathError| PathError::new(&join(&self.start, &dir.path), failed.into());
-        let entries = entries.map_err(failed)?;
+        let entries = entries
+            .map_err(|failed| PathError::new(&join(&self.start, &dir.path), failed.into()))?;
         self.entered.insert(nr);
         self.open.push(Level {
             inode: dir.inode,
@@ -191,8 +190,9 @@ impl Iterator for Walk {
 }
 
 pub(super) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    match dir.is_empty() || name.is_empty() || dir.ends_with(b"/") {
-        true => [dir, name].concat(),
-        false => [dir, b"/", name].concat(),
+    if dir.is_empty() || name.is_empty() || dir.ends_with(b"/") {
+        [dir, name].concat()
+    } else {
+        [dir, b"/", name].concat()
     }
 }

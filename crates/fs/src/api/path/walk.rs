@@ -82,7 +82,7 @@ impl Walker<'_> {
         };
         match self.follow(&mut found, part, last) {
             Ok(()) => Ok(found),
-            Err(error) => Err(PathError::look_up(path, found.path(), error)),
+            Err(error) => Err(PathError::at_component(path, found.path(), error)),
         }
     }
 
@@ -119,7 +119,7 @@ impl Walker<'_> {
     }
 
     /// The directory of the last name of `path`; the error `no_name` for the root.
-    pub(super) fn place<'p>(&self, path: &'p [u8], no_name: Error) -> Result<Place<'p>> {
+    pub(super) fn parent_entry<'p>(&self, path: &'p [u8], no_name: Error) -> Result<Place<'p>> {
         let bare = without_slashes(path);
         if bare.is_empty() {
             let error = if path.is_empty() {
@@ -150,7 +150,7 @@ impl Walker<'_> {
     fn existing_part(&self, part: &[u8], path: &[u8], last: Last) -> Result<InodeRef> {
         let found = self.walk_part(part, path, last)?;
         match found.missing {
-            Some(_) => Err(PathError::look_up(path, found.path(), Error::NotFound)),
+            Some(_) => Err(PathError::at_component(path, found.path(), Error::NotFound)),
             None => Ok(found.inode().clone()),
         }
     }

@@ -105,19 +105,20 @@ impl Fs {
     fn lengthen(&self, needed_bytes: u64) -> Result<()> {
         self.base.device.lengthen(needed_bytes)?;
         let there_bytes = self.base.device.size_bytes();
-        match there_bytes < needed_bytes {
-            true => Err(ResizeError::Device {
+        if there_bytes < needed_bytes {
+            Err(ResizeError::Device {
                 needed_bytes,
                 there_bytes,
             }
-            .into()),
-            false => Ok(()),
+            .into())
+        } else {
+            Ok(())
         }
     }
 
     /// Changes have stopped.
     fn grow(&self, life: &Lifecycle, plan: &Plan) -> Result<()> {
-        self.settle()?;
+        self.checkpoint_all()?;
         let grown = self.grow_at_rest(life, plan);
         let thawed = self.thaw_journal();
         grown.and(thawed)

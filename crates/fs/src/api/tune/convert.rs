@@ -67,8 +67,10 @@ pub fn convert(
 /// Features that are off and can be turned on.
 fn missing(disk: &Superblock) -> Vec<Feature> {
     let is_wide = usize::from(disk.inode_size) > GOOD_OLD_INODE_BYTES;
-    let can = |feature: &Feature| {
-        !disk.features().has(*feature) && (*feature != Feature::EXTRA_ISIZE || is_wide)
-    };
-    FEATURES.into_iter().filter(can).collect()
+    FEATURES
+        .into_iter()
+        .filter(|feature| {
+            !disk.features().has(*feature) && (*feature != Feature::EXTRA_ISIZE || is_wide)
+        })
+        .collect()
 }

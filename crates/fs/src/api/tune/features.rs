@@ -84,9 +84,10 @@ pub(super) fn apply(disk: &mut Superblock, feature: Feature, wanted: Presence) -
 
 fn turn_on(disk: &mut Superblock, feature: Feature) -> Result<()> {
     let mut features = disk.features();
-    let unmet =
-        |(of, needs, _): &&(Feature, Feature, &str)| *of == feature && !features.has(*needs);
-    if let Some((.., problem)) = NEEDS.iter().find(unmet) {
+    if let Some((.., problem)) = NEEDS
+        .iter()
+        .find(|(of, needs, _)| *of == feature && !features.has(*needs))
+    {
         return Err(Error::NotSupported(problem));
     }
     if !ON.contains(&feature) {
@@ -126,11 +127,12 @@ fn turn_on(disk: &mut Superblock, feature: Feature) -> Result<()> {
 /// Linux mounts nothing whose log is too short for fast commits.
 fn check_log(disk: &Superblock) -> Result<()> {
     let blocks = known_bytes(disk).map(|bytes| bytes >> 10 >> disk.log_block_size.min(31));
-    match blocks.is_some_and(|blocks| blocks < LOG_BLOCKS_FOR_FAST_COMMITS) {
-        false => Ok(()),
-        true => Err(Error::NotSupported(
+    if blocks.is_some_and(|blocks| blocks < LOG_BLOCKS_FOR_FAST_COMMITS) {
+        Err(Error::NotSupported(
             "fast_commit needs a journal of at least 1280 blocks; replace it by a larger one first",
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }
 

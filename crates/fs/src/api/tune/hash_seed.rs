@@ -12,11 +12,12 @@ use crate::types::error::{Error, Result};
 /// # Errors
 /// [`Error::NotSupported`] if so; damage.
 pub(super) fn check(fs: &Fs) -> Result<()> {
-    match users::any_file(fs, users::has_index)? {
-        true => Err(Error::NotSupported(
+    if users::any_file(fs, users::has_index)? {
+        Err(Error::NotSupported(
             "a directory has an index (dir_index), whose hashes depend on the present seed; copy \
              the tree to a new file system instead",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }

@@ -84,7 +84,7 @@ pub fn set_journal(
 ) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
     let length = length_of(&disk, wanted)?;
-    check_place(&disk, wanted)?;
+    check_location(&disk, wanted)?;
     check_sound(device, options)?;
     check_space(device, length.blocks)?;
     let last = match wanted {
@@ -125,7 +125,7 @@ fn length_of(disk: &Superblock, wanted: Journal<'_>) -> Result<LogLength> {
     Err(Error::NotSupported(problem))
 }
 
-fn check_place(disk: &Superblock, wanted: Journal<'_>) -> Result<()> {
+fn check_location(disk: &Superblock, wanted: Journal<'_>) -> Result<()> {
     let Journal::Internal(InternalJournal {
         place: Some(place), ..
     }) = wanted
@@ -148,15 +148,17 @@ fn check_space(device: &Arc<dyn BlockDevice>, blocks: u32) -> Result<()> {
     let disk = read_superblock(&**device, None)?;
     let there = reserved::read_inode(device, InodeNr::JOURNAL)?;
     let there = there.map_or(0, |inode| inode.size >> 10 >> disk.log_block_size.min(31));
-    let per_map_block = match disk.features().has(Feature::EXTENTS) {
-        true => 2000,
-        false => 255,
+    let per_map_block = if disk.features().has(Feature::EXTENTS) {
+        2000
+    } else {
+        255
     };
     let more = u64::from(blocks).saturating_sub(there);
     let wanted = more + more / per_map_block + 3;
-    match more > 0 && disk.free_blocks_count < wanted {
-        true => Err(Error::NoSpace),
-        false => Ok(()),
+    if more > 0 && disk.free_blocks_count < wanted {
+        Err(Error::NoSpace)
+    } else {
+        Ok(())
     }
 }
 
@@ -256,7 +258,7 @@ fn switch_to_inode(
         device.write_at(first.0 << disk.geometry()?.block_bits, &log.encode())?;
         device.flush()?;
         reserved::write_superblock(device, |disk| {
-            log_length::note_inode(disk, backup);
+            log_length::set_backup(disk, backup);
             name_journal(disk, Presence::Present);
             disk.journal_inum = InodeNr::JOURNAL.0;
         })

@@ -66,7 +66,7 @@ pub(super) fn set(
         let handle = fs.start(1)?;
         fs.base
             .superblock
-            .update(&handle, |disk| note_inode(disk, backup));
+            .update(&handle, |disk| set_backup(disk, backup));
         Ok(())
     })
 }
@@ -140,10 +140,11 @@ pub(super) fn known_bytes(disk: &Superblock) -> Option<u64> {
 
 /// Replaces the copy of the journal's inode, and counts its blocks as overhead instead of those of
 /// the former copy: both are in one write, so the count is right after a crash too.
-pub(super) fn note_inode(disk: &mut Superblock, backup: [u32; 17]) {
-    let before = match disk.features().has(Feature::HAS_JOURNAL) && disk.journal_inum != 0 {
-        true => known_bytes(disk),
-        false => Some(0),
+pub(super) fn set_backup(disk: &mut Superblock, backup: [u32; 17]) {
+    let before = if disk.features().has(Feature::HAS_JOURNAL) && disk.journal_inum != 0 {
+        known_bytes(disk)
+    } else {
+        Some(0)
     };
     (disk.jnl_backup_type, disk.jnl_blocks) = (1, backup);
     count_overhead(disk, before, known_bytes(disk).unwrap_or(0));

@@ -76,7 +76,7 @@ fn add(fs: &Fs) -> Result<()> {
 /// The lease of this mount ends with the unmount, which writes to the free block once more.
 fn remove(fs: &Fs) -> Result<()> {
     let start = BlockNr(fs.base.superblock.read().disk.mmp_block);
-    if !fs.space.may_hold_data(start) {
+    if !fs.space.may_contain_data(start) {
         return Err(Error::NotSupported(
             "the MMP block is among metadata; e2fsck repairs it",
         ));

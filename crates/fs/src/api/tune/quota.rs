@@ -226,9 +226,10 @@ fn end(
 /// Takes the files from the file system. That of projects becomes an orphan, and is not freed here:
 /// the log may hold its blocks, and the next mount begins with an empty one.
 fn turn_off(fs: &Fs, kinds: &[QuotaKind], is_last: bool) -> Result<()> {
-    let project = match kinds.contains(&QuotaKind::Project) {
-        true => Some(fs.load_inode(InodeNr(fs.base.superblock.read().disk.prj_quota_inum))?),
-        false => None,
+    let project = if kinds.contains(&QuotaKind::Project) {
+        Some(fs.load_inode(InodeNr(fs.base.superblock.read().disk.prj_quota_inum))?)
+    } else {
+        None
     };
     let _kept = match &project {
         Some(inode) => quota_files::ensure(fs, Owners::of(&inode.read().disk))?,

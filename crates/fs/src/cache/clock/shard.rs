@@ -44,7 +44,7 @@ impl<K: Key, V: Cached> Shard<K, V> {
     }
 
     /// The object; on a miss, the [`Entries::departures`] counter.
-    pub(super) fn look(&self, key: K) -> Result<Arc<V>, u64> {
+    pub(super) fn lookup(&self, key: K) -> Result<Arc<V>, u64> {
         let entries = self.entries.read();
         let found = entries.get(key).ok_or_else(|| entries.departures());
         let counter = match found {

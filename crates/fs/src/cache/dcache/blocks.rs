@@ -87,12 +87,12 @@ impl DirBlocks {
     }
 
     /// Updates the prefetch hints after a search of a block with this state.
-    pub(crate) fn note(&self, block: &MetaBlock, state: &BlockState) {
-        if !block.is_to_note(state) {
+    pub(crate) fn update_hints(&self, block: &MetaBlock, state: &BlockState) {
+        if !block.has_new_addresses(state) {
             return;
         }
         if let Some(parts) = self.hints.get(block.place().0) {
-            parts.note(state);
+            parts.update(state);
         }
     }
 
@@ -122,7 +122,7 @@ impl DirBlocks {
     }
 
     /// Notes that threads meet in a leaf of this directory.
-    pub(crate) fn note_crowd(&self) {
+    pub(crate) fn mark_contended(&self) {
         if self.crowd.load(Relaxed) != CROWD {
             self.crowd.store(CROWD, Relaxed);
         }
@@ -130,7 +130,7 @@ impl DirBlocks {
 
     /// Waits until no thread splits the leaf.
     pub(crate) fn await_split(&self, leaf: LogicalBlock) {
-        self.note_crowd();
+        self.mark_contended();
         if let Some(place) = self.blocks.get(leaf.0) {
             drop(place.split.read());
         }
@@ -142,7 +142,7 @@ impl DirBlocks {
     }
 
     /// Counts an insert that tries to split its leaf ahead.
-    pub(crate) fn note_try(&self) {
+    pub(crate) fn count_split_try(&self) {
         let crowd = self.crowd.load(Relaxed);
         self.crowd.store(crowd.saturating_sub(1), Relaxed);
     }
@@ -188,7 +188,7 @@ impl DirBlocks {
     }
 
     /// The inode of a cached dentry.
-    pub(crate) fn meaning(&self, key: Key) -> Option<InodeNr> {
+    pub(crate) fn lookup_cached(&self, key: Key) -> Option<InodeNr> {
         self.dentries.get(key)
     }
 

@@ -160,7 +160,7 @@ impl Dentries {
                 continue;
             };
             for (entry, words) in old.taken() {
-                if step.next.set_of(words.place()) == Some(to) {
+                if step.next.set_of(words.slot_hash()) == Some(to) {
                     act(entry, words, new);
                 }
             }

@@ -29,7 +29,7 @@ pub(crate) struct Words {
 
 impl Words {
     /// `Key::place` of the name.
-    pub(crate) fn place(self) -> u64 {
+    pub(crate) fn slot_hash(self) -> u64 {
         self.mark ^ self.said
     }
 }
@@ -37,7 +37,7 @@ impl Words {
 impl Dentry {
     pub(crate) fn get(&self, key: Key) -> Option<InodeNr> {
         let words = self.words()?;
-        let is_it = words.place() == key.place && high_u32(words.said) == key.check;
+        let is_it = words.slot_hash() == key.place && high_u32(words.said) == key.check;
         is_it.then_some(InodeNr(low_u32(words.said)))
     }
 
@@ -90,9 +90,8 @@ impl Set {
     }
 
     pub(crate) fn taken(&self) -> impl Iterator<Item = (&Dentry, Words)> {
-        let words = |entry: &'_ Dentry| entry.words();
         self.0
             .iter()
-            .filter_map(move |entry| Some((entry, words(entry)?)))
+            .filter_map(|entry| Some((entry, entry.words()?)))
     }
 }

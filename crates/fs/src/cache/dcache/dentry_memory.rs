@@ -41,8 +41,9 @@ impl DentryMemory {
     /// Reserves `bytes`, if they are available.
     pub(super) fn take(self: &Arc<Self>, bytes: u64) -> Option<Share> {
         let max = self.max();
-        let fits = |used: u64| (used + bytes <= max).then_some(used + bytes);
-        let taken = self.used_bytes.fetch_update(Relaxed, Relaxed, fits);
+        let taken = self.used_bytes.fetch_update(Relaxed, Relaxed, |used| {
+            (used + bytes <= max).then_some(used + bytes)
+        });
         taken.is_ok().then(|| Share {
             memory: self.clone(),
             bytes,

@@ -179,7 +179,7 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
 
     /// Notes that a leaf below a node was split; answers whether the node is to be copied again.
     /// The structure gets no other number meanwhile.
-    pub(crate) fn note_split(&self, place: LogicalBlock) -> bool {
+    pub(crate) fn record_split(&self, place: LogicalBlock) -> bool {
         let mut behind = self.change.lock();
         if !behind.contains(&place) {
             behind.push(place);
@@ -211,11 +211,10 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         let (generation, node) = (self.generation.load(Relaxed), view(place, bytes));
         let copy = self.nodes.get(place.0).and_then(OnceLock::get);
         // Another thread may have copied a later state, with more leaves.
-        let is_more = |copy: &&NodeCopy| {
+        if let Some(copy) = copy.filter(|copy| {
             let count = copy.count(generation);
             count.is_some_and(|count| node.entries().count() > count)
-        };
-        if let Some(copy) = copy.filter(is_more) {
+        }) {
             copy.set(generation, &node);
         }
     }
@@ -250,10 +249,12 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
 
     /// Memory of the copies in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let words = |node: &NodeCopy| node.buffers.iter().map(|words| words.len()).sum();
-        let copied = |node: &OnceLock<NodeCopy>| node.get().map_or(0, words);
-        let bytes = |node| size_of_val(node) + copied(node) * size_of::<AtomicU64>();
-        self.nodes.iter().map(bytes).sum()
+        let copies = self.nodes.iter().filter_map(|node| node.get());
+        let words = copies
+            .flat_map(|copy| &copy.buffers)
+            .map(|words| words.len());
+        let nodes = self.nodes.iter().map(size_of_val);
+        nodes.sum::<usize>() + words.sum::<usize>() * size_of::<AtomicU64>()
     }
 
     /// Invalidates the copy until the next [`Self::put`].
@@ -305,7 +306,7 @@ impl NodeCopy {
         let head = self.head();
         let entries = &self.buffers[head.buffer()][..head.count(generation)?];
         let (first, more) = entries.split_first()?;
-        let guess = near::place_in(&range, major, more.len());
+        let guess = near::interpolate(&range, major, more.len());
         let above = near::partition_point(more, guess, |word| entry(word).hash <= major);
         let found = above.checked_sub(1).map_or(first, |at| &more[at]);
         let found = (entry(found), more.get(above).map(|word| entry(word).hash));

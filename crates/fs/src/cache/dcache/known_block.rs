@@ -50,7 +50,7 @@ impl KnownBlock {
     pub(super) fn block(&self) -> Option<Arc<MetaBlock>> {
         let block = self.block.lock().upgrade()?;
         shared_count(&block);
-        block.note_use();
+        block.mark_used();
         (!block.is_gone()).then_some(block)
     }
 }

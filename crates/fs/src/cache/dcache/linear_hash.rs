@@ -94,8 +94,7 @@ impl LinearHash {
 
     /// Whether this set is being split.
     pub(super) fn splits(self, set: u32) -> bool {
-        let is_among = |step: Step| step.split.contains(&set);
-        self.is_splitting && self.step().is_some_and(is_among)
+        self.is_splitting && self.step().is_some_and(|step| step.split.contains(&set))
     }
 }
 

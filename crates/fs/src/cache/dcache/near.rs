@@ -10,7 +10,7 @@ use uext4_num::{clamp_usize, u64_of};
 const AROUND: usize = 8;
 
 /// Expected index of a hash among `len` hashes spread evenly over the range.
-pub(super) fn place_in(range: &Range<u32>, hash: u32, len: usize) -> usize {
+pub(super) fn interpolate(range: &Range<u32>, hash: u32, len: usize) -> usize {
     let width = u64::from(range.end.saturating_sub(range.start)).max(1);
     let within = u64::from(hash.saturating_sub(range.start)).min(width);
     clamp_usize(within * u64_of(len) / width)
@@ -65,7 +65,7 @@ mod tests {
     fn what_is_spread_evenly_is_where_it_is_expected() {
         let evenly: Vec<u32> = (0..500).map(|nr| 1000 + nr * 20).collect();
         for hash in 1000..11_000 {
-            let guess = place_in(&(1000..11_000), hash, evenly.len());
+            let guess = interpolate(&(1000..11_000), hash, evenly.len());
             let place = evenly.partition_point(|other| *other <= hash);
             assert!(guess.abs_diff(place) <= 1, "{hash}");
         }
@@ -74,9 +74,9 @@ mod tests {
     #[test]
     fn a_range_that_does_not_hold_the_hash_leads_to_its_ends() {
         let backwards = Range { start: 20, end: 10 };
-        assert_eq!(place_in(&(10..20), 5, 7), 0);
-        assert_eq!(place_in(&(10..20), 50, 7), 7);
-        assert_eq!(place_in(&backwards, 50, 7), 7);
-        assert_eq!(place_in(&(0..u32::MAX), u32::MAX, 0), 0);
+        assert_eq!(interpolate(&(10..20), 5, 7), 0);
+        assert_eq!(interpolate(&(10..20), 50, 7), 7);
+        assert_eq!(interpolate(&backwards, 50, 7), 7);
+        assert_eq!(interpolate(&(0..u32::MAX), u32::MAX, 0), 0);
     }
 }

@@ -36,7 +36,7 @@ impl PrefetchHint {
     }
 
     /// Sets the addresses of the parts of the block's `state`.
-    pub(super) fn note(&self, state: &BlockState) {
+    pub(super) fn update(&self, state: &BlockState) {
         let (rows, counts) = state.addresses();
         self.rows.store(self.lines_to(rows), Relaxed);
         self.counts.store(self.lines_to(counts), Relaxed);
@@ -129,7 +129,7 @@ mod tests {
             hints.put(&block);
             assert_eq!(hints.addresses(), [at, None, None]);
             let state = block.read();
-            hints.note(&state);
+            hints.update(&state);
             let (rows, counts) = state.addresses();
             assert_ne!(rows, 0, "the block has a table");
             assert_eq!(hints.addresses(), [at, line(rows), line(counts)]);

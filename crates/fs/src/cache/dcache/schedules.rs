@@ -42,10 +42,10 @@ pub fn names_table() {
         thread::spawn(move || work(&table, nr))
     };
     let writers = (0..WRITERS).map(|nr| spawn(Table::write, nr));
-    let all: Vec<_> = writers.chain([spawn(Table::look, 0)]).collect();
+    let all: Vec<_> = writers.chain([spawn(Table::search, 0)]).collect();
     (0..3).for_each(|_| table.dentries.grow(&table.memory));
-    let join = |thread: thread::JoinHandle<()>| thread.join().expect("no thread panics");
-    all.into_iter().for_each(join);
+    all.into_iter()
+        .for_each(|thread| thread.join().expect("no thread panics"));
 }
 
 impl Table {
@@ -70,7 +70,7 @@ impl Table {
         }
     }
 
-    fn look(&self, _: u32) {
+    fn search(&self, _: u32) {
         for key in (0..WRITERS * NAMES).map(|name| self.key(name)) {
             let Some(nr) = self.dentries.get(key) else {
                 continue;

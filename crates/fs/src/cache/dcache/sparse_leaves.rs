@@ -64,10 +64,16 @@ impl<D> Default for SparseLeaves<D> {
 impl<D> SparseLeaves<D> {
     /// Notes the leaf of `dir` that lost `name`, if it is empty, or sparse at every
     /// [`LOOK_EVERY`]th of its changes; `changes` counts those before.
-    pub(crate) fn look_at(&self, leaf: &KnownLeafMut<'_>, changes: u32, dir: &Arc<D>, name: &[u8]) {
+    pub(crate) fn queue_if_sparse(
+        &self,
+        leaf: &KnownLeafMut<'_>,
+        changes: u32,
+        dir: &Arc<D>,
+        name: &[u8],
+    ) {
         let is_blank = leaf.is_blank();
-        let has_little = || leaf.used_bytes() <= leaf.area_bytes() / 4;
-        let is_due = is_blank || changes.is_multiple_of(LOOK_EVERY) && has_little();
+        let is_due = is_blank
+            || changes.is_multiple_of(LOOK_EVERY) && leaf.used_bytes() <= leaf.area_bytes() / 4;
         if !is_due {
             return;
         }

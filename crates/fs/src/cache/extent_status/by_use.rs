@@ -29,7 +29,7 @@ impl Order {
 
 impl FileStatus {
     /// Notes a use, if the shrinker asks for it.
-    pub(super) fn note_use(&self) {
+    pub(super) fn mark_used(&self) {
         if self.all.order == Order::ByUse {
             let now = self.all.clock.wall();
             let ms = nonnegative(now.seconds) * 1000 + u64::from(now.nanoseconds / 1_000_000);
@@ -79,10 +79,13 @@ impl ExtentStatus {
     /// Sorts the list; answers its length.
     fn sort(&self) -> usize {
         let mut list = self.lists[0].lock();
-        let used_at = |file: &FileStatus| (file.used_at.load(Relaxed), file.nr);
         // Uses go on meanwhile: each time is read once.
         let files = list.files.make_contiguous();
-        files.sort_by_cached_key(|file| file.upgrade().as_deref().map(used_at));
+        files.sort_by_cached_key(|file| {
+            file.upgrade()
+                .as_deref()
+                .map(|file| (file.used_at.load(Relaxed), file.nr))
+        });
         files.len()
     }
 }

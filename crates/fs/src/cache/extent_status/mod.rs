@@ -48,14 +48,14 @@ impl StatusSlot {
     /// The cached mapping at `at`.
     pub(crate) fn find(&self, at: LogicalBlock) -> Option<Mapping> {
         let status = self.file()?;
-        status.note_use();
+        status.mark_used();
         let found = status.tree.read().find(at.0);
         status.all.looked_up(found.as_ref());
         found
     }
 
     /// Caches the mapping of inode `nr` at `at`.
-    pub(crate) fn note(
+    pub(crate) fn record(
         &self,
         all: &Arc<ExtentStatus>,
         nr: InodeNr,
@@ -65,8 +65,9 @@ impl StatusSlot {
         if self.changing {
             return;
         }
-        let new = || Arc::new(FileStatus::new(nr, all.clone()));
-        self.file.get_or_init(new).note(at, found);
+        self.file
+            .get_or_init(|| Arc::new(FileStatus::new(nr, all.clone())))
+            .record(at, found);
     }
 
     /// Invalidates `range`, and bypasses the cache until [`Self::end_change`].
@@ -111,8 +112,8 @@ impl FileStatus {
         }
     }
 
-    fn note(self: &Arc<Self>, at: LogicalBlock, found: Mapping) {
-        self.note_use();
+    fn record(self: &Arc<Self>, at: LogicalBlock, found: Mapping) {
+        self.mark_used();
         self.change(|tree| tree.insert(at.0, found));
         let listed = self.listed.load(Ordering::Acquire);
         if !listed && !self.listed.swap(true, Ordering::AcqRel) {

@@ -62,14 +62,15 @@ struct Report {
 
 impl ExtentStatus {
     pub(crate) fn new(budget_bytes: u64, order: Order, clock: Arc<dyn Clock>) -> Self {
-        let list = |_| Mutex::new(Rank::Queue, List::default());
         Self {
             entries: Counter::new(0),
             hits: Counter::new(0),
             misses: Counter::new(0),
             budget_bytes: AtomicU64::new(budget_bytes),
             added: Sharded::new(|_| AtomicU64::new(0)),
-            lists: (0..order.lists(LISTS)).map(list).collect(),
+            lists: (0..order.lists(LISTS))
+                .map(|_| Mutex::new(Rank::Queue, List::default()))
+                .collect(),
             next: AtomicUsize::new(0),
             order,
             report: Report::default(),

@@ -179,7 +179,7 @@ fn file(nr: u32, all: &Arc<ExtentStatus>) -> Arc<FileStatus> {
 }
 
 fn add(file: &Arc<FileStatus>, at: u32) {
-    file.note(LogicalBlock(2 * at), block(at));
+    file.record(LogicalBlock(2 * at), block(at));
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn the_baseline_drops_all_of_the_file_that_was_not_used_for_longest() {
         add(&late, at);
     }
     clock.advance(Duration::from_secs(1));
-    late.note_use();
+    late.mark_used();
     early.tree.read().find(2).expect("it is there");
     let left = |file: &FileStatus| file.tree.read().len();
     assert_eq!(all.shrink(4), 4, "also what was looked up");

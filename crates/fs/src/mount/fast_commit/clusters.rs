@@ -47,9 +47,8 @@ impl Shared {
 
     /// Reserves the clusters that are free and not reserved yet.
     pub(super) fn reserve(&mut self, fs: &Fs) -> Result<()> {
-        let missing = |cluster: &&mut Cluster| cluster.reserved.is_none();
         for (start, cluster) in &mut self.clusters {
-            let Some(cluster) = Some(cluster).filter(missing) else {
+            let Some(cluster) = Some(cluster).filter(|cluster| cluster.reserved.is_none()) else {
                 continue;
             };
             let run = BlockRun {

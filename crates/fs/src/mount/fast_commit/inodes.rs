@@ -99,7 +99,7 @@ fn make(
             uext4_format::extent::ExtentNode::init_root(&mut disk.i_block[..], 0);
         }
     }
-    let inode = fs.inodes.place_new(&fs.space, handle, nr, &disk)?;
+    let inode = fs.inodes.insert_new(&fs.space, handle, nr, &disk)?;
     fs.quota
         .charge(handle, (nr, &inode.read().disk), Usage::INODE);
     Ok(inode)

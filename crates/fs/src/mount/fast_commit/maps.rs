@@ -128,7 +128,7 @@ impl Maps {
         };
         if !fs
             .space
-            .may_hold_run(target.start, wanted.run().len_blocks.into())
+            .may_contain_run(target.start, wanted.run().len_blocks.into())
         {
             return Err(contradiction(inode, CorruptKind::FcOutside));
         }

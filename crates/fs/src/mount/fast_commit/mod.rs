@@ -134,11 +134,13 @@ fn apply(device: Arc<dyn BlockDevice>, plan: &Plan, records: &[Record]) -> Resul
 
 /// The last recorded state of every inode.
 fn last_inodes(records: &[Record]) -> BTreeMap<InodeNr, &[u8]> {
-    let raw = |record| match record {
-        &Record::Inode { inode, ref raw } => Some((inode, &raw[..])),
-        _ => None,
-    };
-    records.iter().filter_map(raw).collect()
+    records
+        .iter()
+        .filter_map(|record| match record {
+            &Record::Inode { inode, ref raw } => Some((inode, &raw[..])),
+            _ => None,
+        })
+        .collect()
 }
 
 /// The changed blocks, ascending.

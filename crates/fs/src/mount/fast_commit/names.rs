@@ -42,13 +42,15 @@ pub(super) fn apply(fs: &Fs, records: &[Record]) -> Result<()> {
 /// Tracks inodes without a name as orphans. An orphan that got a name stays tracked: the mount
 /// finds nothing to free.
 pub(super) fn track_nameless(fs: &Fs, records: &[Record]) -> Result<()> {
-    let inode_of = |record: &Record| match record {
-        Record::Create(dentry) | Record::Link(dentry) | Record::Unlink(dentry) => dentry.inode,
-        Record::Inode { inode, .. }
-        | Record::AddRange { inode, .. }
-        | Record::DelRange { inode, .. } => *inode,
-    };
-    let touched: BTreeSet<InodeNr> = records.iter().map(inode_of).collect();
+    let touched: BTreeSet<InodeNr> = records
+        .iter()
+        .map(|record| match record {
+            Record::Create(dentry) | Record::Link(dentry) | Record::Unlink(dentry) => dentry.inode,
+            Record::Inode { inode, .. }
+            | Record::AddRange { inode, .. }
+            | Record::DelRange { inode, .. } => *inode,
+        })
+        .collect();
     for nr in touched {
         if !fs.space.is_inode_allocated(&fs.base, nr)? {
             continue;
@@ -89,9 +91,10 @@ fn parent(fs: &Fs, dentry: &Dentry) -> Result<Arc<Inode>> {
 }
 
 fn kind_of(fs: &Fs, nr: InodeNr) -> Result<FileType> {
-    let kind = match fs.space.is_inode_allocated(&fs.base, nr)? {
-        true => load(fs, nr)?.read().disk.file_type(),
-        false => None,
+    let kind = if fs.space.is_inode_allocated(&fs.base, nr)? {
+        load(fs, nr)?.read().disk.file_type()
+    } else {
+        None
     };
     kind.ok_or(contradiction(nr, CorruptKind::FcFree))
 }

@@ -28,14 +28,13 @@ impl Piece {
     /// The part between two of its blocks.
     pub(super) fn part(&self, start: u64, end: u64) -> Piece {
         let into = start - self.start;
-        let moved = |target: Target| Target {
-            start: BlockNr(target.start.0 + into),
-            ..target
-        };
         Piece {
             start,
             end,
-            target: self.target.map(moved),
+            target: self.target.map(|target| Target {
+                start: BlockNr(target.start.0 + into),
+                ..target
+            }),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Execution of a rename: the locks, then entries, `..`, link counts and times under one handle.
 
 use super::{Rename, RenameFlags};
-use crate::ops::{Hold, check_alive, hold_all, touch_dir};
+use crate::ops::{Hold, check_alive, lock_all, touch_dir};
 use crate::parts::dir::{self, DirResult, LockMode};
 use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeRef, NewInode};
@@ -52,7 +52,7 @@ impl Rename<'_> {
             .into_iter()
             .filter_map(|(child, index)| Some((&**child?, index)))
             .filter(|(child, _)| child.is_dir());
-        hold_all(parents.into_iter().chain(held).collect())
+        lock_all(parents.into_iter().chain(held).collect())
     }
 
     fn replace(&self, fs: &Fs, index: LockMode) -> DirResult<()> {

@@ -1,7 +1,7 @@
 //! Validation of a rename: names, replaced target, position in the tree, permissions.
 
 use super::{Rename, RenameFlags};
-use crate::ops::{check_alive, check_name, check_new_name, check_project, look_into};
+use crate::ops::{check_alive, check_name, check_new_name, check_project, retry_lookup};
 use crate::parts::access::Want;
 use crate::parts::dir;
 use crate::state::engine::Fs;
@@ -28,7 +28,7 @@ impl Rename<'_> {
     /// Checks in the order of Linux.
     pub(super) fn check(&self, fs: &Fs) -> Result<()> {
         self.check_target()?;
-        self.check_place(fs)?;
+        self.check_ancestry(fs)?;
         if self.is_same() {
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl Rename<'_> {
     }
 
     /// No directory moves below itself, and no directory is replaced by one of its descendants.
-    fn check_place(&self, fs: &Fs) -> Result<()> {
+    fn check_ancestry(&self, fs: &Fs) -> Result<()> {
         if !self.moves() {
             return Ok(());
         }
@@ -105,7 +105,7 @@ fn is_below(fs: &Fs, dir: &Arc<Inode>, ancestor: InodeNr) -> Result<bool> {
         if at.nr() == InodeNr::ROOT {
             return Ok(false);
         }
-        let parent = look_into(&at, || {
+        let parent = retry_lookup(&at, || {
             check_alive(&at)?;
             dir::parent_of(fs, &at)
         })?;

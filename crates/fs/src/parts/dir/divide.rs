@@ -296,6 +296,6 @@ fn publish(
     }
     leaf.replace(lower.bytes, Some(lower.table));
     blocks.set_right(version, path.leaf, Right { hash, leaf: block });
-    let is_behind = blocks.index().note_split(step.place);
+    let is_behind = blocks.index().record_split(step.place);
     Ok(is_behind.then(|| (step.place, step.block.clone())))
 }

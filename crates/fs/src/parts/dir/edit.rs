@@ -71,8 +71,9 @@ pub(crate) fn remove_at(
         Some(at) if at.inode == location.nr => leaf.remove_at(at),
         _ => return Err(Error::NotFound.into()),
     }
-    fs.sparse_leaves.look_at(&leaf, changes, dir, name.bytes);
-    dir.dir_blocks().note(block, &state);
+    fs.sparse_leaves
+        .queue_if_sparse(&leaf, changes, dir, name.bytes);
+    dir.dir_blocks().update_hints(block, &state);
     record_removal(fs, handle, dir, (name, location.nr));
     Ok(())
 }

@@ -86,7 +86,7 @@ fn insert_into(
     if unchanged {
         leaf.insert_at(slot.gap, &new.entry, new.name.print());
     } else {
-        dir.dir_blocks().note_crowd();
+        dir.dir_blocks().mark_contended();
         inserted(leaf.insert(&new.entry, new.name.print()))?;
     }
     let blocks = dir.dir_blocks();

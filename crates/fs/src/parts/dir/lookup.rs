@@ -7,7 +7,6 @@ use super::{inline, quick};
 use crate::cache::dcache::HashedName;
 use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeRef};
-use crate::types::dir_config::file_type;
 use crate::types::error::{Error, Result};
 use uext4_format::{Corrupt, CorruptKind, FileType, InodeNr, Place};
 use uext4_sync::Arc;
@@ -144,5 +143,5 @@ pub(crate) fn find(
         Form::Inline => inline::with_entry(&view, name.bytes, Ok)?,
         _ => view.locate(name)?.map(|(_, found)| found),
     };
-    Ok(found.map(|found| (found.inode, file_type(found.kind))))
+    Ok(found.map(|found| (found.inode, found.kind.file_type())))
 }

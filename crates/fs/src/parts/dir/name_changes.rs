@@ -41,7 +41,7 @@ impl<'a> NewName<'a> {
     /// Records the name for a fast commit; its leaf or the directory's structure is still locked.
     pub(super) fn record(&self, fs: &Fs, handle: &Handle<'_>, dir: &Inode) {
         let name = (dir.nr(), self.name.bytes, self.entry.inode);
-        fs.name_log.note(handle, self.change.clone(), name);
+        fs.name_log.record(handle, self.change.clone(), name);
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn record_removal(
 ) {
     let removed = NameChange::Unlink { last: None };
     fs.name_log
-        .note(handle, removed, (dir.nr(), name.bytes, child));
+        .record(handle, removed, (dir.nr(), name.bytes, child));
 }
 
 /// Records that a name has another inode, as [`record_removal`].
@@ -67,5 +67,5 @@ pub(super) fn record_retarget(
 ) {
     record_removal(fs, handle, dir, (name, old));
     fs.name_log
-        .note(handle, NameChange::Link, (dir.nr(), name.bytes, new));
+        .record(handle, NameChange::Link, (dir.nr(), name.bytes, new));
 }

@@ -37,11 +37,11 @@ pub(super) fn lookup_cached_with(
         return Ok(None);
     };
     let key = name.key;
-    let Some(nr) = blocks.meaning(key) else {
+    let Some(nr) = blocks.lookup_cached(key) else {
         return Ok(None);
     };
     let held = inode_ref(nr);
-    Ok(in_use(held, blocks.meaning(key) == Some(nr)))
+    Ok(in_use(held, blocks.lookup_cached(key) == Some(nr)))
 }
 
 /// The inode `held`, if the dentry was valid when the reference was taken: a later unlink sees the
@@ -59,11 +59,11 @@ pub(super) fn cached_entry(
     leaf: LogicalBlock,
 ) -> Result<Option<FoundEntry>> {
     let blocks = dir.inode.dir_blocks();
-    let Some(nr) = blocks.meaning(key) else {
+    let Some(nr) = blocks.lookup_cached(key) else {
         return Ok(None);
     };
     let held = dir.fs.inode(nr);
-    let (block, still_valid) = (blocks.block(leaf), blocks.meaning(key) == Some(nr));
+    let (block, still_valid) = (blocks.block(leaf), blocks.lookup_cached(key) == Some(nr));
     let (Some(inode), Some(block)) = (in_use(held, still_valid), block) else {
         return Ok(None);
     };

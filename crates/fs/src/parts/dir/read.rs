@@ -13,7 +13,6 @@ use super::inline;
 use super::view::{Dir, Form, is_dot};
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
-use crate::types::dir_config::file_type;
 use crate::types::error::Result;
 use uext4_format::dirent::DirEntry as DiskEntry;
 use uext4_format::hash::DirHasher;
@@ -94,7 +93,7 @@ fn shown<'a>(entry: &DiskEntry<'a>, next_cookie: u64) -> DirEntry<'a> {
     DirEntry {
         name: entry.name,
         inode: entry.inode,
-        kind: file_type(entry.kind),
+        kind: entry.kind.file_type(),
         next_cookie,
     }
 }

@@ -188,7 +188,7 @@ impl<'a> Dir<'a> {
         state: &'b BlockState,
     ) -> Result<KnownLeaf<'b>> {
         let names = self.names(state)?;
-        self.inode.dir_blocks().note(block, state);
+        self.inode.dir_blocks().update_hints(block, state);
         Ok(names)
     }
 

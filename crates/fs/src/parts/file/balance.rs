@@ -51,7 +51,7 @@ impl Fs {
         // The file keeps the error for its `fsync`.
         Some(
             self.base
-                .note(written)
+                .record_result(written)
                 .map(|blocks| blocks << self.base.geometry.block_bits),
         )
     }
@@ -97,7 +97,10 @@ impl Fs {
                 return false;
             }
             // The file keeps the error for its `fsync`.
-            match self.base.note(write_out_some(self, inode, step.min(left))) {
+            match self
+                .base
+                .record_result(write_out_some(self, inode, step.min(left)))
+            {
                 Ok(0) | Err(_) => break,
                 Ok(done) => left = left.saturating_sub(done),
             }

@@ -4,7 +4,7 @@
 
 use super::io;
 use crate::parts::map::{self, LOGICAL_END};
-use crate::state::delayed::{Buffer, Waiting};
+use crate::state::delayed::{Buffer, LazyBuffer};
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
 use crate::types::settings::Switch;
@@ -89,7 +89,7 @@ pub(super) fn discard(fs: &Fs, inode: &Inode, buffer: &mut Buffer, blocks: Range
 }
 
 /// Discards all delayed data of the file and their state.
-pub(crate) fn discard_delayed(fs: &Fs, inode: &Inode, buffer: &mut Waiting) {
+pub(crate) fn discard_delayed(fs: &Fs, inode: &Inode, buffer: &mut LazyBuffer) {
     if buffer.is_unused() {
         return;
     }

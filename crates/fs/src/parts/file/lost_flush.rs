@@ -26,7 +26,7 @@ impl Fs {
                 .flush_generation
                 .begin_write(self.base.device.failed_flushes())
         {
-            inode.write_errors.note();
+            inode.write_errors.record();
         }
     }
 
@@ -52,12 +52,12 @@ impl Fs {
         let failed = self.base.device.failed_flushes();
         if !inode.flush_generation.is_lost(failed) {
             if let Some(sample) = sample {
-                inode.flush_generation.settle(sample);
+                inode.flush_generation.mark_flushed(sample);
             }
             return Ok(());
         }
-        if inode.flush_generation.note(failed) {
-            inode.write_errors.note();
+        if inode.flush_generation.mark_recorded(failed) {
+            inode.write_errors.record();
         }
         inode.write_errors.check_and_advance(cursor);
         Err(lost())

@@ -92,8 +92,8 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
         handle.restart(credits::TRUNCATE)?;
     }
     if in_steps {
-        inode.note_cutting(&mut handle.write(inode), false);
-        fs.orphans.settle(&fs.base, handle, inode)?;
+        inode.set_truncating(&mut handle.write(inode), false);
+        fs.orphans.remove_unless_needed(&fs.base, handle, inode)?;
     }
     Ok(())
 }
@@ -102,7 +102,7 @@ fn cut(fs: &Fs, handle: &mut Handle<'_>, inode: &Arc<Inode>, first: u64) -> Resu
 /// the new size without the rest of the cut, and none of the tracking.
 pub(super) fn track(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<()> {
     handle.require_full(FullReason::Orphan);
-    inode.note_cutting(&mut handle.write(inode), true);
+    inode.set_truncating(&mut handle.write(inode), true);
     fs.orphans.add(&fs.base, handle, inode)
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn finish_truncate(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
         handle
     };
     handle.restart(credits::ATTRIBUTES)?;
-    fs.orphans.settle(&fs.base, &handle, inode)
+    fs.orphans.remove_unless_needed(&fs.base, &handle, inode)
 }
 
 /// Frees all blocks of an orphan that is being freed. Restarts the handle as often as needed; the

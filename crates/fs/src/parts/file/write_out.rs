@@ -10,7 +10,7 @@ use super::lost_flush::lost;
 use super::size::Sizes;
 use super::{delay, io};
 use crate::parts::map::ExtentState;
-use crate::state::delayed::{Advance, Buffer, ErrorCursor, Waiting};
+use crate::state::delayed::{Advance, Buffer, ErrorCursor, LazyBuffer};
 use crate::state::engine::Fs;
 use crate::state::inode::Inode;
 use crate::state::quota::Owners;
@@ -81,13 +81,15 @@ pub(crate) fn write_out_before_chown<'a>(
     fs: &Fs,
     inode: &'a Arc<Inode>,
     owners: Owners,
-) -> Option<RwLockWriteGuard<'a, Waiting>> {
+) -> Option<RwLockWriteGuard<'a, LazyBuffer>> {
     if !fs.quota.is_on() || owners == Owners::of(&inode.read().disk) {
         return None;
     }
     let mut buffer = inode.io.write();
     // The file keeps the error for its `fsync`.
-    let _told_later = fs.base.note(write_out_locked(fs, inode, &mut buffer));
+    let _told_later = fs
+        .base
+        .record_result(write_out_locked(fs, inode, &mut buffer));
     drop(std::mem::take(&mut buffer.promised));
     Some(buffer)
 }
@@ -135,9 +137,9 @@ fn write_out_up_to(
     delay::release_surplus(fs, inode, buffer);
     if let Some(error) = &failure {
         buffer.error = Some(error.clone());
-        let is_news = inode.write_errors.note();
+        let is_news = inode.write_errors.record();
         if is_news && !keeps_data(error) {
-            fs.delayed.unseen.note(error);
+            fs.delayed.unseen.record(error);
         }
     }
     grow_on_disk(fs, inode, buffer)?;

@@ -55,7 +55,7 @@ impl Fs {
             &parent.near(*kind, disk.generation),
             *kind,
         )?;
-        let inode = self.inodes.place_new(&self.space, handle, nr, disk)?;
+        let inode = self.inodes.insert_new(&self.space, handle, nr, disk)?;
         let inode = InodeRef::new(inode);
         {
             let state = inode.read();

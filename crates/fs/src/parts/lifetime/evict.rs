@@ -41,7 +41,7 @@ impl Fs {
         if self.inodes.evictions.has_work()
             && let Some(_pass) = self.base.changes.try_enter()
         {
-            let _noted = self.base.note(self.reap());
+            let _noted = self.base.record_result(self.reap());
         }
     }
 

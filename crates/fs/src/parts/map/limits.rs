@@ -58,7 +58,7 @@ pub(super) fn check_run(
     let fits = match state.nr() {
         // Its blocks are those of the log.
         InodeNr::JOURNAL => fs.space.is_beside_metadata(start, len_blocks.into()),
-        _ => fs.space.may_hold_run(start, len_blocks.into()),
+        _ => fs.space.may_contain_run(start, len_blocks.into()),
     };
     if fits {
         return Ok(());

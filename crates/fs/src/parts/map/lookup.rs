@@ -27,7 +27,9 @@ pub(crate) fn lookup(
         return search(fs, state, at, max_blocks);
     }
     let found = search(fs, state, at, search_blocks(state, max_blocks))?;
-    state.status.note(&fs.extent_status, state.nr(), at, found);
+    state
+        .status
+        .record(&fs.extent_status, state.nr(), at, found);
     Ok(found.cut(max_blocks.max(1)))
 }
 

@@ -37,5 +37,5 @@ pub(super) fn record_change(handle: &Handle<'_>, state: &mut InodeState, range: 
     if !is_in_inode(state) {
         handle.require_full(FullReason::Layout);
     }
-    state.note_changed(range.clone());
+    state.record_changed(range.clone());
 }

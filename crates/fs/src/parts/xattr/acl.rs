@@ -92,7 +92,7 @@ pub(crate) fn access_acl(fs: &Fs, inode: &Inode) -> Result<Option<Acl>> {
         let state = inode.read();
         match areas::find(fs, &state, &Which::Access.name())? {
             None => {
-                inode.note_no_acl(&state);
+                inode.set_no_acl(&state);
                 return Ok(None);
             }
             Some(XattrValue::Here(bytes)) => return parse(inode, &bytes),

@@ -76,7 +76,7 @@ fn replace(
         block.bytes_mut().copy_from_slice(image);
     }
     fs.shared_xattrs
-        .note(XattrBlock::new(image).hash(), old.meta.nr());
+        .insert(XattrBlock::new(image).hash(), old.meta.nr());
     refs.take_all(new);
     refs.drop_all(&old.set);
     true
@@ -100,7 +100,7 @@ fn create(
     let hash = XattrBlock::new(&image).hash();
     fs.blocks
         .create(handle, nr, fs.blocks.xattr_seal(), image.into());
-    fs.shared_xattrs.note(hash, nr);
+    fs.shared_xattrs.insert(hash, nr);
     Ok(nr)
 }
 

@@ -211,7 +211,7 @@ impl<'a> NewValue<'a> {
             .space
             .alloc_inode(&fs.base, handle, &owner.near(kind, generation), kind)?;
         let disk = self.blank(owner, generation);
-        let inode = fs.inodes.place_new(&fs.space, handle, nr, &disk)?;
+        let inode = fs.inodes.insert_new(&fs.space, handle, nr, &disk)?;
         if let Err(error) = self.map(handle, &inode) {
             orphan(fs, handle, &inode)?;
             return Err(error);

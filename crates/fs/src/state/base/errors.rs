@@ -51,25 +51,26 @@ fn to_record<'a>(base: &Base, error: &Error) -> Option<ErrorRecord<'a>> {
 impl Base {
     /// Records damage and failed metadata reads in the superblock, and applies `errors=`; passes
     /// the result on. A failed journal ends writing.
-    pub(crate) fn note<T>(&self, result: Result<T>) -> Result<T> {
+    pub(crate) fn record_result<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| self.record(error, |noted| self.write_error(noted)))
     }
 
-    /// As [`Self::note`], for callers that may not log: the record stays in memory until the
-    /// superblock is written.
-    pub(crate) fn note_quietly<T>(&self, result: Result<T>) -> Result<T> {
-        let keep = |noted: &ErrorRecord<'_>| {
-            record_error(&mut self.superblock.write_unlogged().disk, noted);
-            Ok(())
-        };
-        result.inspect_err(|error| self.record(error, keep))
+    /// As [`Self::record_result`], for callers that may not log: the record stays in memory until
+    /// the superblock is written.
+    pub(crate) fn record_result_later<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            self.record(error, |noted| {
+                record_error(&mut self.superblock.write_unlogged().disk, noted);
+                Ok(())
+            })
+        })
     }
 
     /// Best effort: if the record cannot be written, the mount fails.
     fn record(&self, error: &Error, write: impl FnOnce(&ErrorRecord<'_>) -> Result<()>) {
         self.incidents.met(error);
         let Some(noted) = to_record(self, error) else {
-            return self.note_failure(error);
+            return self.apply_journal_error(error);
         };
         if self.state.is_writable() {
             let recorded = write(&noted);
@@ -87,7 +88,7 @@ impl Base {
         Ok(())
     }
 
-    fn note_failure(&self, error: &Error) {
+    fn apply_journal_error(&self, error: &Error) {
         match error {
             Error::Journal(uext4_journal::Error::Late { .. }) => {
                 let noted = device_failed(self, 0, "metadata");

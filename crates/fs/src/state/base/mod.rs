@@ -69,9 +69,10 @@ impl Base {
 
     /// Timestamp granularity: a nanosecond, or a second where inodes have no extra fields.
     pub(crate) fn time_granularity_ns(&self) -> u32 {
-        match usize::from(self.geometry.inode_size) > GOOD_OLD_INODE_BYTES {
-            true => 1,
-            false => 1_000_000_000,
+        if usize::from(self.geometry.inode_size) > GOOD_OLD_INODE_BYTES {
+            1
+        } else {
+            1_000_000_000
         }
     }
 

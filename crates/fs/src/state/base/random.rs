@@ -15,10 +15,13 @@ impl Random {
     /// From a seed, or from the system when there is none.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         let first = seed.unwrap_or_else(uext4_sync::entropy);
-        let start = |shard| uext4_sync::Rng::new(first.wrapping_add(u64_of(shard))).next_u64();
         Self {
             counters: Sharded::new(|shard| {
-                AtomicU64::new(if shard == 0 { first } else { start(shard) })
+                AtomicU64::new(if shard == 0 {
+                    first
+                } else {
+                    uext4_sync::Rng::new(first.wrapping_add(u64_of(shard))).next_u64()
+                })
             }),
             is_seeded: seed.is_some(),
         }
@@ -27,9 +30,10 @@ impl Random {
     /// The next number.
     pub(crate) fn next(&self) -> u32 {
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let counter = match self.is_seeded {
-            true => self.counters.slot(0),
-            false => self.counters.local(),
+        let counter = if self.is_seeded {
+            self.counters.slot(0)
+        } else {
+            self.counters.local()
         };
         let state = counter.fetch_add(STEP, Ordering::Relaxed);
         low_u32(uext4_sync::Rng::new(state).next_u64())

@@ -35,9 +35,10 @@ impl MountState {
 
     /// Goes from read-only to read-write or back. A mount that failed or is closed stays so.
     pub(crate) fn set_writable(&self, writable: bool) {
-        let (from, to) = match writable {
-            true => (READ_ONLY, READ_WRITE),
-            false => (READ_WRITE, READ_ONLY),
+        let (from, to) = if writable {
+            (READ_ONLY, READ_WRITE)
+        } else {
+            (READ_WRITE, READ_ONLY)
         };
         let order = Ordering::SeqCst;
         let _failed_or_closed = self.word.compare_exchange(from, to, order, order);
@@ -60,8 +61,10 @@ impl MountState {
     /// closed stays closed.
     pub(crate) fn shut_down(&self, lost: Option<&Error>) {
         let order = Ordering::SeqCst;
-        let shut = |word| (word != CLOSED).then_some(SHUT);
-        let was_open = self.word.fetch_update(order, order, shut).is_ok();
+        let was_open = self
+            .word
+            .fetch_update(order, order, |word| (word != CLOSED).then_some(SHUT))
+            .is_ok();
         if let Some(lost) = lost.filter(|_| was_open) {
             let _the_first_stays = self.failure.set(lost.clone());
             self.incidents.stopped(lost);

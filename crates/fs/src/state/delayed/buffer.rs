@@ -170,7 +170,7 @@ impl Buffer {
     }
 
     /// Records that space is reserved for the cluster.
-    pub(crate) fn note_claim(&mut self, cluster: u64, promise: Promise) {
+    pub(crate) fn record_claim(&mut self, cluster: u64, promise: Promise) {
         self.claimed.insert(cluster, promise);
     }
 
@@ -231,7 +231,7 @@ mod tests {
         for nr in [0, 1, 4, 5, 6, 9] {
             buffer.insert(nr, block());
             let promise = [Promise::ByOwners, Promise::Unasked][usize::from(nr == 9)];
-            buffer.note_claim(nr / 4, promise);
+            buffer.record_claim(nr / 4, promise);
         }
         assert_eq!((buffer.runs(), buffer.claimed_clusters()), (3, 3));
         assert_eq!(buffer.remove(1..6), 3);

@@ -42,11 +42,12 @@ pub(crate) enum Advance {
 
 impl WriteErrors {
     /// Records an error. True if all earlier errors were reported.
-    pub(crate) fn note(&self) -> bool {
-        let next = |word: u32| Some((word & !SEEN) + STEP);
+    pub(crate) fn record(&self) -> bool {
         let before = self
             .word
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
+                Some((word & !SEEN) + STEP)
+            });
         before.is_ok_and(|word| word == 0 || word & SEEN != 0)
     }
 
@@ -73,10 +74,12 @@ impl WriteErrors {
         let first = self
             .word
             .compare_exchange(word, word | SEEN, order, Ordering::Acquire);
-        match seen.swap(word & !SEEN, order) != word & !SEEN {
-            true if word & SEEN == 0 && first.is_ok() => Advance::First,
-            true => Advance::Again,
-            false => Advance::Nothing,
+        if seen.swap(word & !SEEN, order) == word & !SEEN {
+            Advance::Nothing
+        } else if word & SEEN == 0 && first.is_ok() {
+            Advance::First
+        } else {
+            Advance::Again
         }
     }
 
@@ -97,7 +100,7 @@ mod tests {
         let (first, second) = (errors.cursor(), errors.cursor());
         let told = |cursor| errors.check_and_advance(cursor) != Advance::Nothing;
         assert!(!told(Some(&first)));
-        assert!(errors.note() && !errors.note());
+        assert!(errors.record() && !errors.record());
         let late = errors.cursor();
         for open in [&first, &second, &late] {
             assert!(told(Some(open)), "{open:?}");
@@ -106,8 +109,8 @@ mod tests {
         assert!(told(None) && !told(None));
         let after = errors.cursor();
         assert!(!told(Some(&after)), "others were told before it came");
-        errors.note();
-        errors.note();
+        errors.record();
+        errors.record();
         for (open, first) in [(&first, Advance::First), (&after, Advance::Again)] {
             assert_eq!(errors.check_and_advance(Some(open)), first);
             assert_eq!(errors.check_and_advance(Some(open)), Advance::Nothing);

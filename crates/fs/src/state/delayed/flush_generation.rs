@@ -49,16 +49,17 @@ impl FlushGeneration {
     pub(crate) fn begin_write(&self, failed: u64) -> bool {
         let before = self.update(|word| {
             let starts_over = word & SETTLED != 0 || is_lost(word, failed);
-            let state = match starts_over {
-                true => failed & FAILED_MASK,
-                false => word & STATE_MASK,
+            let state = if starts_over {
+                failed & FAILED_MASK
+            } else {
+                word & STATE_MASK
             };
             (word & !STATE_MASK).wrapping_add(WRITE) | state
         });
         is_lost(before, failed) && before & NOTED == 0
     }
 
-    /// A sample for [`Self::settle`]. No write of the file is in progress.
+    /// A sample for [`Self::mark_flushed`]. No write of the file is in progress.
     pub(crate) fn sample(&self) -> Sample {
         Sample(self.0.load(Ordering::Acquire))
     }
@@ -69,20 +70,19 @@ impl FlushGeneration {
     }
 
     /// Marks the loss recorded, at an `fsync`; true if the caller must record it.
-    pub(crate) fn note(&self, failed: u64) -> bool {
-        let note = |word| {
+    pub(crate) fn mark_recorded(&self, failed: u64) -> bool {
+        let before = self.update(|word| {
             if is_lost(word, failed) {
                 word | NOTED
             } else {
                 word
             }
-        };
-        let before = self.update(note);
+        });
         is_lost(before, failed) && before & NOTED == 0
     }
 
     /// Settles the file after a flush, unless it was written since the sample.
-    pub(crate) fn settle(&self, sample: Sample) {
+    pub(crate) fn mark_flushed(&self, sample: Sample) {
         let settled = sample.0 & !STATE_MASK | SETTLED;
         let order = Ordering::AcqRel;
         let _written_since = self
@@ -106,8 +106,8 @@ mod tests {
         file.reset();
         assert!(!file.is_lost(3));
         assert!(!file.begin_write(3) && !file.is_lost(3));
-        assert!(file.is_lost(4) && file.note(4));
-        assert!(file.is_lost(4) && !file.note(4));
+        assert!(file.is_lost(4) && file.mark_recorded(4));
+        assert!(file.is_lost(4) && !file.mark_recorded(4));
         assert!(!file.begin_write(4), "it was noted");
         assert!(!file.is_lost(4) && file.is_lost(5));
         assert!(file.begin_write(5), "nothing noted it");
@@ -119,12 +119,12 @@ mod tests {
         assert!(file.is_lost(1), "nothing is known of it");
         assert!(!file.is_lost(0));
         let sample = file.sample();
-        file.settle(sample);
+        file.mark_flushed(sample);
         assert!(!file.is_lost(1));
         file.begin_write(1);
         let sample = file.sample();
         file.begin_write(1);
-        file.settle(sample);
+        file.mark_flushed(sample);
         assert!(file.is_lost(2), "written after the sample");
     }
 }

@@ -4,7 +4,7 @@
 //! allocates the blocks, for whole runs at once. A file written in small pieces gets one extent,
 //! and a file deleted before writeback never reaches the disk.
 //!
-//! Layout: a [`Buffer`] per inode ([`Waiting`]), behind `Inode::io`; the state of its writeback
+//! Layout: a [`Buffer`] per inode ([`LazyBuffer`]), behind `Inode::io`; the state of its writeback
 //! errors ([`WriteErrors`]) and of failed flushes ([`FlushGeneration`]).
 //!
 //! Invariants: a block in a buffer is not mapped. Each of its clusters is reserved, unless another
@@ -20,10 +20,10 @@
 mod buffer;
 mod errors;
 mod flush_generation;
-mod waiting;
+mod lazy_buffer;
 
 pub(crate) use buffer::{Buffer, Promise};
 pub use errors::ErrorCursor;
 pub(crate) use errors::{Advance, WriteErrors};
 pub(crate) use flush_generation::{FlushGeneration, Sample};
-pub(crate) use waiting::Waiting;
+pub(crate) use lazy_buffer::LazyBuffer;

@@ -14,9 +14,10 @@ pub(crate) struct ChangedRanges {
 impl ChangedRanges {
     /// Adds a range.
     pub(crate) fn add(&mut self, range: Range<u64>) {
-        let meets = |other: &Range<u64>| other.start <= range.end && range.start <= other.end;
         let join = |a: &Range<u64>, b: &Range<u64>| a.start.min(b.start)..a.end.max(b.end);
-        if let Some(met) = self.ranges.iter_mut().find(|other| meets(other)) {
+        let mut others = self.ranges.iter_mut();
+        if let Some(met) = others.find(|other| other.start <= range.end && range.start <= other.end)
+        {
             *met = join(met, &range);
             return;
         }

@@ -30,13 +30,12 @@ pub(crate) struct Queue {
 
 impl Default for EvictQueues {
     fn default() -> Self {
-        let queue = |_| Queue {
-            waiting: AtomicUsize::new(0),
-            inodes: Mutex::new(Rank::Queue, Vec::new()),
-            ends: AtomicU32::new(0).into(),
-        };
         Self {
-            queues: Sharded::new(queue),
+            queues: Sharded::new(|_| Queue {
+                waiting: AtomicUsize::new(0),
+                inodes: Mutex::new(Rank::Queue, Vec::new()),
+                ends: AtomicU32::new(0).into(),
+            }),
             sweep: Mutex::new(Rank::Sweep, ()),
         }
     }

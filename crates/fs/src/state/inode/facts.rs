@@ -21,7 +21,7 @@ const TIMES_HAVE_EXTRA: u64 = 1 << 34;
 
 /// The published fields, of any inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct PublishedAttrs {
     pub(crate) mode: u16,
     pub(crate) links: u16,
     pub(crate) flags: InodeFlags,
@@ -40,7 +40,7 @@ pub(crate) struct Facts {
     times: WithExtra,
 }
 
-impl Facts {
+impl PublishedAttrs {
     pub(super) fn of(state: &InodeState) -> Self {
         let disk = &state.disk;
         Self {
@@ -118,26 +118,25 @@ impl Facts {
 impl Inode {
     /// A snapshot of the inode's facts; for a directory without its lock.
     #[cfg_attr(any(debug_assertions, simulated), track_caller)]
-    pub(crate) fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> PublishedAttrs {
         let published = self.published.get();
-        let read = |_| published.and_then(|facts| facts.read());
-        match (0..READS).find_map(read) {
-            Some(words) => Facts::from_words(words),
-            None => Facts::of(&self.read()),
+        match (0..READS).find_map(|_| published.and_then(|facts| facts.read())) {
+            Some(words) => PublishedAttrs::from_words(words),
+            None => PublishedAttrs::of(&self.read()),
         }
     }
 
     /// The size of a directory in bytes, without any lock; `None` while it is being published.
     pub(crate) fn size_now(&self) -> Option<u64> {
         let words = self.published.get()?.read()?;
-        Some(Facts::from_words(words).size)
+        Some(PublishedAttrs::from_words(words).size)
     }
 }
 
 /// Publishes the facts of a directory at `place` from now on.
 pub(super) fn publish_in(place: &OnceLock<Arc<PublishedFacts>>, state: &mut InodeState) {
     if state.disk.file_type() == Some(FileType::Directory) {
-        let words = Facts::of(state).to_words();
+        let words = PublishedAttrs::of(state).to_words();
         let published = place.get_or_init(|| SeqLock::new(words).into());
         published.publish(words);
         state.published = Some(published.clone());
@@ -152,7 +151,7 @@ mod tests {
 
     #[test]
     fn words_say_what_the_facts_said() {
-        let facts = Facts {
+        let facts = PublishedAttrs {
             mode: 0o141_777,
             links: 65_000,
             flags: InodeFlags(0xDEAD_BEEF),
@@ -166,24 +165,24 @@ mod tests {
             changed_alike: false,
             times: WithExtra::Yes,
         };
-        assert_eq!(Facts::from_words(facts.to_words()), facts);
-        let other = Facts {
+        assert_eq!(PublishedAttrs::from_words(facts.to_words()), facts);
+        let other = PublishedAttrs {
             has_xattrs: false,
             changed_alike: true,
             times: WithExtra::No,
             ..facts
         };
-        assert_eq!(Facts::from_words(other.to_words()), other);
+        assert_eq!(PublishedAttrs::from_words(other.to_words()), other);
     }
 
     #[test]
     fn times_are_compared_as_they_are_stored() {
         let now = Timestamp::new(9, 500);
-        let facts = |times, mtime| Facts {
+        let facts = |times, mtime| PublishedAttrs {
             mtime,
             changed_alike: true,
             times,
-            ..Facts::from_words([0; 6])
+            ..PublishedAttrs::from_words([0; 6])
         };
         assert!(facts(WithExtra::Yes, now).changed_at(now));
         assert!(facts(WithExtra::No, Timestamp::new(9, 0)).changed_at(now));
@@ -194,8 +193,8 @@ mod tests {
     /// The published facts are present and current.
     fn is_told(dir: &Inode) {
         let words = dir.published.get().and_then(|facts| facts.read());
-        let told = words.map(Facts::from_words);
-        assert_eq!(told, Some(Facts::of(&dir.read())));
+        let told = words.map(PublishedAttrs::from_words);
+        assert_eq!(told, Some(PublishedAttrs::of(&dir.read())));
     }
 
     #[test]

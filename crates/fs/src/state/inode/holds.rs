@@ -66,8 +66,9 @@ impl Holds {
     }
 
     pub(super) fn set_life(&self, life: Life) {
-        let set = |word| Some(word & USERS_MASK | life.bits());
-        let _always = self.0.fetch_update(SeqCst, SeqCst, set);
+        let _always = self
+            .0
+            .fetch_update(SeqCst, SeqCst, |word| Some(word & USERS_MASK | life.bits()));
     }
 
     /// True when there are no holds.
@@ -76,7 +77,7 @@ impl Holds {
     }
 
     /// Adds a hold.
-    pub(super) fn hold(&self) {
+    pub(super) fn acquire(&self) {
         self.0.fetch_add(1, SeqCst);
     }
 
@@ -90,11 +91,12 @@ impl Holds {
     /// Claims the right to free an inode without a name that has at most `users` holds; it becomes
     /// [`Life::Freed`].
     pub(super) fn claim(&self, users: u32) -> bool {
-        let claim = |word| {
-            let is_due = Life::of(word).ends_unheld() && word & USERS_MASK <= users;
-            is_due.then_some(word & USERS_MASK | Life::Freed.bits())
-        };
-        self.0.fetch_update(SeqCst, SeqCst, claim).is_ok()
+        self.0
+            .fetch_update(SeqCst, SeqCst, |word| {
+                let is_due = Life::of(word).ends_unheld() && word & USERS_MASK <= users;
+                is_due.then_some(word & USERS_MASK | Life::Freed.bits())
+            })
+            .is_ok()
     }
 }
 
@@ -113,7 +115,7 @@ mod tests {
             (Life::Freed, false),
         ] {
             let holds = Holds::new(life);
-            holds.hold();
+            holds.acquire();
             assert!(!holds.claim(0), "{life:?}");
             assert_eq!(holds.life(), life);
             assert_eq!(holds.claim(1), is_due, "{life:?}");
@@ -127,7 +129,7 @@ mod tests {
     fn a_refused_claim_and_the_last_hold_do_not_miss_each_other() {
         for round in 0..2000 {
             let holds = Arc::new(Holds::new(Life::Unlinked));
-            holds.hold();
+            holds.acquire();
             let claimer = {
                 let holds = Arc::clone(&holds);
                 thread::spawn(move || holds.claim(0))

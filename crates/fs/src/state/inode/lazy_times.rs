@@ -31,7 +31,7 @@ impl Default for LazyTimes {
 
 impl LazyTimes {
     /// Puts the inode on the list; true when the list is due to be emptied.
-    pub(crate) fn note(&self, inode: &Arc<Inode>, now: Timestamp) -> bool {
+    pub(crate) fn record(&self, inode: &Arc<Inode>, now: Timestamp) -> bool {
         let mut list = self.list.lock();
         if list.inodes.is_empty() {
             list.since = now.seconds;

@@ -22,7 +22,7 @@ mod table;
 
 pub(crate) use evict_queue::{EvictQueues, Queue};
 pub(crate) use extra_isize::ExtraIsize;
-pub(crate) use facts::Facts;
+pub(crate) use facts::PublishedAttrs;
 use facts::PublishedFacts;
 pub(crate) use hidden::HiddenInodes;
 use holds::{Holds, Life};
@@ -33,7 +33,7 @@ use table::EvictDoor;
 pub(crate) use table::Inodes;
 
 use crate::cache::dcache::DirBlocks;
-use crate::state::delayed::{Buffer, FlushGeneration, Waiting, WriteErrors};
+use crate::state::delayed::{Buffer, FlushGeneration, LazyBuffer, WriteErrors};
 use crate::state::space::{FilePreallocation, LastFlex, Near};
 use uext4_format::{BlockNr, FileType, InodeFlags, InodeNr};
 use uext4_journal::{Live, Object};
@@ -49,7 +49,7 @@ const NOTE_DIRECTORY: u8 = 4;
 /// A truncate of the file spans several transactions and is not finished.
 const NOTE_CUTTING: u8 = 8;
 
-fn kind_note(state: &InodeState) -> u8 {
+fn kind_bits(state: &InodeState) -> u8 {
     let note = |is: bool, note| if is { note } else { 0 };
     let is_directory = state.disk.file_type() == Some(FileType::Directory);
     note(state.disk.flags.contains(InodeFlags::EA_INODE), NOTE_VALUE)
@@ -65,7 +65,7 @@ pub struct Inode {
     pub(crate) index: VersionedLock,
     /// Shared to read data, exclusive to write data or change the size. Guards the data with
     /// delayed allocation.
-    pub(crate) io: RwLock<Waiting>,
+    pub(crate) io: RwLock<LazyBuffer>,
     /// Delayed blocks, and clusters reserved for them, as of the last change.
     delayed_blocks: AtomicU64,
     delayed_clusters: AtomicU64,
@@ -112,14 +112,14 @@ impl Inode {
             0 => Life::Freed,
             _ => Life::Named,
         };
-        let notes = AtomicU8::new(kind_note(&state));
+        let notes = AtomicU8::new(kind_bits(&state));
         let published = OnceLock::new();
         facts::publish_in(&published, &mut state);
         Self {
             nr,
             live: Live::new(state),
             index: VersionedLock::new(Rank::DirIndex),
-            io: RwLock::new(Rank::InodeIo, Waiting::default()),
+            io: RwLock::new(Rank::InodeIo, LazyBuffer::default()),
             delayed_blocks: AtomicU64::new(0),
             delayed_clusters: AtomicU64::new(0),
             write_errors: WriteErrors::default(),
@@ -182,7 +182,7 @@ impl Inode {
     /// Resets the object for a newly allocated inode of the same number.
     fn reborn(&self, state: &mut InodeState) {
         facts::publish_in(&self.published, state);
-        self.notes.store(kind_note(state), Ordering::Release);
+        self.notes.store(kind_bits(state), Ordering::Release);
         self.orphan.store(0, Ordering::SeqCst);
         self.last_block.store(0, Ordering::Relaxed);
         self.write_errors.reset();
@@ -199,7 +199,7 @@ impl Inode {
     }
 
     /// Records that there is no access control list; `_state` is this inode's, locked.
-    pub(crate) fn note_no_acl(&self, _state: &InodeState) {
+    pub(crate) fn set_no_acl(&self, _state: &InodeState) {
         self.notes.fetch_or(NOTE_NO_ACL, Ordering::Release);
     }
 
@@ -235,10 +235,11 @@ impl Inode {
 
     /// Sets whether a truncate continues in further transactions; `_state` is this inode's, locked
     /// to change.
-    pub(crate) fn note_cutting(&self, _state: &mut InodeState, goes_on: bool) {
-        match goes_on {
-            true => self.notes.fetch_or(NOTE_CUTTING, Ordering::Release),
-            false => self.notes.fetch_and(!NOTE_CUTTING, Ordering::Release),
+    pub(crate) fn set_truncating(&self, _state: &mut InodeState, goes_on: bool) {
+        if goes_on {
+            self.notes.fetch_or(NOTE_CUTTING, Ordering::Release)
+        } else {
+            self.notes.fetch_and(!NOTE_CUTTING, Ordering::Release)
         };
     }
 
@@ -249,10 +250,10 @@ impl Inode {
 
     /// Placement of a new inode of this type near this one; `hash` spreads tops of hierarchies.
     pub(crate) fn near(&self, kind: FileType, hash: u32) -> Near<'_> {
-        let is_top = || self.nr == InodeNr::ROOT || self.is_top_dir();
+        let is_top = kind == FileType::Directory && (self.nr == InodeNr::ROOT || self.is_top_dir());
         Near {
             parent: self.nr,
-            top: (kind == FileType::Directory && is_top()).then_some(hash),
+            top: is_top.then_some(hash),
             last_flex: &self.last_flex,
         }
     }
@@ -331,7 +332,7 @@ pub struct InodeRef(Arc<Inode>);
 
 impl InodeRef {
     pub(crate) fn new(inode: Arc<Inode>) -> Self {
-        inode.holds.hold();
+        inode.holds.acquire();
         Self(inode)
     }
 

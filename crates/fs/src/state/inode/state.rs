@@ -1,7 +1,7 @@
 //! The live state of an inode and its rendering.
 
 use super::changed_ranges::ChangedRanges;
-use super::facts::{Facts, PublishedFacts};
+use super::facts::{PublishedAttrs, PublishedFacts};
 use crate::cache::extent_status::StatusSlot;
 use std::ops::Range;
 use uext4_format::{
@@ -147,7 +147,7 @@ impl InodeState {
     }
 
     /// Notes a changed range of the map, for a fast commit.
-    pub(crate) fn note_changed(&mut self, range: Range<u64>) {
+    pub(crate) fn record_changed(&mut self, range: Range<u64>) {
         self.changed.get_or_insert_default().add(range);
     }
 
@@ -208,7 +208,7 @@ impl Render for InodeState {
             self.notes |= UNSYNCED_DATA;
         }
         if let Some(published) = &self.published {
-            published.publish(Facts::of(self).to_words());
+            published.publish(PublishedAttrs::of(self).to_words());
         }
     }
 

@@ -59,7 +59,7 @@ impl Inodes {
     /// sequential numbers, the read also loads the other used inodes of the block.
     pub(crate) fn load(&self, base: &Base, space: &Space, nr: InodeNr) -> Result<Arc<Inode>> {
         self.cache.load(nr, || {
-            let (block, offset) = self.place(space, nr)?;
+            let (block, offset) = self.location(space, nr)?;
             let size = usize::from(self.format().geometry.inode_size);
             let Some(room) = base.block_size().checked_sub(offset + size) else {
                 let problem = CorruptKind::SlotOutside;
@@ -97,14 +97,15 @@ impl Inodes {
         base.journal.read_part(block, offset, slots)?;
         let (first, others) = slots.split_at(size);
         let wanted = self.object(nr, (block, offset), self.parse(nr, first)?);
-        let in_use = |(nr, slot): (u32, &[u8])| {
-            let (nr, place) = (InodeNr(nr), self.place(space, InodeNr(nr)).ok()?);
-            let disk = self.parse(nr, slot).ok()?;
-            let is_used = place.0 == block && disk.links > 0 && disk.file_type().is_some();
-            is_used.then(|| (nr, self.object(nr, place, disk)))
-        };
         let numbered = (nr.0.saturating_add(1)..).zip(others.chunks_exact(size));
-        let beside = numbered.filter_map(in_use).collect();
+        let beside = numbered
+            .filter_map(|(nr, slot)| {
+                let (nr, place) = (InodeNr(nr), self.location(space, InodeNr(nr)).ok()?);
+                let disk = self.parse(nr, slot).ok()?;
+                let is_used = place.0 == block && disk.links > 0 && disk.file_type().is_some();
+                is_used.then(|| (nr, self.object(nr, place, disk)))
+            })
+            .collect();
         Ok(Found { wanted, beside })
     }
 
@@ -122,14 +123,14 @@ impl Inodes {
 
     /// The live object of a number that was just allocated. If the previous inode of the number is
     /// still in memory (its images may wait for a commit), its object is reused.
-    pub(crate) fn place_new(
+    pub(crate) fn insert_new(
         &self,
         space: &Space,
         handle: &Handle<'_>,
         nr: InodeNr,
         disk: &DiskInode,
     ) -> Result<Arc<Inode>> {
-        let place = self.place(space, nr)?;
+        let place = self.location(space, nr)?;
         let inode = self.object_for(nr, place, disk);
         let mut state = handle.write(&inode);
         state.status.clear();
@@ -151,9 +152,9 @@ impl Inodes {
     }
 
     /// Block and byte offset of an inode's slot in the table.
-    pub(crate) fn place(&self, space: &Space, nr: InodeNr) -> Result<(BlockNr, usize)> {
+    pub(crate) fn location(&self, space: &Space, nr: InodeNr) -> Result<(BlockNr, usize)> {
         let bad = Corrupt::new(Place::Inode(nr), "inode number", CorruptKind::NumberRange);
-        space.inode_place(nr)?.ok_or(Error::Corrupt(bad))
+        space.inode_location(nr)?.ok_or(Error::Corrupt(bad))
     }
 
     /// Evicts some of the idle inodes; answers how many.

@@ -74,13 +74,15 @@ impl Render for SlotState {
 impl OrphanFile {
     /// Reads and verifies the file in these blocks; `seed` is the checksum seed of its inode.
     pub(crate) fn read(base: &Base, seed: Option<Seed>, blocks: &[BlockNr]) -> Result<Self> {
-        let load = |&block| {
-            let bytes = base.journal.read_block(block)?;
-            verify_orphan_block(&bytes, block, seed)?;
-            Ok(SlotBlock::new(block, seed, bytes))
-        };
         Ok(Self {
-            blocks: blocks.iter().map(load).collect::<Result<_>>()?,
+            blocks: blocks
+                .iter()
+                .map(|&block| {
+                    let bytes = base.journal.read_block(block)?;
+                    verify_orphan_block(&bytes, block, seed)?;
+                    Ok(SlotBlock::new(block, seed, bytes))
+                })
+                .collect::<Result<_>>()?,
             slots_per_block: slots_in(base.block_size()),
         })
     }
@@ -129,9 +131,10 @@ impl OrphanFile {
 impl OrphanFile {
     /// An empty file in these blocks, for the model checker.
     pub(super) fn empty(blocks: std::ops::Range<u64>, block_size: usize) -> Self {
-        let block = |nr| SlotBlock::new(BlockNr(nr), None, vec![0; block_size].into());
         Self {
-            blocks: blocks.map(block).collect(),
+            blocks: blocks
+                .map(|nr| SlotBlock::new(BlockNr(nr), None, vec![0; block_size].into()))
+                .collect(),
             slots_per_block: slots_in(block_size),
         }
     }
@@ -141,8 +144,12 @@ impl SlotBlock {
     fn new(nr: BlockNr, seed: Option<Seed>, bytes: Image) -> Arc<Self> {
         let slot = |index| AtomicU32::new(orphan_slot(&bytes, index).map_or(0, |inode| inode.0));
         let slots: Arc<[AtomicU32]> = (0..slots_in(bytes.len())).map(slot).collect();
-        let is_free = |slot: &&AtomicU32| slot.load(Ordering::Relaxed) == 0;
-        let free = AtomicI64::new(clamp_i64(slots.iter().filter(is_free).count()));
+        let free = AtomicI64::new(clamp_i64(
+            slots
+                .iter()
+                .filter(|slot| slot.load(Ordering::Relaxed) == 0)
+                .count(),
+        ));
         let state = SlotState {
             nr,
             seed,
@@ -155,9 +162,10 @@ impl SlotBlock {
 
     /// Reserves one of the free slots; false if there is none.
     fn claim(&self) -> bool {
-        let take = |free: i64| if free > 0 { Some(free - 1) } else { None };
         self.free
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, take)
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |free| {
+                if free > 0 { Some(free - 1) } else { None }
+            })
             .is_ok()
     }
 
@@ -165,11 +173,14 @@ impl SlotBlock {
     /// only after it reads as zero. Other threads may take it while this one scans elsewhere, so
     /// the search ends after a few passes.
     fn fill(&self, inode: InodeNr) -> Option<usize> {
-        let take = |slot: &AtomicU32| {
-            let exchange =
-                || slot.compare_exchange(0, inode.0, Ordering::AcqRel, Ordering::Relaxed);
-            slot.load(Ordering::Relaxed) == 0 && exchange().is_ok()
-        };
-        (0..PASSES_MAX).find_map(|_| self.slots.iter().position(take))
+        (0..PASSES_MAX).find_map(|_| {
+            self.slots.iter().position(|slot| {
+                let order = Ordering::AcqRel;
+                slot.load(Ordering::Relaxed) == 0
+                    && slot
+                        .compare_exchange(0, inode.0, order, Ordering::Relaxed)
+                        .is_ok()
+            })
+        })
     }
 }

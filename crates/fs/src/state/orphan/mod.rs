@@ -115,7 +115,7 @@ impl Orphans {
 
     /// Ends the tracking of `inode` in the handle's transaction, unless another reason remains: it
     /// has no name, or a truncate is unfinished. The caller holds no live object.
-    pub(crate) fn settle(
+    pub(crate) fn remove_unless_needed(
         &self,
         base: &Base,
         handle: &Handle<'_>,

@@ -20,14 +20,15 @@ pub fn orphan_slots(device: Arc<dyn BlockDevice>) {
     config.threads = Threads::Inline;
     let journal = Journal::open(config).expect("opens");
     let file = Arc::new(OrphanFile::empty(10..12, BLOCK_SIZE as usize));
-    let work = |nr: u32| {
+    let workers = (1..=THREADS).map(|nr: u32| {
         let (journal, file) = (journal.clone(), file.clone());
         thread::spawn(move || (0..2).for_each(|_| take_and_empty(&journal, &file, InodeNr(nr))))
-    };
-    let workers: Vec<_> = (1..=THREADS).map(work).collect();
+    });
+    let workers: Vec<_> = workers.collect();
     journal.commit_running().expect("commits");
-    let join = |worker: thread::JoinHandle<()>| worker.join().expect("no thread panics");
-    workers.into_iter().for_each(join);
+    workers
+        .into_iter()
+        .for_each(|worker| worker.join().expect("no thread panics"));
     assert!(file.is_empty());
     let handle = journal.start(2).expect("starts");
     let taken = (1..10).map_while(|nr| file.add(&handle, InodeNr(nr)));
@@ -40,8 +41,10 @@ fn take_and_empty(journal: &Journal, file: &OrphanFile, inode: InodeNr) {
         return;
     };
     drop(handle);
-    let is_mine = |entry| entry == (slot, inode);
-    assert!(file.entries().any(is_mine), "slot {slot} has another owner");
+    assert!(
+        file.entries().any(|entry| entry == (slot, inode)),
+        "slot {slot} has another owner"
+    );
     let handle = journal.start(2).expect("starts");
     file.remove(&handle, slot);
 }

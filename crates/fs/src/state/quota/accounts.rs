@@ -58,13 +58,18 @@ impl Accounts {
         (file, entries): (Arc<QuotaFile>, Vec<Placed>),
     ) -> Self {
         let spare = Arc::default();
-        let owner = |(entry, place): Placed| (entry.id, Owner::new(entry, Some(place), &spare));
         Self {
             kind,
             nr,
             grace: AtomicU64::new(word(file.grace())),
             file,
-            all: Mutex::new(Rank::CacheShard, entries.into_iter().map(owner).collect()),
+            all: Mutex::new(
+                Rank::CacheShard,
+                entries
+                    .into_iter()
+                    .map(|(entry, place)| (entry.id, Owner::new(entry, Some(place), &spare)))
+                    .collect(),
+            ),
             near: Sharded::new(|_| Mutex::new(Rank::QuotaShard, Map::new())),
             placing: Mutex::new(Rank::QuotaPlacing, ()),
             missing: Mutex::new(Rank::Queue, Vec::new()),
@@ -138,7 +143,7 @@ impl Accounts {
     /// The owner; created without an entry in the file if it is unknown.
     fn owner(&self, id: u32) -> Arc<Owner> {
         let mut all = self.all.lock();
-        let new = || {
+        Arc::clone(all.entry(id).or_insert_with(|| {
             self.missing.lock().push(id);
             self.any_missing.store(true, Ordering::Release);
             let entry = QuotaEntry {
@@ -146,8 +151,7 @@ impl Accounts {
                 ..QuotaEntry::default()
             };
             Owner::new(entry, None, &self.spare)
-        };
-        Arc::clone(all.entry(id).or_insert_with(new))
+        }))
     }
 
     /// Keeps the owner, if it has an entry in the file; answers whether it has.
@@ -164,7 +168,7 @@ impl Accounts {
             Some(owner) => Some(Arc::clone(owner)),
             None => self.all.lock().get(&id).cloned(),
         };
-        owner.filter(|owner| owner.has_place())
+        owner.filter(|owner| owner.has_entry())
     }
 
     /// Owners that may have nothing left to keep, if there are many owners; at most `max`. The
@@ -179,17 +183,17 @@ impl Accounts {
                 .map(|(id, owner)| (*id, Arc::clone(owner)))
                 .collect()
         };
-        let may_go = |(id, owner): &&(u32, Arc<Owner>)| *id != 0 && owner.unused_place().is_some();
         let idle: Vec<u32> = owners
             .iter()
-            .filter(may_go)
+            .filter(|(id, owner)| *id != 0 && owner.unused_location().is_some())
             .map(|(id, _)| *id)
             .take(max)
             .collect();
         let left = owners.len() - idle.len();
-        let next = match idle.len() < max {
-            true => (2 * left).max(UNUSED_MAX),
-            false => owners.len(),
+        let next = if idle.len() < max {
+            (2 * left).max(UNUSED_MAX)
+        } else {
+            owners.len()
         };
         self.look_at.store(next, Ordering::Relaxed);
         idle
@@ -206,7 +210,7 @@ impl Accounts {
             let owner = self.all.lock().get(&id).cloned();
             // Two: the map, and this one.
             let alone = owner.filter(|owner| Arc::strong_count(owner) == 2);
-            let place = alone.and_then(|owner| owner.unused_place());
+            let place = alone.and_then(|owner| owner.unused_location());
             place.inspect(|_| drop(self.all.lock().remove(&id)))
         };
         if let Some(place) = removed {
@@ -245,14 +249,14 @@ impl Accounts {
     }
 
     /// Gives the owner an entry in the file, which has space for it, and keeps it.
-    pub(crate) fn place(&self, handle: &Handle<'_>, id: u32, kept: &mut Kept) -> Result<()> {
+    pub(crate) fn assign_slot(&self, handle: &Handle<'_>, id: u32, kept: &mut Kept) -> Result<()> {
         let placed = handle.write(&self.file).insert(id);
         let damaged = Corrupt::new(Place::Inode(self.nr), "quota file", CorruptKind::Full);
         let (place, blocks) = placed.ok_or(Error::Corrupt(damaged))?;
         handle.charge(blocks);
         let owner = self.owner(id);
-        handle.write(&owner).set_place(place);
-        owner.note_place();
+        handle.write(&owner).set_location(place);
+        owner.mark_has_entry();
         kept.0.push(owner);
         Ok(())
     }

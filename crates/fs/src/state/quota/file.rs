@@ -40,7 +40,7 @@ impl Render for FileState {
 
     fn render(&mut self, out: &mut Sink<'_>) {
         for patch in std::mem::take(&mut self.changed) {
-            if let Some(place) = self.place(patch.at) {
+            if let Some(place) = self.locate(patch.at) {
                 out.patch(place.block, place.offset, &patch.bytes);
             }
         }
@@ -49,7 +49,7 @@ impl Render for FileState {
 
 impl FileState {
     /// Location of a byte of the file on the device.
-    fn place(&self, at: u64) -> Option<Place> {
+    fn locate(&self, at: u64) -> Option<Place> {
         let block = *self.blocks.get(clamp_usize(at / self.block_size))?;
         let offset = clamp_usize(at % self.block_size);
         Some(Place { block, offset, at })
@@ -85,7 +85,7 @@ impl FileState {
         self.changed.retain(|patch| !slot.contains(&patch.at));
         let blocks = clamp_u32(patches.len());
         self.changed.extend(patches);
-        Some((self.place(at)?, blocks))
+        Some((self.locate(at)?, blocks))
     }
 
     /// Frees the slot of an entry; answers a bound on the blocks that change.
@@ -138,7 +138,7 @@ impl QuotaFile {
         };
         let placed = entries.into_iter().map(|(entry, at)| {
             let place = state
-                .place(at)
+                .locate(at)
                 .ok_or_else(|| corrupt(CorruptKind::NoSuchEntry));
             place.map(|place| (entry, place))
         });

@@ -71,8 +71,11 @@ impl Claim {
     pub(crate) fn absorb(&mut self, mut other: Claim) {
         self.kept.append(&mut other.kept);
         for (owner, amount) in other.parts.drain(..) {
-            let same = |known: &&mut (Arc<Owner>, Amount)| Arc::ptr_eq(&known.0, &owner);
-            match self.parts.iter_mut().find(same) {
+            match self
+                .parts
+                .iter_mut()
+                .find(|known| Arc::ptr_eq(&known.0, &owner))
+            {
                 Some((_, sum)) => {
                     sum.bytes += amount.bytes;
                     sum.inodes += amount.inodes;

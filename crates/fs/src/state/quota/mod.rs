@@ -65,9 +65,10 @@ impl Owners {
 
 /// Request class for quota: limits do not apply to the superuser.
 pub(crate) fn rights_of(caller: &Caller) -> Reserve {
-    match caller.is_superuser() {
-        true => Reserve::MayUse,
-        false => Reserve::Keep,
+    if caller.is_superuser() {
+        Reserve::MayUse
+    } else {
+        Reserve::Keep
     }
 }
 

@@ -13,7 +13,7 @@ use uext4_sync::{Arc, Mutex, Rank};
 pub(super) struct Owner {
     live: Live<OwnerState>,
     pending: Arc<Pending>,
-    has_place: AtomicBool,
+    has_entry: AtomicBool,
     is_limited: AtomicBool,
     claimed: Mutex<Claimed>,
 }
@@ -62,7 +62,7 @@ impl Render for OwnerState {
     /// No handle of this transaction is open, and no handle of the next has charged: its first
     /// charge renders for this transaction first (`Handle::touch`).
     fn render(&mut self, out: &mut Sink<'_>) {
-        self.settle();
+        self.apply_charges();
         // All charges were seen. A remaining debt was never charged: the file was wrong before.
         self.owed = (0, 0);
         if let Some(place) = self.place {
@@ -74,7 +74,7 @@ impl Render for OwnerState {
 impl OwnerState {
     /// Adds the pending charges to the entry. Other threads charge concurrently, so a decrement may
     /// be seen before its charge by another thread: the difference is owed until then.
-    fn settle(&mut self) {
+    fn apply_charges(&mut self) {
         let (bytes, inodes) = self.pending.take();
         let (owed_bytes, owed_inodes) = self.owed;
         let entry = &mut self.entry;
@@ -85,7 +85,7 @@ impl OwnerState {
     }
 
     /// Sets the entry's location.
-    pub(super) fn set_place(&mut self, place: Place) {
+    pub(super) fn set_location(&mut self, place: Place) {
         self.place = Some(place);
     }
 }
@@ -94,9 +94,10 @@ impl OwnerState {
 fn add(used: &mut u64, by: i64) -> i64 {
     let less = by.unsigned_abs().saturating_sub(*used);
     *used = used.saturating_add_signed(by);
-    match by < 0 {
-        true => 0i64.saturating_sub_unsigned(less),
-        false => 0,
+    if by < 0 {
+        0i64.saturating_sub_unsigned(less)
+    } else {
+        0
     }
 }
 
@@ -104,7 +105,7 @@ impl Owner {
     /// An owner with its entry at `place`, or without one yet.
     pub(super) fn new(entry: QuotaEntry, place: Option<Place>, spare: &Arc<Spare>) -> Arc<Self> {
         let pending = Arc::new(Pending::new(spare));
-        let has_place = AtomicBool::new(place.is_some());
+        let has_entry = AtomicBool::new(place.is_some());
         let is_limited = AtomicBool::new(entry.is_limited());
         let state = OwnerState {
             entry,
@@ -115,20 +116,20 @@ impl Owner {
         Arc::new(Self {
             live: Live::new(state),
             pending,
-            has_place,
+            has_entry,
             is_limited,
             claimed: Mutex::new(Rank::QuotaClaims, Claimed::default()),
         })
     }
 
     /// Whether the quota file has an entry.
-    pub(super) fn has_place(&self) -> bool {
-        self.has_place.load(Ordering::Acquire)
+    pub(super) fn has_entry(&self) -> bool {
+        self.has_entry.load(Ordering::Acquire)
     }
 
     /// Records that the quota file has an entry.
-    pub(super) fn note_place(&self) {
-        self.has_place.store(true, Ordering::Release);
+    pub(super) fn mark_has_entry(&self) {
+        self.has_entry.store(true, Ordering::Release);
     }
 
     /// Whether any limit is set.
@@ -137,7 +138,7 @@ impl Owner {
     }
 
     /// The location of an entry without usage and limits; `None` if it has any.
-    pub(super) fn unused_place(&self) -> Option<Place> {
+    pub(super) fn unused_location(&self) -> Option<Place> {
         let entry = self.entry();
         let is_unused = entry.space_bytes == 0 && entry.inodes == 0 && !entry.is_limited();
         self.live.read().place.filter(|_| is_unused)
@@ -224,7 +225,7 @@ impl Owner {
         let since = self.claimed.lock().over_since;
         {
             let mut state = handle.write(self);
-            state.settle();
+            state.apply_charges();
             limits::watch(&mut state.entry, grace, since.unwrap_or(now), now);
         }
         self.end_grace(&mut self.claimed.lock());
@@ -239,7 +240,7 @@ impl Owner {
         now: u64,
     ) {
         let mut state = handle.write(self);
-        state.settle();
+        state.apply_charges();
         let entry = &mut state.entry;
         entry.space_hard_kib = wanted.space_hard_kib;
         entry.space_soft_kib = wanted.space_soft_kib;
@@ -263,7 +264,7 @@ mod tests {
     fn settled(owner: &Owner, bytes: i64, inodes: i64) -> (u64, u64) {
         owner.pending.add(Usage { bytes, inodes });
         let mut state = owner.live.write_unlogged();
-        state.settle();
+        state.apply_charges();
         (state.entry.space_bytes, state.entry.inodes)
     }
 

@@ -32,8 +32,9 @@ impl Default for Spare {
 impl Spare {
     fn take(&self) -> bool {
         let order = Ordering::Relaxed;
-        let less = |spare: u32| spare.checked_sub(1);
-        self.0.fetch_update(order, order, less).is_ok()
+        self.0
+            .fetch_update(order, order, |spare| spare.checked_sub(1))
+            .is_ok()
     }
 
     fn give(&self) {
@@ -70,8 +71,9 @@ impl Pending {
         };
         // A damaged `i_blocks` may have more than fits.
         let add = |counter: &AtomicI64, by: i64| {
-            let more = |sum: i64| (by != 0).then(|| sum.saturating_add(by));
-            let _unless_zero = counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+            let _unless_zero = counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, |sum| {
+                (by != 0).then(|| sum.saturating_add(by))
+            });
         };
         add(&charges.bytes, usage.bytes);
         add(&charges.inodes, usage.inodes);

@@ -93,8 +93,10 @@ impl Space {
 
     /// Checks that the bitmap marks the group's metadata, so that no file gets those blocks.
     pub(super) fn check_own_metadata(&self, nr: GroupNr, used: &Bitmap) -> Result<()> {
-        let marked = |(from, to): (u32, u32)| used.is_set(from..to.min(used.len()));
-        if self.metadata_clusters(nr).all(marked) {
+        if self
+            .metadata_clusters(nr)
+            .all(|(from, to)| used.is_set(from..to.min(used.len())))
+        {
             return Ok(());
         }
         let problem = CorruptKind::MetadataFree;

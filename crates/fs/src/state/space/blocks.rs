@@ -119,9 +119,10 @@ impl Space {
     /// # Errors
     /// [`Error::NoSpace`] if not.
     pub(crate) fn check_room(&self, reserve: Reserve) -> Result<()> {
-        match self.has_room(reserve) {
-            true => Ok(()),
-            false => Err(Error::NoSpace),
+        if self.has_room(reserve) {
+            Ok(())
+        } else {
+            Err(Error::NoSpace)
         }
     }
 
@@ -246,7 +247,7 @@ impl Space {
             len_blocks: self.clamp_to_end(run.start, run.len_blocks.into()).max(1),
             ..run
         };
-        if !self.may_hold_run(run.start, run.len_blocks.into()) {
+        if !self.may_contain_run(run.start, run.len_blocks.into()) {
             let problem = CorruptKind::FreedMetadata;
             return Err(Corrupt::new(Place::Block(run.start), "block run", problem).into());
         }

@@ -27,7 +27,7 @@ impl Space {
         for (group, from, len) in self.engine.volume().split(self.to_run(run)) {
             let first = self.engine.volume().first_cluster(group).0 + u64::from(from);
             let piece = Run::new(uext4_alloc::ClusterNr(first), len);
-            if let Err(error) = self.reserve_piece(base, piece) {
+            if let Err(error) = self.reserve_run(base, piece) {
                 pieces.into_iter().for_each(|piece| self.unreserve(piece));
                 return Err(error);
             }
@@ -36,7 +36,7 @@ impl Space {
         Ok(pieces)
     }
 
-    fn reserve_piece(&self, base: &Base, piece: Run) -> Result<()> {
+    fn reserve_run(&self, base: &Base, piece: Run) -> Result<()> {
         self.claims
             .claim(piece.len, piece.len, Privilege::Metadata)?;
         let loader = BitmapLoader {

@@ -66,7 +66,10 @@ impl Space {
         for nr in (0..volume.groups).map(GroupNr) {
             let first = volume.first_cluster(nr).0;
             let block = |cluster: u32| volume.block_of(ClusterNr(first + u64::from(cluster))).0;
-            self.each_free_run(base, nr, |run| runs.push(block(run.start)..block(run.end)))?;
+            self.each_free_run(base, nr, |run| {
+                let end = block(run.end);
+                runs.push(block(run.start)..end);
+            })?;
         }
         Ok(runs)
     }
@@ -176,11 +179,6 @@ impl Survey {
                 ..*row
             })
             .collect();
-        let share = |(slice, free): (usize, &u64)| {
-            let start = u64_of(slice) * self.slice_clusters;
-            let len = self.slice_clusters.min(self.clusters - start);
-            clamp_u16(free * 1000 / len) // at most 1000
-        };
         FreeFragments {
             size_bytes,
             cluster_bytes,
@@ -192,7 +190,16 @@ impl Survey {
                 self.min * cluster_bytes
             },
             max_bytes: self.max * cluster_bytes,
-            picture: self.picture.iter().enumerate().map(share).collect(),
+            picture: self
+                .picture
+                .iter()
+                .enumerate()
+                .map(|(slice, free)| {
+                    let start = u64_of(slice) * self.slice_clusters;
+                    let len = self.slice_clusters.min(self.clusters - start);
+                    clamp_u16(free * 1000 / len) // at most 1000
+                })
+                .collect(),
             histogram,
         }
     }

@@ -75,9 +75,9 @@ impl Space {
     /// whole now), or were unusable there.
     fn grow_allocator(&self, new: &Geometry, changed: &[GroupNr]) -> u64 {
         let volume = volume(new, self.engine.volume().groups_max);
-        let inodes = |nr| inode_summary(&self.raw, new, nr);
-        self.policy.grow(volume.clone(), &inodes);
-        let clusters = |nr| summary(&self.raw, new, nr);
-        self.engine.grow(volume, changed, &clusters)
+        self.policy
+            .grow(volume.clone(), &|nr| inode_summary(&self.raw, new, nr));
+        self.engine
+            .grow(volume, changed, &|nr| summary(&self.raw, new, nr))
     }
 }

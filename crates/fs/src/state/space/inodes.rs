@@ -70,10 +70,11 @@ impl Space {
             last_flex: near.last_flex.get(),
             top: near.top,
         };
-        let free = || self.claims.available();
         for group in self
             .policy
-            .candidates(from, inode_kind(kind), &*self.engine, &free)
+            .candidates(from, inode_kind(kind), &*self.engine, &|| {
+                self.claims.available()
+            })
         {
             if let Some(nr) = self.take_in_group(base, handle, group, kind)? {
                 near.last_flex.set(self.engine.volume().flex_start(group));
@@ -117,7 +118,7 @@ impl Space {
         if unusable.load(Ordering::Relaxed) {
             return None;
         }
-        let bits = base.note_quietly(self.inode_bits(base, nr, group));
+        let bits = base.record_result_later(self.inode_bits(base, nr, group));
         if bits.is_err() && !unusable.swap(true, Ordering::Relaxed) {
             self.policy.counts().withdraw(nr);
         }
@@ -159,7 +160,7 @@ impl Space {
     ) -> Result<()> {
         let inodes = self.geometry().inodes_per_group;
         let last = (index | (READY_TOGETHER - 1)).min(inodes - 1);
-        self.settle_block_bitmap(base, handle, nr, group)?;
+        self.init_block_bitmap(base, handle, nr, group)?;
         let mut half = handle.write(&group.inodes);
         half.flags &= !group_flag::INODE_UNINIT;
         self.initialise_table(nr, &mut half, last)?;
@@ -211,7 +212,7 @@ impl Space {
     }
 
     /// Writes the block bitmap of a group with inodes in use, as the kernel does.
-    fn settle_block_bitmap(
+    fn init_block_bitmap(
         &self,
         base: &Base,
         handle: &Handle<'_>,
@@ -246,9 +247,10 @@ impl Space {
             return Err(bad(CorruptKind::FreedInodeTwice));
         }
         if kind == Some(FileType::Directory) {
-            let less = |dirs: u32| Some(dirs.saturating_sub(1));
             let used_dirs = &group.inodes.map.used_dirs;
-            let _ = used_dirs.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+            let _ = used_dirs.fetch_update(Ordering::AcqRel, Ordering::Acquire, |dirs| {
+                Some(dirs.saturating_sub(1))
+            });
         }
         self.policy
             .counts()
@@ -261,22 +263,21 @@ impl Space {
         &'a self,
         base: &'a Base,
     ) -> impl Iterator<Item = Result<InodeNr>> + 'a {
-        let numbers = move |nr: GroupNr| {
-            let bits = self
-                .group(nr)
-                .and_then(|group| self.inode_bits(base, nr, group));
-            let (bits, failed) = match bits {
-                Ok(bits) => (Some(bits), None),
-                Err(error) => (None, Some(Err(error))),
-            };
-            let per_group = 0..self.geometry().inodes_per_group;
-            let used = per_group.filter(move |index| bits.is_some_and(|bits| bits.get(*index)));
-            let used = used.map(move |index| Ok(self.geometry().inode_at(nr, index)));
-            failed.into_iter().chain(used)
-        };
         (0..self.geometry().group_count)
             .map(GroupNr)
-            .flat_map(numbers)
+            .flat_map(move |nr| {
+                let bits = self
+                    .group(nr)
+                    .and_then(|group| self.inode_bits(base, nr, group));
+                let (bits, failed) = match bits {
+                    Ok(bits) => (Some(bits), None),
+                    Err(error) => (None, Some(Err(error))),
+                };
+                let per_group = 0..self.geometry().inodes_per_group;
+                let used = per_group.filter(move |index| bits.is_some_and(|bits| bits.get(*index)));
+                let used = used.map(move |index| Ok(self.geometry().inode_at(nr, index)));
+                failed.into_iter().chain(used)
+            })
     }
 
     /// Whether the bitmap marks the inode in use.

@@ -1,13 +1,11 @@
 //! State shared by all groups: geometry, checksums, encoding of bitmaps and descriptors.
 
 use uext4_alloc::Bitmap;
+use uext4_format::superblock::DESC_SIZE_MAX;
 use uext4_format::{Checksums, Geometry, GroupDescriptor, GroupNr};
 use uext4_journal::Sink;
 use uext4_num::usize_of;
 use uext4_sync::Latest;
-
-/// Descriptors up to this size are rendered on the stack.
-const DESCRIPTOR_BYTES_MAX: usize = 1024;
 
 /// Shared by all groups of a file system.
 pub(crate) struct GroupLayout {
@@ -25,8 +23,8 @@ impl GroupLayout {
 
     /// Emits a descriptor to its location.
     pub(super) fn emit(&self, nr: GroupNr, descriptor: &GroupDescriptor, out: &mut Sink<'_>) {
-        let size = usize::from(self.geometry.desc_size).min(DESCRIPTOR_BYTES_MAX);
-        let mut bytes = [0u8; DESCRIPTOR_BYTES_MAX];
+        let mut bytes = [0u8; usize_of(DESC_SIZE_MAX)];
+        let size = usize::from(self.geometry.desc_size).min(bytes.len());
         descriptor.write_to(&mut bytes[..size], nr, &self.geometry, &self.checksums);
         let (block, offset) = self.geometry.descriptor_location(nr);
         out.patch(block, usize_of(offset), &bytes[..size]);

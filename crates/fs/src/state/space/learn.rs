@@ -49,14 +49,14 @@ impl Space {
     fn start_learning(self: &Arc<Self>) {
         self.learners.ending.store(false, Ordering::Relaxed);
         let cores = uext4_sync::cores();
-        let start = |_| {
+        let threads = (0..(cores - 1).clamp(1, THREADS_MAX)).map(|_| {
             let space = self.clone();
             thread::spawn(move || {
-                let go_on = || !space.learners.ending.load(Ordering::Relaxed);
-                space.engine.learn(&LookLoader { space: &space }, &go_on);
+                space.engine.learn(&LookLoader { space: &space }, &|| {
+                    !space.learners.ending.load(Ordering::Relaxed)
+                });
             })
-        };
-        let threads = (0..(cores - 1).clamp(1, THREADS_MAX)).map(start);
+        });
         self.learners.threads.lock().extend(threads);
     }
 

@@ -41,10 +41,7 @@ impl Space {
             Threads::Inline => Affinity::None,
         };
         let races = options.base_lines().racing_inodes;
-        let of_inodes = match races {
-            true => Affinity::None,
-            false => affinity,
-        };
+        let of_inodes = if races { Affinity::None } else { affinity };
         let volume = volume(geometry, groups_max(geometry, options));
         let inodes = geometry.inodes_per_group;
         let policy = InodePolicy::new(volume.clone(), inodes, of_inodes, &|nr| {

@@ -19,22 +19,24 @@ pub(super) struct BitmapLoader<'a> {
 impl BitmapLoader<'_> {
     /// Records the error here, because the request may find space in another group.
     fn fail(&self, error: Error) -> LoadError {
-        let _recorded = self.base.note_quietly::<()>(Err(error.clone()));
+        let _recorded = self.base.record_result_later::<()>(Err(error.clone()));
         *self.failed.borrow_mut() = Some(error);
         LoadError
+    }
+
+    fn load_into(&self, group: GroupNr, used: &mut Bitmap) -> Result<()> {
+        let group_ref: &Group = self.space.group(group)?;
+        let mut half = group_ref.blocks.live().write_unlogged();
+        self.space.load_blocks(self.base, group, &mut half)?;
+        used.copy_from(half.used.as_ref().expect("load_blocks fills the bitmap in"));
+        Ok(())
     }
 }
 
 impl Loader for BitmapLoader<'_> {
     fn load(&self, group: GroupNr, used: &mut Bitmap) -> std::result::Result<(), LoadError> {
-        let mut load = || -> Result<()> {
-            let group_ref: &Group = self.space.group(group)?;
-            let mut half = group_ref.blocks.live().write_unlogged();
-            self.space.load_blocks(self.base, group, &mut half)?;
-            used.copy_from(half.used.as_ref().expect("load_blocks fills the bitmap in"));
-            Ok(())
-        };
-        load().map_err(|error| self.fail(error))
+        self.load_into(group, used)
+            .map_err(|error| self.fail(error))
     }
 
     fn scan(
@@ -42,7 +44,7 @@ impl Loader for BitmapLoader<'_> {
         groups: &[GroupNr],
         each: &mut dyn FnMut(GroupNr, std::result::Result<&Bitmap, LoadError>),
     ) {
-        self.space.look(groups, &mut |nr, seen| {
+        self.space.visit_bitmaps(groups, &mut |nr, seen| {
             each(nr, seen.map_err(|error| self.fail(error)));
         });
     }
@@ -76,7 +78,7 @@ impl Loader for LookLoader<'_> {
         groups: &[GroupNr],
         each: &mut dyn FnMut(GroupNr, std::result::Result<&Bitmap, LoadError>),
     ) {
-        self.space.look(groups, &mut |nr, seen| {
+        self.space.visit_bitmaps(groups, &mut |nr, seen| {
             each(nr, seen.map_err(|error| self.space.survey_failed(error)));
         });
     }

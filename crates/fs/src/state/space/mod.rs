@@ -22,7 +22,6 @@ mod layout;
 mod learn;
 mod load;
 mod loaders;
-mod look;
 mod partial;
 mod preallocation;
 mod racing_inodes;
@@ -31,6 +30,7 @@ mod shaping;
 #[cfg(test)]
 mod tests;
 mod trim;
+mod visit;
 
 pub(crate) use blocks::{Purpose, Reserve, Want, metadata_end};
 pub(crate) use exact::Was;
@@ -107,7 +107,7 @@ impl Space {
     }
 
     /// Sets the log for incidents of background threads.
-    pub(crate) fn tell(&self, incidents: &Arc<Incidents>) {
+    pub(crate) fn set_incidents(&self, incidents: &Arc<Incidents>) {
         // One mount has one log.
         let _ = self.incidents.set(incidents.clone());
     }
@@ -123,18 +123,17 @@ impl Space {
     }
 
     /// Whether a file or directory may own this block.
-    pub(crate) fn may_hold_data(&self, nr: BlockNr) -> bool {
-        self.may_hold_run(nr, 1)
+    pub(crate) fn may_contain_data(&self, nr: BlockNr) -> bool {
+        self.may_contain_run(nr, 1)
     }
 
     /// Whether a file may own all blocks of the run.
-    pub(crate) fn may_hold_run(&self, start: BlockNr, len_blocks: u64) -> bool {
-        let journal = || {
-            self.journal_zones
+    pub(crate) fn may_contain_run(&self, start: BlockNr, len_blocks: u64) -> bool {
+        self.is_beside_metadata(start, len_blocks)
+            && self
+                .journal_zones
                 .get()
                 .is_none_or(|z| z.is_clear(start, len_blocks))
-        };
-        self.is_beside_metadata(start, len_blocks) && journal()
     }
 
     /// Whether a file or the log may own all blocks of the run.
@@ -149,7 +148,7 @@ impl Space {
     }
 
     /// Block and byte offset of an inode's slot in its table.
-    pub(crate) fn inode_place(&self, nr: InodeNr) -> Result<Option<(BlockNr, usize)>> {
+    pub(crate) fn inode_location(&self, nr: InodeNr) -> Result<Option<(BlockNr, usize)>> {
         let Some((group, index)) = self.geometry().split_inode(nr) else {
             return Ok(None);
         };

@@ -272,8 +272,8 @@ impl Preallocations {
     /// `goal` in this thread's shard.
     pub(super) fn take_local(&self, goal: u64, len: u32, end: u64) -> Option<Run> {
         let mut runs = self.local.local().lock();
-        let fits = |run: &Run| run.len >= len && run.start.0 + u64::from(len) <= end;
-        let fitting = runs.iter().enumerate().filter(|(_, run)| fits(run));
+        let all = runs.iter().enumerate();
+        let fitting = all.filter(|(_, run)| run.len >= len && run.start.0 + u64::from(len) <= end);
         let (index, run) = fitting.min_by_key(|(_, run)| run.start.0.abs_diff(goal))?;
         let (taken, rest) = split(*run, len);
         match rest {

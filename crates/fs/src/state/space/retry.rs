@@ -39,7 +39,7 @@ impl Default for EarlyCommits {
 }
 
 impl EarlyCommits {
-    fn is_time_to_look(&self, clusters: u32) -> bool {
+    fn is_scan_due(&self, clusters: u32) -> bool {
         let before = self.frees.local().fetch_add(1, Ordering::Relaxed);
         clusters >= LARGE_CLUSTERS || before.is_multiple_of(FREES_PER_LOOK)
     }
@@ -49,7 +49,7 @@ impl Space {
     /// Requests the commit of the handle's transaction, once, if more clusters wait for commits
     /// than are available. Other threads continue meanwhile, and need not wait for space later.
     pub(super) fn request_early_commit(&self, handle: &Handle<'_>, freed: Run) {
-        if !self.claims.is_scarce() || !self.early_commits.is_time_to_look(freed.len) {
+        if !self.claims.is_scarce() || !self.early_commits.is_scan_due(freed.len) {
             return;
         }
         let Tid(tid) = handle.tid();

@@ -52,13 +52,12 @@ impl Window {
 
     /// Position of a run of `len` clusters that must cover `needed` clusters: at the window's end
     /// if that covers the request, else at its start, else at the request.
-    fn place(&self, len: u32, needed: u32) -> u32 {
-        let covers = |start: &u32| *start <= self.at && self.at + needed <= start + len;
+    fn position(&self, len: u32, needed: u32) -> u32 {
         let at_end = self.range.end.checked_sub(len);
         [at_end, Some(self.range.start)]
             .into_iter()
             .flatten()
-            .find(covers)
+            .find(|start| *start <= self.at && self.at + needed <= start + len)
             .unwrap_or(self.at)
     }
 }
@@ -112,7 +111,7 @@ impl Space {
         };
         let (run, extra) = self.take_more(base, &want, granted, window.len())?;
         let needed = run.len - extra;
-        let start = window.place(run.len, needed);
+        let start = window.position(run.len, needed);
         let skip = window.at - start;
         let front = Run::new(run.start, skip);
         let used = Run::new(front.end(), needed);
@@ -242,10 +241,10 @@ mod tests {
             range: 32..64,
             goal: None,
         };
-        assert_eq!(window.place(32, 1), 32);
-        assert_eq!(window.place(25, 1), 39, "at the end of the window");
-        assert_eq!(window.place(10, 1), 32, "at its start");
-        assert_eq!(window.place(4, 1), 40, "at the request");
-        assert_eq!(window.place(4, 4), 40);
+        assert_eq!(window.position(32, 1), 32);
+        assert_eq!(window.position(25, 1), 39, "at the end of the window");
+        assert_eq!(window.position(10, 1), 32, "at its start");
+        assert_eq!(window.position(4, 1), 40, "at the request");
+        assert_eq!(window.position(4, 4), 40);
     }
 }

@@ -148,9 +148,10 @@ impl Shared {
             }
         }
         orders.woken = false;
-        let reach = match std::mem::take(&mut orders.reclaim) {
-            true => Reach::Reclaim,
-            false => Reach::Usual,
+        let reach = if std::mem::take(&mut orders.reclaim) {
+            Reach::Reclaim
+        } else {
+            Reach::Usual
         };
         (!orders.ending).then_some(reach)
     }

@@ -51,9 +51,10 @@ pub(crate) struct Pool {
 impl Pool {
     /// An empty pool; `None` takes the default limit.
     pub(crate) fn new(limit_bytes: Option<u64>) -> Self {
-        let list = |_| Mutex::new(Rank::Queue, BTreeMap::new());
         Self {
-            lists: (0..LISTS).map(list).collect(),
+            lists: (0..LISTS)
+                .map(|_| Mutex::new(Rank::Queue, BTreeMap::new()))
+                .collect(),
             total_bytes: AtomicI64::new(0),
             parts_bytes: Sharded::new(|_| AtomicI64::new(0)),
             limit_bytes: AtomicU64::new(limit_or_default(limit_bytes)),
@@ -155,12 +156,14 @@ impl Pool {
 
     /// Inodes that are dirty since before `before_ns`, oldest first in each list.
     pub(crate) fn older_than(&self, before_ns: u64) -> Vec<Arc<Inode>> {
-        let older = |list: &Mutex<BTreeMap<Ticket, Waiting>>| -> Vec<Arc<Inode>> {
-            let list = list.lock();
-            let older = list.range(..(before_ns, InodeNr(0)));
-            older.map(|(_, waiting)| waiting.inode.clone()).collect()
-        };
-        self.lists.iter().flat_map(older).collect()
+        self.lists
+            .iter()
+            .flat_map(|list| -> Vec<Arc<Inode>> {
+                let list = list.lock();
+                let older = list.range(..(before_ns, InodeNr(0)));
+                older.map(|(_, waiting)| waiting.inode.clone()).collect()
+            })
+            .collect()
     }
 
     /// Every inode with delayed data.

@@ -17,7 +17,7 @@ impl Default for UnseenErrors {
 
 impl UnseenErrors {
     /// Counts a file that lost data after all its earlier errors were reported.
-    pub(crate) fn note(&self, error: &Error) {
+    pub(crate) fn record(&self, error: &Error) {
         let mut unseen = self.0.lock();
         unseen.0 += 1;
         unseen.1 = Some(error.clone());

@@ -55,8 +55,10 @@ pub(super) fn size_of_memory(name: &str, value: &str) -> Result<u64> {
 /// Bytes, as a plain number or with the suffix K, M, G or T (powers of 1024).
 pub(super) fn size(name: &str, value: &str, max: u64) -> Result<u64> {
     let units = ["K", "M", "G", "T"].into_iter().zip([10, 20, 30, 40]);
-    let parts = |(unit, shift)| Some((value.strip_suffix(unit)?, shift));
-    match units.filter_map(parts).next() {
+    match units
+        .filter_map(|(unit, shift)| Some((value.strip_suffix(unit)?, shift)))
+        .next()
+    {
         Some((digits, shift)) => Ok(limited(name, digits, max >> shift)? << shift),
         None => limited(name, value, max),
     }

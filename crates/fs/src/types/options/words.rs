@@ -26,10 +26,9 @@ pub(super) fn apply_list(options: &mut MountOptions, list: &str) -> Result<()> {
 }
 
 fn rows() -> impl Iterator<Item = (&'static str, &'static Row)> {
-    let of = |section: &'static super::table::Section| {
-        section.rows.iter().map(|row| (section.title, row))
-    };
-    TABLE.iter().flat_map(of)
+    TABLE
+        .iter()
+        .flat_map(|section| section.rows.iter().map(|row| (section.title, row)))
 }
 
 fn apply(options: &mut MountOptions, word: &str) -> Result<()> {

@@ -86,7 +86,7 @@ impl Write<'_> {
         };
         self.buffer.promised.absorb(promised);
         for cluster in &need.clusters {
-            self.buffer.note_claim(*cluster, promise);
+            self.buffer.record_claim(*cluster, promise);
         }
         let len_bytes = self.copy_in(need);
         let bytes = u64::from(need.len_blocks()) << fs.base.geometry.block_bits;

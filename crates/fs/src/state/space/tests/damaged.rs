@@ -122,9 +122,10 @@ fn kernel_fills(device: &MemDevice) -> u64 {
     // It loses data at first, and promises too much, so each chunk is synced.
     while stored < MIB << 20 && failures < 4 {
         let len = file.write(&chunk).unwrap_or(0);
-        match len > 0 && file.sync_data().is_ok() {
-            true => stored += len as u64,
-            false => failures += 1,
+        if len > 0 && file.sync_data().is_ok() {
+            stored += len as u64;
+        } else {
+            failures += 1;
         }
     }
     drop(file);

@@ -7,9 +7,9 @@ static NOTHING: Buffer = Buffer::NOTHING;
 
 /// A [`Buffer`] that is allocated by the first change, and freed by [`Self::rest`].
 #[derive(Default)]
-pub(crate) struct Waiting(Option<Box<Buffer>>);
+pub(crate) struct LazyBuffer(Option<Box<Buffer>>);
 
-impl Waiting {
+impl LazyBuffer {
     /// Whether the buffer equals that of a new file.
     pub(crate) fn is_unused(&self) -> bool {
         self.0.as_ref().is_none_or(|buffer| buffer.is_unused())
@@ -23,14 +23,14 @@ impl Waiting {
     }
 }
 
-impl Deref for Waiting {
+impl Deref for LazyBuffer {
     type Target = Buffer;
     fn deref(&self) -> &Buffer {
         self.0.as_deref().unwrap_or(&NOTHING)
     }
 }
 
-impl DerefMut for Waiting {
+impl DerefMut for LazyBuffer {
     fn deref_mut(&mut self) -> &mut Buffer {
         self.0.get_or_insert_default()
     }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn memory_is_taken_while_something_is_in_it() {
-        let mut waiting = Waiting::default();
+        let mut waiting = LazyBuffer::default();
         assert!(waiting.is_unused() && waiting.is_empty() && waiting.0.is_none());
         waiting.insert(3, vec![1].into());
         assert_eq!(waiting.get(3), Some(&[1][..]));

@@ -34,15 +34,18 @@ impl Source {
 
 impl Space {
     /// Calls `each` with the bitmap of every group, ascending.
-    pub(super) fn look(&self, groups: &[GroupNr], each: &mut dyn FnMut(GroupNr, Result<&Bitmap>)) {
+    pub(super) fn visit_bitmaps(
+        &self,
+        groups: &[GroupNr],
+        each: &mut dyn FnMut(GroupNr, Result<&Bitmap>),
+    ) {
         let sources: Vec<_> = groups.iter().map(|nr| self.source(*nr)).collect();
-        let in_a_row = |a: &Result<Source>, b: &Result<Source>| match (a, b) {
-            (Ok(a), Ok(b)) => a.block().is_some_and(|nr| b.block() == Some(nr + 1)),
-            _ => false,
-        };
         let mut groups = groups.iter();
         let mut used = Bitmap::new(self.geometry().clusters_per_group);
-        for row in sources.chunk_by(in_a_row) {
+        for row in sources.chunk_by(|a, b| match (a, b) {
+            (Ok(a), Ok(b)) => a.block().is_some_and(|nr| b.block() == Some(nr + 1)),
+            _ => false,
+        }) {
             let bytes = self.read_row(row);
             let blocks = bytes.chunks(usize_of(self.geometry().block_size()));
             let blocks = blocks.map(Some).chain(std::iter::repeat(None));
@@ -59,10 +62,12 @@ impl Space {
     /// Prefetches the bitmaps of these groups; contiguous ones in one request. Skips groups without
     /// free space, and bitmaps that need no read.
     pub(super) fn read_ahead(&self, groups: Range<u32>) {
-        let has_space = |nr: &GroupNr| self.engine.group_free(*nr) > 0;
-        let wanted = groups.map(GroupNr).filter(has_space);
-        let block = |nr: GroupNr| self.source(nr).ok()?.block();
-        let blocks: Vec<u64> = wanted.filter_map(block).collect();
+        let wanted = groups
+            .map(GroupNr)
+            .filter(|nr| self.engine.group_free(*nr) > 0);
+        let blocks: Vec<u64> = wanted
+            .filter_map(|nr| self.source(nr).ok()?.block())
+            .collect();
         let block_size = u64::from(self.geometry().block_size());
         for row in blocks.chunk_by(|a, b| a + 1 == *b) {
             let len = u64_of(row.len());
@@ -78,9 +83,10 @@ impl Space {
                 .raw
                 .parse(nr, &self.layout.geometry, &self.layout.checksums)?;
             let uninit = descriptor.has_flag(uext4_format::group_flag::BLOCK_UNINIT);
-            return Ok(match uninit {
-                true => Source::Computed(descriptor),
-                false => Source::Device(descriptor),
+            return Ok(if uninit {
+                Source::Computed(descriptor)
+            } else {
+                Source::Device(descriptor)
             });
         };
         let half = group.blocks.live().read();
