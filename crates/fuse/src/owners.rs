@@ -73,20 +73,20 @@ const WORDS: [Word; 3] = [
     (
         "uid",
         "N",
-        "everything is shown as this user's",
+        "show all files as owned by this user",
         |owners, value| owners.users.show_as(value),
     ),
     (
         "gid",
         "N",
-        "everything is shown as this group's",
+        "show all files as owned by this group",
         |owners, value| owners.groups.show_as(value),
     ),
     (
         "map",
         "KIND:INSIDE:OUTSIDE:COUNT",
-        "owners from INSIDE on in the image are shown as those from OUTSIDE on, and the other way \
-         round; KIND is u for users, g for groups, b for both; as often as needed",
+        "map COUNT IDs from INSIDE on in the image to IDs from OUTSIDE on, in both directions; \
+         KIND is u (users), g (groups) or b (both); may be given several times",
         Owners::add,
     ),
 ];

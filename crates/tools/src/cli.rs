@@ -10,30 +10,30 @@ use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  uext4 mkfs disk.img 2G -L data           make a file system
-  uext4 build root.img ./rootfs            make one of a tree, as small as possible
-  uext4 mkdir disk.img /srv                a directory in it
-  uext4 put -r disk.img ./site /srv        copy a tree into that
-  uext4 ls -l disk.img /srv/site           look at it
-  uext4 cat disk.img /srv/site/index.html  read a file
-  uext4 export disk.img -o disk.tar        all of it as a tar archive
-  uext4 info disk.img --json               sizes, features, state of the journal
-  uext4 check disk.img                     is it sound?
-  uext4 mount disk.img /mnt                through FUSE; uext4 umount /mnt ends it
-  uext4 stats /mnt --watch                 see what the mount does
-  uext4 replay disk.img                    bring the journal home after a crash
+  uext4 mkfs disk.img 2G -L data           create a file system
+  uext4 build root.img ./rootfs            build a minimal image from a directory tree
+  uext4 mkdir disk.img /srv                create a directory in the image
+  uext4 put -r disk.img ./site /srv        copy a tree into the image
+  uext4 ls -l disk.img /srv/site           list a directory
+  uext4 cat disk.img /srv/site/index.html  print a file
+  uext4 export disk.img -o disk.tar        export the image as a tar archive
+  uext4 info disk.img --json               show sizes, features, state of the journal
+  uext4 check disk.img                     check the file system
+  uext4 mount disk.img /mnt                mount it through FUSE; uext4 umount /mnt unmounts
+  uext4 stats /mnt --watch                 watch the statistics of a mount
+  uext4 replay disk.img                    replay the journal after a crash
 
-IMAGE is a file or block device with an ext4 file system; --offset or --partition finds it on a
-whole disk. Paths in the image start at its root.
+IMAGE is a file or block device with an ext4 file system. --offset or --partition selects a file
+system on a disk image. Paths in the image start at its root.
 
 Exit status:
-  0  done
-  1  the operation failed: no such file, no space, permission, I/O
+  0  success
+  1  the operation failed: no such file, no space, no permission, I/O error
   2  wrong arguments
   3  not an ext4 file system, or one with a feature that uext4 does not support
-  4  the file system is damaged; e2fsck repairs it (get, export: some files failed for it)
+  4  the file system is damaged; e2fsck repairs it (get, export: some files could not be read)
   5  busy: the image is mounted or open for writing elsewhere
-For diff 1 means different and 2 failed, as for diff(1).";
+For diff, as for diff(1), 1 means different and 2 failed.";
 
 fn styles() -> Styles {
     Styles::styled()
@@ -42,7 +42,7 @@ fn styles() -> Styles {
         .literal(AnsiColor::Green.on_default())
 }
 
-/// ext4 in user space: make, mount, inspect, change and recover images.
+/// ext4 in user space: create, mount, inspect, change and recover images.
 #[derive(Parser)]
 #[command(
     name = "uext4",

@@ -8,10 +8,10 @@ use uext4_sync::Arc;
 /// Where in an image the file system is.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Place {
-    /// The file system starts at this byte (64K, 1M and so on are understood)
+    /// Start of the file system in the image, in bytes or with suffix K, M, G or T
     #[arg(long, value_name = "BYTES", help_heading = "Image", value_parser = crate::numbers::size)]
     pub(crate) offset: Option<u64>,
-    /// The file system is in partition N of a disk image (GPT or MBR), from 1
+    /// Partition of the disk image (GPT or MBR) with the file system, counted from 1
     #[arg(
         long,
         value_name = "N",
@@ -33,7 +33,7 @@ const WORDS: [Word; 2] = [
     (
         "offset",
         "BYTES",
-        "the file system starts at this byte (64K, 1M and so on are understood)",
+        "start of the file system in the image; with suffix K, M, G or T",
         |place, value| {
             place.offset = Some(crate::numbers::size(value)?);
             Ok(())
@@ -42,7 +42,7 @@ const WORDS: [Word; 2] = [
     (
         "partition",
         "N",
-        "it is in partition N of a disk image (GPT or MBR), from 1",
+        "partition of the disk image (GPT or MBR), counted from 1",
         |place, value| {
             let number = value.parse().map_err(|_| "not a number".to_owned())?;
             place.partition = Some(number);

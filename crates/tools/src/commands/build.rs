@@ -23,13 +23,13 @@ use uext4_image::Container;
 use uext4_num::clamp_i64;
 use uext4_sync::Arc;
 
-/// Make an image of directories, tar files and container images, without root and without a mount
+/// Build an image from directories, tar files and container images, without root or a mount
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  uext4 build root.img ./rootfs                    as small as possible
+  uext4 build root.img ./rootfs                    minimal size
   uext4 build root.img ./rootfs --size min+20% -L root
-  uext4 build vm.qcow2 ./rootfs --partition gpt    a disk, without a boot loader
+  uext4 build vm.qcow2 ./rootfs --partition gpt    a disk image without boot loader
   uext4 build disk.img ./rootfs --table disk.sfdisk   several partitions
   uext4 build root.img ./rootfs --verity root.verity
   uext4 build root.img base.tar.zst overlay.tar --size 4G
@@ -42,50 +42,50 @@ Examples:
   uext4 build /dev/vg/root ./rootfs
   uext4 build root.img ./rootfs --manifest devices.mtree --file-contexts file_contexts
 
-A later source hides what earlier ones have at the same path. Where it has files below a symbolic
-link of an earlier one, and no entry for that directory, they go where the link leads. The same
-sources give the same bytes, on any machine and with any number of threads: UUID, hash seed and
-times follow from them unless they are given. SOURCE_DATE_EPOCH in the environment is the time of
-the file system and the latest time of files.
+Later sources override earlier ones at the same path. Files of a later source below a symbolic link
+of an earlier one, without an entry for that directory, are placed in the target of the link. Builds
+are reproducible: the same sources give the same bytes, on any machine and with any number of
+threads. UUID, hash seed and times are derived from the sources unless they are given. The
+environment variable SOURCE_DATE_EPOCH sets the time of the file system and limits times of files.
 
-Owners come from archives by their numbers, and from directories as the host has them. --map,
---owner, --manifest and --file-contexts change what sources say, in this order. OUT may be inside
-a source, and is left out. It gets its name when it is complete: a failure or Ctrl-C leaves nothing
-of that name, or the old file, whose owner and mode the new one gets. A symbolic link stays, and the
-file to which it leads is replaced. A block device is written in place, and has no file system after
-a failure. For standard output the image is first made in TMPDIR.")]
+Owners are the numeric IDs of archives, and the owners on the host for directories. --map, --owner,
+--manifest and --file-contexts are applied in this order. If OUT is inside a source, it is left out
+of the image. OUT is replaced atomically when it is complete: a failure or Ctrl-C leaves no file, or
+the old one, whose owner and mode the new file gets. If OUT is a symbolic link, its target is
+replaced. A block device is written in place, and has no file system after a failure. For standard
+output the image is first written to a file in TMPDIR.")]
 pub(crate) struct Args {
-    /// The image: a new file, a file to replace, or a block device; - is standard output
+    /// Image: a new file, a file to replace, or a block device; -: standard output
     out: PathBuf,
-    /// Directories; tar files, plain or compressed by gzip, zstd, xz, bzip2 or lz4; OCI layouts;
-    /// archives of docker save; - is standard input
+    /// Directories; tar files, plain or compressed with gzip, zstd, xz, bzip2 or lz4; OCI layouts;
+    /// archives of docker save; -: standard input
     #[arg(required = true)]
     sources: Vec<PathBuf>,
-    /// Size: min, min+PERCENT%, or bytes, with K, M, G or T behind them; default: min, and all of a
-    /// block device, or of a partition with a size, unless a hash tree is behind. What is more than
-    /// min has inodes at the ratio of mke2fs
+    /// Size: min, min+PERCENT%, or bytes, with suffix K, M, G or T. Default: min; for a block
+    /// device, or a partition with a size, all of it, unless a hash tree is appended. Space beyond
+    /// min gets inodes at the ratio of mke2fs
     #[arg(short, long)]
     size: Option<ImageSize>,
-    /// Directory of the image to put the sources into
+    /// Target directory in the image
     #[arg(long, value_name = "PATH", default_value = "/")]
     at: PathBuf,
-    /// Platform of container images, such as linux/arm64; default: this processor
+    /// Platform to select from container images, such as linux/arm64; default: this machine's
     #[arg(long, value_name = "OS/ARCH")]
     platform: Option<Platform>,
-    /// One image of several: its tag or reference
+    /// Container image to select from several, by tag or reference
     #[arg(long, value_name = "NAME")]
     reference: Option<String>,
-    /// Leave out what matches, with all below it: a name, or a path from the root of the source on,
+    /// Exclude matching files and directory trees: a name, or a path from the root of the source,
     /// with * and ?; may be given several times
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
-    /// Do not enter other file systems below directories of the host
+    /// Do not cross file system boundaries on the host
     #[arg(short = 'x', long)]
     one_file_system: bool,
-    /// Most bytes that archives may decompress to; default: 1 GiB and 200 times their size
+    /// Limit of the decompressed size of archives; default: 1 GiB plus 200 times their size
     #[arg(long, value_name = "BYTES", value_parser = numbers::size)]
     limit: Option<u64>,
-    /// Most memory of a decoder, for archives of zstd --long or xz with large dictionaries;
+    /// Memory limit of a decoder, for zstd --long archives or xz with large dictionaries;
     /// default: 128M for zstd, 256M for xz
     #[arg(long, value_name = "BYTES", value_parser = numbers::size)]
     decoder_memory: Option<u64>,
@@ -95,16 +95,16 @@ pub(crate) struct Args {
     changing: Changing,
     #[command(flatten)]
     format: Format,
-    /// Threads; the image does not depend on them. Default: one for each processor
+    /// Number of threads; no effect on the image. Default: one per processor
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
-    /// Overwrite a file system or partition table
+    /// Overwrite an existing file system or partition table
     #[arg(short = 'F', long)]
     force: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Say nothing
+    /// Print nothing
     #[arg(short, long)]
     quiet: bool,
 }
@@ -112,41 +112,41 @@ pub(crate) struct Args {
 /// Properties of the file system.
 #[derive(clap::Args)]
 struct Format {
-    /// Bytes of a block: 1K to 64K
+    /// Block size: 1K to 64K
     #[arg(short, long, value_parser = numbers::size, default_value = "4K")]
     block_size: u64,
-    /// Bytes of a cluster, with -O bigalloc: up to 1M
+    /// Cluster size, with -O bigalloc: up to 1M
     #[arg(short = 'C', long, value_parser = numbers::size)]
     cluster_size: Option<u64>,
-    /// Features to add, or with ^ to leave out, as mke2fs names them
+    /// Features to enable, or with ^ to disable, by their names in mke2fs
     #[arg(short = 'O', long, value_name = "LIST", allow_hyphen_values = true)]
     features: Option<String>,
-    /// Leave out what this release does not have: linux-X.Y, e2fsprogs-X.Y, debian-12, ubuntu-22.04
+    /// Disable features unknown to this release: linux-X.Y, e2fsprogs-X.Y, debian-12, ubuntu-22.04
     #[arg(long, value_name = "RELEASE")]
     compat: Option<Release>,
     /// Volume label, up to 16 bytes
     #[arg(short = 'L', long)]
     label: Option<String>,
-    /// UUID; default: from the contents
+    /// UUID; default: derived from the contents
     #[arg(short = 'U', long, value_parser = numbers::uuid)]
     uuid: Option<[u8; 16]>,
-    /// Seed of directory hashes; default: from the contents
+    /// Seed of directory hashes; default: derived from the contents
     #[arg(long, value_name = "UUID", value_parser = numbers::uuid)]
     hash_seed: Option<[u8; 16]>,
     /// Time of the file system in seconds since 1970; default: the latest change in the sources
     #[arg(long, value_name = "SECONDS")]
     time: Option<u64>,
-    /// Time of all files in seconds since 1970, unless the manifest has another
+    /// Time of all files without one in the manifest, in seconds since 1970
     #[arg(long, value_name = "SECONDS")]
     mtime: Option<u64>,
-    /// Latest time of files in seconds since 1970; later ones become this one. Default:
-    /// SOURCE_DATE_EPOCH, if the environment has it
+    /// Upper limit of file times in seconds since 1970: later times are set to it. Default:
+    /// SOURCE_DATE_EPOCH of the environment, if set
     #[arg(long, value_name = "SECONDS", conflicts_with = "mtime")]
     clamp_mtime: Option<u64>,
-    /// Number of inodes; default: those needed where the size is min, else by the size
+    /// Number of inodes; default: as many as needed with size min, otherwise by size
     #[arg(short = 'N', long)]
     inodes: Option<u32>,
-    /// Percent of the blocks for the superuser; default: 0 where the size is min, else 5
+    /// Percentage of blocks reserved for the superuser; default: 0 with size min, otherwise 5
     #[arg(
         short = 'm',
         long,
@@ -154,16 +154,16 @@ struct Format {
         value_parser = clap::value_parser!(u8).range(0..=50)
     )]
     reserved: Option<u8>,
-    /// Journal: none, lazy (the usual size) or its size, with K, M or G behind it. Its blocks are
-    /// holes of the image
+    /// Journal: none, lazy (default size) or a size with suffix K, M or G. Its blocks are holes in
+    /// the image
     #[arg(long, default_value = "lazy", value_name = "none|lazy|SIZE")]
     journal: JournalWord,
-    /// Bitmaps and inode tables of all groups at the start of the image; needs a size in bytes
+    /// Place all bitmaps and inode tables at the start of the image; needs a size in bytes
     #[arg(long)]
     packed_meta_blocks: bool,
-    /// Places by path and size, with gaps: a changed file changes few blocks of the next image.
-    /// Needs a size in bytes, about twice that of the contents; UUID, hash seed and time follow
-    /// from the options
+    /// Place files by path and size, with gaps, so that a changed file changes few blocks of the
+    /// next image. Needs a size in bytes, about twice that of the contents; UUID, hash seed and
+    /// time are derived from the options
     #[arg(long)]
     diff_friendly: bool,
 }

@@ -7,18 +7,19 @@ use uext4_archive::manifest::{Changes, FileContexts, IdRange, Mtree};
 /// See the options.
 #[derive(clap::Args)]
 pub(super) struct Changing {
-    /// Owner of all files, in numbers
+    /// Owner of all files, as numeric IDs
     #[arg(long, value_name = "UID:GID", value_parser = owner)]
     owner: Option<(u32, u32)>,
-    /// Moves COUNT users and groups from FROM on to TO on, in ACLs too; may be given several times.
-    /// A number in no map is refused
+    /// Map COUNT UIDs and GIDs from FROM on to TO on, in ACLs, too; may be given several times. IDs
+    /// outside all maps are refused
     #[arg(long = "map", value_name = "FROM:TO:COUNT")]
     maps: Vec<IdRange>,
-    /// Modes, owners, times, attributes and devices by path, as mtree(5): `./dev/null type=char
-    /// device=linux,1,3 mode=0666`. Paths are those of the image; what no source has, is made
+    /// Manifest of modes, owners, times, attributes and devices by path, in mtree(5) format:
+    /// `./dev/null type=char device=linux,1,3 mode=0666`. Paths are those of the image; files that
+    /// no source has are created
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
-    /// SELinux labels by path, as in the file_contexts of a policy; labels of sources are dropped
+    /// SELinux labels by path, in the format of file_contexts; labels of the sources are dropped
     #[arg(long, value_name = "FILE")]
     file_contexts: Option<PathBuf>,
 }

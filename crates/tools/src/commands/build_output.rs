@@ -42,13 +42,13 @@ const OTHER_FORMATS: [&str; 7] = ["qcow", "qed", "vdi", "vhd", "vhdx", "vmdk", "
 /// See the fields.
 #[derive(clap::Args)]
 pub(super) struct Output {
-    /// Format of OUT; default: by the ending of its name, .qcow2 or .simg, else raw
+    /// Format of OUT; default: by its file name extension, .qcow2 or .simg, otherwise raw
     #[arg(long, help_heading = "Output")]
     format: Option<FormatWord>,
-    /// Make a hash tree for dm-verity: in this file, or behind the file system
+    /// Create a hash tree for dm-verity, in this file or appended to the file system
     #[arg(long, value_name = "FILE|append", help_heading = "Output")]
     pub(super) verity: Option<PathBuf>,
-    /// Salt of the hash tree, in hex; - is none. Default: from the UUID of the file system
+    /// Salt of the hash tree, in hex; -: none. Default: derived from the UUID of the file system
     #[arg(
         long,
         value_name = "HEX",
@@ -58,7 +58,7 @@ pub(super) struct Output {
         help_heading = "Output"
     )]
     verity_salt: Option<Salt>,
-    /// Put the file system into the one partition of a disk
+    /// Create a disk image with the file system in its only partition
     #[arg(long, value_name = "gpt", help_heading = "Output")]
     partition: Option<TableWord>,
     /// Type of the partition
@@ -70,8 +70,8 @@ pub(super) struct Output {
         help_heading = "Output"
     )]
     partition_type: KindWord,
-    /// Make a disk with the partitions of this table: an sfdisk script, with content=build for the
-    /// file system and content="FILE" for others
+    /// Create a disk image with the partitions of this table: an sfdisk script, with content=build
+    /// for the file system and content="FILE" for other partitions
     #[arg(
         long,
         value_name = "FILE",

@@ -12,7 +12,7 @@ use std::path::Path;
 use uext4::path::Paths;
 use uext4::{Error, SetAttr};
 
-/// Make directories
+/// Create directories
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  uext4 mkdir -p -m 750 disk.img /srv/data/in")]
 pub(crate) struct MkdirArgs {
@@ -21,10 +21,10 @@ pub(crate) struct MkdirArgs {
     /// Directories in the image
     #[arg(required = true)]
     paths: Vec<OsString>,
-    /// Also make those above; existing ones are fine
+    /// Create parent directories as needed; no error if a directory exists
     #[arg(short, long)]
     parents: bool,
-    /// Permission bits of the directories
+    /// Permission bits of the new directories, in octal
     #[arg(short, long, value_parser = numbers::octal_mode)]
     mode: Option<u16>,
 }
@@ -52,13 +52,13 @@ impl MkdirArgs {
 pub(crate) struct RmArgs {
     #[command(flatten)]
     image: ImageArgs,
-    /// Names in the image; a symbolic link is removed, not followed
+    /// Paths in the image; symbolic links are removed, not followed
     #[arg(required = true)]
     paths: Vec<OsString>,
-    /// Remove directories and all below them
+    /// Remove directories and their contents
     #[arg(short, long)]
     recursive: bool,
-    /// What does not exist is no error
+    /// Ignore paths that do not exist
     #[arg(short, long)]
     force: bool,
 }
@@ -86,20 +86,20 @@ impl RmArgs {
     }
 }
 
-/// Give a file another name, or make a symbolic link
+/// Create a hard link or symbolic link
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  uext4 ln disk.img /bin/busybox /bin/sh            the same file under two names
+  uext4 ln disk.img /bin/busybox /bin/sh            a hard link
   uext4 ln -s disk.img ../lib/libc.so /lib/libc.so  a symbolic link")]
 pub(crate) struct LnArgs {
     #[command(flatten)]
     image: ImageArgs,
-    /// File in the image; with -s: what the link says, whether it exists or not
+    /// File in the image; with -s: target of the link, which need not exist
     target: OsString,
-    /// The new name
+    /// Path of the new link
     path: OsString,
-    /// Make a symbolic link
+    /// Create a symbolic link
     #[arg(short, long)]
     symbolic: bool,
 }
@@ -133,9 +133,9 @@ Examples:
 pub(crate) struct MvArgs {
     #[command(flatten)]
     image: ImageArgs,
-    /// Name in the image
+    /// Path in the image
     from: OsString,
-    /// New name, which is replaced, or a directory to move to
+    /// New path, which is replaced if it exists, or a directory to move into
     to: OsString,
 }
 
@@ -158,7 +158,7 @@ Examples:
   uext4 chmod 640 disk.img /etc/shadow
   uext4 chmod u+x,go-w disk.img /usr/local/bin/run")]
 pub(crate) struct ChmodArgs {
-    /// Octal, or changes such as u+x,go-w
+    /// Mode: octal, or symbolic such as u+x,go-w
     #[arg(allow_hyphen_values = true)]
     mode: Mode,
     #[command(flatten)]
@@ -185,7 +185,7 @@ Examples:
   uext4 chown 0:8 disk.img /var/mail
   uext4 chown :8 disk.img /var/mail
 
-Owner and group are numbers: names belong to the system that is in the image.")]
+Owner and group are numeric IDs, since names depend on the system in the image.")]
 pub(crate) struct ChownArgs {
     /// UID, UID:GID or :GID
     #[arg(value_parser = owner)]

@@ -11,31 +11,32 @@ use uext4::check::{Finding, Limits, Report};
 use uext4::format::Place;
 use uext4_num::u64_of;
 
-/// Look over a whole file system, as e2fsck -fn does; nothing is changed
+/// Check a file system without changing it, as e2fsck -fn does
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 check disk.img
   uext4 check disk.img --json | jq '.findings[] | {structure, block, byte, what}'
 
-A journal that needs replay is replayed in memory first. Looked at are descriptors, bitmaps, inodes,
-what they map, attributes, directories with their indexes, and link counts; not data, the journal's
-blocks, copies of the superblock, or quota files. e2fsck repairs what is found.
+A journal that needs replay is replayed in memory first. Checked are group descriptors, bitmaps,
+inodes, their extents and block maps, extended attributes, directories with their indexes, and link
+counts; not checked are file data, journal blocks, backup superblocks and quota files. e2fsck
+repairs damage.
 
-Exit status: 0 sound, 4 damaged, others as of every command.")]
+Exit status: 0 no damage, 4 damaged, others as for every command.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print this many findings at most
+    /// Maximum number of findings to print
     #[arg(long, value_name = "N", default_value_t = 1000)]
     max: usize,
-    /// Give up rather than use more memory than this
+    /// Memory limit; the check fails when it is reached
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = crate::numbers::size)]
     memory: u64,
-    /// Give up after this many seconds
+    /// Time limit in seconds; the check fails when it is reached
     #[arg(long, value_name = "SECONDS", default_value_t = 86400)]
     time: u64,
 }

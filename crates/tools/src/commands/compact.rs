@@ -14,30 +14,29 @@ use uext4::resize::Least;
 use uext4::{CompactOptions, Compacted};
 use uext4_fuse::is_interrupted;
 
-/// Move data to the front of an image and punch its free space
+/// Move data to the start of an image and discard its free space
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 compact disk.img
-  uext4 compact disk.img --dry-run         how much would move, and what is free at the end
-  uext4 compact disk.img --truncate        and make file system and file as small as possible
+  uext4 compact disk.img --dry-run         amount of data to move, and free space afterwards
+  uext4 compact disk.img --truncate        also shrink file system and file to the minimum
   uext4 compact disk.img --json
 
-Data of files move, in as long runs as there are; directories and other metadata stay where they
-are. Then free space is discarded: the host gets the space of an image file back, and a disk may
-erase it. Sizes stay, except with --truncate, which is `uext4 resize disk.img min` afterwards:
-without it the image can be used as before. Ctrl-C stops between two pieces:
-what moved stays, and the image is clean.")]
+Moves file data, in runs as long as possible; directories and other metadata are not moved. Then
+discards the free space, which is returned to the host's file system or the SSD. The size of the
+file system does not change, except with --truncate, which runs `uext4 resize disk.img min`
+afterwards. Ctrl-C stops after the current piece of at most 4 MiB; the image is clean then.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// Plan only, change nothing
+    /// Print the plan without changing anything
     #[arg(long)]
     dry_run: bool,
     /// Shrink the file system to its minimum afterwards, and the file with it
     #[arg(long, conflicts_with = "dry_run")]
     truncate: bool,
-    /// Say nothing
+    /// Print nothing
     #[arg(short, long)]
     quiet: bool,
     /// Print JSON

@@ -5,13 +5,13 @@ use crate::failure::{At, Result};
 use clap::CommandFactory;
 use std::path::PathBuf;
 
-/// Print completions for a shell
+/// Print a completion script for a shell
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
   uext4 completions bash > /usr/share/bash-completion/completions/uext4")]
 pub(crate) struct Args {
-    /// The shell
+    /// Shell
     shell: clap_complete::Shell,
 }
 
@@ -29,7 +29,7 @@ impl Args {
 Example:
   uext4 man /usr/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// An existing directory
+    /// Existing directory
     dir: PathBuf,
 }
 

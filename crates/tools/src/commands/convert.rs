@@ -13,33 +13,34 @@ use uext4::{ExtentsUsed, MountOptions};
 use uext4_fuse::is_interrupted;
 use uext4_sync::Arc;
 
-/// Make an ext4 of an ext2 or ext3 file system, in place
+/// Convert an ext2 or ext3 file system to ext4 in place
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 convert old.img
   uext4 convert old.img --journal-size 64
-  uext4 convert old.img --extents          existing files get extents as well
+  uext4 convert old.img --extents          also convert existing files to extents
   uext4 tune old.img -I 256                larger inodes, afterwards
   uext4 tune old.img -O metadata_csum      checksums, afterwards
 
-It adds a journal if there is none, and the features large_file, huge_file, dir_index, dir_nlink,
-extent, and extra_isize where inodes have 256 bytes. New files get extents and new directories an
-index; existing files keep their block maps, inodes their size and metadata have no checksums.
+Adds a journal if there is none, and the features large_file, huge_file, dir_index, dir_nlink,
+extent, and extra_isize if inodes have at least 256 bytes. New files get extents and new directories
+an index. Existing files keep their block maps, inodes keep their size, and metadata have no
+checksums.
 
-With --extents, files, directories and long symbolic links get extents that map the same blocks;
-data stay where they are, and the blocks of their maps become free. A file keeps its map if no
-transaction of the journal holds the change, or if there is no space for its extents.
+With --extents, existing files, directories and long symbolic links are converted to extents that
+map the same blocks. Data are not moved, and indirect blocks are freed. A file keeps its block map
+if the change does not fit into a journal transaction, or if there is no space for its extents.
 
-The image must not be mounted, and should be sound: `uext4 check` tells. A crash or Ctrl-C in
-between leaves all files with their data; the same command continues.")]
+The image must not be mounted, and should be free of errors: see `uext4 check`. After a crash or
+Ctrl-C all files are intact, and the same command continues the conversion.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// Size of the journal, if there is none, in MiB. Default: as mke2fs
+    /// Size of a new journal in MiB, if there is none. Default: as mke2fs
     #[arg(long, value_name = "MIB")]
     journal_size: Option<u32>,
-    /// Give extents to existing files, too
+    /// Convert existing files to extents, too
     #[arg(long)]
     extents: bool,
     /// Print JSON

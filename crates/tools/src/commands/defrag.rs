@@ -18,25 +18,25 @@ use uext4_fuse::{Ask, is_interrupted};
 /// `f_type` of the kernel's ext2, ext3 and ext4.
 const EXT_MAGIC: u64 = 0xEF53;
 
-/// Move data of files together, so that fewer extents map them
+/// Defragment files
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 defrag disk.img /var/db            one file
   uext4 defrag disk.img /var               all files below a directory
-  uext4 defrag disk.img / --dry-run        how fragmented are they?
-  uext4 defrag /mnt/data /var/db           of a running mount; users of the file go on
+  uext4 defrag disk.img / --dry-run        only count extents
+  uext4 defrag /mnt/data /var/db           on a mount, while the file is in use
 
-PATH starts at the root of the image, also for a mount. A file is changed only if fewer extents map
-it afterwards. Ctrl-C stops between two pieces: what moved stays, and the image is clean. Immutable
-and append-only files stay where they are.")]
+PATH starts at the root of the image, also for a mount. A file is moved only if that reduces its
+number of extents. Ctrl-C stops after the current piece of at most 4 MiB; the image is clean then.
+Immutable and append-only files are not moved.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// Files, or directories with all files below
+    /// Files, or directories whose files are defragmented recursively
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<OsString>,
-    /// Count extents, change nothing
+    /// Count extents without changing anything
     #[arg(long)]
     dry_run: bool,
     /// Print JSON

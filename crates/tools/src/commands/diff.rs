@@ -21,33 +21,33 @@ const METADATA_CACHE_BYTES: u64 = 32 << 20;
 /// Runs of blocks with an owner that are in memory at a time: 64 bytes each, and their names.
 const CLAIMS_MAX: usize = 1 << 20;
 
-/// Show what differs between two images
+/// Show the differences between two images
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 diff old.img new.img
   uext4 diff old.img new.img --json | jq -r '.differences[].path'
-  uext4 diff old.img new.img --blocks      which blocks differ, and what they hold in new.img
+  uext4 diff old.img new.img --blocks      differing blocks, and their use in new.img
 
-Compared are names, types, modes, owners, sizes, devices, link targets, extended attributes,
-contents and which names are links of one file; times only with --times. --blocks compares the
-devices as they are, without replaying journals; both file systems need one geometry. --offset and
---partition apply to both images.
+Compares names, types, modes, owners, sizes, device numbers, link targets, extended attributes,
+contents and hard links; timestamps only with --times. --blocks compares the devices without
+replaying journals; both file systems must have the same geometry. --offset and --partition apply to
+both images.
 
 Exit status:
-  0  nothing differs
-  1  something differs
+  0  no differences
+  1  differences found
   2  wrong arguments, or the comparison failed
   3  not an ext4 file system, or one with a feature that uext4 does not support
-  4  an image is damaged; what can be read was compared
+  4  an image is damaged; its readable parts were compared
   5  busy: an image is mounted or open for writing elsewhere")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// The image that is compared with it
+    /// Second image
     #[arg(value_name = "OTHER")]
     other: PathBuf,
-    /// Compare times as well: access, change of data, change of inode, birth
+    /// Also compare timestamps: atime, mtime, ctime, crtime
     #[arg(long, conflicts_with = "blocks")]
     times: bool,
     /// Compare blocks instead of files

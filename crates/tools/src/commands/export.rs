@@ -31,7 +31,7 @@ enum Format {
     Oci,
 }
 
-/// Write files of an image as a tar archive or an OCI image
+/// Export files of an image as a tar archive or an OCI image
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -40,39 +40,39 @@ Examples:
   uext4 export disk.img --compress zstd -o disk.tar.zst
   uext4 export disk.img --format oci -o image && skopeo copy oci:image docker-archive:image.tar
 
-The archive has what is in PATH, without its name, and not /lost+found. Owners are numbers; times of
-change, extended attributes, access control lists, hard links, holes and devices are kept:
+The archive contains the contents of PATH, without /lost+found. Owners are numeric IDs; mtime,
+extended attributes, access control lists, hard links, holes and device nodes are kept:
 `tar -xp --xattrs --xattrs-include='*' --acls` and `bsdtar -xp` restore them. Sockets are left out.
-The same image gives the same bytes; an OCI image also has the time of SOURCE_DATE_EPOCH.
+The same image gives the same bytes; an OCI image also records SOURCE_DATE_EPOCH.
 
-Damage does not end the export: each file that fails is told, and the exit status is 4. A file
-without a readable map is left out; one whose data fail has zeroes from there on. Ctrl-C removes the
-unfinished file.")]
+Damage does not stop the export: each file that cannot be read is reported, and the exit status is
+4. A file whose block map cannot be read is left out; a file with a read error is filled with zeros
+from there on. Ctrl-C removes the unfinished file.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
     /// File or directory in the image
     #[arg(default_value = "/")]
     path: OsString,
-    /// Form of the export
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Tar)]
     format: Format,
-    /// New file, or new directory of an OCI image; - is standard output
+    /// New file, or new directory for an OCI image; -: standard output
     #[arg(short, long, value_name = "FILE|DIR", default_value = "-")]
     out: PathBuf,
     /// Compress the archive, or the layer of the OCI image
     #[arg(long, value_enum, default_value_t = Compression::None)]
     compress: Compression,
-    /// Replace a file that exists
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
-    /// Platform of the OCI image (this machine's)
+    /// Platform of the OCI image; default: this machine's
     #[arg(long, value_name = "OS/ARCH[/VARIANT]", value_parser = Platform::parse)]
     platform: Option<Platform>,
-    /// Name of the OCI image in its layout (latest)
+    /// Tag of the OCI image in its layout; default: latest
     #[arg(long)]
     tag: Option<String>,
-    /// End at the first failure
+    /// Stop at the first failure
     #[arg(long)]
     strict: bool,
     /// Print counts, length and digest as JSON

@@ -9,12 +9,12 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use uext4::Extent;
 
-/// Show where the data of a file are on the device
+/// Show the extents of a file
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 extents disk.img /var/db
-  uext4 extents disk.img /var/db --json | jq length     how fragmented it is
+  uext4 extents disk.img /var/db --json | jq length     number of extents
 
 All numbers are bytes; device offsets count from the start of the file system.")]
 pub(crate) struct Args {

@@ -16,16 +16,16 @@ const SHADES: [char; 5] = ['█', '▓', '▒', '░', '·'];
 /// The same for terminals that show ASCII only.
 const ASCII_SHADES: [char; 5] = ['#', '+', '=', '-', '.'];
 
-/// Show how fragmented free space is, and where it lies
+/// Show the fragmentation and location of free space, as e2freefrag does
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 freefrag disk.img
   uext4 freefrag disk.img --json | jq .max_bytes
-  uext4 freefrag /mnt/data                 of a running mount
+  uext4 freefrag /mnt/data                 of a mount
 
-In the picture each cell is an equal slice of the device, from █ in use to · free, or from # to .
-where the locale has no UTF-8.")]
+In the map each cell is an equal part of the device, from █ (in use) to · (free), or from # to . if
+the locale is not UTF-8.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,

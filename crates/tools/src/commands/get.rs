@@ -20,40 +20,40 @@ const METADATA_CACHE_BYTES: u64 = 1 << 20;
 #[command(after_help = "\
 Examples:
   uext4 get disk.img /etc/hosts hosts
-  uext4 get -r disk.img /srv/site .       makes ./site
-  uext4 get -r disk.img / ./rootfs        all, into ./rootfs
+  uext4 get -r disk.img /srv/site .       creates ./site
+  uext4 get -r disk.img / ./rootfs        the whole image, into ./rootfs
   uext4 get disk.img /backup/db.sql - | psql
 
-Mode, owner (as root), times, extended attributes, hard links and holes are kept. Nothing that
-exists is overwritten, and no symbolic link is followed on the host. Where PATH is / or DIR/., a
-directory DEST gets its attributes, too, if it is new, or empty and your own. Directories are copied
-to a depth of 4096. Without root, setuid and setgid are dropped and the umask is honoured, as GNU
-tar does; -p keeps the modes of the image.
+Mode, owner (only as root), times, extended attributes, hard links and holes are kept. Existing
+files are never overwritten, and symbolic links on the host are never followed. If PATH is / or
+DIR/., the directory DEST also gets its attributes, if DEST is new, or empty and owned by you.
+Directories are copied to a depth of 4096. Without root, setuid and setgid bits are dropped and the
+umask is applied, as GNU tar does; -p keeps the modes of the image.
 
-Damage does not end the copy: each file that fails is told, the others are copied, and the exit
-status is 4 (1 where only the host refused). What is left of a damaged file ends where it cannot be
-read. Ctrl-C ends the copy after the file that is being copied.")]
+Damage does not stop the copy: each file that fails is reported, the others are copied, and the exit
+status is 4 (1 if all failures are on the host). The copy of a damaged file ends at the read error.
+Ctrl-C stops the copy after the current file.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// File or directory in the image; DIR/. means what is in it
+    /// File or directory in the image; DIR/. means its contents
     path: OsString,
-    /// New name on the host, or a directory to put it into; - is standard output
+    /// New path on the host, or a directory to copy into; -: standard output
     dest: PathBuf,
-    /// Copy directories with all that is in them
+    /// Copy directories recursively
     #[arg(short, long)]
     recursive: bool,
-    /// End at the first failure
+    /// Stop at the first failure
     #[arg(long)]
     strict: bool,
-    /// Keep all permission bits, also without root
+    /// Keep all permission bits, even without root
     #[arg(short = 'p', long, overrides_with = "no_same_permissions")]
     same_permissions: bool,
-    /// Drop setuid, setgid and sticky bits, access control lists and capabilities, and honour the
-    /// umask; the default without root
+    /// Drop setuid, setgid and sticky bits, access control lists and capabilities, and apply the
+    /// umask; default without root
     #[arg(long)]
     no_same_permissions: bool,
-    /// Leave device nodes out
+    /// Do not create device nodes
     #[arg(long)]
     no_devices: bool,
 }

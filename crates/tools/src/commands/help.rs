@@ -11,7 +11,7 @@ Examples:
   uext4 help
   uext4 help mkfs                          the same as uext4 mkfs --help")]
 pub(crate) struct Args {
-    /// The command
+    /// Command
     command: Option<String>,
 }
 

@@ -13,17 +13,17 @@ use uext4::format::{Feature, Superblock, Support};
 use uext4_fuse::Ask;
 use uext4_num::clamp_i64;
 
-/// Show sizes, features and state of a file system
+/// Show size, features and state of a file system
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 info disk.img
   uext4 info disk.img --json | jq .journal.needs_recovery
   uext4 info disk.img --partition 2 --groups
-  uext4 info /mnt/data                     the server of this mount, its transport and its errors
+  uext4 info /mnt/data                     a mount: server, transport and logged errors
 
-Free blocks and inodes are those of the last clean unmount or commit; `uext4 stats` has those of a
-mount.")]
+Free blocks and inodes are as of the last clean unmount or commit; `uext4 stats` shows the current
+numbers of a mount.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,

@@ -18,7 +18,7 @@ use uext4_tree::Damage;
 #[command(after_help = "\
 Examples:
   uext4 ls disk.img                 the root directory
-  uext4 ls -lR disk.img /etc        everything below /etc, with attributes
+  uext4 ls -lR disk.img /etc        all files below /etc, with attributes
   uext4 ls -a --json disk.img /etc | jq -r '.[].path'
 
 A journal that needs replay is replayed in memory; the image is not written.")]
@@ -28,13 +28,13 @@ pub(crate) struct Args {
     /// Directory or file in the image
     #[arg(default_value = "/")]
     path: OsString,
-    /// Mode, links, owner, group, size, time of change (UTC) and name
+    /// Show mode, link count, owner, group, size, mtime (UTC) and name
     #[arg(short, long)]
     long: bool,
-    /// Also names that start with a dot
+    /// Include names that start with a dot
     #[arg(short, long)]
     all: bool,
-    /// Also what is below
+    /// List subdirectories recursively
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Print JSON

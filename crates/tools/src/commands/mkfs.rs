@@ -13,45 +13,46 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use uext4::mkfs::{InodeCount, JournalSize, MkfsOptions, Preset, Report};
 
-/// Make an ext2, ext3 or ext4 file system, as mke2fs does
+/// Create an ext2, ext3 or ext4 file system, as mke2fs does
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 mkfs disk.img 2G -L data
   uext4 mkfs disk.img --size 64M --type ext2 -O ^resize_inode
-  uext4 mkfs -n /dev/sdb1                  where the superblock has copies, with nothing written
+  uext4 mkfs -n /dev/sdb1                  print the backup superblocks, write nothing
   uext4 mkfs disk.img --size 1G -U 01234567-89ab-cdef-0123-456789abcdef \\
-      --hash-seed 01234567-89ab-cdef-0123-456789abcdef --time 0     the same bytes every time
+      --hash-seed 01234567-89ab-cdef-0123-456789abcdef --time 0     a reproducible image
 
-A new file is sparse. What holds a file system or partition table is left alone without --force.
-A feature that is left out takes those with it that are built on it. Without root the root directory
-belongs to the caller, and -E root_owner=0:0 gives it to root. SOURCE_DATE_EPOCH in the environment
-is the time to write, unless --time is.")]
+A new file is sparse. An existing file system or partition table is overwritten only with --force.
+Disabling a feature also disables the features that depend on it. Without root the root directory is
+owned by the caller; -E root_owner=0:0 makes root the owner. The environment variable
+SOURCE_DATE_EPOCH sets the time to write, unless --time is given.")]
 pub(crate) struct Args {
-    /// File (made if missing) or block device
+    /// File (created if it does not exist) or block device
     image: PathBuf,
     #[command(flatten)]
     place: Place,
-    /// Size of the file system as mke2fs takes it: with K, M, G or T behind it, with s in sectors
-    /// of 512 bytes, else in KiB, or with -b in blocks. Default: all of an existing file or device
+    /// Size of the file system, as for mke2fs: with suffix K, M, G or T, with s in sectors of 512
+    /// bytes, without suffix in KiB, or in blocks if -b is given. Default: size of the existing
+    /// file or device
     #[arg(value_name = "SIZE", value_parser = FsSize::from_str)]
     fs_size: Option<FsSize>,
-    /// Size of the file system in bytes, or with K, M, G or T behind it
+    /// Size of the file system in bytes, or with suffix K, M, G or T
     #[arg(long, value_parser = numbers::size, conflicts_with = "fs_size")]
     size: Option<u64>,
-    /// Write nothing, and tell what would be made
+    /// Write nothing, and print what would be made
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Bytes of a block: 1K to 64K
+    /// Block size: 1K to 64K
     #[arg(short, long, value_parser = numbers::size)]
     block_size: Option<u64>,
-    /// Bytes of a cluster, with -O bigalloc
+    /// Cluster size, with -O bigalloc
     #[arg(short = 'C', long, value_parser = numbers::size)]
     cluster_size: Option<u64>,
-    /// Features to add, or with ^ to leave out, as mke2fs names them
+    /// Features to enable, or with ^ to disable, by their names in mke2fs
     #[arg(
         short = 'O',
         long = "features",
@@ -65,31 +66,32 @@ pub(crate) struct Args {
     /// UUID; default: random
     #[arg(short = 'U', long, value_parser = numbers::uuid)]
     uuid: Option<[u8; 16]>,
-    /// Which defaults
+    /// Type of the file system, which selects its defaults
     #[arg(short = 't', long = "type", value_enum, default_value = "ext4")]
     kind: Kind,
     /// Number of inodes
     #[arg(short = 'N', long, conflicts_with = "inode_ratio")]
     inodes: Option<u32>,
-    /// One inode for every so many bytes
+    /// Bytes per inode
     #[arg(short = 'i', long, value_name = "BYTES", value_parser = numbers::size)]
     inode_ratio: Option<u64>,
-    /// Bytes of an inode: 128 to the block size
+    /// Inode size in bytes: 128 up to the block size
     #[arg(short = 'I', long, value_name = "BYTES")]
     inode_size: Option<u16>,
-    /// Percent of the blocks for the superuser
+    /// Percentage of blocks reserved for the superuser
     #[arg(short = 'm', long, value_name = "PERCENT", default_value_t = 5.0)]
     reserved: f64,
-    /// Journal: size=MIB, fast_commit_size=KIB, location=BLOCK (or a byte, as 1G)
+    /// Journal options: size=MIB, fast_commit_size=KIB, location=BLOCK (or in bytes, as 1G)
     #[arg(short = 'J', long, value_name = "LIST")]
     journal: Option<LogWords>,
-    /// Blocks of a group
+    /// Blocks per group
     #[arg(short = 'g', long)]
     blocks_per_group: Option<u32>,
-    /// Groups of a flexible group
+    /// Groups per flex_bg group
     #[arg(short = 'G', long, default_value_t = 16)]
     flex_groups: u32,
-    /// More: stride=N, stripe_width=N, resize=BLOCKS, lazy_itable_init=0|1, root_owner[=UID:GID],
+    /// Extended options: stride=N, stripe_width=N, resize=BLOCKS, lazy_itable_init=0|1,
+    /// root_owner[=UID:GID],
     /// hash_seed=UUID, orphan_file_size=BLOCKS, packed_meta_blocks=0|1
     #[arg(
         short = 'E',
@@ -101,13 +103,13 @@ pub(crate) struct Args {
     /// Seed of directory hashes; default: random
     #[arg(long, value_name = "UUID", value_parser = numbers::uuid)]
     hash_seed: Option<[u8; 16]>,
-    /// The time to write everywhere, in seconds since 1970; default: now
+    /// Time for all timestamps, in seconds since 1970; default: now
     #[arg(long, value_name = "SECONDS")]
     time: Option<u64>,
-    /// Overwrite what is there
+    /// Overwrite an existing file system or partition table
     #[arg(short = 'F', long)]
     force: bool,
-    /// Say nothing
+    /// Print nothing
     #[arg(short, long)]
     quiet: bool,
 }

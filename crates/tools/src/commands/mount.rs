@@ -23,35 +23,35 @@ Examples:
   uext4 mount -o loop disk.img /mnt/data          sync and syncfs reach the image
   uext4 mount --foreground disk.img /mnt/data     until Ctrl-C or umount
 
-The image is clean once `uext4 umount` returns. What goes wrong meanwhile is logged: in the
-foreground to standard error, else to syslog or journald; `uext4 info DIR` lists it as well.
+The image is clean when `uext4 umount` returns. Errors are logged: to standard error in the
+foreground, otherwise to syslog or journald. `uext4 info DIR` lists them, too.
 
-Once mounted, the server reaches nothing but the image: it drops the superuser's privileges and
-locks itself in with Landlock and seccomp, as far as the kernel has them. An untrusted image must be
-sound (uext4 check, in 60 seconds and 256 MiB at most), and is mounted ro unless rw is said, nosuid,
-nodev, sandbox, with 2 GiB of memory and 256 MiB for each core at most. No operation looks at more
-than 256 MiB of metadata or takes longer than 30 seconds.
+The server is sandboxed: it drops superuser privileges and restricts itself to the image with
+Landlock and seccomp, as far as the kernel supports them. -o untrusted first checks the image
+(uext4 check, at most 60 seconds and 256 MiB) and refuses a damaged one. It implies ro (unless rw is
+given), nosuid, nodev and sandbox, and limits the memory of the server to 2 GiB plus 256 MiB for
+each core. Each operation is limited to 256 MiB of metadata and 30 seconds.
 ";
 
 fn help() -> String {
     format!("{EXAMPLES}\n{}", mount_words::help())
 }
 
-/// Mount an image on a directory, without the kernel's ext4
+/// Mount an image on a directory through FUSE
 #[derive(clap::Args)]
 #[command(after_help = help())]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// Existing directory
+    /// Mount point: an existing directory
     dir: PathBuf,
-    /// Mount options, separated by commas; the table below has them all
+    /// Mount options, separated by commas; see the table below
     #[arg(short, long, value_name = "OPTIONS")]
     options: Vec<String>,
-    /// Stay in this terminal
+    /// Run in the foreground
     #[arg(short, long)]
     foreground: bool,
-    /// Threads that serve; default: one per core
+    /// Number of server threads; 0: one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
 }
@@ -221,13 +221,13 @@ fn hint_at_io_uring() {
 /// Limits of the check of an untrusted image.
 const VET_MEMORY_BYTES: u64 = 256 << 20;
 const VET_TIME: Duration = Duration::from_secs(60);
-/// Take a mount off, and wait until the image is clean
+/// Unmount, and wait until the image is clean
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  uext4 umount /mnt/data")]
 pub(crate) struct UmountArgs {
-    /// Where it is mounted
+    /// Mount point
     dir: PathBuf,
-    /// Detach a mount that is in use; the image is closed after its last user
+    /// Detach a busy mount; the image is closed after the last user has finished
     #[arg(short, long)]
     lazy: bool,
 }

@@ -55,24 +55,24 @@ const TABLE: &[Row] = &[
             ("nodev", |it| it.mount.no_dev = true),
             ("noexec", |it| it.mount.no_exec = true),
         ],
-        about: "setuid does not count, devices cannot be opened, programs not be run",
+        about: "ignore setuid and setgid bits, do not open device files, do not run programs",
     },
     Row {
         words: &[("allow_other", |it| {
             it.mount.sharing = Sharing::All;
         })],
-        about: "other users may use the mount, as with the superuser's; needs user_allow_other in \
-                /etc/fuse.conf",
+        about: "let other users access the mount (always on for the superuser); needs \
+                user_allow_other in /etc/fuse.conf",
     },
     Row {
         words: &[("nfs_export", |it| it.mount.nfs_export = true)],
-        about: "file handles stay valid when the kernel forgets the file, for an NFS server; a \
-                copied file of an overlayfs on such a mount may answer ESTALE",
+        about: "keep file handles valid after the kernel has evicted the inode, for an NFS \
+                server; files copied up by an overlayfs on such a mount may fail with ESTALE",
     },
     Row {
         words: &[("idmap", |it| it.mount.idmap = true)],
-        about: "idmapped mounts can be made of the mount (mount --bind -o X-mount.idmap=...; Linux \
-                6.12); the server then takes the rights of callers from /proc",
+        about: "allow idmapped mounts (mount --bind -o X-mount.idmap=...; Linux 6.12); the server \
+                then reads the privileges of callers from /proc",
     },
     Row {
         words: &[
@@ -83,15 +83,15 @@ const TABLE: &[Row] = &[
                 it.mount.data_cache = DataCache::WriteThrough;
             }),
         ],
-        about: "the kernel gathers what is written (default), or hands on each write, which then \
-                hears of a lack of space itself",
+        about: "the kernel caches writes and sends them later (default), or sends each write at \
+                once, so that write itself returns ENOSPC",
     },
     Row {
         words: &[
             ("io_uring", |it| it.mount.channel = Channel::IoUring),
             ("no_io_uring", |it| it.mount.channel = Channel::DevFuse),
         ],
-        about: "requests come over io_uring, or through /dev/fuse (default: over io_uring where \
+        about: "transport of requests: require io_uring, or use /dev/fuse (default: io_uring if \
                 the kernel offers it: Linux 6.14, Y in \
                 /sys/module/fuse/parameters/enable_uring)",
     },
@@ -100,21 +100,20 @@ const TABLE: &[Row] = &[
             ("sandbox", |it| it.mount.sandbox = Sandbox::Must),
             ("no_sandbox", |it| it.mount.sandbox = Sandbox::Off),
         ],
-        about: "the server is locked in by Landlock and seccomp or refuses to mount, or is not \
-                (default: as far as the kernel can)",
+        about: "require the Landlock and seccomp sandbox for the server and otherwise refuse to \
+                mount, or disable it (default: as far as the kernel supports it)",
     },
     Row {
         words: &[
             ("loop", |it| it.over_loop = Some(LoopIo::Buffered)),
             ("loop_direct", |it| it.over_loop = Some(LoopIo::Direct)),
         ],
-        about: "an image file is mounted through a loop device of its own, so that sync reaches \
-                it; with loop_direct that device bypasses the page cache for the file; for the \
-                superuser",
+        about: "mount an image file through a loop device, so that sync and syncfs reach it; \
+                loop_direct uses direct I/O on the file; superuser only",
     },
     Row {
         words: &[("untrusted", |it| it.trust = Trust::No)],
-        about: "the image is of strangers: see above",
+        about: "treat the image as untrusted: see above",
     },
 ];
 
@@ -175,7 +174,7 @@ fn all() -> Vec<OptionHelp> {
         .map(|(name, value, about)| row("Owners", vec![format!("{name}={value}")], about));
     let place = Place::words().map(|(name, value, about)| {
         row(
-            "Place of the file system",
+            "Location of the file system",
             vec![format!("{name}={value}")],
             about,
         )

@@ -19,37 +19,37 @@ const STREAM_MODE: u16 = 0o666;
 #[command(after_help = "\
 Examples:
   uext4 put disk.img /etc/hosts /etc/hosts
-  uext4 put -r disk.img ./site /srv       makes /srv/site, if /srv is a directory
-  uext4 put -r disk.img ./rootfs/. /      the content of rootfs, into the root
-  uext4 put disk.img *.conf /etc          several files need a directory
+  uext4 put -r disk.img ./site /srv       creates /srv/site, if /srv is a directory
+  uext4 put -r disk.img ./rootfs/. /      the contents of rootfs, into /
+  uext4 put disk.img *.conf /etc          with several sources PATH must be a directory
   pg_dump db | uext4 put disk.img - /backup/db.sql
 
-As with cp, PATH is a directory to put files into if it exists as one, and the new name otherwise;
-a file cannot become PATH/ with a slash at its end. Mode, owner, times, extended attributes, hard
-links and holes are kept. Directories that exist are filled; files that exist are refused without
---force, with which the old file stays until the new one is complete. A directory DIR/. gives PATH
-its mode, owner and times, too. A file that fails is told, the others are copied, and the exit
-status is 1. Ctrl-C ends the copy with the image clean, without the file that is being copied.")]
+As with cp, files are copied into PATH if it is an existing directory; otherwise PATH is the new
+name, which for a file must not end in a slash. Mode, owner, times, extended attributes, hard links
+and holes are kept. Existing directories are merged. Existing files are refused without --force,
+which replaces them once the copy is complete. DIR/. also sets mode, owner and times of PATH. Each
+file that fails is reported, the others are copied, and the exit status is 1. Ctrl-C stops the copy
+without the current file; the image is clean then.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// Files or directories of the host; DIR/. means what is in it, - standard input
+    /// Files or directories of the host; DIR/. means its contents; -: standard input
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
-    /// Name in the image, or a directory to put files into
+    /// Path in the image, or a directory to copy into
     #[arg(value_name = "PATH")]
     path: OsString,
-    /// Copy directories with all that is in them
+    /// Copy directories recursively
     #[arg(short, long)]
     recursive: bool,
-    /// Replace files that exist
+    /// Replace existing files
     #[arg(short, long)]
     force: bool,
-    /// Copy what symbolic links lead to, not the links
+    /// Follow symbolic links in the sources
     #[arg(short = 'L', long)]
     dereference: bool,
-    /// Give all that is made this time, in seconds since 1970. SOURCE_DATE_EPOCH in the
-    /// environment does so with what is newer
+    /// Time of all new files, in seconds since 1970. Without it, SOURCE_DATE_EPOCH in the
+    /// environment is the upper limit of their times
     #[arg(long, value_name = "SECONDS")]
     time: Option<u64>,
 }

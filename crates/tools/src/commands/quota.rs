@@ -12,7 +12,7 @@ use uext4_fuse::{Ask, NewGrace, NewLimits, QuotaRow};
 /// Owners per request to a running mount.
 const OWNERS_AT_ONCE: u32 = 4096;
 
-/// Show what users, groups and projects use, and set what they may use
+/// Show usage, and show or set quota limits of users, groups and projects
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,44 +21,44 @@ Examples:
   uext4 quota disk.img --json | jq '.[] | select(.space_bytes > 1e9)'
   uext4 quota disk.img --set 1000 --space-soft 900M --space-hard 1G --inodes-hard 10000
   uext4 quota disk.img --kind project --space-grace 86400
-  uext4 quota /mnt/data --set 1000 --space-hard 2G     a running mount
+  uext4 quota /mnt/data --set 1000 --space-hard 2G     a mount
 
-A limit of 0 is none; limits that are not named stay. They hold on mounts with -o usrquota, grpquota
-or prjquota; what is used is counted on every mount.")]
+0 means no limit; limits that are not given keep their values. They are enforced on mounts with
+-o usrquota, grpquota or prjquota; usage is accounted on every mount.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// Whose quota
+    /// Kind of quota
     #[arg(long, default_value = "user")]
     kind: QuotaKind,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Set limits of this user, group or project
+    /// Set limits of the user, group or project with this ID
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u32).range(..=0xFFFF_FFFE))]
     set: Option<u32>,
     #[command(flatten)]
     limits: Limits,
-    /// Seconds that the soft limit of space may be exceeded
+    /// Grace time of the soft limit of space, in seconds
     #[arg(long, value_name = "SECONDS")]
     space_grace: Option<u32>,
-    /// Seconds that the soft limit of inodes may be exceeded
+    /// Grace time of the soft limit of inodes, in seconds
     #[arg(long, value_name = "SECONDS")]
     inodes_grace: Option<u32>,
 }
 
 #[derive(clap::Args)]
 struct Limits {
-    /// Space that may be used for the grace time only (64K, 1M and so on)
+    /// Soft limit of space, which may be exceeded during the grace time (64K, 1M and so on)
     #[arg(long, value_name = "BYTES", requires = "set", value_parser = numbers::size)]
     space_soft: Option<u64>,
-    /// Space that may be used at all
+    /// Hard limit of space
     #[arg(long, value_name = "BYTES", requires = "set", value_parser = numbers::size)]
     space_hard: Option<u64>,
-    /// Inodes that may be used for the grace time only
+    /// Soft limit of inodes, which may be exceeded during the grace time
     #[arg(long, value_name = "COUNT", requires = "set")]
     inodes_soft: Option<u64>,
-    /// Inodes that may be used at all
+    /// Hard limit of inodes
     #[arg(long, value_name = "COUNT", requires = "set")]
     inodes_hard: Option<u64>,
 }

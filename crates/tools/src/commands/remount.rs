@@ -7,58 +7,58 @@ use crate::place::Place;
 use std::path::{Path, PathBuf};
 use uext4::Flush;
 
-/// Change the options of a mount, or whether it can be written
+/// Change the options of a mount, such as ro or rw
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  uext4 remount /mnt/data -o ro                nothing is written any more, the image is clean
+  uext4 remount /mnt/data -o ro                read-only; the image is clean
   uext4 remount /mnt/data -o rw,commit=30
 
-OPTIONS are those of `uext4 mount --help`. Those that are not named stay as they are. What cannot
-change while mounted (data=, sb=, journal_path=, allocator=) is refused. As superuser the kernel is
-told, too: it refuses ro while files are open for writing.")]
+OPTIONS are those of `uext4 mount --help`; the others keep their values. Options that cannot change
+while mounted (data=, sb=, journal_path=, allocator=) are refused. For the superuser the kernel's
+mount is changed, too: it refuses ro while files are open for writing.")]
 pub(crate) struct Args {
-    /// Where it is mounted
+    /// Mount point
     dir: PathBuf,
     /// Mount options, separated by commas
     #[arg(short, long, value_name = "OPTIONS", required = true)]
     options: Vec<String>,
 }
 
-/// Keep the image of a mount still and clean, as for a snapshot
+/// Freeze a mount, for example for a snapshot
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
   uext4 freeze /mnt/data && cp --reflink disk.img snapshot.img; uext4 thaw /mnt/data
 
-What was written before is in the image. Changes wait until `uext4 thaw`. Reads go on, but not in a
-directory where a change waits: the kernel holds its lock.")]
+All earlier changes are in the image, which is clean. New changes wait until `uext4 thaw`. Reads
+continue, except in a directory where a change waits, since the kernel holds its lock.")]
 pub(crate) struct FreezeArgs {
-    /// Where it is mounted
+    /// Mount point
     dir: PathBuf,
 }
 
-/// Let changes go on after `uext4 freeze`
+/// Thaw a mount after `uext4 freeze`
 #[derive(clap::Args)]
 pub(crate) struct ThawArgs {
-    /// Where it is mounted
+    /// Mount point
     dir: PathBuf,
 }
 
-/// Stop a mount: its users get I/O errors
+/// Shut down a mount: all later accesses fail with EIO
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 shutdown /mnt/data                 the image is clean
-  uext4 shutdown --flush none /mnt/data    as if power were cut
+  uext4 shutdown --flush none /mnt/data    as after a power failure
 
-What EXT4_IOC_SHUTDOWN is to ext4, whose argument the kernel does not pass on to a server. Nothing
-is read or written any more; `uext4 umount` takes the mount off. After log and none the next mount
-recovers the image; data that were not synced may be lost.")]
+Replaces EXT4_IOC_SHUTDOWN, whose argument the kernel does not pass to a FUSE server. After it, use
+`uext4 umount` to unmount. With --flush log or none the next mount replays the journal, and data
+that were not synced may be lost.")]
 pub(crate) struct ShutdownArgs {
-    /// Where it is mounted
+    /// Mount point
     dir: PathBuf,
-    /// What is still written: everything, what happened to names and inodes, nothing
+    /// What to write before the shutdown: all changes, metadata only (log), or nothing
     #[arg(long, value_name = "WHAT", default_value = "all")]
     flush: What,
 }

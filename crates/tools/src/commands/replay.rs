@@ -6,19 +6,19 @@ use crate::show;
 use serde::Serialize;
 use uext4::format::{Feature, Superblock};
 
-/// Bring the journal home after a crash, and free what lost its name
+/// Replay the journal and delete orphaned inodes
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 replay disk.img
   uext4 replay disk.img --journal-path log.img
 
-An image that was unmounted cleanly is not written. Where errors are recorded, files without a name
-are left to e2fsck, with exit status 4.")]
+An image that was unmounted cleanly is not written. If the superblock records errors, orphaned
+inodes are left to e2fsck, and the exit status is 4.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// Say nothing
+    /// Print nothing
     #[arg(short, long)]
     quiet: bool,
     /// Print JSON

@@ -16,40 +16,41 @@ use uext4::resize::{self, Least, Plan, Report, Size};
 use uext4_fuse::Ask;
 use uext4_sync::Arc;
 
-/// Make a file system larger or smaller, as resize2fs does
+/// Grow or shrink a file system, as resize2fs does
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 resize disk.img 4G
-  uext4 resize disk.img +512M              so much more than now
-  uext4 resize /dev/sdb1                   as large as the device
-  uext4 resize disk.img min                as small as possible
-  uext4 resize disk.img min --dry-run      how small that is
+  uext4 resize disk.img +512M              grow by 512 MiB
+  uext4 resize /dev/sdb1                   grow to the size of the device
+  uext4 resize disk.img min                shrink to the minimum
+  uext4 resize disk.img min --dry-run      print the minimum
   uext4 resize disk.img 1T --dry-run --json
-  uext4 resize /mnt/data +512M             while it is mounted
-  uext4 resize vm.img +4G --partition 1    with its partition and the disk around it
+  uext4 resize /mnt/data +512M             grow a mounted file system
+  uext4 resize vm.img +4G --partition 1    also grow its partition and the disk image
 
-A file is made longer, and stays sparse; a device must be large enough. A partition of a GPT is made
-longer with its file system, if nothing is behind it. A file gets shorter with its file system, but
-not with --offset or --partition, and a partition never does. To become smaller it must not be
-mounted. A mount grows up to its growth_limit; changes of files wait meanwhile. With --offset on a
-disk with a partition table, mounted or not, it grows up to the end of its partition, or to the next
-one.
-The journal makes the change safe: after a crash the file system has the old size or the new one
-(or one between them, on the way to a small size), with all files. Without a journal, a crash needs
-e2fsck, and inodes do not move; so the minimum depends on where they are.")]
+Growing extends an image file, which stays sparse; a device must be large enough. A GPT partition
+grows with its file system, if no other partition follows it. Shrinking truncates an image file,
+except with --offset or --partition; partitions are never shrunk. A mounted file system can grow up
+to its growth_limit, while changes of files wait, but cannot shrink. With --offset on a disk with a
+partition table, mounted or not, it grows at most to the end of its partition or the start of the
+next one.
+
+With a journal the change is crash-safe: after a crash the file system has the old size or the new
+one (when shrinking, or one between), with all files. Without a journal, a crash requires e2fsck,
+and inodes are not moved, so the minimum depends on their positions.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// New size of the file system, or with + the difference: with K, M, G or T behind it, with s
-    /// in sectors of 512 bytes, else in KiB (resize2fs counts in blocks then); min: the smallest
-    /// possible. Default: all of the file, device or partition
+    /// New size of the file system, or with + the difference: with suffix K, M, G or T, with s in
+    /// sectors of 512 bytes, without suffix in KiB (resize2fs: in blocks); min: the minimum.
+    /// Default: size of the file, device or partition
     #[arg(value_name = "SIZE", value_parser = Wanted::from_str)]
     size: Option<Wanted>,
-    /// Write nothing, and tell what would be done
+    /// Write nothing, and print what would be done
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Say nothing
+    /// Print nothing
     #[arg(short, long)]
     quiet: bool,
     /// Print JSON

@@ -19,7 +19,7 @@ Examples:
   uext4 stat disk.img /etc/hosts
   uext4 stat disk.img /etc/hosts --json | jq .xattrs
 
-The last symbolic link of PATH is not followed: its own attributes are shown.")]
+If PATH is a symbolic link, the attributes of the link are shown.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -162,7 +162,7 @@ fn print(out: &mut dyn Write, path: &[u8], attr: &Attr, target: Option<&[u8]>) -
     Ok(())
 }
 
-/// Write the bytes of files to standard output
+/// Write the contents of files to standard output
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

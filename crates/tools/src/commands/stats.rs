@@ -16,31 +16,31 @@ use uext4_num::low_u32;
 /// Groups per request.
 const GROUPS_AT_ONCE: u32 = 4096;
 
-/// Show what a running mount did and holds, in numbers
+/// Show statistics of a mount
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 stats /mnt/data
   uext4 stats /mnt/data --json | jq .journal.transactions
-  uext4 stats /mnt/data --watch 5          again every five seconds, with what was added
-  uext4 stats /mnt/data --groups           free space of each group, as mb_groups shows it
+  uext4 stats /mnt/data --watch 5          every five seconds, with the changes
+  uext4 stats /mnt/data --groups           free space of each group, as in mb_groups
   uext4 stats /mnt/data --prometheus > /var/lib/node_exporter/uext4.prom
 
-docs/statistics.md says what each number means.")]
+See docs/statistics.md for the meaning of each number.")]
 pub(crate) struct Args {
-    /// Where it is mounted, or its control socket
+    /// Mount point, or control socket of the mount
     #[arg(value_name = "DIR|SOCKET")]
     target: PathBuf,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print the text format of Prometheus
+    /// Print in the Prometheus text format
     #[arg(long, conflicts_with = "json")]
     prometheus: bool,
-    /// Show the free space of each group instead
+    /// Show the free space of each block group instead
     #[arg(long, conflicts_with = "prometheus")]
     groups: bool,
-    /// Show them again every SECONDS, until Ctrl-C
+    /// Repeat every SECONDS (1 to 86400; without a value 1), until Ctrl-C
     #[arg(
         long,
         value_name = "SECONDS",

@@ -7,30 +7,30 @@ use crate::{numbers, show};
 use serde::Serialize;
 use uext4_fuse::Ask;
 
-/// Discard free space, so that a sparse image or an SSD gets it back
+/// Discard free space, for sparse images and SSDs
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   uext4 trim disk.img
-  uext4 trim disk.img --minimum 1M         leave short runs alone
+  uext4 trim disk.img --minimum 1M         ignore shorter runs
   uext4 trim disk.img --from 1G --length 1G
 
-  uext4 trim /mnt/data                     of a running mount, as fstrim does
+  uext4 trim /mnt/data                     a mount, as fstrim does
 
-With -o discard a mount does it all the time.")]
+With -o discard a mount discards freed blocks continuously.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
-    /// Leave free runs alone that are shorter
+    /// Minimum length of a free run to discard
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = numbers::size)]
     minimum: u64,
-    /// Begin at this byte of the file system
+    /// Start at this byte of the file system
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = numbers::size)]
     from: u64,
-    /// Look at so many bytes
+    /// Number of bytes to search from there; default: to the end
     #[arg(long, value_name = "BYTES", value_parser = numbers::size)]
     length: Option<u64>,
-    /// Say nothing
+    /// Print nothing
     #[arg(short, long)]
     quiet: bool,
     /// Print JSON

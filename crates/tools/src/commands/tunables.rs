@@ -7,20 +7,20 @@ use std::io::Write;
 use std::path::PathBuf;
 use uext4_fuse::Ask;
 
-/// Read and set tunables of a running mount, under their names in /sys/fs/ext4
+/// Show or set tunables of a mount, named as in /sys/fs/ext4
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  uext4 tunables /mnt/data                         all of them
-  uext4 tunables /mnt/data mb_prefetch             one, as a bare number
+  uext4 tunables /mnt/data                         show all
+  uext4 tunables /mnt/data mb_prefetch             print one value
   uext4 tunables /mnt/data mb_prefetch=64 mb_max_to_scan=500
 
-A change holds until unmount. docs/tunables.md says what each does.")]
+Changes last until unmount. See docs/tunables.md for the meaning of each.")]
 pub(crate) struct Args {
-    /// Where it is mounted, or its control socket
+    /// Mount point, or control socket of the mount
     #[arg(value_name = "DIR|SOCKET")]
     target: PathBuf,
-    /// What to read, or to set
+    /// Tunables to show or set; default: show all
     #[arg(value_name = "NAME[=VALUE]")]
     words: Vec<String>,
     /// Print JSON

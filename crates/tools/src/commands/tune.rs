@@ -17,70 +17,72 @@ use uext4::{CheckTimes, OnError, Presence, Reseal, Tuning, mkfs};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  uext4 tune disk.img -O orphan_file       add the orphan file; -O ^orphan_file takes it away
-  uext4 tune disk.img -O fast_commit       a cheaper fsync; -O ^fast_commit as before
-  uext4 tune disk.img -L data -m 1         a label, and 1 % of the blocks for the superuser
+  uext4 tune disk.img -O orphan_file       add the orphan file; -O ^orphan_file removes it
+  uext4 tune disk.img -O fast_commit       enable fast commits; -O ^fast_commit disables
+  uext4 tune disk.img -L data -m 1         set the label, and reserve 1 % of the blocks
   uext4 tune disk.img -O metadata_csum_seed -U random
-  uext4 tune disk.img -e remount-ro        what mounts do about damage
-  uext4 tune disk.img -J size=64           a journal of 64 MiB instead of the one there is
-  uext4 tune disk.img -O ^has_journal      no journal: a crash then needs e2fsck
-  uext4 tune disk.img -I 256               room for times after 2038, nanoseconds, attributes
+  uext4 tune disk.img -e remount-ro        behaviour of mounts on errors
+  uext4 tune disk.img -J size=64           replace the journal by one of 64 MiB
+  uext4 tune disk.img -O ^has_journal      remove the journal: a crash then requires e2fsck
+  uext4 tune disk.img -I 256               larger inodes: times after 2038, nanoseconds
   uext4 tune disk.img -o ^acl,discard -E stride=16,stripe_width=64
 
-Features: fast_commit, orphan_file, has_journal, mmp, quota, stable_inodes, metadata_csum_seed,
-64bit and read-only can be turned on and off, uninit_bg too without metadata_csum; dir_index,
-large_file and flex_bg also, off while nothing uses them; dir_nlink, extent, ea_inode, encrypt,
-casefold, extra_isize, huge_file, large_dir, project and verity only on; resize_inode only off.
+Features that can be enabled and disabled: fast_commit, orphan_file, has_journal, mmp, quota,
+stable_inodes, metadata_csum_seed, metadata_csum, 64bit and read-only; uninit_bg without
+metadata_csum; dir_index, large_file and flex_bg, which can be disabled while they are not in use.
+Can only be enabled: dir_nlink, extent, ea_inode, encrypt, casefold, extra_isize, huge_file,
+large_dir, project and verity. Can only be disabled: resize_inode.
 
-metadata_csum can be turned on and off. This, and a new UUID without metadata_csum_seed, changes all
-checksums at once, and the hashes of large attributes: the journal must hold all blocks that change,
-or it is refused.
+Changing metadata_csum, or the UUID without metadata_csum_seed, rewrites all checksums in one
+transaction, and the hashes of large extended attributes. It is refused if the changed blocks do not
+fit into the journal.
 
-With fast_commit, e2fsck drops the whole log if power fails between the end of a full commit and the
-erasure of the fast commits before it: files synced since the last checkpoint are lost then. Linux
-and uext4 replay it.
+With fast_commit, if power fails between the end of a full commit and the erasure of the fast
+commits before it, e2fsck discards the whole journal, and files synced since the last checkpoint are
+lost. Linux and uext4 replay it.
 
 The image must not be mounted.")]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) image: ImageArgs,
-    /// Features to turn on, or off with ^
+    /// Features to enable, or with ^ to disable
     #[arg(short = 'O', long, value_name = "LIST", value_delimiter = ',')]
     features: Vec<FeatureWord>,
     /// Volume label, up to 16 bytes
     #[arg(short = 'L', long)]
     label: Option<String>,
-    /// UUID, or `random`, or `clear` for none
+    /// UUID; `random`: a new one; `clear`: none
     #[arg(short = 'U', long, value_parser = uuid)]
     uuid: Option<[u8; 16]>,
-    /// Journal: size=MIB, fast_commit_size=KIB and location=BLOCK (or a byte, as 1G) in the file
-    /// system, or device=FILE on another one; replaces the old one
+    /// Replace the journal: size=MIB, fast_commit_size=KIB and location=BLOCK (or in bytes, as 1G)
+    /// for an internal one, device=FILE for an external one
     #[arg(short = 'J', long, value_name = "JOURNAL")]
     pub(super) journal: Option<JournalWord>,
-    /// Quota to count, or with ^ not: usrquota, grpquota, prjquota; -O quota stands for all
+    /// Quotas to enable, or with ^ to disable: usrquota, grpquota, prjquota; -O quota: all
     #[arg(short = 'Q', long, value_name = "LIST", value_delimiter = ',')]
     quota: Vec<QuotaWord>,
-    /// Larger inodes, in bytes: a power of two up to a block
+    /// Larger inode size in bytes: a power of two up to the block size
     #[arg(short = 'I', long, value_name = "BYTES")]
     inode_size: Option<u16>,
-    /// What mounts do about damage: continue, remount-ro or panic
+    /// Behaviour of mounts on errors: continue, remount-ro or panic
     #[arg(short = 'e', long, value_name = "BEHAVIOUR", value_parser = behaviour)]
     errors: Option<OnError>,
-    /// Default mount options to turn on, or off with ^
+    /// Default mount options to set, or with ^ to clear
     #[arg(short = 'o', long, value_name = "LIST", value_delimiter = ',')]
     mount_options: Vec<MountWord>,
-    /// stride=, stripe_width=, hash_alg=, hash_seed=UUID (or random), mount_opts=,
-    /// mmp_update_interval=, orphan_file_size=BLOCKS, force_fsck, test_fs, ^test_fs, clear_mmp
+    /// Extended options: stride=, stripe_width=, hash_alg=, hash_seed=UUID (or random),
+    /// mount_opts=, mmp_update_interval=, orphan_file_size=BLOCKS, force_fsck, test_fs, ^test_fs,
+    /// clear_mmp
     #[arg(short = 'E', long, value_name = "LIST", value_delimiter = ',')]
     extended: Vec<ExtendedWord>,
-    /// For -E clear_mmp: no host uses the file system, whatever its MMP block says
+    /// For -E clear_mmp: clear the MMP block even if it is marked as in use by a host
     #[arg(short = 'f', long)]
     force: bool,
     #[command(flatten)]
     reserved: Reserved,
     #[command(flatten)]
     checks: Checks,
-    /// Print JSON: the file system afterwards, as `uext4 info --json` shows it
+    /// Print the resulting file system as JSON, as `uext4 info --json` does
     #[arg(long)]
     json: bool,
 }
@@ -88,10 +90,10 @@ pub(crate) struct Args {
 /// Blocks for the superuser.
 #[derive(clap::Args)]
 struct Reserved {
-    /// Blocks kept for the superuser, in percent of all (0 to 50, also 0.5)
+    /// Percentage of blocks reserved for the superuser (0 to 50, fractions such as 0.5)
     #[arg(short = 'm', long = "reserved", value_name = "PERCENT")]
     percent: Option<Share>,
-    /// Blocks kept for the superuser, as a number
+    /// Number of blocks reserved for the superuser
     #[arg(
         short = 'r',
         long = "reserved-blocks",
@@ -99,10 +101,10 @@ struct Reserved {
         conflicts_with = "percent"
     )]
     blocks: Option<u64>,
-    /// User that may use them as well, as a number
+    /// UID of the user that may use reserved blocks
     #[arg(short = 'u', long = "reserved-uid", value_name = "UID")]
     uid: Option<u32>,
-    /// Group that may use them as well, as a number
+    /// GID of the group that may use reserved blocks
     #[arg(short = 'g', long = "reserved-gid", value_name = "GID")]
     gid: Option<u32>,
 }
@@ -110,7 +112,7 @@ struct Reserved {
 /// When e2fsck checks at boot, and what mounts note.
 #[derive(clap::Args)]
 struct Checks {
-    /// Mounts before a check is due; 0: never
+    /// Maximum mount count before a check; 0: no limit
     #[arg(
         short = 'c',
         long,
@@ -119,16 +121,16 @@ struct Checks {
         allow_hyphen_values = true
     )]
     max_mounts: Option<u16>,
-    /// Mounts since the last check
+    /// Mount count since the last check
     #[arg(short = 'C', long, value_name = "MOUNTS")]
     mounts: Option<u16>,
-    /// Time between checks: days, or a number with d, w, m or s; 0: no limit
+    /// Interval between checks: in days, or with suffix d, w, m or s; 0: no limit
     #[arg(short = 'i', long, value_name = "TIME", value_parser = tune_words::interval)]
     interval: Option<u32>,
     /// Time of the last check, in seconds since 1970
     #[arg(short = 'T', long, value_name = "SECONDS")]
     last_checked: Option<u64>,
-    /// Directory of the last mount, up to 63 bytes
+    /// Directory of the last mount (last mounted on), up to 63 bytes
     #[arg(short = 'M', long, value_name = "DIR")]
     last_mounted: Option<String>,
 }

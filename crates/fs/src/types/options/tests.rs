@@ -31,7 +31,7 @@ fn what_is_not_there_is_refused_by_name_and_reason() {
         ("inode_readahead_blks=x", "not a number"),
         ("min_batch_time=4294967296", "too large"),
         ("data_err=abort", "fails the write"),
-        ("abort", "makes a file system fail"),
+        ("abort", "simulates a file system error"),
         ("max_batch_time=x", "not a number"),
         ("errors=explode", "remount-ro"),
     ];

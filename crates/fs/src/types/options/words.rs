@@ -16,7 +16,7 @@ pub struct OptionHelp {
 }
 
 /// The heading of refused words.
-const REFUSED_TITLE: &str = "Of ext4, but refused, and why";
+const REFUSED_TITLE: &str = "Options of ext4 that are refused";
 
 /// Applies a comma separated list.
 pub(super) fn apply_list(options: &mut MountOptions, list: &str) -> Result<()> {

@@ -15,28 +15,28 @@ pub(super) const ACCESS: Section = Section {
                 flag("ro", |o| o.access = Access::ReadOnly),
                 flag("rw", |o| o.access = Access::ReadWrite),
             ],
-            "only read, or read and write (default)",
+            "mount read-only, or read-write (default)",
         ),
         row(
             &[
                 flag("noload", |o| o.replay = false),
                 flag("norecovery", |o| o.replay = false),
             ],
-            "with ro: leave the journal as it is, and see what was there before its replay",
+            "with ro: do not replay the journal; shows the state before the replay",
         ),
         row(
             &[value("errors", "continue|remount-ro", |o, _, value| {
                 o.on_error = errors(value)?;
                 Ok(())
             })],
-            "when damage is met: go on, or stop writing (default: as the superblock says)",
+            "on damage, continue or become read-only (default: the behaviour in the superblock)",
         ),
         row(
             &[value("sb", "N", |o, name, value| {
                 o.superblock_kib = Some(limited(name, value, u64::MAX >> 10)?);
                 Ok(())
             })],
-            "take the backup of the superblock at N KiB",
+            "use the backup superblock at offset N KiB",
         ),
     ],
 };
@@ -51,36 +51,36 @@ pub(super) const TIMES: Section = Section {
                     (o.relatime, o.no_atime) = (true, false)
                 }),
             ],
-            "note accesses once a day and after changes (default)",
+            "update atime once a day and on the first access after a change (default)",
         ),
         row(
             &[
                 flag("strictatime", |o| (o.relatime, o.no_atime) = (false, false)),
                 flag("norelatime", |o| (o.relatime, o.no_atime) = (false, false)),
             ],
-            "note each access",
+            "update atime on each access",
         ),
         row(
             &[
                 flag("noatime", |o| o.no_atime = true),
                 flag("atime", |o| o.no_atime = false),
             ],
-            "note no access, or as relatime says",
+            "never update atime, or update it as relatime or strictatime says",
         ),
         row(
             &[
                 flag("nodiratime", |o| o.no_dir_atime = true),
                 flag("diratime", |o| o.no_dir_atime = false),
             ],
-            "the same for directories alone",
+            "the same, for directories only",
         ),
         row(
             &[
                 flag("lazytime", |o| o.lazytime = true),
                 flag("nolazytime", |o| o.lazytime = false),
             ],
-            "keep changes of nothing but times in memory until the inode is logged anyway, fsync, \
-             sync, or a day",
+            "keep updates of timestamps alone in memory until the inode is logged for another \
+             reason, fsync, sync, or for a day",
         ),
     ],
 };
@@ -93,18 +93,18 @@ pub(super) const DURABILITY: Section = Section {
                 flag("sync", |o| o.sync = true),
                 flag("async", |o| o.sync = false),
             ],
-            "each change is durable when its call returns, or later (default)",
+            "make each change durable before its call returns, or later (default)",
         ),
         row(
             &[flag("dirsync", |o| o.dirsync = true)],
-            "as sync, for changes of names",
+            "as sync, for changes of directories",
         ),
         row(
             &[value("commit", "SECONDS", |o, _, value| {
                 o.commit_interval = commit(value)?;
                 Ok(())
             })],
-            "how long a change may stay out of the journal (default 5; 0 means 5)",
+            "interval between commits of the journal (default 5; 0 means 5)",
         ),
         row(
             &[value("max_batch_time", "MICROSECONDS", |o, name, value| {
@@ -112,8 +112,8 @@ pub(super) const DURABILITY: Section = Section {
                 o.max_batch = Duration::from_micros(us);
                 Ok(())
             })],
-            "how long a commit may wait for further callers of fsync, but no longer than a commit \
-             takes (default 15000; 0: not at all)",
+            "most time that a commit waits for further fsync calls to join it, limited by the \
+             duration of a commit (default 15000; 0: do not wait)",
         ),
         row(
             &[
@@ -124,15 +124,15 @@ pub(super) const DURABILITY: Section = Section {
                     Ok(())
                 }),
             ],
-            "flush the cache of the device where order needs it (default), or never: then a power \
-             cut may damage the file system",
+            "flush the write cache of the device where the order of writes needs it (default), or \
+             never: a power failure may then damage the file system",
         ),
         row(
             &[value("data", "ordered|writeback", |o, _, value| {
                 o.data = data(value)?;
                 Ok(())
             })],
-            "data are on the device before what refers to them; writeback is done as ordered, \
+            "write data before the metadata that refer to them; writeback acts as ordered, \
              data=journal is refused",
         ),
         row(
@@ -140,14 +140,14 @@ pub(super) const DURABILITY: Section = Section {
                 flag("journal_checksum", |o| o.journal_checksum = Some(true)),
                 flag("nojournal_checksum", |o| o.journal_checksum = Some(false)),
             ],
-            "checksums in the journal, or not (default: as metadata_csum is)",
+            "enable or disable checksums of the journal (default: on with metadata_csum)",
         ),
         row(
             &[value("journal_path", "FILE", |o, _, value| {
                 o.journal_path = Some(value.into());
                 Ok(())
             })],
-            "the device, or image, of an external journal",
+            "device or image of the external journal",
         ),
     ],
 };
@@ -160,35 +160,35 @@ pub(super) const RIGHTS: Section = Section {
                 flag("acl", |o| o.acl = true),
                 flag("noacl", |o| o.acl = false),
             ],
-            "access control lists count (default), or not",
+            "enable (default) or disable POSIX access control lists",
         ),
         row(
             &[
                 flag("user_xattr", |o| o.user_xattr = true),
                 flag("nouser_xattr", |o| o.user_xattr = false),
             ],
-            "attributes user.* are there (default), or not",
+            "enable (default) or disable extended attributes user.*",
         ),
         row(
             &[
                 flag("nombcache", |o| o.share_xattr_blocks = false),
                 flag("no_mbcache", |o| o.share_xattr_blocks = false),
             ],
-            "attribute blocks with the same content are not shared",
+            "do not share extended attribute blocks with the same content",
         ),
         row(
             &[
                 flag("grpid", |o| o.group_from_parent = true),
                 flag("bsdgroups", |o| o.group_from_parent = true),
             ],
-            "new files take the group of their directory",
+            "new files get the group of their directory",
         ),
         row(
             &[
                 flag("nogrpid", |o| o.group_from_parent = false),
                 flag("sysvgroups", |o| o.group_from_parent = false),
             ],
-            "new files take the group of their maker, unless the directory is setgid (default)",
+            "new files get the fsgid of their creator, unless the directory is setgid (default)",
         ),
         row(
             &[
@@ -201,7 +201,7 @@ pub(super) const RIGHTS: Section = Section {
                     Ok(())
                 }),
             ],
-            "this user, and group, may use reserved blocks",
+            "user and group that may use the reserved blocks",
         ),
         row(
             &[
@@ -211,7 +211,7 @@ pub(super) const RIGHTS: Section = Section {
                 flag("prjquota", |o| o.quota_limits.project = true),
                 flag("noquota", |o| o.quota_limits = QuotaLimits::default()),
             ],
-            "limits of users, groups and projects hold, or none (default); use is counted anyway",
+            "enforce user, group or project quotas, or none (default: account only)",
         ),
     ],
 };

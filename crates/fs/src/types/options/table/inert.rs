@@ -8,7 +8,7 @@ use crate::types::error::Result;
 /// Words that `mount(8)` or the VFS handles for any file system: here the program that creates the
 /// mount point sets the mount's flags (`nosuid`, `nodev`, `noexec`).
 pub(super) const OTHERS: Section = Section {
-    title: "For mount(8) and fstab: without effect on the file system",
+    title: "Of mount(8) and fstab: no effect on the file system",
     rows: &[
         row(
             &[
@@ -20,7 +20,7 @@ pub(super) const OTHERS: Section = Section {
                 nothing("exec"),
                 nothing("noexec"),
             ],
-            "what is so anyway, or is set where the mount is made",
+            "defaults, or flags of the mount point",
         ),
         row(
             &[
@@ -37,7 +37,7 @@ pub(super) const OTHERS: Section = Section {
                 nothing("nofail"),
                 nothing("_netdev"),
             ],
-            "read by mount(8): which user may mount, and when",
+            "for mount(8): users that may mount, and time of the mount",
         ),
         row(
             &[
@@ -46,7 +46,7 @@ pub(super) const OTHERS: Section = Section {
                 nothing("iversion"),
                 nothing("noiversion"),
             ],
-            "the kernel's own",
+            "for the kernel's VFS",
         ),
         row(
             &[
@@ -63,13 +63,13 @@ pub(super) const OTHERS: Section = Section {
                     kind: Kind::NothingBehind,
                 },
             ],
-            "comments, and words of systemd",
+            "comments, and options of systemd and other programs",
         ),
     ],
 };
 
 pub(super) const IGNORED: Section = Section {
-    title: "Without effect, here or in the kernel",
+    title: "Accepted for compatibility: no effect",
     rows: &[
         row(
             &[
@@ -79,7 +79,7 @@ pub(super) const IGNORED: Section = Section {
                 nothing("dax=never"),
                 nothing("nowarn_on_error"),
             ],
-            "how it is done anyway",
+            "no effect: always on",
         ),
         row(
             &[
@@ -94,7 +94,7 @@ pub(super) const IGNORED: Section = Section {
                 nothing("debug"),
                 nothing("warn_on_error"),
             ],
-            "inert: of the kernel's way of working or of its messages; no program sees it",
+            "no effect: tunes the implementation or the messages of the kernel",
         ),
         row(
             &[
@@ -110,7 +110,7 @@ pub(super) const IGNORED: Section = Section {
                 nothing("reservation"),
                 nothing("noreservation"),
             ],
-            "ignored by the kernel's ext4 as well",
+            "no effect: ignored by the kernel's ext4, too",
         ),
     ],
 };
@@ -124,26 +124,29 @@ fn unused_number(_: &mut MountOptions, name: &str, value: &str) -> Result<()> {
 pub(in super::super) const REFUSED: &[(&str, &str)] = &[
     (
         "journal_async_commit",
-        "commit blocks are always written after what they cover",
+        "commit blocks are always written after the blocks of their transaction",
     ),
-    ("journal_dev", "name the journal's device by journal_path="),
+    (
+        "journal_dev",
+        "name the device of the journal with journal_path=",
+    ),
     ("journal_ioprio", "requests have no priorities"),
     (
         "data_err",
-        "an error in writing data fails the write, not the journal",
+        "a data write error fails the write or fsync, and does not abort the journal",
     ),
     (
         "usrjquota",
-        "quota is kept in hidden inodes only (usrquota)",
+        "quotas are stored in hidden inodes only (usrquota)",
     ),
     (
         "grpjquota",
-        "quota is kept in hidden inodes only (grpquota)",
+        "quotas are stored in hidden inodes only (grpquota)",
     ),
-    ("jqfmt", "quota is kept in hidden inodes only"),
-    ("nouid32", "owners are always 32 bits wide"),
-    ("abort", "it makes a file system fail"),
-    ("dax", "there is no direct access from user space"),
-    ("inlinecrypt", "encryption is not there"),
-    ("test_dummy_encryption", "encryption is not there"),
+    ("jqfmt", "quotas are stored in hidden inodes only"),
+    ("nouid32", "UIDs and GIDs always have 32 bits"),
+    ("abort", "simulates a file system error"),
+    ("dax", "DAX is not available in user space"),
+    ("inlinecrypt", "encryption is not supported"),
+    ("test_dummy_encryption", "encryption is not supported"),
 ];

@@ -13,14 +13,14 @@ pub(super) const SPACE: Section = Section {
                 flag("delalloc", |o| o.delalloc = Some(true)),
                 flag("nodelalloc", |o| o.delalloc = Some(false)),
             ],
-            "choose blocks when data are written out (default), or when they are accepted",
+            "allocate blocks at writeback (default), or when write is called",
         ),
         row(
             &[value("delalloc_memory", "BYTES", |o, name, value| {
                 o.delalloc_memory_bytes = Some(size_of_memory(name, value)?);
                 Ok(())
             })],
-            "most data that wait for their blocks (default: a 16th, 256M at most)",
+            "limit of delayed data (default: 1/16 of the memory, at most 256M)",
         ),
         row(
             &[
@@ -31,22 +31,22 @@ pub(super) const SPACE: Section = Section {
                     Ok(())
                 }),
             ],
-            "write out a file at once that takes the place of another, or of its own old content \
-             (default), or not",
+            "when a file replaces another by rename, or is rewritten after truncation, write it \
+             out at once (default), or not",
         ),
         row(
             &[
                 flag("discard", |o| o.discard = true),
                 flag("nodiscard", |o| o.discard = false),
             ],
-            "give freed blocks back to the device after their commit, or not (default)",
+            "discard freed blocks after the commit, or not (default)",
         ),
         row(
             &[value("stripe", "BLOCKS", |o, name, value| {
                 o.stripe_blocks = clamp_u32(limited(name, value, u32::MAX.into())?);
                 Ok(())
             })],
-            "width of a stripe of the RAID array below (default: as the superblock says)",
+            "stripe width of the RAID array (default: as in the superblock)",
         ),
         row(
             &[
@@ -65,8 +65,8 @@ pub(super) const SPACE: Section = Section {
                 }),
                 flag("freespace_tree", |o| o.allocator = Allocator::FreespaceTree),
             ],
-            "how free space is searched: group after group (mb_optimize_scan=0), by the length of \
-             free runs (1), or in trees (default)",
+            "search for free space: linear scan of the groups (mb_optimize_scan=0), groups by \
+             the length of their free runs (1), or free-space trees (default)",
         ),
         row(
             &[
@@ -79,77 +79,78 @@ pub(super) const SPACE: Section = Section {
                     Ok(())
                 }),
             ],
-            "how eagerly free-space trees are built (default 1)",
+            "how eagerly free-space trees read cold regions of the volume (default 1)",
         ),
         row(
             &[value("freespace_memory", "BYTES", |o, name, value| {
                 o.freespace_memory_bytes = size(name, value, u64::MAX)?;
                 Ok(())
             })],
-            "memory for free-space trees (0, the default, goes by the volume)",
+            "memory limit of the free-space trees (default 0: depends on the size of the volume)",
         ),
         row(
             &[value("growth_limit", "BYTES", |o, name, value| {
                 o.growth_limit_bytes = bound(size(name, value, u64::MAX)?);
                 Ok(())
             })],
-            "size up to which it can grow while mounted (default: 16 times its size, and 4096 \
-             groups more at most)",
+            "size up to which the file system can be grown while mounted (default: 16 times its \
+             size, at most 4096 more groups)",
         ),
         row(
             &[
                 flag("prefetch_block_bitmaps", |o| o.prefetch_bitmaps = true),
                 flag("no_prefetch_block_bitmaps", |o| o.prefetch_bitmaps = false),
             ],
-            "read block bitmaps in the background after the mount (default), or not",
+            "prefetch block bitmaps in the background after the mount (default), or not",
         ),
         row(
             &[value("metadata_cache", "BYTES", |o, name, value| {
                 o.metadata_cache_bytes = Some(size_of_memory(name, value)?);
                 Ok(())
             })],
-            "cache of unused inodes and metadata blocks (default: a 16th, 256M at most)",
+            "cache for unused inodes and metadata blocks (default: 1/16 of the memory, at most \
+             256M)",
         ),
         row(
             &[value("extent_cache", "BYTES", |o, name, value| {
                 o.extent_cache_bytes = size(name, value, u64::MAX)?;
                 Ok(())
             })],
-            "memory for what is known of the maps of files (default 32M)",
+            "memory limit of the extent status cache (default 32M)",
         ),
         row(
             &[
                 flag("bsddf", |o| o.minix_df = false),
                 flag("minixdf", |o| o.minix_df = true),
             ],
-            "df counts the space of metadata as used from the start (default), or as space",
+            "statfs leaves metadata overhead out of the total size (default), or includes it",
         ),
     ],
 };
 
 pub(super) const BOUNDS: Section = Section {
-    title: "Bounds",
+    title: "Limits",
     rows: &[
         row(
             &[value("operation_bytes", "BYTES", |o, name, value| {
                 o.operation_bytes = bound(size(name, value, u64::MAX)?);
                 Ok(())
             })],
-            "metadata that one operation may look at (0, the default: no bound)",
+            "limit of metadata that one operation reads (default 0: no limit)",
         ),
         row(
             &[value("operation_seconds", "SECONDS", |o, name, value| {
                 o.operation_time = seconds(name, value)?;
                 Ok(())
             })],
-            "how long one operation may take (0, the default: no bound)",
+            "time limit of one operation (default 0: no limit)",
         ),
         row(
             &[value("max_dir_size_kb", "N", |o, name, value| {
                 o.max_dir_size_kib = bound(limited(name, value, u32::MAX.into())?);
                 Ok(())
             })],
-            "directories do not grow beyond N KiB (0, the default: no bound)",
+            "size limit of directories in KiB (default 0: no limit)",
         ),
     ],
 };
