@@ -73,7 +73,7 @@
 //!
 //! # Errors
 //!
-//! [`Error::errno`] is the errno that Linux would answer. Operations by path fail with
+//! [`Error::errno`] is the errno that Linux would return. Operations by path fail with
 //! [`path::PathError`], which has the path too; `?` turns it into an [`Error`], and both into
 //! `std::io::Error`. Damaged structures give [`Error::Corrupt`] with their place, never a panic.
 //!

@@ -169,9 +169,9 @@ pub struct FastCommitStats {
     pub of_one_block: u64,
     /// Those of two blocks.
     pub of_two_blocks: u64,
-    /// Those of more.
+    /// Fast commits of three blocks or more.
     pub of_more_blocks: u64,
-    /// Their blocks.
+    /// Blocks that all fast commits wrote.
     pub blocks: u64,
     /// Bytes of their records.
     pub bytes: u64,

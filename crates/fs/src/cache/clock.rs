@@ -101,7 +101,6 @@ impl<K, V> Found<K, V> {
     }
 }
 
-/// See the module.
 pub(crate) struct Cache<K, V> {
     shards: Box<[Shard<K, V>]>,
     allotment: Allotment,
@@ -138,7 +137,6 @@ impl<K: Key, V: Cached> Cache<K, V> {
         }
     }
 
-    /// The cached object.
     pub(crate) fn get(&self, key: K) -> Option<Arc<V>> {
         self.shard(key).lookup(key).ok()
     }
@@ -203,7 +201,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
         })
     }
 
-    /// Replaces the cached object by `value`; answers the new object and the old one.
+    /// Replaces the cached object by `value`; returns the new object and the old one.
     pub(crate) fn replace(&self, key: K, value: V) -> (Arc<V>, Option<Arc<V>>) {
         let value = Arc::new(value);
         let before = self.add(self.shard(key), |entries| {
@@ -225,7 +223,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
         answer
     }
 
-    /// Evicts what exceeds the limit, with bounded work; answers the number of entries that a shard
+    /// Evicts what exceeds the limit, with bounded work; returns the number of entries that a shard
     /// may add before the next call.
     fn keep_limit(&self) -> usize {
         let shards = self.shards.len();
@@ -246,7 +244,6 @@ impl<K: Key, V: Cached> Cache<K, V> {
         (limit.saturating_sub(present) / shards).clamp(interval, shards)
     }
 
-    /// Removes the object.
     pub(crate) fn remove(&self, key: K) -> Option<Arc<V>> {
         self.shard(key).change(|entries| entries.remove(key))
     }
@@ -258,7 +255,7 @@ impl<K: Key, V: Cached> Cache<K, V> {
         sum
     }
 
-    /// Evicts about a quarter of the objects: idle ones that were not looked up recently. Answers
+    /// Evicts about a quarter of the objects: idle ones that were not looked up recently. Returns
     /// how many.
     pub(crate) fn shed(&self) -> u64 {
         self.shards

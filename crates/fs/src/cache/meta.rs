@@ -62,7 +62,6 @@ impl Object for MetaBlock {
 }
 
 impl MetaBlock {
-    /// The block's number.
     pub(crate) fn nr(&self) -> BlockNr {
         self.nr
     }
@@ -220,7 +219,7 @@ impl Blocks {
         Some(block)
     }
 
-    /// Drops some of the clean blocks; answers how many.
+    /// Drops some of the clean blocks; returns how many.
     pub(crate) fn shed(&self) -> u64 {
         self.cache.shed()
     }

@@ -26,7 +26,7 @@ impl Filesystem {
 
     /// The error that made the mount read-only: a failed write or flush of the journal or of
     /// metadata, or damage with `errors=remount-ro`. From then on nothing is written, changes
-    /// answer [`crate::Error::ReadOnly`], and the next mount recovers the durable state. `None`
+    /// return [`crate::Error::ReadOnly`], and the next mount recovers the durable state. `None`
     /// without such an error.
     pub fn failure(&self) -> Option<crate::types::error::Error> {
         self.fs.poll_failed_commit();

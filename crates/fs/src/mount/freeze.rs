@@ -41,7 +41,7 @@ impl Filesystem {
     ///
     /// # Errors
     /// [`Error::Invalid`] if it is not frozen. An error of the device: the mount has failed, and
-    /// waiting changes answer [`Error::ReadOnly`].
+    /// waiting changes return [`Error::ReadOnly`].
     pub fn thaw(&self) -> Result<()> {
         let fs = &self.fs;
         let mut life = fs.lifecycle.lock();

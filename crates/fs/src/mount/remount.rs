@@ -27,7 +27,7 @@ impl Filesystem {
     /// can change. Options that are not in the list stay. Changes wait while the access changes;
     /// open files stay open.
     ///
-    /// A change to read-only does not check for files open for writing: their next write answers
+    /// A change to read-only does not check for files open for writing: their next write returns
     /// [`Error::ReadOnly`].
     ///
     /// # Errors

@@ -24,7 +24,7 @@ pub enum Flush {
 }
 
 impl Filesystem {
-    /// Shuts down. Operations answer [`Error::Shutdown`]; a second call does nothing.
+    /// Shuts down. Operations return [`Error::Shutdown`]; a second call does nothing.
     ///
     /// # Errors
     /// The error that kept it from becoming clean, or the log from being written: it is shut down,

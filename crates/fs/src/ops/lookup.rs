@@ -71,7 +71,7 @@ impl Filesystem {
         attr_of(&self.fs, inode)
     }
 
-    /// Calls `visit` for the entries of `dir` from `cookie` on (0 is the start) until it answers
+    /// Calls `visit` for the entries of `dir` from `cookie` on (0 is the start) until it returns
     /// [`Visit::Stop`]. Cookies stay valid while the directory changes.
     pub fn read_dir(
         &self,
@@ -104,7 +104,7 @@ impl Filesystem {
         })
     }
 
-    /// Answers whether `caller` may do `want`.
+    /// Returns whether `caller` may do `want`.
     pub fn access(&self, inode: &InodeRef, caller: &Caller, want: Want) -> Result<()> {
         self.run(|fs| fs.may(inode, caller, want))
     }

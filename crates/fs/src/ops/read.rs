@@ -8,7 +8,7 @@ use crate::state::inode::InodeRef;
 use crate::types::error::Result;
 
 impl Filesystem {
-    /// Reads up to `buf.len()` bytes at byte `offset`; answers how many (less at the end).
+    /// Reads up to `buf.len()` bytes at byte `offset`; returns how many (less at the end).
     pub fn read(&self, inode: &InodeRef, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.run(|fs| {
             regular(inode)?;
@@ -31,8 +31,8 @@ impl Filesystem {
 
     /// As [`Self::read_untouched`], for callers that transfer data without reading them. Passes the
     /// places of up to `len_bytes` bytes from byte `offset` on, less only at the end, to `take`;
-    /// answers its result. The data stay in place until it returns; it must not wait for another
-    /// operation on the file. Answers false, without a call of `take`, unless all of them are in a
+    /// returns its result. The data stay in place until it returns; it must not wait for another
+    /// operation on the file. Returns false, without a call of `take`, unless all of them are in a
     /// file of the host, in few pieces; use [`Self::read`] then.
     pub fn read_in_place(
         &self,

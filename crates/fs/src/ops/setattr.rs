@@ -19,7 +19,7 @@ const SET_GID: u16 = 0o2000;
 const GROUP_EXECUTES: u16 = 0o010;
 
 impl Filesystem {
-    /// Changes the attributes in `set`; answers the new ones.
+    /// Changes the attributes in `set`; returns the new ones.
     pub fn set_attr(&self, inode: &InodeRef, set: &SetAttr, caller: &Caller) -> Result<Attr> {
         self.change(|fs| {
             fs.writable()?;

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 impl Filesystem {
     /// Discards free space inside the byte range `range`, in runs of at least `min_len_bytes`;
-    /// answers how many bytes were discarded. Freed blocks that wait for a commit are skipped.
+    /// returns how many bytes were discarded. Freed blocks that wait for a commit are skipped.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] for a range that starts behind the file system or is shorter than

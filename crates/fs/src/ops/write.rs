@@ -85,7 +85,7 @@ impl WriteContext {
 }
 
 impl Filesystem {
-    /// Writes `data` at `position`, a byte offset or [`Position::End`]; answers where they are, and
+    /// Writes `data` at `position`, a byte offset or [`Position::End`]; returns where they are, and
     /// how many bytes were written: less than all if space, quota or the largest size was reached.
     /// The data are durable after [`Self::fsync`]. Permissions are checked at the open, not here.
     /// Locks the file's data.

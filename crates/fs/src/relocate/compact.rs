@@ -122,7 +122,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Moves one extent before the border, in pieces if it must be; answers how many blocks moved.
+    /// Moves one extent before the border, in pieces if it must be; returns how many blocks moved.
     fn bring_one(&self, mover: &mut Mover, late: &Late, runs: &mut FreeRuns) -> Result<u64> {
         let Some(inode) = self.run(|fs| movable(fs, late.inode))? else {
             return Ok(0);

@@ -114,7 +114,7 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Answers how many blocks moved.
+    /// Returns how many blocks moved.
     fn all(
         &mut self,
         extents: &[Mapped],
@@ -154,7 +154,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Reserves a run for extents from position `at` on that makes fewer of them; answers the part
+    /// Reserves a run for extents from position `at` on that makes fewer of them; returns the part
     /// of the file that fits.
     fn gather(
         &mut self,

@@ -51,7 +51,7 @@ pub enum Destination {
 
 impl Filesystem {
     /// Moves the data in the byte range of a file to other free blocks, in runs as long as free
-    /// space has them; answers how many bytes moved. The content stays for all its users.
+    /// space has them; returns how many bytes moved. The content stays for all its users.
     ///
     /// # Errors
     /// [`Error::Invalid`] for other files than regular ones; [`Error::NoSpace`] when no free block

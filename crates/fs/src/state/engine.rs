@@ -51,7 +51,6 @@ pub(crate) struct Fs {
     pub(crate) extra_isize: ExtraIsize,
     /// `metadata_cache`: bytes for inodes and metadata blocks that only the cache holds.
     pub(crate) metadata_cache: Arc<AtomicU64>,
-    /// Calls of `reclaim_memory`.
     pub(crate) reclaims: AtomicU64,
 }
 
@@ -136,7 +135,7 @@ impl Fs {
         self.inodes.load(&self.base, &self.space, nr)
     }
 
-    /// Answers damage unless `nr` is a block that a file or directory may own.
+    /// Returns damage unless `nr` is a block that a file or directory may own.
     pub(crate) fn check_block(&self, nr: BlockNr, structure: &'static str) -> Result<()> {
         if self.space.may_contain_data(nr) {
             return Ok(());

@@ -65,7 +65,6 @@ struct Entered {
     listener: Option<Arc<dyn Listener>>,
 }
 
-/// See the module.
 pub(crate) struct Incidents {
     entered: Mutex<Entered>,
     block_bits: u32,

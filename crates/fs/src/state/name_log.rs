@@ -26,7 +26,6 @@ pub(crate) enum NameChange {
     Unlink { last: Option<Box<[u8]>> },
 }
 
-/// A noted change.
 pub(crate) struct NotedName {
     pub(crate) change: NameChange,
     pub(crate) dentry: Dentry,
@@ -39,7 +38,6 @@ struct Names {
     gone: HashSet<InodeNr>,
 }
 
-/// See the module.
 pub(crate) struct NameLog {
     names: Mutex<Names>,
 }

@@ -7,7 +7,7 @@ pub use uext4_volume::{InTheWay, ResizeError};
 /// Result of the library's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The error type. [`Error::errno`] gives the Linux errno that ext4 would answer.
+/// The error type. [`Error::errno`] gives the Linux errno that ext4 would return.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The device failed.

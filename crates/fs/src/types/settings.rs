@@ -9,7 +9,6 @@ use crate::types::options::{MountOptions, OnError};
 use uext4_num::clamp_u8;
 use uext4_sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A boolean option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Switch {
@@ -57,7 +56,6 @@ impl Switch {
 /// No user or group: the largest id plus one.
 const NO_ID: u64 = 1 << 32;
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Settings {
     switches: AtomicU32,

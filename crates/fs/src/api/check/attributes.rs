@@ -26,7 +26,7 @@ struct SharedBlock {
 const BYTES_PER_BLOCK: u64 = 48;
 
 impl Check<'_> {
-    /// Checks the attributes of an inode; answers how many clusters they add to it.
+    /// Checks the attributes of an inode; returns how many clusters they add to it.
     pub(super) fn check_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
         let here = match decode_ibody(&inode.tail, Place::Inode(nr)) {
             Ok(set) => {
@@ -124,7 +124,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a set of attributes; answers how many clusters its value inodes take.
+    /// Checks a set of attributes; returns how many clusters its value inodes take.
     fn check_set(&mut self, set: &XattrSet, place: Place) -> Step<u64> {
         let mut clusters = 0;
         for entry in set.iter() {

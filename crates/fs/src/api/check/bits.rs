@@ -3,7 +3,6 @@
 use super::paged::Paged;
 use std::ops::Range;
 
-/// See the module.
 #[derive(Default)]
 pub(super) struct Bits(Paged<u64>);
 

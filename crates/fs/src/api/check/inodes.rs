@@ -18,7 +18,7 @@ const FRAGMENT: std::ops::Range<usize> = 0x70..0x74;
 const BLOCKS_MAX: u64 = 1 << 32;
 
 impl Check<'_> {
-    /// Checks an inode in use; answers its type, if it has one.
+    /// Checks an inode in use; returns its type, if it has one.
     pub(super) fn check_used(
         &mut self,
         nr: InodeNr,

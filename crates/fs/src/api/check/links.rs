@@ -9,7 +9,6 @@ use uext4_num::{low_u32, u64_of};
 const NAMELESS: u8 = 0x10;
 const KIND: u8 = 0x0f;
 
-/// A directory.
 pub(super) struct Directory {
     pub(super) nr: u32,
     /// The directory with its entry; 0 until one is found.

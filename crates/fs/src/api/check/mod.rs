@@ -125,7 +125,6 @@ struct Check<'a> {
     unreadable: Bits,
     shared: SharedBlocks,
     values: Values,
-    /// Orphans.
     orphans: BTreeSet<u32>,
     memory_bytes: u64,
     steps: u32,
@@ -229,7 +228,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Marks clusters in use; answers how many were not so far.
+    /// Marks clusters in use; returns how many were not so far.
     fn claim(&mut self, clusters: Range<u64>) -> Step<u64> {
         self.take(self.claimed.more_bytes(&clusters))?;
         Ok(self.claimed.put_all(clusters))
@@ -275,7 +274,6 @@ impl<'a> Check<'a> {
         Ok(Some(block.split_off(clamp_usize(byte % block_size))))
     }
 
-    /// Reports damage.
     fn add_problem(&mut self, place: Place, structure: &'static str, problem: CorruptKind) {
         self.add_corrupt(&Corrupt::new(place, structure, problem));
     }
@@ -328,7 +326,6 @@ impl<'a> Check<'a> {
         Some(block.0 * u64::from(geometry.block_size()) + u64::from(at))
     }
 
-    /// All groups.
     fn groups(&self) -> impl Iterator<Item = GroupNr> + use<> {
         (0..self.fs.base.geometry.group_count).map(GroupNr)
     }

@@ -38,7 +38,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks the table and its blocks; answers their number, and the exclusive end of their
+    /// Checks the table and its blocks; returns their number, and the exclusive end of their
     /// logical blocks.
     fn check_kept(&mut self, nr: InodeNr, table: BlockNr) -> Step<(u64, u64)> {
         let geometry = *self.fs.base.geometry;

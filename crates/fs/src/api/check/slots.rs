@@ -119,7 +119,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks one slot; answers the type of an inode in use.
+    /// Checks one slot; returns the type of an inode in use.
     fn check_slot(&mut self, nr: InodeNr, raw: &[u8], marked: bool) -> Step<Option<FileType>> {
         let links = RawInode(raw).links();
         if !marked && (links != 0 || self.is_reserved(nr)) {

@@ -17,7 +17,6 @@ pub(super) struct Named {
     pub(super) name: Vec<u8>,
 }
 
-/// A value inode.
 struct Value {
     size: u64,
     fields: EaInodeFields,

@@ -27,7 +27,7 @@ pub struct Entry {
 /// The directory may change during the listing: each unchanged entry is listed once.
 pub struct Directory {
     fs: Filesystem,
-    /// For errors.
+    /// Path of the directory, which errors name.
     path: Vec<u8>,
     inode: InodeRef,
     /// Cookie of the next batch; `None` after the end.

@@ -41,7 +41,7 @@ pub(super) struct Rights {
 /// ```
 pub struct File {
     fs: Filesystem,
-    /// For errors.
+    /// Path of the file, which errors name.
     path: Vec<u8>,
     inode: InodeRef,
     rights: Rights,
@@ -76,7 +76,7 @@ impl File {
         &self.inode
     }
 
-    /// Reads up to `buf.len()` bytes at byte `offset`; answers the number read, 0 at the end.
+    /// Reads up to `buf.len()` bytes at byte `offset`; returns the number read, 0 at the end.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if !self.rights.read {
             return Err(Error::Invalid("the file was not opened for reading")).at(&self.path);
@@ -84,7 +84,7 @@ impl File {
         self.fs.read(&self.inode, offset, buf).at(&self.path)
     }
 
-    /// Writes `data` at byte `offset` (at the end in append mode); answers the number of bytes.
+    /// Writes `data` at byte `offset` (at the end in append mode); returns the number of bytes.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
         Ok(self.put(offset, data)?.len_bytes)
     }

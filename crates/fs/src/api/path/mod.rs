@@ -1,6 +1,6 @@
 //! Files by path, as in `std::fs`.
 //!
-//! [`Filesystem::paths`] answers a view of the tree for programs. Paths are bytes, `&str` or
+//! [`Filesystem::paths`] returns a view of the tree for programs. Paths are bytes, `&str` or
 //! `&Path`. They and absolute symbolic links start at the root of the image. No file outside the
 //! image is ever accessed.
 //!
@@ -34,7 +34,7 @@
 //! [`Error`]; `?` turns it into either of them or into `std::io::Error`.
 //!
 //! [`Paths`], [`File`], [`Directory`] and [`Walk`] hold a clone of the [`Filesystem`]: they keep it
-//! mounted until [`Filesystem::unmount`], after which they answer [`Error::Unmounted`], or until
+//! mounted until [`Filesystem::unmount`], after which they return [`Error::Unmounted`], or until
 //! all of them are dropped.
 //!
 //! Layout: `walk` resolves a path to inodes, `open` and `file` are open files, `change` holds all
@@ -199,7 +199,7 @@ impl Paths {
         self.create(path)?.write_all_at(0, data.as_ref())
     }
 
-    /// Copies content (holes stay holes) and permission bits of a file; answers its size in bytes.
+    /// Copies content (holes stay holes) and permission bits of a file; returns its size in bytes.
     pub fn copy(&self, from: impl AsBytes, to: impl AsBytes) -> Result<u64> {
         let source = self.open(&from)?;
         // Emptied only if it is another file.

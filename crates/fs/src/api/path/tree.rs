@@ -63,7 +63,6 @@ pub struct Walk {
     next: Option<WalkEntry>,
 }
 
-/// An open directory.
 struct Level {
     inode: InodeRef,
     /// Length of its path.

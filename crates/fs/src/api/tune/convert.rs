@@ -26,7 +26,7 @@ const FEATURES: [Feature; 6] = [
     Feature::EXTENTS,
 ];
 
-/// Makes an ext4 of the file system on `device`, of which the caller is the only user; answers the
+/// Makes an ext4 of the file system on `device`, of which the caller is the only user; returns the
 /// features that it got. A journal that it gets has `journal_blocks`, or as many as by mke2fs.
 ///
 /// # Errors

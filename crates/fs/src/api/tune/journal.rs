@@ -38,7 +38,7 @@ pub enum Journal<'a> {
     Internal(InternalJournal),
     /// On another device, made by `mkfs::format_journal_device`.
     External {
-        /// The device.
+        /// The journal device, which the caller has opened.
         device: &'a Arc<dyn BlockDevice>,
         /// UUID of the journal.
         uuid: [u8; 16],
@@ -162,7 +162,7 @@ fn check_space(device: &Arc<dyn BlockDevice>, blocks: u32) -> Result<()> {
     }
 }
 
-/// Prepares the new journal, switches to it, and releases the old one. Answers the options of
+/// Prepares the new journal, switches to it, and releases the old one. Returns the options of
 /// mounts with the new one.
 fn replace(
     device: &Arc<dyn BlockDevice>,

@@ -64,7 +64,6 @@ fn end<V>(value: &mut Option<Arc<V>>) -> Option<V> {
     }
 }
 
-/// See the module.
 pub(super) struct Entries<K, V> {
     map: StripeMap<K, Entry<V>, STRIPE_BITS>,
     ring: Vec<K>,
@@ -129,7 +128,6 @@ impl<K: Key, V: Cached> Entries<K, V> {
         self.ring.push(key);
     }
 
-    /// Removes the object.
     pub(super) fn remove(&mut self, key: K) -> Option<Arc<V>> {
         let entry = self.map.remove(&key)?;
         self.departures += 1;
@@ -143,7 +141,7 @@ impl<K: Key, V: Cached> Entries<K, V> {
         entry.value
     }
 
-    /// Moves the hand past `looks` entries, or until it has evicted `wanted`. Answers the evicted
+    /// Moves the hand past `looks` entries, or until it has evicted `wanted`. Returns the evicted
     /// objects, which the caller drops without the shard's lock.
     pub(super) fn sweep(&mut self, looks: usize, wanted: usize) -> Vec<V> {
         let mut gone = Vec::new();
@@ -165,7 +163,6 @@ impl<K: Key, V: Cached> Entries<K, V> {
         gone
     }
 
-    /// All objects.
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<V>> {
         self.map.values().filter_map(|entry| entry.value.as_ref())
     }

@@ -74,7 +74,6 @@ impl<K: Key, V: Cached> Shard<K, V> {
         sum.evictions += self.evictions.load(Relaxed);
     }
 
-    /// Changes the entries.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Entries<K, V>) -> T) -> T {
         let mut entries = self.entries.write();
         let answer = change(&mut entries);
@@ -82,7 +81,7 @@ impl<K: Key, V: Cached> Shard<K, V> {
         answer
     }
 
-    /// Adds entries; answers also whether the cache is to be kept within its limit now, which
+    /// Adds entries; returns also whether the cache is to be kept within its limit now, which
     /// [`Self::put_off`] delays. Never while the shard has less than `share` entries.
     pub(super) fn add<T>(
         &self,
@@ -107,7 +106,7 @@ impl<K: Key, V: Cached> Shard<K, V> {
         self.until_due.store(entries, Relaxed);
     }
 
-    /// Moves the hand past `looks` entries, or until `wanted` were evicted; answers how many were.
+    /// Moves the hand past `looks` entries, or until `wanted` were evicted; returns how many were.
     pub(super) fn sweep(&self, looks: usize, wanted: usize) -> usize {
         let gone = self.change(|entries| entries.sweep(looks, wanted));
         if !gone.is_empty() {

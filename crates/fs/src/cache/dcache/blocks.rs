@@ -211,7 +211,6 @@ impl DirBlocks {
         size_of::<Self>() + blocks + self.index.bytes()
     }
 
-    /// Drops everything.
     pub(crate) fn clear(&self) {
         self.blocks.iter().for_each(KnownBlock::clear);
         self.index.clear();

@@ -256,7 +256,7 @@ mod tests {
         assert!((1..5_000).filter(known).count() > 100);
     }
 
-    /// Concurrent writers of one set: a lookup never answers a combination that was not written.
+    /// Concurrent writers of one set: a lookup never returns a combination that was not written.
     #[test]
     fn words_of_two_entries_make_no_third() {
         let (keys, memory, names) = (fixed_keys(), memory(512), Dentries::default());

@@ -48,7 +48,6 @@ impl Dentry {
         self.copy(Words { mark, said });
     }
 
-    /// Copies another entry.
     pub(crate) fn copy(&self, words: Words) {
         self.mark.store(words.mark, Relaxed);
         self.said.store(words.said, SeqCst);

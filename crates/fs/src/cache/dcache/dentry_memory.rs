@@ -24,7 +24,6 @@ impl DentryMemory {
         })
     }
 
-    /// Bytes in use.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Relaxed)
     }

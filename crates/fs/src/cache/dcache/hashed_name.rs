@@ -60,7 +60,6 @@ impl NameHasher {
     }
 }
 
-/// See the module.
 pub(crate) struct HashedName<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) key: Key,

@@ -177,7 +177,7 @@ impl<const SEGMENTS: usize> IndexCopy<SEGMENTS> {
         Some(slot.get_or_init(|| NodeCopy::new(limit)))
     }
 
-    /// Notes that a leaf below a node was split; answers whether the node is to be copied again.
+    /// Notes that a leaf below a node was split; returns whether the node is to be copied again.
     /// The structure gets no other number meanwhile.
     pub(crate) fn record_split(&self, place: LogicalBlock) -> bool {
         let mut behind = self.change.lock();
@@ -314,7 +314,6 @@ impl NodeCopy {
         (self.head().0 == head.0).then_some(found)
     }
 
-    /// Copies the node.
     fn set(&self, generation: u64, node: &DxNode<&[u8]>) {
         self.publish(self.draft(generation, node));
     }

@@ -30,7 +30,6 @@ impl Default for KnownBlock {
 }
 
 impl KnownBlock {
-    /// Sets the reference.
     pub(super) fn put(&self, block: &Arc<MetaBlock>) {
         *self.block.lock() = Arc::downgrade(block);
     }

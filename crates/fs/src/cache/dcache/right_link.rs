@@ -21,7 +21,6 @@ pub(crate) struct Right {
     pub(crate) leaf: LogicalBlock,
 }
 
-/// See the module.
 #[derive(Default)]
 pub(super) struct RightLink {
     /// Number of the structure plus one; 0 without a link.

@@ -29,7 +29,7 @@ impl Default for SparseQueue {
 }
 
 impl SparseQueue {
-    /// Queues a name, unless the queue is full; answers the length.
+    /// Queues a name, unless the queue is full; returns the length.
     pub(crate) fn push(&self, name: Vec<u8>) -> usize {
         let mut names = self.0.lock();
         if names.len() < WAITING_MAX {

@@ -76,7 +76,7 @@ impl ExtentStatus {
         round
     }
 
-    /// Sorts the list; answers its length.
+    /// Sorts the list; returns its length.
     fn sort(&self) -> usize {
         let mut list = self.lists[0].lock();
         // Uses go on meanwhile: each time is read once.

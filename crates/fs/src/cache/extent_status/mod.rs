@@ -84,7 +84,6 @@ impl StatusSlot {
         !before.0 && self.file.get().is_some()
     }
 
-    /// Drops the cache.
     pub(crate) fn clear(&mut self) {
         self.file = OnceLock::default();
     }

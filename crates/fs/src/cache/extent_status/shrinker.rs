@@ -90,7 +90,6 @@ impl ExtentStatus {
         }
     }
 
-    /// Counts a lookup.
     pub(super) fn looked_up(&self, found: Option<&Mapping>) {
         match found {
             Some(_) => self.hits.add(1),
@@ -121,7 +120,7 @@ impl ExtentStatus {
         nonnegative(self.entries.sum()) * ENTRY_BYTES
     }
 
-    /// Drops about a quarter of all entries, in calls of the usual length; answers how many.
+    /// Drops about a quarter of all entries, in calls of the usual length; returns how many.
     pub(crate) fn shed(&self) -> u64 {
         let entries = clamp_usize(nonnegative(self.entries.sum()));
         let mut missing = entries.div_ceil(4);
@@ -135,7 +134,7 @@ impl ExtentStatus {
         u64_of(entries.div_ceil(4) - missing)
     }
 
-    /// Scans up to `max` entries; answers how many were dropped.
+    /// Scans up to `max` entries; returns how many were dropped.
     pub(crate) fn shrink(&self, max: usize) -> usize {
         let (round, taken) = Taken::by(&*self.clock, || self.go_round(max));
         self.report.add(max, &round, &taken);

@@ -54,7 +54,6 @@ impl Entry {
 /// Result of one scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scanned {
-    /// Entries scanned.
     pub(super) scanned: usize,
     /// Of these, entries dropped.
     pub(super) dropped: usize,

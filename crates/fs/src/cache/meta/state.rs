@@ -34,17 +34,14 @@ impl BlockState {
         }
     }
 
-    /// The checksum rule.
     pub(super) fn seal(&self) -> Seal {
         self.seal
     }
 
-    /// The block's number.
     pub(crate) fn nr(&self) -> BlockNr {
         self.nr
     }
 
-    /// The bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -23,7 +23,6 @@ use uext4_journal::Journal;
 use uext4_num::usize_of;
 use uext4_sync::{Arc, Clock, FreezeBarrier, Latest};
 
-/// See the module.
 pub(crate) struct Base {
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) geometry: Latest<Geometry>,
@@ -45,7 +44,7 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    /// Answers `ReadOnly` (or `Shutdown`, or `Unmounted`) unless writes are allowed.
+    /// Returns `ReadOnly` (or `Shutdown`, or `Unmounted`) unless writes are allowed.
     pub(crate) fn writable(&self) -> Result<()> {
         self.state.check_open()?;
         if !self.state.is_writable() {

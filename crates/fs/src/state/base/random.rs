@@ -27,7 +27,6 @@ impl Random {
         }
     }
 
-    /// The next number.
     pub(crate) fn next(&self) -> u32 {
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
         let counter = if self.is_seeded {

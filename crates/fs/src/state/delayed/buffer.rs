@@ -21,7 +21,6 @@ pub(crate) enum Promise {
 /// Reservations that were removed from a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// Clusters.
     pub(crate) clusters: u64,
     /// The clusters among them with reserved quota.
     pub(crate) promised: u64,
@@ -146,7 +145,7 @@ impl Buffer {
         debug_assert!(before.is_none(), "the block waits already");
     }
 
-    /// Removes blocks; answers how many there were. Their reservations stay.
+    /// Removes blocks; returns how many there were. Their reservations stay.
     pub(crate) fn remove(&mut self, range: Range<u64>) -> u64 {
         let mut removed = 0;
         while let Some(block) = self.next_from(range.start).filter(|at| *at < range.end) {

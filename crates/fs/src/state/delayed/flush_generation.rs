@@ -23,7 +23,6 @@ const FAILED_MASK: u64 = NOTED - 1;
 const WRITE: u64 = 1 << 32;
 const STATE_MASK: u64 = WRITE - 1;
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct FlushGeneration(AtomicU64);
 

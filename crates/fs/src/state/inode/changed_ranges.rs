@@ -12,7 +12,6 @@ pub(crate) struct ChangedRanges {
 }
 
 impl ChangedRanges {
-    /// Adds a range.
     pub(crate) fn add(&mut self, range: Range<u64>) {
         let join = |a: &Range<u64>, b: &Range<u64>| a.start.min(b.start)..a.end.max(b.end);
         let mut others = self.ranges.iter_mut();

@@ -13,7 +13,7 @@ const USERS_MASK: u32 = (1 << LIFE_SHIFT) - 1;
 /// Whether an inode has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
-    /// It has one.
+    /// The inode has a name.
     Named,
     /// It lost its last name; the last user frees it.
     Unlinked,
@@ -52,7 +52,6 @@ impl Life {
     }
 }
 
-/// See the module.
 pub(super) struct Holds(AtomicU32);
 
 impl Holds {
@@ -81,7 +80,7 @@ impl Holds {
         self.0.fetch_add(1, SeqCst);
     }
 
-    /// Drops a hold; if it was the last one, answers the life state at that moment.
+    /// Drops a hold; if it was the last one, returns the life state at that moment.
     pub(super) fn release(&self) -> Option<Life> {
         let before = self.0.fetch_sub(1, SeqCst);
         debug_assert!(before & USERS_MASK != 0, "more releases than holds");

@@ -5,7 +5,6 @@ use uext4_format::FileType;
 /// Type, mode and arguments of an inode to create.
 #[derive(Clone, Copy)]
 pub(crate) struct NewInode<'a> {
-    /// Type of file.
     pub(crate) kind: FileType,
     /// Permission bits as asked for, before umask and ACL.
     pub(crate) mode: u16,

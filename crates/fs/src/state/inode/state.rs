@@ -117,7 +117,6 @@ impl InodeState {
         }
     }
 
-    /// [`Self::xattr_area`], to change.
     pub(crate) fn xattr_area_mut(&mut self) -> &mut [u8] {
         if self.disk.extra_isize == 0 {
             &mut []
@@ -182,7 +181,6 @@ impl InodeState {
         bytes
     }
 
-    /// The inode's number.
     pub(crate) fn nr(&self) -> InodeNr {
         self.nr
     }

@@ -157,7 +157,7 @@ impl Inodes {
         space.inode_location(nr)?.ok_or(Error::Corrupt(bad))
     }
 
-    /// Evicts some of the idle inodes; answers how many.
+    /// Evicts some of the idle inodes; returns how many.
     pub(crate) fn shed(&self) -> u64 {
         self.cache.shed()
     }

@@ -104,7 +104,6 @@ impl OrphanFile {
         None
     }
 
-    /// Frees a slot.
     pub(crate) fn remove(&self, handle: &Handle<'_>, slot: u64) {
         let block = &self.blocks[clamp_usize(slot) / self.slots_per_block];
         handle.touch(block);

@@ -79,7 +79,6 @@ impl Accounts {
         }
     }
 
-    /// The kind.
     pub(crate) fn kind(&self) -> QuotaKind {
         self.kind
     }
@@ -154,7 +153,7 @@ impl Accounts {
         }))
     }
 
-    /// Keeps the owner, if it has an entry in the file; answers whether it has.
+    /// Keeps the owner, if it has an entry in the file; returns whether it has.
     pub(crate) fn keep(&self, id: u32, kept: &mut Kept) -> bool {
         let owner = self.placed(id);
         let is_placed = owner.is_some();
@@ -238,7 +237,6 @@ impl Accounts {
         self.missing.lock().push(id);
     }
 
-    /// The quota file.
     pub(crate) fn file(&self) -> &Arc<QuotaFile> {
         &self.file
     }

@@ -15,7 +15,6 @@ use uext4_sync::{Arc, Rank};
 /// An entry and its location.
 pub(crate) type Placed = (QuotaEntry, Place);
 
-/// A quota file.
 pub(crate) struct QuotaFile {
     live: Live<FileState>,
 }
@@ -75,7 +74,7 @@ impl FileState {
         self.changed.push(patch);
     }
 
-    /// Allocates a slot for a new entry; the file is long enough. Also answers a bound on the
+    /// Allocates a slot for a new entry; the file is long enough. Also returns a bound on the
     /// blocks that change.
     pub(super) fn insert(&mut self, id: u32) -> Option<(Place, u32)> {
         let (at, patches) = self.tree.insert(id);
@@ -88,7 +87,7 @@ impl FileState {
         Some((self.locate(at)?, blocks))
     }
 
-    /// Frees the slot of an entry; answers a bound on the blocks that change.
+    /// Frees the slot of an entry; returns a bound on the blocks that change.
     pub(super) fn remove(&mut self, id: u32, place: Place) -> u32 {
         let patches = self.tree.remove(id, place.at).unwrap_or_default();
         let blocks = clamp_u32(patches.len());
@@ -103,7 +102,7 @@ impl FileState {
 }
 
 impl QuotaFile {
-    /// Reads the file in these blocks; also answers its entries with their locations.
+    /// Reads the file in these blocks; also returns its entries with their locations.
     pub(crate) fn read(
         base: &Base,
         kind: QuotaKind,
@@ -147,7 +146,6 @@ impl QuotaFile {
         Ok((Arc::new(Self { live }), placed))
     }
 
-    /// The grace times.
     pub(super) fn grace(&self) -> GraceTimes {
         let info = self.live.read().tree.info;
         GraceTimes {

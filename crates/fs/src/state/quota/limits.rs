@@ -50,7 +50,6 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// An empty reservation.
     pub(crate) const NONE: Self = Self {
         parts: Vec::new(),
         kept: Vec::new(),
@@ -161,7 +160,7 @@ pub(super) fn remaining_of(entry: &QuotaEntry, claimed: Amount, now: u64) -> Amo
 
 impl Quota {
     /// Reserves up to `want_bytes` of space for an inode of these owners, in multiples of
-    /// `unit_bytes`; answers how much. The superuser gets all of it.
+    /// `unit_bytes`; returns how much. The superuser gets all of it.
     ///
     /// # Errors
     /// [`Error::Quota`] if none is left.

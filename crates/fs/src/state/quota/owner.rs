@@ -90,7 +90,7 @@ impl OwnerState {
     }
 }
 
-/// Adds `by` to the usage; answers the part below zero.
+/// Adds `by` to the usage; returns the part below zero.
 fn add(used: &mut u64, by: i64) -> i64 {
     let less = by.unsigned_abs().saturating_sub(*used);
     *used = used.saturating_add_signed(by);
@@ -174,7 +174,7 @@ impl Owner {
         entry
     }
 
-    /// Reserves `want`, of space as many units as are left; answers how many bytes, or `None` if
+    /// Reserves `want`, of space as many units as are left; returns how many bytes, or `None` if
     /// nothing was reserved.
     pub(super) fn claim(
         &self,

@@ -13,7 +13,6 @@ const TURNS_MAX: u32 = 64;
 /// Most owners of one kind with counters for the shards.
 const SPREAD_MAX: u32 = 256;
 
-/// One counter.
 #[derive(Default)]
 struct Charges {
     bytes: AtomicI64,
@@ -42,7 +41,6 @@ impl Spare {
     }
 }
 
-/// See the module.
 pub(super) struct Pending {
     one: Charges,
     /// The shard that charged last, and how often that was another one.
@@ -63,7 +61,6 @@ impl Pending {
         }
     }
 
-    /// Adds a charge.
     pub(super) fn add(&self, usage: Usage) {
         let charges = match self.spread() {
             Some(spread) => spread.local(),

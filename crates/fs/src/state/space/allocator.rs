@@ -112,7 +112,7 @@ mod tests {
         std::fs::read(image).expect("the image")
     }
 
-    /// Mounts with `options`, writes, runs `look` on the engine, unmounts; answers the image.
+    /// Mounts with `options`, writes, runs `look` on the engine, unmounts; returns the image.
     fn write_with(bytes: &[u8], options: &str, look: impl FnOnce(&dyn Engine)) -> Vec<u8> {
         let device = Arc::new(MemDevice::from_bytes(bytes));
         let options = MountOptions::default().parse(options).expect("options");

@@ -18,7 +18,7 @@ pub(crate) enum Was {
 }
 
 impl Space {
-    /// Reserves exactly these blocks; whole clusters. Answers the pieces to commit, one per group.
+    /// Reserves exactly these blocks; whole clusters. Returns the pieces to commit, one per group.
     ///
     /// # Errors
     /// [`Error::NoSpace`], with nothing reserved, unless all of them are free.

@@ -71,7 +71,7 @@ impl Space {
         Ok(())
     }
 
-    /// Answers how many clusters were reserved in changed groups (a partial last one, which is
+    /// Returns how many clusters were reserved in changed groups (a partial last one, which is
     /// whole now), or were unusable there.
     fn grow_allocator(&self, new: &Geometry, changed: &[GroupNr]) -> u64 {
         let volume = volume(new, self.engine.volume().groups_max);

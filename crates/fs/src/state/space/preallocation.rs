@@ -101,7 +101,6 @@ pub(crate) struct FilePreallocation {
 }
 
 impl FilePreallocation {
-    /// An empty preallocation.
     pub(crate) fn new(inode: InodeNr) -> Self {
         let pieces = Mutex::new(Rank::Preallocation, Pieces::default());
         Self {
@@ -283,7 +282,7 @@ impl Preallocations {
         taken
     }
 
-    /// Adds a run for small files to this thread's shard; answers a surplus one.
+    /// Adds a run for small files to this thread's shard; returns a surplus one.
     pub(super) fn keep_local(&self, run: Run) -> Option<Run> {
         let mut runs = self.local.local().lock();
         runs.push(run);

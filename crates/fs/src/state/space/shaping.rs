@@ -89,7 +89,7 @@ impl Space {
         Ok(run.map(|run| self.to_blocks(run)))
     }
 
-    /// Reserves the window; answers the part for the request, and preallocates the rest for the
+    /// Reserves the window; returns the part for the request, and preallocates the rest for the
     /// file.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Space {
         self.preallocations.take_local(goal, len, end)
     }
 
-    /// Takes up to `len` clusters, of which `granted` are claimed; answers how many are not
+    /// Takes up to `len` clusters, of which `granted` are claimed; returns how many are not
     /// claimed, which count as preallocated.
     fn take_more(&self, base: &Base, want: &Want, granted: u32, len: u32) -> Result<(Run, u32)> {
         let min = want.min_blocks.div_ceil(1 << self.geometry().cluster_bits);
@@ -211,7 +211,7 @@ impl Space {
         self.let_go(&self.preallocations.drain_file(file));
     }
 
-    /// Discards the preallocations of all files and threads; answers the number of runs.
+    /// Discards the preallocations of all files and threads; returns the number of runs.
     pub(crate) fn discard_preallocations(&self) -> usize {
         let runs = self.preallocations.drain();
         self.let_go(&runs);

@@ -261,7 +261,7 @@ fn write_and_remove(fs: &Filesystem) {
     fs.unlink(&root, b"gone", &Caller::root()).expect("unlinks");
 }
 
-/// Requests that find no space, with `meanwhile` during each; answers their number.
+/// Requests that find no space, with `meanwhile` during each; returns their number.
 fn requests(fs: &Filesystem, mut meanwhile: impl FnMut(u32)) -> u32 {
     let mut requests = 0;
     let answer = fs.fs.space.with_commits(&fs.fs.base, || {
@@ -583,7 +583,7 @@ fn a_nearly_new_file_system_of_100_gib_costs_10_kb_of_trees() {
     fs.unmount().expect("unmounts");
 }
 
-/// Creates files in the root with `threads` threads until no inode is free; answers how many.
+/// Creates files in the root with `threads` threads until no inode is free; returns how many.
 fn create_all(fs: &Filesystem, threads: usize, round: &str) -> usize {
     let create_some = |thread: usize| {
         let root = fs.root().expect("the root");

@@ -44,7 +44,7 @@ impl Space {
         Ok(trimmed * cluster_bytes)
     }
 
-    /// Discards the free runs of one group inside `range`; answers how many clusters.
+    /// Discards the free runs of one group inside `range`; returns how many clusters.
     fn trim_group(&self, base: &Base, nr: GroupNr, range: Range<u64>, min_len: u32) -> Result<u64> {
         if self.engine.group_free(nr) < min_len {
             return Ok(0);

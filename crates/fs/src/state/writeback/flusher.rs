@@ -20,7 +20,6 @@ pub(crate) enum Reach {
 pub(crate) trait Work: Send + 'static {
     /// Longest sleep before the next run, for ever if there is none; `None` ends the thread.
     fn nap(&self) -> Option<Option<Duration>>;
-    /// One run.
     fn run(&self, reach: Reach);
 }
 

@@ -6,7 +6,6 @@
 use crate::types::error::Error;
 use uext4_sync::{Mutex, Rank};
 
-/// See the module.
 pub(crate) struct UnseenErrors(Mutex<(u64, Option<Error>)>);
 
 impl Default for UnseenErrors {

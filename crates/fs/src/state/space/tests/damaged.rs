@@ -82,7 +82,7 @@ fn survey(fs: &Filesystem) {
     space.engine.learn(&LookLoader { space }, &|| true);
 }
 
-/// Writes chunks until one fails; answers the bytes that were accepted.
+/// Writes chunks until one fails; returns the bytes that were accepted.
 fn fill(fs: &Filesystem, file: &InodeRef) -> u64 {
     let chunk = vec![0xC3; 256 << 10];
     let mut at = 0;
