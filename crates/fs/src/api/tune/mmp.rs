@@ -3,7 +3,7 @@
 //! Invariant: one transaction has the block's bitmap bit and the superblock that names it.
 
 use crate::state::engine::Fs;
-use crate::state::space::Reserve;
+use crate::state::space::{Reserve, metadata_end};
 use crate::state::superblock::read_superblock;
 use crate::types::credits;
 use crate::types::error::{Error, Result};
@@ -50,10 +50,10 @@ pub(super) fn set(fs: &Fs, wanted: Presence) -> Result<()> {
 
 fn add(fs: &Fs) -> Result<()> {
     let handle = fs.start(credits::MAP)?;
-    let reserve = Reserve::MayUse;
+    let (reserve, end) = (Reserve::MayUse, metadata_end(&fs.base));
     let block = fs
         .space
-        .allocate_block(&fs.base, &handle, None, InodeNr::ROOT, reserve)?;
+        .allocate_block(&fs.base, &handle, None, InodeNr::ROOT, reserve, end)?;
     let seconds = match fs.base.superblock.read().disk.mmp_update_interval {
         0 => MMP_UPDATE_INTERVAL_SECONDS,
         seconds => seconds,

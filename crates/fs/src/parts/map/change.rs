@@ -5,6 +5,7 @@
 //! Not here: removal (`remove`); the changes of one format (`extents`, `indirect`).
 
 use super::clusters::{cluster_mate, fresh_blocks};
+use super::limits::block_end;
 use super::lookup::goal;
 use super::root::has_extents;
 use super::runs::extent_around;
@@ -90,10 +91,11 @@ pub(crate) fn insert_block(
         insert(fs, handle, state, at, one(block), ExtentState::Written)?;
         return Ok(block);
     }
-    let goal = goal(fs, state, at)?;
+    let (goal, end) = (goal(fs, state, at)?, block_end(state));
+    let (nr, reserve) = (state.nr(), Reserve::MayUse);
     let block = fs
         .space
-        .allocate_block(&fs.base, handle, goal, state.nr(), Reserve::MayUse)?;
+        .allocate_block(&fs.base, handle, goal, nr, reserve, end)?;
     // The offset in the cluster must be the same in the file and on disk.
     let block = BlockNr(block.0 + u64::from(at.0 % fs.base.geometry.blocks_per_cluster()));
     let inserted = insert(fs, handle, state, at, one(block), ExtentState::Written);

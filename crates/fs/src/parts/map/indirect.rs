@@ -10,7 +10,7 @@ mod replace;
 mod tables;
 mod walk;
 
-use super::tree_blocks::{free_tree_block, new_tree_block};
+use super::tree_blocks::new_tree_block;
 use crate::cache::extent_status::Mapping;
 use crate::cache::meta::Seal;
 use crate::state::engine::Fs;
@@ -143,7 +143,7 @@ fn make_tables(
     let mut steps = walk(fs, state, path)?;
     while steps.len() <= path.indirect_levels() {
         let parent = steps.last().expect("the root is always there");
-        let nr = new_table_nr(fs, handle, state, goal)?;
+        let nr = new_tree_block(fs, handle, state, Some(goal))?;
         let image = vec![0; fs.block_size()].into();
         let table = Table::Block(fs.blocks.create(handle, nr, Seal::Indirect, image));
         parent.table.edit(handle, state, |bytes| {
@@ -155,18 +155,4 @@ fn make_tables(
         });
     }
     Ok(steps.pop().expect("the root is always there"))
-}
-
-fn new_table_nr(
-    fs: &Fs,
-    handle: &Handle<'_>,
-    state: &mut InodeState,
-    goal: BlockNr,
-) -> Result<BlockNr> {
-    let nr = new_tree_block(fs, handle, state, Some(goal))?;
-    if nr.0 <= BLOCK_MAX {
-        return Ok(nr);
-    }
-    free_tree_block(fs, handle, state, nr, Seal::Indirect)?;
-    Err(Error::NoSpace)
 }

@@ -1,5 +1,7 @@
 //! Model test: the map against one entry per block.
 
+mod high_blocks;
+
 use super::*;
 use crate::parts::file::{self, FallocateMode, Position, Terms};
 use crate::state::engine::Fs;

@@ -1,5 +1,6 @@
 //! Blocks of the map itself: nodes of extents and tables. Each takes a whole cluster.
 
+use super::limits::block_end;
 use super::usage::{charge, discharge};
 use crate::cache::meta::Seal;
 use crate::state::engine::Fs;
@@ -18,7 +19,7 @@ pub(super) fn cluster_around(fs: &Fs, block: BlockNr) -> BlockRun {
     }
 }
 
-/// Allocates a block for the tree.
+/// Allocates a block for the tree, with a number that the tree can store.
 pub(super) fn new_tree_block(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -29,10 +30,10 @@ pub(super) fn new_tree_block(
         0 => Reserve::MayUse,
         _ => Reserve::Delayed,
     };
-    let nr = state.nr();
+    let (nr, end) = (state.nr(), block_end(state));
     let block = fs
         .space
-        .allocate_block(&fs.base, handle, goal, nr, reserve)?;
+        .allocate_block(&fs.base, handle, goal, nr, reserve, end)?;
     if reserve == Reserve::Delayed {
         state.tree_claims -= 1;
         fs.space.use_delayed(0, 1);

@@ -9,7 +9,7 @@ use super::share;
 use crate::cache::meta::MetaBlock;
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
-use crate::state::space::Reserve;
+use crate::state::space::{Reserve, metadata_end};
 use crate::types::error::{Error, Result};
 use uext4_format::xattr::{XattrBlock, XattrSet, encode_block};
 use uext4_format::{BlockNr, BlockRun};
@@ -93,9 +93,10 @@ fn create(
     if reserve == Reserve::Keep && !fs.space.has_room(reserve) {
         return Err(Error::NoSpace);
     }
+    let end = metadata_end(&fs.base);
     let nr = fs
         .space
-        .allocate_block(&fs.base, handle, None, state.nr(), reserve)?;
+        .allocate_block(&fs.base, handle, None, state.nr(), reserve, end)?;
     let hash = XattrBlock::new(&image).hash();
     fs.blocks
         .create(handle, nr, fs.blocks.xattr_seal(), image.into());

@@ -50,6 +50,12 @@ impl Reserve {
     }
 }
 
+/// Exclusive upper bound of the blocks of metadata that is in no map. A file system without extents
+/// has none behind 2^32.
+pub(crate) fn metadata_end(base: &Base) -> Option<BlockNr> {
+    (!base.features.has(Feature::EXTENTS)).then_some(BlockNr(1 << 32))
+}
+
 /// A request for blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
@@ -206,7 +212,7 @@ impl Space {
         self.engine.release(self.to_run(run));
     }
 
-    /// Allocates one metadata block: reserves and commits it.
+    /// Allocates one metadata block before `end`: reserves and commits it.
     pub(crate) fn allocate_block(
         &self,
         base: &Base,
@@ -214,6 +220,7 @@ impl Space {
         goal: Option<BlockNr>,
         inode: InodeNr,
         reserve: Reserve,
+        end: Option<BlockNr>,
     ) -> Result<BlockNr> {
         let want = Want {
             goal,
@@ -222,7 +229,7 @@ impl Space {
             inode,
             purpose: Purpose::Metadata,
             reserve,
-            end: (!base.features.has(Feature::EXTENTS)).then_some(BlockNr(1 << 32)),
+            end,
         };
         let run = self.reserve(base, &want)?;
         self.commit(base, handle, run)?;

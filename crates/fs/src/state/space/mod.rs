@@ -32,7 +32,7 @@ mod shaping;
 mod tests;
 mod trim;
 
-pub(crate) use blocks::{Purpose, Reserve, Want};
+pub(crate) use blocks::{Purpose, Reserve, Want, metadata_end};
 pub(crate) use exact::Was;
 pub use fragments::{FreeExtents, FreeFragments};
 pub(crate) use inodes::{LastFlex, Near};

@@ -38,7 +38,7 @@ fn damaged(which: Which) -> (Arc<MemDevice>, u64) {
     let goal = Some(fs.fs.base.geometry.group_first_block(BAD));
     let reserve = crate::state::space::Reserve::MayUse;
     let space = &fs.fs.space;
-    let block = space.allocate_block(&fs.fs.base, &handle, goal, near, reserve);
+    let block = space.allocate_block(&fs.fs.base, &handle, goal, near, reserve, None);
     let block = block.expect("a block");
     assert_eq!(fs.fs.base.geometry.group_of_block(block), BAD);
     let kind = uext4_format::FileType::Regular;
