@@ -82,7 +82,7 @@ impl Fs {
         }
     }
 
-    /// Notes that a removal noted through the handle took the inode's last name.
+    /// Records that a removal through the handle took the inode's last name.
     pub(crate) fn record_last_name(&self, handle: &Handle<'_>, state: &mut InodeState) {
         if !handle.is_recorded() {
             return;

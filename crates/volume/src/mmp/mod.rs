@@ -163,12 +163,12 @@ impl Claim {
         written.mmp.time = nonnegative(now.seconds);
         self.slot.write(&written.mmp)?;
         sleep(wait_seconds(check));
-        let looked_ns = now_ns();
+        let checked_ns = now_ns();
         let found = self.slot.read()?;
         if !written.is(&found) {
             return Err(self.slot.busy(&found));
         }
-        self.extend(looked_ns, check);
+        self.extend(checked_ns, check);
         Ok(())
     }
 
@@ -189,9 +189,9 @@ impl Claim {
         self.slot.write(&next)?;
         written.mmp = next;
         written.attempted = None;
-        let looked_ns = now_ns();
+        let checked_ns = now_ns();
         self.check_unchanged(&written)?;
-        self.extend(looked_ns, written.mmp.check_interval);
+        self.extend(checked_ns, written.mmp.check_interval);
         Ok(())
     }
 
@@ -209,9 +209,9 @@ impl Claim {
         Err(Error::Device(cause.clone()))
     }
 
-    fn extend(&self, looked_ns: u64, check_interval: u16) {
+    fn extend(&self, checked_ns: u64, check_interval: u16) {
         let lease_ns = clamp_u64(lease(check_interval).as_nanos());
-        self.end_ns.store(looked_ns + lease_ns, Ordering::Release);
+        self.end_ns.store(checked_ns + lease_ns, Ordering::Release);
     }
 
     /// Renews until stopped, or until the claim is lost.
@@ -277,8 +277,8 @@ impl MmpGuard {
     fn take(claim: &Arc<Claim>) -> Result<Self> {
         claim.take()?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (keeper, told) = (claim.clone(), stop.clone());
-        let thread = uext4_sync::thread::spawn(move || keeper.keep(&told));
+        let (keeper, stopping) = (claim.clone(), stop.clone());
+        let thread = uext4_sync::thread::spawn(move || keeper.keep(&stopping));
         Ok(Self {
             claim: claim.clone(),
             stop,

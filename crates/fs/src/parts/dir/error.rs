@@ -18,7 +18,7 @@ pub(crate) enum DirError {
 }
 
 impl DirError {
-    /// A leaf that was split during its search is an answer to repeat.
+    /// Maps `Stale` to `Moved`, so that the caller retries: the leaf was split during its search.
     pub(super) fn of_search(self) -> Self {
         match self {
             DirError::Fs(Error::Stale) => DirError::Moved,

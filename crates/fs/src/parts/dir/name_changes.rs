@@ -38,14 +38,14 @@ impl<'a> NewName<'a> {
         }
     }
 
-    /// Notes the name for a fast commit; its leaf or the directory's structure is still locked.
+    /// Records the name for a fast commit; its leaf or the directory's structure is still locked.
     pub(super) fn record(&self, fs: &Fs, handle: &Handle<'_>, dir: &Inode) {
         let name = (dir.nr(), self.name.bytes, self.entry.inode);
         fs.name_log.note(handle, self.change.clone(), name);
     }
 }
 
-/// Notes a removed name for a fast commit; its leaf or the directory's structure is still locked.
+/// Records a removed name for a fast commit; its leaf or the directory's structure is still locked.
 pub(super) fn record_removal(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -57,7 +57,7 @@ pub(super) fn record_removal(
         .note(handle, removed, (dir.nr(), name.bytes, child));
 }
 
-/// Notes that a name has another inode, as [`record_removal`].
+/// Records that a name has another inode, as [`record_removal`].
 pub(super) fn record_retarget(
     fs: &Fs,
     handle: &Handle<'_>,

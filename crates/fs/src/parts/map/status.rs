@@ -27,7 +27,7 @@ pub(super) fn forget_all(state: &mut InodeState) {
     changing(state, 0..LOGICAL_BLOCKS, |_| ());
 }
 
-/// Notes a range that changes, for a fast commit. Names record what changes in directories.
+/// Records a range that changes, for a fast commit. Names record what changes in directories.
 pub(super) fn record_change(handle: &Handle<'_>, state: &mut InodeState, range: &Range<u64>) {
     let is_directory = state.disk.file_type() == Some(FileType::Directory);
     if !handle.is_recorded() || is_directory {

@@ -44,14 +44,15 @@ fn load(fs: &Fs, nr: InodeNr) -> Result<Arc<Inode>> {
     Ok(inode)
 }
 
-/// A value inode that is held in use.
+/// A reference to a value inode, which keeps it in use.
 pub(super) struct ValueInode {
     inode: InodeRef,
     owner: InodeNr,
     size: u32,
 }
 
-/// Holds the value inode of an entry of `owner`, the locked state of the inode with the attribute.
+/// Takes a reference to the value inode of an entry. `owner` is the locked state of the inode with
+/// the attribute.
 pub(super) fn open(fs: &Fs, owner: &InodeState, nr: InodeNr, size: u32) -> Result<ValueInode> {
     Ok(ValueInode {
         inode: InodeRef::new(load(fs, nr)?),
