@@ -25,9 +25,9 @@
 //! | read, write, fallocate, seek, copy, fsync | `server/data.rs` |
 //! | listings | `server/dirs.rs` |
 //! | getattr, setattr, statfs; attributes by name | `server/attrs.rs`, `server/xattrs.rs` |
-//! | callers and owners, and what they may do | `server/askers.rs` |
+//! | callers and owners, and what they may do | `server/credentials.rs` |
 //! | append-only and immutable files | `server/guarded.rs` |
-//! | ENOSPC below the cache of the kernel | `server/scarce.rs` |
+//! | ENOSPC below the cache of the kernel | `server/enospc.rs` |
 //! | ioctls; block map | `server/control.rs`, `server/bmap.rs` |
 //! | freeze, remount, grow, shutdown | `server/freeze.rs` |
 //!

@@ -27,10 +27,8 @@ impl DescriptorTable {
         let mut first = 0;
         while first < blocks {
             let start = geometry.descriptor_block(first);
-            let in_a_row =
-                |len| geometry.descriptor_block(first + len).0 == start.0 + u64::from(len);
             let len = (1..blocks - first)
-                .find(|&len| !in_a_row(len))
+                .find(|&len| geometry.descriptor_block(first + len).0 != start.0 + u64::from(len))
                 .unwrap_or(blocks - first);
             let from = usize_of(first) * block_size;
             let to = from + usize_of(len) * block_size;
