@@ -88,17 +88,24 @@ impl Content {
                 meter.add(u64_of(bytes.len()))?;
             }
         }
+        // Files of /proc have bytes although their size is 0.
+        let has_more = self.file.read_at(&mut [0], self.len());
         Ok(match self.file.metadata() {
             Err(error) => Err(Problem::Content(error)),
+            Ok(_) if has_more.is_ok_and(|bytes| bytes > 0) => Err(Problem::ContentChanged),
             Ok(now) if state(&now) != state(&self.there) => Err(Problem::ContentChanged),
             Ok(_) => Ok(hash.finalize().into()),
         })
     }
 }
 
-/// What changes with the bytes of a file.
-fn state(found: &Metadata) -> (u64, i64, i64) {
-    (found.len(), found.mtime(), found.mtime_nsec())
+/// What changes with the bytes of a file. Its owner can set the time of modification back, but not
+/// that of the change of the inode.
+fn state(found: &Metadata) -> [i64; 5] {
+    let len = i64::try_from(found.len()).unwrap_or(i64::MAX);
+    let modified = (found.mtime(), found.mtime_nsec());
+    let changed = (found.ctime(), found.ctime_nsec());
+    [len, modified.0, modified.1, changed.0, changed.1]
 }
 
 /// Writes and hashes what is not zero. `offset` is that in the file, at the start of a block.

@@ -99,7 +99,9 @@ impl Fs {
         let answer = self.base.record_result(answer);
         self.record_survey_error();
         let _recorded = self.base.record_result(self.reap_own());
-        let _recorded = self.base.record_result(quota_files::add_missing_entries(self));
+        let _recorded = self
+            .base
+            .record_result(quota_files::add_missing_entries(self));
         let _recorded = self.base.record_result(self.shrink_directories());
         answer
     }

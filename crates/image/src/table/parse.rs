@@ -64,6 +64,9 @@ impl Table {
     }
 }
 
+/// More than there are, as a bound on the search for one that is there twice.
+const HEADERS_MAX: usize = 16;
+
 /// A table as far as it is read.
 pub(super) struct Parser<'a> {
     pub(super) table: Table,
@@ -80,6 +83,9 @@ impl<'a> Parser<'a> {
                 let problem = match self.headers.iter().any(|(_, other, _)| *other == name) {
                     _ if !self.table.lines.is_empty() => {
                         Problem::Refused("headers stand before the partitions")
+                    }
+                    _ if self.headers.len() >= HEADERS_MAX => {
+                        Problem::Refused("there are more headers than sfdisk has")
                     }
                     true => Problem::Twice,
                     false => {

@@ -97,6 +97,10 @@ fn a_refusal_names_line_and_key() {
         ("", "t: 0 lines have content=build"),
         ("label: gpt\nsize=1M", "t: content: 0 lines"),
         (
+            "label: dos\nsize=1M,type=E\ncontent=build",
+            "t:2: type: \"E\" is not a type that is made here",
+        ),
+        (
             "label: gpt\ncontent=build\n\ncontent=build",
             "t:4: content: 2 lines",
         ),

@@ -128,6 +128,8 @@ pub(super) fn disk_id(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok().filter(|_| is_hex)
 }
 
+const NOT_EXTENDED: &str = "a type that is made here; extended partitions are not";
+
 pub(super) fn kind(label: Label, text: &str) -> Result<Kind, Problem> {
     let word = text.to_ascii_lowercase();
     let has = |words: &&[&str]| words.contains(&word.as_str());
@@ -147,6 +149,8 @@ pub(super) fn kind(label: Label, text: &str) -> Result<Kind, Problem> {
                 )
             })
         }
+        // For sfdisk, E and X are extended partitions, while e is a number.
+        Label::Dos(_) if ["E", "X"].contains(&text) => Err(wrong(NOT_EXTENDED)),
         Label::Dos(_) => {
             let named = DOS_KINDS.iter().find(|(words, _)| has(words));
             let digits = word.strip_prefix("0x").unwrap_or(&word);
@@ -157,9 +161,7 @@ pub(super) fn kind(label: Label, text: &str) -> Result<Kind, Problem> {
                 wrong("a type: two digits in hex, linux, uefi, swap, raid or lvm")
             })?;
             if DOS_OTHERS.contains(&kind) {
-                Err(wrong(
-                    "a type that is made here; extended partitions are not",
-                ))
+                Err(wrong(NOT_EXTENDED))
             } else {
                 Ok(Kind::Dos(kind))
             }

@@ -162,7 +162,7 @@ impl Output {
     /// The partitions of the disk at `out`, if it is one.
     fn table(&self, out: &Path) -> Result<Option<Table>> {
         if let Some(file) = &self.table {
-            let outputs = [Some(out), self.verity.as_deref()];
+            let outputs = [Some(out), self.verity_file()];
             if outputs.iter().flatten().any(|output| is_same(file, output)) {
                 let text = format!("{}: it is the file that is to be made", file.display());
                 return Err(Failure::usage(text));
@@ -179,9 +179,14 @@ impl Output {
         }))
     }
 
+    /// The file of the hash tree, if it has one of its own.
+    fn verity_file(&self) -> Option<&Path> {
+        self.verity.as_deref().filter(|file| *file != "append")
+    }
+
     /// Device and inode numbers of the files that are made, and of those that they replace.
     pub(super) fn identities(&self, out: &Path, container: &Container) -> Vec<(u64, u64)> {
-        let old = [Some(out), self.verity.as_deref()].into_iter().flatten();
+        let old = [Some(out), self.verity_file()].into_iter().flatten();
         let old = old.filter_map(|path| std::fs::metadata(path).ok());
         let old = old.filter(std::fs::Metadata::is_file);
         let old = old.map(|found| (found.dev(), found.ino()));

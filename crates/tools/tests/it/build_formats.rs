@@ -66,6 +66,18 @@ fn a_hash_tree_is_verified() {
     assert_eq!(verify(files, &[]), Some(0));
     let size = made["size_bytes"].as_u64().unwrap();
     assert_eq!(made["verity"]["data_blocks"].as_u64(), Some(size / 4096));
+    // The word is no file: one of that name is a source like others.
+    std::fs::write(rig.path("append"), "x").unwrap();
+    rig.ok(&[
+        "build",
+        "w.img",
+        ".",
+        "--exclude",
+        "*.img",
+        "--verity",
+        "append",
+    ]);
+    rig.ok(&["cat", "w.img", "/append"]);
     let said = rig.ok(&["build", "a.img", "tree", "--verity", "append"]);
     assert!(
         said.contains(&format!("Root hash {root}, hash offset {size}")),

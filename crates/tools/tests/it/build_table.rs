@@ -229,6 +229,11 @@ fn what_cannot_be_made_leaves_nothing() {
         "..",
         "parts/table:3: content=parts/..: it is no regular file",
     );
+    table(
+        &rig,
+        "label: gpt\ncontent=build\ncontent=\"/proc/cpuinfo\", size=1M",
+    );
+    rig.fails(1, "the file changed while it was copied", &FIXED);
     table(&rig, &TABLE.replace("esp.img", "none"));
     let _ = std::fs::rename(rig.path("parts/esp.img"), rig.path("esp"));
     rig.fails(
