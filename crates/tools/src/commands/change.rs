@@ -24,7 +24,7 @@ pub(crate) struct MkdirArgs {
     /// Create parent directories as needed; no error if a directory exists
     #[arg(short, long)]
     parents: bool,
-    /// Permission bits of the new directories, in octal
+    /// Permission bits of the named directories, in octal
     #[arg(short, long, value_parser = numbers::octal_mode)]
     mode: Option<u16>,
 }

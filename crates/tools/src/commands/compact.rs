@@ -26,7 +26,7 @@ Examples:
 Moves file data, in runs as long as possible; directories and other metadata are not moved. Then
 discards the free space, which is returned to the host's file system or the SSD. The size of the
 file system does not change, except with --truncate, which runs `uext4 resize disk.img min`
-afterwards. Ctrl-C stops after the current piece of at most 4 MiB; the image is clean then.")]
+afterwards. Ctrl-C stops after the current piece: what moved stays, and the image is clean.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,

@@ -28,7 +28,7 @@ Examples:
   uext4 defrag /mnt/data /var/db           on a mount, while the file is in use
 
 PATH starts at the root of the image, also for a mount. A file is moved only if that reduces its
-number of extents. Ctrl-C stops after the current piece of at most 4 MiB; the image is clean then.
+number of extents. Ctrl-C stops after the current piece: what moved stays, and the image is clean.
 Immutable and append-only files are not moved.")]
 pub(crate) struct Args {
     #[command(flatten)]

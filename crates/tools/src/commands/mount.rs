@@ -37,7 +37,7 @@ fn help() -> String {
     format!("{EXAMPLES}\n{}", mount_words::help())
 }
 
-/// Mount an image on a directory through FUSE
+/// Mount an image on a directory through FUSE, without the kernel's ext4
 #[derive(clap::Args)]
 #[command(after_help = help())]
 pub(crate) struct Args {

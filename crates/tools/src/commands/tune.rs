@@ -18,13 +18,13 @@ use uext4::{CheckTimes, OnError, Presence, Reseal, Tuning, mkfs};
 #[command(after_help = "\
 Examples:
   uext4 tune disk.img -O orphan_file       add the orphan file; -O ^orphan_file removes it
-  uext4 tune disk.img -O fast_commit       enable fast commits; -O ^fast_commit disables
+  uext4 tune disk.img -O fast_commit       fast commits: fsync costs less; ^ disables
   uext4 tune disk.img -L data -m 1         set the label, and reserve 1 % of the blocks
   uext4 tune disk.img -O metadata_csum_seed -U random
   uext4 tune disk.img -e remount-ro        behaviour of mounts on errors
   uext4 tune disk.img -J size=64           replace the journal by one of 64 MiB
   uext4 tune disk.img -O ^has_journal      remove the journal: a crash then requires e2fsck
-  uext4 tune disk.img -I 256               larger inodes: times after 2038, nanoseconds
+  uext4 tune disk.img -I 256               larger inodes: times after 2038, attributes
   uext4 tune disk.img -o ^acl,discard -E stride=16,stripe_width=64
 
 Features that can be enabled and disabled: fast_commit, orphan_file, has_journal, mmp, quota,

@@ -63,3 +63,24 @@ impl Check<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A feature that `format` learns is one that e2fsck does not know until this says otherwise.
+    #[test]
+    fn features_that_e2fsck_knows_are_counted() {
+        let all = |compat, ro_compat| Features {
+            compat,
+            ro_compat,
+            ..Features::default()
+        };
+        let known = |features: Features| {
+            let named = features.iter().filter(|one| one.name().is_some());
+            named.filter(|one| !UNKNOWN.contains(one)).count()
+        };
+        assert_eq!(known(all(u32::MAX, 0)), 10);
+        assert_eq!(known(all(0, u32::MAX)), 14);
+    }
+}

@@ -84,7 +84,7 @@ pub(super) fn remember_name(dir: &Dir<'_>, key: Key, nr: InodeNr, version: Optio
     }
 }
 
-/// The only leaf that may inode_ref `name`, if index and leaf are cached. `None` is a cache miss.
+/// The only leaf that may hold `name`, if index and leaf are cached. `None` is a cache miss.
 pub(super) fn leaf_of(dir: &Dir<'_>, name: &HashedName<'_>) -> Option<Arc<MetaBlock>> {
     prefetch_leaf(dir, name).and_then(|leaf| prefetched_leaf(dir, leaf))
 }

@@ -79,8 +79,8 @@ pub(super) const TIMES: Section = Section {
                 flag("lazytime", |o| o.lazytime = true),
                 flag("nolazytime", |o| o.lazytime = false),
             ],
-            "keep updates of timestamps alone in memory until the inode is logged for another \
-             reason, fsync, sync, or for a day",
+            "keep updates of timestamps alone in memory, until fsync, sync, or another change \
+             of the inode, and for a day at most",
         ),
     ],
 };

@@ -79,7 +79,7 @@ pub(super) const IGNORED: Section = Section {
                 nothing("dax=never"),
                 nothing("nowarn_on_error"),
             ],
-            "no effect: always on",
+            "this is always the behaviour",
         ),
         row(
             &[
