@@ -3,8 +3,7 @@
 //! Callers that a commit has served often come back soon, with the next change. If the next commit
 //! began without them, two groups of callers would take turns, and each call would take the time of
 //! two commits. So a leader waits for as many callers as were there when the last commit ended, but
-//! at most for the mean time of a commit, and for [`crate::Config::max_batch`]. If fewer came, the
-//! next leaders do not wait.
+//! at most for the mean time of a commit, and for [`crate::Config::max_batch`].
 //!
 //! Locking: all of it is under the lock of [`Progress`].
 
@@ -14,8 +13,6 @@ use crate::progress::Progress;
 use std::time::Duration;
 use uext4_sync::MutexGuard;
 
-/// Commits that begin at once after a leader waited in vain.
-const PENALTY: u32 = 8;
 /// Weight of the last commit in the mean time is one of this many parts.
 const PARTS: u32 = 8;
 
@@ -24,8 +21,6 @@ const PARTS: u32 = 8;
 pub(crate) struct Gathering {
     /// Callers of the last commit that ended, and those that waited for the next one then.
     expected: usize,
-    /// Commits that begin at once.
-    penalty: u32,
     /// When the last commit closed.
     closed_at: Duration,
     mean: Duration,
@@ -46,12 +41,8 @@ impl Gathering {
     }
 
     /// How long the leader of the next commit waits at most.
-    fn patience(&mut self) -> Duration {
+    fn patience(&self) -> Duration {
         if self.expected < 2 || self.max.is_zero() {
-            return Duration::ZERO;
-        }
-        if self.penalty > 0 {
-            self.penalty -= 1;
             return Duration::ZERO;
         }
         self.mean.min(self.max)
@@ -97,7 +88,6 @@ impl Engine {
                 return;
             }
             if left.is_zero() || self.gathered.wait_for(progress, left) {
-                progress.gathering().penalty = PENALTY;
                 return;
             }
         }
@@ -137,13 +127,5 @@ mod tests {
         let mut never = after(2, ms(2));
         never.set_max(Duration::ZERO);
         assert_eq!(never.patience(), Duration::ZERO);
-    }
-
-    #[test]
-    fn after_a_wait_in_vain_some_commits_begin_at_once() {
-        let mut gathering = after(2, MAX);
-        gathering.penalty = PENALTY;
-        assert!((0..PENALTY).all(|_| gathering.patience().is_zero()));
-        assert_eq!(gathering.patience(), MAX);
     }
 }

@@ -133,7 +133,13 @@ impl HostTarget {
         let file = self.open(path, OFlags::WRONLY)?;
         let mut done = 0;
         while done < bytes.len() {
-            done += rustix::io::pwrite(&file, &bytes[done..], offset_bytes + done as u64)?;
+            // A FIFO without a reader cannot be opened (`ENXIO`). It has one for a moment if
+            // another thread starts a process while this one reads it: the child has its
+            // descriptors until it executes its program.
+            done += match rustix::io::pwrite(&file, &bytes[done..], offset_bytes + done as u64) {
+                Err(rustix::io::Errno::SPIPE) => Err(rustix::io::Errno::NXIO),
+                written => written,
+            }?;
         }
         Ok(())
     }
