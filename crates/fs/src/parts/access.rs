@@ -33,8 +33,8 @@ impl Want {
 }
 
 impl Fs {
-    /// Answers `Access` unless `caller` may do `want` with `inode`. For writes that are refused to
-    /// every caller, answers `NotPermitted` or `ReadOnly`.
+    /// Returns `Access` unless `caller` may do `want` with `inode`. For writes that are refused to
+    /// every caller, returns `NotPermitted` or `ReadOnly`.
     pub(crate) fn may(&self, inode: &Inode, caller: &Caller, want: Want) -> Result<()> {
         let writes = want.0 & Want::WRITE.0 != 0;
         if writes {
@@ -94,7 +94,7 @@ impl Fs {
         }
     }
 
-    /// Answers `NotPermitted` for an immutable inode, and `ReadOnly` on a read-only mount.
+    /// Returns `NotPermitted` for an immutable inode, and `ReadOnly` on a read-only mount.
     pub(crate) fn may_change(&self, inode: &Inode) -> Result<()> {
         self.writable()?;
         if inode.read().disk.flags.contains(InodeFlags::IMMUTABLE) {

@@ -84,7 +84,7 @@ impl Rig {
         }
     }
 
-    /// Runs a change and an fsync; answers the reasons why that was a full commit.
+    /// Runs a change and an fsync; returns the reasons why that was a full commit.
     pub(crate) fn full(
         &self,
         file: &InodeRef,

@@ -80,18 +80,15 @@ impl<'a> Parser<'a> {
         match lines::sort(line) {
             Text::Nothing => Ok(()),
             Text::Header { name, value } => {
-                let problem = match self.headers.iter().any(|(_, other, _)| *other == name) {
-                    _ if !self.table.lines.is_empty() => {
-                        Problem::Refused("headers stand before the partitions")
-                    }
-                    _ if self.headers.len() >= HEADERS_MAX => {
-                        Problem::Refused("there are more headers than sfdisk has")
-                    }
-                    true => Problem::Twice,
-                    false => {
-                        self.headers.push((nr, name, value));
-                        return Ok(());
-                    }
+                let problem = if !self.table.lines.is_empty() {
+                    Problem::Refused("headers stand before the partitions")
+                } else if self.headers.len() >= HEADERS_MAX {
+                    Problem::Refused("there are more headers than sfdisk has")
+                } else if self.headers.iter().any(|(_, other, _)| *other == name) {
+                    Problem::Twice
+                } else {
+                    self.headers.push((nr, name, value));
+                    return Ok(());
                 };
                 Err(self.table.fault(nr, name, problem))
             }

@@ -99,10 +99,11 @@ fn random(rng: &mut Rng, label: &str) -> String {
     let is_gpt = label == "gpt";
     let mut text = format!("label: {label}\n");
     if rng.chance(50) {
-        match is_gpt {
-            true => text.push_str("label-id: F1DE5DA8-2D67-40A5-8E67-8F1D7E4F0001\n"),
-            false => text.push_str("label-id: 0x0badcafe\n"),
-        }
+        text.push_str(if is_gpt {
+            "label-id: F1DE5DA8-2D67-40A5-8E67-8F1D7E4F0001\n"
+        } else {
+            "label-id: 0x0badcafe\n"
+        });
     }
     let has_end = is_gpt && rng.chance(40);
     if has_end {
@@ -141,8 +142,8 @@ fn random(rng: &mut Rng, label: &str) -> String {
             fields.push(size);
         }
         if rng.chance(60) {
-            let kinds: &[&str] = match is_gpt {
-                true => &[
+            let kinds: &[&str] = if is_gpt {
+                &[
                     "U",
                     "uefi",
                     "L",
@@ -157,8 +158,9 @@ fn random(rng: &mut Rng, label: &str) -> String {
                     "\"Microsoft basic data\"",
                     "\"Linux variable data\"",
                     "21686148-6449-6e6f-744e-656564454649",
-                ],
-                false => &["c", "0xef", "linux", "S", "uefi", "7", "raid", "lvm"],
+                ]
+            } else {
+                &["c", "0xef", "linux", "S", "uefi", "7", "raid", "lvm"]
             };
             fields.push(format!("type={}", rng.pick(kinds)));
         }
@@ -187,13 +189,11 @@ fn random(rng: &mut Rng, label: &str) -> String {
         if !is_gpt && rng.chance(30) {
             fields.push("bootable".to_owned());
         }
-        match nr == own {
-            true => fields.push("content=build".to_owned()),
-            false if !text.contains("content=file") && rng.chance(20) => {
-                fields.retain(|field| !field.starts_with("size="));
-                fields.push("content=file".to_owned());
-            }
-            false => {}
+        if nr == own {
+            fields.push("content=build".to_owned());
+        } else if !text.contains("content=file") && rng.chance(20) {
+            fields.retain(|field| !field.starts_with("size="));
+            fields.push("content=file".to_owned());
         }
         if rng.chance(20) {
             let number = numbers.remove(rng.below(numbers.len() as u64) as usize);

@@ -220,7 +220,7 @@ struct Added {
     block: Arc<MetaBlock>,
 }
 
-/// Adds the upper half to the directory; no entry leads there yet. Also answers the promise of an
+/// Adds the upper half to the directory; no entry leads there yet. Also returns the promise of an
 /// entry in the node.
 fn add_block<'a>(
     view: &Dir<'a>,
@@ -251,7 +251,7 @@ fn add_block<'a>(
 }
 
 /// Parts the names of a leaf that has changed since the draft: writes the upper part to the new
-/// block, and answers the lower one.
+/// block, and returns the lower one.
 fn part_again(
     view: &Dir<'_>,
     handle: &Handle<'_>,

@@ -1,4 +1,4 @@
-//! Answers of changes that could not be made.
+//! Errors of changes to a directory, and what they need to be retried.
 
 use crate::types::error::Error;
 use uext4_format::Corrupt;

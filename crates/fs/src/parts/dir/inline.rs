@@ -72,7 +72,7 @@ impl Content {
         Ok(None)
     }
 
-    /// Calls `change` for each area until it answers something.
+    /// Calls `change` for each area until it returns something.
     fn in_areas<T>(
         &mut self,
         nr: InodeNr,
@@ -170,7 +170,7 @@ pub(super) fn init(dir: &mut Dir<'_>, handle: &Handle<'_>, parent: InodeNr) -> R
     }
 }
 
-/// As [`super::can_insert`]; answers by how many blocks the directory grows.
+/// As [`super::can_insert`]; returns by how many blocks the directory grows.
 pub(super) fn can_insert(dir: &Dir<'_>, name: &[u8], index: LockMode) -> DirResult<u32> {
     let nr = dir.inode.nr();
     let state = dir.inode.read();

@@ -21,7 +21,7 @@ use uext4_format::dirent::BlockKind;
 use uext4_journal::{Handle, Image, Object};
 use uext4_sync::Arc;
 
-/// Merges the leaf of `path` with a neighbour, if both together are sparse; answers whether that
+/// Merges the leaf of `path` with a neighbour, if both together are sparse; returns whether that
 /// freed a block.
 pub(super) fn merge_leaf(mut view: Dir<'_>, path: &Path) -> Result<bool> {
     let Some(draft) = draft(&view, path)? else {

@@ -13,7 +13,7 @@
 //! validate its version at the end ([`LockMode`]; optimistic lock). A change of an entry locks one
 //! block, which makes "absent, then insert" atomic; with [`LockMode::Optimistic`] it validates the
 //! version under that lock. Leaves are split and merged concurrently ([`divide`], [`merge`]). An
-//! operation that needs more answers [`DirError::NeedExclusive`] and has changed nothing.
+//! operation that needs more returns [`DirError::NeedExclusive`] and has changed nothing.
 //! Not here: permissions, link counts, times, case folding, encrypted names.
 //! References: kernel documentation, "directory".
 

@@ -98,7 +98,7 @@ fn rename_exclusive(fs: &Fs, handle: &Handle<'_>, step: &Move<'_>) -> DirResult<
     }
 }
 
-/// Answers `NotFound` unless the inode of `name` is `child`.
+/// Returns `NotFound` unless the inode of `name` is `child`.
 fn expect(fs: &Fs, dir: &Arc<Inode>, name: &HashedName<'_>, child: InodeNr) -> DirResult<()> {
     match find(fs, dir, name)? {
         Some((found, _)) if found == child => Ok(()),

@@ -18,7 +18,7 @@ pub(super) struct Found {
 }
 
 impl Dir<'_> {
-    /// Passes the blocks that may hold `name` to `visit`, until it answers something. Not for
+    /// Passes the blocks that may hold `name` to `visit`, until it returns something. Not for
     /// inline directories. A directory with a broken index is searched block by block.
     pub(super) fn search<T>(
         &self,

@@ -63,7 +63,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Frees a block, if a merge at the leaf of `name` can; answers whether it did.
+    /// Frees a block, if a merge at the leaf of `name` can; returns whether it did.
     fn shrink_directory(&self, dir: &Arc<Inode>, name: &HashedName<'_>) -> Result<bool> {
         if self.writable().is_err() || !is_directory(dir) {
             return Ok(false);

@@ -211,7 +211,7 @@ impl World {
         self.dir.read().disk.size / self.fs.fs.block_size() as u64
     }
 
-    /// Unmounts and runs e2fsck; answers the names.
+    /// Unmounts and runs e2fsck; returns the names.
     fn unmount(self, image: &Image) -> BTreeMap<Vec<u8>, InodeNr> {
         drop((self.dir, self.files));
         self.fs.unmount().unwrap();

@@ -12,7 +12,7 @@ use crate::state::inode::InodeState;
 use uext4_format::{BlockNr, FileType, GOOD_OLD_INODE_BYTES, InodeFlags};
 use uext4_journal::FullReason;
 
-/// Answers the reason for a full commit unless records of the inode, or of its names, have the same
+/// Returns the reason for a full commit unless records of the inode, or of its names, have the same
 /// effect with every replayer.
 pub(super) fn check(state: &InodeState) -> Recorded<()> {
     check_kind(state)?;

@@ -187,7 +187,7 @@ impl Change<'_> {
         }
     }
 
-    /// Maps unwritten blocks at the front of a hole; answers how many. Updates size and times in
+    /// Maps unwritten blocks at the front of a hole; returns how many. Updates size and times in
     /// the same transaction.
     fn fill_hole(&self, at: LogicalBlock, len_blocks: u32) -> Result<u64> {
         let (fs, shape, reserve) = (self.fs, Shape::AsAsked, self.terms.reserve);

@@ -46,8 +46,8 @@ pub struct FileRange<'a> {
 /// Limit for in-place reads; more segments are not worth separate transfers.
 const RANGES_MAX: usize = 16;
 
-/// Passes the places of a byte range's data, up to the end of the file, to `take`; answers its
-/// result. The data stay in place until it returns: the file's lock is held. Answers false, without
+/// Passes the places of a byte range's data, up to the end of the file, to `take`; returns its
+/// result. The data stay in place until it returns: the file's lock is held. Returns false, without
 /// a call of `take`, if some data have no place (holes, delayed allocation), are inline, or are in
 /// too many places.
 pub(crate) fn with_data_ranges(
@@ -75,7 +75,7 @@ pub(crate) fn with_data_ranges(
     Ok(ranges.is_some_and(|ranges| take(&ranges)))
 }
 
-/// Reads up to `buf.len()` bytes from byte `offset` on; answers how many (less only at the end).
+/// Reads up to `buf.len()` bytes from byte `offset` on; returns how many (less only at the end).
 pub(crate) fn read(fs: &Fs, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
     let buffer = inode.io.read();
     let (segments, len) = {

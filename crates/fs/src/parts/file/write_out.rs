@@ -43,7 +43,7 @@ pub(crate) fn write_out(fs: &Fs, inode: &Arc<Inode>) -> Result<()> {
     written
 }
 
-/// As [`write_out`]; also answers an earlier error that the open file has not reported.
+/// As [`write_out`]; also returns an earlier error that the open file has not reported.
 pub(crate) fn write_out_and_report(
     fs: &Fs,
     inode: &Arc<Inode>,
@@ -62,7 +62,7 @@ pub(crate) fn write_out_and_report(
     Err(error)
 }
 
-/// Writes out at most this many delayed blocks of the file; answers how many are no longer delayed.
+/// Writes out at most this many delayed blocks of the file; returns how many are no longer delayed.
 ///
 /// # Errors
 /// As [`write_out`].

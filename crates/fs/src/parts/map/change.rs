@@ -212,7 +212,7 @@ pub(crate) fn replace_cost(
 }
 
 /// Shifts the extents of the first leaf that has some from `at` on to the left by `by` blocks,
-/// which are a hole before `at`. Answers where the rest begins; `None` when all are shifted.
+/// which are a hole before `at`. Returns where the rest begins; `None` when all are shifted.
 pub(crate) fn shift_left(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -228,7 +228,7 @@ pub(crate) fn shift_left(
 }
 
 /// Shifts the extents of the last leaf that has some in `range` to the right by `by` blocks.
-/// Answers before which block the rest ends; `None` when all are shifted.
+/// Returns before which block the rest ends; `None` when all are shifted.
 pub(crate) fn shift_right(
     fs: &Fs,
     handle: &Handle<'_>,

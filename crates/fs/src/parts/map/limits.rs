@@ -48,7 +48,7 @@ pub(crate) fn size_end_bytes(fs: &Fs, state: &InodeState) -> u64 {
     blocks.min(counted.saturating_sub(2 * tables)) << bits
 }
 
-/// Answers damage unless all blocks of the run may hold data.
+/// Returns damage unless all blocks of the run may hold data.
 pub(super) fn check_run(
     fs: &Fs,
     state: &InodeState,

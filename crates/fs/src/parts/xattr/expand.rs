@@ -68,7 +68,7 @@ fn expand_to(
     Ok(())
 }
 
-/// Moves attributes to the block, the largest first, until the others fit; answers the others.
+/// Moves attributes to the block, the largest first, until the others fit; returns the others.
 /// Inline data cannot move.
 fn move_to_block(
     fs: &Fs,

@@ -197,7 +197,7 @@ impl<'a> NewValue<'a> {
         Ok(self.fs.base.device.write_at(at, &bytes)?)
     }
 
-    /// Creates the inode, with one reference, which the caller owns. Answers its number and the
+    /// Creates the inode, with one reference, which the caller owns. Returns its number and the
     /// value of an entry with `name`.
     pub(super) fn create(
         mut self,

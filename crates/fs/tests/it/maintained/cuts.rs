@@ -140,7 +140,7 @@ fn copy_of(image: &Image, main: Arc<MemDevice>) -> Image {
     }
 }
 
-/// Judges all cuts of one step of the life of `seed`; answers what failed first.
+/// Judges all cuts of one step of the life of `seed`; returns what failed first.
 pub(super) fn first_failure(seed: u64, flushes: Flushes) -> Option<String> {
     let mut life = Life::begin(seed);
     let (step, mut log) = record(&mut life, flushes)?;

@@ -89,7 +89,7 @@ impl Life {
         files.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Takes a step; answers whether the file system allowed it.
+    /// Takes a step; returns whether the file system allowed it.
     pub(super) fn take(&mut self, step: &Step) -> uext4::Result<bool> {
         match step {
             Step::Use => {

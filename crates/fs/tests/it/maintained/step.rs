@@ -96,7 +96,7 @@ impl Step {
         }
     }
 
-    /// Takes the step on `device`, which holds the image; answers whether it was allowed.
+    /// Takes the step on `device`, which holds the image; returns whether it was allowed.
     pub(super) fn take(&self, device: Arc<dyn BlockDevice>, image: &Image) -> Result<bool> {
         let options = image.options();
         match self {

@@ -286,7 +286,7 @@ impl Recorded {
         }
     }
 
-    /// Judges all cuts, some by e2fsck and the kernel as well; answers what failed first.
+    /// Judges all cuts, some by e2fsck and the kernel as well; returns what failed first.
     ///
     /// All, none or some of the writes since the last flush survive: at each cut one of these in
     /// turn, and each at the last one or with `UEXT4_RESIZE_JUDGED`.

@@ -13,7 +13,7 @@ use uext4_testkit::manifest::Policy;
 use uext4_testkit::oracle::{KernelMount, Program, dumpe2fs};
 use uext4_testkit::rng::Rng;
 
-/// Shrinks to at most `blocks`; answers how many there are.
+/// Shrinks to at most `blocks`; returns how many there are.
 fn shrink_to(image: &Image, blocks: u64) -> uext4::Result<u64> {
     let bytes = blocks * u64::from(image.kind.block_size);
     let plan = shrink(image.main.clone(), image.options(), Least::Bytes(bytes))?;

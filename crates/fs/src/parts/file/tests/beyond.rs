@@ -28,7 +28,7 @@ pub(super) fn check_size_on_disk(rig: &Rig) {
     );
 }
 
-/// Commits, crashes, recovers, and runs e2fsck. Answers the content of the file.
+/// Commits, crashes, recovers, and runs e2fsck. Returns the content of the file.
 fn crash(rig: &Rig) -> Vec<u8> {
     rig.fs().base.journal.commit_running().expect("commits");
     let crashed = Rig::mount(Arc::new(rig.device.snapshot()));

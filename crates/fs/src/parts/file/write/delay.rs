@@ -110,7 +110,7 @@ impl Write<'_> {
         Ok(claim)
     }
 
-    /// Copies the data to new blocks of the buffer; answers how many bytes.
+    /// Copies the data to new blocks of the buffer; returns how many bytes.
     fn copy_in(&mut self, need: &Need) -> usize {
         let block_size = self.fs.block_size();
         let data = self.front(need.len_blocks());

@@ -196,7 +196,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Stores the data, up to the first error; answers how many bytes. The error counts if nothing
+    /// Stores the data, up to the first error; returns how many bytes. The error counts if nothing
     /// is stored.
     fn run(&mut self, first: Piece) -> Result<usize> {
         let mut piece = Ok(first);

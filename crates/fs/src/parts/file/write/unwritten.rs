@@ -24,7 +24,7 @@ impl Write<'_> {
         }
     }
 
-    /// Marks the blocks of the next `len_bytes` bytes written, and updates the size; answers how
+    /// Marks the blocks of the next `len_bytes` bytes written, and updates the size; returns how
     /// many bytes were covered.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ fn cut_ends(
     cut
 }
 
-/// Replaces the entries of the leaf for `at`; answers where the next leaf begins.
+/// Replaces the entries of the leaf for `at`; returns where the next leaf begins.
 fn replace_in_leaf(
     fs: &Fs,
     handle: &Handle<'_>,

@@ -32,7 +32,7 @@ pub(in crate::parts::map) fn wanted(fs: &Fs, state: &InodeState, key: LogicalBlo
     Ok(u64_of(full.count()))
 }
 
-/// Splits nodes until the leaf for `key` has `slots` free slots; answers the path to it.
+/// Splits nodes until the leaf for `key` has `slots` free slots; returns the path to it.
 pub(super) fn make(
     fs: &Fs,
     handle: &Handle<'_>,

@@ -35,7 +35,7 @@ impl Shift {
 }
 
 /// Shifts the extents of the first leaf that has some from `at` on to the left by `by` blocks,
-/// which are a hole before `at`. Answers where the rest begins; `None` when all are shifted.
+/// which are a hole before `at`. Returns where the rest begins; `None` when all are shifted.
 pub(crate) fn left(
     fs: &Fs,
     handle: &Handle<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn left(
 }
 
 /// Shifts the extents of the last leaf that has some in `range` to the right by `by` blocks.
-/// Answers before which block the rest ends; `None` when all are shifted.
+/// Returns before which block the rest ends; `None` when all are shifted.
 pub(crate) fn right(
     fs: &Fs,
     handle: &Handle<'_>,

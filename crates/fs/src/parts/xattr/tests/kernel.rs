@@ -24,7 +24,7 @@ fn sh(dir: &Path, script: &str) -> String {
     String::from_utf8(out.stdout).expect("text")
 }
 
-/// Runs `script` in the image, mounted by the kernel; answers its output.
+/// Runs `script` in the image, mounted by the kernel; returns its output.
 fn with_kernel(image: &Path, script: &str) -> String {
     let mount = KernelMount::new(image, "").expect("the kernel mounts");
     let said = sh(mount.path(), script);
