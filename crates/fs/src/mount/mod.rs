@@ -27,7 +27,7 @@ use crate::types::error::Result;
 use crate::types::options::{Access, MountOptions};
 use open::{Plan, Purpose};
 use uext4_device::BlockDevice;
-use uext4_sync::Arc;
+use uext4_sync::{Arc, shard_index};
 use uext4_volume::mmp;
 
 impl Filesystem {
@@ -40,6 +40,9 @@ impl Filesystem {
     /// [`crate::Error::Mount`] if the device holds no ext4, [`crate::Error::Unsupported`] names an
     /// unsupported feature, [`crate::Error::Corrupt`] the damaged structure.
     pub fn mount(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Self> {
+        // Shards are numbered at first use, and choose the group of a new inode. Taken before any
+        // thread starts, the caller's does not depend on which of them runs first.
+        shard_index();
         let mut plan = open::inspect(&device, options.clone())?;
         if open::recovers_first(&*device, &plan) {
             if let Ok(recovered) = Self::recover_and_read(device.clone(), plan) {

@@ -2,11 +2,12 @@
 
 use crate::image;
 use crate::worker::{self, Model, Worker};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
-use uext4::device::MemDevice;
+use uext4::device::{BlockDevice, Error, MemDevice};
 use uext4::mkfs::{MkfsOptions, Preset};
 use uext4::{Filesystem, MountOptions};
+use uext4_sync::{shard_index, shards};
 
 const THREADS: u64 = 16;
 const STEPS: u64 = 3000;
@@ -100,4 +101,52 @@ fn memory_is_given_back_while_they_work() {
     }
     fs.unmount().unwrap();
     image::assert_clean(&device);
+}
+
+/// A device whose first read starts a thread that takes a shard.
+struct EarlyThread {
+    device: Arc<MemDevice>,
+    shard: OnceLock<usize>,
+}
+
+impl BlockDevice for EarlyThread {
+    fn size_bytes(&self) -> u64 {
+        self.device.size_bytes()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        self.shard
+            .get_or_init(|| thread::spawn(shard_index).join().unwrap());
+        self.device.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), Error> {
+        self.device.write_at(offset, buf)
+    }
+    fn flush(&self) -> Result<(), Error> {
+        self.device.flush()
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn describe(&self) -> String {
+        self.device.describe()
+    }
+}
+
+/// The shard of the thread that mounts, and with it the inodes that it gets, does not depend on
+/// when other threads begin to run.
+#[test]
+fn the_mounting_thread_takes_its_shard_first() {
+    let mounting = thread::spawn(|| {
+        let device = Arc::new(EarlyThread {
+            device: image::ext4(16),
+            shard: OnceLock::new(),
+        });
+        let fs = Filesystem::mount(device.clone(), MountOptions::default()).unwrap();
+        fs.unmount().unwrap();
+        (shard_index(), *device.shard.get().unwrap())
+    });
+    let (own, early) = mounting.join().unwrap();
+    // Numbers go round; threads of other tests may have taken some in between.
+    let after = (early + shards() - own) % shards();
+    assert!(after < shards() / 2, "own {own}, of the early thread {early}");
 }
