@@ -13,12 +13,21 @@
 //! Both calls change the version, but only `end_move` changes the structure number. A reader that
 //! follows a copy of the old structure meets a locked part, and fails validation once it has that
 //! lock.
+//!
+//! The closed lock is for holders that unlock a part between their read and their write of it. For
+//! example, holder A reads a part, computes its two halves and writes them, and thread B inserts
+//! into the part in between. B's version does not validate, so B inserts nothing; with the lock
+//! open, A would overwrite B's entry.
+//!
 //! A thread may also hold the lock *together* with others that divide parts, each another one: a
 //! division ends no version, because the old part leads to the new one. Such threads exclude those
 //! that hold the lock shared, which see no division, and those that hold it exclusively.
-//! Locking: the rank is a parameter; the version is a [`SequenceCount`] beside the lock. It is
-//! closed before its sequence changes, and opened after that, so a sampler that reads the two in
-//! the same order gets no version of a closed lock that validates.
+//!
+//! Locking: the rank is a parameter; the version is a [`SequenceCount`] beside the lock. To close,
+//! a thread sets `CLOSED` and then changes the sequence; a sampler reads the sequence and then
+//! the flag. For example, in the other order thread A begins the change, B samples the new
+//! sequence and sees no flag, and A sets the flag: B's version would validate while A works. To
+//! open, a thread does both in reverse.
 
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard, Sequence, SequenceCount};
@@ -151,9 +160,13 @@ impl VersionedLock {
         )
     }
 
-    /// Of a thread that holds the lock shared and one that divides a part, at least one sees the
-    /// other: the former waits until those that hold the lock together have left, the latter does
-    /// without them ([`Self::divide`]).
+    /// A thread that holds the lock shared and one that divides a part ([`Self::divide`]) both hold
+    /// the inner lock shared, so they exclude each other by `holds`. Each adds itself to the word
+    /// before it loads the other's count, so at least one sees the other: it releases the inner
+    /// lock and takes it exclusively.
+    ///
+    /// For example, thread A holds the lock shared and has found a name in a part; thread B divides
+    /// the part and moves the name. Without the counts, A would change a part that has it no more.
     fn shared<'a>(
         &'a self,
         read: impl FnOnce() -> RwLockReadGuard<'a, ()>,

@@ -178,6 +178,15 @@ impl Fs {
 /// Runs `change` in each of `modes` until its answer is final, and in the exclusive one from then
 /// on, or as soon as it is needed. `make_room` makes space in a full leaf; false if that needs the
 /// exclusive mode.
+///
+/// What a try lacks is waited for after it, with no lock and no handle held. For example, thread A
+/// finds a leaf full under its handle, and thread B holds the structure exclusively and waits in
+/// [`Fs::start`] for a commit. If A waited for the structure there, the commit would wait for A's
+/// handle: a deadlock.
+///
+/// The count of returns is sampled before the try. For example, the try finds no space, and a
+/// commit then returns what thread B freed. Nothing is pending any more when A asks; only the
+/// older sample shows that a retry may find it.
 fn retried<T>(
     fs: &Fs,
     modes: impl Iterator<Item = LockMode>,

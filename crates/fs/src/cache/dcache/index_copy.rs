@@ -8,6 +8,16 @@
 //! structure have added: right links lead to them. Such nodes are listed, and copied again before
 //! the structure gets another number.
 //! Locking: `Rank::CacheShard` to change it; readers take nothing.
+//!
+//! Why nodes that lack leaves are copied again: for example, leaf 5 was split in structure 7, and
+//! its right link to leaf 9 counts in structure 7 only. A merge elsewhere makes structure 8. If the
+//! copy went on without leaf 9, a look-up of a name in leaf 9 would search leaf 5, find no link and
+//! a valid version, and answer that the name is absent.
+//!
+//! Why nodes have a generation beside `structure`: for example, a thread with the lock closed
+//! splits a leaf below node N, which sets no right link, and a look-up then copies the root and
+//! node M. `structure` is current again; without the generation, look-ups would also read the old
+//! copy of N, which lacks the new leaf.
 
 use super::near;
 use std::ops::Range;
@@ -51,6 +61,10 @@ pub(crate) struct IndexCopy<const SEGMENTS: usize> {
 }
 
 /// Copy of a root or node, in two buffers: a new copy is written beside the one that is read.
+///
+/// A reader loads `head` again after its search. For example, it searches buffer 0; the next copy
+/// goes to buffer 1, and the one after that to buffer 0, so it would mix entries of two states.
+/// [`IndexCopy::renew`] copies only a node with more entries, so the head differs then.
 struct NodeCopy {
     /// The generation, the buffer in use, and in the lowest [`COUNT_BITS`] bits the number of
     /// entries.

@@ -1,11 +1,16 @@
 //! Concurrent split of one leaf, while other threads change entries and split other leaves.
 //!
 //! The halves are drafted with only the right to split the leaf, and installed if the structure's
-//! version is the same: threads that hold it exclusively split leaves without that right.
+//! version is the same: threads that hold it exclusively split and merge leaves without that right.
+//! For example, thread A drafts a split ahead of leaf 5; thread B merges leaf 5 into leaf 4, and
+//! the last leaf of the directory moves to block 5. Without the check, A would part the names that
+//! moved there, and lead look-ups of names in leaf 4 to them.
 //!
-//! The new block gets the upper half before any entry or link leads there; the old leaf keeps it
-//! until that is unlocked: a thread that waits for the old leaf then finds the right link. So a
-//! split ends no version. It tears no names of one hash apart, since there would be no link.
+//! A split ends no version: the new block gets the upper half before any entry or link leads there,
+//! and the right link is set before the old leaf is unlocked. For example, a look-up has found the
+//! old leaf in the node and waits for its lock, while its name goes to the new block. Its version
+//! still validates; without the link it would answer that the name is absent. The link leads all
+//! names of a hash to the right, so a split tears no names of one hash apart.
 //!
 //! Invariants: the structure of the `index` lock is held at least together with other splits, and
 //! one thread splits a leaf. Once a block is added to the directory, the split comes to its end: if
@@ -251,7 +256,8 @@ fn add_block<'a>(
 }
 
 /// Parts the names of a leaf that has changed since the draft: writes the upper part to the new
-/// block, and returns the lower one.
+/// block, and returns the lower one. For example, another thread has inserted a name meanwhile;
+/// the drafted halves lack it.
 fn part_again(
     view: &Dir<'_>,
     handle: &Handle<'_>,
