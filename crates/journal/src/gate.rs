@@ -4,6 +4,13 @@
 //! committing thread closes the gate, then reads the counters. Both use `SeqCst`, so at least one
 //! of them sees the other. The next transaction opens, with fresh credits, only after the last
 //! handle of this one has left.
+//!
+//! Flags, transaction and round are one word, so that the second read compares all of them. For
+//! example, a handle reads the word of transaction 5 and is preempted; a commit closes the gate,
+//! drains it and opens transaction 6. With flags alone the gate would look unchanged, the handle
+//! would stamp its changes with 5, and no commit would render them. With the round of before a fast
+//! commit, an `fsync` would take them for durable ([`Stamp::covers`]).
+//!
 //! Locking: one mutex ([`Rank::JournalState`]) to park, never on the fast path.
 
 use crate::Error;

@@ -61,6 +61,14 @@ impl Engine {
     }
 
     /// As [`Self::wait_durable`] for `change`, by a fast commit if `fast` has what it needs.
+    ///
+    /// The end of any commit is not enough. For example, commit 7 has drained the handles when
+    /// thread A changes an inode: A needs number 8 ([`Progress::need`]). If A needs it to be full,
+    /// but its leader has read [`Progress::needs_full`] before, commit 8 may end as a fast one; A
+    /// needs number 9 then.
+    ///
+    /// Nor does every wait end with a durable change. For example, nothing is logged: the empty
+    /// transaction stays open, and A returns when a full commit of its number has ended.
     pub(crate) fn wait_commit(
         &self,
         change: Stamp,

@@ -62,6 +62,13 @@ impl Filesystem {
         self.fsync_from(inode, Some(cursor), Wanted::Data)
     }
 
+    /// Writes out delayed data, then waits for the last change of the inode: the map of these data
+    /// is such a change. For example, a new file has delayed data. If the stamp were read first,
+    /// the wait would be for the creation, and a crash after the return could leave the file
+    /// without its data. A failed write-out does not end the call: other runs may be mapped.
+    ///
+    /// A freeze has written out all data, so the call does not wait for the thaw. For example, a
+    /// program that calls `fsync` during a snapshot would hang, though its data are on the device.
     fn fsync_from(
         &self,
         inode: &InodeRef,

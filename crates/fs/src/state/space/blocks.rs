@@ -240,6 +240,10 @@ impl Space {
     /// Clears the bitmap bits of a run under the handle. The blocks are reusable after the commit
     /// of the handle's transaction. Metadata blocks are forgotten first (`Blocks::forget`).
     ///
+    /// For example, thread A frees the blocks of a file; if thread B got them at once, it would
+    /// write data there before any commit. A crash before A's commit would bring the file back,
+    /// with B's data in it.
+    ///
     /// # Errors
     /// [`Error::Corrupt`] if a block of the run is metadata of the file system or is free already.
     pub(crate) fn free(&self, base: &Base, handle: &Handle<'_>, run: BlockRun) -> Result<()> {

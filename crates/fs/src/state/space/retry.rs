@@ -85,6 +85,10 @@ impl Space {
 
     /// Whether a retry may find more: clusters returned since the sample `before`, or were pending
     /// and are waited for. The caller holds no handle and no live object.
+    ///
+    /// For example, a commit returns the last pending clusters: `finish_return` has taken them off
+    /// the pending ones, and `claims` does not have them yet. A request that fails in between sees
+    /// neither; without `returns` it would report `NoSpace` though they are about to be available.
     pub(crate) fn may_return_since(&self, base: &Base, before: Sequence) -> Result<bool> {
         let now = self.returns.sample();
         // The last of the clusters that a commit returns are no longer pending.
@@ -100,6 +104,10 @@ impl Space {
     /// took clusters ahead of the search and freed some behind it, and it is repeated. Retries are
     /// here, because a caller with a handle can neither fail nor start over: writeback must not run
     /// out of space that was claimed by a write.
+    ///
+    /// For example, thread A's search has passed group 1, which is full. Thread B returns a cluster
+    /// there, and thread C claims one and takes the last of group 5, before A comes to it. A finds
+    /// none, though one was free for its claim at each moment.
     ///
     /// A bitmap that the search finds unreadable or damaged is recorded and only makes its group
     /// full: freed space of another group may be enough after a commit.

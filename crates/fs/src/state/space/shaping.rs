@@ -89,8 +89,7 @@ impl Space {
         Ok(run.map(|run| self.to_blocks(run)))
     }
 
-    /// Reserves the window; returns the part for the request, and preallocates the rest for the
-    /// file.
+    /// Reserves the window; returns the part for the request, and preallocates the rest.
     ///
     /// # Errors
     /// As `reserve`.
@@ -168,8 +167,9 @@ impl Space {
         self.preallocations.take_local(goal, len, end)
     }
 
-    /// Takes up to `len` clusters, of which `granted` are claimed; returns how many are not
-    /// claimed, which count as preallocated.
+    /// Takes up to `len` clusters, `granted` of them claimed; returns how many are preallocated.
+    /// They count before the search: for example, a thread that finds no run meanwhile waits and
+    /// discards them ([`Space::take`]). If they counted later, it could report `NoSpace`.
     fn take_more(&self, base: &Base, want: &Want, granted: u32, len: u32) -> Result<(Run, u32)> {
         let min = want.min_blocks.div_ceil(1 << self.geometry().cluster_bits);
         let more = len.saturating_sub(granted);
