@@ -7,9 +7,7 @@
 //!  BuildReport inodes, tables and superblock are on the device; the new file has its name
 //! ```
 //!
-//! Inside of a step the order follows from what each line needs. The identity is a hash of contents
-//! and their blocks, so it comes behind all of them; checksums of metadata need its UUID, and
-//! hashed directories its seed, so blocks of metadata come behind the identity.
+//! Inside of a step, too, the order of the calls is a contract: see the functions.
 
 use uext4_format::quota::QuotaKind;
 use uext4_format::{BlockNr, Feature};
@@ -77,6 +75,11 @@ pub(crate) fn finish(
 }
 
 /// Merges the layers, adds the directories that no source has, and numbers the inodes.
+///
+/// Lost+found comes after the merge: only the merged tree tells whether a layer has it. The sort
+/// numbers it and counts its link. `describe` comes before the values are numbered: for example, it
+/// gives a directory a large attribute; numbered before, the attribute block would keep the index
+/// of that value as its inode number.
 fn collect(image: &Image, collector: Collector, describe: Option<Describe>) -> Result<Collected> {
     let Collector {
         mut tree,
@@ -112,6 +115,15 @@ fn collect(image: &Image, collector: Collector, describe: Option<Describe>) -> R
 }
 
 /// Places and writes the blocks of all files, and chooses the size of the image.
+///
+/// Contents and values come before the identity, a hash of them and their places: in the other
+/// order, two trees that differ in one value would have one UUID. Metadata come after it: their
+/// checksums need its UUID, hashed directories its seed, and directories replace the lists of names
+/// that it hashes.
+///
+/// The hashes of values come before the attribute blocks, which hold them. Directories come before
+/// the maps: one of more than four runs needs nodes, without which its inode cannot be made. The
+/// size comes last, with all blocks known.
 fn lay_out(image: &mut Image, collected: Collected) -> Result<Placed> {
     let Collected {
         mut tree,
@@ -203,7 +215,8 @@ fn choose_size(
     Ok((files, draft))
 }
 
-/// Writes inodes, tables and superblocks, and gives a new file its name.
+/// Writes inodes, tables and superblocks, and gives a new file its name. The name comes last: for
+/// example, a build that is killed leaves the earlier image of that name as it was.
 fn write(image: &Image, placed: Placed) -> Result<BuildReport> {
     let Placed {
         tree,

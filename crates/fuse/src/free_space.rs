@@ -128,7 +128,9 @@ impl Gauge {
             return false;
         }
         let room = room();
-        // Hysteresis: scarcity ends only with 25 % more space.
+        // Hysteresis: scarcity ends only with 25 % more space. For example, a program at the limit
+        // writes and deletes a file in turn: without it, each round would invalidate the attributes
+        // of all writers.
         let needs = |now: Scarce| {
             if self.scarce.load(Ordering::SeqCst) >= now.number() {
                 held + held / 4

@@ -6,6 +6,11 @@
 //! back, and replies with their error. At most one `write` succeeds in vain; the next `write` or
 //! `close` reports it.
 //!
+//! For example, 40 KiB are free, and a program writes 64 KiB twice. The first `write` ends in the
+//! page cache. The `GETATTR` of the second one fetches these pages, their `WRITE` fails, and the
+//! second `write` returns `ENOSPC`. With a longer lifetime of the attributes, the program would
+//! fill the page cache without an error until `fsync` or `close`.
+//!
 //! `GETATTR` carries neither offset nor length of the `write`. With no space left, a file without
 //! blocks and pending data gets ENOSPC whatever they are.
 //!
@@ -79,6 +84,11 @@ impl Server {
     }
 
     /// Records written bytes and lost writebacks.
+    ///
+    /// The gauge changes before the writers are listed, and an open counts its writer before it
+    /// reads the gauge, so at least one sees the other. For example, in the other order thread A
+    /// opens a file and finds much space, thread B lists no writer of it, and A counts its writer:
+    /// attributes that the kernel has would stay valid for up to [`TTL`], and no `write` would ask.
     pub(super) fn account_written(&self, request: &Request<'_>, done: Handled) {
         // The file system may have become read-only: it has no space for anything then.
         let stops = matches!(done, Err(Errno::EIO | Errno::EROFS | Errno::EUCLEAN));
