@@ -7,6 +7,8 @@
 //! References: kernel documentation, "directory" (hash tree directories); RFC 1320 (MD4); Wheeler
 //! and Needham, "TEA, a Tiny Encryption Algorithm".
 
+use crate::Superblock;
+use crate::superblock::flag;
 use uext4_num::clamp_u32;
 
 const MD4_STATE: [u32; 4] = [0x6745_2301, 0xEFCD_AB89, 0x98BA_DCFE, 0x1032_5476];
@@ -75,6 +77,21 @@ pub struct DirHasher {
 }
 
 impl DirHasher {
+    /// The hash of a new index, by the superblock; half MD4 if the version there is unknown, because
+    /// a root must not be written with it.
+    pub fn of(superblock: &Superblock) -> Self {
+        let version = HashVersion::from_code(superblock.def_hash_version);
+        Self {
+            version: version.unwrap_or(HashVersion::HalfMd4),
+            sign: if superblock.flags & flag::UNSIGNED_HASH != 0 {
+                CharSign::Unsigned
+            } else {
+                CharSign::Signed
+            },
+            seed: superblock.hash_seed,
+        }
+    }
+
     /// The hash of `name`.
     pub fn hash(&self, name: &[u8]) -> DirHash {
         let mut state = if self.seed == [0; 4] {

@@ -15,6 +15,7 @@ mod error;
 mod error_record;
 mod features;
 mod file_map;
+mod hidden;
 mod inspect;
 pub mod log;
 mod media;
@@ -31,6 +32,7 @@ pub use error_record::{
 };
 pub use features::{REVISION_MAX, allowed_access, may_write, support};
 pub use file_map::{FileMap, MapFormat, append_extent, has_map};
+pub use hidden::HiddenInodes;
 pub use inspect::{Inspection, OpenOptions, check_state};
 pub use media::{Media, Medium, Writes};
 pub use volume::Volume;

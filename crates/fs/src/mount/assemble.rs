@@ -11,7 +11,7 @@ use crate::parts::{orphan_recovery, quota_files};
 use crate::state::base::{Base, Budget, MountState, Random};
 use crate::state::engine::Fs;
 use crate::state::incidents::Incidents;
-use crate::state::inode::{ExtraIsize, HiddenInodes, InodeFormat, Inodes, LazyTimes};
+use crate::state::inode::{ExtraIsize, InodeFormat, Inodes, LazyTimes};
 use crate::state::lifecycle::Lifecycle;
 use crate::state::name_log::NameLog;
 use crate::state::orphan::Orphans;
@@ -31,8 +31,8 @@ use uext4_journal::{Checksums, Config, FastCommits, Journal, Log, Start, Width};
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, FreezeBarrier, Latest, Mutex, Rank};
-use uext4_volume::Media;
 use uext4_volume::mmp::MmpGuard;
+use uext4_volume::{HiddenInodes, Media};
 
 /// Default size of the metadata cache: the memory of this process divided by this, ...
 const CACHE_PART: u64 = 16;

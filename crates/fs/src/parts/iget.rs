@@ -1,7 +1,7 @@
 //! Loads inodes that names refer to, and checks that they are in use.
 
 use crate::state::engine::Fs;
-use crate::state::inode::{Inode, InodeRef};
+use crate::state::inode::{Inode, InodeRef, refuse_hidden};
 use crate::types::error::{Error, Result};
 use uext4_format::{Corrupt, CorruptKind, InodeNr, Place};
 
@@ -18,7 +18,7 @@ impl Fs {
 
     /// Fails unless the inode is in use and a name may refer to it.
     pub(crate) fn check_served(&self, inode: &Inode) -> Result<()> {
-        self.hidden.refuse(inode)?;
+        refuse_hidden(&self.hidden, inode)?;
         if inode.is_freed() {
             return Err(Error::Stale);
         }

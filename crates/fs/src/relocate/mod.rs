@@ -29,7 +29,7 @@ pub use defrag::{DefragOptions, Defragmented, LeftAlone};
 use crate::ops::filesystem::Filesystem;
 use crate::parts::{file, map};
 use crate::state::engine::Fs;
-use crate::state::inode::{Inode, InodeRef};
+use crate::state::inode::{Inode, InodeRef, refuse_hidden};
 use crate::state::space::{Purpose, Reserve, Want};
 use crate::types::error::{Error, Result};
 use free_runs::FreeRuns;
@@ -120,7 +120,7 @@ impl Source {
 
 /// Refuses files whose blocks do not move.
 fn check(fs: &Fs, inode: &InodeRef) -> Result<()> {
-    fs.hidden.refuse(inode)?;
+    refuse_hidden(&fs.hidden, inode)?;
     file::check_regular(&inode.read())
 }
 

@@ -9,7 +9,7 @@ use crate::cache::extent_status::ExtentStatus;
 use crate::cache::mbcache::SharedBlocks;
 use crate::cache::meta::{Blocks, MetaBlock, Seal};
 use crate::state::base::Base;
-use crate::state::inode::{ExtraIsize, HiddenInodes, Inode, Inodes, LazyTimes};
+use crate::state::inode::{ExtraIsize, Inode, Inodes, LazyTimes};
 use crate::state::lifecycle::Lifecycle;
 use crate::state::name_log::NameLog;
 use crate::state::orphan::Orphans;
@@ -23,6 +23,7 @@ use uext4_journal::Handle;
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, Mutex};
+use uext4_volume::HiddenInodes;
 
 /// The engine behind [`Filesystem`].
 pub(crate) struct Fs {

@@ -1,9 +1,9 @@
 //! Configuration shared by all directories of a file system.
 
 use uext4_format::dirent::{DirEntryType, LeafTail};
-use uext4_format::hash::{CharSign, DirHasher, HashVersion};
+use uext4_format::hash::{DirHasher, HashVersion};
 use uext4_format::htree::MaxLevels;
-use uext4_format::{Feature, FileType, Superblock, superblock};
+use uext4_format::{Feature, FileType, Superblock};
 use uext4_num::clamp_u32;
 use uext4_sync::atomic::{AtomicU32, Ordering};
 
@@ -54,7 +54,7 @@ impl DirConfig {
             format_max: format_max.min(INDEX_BLOCKS_MAX),
             block_size,
             max_blocks: AtomicU32::new(0),
-            hasher: default_hasher(superblock),
+            hasher: DirHasher::of(superblock),
         };
         config.set_max_size(max_dir_size_kib);
         config
@@ -87,20 +87,5 @@ impl DirConfig {
             version,
             ..self.hasher
         }
-    }
-}
-
-fn default_hasher(superblock: &Superblock) -> DirHasher {
-    let unsigned = superblock.flags & superblock::flag::UNSIGNED_HASH != 0;
-    DirHasher {
-        // A root must not be written with an unknown hash version.
-        version: HashVersion::from_code(superblock.def_hash_version)
-            .unwrap_or(HashVersion::HalfMd4),
-        sign: if unsigned {
-            CharSign::Unsigned
-        } else {
-            CharSign::Signed
-        },
-        seed: superblock.hash_seed,
     }
 }

@@ -148,5 +148,8 @@ fn the_mounting_thread_takes_its_shard_first() {
     let (own, early) = mounting.join().unwrap();
     // Numbers go round; threads of other tests may have taken some in between.
     let after = (early + shards() - own) % shards();
-    assert!(after < shards() / 2, "own {own}, of the early thread {early}");
+    assert!(
+        after < shards() / 2,
+        "own {own}, of the early thread {early}"
+    );
 }

@@ -24,7 +24,7 @@ pub(crate) use evict_queue::{EvictQueues, Queue};
 pub(crate) use extra_isize::ExtraIsize;
 pub(crate) use facts::PublishedAttrs;
 use facts::PublishedFacts;
-pub(crate) use hidden::HiddenInodes;
+pub(crate) use hidden::refuse_hidden;
 use holds::{Holds, Life};
 pub(crate) use lazy_times::{DAY_SECONDS, LazyTimes};
 pub(crate) use new::NewInode;

@@ -1,6 +1,6 @@
 //! Check of superblock fields that a mount accepts and e2fsck does not.
 
-use super::Check;
+use crate::Check;
 use uext4_format::superblock::DESC_SIZE_MAX;
 use uext4_format::{CorruptKind, Feature, Features, Place};
 use uext4_volume::REVISION_MAX;
@@ -20,8 +20,8 @@ const OLD_INODE_BYTES: u16 = 128;
 const EXTRA_BYTES_MIN: u16 = 4;
 
 impl Check<'_> {
-    pub(super) fn check_superblock(&mut self) {
-        let disk = self.fs.base.superblock.read().disk.clone();
+    pub(crate) fn check_superblock(&mut self) {
+        let disk = self.superblock;
         if disk.rev_level > REVISION_MAX {
             let problem = CorruptKind::Revision;
             self.add_problem(Place::Superblock, "superblock", problem);
@@ -47,12 +47,7 @@ impl Check<'_> {
             let problem = CorruptKind::DescriptorSizes;
             self.add_problem(Place::Superblock, "superblock", problem);
         }
-        let extra_max = self
-            .fs
-            .base
-            .geometry
-            .inode_size
-            .saturating_sub(OLD_INODE_BYTES);
+        let extra_max = self.geometry.inode_size.saturating_sub(OLD_INODE_BYTES);
         let is_odd = |size: u16| {
             let fits = (EXTRA_BYTES_MIN..=extra_max).contains(&size) && size.is_multiple_of(4);
             size != 0 && extra_max > 0 && !fits

@@ -1,7 +1,7 @@
 //! Check of extended attributes: the area in the inode, and shared blocks.
 
 use super::values::Named;
-use super::{Check, Step};
+use crate::{Check, Step};
 use std::collections::BTreeMap;
 use uext4_format::xattr::{
     Area, NameIndex, XattrBlock, XattrName, XattrSet, XattrValue, decode_block, decode_ibody,
@@ -11,7 +11,7 @@ use uext4_format::{BlockNr, CorruptKind, Feature, Inode, InodeFlags, InodeNr, Pl
 
 /// Attribute blocks, by number.
 #[derive(Default)]
-pub(super) struct SharedBlocks(BTreeMap<u64, SharedBlock>);
+pub(crate) struct SharedBlocks(BTreeMap<u64, SharedBlock>);
 
 struct SharedBlock {
     /// Number of inodes that refer to it.
@@ -27,7 +27,7 @@ const BYTES_PER_BLOCK: u64 = 48;
 
 impl Check<'_> {
     /// Checks the attributes of an inode; returns how many clusters they add to it.
-    pub(super) fn check_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
+    pub(crate) fn check_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
         let here = match decode_ibody(&inode.tail, Place::Inode(nr)) {
             Ok(set) => {
                 let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
@@ -50,7 +50,7 @@ impl Check<'_> {
     }
 
     /// As [`Self::check_attributes`], for the block only.
-    pub(super) fn check_attribute_block(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
+    pub(crate) fn check_attribute_block(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
         match inode.file_acl {
             BlockNr(0) => Ok(0),
             block => self.clusters_of_block(nr, inode, block),
@@ -60,7 +60,7 @@ impl Check<'_> {
     fn clusters_of_block(&mut self, nr: InodeNr, inode: &Inode, block: BlockNr) -> Step<u64> {
         let run = block.0..block.0.saturating_add(1);
         let place = Place::InodeBlock(nr, block);
-        if !self.fs.base.features.has(Feature::EXT_ATTR) {
+        if !self.geometry.features.has(Feature::EXT_ATTR) {
             self.add_problem(place, "xattr block", CorruptKind::AttributesWithoutFeature);
         }
         if inode.flags.contains(InodeFlags::EA_INODE) {
@@ -87,7 +87,7 @@ impl Check<'_> {
         self.take(BYTES_PER_BLOCK)?;
         let bytes = self.read(block)?;
         let header = XattrBlock::new(&bytes[..]);
-        let sealed = match self.fs.base.checksums.metadata {
+        let sealed = match self.checksums.metadata {
             Some(seed) => header.verify_checksum(seed, block),
             None => Ok(()),
         };
@@ -139,10 +139,9 @@ impl Check<'_> {
             else {
                 continue;
             };
-            clusters += u64::from(size).div_ceil(self.fs.base.geometry.cluster_size());
-            let sound =
-                self.fs.base.geometry.contains_inode(inode) && !self.fs.hidden.contains(inode);
-            if !sound || !self.fs.base.features.has(Feature::EA_INODE) {
+            clusters += u64::from(size).div_ceil(self.geometry.cluster_size());
+            let sound = self.geometry.contains_inode(inode) && !self.hidden.contains(inode);
+            if !sound || !self.geometry.features.has(Feature::EA_INODE) {
                 self.add_problem(place, "xattr entry", CorruptKind::ValueImpossible);
                 continue;
             }
@@ -158,7 +157,7 @@ impl Check<'_> {
     }
 
     /// Compares each block's stored reference count with the number of its inodes.
-    pub(super) fn shared_blocks(&mut self) {
+    pub(crate) fn shared_blocks(&mut self) {
         for (block, shared) in std::mem::take(&mut self.shared).0 {
             let SharedBlock { names, says, .. } = shared;
             if names != says {

@@ -1,6 +1,6 @@
 //! Check of inode tables: the bitmap against the slots.
 
-use super::{Check, Step};
+use crate::{Check, Step};
 use uext4_format::{
     CorruptKind, Feature, FileType, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Place,
     RawInode, group_flag,
@@ -11,19 +11,19 @@ use uext4_num::usize_of;
 const OLD_INODE_BYTES: usize = 128;
 
 /// The inode bitmap of a group.
-pub(super) struct Marks(Vec<u8>);
+pub(crate) struct Marks(Vec<u8>);
 
 impl Marks {
-    pub(super) fn has(&self, index: u32) -> bool {
+    pub(crate) fn has(&self, index: u32) -> bool {
         let byte = self.0.get(usize_of(index / 8));
         byte.is_some_and(|byte| byte & 1 << (index % 8) != 0)
     }
 }
 
 impl Check<'_> {
-    pub(super) fn check_inodes(&mut self) -> Step {
-        if self.fs.base.features.has(Feature::MMP) {
-            let block = self.fs.base.superblock.read().disk.mmp_block;
+    pub(crate) fn check_inodes(&mut self) -> Step {
+        if self.geometry.features.has(Feature::MMP) {
+            let block = self.superblock.mmp_block;
             let clusters = self.clusters(block..block.saturating_add(1));
             self.claim(clusters)?;
         }
@@ -38,9 +38,9 @@ impl Check<'_> {
 
     /// Reads the inode bitmap, which was written.
     fn marks(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step<Marks> {
-        let bytes = usize_of(self.fs.base.geometry.inodes_per_group.div_ceil(8));
+        let bytes = usize_of(self.geometry.inodes_per_group.div_ceil(8));
         let bitmap = self.read(descriptor.inode_bitmap)?;
-        let (geometry, checksums) = (&self.fs.base.geometry, &self.fs.base.checksums);
+        let (geometry, checksums) = (&self.geometry, &self.checksums);
         let sound = descriptor.verify_inode_bitmap(&bitmap, group, geometry, checksums);
         if let Err(corrupt) = sound {
             self.add_corrupt(&corrupt);
@@ -56,7 +56,7 @@ impl Check<'_> {
     }
 
     fn check_table(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
-        let geometry = *self.fs.base.geometry;
+        let geometry = self.geometry;
         let per_group = geometry.inodes_per_group;
         if descriptor.has_flag(group_flag::INODE_UNINIT) {
             self.compare_counts(group, descriptor, per_group, 0);
@@ -90,7 +90,7 @@ impl Check<'_> {
 
     fn check_unwritten(&mut self, group: GroupNr, index: u32, marks: &Marks) {
         if marks.has(index) {
-            let place = Place::Inode(self.fs.base.geometry.inode_at(group, index));
+            let place = Place::Inode(self.geometry.inode_at(group, index));
             let problem = CorruptKind::InUseUnwritten;
             self.add_problem(place, "inode bitmap", problem);
         }
@@ -134,7 +134,7 @@ impl Check<'_> {
             self.check_unused(nr, raw);
             return Ok(None);
         }
-        match Inode::parse(raw, nr, &self.fs.base.geometry, &self.fs.base.checksums) {
+        match Inode::parse(raw, nr, &self.geometry, &self.checksums) {
             Ok(inode) => self.check_used(nr, raw, &inode),
             Err(corrupt) => {
                 self.add_corrupt(&corrupt);
@@ -143,13 +143,13 @@ impl Check<'_> {
         }
     }
 
-    pub(super) fn is_reserved(&self, nr: InodeNr) -> bool {
-        nr.0 < self.fs.base.geometry.first_inode && nr != InodeNr::ROOT
+    pub(crate) fn is_reserved(&self, nr: InodeNr) -> bool {
+        nr.0 < self.geometry.first_inode && nr != InodeNr::ROOT
     }
 
     /// Checks the checksum of an unused slot; a slot with 128 zero bytes at its start needs none.
-    pub(super) fn is_sealed(&mut self, nr: InodeNr, raw: &[u8]) -> bool {
-        let sealed = Inode::verify_unused(raw, nr, &self.fs.base.geometry, &self.fs.base.checksums);
+    pub(crate) fn is_sealed(&mut self, nr: InodeNr, raw: &[u8]) -> bool {
+        let sealed = Inode::verify_unused(raw, nr, &self.geometry, &self.checksums);
         match sealed {
             Err(corrupt) if !is_empty(raw) => {
                 self.add_corrupt(&corrupt);
@@ -170,7 +170,7 @@ impl Check<'_> {
 
     /// Reports a deletion time in the range of inode numbers: it was a link of the orphan list.
     fn check_dtime(&mut self, nr: InodeNr, raw: &[u8]) {
-        let (dtime, numbers) = (RawInode(raw).dtime(), self.fs.base.geometry.inodes_count);
+        let (dtime, numbers) = (RawInode(raw).dtime(), self.geometry.inodes_count);
         let is_number = (1..numbers).contains(&dtime);
         if is_number && !self.is_orphan(nr) && self.has_clock() {
             let problem = CorruptKind::OrphanGone;
@@ -180,9 +180,8 @@ impl Check<'_> {
 
     /// False for a file system made or used without a clock, where any time may be small.
     fn has_clock(&self) -> bool {
-        let superblock = self.fs.base.superblock.read();
-        let disk = &superblock.disk;
-        let numbers = u64::from(self.fs.base.geometry.inodes_count);
+        let disk = self.superblock;
+        let numbers = u64::from(self.geometry.inodes_count);
         [disk.mkfs_time, disk.mtime, disk.wtime]
             .iter()
             .all(|time| *time == 0 || *time >= numbers)
@@ -194,7 +193,7 @@ fn is_empty(raw: &[u8]) -> bool {
 }
 
 /// Number of written slots at the start of a group's table.
-pub(super) fn written_inodes(descriptor: &GroupDescriptor, geometry: &Geometry) -> u32 {
+pub(crate) fn written_inodes(descriptor: &GroupDescriptor, geometry: &Geometry) -> u32 {
     if descriptor.has_flag(group_flag::INODE_UNINIT) {
         0
     } else {

@@ -3,16 +3,15 @@
 //!
 //! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
-use super::{Check, Step};
+use crate::{Check, Step};
 use uext4_format::indirect::pointer;
 use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, RawInode};
 
 impl Check<'_> {
     /// Whether the inode is reserved and not a file in use.
-    pub(super) fn is_set_aside(&self, nr: InodeNr, raw: &[u8]) -> bool {
-        let superblock = self.fs.base.superblock.read();
-        let disk = &superblock.disk;
-        let has = |feature| self.fs.base.features.has(feature);
+    pub(crate) fn is_set_aside(&self, nr: InodeNr, raw: &[u8]) -> bool {
+        let disk = self.superblock;
+        let has = |feature| self.geometry.features.has(feature);
         let is_used = match nr {
             InodeNr::USER_QUOTA => has(Feature::QUOTA) && disk.usr_quota_inum == nr.0,
             InodeNr::GROUP_QUOTA => has(Feature::QUOTA) && disk.grp_quota_inum == nr.0,
@@ -23,7 +22,7 @@ impl Check<'_> {
         self.is_reserved(nr) && !is_used
     }
 
-    pub(super) fn check_reserved(&mut self, nr: InodeNr, raw: &[u8]) -> Step {
+    pub(crate) fn check_reserved(&mut self, nr: InodeNr, raw: &[u8]) -> Step {
         if !self.is_sealed(nr, raw) {
             return Ok(());
         }
@@ -47,7 +46,7 @@ impl Check<'_> {
     }
 
     fn check_bad_blocks(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
-        if flags.contains(InodeFlags::EXTENTS) && !self.fs.base.features.has(Feature::EXTENTS) {
+        if flags.contains(InodeFlags::EXTENTS) && !self.geometry.features.has(Feature::EXTENTS) {
             self.add_problem(
                 Place::Inode(nr),
                 "inode",
@@ -73,7 +72,7 @@ impl Check<'_> {
         let Some(inode) = self.parse_spare(nr, raw) else {
             return Ok(());
         };
-        if nr == InodeNr::RESIZE && self.fs.base.features.has(Feature::RESIZE_INODE) {
+        if nr == InodeNr::RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
             return self.check_resize(nr, &inode);
         }
         let place = Place::Inode(nr);
@@ -95,7 +94,7 @@ impl Check<'_> {
             self.add_problem(place, "inode", CorruptKind::SizeWrong);
         }
         // Neither the kernel nor e2fsck follows a block outside of the file system.
-        let attributes = if self.fs.base.geometry.contains(inode.file_acl) {
+        let attributes = if self.geometry.contains(inode.file_acl) {
             self.check_attribute_block(nr, &inode)?
         } else {
             0
@@ -112,7 +111,7 @@ impl Check<'_> {
     /// Fields behind the first 128 bytes are unused here, so their size may be anything; the kernel
     /// opens only the resize inode.
     fn parse_spare(&mut self, nr: InodeNr, raw: &[u8]) -> Option<Inode> {
-        match Inode::parse(raw, nr, &self.fs.base.geometry, &self.fs.base.checksums) {
+        match Inode::parse(raw, nr, &self.geometry, &self.checksums) {
             Ok(inode) => Some(inode),
             Err(_) if !RawInode(raw).has_sound_extra_size() && nr != InodeNr::RESIZE => None,
             Err(corrupt) => {

@@ -1,6 +1,6 @@
 //! Check of value inodes: the entries that refer to them, and their reference counts.
 
-use super::{Check, Step};
+use crate::{Check, Step};
 use std::collections::BTreeMap;
 use uext4_format::xattr::{EaInodeFields, entry_hash_of_inode, signed_entry_hash_of_inode};
 use uext4_format::{CorruptKind, FileType, Inode, InodeNr, Place};
@@ -9,12 +9,12 @@ use uext4_format::{CorruptKind, FileType, Inode, InodeNr, Place};
 const BYTES_EACH: u64 = 120;
 
 /// An entry that refers to a value inode.
-pub(super) struct Named {
-    pub(super) place: Place,
-    pub(super) inode: InodeNr,
-    pub(super) size: u32,
-    pub(super) entry_hash: u32,
-    pub(super) name: Vec<u8>,
+pub(crate) struct Named {
+    pub(crate) place: Place,
+    pub(crate) inode: InodeNr,
+    pub(crate) size: u32,
+    pub(crate) entry_hash: u32,
+    pub(crate) name: Vec<u8>,
 }
 
 struct Value {
@@ -27,19 +27,19 @@ struct Value {
 
 /// All entries and value inodes found so far.
 #[derive(Default)]
-pub(super) struct Values {
+pub(crate) struct Values {
     named: Vec<Named>,
     held: BTreeMap<u32, Value>,
 }
 
 impl Check<'_> {
-    pub(super) fn name_value(&mut self, named: Named) -> Step {
+    pub(crate) fn name_value(&mut self, named: Named) -> Step {
         self.take(BYTES_EACH)?;
         self.values.named.push(named);
         Ok(())
     }
 
-    pub(super) fn check_value(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) -> Step {
+    pub(crate) fn check_value(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) -> Step {
         let place = Place::Inode(nr);
         // Like the kernel and e2fsck, accepts a symbolic link as well.
         if !matches!(kind, FileType::Regular | FileType::Symlink) {
@@ -61,7 +61,7 @@ impl Check<'_> {
     }
 
     /// Compares the entries with their value inodes, and the reference counts.
-    pub(super) fn compare_values(&mut self) {
+    pub(crate) fn compare_values(&mut self) {
         let Values { named, mut held } = std::mem::take(&mut self.values);
         for entry in named {
             let problem = match held.get_mut(&entry.inode.0) {

@@ -9,7 +9,7 @@ const PAGE_BYTES: usize = 4096;
 
 /// See the module. Values are the default until they are changed.
 #[derive(Default)]
-pub(super) struct Paged<T> {
+pub(crate) struct Paged<T> {
     pages: Vec<Option<Box<[T]>>>,
     len: u64,
 }
@@ -18,7 +18,7 @@ impl<T: Copy + Default> Paged<T> {
     const PER_PAGE: u64 = u64_of(PAGE_BYTES / size_of::<T>());
 
     /// Values of the numbers below `len`.
-    pub(super) fn new(len: u64) -> Self {
+    pub(crate) fn new(len: u64) -> Self {
         let pages = clamp_usize(len.div_ceil(Self::PER_PAGE));
         Self {
             pages: vec![None; pages],
@@ -27,18 +27,18 @@ impl<T: Copy + Default> Paged<T> {
     }
 
     /// Memory of an array without changes, in bytes.
-    pub(super) fn empty_bytes(len: u64) -> u64 {
+    pub(crate) fn empty_bytes(len: u64) -> u64 {
         len.div_ceil(Self::PER_PAGE) * u64_of(size_of::<Option<Box<[T]>>>())
     }
 
     /// Memory that changes of these numbers take in addition, in bytes.
-    pub(super) fn more_bytes(&self, numbers: Range<u64>) -> u64 {
+    pub(crate) fn more_bytes(&self, numbers: Range<u64>) -> u64 {
         let missing = self.pages_of(numbers).iter().filter(|page| page.is_none());
         u64_of(missing.count() * PAGE_BYTES)
     }
 
     /// Whether any of these numbers may have been changed.
-    pub(super) fn may_have(&self, numbers: Range<u64>) -> bool {
+    pub(crate) fn may_have(&self, numbers: Range<u64>) -> bool {
         self.pages_of(numbers).iter().any(Option::is_some)
     }
 
@@ -52,7 +52,7 @@ impl<T: Copy + Default> Paged<T> {
         self.pages.get(first..=last).unwrap_or_default()
     }
 
-    pub(super) fn get(&self, at: u64) -> T {
+    pub(crate) fn get(&self, at: u64) -> T {
         let page = self.pages.get(clamp_usize(at / Self::PER_PAGE));
         let page = page.and_then(Option::as_deref);
         let value = page.and_then(|page| page.get(clamp_usize(at % Self::PER_PAGE)));
@@ -60,7 +60,7 @@ impl<T: Copy + Default> Paged<T> {
     }
 
     /// A value to change; `None` out of bounds.
-    pub(super) fn get_mut(&mut self, at: u64) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, at: u64) -> Option<&mut T> {
         if at >= self.len {
             return None;
         }
@@ -72,7 +72,7 @@ impl<T: Copy + Default> Paged<T> {
     }
 
     /// The numbers of all pages that exist, ascending.
-    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> + use<T> {
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + use<T> {
         let there = self.pages.iter().enumerate();
         let there = there.filter(|(_, page)| page.is_some());
         let pages: Vec<u64> = there.map(|(at, _)| u64_of(at)).collect();

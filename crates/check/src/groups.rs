@@ -1,22 +1,22 @@
 //! Check of group descriptors: checksums, and overlaps of their metadata.
 
-use super::{Check, Step};
+use crate::{Check, Step};
 use std::ops::Range;
 use uext4_format::{BlockNr, CorruptKind, Feature, GroupDescriptor, GroupNr, Place, group_flag};
 use uext4_num::usize_of;
 
 impl Check<'_> {
-    pub(super) fn check_groups(&mut self) -> Step {
+    pub(crate) fn check_groups(&mut self) -> Step {
         let mut read: Option<(BlockNr, Vec<u8>)> = None;
         let mut zones = Vec::new();
         for group in self.groups() {
-            let (block, at) = self.fs.base.geometry.descriptor_location(group);
+            let (block, at) = self.geometry.descriptor_location(group);
             if read.as_ref().is_none_or(|(last, _)| *last != block) {
                 read = Some((block, self.read(block)?));
             }
             let bytes = read.as_ref().map_or(&[][..], |(_, bytes)| bytes);
             let bytes = bytes.get(usize_of(at)..).unwrap_or_default().to_vec();
-            let (geometry, checksums) = (&self.fs.base.geometry, &self.fs.base.checksums);
+            let (geometry, checksums) = (&self.geometry, &self.checksums);
             let parsed = GroupDescriptor::parse(&bytes, group, geometry, checksums);
             let size = usize::from(geometry.desc_size).min(bytes.len());
             let raw = GroupDescriptor::parse_unverified(&bytes[..size]);
@@ -30,7 +30,7 @@ impl Check<'_> {
 
     /// Uninit bitmaps and inode tables require checksums of descriptors.
     fn check_uninit_flags(&mut self, group: GroupNr, raw: &GroupDescriptor) {
-        let features = &self.fs.base.features;
+        let features = &self.geometry.features;
         let may = features.has(Feature::METADATA_CSUM) || features.has(Feature::UNINIT_BG);
         let is_uninit = raw.has_flag(group_flag::INODE_UNINIT)
             || raw.has_flag(group_flag::BLOCK_UNINIT)
@@ -46,7 +46,7 @@ impl Check<'_> {
         group: GroupNr,
         descriptor: Option<&GroupDescriptor>,
     ) -> Vec<(Range<u64>, GroupNr)> {
-        let geometry = &self.fs.base.geometry;
+        let geometry = &self.geometry;
         let first = geometry.group_first_block(group).0;
         let mut zones = Vec::with_capacity(4);
         zones.push(first..first + u64::from(geometry.base_metadata_blocks(group)));
@@ -63,7 +63,7 @@ impl Check<'_> {
     fn keep_apart(&mut self, mut zones: Vec<(Range<u64>, GroupNr)>) -> Step {
         zones.sort_unstable_by_key(|(zone, _)| zone.start);
         for (zone, group) in zones {
-            let end = zone.end.min(self.fs.base.geometry.blocks_count);
+            let end = zone.end.min(self.geometry.blocks_count);
             match self.metadata.last_mut() {
                 Some(last) if last.end > zone.start => {
                     last.end = last.end.max(end);
@@ -80,8 +80,8 @@ impl Check<'_> {
     }
 
     /// The clusters that contain these blocks.
-    pub(super) fn clusters(&self, blocks: Range<u64>) -> Range<u64> {
-        let geometry = &self.fs.base.geometry;
+    pub(crate) fn clusters(&self, blocks: Range<u64>) -> Range<u64> {
+        let geometry = &self.geometry;
         let first = u64::from(geometry.first_data_block);
         let cluster = |block: u64| block.saturating_sub(first) >> geometry.cluster_bits;
         if blocks.is_empty() {
@@ -92,7 +92,7 @@ impl Check<'_> {
     }
 
     /// True when no block of the range is metadata.
-    pub(super) fn is_clear(&self, blocks: &Range<u64>) -> bool {
+    pub(crate) fn is_clear(&self, blocks: &Range<u64>) -> bool {
         let after = self
             .metadata
             .partition_point(|zone| zone.end <= blocks.start);

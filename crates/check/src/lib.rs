@@ -9,9 +9,11 @@
 //! file system bounds the time, whatever it contains. Memory is counted before it is allocated
 //! ([`Limits`]), and grows with the inodes and blocks in use (`paged`).
 //!
-//! Not here: data, the journal's blocks (the mount checks them), backups of the superblock and its
+//! Not here: recovery, which comes before; data, the journal's blocks (the mount checks them), backups of the superblock and its
 //! own counts of free blocks and inodes (a mount counts in the groups), contents of quota files.
 //! Nothing is repaired.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod attributes;
 mod bitmaps;
@@ -35,10 +37,6 @@ mod values;
 
 pub use report::{Finding, Limits, Report};
 
-use crate::ops::filesystem::Filesystem;
-use crate::state::engine::Fs;
-use crate::types::error::{Error, Result};
-use crate::types::options::{MountOptions, Threads};
 use attributes::SharedBlocks;
 use bits::Bits;
 use links::Links;
@@ -47,44 +45,37 @@ use std::ops::Range;
 use std::time::Duration;
 use uext4_device::BlockDevice;
 use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, Feature, GroupDescriptor, GroupNr, InodeNr, Place,
+    BlockNr, Checksums, Corrupt, CorruptKind, Feature, Geometry, GroupDescriptor, GroupNr, InodeNr,
+    Place, Superblock,
 };
+use uext4_journal::Log;
 use uext4_num::{clamp_usize, usize_of};
-use uext4_sync::Arc;
+use uext4_sync::{Arc, Clock};
+use uext4_volume::{Error, HiddenInodes, Result};
 use values::Values;
 
-/// Checks the file system on `device`; a journal that needs replay is replayed in memory.
+/// A file system at rest: its log was replayed, and nobody changes it during the check.
+pub struct Subject {
+    /// The device, with the changes of a replay in memory.
+    pub device: Arc<dyn BlockDevice>,
+    /// The superblock after the replay.
+    pub superblock: Superblock,
+    /// The geometry and the features that the file system was opened with.
+    pub geometry: Geometry,
+    /// The log; `None` without a journal.
+    pub log: Option<Log>,
+    /// The inodes in the slots of the orphan file; empty if there is none.
+    pub orphan_file: Vec<InodeNr>,
+    /// The clock of the time limit.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Checks a file system, within the limits.
 ///
 /// # Errors
-/// Those of a mount, except that damage is a [`Finding`]. An error of the device.
-pub fn check(
-    device: Arc<dyn BlockDevice>,
-    options: MountOptions,
-    limits: &Limits,
-) -> Result<Report> {
-    let options = MountOptions {
-        access: crate::types::options::Access::ReadOnly,
-        threads: Threads::Inline,
-        prefetch_bitmaps: false,
-        ..options
-    };
-    let filesystem = match Filesystem::mount(device, options) {
-        Err(Error::Corrupt(corrupt) | Error::Journal(uext4_journal::Error::Corrupt(corrupt))) => {
-            let mut report = Report::default();
-            let (detail, byte) = (None, None);
-            report.add(
-                Finding {
-                    corrupt,
-                    detail,
-                    byte,
-                },
-                limits,
-            );
-            return Ok(report);
-        }
-        mounted => mounted?,
-    };
-    let mut check = Check::new(&filesystem.fs, limits);
+/// An error of the device. Damage is a [`Finding`].
+pub fn check(subject: &Subject, limits: &Limits) -> Result<Report> {
+    let mut check = Check::new(subject, limits);
     match check.run() {
         Ok(()) | Err(Stop::Incomplete) => Ok(check.report),
         Err(Stop::Failed(error)) => Err(error),
@@ -109,7 +100,14 @@ type Step<T = ()> = std::result::Result<T, Stop>;
 
 /// State of a check.
 struct Check<'a> {
-    fs: &'a Fs,
+    device: &'a dyn BlockDevice,
+    superblock: &'a Superblock,
+    geometry: Geometry,
+    checksums: Checksums,
+    hidden: HiddenInodes,
+    log: Option<&'a Log>,
+    orphan_file: &'a [InodeNr],
+    clock: &'a dyn Clock,
     limits: &'a Limits,
     started: Duration,
     report: Report,
@@ -131,11 +129,18 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn new(fs: &'a Fs, limits: &'a Limits) -> Self {
+    fn new(subject: &'a Subject, limits: &'a Limits) -> Self {
         Self {
-            fs,
+            device: &*subject.device,
+            superblock: &subject.superblock,
+            geometry: subject.geometry,
+            checksums: subject.superblock.checksums(),
+            hidden: HiddenInodes::of(&subject.superblock, &subject.geometry),
+            log: subject.log.as_ref(),
+            orphan_file: &subject.orphan_file,
+            clock: &*subject.clock,
             limits,
-            started: fs.base.clock.monotonic(),
+            started: subject.clock.monotonic(),
             report: Report::default(),
             descriptors: Vec::new(),
             unwritten_tables: Vec::new(),
@@ -152,7 +157,7 @@ impl<'a> Check<'a> {
     }
 
     fn run(&mut self) -> Step {
-        let geometry = &self.fs.base.geometry;
+        let geometry = &self.geometry;
         let inodes = u64::from(geometry.inodes_count);
         let clusters = geometry.clusters_count();
         let groups = u64::from(geometry.group_count);
@@ -178,8 +183,8 @@ impl<'a> Check<'a> {
 
     /// Checks the journal's superblock. The log's content was replayed, or is empty.
     fn check_log(&mut self) -> Step {
-        let superblock = self.fs.base.superblock.read().disk.clone();
-        let has_log = self.fs.base.features.has(Feature::HAS_JOURNAL);
+        let superblock = self.superblock;
+        let has_log = self.geometry.features.has(Feature::HAS_JOURNAL);
         if superblock.journal_inum != 0 && !has_log {
             self.add_problem(
                 Place::Superblock,
@@ -196,11 +201,9 @@ impl<'a> Check<'a> {
         if superblock.journal_inum != 0 && has_log && superblock.journal_uuid != [0; 16] {
             self.add_problem(Place::Superblock, "superblock", CorruptKind::TwoJournals);
         }
-        let life = self.fs.lifecycle.lock();
-        let log = life.log().cloned();
-        drop(life);
-        let block_size = self.fs.base.geometry.block_size();
-        match log.map(|log| uext4_journal::recovery::read_superblock(&log, block_size)) {
+        let block_size = self.geometry.block_size();
+        let read = |log| uext4_journal::recovery::read_superblock(log, block_size);
+        match self.log.map(read) {
             Some(Err(uext4_journal::Error::Corrupt(corrupt))) => self.add_corrupt(&corrupt),
             Some(Err(error)) => return Err(Stop::Failed(error.into())),
             Some(Ok(found)) if found.errno != 0 => {
@@ -247,7 +250,7 @@ impl<'a> Check<'a> {
     fn tick(&mut self) -> Step {
         self.steps = self.steps.wrapping_add(1);
         if self.steps.is_multiple_of(256) {
-            let spent = self.fs.base.clock.monotonic().saturating_sub(self.started);
+            let spent = self.clock.monotonic().saturating_sub(self.started);
             if spent > self.limits.time {
                 return self.give_up("it takes longer than it may");
             }
@@ -257,9 +260,9 @@ impl<'a> Check<'a> {
 
     fn read(&mut self, block: BlockNr) -> Step<Vec<u8>> {
         self.tick()?;
-        let mut bytes = vec![0; self.fs.block_size()];
-        let at = block.0 * self.fs.block_bytes();
-        let read = self.fs.base.device.read_at(at, &mut bytes);
+        let mut bytes = vec![0; usize_of(self.geometry.block_size())];
+        let at = block.0 * self.block_bytes();
+        let read = self.device.read_at(at, &mut bytes);
         read.map_err(|error| Stop::Failed(error.into()))?;
         Ok(bytes)
     }
@@ -269,7 +272,7 @@ impl<'a> Check<'a> {
         let Some(byte) = self.inode_byte(nr) else {
             return Ok(None);
         };
-        let block_size = self.fs.block_bytes();
+        let block_size = self.block_bytes();
         let mut block = self.read(BlockNr(byte / block_size))?;
         Ok(Some(block.split_off(clamp_usize(byte % block_size))))
     }
@@ -304,7 +307,7 @@ impl<'a> Check<'a> {
 
     /// Byte offset of a structure on the device.
     fn byte_of(&self, place: Place) -> Option<u64> {
-        let geometry = &self.fs.base.geometry;
+        let geometry = &self.geometry;
         let block_size = u64::from(geometry.block_size());
         match place {
             Place::Superblock => Some(uext4_format::superblock::SUPERBLOCK_OFFSET),
@@ -319,15 +322,19 @@ impl<'a> Check<'a> {
     }
 
     fn inode_byte(&self, inode: InodeNr) -> Option<u64> {
-        let geometry = &self.fs.base.geometry;
+        let geometry = &self.geometry;
         let (group, index) = geometry.split_inode(inode)?;
         let descriptor = self.descriptors.get(usize_of(group.0))?.as_ref()?;
         let (block, at) = geometry.inode_location(descriptor.inode_table, index);
         Some(block.0 * u64::from(geometry.block_size()) + u64::from(at))
     }
 
+    fn block_bytes(&self) -> u64 {
+        u64::from(self.geometry.block_size())
+    }
+
     fn groups(&self) -> impl Iterator<Item = GroupNr> + use<> {
-        (0..self.fs.base.geometry.group_count).map(GroupNr)
+        (0..self.geometry.group_count).map(GroupNr)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Check of block bitmaps and their counts.
 
-use super::{Check, Step};
+use crate::{Check, Step};
 use uext4_format::{CorruptKind, GroupDescriptor, GroupNr, Place, group_flag};
 use uext4_num::usize_of;
 
 impl Check<'_> {
-    pub(super) fn check_bitmaps(&mut self) -> Step {
+    pub(crate) fn check_bitmaps(&mut self) -> Step {
         for group in self.groups() {
             if let Some(descriptor) = self.descriptors[usize_of(group.0)].clone() {
                 self.check_bitmap(group, &descriptor)?;
@@ -15,7 +15,7 @@ impl Check<'_> {
     }
 
     fn check_bitmap(&mut self, group: GroupNr, descriptor: &GroupDescriptor) -> Step {
-        let geometry = *self.fs.base.geometry;
+        let geometry = self.geometry;
         let len = geometry.clusters_in_group(group);
         let start = geometry.group_first_block(group).0;
         let first = self.clusters(start..start + 1).start;
@@ -26,7 +26,7 @@ impl Check<'_> {
             Vec::new()
         };
         if written {
-            let checksums = &self.fs.base.checksums;
+            let checksums = &self.checksums;
             let sound = descriptor.verify_block_bitmap(&bitmap, group, &geometry, checksums);
             if let Err(corrupt) = sound {
                 self.add_corrupt(&corrupt);
@@ -79,7 +79,7 @@ impl Check<'_> {
     /// A group without a bitmap holds metadata only. The last group, which may be short, has a
     /// bitmap.
     fn check_unwritten_bitmap(&mut self, group: GroupNr) {
-        let geometry = *self.fs.base.geometry;
+        let geometry = self.geometry;
         let place = Place::Group(group);
         if group.0 + 1 == geometry.group_count && group.0 > 0 {
             let problem = CorruptKind::LastGroupBitmap;

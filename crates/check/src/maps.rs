@@ -1,7 +1,7 @@
 //! Check of maps: extent trees and block tables, claimed block by block.
 
 use super::slots::written_inodes;
-use super::{Check, Step};
+use crate::{Check, Step};
 use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointer};
@@ -12,20 +12,20 @@ use uext4_num::{clamp_u32, u64_of, usize_of};
 
 /// Result of a walk over a map.
 #[derive(Default)]
-pub(super) struct Mapped {
+pub(crate) struct Mapped {
     /// Clusters of data, and blocks (as clusters) of the map itself.
-    pub(super) clusters: u64,
+    pub(crate) clusters: u64,
     /// Exclusive end of the data, in logical blocks (without preallocated ones).
-    pub(super) end: u64,
+    pub(crate) end: u64,
     /// Of a directory: its logical and device blocks.
-    pub(super) blocks: Vec<(u64, BlockNr)>,
+    pub(crate) blocks: Vec<(u64, BlockNr)>,
     /// Read-only walk: claims nothing, fills `blocks`.
     looks: bool,
     /// Blocks of which every extent must be written: all of a directory, the size of an internal
     /// file.
     must_be_written: u64,
     /// Damaged, so that it is not walked again.
-    pub(super) is_bad: bool,
+    pub(crate) is_bad: bool,
     last: Option<(u64, u64)>,
 }
 
@@ -37,14 +37,14 @@ const ROOM_SPARED: usize = 2;
 
 impl Check<'_> {
     /// Claims the blocks that an inode maps.
-    pub(super) fn claim_map(&mut self, nr: InodeNr, inode: &Inode) -> Step<Mapped> {
+    pub(crate) fn claim_map(&mut self, nr: InodeNr, inode: &Inode) -> Step<Mapped> {
         let mut mapped = Mapped::default();
         self.walk_map(nr, inode, &mut mapped)?;
         Ok(mapped)
     }
 
     /// The blocks of a directory with a claimed map.
-    pub(super) fn blocks_of(&mut self, nr: InodeNr, inode: &Inode) -> Step<Vec<(u64, BlockNr)>> {
+    pub(crate) fn blocks_of(&mut self, nr: InodeNr, inode: &Inode) -> Step<Vec<(u64, BlockNr)>> {
         let mut mapped = Mapped {
             looks: true,
             ..Mapped::default()
@@ -59,11 +59,11 @@ impl Check<'_> {
         }
         mapped.must_be_written = match inode.file_type() {
             Some(FileType::Directory) => u64::MAX,
-            _ if self.fs.hidden.contains(nr) => inode.size.div_ceil(self.fs.block_bytes()),
+            _ if self.hidden.contains(nr) => inode.size.div_ceil(self.block_bytes()),
             _ => 0,
         };
-        let seed = self.fs.base.checksums.inode_seed(nr, inode.generation);
-        let geometry = &self.fs.base.geometry;
+        let seed = self.checksums.inode_seed(nr, inode.generation);
+        let geometry = &self.geometry;
         let blocks = u64::from(geometry.first_data_block)..geometry.blocks_count;
         let root = ExtentNode::new(&inode.i_block[..]);
         let expect = Expect::root(blocks);
@@ -148,7 +148,7 @@ impl Check<'_> {
     }
 
     fn walk_tables(&mut self, nr: InodeNr, inode: &Inode, mapped: &mut Mapped) -> Step {
-        let per_table = self.fs.block_bytes() / 4;
+        let per_table = self.block_bytes() / 4;
         let word = |at: usize| pointer(&inode.i_block, at).0;
         let mut logical = 0;
         for at in 0..DIRECT {
@@ -221,8 +221,8 @@ impl Check<'_> {
         Ok(false)
     }
 
-    pub(super) fn may_map(&self, run: &Range<u64>) -> bool {
-        let geometry = &self.fs.base.geometry;
+    pub(crate) fn may_map(&self, run: &Range<u64>) -> bool {
+        let geometry = &self.geometry;
         geometry.contains_run(BlockNr(run.start), run.end.saturating_sub(run.start))
             && self.is_clear(run)
     }
@@ -239,7 +239,7 @@ impl Check<'_> {
 
     /// Ascending, so that the map of bad blocks, which may have many, is checked in one pass.
     fn find_unwritten_tables(&self) -> Vec<Range<u64>> {
-        let geometry = &self.fs.base.geometry;
+        let geometry = &self.geometry;
         let per_block = u64::from(geometry.inodes_per_block());
         let mut parts: Vec<_> = self
             .descriptors
@@ -282,7 +282,7 @@ impl Check<'_> {
             return Ok(());
         }
         // A cluster of the file is one of the device, at the same offsets.
-        let ratio = 1 << self.fs.base.geometry.cluster_bits;
+        let ratio = 1 << self.geometry.cluster_bits;
         if nr != InodeNr::BAD_BLOCKS && run.start % ratio != logical % ratio {
             self.add_once(
                 mapped,
@@ -290,18 +290,18 @@ impl Check<'_> {
             );
         }
         let mut clusters = self.clusters(run.clone());
-        let logical_cluster = logical >> self.fs.base.geometry.cluster_bits;
+        let logical_cluster = logical >> self.geometry.cluster_bits;
         // Contiguous extents of one file may share a cluster.
         if mapped.last == Some((logical_cluster, clusters.start)) {
             clusters.start += 1;
         }
-        let last = (logical + (run.end - run.start) - 1) >> self.fs.base.geometry.cluster_bits;
+        let last = (logical + (run.end - run.start) - 1) >> self.geometry.cluster_bits;
         if let Some(end) = self.clusters(run).end.checked_sub(1) {
             mapped.last = Some((last, end));
         }
         let wanted = clusters.end.saturating_sub(clusters.start);
         mapped.clusters += wanted;
-        let may_share = self.fs.base.features.has(Feature::SHARED_BLOCKS);
+        let may_share = self.geometry.features.has(Feature::SHARED_BLOCKS);
         if self.claim(clusters)? != wanted && !may_share {
             let problem = CorruptKind::DataShared;
             self.add_once(mapped, &Corrupt::new(place, "inode map", problem));

@@ -1,14 +1,14 @@
 //! Check of symbolic link targets.
 
 use super::maps::Mapped;
-use super::{Check, Step};
+use crate::{Check, Step};
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
 use uext4_format::{CorruptKind, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, Place};
 use uext4_num::u64_of;
 
 impl Check<'_> {
     /// Checks a target. `mapped` is the link's map; `None` for a target in the inode itself.
-    pub(super) fn check_symlink(
+    pub(crate) fn check_symlink(
         &mut self,
         nr: InodeNr,
         inode: &Inode,

@@ -1,9 +1,9 @@
 //! Findings and limits of a check.
 
-use crate::types::error::{Error, Result};
 use std::fmt;
 use std::time::Duration;
 use uext4_format::Corrupt;
+use uext4_volume::{Error, Result};
 
 /// Limits of a check.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,19 @@ pub struct Report {
 }
 
 impl Report {
+    /// The report of a file system that cannot be opened, for this damage.
+    pub fn of_damage(corrupt: Corrupt, limits: &Limits) -> Self {
+        let (detail, byte) = (None, None);
+        let mut report = Self::default();
+        let finding = Finding {
+            corrupt,
+            detail,
+            byte,
+        };
+        report.add(finding, limits);
+        report
+    }
+
     /// True if the check is complete and without findings.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty() && self.n_more == 0 && self.incomplete.is_none()
@@ -80,7 +93,7 @@ impl Report {
         }
     }
 
-    pub(super) fn add(&mut self, finding: Finding, limits: &Limits) {
+    pub(crate) fn add(&mut self, finding: Finding, limits: &Limits) {
         if self.findings.len() < limits.findings {
             self.findings.push(finding);
         } else {

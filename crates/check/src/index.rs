@@ -1,7 +1,7 @@
 //! Check of a directory's htree: every leaf once, and names in the leaves of their hashes.
 
 use super::directories::Dir;
-use super::{Check, Step};
+use crate::{Check, Step};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use uext4_format::hash::DirHasher;
@@ -10,7 +10,7 @@ use uext4_format::{BlockNr, CorruptKind, Feature, Place};
 use uext4_num::u64_of;
 
 /// The content of an index.
-pub(super) struct Htree {
+pub(crate) struct Htree {
     hasher: DirHasher,
     /// Hash range of each leaf; `None` for a block of the index itself.
     parts: BTreeMap<u64, Option<RangeInclusive<u32>>>,
@@ -21,12 +21,12 @@ const BYTES_PER_PART: u64 = 48;
 
 impl Htree {
     /// Whether the block belongs to the index itself.
-    pub(super) fn is_node(&self, logical: u64) -> bool {
+    pub(crate) fn is_node(&self, logical: u64) -> bool {
         matches!(self.parts.get(&logical), Some(None))
     }
 
     /// Whether the index leads to this leaf for a name.
-    pub(super) fn allows(&self, logical: u64, name: &[u8]) -> bool {
+    pub(crate) fn allows(&self, logical: u64, name: &[u8]) -> bool {
         let hash = self.hasher.hash(name).major;
         match self.parts.get(&logical) {
             Some(Some(hashes)) => hashes.contains(&hash),
@@ -44,7 +44,7 @@ struct Node {
 
 impl Check<'_> {
     /// Reads the index of a directory; `None` if it is invalid.
-    pub(super) fn check_index(
+    pub(crate) fn check_index(
         &mut self,
         dir: &Dir,
         blocks: &[(u64, BlockNr)],
@@ -54,7 +54,7 @@ impl Check<'_> {
         };
         let bytes = self.read(first)?;
         let place = Place::InodeBlock(dir.nr, first);
-        let levels = if self.fs.base.features.has(Feature::LARGE_DIR) {
+        let levels = if self.geometry.features.has(Feature::LARGE_DIR) {
             MaxLevels::Three
         } else {
             MaxLevels::Two
@@ -70,7 +70,10 @@ impl Check<'_> {
             }
         };
         let mut index = Htree {
-            hasher: self.fs.dirs.hasher(info.hash_version),
+            hasher: DirHasher {
+                version: info.hash_version,
+                ..DirHasher::of(self.superblock)
+            },
             parts: BTreeMap::from([(0, None)]),
         };
         let mut waiting = Vec::new();
@@ -156,7 +159,7 @@ impl Check<'_> {
     }
 
     /// Reports blocks of the directory that the index does not lead to.
-    pub(super) fn check_missing(&mut self, dir: &Dir, index: &Htree, blocks: u64) {
+    pub(crate) fn check_missing(&mut self, dir: &Dir, index: &Htree, blocks: u64) {
         let led_to = u64_of(index.parts.range(..blocks).count());
         if led_to < blocks {
             let detail = format!("{} of {blocks}", blocks - led_to);

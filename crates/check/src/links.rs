@@ -1,7 +1,7 @@
 //! Check of links: file types, link counts, and the connection of every directory to the root.
 
 use super::paged::Paged;
-use super::{Check, Step};
+use crate::{Check, Step};
 use uext4_format::{CorruptKind, Feature, FileType, InodeNr, Place};
 use uext4_num::{low_u32, u64_of};
 
@@ -9,8 +9,8 @@ use uext4_num::{low_u32, u64_of};
 const NAMELESS: u8 = 0x10;
 const KIND: u8 = 0x0f;
 
-pub(super) struct Directory {
-    pub(super) nr: u32,
+pub(crate) struct Directory {
+    pub(crate) nr: u32,
     /// The directory with its entry; 0 until one is found.
     parent: u32,
     /// Its "..".
@@ -28,7 +28,7 @@ struct Inode {
 
 /// Type and links of each inode.
 #[derive(Default)]
-pub(super) struct Links {
+pub(crate) struct Links {
     inodes: Paged<Inode>,
     /// In ascending order.
     directories: Vec<Directory>,
@@ -36,9 +36,9 @@ pub(super) struct Links {
 
 impl Links {
     /// Memory for each directory in bytes, in addition.
-    pub(super) const BYTES_PER_DIRECTORY: u64 = 12;
+    pub(crate) const BYTES_PER_DIRECTORY: u64 = 12;
 
-    pub(super) fn new(inodes: u64) -> Self {
+    pub(crate) fn new(inodes: u64) -> Self {
         Self {
             inodes: Paged::new(inodes + 1),
             directories: Vec::new(),
@@ -46,18 +46,18 @@ impl Links {
     }
 
     /// Memory before the first inode, in bytes.
-    pub(super) fn empty_bytes(inodes: u64) -> u64 {
+    pub(crate) fn empty_bytes(inodes: u64) -> u64 {
         Paged::<Inode>::empty_bytes(inodes + 1)
     }
 
     /// Memory that [`Self::put`] takes, in bytes.
-    pub(super) fn more_bytes(&self, nr: InodeNr) -> u64 {
+    pub(crate) fn more_bytes(&self, nr: InodeNr) -> u64 {
         let at = u64::from(nr.0);
         self.inodes.more_bytes(at..at + 1)
     }
 
     /// Records an inode in use.
-    pub(super) fn put(&mut self, nr: InodeNr, kind: FileType, links: u16, nameless: Nameless) {
+    pub(crate) fn put(&mut self, nr: InodeNr, kind: FileType, links: u16, nameless: Nameless) {
         let mark = match nameless {
             Nameless::Yes => NAMELESS,
             Nameless::No => 0,
@@ -75,17 +75,17 @@ impl Links {
     }
 
     /// Type of an inode in use.
-    pub(super) fn kind(&self, nr: InodeNr) -> Option<FileType> {
+    pub(crate) fn kind(&self, nr: InodeNr) -> Option<FileType> {
         FileType::from_dirent_code(self.inodes.get(nr.0.into()).kind & KIND)
     }
 
     /// Whether an inode in use must have no name.
-    pub(super) fn is_nameless(&self, nr: InodeNr) -> bool {
+    pub(crate) fn is_nameless(&self, nr: InodeNr) -> bool {
         self.inodes.get(nr.0.into()).kind & NAMELESS != 0
     }
 
     /// Counts an entry of an inode, if that is in use.
-    pub(super) fn count(&mut self, nr: InodeNr) {
+    pub(crate) fn count(&mut self, nr: InodeNr) {
         if self.inodes.get(nr.0.into()).kind == 0 {
             return;
         }
@@ -94,11 +94,11 @@ impl Links {
         }
     }
 
-    pub(super) fn n_directories(&self) -> usize {
+    pub(crate) fn n_directories(&self) -> usize {
         self.directories.len()
     }
 
-    pub(super) fn directory(&self, at: usize) -> Option<InodeNr> {
+    pub(crate) fn directory(&self, at: usize) -> Option<InodeNr> {
         self.directories.get(at).map(|found| InodeNr(found.nr))
     }
 
@@ -110,14 +110,14 @@ impl Links {
     }
 
     /// Records ".." of a directory.
-    pub(super) fn set_up(&mut self, nr: InodeNr, up: InodeNr) {
+    pub(crate) fn set_up(&mut self, nr: InodeNr, up: InodeNr) {
         if let Some(found) = self.find(nr) {
             found.up = up.0;
         }
     }
 
     /// Records the parent that names a directory; false if it has another one already.
-    pub(super) fn adopt(&mut self, nr: InodeNr, parent: InodeNr) -> bool {
+    pub(crate) fn adopt(&mut self, nr: InodeNr, parent: InodeNr) -> bool {
         match self.find(nr) {
             Some(found) if found.parent != 0 => false,
             Some(found) => {
@@ -131,14 +131,14 @@ impl Links {
 
 /// Whether an inode must have no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Nameless {
+pub(crate) enum Nameless {
     Yes,
     No,
 }
 
 impl Check<'_> {
-    pub(super) fn check_links(&mut self) -> Step {
-        let many = self.fs.base.features.has(Feature::DIR_NLINK);
+    pub(crate) fn check_links(&mut self) -> Step {
+        let many = self.geometry.features.has(Feature::DIR_NLINK);
         for at in self.links.inodes.numbers() {
             let Inode {
                 kind,
@@ -207,21 +207,29 @@ impl Check<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::check::Limits;
-    use crate::ops::filesystem::Filesystem;
-    use crate::types::options::MountOptions;
+    use crate::{Limits, Subject};
     use std::sync::Arc;
     use uext4_device::MemDevice;
     use uext4_mkfs as mkfs;
     use uext4_mkfs::{MkfsOptions, Preset};
+    use uext4_sync::RealClock;
+    use uext4_volume::superblock::read_primary;
 
     /// The findings on directories, given as pairs of a directory and its parent.
     fn said(pairs: impl Iterator<Item = (u32, u32)>) -> Vec<String> {
         let device = Arc::new(MemDevice::new(8 << 20));
         mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("mkfs");
-        let fs = Filesystem::mount(device, MountOptions::default()).expect("mounts");
+        let superblock = read_primary(&*device, None).expect("a superblock");
+        let subject = Subject {
+            device,
+            geometry: superblock.geometry().expect("a sound superblock"),
+            superblock,
+            log: None,
+            orphan_file: Vec::new(),
+            clock: Arc::new(RealClock::new()),
+        };
         let limits = Limits::default();
-        let mut check = Check::new(&fs.fs, &limits);
+        let mut check = Check::new(&subject, &limits);
         check.links = Links::new(1 << 20);
         for (nr, parent) in [(2, 2)].into_iter().chain(pairs) {
             let directories = &mut check.links.directories;

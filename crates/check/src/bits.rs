@@ -4,34 +4,34 @@ use super::paged::Paged;
 use std::ops::Range;
 
 #[derive(Default)]
-pub(super) struct Bits(Paged<u64>);
+pub(crate) struct Bits(Paged<u64>);
 
 impl Bits {
-    pub(super) fn new(len: u64) -> Self {
+    pub(crate) fn new(len: u64) -> Self {
         Self(Paged::new(len.div_ceil(64)))
     }
 
     /// Memory of an empty set, in bytes.
-    pub(super) fn empty_bytes(len: u64) -> u64 {
+    pub(crate) fn empty_bytes(len: u64) -> u64 {
         Paged::<u64>::empty_bytes(len.div_ceil(64))
     }
 
     /// Memory that the insertion of these numbers takes, in bytes.
-    pub(super) fn more_bytes(&self, range: &Range<u64>) -> u64 {
+    pub(crate) fn more_bytes(&self, range: &Range<u64>) -> u64 {
         self.0.more_bytes(words(range))
     }
 
     /// Whether any of these numbers may be there.
-    pub(super) fn may_have(&self, range: &Range<u64>) -> bool {
+    pub(crate) fn may_have(&self, range: &Range<u64>) -> bool {
         self.0.may_have(words(range))
     }
 
-    pub(super) fn has(&self, at: u64) -> bool {
+    pub(crate) fn has(&self, at: u64) -> bool {
         self.0.get(at / 64) & 1 << (at % 64) != 0
     }
 
     /// Inserts numbers; returns how many of those inside the set were new.
-    pub(super) fn put_all(&mut self, range: Range<u64>) -> u64 {
+    pub(crate) fn put_all(&mut self, range: Range<u64>) -> u64 {
         let mut n_new = 0;
         for at in words(&range) {
             let Some(word) = self.0.get_mut(at) else {

@@ -1,7 +1,7 @@
 //! Check of inodes in use: their fields and maps.
 
 use super::links::Nameless;
-use super::{Check, Step};
+use crate::{Check, Step};
 use uext4_format::indirect::DIRECT_BLOCKS;
 use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place};
 
@@ -19,7 +19,7 @@ const BLOCKS_MAX: u64 = 1 << 32;
 
 impl Check<'_> {
     /// Checks an inode in use; returns its type, if it has one.
-    pub(super) fn check_used(
+    pub(crate) fn check_used(
         &mut self,
         nr: InodeNr,
         raw: &[u8],
@@ -41,7 +41,7 @@ impl Check<'_> {
         let size_high = raw.get(SIZE_HIGH).unwrap_or_default();
         let has_high = match kind {
             FileType::Regular => true,
-            FileType::Directory => self.fs.base.features.has(Feature::LARGE_DIR),
+            FileType::Directory => self.geometry.features.has(Feature::LARGE_DIR),
             _ => false,
         };
         if !has_high && size_high.iter().any(|byte| *byte != 0) {
@@ -73,10 +73,10 @@ impl Check<'_> {
             self.report.n_directories += 1;
             self.take(super::Links::BYTES_PER_DIRECTORY)?;
         }
-        if nr == InodeNr::RESIZE && self.fs.base.features.has(Feature::RESIZE_INODE) {
+        if nr == InodeNr::RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
             return self.check_resize(nr, inode);
         }
-        let orphan_file = self.fs.base.superblock.read().disk.orphan_file_inum;
+        let orphan_file = self.superblock.orphan_file_inum;
         let attributes = match nr.0 {
             // Never read.
             nr if nr == orphan_file => 0,
@@ -114,7 +114,7 @@ impl Check<'_> {
     /// Reports flags that require a missing feature, or another file type.
     fn check_flags(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) {
         let is_dir = kind == FileType::Directory;
-        let has = |feature| self.fs.base.features.has(feature);
+        let has = |feature| self.geometry.features.has(feature);
         // No program can set these on other types, because it would have to open the file.
         let may_be_kept = is_dir || kind == FileType::Regular;
         let odd = [
@@ -141,8 +141,7 @@ impl Check<'_> {
 
     /// Whether the superblock names the inode.
     fn is_hidden(&self, nr: InodeNr) -> bool {
-        let superblock = self.fs.base.superblock.read();
-        let disk = &superblock.disk;
+        let disk = self.superblock;
         let named = [
             (Feature::ORPHAN_FILE, disk.orphan_file_inum),
             (Feature::PROJECT, disk.prj_quota_inum),
@@ -152,11 +151,11 @@ impl Check<'_> {
         ];
         named
             .iter()
-            .any(|(feature, inum)| self.fs.base.features.has(*feature) && *inum == nr.0)
+            .any(|(feature, inum)| self.geometry.features.has(*feature) && *inum == nr.0)
     }
 
     /// Checks the map; `None` if the inode itself holds all data.
-    pub(super) fn map_of(
+    pub(crate) fn map_of(
         &mut self,
         nr: InodeNr,
         inode: &Inode,
@@ -171,7 +170,8 @@ impl Check<'_> {
         if fast || !has_data(kind) {
             return Ok(None);
         }
-        if inode.flags.contains(InodeFlags::EXTENTS) && !self.fs.base.features.has(Feature::EXTENTS)
+        if inode.flags.contains(InodeFlags::EXTENTS)
+            && !self.geometry.features.has(Feature::EXTENTS)
         {
             self.add_problem(
                 Place::Inode(nr),
@@ -181,16 +181,16 @@ impl Check<'_> {
         }
         let mapped = self.claim_map(nr, inode)?;
         let has_table = !inode.flags.contains(InodeFlags::EXTENTS) && mapped.clusters > 0;
-        if has_table && self.fs.base.features.has(Feature::BIGALLOC) {
+        if has_table && self.geometry.features.has(Feature::BIGALLOC) {
             let problem = CorruptKind::TableInClusters;
             self.add_problem(Place::Inode(nr), "inode", problem);
         }
         Ok(Some(mapped))
     }
 
-    pub(super) fn compare_sectors(&mut self, nr: InodeNr, inode: &Inode, clusters: u64) {
-        let says = inode.sectors(&self.fs.base.geometry);
-        let is = clusters.saturating_mul(self.fs.base.geometry.cluster_size() / 512);
+    pub(crate) fn compare_sectors(&mut self, nr: InodeNr, inode: &Inode, clusters: u64) {
+        let says = inode.sectors(&self.geometry);
+        let is = clusters.saturating_mul(self.geometry.cluster_size() / 512);
         if says != is {
             let detail = format!("{says}, not {is}");
             self.add_detailed(Place::Inode(nr), "inode", CorruptKind::BlocksWrong, detail);
@@ -198,7 +198,7 @@ impl Check<'_> {
     }
 
     fn compare_size(&mut self, nr: InodeNr, inode: &Inode, kind: FileType, end: u64) {
-        let block_size = self.fs.block_bytes();
+        let block_size = self.block_bytes();
         let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
         let odd =
             kind == FileType::Directory && !is_inline && !inode.size.is_multiple_of(block_size);
@@ -217,20 +217,19 @@ impl Check<'_> {
 
     /// Whether the size of a quota file exceeds its own 32-bit block numbers.
     fn is_huge_quota(&self, nr: InodeNr, inode: &Inode) -> bool {
-        let superblock = self.fs.base.superblock.read();
-        let disk = &superblock.disk;
+        let disk = self.superblock;
         let files = [
             disk.usr_quota_inum,
             disk.grp_quota_inum,
             disk.prj_quota_inum,
         ];
-        let is_quota = self.fs.base.features.has(Feature::QUOTA) && files.contains(&nr.0);
+        let is_quota = self.geometry.features.has(Feature::QUOTA) && files.contains(&nr.0);
         is_quota && inode.size > u64::from(u32::MAX)
     }
 
     /// Exclusive upper bound of the size, by the format of the map.
-    pub(super) fn size_max(&self, inode: &Inode) -> u64 {
-        let block_size = self.fs.block_bytes();
+    pub(crate) fn size_max(&self, inode: &Inode) -> u64 {
+        let block_size = self.block_bytes();
         if inode.flags.contains(InodeFlags::EXTENTS) {
             return BLOCKS_MAX * block_size;
         }

@@ -1,14 +1,14 @@
 //! Check of structures that the superblock names: quota inodes, the MMP block, the orphan file.
 
-use super::{Check, Step};
+use crate::{Check, Step};
 use uext4_format::mmp::{MMP_SEQ_CLEAN, MMP_SEQ_MAX, Mmp};
 use uext4_format::{BlockNr, CorruptKind, Feature, InodeNr, Place};
 
 impl Check<'_> {
     /// Checks the MMP block; another pass claims it.
-    pub(super) fn check_mmp(&mut self) -> Step {
-        let nr = BlockNr(self.fs.base.superblock.read().disk.mmp_block);
-        if !self.fs.base.features.has(Feature::MMP) {
+    pub(crate) fn check_mmp(&mut self) -> Step {
+        let nr = BlockNr(self.superblock.mmp_block);
+        if !self.geometry.features.has(Feature::MMP) {
             return Ok(());
         }
         if !self.may_map(&(nr.0..nr.0.saturating_add(1))) {
@@ -17,7 +17,7 @@ impl Check<'_> {
             return Ok(());
         }
         let bytes = self.read(nr)?;
-        match Mmp::parse(&bytes, nr, &self.fs.base.checksums) {
+        match Mmp::parse(&bytes, nr, &self.checksums) {
             Err(corrupt) => self.add_corrupt(&corrupt),
             Ok(mmp) if mmp.sequence > MMP_SEQ_MAX && mmp.sequence != MMP_SEQ_CLEAN => {
                 let problem = CorruptKind::MmpSequence;
@@ -29,20 +29,20 @@ impl Check<'_> {
     }
 
     /// Without the feature `orphan_present`, every slot of the orphan file must be free.
-    pub(super) fn check_orphan_file(&mut self) {
-        let nr = self.fs.base.superblock.read().disk.orphan_file_inum;
-        let says_none = !self.fs.base.features.has(Feature::ORPHAN_PRESENT);
-        if says_none && !self.fs.orphans.is_empty() {
+    pub(crate) fn check_orphan_file(&mut self) {
+        let nr = self.superblock.orphan_file_inum;
+        let says_none = !self.geometry.features.has(Feature::ORPHAN_PRESENT);
+        if says_none && !self.orphan_file.is_empty() {
             let problem = CorruptKind::OrphansDenied;
             self.add_problem(Place::Inode(InodeNr(nr)), "orphan file", problem);
         }
     }
 
-    pub(super) fn check_quota_numbers(&mut self) {
-        let disk = self.fs.base.superblock.read().disk.clone();
-        let has_quota = self.fs.base.features.has(Feature::QUOTA);
-        let has_projects = self.fs.base.features.has(Feature::PROJECT);
-        let geometry = &self.fs.base.geometry;
+    pub(crate) fn check_quota_numbers(&mut self) {
+        let disk = self.superblock;
+        let has_quota = self.geometry.features.has(Feature::QUOTA);
+        let has_projects = self.geometry.features.has(Feature::PROJECT);
+        let geometry = &self.geometry;
         let projects = disk.prj_quota_inum;
         let all = [disk.usr_quota_inum, disk.grp_quota_inum, projects];
         let is_projects_file = has_projects

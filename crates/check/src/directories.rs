@@ -1,7 +1,7 @@
 //! Check of directories: their blocks and entries, and the inodes that these name.
 
 use super::index::Htree;
-use super::{Check, Step};
+use crate::{Check, Step};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, verify_block};
@@ -14,16 +14,16 @@ use uext4_num::u64_of;
 const BYTES_PER_NAME: u64 = 24;
 
 /// The directory being checked.
-pub(super) struct Dir {
-    pub(super) nr: InodeNr,
-    pub(super) seed: Option<Seed>,
-    pub(super) tail: LeafTail,
+pub(crate) struct Dir {
+    pub(crate) nr: InodeNr,
+    pub(crate) seed: Option<Seed>,
+    pub(crate) tail: LeafTail,
     names: HashSet<u64>,
     hasher: RandomState,
 }
 
 impl Check<'_> {
-    pub(super) fn check_directories(&mut self) -> Step {
+    pub(crate) fn check_directories(&mut self) -> Step {
         for at in 0..self.links.n_directories() {
             let Some(nr) = self.links.directory(at) else {
                 continue;
@@ -39,11 +39,11 @@ impl Check<'_> {
         let Some(raw) = self.read_inode(nr)? else {
             return Ok(());
         };
-        let parsed = Inode::parse(&raw, nr, &self.fs.base.geometry, &self.fs.base.checksums);
+        let parsed = Inode::parse(&raw, nr, &self.geometry, &self.checksums);
         let Ok(inode) = parsed else {
             return Ok(());
         };
-        let seed = self.fs.base.checksums.inode_seed(nr, inode.generation);
+        let seed = self.checksums.inode_seed(nr, inode.generation);
         let tail = match seed {
             Some(_) => LeafTail::Checksum,
             None => LeafTail::None,
@@ -91,13 +91,13 @@ impl Check<'_> {
 
     fn check_blocks(&mut self, dir: &mut Dir, inode: &Inode) -> Step {
         let blocks = self.blocks_of(dir.nr, inode)?;
-        let wanted = inode.size / self.fs.block_bytes();
+        let wanted = inode.size / self.block_bytes();
         let in_order = blocks.iter().map(|(logical, _)| *logical).eq(0..wanted);
         if blocks.is_empty() || !in_order {
             self.add_problem(Place::Inode(dir.nr), "directory", CorruptKind::Holes);
         }
         let indexed = inode.flags.contains(InodeFlags::INDEX)
-            && self.fs.base.features.has(Feature::DIR_INDEX);
+            && self.geometry.features.has(Feature::DIR_INDEX);
         let hashed = !inode
             .flags
             .intersects(InodeFlags(InodeFlags::CASEFOLD.0 | InodeFlags::ENCRYPT.0));
@@ -204,14 +204,14 @@ impl Check<'_> {
     }
 
     fn problem_of(&self, dir: &Dir, entry: &DirEntry<'_>) -> Option<CorruptKind> {
-        let geometry = &self.fs.base.geometry;
+        let geometry = &self.geometry;
         if matches!(entry.name, b"." | b"..") {
             return Some(CorruptKind::NotWhereItBelongs);
         }
         if entry.name.contains(&b'/') || entry.name.contains(&0) {
             return Some(CorruptKind::NameBytes);
         }
-        let hidden = &self.fs.hidden;
+        let hidden = &self.hidden;
         let is_journal_file = hidden.is_journal(entry.inode)
             && entry.inode.0 >= geometry.first_inode
             && (dir.nr, entry.name) == (InodeNr::ROOT, b".journal");
@@ -229,7 +229,7 @@ impl Check<'_> {
     }
 
     fn problem_of_type(&self, entry: &DirEntry<'_>, kind: FileType) -> Option<CorruptKind> {
-        let typed = self.fs.base.features.has(Feature::FILETYPE);
+        let typed = self.geometry.features.has(Feature::FILETYPE);
         // 0 is an unknown type.
         let is_wrong = typed && entry.code != 0 && entry.code != kind.dirent_code();
         is_wrong.then_some(CorruptKind::EntryType)

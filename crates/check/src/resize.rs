@@ -5,14 +5,14 @@
 //! descriptor block. Each of them is a table of its copies, by group.
 //! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
-use super::{Check, Step};
+use crate::{Check, Step};
 use uext4_format::indirect::{DIRECT_BLOCKS, DOUBLE_INDIRECT, pointer};
 use uext4_format::{BlockNr, CorruptKind, FileType, GroupNr, Inode, InodeNr, Place};
 use uext4_num::{u64_of, usize_of};
 
 impl Check<'_> {
     /// Checks the inode. It maps metadata, so only the table itself is claimed.
-    pub(super) fn check_resize(&mut self, nr: InodeNr, inode: &Inode) -> Step {
+    pub(crate) fn check_resize(&mut self, nr: InodeNr, inode: &Inode) -> Step {
         let place = Place::Inode(nr);
         let table = pointer(&inode.i_block, DOUBLE_INDIRECT);
         let others = (0..inode.i_block.len() / 4).filter(|at| *at != DOUBLE_INDIRECT);
@@ -30,7 +30,7 @@ impl Check<'_> {
             return Ok(());
         }
         let (kept, end) = self.check_kept(nr, table)?;
-        let whole_blocks = inode.size / self.fs.block_bytes();
+        let whole_blocks = inode.size / self.block_bytes();
         if inode.size >= self.size_max(inode) || end > whole_blocks + 1 {
             self.add_problem(place, "resize inode", CorruptKind::SizeWrong);
         }
@@ -41,7 +41,7 @@ impl Check<'_> {
     /// Checks the table and its blocks; returns their number, and the exclusive end of their
     /// logical blocks.
     fn check_kept(&mut self, nr: InodeNr, table: BlockNr) -> Step<(u64, u64)> {
-        let geometry = *self.fs.base.geometry;
+        let geometry = self.geometry;
         let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) else {
             return Ok((0, 0));
         };
@@ -77,7 +77,7 @@ impl Check<'_> {
 
     /// Reports block numbers outside of the file system.
     fn check_other_pointers(&mut self, nr: InodeNr, table: BlockNr, bytes: &[u8]) {
-        let geometry = *self.fs.base.geometry;
+        let geometry = self.geometry;
         let mut entries = (0..bytes.len() / 4).map(|at| pointer(bytes, at).0);
         if entries.any(|block| block != 0 && !geometry.contains_run(BlockNr(block), 1)) {
             let problem = CorruptKind::BlockOutsideSystem;
