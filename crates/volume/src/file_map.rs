@@ -6,14 +6,19 @@
 use crate::{Error, Result, Volume};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use uext4_device::BlockDevice;
 use uext4_format::extent::{
     Expect, Extent, ExtentNode, ExtentState, ROOT_CAPACITY, block_capacity,
 };
 use uext4_format::indirect::{self, DIRECT_BLOCKS, pointer, pointers_per_block};
 use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, FileType, Inode, InodeFlags, InodeNr, LogicalBlock, Place,
+    BlockNr, Checksums, Corrupt, CorruptKind, FileType, Geometry, Inode, InodeFlags, InodeNr,
+    LogicalBlock, Place,
 };
 use uext4_num::{clamp_u32, u64_of, usize_of};
+
+/// An end behind the last block that a file can have.
+const END: u64 = 1 << 32;
 
 /// What a file maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,21 +75,45 @@ impl FileMap {
     }
 }
 
+/// The file system that a map is read from.
+pub(crate) struct Source<'a> {
+    pub(crate) device: &'a dyn BlockDevice,
+    pub(crate) geometry: &'a Geometry,
+    pub(crate) checksums: Checksums,
+}
+
 impl FileMap {
     /// Reads the map of an inode that has one.
     ///
     /// # Errors
     /// Damage; those of the device.
     pub fn read(volume: &Volume, nr: InodeNr, inode: &Inode) -> Result<Self> {
+        let source = Source {
+            device: &**volume.device(),
+            geometry: volume.geometry(),
+            checksums: volume.superblock().checksums(),
+        };
+        Self::read_before(source, nr, inode, END)
+    }
+
+    /// As [`Self::read`], of the blocks below `end` in the file. Nodes behind it are not read; the
+    /// last extent may go beyond it.
+    pub(crate) fn read_before(
+        source: Source<'_>,
+        nr: InodeNr,
+        inode: &Inode,
+        end: u64,
+    ) -> Result<Self> {
         let format = if inode.flags.contains(InodeFlags::EXTENTS) {
             MapFormat::Extents
         } else {
             MapFormat::Tables
         };
         let mut reader = Reader {
-            volume,
+            source,
             nr,
             inode,
+            end,
             visited: BTreeSet::new(),
             extents: Vec::new(),
             nodes: Vec::new(),
@@ -102,9 +131,11 @@ impl FileMap {
 }
 
 struct Reader<'a> {
-    volume: &'a Volume,
+    source: Source<'a>,
     nr: InodeNr,
     inode: &'a Inode,
+    /// Blocks of the file from here on are left out.
+    end: u64,
     visited: BTreeSet<BlockNr>,
     extents: Vec<Extent>,
     nodes: Vec<BlockNr>,
@@ -113,7 +144,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Blocks that a map may refer to.
     fn blocks(&self) -> Range<u64> {
-        let geometry = self.volume.geometry();
+        let geometry = self.source.geometry;
         u64::from(geometry.first_data_block)..geometry.blocks_count
     }
 
@@ -126,12 +157,19 @@ impl Reader<'_> {
 
     fn read_tree<B: AsRef<[u8]>>(&mut self, node: &ExtentNode<B>, expect: &Expect) -> Result<()> {
         if node.depth() == 0 {
-            self.extents.extend(node.extents());
+            let end = self.end;
+            let is_before = |extent: &Extent| u64::from(extent.logical.0) < end;
+            self.extents.extend(node.extents().filter(is_before));
             return Ok(());
         }
-        let checksums = self.volume.superblock().checksums();
-        let seed = checksums.inode_seed(self.nr, self.inode.generation);
+        let seed = self
+            .source
+            .checksums
+            .inode_seed(self.nr, self.inode.generation);
         for (at, index) in node.indexes().enumerate() {
+            if u64::from(index.logical.0) >= self.end {
+                break;
+            }
             let bytes = self.read_node(index.child)?;
             let (child, expect) = (ExtentNode::new(&bytes[..]), expect.child(node, at));
             let place = Place::InodeBlock(self.nr, index.child);
@@ -148,7 +186,7 @@ impl Reader<'_> {
         for at in 0..DIRECT_BLOCKS {
             self.add_block(at.into(), pointer(root, usize_of(at)));
         }
-        let per_table = pointers_per_block(usize_of(self.volume.geometry().block_size()));
+        let per_table = pointers_per_block(usize_of(self.source.geometry.block_size()));
         let mut first = u64::from(DIRECT_BLOCKS);
         for level in 0..3 {
             let table = pointer(root, usize_of(DIRECT_BLOCKS + level));
@@ -159,7 +197,7 @@ impl Reader<'_> {
     }
 
     fn read_table(&mut self, table: BlockNr, first: u64, level: u32) -> Result<()> {
-        if table.0 == 0 {
+        if table.0 == 0 || first >= self.end {
             return Ok(());
         }
         let bytes = self.read_node(table)?;
@@ -182,11 +220,15 @@ impl Reader<'_> {
             return Err(damaged(self.nr, block));
         }
         self.nodes.push(block);
-        self.volume.read(block)
+        let geometry = self.source.geometry;
+        let mut bytes = vec![0; usize_of(geometry.block_size())];
+        let at = block.0 << geometry.block_bits;
+        self.source.device.read_at(at, &mut bytes)?;
+        Ok(bytes)
     }
 
     fn add_block(&mut self, logical: u64, block: BlockNr) {
-        if block.0 == 0 {
+        if block.0 == 0 || logical >= self.end {
             return;
         }
         let next = Extent {

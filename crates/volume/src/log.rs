@@ -2,21 +2,23 @@
 //!
 //! It reads the device directly: the log is found before anything else is known.
 
+use crate::file_map::Source;
 use crate::zones::{inode_byte, metadata_zones};
-use crate::{Error, Result};
-use std::collections::BTreeSet;
+use crate::{Error, FileMap, MapFormat, Result};
 use uext4_device::BlockDevice;
-use uext4_format::extent::{Expect, ExtentNode, ExtentState, MAX_DEPTH};
+use uext4_format::extent::ExtentState;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, Inode, InodeFlags, InodeNr,
-    LogicalBlock, Place, Superblock, Uuid, indirect, jbd2,
+    BlockNr, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, Inode, InodeNr, Place,
+    Superblock, Uuid, jbd2,
 };
 use uext4_journal::recovery::{self, RecoveryMode};
 use uext4_journal::{Log, LogRun};
 use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::Arc;
 
+/// What is damaged, for the reader of a message.
+const STRUCTURE: &str = "journal inode";
 /// Smallest log that jbd2 accepts, in blocks.
 const LOG_BLOCKS_MIN: u32 = 1024 / 4;
 
@@ -107,17 +109,6 @@ fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 1
     })
 }
 
-/// The map of the journal inode.
-#[derive(Default)]
-struct Found {
-    runs: Vec<LogRun>,
-    /// Blocks of the map itself. A block that is there twice ends the walk, which is bounded by
-    /// that.
-    map_blocks: BTreeSet<u64>,
-    /// Blocks of the inode's size. There may be others behind them.
-    size_blocks: u32,
-}
-
 struct Finder<'a> {
     device: &'a Arc<dyn BlockDevice>,
     superblock: &'a Superblock,
@@ -165,22 +156,14 @@ impl<'a> Finder<'a> {
         if inode.links == 0 || blocks < LOG_BLOCKS_MIN {
             return Err(self.bad(CorruptKind::NoJournal));
         }
-        let mut found = Found {
-            size_blocks: blocks,
-            ..Found::default()
-        };
-        if inode.flags.contains(InodeFlags::EXTENTS) {
-            let expect = Expect::root(self.block_range());
-            self.walk_extents(&inode.i_block, &expect, MAX_DEPTH.into(), &mut found)?;
-        } else {
-            self.walk_indirect(&inode.i_block, blocks, &mut found)?;
-        }
+        let map = self.map(inode, blocks)?;
+        let runs = self.runs(&map)?;
         // The size may exceed the mapped blocks, as in the kernel: the log's own superblock has the
         // required length.
-        let len_blocks = self.check_runs(&found)?.min(blocks);
+        let len_blocks = self.check_runs(&map, &runs)?.min(blocks);
         Ok(Log {
             device: self.device.clone(),
-            runs: found.runs,
+            runs,
             len_blocks,
             superblock: 0,
         })
@@ -188,30 +171,31 @@ impl<'a> Finder<'a> {
 
     /// The length of the log by its own superblock; the most possible, if that is unreadable.
     fn log_blocks(&self, inode: &Inode) -> u32 {
-        let bytes = self.first_block(inode).and_then(|nr| self.read(nr).ok());
+        let map = self.map(inode, 1).ok();
+        let first = map.and_then(|map| map.extents.first().map(|extent| extent.start));
+        let bytes = first.and_then(|nr| self.read(nr).ok());
         let bytes = bytes.unwrap_or_default();
         let start = bytes.first_chunk::<{ jbd2::SUPERBLOCK_BYTES }>();
         let log = start.and_then(|start| jbd2::Superblock::parse(start).ok());
         log.map_or(u32::MAX, |log| log.max_len_blocks)
     }
 
-    fn first_block(&self, inode: &Inode) -> Option<BlockNr> {
-        if !inode.flags.contains(InodeFlags::EXTENTS) {
-            return Some(indirect::pointer(&inode.i_block, 0));
-        }
-        let mut expect = Expect::root(self.block_range());
-        let mut bytes = inode.i_block.to_vec();
-        for _ in 0..=MAX_DEPTH {
-            let node = ExtentNode::new(&bytes[..]);
-            node.validate(&expect, Place::Inode(self.nr)).ok()?;
-            if node.depth() == 0 {
-                return node.extents().next().map(|extent| extent.start);
+    /// The map of the inode below block `end` of the file.
+    fn map(&self, inode: &Inode, end: u32) -> Result<FileMap> {
+        let source = Source {
+            device: &**self.device,
+            geometry: self.geometry,
+            checksums: self.superblock.checksums(),
+        };
+        let map = FileMap::read_before(source, self.nr, inode, end.into());
+        map.map_err(|error| match error {
+            Error::Corrupt(damage) => Corrupt {
+                structure: STRUCTURE,
+                ..damage
             }
-            let child = node.indexes().next()?.child;
-            expect = expect.child(&node, 0);
-            bytes = self.read(child).ok()?;
-        }
-        None
+            .into(),
+            other => other,
+        })
     }
 
     fn inode(&self) -> Result<Inode> {
@@ -224,104 +208,37 @@ impl<'a> Finder<'a> {
     }
 
     fn read(&self, nr: BlockNr) -> Result<Vec<u8>> {
-        if !self.geometry.contains(nr) {
-            return Err(self.bad(CorruptKind::JournalBlockRange));
-        }
         let size = self.geometry.block_size();
         let mut bytes = vec![0; usize_of(size)];
         self.device.read_at(nr.0 * u64::from(size), &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Reads a block of the map, which is read once.
-    fn read_map(&self, nr: BlockNr, found: &mut Found) -> Result<Vec<u8>> {
-        if found.map_blocks.insert(nr.0) {
-            self.read(nr)
-        } else {
-            Err(self.bad(CorruptKind::JournalTwice))
-        }
-    }
-
-    fn block_range(&self) -> std::ops::Range<u64> {
-        u64::from(self.geometry.first_data_block)..self.geometry.blocks_count
-    }
-
-    fn walk_extents(
-        &self,
-        bytes: &[u8],
-        expect: &Expect,
-        levels: u32,
-        found: &mut Found,
-    ) -> Result<()> {
-        let node = ExtentNode::new(bytes);
-        node.validate(expect, Place::Inode(self.nr))?;
-        if node.depth() == 0 {
-            let size_blocks = found.size_blocks;
-            let log = || {
-                node.extents()
-                    .filter(|extent| extent.logical.0 < size_blocks)
-            };
-            if log().any(|extent| extent.state != ExtentState::Written) {
+    /// The runs of the log. With tables it ends at the first block that is not mapped.
+    fn runs(&self, map: &FileMap) -> Result<Vec<LogRun>> {
+        let (mut runs, mut next) = (Vec::new(), 0);
+        for extent in &map.extents {
+            if extent.state != ExtentState::Written {
                 return Err(self.bad(CorruptKind::JournalNeverWritten));
             }
-            found.runs.extend(log().map(|extent| LogRun {
+            if map.format == MapFormat::Tables && extent.logical.0 != next {
+                break;
+            }
+            next = extent.logical.0.saturating_add(extent.len.into());
+            runs.push(LogRun {
                 log_start: extent.logical.0,
                 device_block: extent.start.0,
                 len: extent.len.into(),
-            }));
-            return Ok(());
+            });
         }
-        for (at, index) in node.indexes().enumerate() {
-            if index.logical.0 >= found.size_blocks {
-                break;
-            }
-            if levels == 0 {
-                return Err(self.bad(CorruptKind::JournalDeep));
-            }
-            let child = self.read_map(index.child, found)?;
-            self.walk_extents(&child, &expect.child(&node, at), levels - 1, found)?;
-        }
-        Ok(())
-    }
-
-    /// The log ends at the first unmapped block of a table.
-    fn walk_indirect(&self, root: &[u8], blocks: u32, found: &mut Found) -> Result<()> {
-        let block_size = usize_of(self.geometry.block_size());
-        // The tables on the way to the last block, and the offsets in them.
-        let mut cached: Vec<Vec<u8>> = Vec::new();
-        let mut last: Vec<u32> = Vec::new();
-        for logical in 0..blocks {
-            let path = indirect::IndirectPath::new(LogicalBlock(logical), block_size)
-                .ok_or(self.bad(CorruptKind::TooLarge))?;
-            let same = std::iter::zip(path.offsets(), &last).take_while(|(a, b)| a == b);
-            cached.truncate(same.count());
-            last = path.offsets().to_vec();
-            let mut offsets = path.offsets().iter();
-            let first = offsets.next().copied().unwrap_or(0);
-            let mut block = indirect::pointer(root, usize_of(first));
-            for (level, offset) in offsets.enumerate() {
-                if block.0 == 0 {
-                    return Ok(());
-                }
-                // A table that another pointer names as well is read again, and refused.
-                if cached.len() == level {
-                    cached.push(self.read_map(block, found)?);
-                }
-                block = indirect::pointer(&cached[level], usize_of(*offset));
-            }
-            if block.0 == 0 {
-                return Ok(());
-            }
-            push_block(&mut found.runs, logical, block);
-        }
-        Ok(())
+        Ok(runs)
     }
 
     /// Returns the length of the log in blocks. Each block is used once, and is not metadata.
-    fn check_runs(&self, found: &Found) -> Result<u32> {
+    fn check_runs(&self, map: &FileMap, runs: &[LogRun]) -> Result<u32> {
         let zones = metadata_zones(&**self.device, self.geometry)?;
         let mut next = 0;
-        for run in &found.runs {
+        for run in runs {
             let start = BlockNr(run.device_block);
             let inside = self.geometry.contains_run(start, run.len.into());
             if run.log_start != next || !inside {
@@ -332,7 +249,7 @@ impl<'a> Finder<'a> {
             }
             next = next.saturating_add(run.len);
         }
-        if self.is_shared(found) {
+        if self.is_shared(map, runs) {
             return Err(self.bad(CorruptKind::JournalTwice));
         }
         if next < LOG_BLOCKS_MIN {
@@ -342,12 +259,12 @@ impl<'a> Finder<'a> {
     }
 
     /// Whether a block has two uses.
-    fn is_shared(&self, found: &Found) -> bool {
+    fn is_shared(&self, map: &FileMap, runs: &[LogRun]) -> bool {
         let mmp = self.superblock.features().has(Feature::MMP);
         let mmp = mmp.then_some(self.superblock.mmp_block);
-        let single = found.map_blocks.iter().copied().chain(mmp);
-        let runs = found.runs.iter();
+        let single = map.nodes.iter().map(|node| node.0).chain(mmp);
         let mut places: Vec<(u64, u64)> = runs
+            .iter()
             .map(|run| (run.device_block, run.device_block + u64::from(run.len)))
             .chain(single.map(|block| (block, block.saturating_add(1))))
             .collect();
@@ -356,18 +273,7 @@ impl<'a> Finder<'a> {
     }
 
     fn bad(&self, problem: CorruptKind) -> Error {
-        Corrupt::new(Place::Inode(self.nr), "journal inode", problem).into()
-    }
-}
-
-fn push_block(runs: &mut Vec<LogRun>, logical: u32, block: BlockNr) {
-    match runs.last_mut() {
-        Some(run) if run.device_block + u64::from(run.len) == block.0 => run.len += 1,
-        _ => runs.push(LogRun {
-            log_start: logical,
-            device_block: block.0,
-            len: 1,
-        }),
+        Corrupt::new(Place::Inode(self.nr), STRUCTURE, problem).into()
     }
 }
 

@@ -325,9 +325,7 @@ kinds! {
     LongerThanFile { blocks: u32, file: u32 } = "log is longer than its file";
     HomeOutside { block: u64 } = "block is outside the file system";
     NoJournal = "no usable journal";
-    JournalBlockRange = "block number out of range";
     JournalNeverWritten = "has blocks that were never written";
-    JournalDeep = "extent tree is too deep";
     JournalHoles = "has holes or lies outside the file system";
     JournalMetadata = "has holes, or blocks that hold other metadata";
     JournalTwice = "has a block twice, or one of its map or of MMP";
