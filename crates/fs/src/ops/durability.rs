@@ -85,7 +85,7 @@ impl Filesystem {
         // than this call.
         let written = written.unwrap_or_else(|| {
             if inode.has_delayed() {
-                self.check_writable()
+                self.run(|fs| file::report(fs, inode.arc(), cursor, self.check_writable()))
             } else {
                 self.run(tell)
             }

@@ -55,4 +55,6 @@ pub(crate) use truncate::{can_be_cut, finish_truncate, free_all_blocks, truncate
 pub(crate) use whole_blocks::{append_zeroes, cut_to};
 pub use write::{Position, Written};
 pub(crate) use write::{check_position, check_room, write};
-pub(crate) use write_out::{close, write_out, write_out_and_report, write_out_before_chown};
+pub(crate) use write_out::{
+    close, report, write_out, write_out_and_report, write_out_before_chown,
+};

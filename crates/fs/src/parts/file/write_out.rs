@@ -49,7 +49,16 @@ pub(crate) fn write_out_and_report(
     inode: &Arc<Inode>,
     cursor: Option<&ErrorCursor>,
 ) -> Result<()> {
-    let written = write_out(fs, inode);
+    report(fs, inode, cursor, write_out(fs, inode))
+}
+
+/// The result of `written`, or an earlier error that the open file has not reported.
+pub(crate) fn report(
+    fs: &Fs,
+    inode: &Arc<Inode>,
+    cursor: Option<&ErrorCursor>,
+    written: Result<()>,
+) -> Result<()> {
     let reported = inode.write_errors.check_and_advance(cursor);
     if reported == Advance::Nothing {
         return written;
