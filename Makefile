@@ -2,6 +2,9 @@
 
 .PHONY: help deps tools check lint quick test test-build test-it test-rest test-beside schedules simulate simulated simulator report validate regress boot crates coverage quickstart lab build install uninstall deb static package-test
 
+# Programs of e2fsprogs are outside of the search path of ordinary users of Debian.
+export PATH := $(PATH):/usr/sbin:/sbin
+
 # What the tests need beside Rust: FUSE, the reference tools, tar with attributes and ACLs.
 DEB_PACKAGES = fuse3 mount python3 e2fsprogs attr acl tar util-linux coreutils fdisk git rsync fio sqlite3 libarchive-tools umoci skopeo xz-utils zstd bzip2 lz4 \
 	strace nbdkit nbdkit-plugin-dev libnbd-bin qemu-utils gdisk cryptsetup-bin android-sdk-libsparse-utils
@@ -12,7 +15,7 @@ help: ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 
 deps: ## Install the system packages of the tests; without root, say which.
-	@PATH="$$PATH:/usr/sbin:/sbin"; missing=""; \
+	@missing=""; \
 	for tool in $(NEEDED_TOOLS); do \
 	  command -v $$tool >/dev/null 2>&1 || missing="$$missing $$tool"; \
 	done; \

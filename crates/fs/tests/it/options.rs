@@ -149,9 +149,11 @@ fn the_log_is_checksummed_as_asked() {
             wanted,
             "{shape:?} {list}: {log}"
         );
-        let mount = KernelMount::new(&path, "").expect("the kernel replays it");
-        assert_eq!(std::fs::read(mount.path().join("file")).unwrap(), b"data");
-        mount.unmount().unwrap();
+        if KernelMount::available_or_skip("journal_checksum in the kernel") {
+            let mount = KernelMount::new(&path, "").expect("the kernel replays it");
+            assert_eq!(std::fs::read(mount.path().join("file")).unwrap(), b"data");
+            mount.unmount().unwrap();
+        }
         uext4_testkit::oracle::assert_clean(&path);
     }
 }

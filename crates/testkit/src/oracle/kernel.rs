@@ -4,6 +4,7 @@
 //! requested right after the mount, so the last unmount (also a lazy one, also after a panic) frees
 //! it.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -22,6 +23,11 @@ const ATTACH_LIMIT: Duration = Duration::from_secs(2);
 /// Time for the detach of a loop device.
 const DETACH_LIMIT: Duration = Duration::from_secs(10);
 
+thread_local! {
+    /// Whether this thread has asked [`KernelMount::is_available`].
+    static HAS_ASKED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// An image mounted by the kernel; dropping it unmounts it.
 #[derive(Debug)]
 pub struct KernelMount {
@@ -34,6 +40,7 @@ pub struct KernelMount {
 impl KernelMount {
     /// Whether this process may mount: it may, and loop devices can be had.
     pub fn is_available() -> bool {
+        HAS_ASKED.set(true);
         skip::may_mount() && skip::opens("/dev/loop-control")
     }
 
@@ -64,6 +71,9 @@ impl KernelMount {
     ///
     /// # Errors
     /// No loop device is free, or the kernel rejects the image; the error has the kernel's message.
+    ///
+    /// # Panics
+    /// In a test that has not asked [`KernelMount::available_or_skip`].
     pub fn new(image: &Path, options: &str) -> Result<Self> {
         Self::with_type(image, "ext4", options)
     }
@@ -72,7 +82,11 @@ impl KernelMount {
     ///
     /// # Errors
     /// As [`KernelMount::new`].
+    ///
+    /// # Panics
+    /// As [`KernelMount::new`].
     pub fn with_type(image: &Path, kind: &str, options: &str) -> Result<Self> {
+        assert_asked();
         let dir = scratch_dir()?;
         let loop_device = attach(image, options)?;
         let mounted = mount(&loop_device, dir.path(), kind, options);
@@ -149,6 +163,19 @@ pub(super) fn attach(image: &Path, options: &str) -> Result<String> {
     match attached.transpose()? {
         Some(Ok(loop_device)) => Ok(loop_device),
         _ => bail!("no loop device for {}: {last_answer}", image.display()),
+    }
+}
+
+/// A test that forgets to ask fails here as root too, not only where it cannot mount. The harness
+/// names the threads of tests.
+fn assert_asked() {
+    let thread = std::thread::current();
+    let test = thread.name().filter(|name| *name != "main");
+    if let Some(test) = test.filter(|_| cfg!(debug_assertions)) {
+        assert!(
+            HAS_ASKED.get(),
+            "{test} has to ask for a kernel mount first"
+        );
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Op, ROOT, Side, side_by_side, split};
 use std::path::Path;
+use uext4_testkit::oracle::KernelMount;
 use uext4_testkit::wait;
 
 /// Pause between operations; longer than the kernel's clock tick.
@@ -98,6 +99,9 @@ fn changed(side: &impl Side, op: &Op) -> Vec<(String, Option<[bool; 3]>)> {
 
 #[test]
 fn operations_set_the_times_that_the_kernel_sets() {
+    if !KernelMount::available_or_skip("times of operations") {
+        return;
+    }
     for shape in [&[][..], &["-O", "inline_data"]] {
         side_by_side(shape, prepare, |host, library| {
             let mut wrong = Vec::new();
