@@ -9,8 +9,8 @@ use uext4_device::BlockDevice;
 use uext4_format::extent::ExtentState;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, Inode, InodeNr, Place,
-    Superblock, Uuid, jbd2,
+    BlockNr, Checksums, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, Inode, InodeNr,
+    Place, Superblock, Uuid, jbd2,
 };
 use uext4_journal::recovery::{self, RecoveryMode};
 use uext4_journal::{Log, LogRun};
@@ -180,12 +180,15 @@ impl<'a> Finder<'a> {
         log.map_or(u32::MAX, |log| log.max_len_blocks)
     }
 
-    /// The map of the inode below block `end` of the file.
+    /// The map of the inode below block `end` of the file. Before a replay a node may be torn: half
+    /// of a change that the log holds whole, with the checksum of the other half. So checksums of
+    /// nodes are not compared. For example, the journal was made longer, and the crash came while
+    /// its last node was written home: the entries below the log's end are the same in both halves.
     fn map(&self, inode: &Inode, end: u32) -> Result<FileMap> {
         let source = Source {
             device: &**self.device,
             geometry: self.geometry,
-            checksums: self.superblock.checksums(),
+            checksums: Checksums::NONE,
         };
         let map = FileMap::read_before(source, self.nr, inode, end.into());
         map.map_err(|error| match error {
