@@ -9,9 +9,11 @@
 //! file system bounds the time, whatever it contains. Memory is counted before it is allocated
 //! ([`Limits`]), and grows with the inodes and blocks in use (`paged`).
 //!
-//! Not here: recovery, which comes before; data, the journal's blocks (the mount checks them), backups of the superblock and its
-//! own counts of free blocks and inodes (a mount counts in the groups), contents of quota files.
+//! Not here: recovery, which comes before; data; the journal's blocks (the mount checks them);
+//! backups of the superblock and its own counts of free blocks and inodes (a mount counts in the
+//! groups); contents of quota files.
 //! Nothing is repaired.
+
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 

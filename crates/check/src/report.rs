@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 use uext4_format::Corrupt;
-use uext4_volume::{Error, Result};
 
 /// Limits of a check.
 #[derive(Clone, Copy, Debug)]
@@ -79,18 +78,6 @@ impl Report {
     /// True if the check is complete and without findings.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty() && self.n_more == 0 && self.incomplete.is_none()
-    }
-
-    /// Fails unless the file system is sound.
-    ///
-    /// # Errors
-    /// The first finding, or [`Error::Mount`] if the check is incomplete.
-    pub fn require_sound(&self) -> Result<()> {
-        match (self.findings.first(), self.incomplete) {
-            (Some(first), _) => Err(first.corrupt.clone().into()),
-            (None, Some(why)) => Err(Error::Mount(format!("it could not be checked: {why}"))),
-            (None, None) => Ok(()),
-        }
     }
 
     pub(crate) fn add(&mut self, finding: Finding, limits: &Limits) {

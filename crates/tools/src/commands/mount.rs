@@ -190,7 +190,14 @@ impl Args {
             time: VET_TIME,
             findings: 1,
         };
-        self.image.check(options.clone(), &limits)?.require_sound()
+        let report = self.image.check(options.clone(), &limits)?;
+        match (report.findings.first(), report.incomplete) {
+            (Some(first), _) => Err(first.corrupt.clone().into()),
+            (None, Some(why)) => Err(uext4::Error::Mount(format!(
+                "it could not be checked: {why}"
+            ))),
+            (None, None) => Ok(()),
+        }
     }
 
     fn failure(&self, error: &Error) -> Failure {
