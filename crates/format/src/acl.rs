@@ -22,17 +22,17 @@ pub const PERM_ALL: u16 = 7;
 /// The subject class of an entry. The order is the one of entries in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tag {
-    /// The owner of the file.
+    /// The owner of the file (`ACL_USER_OBJ`); its rights are the mode's bits 6 to 8.
     UserObj,
-    /// A user, by id.
+    /// A named user: the one with this id.
     User(u32),
-    /// The group of the file.
+    /// The file's own group (`ACL_GROUP_OBJ`).
     GroupObj,
-    /// A group, by id.
+    /// A named group: the one with this id.
     Group(u32),
     /// Upper limit of the rights of named users and of all groups.
     Mask,
-    /// All other users.
+    /// All users that no other entry matches.
     Other,
 }
 

@@ -88,7 +88,7 @@ impl Seed {
         Seed::ONES.update(uuid)
     }
 
-    /// The register after `data`.
+    /// The register after `data`, without the final inversion of the usual crc32c.
     pub fn update(self, data: &[u8]) -> Seed {
         Seed(crc32c(self.0, data))
     }
@@ -108,7 +108,7 @@ impl Seed {
         self.update_u32(ino.0).update_u32(generation)
     }
 
-    /// The checksum as stored.
+    /// The register as a checksum, in the form that ext4 stores: not inverted.
     pub fn value(self) -> u32 {
         self.0
     }
@@ -117,7 +117,7 @@ impl Seed {
 /// Checksum format of group descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DescriptorChecksum {
-    /// Not at all.
+    /// Without `uninit_bg` and `metadata_csum`: descriptors have no checksum.
     None,
     /// `uninit_bg`: crc16 over UUID, group number and descriptor.
     Crc16 {

@@ -9,11 +9,11 @@ use crate::{BlockNr, GroupNr, InodeNr};
 /// The place of a damaged structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// The superblock.
+    /// The superblock of the file system, not the one of the journal.
     Superblock,
-    /// A group's descriptor.
+    /// The descriptor of this group.
     Group(GroupNr),
-    /// An inode.
+    /// The inode itself, in its table.
     Inode(InodeNr),
     /// A block (directory leaf, extent node, xattr block, bitmap).
     Block(BlockNr),

@@ -42,7 +42,7 @@ pub fn block_capacity(block_size: usize) -> u16 {
 /// Whether the blocks of an extent hold data yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExtentState {
-    /// The blocks hold data.
+    /// The blocks hold data: reads return their content.
     Written,
     /// Allocated only: reads give zeroes.
     Unwritten,

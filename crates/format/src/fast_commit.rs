@@ -36,10 +36,10 @@ const TAG_HEAD: u16 = 9;
 /// Bytes of tag and length.
 const TAG_BYTES: usize = 4;
 
-/// A name in a directory.
+/// Operand of the records for names: one directory entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dentry {
-    /// The directory with the name.
+    /// The directory that has or had the entry.
     pub parent: InodeNr,
     /// The inode that the name refers to.
     pub inode: InodeNr,
@@ -52,29 +52,29 @@ pub struct Dentry {
 pub enum Record {
     /// The inode maps this extent.
     AddRange {
-        /// The inode.
+        /// Inode whose extent map gets the extent.
         inode: InodeNr,
         /// The mapped extent; its length is unchecked.
         extent: Extent,
     },
     /// The inode no longer maps this range.
     DelRange {
-        /// The inode.
+        /// Inode whose extent map loses the range.
         inode: InodeNr,
-        /// First block.
+        /// First logical block of the range.
         start: LogicalBlock,
-        /// Length in blocks.
+        /// Length of the range in blocks; unchecked.
         len_blocks: u32,
     },
     /// A new inode got its first name.
     Create(Dentry),
     /// An inode got another name.
     Link(Dentry),
-    /// A name was removed.
+    /// The entry was removed from its directory.
     Unlink(Dentry),
     /// The inode's new bytes: at least [`GOOD_OLD_INODE_BYTES`], at most the inode size.
     Inode {
-        /// The inode.
+        /// Number of the inode.
         inode: InodeNr,
         /// Its bytes as in the inode table; not checksummed.
         raw: Box<[u8]>,
@@ -100,13 +100,12 @@ pub struct Scan {
 /// Whether more of the area may count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Push the next block.
+    /// Later blocks of the area may count: the scan expects the next one.
     GoesOn,
     /// The rest is stale or torn.
     Ends,
 }
 
-/// Outcome of a record.
 enum Step {
     Next,
     Ends,

@@ -8,7 +8,7 @@ use std::fmt;
 /// The superblock word of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FeatureSet {
-    /// May be ignored.
+    /// If unknown, the file system may be read and written.
     Compat,
     /// If unknown, the file system may be read but not written.
     RoCompat,
@@ -21,18 +21,18 @@ pub enum FeatureSet {
 pub struct Feature {
     /// The feature word that has the bit.
     pub set: FeatureSet,
-    /// The bit, as a mask.
+    /// Mask with the one bit of the feature.
     pub bit: u32,
 }
 
 /// Support of uext4 for a file system with a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// Read and write.
+    /// The file system is read and written.
     ReadWrite,
-    /// Read only.
+    /// The file system is read, never written.
     ReadOnly,
-    /// Nothing.
+    /// The file system is not mounted.
     Refused,
 }
 
@@ -51,19 +51,19 @@ macro_rules! features {
 features! {
     /// Preallocate directory blocks; a hint that is ignored.
     DIR_PREALLOC = Compat 0x1 "dir_prealloc" ReadWrite;
-    /// AFS server inodes.
+    /// Inodes of AFS servers; unused by Linux.
     IMAGIC_INODES = Compat 0x2 "imagic_inodes" ReadWrite;
     /// A jbd2 journal, in an inode or on another device.
     HAS_JOURNAL = Compat 0x4 "has_journal" ReadWrite;
-    /// Extended attributes.
+    /// Extended attributes, in inodes and in separate blocks.
     EXT_ATTR = Compat 0x8 "ext_attr" ReadWrite;
     /// Inode 7 reserves blocks for the descriptors of a grown file system.
     RESIZE_INODE = Compat 0x10 "resize_inode" ReadWrite;
-    /// Hashed directories.
+    /// Directories may have a hash index (htree).
     DIR_INDEX = Compat 0x20 "dir_index" ReadWrite;
     /// Lazy block group initialisation of an old prototype.
     LAZY_BG = Compat 0x40 "lazy_bg" ReadWrite;
-    /// Snapshots: the exclude bitmap.
+    /// The exclude bitmap of out-of-tree snapshots.
     EXCLUDE_BITMAP = Compat 0x100 "snapshot_bitmap" ReadWrite;
     /// Backups in at most two groups, named in the superblock.
     SPARSE_SUPER2 = Compat 0x200 "sparse_super2" ReadWrite;
@@ -88,7 +88,7 @@ features! {
     DIR_NLINK = RoCompat 0x20 "dir_nlink" ReadWrite;
     /// Inodes reserve space for the fields after the first 128 bytes.
     EXTRA_ISIZE = RoCompat 0x40 "extra_isize" ReadWrite;
-    /// Out-of-tree snapshots.
+    /// The file system has out-of-tree snapshots.
     HAS_SNAPSHOT = RoCompat 0x80 "has_snapshot" ReadOnly;
     /// Quota in hidden inodes.
     QUOTA = RoCompat 0x100 "quota" ReadWrite;
@@ -96,7 +96,7 @@ features! {
     BIGALLOC = RoCompat 0x200 "bigalloc" ReadWrite;
     /// crc32c on all metadata.
     METADATA_CSUM = RoCompat 0x400 "metadata_csum" ReadWrite;
-    /// Unused.
+    /// Replicas; the bit has no use in Linux.
     REPLICA = RoCompat 0x800 "replica" ReadOnly;
     /// To be mounted read-only.
     READONLY = RoCompat 0x1000 "read-only" ReadOnly;
@@ -104,12 +104,12 @@ features! {
     PROJECT = RoCompat 0x2000 "project" ReadWrite;
     /// Blocks shared between files (Android).
     SHARED_BLOCKS = RoCompat 0x4000 "shared_blocks" ReadOnly;
-    /// fs-verity files.
+    /// Files may have fs-verity hash trees after their data.
     VERITY = RoCompat 0x8000 "verity" ReadWrite;
     /// The orphan file may hold entries.
     ORPHAN_PRESENT = RoCompat 0x10000 "orphan_present" ReadWrite;
 
-    /// Never implemented.
+    /// Compressed files; Linux never implemented them.
     COMPRESSION = Incompat 0x1 "compression" Refused;
     /// Directory entries carry the file type.
     FILETYPE = Incompat 0x2 "filetype" ReadWrite;
@@ -119,11 +119,11 @@ features! {
     JOURNAL_DEV = Incompat 0x8 "journal_dev" Refused;
     /// Descriptors are in the groups that they describe.
     META_BG = Incompat 0x10 "meta_bg" ReadWrite;
-    /// Extent trees.
+    /// Files may be mapped by extent trees instead of indirect blocks.
     EXTENTS = Incompat 0x40 "extent" ReadWrite;
     /// Block numbers of more than 32 bits; descriptors of 64 bytes.
     SIXTY_FOUR_BIT = Incompat 0x80 "64bit" ReadWrite;
-    /// Multiple mount protection.
+    /// Multiple mount protection: a block is rewritten while mounted.
     MMP = Incompat 0x100 "mmp" ReadWrite;
     /// Bitmaps and inode tables may be in any group.
     FLEX_BG = Incompat 0x200 "flex_bg" ReadWrite;
@@ -137,9 +137,9 @@ features! {
     LARGE_DIR = Incompat 0x4000 "large_dir" ReadWrite;
     /// Small files and directories in the inode.
     INLINE_DATA = Incompat 0x8000 "inline_data" ReadWrite;
-    /// fscrypt.
+    /// Files and names may be encrypted by fscrypt.
     ENCRYPT = Incompat 0x10000 "encrypt" ReadWrite;
-    /// Case-insensitive directories.
+    /// Directories may compare names without case.
     CASEFOLD = Incompat 0x20000 "casefold" ReadWrite;
 }
 
@@ -229,7 +229,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Three empty sets.
+    /// Three empty feature sets.
     pub const NONE: Features = Features {
         compat: 0,
         ro_compat: 0,
@@ -262,17 +262,17 @@ impl Features {
         word & feature.bit != 0
     }
 
-    /// Turns the feature on.
+    /// Sets the bit of `feature` in its word.
     pub fn insert(&mut self, feature: Feature) {
         *self.word(feature.set) |= feature.bit;
     }
 
-    /// Turns the feature off.
+    /// Clears the bit of `feature` in its word.
     pub fn remove(&mut self, feature: Feature) {
         *self.word(feature.set) &= !feature.bit;
     }
 
-    /// The features of both.
+    /// The features that are in `self` or `other`.
     pub const fn union(self, other: Features) -> Features {
         Features {
             compat: self.compat | other.compat,

@@ -6,7 +6,7 @@ const TYPE_MASK: u16 = 0o170000;
 /// One row for each type: its name, its code in directory entries, its bits of a mode.
 macro_rules! file_types {
     ($($(#[$doc:meta])* $name:ident = $code:literal $bits:literal;)*) => {
-        /// Type of a file.
+        /// Type of a file, by the upper four bits of a mode.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum FileType {
             $($(#[$doc])* $name,)*
@@ -73,19 +73,19 @@ macro_rules! file_types {
 }
 
 file_types! {
-    /// A regular file.
+    /// A regular file: code 1, `S_IFREG`.
     Regular = 1 0o100000;
-    /// A directory.
+    /// A directory: code 2, `S_IFDIR`.
     Directory = 2 0o040000;
-    /// A character device.
+    /// A character device: code 3, `S_IFCHR`.
     CharDevice = 3 0o020000;
-    /// A block device.
+    /// A block device: code 4, `S_IFBLK`.
     BlockDevice = 4 0o060000;
-    /// A named pipe.
+    /// A named pipe: code 5, `S_IFIFO`.
     Fifo = 5 0o010000;
-    /// A socket.
+    /// A socket of the local domain: code 6, `S_IFSOCK`.
     Socket = 6 0o140000;
-    /// A symbolic link.
+    /// A symbolic link: code 7, `S_IFLNK`.
     Symlink = 7 0o120000;
 }
 
@@ -100,7 +100,7 @@ impl DirEntryType {
         FileType::from_mode(mode).map_or(Self::Unknown, Self::from)
     }
 
-    /// The byte on disk.
+    /// The byte on disk: 1 to 7, or 0 for an unknown type.
     pub fn code(self) -> u8 {
         self.file_type().map_or(0, FileType::dirent_code)
     }

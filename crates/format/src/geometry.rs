@@ -44,7 +44,7 @@ pub struct Geometry {
     pub group_count: u32,
     /// Bytes of a group descriptor.
     pub desc_size: u16,
-    /// Bytes of an inode.
+    /// Bytes of an inode in the inode table, 128 or more.
     pub inode_size: u16,
     /// First inode that is not reserved.
     pub first_inode: u32,
@@ -58,7 +58,7 @@ pub struct Geometry {
     pub log_groups_per_flex: u32,
 }
 
-/// A run of blocks.
+/// A run of consecutive blocks of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRun {
     /// The first block of the run.
@@ -68,19 +68,19 @@ pub struct BlockRun {
 }
 
 impl Geometry {
-    /// Bytes of a block.
+    /// Bytes of a block: a power of two from 1 KiB.
     #[inline]
     pub fn block_size(&self) -> u32 {
         1 << self.block_bits
     }
 
-    /// Bytes of a cluster.
+    /// Bytes of a cluster; those of a block without `bigalloc`.
     #[inline]
     pub fn cluster_size(&self) -> u64 {
         1 << (self.block_bits + self.cluster_bits)
     }
 
-    /// Blocks of a cluster.
+    /// Blocks of a cluster; 1 without `bigalloc`.
     #[inline]
     pub fn blocks_per_cluster(&self) -> u32 {
         1 << self.cluster_bits
@@ -211,12 +211,12 @@ impl Geometry {
         clamp_u32(bytes.div_ceil(u64::from(self.block_size())))
     }
 
-    /// Inodes of a block.
+    /// Inodes in one block of the inode table.
     pub fn inodes_per_block(&self) -> u32 {
         self.block_size() / u32::from(self.inode_size)
     }
 
-    /// Descriptors of a block.
+    /// Group descriptors in one block of the descriptor table.
     pub fn descriptors_per_block(&self) -> u32 {
         self.block_size() / u32::from(self.desc_size)
     }

@@ -13,7 +13,7 @@ use uext4_num::{high_u16, high_u32, low_u16, low_u32, usize_of};
 #[cfg(test)]
 mod tests;
 
-/// Bits of `bg_flags`.
+/// Values of `bg_flags`.
 pub mod group_flag {
     /// No inode of the group is in use; bitmap and table are not initialised.
     pub const INODE_UNINIT: u16 = 0x1;
@@ -40,9 +40,9 @@ pub struct GroupDescriptor {
     pub free_clusters: u32,
     /// Free inodes of the group.
     pub free_inodes: u32,
-    /// Directories of the group.
+    /// Inodes of the group that are directories.
     pub used_dirs: u32,
-    /// Bits of [`group_flag`].
+    /// Flags of [`group_flag`] (`bg_flags`).
     pub flags: u16,
     /// Inodes at the end of the table that were never used: their bytes are undefined.
     pub itable_unused: u32,

@@ -18,7 +18,7 @@ const END: u32 = 0x7FFF_FFFF << 1;
 /// The function; its number is stored in the root of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashVersion {
-    /// The first one (0).
+    /// The hash of the first htree version (0); ignores the seed.
     Legacy,
     /// MD4 cut to three short rounds (1), the default.
     HalfMd4,
@@ -70,7 +70,7 @@ pub struct DirHash {
 pub struct DirHasher {
     /// The hash function, as the directory or `s_def_hash_version` names it.
     pub version: HashVersion,
-    /// Signedness of the bytes.
+    /// Whether bytes of names from 0x80 on count as negative.
     pub sign: CharSign,
     /// `s_hash_seed` as four little-endian words.
     pub seed: [u32; 4],

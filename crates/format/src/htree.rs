@@ -27,7 +27,6 @@ pub(crate) const ENTRY_BYTES: usize = 8;
 pub(crate) const NODE_START: usize = 8;
 /// Offset of the information of a root: after "." and "..".
 pub(crate) const INFO_START: usize = 24;
-/// Bytes of the information.
 pub(crate) const INFO_BYTES: usize = 8;
 /// Offset of the entries of a root.
 pub(crate) const ROOT_START: usize = INFO_START + INFO_BYTES;

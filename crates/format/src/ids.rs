@@ -22,7 +22,7 @@ id! {
     LogicalBlock(u32)
 }
 id! {
-    /// Block group.
+    /// A block group, counted from 0.
     GroupNr(u32)
 }
 id! {
@@ -49,13 +49,13 @@ impl Tid {
 impl InodeNr {
     /// Owner of bad blocks, without a name.
     pub const BAD_BLOCKS: InodeNr = InodeNr(1);
-    /// The root directory.
+    /// The root directory of the file system.
     pub const ROOT: InodeNr = InodeNr(2);
     /// User quota, as mkfs places it; the superblock names it.
     pub const USER_QUOTA: InodeNr = InodeNr(3);
     /// Group quota, as mkfs places it; the superblock names it.
     pub const GROUP_QUOTA: InodeNr = InodeNr(4);
-    /// A boot loader.
+    /// Reserved for a boot loader; no directory names it.
     pub const BOOT_LOADER: InodeNr = InodeNr(5);
     /// Owner of the blocks reserved for descriptors (feature `resize_inode`).
     pub const RESIZE: InodeNr = InodeNr(7);

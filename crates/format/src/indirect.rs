@@ -14,7 +14,7 @@ pub const DIRECT_BLOCKS: u32 = 12;
 /// Index in `i_block` of the pointer to the tables of two levels; the only pointer of the resize
 /// inode.
 pub const DOUBLE_INDIRECT: usize = 13;
-/// Pointers in `i_block`.
+/// Pointers in `i_block`: 12 direct ones and three to indirect blocks.
 pub const ROOT_POINTERS: usize = 15;
 const POINTER_BYTES: usize = 4;
 

@@ -12,7 +12,7 @@ use crate::dirent::{DirEntries, DirLeaf, LeafTail, MIN_RECORD_BYTES};
 use crate::{Corrupt, InodeNr, Place};
 use uext4_num::clamp_u16;
 
-/// Bytes of `i_block`.
+/// Bytes of `i_block`, the first part of inline data.
 pub const ROOT_BYTES: usize = 60;
 /// Bytes of the parent's inode number in an inline directory.
 pub const PARENT_BYTES: usize = 4;
@@ -61,7 +61,7 @@ pub fn set_parent(i_block: &mut [u8; ROOT_BYTES], parent: InodeNr) {
     put_u32(i_block, 0, parent.0);
 }
 
-/// The records in `i_block`.
+/// Records of an inline directory in `i_block`, after the parent's number.
 pub fn root_area_mut(i_block: &mut [u8; ROOT_BYTES], place: Place) -> DirLeaf<&mut [u8]> {
     DirLeaf::new(&mut i_block[PARENT_BYTES..], LeafTail::None, place)
 }

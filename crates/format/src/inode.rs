@@ -24,7 +24,7 @@ use uext4_num::clamp_u16;
 
 /// Bytes of the inode that every file system has.
 pub const GOOD_OLD_INODE_BYTES: usize = 128;
-/// Bytes of `i_block`.
+/// Bytes of `i_block`: fifteen words.
 pub const I_BLOCK_BYTES: usize = 60;
 /// End of the last extra field that has a name here.
 pub(crate) const KNOWN_BYTES: usize = 0xA0;

@@ -9,9 +9,8 @@ use crate::bytes::{get_u32, put_u32, rest_mut};
 use crate::checksum::Seed;
 use crate::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
 
-/// Magic in the tail.
+/// Magic number in the tail of each block of the orphan file.
 pub const ORPHAN_BLOCK_MAGIC: u32 = 0x0B10_CA04;
-/// Bytes of the tail.
 const TAIL_BYTES: usize = 8;
 /// Most blocks that the file may have.
 pub const ORPHAN_FILE_BLOCKS_MAX: u32 = 512;

@@ -25,9 +25,9 @@ pub use tree::{Patch, QuotaTree};
 pub const QUOTA_BLOCK_BYTES: usize = 1024;
 /// Bytes before the entries of a block of entries.
 pub const LEAF_HEADER_BYTES: usize = 16;
-/// Bytes of an entry.
+/// Bytes of an entry of one owner, used or free.
 pub const QUOTA_ENTRY_BYTES: usize = 72;
-/// Entries of a block.
+/// Entries of a block of entries: fourteen.
 pub const ENTRIES_PER_LEAF: usize = (QUOTA_BLOCK_BYTES - LEAF_HEADER_BYTES) / QUOTA_ENTRY_BYTES;
 /// Blocks that one new entry may add: the tree's root and three levels, and a block of entries.
 pub const BLOCKS_PER_INSERT: u32 = 5;
@@ -35,11 +35,11 @@ pub const BLOCKS_PER_INSERT: u32 = 5;
 /// The kind of owner of a quota file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum QuotaKind {
-    /// Of users.
+    /// Usage and limits of users.
     User,
-    /// Of groups.
+    /// Usage and limits of groups.
     Group,
-    /// Of projects.
+    /// Usage and limits of projects.
     Project,
 }
 

@@ -19,7 +19,7 @@ use crate::checksum::{Checksums, DescriptorChecksum, Seed};
 use crate::quota::QuotaKind;
 use crate::{Corrupt, CorruptKind, Feature, Features, InodeNr, Place};
 
-/// Bytes of the superblock.
+/// Bytes of a superblock, independent of the block size.
 pub const SUPERBLOCK_BYTES: usize = 1024;
 /// Offset of the primary superblock, in bytes from the start of the device.
 pub const SUPERBLOCK_OFFSET: u64 = 1024;
@@ -28,7 +28,7 @@ pub const SUPERBLOCK_MAGIC: u16 = 0xEF53;
 /// Offset of the checksum, which covers everything before it.
 const CHECKSUM_AT: usize = 0x3FC;
 
-/// Bits of `s_state`.
+/// Values of `s_state`.
 pub mod state {
     /// The file system was unmounted cleanly.
     pub const VALID: u16 = 0x1;
@@ -40,7 +40,7 @@ pub mod state {
     pub const FC_REPLAY: u16 = 0x20;
 }
 
-/// Bits of `s_flags`.
+/// Values of `s_flags`.
 pub mod flag {
     /// Directory hashes take name bytes as signed.
     pub const SIGNED_HASH: u32 = 0x1;
@@ -50,7 +50,7 @@ pub mod flag {
     pub const TEST_FILESYS: u32 = 0x4;
 }
 
-/// Bits of `s_default_mount_opts`.
+/// Values of `s_default_mount_opts`, each named after its mount option.
 pub mod default_mount_option {
     /// `debug`.
     pub const DEBUG: u32 = 0x1;
@@ -171,7 +171,7 @@ impl Superblock {
         }
     }
 
-    /// Replaces the feature sets.
+    /// Replaces the three feature words.
     pub fn set_features(&mut self, features: Features) {
         self.feature_compat = features.compat;
         self.feature_ro_compat = features.ro_compat;

@@ -7,7 +7,7 @@
 
 use uext4_num::{high_u32, low_u32};
 
-/// A point in time.
+/// A point in time, as inodes store it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Seconds since 1970; negative before.
@@ -85,7 +85,7 @@ impl Timestamp {
 pub enum WithExtra {
     /// Seconds to 2446 and nanoseconds.
     Yes,
-    /// Seconds to 2038.
+    /// Seconds to 2038, no nanoseconds.
     No,
 }
 

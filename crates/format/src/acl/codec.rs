@@ -13,7 +13,7 @@ const NO_ID: u32 = u32::MAX;
 /// Reason why bytes or entries are not a valid list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
-    /// An unknown version.
+    /// The version in the header is not the one of the format.
     #[error("unknown version of the access control list")]
     Version,
     /// The length fits no number of entries.
@@ -105,7 +105,7 @@ impl Acl {
         Acl { entries }
     }
 
-    /// The entries, in order.
+    /// The entries in the order of their tags.
     pub fn entries(&self) -> &[AclEntry] {
         &self.entries
     }
@@ -185,9 +185,9 @@ impl Acl {
 /// The kind of an id in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
-    /// Of a user.
+    /// The id belongs to an entry of a named user.
     User,
-    /// Of a group.
+    /// The id belongs to an entry of a named group.
     Group,
 }
 

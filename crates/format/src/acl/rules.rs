@@ -96,7 +96,7 @@ impl Acl {
 pub enum NewFile {
     /// A directory: passes the default list on.
     Directory,
-    /// Anything else.
+    /// Anything else: gets the access list only.
     Other,
 }
 

@@ -12,7 +12,7 @@ use crate::{Corrupt, Place, Seed};
 /// The kind of a directory block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
-    /// Entries.
+    /// Directory entries from the first byte on.
     Leaf,
     /// The root of an index, after "." and "..".
     Root,

@@ -16,7 +16,7 @@ pub struct DirLeaf<B> {
     place: Place,
 }
 
-/// Result of an insertion.
+/// Result of [`DirLeaf::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Insertion {
@@ -53,7 +53,7 @@ impl Gap {
 /// An entry found by [`DirLeaf::locate`]; valid until the leaf changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// The inode of the entry.
+    /// The inode that the entry names.
     pub inode: InodeNr,
     /// Its type, if entries have one.
     pub kind: DirEntryType,
@@ -74,7 +74,7 @@ impl Location {
     }
 }
 
-/// Space in a leaf.
+/// How much of a leaf is used and free; see [`DirLeaf::space`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeafSpace {
     /// The number of records with an inode.
@@ -123,7 +123,6 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
         self.records_from(0)
     }
 
-    /// The bytes of the records.
     fn area(&self) -> &[u8] {
         upto(self.bytes.as_ref(), self.area_bytes())
     }

@@ -100,7 +100,6 @@ impl Rows {
         upto(&self.bytes, self.len())
     }
 
-    /// Record `at`.
     #[inline]
     pub(super) fn get(&self, at: usize) -> Option<Record> {
         let (records, _) = rest(&self.bytes, self.room()).as_chunks();
@@ -151,7 +150,6 @@ impl Rows {
         self.set(at, print, record);
     }
 
-    /// Removes row `at`.
     pub(super) fn remove(&mut self, at: usize) {
         let len = self.len();
         let (prints, records) = self.columns();

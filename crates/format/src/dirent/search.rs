@@ -8,7 +8,6 @@ use crate::bytes::{rest, upto};
 use crate::{Corrupt, CorruptKind, Place};
 use uext4_num::{low_u8, low_u16, low_u32};
 
-/// The position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
     /// Number of records before it.
@@ -43,12 +42,11 @@ impl Spot {
     }
 }
 
-/// Result of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     /// The entry with the name; the walk ends there.
     pub(super) entry: Option<Spot>,
-    /// The record before it.
+    /// The record before `entry`, which takes its space on removal.
     pub(super) before: Option<Spot>,
     /// The first record with enough slack.
     pub(super) gap: Option<Spot>,

@@ -25,7 +25,6 @@ pub struct LeafTable {
     rows: Rows,
 }
 
-/// The fingerprint of a name.
 #[derive(Clone, Copy, Default)]
 struct Print {
     first: u8,

@@ -3,7 +3,7 @@
 use crate::bytes::{get_u32, put_u8, put_u16, put_u32, upto};
 use crate::{Corrupt, CorruptKind, Place, Seed};
 
-/// Bytes of the tail.
+/// Bytes of the checksum tail, an entry without inode at the end of a leaf.
 pub const TAIL_BYTES: usize = 12;
 const TAIL_TYPE: u8 = 0xDE;
 

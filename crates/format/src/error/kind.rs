@@ -50,7 +50,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// A wrong magic number.
+            /// The magic number is `found`, not the one of the structure.
             pub const fn magic(found: u32) -> Self {
                 Self::Magic { found: Hex(found) }
             }

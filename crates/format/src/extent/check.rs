@@ -7,7 +7,7 @@ use super::{ExtentNode, LOGICAL_BLOCKS, MAGIC, MAX_DEPTH};
 use crate::{Corrupt, CorruptKind, Place};
 use uext4_num::clamp_u32;
 
-/// Constraints on a node.
+/// What the parent, or the inode, demands of a node.
 #[derive(Clone, Debug)]
 pub struct Expect {
     /// The depth, one less than the parent's; `None` at the root.

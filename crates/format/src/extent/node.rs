@@ -186,7 +186,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ExtentNode<B> {
         put_u16(self.edit(), 6, depth);
     }
 
-    /// Writes the generation number.
+    /// Writes `eh_generation`, which Linux does not use.
     pub fn set_generation(&mut self, generation: u32) {
         put_u32(self.edit(), 8, generation);
     }

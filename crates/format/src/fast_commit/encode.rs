@@ -18,7 +18,6 @@ use uext4_num::clamp_u16;
 
 /// Bytes that a device writes whole.
 const SECTOR_BYTES: usize = 512;
-/// Bytes of a HEAD.
 const HEAD_BYTES: usize = TAG_BYTES + 8;
 /// Bytes of a TAIL up to its checksum.
 const TAIL_BYTES: usize = TAG_BYTES + 8;
@@ -28,7 +27,7 @@ const TAIL_BYTES: usize = TAG_BYTES + 8;
 pub enum Turn {
     /// None: this one starts the area.
     First,
-    /// It follows others.
+    /// Others of the same transaction precede it: no HEAD is written.
     Later,
 }
 

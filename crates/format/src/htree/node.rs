@@ -12,7 +12,7 @@ use uext4_num::{clamp_u16, clamp_u32};
 /// The block numbers of entries have 28 bits; the others are reserved.
 const BLOCK_MASK: u32 = 0x0FFF_FFFF;
 
-/// An entry of the index.
+/// An entry of an index node: hash and block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DxEntry {
     /// The lowest major hash in the block; bit 0 is set if that hash began in the block before.
@@ -145,7 +145,7 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         Some(decode(raw, at))
     }
 
-    /// The entries in order.
+    /// The entries in the order in which they are stored.
     pub fn entries(&self) -> impl DoubleEndedIterator<Item = DxEntry> + '_ {
         let entries = self.raw_entries().iter().enumerate();
         entries.map(|(at, raw)| decode(raw, at))

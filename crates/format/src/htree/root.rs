@@ -13,7 +13,7 @@ const FLAG_UNKNOWN_HASH: u8 = 1;
 const INFO_LEN: u8 = 8;
 const _: () = assert!(INFO_BYTES == 8);
 
-/// Information about the index.
+/// Fields of `dx_root_info`, between ".." and the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootInfo {
     /// The hash that orders the entries.

@@ -16,7 +16,7 @@ macro_rules! flags {
 }
 
 flags! {
-    /// None.
+    /// No flag set.
     NONE = 0;
     /// Secure deletion; not implemented anywhere.
     SECRM = 0x1;
@@ -26,19 +26,19 @@ flags! {
     COMPR = 0x4;
     /// Every write is synchronous.
     SYNC = 0x8;
-    /// Nothing may change.
+    /// The file, its names and attributes may not change.
     IMMUTABLE = 0x10;
-    /// Writes only append.
+    /// Data can be written only at the end.
     APPEND = 0x20;
     /// `dump` leaves it out.
     NODUMP = 0x40;
-    /// The access time stays.
+    /// Reads do not update the access time.
     NOATIME = 0x80;
-    /// Encrypted.
+    /// The content, or the names of the directory, is encrypted by fscrypt.
     ENCRYPT = 0x800;
-    /// A hashed directory.
+    /// The directory has a hash index (htree).
     INDEX = 0x1000;
-    /// AFS directory.
+    /// A directory of AFS; unused by Linux.
     IMAGIC = 0x2000;
     /// Data go through the journal.
     JOURNAL_DATA = 0x4000;
@@ -50,17 +50,17 @@ flags! {
     TOPDIR = 0x2_0000;
     /// The block count is in file system blocks.
     HUGE_FILE = 0x4_0000;
-    /// Mapped by extents.
+    /// `i_block` is the root of an extent tree.
     EXTENTS = 0x8_0000;
-    /// fs-verity.
+    /// fs-verity: read-only, reads are checked against a hash tree.
     VERITY = 0x10_0000;
     /// Holds the value of an extended attribute.
     EA_INODE = 0x20_0000;
     /// Blocks past the size were wanted; obsolete.
     EOFBLOCKS = 0x40_0000;
-    /// Direct access wanted.
+    /// Direct access to persistent memory is wanted (DAX).
     DAX = 0x200_0000;
-    /// Data in the inode.
+    /// The data are in `i_block` and in the attribute `system.data`.
     INLINE_DATA = 0x1000_0000;
     /// New files take the directory's project.
     PROJINHERIT = 0x2000_0000;
@@ -81,23 +81,23 @@ impl InodeFlags {
         self.0 & flags.0 != 0
     }
 
-    /// Sets `flags`.
+    /// Sets all flags of `flags`.
     pub fn insert(&mut self, flags: InodeFlags) {
         self.0 |= flags.0;
     }
 
-    /// Clears `flags`.
+    /// Clears all flags of `flags`.
     pub fn remove(&mut self, flags: InodeFlags) {
         self.0 &= !flags.0;
     }
 
-    /// The flags of both.
+    /// The flags that are in `self` or `other`.
     pub const fn union(self, other: InodeFlags) -> InodeFlags {
         InodeFlags(self.0 | other.0)
     }
 }
 
-/// Number of a device.
+/// Number of the device that a device file stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DeviceNumber {
     /// Major number, 12 bits.

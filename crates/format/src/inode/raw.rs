@@ -25,7 +25,7 @@ impl<'a> RawInode<'a> {
         get_u16(self.0, 0x18)
     }
 
-    /// The link count (`i_links_count`).
+    /// The link count (`i_links_count`); a directory's 1 may mean "many".
     pub fn links(self) -> u16 {
         get_u16(self.0, 0x1A)
     }

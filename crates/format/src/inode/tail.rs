@@ -19,7 +19,6 @@ pub struct Tail(Bytes);
 
 #[derive(Clone, Debug)]
 enum Bytes {
-    /// This many zeroes.
     Zeroes(u16),
     Any(Box<[u8]>),
 }

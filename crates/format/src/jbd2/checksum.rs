@@ -16,7 +16,7 @@ impl TransactionChecksum {
     pub fn update(&mut self, block: &[u8]) {
         self.0.update(block);
     }
-    /// The sum so far.
+    /// The checksum of all blocks added so far.
     pub fn value(&self) -> u32 {
         low_u32(self.0.finalize())
     }

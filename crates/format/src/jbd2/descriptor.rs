@@ -20,7 +20,7 @@ const UUID_BYTES: usize = 16;
 /// One entry of a descriptor block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Home of the image.
+    /// Block of the file system that the image belongs to.
     pub block: BlockNr,
     /// The image's first word was the magic and is stored as zero.
     pub escaped: bool,

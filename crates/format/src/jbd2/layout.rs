@@ -8,7 +8,7 @@ use crate::crc32c;
 /// Checksum format of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumKind {
-    /// Not at all.
+    /// Blocks of the log have no checksums.
     None,
     /// One crc32 over the transaction, in the commit block.
     V1,

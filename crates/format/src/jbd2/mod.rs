@@ -39,7 +39,7 @@ pub const HEADER_BYTES: usize = 12;
 pub enum BlockType {
     /// Tags of the images that follow.
     Descriptor,
-    /// End of a transaction.
+    /// Commit block: the transaction counts once this block is on disk.
     Commit,
     /// Superblock without feature words.
     SuperblockV1,
@@ -61,7 +61,7 @@ impl BlockType {
         })
     }
 
-    /// The number in the header.
+    /// The number for `h_blocktype`, 1 to 5.
     pub const fn raw(self) -> u32 {
         match self {
             BlockType::Descriptor => 1,
@@ -76,7 +76,7 @@ impl BlockType {
 /// The header of a journal block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The type of the block.
+    /// What the rest of the block contains (`h_blocktype`).
     pub block_type: BlockType,
     /// The transaction it belongs to (0 in superblocks).
     pub sequence: Tid,

@@ -54,7 +54,7 @@ const MIN_LOG_BLOCKS: u32 = 1024;
 /// A journal superblock. Bytes without a field here are preserved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Bytes of a block.
+    /// Bytes of a journal block (`s_blocksize`).
     pub block_size: u32,
     /// Blocks of the log, this one and the fast-commit area included.
     pub max_len_blocks: u32,
@@ -66,13 +66,13 @@ pub struct Superblock {
     pub start: u32,
     /// Error that stopped the journal earlier, as a (negative) errno; 0 is none.
     pub errno: i32,
-    /// The compatible features (`s_feature_compat`).
+    /// Features that may be ignored when unknown (`s_feature_compat`).
     pub compat: u32,
-    /// The incompatible features (`s_feature_incompat`).
+    /// Features that forbid any use when unknown (`s_feature_incompat`).
     pub incompat: u32,
     /// Features that forbid writing when unknown.
     pub ro_compat: u32,
-    /// UUID of the journal.
+    /// UUID of the journal (`s_uuid`).
     pub uuid: [u8; 16],
     /// Blocks of the fast-commit area as stored; 0 means the default when the feature is set.
     pub fast_commit_blocks: u32,

@@ -28,7 +28,7 @@ pub struct QuotaEntry {
     pub space_bytes: u64,
     /// End of the grace time for space, in seconds since 1970; 0 while under the soft limit.
     pub space_grace_end: u64,
-    /// The same for inodes.
+    /// End of the grace time for inodes, in seconds since 1970; 0 while under the soft limit.
     pub inodes_grace_end: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct QuotaInfo {
     pub inodes_grace_seconds: u32,
     /// Flags; none is known here, all are preserved.
     pub flags: u32,
-    /// Blocks of the file.
+    /// Length of the file in blocks of 1 KiB.
     pub blocks: u32,
     /// First block of the list of unused blocks, or 0.
     pub free_block: u32,
@@ -173,7 +173,7 @@ impl LeafHeader {
         }
     }
 
-    /// The front of the block.
+    /// The first 16 bytes of the block; the last six are zero.
     pub fn encode(&self) -> [u8; LEAF_HEADER_BYTES] {
         let mut bytes = [0; LEAF_HEADER_BYTES];
         put_u32(&mut bytes, 0, self.next);

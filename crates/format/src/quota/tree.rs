@@ -9,7 +9,6 @@ use crate::bytes::{get_u32, put_u32, rest};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use uext4_num::{u64_of, usize_of};
 
-/// The block of the root.
 pub(super) const ROOT: u32 = 1;
 /// Levels of the tree: one for each byte of an identifier.
 const LEVELS: usize = 4;
@@ -23,7 +22,6 @@ pub struct Patch {
     pub bytes: Vec<u8>,
 }
 
-/// A block of entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Leaf {
     pub(super) header: LeafHeader,

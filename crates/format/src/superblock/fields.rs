@@ -118,23 +118,23 @@ superblock! {
         log_block_size: u32 = 0x18,
         /// log2 of the cluster size in KiB.
         log_cluster_size: u32 = 0x1C,
-        /// Blocks of a group.
+        /// Blocks of a group; the last group may be shorter.
         blocks_per_group: u32 = 0x20,
-        /// Clusters of a group.
+        /// Clusters of a group; equals the blocks without `bigalloc`.
         clusters_per_group: u32 = 0x24,
-        /// Inodes of a group.
+        /// Inodes of a group, the same in all groups.
         inodes_per_group: u32 = 0x28,
         /// Mounts since the last check.
         mnt_count: u16 = 0x34,
         /// Mounts before a check is due; 0 or 0xFFFF: never.
         max_mnt_count: u16 = 0x36,
-        /// Always [`SUPERBLOCK_MAGIC`].
+        /// [`SUPERBLOCK_MAGIC`] in a valid superblock.
         magic: u16 = 0x38,
-        /// Bits of [`super::state`].
+        /// Flags of [`super::state`].
         state: u16 = 0x3A,
-        /// See [`super::ErrorBehaviour`].
+        /// Reaction to errors, as [`super::ErrorBehaviour`] numbers it.
         errors: u16 = 0x3C,
-        /// Minor revision.
+        /// Minor revision of the format; not interpreted.
         minor_rev_level: u16 = 0x3E,
         /// Seconds between checks; 0: never.
         checkinterval: u32 = 0x44,
@@ -148,33 +148,33 @@ superblock! {
         def_resgid: u16 = 0x52,
         /// First inode that is not reserved.
         first_ino: u32 = 0x54,
-        /// Bytes of an inode.
+        /// Bytes of an inode in the table; 128 in revision 0.
         inode_size: u16 = 0x58,
         /// Group of this copy of the superblock.
         block_group_nr: u16 = 0x5A,
         /// Compat features; see [`Self::features`].
         feature_compat: u32 = 0x5C,
-        /// Incompat features.
+        /// Incompat features; see [`Self::features`].
         feature_incompat: u32 = 0x60,
-        /// Read-only compat features.
+        /// Read-only compat features; see [`Self::features`].
         feature_ro_compat: u32 = 0x64,
         /// UUID of the file system.
         uuid: [u8; 16] = 0x68,
-        /// Label; see [`Self::label`].
+        /// Label, padded with zeroes; see [`Self::label`].
         volume_name: [u8; 16] = 0x78,
         /// Directory of the last mount.
         last_mounted: [u8; 64] = 0x88,
-        /// Never used.
+        /// For compression, which was never implemented.
         algorithm_usage_bitmap: u32 = 0xC8,
-        /// Never used.
+        /// Blocks to preallocate for files; Linux ignores it.
         prealloc_blocks: u8 = 0xCC,
-        /// Never used.
+        /// Blocks to preallocate for directories; Linux ignores it.
         prealloc_dir_blocks: u8 = 0xCD,
         /// Descriptor blocks reserved for growth after the descriptors of each copy.
         reserved_gdt_blocks: u16 = 0xCE,
         /// UUID of the external journal.
         journal_uuid: [u8; 16] = 0xD0,
-        /// Inode of the journal.
+        /// Inode of the internal journal, or 0.
         journal_inum: u32 = 0xE0,
         /// Device number of the external journal.
         journal_dev: u32 = 0xE4,
@@ -188,7 +188,7 @@ superblock! {
         jnl_backup_type: u8 = 0xFD,
         /// Bytes of a descriptor, with the `64bit` feature.
         desc_size: u16 = 0xFE,
-        /// Bits of [`super::default_mount_option`].
+        /// Flags of [`super::default_mount_option`].
         default_mount_opts: u32 = 0x100,
         /// First descriptor block that is in its meta group.
         first_meta_bg: u32 = 0x104,
@@ -198,7 +198,7 @@ superblock! {
         min_extra_isize: u16 = 0x15C,
         /// Bytes past the first 128 that new inodes get.
         want_extra_isize: u16 = 0x15E,
-        /// Bits of [`super::flag`].
+        /// Flags of [`super::flag`].
         flags: u32 = 0x160,
         /// RAID chunk in blocks.
         raid_stride: u16 = 0x164,
@@ -210,19 +210,19 @@ superblock! {
         raid_stripe_width: u32 = 0x170,
         /// log2 of the groups of a flexible group.
         log_groups_per_flex: u8 = 0x174,
-        /// 1: crc32c.
+        /// Checksum algorithm of metadata; 1, crc32c, is the only one.
         checksum_type: u8 = 0x175,
-        /// Never used.
+        /// Version of encryption; preserved only.
         encryption_level: u8 = 0x176,
         /// KiB written over the life of the file system.
         kbytes_written: u64 = 0x178,
-        /// Out-of-tree snapshots.
+        /// Inode of the active out-of-tree snapshot.
         snapshot_inum: u32 = 0x180,
-        /// Out-of-tree snapshots.
+        /// Sequential number of the active out-of-tree snapshot.
         snapshot_id: u32 = 0x184,
-        /// Out-of-tree snapshots.
+        /// Blocks reserved for the active out-of-tree snapshot.
         snapshot_r_blocks_count: u64 = 0x188,
-        /// Out-of-tree snapshots.
+        /// Inode at the head of the list of out-of-tree snapshots.
         snapshot_list: u32 = 0x190,
         /// Errors found since the last check.
         error_count: u32 = 0x194,
@@ -254,9 +254,9 @@ superblock! {
         backup_bgs: [u32; 2] = 0x24C,
         /// Encryption algorithms in use.
         encrypt_algos: [u8; 4] = 0x254,
-        /// Salt of string-to-key.
+        /// Salt for keys from passphrases (string-to-key).
         encrypt_pw_salt: [u8; 16] = 0x258,
-        /// Inode of lost+found.
+        /// Inode of `lost+found`, or 0.
         lpf_ino: u32 = 0x268,
         /// Inode of project quota.
         prj_quota_inum: u32 = 0x26C,
@@ -286,17 +286,17 @@ superblock! {
         free_blocks_count = 0xC, 0x158,
     }
     times {
-        /// Last mount.
+        /// Time of the last mount, in seconds since 1970.
         mtime = 0x2C, 0x275,
         /// Last write of the superblock.
         wtime = 0x30, 0x274,
-        /// Last check.
+        /// Time of the last check, in seconds since 1970.
         lastcheck = 0x40, 0x277,
         /// When the file system was made.
         mkfs_time = 0x108, 0x276,
-        /// First error.
+        /// Time of the first error, in seconds since 1970.
         first_error_time = 0x198, 0x278,
-        /// Last error.
+        /// Time of the last error, in seconds since 1970.
         last_error_time = 0x1CC, 0x279,
     }
 }

@@ -11,7 +11,7 @@ pub enum XattrValue {
     Here(Vec<u8>),
     /// In a separate inode (`ea_inode`).
     Inode {
-        /// That inode.
+        /// Inode that holds the value.
         inode: InodeNr,
         /// Length of the value in bytes.
         size: u32,
@@ -66,7 +66,7 @@ pub struct XattrSet {
 }
 
 impl XattrSet {
-    /// An area without attributes.
+    /// A set without attributes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -86,7 +86,7 @@ impl XattrSet {
         self.entries.is_empty()
     }
 
-    /// The value of `name`.
+    /// The value of the attribute `name`, if it is set.
     pub fn get(&self, name: &XattrName) -> Option<&XattrValue> {
         self.entries
             .iter()

@@ -10,7 +10,7 @@ use crate::bytes::{get_u32, rest};
 pub enum Area {
     /// After the extra fields of an inode; a hash of 0 means none there.
     InInode,
-    /// In a separate block.
+    /// In a separate block (`i_file_acl`).
     InBlock,
 }
 
