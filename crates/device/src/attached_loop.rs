@@ -30,7 +30,7 @@ pub enum LoopIo {
     Direct,
 }
 
-/// `struct loop_config`.
+/// `struct loop_config`, the argument of `LOOP_CONFIGURE`.
 #[repr(C)]
 struct Config {
     file: u32,

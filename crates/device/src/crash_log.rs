@@ -22,28 +22,28 @@ const SECTOR_BYTES: u64 = 512;
 /// [`Event::Change::returned_at`] of a change that has not returned.
 pub(crate) const NEVER: usize = usize::MAX;
 
-/// A change of bytes.
+/// A change of bytes that a recorded device was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Bytes were written.
+    /// Bytes were written, durably or not.
     Write {
-        /// First byte.
+        /// First byte on the device.
         offset: u64,
-        /// The new bytes.
+        /// The written bytes.
         bytes: Arc<[u8]>,
     },
     /// Bytes were made zero.
     Zero {
-        /// First byte.
+        /// First byte on the device.
         offset: u64,
-        /// Length in bytes.
+        /// Length of the range in bytes.
         len: u64,
     },
-    /// Bytes were discarded.
+    /// A range was discarded, as by [`crate::BlockDevice::discard`].
     Discard {
-        /// First byte.
+        /// First byte on the device.
         offset: u64,
-        /// Length in bytes.
+        /// Length of the range in bytes.
         len: u64,
     },
 }
@@ -71,25 +71,25 @@ pub enum Durability {
 /// One entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A change began.
+    /// A change began; it may survive a crash from now on.
     Change {
-        /// The change.
+        /// What was to be written, made zero or discarded.
         change: Change,
         /// What its return promises.
         durability: Durability,
         /// Number of events when it returned.
         returned_at: usize,
     },
-    /// A durable change returned.
+    /// A durable change returned: it survives every later crash.
     DurableDone {
         /// The index of its [`Event::Change`].
         started: usize,
     },
     /// A change that the device refused.
     Failed,
-    /// A flush began.
+    /// A flush was called.
     FlushStarted,
-    /// A flush returned.
+    /// A flush returned: changes that had returned when it started are durable.
     FlushDone {
         /// The index of its [`Event::FlushStarted`].
         started: usize,
@@ -101,7 +101,7 @@ pub enum Event {
 /// Whether a surviving change is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tearing {
-    /// It is complete.
+    /// All of its bytes survive.
     Whole,
     /// Some of its sectors may be missing.
     Sectors,
@@ -116,7 +116,7 @@ pub enum Survivors {
     None,
     /// The i-th pending change survives when bit i is set; those past the 64th do not.
     Mask(u64),
-    /// A choice by seed.
+    /// Each pending change survives or not, by a random choice.
     Seeded {
         /// Equal seeds give equal choices.
         seed: u64,
@@ -237,7 +237,7 @@ impl CrashLog {
         self.events.is_empty()
     }
 
-    /// The events in order.
+    /// The events in the order in which they were recorded.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
@@ -312,7 +312,6 @@ struct Unflushed<'a> {
 /// Whether a crash decides about a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// A durable write.
     Survives,
     /// Pending: it may survive.
     Open,
@@ -323,7 +322,6 @@ enum Fate {
 enum Share {
     Nothing,
     Whole,
-    /// Some sectors.
     Torn,
 }
 

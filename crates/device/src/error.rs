@@ -12,7 +12,7 @@ pub enum Error {
         offset: u64,
         /// Length of the access in bytes.
         len: u64,
-        /// The cause.
+        /// The error of the operating system, or an injected one.
         source: uext4_sync::Arc<std::io::Error>,
     },
     /// The access reaches past the end of the device.
@@ -30,7 +30,7 @@ pub enum Error {
     Busy {
         /// The device or image file.
         path: std::path::PathBuf,
-        /// The user of the storage.
+        /// The program, mount or device that uses the storage.
         user: crate::User,
     },
     /// Another host took the file system over: its MMP block no longer names this mount.
@@ -64,7 +64,7 @@ pub enum Error {
     /// The partition table of the device is invalid.
     #[error("the partition table cannot be used: {problem}")]
     PartitionTable {
-        /// The problem, as text.
+        /// The first violation found, as text of the message.
         problem: &'static str,
     },
     /// The table is none of a GPT, which is the only one that is changed.

@@ -16,13 +16,13 @@ use uext4_sync::{Arc, Mutex, Rank, Rng};
 /// The operations that a fault can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// `read_at`.
+    /// Calls of `read_at`.
     Read,
     /// `write_at`, `write_vectored_at`, `write_zeroes`, `write_durable_at`.
     Write,
-    /// `flush`, `write_durable_at`.
+    /// Calls of `flush` and of `write_durable_at`, which flushes as well.
     Flush,
-    /// `discard`.
+    /// Calls of `discard`.
     Discard,
 }
 
@@ -42,7 +42,7 @@ pub enum When {
     Touching(Range<u64>),
     /// Each with this probability; the seed and the order of accesses determine which ones.
     Random {
-        /// Seed of the choices.
+        /// Start of the random numbers; equal seeds fail equal accesses.
         seed: u64,
         /// Failures per thousand accesses.
         per_mille: u64,
@@ -52,7 +52,7 @@ pub enum When {
 /// Result of a failed access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// `EIO`.
+    /// The access fails with `EIO`.
     Io,
     /// `ENOSPC`, as from a thin or network device.
     NoSpace,
@@ -89,7 +89,6 @@ struct Armed {
     choices: Rng,
 }
 
-/// Course of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
     /// Passed to the inner device.
@@ -101,7 +100,7 @@ enum Course {
 /// A random delay of the accesses of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// Seed of the choices.
+    /// Start of the random numbers for delays.
     pub seed: u64,
     /// Delayed accesses per thousand.
     pub per_mille: u64,
@@ -177,7 +176,7 @@ impl Armed {
 }
 
 impl Faulty {
-    /// A device without faults.
+    /// A device that passes everything on, until faults are armed.
     pub fn new(inner: Arc<dyn BlockDevice>) -> Self {
         let plan = Plan {
             armed: Vec::new(),

@@ -60,7 +60,7 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
 }
 
 impl Overlay {
-    /// An overlay without changes.
+    /// An overlay without changes; its size in memory is not limited.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
         Self {
             is_private: false,

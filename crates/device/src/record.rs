@@ -68,7 +68,7 @@ impl Recorder {
         self.push(Event::Mark(label));
     }
 
-    /// The log so far.
+    /// The log of the events so far, with a snapshot of the initial content.
     pub fn log(&self) -> CrashLog {
         let (base, events, moments) = {
             let recording = self.recording.lock();

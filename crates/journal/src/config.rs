@@ -38,7 +38,7 @@ pub enum FailedWrite {
 /// Checksums of the log; by the file system's `metadata_csum`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
-    /// No checksums.
+    /// Blocks of the log have no checksums.
     None,
     /// crc32c over every block (feature `csum_v3`).
     V3,
@@ -47,9 +47,9 @@ pub enum Checksums {
 /// Width of block numbers in the log; by the file system's `64bit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// 32 bits.
+    /// Block numbers of 32 bits.
     Narrow,
-    /// 64 bits.
+    /// Block numbers of 64 bits (feature `64bit` of the journal).
     Wide,
 }
 
@@ -87,7 +87,7 @@ pub struct LogRun {
     pub len: u32,
 }
 
-/// Location of the log.
+/// Location of the log: a device and the runs of blocks on it.
 #[derive(Clone)]
 pub struct Log {
     /// The file system's own device, or an external journal device.
@@ -139,11 +139,11 @@ impl CommitObserver for NoObserver {
     fn aborted(&self, _cause: &Error) {}
 }
 
-/// Configuration of a journal.
+/// Parameters of [`crate::Journal::open`].
 pub struct Config {
-    /// The file system's device.
+    /// Device of the file system, which commits and checkpoints write to.
     pub home: Arc<dyn BlockDevice>,
-    /// Bytes of a block.
+    /// Bytes of a block of the file system and of the log.
     pub block_size: u32,
     /// The log; `None`: commits write home directly.
     pub log: Option<Log>,
@@ -153,7 +153,7 @@ pub struct Config {
     pub observer: Arc<dyn CommitObserver>,
     /// Threads that run commits.
     pub threads: Threads,
-    /// State after the opening.
+    /// Whether handles may start at once.
     pub start: Start,
     /// A dirty transaction is committed after this long (background threads only).
     pub commit_interval: Duration,
@@ -162,7 +162,7 @@ pub struct Config {
     /// Most credits of a transaction, in blocks, however long the log is: bounds the memory that
     /// one commit pins.
     pub transaction_max_blocks: u32,
-    /// Checksums of the log.
+    /// Checksums of the blocks of the log.
     pub checksums: Checksums,
     /// Width of block numbers in the log.
     pub width: Width,

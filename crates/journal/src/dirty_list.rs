@@ -6,7 +6,6 @@
 use crate::live::Dirty;
 use uext4_sync::Arc;
 
-/// Objects in a piece.
 const PIECE: usize = 256;
 
 /// List of logged objects; see the module.

@@ -10,7 +10,7 @@ use uext4_format::{BlockNr, Tid};
 pub(crate) enum LogBlock {
     /// Descriptor, revoke block, or an escaped image.
     Own(Vec<u8>),
-    /// An unchanged image.
+    /// An image as it was logged, without a copy.
     Shared(Image),
 }
 

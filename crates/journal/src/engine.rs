@@ -211,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// Never 0.
+    /// Monotonic time in nanoseconds; never 0, which stands for "not yet".
     pub(crate) fn now_ns(&self) -> u64 {
         clamp_u64(self.clock.monotonic().as_nanos()).max(1)
     }

@@ -3,10 +3,10 @@
 use uext4_format::Corrupt;
 use uext4_sync::Arc;
 
-/// Errors of the journal.
+/// Reasons why the journal refuses an operation or has stopped.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// A device failed.
+    /// A read, write or flush of the home device or of the log's device failed.
     #[error(transparent)]
     Device(#[from] uext4_device::Error),
     /// A structure of the log is invalid.
@@ -40,7 +40,7 @@ pub enum Error {
     /// A transaction does not fit the empty log.
     #[error("a transaction of {blocks} blocks does not fit the log")]
     LogTooSmall {
-        /// Blocks of the transaction.
+        /// Length of the transaction in blocks of the log.
         blocks: u64,
     },
     /// The log holds transactions that were not replayed.
@@ -49,13 +49,13 @@ pub enum Error {
     /// The journal has unknown incompatible features.
     #[error("the journal has unknown features {bits:#x}")]
     UnknownFeatures {
-        /// The unknown bits.
+        /// Bits of `s_feature_incompat` that are unknown.
         bits: u32,
     },
     /// Rendering a live object panicked: a bug of ours.
     #[error("rendering a transaction panicked")]
     Panicked,
-    /// The journal was closed.
+    /// The journal was closed: it takes no more changes.
     #[error("the journal is closed")]
     Closed,
 }

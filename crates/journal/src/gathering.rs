@@ -24,7 +24,7 @@ pub(crate) struct Gathering {
     /// When the last commit closed.
     closed_at: Duration,
     mean: Duration,
-    /// Longest wait.
+    /// Upper limit of a wait.
     max: Duration,
 }
 
@@ -48,7 +48,6 @@ impl Gathering {
         self.mean.min(self.max)
     }
 
-    /// A commit closes.
     pub(crate) fn close(&mut self, now: Duration) {
         self.closed_at = now;
     }

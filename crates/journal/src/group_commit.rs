@@ -28,7 +28,7 @@ use uext4_sync::{MutexGuard, handle_point, thread};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
     Since,
-    /// Perhaps only before.
+    /// The last flush may have started before the caller asked.
     Before,
 }
 

@@ -141,7 +141,6 @@ impl Home {
         self.barrier.clone()
     }
 
-    /// See [`Barrier::flush`].
     pub(crate) fn flush(&self) -> Result<(), Error> {
         self.barrier.flush(&*self.device)
     }

@@ -28,11 +28,9 @@ use uext4_sync::{Arc, Mutex, Rank};
 /// Most late blocks, a bound on memory; with more the journal stops.
 const LATE_BLOCKS_MAX: usize = 16384;
 
-/// The late blocks.
 #[derive(Default)]
 struct Blocks {
     all: BTreeSet<BlockNr>,
-    /// The tables among them.
     tables: BTreeSet<BlockNr>,
 }
 

@@ -76,7 +76,6 @@ impl LogFile {
         self.barrier.write_durable(device, at, bytes)
     }
 
-    /// See [`Barrier::flush`].
     pub(crate) fn flush(&self) -> Result<(), Error> {
         self.barrier.flush(&*self.log.device)
     }

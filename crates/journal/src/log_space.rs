@@ -37,7 +37,6 @@ pub(crate) struct Space {
     next: Tid,
     free_blocks: u32,
     records: Records,
-    /// A checkpoint pass runs.
     pass_is_on: bool,
 }
 
@@ -73,7 +72,7 @@ impl Drop for Pass<'_> {
 
 /// State of the log space for a caller that needs some.
 pub(crate) enum LogSpace<'a> {
-    /// Enough is free.
+    /// Enough blocks are free.
     There,
     /// A tail move frees some: the oldest records are done ([`OpenLog::move_tail`]).
     BehindTail,

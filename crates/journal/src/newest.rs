@@ -12,7 +12,6 @@ use uext4_format::{BlockNr, Tid};
 use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::StripeMap;
 
-/// Blocks of a row.
 const ROW: usize = 64;
 /// Rows of a stripe: more would waste memory on a single far block, fewer would cost more map
 /// lookups for scattered blocks.
@@ -87,7 +86,7 @@ pub(crate) fn in_stripes<T>(list: &[T], nr: impl Fn(&T) -> BlockNr) -> impl Iter
     list.chunk_by(move |a, b| stripe_of(nr(a)) == stripe_of(nr(b)))
 }
 
-/// Consecutive rows.
+/// Consecutive rows of blocks, allocated at their first use.
 pub(crate) struct Stripe {
     rows: [Option<Box<Row>>; ROWS],
     /// Number of allocated rows.

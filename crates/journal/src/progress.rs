@@ -14,7 +14,7 @@ use uext4_sync::Arc;
 
 /// State of commits, for the waiters and the background threads.
 pub(crate) struct Progress {
-    /// Last durable transaction.
+    /// Last transaction whose full commit is durable.
     committed: Tid,
     /// Changes up to this one are being committed: a full commit of a transaction that is not empty
     /// ([`Stamp::last`]), or a fast one.
@@ -48,11 +48,10 @@ pub(crate) struct Progress {
     gathering: Gathering,
     /// What waiters of the commit that has closed last may render, and how many of them.
     rendering: Option<(Arc<Rendering>, usize)>,
-    /// Waiters that render.
+    /// Number of waiters that render.
     helping: usize,
 }
 
-/// Kind of a commit.
 #[cfg(all(test, not(shuttle)))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommitKind {
@@ -203,7 +202,6 @@ impl Progress {
         self.led == Some(number)
     }
 
-    /// Ends the lead.
     pub(crate) fn end_lead(&mut self) {
         self.led = None;
     }
@@ -229,7 +227,6 @@ impl Progress {
         (self.full_ended + 1, self.ended_at)
     }
 
-    /// Asks for a checkpoint.
     pub(crate) fn want_checkpoint(&mut self) {
         self.checkpoint_wanted = true;
     }

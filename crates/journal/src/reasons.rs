@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FullReason {
-    /// An operation without records.
+    /// An operation that has no fast-commit records.
     Other,
     /// The log has no full commit yet since it was clean.
     FirstCommit,
@@ -16,7 +16,7 @@ pub enum FullReason {
     Attribute,
     /// An attribute, or the content, of a directory itself.
     Directory,
-    /// The list of orphans.
+    /// The operation changes the orphan list.
     Orphan,
     /// Data that moved within a file (collapse and insert range).
     Shift,
@@ -38,7 +38,7 @@ impl FullReason {
         FullReason::Layout,
     ];
 
-    /// A word for statistics.
+    /// Name for statistics, in snake case.
     pub fn name(self) -> &'static str {
         match self {
             FullReason::Other => "other",
@@ -59,7 +59,6 @@ impl FullReason {
     }
 }
 
-/// A set of reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reasons(u32);
 

@@ -113,7 +113,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Bytes of a block.
+    /// Bytes of a block of the file system.
     pub fn block_size(&self) -> usize {
         usize_of(self.out.block_size)
     }

@@ -118,7 +118,6 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Adds to a counter.
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Relaxed);
     }
@@ -131,7 +130,7 @@ impl Times {
         result
     }
 
-    /// Counts a fast commit.
+    /// Counts a fast commit of `blocks` blocks with these records.
     pub(crate) fn count_fast(&self, blocks: u64, records: &[Record]) {
         let place = match blocks {
             0 | 1 => 0,

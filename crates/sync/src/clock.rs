@@ -14,13 +14,13 @@ const NS: i64 = 1_000_000_000;
 pub struct WallTime {
     /// Whole seconds, negative before 1970.
     pub seconds: i64,
-    /// The rest, `0..1_000_000_000`.
+    /// Nanoseconds after that, below 10^9.
     pub nanoseconds: u32,
 }
 
 /// A source of time; shared by all threads.
 pub trait Clock: Send + Sync {
-    /// Now, for timestamps.
+    /// Time since 1970, for timestamps; may be set back.
     fn wall(&self) -> WallTime;
     /// Time since some fixed moment; never runs backwards.
     fn monotonic(&self) -> Duration;

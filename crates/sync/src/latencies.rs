@@ -37,11 +37,11 @@ pub struct Latencies {
 /// Summary of all calls that [`Latencies`] has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencySummary {
-    /// The number of calls.
+    /// Number of counted calls.
     pub count: u64,
     /// Sum of their times, in nanoseconds.
     pub total_ns: u64,
-    /// The longest, in nanoseconds.
+    /// Longest time of a call, in nanoseconds.
     pub worst_ns: u64,
     /// 99.9th percentile, in nanoseconds: the bound of a bucket, at most an eighth too high and
     /// never above the longest.

@@ -16,7 +16,7 @@ pub struct Mutex<T: ?Sized> {
     inner: backend::Mutex<T>,
 }
 
-/// Guard of a [`Mutex`].
+/// Access to the value of a [`Mutex`] that the thread has locked.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct MutexGuard<'a, T: ?Sized> {
     inner: backend::MutexGuard<'a, T>,
@@ -101,7 +101,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 pub struct Condvar(backend::Condvar);
 
 impl Condvar {
-    /// A new condition variable.
+    /// A condition variable without waiters.
     pub const fn new() -> Self {
         Self(backend::Condvar::new())
     }

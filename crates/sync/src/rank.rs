@@ -79,7 +79,7 @@ pub enum Rank {
     Queue,
     /// The claim of a mount on its file system (MMP); held across accesses to the device.
     Claim,
-    /// Inside a device.
+    /// Locks inside a device; innermost.
     Device,
 }
 
@@ -142,7 +142,6 @@ impl Rank {
         )
     }
 
-    /// The place in [`Self::ALL`].
     #[expect(clippy::as_conversions, reason = "the number of the variant")]
     pub(crate) const fn index(self) -> usize {
         self as usize

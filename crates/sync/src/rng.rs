@@ -12,11 +12,11 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The stream of `seed`.
+    /// The stream of numbers that `seed` determines.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
-    /// The next 64 bits.
+    /// The next 64 bits of the stream, uniformly distributed.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -32,7 +32,7 @@ impl Rng {
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }
-    /// Fills `bytes`.
+    /// Fills `bytes` from the stream, eight bytes per number.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);

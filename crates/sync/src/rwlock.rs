@@ -43,13 +43,13 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Takes the lock shared.
+    /// Takes the lock shared; debug builds check the rank.
     #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.acquire_shared(Order::Rising)
     }
-    /// Takes the lock exclusively.
+    /// Takes the lock exclusively; debug builds check the rank.
     #[cfg_attr(any(debug_assertions, simulated), track_caller)]
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {

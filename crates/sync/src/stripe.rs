@@ -25,7 +25,7 @@ pub fn stripe_shard<const STRIPE_BITS: u32>(number: u64, shards: usize) -> usize
     usize::from(low_u16(mixed >> (u64::BITS - shards.trailing_zeros())))
 }
 
-/// The hash of [`StripeMap`].
+/// Hasher of [`StripeMap`] for numbers, of which the lowest `STRIPE_BITS` bits are ignored.
 #[derive(Default)]
 pub struct StripeHasher<const STRIPE_BITS: u32>(u64);
 

@@ -32,7 +32,7 @@
 use crate::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::{Rank, RwLock, RwLockReadGuard, RwLockWriteGuard, Sequence, SequenceCount};
 
-/// Parts of `VersionedLock::holds`.
+/// Fields of the word `VersionedLock::holds`: two counts and a flag.
 const SHARING: u32 = 1;
 const DIVIDING: u32 = 1 << 16;
 const CLOSED: u32 = 1 << 31;
@@ -83,11 +83,11 @@ impl Drop for SharedGuard<'_> {
 pub enum DividingGuard<'a> {
     /// With other threads that divide parts.
     Together(Together<'a>),
-    /// Exclusively and open.
+    /// Exclusively, without closing the lock to optimistic readers.
     Alone(VersionedGuard<'a>),
 }
 
-/// See [`DividingGuard`].
+/// Guard of a lock held together with other threads that divide parts.
 pub struct Together<'a> {
     lock: &'a VersionedLock,
     _shared: RwLockReadGuard<'a, ()>,

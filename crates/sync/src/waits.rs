@@ -21,7 +21,7 @@ static WAITS: LazyLock<Sharded<[Slot; Rank::ALL.len()]>> =
 /// Waits for the locks of one rank since the process started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockWait {
-    /// The rank of the locks.
+    /// Rank that all of these locks have.
     pub rank: Rank,
     /// Acquisitions that found the lock taken.
     pub waits: u64,

@@ -22,7 +22,6 @@ const RIGHTS: [i64; 3] = [0, 1, 3];
 /// Writes and changes of the length.
 const ALONE: [i64; 2] = [1, 3];
 
-/// What the locks say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// No other program uses the rights, or the file system has no such locks.

@@ -127,7 +127,7 @@ impl Place {
         Ok(file.into())
     }
 
-    /// A file without a name.
+    /// A file without a name (`O_TMPFILE`), open for reading and writing.
     pub(super) fn unnamed(&self, mode: Mode) -> Result<File, Errno> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         rustix::fs::openat(&self.directory, ".", flags, mode).map(File::from)

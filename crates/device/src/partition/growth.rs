@@ -12,7 +12,7 @@ use uext4_num::u64_of;
 
 /// Disks end at a multiple of this, as those that are made anew.
 const DISK_UNIT: u64 = 1 << 20;
-/// Fields of a header.
+/// Byte offsets of fields in a GPT header.
 const CRC_AT: usize = 16;
 const OWN_AT: usize = 24;
 const OTHER_AT: usize = 32;

@@ -101,7 +101,6 @@ impl BootSector {
         }
     }
 
-    /// Its bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -26,7 +26,6 @@ pub struct Partition {
     pub len_bytes: u64,
 }
 
-/// Contents of a table.
 struct Table {
     /// Used entries in the order of their numbers.
     partitions: Vec<Partition>,

@@ -12,10 +12,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use uext4_num::low_u32;
 
-/// `LOOP_GET_STATUS64`.
+/// ioctl that reads the `LoopInfo` of a loop device.
 const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
 
-/// `struct loop_info64`.
+/// `struct loop_info64`, as ioctls of loop devices pass it.
 #[repr(C)]
 pub(crate) struct LoopInfo {
     device: u64,

@@ -42,14 +42,14 @@ use storage::Storage;
 pub enum User {
     /// A process that has it, or `device` over or below it, open.
     Process {
-        /// Its process id.
+        /// The process id, as `/proc` shows it here.
         pid: u32,
         /// The name of its program.
         program: String,
         /// The block device, unless it is the storage itself.
         device: Option<PathBuf>,
     },
-    /// A mounted file system.
+    /// A file system on it is mounted, here or in another mount namespace.
     Mount {
         /// The block device that is mounted.
         device: PathBuf,
@@ -58,28 +58,28 @@ pub enum User {
         /// A process of that mount namespace, if it is not ours.
         namespace: Option<u32>,
     },
-    /// Swap space.
+    /// Swap space of this host.
     Swap {
-        /// The block device.
+        /// The block device used as swap.
         device: PathBuf,
     },
     /// Another block device is made of it: device mapper, RAID.
     Holder {
-        /// The block device.
+        /// The block device that is part of the other one.
         device: PathBuf,
         /// The name of the other one.
         holder: String,
     },
     /// A mount on another host, which the MMP block names.
     Host {
-        /// The name of the host.
+        /// Name of the host (`mmp_nodename`).
         node: String,
         /// The name of the device there.
         device: String,
     },
     /// A checker on another host, as the MMP block says.
     Checker {
-        /// The name of the host.
+        /// Name of the host (`mmp_nodename`).
         node: String,
     },
     /// A program that `/proc` does not show has claimed or locked it.
@@ -219,7 +219,6 @@ impl Drop for Claims {
 /// Whether a message names the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// It names the device.
     Device,
     /// It leaves the device out.
     Nothing,

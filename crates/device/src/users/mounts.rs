@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 /// The users to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Those that write.
     Writer,
     Any,
 }

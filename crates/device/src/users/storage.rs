@@ -12,7 +12,7 @@ pub(crate) struct DeviceNr {
 }
 
 impl DeviceNr {
-    /// Reads `MAJOR:MINOR`.
+    /// Reads `MAJOR:MINOR` in decimal.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (major, minor) = text.trim().split_once(':')?;
         Some(Self {

@@ -23,14 +23,14 @@ pub(super) fn node(device: DeviceNr) -> PathBuf {
     Path::new("/dev").join(name.to_string_lossy().replace('!', "/"))
 }
 
-/// The disk of a partition.
+/// The disk that has `device` as a partition; `None` if it is no partition.
 pub(super) fn disk(device: DeviceNr) -> Option<DeviceNr> {
     let dir = fs::canonicalize(dir(device)).ok()?;
     let is_partition = dir.join("partition").exists();
     number(dir.parent().filter(|_| is_partition)?)
 }
 
-/// The partitions of a disk.
+/// The partitions of the disk `device`.
 pub(super) fn partitions(device: DeviceNr) -> Vec<DeviceNr> {
     let parts = entries(&dir(device)).into_iter();
     parts
@@ -54,7 +54,7 @@ pub(super) fn slaves(device: DeviceNr) -> Vec<DeviceNr> {
     slaves.filter_map(|dir| number(&dir)).collect()
 }
 
-/// Entries of a directory.
+/// Paths of a directory's entries; none if it cannot be read.
 pub(super) fn entries(dir: &Path) -> Vec<PathBuf> {
     let found = fs::read_dir(dir).into_iter().flatten().flatten();
     found.map(|entry| entry.path()).collect()

@@ -6,7 +6,7 @@ use uext4_format::Tid;
 use uext4_format::jbd2::{BlockType, Header, Layout, Superblock, Tags};
 use uext4_num::{clamp_u32, usize_of};
 
-/// Blocks read ahead.
+/// Blocks that one read of the log takes at most.
 const WINDOW_BLOCKS: u32 = 64;
 
 /// A header block of the log, with its position and contents.
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
         Tags::new(&self.layout, &descriptor.bytes).all(|_| self.step().is_some())
     }
 
-    /// A block of the log.
+    /// Block `at` of the log, from the window or read with those after it.
     pub(super) fn read(&mut self, at: u32) -> Result<&[u8], Error> {
         let size = self.layout.block_size;
         let held = clamp_u32(self.window.len() / size);

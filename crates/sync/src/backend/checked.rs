@@ -141,19 +141,19 @@ pub struct OnceLock<T> {
 }
 
 impl<T> OnceLock<T> {
-    /// An empty cell.
+    /// A cell without a value.
     pub const fn new() -> Self {
         Self {
             value: std::sync::OnceLock::new(),
             is_set: raw::atomic::AtomicBool::new(false),
         }
     }
-    /// The stored value.
+    /// The value; `None` until [`Self::set`] or an initializer has stored one.
     pub fn get(&self) -> Option<&T> {
         let is_set = self.is_set.load(raw::atomic::Ordering::SeqCst);
         self.value.get().filter(|_| is_set)
     }
-    /// The stored value, mutable.
+    /// The value, mutable; `None` if none was stored.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.value.get_mut()
     }

@@ -104,7 +104,6 @@ macro_rules! atomic {
     };
 }
 
-/// Read-modify-writes.
 macro_rules! updates {
     ($name:ident, $value:ty, $($operation:ident),+) => {
         impl $name {

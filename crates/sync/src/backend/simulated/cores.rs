@@ -222,7 +222,7 @@ impl Cores {
         }
     }
 
-    /// The running task ends.
+    /// The running task is done; releases its core.
     pub(super) fn finish(&mut self, machine: &Machine) {
         let now = self.now();
         self.tasks[self.running].status = Status::Done;

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A thread of a simulation.
+/// The calling thread: its simulation and its task number there.
 #[derive(Clone)]
 pub(super) struct Me {
     pub(super) world: Arc<World>,
@@ -54,7 +54,6 @@ impl Me {
     }
 }
 
-/// Address of a value.
 pub(super) fn address<T: ?Sized>(value: &T) -> usize {
     std::ptr::from_ref(value).cast::<u8>().addr()
 }

@@ -15,7 +15,6 @@ use std::panic::Location;
 pub(super) enum Access {
     Load,
     Store,
-    /// Read-modify-write.
     Update,
 }
 
@@ -34,7 +33,6 @@ pub(super) struct Counts {
     pub(super) far: u64,
     /// Time that cores waited for transfers of others.
     pub(super) queued_ps: u64,
-    /// Time of the transfers.
     pub(super) moved_ps: u64,
     /// Time that tasks waited for locks in it.
     pub(super) waited_ps: u64,
@@ -64,7 +62,7 @@ pub(super) struct Line {
 /// Places of code that are counted per line.
 const PLACES_MAX: usize = 16;
 
-/// A set of cores.
+/// A set of cores, one bit each.
 #[derive(Default)]
 struct Copies(Vec<u64>);
 
@@ -171,10 +169,8 @@ pub(super) type AddressMap<V> = HashMap<usize, V, BuildHasherDefault<LineHasher>
 #[derive(Default)]
 pub(super) struct Lines(AddressMap<Line>);
 
-/// Outcome of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Charge {
-    /// End of the access.
     pub(super) end: u64,
     /// Whether it needed a transfer.
     pub(super) is_transfer: bool,

@@ -31,7 +31,6 @@ impl<T> Mutex<T> {
     }
 }
 
-/// An access to a lock.
 pub(super) fn access_by<T: ?Sized>(code: &'static Location<'static>) -> Place {
     let kind = std::any::type_name::<T>();
     Place { kind, code }

@@ -3,9 +3,9 @@
 /// Parameters of a machine. Cores beyond its own are further sockets of the same kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Name in reports.
+    /// Name of the machine, for reports only.
     pub name: String,
-    /// Cores of a socket.
+    /// Number of cores that share a socket.
     pub cores_per_socket: usize,
     /// Bytes that move between cores together; a power of two.
     pub line_bytes: usize,

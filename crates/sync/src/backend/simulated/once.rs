@@ -14,17 +14,17 @@ pub struct OnceLock<T>(std::sync::OnceLock<T>);
 const AGAIN: Duration = Duration::from_nanos(200);
 
 impl<T> OnceLock<T> {
-    /// An empty cell.
+    /// A cell without a value.
     pub const fn new() -> Self {
         Self(std::sync::OnceLock::new())
     }
-    /// The stored value.
+    /// The value, if one was stored; counts as a load.
     #[track_caller]
     pub fn get(&self) -> Option<&T> {
         touch(self, Load, Location::caller());
         self.0.get()
     }
-    /// The stored value, mutable.
+    /// The value, mutable; no access is counted.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.0.get_mut()
     }

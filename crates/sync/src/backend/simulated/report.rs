@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 pub struct Report {
     /// Accesses of all lines.
     pub accesses: u64,
-    /// Transfers within a socket.
+    /// Transfers of lines between cores of one socket.
     pub near: u64,
-    /// Transfers between sockets.
+    /// Transfers of lines between sockets.
     pub far: u64,
     /// Number of times that another thread got the right to run, since the start.
     pub switches: u64,
@@ -31,11 +31,11 @@ pub struct HotLine {
     pub kind: &'static str,
     /// Their place: file and line.
     pub place: String,
-    /// All accesses.
+    /// Accesses of this line, with or without a transfer.
     pub accesses: u64,
-    /// Transfers within a socket.
+    /// Transfers of this line between cores of one socket.
     pub near: u64,
-    /// Transfers between sockets.
+    /// Transfers of this line between sockets.
     pub far: u64,
     /// Time of its transfers, in picoseconds.
     pub moved_ps: u64,

@@ -12,7 +12,7 @@ use uext4_num::clamp_u64;
 /// As that of `std`.
 pub struct JoinHandle<T> {
     inner: std::thread::JoinHandle<Result<T>>,
-    /// Its task.
+    /// Number of the task; `None` outside of a simulation.
     task: Option<usize>,
 }
 
@@ -25,7 +25,7 @@ impl<T> JoinHandle<T> {
         await_end(self.task);
         self.inner.join()?
     }
-    /// The thread.
+    /// Name and id of the thread.
     pub fn thread(&self) -> &Thread {
         self.inner.thread()
     }
@@ -102,12 +102,12 @@ where
 pub struct Builder(Option<String>);
 
 impl Builder {
-    /// A thread without a name.
+    /// A builder for a thread without a name.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Names the thread.
+    /// Gives the thread a name.
     pub fn name(self, name: String) -> Self {
         Self(Some(name))
     }

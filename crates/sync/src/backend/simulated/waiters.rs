@@ -78,7 +78,7 @@ impl Waiters {
             .for_each(|one| wake(one.wait, cores, machine));
     }
 
-    /// Wakes the first waiter.
+    /// Wakes the first waiter in the queue of `address`, if there is one.
     pub(super) fn notify_one(&mut self, address: usize, cores: &mut Cores, machine: &Machine) {
         if self.first(address, cores).is_some()
             && let Some(queue) = self.queues.get_mut(&address)

@@ -33,7 +33,7 @@ pub(super) struct State {
     pub(super) waiters: Waiters,
     /// Addresses of cells whose value is being made.
     pub(super) making: HashSet<usize>,
-    /// By task.
+    /// Indexed by task.
     batons: Vec<Arc<Baton>>,
     /// Number of accesses by task.
     pub(super) accesses: Vec<u64>,
