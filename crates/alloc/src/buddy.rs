@@ -108,7 +108,6 @@ impl Buddy {
         &mut self.words[span]
     }
 
-    /// Clusters in the group.
     pub(crate) fn clusters(&self) -> u32 {
         self.clusters
     }

@@ -8,7 +8,7 @@
 use crate::Run;
 use tracing::{debug, trace};
 
-/// The target of the events.
+/// Target of the events, by which filters of `tracing` select them.
 pub(crate) const TARGET: &str = "uext4::freespace_tree";
 
 /// The tree of a region was built from its bitmaps.

@@ -24,7 +24,7 @@ pub struct Summary {
 /// One row of `mb_groups`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupReport {
-    /// The number of the group.
+    /// Block group that the row describes.
     pub group: GroupNr,
     /// Clusters that can be allocated.
     pub free_clusters: u32,
@@ -54,7 +54,7 @@ pub(crate) enum State {
     Cold,
     /// Descriptor only; the bitmap is computed without I/O.
     Uninit,
-    /// Bitmap loaded.
+    /// The bitmap is in memory.
     Loaded,
     /// The bitmap cannot be used; nothing is allocated here.
     Bad,
@@ -136,7 +136,7 @@ impl Group {
     pub(crate) fn shape(&self) -> Shape {
         Shape::unpack(self.shape.load(Ordering::Relaxed))
     }
-    /// The caller holds the lock.
+    /// Replaces the summary; the caller holds the lock of the group.
     pub(crate) fn store_shape(&self, shape: Shape) {
         self.shape.store(shape.pack(), Ordering::Relaxed);
     }

@@ -14,7 +14,7 @@ use crate::{Bitmap, words};
 use uext4_num::{clamp_u16, clamp_u32, usize_of};
 use uext4_sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-/// Bits of a line.
+/// Inodes in one line, the unit that a shard of threads owns.
 pub const INODE_LINE: u32 = 512;
 const WORDS: usize = words::words_for(INODE_LINE);
 const UNOWNED: u16 = 0;
@@ -45,7 +45,7 @@ fn first_word(used: &Bitmap, at: usize) -> u64 {
 }
 
 impl InodeBits {
-    /// Takes over a bitmap.
+    /// Copies a bitmap in which a set bit is an inode in use.
     pub fn new(used: &Bitmap) -> Self {
         let count = usize_of(used.len().div_ceil(INODE_LINE));
         Self {

@@ -57,7 +57,7 @@ struct GroupCounts {
 }
 
 impl InodeCounts {
-    /// Starts from the descriptors.
+    /// Counts from `summary`, which reads the descriptor of a group.
     pub(crate) fn new(
         volume: &Volume,
         inodes_per_group: u32,

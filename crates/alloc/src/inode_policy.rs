@@ -42,7 +42,7 @@ pub struct InodePolicy {
 }
 
 impl InodePolicy {
-    /// Starts from the descriptors.
+    /// A policy with the counts that `summary` reads from the descriptor of each group.
     pub fn new(
         volume: Volume,
         inodes_per_group: u32,

@@ -123,7 +123,7 @@ impl Region {
         self.loaded.load(Ordering::Relaxed)
     }
 
-    /// The caller holds the lock.
+    /// The caller holds the lock of the region.
     pub(crate) fn store_loaded(&self, loaded: bool) {
         self.loaded.store(loaded, Ordering::Relaxed);
     }
@@ -133,7 +133,7 @@ impl Region {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// The caller holds the lock.
+    /// The caller holds the lock of the region.
     pub(crate) fn store_known(&self, known: bool) {
         self.known.store(known, Ordering::Relaxed);
     }

@@ -18,12 +18,12 @@ pub enum Goal {
     Only(ClusterNr),
 }
 
-/// Use of the clusters.
+/// What the clusters are for; the choice of groups depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Data of a file; avoids the first group of a flexible group if it can.
     Data,
-    /// Blocks of a directory.
+    /// Blocks of a directory: entries or index nodes.
     Directory,
     /// Extent tree, xattr and other metadata blocks.
     Metadata,

@@ -68,7 +68,6 @@ pub(crate) struct Search<'a> {
     prefetched: u32,
     /// Groups of other streams, which a stream avoids in this pass.
     others: Option<Others<'a>>,
-    /// A group was avoided.
     avoided: bool,
 }
 

@@ -11,11 +11,11 @@ use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Stat {
-    /// Calls of `allocate`.
+    /// Calls of `allocate`, successful or not.
     Requests,
     /// Calls that found at least the minimum.
     Success,
-    /// Clusters handed out.
+    /// Clusters that successful calls returned.
     Clusters,
     /// Groups whose free space was searched under the lock.
     GroupsScanned,
@@ -127,7 +127,7 @@ pub enum Criterion {
 pub enum Effort {
     /// Groups whose summary was checked.
     GroupsConsidered,
-    /// Free runs examined.
+    /// Free runs that a search examined.
     ExtentsScanned,
     /// Passes over the groups that found nothing.
     UselessLoops,

@@ -20,7 +20,7 @@ use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::atomic::{AtomicU32, Ordering::Relaxed};
 use uext4_sync::{Sharded, shard_index};
 
-/// No region yet.
+/// Instead of a region number: none yet.
 const NONE: u32 = u32::MAX;
 
 /// log2 limit of the backoff: a thread whose scans fail still scans at every 128th request.

@@ -19,12 +19,11 @@ use crate::{Error, Goal, Kind, Loader, Placement, Request, Run, Stat};
 use uext4_format::GroupNr;
 use uext4_num::clamp_u32;
 
-/// Requirement on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Criterion {
     /// The full length; data outside the first group of a flexible group.
     Strict,
-    /// The full length.
+    /// The full length, in any group.
     Whole,
 }
 

@@ -44,7 +44,6 @@ impl Default for Tunables {
     }
 }
 
-/// A snapshot of the values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) max_to_scan: u32,

@@ -18,7 +18,7 @@ const GROUPS_PER_STREAM: u32 = 4;
 pub(super) struct Streams {
     groups_per_range: u32,
     counts: Box<[AtomicU16]>,
-    /// Threads with a stream.
+    /// Number of threads with a stream, in all ranges.
     threads: CachePadded<AtomicU32>,
 }
 

@@ -25,7 +25,7 @@ use uext4_sync::atomic::AtomicU64;
 use uext4_sync::{Arc, Mutex};
 use uext4_volume::HiddenInodes;
 
-/// The engine behind [`Filesystem`].
+/// State of one mount, shared by all handles of [`Filesystem`].
 pub(crate) struct Fs {
     pub(crate) base: Base,
     pub(crate) space: Arc<Space>,
@@ -56,7 +56,6 @@ pub(crate) struct Fs {
 }
 
 impl Fs {
-    /// See [`Base::writable`].
     pub(crate) fn writable(&self) -> Result<()> {
         self.base.writable()
     }
@@ -66,7 +65,6 @@ impl Fs {
         let _read_only = self.base.writable();
     }
 
-    /// See [`Base::now`].
     pub(crate) fn now(&self) -> Timestamp {
         self.base.now()
     }

@@ -41,7 +41,7 @@ impl fmt::Display for Incident {
     }
 }
 
-/// Receives incidents.
+/// Receiver of the incidents of a mount.
 pub trait Listener: Send + Sync {
     /// Runs on the thread that met the incident, which may hold locks of the file system: it must
     /// not wait, and must not use the file system.

@@ -12,7 +12,7 @@ use uext4_volume::mmp::MmpGuard;
 
 /// What mount, remount, freeze and unmount share.
 pub(crate) struct Lifecycle {
-    /// The options in force.
+    /// The options in force, after remounts.
     pub(crate) options: MountOptions,
     pub(crate) media: Media,
     /// Location of the log, if the file system has one.

@@ -15,7 +15,6 @@ use uext4_sync::{Mutex, Rank};
 /// Most changes of a fast commit.
 const CHANGES_MAX: usize = 2048;
 
-/// A change of a name.
 #[derive(Clone)]
 pub(crate) enum NameChange {
     /// A new inode got its first name.
@@ -115,7 +114,7 @@ impl NameLog {
 }
 
 impl Names {
-    /// Forgets an earlier transaction.
+    /// Forgets the changes of transactions before `tid`.
     fn begin(&mut self, tid: Tid) {
         if self.tid != tid {
             self.tid = tid;

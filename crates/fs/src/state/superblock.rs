@@ -51,7 +51,7 @@ impl Render for SuperState {
     }
 }
 
-/// The effective `errors=` policy.
+/// The policy of `errors=`: `asked`, or the superblock's if that was asked.
 pub(crate) fn policy(asked: OnError, disk: &Superblock) -> OnError {
     match asked {
         OnError::Superblock => match ErrorBehaviour::from_raw(disk.errors) {

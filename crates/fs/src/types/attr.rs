@@ -7,31 +7,31 @@ pub use uext4_format::{FileType, Timestamp};
 /// Attributes of an inode, as `statx` shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attr {
-    /// Inode number.
+    /// Inode number, from 1.
     pub ino: InodeNr,
     /// Generation, for file handles.
     pub generation: u32,
-    /// Type of file.
+    /// Type of the file, from the upper bits of the mode.
     pub kind: FileType,
     /// Permission bits with setuid, setgid and sticky (`0o7777`).
     pub mode: u16,
     /// Number of hard links.
     pub links: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the owner.
     pub gid: u32,
     /// Project id (0 without the feature).
     pub project: u32,
     /// Device number of a device node, as Linux encodes it for user space (major, minor).
     pub rdev: (u32, u32),
-    /// Size in bytes.
+    /// Size in bytes, holes included.
     pub size_bytes: u64,
     /// Space used, in units of 512 bytes.
     pub sectors: u64,
     /// Block size of the file system in bytes.
     pub block_size: u32,
-    /// Last access.
+    /// Last read of the data, as far as the mount updates it.
     pub atime: Timestamp,
     /// Last change of the data.
     pub mtime: Timestamp,
@@ -43,35 +43,35 @@ pub struct Attr {
     pub flags: u32,
 }
 
-/// A time to set.
+/// A time to set, as with `utimensat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The time of the call.
+    /// The time of the call (`UTIME_NOW`).
     Now,
-    /// This time.
+    /// This time, whatever the clock says.
     At(Timestamp),
 }
 
 /// Attributes to change; `None` leaves one as it is.
 #[derive(Clone, Debug, Default)]
 pub struct SetAttr {
-    /// Permission bits (`0o7777`).
+    /// Permission bits with setuid, setgid and sticky (`0o7777`).
     pub mode: Option<u16>,
-    /// Owner.
+    /// User id of the new owner.
     pub uid: Option<u32>,
-    /// Group.
+    /// Group id of the new group.
     pub gid: Option<u32>,
     /// Size in bytes (truncate or extend).
     pub size_bytes: Option<u64>,
-    /// Access time.
+    /// Access time to set.
     pub atime: Option<SetTime>,
-    /// Modification time.
+    /// Modification time to set.
     pub mtime: Option<SetTime>,
     /// Inode change time (FUSE's writeback cache sends it); normally set by every change.
     pub ctime: Option<Timestamp>,
     /// Inode flags (`FS_*_FL`), those that users may change.
     pub flags: Option<u32>,
-    /// Project id.
+    /// Project id for quota; needs the feature `project`.
     pub project: Option<u32>,
     /// Generation: handles that name the old one become stale. Not with `metadata_csum`.
     pub generation: Option<u32>,
@@ -82,9 +82,9 @@ pub struct SetAttr {
 pub struct Caller {
     /// Effective user id; mode bits do not restrict 0, the superuser.
     pub uid: u32,
-    /// Effective group id.
+    /// Effective group id, one of those that rights are checked against.
     pub gid: u32,
-    /// Supplementary groups.
+    /// Supplementary group ids; [`Self::gid`] may be missing.
     pub groups: Vec<u32>,
     /// Bits that a create clears in the mode when the parent has no default ACL.
     pub umask: u16,
@@ -128,7 +128,7 @@ impl Caller {
         }
     }
 
-    /// True for the superuser.
+    /// True for user id 0, which mode bits do not restrict.
     pub fn is_superuser(&self) -> bool {
         self.uid == 0
     }
@@ -169,13 +169,13 @@ pub struct StatFs {
     pub block_size: u32,
     /// Blocks for data (the overhead is not counted unless `minixdf`).
     pub blocks: u64,
-    /// Free blocks.
+    /// Free blocks, with those that only the superuser may use.
     pub blocks_free: u64,
     /// Free blocks for users other than the superuser.
     pub blocks_available: u64,
-    /// Inodes.
+    /// Inodes in all groups, used or free.
     pub inodes: u64,
-    /// Free inodes.
+    /// Inodes that are not in use.
     pub inodes_free: u64,
     /// Longest name in bytes.
     pub name_max: u32,

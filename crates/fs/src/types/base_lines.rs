@@ -39,7 +39,6 @@ impl BaseLines {
         }
     }
 
-    /// That of the journal.
     pub(crate) fn tracking(self) -> uext4_journal::Tracking {
         if self.scanned_checkpoints {
             uext4_journal::Tracking::Scanned

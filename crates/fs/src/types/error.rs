@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// The error type. [`Error::errno`] gives the Linux errno that ext4 would return.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The device failed.
+    /// An access to the device failed or was refused.
     #[error("device: {0}")]
     Device(#[from] uext4_device::Error),
     /// The journal failed or was aborted; the file system is read-only from then on.
@@ -43,16 +43,16 @@ pub enum Error {
     /// No such file or directory.
     #[error("no such file or directory")]
     NotFound,
-    /// The name exists already.
+    /// The name is in use already.
     #[error("file exists")]
     Exists,
-    /// A directory is needed.
+    /// A component of the path, or the operand, must be a directory and is not.
     #[error("not a directory")]
     NotDirectory,
     /// Not possible on a directory.
     #[error("is a directory")]
     IsDirectory,
-    /// The directory has entries.
+    /// The directory has entries besides "." and "..".
     #[error("directory not empty")]
     NotEmpty,
     /// No free block or directory slot.
@@ -76,7 +76,7 @@ pub enum Error {
     /// The caller is not allowed to do this.
     #[error("operation not permitted")]
     NotPermitted,
-    /// An argument is invalid.
+    /// An argument is invalid; the text says which and why.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
     /// The file would be larger than the format allows.
@@ -123,7 +123,7 @@ pub enum RemountError {
     /// The option cannot change while mounted.
     #[error("{0} cannot change while mounted; unmount and mount again")]
     Fixed(&'static str),
-    /// The device is read-only.
+    /// The image or device cannot be written.
     #[error("the image or device cannot be written")]
     ReadOnlyDevice,
     /// A feature of the file system allows reads only.
@@ -138,7 +138,7 @@ pub enum RemountError {
     /// The device was written by another party.
     #[error("the device was changed since; unmount and mount again")]
     ChangedBelow,
-    /// An error stopped the mount.
+    /// An error stopped the mount; only a new mount writes again.
     #[error("it was stopped by an error; unmount, run e2fsck, and mount again")]
     Failed,
     /// Deleted files are still open.

@@ -12,27 +12,18 @@ use uext4_sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Switch {
-    /// `acl`
     Acl = 1,
-    /// `user_xattr`
     UserXattr = 2,
-    /// `noatime`
     NoAtime = 4,
-    /// `nodiratime`
     NoDirAtime = 8,
-    /// `relatime`
     Relatime = 16,
     /// `grpid`
     GroupFromParent = 32,
-    /// `minixdf`
     MinixDf = 64,
     /// `nombcache` clears it.
     ShareXattrBlocks = 128,
-    /// `sync`
     Sync = 256,
-    /// `dirsync`
     Dirsync = 512,
-    /// `lazytime`
     Lazytime = 1024,
     /// `usrquota`
     UserLimits = 2048,
@@ -40,9 +31,7 @@ pub(crate) enum Switch {
     GroupLimits = 4096,
     /// `prjquota`
     ProjectLimits = 8192,
-    /// `delalloc`
     Delalloc = 16384,
-    /// `auto_da_alloc`
     AutoDaAlloc = 32768,
 }
 
@@ -104,18 +93,18 @@ impl Settings {
         self.switches.load(Relaxed) & switch.bit() != 0
     }
 
-    /// `errors=`
+    /// Reaction to damage (`errors=`).
     pub(crate) fn on_error(&self) -> OnError {
         let code = self.on_error.load(Relaxed);
         *ON_ERROR.get(usize::from(code)).unwrap_or(&ON_ERROR[0])
     }
 
-    /// `resuid=`
+    /// User of `resuid=`, who may use reserved blocks like the superuser.
     pub(crate) fn reserved_uid(&self) -> Option<u32> {
         u32::try_from(self.reserved_uid.load(Relaxed)).ok()
     }
 
-    /// `resgid=`
+    /// Group of `resgid=`, which may use reserved blocks like the superuser.
     pub(crate) fn reserved_gid(&self) -> Option<u32> {
         u32::try_from(self.reserved_gid.load(Relaxed)).ok()
     }

@@ -51,7 +51,6 @@ pub(crate) struct Draft {
     block: Arc<MetaBlock>,
     /// `BlockState::changes` of the drafted leaf.
     changes: u32,
-    /// The leaf's new contents.
     lower: NewLeaf,
     /// The new leaf after it and its first hash; none if packing the leaf was enough.
     upper: Option<(NewLeaf, u32)>,

@@ -22,7 +22,7 @@ pub(crate) fn init(fs: &Fs, handle: &Handle<'_>, dir: &Arc<Inode>, parent: Inode
     Ok(())
 }
 
-/// The directory of "..".
+/// The inode that ".." names.
 pub(crate) fn parent_of(fs: &Fs, dir: &Arc<Inode>) -> Result<InodeNr> {
     let view = Dir::open(fs, dir)?;
     if view.form == Form::Inline {

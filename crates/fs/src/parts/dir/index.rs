@@ -18,7 +18,6 @@ use uext4_sync::{Arc, Version};
 /// Root and two levels of nodes.
 const LEVELS_MAX: usize = 3;
 
-/// Target of a descent.
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a> {
     /// A name; the index says how to hash it.
@@ -27,7 +26,6 @@ pub(super) enum Target<'a> {
     Major(u32),
 }
 
-/// Result of a descent.
 pub(super) enum Probe {
     /// The path to the first leaf that may hold the target.
     Path(Path),
@@ -254,7 +252,7 @@ impl Path {
         Ok(())
     }
 
-    /// The steps, root first.
+    /// Steps of the path, from the root to the node above the leaf.
     pub(super) fn steps(&self) -> impl DoubleEndedIterator<Item = &Step> {
         self.steps.iter().flatten()
     }

@@ -133,7 +133,7 @@ pub(super) fn with_entry<T>(
     found.map(use_it).transpose()
 }
 
-/// The parent, for "..".
+/// The inode that ".." names, from the front of `i_block`.
 pub(super) fn parent_of(dir: &Dir<'_>) -> InodeNr {
     inline_data::parent(&dir.inode.read().disk.i_block)
 }

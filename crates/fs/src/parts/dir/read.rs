@@ -21,10 +21,10 @@ use uext4_journal::Image;
 use uext4_num::u64_of;
 use uext4_sync::Arc;
 
-/// An entry of a listing.
+/// One entry of a listing, which has "." and ".." as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
-    /// The name, without a terminator.
+    /// Name in bytes, 1 to 255, without a terminator.
     pub name: &'a [u8],
     /// Inode that the name refers to.
     pub inode: InodeNr,
@@ -35,7 +35,7 @@ pub struct DirEntry<'a> {
     pub next_cookie: u64,
 }
 
-/// Whether a listing continues.
+/// Answer of a visitor: whether the listing continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// Continue with the next entry.

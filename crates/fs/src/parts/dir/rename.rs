@@ -30,7 +30,6 @@ pub(crate) struct Move<'a> {
     pub(crate) to_name: &'a HashedName<'a>,
     /// Inode of the old name, later of the new one.
     pub(crate) child: InodeNr,
-    /// Type of `child`.
     pub(crate) kind: FileType,
     /// Present inode of the new name.
     pub(crate) victim: Option<InodeNr>,

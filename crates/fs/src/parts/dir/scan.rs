@@ -10,7 +10,6 @@ use uext4_format::dirent::DirEntryType;
 use uext4_format::{InodeNr, LogicalBlock};
 use uext4_sync::Arc;
 
-/// Contents of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) inode: InodeNr,

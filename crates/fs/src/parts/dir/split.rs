@@ -29,7 +29,7 @@ pub(super) fn sorted<'a>(
     Ok(items)
 }
 
-/// Bytes of the entries.
+/// Bytes that the entries take in a leaf, without gaps.
 pub(super) fn bytes_of(items: &[Item<'_>]) -> usize {
     items.iter().map(|item| item.entry.space_needed()).sum()
 }

@@ -21,7 +21,6 @@ use uext4_sync::Arc;
 /// Result of a change of inline data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// Stored in the inode.
     Inline,
     /// Not stored: the inode has no space.
     Full,
@@ -43,7 +42,7 @@ pub(crate) fn init(fs: &Fs, handle: &Handle<'_>, inode: &Arc<Inode>) -> Result<(
     Ok(())
 }
 
-/// All of the data.
+/// All of the inline data, as many bytes as the size says.
 pub(super) fn content(state: &InodeState) -> Result<Vec<u8>> {
     let set = attributes(state)?;
     let value = match set.get(&XattrName::inline_data()) {

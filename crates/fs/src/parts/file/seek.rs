@@ -9,7 +9,7 @@ use crate::types::error::{Error, Result};
 use uext4_format::LogicalBlock;
 use uext4_num::clamp_u32;
 
-/// Target of a seek.
+/// What `lseek` searches for: `SEEK_DATA` or `SEEK_HOLE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
     /// The next byte that holds data.

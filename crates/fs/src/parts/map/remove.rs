@@ -15,7 +15,6 @@ use std::ops::Range;
 use uext4_format::BlockRun;
 use uext4_journal::Handle;
 
-/// Progress of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// All of the range is unmapped.

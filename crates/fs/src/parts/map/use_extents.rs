@@ -30,7 +30,7 @@ const ENTRY_BYTES: usize = 8;
 pub(crate) struct BlockMap {
     /// Runs of data, as long as they can be, in order.
     runs: Vec<Mapped>,
-    /// Blocks of the tables.
+    /// Indirect blocks, to be freed.
     tables: Vec<BlockNr>,
     credits: u32,
 }

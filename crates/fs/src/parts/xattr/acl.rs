@@ -24,7 +24,6 @@ const SETGID: u16 = 0o2000;
 /// Treatment of the setgid bit when an access ACL is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setgid {
-    /// The bit stays.
     Keep,
     /// It is cleared: the caller does not belong to the file's group.
     Clear,
@@ -33,7 +32,7 @@ pub(crate) enum Setgid {
 /// One of the two ACLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
-    /// Permissions of the inode.
+    /// The access list: permissions of the inode.
     Access,
     /// Template for new files in the directory.
     Default,

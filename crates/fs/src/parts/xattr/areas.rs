@@ -15,7 +15,7 @@ pub(super) struct LoadedBlock {
     pub(super) set: XattrSet,
 }
 
-/// Attributes in the inode.
+/// Attributes in the inode itself, after its extra fields.
 pub(super) fn ibody(state: &InodeState) -> Result<XattrSet> {
     Ok(decode_ibody(state.xattr_area(), Place::Inode(state.nr()))?)
 }

@@ -381,7 +381,7 @@ pub(crate) fn transfer(fs: &Fs, handle: &Handle<'_>, state: &InodeState, to: Own
     Ok(())
 }
 
-/// Sectors of a cluster.
+/// 512-byte sectors of a cluster, the unit of `i_blocks`.
 fn cluster(fs: &Fs) -> u64 {
     fs.base.geometry.cluster_size() >> 9
 }

@@ -11,13 +11,12 @@ const NAME_MAX_BYTES: usize = 255;
 
 /// The storage that a full name refers to.
 pub(super) enum Target {
-    /// An attribute stored unchanged.
     Plain(XattrName),
     /// A POSIX ACL, which is converted from and to the form on disk.
     Acl(Which),
 }
 
-/// Resolves a program's name.
+/// The storage of the attribute `full`; `Range` for a name of no or more than 255 bytes.
 pub(super) fn target(full: &[u8]) -> Result<Target> {
     if full.is_empty() || full.len() > NAME_MAX_BYTES {
         return Err(Error::Range);

@@ -19,7 +19,6 @@ pub(super) struct Refs {
 }
 
 impl Refs {
-    /// Drops one reference.
     pub(super) fn drop_one(&mut self, inode: InodeNr) {
         *self.delta.entry(inode).or_default() -= 1;
     }

@@ -99,7 +99,7 @@ impl Base {
         }
     }
 
-    /// The effective `errors=` policy.
+    /// The policy of `errors=`, by the mount option or the superblock.
     pub(crate) fn on_error(&self) -> OnError {
         policy(self.settings.on_error(), &self.superblock.read().disk)
     }

@@ -107,7 +107,6 @@ impl Buffer {
         self.blocks.range(block..).next().map(|(block, _)| *block)
     }
 
-    /// The last delayed block.
     pub(crate) fn last(&self) -> Option<u64> {
         self.blocks.last_key_value().map(|(block, _)| *block)
     }

@@ -29,10 +29,8 @@ impl ErrorCursor {
     }
 }
 
-/// Result of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Advance {
-    /// No new error.
     Nothing,
     /// A new error, reported for the first time.
     First,

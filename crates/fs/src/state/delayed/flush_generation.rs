@@ -13,7 +13,7 @@
 
 use uext4_sync::atomic::{AtomicU64, Ordering};
 
-/// The data are durable.
+/// Flag: the data are durable.
 const SETTLED: u64 = 1 << 31;
 /// The loss was recorded as a writeback error.
 const NOTED: u64 = 1 << 30;

@@ -52,7 +52,6 @@ impl Queue {
         self.waiting.store(inodes.len(), Ordering::Release);
     }
 
-    /// Takes an inode out.
     pub(crate) fn pop(&self) -> Option<Arc<Inode>> {
         if self.is_empty() {
             return None;

@@ -27,14 +27,14 @@ pub(crate) struct PublishedAttrs {
     pub(crate) flags: InodeFlags,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub(crate) size: u64,
     pub(crate) generation: u32,
     pub(crate) projid: u32,
     /// The inode may have extended attributes.
     pub(crate) has_xattrs: bool,
     mtime: Timestamp,
-    /// `ctime` equals `mtime`.
+    /// `ctime` equals `mtime`, which is kept alone.
     changed_alike: bool,
     /// How times are stored.
     times: WithExtra,
@@ -59,7 +59,6 @@ impl PublishedAttrs {
         }
     }
 
-    /// The type of file.
     pub(crate) fn file_type(&self) -> Option<FileType> {
         FileType::from_mode(self.mode)
     }

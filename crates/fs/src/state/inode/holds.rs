@@ -13,7 +13,6 @@ const USERS_MASK: u32 = (1 << LIFE_SHIFT) - 1;
 /// Whether an inode has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
-    /// The inode has a name.
     Named,
     /// It lost its last name; the last user frees it.
     Unlinked,
@@ -55,7 +54,6 @@ impl Life {
 pub(super) struct Holds(AtomicU32);
 
 impl Holds {
-    /// A word without holds.
     pub(super) fn new(life: Life) -> Self {
         Self(AtomicU32::new(life.bits()))
     }
@@ -75,7 +73,6 @@ impl Holds {
         self.0.load(SeqCst) & USERS_MASK == 0
     }
 
-    /// Adds a hold.
     pub(super) fn acquire(&self) {
         self.0.fetch_add(1, SeqCst);
     }

@@ -44,7 +44,6 @@ use uext4_sync::{Arc, OnceLock, Rank, RwLock, VersionedLock, shared_count};
 const NOTE_NO_ACL: u8 = 1;
 /// The inode holds the value of an attribute.
 const NOTE_VALUE: u8 = 2;
-/// The inode is a directory.
 const NOTE_DIRECTORY: u8 = 4;
 /// A truncate of the file spans several transactions and is not finished.
 const NOTE_CUTTING: u8 = 8;
@@ -56,7 +55,7 @@ fn kind_bits(state: &InodeState) -> u8 {
         | note(is_directory, NOTE_DIRECTORY)
 }
 
-/// An inode in memory.
+/// An inode in memory; all users of an inode number share one object.
 pub struct Inode {
     nr: InodeNr,
     live: Live<InodeState>,
@@ -136,7 +135,7 @@ impl Inode {
         }
     }
 
-    /// The inode's number.
+    /// The inode's number; constant. Takes no lock.
     pub fn nr(&self) -> InodeNr {
         self.nr
     }
@@ -147,7 +146,7 @@ impl Inode {
         self.live.read()
     }
 
-    /// Type of file.
+    /// Type of the file. Takes the state's lock shared.
     pub fn kind(&self) -> FileType {
         // Loading refuses an inode in use without a type.
         self.read().disk.file_type().unwrap_or(FileType::Regular)

@@ -53,7 +53,7 @@ pub struct InodeState {
     changed: Option<Box<ChangedRanges>>,
     /// Of a directory: the published facts.
     pub(super) published: Option<Arc<PublishedFacts>>,
-    /// [`UNSYNCED_DATA`] and [`RECORDED`].
+    /// Flags [`UNSYNCED_DATA`] and [`RECORDED`].
     notes: u8,
     /// What the present holder of the lock changes.
     changing: Change,

@@ -133,7 +133,7 @@ impl Accounts {
             .set_limits(handle, wanted, self.grace(), now);
     }
 
-    /// Sets the grace times.
+    /// Sets the grace times in memory and in the quota file.
     pub(crate) fn set_grace(&self, handle: &Handle<'_>, grace: GraceTimes) {
         handle.write(&self.file).set_grace(grace);
         self.grace.store(word(grace), Ordering::Release);

@@ -66,7 +66,7 @@ impl FileState {
         self.blocks.push(block);
     }
 
-    /// Sets the grace times.
+    /// Sets the grace times in the info block.
     pub(super) fn set_grace(&mut self, grace: GraceTimes) {
         self.tree.info.space_grace_seconds = grace.space_seconds;
         self.tree.info.inodes_grace_seconds = grace.inodes_seconds;

@@ -19,9 +19,9 @@ use uext4_sync::Arc;
 /// Grace times of the soft limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraceTimes {
-    /// For space.
+    /// For space, in seconds; begins when usage exceeds the soft limit.
     pub space_seconds: u32,
-    /// For inodes.
+    /// For inodes, in seconds; begins when usage exceeds the soft limit.
     pub inodes_seconds: u32,
 }
 

@@ -44,7 +44,6 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// The owners of an inode.
     pub(crate) fn of(disk: &DiskInode) -> Self {
         Self {
             user: disk.uid,
@@ -94,7 +93,7 @@ impl Usage {
         }
     }
 
-    /// The negated change.
+    /// The change with the opposite sign.
     pub(crate) fn less(self) -> Self {
         Self {
             bytes: -self.bytes,
@@ -109,7 +108,7 @@ pub(crate) struct Quota {
     accounts: Vec<Accounts>,
     /// Inodes from this number on are files, except those of `own`.
     first_inode: u32,
-    /// Internal inodes.
+    /// Numbers of internal inodes, which no owner is charged for.
     own: Vec<u32>,
     is_unusable: bool,
     clock: Option<Arc<dyn Clock>>,

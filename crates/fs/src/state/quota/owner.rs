@@ -26,7 +26,7 @@ struct Claimed {
     over_since: Option<u64>,
 }
 
-/// Location of an entry.
+/// Location of an owner's entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(super) block: BlockNr,
@@ -84,7 +84,6 @@ impl OwnerState {
         );
     }
 
-    /// Sets the entry's location.
     pub(super) fn set_location(&mut self, place: Place) {
         self.place = Some(place);
     }

@@ -8,7 +8,6 @@ use uext4_alloc::{ClusterNr, Goal, Kind, Placement, Privilege, Request, Run};
 use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, Feature, GroupNr, InodeNr, Place};
 use uext4_journal::Handle;
 
-/// Purpose of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Data of a small file: near the inode.
@@ -56,11 +55,9 @@ pub(crate) fn metadata_end(base: &Base) -> Option<BlockNr> {
     (!base.features.has(Feature::EXTENTS)).then_some(BlockNr(1 << 32))
 }
 
-/// A request for blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
     pub(crate) goal: Option<BlockNr>,
-    /// Wanted length.
     pub(crate) len_blocks: u32,
     /// Shortest useful length; at least 1.
     pub(crate) min_blocks: u32,

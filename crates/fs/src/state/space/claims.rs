@@ -115,7 +115,6 @@ impl Claims {
         self.on_disk.add(clamp_i64(clusters));
     }
 
-    /// See [`FreeCount::has`].
     pub(super) fn has(&self, clusters: u64, privilege: Privilege) -> bool {
         self.count.has(clusters, privilege)
     }
@@ -124,7 +123,6 @@ impl Claims {
         self.count.available_to(privilege)
     }
 
-    /// See [`FreeCount::is_scarce`].
     pub(super) fn is_scarce(&self) -> bool {
         self.count.is_scarce()
     }

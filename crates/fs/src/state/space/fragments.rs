@@ -15,7 +15,7 @@ use uext4_num::{clamp_u16, clamp_usize, u64_of, usize_of};
 pub struct FreeExtents {
     /// Shortest length in this row, in bytes; the longest is one cluster less than twice that.
     pub from_bytes: u64,
-    /// Number of extents.
+    /// Number of free extents in this row.
     pub extents: u64,
     /// Total length in bytes.
     pub bytes: u64,
@@ -28,7 +28,7 @@ pub struct FreeFragments {
     pub size_bytes: u64,
     /// Size of a cluster in bytes.
     pub cluster_bytes: u64,
-    /// Free bytes.
+    /// Free space in bytes.
     pub free_bytes: u64,
     /// Number of free extents.
     pub extents: u64,

@@ -25,7 +25,7 @@ use uext4_journal::{Live, Object, Render, Sink};
 use uext4_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use uext4_sync::{Arc, Mutex, OnceLock, Rank};
 
-/// A group in memory.
+/// A group in memory: its block bitmap half and its inode bitmap half.
 pub(crate) struct Group {
     pub(super) blocks: Arc<BlockHalf>,
     pub(super) inodes: Arc<InodeHalf>,

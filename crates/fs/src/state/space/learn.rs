@@ -13,7 +13,7 @@ use uext4_sync::{Arc, Mutex, Rank};
 /// Most threads. One core is left to the users of the file system.
 const THREADS_MAX: usize = 8;
 
-/// The prefetch threads.
+/// Threads that load bitmaps ahead.
 pub(super) struct Learners {
     ending: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,

@@ -71,7 +71,7 @@ pub(crate) struct Space {
     groups: Box<[OnceLock<Group>]>,
     engine: Box<dyn Engine>,
     policy: InodePolicy,
-    /// `None`: the baseline ([`racing_inodes`]).
+    /// `None`: the baseline of measurements ([`racing_inodes`]).
     runs: Option<InodeRuns>,
     claims: Claims,
     preallocations: Preallocations,
@@ -215,7 +215,6 @@ impl Space {
         sum
     }
 
-    /// The allocator, for statistics.
     pub(crate) fn engine(&self) -> &dyn Engine {
         &*self.engine
     }

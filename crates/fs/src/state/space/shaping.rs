@@ -37,9 +37,9 @@ impl Shaping {
 /// The window to reserve around a request, in clusters of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// Start of the request.
+    /// First cluster of the request.
     pub(crate) at: u32,
-    /// Contains the request.
+    /// Clusters of the window; contains `at`.
     pub(crate) range: Range<u32>,
     /// Goal for the start of the window.
     pub(crate) goal: Option<BlockNr>,

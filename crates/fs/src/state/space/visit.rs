@@ -15,7 +15,6 @@ use uext4_format::{Corrupt, CorruptKind, GroupDescriptor, GroupNr, Place};
 use uext4_journal::Object;
 use uext4_num::{u64_of, usize_of};
 
-/// Source of a bitmap.
 enum Source {
     Memory,
     /// The group was never allocated from.

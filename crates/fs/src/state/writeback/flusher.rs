@@ -16,7 +16,7 @@ pub(crate) enum Reach {
     Reclaim,
 }
 
-/// The work of the thread.
+/// What the writeback thread does; see [`Flusher`].
 pub(crate) trait Work: Send + 'static {
     /// Longest sleep before the next run, for ever if there is none; `None` ends the thread.
     fn nap(&self) -> Option<Option<Duration>>;
@@ -35,7 +35,6 @@ struct Shared {
     changed: Condvar,
     /// The thread sleeps, or is about to, until a file is dirty.
     asleep: AtomicBool,
-    /// The thread is running.
     runs: AtomicBool,
     /// A wakeup for too much dirty data is pending.
     hurried: AtomicBool,
@@ -48,7 +47,6 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Without a thread.
     pub(crate) fn new() -> Self {
         Self {
             shared: Arc::new(Shared {

@@ -26,7 +26,7 @@ const BYTES_MAX: u64 = 256 << 20;
 /// because a killed server loses its dirty data.
 const EXPIRE_CENTISECS: u32 = 500;
 
-/// Age and number.
+/// Age and number of an inode that waits for writeback.
 type Ticket = (u64, InodeNr);
 
 struct Waiting {
@@ -40,9 +40,9 @@ pub(crate) struct Pool {
     lists: Box<[Mutex<BTreeMap<Ticket, Waiting>>]>,
     total_bytes: AtomicI64,
     parts_bytes: Sharded<AtomicI64>,
-    /// `delalloc_memory`.
+    /// Limit for delayed data (`delalloc_memory`).
     pub(crate) limit_bytes: AtomicU64,
-    /// `delalloc_expire_centisecs`.
+    /// Longest age of delayed data (`delalloc_expire_centisecs`), in units of 10 ms.
     pub(crate) expire_centisecs: AtomicU32,
     /// Data losses not reported yet.
     pub(crate) unseen: UnseenErrors,
@@ -176,7 +176,7 @@ impl Pool {
         self.lists.iter().all(|list| list.lock().is_empty())
     }
 
-    /// Longest writeback age.
+    /// Longest writeback age of delayed data.
     pub(crate) fn expire(&self) -> Duration {
         Duration::from_millis(u64::from(self.expire_centisecs.load(Ordering::Relaxed)) * 10)
     }

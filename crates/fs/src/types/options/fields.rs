@@ -9,11 +9,11 @@ use uext4_volume::{Access, OpenOptions};
 /// Reaction to damage (`errors=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
-    /// Use the superblock's setting.
+    /// The setting of the superblock (`s_errors`) decides.
     Superblock,
-    /// Continue; the operation fails.
+    /// The operation fails, and the mount goes on.
     Continue,
-    /// Stop writing.
+    /// The mount writes nothing any more.
     RemountReadOnly,
     /// The kernel would panic. Handled as `RemountReadOnly`, because a server must not stop its
     /// machine.
@@ -57,11 +57,11 @@ pub enum Allocator {
 /// Which quota limits are enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaLimits {
-    /// User limits.
+    /// Limits of users (`usrquota`).
     pub user: bool,
-    /// Group limits.
+    /// Limits of groups (`grpquota`).
     pub group: bool,
-    /// Project limits.
+    /// Limits of projects (`prjquota`).
     pub project: bool,
 }
 
@@ -69,9 +69,9 @@ pub struct QuotaLimits {
 /// [`Self::parse`].
 #[derive(Clone)]
 pub struct MountOptions {
-    /// Read-write or read-only.
+    /// `ro` / `rw`: whether the mount may write.
     pub access: Access,
-    /// `errors=`.
+    /// `errors=`: reaction to damage.
     pub on_error: OnError,
     /// `commit=SECONDS`: longest time until a change is committed.
     pub commit_interval: Duration,
@@ -87,12 +87,12 @@ pub struct MountOptions {
     pub group_from_parent: bool,
     /// `minixdf`: statfs counts metadata as space.
     pub minix_df: bool,
-    /// `acl` / `noacl`.
+    /// `acl` / `noacl`: whether POSIX access control lists count.
     pub acl: bool,
     /// `usrquota`, `grpquota`, `prjquota`, `noquota`: which limits are enforced. Usage is counted
     /// anyway.
     pub quota_limits: QuotaLimits,
-    /// `user_xattr` / `nouser_xattr`.
+    /// `user_xattr` / `nouser_xattr`: whether attributes `user.*` are accessible.
     pub user_xattr: bool,
     /// `delalloc` / `nodelalloc`: whether blocks are allocated at writeback instead of at the
     /// write. `None`: at writeback.
@@ -103,7 +103,7 @@ pub struct MountOptions {
     /// `delalloc_memory=BYTES`: limit for data without allocated blocks; `None` takes a sixteenth
     /// of the memory that this process may use, at most 256 MiB.
     pub delalloc_memory_bytes: Option<u64>,
-    /// `noatime`.
+    /// `noatime`: reads update no access time.
     pub no_atime: bool,
     /// `nodiratime`: reading a directory does not update its access time.
     pub no_dir_atime: bool,
@@ -124,7 +124,7 @@ pub struct MountOptions {
     pub superblock_kib: Option<u64>,
     /// `discard`: freed blocks are discarded after the commit of their transaction.
     pub discard: bool,
-    /// `allocator=`.
+    /// `allocator=`: the block allocator.
     pub allocator: Allocator,
     /// `cache_aggression=` (`frsp_cache_aggression=`): how eagerly free-space trees are built, 0 to
     /// 3.
@@ -142,15 +142,15 @@ pub struct MountOptions {
     pub stripe_blocks: u32,
     /// `journal_checksum` / `nojournal_checksum`; `None` follows the feature `metadata_csum`.
     pub journal_checksum: Option<bool>,
-    /// `data=`.
+    /// `data=`: order between data and the metadata that map them.
     pub data: DataMode,
     /// `nombcache` clears it: identical attribute blocks are shared.
     pub share_xattr_blocks: bool,
     /// Device of an external journal (`journal_path=` names one for the tool).
     pub journal_device: Option<Arc<dyn BlockDevice>>,
-    /// `journal_path=`.
+    /// `journal_path=`: path of an external journal's device.
     pub journal_path: Option<std::path::PathBuf>,
-    /// `max_dir_size_kb=`.
+    /// `max_dir_size_kb=`: largest size of a directory, in KiB; `None`: no limit.
     pub max_dir_size_kib: Option<u64>,
     /// Background threads or none.
     pub threads: Threads,

@@ -25,7 +25,7 @@ pub(super) fn allocator(value: &str) -> Result<Allocator> {
 /// Largest user or group id; the one after it means "none".
 pub(super) const ID_MAX: u64 = (1 << 32) - 2;
 
-/// `None` for 0.
+/// The number as an upper bound; 0 means none.
 pub(super) fn bound(number: u64) -> Option<u64> {
     (number != 0).then_some(number)
 }

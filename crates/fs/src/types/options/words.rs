@@ -7,7 +7,7 @@ use crate::types::error::{Error, Result};
 /// Words of `mount -o` for one setting, for help pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionHelp {
-    /// Its heading.
+    /// Heading of its section in the help page.
     pub section: &'static str,
     /// The forms of the words, as `acl` or `commit=SECONDS`.
     pub forms: Vec<String>,

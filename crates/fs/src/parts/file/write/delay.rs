@@ -15,7 +15,7 @@ use uext4_num::{clamp_u32, clamp_usize, u64_of};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Need {
     blocks: Range<u64>,
-    /// Clusters without a reservation.
+    /// Numbers of the clusters without a reservation.
     clusters: Vec<u64>,
     /// Additional map blocks to reserve.
     tree: u64,

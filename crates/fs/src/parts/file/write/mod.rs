@@ -34,7 +34,7 @@ use uext4_format::{InodeFlags, LogicalBlock, Timestamp};
 use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
 
-/// Where a write begins.
+/// Where the first byte of a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// At this byte of the file.
@@ -56,7 +56,7 @@ pub struct Written {
     pub offset: u64,
     /// Length in bytes; less than the request after an error.
     pub len_bytes: usize,
-    /// Flags of the file.
+    /// Flags that the file had at the write.
     pub(crate) flags: InodeFlags,
 }
 
@@ -149,7 +149,6 @@ pub(crate) fn check_position(
     }
 }
 
-/// A write in progress.
 struct Write<'a> {
     fs: &'a Fs,
     inode: &'a Arc<Inode>,

@@ -19,7 +19,6 @@ use uext4_num::clamp_u32;
 /// Levels of tables below `i_block`.
 const LEVELS_MAX: u32 = 3;
 
-/// A walk over the tables.
 struct Walk<'a> {
     fs: &'a Fs,
     state: &'a InodeState,

@@ -25,7 +25,7 @@ pub(in super::super) struct Removed {
     pub(in super::super) end: u64,
     /// The blocks that were mapped from there on; the caller frees them.
     pub(in super::super) run: Option<BlockRun>,
-    /// A pointer was cleared.
+    /// A pointer was cleared, in a table or in `i_block`.
     pub(in super::super) is_change: bool,
     /// The tables on the path to the range.
     steps: Vec<Step>,

@@ -3,9 +3,9 @@
 use super::super::fields::MountOptions;
 use crate::types::error::Result;
 
-/// Effect of a word.
+/// What a word of the options does.
 pub(in crate::types::options) enum Kind {
-    /// Sets a field.
+    /// Sets a field to a constant.
     Flag(fn(&mut MountOptions)),
     /// Sets a field to the value behind `=`: the value's name in help pages, and the setter. The
     /// setter gets the word, for errors, and the value.
@@ -13,13 +13,12 @@ pub(in crate::types::options) enum Kind {
         &'static str,
         fn(&mut MountOptions, &str, &str) -> Result<()>,
     ),
-    /// None.
+    /// Accepted without effect.
     Nothing,
     /// None, for any value.
     NothingBehind,
 }
 
-/// One word.
 pub(in crate::types::options) struct Form {
     /// The word, or its part before `=`, or its prefix.
     pub(in crate::types::options) name: &'static str,
