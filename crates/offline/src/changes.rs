@@ -28,7 +28,6 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Whether the block changes.
     pub(crate) fn has(&self, nr: BlockNr) -> bool {
         self.blocks.contains_key(&nr)
     }

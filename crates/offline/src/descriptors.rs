@@ -16,13 +16,13 @@ use uext4_volume::Volume;
 pub(crate) struct Descriptors {
     geometry: Geometry,
     checksums: Checksums,
-    /// By index.
+    /// Indexed by descriptor block.
     blocks: Vec<Vec<u8>>,
     changed: BTreeSet<u32>,
 }
 
 impl Descriptors {
-    /// Reads the primary blocks.
+    /// Reads the primary descriptor blocks.
     pub(crate) fn read(volume: &Volume) -> Result<Self> {
         let geometry = *volume.geometry();
         let blocks = 0..geometry.descriptor_blocks_count();

@@ -54,7 +54,7 @@ use uext4_volume::Result;
 /// What a change of size makes of a file system.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The file system now.
+    /// The file system before the change.
     pub before: Geometry,
     /// The file system of the new size. It may be up to one group smaller than asked for, because
     /// a last group without room for data is left out.
@@ -80,7 +80,7 @@ fn has_meta_bg(geometry: &Geometry) -> bool {
 pub struct Size {
     /// The size of the file system, in bytes.
     pub size_bytes: u64,
-    /// The number of blocks.
+    /// Length in blocks of the file system.
     pub blocks: u64,
     /// The number of block groups.
     pub groups: u32,
@@ -91,13 +91,13 @@ pub struct Size {
 /// A [`Plan`] in numbers, for other programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The size before the change.
+    /// The file system before the change.
     pub before: Size,
-    /// The size after the change.
+    /// The file system after the change.
     pub after: Size,
     /// Blocks kept for the superuser afterwards.
     pub reserved_blocks: u64,
-    /// See [`Plan::turns_to_meta_bg`].
+    /// As [`Plan::turns_to_meta_bg`] returns it.
     pub turns_to_meta_bg: bool,
 }
 

@@ -20,7 +20,7 @@ struct Found {
     inode: Inode,
     block: BlockNr,
     offset: usize,
-    /// The double indirect block.
+    /// Number of the double indirect block.
     table: BlockNr,
 }
 

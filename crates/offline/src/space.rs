@@ -44,7 +44,6 @@ pub(super) fn zone(geometry: &Geometry, group: GroupNr, end: u64) -> Range<u64> 
     all.start..all.end.min(end)
 }
 
-/// The clusters of a group.
 pub(super) fn of_group(geometry: &Geometry, group: GroupNr) -> Range<u64> {
     let start = geometry.group_first_block(group).0;
     let len = geometry.blocks_in_group(group);
@@ -101,7 +100,7 @@ pub(super) fn without(all: &[Range<u64>], kept: &[Range<u64>]) -> Vec<Range<u64>
     left
 }
 
-/// Number of clusters.
+/// Number of clusters in the ranges, which do not overlap.
 pub(super) fn total(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
@@ -161,7 +160,7 @@ impl FreeRuns {
     }
 }
 
-/// A set of clusters.
+/// A set of clusters, one bit each.
 pub(super) struct Marks(Vec<u64>);
 
 impl Marks {

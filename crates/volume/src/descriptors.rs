@@ -85,7 +85,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The totals of a table.
+    /// Totals of a table, whose descriptors are taken without their checksums.
     pub fn of(raw: &DescriptorTable, geometry: &Geometry) -> Self {
         let mut free_clusters = 0;
         let mut ranges = Vec::with_capacity(usize_of(geometry.group_count) * 4);

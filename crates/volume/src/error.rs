@@ -36,7 +36,7 @@ pub enum Error {
     /// No block is free for the change.
     #[error("no space left on device")]
     NoSpace,
-    /// An argument is invalid.
+    /// An argument is invalid; the text says which and why.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
 }
@@ -58,12 +58,12 @@ pub enum ResizeError {
         /// Present size in bytes.
         now_bytes: u64,
     },
-    /// Less than the minimum.
+    /// The new size is less than the minimum.
     #[error("it cannot be smaller than {min_blocks} blocks ({min_bytes} bytes): {why}")]
     TooSmall {
-        /// The minimum in blocks.
+        /// Least possible size, in blocks.
         min_blocks: u64,
-        /// The minimum in bytes.
+        /// Least possible size, in bytes.
         min_bytes: u64,
         /// What is in the way.
         why: InTheWay,
@@ -97,12 +97,12 @@ pub enum ResizeError {
         /// Largest size of this mount in bytes.
         limit_bytes: u64,
     },
-    /// The device is smaller.
+    /// The device is smaller than the new size.
     #[error("{needed_bytes} bytes are needed, and the device has {there_bytes}")]
     Device {
         /// Bytes of the file system.
         needed_bytes: u64,
-        /// Bytes of the device.
+        /// Size of the device, in bytes.
         there_bytes: u64,
     },
     /// It was not unmounted, or is not opened by its primary superblock.
@@ -148,9 +148,9 @@ pub enum ResizeError {
          group; with the feature flex_bg it may be anywhere (uext4 tune -O flex_bg)"
     )]
     OwnTables {
-        /// Number of the group.
+        /// Number of the group, from 0.
         group: u32,
-        /// Blocks of the table.
+        /// Length of the larger table, in blocks.
         blocks: u32,
     },
     /// A larger inode table has no free run.
@@ -159,9 +159,9 @@ pub enum ResizeError {
          compact the file system first"
     )]
     Tables {
-        /// Number of the group.
+        /// Number of the group, from 0.
         group: u32,
-        /// Blocks of the table.
+        /// Length of the larger table, in blocks.
         blocks: u32,
     },
     /// The log cannot hold the change.
@@ -224,7 +224,7 @@ pub enum InTheWay {
     Reserved {
         /// Number of the reserved inode.
         inode: InodeNr,
-        /// A block of it.
+        /// One of its blocks that would have to move.
         block: u64,
     },
     /// There is no free space for what is behind the new end.

@@ -9,7 +9,7 @@ use uext4_num::nonnegative;
 const ERROR_CODE_UNKNOWN: u8 = 1;
 /// The code of a failed access.
 pub const ERROR_CODE_IO: u8 = 2;
-/// The code of damage.
+/// The code of damaged metadata.
 pub const ERROR_CODE_CORRUPT: u8 = 5;
 const ERROR_CODE_NO_SPACE: u8 = 6;
 
@@ -17,9 +17,9 @@ const ERROR_CODE_NO_SPACE: u8 = 6;
 pub struct ErrorRecord<'a> {
     /// Time of the error, in seconds since 1970.
     pub now: u64,
-    /// The inode, or 0.
+    /// The inode concerned, or 0.
     pub inode: u32,
-    /// The block, or 0.
+    /// The block concerned, or 0.
     pub block: u64,
     /// The damaged structure, or the object of the failed access.
     pub what: &'a str,

@@ -25,7 +25,7 @@ const END: u64 = 1 << 32;
 pub struct FileMap {
     /// How it maps them.
     pub format: MapFormat,
-    /// Ascending in the file.
+    /// Mapped runs in ascending order of their logical blocks.
     pub extents: Vec<Extent>,
     /// Blocks of the map itself.
     pub nodes: Vec<BlockNr>,
@@ -34,7 +34,7 @@ pub struct FileMap {
 /// How a file maps its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapFormat {
-    /// A tree of extents.
+    /// A tree of extents (`EXTENTS` flag).
     Extents,
     /// Tables of block numbers.
     Tables,

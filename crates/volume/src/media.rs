@@ -31,7 +31,7 @@ pub enum Writes {
     Memory,
 }
 
-/// The devices of a mount.
+/// The devices of a mount: that of the file system, and perhaps that of its journal.
 pub struct Media {
     /// The device of the file system.
     pub home: Arc<Medium>,

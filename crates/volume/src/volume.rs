@@ -137,7 +137,7 @@ impl Volume {
         &self.geometry
     }
 
-    /// The bytes of a block.
+    /// Reads block `nr`; nothing is checked or cached.
     pub fn read(&self, nr: BlockNr) -> Result<Vec<u8>> {
         let mut bytes = vec![0; usize_of(self.geometry.block_size())];
         self.device

@@ -13,9 +13,9 @@ use uext4_sync::atomic::Ordering::Relaxed;
 pub struct Reclaimed {
     /// Cached extents of file maps.
     pub extents: u64,
-    /// Metadata blocks.
+    /// Cached metadata blocks: directories, maps, attributes.
     pub blocks: u64,
-    /// Inodes.
+    /// Cached inodes.
     pub inodes: u64,
 }
 

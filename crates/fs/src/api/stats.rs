@@ -21,25 +21,25 @@ pub struct Stats {
     pub allocator: BTreeMap<&'static str, u64>,
     /// Results and cost of the passes by each criterion (`mb_stats`), by name.
     pub criteria: BTreeMap<&'static str, CriterionStats>,
-    /// Free space now.
+    /// Clusters and inodes by state, at present.
     pub space: SpaceStats,
     /// Groups by the size of their free space (`mb_structs_summary`); empty for free-space trees.
     pub orders: Vec<OrderStats>,
     /// Memory of the free-space trees; `None` for buddy groups.
     pub trees: Option<TreeStats>,
-    /// The journal.
+    /// Commits and checkpoints of the journal.
     pub journal: JournalStats,
-    /// Fast commits.
+    /// Fast commits by length and result.
     pub fast_commits: FastCommitStats,
     /// Requests that took a full commit instead, by reason; one may have several.
     pub full_commits: BTreeMap<&'static str, u64>,
     /// Waits for locks since the process started, in the lock order.
     pub locks: Vec<LockStats>,
-    /// Objects in memory.
+    /// Objects in the caches of inodes and metadata blocks.
     pub caches: CacheStats,
     /// The extent status cache (`es_shrinker_info`).
     pub extent_status: ExtentStatusStats,
-    /// Calls of [`Filesystem::reclaim_memory`].
+    /// Calls of [`Filesystem::reclaim_memory`] since the mount.
     pub memory_reliefs: u64,
     /// Memory of the dentry cache, in bytes.
     pub name_table_bytes: u64,
@@ -52,13 +52,13 @@ pub struct CriterionStats {
     pub hits: u64,
     /// Groups examined by their summary.
     pub groups_considered: u64,
-    /// Free runs examined.
+    /// Free runs that searches examined.
     pub extents_scanned: u64,
     /// Passes that found nothing.
     pub useless_loops: u64,
 }
 
-/// Clusters by state.
+/// Clusters by state, at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SpaceStats {
     /// Free and not claimed; those that wait for a commit are `pending_clusters`.
@@ -73,7 +73,7 @@ pub struct SpaceStats {
     pub delayed_bytes: u64,
     /// Freed, and waiting for a commit.
     pub pending_clusters: u64,
-    /// Free inodes.
+    /// Inodes that are not in use.
     pub free_inodes: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct OrderStats {
     pub groups_by_average: u32,
 }
 
-/// Free-space trees.
+/// Memory of the free-space trees of `allocator=freespace-tree`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TreeStats {
     /// Bytes they use (`frsp_tree_usage`).
@@ -108,13 +108,13 @@ pub struct TreeStats {
 /// As `/proc/fs/jbd2/*/info`, with the time spent in each phase of the commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct JournalStats {
-    /// Transactions committed.
+    /// Number of committed transactions.
     pub transactions: u64,
     /// Of these, requested; the others were due.
     pub requested: u64,
     /// Limit of one transaction, in blocks.
     pub transaction_limit_blocks: u32,
-    /// Handles that ended.
+    /// Number of handles that ended.
     pub handles: u64,
     /// Handles that had to wait for a transaction.
     pub handle_waits: u64,
@@ -128,11 +128,11 @@ pub struct JournalStats {
     pub image_blocks: u64,
     /// Blocks written to the log.
     pub log_blocks: u64,
-    /// Blocks revoked.
+    /// Blocks named in revoke records of the log.
     pub revoked_blocks: u64,
     /// Blocks written home by checkpoints.
     pub checkpointed_blocks: u64,
-    /// Passes of checkpoints.
+    /// Number of passes of checkpoints.
     pub checkpoints: u64,
     /// Time of these passes.
     pub checkpoint_ns: u64,
@@ -154,7 +154,7 @@ pub struct JournalStats {
     pub encode_ns: u64,
     /// Time to write the log.
     pub write_ns: u64,
-    /// Time to flush.
+    /// Time to flush the devices, in nanoseconds.
     pub flush_ns: u64,
     /// Time to publish the committed images.
     pub publish_ns: u64,
@@ -163,7 +163,7 @@ pub struct JournalStats {
 /// Fast commits (feature `fast_commit`), as `/proc/fs/ext4/*/fc_info`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FastCommitStats {
-    /// Fast commits.
+    /// Number of fast commits of any length.
     pub commits: u64,
     /// Those of one block.
     pub of_one_block: u64,
@@ -184,27 +184,27 @@ pub struct FastCommitStats {
 /// Waits for the locks of one rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LockStats {
-    /// Name of the rank.
+    /// Name of the rank in [`uext4_sync::Rank`].
     pub rank: String,
-    /// Acquisitions that waited.
+    /// Acquisitions that found the lock taken.
     pub waits: u64,
-    /// Total wait time.
+    /// Total time of these waits, in nanoseconds.
     pub wait_ns: u64,
 }
 
-/// Objects in memory.
+/// Objects in the caches of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CacheStats {
-    /// Inodes.
+    /// The inode cache.
     pub inodes: CacheCounts,
     /// Metadata blocks: directories, maps, attributes.
     pub blocks: CacheCounts,
 }
 
-/// One cache (`es_shrinker_info`).
+/// State and use of one cache (`es_shrinker_info`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CacheCounts {
-    /// Objects in it.
+    /// Number of objects in the cache.
     pub entries: u64,
     /// Of these, held only by the cache: they may be evicted.
     pub idle: u64,
@@ -215,14 +215,14 @@ pub struct CacheCounts {
     pub hits: u64,
     /// Look-ups that did not.
     pub misses: u64,
-    /// Objects evicted.
+    /// Number of objects that were evicted.
     pub evictions: u64,
 }
 
 /// One row of `mb_groups`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupStats {
-    /// Number of the group.
+    /// Number of the group, from 0.
     pub group: u32,
     /// Clusters that can be allocated.
     pub free_clusters: u32,

@@ -6,13 +6,13 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use uext4_format::{Corrupt, CorruptKind, Place, Superblock};
 
-/// A read-only value.
+/// Value of a sysfs file that is read-only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Reading {
     /// A number, in the unit that its name gives.
     Number(u64),
-    /// Text.
+    /// Text; bytes that are no UTF-8 are replaced.
     Text(String),
 }
 

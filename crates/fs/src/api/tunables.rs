@@ -6,11 +6,10 @@ use crate::types::error::{Error, Result};
 use uext4_num::clamp_u32;
 use uext4_sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Storage of a value.
 enum Slot<'a> {
     Word(&'a AtomicU32),
     Bytes(&'a AtomicU64),
-    /// Read-only.
+    /// A number that cannot be set.
     Reading(u64),
 }
 

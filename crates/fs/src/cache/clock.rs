@@ -78,7 +78,7 @@ pub(crate) struct Counts {
     pub(crate) entries: u64,
     /// Entries that only the cache holds.
     pub(crate) idle: u64,
-    /// Sum of [`Cached::more_bytes`].
+    /// Sum of [`Cached::more_bytes`] over the entries.
     pub(crate) more_bytes: u64,
     pub(crate) hits: u64,
     pub(crate) misses: u64,
@@ -94,7 +94,6 @@ pub(crate) struct Found<K, V> {
 }
 
 impl<K, V> Found<K, V> {
-    /// No neighbours.
     pub(crate) fn alone(wanted: V) -> Self {
         let beside = Vec::new();
         Self { wanted, beside }

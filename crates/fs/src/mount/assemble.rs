@@ -39,7 +39,7 @@ const CACHE_PART: u64 = 16;
 /// ... at most this many bytes.
 const CACHE_BYTES_MAX: u64 = 1 << 30;
 
-/// `metadata_cache=`, or the default.
+/// Limit of the caches, by `metadata_cache=` or a part of the memory.
 pub(super) fn metadata_cache_bytes(options: &MountOptions) -> u64 {
     options
         .metadata_cache_bytes
@@ -220,7 +220,7 @@ fn transaction_max_blocks(block_bytes: u32) -> u32 {
     u32::try_from(blocks).unwrap_or(u32::MAX).max(LEAST_BLOCKS)
 }
 
-/// Encoding of the log.
+/// Encoding of the log, by the features and the mount options.
 pub(super) fn log_format(
     features: Features,
     options: &MountOptions,

@@ -46,7 +46,6 @@ impl Plan {
     }
 }
 
-/// Purpose of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Normal use with the options.

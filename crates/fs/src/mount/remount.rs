@@ -52,7 +52,7 @@ impl Filesystem {
         Ok(())
     }
 
-    /// The options in force.
+    /// The options in force, after remounts.
     pub fn options(&self) -> MountOptions {
         self.fs.lifecycle.lock().options.clone()
     }

@@ -5,7 +5,7 @@ use crate::state::inode::{Inode, flags};
 use crate::types::attr::Attr;
 use uext4_format::{FileType, Inode as DiskInode, InodeFlags};
 
-/// The inode's attributes now.
+/// The inode's attributes at present. Takes the inode's lock shared.
 pub(super) fn attr_of(fs: &Fs, inode: &Inode) -> Attr {
     let state = inode.read();
     let disk = &state.disk;

@@ -15,7 +15,7 @@ use uext4_format::{Feature, FileType};
 use uext4_journal::{FullReason, Handle};
 
 impl Filesystem {
-    /// Creates a regular file.
+    /// Creates a regular file in `parent` and returns its inode.
     pub fn create(
         &self,
         parent: &InodeRef,

@@ -16,7 +16,7 @@ use uext4_format::superblock::default_mount_option;
 use uext4_format::{FileType, InodeNr};
 
 impl Filesystem {
-    /// The root directory.
+    /// The root directory, inode 2.
     pub fn root(&self) -> Result<InodeRef> {
         self.run(Fs::root)
     }
@@ -66,7 +66,7 @@ impl Filesystem {
         })
     }
 
-    /// Attributes of an inode.
+    /// Attributes of an inode at present. Takes the inode's lock shared.
     pub fn attr(&self, inode: &InodeRef) -> Attr {
         attr_of(&self.fs, inode)
     }

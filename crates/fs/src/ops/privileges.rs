@@ -15,7 +15,7 @@ use uext4_format::FileType;
 pub enum KillPrivileges {
     /// They are cleared (the writer is unprivileged).
     Yes,
-    /// They stay.
+    /// They stay (the writer is privileged).
     No,
 }
 

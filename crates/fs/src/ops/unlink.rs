@@ -41,7 +41,7 @@ impl Filesystem {
         })
     }
 
-    /// Removes an empty directory.
+    /// Removes the directory `name` of `parent`, which must be empty.
     pub fn rmdir(&self, parent: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
         self.rmdir_watched(parent, name, caller, &mut |_| ())
     }

@@ -43,7 +43,7 @@ pub struct WriteContext {
 }
 
 impl WriteContext {
-    /// A change by the superuser.
+    /// A change by the superuser, which keeps setuid and setgid.
     pub const ROOT: Self = Self {
         source: DataSource::Caller(Caller::root()),
         privileges: KillPrivileges::No,

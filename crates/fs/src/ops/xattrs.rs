@@ -12,7 +12,7 @@ use crate::types::settings::Switch;
 use uext4_format::FileType;
 
 impl Filesystem {
-    /// Value of the attribute.
+    /// Value of the attribute; [`Error::NoAttribute`] if it is not set.
     pub fn get_xattr(&self, inode: &InodeRef, name: &[u8], caller: &Caller) -> Result<Vec<u8>> {
         self.run(|fs| {
             check_read(fs, inode, name, caller)?;
@@ -31,7 +31,7 @@ impl Filesystem {
         })
     }
 
-    /// Sets the attribute.
+    /// Sets the attribute, which `mode` may require to exist or not to exist.
     pub fn set_xattr(
         &self,
         inode: &InodeRef,
@@ -55,7 +55,7 @@ impl Filesystem {
         })
     }
 
-    /// Removes the attribute.
+    /// Removes the attribute, if `caller` may change it.
     pub fn remove_xattr(&self, inode: &InodeRef, name: &[u8], caller: &Caller) -> Result<()> {
         self.change(|fs| {
             check_write(fs, inode, name, caller)?;

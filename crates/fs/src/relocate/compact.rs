@@ -16,38 +16,38 @@ use serde::{Deserialize, Serialize};
 use std::ops::{ControlFlow, Range};
 use uext4_format::{FileType, InodeNr};
 
-/// Terms of [`Filesystem::compact`].
+/// Choices of a call of [`Filesystem::compact`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactOptions {
     /// Plans only, without delayed data, and changes nothing.
     pub dry_run: bool,
 }
 
-/// Progress of [`Filesystem::compact`].
+/// Progress of [`Filesystem::compact`], in bytes of moved data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactProgress {
     /// Bytes moved so far.
     pub moved_bytes: u64,
-    /// Bytes to move.
+    /// Bytes planned to move, as in [`Compacted::planned_bytes`].
     pub total_bytes: u64,
 }
 
-/// Result of [`Filesystem::compact`].
+/// What [`Filesystem::compact`] planned and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compacted {
     /// Bytes that were to move.
     pub planned_bytes: u64,
-    /// Bytes that moved.
+    /// Bytes that moved; fewer than planned if they found no space or the work ended early.
     pub moved_bytes: u64,
     /// Files with data that moved.
     pub files: u64,
     /// Bytes of free space behind the last block in use, as the bitmaps have it.
     pub free_end_bytes: u64,
-    /// Bytes discarded.
+    /// Bytes of free space that were discarded afterwards.
     pub discarded_bytes: u64,
 }
 
-/// Data behind the border.
+/// Data behind the border, in one run of blocks.
 struct Late {
     inode: InodeNr,
     /// In the file, in blocks.

@@ -18,7 +18,7 @@ use std::ops::{ControlFlow, Range};
 use uext4_format::{BlockNr, InodeFlags, LogicalBlock};
 use uext4_num::{clamp_u32, u64_of};
 
-/// Terms of [`Filesystem::defragment`].
+/// Choices of a call of [`Filesystem::defragment`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DefragOptions {
     /// Counts only, without delayed data, and changes nothing.
@@ -37,16 +37,16 @@ pub enum LeftAlone {
     NoBetterSpace,
 }
 
-/// Result of [`Filesystem::defragment`].
+/// What [`Filesystem::defragment`] found and did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Defragmented {
     /// Extents before; those with data in the inode have none.
     pub extents_before: u64,
-    /// Extents after.
+    /// Extents after the call.
     pub extents_after: u64,
     /// The fewest extents that can map the file.
     pub extents_fewest: u64,
-    /// Bytes that moved.
+    /// Bytes of data that moved; 0 if it was left alone.
     pub moved_bytes: u64,
     /// Why nothing moved, if so.
     pub left_alone: Option<LeftAlone>,
@@ -107,7 +107,7 @@ struct Job<'a> {
     filesystem: &'a Filesystem,
     inode: &'a InodeRef,
     mover: Mover,
-    /// Behind the last run.
+    /// Block behind the last run, for the next one.
     goal: Option<BlockNr>,
     /// No free run is as long as this.
     useless_blocks: u64,

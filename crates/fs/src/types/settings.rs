@@ -99,12 +99,12 @@ impl Settings {
         *ON_ERROR.get(usize::from(code)).unwrap_or(&ON_ERROR[0])
     }
 
-    /// User of `resuid=`, who may use reserved blocks like the superuser.
+    /// `resuid=`: this user may use reserved blocks.
     pub(crate) fn reserved_uid(&self) -> Option<u32> {
         u32::try_from(self.reserved_uid.load(Relaxed)).ok()
     }
 
-    /// Group of `resgid=`, which may use reserved blocks like the superuser.
+    /// `resgid=`: this group may use reserved blocks.
     pub(crate) fn reserved_gid(&self) -> Option<u32> {
         u32::try_from(self.reserved_gid.load(Relaxed)).ok()
     }

@@ -26,7 +26,7 @@ pub(super) enum Holds {
 pub(super) struct Batch {
     pub(super) numbers: Renumbered,
     pub(super) owned: BTreeMap<BlockNr, (Owner, Holds)>,
-    /// Blocks of attributes.
+    /// Attribute blocks with values in inodes.
     pub(super) values: BTreeSet<BlockNr>,
     /// Inodes that change without another number.
     pub(super) inodes: BTreeSet<InodeNr>,
@@ -56,7 +56,7 @@ pub(super) struct Batches<'a> {
     all: Vec<Batch>,
 }
 
-/// What an inode needs.
+/// What changes when an inode gets another number.
 struct Needs {
     owned: Vec<(BlockNr, (Owner, Holds))>,
     values: Vec<BlockNr>,

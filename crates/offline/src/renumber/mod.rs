@@ -49,7 +49,7 @@ impl Renumbered {
         self.0.is_empty()
     }
 
-    /// Adds the next inode.
+    /// Adds the next inode; `old` is above all before.
     pub(super) fn push(&mut self, old: InodeNr, new: InodeNr) {
         debug_assert!(self.0.last().is_none_or(|last| last.0 < old));
         self.0.push((old, new));

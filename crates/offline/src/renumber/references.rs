@@ -32,9 +32,9 @@ impl Owner {
 /// A place with the number of an inode.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reference {
-    /// A block of a directory.
+    /// A block of a directory, with its owner.
     Entry(Owner, BlockNr),
-    /// A block of attributes.
+    /// A block of extended attributes.
     Value(BlockNr),
     /// An inode: an inline directory, or attributes in it.
     Inode(InodeNr),

@@ -32,7 +32,7 @@ impl Holder {
     }
 }
 
-/// Blocks that stay.
+/// Blocks that cannot move, and what they belong to.
 #[derive(Clone)]
 pub(super) struct Pin {
     pub(super) blocks: Range<u64>,

@@ -122,7 +122,7 @@ fn cut(extent: Extent, blocks: Range<u64>) -> Extent {
     }
 }
 
-/// The extents after the moves.
+/// The extents as they are after the moves.
 pub(super) fn translated(extents: &[Extent], moved: &[Moved]) -> Vec<Extent> {
     let mut all = Vec::with_capacity(extents.len());
     for extent in extents {

@@ -59,7 +59,7 @@ pub(super) fn run(volume: &mut Volume, layout: &Layout, step: &Step) -> Result<(
 pub(super) struct Mover<'a> {
     pub(super) volume: &'a mut Volume,
     pub(super) descriptors: Descriptors,
-    /// Changed block bitmaps.
+    /// Changed block bitmaps by group.
     bitmaps: BTreeMap<GroupNr, Vec<u8>>,
     /// Other changed blocks: of inode tables and quota files.
     pub(super) blocks: BTreeMap<BlockNr, Vec<u8>>,

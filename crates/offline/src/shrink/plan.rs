@@ -26,13 +26,13 @@ pub(super) type Planned<T> = std::result::Result<T, InTheWay>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) old: Range<u64>,
-    /// The first new block.
+    /// First block of the new run.
     pub(super) new: u64,
 }
 
 /// A file of which blocks move.
 pub(super) struct FileMove {
-    /// Index of the holder.
+    /// Index in the holders of the layout.
     pub(super) holder: usize,
     /// Data, by old place.
     pub(super) data: Vec<Moved>,

@@ -69,7 +69,7 @@ impl TableMove {
 /// The moves, and the clusters before the end that they need: these become free before.
 pub(super) struct TablePlan {
     pub(super) moves: Vec<TableMove>,
-    /// Sorted, without overlap.
+    /// Ranges of clusters, sorted, without overlap.
     pub(super) windows: Vec<Range<u64>>,
 }
 

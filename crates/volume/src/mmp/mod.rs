@@ -250,7 +250,6 @@ impl Claim {
     }
 }
 
-/// Condition of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Renewal {
     Now,

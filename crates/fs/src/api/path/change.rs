@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use uext4_format::{Corrupt, CorruptKind, InodeNr};
 
 impl Paths {
-    /// Creates a directory.
+    /// Creates a directory with mode `0o777`, less the bits of the umask.
     pub fn create_dir(&self, path: impl AsBytes) -> Result<()> {
         self.create_dir_mode(path, 0o777)
     }
@@ -126,7 +126,7 @@ impl Paths {
         self.fs.unlink(&parent, name, &self.caller).at(path)
     }
 
-    /// Removes an empty directory.
+    /// Removes a directory, which must be empty.
     pub fn remove_dir(&self, path: impl AsBytes) -> Result<()> {
         let Place {
             path, parent, name, ..

@@ -14,9 +14,9 @@ const BATCH: usize = 256;
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The name.
+    /// Name in bytes, without a terminator.
     pub name: Vec<u8>,
-    /// Its inode.
+    /// Inode that the name refers to.
     pub inode: InodeNr,
     /// Type of that inode; `None` in file systems without the feature `filetype`.
     pub kind: Option<FileType>,

@@ -64,12 +64,12 @@ impl PathError {
         self.0.target.as_deref()
     }
 
-    /// The error.
+    /// Cause of the failure, without the paths.
     pub fn error(&self) -> &Error {
         &self.0.error
     }
 
-    /// [`Error::errno`] of the error.
+    /// Linux errno of the cause; see [`Error::errno`].
     pub fn errno(&self) -> i32 {
         self.0.error.errno()
     }

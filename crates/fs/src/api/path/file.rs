@@ -154,7 +154,7 @@ impl File {
         self.fs.fdatasync_open(inode, errors).at(&self.path)
     }
 
-    /// Attributes.
+    /// Attributes of the file at present.
     pub fn metadata(&self) -> Metadata {
         Metadata::new(self.fs.attr(&self.inode))
     }

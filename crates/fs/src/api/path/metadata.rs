@@ -3,7 +3,7 @@
 use crate::types::attr::{Attr, FileType, Timestamp};
 use std::time::{Duration, SystemTime};
 
-/// Attributes of a file.
+/// Attributes of a file at the time of the call that returned them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata(Attr);
 
@@ -12,17 +12,17 @@ impl Metadata {
         Self(attr)
     }
 
-    /// All attributes.
+    /// All attributes, with those that have no method here.
     pub fn attr(&self) -> &Attr {
         &self.0
     }
 
-    /// Type of file.
+    /// Type of the file; a symbolic link has its own.
     pub fn file_type(&self) -> FileType {
         self.0.kind
     }
 
-    /// True for a directory.
+    /// True for a directory; a symbolic link is none.
     pub fn is_dir(&self) -> bool {
         self.0.kind == FileType::Directory
     }
@@ -37,7 +37,7 @@ impl Metadata {
         self.0.kind == FileType::Symlink
     }
 
-    /// Size in bytes.
+    /// Size in bytes, holes included.
     #[expect(clippy::len_without_is_empty, reason = "as std::fs::Metadata")]
     pub fn len(&self) -> u64 {
         self.0.size_bytes
@@ -48,17 +48,17 @@ impl Metadata {
         self.0.mode
     }
 
-    /// Owner.
+    /// User id of the owner.
     pub fn uid(&self) -> u32 {
         self.0.uid
     }
 
-    /// Group.
+    /// Group id of the owner.
     pub fn gid(&self) -> u32 {
         self.0.gid
     }
 
-    /// Inode number.
+    /// Inode number, from 1.
     pub fn ino(&self) -> u32 {
         self.0.ino.0
     }

@@ -76,12 +76,12 @@ use walk::{Last, Walker};
 
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
-/// Umask of [`Filesystem::paths`].
+/// Umask of the caller that [`Filesystem::paths`] stands for.
 const UMASK: u16 = 0o022;
 
 /// A path in the image: bytes without zero.
 pub trait AsBytes {
-    /// The bytes of the path.
+    /// The bytes of the path; any encoding.
     fn as_bytes(&self) -> &[u8];
 }
 
@@ -267,7 +267,7 @@ impl Paths {
         }
     }
 
-    /// The names in a directory.
+    /// The entries of a directory, except "." and "..".
     pub fn read_dir(&self, path: impl AsBytes) -> Result<Directory> {
         let path = path.as_bytes();
         self.list(self.inode(path)?, path)

@@ -38,7 +38,7 @@ macro_rules! switches {
 }
 
 impl OpenOptions {
-    /// All options off.
+    /// Options for opening, all of them off.
     pub fn new() -> Self {
         Self {
             read: false,
@@ -52,9 +52,9 @@ impl OpenOptions {
     }
 
     switches! {
-        /// Read access.
+        /// Open for reading, which needs the permission to read.
         read
-        /// Write access.
+        /// Open for writing, which needs the permission to write.
         write
         /// Every write goes to the end of the file, also beside other writers; implies writing.
         append

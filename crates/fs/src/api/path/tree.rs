@@ -135,7 +135,6 @@ impl Walk {
         Ok(())
     }
 
-    /// Leaves the innermost directory.
     fn leave(&mut self) {
         if let Some(done) = self.open.pop() {
             self.entered.remove(&done.inode.nr());

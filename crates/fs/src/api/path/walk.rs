@@ -21,7 +21,6 @@ pub(super) enum Last {
     Keep,
 }
 
-/// Result of a walk.
 pub(super) struct Found {
     /// The walked path without the root: names and their inodes.
     trail: Vec<(Vec<u8>, InodeRef)>,

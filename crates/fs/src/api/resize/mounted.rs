@@ -24,7 +24,7 @@ use uext4_volume::Volume;
 /// Size for a mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewSize {
-    /// This many bytes.
+    /// So many bytes in all.
     Bytes(u64),
     /// So many bytes more than now.
     More(u64),
@@ -116,7 +116,7 @@ impl Fs {
         }
     }
 
-    /// Changes have stopped.
+    /// Grows the file system; the caller has stopped all changes.
     fn grow(&self, life: &Lifecycle, plan: &Plan) -> Result<()> {
         self.checkpoint_all()?;
         let grown = self.grow_at_rest(life, plan);

@@ -34,13 +34,13 @@ use uext4_sync::Arc;
 pub enum Journal<'a> {
     /// None: a crash then needs e2fsck.
     None,
-    /// In inode 8.
+    /// In inode 8 of the file system.
     Internal(InternalJournal),
     /// On another device, made by `mkfs::format_journal_device`.
     External {
         /// The journal device, which the caller has opened.
         device: &'a Arc<dyn BlockDevice>,
-        /// UUID of the journal.
+        /// UUID of the journal, which the superblock stores.
         uuid: [u8; 16],
         /// Number of the block device; 0: unknown.
         number: u32,

@@ -150,7 +150,7 @@ pub(super) fn set_backup(disk: &mut Superblock, backup: [u32; 17]) {
     count_overhead(disk, before, known_bytes(disk).unwrap_or(0));
 }
 
-/// Removes that copy.
+/// Removes the copy of the journal inode from the superblock.
 pub(super) fn forget_inode(disk: &mut Superblock) {
     let before = known_bytes(disk);
     (disk.jnl_backup_type, disk.jnl_blocks) = (0, [0; 17]);

@@ -70,7 +70,7 @@ pub(super) fn load(fs: &Fs, nr: InodeNr) -> Result<InodeRef> {
     Ok(InodeRef::new(fs.load_inode(nr)?))
 }
 
-/// An empty regular file.
+/// An empty regular file with mode `0o600` and one link.
 pub(super) fn new_inode(disk: &Superblock, options: &MountOptions) -> Result<Inode> {
     let geometry = disk.geometry()?;
     let mut inode = Inode::new(&geometry, KNOWN_EXTRA_BYTES);

@@ -10,7 +10,7 @@ use uext4_offline::Presence;
 pub struct Tuning {
     /// The label, up to 16 bytes.
     pub label: Option<Vec<u8>>,
-    /// The UUID.
+    /// The UUID, as 16 bytes in the order of its text.
     pub uuid: Option<[u8; 16]>,
     /// Blocks reserved for the superuser, in percent of all.
     pub reserved_percent: Option<u8>,
@@ -20,13 +20,13 @@ pub struct Tuning {
     pub reserved_uid: Option<u32>,
     /// Group that may use reserved blocks.
     pub reserved_gid: Option<u32>,
-    /// The default of `errors=`.
+    /// Reaction to damage when the mount option `errors=` is not given.
     pub on_error: Option<OnError>,
     /// When a check is due.
     pub check_times: CheckTimes,
-    /// Default mount options.
+    /// Mount options that hold unless the mount names others.
     pub mount_defaults: MountDefaults,
-    /// RAID geometry.
+    /// RAID geometry below the file system.
     pub raid: Raid,
     /// Hash of directories that get an index from now on.
     pub hash: Option<HashVersion>,

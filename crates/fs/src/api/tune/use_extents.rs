@@ -18,12 +18,12 @@ use uext4_device::BlockDevice;
 use uext4_format::{Feature, FileType, InodeFlags};
 use uext4_sync::Arc;
 
-/// Progress of [`use_extents`].
+/// Progress of [`use_extents`], in inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentsProgress {
     /// Inodes in use that were looked at.
     pub done_inodes: u64,
-    /// Inodes in use.
+    /// Inodes in use when the conversion started.
     pub total_inodes: u64,
 }
 

@@ -19,7 +19,6 @@ struct Entry<V> {
     at: usize,
 }
 
-/// Decision of the hand.
 enum Verdict<V> {
     /// The object has other holders.
     Held,

@@ -172,7 +172,6 @@ impl DirBlocks {
         }
     }
 
-    /// The copy of the index.
     pub(crate) fn index(&self) -> &IndexCopy<SEGMENTS> {
         &self.index
     }

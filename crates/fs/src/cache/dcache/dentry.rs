@@ -28,7 +28,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// `Key::place` of the name.
+    /// The slot hash, which `mark` and `said` store together.
     pub(crate) fn slot_hash(self) -> u64 {
         self.mark ^ self.said
     }

@@ -86,7 +86,6 @@ impl HashedName<'_> {
         self.major.get().map(|(_, major)| major)
     }
 
-    /// See [`Key::print`].
     pub(crate) fn print(&self) -> u16 {
         self.key.print()
     }

@@ -74,7 +74,7 @@ struct NodeCopy {
     splits: AtomicU32,
 }
 
-/// Content of [`NodeCopy::head`].
+/// Generation, buffer and number of entries, as packed in [`NodeCopy::head`].
 #[derive(Clone, Copy)]
 struct Head(u64);
 

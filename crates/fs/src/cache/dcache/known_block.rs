@@ -34,7 +34,7 @@ impl KnownBlock {
         *self.block.lock() = Arc::downgrade(block);
     }
 
-    /// Clears both.
+    /// Clears the block and its right neighbour.
     pub(super) fn clear(&self) {
         *self.block.lock() = Weak::new();
         self.right.clear();

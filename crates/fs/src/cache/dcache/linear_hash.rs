@@ -30,7 +30,6 @@ pub(super) struct Step {
     /// The sets to split, and the distance from each to its new set.
     pub(super) split: Range<u32>,
     pub(super) distance: u32,
-    /// The table after the step.
     pub(super) next: LinearHash,
 }
 

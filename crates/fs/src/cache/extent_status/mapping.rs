@@ -8,7 +8,7 @@ use uext4_format::extent::ExtentState;
 pub(crate) enum Mapping {
     /// A hole of at least this many blocks.
     Hole {
-        /// Length in blocks.
+        /// Known length; the hole may be longer.
         len_blocks: u32,
     },
     /// Contiguous blocks of the device.
@@ -23,7 +23,6 @@ pub(crate) enum Mapping {
 }
 
 impl Mapping {
-    /// Length in blocks.
     pub(crate) fn len_blocks(&self) -> u32 {
         match *self {
             Mapping::Hole { len_blocks } | Mapping::Mapped { len_blocks, .. } => len_blocks,

@@ -286,15 +286,15 @@ pub struct ExtentStatusStats {
     pub hits: u64,
     /// Misses in deep maps.
     pub misses: u64,
-    /// Calls of the shrinker.
+    /// Calls of the shrinker since the mount.
     pub shrinker_calls: u64,
-    /// Entries scanned.
+    /// Entries that these calls scanned.
     pub shrinker_scanned: u64,
-    /// Entries dropped.
+    /// Entries that these calls dropped.
     pub shrinker_dropped: u64,
-    /// Total wall time.
+    /// Total wall time of the calls, in nanoseconds.
     pub shrinker_ns: u64,
-    /// Total CPU time.
+    /// Total CPU time of the calls, in nanoseconds.
     pub shrinker_thread_ns: u64,
     /// Longest call, in wall time.
     pub worst_call_ns: u64,

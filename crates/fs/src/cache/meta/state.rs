@@ -53,7 +53,7 @@ impl BlockState {
         }
     }
 
-    /// The bytes, shared.
+    /// The bytes, shared with the caller; a later change copies them.
     pub(crate) fn image(&self) -> Image {
         self.bytes.clone()
     }

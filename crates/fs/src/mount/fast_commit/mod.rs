@@ -41,10 +41,8 @@ use uext4_journal::{Image, Log};
 use uext4_num::clamp_usize;
 use uext4_sync::Arc;
 
-/// Result of the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// No fast commits.
     Nothing,
     /// Fast commits were replayed: the superblock may have changed.
     Replayed,
@@ -143,7 +141,7 @@ fn last_inodes(records: &[Record]) -> BTreeMap<InodeNr, &[u8]> {
         .collect()
 }
 
-/// The changed blocks, ascending.
+/// Blocks that differ from `base`, in ascending order.
 fn changed_blocks(
     overlay: &Overlay,
     base: &dyn BlockDevice,

@@ -16,9 +16,9 @@ pub(super) struct Target {
 /// A range of a file that records cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// First logical block.
+    /// First logical block of the piece.
     pub(super) start: u64,
-    /// Exclusive end.
+    /// Logical block after the last one.
     pub(super) end: u64,
     /// The final mapping; `None`: a hole.
     pub(super) target: Option<Target>,
@@ -71,7 +71,6 @@ impl Ranges {
         self.pieces.insert(new.start, new);
     }
 
-    /// The pieces, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = Piece> + '_ {
         self.pieces.values().copied()
     }
