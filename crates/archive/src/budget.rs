@@ -61,9 +61,9 @@ pub(crate) struct Counted<R> {
 /// Where a stream is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Before decompression.
+    /// Bytes that decompression takes.
     Read,
-    /// After it.
+    /// Bytes that decompression gives.
     Made,
 }
 

@@ -7,7 +7,7 @@
 /// A list of patterns; a path is left out if any of them matches.
 #[derive(Clone, Debug, Default)]
 pub struct Patterns {
-    /// Compared with names.
+    /// Patterns that are compared with each name of a path.
     names: Vec<Vec<u8>>,
     /// Compared with paths, as names.
     paths: Vec<Vec<Vec<u8>>>,

@@ -7,7 +7,7 @@ use uext4_builder::Error;
 /// Longest part of a name that a message shows, in characters.
 const SHOWN_MAX_CHARS: usize = 200;
 
-/// Result of a decoder.
+/// Result of a decoder, before the problem gets its place in the archive.
 pub(crate) type Checked<T> = std::result::Result<T, Fault>;
 
 /// A problem of an archive, or of reading it.
@@ -27,7 +27,7 @@ pub(crate) enum Fault {
 pub(crate) struct Refusal {
     /// What is wrong, as the predicate of a sentence or as a whole one.
     pub(crate) problem: String,
-    /// The remedy, for the user.
+    /// What the user can do about it.
     pub(crate) advice: &'static str,
 }
 

@@ -19,7 +19,7 @@ pub struct Options {
     /// Layers that are decompressed at once, each by a thread; together they are up to 64 MiB
     /// ahead. `None` for one per processor, at most 8.
     pub threads: Option<NonZeroUsize>,
-    /// What the source is.
+    /// Whether the source is a tar or a container image.
     pub form: Form,
     /// Platform of an image; `None` for the only one, or `linux` on this processor if there are
     /// several.
@@ -34,7 +34,7 @@ pub struct Options {
     pub is_cancelled: Option<fn() -> bool>,
 }
 
-/// What a source is.
+/// Whether a source is a tar or a container image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// An image if it has an image's table of contents, else a tar.
@@ -48,7 +48,7 @@ pub enum Form {
 
 #[cfg(feature = "oci")]
 impl Options {
-    /// Threads to start.
+    /// Number of threads to start, with the default filled in.
     pub(crate) fn threads(&self) -> usize {
         match self.threads {
             Some(threads) => threads.get(),

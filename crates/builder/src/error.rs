@@ -6,7 +6,7 @@ use std::path::Path;
 /// Longest path that a message shows: one of an archive may have a megabyte.
 const SHOWN_MAX_BYTES: usize = 500;
 
-/// Result of building.
+/// Result of building, with the reason why there is no image.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an image was not built. Paths are those in the image unless said otherwise.
@@ -27,7 +27,7 @@ pub enum Error {
         source_name: String,
         /// What is where, for example "the entry at byte 512 has the name ../x".
         problem: String,
-        /// What to do.
+        /// What the user can do about it, for the message.
         advice: &'static str,
     },
     /// The tree does not fit into the image.
@@ -36,7 +36,7 @@ pub enum Error {
          give a larger size, or the size min"
     )]
     NoSpace {
-        /// Blocks of the image.
+        /// Length of the image in blocks.
         blocks: u64,
         /// Size with which everything fits, with the same number of inodes, in bytes.
         needed_bytes: u64,
@@ -44,15 +44,15 @@ pub enum Error {
     /// The image is full before the end of the tree, or has too few groups for its inodes.
     #[error("the image of {blocks} blocks is full; give a larger size, or the size min")]
     Full {
-        /// Blocks of the image.
+        /// Length of the image in blocks.
         blocks: u64,
     },
     /// The file of the image could not be made.
     #[error("{path}: cannot be written: {error}")]
     Image {
-        /// The file.
+        /// Path of the file on the host.
         path: String,
-        /// The error of the system.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// The device of the image failed.

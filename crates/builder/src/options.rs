@@ -7,7 +7,7 @@ const BLOCK_BYTES: u32 = 4096;
 /// Blocks of the orphan file, unless the options say otherwise: an image is to be small.
 const ORPHAN_FILE_BLOCKS: u32 = 32;
 
-/// Size of an image.
+/// Size of an image: given, or by the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// This many bytes, rounded down to whole blocks.
@@ -44,7 +44,7 @@ pub enum PlacementRule {
 /// Size, format and layout of an image, and the threads that read for it.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// Size of the image.
+    /// Size of the image, in bytes or by the tree.
     pub size: Size,
     /// The file system. What is `None` here and random in mkfs follows from the tree: UUID and hash
     /// seed from all of it, the time from its latest change. [`uext4_mkfs::InodeCount`]`::Usage`

@@ -6,12 +6,12 @@ use uext4_mkfs::Draft;
 /// The first symbolic link that was followed, and how many there were.
 pub(crate) type Followed = Option<(Vec<u8>, u64)>;
 
-/// Properties of the image.
+/// Properties of an image that was built.
 #[derive(Clone, Debug)]
 pub struct BuildReport {
     /// The primary superblock, as written.
     pub superblock: Superblock,
-    /// Sizes and counts.
+    /// Geometry of the image, as the superblock gives it.
     pub geometry: Geometry,
     /// Length of the journal in blocks; 0: none.
     pub journal_blocks: u32,

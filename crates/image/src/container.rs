@@ -63,7 +63,6 @@ pub struct Container {
     disk: Option<Disk>,
 }
 
-/// What holds the disk.
 enum Store {
     Raw(Arc<NewFile>),
     Qcow2(Arc<Qcow2>),
@@ -75,7 +74,7 @@ enum Store {
 pub struct Made {
     /// Bytes of the disk that a machine sees.
     pub disk_bytes: u64,
-    /// The hash tree.
+    /// The hash tree, if one was asked for.
     pub verity: Option<Tree>,
     /// The partitions, in the order of the table.
     pub partitions: Vec<Partition>,
@@ -87,7 +86,7 @@ pub struct Made {
 /// A hash tree: what `veritysetup` needs to open it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// SHA-256.
+    /// SHA-256 of the block at the root, with the salt.
     pub root_hash: [u8; 32],
     /// Up to 256 bytes.
     pub salt: Vec<u8>,
@@ -106,7 +105,7 @@ pub struct Partition {
     pub number: u32,
     /// Its start on the disk.
     pub start_bytes: u64,
-    /// Its size.
+    /// Its length in bytes.
     pub size_bytes: u64,
     /// Its identity, as `root=PARTUUID=` of Linux names it: the GUID, or the identity of the disk
     /// and the number for an MBR.

@@ -28,7 +28,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Opens a regular file.
+    /// Opens `path`, which must be a regular file.
     pub(crate) fn open(path: &Path) -> std::result::Result<Content, Problem> {
         // A pipe would make the open wait.
         let found = std::fs::metadata(path).map_err(Problem::Content)?;

@@ -13,15 +13,15 @@ pub enum Error {
     Refused {
         /// What does not go together.
         problem: &'static str,
-        /// What to do.
+        /// What the user can do about it, for the message.
         advice: &'static str,
     },
     /// A file could not be made.
     #[error("{path}: cannot be written: {error}")]
     File {
-        /// The file.
+        /// Path of the file on the host.
         path: String,
-        /// The error of the system.
+        /// Error of the operating system.
         error: io::Error,
     },
     /// An access to the image failed.

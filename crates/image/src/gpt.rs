@@ -18,7 +18,7 @@ const HEADER_BYTES: usize = 92;
 const CRC_AT: usize = 16;
 const ENTRY_BYTES: usize = 128;
 const ENTRIES: usize = 128;
-/// The name in an entry.
+/// Offset of the name in an entry.
 const NAME_AT: usize = 56;
 /// Sector of the primary header; its entries follow.
 const PRIMARY: u64 = 1;

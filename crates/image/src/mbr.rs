@@ -9,7 +9,7 @@ use crate::table::{Contents, Extent, Kind, SECTOR, Table};
 use crate::{Partition, Result, identity};
 
 const SECTOR_BYTES: usize = 512;
-/// The identity of the disk.
+/// Offset of the disk's identity.
 const DISK_AT: usize = 440;
 const ENTRIES_AT: usize = 446;
 const ENTRY_BYTES: usize = 16;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{Error, Result, Table};
 
-/// The format of the file.
+/// The format of the file that holds the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// The bytes of the disk; zeroes are holes.
@@ -19,7 +19,7 @@ pub enum Format {
 /// The type of a GPT partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionKind {
-    /// Linux filesystem data.
+    /// A Linux file system of no special purpose ("Linux filesystem data").
     Linux,
     /// Linux root for x86-64, as the Discoverable Partitions Specification names it.
     RootX86_64,
@@ -32,26 +32,26 @@ pub enum PartitionKind {
 pub enum VerityPlace {
     /// A file of its own.
     File(PathBuf),
-    /// Behind the file system.
+    /// Behind the file system, on the same disk or partition.
     Append,
 }
 
 /// A hash tree for dm-verity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verity {
-    /// Where it goes.
+    /// Where the tree is written.
     pub place: VerityPlace,
     /// Up to 256 bytes before each hashed block; `None`: 32 bytes that follow from the UUID of the
     /// file system.
     pub salt: Option<Vec<u8>>,
 }
 
-/// See the fields.
+/// How the file system is packed; the default is a raw file with nothing else.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The format of the file.
+    /// The format of the file that holds the disk.
     pub format: Format,
-    /// A hash tree.
+    /// A hash tree over the file system; `None` for none.
     pub verity: Option<Verity>,
     /// Partitions, one of which holds the file system and what is behind it.
     pub table: Option<Table>,

@@ -8,9 +8,9 @@ use crate::{Error, Result};
 /// once for a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes done.
+    /// Bytes done so far.
     pub bytes: u64,
-    /// Bytes in all.
+    /// Bytes to do in all.
     pub total_bytes: u64,
 }
 

@@ -34,7 +34,7 @@ const COPIED: u64 = 1 << 63;
 const HEADER_BYTES: u32 = 104;
 const VERSION: u32 = 3;
 
-/// See the module.
+/// A qcow2 file that is written as a block device; see the module.
 pub struct Qcow2 {
     file: NewFile,
     clusters: Mutex<Clusters>,
@@ -44,7 +44,7 @@ pub struct Qcow2 {
 struct Clusters {
     /// By number in the disk; 0: not allocated.
     places: Vec<u32>,
-    /// The end of the file.
+    /// The end of the file, in clusters.
     next: u32,
 }
 

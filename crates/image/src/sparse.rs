@@ -20,14 +20,13 @@ const FILE_HEADER: u16 = 28;
 const CHUNK_HEADER: u16 = 12;
 const RAW: u16 = 0xCAC1;
 const FILL: u16 = 0xCAC2;
-/// Bytes of a block.
+/// Bytes of a block of the sparse format, whatever the file system has.
 pub(crate) const BLOCK: u32 = 4096;
 /// Most blocks of a RAW chunk: its bytes fit into 32 bits with its header.
 const RAW_BLOCKS_MAX: u32 = 1 << 19;
 /// Bytes that are read at once.
 const READ: u64 = 1 << 20;
 
-/// What a chunk holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Raw,
@@ -37,7 +36,7 @@ enum Kind {
 /// Writes chunks; the last one is open.
 struct Chunks<'a> {
     out: &'a NewFile,
-    /// End of the file.
+    /// End of the file so far, in bytes.
     end: u64,
     count: u32,
     open: Option<(Kind, u32)>,

@@ -2,10 +2,10 @@
 
 use uext4_format::{Corrupt, Feature};
 
-/// An error of mkfs.
+/// Reasons why no file system is made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The device failed.
+    /// A write to the device, or a read of it, failed.
     #[error(transparent)]
     Device(#[from] uext4_device::Error),
     /// A feature that mkfs cannot make.
@@ -14,7 +14,7 @@ pub enum Error {
     /// A requested feature needs another one.
     #[error("the feature {feature} needs the feature {needs}")]
     Needs {
-        /// The requested feature.
+        /// The feature that was requested.
         feature: Feature,
         /// The feature that it needs.
         needs: Feature,

@@ -12,7 +12,7 @@ use crate::space::{Sharing, Space};
 
 /// A file's map: `i_block`, and the blocks below it.
 pub struct FileMap {
-    /// The root, for the inode.
+    /// The root of the map, for the inode's `i_block`.
     pub i_block: [u8; I_BLOCK_BYTES],
     /// The nodes below the root, with the block of each.
     pub nodes: Vec<(BlockNr, Vec<u8>)>,
@@ -98,7 +98,6 @@ pub fn extent_tree<E>(
     Ok(FileMap { i_block, nodes })
 }
 
-/// An entry of a node.
 #[derive(Clone, Copy)]
 enum Slot {
     Leaf(Extent),

@@ -37,7 +37,7 @@ pub enum Placement {
 pub enum Preset {
     /// No journal, no extents.
     Ext2,
-    /// A journal.
+    /// As ext2, with a journal.
     Ext3,
     /// The default of mke2fs 1.47.
     Ext4,
@@ -125,7 +125,7 @@ impl Usage {
 /// How the number of inodes is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeCount {
-    /// By the usage type.
+    /// As many as the bytes per inode of the usage type give.
     Usage,
     /// One for every this many bytes.
     BytesPerInode(u64),
@@ -133,12 +133,12 @@ pub enum InodeCount {
     AtLeast(u32),
 }
 
-/// Size of the journal.
+/// How the length of the journal is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalSize {
     /// By the size of the file system; none below 2048 blocks.
     Auto,
-    /// The length in MiB.
+    /// The length in MiB, whatever the block size.
     Mib(u32),
     /// The length in blocks of the file system.
     Blocks(u32),
@@ -147,9 +147,9 @@ pub enum JournalSize {
 /// Where the journal begins: there, or in the next free blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalPlace {
-    /// A block.
+    /// This block of the file system.
     Block(u64),
-    /// A byte of the device.
+    /// This byte of the device.
     Byte(u64),
 }
 
@@ -203,7 +203,7 @@ pub struct MkfsOptions {
     pub hash_seed: Option<[u8; 16]>,
     /// Creation time in seconds since 1970; by default the clock's.
     pub time: Option<u64>,
-    /// Size of the journal.
+    /// Length of the internal journal.
     pub journal: JournalSize,
     /// KiB for fast commits behind it, with the feature `fast_commit`; by default a 64th of it.
     pub fast_commit_kib: Option<u32>,

@@ -11,7 +11,7 @@ use uext4_num::{u64_of, usize_of};
 /// Contents of the blocks that the resize inode maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResizeMap {
-    /// The double indirect block.
+    /// Content of the double indirect block.
     pub table: Vec<u8>,
     /// The reserved blocks of group 0, ascending.
     pub reserved: Vec<(BlockNr, Vec<u8>)>,
@@ -19,7 +19,7 @@ pub struct ResizeMap {
     pub sectors: u64,
 }
 
-/// The map for a geometry.
+/// Contents of the blocks for `geometry`, as mkfs or resize writes them.
 pub fn resize_map(geometry: &Geometry) -> ResizeMap {
     let mut table = vec![0; usize_of(geometry.block_size())];
     let mut reserved = Vec::new();

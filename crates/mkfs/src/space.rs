@@ -12,7 +12,7 @@ use uext4_num::clamp_u32;
 
 use crate::Error;
 
-/// The blocks in use.
+/// Blocks of the file system that are in use.
 pub(super) struct Space {
     pub(super) geometry: Geometry,
     /// Start and end of each run.

@@ -242,7 +242,6 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes the primary superblock.
     pub(super) fn superblock(&self, superblock: &Superblock) -> Result<(), Error> {
         Ok(self
             .device
@@ -250,7 +249,7 @@ impl Writer<'_> {
     }
 }
 
-/// The inodes in use.
+/// Inodes in use, and which of them are directories.
 pub(super) struct UsedInodes {
     /// Runs of their numbers, ascending, neighbours joined.
     runs: Vec<Range<u32>>,

@@ -35,7 +35,7 @@ pub(crate) fn open_beneath(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> R
     open_by_components(dir, path, flags)
 }
 
-/// [`open_beneath`] without `openat2`.
+/// As [`open_beneath`], for kernels without `openat2`.
 fn open_by_components(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd> {
     let mut names = Vec::new();
     for component in path.components() {

@@ -16,7 +16,7 @@ use uext4::{FileType, Filesystem, Timestamp};
 /// Whether times are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompareTimes {
-    /// They are not.
+    /// No time is compared.
     No,
     /// Those of access, change of data, change of inode, and birth.
     All,
@@ -25,13 +25,13 @@ pub enum CompareTimes {
 /// One of the two trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The old one.
+    /// The old tree.
     A,
-    /// The new one.
+    /// The new tree.
     B,
 }
 
-/// What a comparison tells.
+/// One difference between the trees, or a file that cannot be compared.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Compared<'c> {
@@ -51,9 +51,9 @@ pub enum Compared<'c> {
 pub enum Change {
     /// Type; nothing else is compared then.
     Kind(FileType, FileType),
-    /// Permission bits.
+    /// Permission bits with setuid, setgid and sticky.
     Mode(u16, u16),
-    /// Owner and group.
+    /// User and group id of the owner.
     Owner((u32, u32), (u32, u32)),
     /// Size in bytes, except of directories.
     Size(u64, u64),
@@ -103,7 +103,7 @@ pub struct Compare {
 }
 
 impl Compare {
-    /// A comparison without times.
+    /// A comparison of `a` with `b` that ignores times.
     pub fn new(a: &Filesystem, b: &Filesystem) -> Self {
         Self {
             a: a.clone(),

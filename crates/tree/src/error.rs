@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use uext4::path::PathError;
 
-/// Result of a transfer.
+/// Result of a transfer, or of a part of it.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The error type; each error names the path.
@@ -15,9 +15,9 @@ pub enum Error {
     /// A file of the host cannot be read or made.
     #[error("{}: {error}", path.display())]
     Host {
-        /// The file.
+        /// Path on the host.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system.
         #[source]
         error: io::Error,
     },
@@ -27,7 +27,7 @@ pub enum Error {
     /// The image does not take an extended attribute, most often because it is too large.
     #[error("{error}: the extended attribute {name}")]
     Attribute {
-        /// The attribute.
+        /// Name of the attribute, with its prefix.
         name: String,
         /// Why, and the path in the image.
         #[source]
@@ -36,11 +36,11 @@ pub enum Error {
     /// The host does not take an extended attribute.
     #[error("{}: {error}: the extended attribute {name}", path.display())]
     HostAttribute {
-        /// The file.
+        /// Path on the host.
         path: PathBuf,
-        /// The attribute.
+        /// Name of the attribute, with its prefix.
         name: String,
-        /// The error of the system.
+        /// Error of the operating system.
         #[source]
         error: io::Error,
     },
@@ -49,7 +49,7 @@ pub enum Error {
     Damaged {
         /// Path in the image.
         path: Vec<u8>,
-        /// What is wrong.
+        /// Kind of the damage.
         damage: Damage,
     },
     /// A directory of the image has so many others above it that it is not copied.
@@ -61,7 +61,7 @@ pub enum Error {
     TooDeep {
         /// Path in the image.
         path: Vec<u8>,
-        /// Directories above it.
+        /// Number of directories above it.
         levels: usize,
     },
     /// The data of a file cannot be read from this byte on; an archive has zeroes instead.
@@ -79,18 +79,18 @@ pub enum Error {
     /// A symbolic link that is followed leads to a directory above it.
     #[error("{}: leads back to {}, without end", path.display(), above.display())]
     Loop {
-        /// The link on the host.
+        /// Path of the link on the host.
         path: PathBuf,
-        /// The directory above it.
+        /// Path of the directory above it.
         above: PathBuf,
     },
     /// A path without a last name, such as `/` or `..`, where a new file needs one.
     #[error("{}: a name is needed", path.display())]
     NoName {
-        /// The path.
+        /// The path, as the caller gave it.
         path: PathBuf,
     },
-    /// The callback ended the transfer.
+    /// The callback ended the transfer before all files were copied.
     #[error("the transfer was cancelled")]
     Cancelled,
 }

@@ -41,7 +41,7 @@ pub struct Export<'a> {
     buffer: Vec<u8>,
 }
 
-/// A file of the image.
+/// A file of the image that is copied.
 pub(crate) struct Original {
     pub(crate) fs: Filesystem,
     pub(crate) inode: InodeRef,

@@ -22,7 +22,7 @@ use uext4::{Caller, Filesystem, InodeRef, Timestamp};
 /// Treatment of an existing file with the same name. Existing directories are filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// The file fails.
+    /// The import of the file fails, and the old one stays.
     Refuse,
     /// The new file takes the name when it is complete; a failure leaves the old one.
     Replace,
@@ -31,9 +31,9 @@ pub enum Existing {
 /// Source of access and modification times of imported files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
-    /// Those of the host.
+    /// Access and modification time of the host file.
     Host,
-    /// This time.
+    /// This time for both.
     At(Timestamp),
     /// The modification time, clamped to this one, for both.
     NotAfter(Timestamp),

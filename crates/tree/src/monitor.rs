@@ -22,7 +22,7 @@ pub enum Event<'e> {
     Changed(&'e [u8]),
 }
 
-/// Counts of a transfer.
+/// What a transfer has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Files copied, directories included.
@@ -39,7 +39,7 @@ pub struct Summary {
     pub reduced: u64,
 }
 
-/// A callback of a transfer.
+/// A callback of a transfer, which may end it.
 pub(crate) type Callback<'a> = Box<dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a>;
 
 /// Counts of a transfer, its callback, and whether that cancelled it.

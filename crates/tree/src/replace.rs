@@ -84,7 +84,7 @@ impl<'n> NewName<'n> {
         renamed
     }
 
-    /// Removes an incomplete file.
+    /// Removes an incomplete file; errors are ignored.
     pub fn remove(&self) {
         // The first error is told.
         let _ = self.fs.unlink(self.parent, self.as_bytes(), self.caller);

@@ -24,16 +24,16 @@ const XATTR_BYTES: usize = 64 << 10;
 /// Treatment of symbolic links on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// Import the link.
+    /// Import the link itself.
     Keep,
-    /// Import its target.
+    /// Import the file that the link leads to.
     Follow,
 }
 
 /// Type, owner, mode and times of a host file, from one `stat`.
 pub(crate) struct State(Stat);
 
-/// A file of the host.
+/// A file of the host that is imported.
 pub(crate) struct Source {
     pub(crate) state: State,
     /// Handle of a regular file or directory; opening other types has side effects.
@@ -113,7 +113,7 @@ impl State {
         low_u16(self.0.st_mode & 0o7777)
     }
 
-    /// Owner and group.
+    /// User and group id of the owner.
     pub(crate) fn owner(&self) -> (u32, u32) {
         (self.0.st_uid, self.0.st_gid)
     }

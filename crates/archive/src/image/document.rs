@@ -20,7 +20,7 @@ pub(crate) struct Manifest {
     pub(crate) layers: Option<Vec<Descriptor>>,
 }
 
-/// A reference to a blob.
+/// A reference to a blob: its type, digest and size.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
@@ -42,7 +42,7 @@ pub(crate) struct NamedPlatform {
     pub(crate) variant: Option<String>,
 }
 
-/// Configuration of an image.
+/// The part of an image's configuration that is used here.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Config {
     #[serde(flatten)]

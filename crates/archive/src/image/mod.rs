@@ -17,9 +17,8 @@ pub(crate) use store::{Index, Store};
 use crate::fault::{Checked, Fault};
 use digest::Expected;
 
-/// A layer of an image.
 pub(crate) struct Layer {
-    /// Name in the store.
+    /// Name of the blob in the store.
     pub(crate) name: String,
     /// What must be true of its bytes.
     pub(crate) expected: Expected,

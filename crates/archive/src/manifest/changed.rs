@@ -15,7 +15,7 @@ const ACL: &[u8] = b"system.posix_acl_";
 /// How modification times change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
-    /// Those of the sources.
+    /// Times of the sources, unchanged.
     #[default]
     Source,
     /// This one, unless the mtree has another.
@@ -46,7 +46,7 @@ impl Times {
 pub struct Changes {
     /// Where users move, in ACLs too; a number in none of these is refused.
     pub users: Vec<IdRange>,
-    /// The same for groups.
+    /// Where groups move, in ACLs too; a number in none of these is refused.
     pub groups: Vec<IdRange>,
     /// User and group of all files.
     pub owner: Option<(u32, u32)>,

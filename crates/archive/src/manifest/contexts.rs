@@ -15,7 +15,7 @@ use uext4_builder::{Node, Result};
 const ADVICE: &str = "write lines of PATTERN [TYPE] LABEL, as in file_contexts of a policy";
 const SPECIAL: &[u8] = b".^$?*+|[({\\";
 
-/// Labels of a policy.
+/// SELinux labels by path, as `file_contexts` of a policy lists them.
 #[derive(Debug)]
 pub struct FileContexts {
     lines: Vec<Line>,

@@ -11,10 +11,9 @@ use crate::fault::{Checked, DAMAGED, Fault};
 use std::ops::Range;
 use uext4_num::clamp_i64;
 
-/// Bytes of a block.
+/// Bytes of a tar block, the unit of headers and contents.
 pub(crate) const BLOCK: usize = 512;
 
-/// One block.
 pub(crate) type Block = [u8; BLOCK];
 
 const MODE: Range<usize> = 100..108;
@@ -67,7 +66,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// Letter of the type.
+    /// Letter of the type (`typeflag`).
     pub(crate) fn kind(&self) -> u8 {
         self.0[TYPE]
     }
@@ -86,7 +85,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// Target of a link.
+    /// Target of a link, up to the first zero byte.
     pub(crate) fn link_name(&self) -> &'a [u8] {
         text(&self.0[LINK_NAME])
     }
@@ -110,7 +109,7 @@ impl<'a> Header<'a> {
         unsigned(&self.0[SIZE], "size")
     }
 
-    /// Seconds since 1970.
+    /// Modification time in seconds since 1970; negative before.
     pub(crate) fn mtime(&self) -> Checked<i64> {
         number(&self.0[MTIME], "time")
     }

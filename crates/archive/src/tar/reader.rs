@@ -35,13 +35,13 @@ pub(crate) enum EndMark {
     Optional,
 }
 
-/// Type of a member.
+/// Type of a member, with its target or device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Directory,
     File,
     Symlink(Vec<u8>),
-    /// Path of the target.
+    /// Path of the target in the archive.
     Link(Vec<u8>),
     CharDevice(DeviceNumber),
     BlockDevice(DeviceNumber),

@@ -12,7 +12,7 @@ use uext4_num::{clamp_usize, u64_of};
 /// Bytes that one system call reads of a file: headers of several small files.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// A tar with a position.
+/// A tar with the position of the next read.
 pub(crate) struct Tape {
     bytes: Bytes,
     position: u64,
@@ -55,7 +55,7 @@ impl Tape {
         }
     }
 
-    /// Bytes before the position.
+    /// Offset of the next byte, from the start of the tar.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }

@@ -23,7 +23,7 @@ const WAITING_MAX: usize = 16;
 pub(crate) struct Job {
     pub(crate) file: FileId,
     pub(crate) size: u64,
-    /// Index of the file.
+    /// Index into the files to be read later.
     pub(crate) later: u32,
 }
 

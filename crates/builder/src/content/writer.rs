@@ -27,7 +27,6 @@ pub(crate) struct ContentWriter {
     pub(crate) reporter: Reporter,
     gathered: Batch,
     block_bits: u32,
-    /// Blocks of a cluster.
     cluster_blocks: u32,
 }
 
@@ -48,7 +47,6 @@ impl ContentWriter {
         }
     }
 
-    /// Bytes of a block.
     pub(crate) fn block_size(&self) -> u32 {
         1 << self.block_bits
     }

@@ -17,11 +17,11 @@ use crate::tree::file::{DataLocation, File};
 use crate::tree::ids::FileId;
 use crate::tree::order::Sorted;
 
-/// What the tree determines.
+/// What follows from the tree where the options do not say it.
 pub(crate) struct Identity {
     pub(crate) uuid: [u8; 16],
     pub(crate) hash_seed: [u8; 16],
-    /// Seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub(crate) time: u64,
     /// Sizes, with the largest possible or the given number of blocks.
     pub(crate) geometry: Geometry,

@@ -16,7 +16,7 @@ pub(crate) struct PartRequest {
     pub(crate) file_blocks: u64,
     /// First block of the part in the file: a multiple of 1 MiB.
     pub(crate) first: u32,
-    /// Blocks of the part.
+    /// Length of the part in blocks.
     pub(crate) blocks: u32,
 }
 

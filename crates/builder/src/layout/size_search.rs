@@ -33,7 +33,6 @@ pub(crate) struct Needs<'a> {
     pub(crate) usages: &'a dyn Fn(QuotaKind) -> Vec<QuotaEntry>,
 }
 
-/// Result of a try.
 enum Try {
     Fits(Box<Draft>),
     /// The layout ends at this block, if the last group is long enough for it.

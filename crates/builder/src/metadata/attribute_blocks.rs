@@ -16,7 +16,7 @@ use crate::tree::arena::Tree;
 use crate::tree::ids::FileId;
 use crate::tree::keys::{Key, Purpose};
 
-/// The blocks of the image.
+/// The attribute blocks of the image, each shared by inodes with equal attributes.
 #[derive(Clone)]
 pub(crate) struct AttributeBlocks {
     /// For each block of the tree: its copies on disk, and the inodes that have one so far.

@@ -73,7 +73,6 @@ pub(crate) fn write(
     Ok(gather.finish(&mut writer.output)?)
 }
 
-/// Contents of a directory.
 enum Made {
     /// Its names fit into its inode.
     Inline(Vec<u8>),

@@ -61,7 +61,7 @@ impl DeepMaps {
     }
 }
 
-/// The extents of a file.
+/// Extents of a file in ascending order of its blocks.
 pub(crate) fn extents(tree: &Tree, file: &File) -> Vec<Extent> {
     let one;
     let runs: &[MappedRun] = match file.location {

@@ -35,7 +35,6 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// No entries yet.
     pub(crate) fn new(tree: Tree, writer: ContentWriter) -> Collector {
         Collector {
             tree,

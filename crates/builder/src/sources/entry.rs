@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use uext4_format::{DeviceNumber, Timestamp};
 
-/// A file of a source.
+/// A file of a source, or one more name of a file.
 #[derive(Debug)]
 pub struct Entry<'a> {
     /// Path below the root of the image: names separated by one `/` each, any bytes but zero, no
@@ -12,18 +12,18 @@ pub struct Entry<'a> {
     pub path: Vec<u8>,
     /// Owner, mode, time and extended attributes; ignored for [`Node::Link`].
     pub attributes: Attributes,
-    /// Type and contents.
+    /// Type of the file, with its contents or target.
     pub node: Node<'a>,
 }
 
-/// Attributes of a file.
+/// Attributes of a file, as the image gets them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Permission bits with setuid, setgid and sticky: the low 12 bits of the mode.
     pub permissions: u16,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the owner.
     pub gid: u32,
     /// Last change of the contents; the image has it as time of all four kinds.
     pub mtime: Timestamp,
@@ -37,29 +37,29 @@ pub struct Attributes {
 pub struct Xattr {
     /// Name with its prefix.
     pub name: Vec<u8>,
-    /// Value.
+    /// Value, any bytes.
     pub value: Vec<u8>,
 }
 
 /// Type and contents of a file.
 #[derive(Debug)]
 pub enum Node<'a> {
-    /// A directory.
+    /// A directory; its entries come as entries of their own.
     Directory,
-    /// A regular file.
+    /// A regular file with its contents.
     File(Content<'a>),
     /// A symbolic link with its target.
     Symlink(Vec<u8>),
     /// One more name of the file at this path, which the same layer has already given, or a layer
     /// below it has.
     Link(Vec<u8>),
-    /// A character device.
+    /// A character device with its number.
     CharDevice(DeviceNumber),
-    /// A block device.
+    /// A block device with its number.
     BlockDevice(DeviceNumber),
-    /// A named pipe.
+    /// A named pipe (FIFO).
     Fifo,
-    /// A socket.
+    /// A socket of the local domain.
     Socket,
 }
 
@@ -78,7 +78,7 @@ pub enum Data<'a> {
     Stream {
         /// The ranges of the file, in bytes.
         ranges: Vec<Range<u64>>,
-        /// Their bytes.
+        /// The bytes of the ranges, one after the other.
         reader: &'a mut dyn Read,
     },
     /// A file that can be read at any later time, from any thread. The builder finds its zero

@@ -16,7 +16,7 @@ use crate::tree::layer::{Layer, Pending};
 
 /// The place of a path in the tree of its layer.
 pub(crate) enum PathSlot<'a> {
-    /// The root.
+    /// The root directory, which has no name.
     Root,
     /// A name of a directory, which may exist.
     Name {
@@ -205,7 +205,7 @@ impl Tree {
         }
     }
 
-    /// Begins the next layer.
+    /// Begins the next layer; at most 65534 are possible.
     pub(crate) fn next_layer(&mut self) -> Result<()> {
         self.layer = self
             .layer

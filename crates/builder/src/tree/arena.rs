@@ -170,7 +170,7 @@ impl Tree {
         &self.arena[at..at + usize_of(clamp_u32(size))]
     }
 
-    /// The runs of a file.
+    /// Runs of a file with several; empty for other files.
     pub(crate) fn runs_of(&self, file: &File) -> &[MappedRun] {
         match &file.location {
             DataLocation::Many(at) => &self.runs[usize_of(*at)],

@@ -139,7 +139,6 @@ impl Interned {
         Ok((tail, Some(self.intern_block(bytes)), inline_max))
     }
 
-    /// Bytes of a cluster.
     pub(crate) fn cluster_bytes(&self) -> usize {
         self.limits.cluster_bytes
     }

@@ -28,7 +28,7 @@ pub(crate) enum Origin {
 pub(crate) struct MappedRun {
     /// First block of the file.
     pub(crate) logical: u32,
-    /// Number of blocks.
+    /// Length in blocks.
     pub(crate) blocks: u32,
     /// First block on disk.
     pub(crate) start: BlockNr,
@@ -48,7 +48,7 @@ pub(crate) enum DataLocation {
     Children { first: u32, count: u32 },
     /// One run of blocks on the device.
     One(MappedRun),
-    /// Several runs: an index.
+    /// Several runs: an index into the lists of runs.
     Many(u32),
 }
 

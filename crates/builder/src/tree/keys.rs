@@ -19,7 +19,7 @@ pub(crate) struct Key(u64);
 pub(crate) enum Purpose {
     /// One more choice of a place for a part of a file.
     Choice,
-    /// A node of a map.
+    /// A node of a file's extent tree or block map.
     Node,
     /// A copy of an attribute block.
     Copy,
@@ -92,7 +92,7 @@ impl Keys {
         }
     }
 
-    /// The key of a file.
+    /// Key of a file; the root's without keys.
     pub(crate) fn get(&self, file: FileId) -> Key {
         let keys = self.keys.as_ref();
         let key = keys.and_then(|keys| keys.get(usize_of(file.0)));

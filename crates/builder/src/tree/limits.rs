@@ -13,9 +13,7 @@ const DATA_NAME_BYTES: usize = 4;
 pub(crate) struct Limits {
     /// Bytes of an inode after its fields.
     pub(crate) tail_bytes: usize,
-    /// Bytes of a block.
     pub(crate) block_bytes: usize,
-    /// Bytes of a cluster.
     pub(crate) cluster_bytes: usize,
     /// What becomes of values that do not fit there.
     pub(crate) large: LargeValues,
@@ -34,7 +32,6 @@ pub(crate) enum InlineData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LargeValues {
     Refused,
-    /// They get inodes.
     Inodes,
 }
 

@@ -9,7 +9,7 @@ use uext4_num::{clamp_u8, clamp_u32, low_u32, usize_of};
 
 use crate::tree::ids::{FileId, NameId};
 
-/// A name in a directory.
+/// A name in a directory of the tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name {
     /// The directory that has the name.
@@ -55,14 +55,13 @@ impl Names {
         &mut self.names[usize_of(id.0)]
     }
 
-    /// The bytes of a name.
     pub(crate) fn bytes(&self, id: NameId) -> &[u8] {
         let name = &self.names[usize_of(id.0)];
         let at = usize_of(name.at);
         &self.bytes[at..at + usize::from(name.len)]
     }
 
-    /// The name in a directory.
+    /// The name `name` of `parent`, if it exists.
     pub(crate) fn find(&self, parent: FileId, name: &[u8]) -> Option<NameId> {
         let mut slot = self.slot_of(parent, name);
         loop {

@@ -27,7 +27,7 @@ pub(crate) struct Sorted {
 }
 
 impl Sorted {
-    /// The names of a directory.
+    /// Sorted names of a directory; empty for other files.
     pub(crate) fn children(&self, location: DataLocation) -> &[NameId] {
         match location {
             DataLocation::Children { first, count } => {

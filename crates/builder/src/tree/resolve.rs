@@ -19,7 +19,6 @@ const NAMES_MAX: u32 = 3 * 2048;
 /// What to do where a directory of a path does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// The path leads nowhere.
     Leave,
     /// Make it, without an entry.
     Make,

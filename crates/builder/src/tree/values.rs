@@ -23,7 +23,7 @@ pub(crate) struct Values {
     pub(crate) clusters: HashMap<u32, u64>,
 }
 
-/// A value of the image.
+/// A value that gets an inode of its own.
 pub(crate) struct Used {
     pub(crate) value: u32,
     pub(crate) file: FileId,

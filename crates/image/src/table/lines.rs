@@ -6,23 +6,22 @@
 
 use super::problem::Problem;
 
-/// What a line is.
+/// Kind of a line, with its parts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Text<'a> {
-    /// Empty, or a comment.
+    /// An empty line, or a comment.
     Nothing,
     Header {
         name: &'a str,
         value: &'a str,
     },
     Partition {
-        /// The device before the colon.
+        /// Text before the colon, which names a device.
         device: Option<&'a str>,
         fields: &'a str,
     },
 }
 
-/// A field of a partition.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Field<'a> {
     /// In the letters of the text.
@@ -57,7 +56,7 @@ pub(super) fn sort(line: &str) -> Text<'_> {
     }
 }
 
-/// The fields of a partition.
+/// Splits the text after the colon into fields.
 pub(super) fn fields(text: &str) -> Result<Vec<Field<'_>>, Problem> {
     let is_between = |c: char| c == ',' || c.is_whitespace();
     let mut fields = Vec::new();

@@ -34,7 +34,7 @@ pub use problem::{Fault, Problem};
 
 use crate::PartitionKind;
 
-/// Bytes of a sector.
+/// Bytes of a sector, as tables count them.
 pub(crate) const SECTOR: u64 = 512;
 /// Most sectors of a disk: offsets in files have 63 bits, and the backup table is behind.
 pub(crate) const SECTORS_MAX: u64 = i64::MAX.cast_unsigned() / SECTOR - 4096;
@@ -68,7 +68,7 @@ pub(crate) enum Label {
     Dos(Option<u32>),
 }
 
-/// A partition.
+/// A partition as a line of the table gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     /// The number of the line in the text, from 1; 0: none.
@@ -95,14 +95,12 @@ enum Size {
     Sectors(u64),
 }
 
-/// The type of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Gpt(Uuid),
     Dos(u8),
 }
 
-/// What a partition holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
     Zeroes,

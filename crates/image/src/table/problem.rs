@@ -6,13 +6,13 @@ use std::io;
 /// A line of a table that cannot be followed.
 #[derive(Debug)]
 pub struct Fault {
-    /// The name of the table.
+    /// The name of the table, as the caller gave it.
     pub file: String,
     /// The number of the line, from 1; 0: none of them.
     pub line: usize,
     /// The key or header; empty: the line as a whole.
     pub key: String,
-    /// What is wrong.
+    /// Why the line cannot be followed.
     pub problem: Problem,
 }
 
@@ -44,7 +44,7 @@ pub enum Problem {
     /// A header or key that is not known, or has no meaning here.
     #[error("{0}")]
     Refused(&'static str),
-    /// A key without a value.
+    /// A key that needs a value has none.
     #[error("the key has no value; fields are KEY=VALUE")]
     NoValue,
     /// A key or header that is there twice.
@@ -53,15 +53,15 @@ pub enum Problem {
     /// A value of another kind.
     #[error("{value:?} is not {wanted}")]
     Value {
-        /// What is there.
+        /// The text that is there.
         value: String,
-        /// What is meant.
+        /// Name of what is meant, for the message.
         wanted: &'static str,
     },
     /// A number of a partition that is in use or that the table does not have.
     #[error("a table of this kind has partitions 1 to {last}, and each of them once")]
     Number {
-        /// The largest number.
+        /// The largest number that the table has.
         last: u32,
     },
     /// No or several lines for the file system.
@@ -79,7 +79,7 @@ pub enum Problem {
     /// A partition that begins before the first usable sector.
     #[error("the first usable sector is {first}")]
     BeforeFirst {
-        /// The first usable sector.
+        /// Number of the first usable sector.
         first: u64,
     },
     /// Two partitions that share sectors.
@@ -91,15 +91,15 @@ pub enum Problem {
     /// A partition that the disk has no space for.
     #[error("there are no {sectors} free sectors for the partition")]
     NoSpace {
-        /// Its sectors.
+        /// Length of the partition in sectors.
         sectors: u64,
     },
     /// A file that is longer than its partition.
     #[error("the file has {bytes} bytes, and its partition {partition_bytes}")]
     ContentTooLong {
-        /// Bytes of the file.
+        /// Length of the file in bytes.
         bytes: u64,
-        /// Bytes of the partition.
+        /// Length of the partition in bytes.
         partition_bytes: u64,
     },
     /// A file without bytes, and no size.
@@ -125,7 +125,7 @@ pub enum Problem {
     FileSystemTooLong {
         /// Bytes of the file system, and of the hash tree behind it.
         bytes: u64,
-        /// Bytes of the partition.
+        /// Length of the partition in bytes.
         partition_bytes: u64,
     },
 }

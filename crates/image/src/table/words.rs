@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::{Kind, Label, SECTOR, SECTORS_MAX};
 use crate::PartitionKind;
 
-/// Linux filesystem data.
+/// "Linux filesystem data", as the words of sfdisk name it.
 pub(super) const LINUX: Uuid = uuid!("0FC63DAF-8483-4772-8E79-3D69D8477DE4");
 const ROOT_X86_64: Uuid = uuid!("4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709");
 const ROOT_ARM64: Uuid = uuid!("B921B045-1DF0-41C3-AF44-4C6F280D3FAE");
@@ -52,7 +52,7 @@ const GPT_KINDS: [(&[&str], Uuid); 12] = [
         uuid!("EBD0A0A2-B9E5-4433-87C0-68B6B72699C7"),
     ),
 ];
-/// Linux, in an MBR.
+/// Type of a Linux partition in an MBR.
 pub(super) const DOS_LINUX: u8 = 0x83;
 const DOS_KINDS: [(&[&str], u8); 5] = [
     (&["l", "linux"], DOS_LINUX),

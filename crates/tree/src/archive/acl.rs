@@ -7,7 +7,7 @@
 
 use uext4::format::acl::{Acl, Tag};
 
-/// The text of a list.
+/// The list in the text form of acl(5), lines joined by commas.
 pub(super) fn text(acl: &Acl) -> String {
     let lines = acl.entries().iter().map(|entry| {
         let perm = perm(entry.perm);

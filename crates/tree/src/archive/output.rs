@@ -9,7 +9,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Pieces of this length or more start in an empty buffer, so that reads stay large.
 const LARGE_BYTES: usize = 128 << 10;
 
-/// A stream under construction.
+/// Buffered output of a stream.
 pub(super) struct Output<'o> {
     out: &'o mut dyn Write,
     buffer: Vec<u8>,

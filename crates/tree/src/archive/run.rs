@@ -39,7 +39,7 @@ pub(super) struct Run<'r, 'a, 'o> {
 
 /// First name of a file with several names.
 struct First {
-    /// In the archive.
+    /// Path in the archive.
     name: Vec<u8>,
     names_left: u32,
 }
@@ -58,9 +58,9 @@ struct Level {
 /// their names only.
 #[derive(Default)]
 struct At {
-    /// In the image.
+    /// Path in the image.
     path: Vec<u8>,
-    /// In the archive.
+    /// Path in the archive.
     prefix: Vec<u8>,
 }
 
@@ -94,7 +94,7 @@ impl<'r, 'a, 'o> Run<'r, 'a, 'o> {
         }
     }
 
-    /// Writes the whole archive.
+    /// Writes the archive of `path` and all below it.
     pub(super) fn tree(&mut self, path: &[u8]) -> Result<()> {
         let mut open = Vec::new();
         match self.top(path) {

@@ -13,7 +13,7 @@ use std::ops::Range;
 use uext4::{Filesystem, InodeRef, Seek};
 use uext4_num::u64_of;
 
-/// The data of a file.
+/// Which ranges of a file have data, and the map that describes them.
 pub(super) struct Layout {
     /// Ranges with data, ascending.
     pub(super) ranges: Vec<Range<u64>>,

@@ -67,7 +67,7 @@ struct Open {
 }
 
 impl Open {
-    /// Begins with a directory.
+    /// Begins the walk with this directory.
     fn new((made, host): (Made, Vec<u8>)) -> Self {
         let mut open = Self {
             frames: Vec::new(),

@@ -107,7 +107,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Creates the empty file.
+    /// Creates the file without its contents.
     fn make(&self, source: &Source, spot: &Spot<'_>, name: &[u8]) -> Result<InodeRef> {
         let (fs, caller) = (&self.fs, &self.caller);
         let parent = spot.parent;

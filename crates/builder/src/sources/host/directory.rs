@@ -21,7 +21,7 @@ const AHEAD_MAX: usize = 4;
 /// Whether a path below the directory is left out.
 type Exclusion = Box<dyn Fn(&[u8]) -> bool + Send>;
 
-/// A directory of the host.
+/// A directory of the host as a source, with all that is below it.
 pub struct Host {
     root: Arc<OwnedFd>,
     path: PathBuf,

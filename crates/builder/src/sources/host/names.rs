@@ -18,10 +18,10 @@ thread_local! {
     static OPENED: RefCell<Option<(Arc<Directory>, OwnedFd)>> = const { RefCell::new(None) };
 }
 
-/// A name.
+/// A name of a [`Directory`].
 #[derive(Clone, Copy)]
 pub(super) struct Named {
-    /// Where it starts.
+    /// Its start in the names of the directory.
     pub(super) start: usize,
     /// Whether the directory calls it a regular file.
     pub(super) is_file: bool,
@@ -30,7 +30,7 @@ pub(super) struct Named {
 /// Names of a directory, sorted, kept once for all of its files.
 pub(super) struct Directory {
     pub(super) root: Arc<OwnedFd>,
-    /// Below the root.
+    /// Path below the root.
     pub(super) path: PathBuf,
     /// Each name and a zero.
     names: Box<[u8]>,

@@ -28,7 +28,6 @@ pub(super) struct Scanned {
     pub(super) files: Vec<ScannedFile>,
 }
 
-/// A file of a directory.
 pub(super) struct ScannedFile {
     /// Start of its name.
     pub(super) name: usize,
@@ -91,7 +90,7 @@ impl Scanner {
         }
     }
 
-    /// Attributes of the root.
+    /// Attributes of the root, through its open handle.
     pub(super) fn root(&mut self) -> Result<Attributes> {
         let stat = rustix::fs::fstat(&*self.root);
         let stat = stat.map_err(|error| Error::unreadable(&self.path, error))?;
@@ -194,7 +193,7 @@ fn device(stat: &Stat) -> DeviceNumber {
 /// A directory to be scanned, and where the result goes.
 type Request = (PathBuf, SyncSender<Result<Scanned>>);
 
-/// Threads that scan.
+/// Threads that scan directories ahead.
 pub(super) struct Ahead {
     requests: Vec<Sender<Request>>,
     threads: Vec<JoinHandle<()>>,
@@ -202,7 +201,6 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Starts `count` threads.
     pub(super) fn new(root: &Arc<OwnedFd>, path: &Path, count: usize) -> Ahead {
         let started = (0..count).map(|_| {
             let (sender, receiver) = channel::<Request>();
@@ -222,7 +220,7 @@ impl Ahead {
         }
     }
 
-    /// Asks for a directory.
+    /// Asks one of the threads to scan `below`; the receiver gets the result.
     pub(super) fn request(&mut self, below: PathBuf) -> Receiver<Result<Scanned>> {
         let (sender, receiver) = sync_channel(1);
         let at = self.requested % self.requests.len();

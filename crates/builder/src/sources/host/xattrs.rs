@@ -15,10 +15,10 @@ const XATTR_BYTES: usize = 64 << 10;
 /// Bytes of the first buffer: the kernel allocates as much for each call.
 pub(super) const FIRST_BYTES: usize = 512;
 
-/// A file of the host.
+/// A file of the host whose attributes are read.
 #[derive(Clone, Copy)]
 pub(super) enum Of<'a> {
-    /// An open one.
+    /// An open file.
     Handle(&'a OwnedFd),
     /// A path whose last link is not followed.
     Path(&'a Path),
