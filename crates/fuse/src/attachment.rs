@@ -25,7 +25,7 @@ pub(crate) struct Attachment {
 /// A mount that was made here.
 struct Made {
     id: MountId,
-    /// None without `fusectl`.
+    /// `None` if the control file system (`fusectl`) is not mounted.
     connection: Option<Connection>,
 }
 

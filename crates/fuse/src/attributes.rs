@@ -24,7 +24,7 @@ pub(crate) const TTL_WRITERS: Duration = Duration::from_secs(1);
 /// Whether a file is open for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writers {
-    /// No writer.
+    /// No open file of the node can write.
     None,
     /// At least one writer, so the page cache may hold dirty data.
     Some,

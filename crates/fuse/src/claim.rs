@@ -40,14 +40,14 @@ pub(crate) struct Claim {
     path: PathBuf,
 }
 
-/// Result of a server.
+/// How a server ended, as its claim says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The image is closed and clean. The text is its record of errors.
     Closed(Option<String>),
     /// The server could not close the image, with its message.
     Failed(String),
-    /// The server was killed.
+    /// The server was killed: it left no message.
     Killed,
 }
 
@@ -94,7 +94,7 @@ impl Claim {
         }
     }
 
-    /// The directory of the mount.
+    /// Directory that holds the claim and the control socket.
     pub(crate) fn dir(&self) -> &Path {
         // The path was made by joining a name, so it has a parent.
         self.path.parent().unwrap_or(&self.path)
@@ -132,7 +132,7 @@ impl Claim {
 pub(crate) struct Waiter {
     file: File,
     path: PathBuf,
-    /// Its owner.
+    /// User that owns the claim.
     uid: u32,
 }
 
@@ -185,7 +185,7 @@ impl Waiter {
         self.uid
     }
 
-    /// The directory of the mount.
+    /// Directory that holds the claim and the control socket.
     pub(crate) fn dir(&self) -> &Path {
         // The path was made by joining a name, so it has a parent.
         self.path.parent().unwrap_or(&self.path)

@@ -11,11 +11,11 @@ use std::os::fd::AsRawFd;
 /// Status of a ready child.
 const READY: u8 = 0;
 
-/// The side of the fork.
+/// Which process of a fork returned.
 pub(crate) enum Side {
-    /// The calling process.
+    /// The calling process, with its handle of the server.
     Parent(Child),
-    /// The server.
+    /// The server, with its handle of the caller.
     Child(Parent),
 }
 

@@ -10,14 +10,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// A failure to mount or unmount.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A system call failed.
+    /// A system call failed; see `source`.
     #[error("{doing} {}: {source}", path.display())]
     System {
-        /// The attempted operation.
+        /// The attempted operation, as the start of the message.
         doing: &'static str,
-        /// Its object.
+        /// The file or directory that it was about.
         path: PathBuf,
-        /// The cause.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The file system could not be opened, or not be closed cleanly.
@@ -26,21 +26,21 @@ pub enum Error {
     /// A server runs for this mount point already.
     #[error("{} is mounted already, by process {pid}", path.display())]
     Mounted {
-        /// The mount point.
+        /// Path of the mount point.
         path: PathBuf,
-        /// The server.
+        /// Process id of the server.
         pid: u32,
     },
     /// No mount of uext4 is there.
     #[error("{} is not a mount point of uext4", path.display())]
     NotMounted {
-        /// The path.
+        /// Path that is no mount point of uext4.
         path: PathBuf,
     },
     /// The mount cannot be reached by its path.
     #[error("{} is covered by another mount, which has to go first", path.display())]
     Covered {
-        /// The mount point.
+        /// Path of the mount point.
         path: PathBuf,
     },
     /// The directory to mount on was moved, or something was mounted on it, during the mount.
@@ -50,7 +50,7 @@ pub enum Error {
         path.display()
     )]
     Moved {
-        /// The mount point.
+        /// Path of the mount point.
         path: PathBuf,
     },
     /// `/proc` is missing, which names the opened directory.
@@ -60,29 +60,29 @@ pub enum Error {
         path.display()
     )]
     NoProc {
-        /// The mount point.
+        /// Path of the mount point.
         path: PathBuf,
-        /// Why.
+        /// Why `/proc` cannot be read.
         source: io::Error,
     },
     /// Files of the mount are in use.
     #[error("{} is in use; `fuser -vm {}` shows its users", path.display(), path.display())]
     Busy {
-        /// The mount point.
+        /// Path of the mount point.
         path: PathBuf,
     },
     /// The mount is frozen, and the operation would wait for the thaw.
     #[error("{} is frozen; `uext4 thaw {}` lets changes go on", path.display(), path.display())]
     Frozen {
-        /// The mount point.
+        /// Path of the mount point.
         path: PathBuf,
     },
     /// The server did not close the image in time.
     #[error("{} is unmounted, but process {pid} is still writing to the image", path.display())]
     StillOpen {
-        /// The mount point.
+        /// Path of the mount point.
         path: PathBuf,
-        /// The server.
+        /// Process id of the server.
         pid: u32,
     },
     /// The claim of another user's server is not given up, and names no process of that user.
@@ -92,9 +92,9 @@ pub enum Error {
         path.display()
     )]
     StillLocked {
-        /// The mount point.
+        /// Path of the mount point.
         path: PathBuf,
-        /// The owner of the claim.
+        /// Id of the user that owns the claim.
         uid: u32,
     },
     /// The mount is taken off here, and another mount namespace has it.
@@ -104,11 +104,11 @@ pub enum Error {
         path.display()
     )]
     Kept {
-        /// The mount point.
+        /// Path of the mount point.
         path: PathBuf,
         /// A process in the other namespace.
         pid: u32,
-        /// Its name.
+        /// Name of that process.
         name: String,
     },
     /// No place for the claim and the control socket can be written.
@@ -118,7 +118,7 @@ pub enum Error {
         path.display()
     )]
     NoRuntimeDir {
-        /// The mount point.
+        /// Path of the mount point.
         path: PathBuf,
         /// Why the first candidate cannot be used.
         source: io::Error,
@@ -126,7 +126,7 @@ pub enum Error {
     /// The server ended after a request was sent to it. Whether the request was served is unknown.
     #[error("{}: the server ended before it answered: it was unmounted or killed", path.display())]
     ServerEnded {
-        /// The control socket.
+        /// Path of the control socket.
         path: PathBuf,
     },
     /// The server of a running mount refused.
@@ -135,7 +135,7 @@ pub enum Error {
     /// `/dev/fuse` cannot be opened, or the kernel has no FUSE.
     #[error("{}", no_fuse(source))]
     NoFuse {
-        /// Why.
+        /// Why the device cannot be opened.
         source: io::Error,
     },
     /// This user may not mount, and the setuid helper is missing.
@@ -145,19 +145,19 @@ pub enum Error {
         path.display()
     )]
     NoFusermount {
-        /// The mount point.
+        /// Path of the mount point.
         path: PathBuf,
     },
-    /// `fusermount3` refused.
+    /// `fusermount3` refused to mount or unmount.
     #[error("fusermount3: {}", refusal(said))]
     Fusermount {
-        /// Its message.
+        /// What it wrote to standard error.
         said: String,
     },
     /// The server process could not mount or close the image.
     #[error("{said}")]
     Server {
-        /// Its message.
+        /// Message of the server process.
         said: String,
         /// [`Explained::status`] of a mount, 1 of an unmount.
         status: u8,

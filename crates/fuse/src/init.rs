@@ -54,7 +54,7 @@ const WANTED: u64 = cap::ASYNC_READ
 /// Required capabilities (Linux 4.9 has all of them).
 const NEEDED: u64 = cap::DONT_MASK | cap::POSIX_ACL | cap::BIG_WRITES;
 
-/// Negotiated protocol.
+/// Version and capabilities that both sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     flags: u64,

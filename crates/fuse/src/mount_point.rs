@@ -34,7 +34,7 @@ const COMM_ENV: &str = "_FUSE_COMMFD";
 pub enum Lazy {
     /// A busy mount is detached at once.
     Yes,
-    /// A busy mount stays.
+    /// A busy mount stays, and the unmount fails.
     No,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct MountId {
     pub(crate) connection: u64,
 }
 
-/// A mount of uext4.
+/// A mount of uext4 in the mount table.
 pub(crate) struct Mount {
     pub(crate) id: MountId,
     /// Number of the mount below.
@@ -286,7 +286,7 @@ pub(crate) fn numbers_of(connection: u64) -> (u64, u64) {
     )
 }
 
-/// From `major:minor`.
+/// Number of the connection, from `MAJOR:MINOR` of the mount.
 fn connection_of(device: &[u8]) -> Option<u64> {
     let (major, minor) = std::str::from_utf8(device).ok()?.split_once(':')?;
     Some(major.parse::<u64>().ok()? << MINOR_BITS | minor.parse::<u64>().ok()?)

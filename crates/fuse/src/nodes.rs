@@ -44,7 +44,7 @@ pub(crate) enum Rights {
     Any,
 }
 
-/// A closed file.
+/// What is left of a node after the close of one of its files.
 pub(crate) struct Closed {
     /// Its inode; none if the node was not open.
     pub(crate) inode: Option<InodeRef>,
@@ -267,7 +267,7 @@ impl Nodes {
         }
     }
 
-    /// Sizes of the table.
+    /// Number of known and of held nodes.
     pub(crate) fn counts(&self) -> NodeCounts {
         let mut sum = NodeCounts::default();
         for shard in &self.shards {

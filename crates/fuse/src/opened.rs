@@ -16,7 +16,7 @@ pub(crate) struct OpenMode {
     pub(crate) direct: bool,
     /// Write-back caching: the kernel delays writes.
     pub(crate) writeback: bool,
-    /// Class of the writer.
+    /// Class of the writer; `None` for a file that is only read.
     pub(crate) writer: Writers,
     /// Opened write-only without `O_APPEND`: the file is never read, and its user does not seek its
     /// end after the open.
@@ -34,7 +34,7 @@ impl OpenMode {
     const ONLY_WRITES: u64 = 8;
     const ONLY_APPENDS: u64 = 16;
     const WRITE_ONLY: u64 = 32;
-    /// Not with [`Self::BY_USERS`].
+    /// Excludes [`Self::BY_USERS`].
     const BY_NAMED: u64 = 64;
     const BITS: u32 = 7;
 

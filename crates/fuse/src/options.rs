@@ -12,10 +12,10 @@ pub enum DataCache {
     WriteThrough,
 }
 
-/// Where the server runs.
+/// Process that the server runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// In the calling process.
+    /// In the calling process, which the call occupies until the unmount.
     Foreground,
     /// In a process of its own; the call returns when the mount is ready.
     Daemon,
@@ -26,7 +26,7 @@ pub enum Run {
 pub enum Sharing {
     /// All users, subject to file permissions (`allow_other`).
     All,
-    /// No other user.
+    /// No other user, not even the superuser.
     Owner,
     /// All users if the superuser mounts, otherwise no other user.
     Default,
@@ -35,7 +35,7 @@ pub enum Sharing {
 /// Whether the server reports its transport on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announce {
-    /// The server reports it.
+    /// The server reports its transport.
     Yes,
     /// It does not; the control socket answers on request.
     No,
@@ -46,7 +46,7 @@ pub enum Announce {
 /// for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sandbox {
-    /// No sandbox.
+    /// The server keeps all rights of its user.
     Off,
     /// As far as the kernel supports it.
     Best,
@@ -62,7 +62,7 @@ pub enum Channel {
     /// io_uring; without it the mount fails. Linux 6.14 offers it after the superuser has written
     /// `Y` to `/sys/module/fuse/parameters/enable_uring`.
     IoUring,
-    /// `/dev/fuse`.
+    /// The device `/dev/fuse`, whatever the kernel offers.
     DevFuse,
 }
 
@@ -91,13 +91,13 @@ pub struct MountOptions {
     pub source: String,
     /// Storage of the file system.
     pub backing: Backing,
-    /// `ro`.
+    /// `ro`: the kernel refuses changes.
     pub read_only: bool,
-    /// `nosuid`.
+    /// `nosuid`: setuid and setgid have no effect.
     pub no_suid: bool,
-    /// `nodev`.
+    /// `nodev`: device files cannot be opened.
     pub no_dev: bool,
-    /// `noexec`.
+    /// `noexec`: no file can be executed.
     pub no_exec: bool,
     /// `noatime`; the file system's own option controls updates of access times.
     pub no_atime: bool,
@@ -127,7 +127,7 @@ pub struct MountOptions {
     pub owners: Owners,
     /// The option list as given: a remount may repeat fixed options.
     pub list: String,
-    /// Where the server runs.
+    /// Whether the server runs in the calling process.
     pub run: Run,
     /// Whether the server reports its transport on standard error.
     pub announce: Announce,

@@ -40,7 +40,6 @@ enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decides {
     Mode,
-    /// An access list.
     List,
 }
 

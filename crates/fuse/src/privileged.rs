@@ -15,7 +15,7 @@ use uext4_sync::Arc;
 /// The process that mounts and unmounts.
 #[derive(Clone)]
 pub(crate) enum Privileged {
-    /// This process.
+    /// This process has kept its rights.
     Own(Arc<Attachment>),
     /// The keeper of a sandboxed server.
     Keeper(Arc<Keeper>),

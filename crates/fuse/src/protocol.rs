@@ -162,7 +162,7 @@ pub(crate) const EXTENSION_GROUPS: u32 = 32;
 
 /// `GETATTR`: the request names the handle of an open file.
 pub(crate) const GETATTR_HANDLE: u32 = 1 << 0;
-/// `FSYNC`: as `fdatasync(2)`.
+/// `FSYNC`: data only, as `fdatasync(2)`.
 pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// `WRITE`: the data come from the page cache (writeback).
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;

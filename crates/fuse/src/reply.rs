@@ -6,7 +6,6 @@ use crate::protocol::REPLY_HEADER_BYTES;
 use uext4::FileRange;
 use uext4_num::clamp_u32;
 
-/// Buffer of a reply.
 enum Buffer<'a> {
     Own(Vec<u8>),
     Lent(&'a mut [u8]),
@@ -88,7 +87,7 @@ impl<'a> Reply<'a> {
         self.len
     }
 
-    /// The body so far.
+    /// Body of the reply, as far as it was put.
     pub(crate) fn body(&self) -> &[u8] {
         match &self.buffer {
             Buffer::Own(buf) => &buf[..self.len],
@@ -112,12 +111,12 @@ impl<'a> Reply<'a> {
         self.len += bytes.len();
     }
 
-    /// Puts a 32-bit number.
+    /// Puts a 32-bit number in native byte order.
     pub(crate) fn u32(&mut self, value: u32) {
         self.put(&value.to_ne_bytes());
     }
 
-    /// Puts a 64-bit number.
+    /// Puts a 64-bit number in native byte order.
     pub(crate) fn u64(&mut self, value: u64) {
         self.put(&value.to_ne_bytes());
     }

@@ -8,7 +8,7 @@ use uext4::{Caller, Checks};
 use uext4_num::{low_u16, usize_of};
 use uext4_sync::OnceLock;
 
-/// Number of `CAP_SYS_ADMIN`.
+/// Number of the capability `CAP_SYS_ADMIN`.
 const SYS_ADMIN: u32 = 21;
 /// An id that no user and no group has.
 pub(crate) const NO_ID: u32 = u32::MAX;
@@ -81,7 +81,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// The arguments, from the first.
+    /// Arguments of the request, unread.
     pub(crate) fn args(&self) -> Args<'a> {
         self.body
     }
@@ -227,7 +227,7 @@ impl<'a> Args<'a> {
         &mut self.first
     }
 
-    /// The next `len` bytes.
+    /// The next `len` bytes; `EPROTO` if there are fewer.
     pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Errno> {
         self.current().split_off(..len).ok_or(Errno::EPROTO)
     }
@@ -236,17 +236,16 @@ impl<'a> Args<'a> {
         self.bytes(N)?.try_into().map_err(|_| Errno::EPROTO)
     }
 
-    /// The next 16-bit number.
     fn u16(&mut self) -> Result<u16, Errno> {
         Ok(u16::from_ne_bytes(self.array()?))
     }
 
-    /// The next 32-bit number.
+    /// The next 32-bit number, in native byte order; `EPROTO` at the end.
     pub(crate) fn u32(&mut self) -> Result<u32, Errno> {
         Ok(u32::from_ne_bytes(self.array()?))
     }
 
-    /// The next 64-bit number.
+    /// The next 64-bit number, in native byte order; `EPROTO` at the end.
     pub(crate) fn u64(&mut self) -> Result<u64, Errno> {
         Ok(u64::from_ne_bytes(self.array()?))
     }
@@ -263,7 +262,7 @@ impl<'a> Args<'a> {
         Ok(name)
     }
 
-    /// Skips `len` bytes.
+    /// Skips `len` bytes; `EPROTO` if there are fewer.
     pub(crate) fn skip(&mut self, len: usize) -> Result<(), Errno> {
         self.bytes(len).map(|_| ())
     }

@@ -36,7 +36,6 @@ pub(crate) struct RequestStats {
 /// Requests of one opcode since the mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Requests {
-    /// Name of the opcode.
     name: &'static str,
     count: u64,
     /// Requests answered with an error, including expected ones such as ENOENT.
@@ -82,7 +81,6 @@ impl RequestStats {
         slot.buckets[bucket_of(took_ns)].fetch_add(1, Relaxed);
     }
 
-    /// Counts a zero-copy read.
     pub(crate) fn count_zero_copy_read(&self) {
         self.in_place.add(1);
     }

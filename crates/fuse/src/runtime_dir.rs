@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 
 /// Name of the control socket in the directory of a mount.
 pub(crate) const SOCKET_NAME: &str = "control";
-/// Permissions of the directories.
 const MODE: u32 = 0o700;
 /// Maximum length of a directory name, in bytes.
 const NAME_BYTES_MAX: usize = 200;
@@ -252,7 +251,7 @@ fn file_name(mount_point: &Path, bytes_max: usize) -> String {
     name
 }
 
-/// FNV-1a.
+/// FNV-1a, 64 bits.
 fn fnv(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;

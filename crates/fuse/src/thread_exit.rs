@@ -8,7 +8,6 @@ use std::io;
 use std::time::{Duration, Instant};
 use uext4_sync::{Arc, Condvar, Mutex, Rank};
 
-/// How a thread ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The connection to the kernel is gone.

@@ -21,7 +21,6 @@ const WAITING_MIN: usize = 4;
 /// Minimum number of copying threads: some of them wait for a disk.
 const COPYING_MIN: usize = 4;
 
-/// Job of a worker.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// Worker pool of a mount.

@@ -28,7 +28,7 @@ use uext4_sync::thread::{self, JoinHandle};
 /// Maximum time until the threads end after the connection was aborted.
 const ABORT_LIMIT: Duration = Duration::from_secs(10);
 
-/// The threads of a mount.
+/// The serving threads of a mount.
 pub(crate) struct Workers {
     pub(crate) service: Service,
     pub(crate) served: Served,
@@ -36,12 +36,12 @@ pub(crate) struct Workers {
     ends: Ends,
 }
 
-/// Transport of a mount.
+/// Transport of a mount, with the number of its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// Over io_uring.
+    /// Rings of io_uring.
     IoUring { n_threads: usize },
-    /// Through `/dev/fuse`.
+    /// Reads and writes of `/dev/fuse`.
     DevFuse { n_threads: usize },
 }
 

@@ -38,7 +38,6 @@ pub struct Client {
     peer: Peer,
 }
 
-/// Owner of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     /// This user or the superuser.
@@ -195,7 +194,7 @@ fn user_of(stream: &UnixStream) -> io::Result<u32> {
 }
 
 enum Socket {
-    /// Named by the caller.
+    /// A path that the caller gave.
     Named(PathBuf),
     /// In the opened directory of a mount that this user made.
     OfMount {

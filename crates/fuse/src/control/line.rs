@@ -114,7 +114,6 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
     /// The other end of the pipe was closed.

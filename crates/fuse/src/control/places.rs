@@ -13,7 +13,7 @@ const CHANGING_MAX: usize = 8;
 #[derive(Default)]
 pub(super) struct Places(AtomicUsize);
 
-/// A slot of the counter.
+/// A slot of the counter; dropping it frees the slot.
 pub(super) struct Place<'a>(&'a Places);
 
 impl Places {

@@ -34,7 +34,7 @@ pub struct QuotaRow {
 }
 
 impl QuotaRow {
-    /// The row of an entry.
+    /// The row of an entry, with its limits in bytes.
     pub fn of(entry: &QuotaEntry) -> Self {
         Self {
             id: entry.id,
@@ -54,13 +54,13 @@ impl QuotaRow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewLimits {
-    /// See [`QuotaRow`].
+    /// Soft limit of space in bytes; 0: none.
     pub space_soft_bytes: Option<u64>,
-    /// See [`QuotaRow`].
+    /// Hard limit of space in bytes; 0: none.
     pub space_hard_bytes: Option<u64>,
-    /// See [`QuotaRow`].
+    /// Soft limit of inodes; 0: none.
     pub inodes_soft: Option<u64>,
-    /// See [`QuotaRow`].
+    /// Hard limit of inodes; 0: none.
     pub inodes_hard: Option<u64>,
 }
 
@@ -128,7 +128,6 @@ impl NewGrace {
     }
 }
 
-/// Parses a quota kind.
 pub(super) fn kind_of(name: &str) -> Result<QuotaKind, Refusal> {
     name.parse()
         .map_err(|why| Refusal::invalid(format!("{name}: {why}")))
@@ -148,7 +147,6 @@ pub(super) fn rows(filesystem: &Filesystem, kind: &str, from: u32, count: u32) -
     Ok(rows.expect("keys are text and numbers are whole"))
 }
 
-/// Answer of a setter.
 pub(super) fn done(done: uext4::Result<()>) -> Answered {
     done.map(|()| Value::Null).map_err(Refusal::from)
 }

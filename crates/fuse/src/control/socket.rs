@@ -122,7 +122,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 struct Spare(Vec<UnixListener>);
 
 impl Spare {
-    /// Descriptors of a client.
+    /// Descriptors that serving one client takes.
     const N: usize = 2;
 
     fn fill(&mut self, socket: &UnixListener) -> io::Result<()> {

@@ -23,11 +23,11 @@ const GROUPS_MAX: u32 = 4096;
 /// Maximum number of slices of a free-space map.
 const SLICES_MAX: u32 = 1 << 16;
 
-/// The mount under control.
+/// The mount that requests are about.
 pub(super) struct Mount {
     pub(super) server: Arc<Server>,
     pub(super) path: PathBuf,
-    /// Description of the transport.
+    /// Description of the transport, for users.
     pub(super) served: String,
     pub(super) fixed_options: FixedOptions,
     /// State of the sandbox, once known.

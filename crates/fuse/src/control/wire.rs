@@ -31,7 +31,7 @@ pub enum Ask {
     Stats {},
     /// Statistics of block groups in ascending order: a list of [`uext4::GroupStats`].
     Groups {
-        /// The first group.
+        /// Number of the first group, from 0.
         from: u32,
         /// Maximum number of groups; the server may list fewer.
         count: u32,
@@ -55,7 +55,7 @@ pub enum Ask {
     Defragment {
         /// Path of the file from the root of the file system.
         path: String,
-        /// Counts only.
+        /// Counts extents, and moves nothing.
         dry_run: bool,
     },
     /// Values of tunables and readings: an object by name.
@@ -63,18 +63,18 @@ pub enum Ask {
         /// The names; an empty list means all.
         names: Vec<String>,
     },
-    /// Sets a tunable.
+    /// Sets a tunable to a number.
     Set {
-        /// Name of the tunable.
+        /// Name of the tunable, as in [`uext4::Filesystem::TUNABLES`].
         name: String,
-        /// The new value.
+        /// The new value, in the unit of the tunable.
         value: u64,
     },
     /// Usage and limits of owners in ascending order: a list of [`QuotaRow`](super::QuotaRow).
     Quota {
         /// `user`, `group` or `project`.
         kind: String,
-        /// The first owner id.
+        /// Lowest id to be listed.
         from: u32,
         /// Maximum number of owners; the server may list fewer.
         count: u32,
@@ -83,16 +83,16 @@ pub enum Ask {
     SetQuota {
         /// `user`, `group` or `project`.
         kind: String,
-        /// Id of the owner.
+        /// Id of the user, group or project.
         id: u32,
-        /// The new limits.
+        /// The limits to be changed.
         limits: NewLimits,
     },
     /// Sets the grace times of a kind.
     SetQuotaGrace {
         /// `user`, `group` or `project`.
         kind: String,
-        /// The new grace times.
+        /// The grace times to be changed.
         grace: NewGrace,
     },
     /// Flushes everything to the image and freezes it; changes wait.
@@ -103,21 +103,21 @@ pub enum Ask {
         size_bytes: Option<u64>,
         /// The growth, instead of a size.
         more_bytes: Option<u64>,
-        /// Changes nothing.
+        /// Plans only, and changes nothing.
         dry_run: bool,
     },
-    /// Thaws a frozen mount.
+    /// Thaws a frozen mount; waiting changes go on.
     Thaw {},
     /// After an unmount: thaws, and refuses any further freeze or remount.
     Detached {},
-    /// Shuts down ([`uext4::Filesystem::shutdown`]).
+    /// Shuts the file system down ([`uext4::Filesystem::shutdown`]).
     Shutdown {
         /// Data that are written before the shutdown.
         flush: Flush,
     },
     /// Changes mount options ([`uext4::Filesystem::remount`]).
     Remount {
-        /// Comma-separated options.
+        /// Options as of `mount -o remount`, separated by commas.
         options: String,
     },
 }
@@ -152,7 +152,7 @@ impl Ask {
 /// The reason why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Errno of the refusal.
+    /// Linux errno of the refusal.
     pub errno: i32,
     /// The reason as one sentence, for the user.
     pub text: String,
@@ -182,7 +182,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Result of a request.
+/// Answer to a request: a value, or a refusal.
 pub(super) type Answered = Result<Value, Refusal>;
 
 pub(super) fn request(ask: &Ask) -> Vec<u8> {

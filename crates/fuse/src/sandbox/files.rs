@@ -15,9 +15,9 @@ const VERSION: ABI = ABI::V6;
 
 /// Readable: CPU topology and groups of callers.
 const READ: [&str; 3] = ["/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
-/// Writable: read-ahead settings.
+/// Writable: read-ahead settings of devices.
 const WRITE: [&str; 1] = ["/sys/devices/virtual/bdi"];
-/// Readable and writable.
+/// Readable and writable: device files.
 const BOTH: [&str; 2] = ["/dev/fuse", "/dev/null"];
 
 /// Restricts this thread and the threads that it starts to the image and the server's own files.

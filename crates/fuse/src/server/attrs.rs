@@ -96,7 +96,7 @@ impl Server {
     }
 }
 
-/// Reads `struct fuse_setattr_in`.
+/// Reads `struct fuse_setattr_in`; returns its bits of valid fields as well.
 fn parse(mut args: Args<'_>) -> Result<(u32, SetAttr), Errno> {
     let (valid, _, _fh) = (args.u32()?, args.u32()?, args.u64()?);
     let (size, _lock_owner) = (args.u64()?, args.u64()?);

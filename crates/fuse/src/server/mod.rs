@@ -239,7 +239,6 @@ impl Server {
         &self.request_stats
     }
 
-    /// The served file system.
     pub(crate) fn filesystem(&self) -> &Filesystem {
         &self.filesystem
     }

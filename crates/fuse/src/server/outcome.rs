@@ -5,19 +5,19 @@ use crate::errno::Errno;
 /// Result of an operation; the body is in the [`crate::reply::Reply`].
 pub(super) type Handled<T = ()> = Result<T, Errno>;
 
-/// Result of a request.
+/// What is to be sent for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Send this reply.
+    /// A reply, with its body or an errno.
     Reply(Handled),
-    /// Send no reply.
+    /// No reply, which the kernel does not expect.
     Silent,
 }
 
 /// Request class: how long a request may occupy its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestClass {
-    /// Short, without waiting.
+    /// Short: it does not wait for a device.
     Soon,
     /// A large transfer that no caller waits for, or that comes with others.
     Bulk,

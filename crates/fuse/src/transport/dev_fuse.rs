@@ -30,10 +30,9 @@ pub(crate) struct DevFuse {
     at_once: AtomicBool,
 }
 
-/// `FUSE_DEV_IOC_CLONE`.
+/// `FUSE_DEV_IOC_CLONE`: connects a further descriptor.
 const CLONE: Opcode = 0x8004_e500;
 
-/// Path of the device.
 pub(crate) const PATH: &str = "/dev/fuse";
 
 impl DevFuse {
@@ -175,7 +174,7 @@ impl DevFuse {
 /// Result of sending a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// The kernel took it.
+    /// The kernel took the reply.
     Taken,
     /// Its request was aborted; the reply may still lie in the pipe.
     Unwanted,

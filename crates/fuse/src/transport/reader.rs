@@ -19,10 +19,10 @@ use uext4_sync::Arc;
 /// How long a reader lets `FORGET` requests accumulate.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// What the device delivers.
+/// Which requests the device delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Brings {
-    /// Every request.
+    /// Every request: there are no rings.
     All,
     /// The requests that rings do not deliver. Each removed file sends a `FORGET`, and waking a
     /// reader costs the caller more than the rest of the removal. The reader therefore takes many
@@ -97,7 +97,7 @@ impl Away {
         pool.leave(Box::new(move || self.serve(class)));
     }
 
-    /// Resumes after a thaw.
+    /// Resumes a parked request after a thaw.
     fn come_back(self) {
         if let Some(request) = Request::parse(&self.bytes) {
             let class = self.service.server.admit(&request).0;

@@ -14,7 +14,6 @@ pub(crate) trait Transport: Send {
     fn serve(&mut self, service: &Service) -> io::Result<Ended>;
 }
 
-/// Why a transport stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The connection to the kernel is gone.

@@ -24,7 +24,7 @@ use uext4_sync::mpsc::{Receiver, channel};
 
 /// The rings of a mount, ready to be registered by their threads.
 pub(crate) struct Rings {
-    /// One per thread.
+    /// One queue per thread.
     pub(crate) queues: Vec<Queue>,
     /// Reports the start of each thread.
     pub(crate) starts: StartReports,

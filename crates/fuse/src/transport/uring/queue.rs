@@ -51,7 +51,6 @@ pub(crate) struct Queue {
     scratch: Scratch,
 }
 
-/// The entries of a queue.
 struct Pool {
     queue: u16,
     n_entries: usize,

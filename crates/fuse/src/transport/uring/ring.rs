@@ -37,7 +37,7 @@ pub(super) struct Ring {
 }
 
 pub(super) enum Completion {
-    /// A request.
+    /// A request that arrived in this entry.
     Request(Box<Entry>),
     /// An entry that the kernel will not use again, with its error.
     Lost(io::Error),
@@ -137,7 +137,7 @@ impl Ring {
         }
     }
 
-    /// Submits the queued commands.
+    /// Submits the queued commands, without waiting.
     pub(super) fn submit(&mut self) -> io::Result<()> {
         self.enter(0)
     }
@@ -191,7 +191,7 @@ impl Ring {
         !self.ring.completion().is_empty()
     }
 
-    /// The next ready completion.
+    /// The next ready completion; `None` if there is none yet.
     pub(super) fn next(&mut self) -> io::Result<Option<Completion>> {
         let Some(done) = self.ring.completion().next() else {
             return Ok(None);
