@@ -13,7 +13,7 @@ pub(crate) const AT_ONCE_MAX: usize = 8;
 /// Type and end of a mapped write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapped {
-    /// Shared, then synced.
+    /// Shared, then synced by the process.
     Synced,
     /// Shared; the kernel writes it back at any time.
     Shared,
@@ -88,7 +88,6 @@ pub(crate) fn read_mapped(file: &File, from: u64, out: &mut [u8]) -> io::Result<
     Ok(())
 }
 
-/// Direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Read,

@@ -18,10 +18,10 @@ use crate::tree::Tree;
 /// Operations between two full comparisons.
 const COMPARE_EVERY: u64 = 5000;
 
-/// Parameters of a process.
+/// Parameters of one process of a run.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The root of the mount.
+    /// Root of the mount that is exercised.
     pub root: PathBuf,
     /// Number of the process, from 0.
     pub process: u64,
@@ -56,7 +56,7 @@ pub fn serve(order: &Order) -> Result<()> {
         .with_context(told)
 }
 
-/// The state of a worker.
+/// State of a worker: its own files, and its part in the shared ones.
 pub struct Worker {
     tree: Tree,
     files: Files,

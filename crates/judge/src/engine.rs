@@ -30,7 +30,7 @@ fn answer<T>(result: uext4::Result<T>) -> Result<T, Errno> {
 }
 
 impl<'a> EngineTarget<'a> {
-    /// Operations on `fs`.
+    /// Performs operations on `fs` as the superuser.
     pub fn new(fs: &'a Filesystem) -> Self {
         Self {
             fs,

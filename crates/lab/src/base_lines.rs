@@ -2,7 +2,7 @@
 
 use uext4::BaseLines;
 
-/// Begins the words.
+/// Prefix of the mount words that select base lines.
 const PREFIX: &str = "lab_";
 
 const NAMES: [&str; 8] = [

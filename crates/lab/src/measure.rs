@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::borrow::Cow;
 
-/// Key of a metric.
+/// What identifies a metric among the results.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Key {
     pub(crate) experiment: &'static str,
@@ -75,7 +75,6 @@ impl Series {
     }
 }
 
-/// The outcome of a plan.
 pub(crate) struct Results {
     pub(crate) series: Vec<Series>,
     /// Peers that could not run, with the reason.

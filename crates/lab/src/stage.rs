@@ -13,7 +13,7 @@ use uext4_testkit::oracle::KernelMount;
 
 /// Access of workers to the file system.
 pub(crate) enum Place {
-    /// In this process.
+    /// By calls in this process.
     Library(Arc<Filesystem>),
     /// Under a directory; one process per worker.
     Directory(PathBuf),
@@ -30,7 +30,7 @@ pub(crate) struct Setup {
     pub(crate) base_lines: BaseLines,
 }
 
-/// A mounted file system.
+/// A mounted file system: in this process, by the kernel, or by FUSE.
 pub(crate) enum Stage {
     Library(Arc<Filesystem>),
     Kernel(KernelMount),
@@ -69,7 +69,7 @@ impl Stage {
         }
     }
 
-    /// The access for workers.
+    /// Access for the workers.
     pub(crate) fn access(&self) -> Place {
         match self {
             Self::Library(filesystem) => Place::Library(filesystem.clone()),

@@ -42,7 +42,7 @@ fn read(fs: &Filesystem) {
     }
 }
 
-/// Changes the second half.
+/// Changes blocks of the second half of the file.
 fn change(fs: &Filesystem) {
     let file = dir(fs, b"f");
     for at in (BLOCKS / 2..BLOCKS - 2).step_by(2) {

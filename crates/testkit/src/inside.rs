@@ -29,10 +29,10 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 const RED_ZONE_BYTES: u64 = 128;
 /// Space below the stack for the memory that arguments point to.
 const ROOM_BYTES: u64 = 1024;
-/// The `syscall` instruction.
+/// Machine code of the `syscall` instruction (x86-64).
 const CALL: [u8; 2] = [0x0f, 0x05];
 
-/// Argument of a call.
+/// Argument of a system call.
 #[derive(Clone, Copy, Debug)]
 enum Give<'a> {
     Number(i64),

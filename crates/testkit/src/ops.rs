@@ -19,27 +19,27 @@ pub use stream::{Palette, Stream};
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// Operation not permitted.
+    /// The operation is not permitted.
     pub const EPERM: Self = Self(1);
-    /// No such name.
+    /// A name of the path does not exist.
     pub const ENOENT: Self = Self(2);
     /// No reader or no driver behind a special file.
     pub const ENXIO: Self = Self(6);
     /// Not allowed for this kind of file.
     pub const EACCES: Self = Self(13);
-    /// The name exists.
+    /// The name exists already.
     pub const EEXIST: Self = Self(17);
-    /// Not a directory.
+    /// A component of the path is no directory.
     pub const ENOTDIR: Self = Self(20);
-    /// Is a directory.
+    /// The operation is not for directories.
     pub const EISDIR: Self = Self(21);
-    /// Invalid argument.
+    /// An argument is invalid.
     pub const EINVAL: Self = Self(22);
-    /// No space.
+    /// No space is left.
     pub const ENOSPC: Self = Self(28);
-    /// Name too long.
+    /// A name or path is too long.
     pub const ENAMETOOLONG: Self = Self(36);
-    /// Directory not empty.
+    /// The directory has entries.
     pub const ENOTEMPTY: Self = Self(39);
     /// The last part of the path is a symlink.
     pub const ELOOP: Self = Self(40);
@@ -61,7 +61,7 @@ pub trait Target {
 /// Bytes of a name, path or value. A list of numbers in JSON.
 pub type Bytes = Vec<u8>;
 
-/// One operation.
+/// One operation, of which a target makes one or a few system calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(
     missing_docs,
@@ -70,19 +70,19 @@ pub type Bytes = Vec<u8>;
 pub enum Op {
     /// Creates an empty regular file, exclusively.
     Create { path: Bytes, mode: u32 },
-    /// Creates a directory.
+    /// Creates an empty directory.
     Mkdir { path: Bytes, mode: u32 },
-    /// Creates a named pipe.
+    /// Creates a named pipe (FIFO).
     Mkfifo { path: Bytes, mode: u32 },
     /// Creates a socket or a device node.
     Mknod { path: Bytes, mode: u32, node: Node },
-    /// Creates a symlink.
+    /// Creates the symlink `path`, which leads to `target`.
     Symlink { path: Bytes, target: Bytes },
     /// Creates the hard link `to` to `from`.
     Link { from: Bytes, to: Bytes },
     /// Removes a name, not of a directory.
     Unlink { path: Bytes },
-    /// Removes an empty directory.
+    /// Removes a directory, which must be empty.
     Rmdir { path: Bytes },
     /// Renames, with flags of `renameat2`.
     Rename {
@@ -97,9 +97,9 @@ pub enum Op {
         len_bytes: u32,
         seed: u64,
     },
-    /// Sets the size.
+    /// Sets the size: cuts the file off, or extends it with a hole.
     Truncate { path: Bytes, size_bytes: u64 },
-    /// Sets permission bits.
+    /// Sets permission bits, setuid, setgid and sticky among them.
     Chmod { path: Bytes, mode: u32 },
     /// Sets owner and group, without following a symlink.
     Chown { path: Bytes, uid: u32, gid: u32 },
@@ -110,7 +110,7 @@ pub enum Op {
         value: Bytes,
         how: XattrHow,
     },
-    /// Removes an extended attribute.
+    /// Removes an extended attribute, without following a symlink.
     RemoveXattr { path: Bytes, name: String },
     /// Makes a regular file or directory durable.
     Fsync { path: Bytes },
@@ -119,39 +119,39 @@ pub enum Op {
 /// Node types of `mknod` besides files and pipes; devices with major and minor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Node {
-    /// A socket.
+    /// A socket of the local domain.
     Socket,
-    /// A character device.
+    /// A character device, by major and minor number.
     Char(u32, u32),
-    /// A block device.
+    /// A block device, by major and minor number.
     Block(u32, u32),
 }
 
-/// Flags of `renameat2`.
+/// Flags of `renameat2`, one combination each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RenameHow {
-    /// Replaces an existing name.
+    /// No flag: replaces an existing name.
     Replace,
-    /// `RENAME_NOREPLACE`.
+    /// `RENAME_NOREPLACE`: refuses an existing name.
     NoReplace,
-    /// `RENAME_EXCHANGE`.
+    /// `RENAME_EXCHANGE`: swaps two existing names.
     Exchange,
     /// `RENAME_WHITEOUT`: leaves a character device 0:0.
     Whiteout,
-    /// `RENAME_WHITEOUT` and `RENAME_NOREPLACE`.
+    /// `RENAME_WHITEOUT` and `RENAME_NOREPLACE` together.
     WhiteoutNoReplace,
     /// `RENAME_NOREPLACE` and `RENAME_EXCHANGE`: always refused.
     NoReplaceExchange,
 }
 
-/// Flags of `setxattr`.
+/// Flags of `setxattr`, one each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum XattrHow {
-    /// Creates or replaces.
+    /// No flag: creates or replaces the attribute.
     Either,
-    /// `XATTR_CREATE`.
+    /// `XATTR_CREATE`: refuses an existing attribute.
     Create,
-    /// `XATTR_REPLACE`.
+    /// `XATTR_REPLACE`: refuses a missing attribute.
     Replace,
 }
 

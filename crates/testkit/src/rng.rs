@@ -2,12 +2,12 @@
 //!
 //! Tests print the seed; the seed alone repeats the run.
 
-/// A random number generator.
+/// A deterministic generator of pseudo-random numbers (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of `seed`.
+    /// A generator whose numbers `seed` determines.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -17,7 +17,7 @@ impl Rng {
         Self(Self(self.0 ^ index.wrapping_mul(0xD6E8_FEB8_6659_FD93)).next_u64())
     }
 
-    /// The next 64 bits.
+    /// The next 64 bits, uniformly distributed.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -35,7 +35,7 @@ impl Rng {
         self.next_u64() % bound
     }
 
-    /// A number in `low..=high`.
+    /// A number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
@@ -53,7 +53,7 @@ impl Rng {
         &items[self.below(items.len() as u64) as usize]
     }
 
-    /// Fills `buffer`.
+    /// Fills `buffer` with random bytes.
     pub fn fill(&mut self, buffer: &mut [u8]) {
         for chunk in buffer.chunks_mut(8) {
             let bytes = self.next_u64().to_le_bytes();
@@ -61,7 +61,7 @@ impl Rng {
         }
     }
 
-    /// `len` bytes.
+    /// Vector of `len` random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.fill(&mut bytes);

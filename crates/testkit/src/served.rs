@@ -81,7 +81,7 @@ impl ServedMount {
         Ok(mount)
     }
 
-    /// The root of the mount.
+    /// Path of the mount point.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -196,7 +196,6 @@ fn lock(server: &Mutex<Child>) -> std::sync::MutexGuard<'_, Child> {
     server.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the unmount succeeded.
 fn umount(dir: &Path, how: &[&str]) -> Result<bool> {
     Ok(Program::new("umount")?.args(how).arg(dir).run()?.code == Some(0))
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::process::ExitCode;
 use uext4::device::User;
 
-/// Result of a command.
+/// Result of a command, which `main` turns into an exit status.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 /// Exit status of the tool, as `uext4 --help` lists them.
@@ -40,7 +40,7 @@ impl Exit {
     }
 }
 
-/// Why a command failed.
+/// Why a command failed: exit status, message and hint.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -170,7 +170,7 @@ pub(crate) trait Cause: Display {
     fn hint(&self) -> Option<&'static str> {
         None
     }
-    /// The message without the hint.
+    /// The message, without the hint.
     fn text(&self) -> String {
         self.to_string()
     }

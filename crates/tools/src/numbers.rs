@@ -71,7 +71,6 @@ pub(crate) fn readable_size(bytes: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// The nearest floating-point number.
 #[expect(clippy::as_conversions, reason = "no other conversion rounds")]
 pub(crate) fn nearest(number: u64) -> f64 {
     number as f64

@@ -11,7 +11,7 @@ const VARIABLE: &str = "SOURCE_DATE_EPOCH";
 /// Source of the current time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Epoch {
-    /// The system clock.
+    /// No fixed time: the system clock.
     None,
     /// `--time`: everything that is created gets this time.
     All(Timestamp),

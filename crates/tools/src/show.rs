@@ -31,7 +31,7 @@ impl Name {
     }
 }
 
-/// Bytes in hexadecimal.
+/// Lower-case hexadecimal digits, two for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

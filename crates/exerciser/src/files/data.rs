@@ -15,7 +15,7 @@ use crate::beyond_std::{self, AT_ONCE_MAX, Mapped, Request, Way};
 const ALIGNMENT: usize = 512;
 const PAGE: usize = 4096;
 
-/// Page-aligned memory.
+/// Page-aligned memory, as direct I/O needs it.
 pub(crate) struct Aligned {
     bytes: Vec<u8>,
     start: usize,
@@ -258,7 +258,7 @@ fn read_all(file: &File, from: usize, out: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Compares the whole file.
+/// Fails unless the file has exactly these bytes.
 pub(super) fn compare_all(file: &File, expected: &[u8]) -> Result<()> {
     let mut found = vec![0; FILE_BYTES_MAX + 1];
     let mut done = 0;

@@ -79,7 +79,7 @@ impl Known {
     }
 }
 
-/// The files of a process.
+/// Files that one process alone uses, with their expected contents.
 pub struct Files {
     dir: PathBuf,
     files: Vec<Known>,
@@ -251,7 +251,7 @@ impl Files {
         Ok(())
     }
 
-    /// Closes all descriptors.
+    /// Closes all descriptors; the files stay.
     pub fn close_all(&mut self) {
         self.files.iter_mut().for_each(|file| file.open = None);
     }

@@ -20,12 +20,12 @@ use model::{Model, PAGE_BYTES, PAGES, Units};
 use uext4_testkit::rng::Rng;
 use users::{User, Way};
 
-/// End of a run.
+/// When a run ends.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
     /// After the asynchronous user has submitted this many batches of requests.
     Groups(u64),
-    /// After this time.
+    /// When this time has passed since the start.
     Time(Duration),
 }
 

@@ -15,7 +15,6 @@ use super::model::{Model, PAGES, UNIT_BYTES, UNITS_PER_PAGE, Units};
 use crate::beyond_std::{self, AT_ONCE_MAX, Mapping, Request, Way as Direction};
 use crate::files::Aligned;
 
-/// Layer of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Asynchronous,

@@ -106,7 +106,7 @@ impl Crowd {
     }
 }
 
-/// The bytes of a file.
+/// All bytes of a file: seed, length, and random bytes by the seed.
 fn whole(seed: u64, len: u64) -> Vec<u8> {
     let mut bytes = seed.to_le_bytes().to_vec();
     bytes.extend(len.to_le_bytes());

@@ -104,7 +104,7 @@ impl Shared {
         self.records.compare()
     }
 
-    /// Closes all descriptors.
+    /// Closes all descriptors; the files stay.
     pub fn close_all(&mut self) {
         self.records.close();
     }

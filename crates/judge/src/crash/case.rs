@@ -13,9 +13,9 @@ use super::plot::Plot;
 /// The pending writes that survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survivors {
-    /// Everything.
+    /// All pending writes, whole.
     All,
-    /// Nothing.
+    /// No pending write.
     None,
     /// A random subset of whole writes, by seed.
     Whole(u64),
@@ -23,14 +23,14 @@ pub enum Survivors {
     Torn(u64),
 }
 
-/// A crash of a run.
+/// A crash of a run, which can be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// The run whose recording is cut.
     pub run: Run,
     /// Number of its events before the crash.
     pub cut: usize,
-    /// The surviving writes.
+    /// Pending writes that survive the crash.
     pub survivors: Survivors,
 }
 

@@ -34,7 +34,7 @@ pub struct Config {
     preset: Preset,
     /// Features in addition to the preset, as for `mke2fs -O`.
     features: &'static str,
-    /// Bytes of a block.
+    /// Bytes of a block of the file system.
     pub block_size: u32,
     size_bytes: u64,
     blocks_per_group: Option<u32>,
@@ -51,15 +51,14 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mount {
     Plain,
-    /// `discard`.
+    /// Mounted with `discard`.
     Discards,
-    /// `sync`.
+    /// Mounted with `sync`.
     Syncs,
     /// Designs as they were before improvements.
     AsBefore,
 }
 
-/// Location of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogPlace {
     Inside,

@@ -12,7 +12,7 @@ pub(super) struct Disk {
     pub(super) journal: Option<Arc<MemDevice>>,
 }
 
-/// Recorders over a [`Disk`].
+/// Recorders over the devices of a [`Disk`].
 pub(super) struct Recorders {
     pub(super) main: Arc<Recorder>,
     pub(super) journal: Option<Arc<Recorder>>,

@@ -52,10 +52,10 @@ impl Effort {
     };
 }
 
-/// Counters of results.
+/// What was checked, and how it came out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
-    /// Cuts.
+    /// Moments of a recording at which it was cut.
     pub cuts: u64,
     /// Images recovered by us.
     pub images: u64,
@@ -71,7 +71,7 @@ pub struct Figures {
     pub inside: u64,
     /// Images with an older state than the last step begun.
     pub older: u64,
-    /// Fast commits.
+    /// Fast commits that the workloads made.
     pub fast_commits: u64,
     /// Images whose log e2fsck refused wrongly.
     pub refused: u64,

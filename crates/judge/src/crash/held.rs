@@ -31,7 +31,7 @@ const UNNAMED_NUMBERS: u64 = 1 << 48;
 #[derive(Default)]
 pub(super) struct OpenFiles {
     inodes: BTreeMap<u64, InodeRef>,
-    /// Their expected state.
+    /// Expected state of the files, by number.
     files: BTreeMap<u64, OpenFile>,
     /// Files whose last step hit "no space": its extent on disk is unknown.
     cut_short: BTreeMap<u64, OpenFile>,

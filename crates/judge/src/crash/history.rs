@@ -14,7 +14,7 @@ use super::step::Step;
 /// Bytes of a file; equal contents of successive states share memory.
 type Content = Arc<[u8]>;
 
-/// The model after a step.
+/// State of the model after a step.
 pub(super) struct State {
     pub(super) manifest: Manifest,
     /// Inode number of each path of a file.

@@ -21,13 +21,12 @@ use super::tape::Tape;
 use super::verdict::{self, Window};
 use crate::EngineTarget;
 
-/// Number of workers.
 const WORKERS: usize = 3;
 
 /// Checks the crashes of one recording.
 pub struct Judge {
     recording: Recording,
-    /// Counters so far.
+    /// Sum of the results so far.
     pub figures: Figures,
 }
 
@@ -43,7 +42,7 @@ struct Task {
 }
 
 impl Judge {
-    /// For `recording`.
+    /// A judge of the crashes of `recording`, with no results yet.
     pub fn new(recording: Recording) -> Self {
         Self {
             recording,

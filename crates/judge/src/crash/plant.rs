@@ -14,7 +14,7 @@ use uext4::format::fast_commit::without_removed_ranges;
 use super::play::Recording;
 use super::tape::Tape;
 
-/// What to remove.
+/// Flushes to remove from a recording, so that the judge has to find errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// All, and the durability of all writes.

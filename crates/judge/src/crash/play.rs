@@ -36,11 +36,11 @@ pub struct Run {
     pub config: Config,
     /// A fixed workload instead of a random one.
     pub plot: Option<Plot>,
-    /// Seed of the workload.
+    /// Seed of the workload; equal seeds give equal steps.
     pub seed: u64,
     /// Steps before the recording starts.
     pub warm_up: usize,
-    /// Recorded steps.
+    /// Number of recorded steps.
     pub steps: usize,
 }
 
@@ -95,7 +95,6 @@ pub struct Recording {
     pub fast_commits: u64,
 }
 
-/// The clock of a run.
 pub(super) fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(WallTime {
         seconds: START_SECONDS,
@@ -103,7 +102,7 @@ pub(super) fn clock() -> Arc<ManualClock> {
     }))
 }
 
-/// Deterministic mount options.
+/// Mount options under which equal steps give equal writes.
 pub(super) fn options(clock: Arc<ManualClock>) -> MountOptions {
     MountOptions {
         threads: Threads::Inline,

@@ -43,9 +43,9 @@ pub enum Plot {
     Punch,
     /// Collapses a part, which moves the rest.
     Collapse,
-    /// Inserts a range inside.
+    /// Inserts a range inside the file, which moves the rest.
     Insert,
-    /// Zeroes it.
+    /// Zeroes a range inside the file.
     Zero,
     /// Zeroes it with written zeros.
     WriteZeroes,
@@ -66,7 +66,7 @@ pub enum Plot {
 }
 
 impl Plot {
-    /// All plots.
+    /// All plots, each once.
     pub const ALL: [Plot; 14] = [
         Plot::Truncate,
         Plot::Reclaim,
@@ -135,7 +135,7 @@ impl Plot {
             && ((!long && !moves) || truncates || config.has_extents())
     }
 
-    /// The steps before the recording.
+    /// Steps before the recording, which make what it needs.
     pub(super) fn before(self, config: &Config, seed: u64) -> Vec<Step> {
         match self {
             Self::Files | Self::Names => records::before(config, seed),

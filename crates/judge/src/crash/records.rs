@@ -7,9 +7,8 @@ use uext4_testkit::rng::Rng;
 use super::config::Config;
 use super::step::Step;
 
-/// Files of a workload.
 const FILES: u64 = 5;
-/// Recorded steps.
+/// Steps that are recorded.
 const STEPS: u64 = 60;
 /// Largest offset in blocks.
 const BLOCKS: u64 = 40;
@@ -153,7 +152,6 @@ pub(super) fn names(config: &Config, seed: u64) -> Vec<Step> {
     steps
 }
 
-/// Names that exist.
 struct Known {
     paths: Vec<Vec<u8>>,
     next: u64,

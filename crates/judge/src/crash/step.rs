@@ -19,7 +19,7 @@ const ACL: [u8; 44] = [
     2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 100, 0, 0, 0, 4, 0, 4, 0, 255, 255,
     255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
-/// `FS_NODUMP_FL`.
+/// `FS_NODUMP_FL` of the ioctl for inode flags.
 const NODUMP: u32 = 0x40;
 /// The permission bits that match [`ACL`].
 const ACL_MODE: u32 = 0o644;
@@ -29,7 +29,7 @@ const ACL_MODE: u32 = 0o644;
 pub(super) enum Step {
     Op(Op),
     Sync,
-    /// Opens an unnamed file.
+    /// Opens a file without a name, and keeps it as `held`.
     Tmpfile {
         held: u64,
     },
@@ -89,7 +89,7 @@ pub(super) enum Step {
     },
     /// Moves data of all files to the front.
     Compact,
-    /// Discards free space.
+    /// Discards all free space.
     Trim,
     /// Freezes the file system and thaws it.
     Freeze,

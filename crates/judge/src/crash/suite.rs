@@ -25,7 +25,7 @@ pub fn run_suite(run: Run, effort: &Effort) -> Result<Figures> {
 /// Results of a run without a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unjournaled {
-    /// Crash images.
+    /// Number of crash images.
     pub images: u64,
     /// Images that could be mounted unrepaired.
     pub mounted: u64,

@@ -51,7 +51,7 @@ impl Tape {
         self.cuts.len() - 1
     }
 
-    /// The event after `cut`.
+    /// The event after `cut`, on whichever device it was.
     pub(super) fn event(&self, cut: usize) -> Option<&Event> {
         let (now, next) = (self.cuts[cut], self.cuts.get(cut + 1)?);
         if next.main > now.main {

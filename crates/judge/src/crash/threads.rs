@@ -28,10 +28,10 @@ const THREADS: u64 = 4;
 /// Files per syncing thread.
 const FILES: u64 = 12;
 
-/// Counters of results.
+/// What was checked, summed over all crashes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadsFigures {
-    /// Images recovered.
+    /// Crash images that were recovered.
     pub images: u64,
     /// Synced files found with their content.
     pub files: u64,

@@ -19,7 +19,7 @@ use crate::EngineTarget;
 const HALVES: [u64; 2] = [1024, 1536];
 const SECTOR_BYTES: usize = 512;
 
-/// Counters of results.
+/// What was checked, and how it came out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TornFigures {
     /// Images with a superblock half old and half new.

@@ -223,7 +223,7 @@ impl Workload {
         })
     }
 
-    /// Removes an existing attribute.
+    /// Removes an attribute that exists.
     fn remove_xattr(&mut self, model: &Model) -> Step {
         let tree = model.manifest();
         let pairs = tree.entries.iter().flat_map(|(path, entry)| {

@@ -13,7 +13,7 @@ use uext4_testkit::oracle;
 /// Arguments of mke2fs: groups of 32 MiB, so that a small volume has as many groups as a large one,
 /// in flexible groups of 128 MiB; no space is held back for the superuser.
 pub(super) const SHAPE: [&str; 6] = ["-g", "8192", "-G", "4", "-m", "0"];
-/// Bytes per call.
+/// Bytes of one write call.
 const WRITE_BYTES: usize = 128 << 10;
 /// Data are made durable when this fraction of the volume has been written, so that delayed
 /// allocation does not hide files that live shorter.

@@ -13,7 +13,6 @@ pub(super) const BLOCK_BYTES: u64 = 4096;
 /// A file takes at most this fraction of the space for data.
 const LARGEST: u64 = 64;
 
-/// A file of the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct File {
     /// Position of its directory in [`Profile::parents`].
@@ -42,7 +41,7 @@ pub(super) enum Step {
 /// Size of a workload in blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Amount {
-    /// Space for data.
+    /// Blocks that the volume has for data.
     pub(super) capacity_blocks: u64,
     /// Blocks that all live files may have together.
     pub(super) used_blocks: u64,

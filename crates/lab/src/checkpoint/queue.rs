@@ -14,7 +14,7 @@ use uext4_journal::{Config, Image, Journal, Live, Log, Object, Render, Sink, Sta
 use uext4_sync::Rank;
 
 const BLOCK_BYTES: u32 = 1024;
-/// Blocks per transaction.
+/// Blocks of a transaction.
 const TRANSACTION: u32 = 1000;
 /// Blocks of a small transaction.
 pub(crate) const SMALL_TRANSACTION: u32 = 32;

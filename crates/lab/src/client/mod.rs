@@ -34,7 +34,7 @@ pub(crate) trait Client {
     fn miss(&self, name: &str) -> Result<()>;
     /// Lists the directory; returns the number of names.
     fn list(&self) -> Result<u64>;
-    /// Removes a file.
+    /// Removes a file by its name.
     fn remove(&self, name: &str) -> Result<()>;
     /// Creates a file, exclusively, and keeps it open.
     fn open_new(&self, name: &str) -> Result<Box<dyn OpenFile>>;
@@ -49,7 +49,7 @@ pub(crate) trait Client {
 pub(crate) trait OpenFile {
     /// Allocates a range; the file grows to hold it.
     fn fallocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()>;
-    /// Sets the size.
+    /// Sets the size; a longer file ends with a hole.
     fn truncate(&self, size_bytes: u64) -> Result<()>;
     /// Writes all of `data`.
     fn write(&self, offset_bytes: u64, data: &[u8]) -> Result<()>;
@@ -59,7 +59,7 @@ pub(crate) trait OpenFile {
     fn attributes(&self) -> Result<()>;
     /// Sets the path of its data from now on, where there is a choice.
     fn set_cache(&self, cache: Cache) -> Result<()>;
-    /// Makes the file durable.
+    /// Makes the file and its size durable.
     fn fsync(&self) -> Result<()>;
     /// Number of contiguous runs on the device with the file's data.
     fn extent_count(&self) -> Result<usize>;

@@ -15,7 +15,7 @@ pub(crate) struct SystemClient {
 }
 
 impl SystemClient {
-    /// A client in `path`.
+    /// A client whose names are in the directory `path`.
     pub(crate) fn new(path: &Path) -> Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self {

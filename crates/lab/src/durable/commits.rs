@@ -17,7 +17,7 @@ use uext4_testkit::wait;
 /// Time for a server to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Commits since the mount.
+/// Numbers of commits since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Commits {
     full: u64,

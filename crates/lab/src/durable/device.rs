@@ -93,7 +93,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// The traffic so far.
+    /// Requests to `disk` until now.
     pub(super) fn of(disk: &str, empty: Option<&EmptyFlushes>) -> Result<Self> {
         let path = format!("/sys/block/{disk}/stat");
         let told = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
@@ -126,7 +126,7 @@ impl Traffic {
         }
     }
 
-    /// Writes with data.
+    /// Writes with data; `None` if empty flushes cannot be told apart.
     pub(super) fn writes(&self) -> Option<u64> {
         self.empty.map(|empty| self.requests.saturating_sub(empty))
     }

@@ -20,7 +20,6 @@ struct Step {
 
 #[derive(Clone, Copy)]
 enum What {
-    /// Creates a new file.
     Make,
     Write,
     Read,
@@ -116,7 +115,7 @@ impl Work for MountIo {
     }
 }
 
-/// Offsets of the calls.
+/// Offsets of the calls, in bytes, in the order of the step.
 fn offsets(size_bytes: u64, step: &Step) -> Vec<u64> {
     let mut offsets: Vec<u64> = (0..size_bytes).step_by(step.call_bytes).collect();
     if let Order::Random = step.order {

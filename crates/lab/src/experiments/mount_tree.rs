@@ -22,7 +22,7 @@ struct MountTree {
     source: &'static str,
     tree: PathBuf,
     n_entries: u64,
-    /// Keeps `path` valid.
+    /// Keeps `path` valid while the tree is walked.
     _client: Box<dyn Client>,
 }
 

@@ -5,15 +5,12 @@ use anyhow::Result;
 /// Unit of a phase's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Operations per second.
+    /// Operations of a phase per second.
     PerSecond,
     /// 10^6 bytes per second; the phase counts bytes.
     MegabytesPerSecond,
-    /// Milliseconds.
     Milliseconds,
-    /// A plain number.
     Count,
-    /// 2^20 bytes.
     Mebibytes,
     /// A plain number, averaged over the workers.
     Mean,
@@ -21,7 +18,6 @@ pub(crate) enum Unit {
     MeanKibibytes,
     Nanoseconds,
     Microseconds,
-    /// Percent.
     Percent,
 }
 

@@ -24,7 +24,6 @@ pub(super) fn phases() -> Vec<Phase> {
 struct StressOrphan {
     client: Box<dyn Client>,
     seconds: f64,
-    /// A file without a name.
     file: Box<dyn OpenFile>,
 }
 

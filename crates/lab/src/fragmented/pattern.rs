@@ -32,7 +32,7 @@ pub(super) fn has_long_run(group: u32, groups: u32, per_flex: u32) -> bool {
     u64::from(flex) == middle && group % per_flex == LONG_GROUP.min(per_flex - 1)
 }
 
-/// The pattern of a group.
+/// Used blocks of a group, the same in each run.
 pub(super) fn pattern(group: u32, long_run: bool) -> Bits {
     let mut bits = [!0; WORDS];
     let mut rng = Rng::new(u64::from(group) << 32);

@@ -3,7 +3,7 @@
 use crate::report::plot::Drawing;
 
 pub(super) enum Part {
-    /// Level and text.
+    /// Level of the heading, and its text.
     Heading(u32, String),
     /// Words between backticks are code.
     Text(String),
@@ -20,7 +20,7 @@ pub(super) struct Table {
     pub(super) title: String,
     pub(super) headers: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
-    /// Columns of text.
+    /// Number of columns on the left that are text.
     pub(super) left: usize,
 }
 

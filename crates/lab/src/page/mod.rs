@@ -35,7 +35,7 @@ const TITLE: &str = "uext4 beside the documents it implements";
 /// Parameters chosen by the user.
 pub(crate) struct Plan {
     pub(crate) depth: Depth,
-    /// Directory of the results.
+    /// Directory that the page is written to.
     pub(crate) out: PathBuf,
     pub(crate) simulator: Option<PathBuf>,
     /// An earlier record, instead of measurements.

@@ -10,12 +10,11 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-/// What measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Program {
     /// This program, on the real machine.
     Lab,
-    /// Its simulated build.
+    /// This program as built for the simulator.
     Simulator,
 }
 

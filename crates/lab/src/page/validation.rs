@@ -64,7 +64,7 @@ pub(crate) fn validate(simulator: &Path, runs: u32) -> Result<()> {
     Ok(())
 }
 
-/// The section of a report.
+/// The section about the validation, as parts of a page.
 pub(super) fn parts(rows: &Rows, depth: Depth) -> Vec<Part> {
     let mut parts = vec![Part::Heading(2, "Validation of the simulator".into())];
     parts.extend(parts_of(&pairs(rows)));

@@ -46,7 +46,7 @@ struct Calls {
 struct Times {
     worst_us: f64,
     mean_us: f64,
-    /// 99.9th percentile.
+    /// 99.9th percentile, in microseconds.
     p999_us: Option<f64>,
 }
 

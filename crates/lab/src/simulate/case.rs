@@ -40,7 +40,7 @@ pub(super) struct Outcome {
     pub(super) report: Report,
     /// Times of single calls of all workers, ascending.
     pub(super) latencies: Vec<Duration>,
-    /// Accesses of the workers.
+    /// Accesses of all workers together.
     accesses: u64,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Case<'a> {
             .collect())
     }
 
-    /// The work of a phase.
+    /// The work of a phase that took `ps` picoseconds.
     fn work(&self, outcome: &Outcome, ps: f64) -> Result<Work> {
         let variant = self.load.measured_variant(self.variant);
         let scale = operations::busy_scale(&self.plan.experiment, variant, &outcome.metric)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use uext4_sync::simulation::{self, Report};
 use uext4_sync::{Condvar, Mutex, Rank, thread};
 
-/// Lines in a report.
+/// Lines of memory that a report names.
 const HOTTEST: usize = 10;
 /// Time to wake the workers before a phase.
 const HEAD_START: Duration = Duration::from_millis(5);
@@ -73,7 +73,7 @@ pub(super) struct Course {
     changed: Condvar,
 }
 
-/// The virtual time.
+/// The virtual time; zero outside of a simulation.
 pub(super) fn now() -> Duration {
     simulation::now().unwrap_or_default()
 }
@@ -114,7 +114,7 @@ impl Course {
         }
     }
 
-    /// Sends the workers home.
+    /// Ends the phases, so that the workers return.
     pub(super) fn end(&self) {
         self.state.lock().is_over = true;
         self.changed.notify_all();

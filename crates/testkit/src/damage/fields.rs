@@ -7,7 +7,7 @@ use super::layout::{Layout, Spot};
 use super::target::Target;
 use crate::rng::Rng;
 
-/// A field of a structure.
+/// A field of a structure, by its offset in the structure.
 pub(super) struct Field {
     pub(super) name: String,
     pub(super) offset_bytes: u64,

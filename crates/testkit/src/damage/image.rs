@@ -9,11 +9,11 @@ use anyhow::{Context, Result};
 /// Replaced bytes of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// First byte.
+    /// First replaced byte of the image.
     pub offset_bytes: u64,
-    /// Original bytes.
+    /// The bytes that were there.
     pub before: Vec<u8>,
-    /// New bytes.
+    /// The bytes that replace them.
     pub after: Vec<u8>,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Layout {
     pub(super) checksum_seed: Option<u32>,
 }
 
-/// A structure to damage.
+/// Location of a structure that can be damaged.
 pub(super) struct Spot {
     pub(super) target: Target,
     pub(super) name: String,

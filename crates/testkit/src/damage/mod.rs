@@ -37,14 +37,14 @@ use layout::{Layout, Spot};
 pub enum Checksums {
     /// The checksum is left as it was and reveals the damage.
     Left,
-    /// The checksum is valid.
+    /// The checksum is computed anew, so that only the content is wrong.
     Fixed,
 }
 
-/// A damage to an image.
+/// One damage to an image: the bytes that it replaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wound {
-    /// The damaged structure.
+    /// Kind of the damaged structure.
     pub target: Target,
     /// Location of the damage in words (`inode 12, links_count`).
     pub place: String,

@@ -211,7 +211,7 @@ fn of_used(layout: &Layout, image: &Image, target: Target) -> Result<Vec<Spot>> 
     Ok(spots)
 }
 
-/// The field to damage.
+/// Picks a field of the structure at `spot`.
 pub(super) fn choose(spot: &Spot, rng: &mut Rng) -> Field {
     let named = match spot.target {
         Target::Mmp => Some(*rng.pick(MMP)),

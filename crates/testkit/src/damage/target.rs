@@ -1,29 +1,29 @@
 //! The structures that can be damaged.
 
-/// The structure to damage.
+/// Kind of the structure to damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The primary superblock.
+    /// The primary superblock, not its copies.
     Superblock,
-    /// A group descriptor.
+    /// The descriptor of a group, in the primary table.
     Descriptor,
-    /// A block bitmap.
+    /// The block bitmap of a group.
     BlockBitmap,
-    /// An inode bitmap.
+    /// The inode bitmap of a group.
     InodeBitmap,
-    /// A used inode.
+    /// An inode that is in use.
     Inode,
     /// The extent header or an extent in a used inode.
     InodeExtents,
     /// A block of an extent tree.
     ExtentBlock,
-    /// A directory block.
+    /// A block of a directory: entries or index.
     Directory,
     /// A block of extended attributes.
     XattrBlock,
-    /// The superblock of the journal.
+    /// The superblock of the journal, not of the file system.
     JournalSuperblock,
-    /// A block in the log.
+    /// A block of the journal's log.
     JournalBlock,
     /// Any byte of the image.
     Anywhere,
@@ -31,13 +31,13 @@ pub enum Target {
     UnusedInode,
     /// The target of a symbolic link, in the inode or in its block.
     Symlink,
-    /// Attributes in an inode.
+    /// Attributes in an inode, after its extra fields.
     InodeXattr,
     /// An inode that holds the value of an attribute.
     ValueInode,
-    /// Its data.
+    /// A data block of such an inode.
     ValueData,
-    /// The MMP block.
+    /// The block of multiple mount protection.
     Mmp,
     /// The padding after the bits of an inode bitmap.
     BitmapPadding,

@@ -26,7 +26,7 @@ pub struct Applied {
 /// A path of a layer in the tree.
 #[derive(Clone, Debug)]
 pub struct Landed {
-    /// The path in the layer.
+    /// The path as the layer has it.
     pub path: String,
     /// The path in the tree, without symbolic links.
     pub at: String,

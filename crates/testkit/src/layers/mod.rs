@@ -29,10 +29,10 @@ pub type Seen = BTreeMap<String, (u32, u64, String)>;
 /// Files by path: hard links are the file itself, under each path.
 pub type Tree = BTreeMap<String, Object>;
 
-/// Something with a name.
+/// What a path of a [`Tree`] names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
-    /// A directory.
+    /// A directory, with an entry or implied by a path below it.
     Directory {
         /// Its permissions; without them, only names below it make it exist.
         mode: Option<u16>,
@@ -139,7 +139,7 @@ pub fn join(directory: &str, name: &str) -> String {
     }
 }
 
-/// The directory of a path.
+/// The directory part of a path; empty for a name in the root.
 pub fn above(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(above, _)| above)
 }

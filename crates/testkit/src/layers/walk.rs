@@ -10,7 +10,7 @@ const LINKS_MAX: u32 = 40;
 pub(super) enum Missing {
     /// The path leads to no directory.
     Leave,
-    /// Make it.
+    /// The missing directory is made.
     Make,
 }
 

@@ -11,9 +11,9 @@ const SHOWN: usize = 20;
 /// A field that may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Field {
-    /// Permission bits.
+    /// Permission bits with setuid, setgid and sticky.
     Mode,
-    /// Owner and group.
+    /// User and group id of the owner.
     Owner,
     /// Number of hard links.
     Nlink,
@@ -21,33 +21,33 @@ pub enum Field {
     Size,
     /// Size of a directory: file systems count it differently.
     DirectorySize,
-    /// Allocated sectors.
+    /// Allocated sectors of 512 bytes.
     AllocatedSectors,
-    /// Access time.
+    /// Time of the last access.
     Atime,
-    /// Modification time.
+    /// Time of the last change of content.
     Mtime,
     /// Modification time of directories only.
     DirectoryMtime,
-    /// Change time.
+    /// Time of the last change of the inode.
     Ctime,
-    /// Device number.
+    /// Device number of a device node.
     Device,
-    /// Symlink target.
+    /// Target of a symlink.
     Target,
-    /// Extended attributes.
+    /// Extended attributes with their values.
     Xattrs,
-    /// Content.
+    /// Content, by its hash.
     Content,
-    /// `SEEK_DATA` and `SEEK_HOLE`.
+    /// Runs of data and holes, as `SEEK_DATA` and `SEEK_HOLE` give them.
     DataRuns,
-    /// Hard link groups.
+    /// Which paths are hard links of one inode.
     LinkGroup,
     /// Hard links of device nodes and pipes: tar stores each name as a separate node.
     SpecialLinks,
     /// Hard links of symlinks: `mke2fs -d` makes a separate inode per name.
     SymlinkLinks,
-    /// The root directory itself.
+    /// All fields of the root directory itself.
     Root,
     /// Sockets: an archive cannot hold them.
     Sockets,
@@ -77,20 +77,20 @@ impl Policy {
             .ignore(Field::SpecialLinks)
     }
 
-    /// Compares every field.
+    /// A policy that ignores nothing.
     pub fn everything() -> Self {
         Self {
             ignored: BTreeSet::new(),
         }
     }
 
-    /// Ignores `field`.
+    /// Ignores `field`, and keeps the rest of the policy.
     pub fn ignore(mut self, field: Field) -> Self {
         self.ignored.insert(field);
         self
     }
 
-    /// Compares `field`.
+    /// Compares `field`, if the policy ignored it before.
     pub fn check(mut self, field: Field) -> Self {
         self.ignored.remove(&field);
         self
@@ -107,12 +107,12 @@ impl Policy {
     }
 }
 
-/// One difference.
+/// One difference between two manifests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Path.
+    /// Path from the root of the tree.
     pub path: Vec<u8>,
-    /// Description for a reader.
+    /// The field and both values, for a reader.
     pub what: String,
 }
 

@@ -13,43 +13,43 @@ pub struct Manifest {
     pub entries: BTreeMap<Vec<u8>, Entry>,
 }
 
-/// Type of an inode.
+/// Type of an inode, as `st_mode` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// Regular file.
+    /// Regular file (`S_IFREG`).
     File,
-    /// Directory.
+    /// Directory (`S_IFDIR`).
     Directory,
-    /// Symbolic link.
+    /// Symbolic link (`S_IFLNK`).
     Symlink,
-    /// Character device.
+    /// Character device (`S_IFCHR`).
     CharDevice,
-    /// Block device.
+    /// Block device (`S_IFBLK`).
     BlockDevice,
-    /// Named pipe.
+    /// Named pipe (`S_IFIFO`).
     Fifo,
-    /// Socket.
+    /// Socket of the local domain (`S_IFSOCK`).
     Socket,
 }
 
 /// Visible state of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Type.
+    /// Type of the inode.
     pub kind: FileKind,
     /// Permission bits with setuid, setgid and sticky.
     pub mode: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the owner.
     pub gid: u32,
     /// Number of hard links.
     pub nlink: u64,
-    /// Size in bytes.
+    /// Size in bytes (`st_size`).
     pub size_bytes: u64,
     /// Allocated sectors of 512 bytes.
     pub allocated_sectors: u64,
-    /// Last access.
+    /// Time of the last access.
     pub atime: Time,
     /// Last change of content.
     pub mtime: Time,
@@ -57,7 +57,7 @@ pub struct Entry {
     pub ctime: Time,
     /// Device number of a device node.
     pub device: Option<Device>,
-    /// Target of a symlink.
+    /// Target of a symlink; `None` for other types.
     pub target: Option<Vec<u8>>,
     /// Extended attributes of all namespaces, ACLs among them.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -72,7 +72,7 @@ pub struct Entry {
 /// A run of data in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataRun {
-    /// First byte.
+    /// First byte of the run, as an offset in the file.
     pub start_bytes: u64,
     /// First byte after it.
     pub end_bytes: u64,
@@ -116,7 +116,7 @@ impl Hasher {
         Self::default()
     }
 
-    /// Adds bytes.
+    /// Adds bytes that follow those added before.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

@@ -27,7 +27,7 @@ pub struct HostDir {
 }
 
 impl HostDir {
-    /// The tree below `root`.
+    /// The tree below the host directory `root`.
     pub fn new(root: &Path) -> Self {
         Self {
             root: root.to_path_buf(),

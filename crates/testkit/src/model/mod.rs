@@ -27,7 +27,7 @@ const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 /// Name of the attribute with the default ACL.
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
-/// The whole file system.
+/// A plain model of a file system: all inodes with their contents.
 #[derive(Clone, Debug)]
 pub struct Model {
     inodes: BTreeMap<Number, Inode>,
@@ -41,7 +41,7 @@ impl Default for Model {
 }
 
 impl Model {
-    /// An empty root.
+    /// A file system with an empty root directory.
     pub fn new() -> Self {
         let root = Inode::new(Body::directory(ROOT), 0o755);
         Self {

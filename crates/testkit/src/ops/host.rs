@@ -30,7 +30,7 @@ impl From<rustix::io::Errno> for Errno {
 }
 
 impl HostTarget {
-    /// A target below `root`.
+    /// Performs operations below the host directory `root`.
     pub fn new(root: &Path) -> Self {
         Self {
             root: root.to_path_buf(),

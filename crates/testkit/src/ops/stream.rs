@@ -14,14 +14,14 @@ const XATTR_NAMES: [&str; 5] = [
     "user.a-longer-name",
 ];
 
-/// Parameters of a stream.
+/// What the operations of a stream may use.
 #[derive(Clone, Debug)]
 pub struct Palette {
     /// Names on each level.
     pub names: Vec<Bytes>,
-    /// Deepest path.
+    /// Most names that a path has.
     pub depth_max: u64,
-    /// Largest file.
+    /// Largest offset or size of a file, in bytes.
     pub file_max_bytes: u64,
     /// Longest value of an extended attribute. Five of them must fit beside each other.
     pub xattr_max_bytes: u64,
@@ -72,7 +72,7 @@ enum Hint {
 }
 
 impl Stream {
-    /// The stream of `seed`.
+    /// The stream of operations that `seed` determines.
     pub fn new(seed: u64, palette: Palette) -> Self {
         Self {
             rng: Rng::new(seed),

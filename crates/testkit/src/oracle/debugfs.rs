@@ -10,9 +10,9 @@ use super::program::{Output, Program};
 /// Whether debugfs may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Opened read-only.
+    /// Opened read-only, the default of debugfs.
     Read,
-    /// Opened with `-w`.
+    /// Opened for writing (`-w`).
     Write,
 }
 

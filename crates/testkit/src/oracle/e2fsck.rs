@@ -12,12 +12,12 @@ const ERRORS_CORRECTED: i32 = 1;
 const REBOOT_NEEDED: i32 = 2;
 const OPERATIONAL_ERROR: i32 = 8;
 
-/// Result of e2fsck.
+/// Result of a run of e2fsck.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// Exit code; `None` when a signal ended it.
     pub code: Option<i32>,
-    /// Its whole output.
+    /// Its whole output, standard error included.
     pub output: String,
 }
 
@@ -26,7 +26,7 @@ pub struct Verdict {
 pub enum Repair {
     /// `-fp`: replay the journal and make only safe repairs.
     Preen,
-    /// `-fy`: repair everything.
+    /// `-fy`: repair everything that is found.
     Everything,
     /// `-E journal_only`: replay the journal and stop.
     JournalOnly,

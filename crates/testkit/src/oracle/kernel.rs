@@ -104,7 +104,7 @@ impl KernelMount {
         Ok(mount)
     }
 
-    /// The mount point.
+    /// Path of the mount point.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

@@ -96,7 +96,7 @@ impl Drop for LoopDevice {
 }
 
 impl LoopMount<'_> {
-    /// The mount point.
+    /// Path of the mount point.
     pub fn path(&self) -> &Path {
         self.device.dir.path()
     }

@@ -66,19 +66,19 @@ impl Program {
         Ok(Self { name, command })
     }
 
-    /// Adds one argument.
+    /// Adds one argument, which no shell interprets.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.command.arg(arg);
         self
     }
 
-    /// Adds arguments.
+    /// Adds arguments, which no shell interprets.
     pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.command.args(args);
         self
     }
 
-    /// Sets an environment variable.
+    /// Sets a variable of the program's environment.
     pub fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(key, value);
         self

@@ -41,27 +41,27 @@ pub struct Content {
 /// One run of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// First byte.
+    /// First byte of the piece, as an offset in the file.
     pub offset_bytes: u64,
-    /// Length in bytes.
+    /// Length of the piece in bytes.
     pub len_bytes: u64,
-    /// Seed of the bytes.
+    /// Seed that determines the bytes.
     pub seed: u64,
-    /// Style of the bytes.
+    /// How well the bytes compress.
     pub style: Style,
 }
 
-/// Style of bytes.
+/// How well bytes compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Words: compresses well.
+    /// Words: they compress well.
     Text,
     /// Noise: does not compress.
     Random,
 }
 
 impl Content {
-    /// A file without holes.
+    /// A file of one piece, without holes.
     pub fn dense(size_bytes: u64, seed: u64, style: Style) -> Self {
         let piece = Piece {
             offset_bytes: 0,

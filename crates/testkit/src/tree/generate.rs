@@ -18,7 +18,7 @@ const FAST_SYMLINK_MAX: u64 = 59;
 const HOLE_BYTES: u64 = 64 << 10;
 
 impl TreeSpec {
-    /// The tree of `seed`.
+    /// The tree that `seed` and `shape` determine.
     pub fn generate(seed: u64, shape: &Shape) -> Self {
         let mut generator = Generator::new(seed, shape);
         generator.deep_chain();

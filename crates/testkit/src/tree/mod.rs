@@ -33,34 +33,34 @@ pub struct TreeSpec {
 pub struct Node {
     /// Path relative to the root, no leading slash.
     pub path: Vec<u8>,
-    /// Type.
+    /// Type, with what belongs to it.
     pub kind: Kind,
     /// Attributes of its inode.
     pub attributes: Attributes,
 }
 
-/// Type of a node.
+/// Type of a node, with its content, target or number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A regular file.
+    /// A regular file with its content.
     File(Content),
-    /// A directory.
+    /// A directory; its entries are nodes of their own.
     Directory,
     /// A symbolic link with its target.
     Symlink(Vec<u8>),
     /// Another name of the node with this index.
     HardLink(usize),
-    /// A character device.
+    /// A character device with its number.
     CharDevice(Device),
-    /// A block device.
+    /// A block device with its number.
     BlockDevice(Device),
-    /// A named pipe.
+    /// A named pipe (FIFO).
     Fifo,
-    /// A socket's name.
+    /// A socket, of which only the name counts.
     Socket,
 }
 
-/// A device number.
+/// Major and minor number of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Major number, 12 bits.
@@ -74,9 +74,9 @@ pub struct Device {
 pub struct Attributes {
     /// Permission bits with setuid, setgid and sticky (`0o7777`).
     pub mode: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the owner.
     pub gid: u32,
     /// Time of the last access.
     pub atime: Time,
@@ -91,14 +91,14 @@ pub struct Attributes {
 pub struct Time {
     /// Seconds since 1970, negative before.
     pub seconds: i64,
-    /// Nanoseconds within the second.
+    /// Nanoseconds after that, below 10^9.
     pub nanos: u32,
 }
 
 /// Size and features of a tree.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Number of names.
+    /// Number of names in the tree.
     pub entries: usize,
     /// Privilege of the process that applies it.
     pub privilege: Privilege,

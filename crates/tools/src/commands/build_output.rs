@@ -81,7 +81,7 @@ pub(super) struct Output {
     pub(super) table: Option<PathBuf>,
 }
 
-/// Bytes of a salt.
+/// Salt of a hash tree, from hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Salt(Vec<u8>);
 
@@ -211,7 +211,7 @@ impl Output {
         Ok(Size::Bytes(device.size_bytes()))
     }
 
-    /// The name of the format.
+    /// Name of the format, for the report.
     pub(super) fn format(&self, path: &Path) -> &'static str {
         match self.format_of(path) {
             Ok(FormatWord::Raw) | Err(_) => "raw",

@@ -25,7 +25,7 @@ impl Pipe {
         Ok(Self { directory })
     }
 
-    /// The file to make.
+    /// Path of the image in the private directory.
     pub(super) fn path(&self) -> PathBuf {
         self.directory.path().join("image")
     }

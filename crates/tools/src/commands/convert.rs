@@ -53,7 +53,7 @@ struct Report {
     image: String,
     /// Names of features, as tune2fs has them.
     added: Vec<String>,
-    /// With `--extents`.
+    /// What `--extents` did; `None` without it.
     extents: Option<ExtentsUsed>,
 }
 

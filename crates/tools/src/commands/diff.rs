@@ -283,7 +283,7 @@ impl<'t> Teller<'t> {
     }
 }
 
-/// A change for a terminal.
+/// The old and the new value, for a terminal.
 fn text(change: &Change) -> String {
     match change {
         Change::Kind(a, b) => format!("{} -> {}", show::kind(*a), show::kind(*b)),
@@ -315,7 +315,7 @@ fn text(change: &Change) -> String {
     }
 }
 
-/// A change for programs.
+/// The old and the new value, for programs.
 fn value(change: &Change) -> Value {
     match change {
         Change::Kind(a, b) => row("type", json!(show::kind(*a)), json!(show::kind(*b))),

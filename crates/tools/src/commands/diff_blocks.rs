@@ -14,7 +14,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Blocks of a part of the bitmap.
 const PART_BLOCKS: u64 = 1 << 15;
 
-/// The blocks that differ.
+/// The blocks that differ, as a bitmap in parts.
 #[derive(Default)]
 pub(super) struct Runs {
     parts: BTreeMap<u64, Vec<u8>>,

@@ -21,7 +21,6 @@ use uext4_num::{clamp_usize, u64_of};
 
 /// Inode of the reserved descriptor blocks.
 const RESIZE: u32 = 7;
-/// Inode of the journal.
 const JOURNAL: u32 = 8;
 /// Blocks of free space that are looked at together.
 const REST_BLOCKS: u64 = 1 << 15;
@@ -30,7 +29,7 @@ const REST_BLOCKS: u64 = 1 << 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Owner {
-    /// Before the first group.
+    /// Bytes before the first group, which a boot loader may have.
     Boot,
     Superblock,
     Descriptors,
@@ -89,12 +88,12 @@ pub(super) struct Owners<'o> {
     claims_max: usize,
 }
 
-/// What is compared.
+/// The two images, with what the second one says about owners.
 pub(super) struct Image<'o> {
     pub(super) a: &'o dyn BlockDevice,
     /// Whose owners are looked for.
     pub(super) b: &'o dyn BlockDevice,
-    /// Of the second image.
+    /// Superblock of the second image.
     pub(super) disk: &'o Superblock,
     pub(super) geometry: &'o Geometry,
     pub(super) differing: &'o Runs,

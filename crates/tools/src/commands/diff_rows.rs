@@ -69,7 +69,7 @@ pub(super) fn names(fs: &Filesystem, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Ve
 }
 
 impl Row {
-    /// The owner in words.
+    /// The owner in words, for a terminal.
     fn text(&self) -> String {
         let names: Vec<&str> = self
             .inodes
@@ -90,7 +90,6 @@ impl Row {
     }
 }
 
-/// Form of the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Text,
@@ -101,7 +100,7 @@ pub(super) enum Form {
 pub(super) struct Printer<'p> {
     out: &'p mut dyn Write,
     form: Form,
-    /// Blocks that differ.
+    /// Number of blocks that differ.
     blocks: u64,
     printed: u64,
 }
@@ -129,7 +128,7 @@ impl<'p> Printer<'p> {
         })
     }
 
-    /// Prints the next row.
+    /// Prints `row`; in JSON, with a comma before it unless it is the first.
     pub(super) fn print(&mut self, row: &Row) -> Result<()> {
         self.printed += 1;
         if self.form == Form::Json {

@@ -22,7 +22,6 @@ use uext4_tree::{Acls, Archive, Error, Summary};
 /// Memory for unused inodes and metadata blocks, in bytes: names in order are inodes in disorder.
 const METADATA_CACHE_BYTES: u64 = 32 << 20;
 
-/// Form of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A tar archive in pax format
@@ -80,7 +79,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The result of `--json`.
+/// What `--json` prints.
 #[derive(Serialize)]
 struct Report {
     files: u64,

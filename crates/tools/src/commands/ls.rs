@@ -54,9 +54,9 @@ pub(crate) struct Row {
     uid: u32,
     gid: u32,
     size: u64,
-    /// Seconds since 1970.
+    /// Modification time, in seconds since 1970.
     modified: i64,
-    /// Nanoseconds since 1970.
+    /// Modification time, in nanoseconds since 1970.
     modified_ns: i128,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<(u32, u32)>,
@@ -100,7 +100,7 @@ struct Listing<'a> {
     rows: Vec<Row>,
     /// Inodes of directories that were listed. Each is listed once, so that a cycle ends.
     entered: HashSet<u32>,
-    /// Damage was reported.
+    /// A file or directory was damaged, which a message has said.
     damaged: bool,
     out: &'a mut dyn Write,
 }

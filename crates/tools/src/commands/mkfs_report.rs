@@ -28,7 +28,7 @@ struct Json {
     root_owner: (u32, u32),
     /// Block numbers of the backup superblocks.
     backup_superblocks: Vec<u64>,
-    /// Nothing was written.
+    /// Only a plan: nothing was written.
     dry_run: bool,
 }
 

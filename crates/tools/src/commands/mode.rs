@@ -34,7 +34,7 @@ const OTHERS: u16 = 0o1007;
 const ALL: u16 = 0o7777;
 
 impl Mode {
-    /// The mode after the change.
+    /// The mode after the change; `X` depends on `is_dir`.
     pub(super) fn apply(&self, mode: u16, is_dir: bool) -> u16 {
         match self {
             Mode::Octal(mode) => *mode,

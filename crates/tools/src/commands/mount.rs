@@ -286,5 +286,4 @@ impl Cause for Error {
     }
 }
 
-/// `EBUSY` of Linux.
 const EBUSY: i32 = 16;

@@ -22,7 +22,7 @@ const UNTRUSTED_WORDS: &str = "ro,operation_bytes=268435456,operation_seconds=30
 const UNTRUSTED_MEMORY_BYTES: u64 = 2 << 30;
 const RING_MEMORY_BYTES: u64 = 256 << 20;
 
-/// Target of the setters.
+/// What the setters of mount words change.
 struct Ours<'a> {
     mount: &'a mut uext4_fuse::MountOptions,
     trust: Trust,

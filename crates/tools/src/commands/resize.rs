@@ -58,7 +58,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The size asked for.
 #[derive(Clone, Copy, Debug)]
 enum Wanted {
     Size(FsSize),
@@ -84,7 +83,7 @@ impl FromStr for Wanted {
 struct Json<'a> {
     #[serde(flatten)]
     report: &'a Report,
-    /// Nothing was written.
+    /// Only a plan: nothing was written.
     dry_run: bool,
 }
 

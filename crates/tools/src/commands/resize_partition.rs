@@ -9,7 +9,7 @@ use uext4::device::partition::{self, Growth};
 use uext4::device::{Access, BlockDevice, Error, FileDevice};
 use uext4_sync::Arc;
 
-/// The growth of a partition.
+/// Growth of a partition before that of its file system.
 pub(super) struct Longer<'a> {
     path: &'a Path,
     name: String,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use uext4_fuse::Ask;
 use uext4_num::low_u32;
 
-/// Groups per request.
+/// Groups that one request to the server asks for.
 const GROUPS_AT_ONCE: u32 = 4096;
 
 /// Show statistics of a mount

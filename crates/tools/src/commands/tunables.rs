@@ -73,7 +73,7 @@ impl Args {
     }
 }
 
-/// A string without quotes.
+/// The value as text, strings without quotes.
 fn bare(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

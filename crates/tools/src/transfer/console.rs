@@ -100,7 +100,7 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// Result of the command.
+    /// Result of the command, with a summary of what was left out.
     pub(crate) fn finish(
         self,
         done: std::result::Result<(), Error>,

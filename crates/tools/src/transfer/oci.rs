@@ -56,7 +56,7 @@ impl Platform {
         }
     }
 
-    /// `OS/ARCHITECTURE` or `OS/ARCHITECTURE/VARIANT`.
+    /// From `OS/ARCHITECTURE` or `OS/ARCHITECTURE/VARIANT`.
     pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
         let words: Vec<&str> = text.split('/').collect();
         let (os, architecture, variant) = match words[..] {
@@ -186,7 +186,7 @@ impl Layout {
             .at(path.display())
     }
 
-    /// Path of a blob.
+    /// Path of a blob in the layout, by its digest.
     fn blob(&self, blob: &Measured) -> PathBuf {
         let digest = blob.digest.as_deref().and_then(|name| name.split_once(':'));
         let (algorithm, digits) = digest.expect("all blobs are measured with their digest");

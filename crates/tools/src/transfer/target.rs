@@ -24,7 +24,7 @@ pub(crate) enum Old {
 /// A file that is being made.
 pub(crate) enum Target {
     Stdout(io::Stdout),
-    /// A device or pipe.
+    /// A device or pipe, which is written in place.
     Stream(File),
     New(NamedTempFile, PathBuf, Old),
 }

@@ -10,7 +10,7 @@ pub(super) const EPYC: &str = "epyc-9654";
 pub(super) const UEXT4: &str = "uext4";
 pub(super) const KERNEL: &str = "kernel-ext4";
 
-/// One improvement.
+/// One improvement, with what measures it.
 pub(in crate::page) struct Design {
     /// Number of its document.
     pub(in crate::page) document: &'static str,
@@ -48,7 +48,7 @@ pub(in crate::page) enum Shape {
 /// A metric, as rows name it.
 pub(in crate::page) struct Metric {
     pub(in crate::page) name: &'static str,
-    /// With its unit.
+    /// Title for readers, with its unit.
     pub(in crate::page) title: &'static str,
     pub(in crate::page) scale: Scale,
 }

@@ -3,7 +3,7 @@
 /// How values become positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// From zero.
+    /// Proportional, from zero.
     Linear,
     /// Powers; all values are above zero.
     Log,
@@ -11,7 +11,7 @@ pub(crate) enum Scale {
 
 /// One axis: title, scale and range of values.
 pub(super) struct Axis {
-    /// Name and unit.
+    /// Name of the quantity, with its unit.
     pub(super) title: String,
     scale: Scale,
     low: f64,

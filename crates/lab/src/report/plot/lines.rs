@@ -16,9 +16,9 @@ const LABEL_DISTANCE: f64 = 26.0;
 /// Kind of a line: where its numbers come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stroke {
-    /// Simulated.
+    /// Computed by the simulator.
     Solid,
-    /// Published.
+    /// Published by others.
     Dashed,
     /// Measured on a real machine.
     Dotted,
