@@ -92,7 +92,7 @@ impl DirHasher {
         }
     }
 
-    /// The hash of `name`.
+    /// Major and minor hash of `name`; the major one has bit 0 clear.
     pub fn hash(&self, name: &[u8]) -> DirHash {
         let mut state = if self.seed == [0; 4] {
             MD4_STATE

@@ -20,7 +20,7 @@ use uext4_num::{clamp_u32, u64_of, usize_of};
 /// An end behind the last block that a file can have.
 const END: u64 = 1 << 32;
 
-/// What a file maps.
+/// The blocks that a file maps, and those of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileMap {
     /// How it maps them.
