@@ -9,9 +9,9 @@
 //! into operations of [`uext4`]; `worker_pool` runs the ones that take long, `affinity` pins
 //! its threads; `nodes` counts the inodes that the kernel knows; `owners` maps users and groups.
 //!
-//! State: `control` is the control socket; `request_stats` counts, `log` writes messages; `halt` is
-//! the freeze barrier; `free_space` watches free space; `bdi` sets the kernel's limits for the
-//! mount; `pressure` returns memory; `rings_hint` tells that io_uring is off.
+//! State: `control` is the control socket; `request_stats` counts, `log` writes messages;
+//! `freeze_gate` is the freeze barrier; `free_space` watches free space; `bdi` sets the kernel's
+//! limits for the mount; `pressure` returns memory; `rings_hint` tells that io_uring is off.
 //!
 //! Life of a mount: `session`, `workers`, `place`, `mount_point`, `mount_table`, `claim`, `umount`,
 //! `elsewhere`, `daemon` and `signals`; `close_fds` closes inherited descriptors; `sandbox`
@@ -49,7 +49,7 @@ mod errno;
 mod error;
 mod fixed_options;
 mod free_space;
-mod halt;
+mod freeze_gate;
 mod init;
 mod interrupted;
 mod keeper;

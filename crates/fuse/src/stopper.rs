@@ -68,7 +68,7 @@ impl Stopper {
     fn unmount(&self) -> Stopping {
         // The kernel sends what it holds before it lets go, which must not wait for a thaw.
         if let Some(server) = self.server.upgrade() {
-            server.end_halts();
+            server.end_freezes();
         }
         let stopping = self.unmount_uncovered();
         if stopping == Stopping::Covered {

@@ -1,8 +1,8 @@
 //! Worker pools for long requests, which would block the thread that received them.
 //!
 //! A worker starts when a job finds none idle, and ends with the mount. A request whose handling
-//! makes the kernel send more requests ([`crate::server::RequestClass::Asks`]) must run here: its
-//! own thread may be the one that serves those.
+//! makes the kernel send more requests ([`crate::server::RequestClass::NeedsWriteback`]) must run
+//! here: its own thread may be the one that serves those.
 //!
 //! Invariants: requests that wait for other requests have a pool of their own, so a job of another
 //! pool never queues behind a job that depends on it. The copying pool has about one worker per

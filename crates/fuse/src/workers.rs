@@ -74,7 +74,7 @@ impl Workers {
         let rings = rings(&device, offer, options)?;
         let agreement = accept(&device, unique, offer, options, rings.is_some());
         let agreement = agreement.map_err(failed())?;
-        let askers = WorkerPool::for_waiting(1, Affinity::default()).map_err(failed())?;
+        let writeback_pool = WorkerPool::for_waiting(1, Affinity::default()).map_err(failed())?;
         let waiters = WorkerPool::for_waiting(1, Affinity::default()).map_err(failed())?;
         let copiers = WorkerPool::for_copying().map_err(failed())?;
         let server = Server::new(
@@ -85,7 +85,7 @@ impl Workers {
         );
         let service = Service {
             server: Arc::new(server),
-            askers,
+            writeback_pool,
             waiters,
             copiers,
         };
@@ -167,7 +167,7 @@ impl Workers {
             abort();
         }
         // The threads below end when their requests do, parked ones included.
-        self.service.server.end_halts();
+        self.service.server.end_freezes();
         if first == End::Failed && !self.ends.come(ABORT_LIMIT) {
             let text = "a thread that serves requests failed, and the mount cannot be aborted";
             return Err(io::Error::other(text));
@@ -178,7 +178,7 @@ impl Workers {
             served = served.and(done.map(drop));
         }
         for pool in [
-            &self.service.askers,
+            &self.service.writeback_pool,
             &self.service.waiters,
             &self.service.copiers,
         ] {

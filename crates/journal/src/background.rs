@@ -93,7 +93,7 @@ impl Engine {
         let mut since = self.clock.monotonic();
         while let Some(number) = self.await_commit(since) {
             let is_asked = { !self.is_idle(&self.progress.lock()) };
-            if is_asked || self.is_dirty() || !self.late.is_empty() {
+            if is_asked || self.is_dirty() || !self.unwritten.is_empty() {
                 let _one = self.one_commit.lock();
                 let is_over = { self.progress.lock().has_ended_full(number) };
                 if !is_over {

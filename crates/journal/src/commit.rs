@@ -28,10 +28,10 @@ impl Engine {
         self.gate.check()?;
         let tid = self.gate.running();
         let result = self.close_and_write(tid);
-        let late = match &result {
-            Err(late @ Error::Late { .. }) => {
-                self.observer.late(late);
-                Some(late.clone())
+        let unwritten = match &result {
+            Err(unwritten @ Error::Unwritten { .. }) => {
+                self.observer.unwritten(unwritten);
+                Some(unwritten.clone())
             }
             Err(cause) => {
                 self.abort(cause.clone());
@@ -41,7 +41,7 @@ impl Engine {
         };
         let mut progress = self.progress.lock();
         let durable = result.as_ref().ok().copied().flatten();
-        let is_requested = progress.end_full(durable, late, self.clock.monotonic());
+        let is_requested = progress.end_full(durable, unwritten, self.clock.monotonic());
         if durable.is_some() {
             Times::add(&self.times.requested, u64::from(is_requested));
         }
@@ -62,10 +62,10 @@ impl Engine {
     fn close_and_write_now(&self, tid: Tid) -> Result<Option<Tid>, Error> {
         let (objects, revokes) = Times::time(&self.times.drain_ns, || self.close_gate(tid));
         let is_empty = objects.is_empty() && revokes.is_empty();
-        if is_empty && self.late.is_empty() {
+        if is_empty && self.unwritten.is_empty() {
             return Ok(None);
         }
-        // An empty transaction stays open; the late blocks belong to the transactions before it.
+        // An empty transaction stays open; unwritten blocks belong to the transactions before it.
         let last = if is_empty {
             Tid(tid.0.wrapping_sub(1))
         } else {

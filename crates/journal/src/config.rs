@@ -29,10 +29,10 @@ pub enum Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailedWrite {
     /// The journal stops as well.
-    Stops,
+    Stop,
     /// The journal continues. The blocks stay in memory and are written again with each commit.
-    /// Until that succeeds, a wait for a transaction returns [`Error::Late`].
-    Late,
+    /// Until that succeeds, a wait for a transaction returns [`Error::Unwritten`].
+    Continue,
 }
 
 /// Checksums of the log; by the file system's `metadata_csum`.
@@ -125,8 +125,8 @@ pub trait CommitObserver: Send + Sync {
     /// Called before the waiters for `tid` are woken, and in the order of transactions.
     fn committed(&self, tid: Tid);
     /// A commit of a journal without a log could not write all blocks, and the journal continues
-    /// ([`FailedWrite::Late`]).
-    fn late(&self, _cause: &Error) {}
+    /// ([`FailedWrite::Continue`]).
+    fn unwritten(&self, _cause: &Error) {}
     /// The journal stopped; called once.
     fn aborted(&self, cause: &Error);
 }
@@ -183,7 +183,7 @@ impl Config {
             home,
             block_size,
             log: None,
-            failed_write: FailedWrite::Stops,
+            failed_write: FailedWrite::Stop,
             observer: Arc::new(NoObserver),
             threads: Threads::Inline,
             start: Start::Open,

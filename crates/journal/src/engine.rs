@@ -9,7 +9,6 @@ use crate::fast_area::FastArea;
 use crate::gate::{Gate, Refused, Ticket};
 use crate::home::Home;
 use crate::images::Images;
-use crate::late::Late;
 use crate::live::Dirty;
 use crate::log_space::OpenLog;
 use crate::logged::Logged;
@@ -17,6 +16,7 @@ use crate::progress::Progress;
 use crate::reasons::Reasons;
 use crate::sink::Rendered;
 use crate::stats::Times;
+use crate::unwritten::Unwritten;
 use crate::waiters::Ends;
 use crate::{Error, Image, Live, Render};
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
     pub(crate) logged: Sharded<Mutex<Logged>>,
     pub(crate) rendered: Rendered,
     pub(crate) images: Images,
-    pub(crate) late: Late,
+    pub(crate) unwritten: Unwritten,
     pub(crate) progress: Mutex<Progress>,
     /// Commits ended (with `progress`).
     pub(crate) ends: Ends,
@@ -102,7 +102,7 @@ impl Engine {
             logged: Sharded::new(|_| Mutex::new(Rank::JournalObjects, Logged::new())),
             rendered: Rendered::new(config.block_size),
             images: Images::new(),
-            late: Late::new(config.failed_write),
+            unwritten: Unwritten::new(config.failed_write),
             progress: Mutex::new(Rank::JournalState, progress),
             ends: Ends::new(),
             gathered: Condvar::new(),

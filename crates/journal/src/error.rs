@@ -19,9 +19,9 @@ pub enum Error {
         cause: Arc<Error>,
     },
     /// A journal without a log could not write blocks home and continues
-    /// ([`crate::FailedWrite::Late`]): the blocks are in memory only.
+    /// ([`crate::FailedWrite::Continue`]): the blocks are in memory only.
     #[error("metadata is in memory only: {cause}")]
-    Late {
+    Unwritten {
         /// Error of the last attempt to write them.
         cause: Arc<Error>,
     },

@@ -121,13 +121,13 @@ impl Engine {
             progress = self.progress.lock();
         }
         if number > progress.closed() {
-            // Durable without this commit, after late ones: this thread may be the one that was
-            // woken to lead it.
+            // Durable without this commit, after unwritten ones: this thread may be the one that
+            // was woken to lead it.
             self.wake_leader(&mut progress);
         }
-        let answer = match progress.late() {
+        let answer = match progress.unwritten() {
             _ if progress.is_durable(change) => Ok(flushed),
-            Some(late) => Err(late.clone()),
+            Some(unwritten) => Err(unwritten.clone()),
             None => self.gate.check().map(|()| flushed),
         };
         self.wake_more(progress, number);
@@ -135,7 +135,7 @@ impl Engine {
     }
 
     /// Runs the commit of this number, unless another thread has run it. An error stops the
-    /// journal or is in [`Progress::late`].
+    /// journal or is in [`Progress::unwritten`].
     fn lead(&self, change: Stamp, number: u64, fast: Option<&mut Fast<'_>>) -> Result<(), Error> {
         let _lead = Lead(self, number);
         let mut area = self.one_commit.lock();

@@ -180,7 +180,7 @@ impl Journal {
 
     /// Sets the reaction to failed writes from now on.
     pub fn set_failed_write(&self, failed_write: FailedWrite) {
-        self.engine.late.set(failed_write);
+        self.engine.unwritten.set(failed_write);
     }
 
     /// Sets the commit interval: the longest wait of a change for its commit.
@@ -234,8 +234,8 @@ impl Journal {
     ///
     /// # Errors
     /// Also of an earlier flush by any user of the device: data written before it may be lost. An
-    /// error stops the journal, as [`Self::abort`]. A journal with [`FailedWrite::Late`] and
-    /// without a log continues and returns [`Error::Late`].
+    /// error stops the journal, as [`Self::abort`]. A journal with [`FailedWrite::Continue`] and
+    /// without a log continues and returns [`Error::Unwritten`].
     pub fn flush_device(&self) -> Result<(), Error> {
         self.engine.flush_device()
     }

@@ -26,7 +26,6 @@ mod handle;
 mod home;
 mod images;
 mod journal;
-mod late;
 mod live;
 mod log_file;
 mod log_space;
@@ -44,6 +43,7 @@ mod sink;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod unwritten;
 mod waiters;
 
 #[cfg(any(test, feature = "experiments"))]

@@ -38,7 +38,7 @@ pub(crate) struct Progress {
     /// Number of the last commit that must be full for a caller.
     full_needed: u64,
     /// Without a log: why the last commit is in memory only.
-    late: Option<Error>,
+    unwritten: Option<Error>,
     /// The log is more than half full.
     checkpoint_wanted: bool,
     /// The background threads must end.
@@ -75,7 +75,7 @@ impl Progress {
             needed: 0,
             asked: 0,
             full_needed: 0,
-            late: None,
+            unwritten: None,
             checkpoint_wanted: false,
             ending: false,
             waiters: [Waiters::default(); 2],
@@ -148,15 +148,16 @@ impl Progress {
     }
 
     /// The commit that has closed last was a full one: `durable` is the last durable transaction,
-    /// `late` the reason why what it wrote is in memory only. Answers whether a caller needed it.
+    /// `unwritten` the reason why what it wrote is in memory only. Returns whether a caller needed
+    /// it.
     pub(crate) fn end_full(
         &mut self,
         durable: Option<Tid>,
-        late: Option<Error>,
+        unwritten: Option<Error>,
         now: Duration,
     ) -> bool {
         self.committed = durable.unwrap_or(self.committed);
-        self.late = late;
+        self.unwritten = unwritten;
         self.full_ended = self.closed;
         self.ended_at = now;
         self.needed >= self.closed
@@ -174,8 +175,8 @@ impl Progress {
     }
 
     /// Why the last commit is in memory only.
-    pub(crate) fn late(&self) -> Option<&Error> {
-        self.late.as_ref()
+    pub(crate) fn unwritten(&self) -> Option<&Error> {
+        self.unwritten.as_ref()
     }
 
     pub(crate) fn is_durable(&self, change: Stamp) -> bool {

@@ -3,8 +3,9 @@
 //! - `config`: the kinds of file systems. `step`, `held` and `workload`: the operations on them.
 //! - `beyond`: space held behind the end of a file, for both. `plot`: fixed workloads.
 //! - `history`: the tree after each step, and the durability promised by then.
-//! - `play`: runs a workload and records it. `plant`: plants bugs in a recording, as a canary.
-//! - `disk`, `tape`: the devices of a file system, their recorded events, the image after a crash.
+//! - `record`: runs a workload and records it. `plant`: plants bugs in a recording, as a canary.
+//! - `disk`, `event_log`: the devices of a file system, their recorded events, the image after a
+//!   crash.
 //! - `recover`: three ways to recover an image. `verdict`: whether a found tree is allowed.
 //!   `extents`: whether written blocks are behind the end of a file.
 //! - `threads`, `threads_beyond`, `torn`: runs of several threads, with changes behind the end of
@@ -19,18 +20,18 @@ mod case;
 mod config;
 mod disk;
 mod effort;
+mod event_log;
 mod extents;
 mod held;
 mod history;
 mod judge;
 mod plant;
-mod play;
 mod plot;
+mod record;
 mod records;
 mod recover;
 mod step;
 mod suite;
-mod tape;
 mod threads;
 mod threads_beyond;
 mod torn;
@@ -42,8 +43,8 @@ pub use config::Config;
 pub use effort::{Effort, Figures};
 pub use judge::Judge;
 pub use plant::Plant;
-pub use play::{Recording, Run, play};
 pub use plot::Plot;
+pub use record::{Recording, Run, record};
 pub use suite::{Unjournaled, run_case, run_suite, run_unjournaled};
 pub use threads::{ThreadsFigures, run_threads};
 pub use torn::{TornFigures, run_torn_superblock};

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use uext4_judge::crash::{
-    Case, Config, Effort, Figures, Judge, Plant, Plot, Run, play, run_case, run_suite, run_threads,
-    run_torn_superblock, run_unjournaled,
+    Case, Config, Effort, Figures, Judge, Plant, Plot, Run, record, run_case, run_suite,
+    run_threads, run_torn_superblock, run_unjournaled,
 };
 use uext4_testkit::oracle::KernelMount;
 
@@ -293,7 +293,7 @@ fn violation(plant: Plant, seed: u64) -> Option<String> {
 }
 
 fn violation_of(plant: Plant, run: Run) -> Option<String> {
-    let recording = play(run).expect("a run");
+    let recording = record(run).expect("a run");
     let recording = plant.into_recording(recording).expect("a worse recording");
     let mut judge = Judge::new(recording);
     let error = judge.all(&Effort::OURS).err()?;
@@ -320,7 +320,9 @@ fn what_threads_synced_is_there() {
 #[test]
 fn every_operation_is_crashed() {
     let all = Config::ALL.into_iter().flat_map(runs);
-    let done: BTreeSet<String> = all.flat_map(|run| play(run).expect("a run").done).collect();
+    let done: BTreeSet<String> = all
+        .flat_map(|run| record(run).expect("a run").done)
+        .collect();
     let missing: Vec<_> = KINDS.iter().filter(|kind| !done.contains(**kind)).collect();
     assert!(
         missing.is_empty(),

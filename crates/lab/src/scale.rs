@@ -65,11 +65,11 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let mut series = Vec::new();
     for &variant in &plan.variants {
         for &system in &systems {
-            let mut ground = Ground::new(plan, variant, system)?;
+            let mut fixture = Fixture::new(plan, variant, system)?;
             for step in Step::ALL {
                 let name = step.name();
                 progress.set_message(format!("{} {variant} {name}", system.name()));
-                let done = ground
+                let done = fixture
                     .step(plan, step)
                     .with_context(|| format!("{}, {variant}, {name}", system.name()))?;
                 if let Some(first) = done.first() {
@@ -89,7 +89,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
 }
 
 /// A file system, with its set of files.
-struct Ground {
+struct Fixture {
     dir: TempDir,
     cleanup: Cleanup,
     system: System,
@@ -97,28 +97,28 @@ struct Ground {
     files: u64,
 }
 
-impl Ground {
+impl Fixture {
     fn new(plan: &Plan, variant: &'static str, system: System) -> Result<Self> {
         let dir = oracle::scratch_dir()?;
         let mut cleanup = Cleanup::start()?;
         cleanup.watch(dir.path())?;
-        let ground = Self {
+        let fixture = Self {
             dir,
             cleanup,
             system,
             variant,
             files: plan.files.max(1),
         };
-        let inodes = ground.files + ground.dirs() + SPARE_INODES;
+        let inodes = fixture.files + fixture.dirs() + SPARE_INODES;
         let size_bytes = inodes * BYTES_PER_FILE * 5 / 4 + OTHER_BYTES;
-        let image = ground.image();
+        let image = fixture.image();
         std::fs::File::create(&image)?.set_len(size_bytes)?;
         Program::new("mke2fs")?
             .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"])
             .args(["-J", "size=256", "-m", "0", "-N", &inodes.to_string()])
             .arg(&image)
             .run_ok()?;
-        Ok(ground)
+        Ok(fixture)
     }
 
     fn image(&self) -> PathBuf {

@@ -40,12 +40,12 @@ impl Filesystem {
         context: &WriteContext,
     ) -> Result<()> {
         self.change(|fs| {
-            let terms = context.terms(fs);
-            check_fallocate(fs, inode, mode, terms.checks)?;
+            let policy = context.policy(fs);
+            check_fallocate(fs, inode, mode, policy.checks)?;
             if let Some(caller) = context.unprivileged() {
                 fs.kill_privileges(inode, caller)?;
             }
-            file::fallocate(fs, inode.arc(), mode, bytes, terms)?;
+            file::fallocate(fs, inode.arc(), mode, bytes, policy)?;
             fs.sync_if_asked(inode)
         })
     }

@@ -2,7 +2,7 @@
 
 use super::KillPrivileges;
 use crate::ops::filesystem::Filesystem;
-use crate::parts::file::{self, Position, Terms, Times, Written};
+use crate::parts::file::{self, Position, Times, WritePolicy, Written};
 use crate::state::engine::Fs;
 use crate::state::inode::InodeRef;
 use crate::state::space::Reserve;
@@ -63,12 +63,12 @@ impl WriteContext {
         }
     }
 
-    pub(super) fn terms(&self, fs: &Fs) -> Terms {
+    pub(super) fn policy(&self, fs: &Fs) -> WritePolicy {
         let (reserve, checks) = match &self.source {
             DataSource::Caller(caller) => (fs.reserve_of(caller), Checks::Library),
             DataSource::Writeback(writers) => (reserve_for(*writers), Checks::Done),
         };
-        Terms {
+        WritePolicy {
             reserve,
             times: self.times,
             checks,
@@ -103,14 +103,14 @@ impl Filesystem {
     ) -> Result<Written> {
         let position = position.into();
         self.change(|fs| {
-            let terms = context.terms(fs);
+            let policy = context.policy(fs);
             if let Some(caller) = context.unprivileged() {
                 fs.writable()?;
-                file::check_position(&inode.read(), position, terms.checks)?;
+                file::check_position(&inode.read(), position, policy.checks)?;
                 fs.kill_privileges(inode, caller)?;
             }
-            let written = file::write(fs, inode.arc(), position, data, terms)?;
-            if terms.checks == Checks::Library {
+            let written = file::write(fs, inode.arc(), position, data, policy)?;
+            if policy.checks == Checks::Library {
                 fs.sync_if(inode, written.flags)?;
             }
             Ok(written)

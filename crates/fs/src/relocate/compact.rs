@@ -48,14 +48,14 @@ pub struct Compacted {
 }
 
 /// Data behind the border, in one run of blocks.
-struct Late {
+struct TailExtent {
     inode: InodeNr,
     /// In the file, in blocks.
     range: Range<u64>,
     start: u64,
 }
 
-impl Late {
+impl TailExtent {
     fn len(&self) -> u64 {
         self.range.end - self.range.start
     }
@@ -77,16 +77,16 @@ impl Filesystem {
             self.change(|fs| fs.writable())?;
             self.sync()?;
         }
-        let (border, mut late) = self.run(plan)?;
-        let total: u64 = late.iter().map(Late::len).sum();
+        let (border, mut tail) = self.run(plan)?;
+        let total: u64 = tail.iter().map(TailExtent::len).sum();
         let bits = self.fs.base.geometry.block_bits;
         let mut report = Compacted {
             planned_bytes: total << bits,
             ..Compacted::default()
         };
         if !options.dry_run {
-            late.sort_by_key(|late| std::cmp::Reverse(late.len()));
-            self.bring_forward(&late, border, &mut report, progress)?;
+            tail.sort_by_key(|tail| std::cmp::Reverse(tail.len()));
+            self.bring_forward(&tail, border, &mut report, progress)?;
             self.sync()?;
             report.discarded_bytes = self.trim(0..u64::MAX, 0)?;
         }
@@ -96,7 +96,7 @@ impl Filesystem {
 
     fn bring_forward(
         &self,
-        late: &[Late],
+        tail: &[TailExtent],
         border: u64,
         report: &mut Compacted,
         progress: &mut dyn FnMut(CompactProgress) -> ControlFlow<()>,
@@ -104,11 +104,11 @@ impl Filesystem {
         let mut mover = Mover::new(&self.fs);
         let mut runs = self.run(|fs| FreeRuns::before(fs, border))?;
         let mut files = std::collections::BTreeSet::new();
-        for late in late {
-            let moved = self.bring_one(&mut mover, late, &mut runs)?;
+        for tail in tail {
+            let moved = self.bring_one(&mut mover, tail, &mut runs)?;
             report.moved_bytes += moved << self.fs.base.geometry.block_bits;
             if moved > 0 {
-                files.insert(late.inode);
+                files.insert(tail.inode);
             }
             let told = CompactProgress {
                 moved_bytes: report.moved_bytes,
@@ -123,14 +123,14 @@ impl Filesystem {
     }
 
     /// Moves one extent before the border, in pieces if it must be; returns how many blocks moved.
-    fn bring_one(&self, mover: &mut Mover, late: &Late, runs: &mut FreeRuns) -> Result<u64> {
-        let Some(inode) = self.run(|fs| movable(fs, late.inode))? else {
+    fn bring_one(&self, mover: &mut Mover, tail: &TailExtent, runs: &mut FreeRuns) -> Result<u64> {
+        let Some(inode) = self.run(|fs| movable(fs, tail.inode))? else {
             return Ok(0);
         };
         self.change(|fs| prepare(fs, &inode))?;
-        let (mut at, mut moved) = (late.range.start, 0);
-        while at < late.range.end {
-            let Some(next) = self.run(|fs| layout::next_mapped(fs, &inode, at..late.range.end))?
+        let (mut at, mut moved) = (tail.range.start, 0);
+        while at < tail.range.end {
+            let Some(next) = self.run(|fs| layout::next_mapped(fs, &inode, at..tail.range.end))?
             else {
                 break;
             };
@@ -159,36 +159,36 @@ fn movable(fs: &Fs, nr: InodeNr) -> Result<Option<InodeRef>> {
 }
 
 /// The border, and the data behind it.
-fn plan(fs: &Fs) -> Result<(u64, Vec<Late>)> {
+fn plan(fs: &Fs) -> Result<(u64, Vec<TailExtent>)> {
     let mut all = extents_of_all(fs)?;
     all.sort_by_key(|extent| std::cmp::Reverse(extent.start));
     let free = fs.space.free_runs(&fs.base)?;
     let border = border(&all, &free, fs.base.geometry.blocks_count);
     let ratio = u64::from(fs.base.geometry.blocks_per_cluster());
     let border = border.next_multiple_of(ratio);
-    let mut late = Vec::new();
+    let mut tail = Vec::new();
     for extent in all
         .iter()
-        .take_while(|late| late.start + late.len() > border)
+        .take_while(|tail| tail.start + tail.len() > border)
     {
         let skip = border.saturating_sub(extent.start);
         let range = whole_clusters(fs, extent.range.start + skip..extent.range.end);
-        late.push(Late {
+        tail.push(TailExtent {
             inode: extent.inode,
             start: extent.start + skip,
             range,
         });
     }
-    Ok((border, late))
+    Ok((border, tail))
 }
 
 /// The lowest block before which as much is free as data are behind it; `end`, that of the file
-/// system, if nothing can move. `late` descends, `free` ascends.
-fn border(late: &[Late], free: &[Range<u64>], end: u64) -> u64 {
+/// system, if nothing can move. `tail` descends, `free` ascends.
+fn border(tail: &[TailExtent], free: &[Range<u64>], end: u64) -> u64 {
     let total: u64 = free.iter().map(|run| run.end - run.start).sum();
     let mut behind = free.iter().rev().peekable();
     let (mut free_before, mut data) = (total, 0);
-    for extent in late {
+    for extent in tail {
         while let Some(run) = behind.next_if(|run| run.start >= extent.start) {
             free_before -= run.end - run.start;
         }
@@ -222,14 +222,14 @@ fn end_of_first(free: &[Range<u64>], blocks: u64) -> u64 {
 }
 
 /// The extents of all regular files with a name or a user.
-fn extents_of_all(fs: &Fs) -> Result<Vec<Late>> {
+fn extents_of_all(fs: &Fs) -> Result<Vec<TailExtent>> {
     let mut all = Vec::new();
     for nr in fs.space.inodes_in_use(&fs.base) {
         let Some(inode) = visible(fs, nr?)? else {
             continue;
         };
         for extent in layout::extents(fs, &inode)? {
-            all.push(Late {
+            all.push(TailExtent {
                 inode: inode.nr(),
                 range: extent.logical.0.into()..extent.end(),
                 start: extent.start.0,
@@ -252,8 +252,8 @@ mod tests {
     use super::*;
     use std::slice::from_ref;
 
-    fn late(start: u64, len: u64) -> Late {
-        Late {
+    fn tail(start: u64, len: u64) -> TailExtent {
+        TailExtent {
             inode: InodeNr(12),
             range: 0..len,
             start,
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_border_has_as_much_free_before_as_data_behind() {
-        let data = [late(90, 10), late(60, 10), late(20, 10)];
+        let data = [tail(90, 10), tail(60, 10), tail(20, 10)];
         assert_eq!(border(&data, &[], 100), 100, "nothing is free");
         assert_eq!(
             border(&data, from_ref(&(100..104)), 104),

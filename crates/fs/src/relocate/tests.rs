@@ -1,7 +1,7 @@
 //! Moves of files: content, free space, e2fsck, and users meanwhile.
 
 use super::*;
-use crate::parts::file::{FallocateMode, Position, Terms};
+use crate::parts::file::{FallocateMode, Position, WritePolicy};
 use crate::test_rig::Rig;
 use std::ops::ControlFlow;
 use uext4_format::InodeFlags;
@@ -34,7 +34,14 @@ fn content(bytes: Range<u64>) -> Vec<u8> {
 fn scatter(rig: &Rig, units: u64, unit_bytes: u64) {
     let data = content(0..units * unit_bytes);
     let position = Position::Offset(0);
-    file::write(rig.fs(), rig.file.arc(), position, &data, Terms::OWN).expect("writes");
+    file::write(
+        rig.fs(),
+        rig.file.arc(),
+        position,
+        &data,
+        WritePolicy::INTERNAL,
+    )
+    .expect("writes");
     let size = rig.fs().base.geometry.blocks_count * rig.fs().block_bytes();
     for unit in 0..units {
         let bytes = unit * unit_bytes..(unit + 1) * unit_bytes;
@@ -122,20 +129,38 @@ fn moves_of(kind: &[&str], seed: u64) {
             0..=3 => {
                 let data: Vec<u8> = (0..len).map(|_| rng.below(256) as u8).collect();
                 let position = Position::Offset(from);
-                file::write(rig.fs(), rig.file.arc(), position, &data, Terms::OWN).expect("writes");
+                file::write(
+                    rig.fs(),
+                    rig.file.arc(),
+                    position,
+                    &data,
+                    WritePolicy::INTERNAL,
+                )
+                .expect("writes");
                 model[bytes].copy_from_slice(&data);
                 size = size.max(from + len);
             }
             4 => {
                 let mode = FallocateMode::PunchHole;
-                file::fallocate(rig.fs(), rig.file.arc(), mode, from..from + len, Terms::OWN)
-                    .expect("punches");
+                file::fallocate(
+                    rig.fs(),
+                    rig.file.arc(),
+                    mode,
+                    from..from + len,
+                    WritePolicy::INTERNAL,
+                )
+                .expect("punches");
                 model[bytes].fill(0);
             }
             5 => {
                 let mode = FallocateMode::AllocateKeepSize;
-                let done =
-                    file::fallocate(rig.fs(), rig.file.arc(), mode, from..from + len, Terms::OWN);
+                let done = file::fallocate(
+                    rig.fs(),
+                    rig.file.arc(),
+                    mode,
+                    from..from + len,
+                    WritePolicy::INTERNAL,
+                );
                 let refused = matches!(done, Err(Error::NotSupported(_)));
                 assert!(done.is_ok() || refused, "{done:?}");
             }
@@ -174,7 +199,14 @@ fn data_move_below_a_limit() {
     let limit = 20 << 20;
     let position = Position::Offset(0);
     let data = content(0..1 << 20);
-    file::write(rig.fs(), rig.file.arc(), position, &data, Terms::OWN).expect("writes");
+    file::write(
+        rig.fs(),
+        rig.file.arc(),
+        position,
+        &data,
+        WritePolicy::INTERNAL,
+    )
+    .expect("writes");
     let high = Destination::Near(40 << 20);
     assert_eq!(
         rig.mounted
@@ -294,7 +326,14 @@ fn users_see_their_data_while_the_file_moves() {
                 let from = rng.below(len - 3000);
                 let data = content(from..from + 3000);
                 let position = Position::Offset(from);
-                file::write(rig.fs(), rig.file.arc(), position, &data, Terms::OWN).expect("writes");
+                file::write(
+                    rig.fs(),
+                    rig.file.arc(),
+                    position,
+                    &data,
+                    WritePolicy::INTERNAL,
+                )
+                .expect("writes");
                 writes += 1;
             }
         };

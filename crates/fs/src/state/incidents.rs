@@ -147,7 +147,7 @@ impl Incidents {
         match error {
             Journal::Corrupt(corrupt) => Some(damage(corrupt)),
             Journal::Device(device) => self.access(device),
-            Journal::Late { cause } => self.key_of_journal(cause),
+            Journal::Unwritten { cause } => self.key_of_journal(cause),
             Journal::Lost => Some(Key::LostFlush),
             _ => None,
         }

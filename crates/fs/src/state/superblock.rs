@@ -66,8 +66,8 @@ pub(crate) fn policy(asked: OnError, disk: &Superblock) -> OnError {
 /// The reaction to a failed metadata write without a journal.
 pub(crate) fn failed_write(asked: OnError, disk: &Superblock) -> FailedWrite {
     match policy(asked, disk) {
-        OnError::Continue => FailedWrite::Late,
-        _ => FailedWrite::Stops,
+        OnError::Continue => FailedWrite::Continue,
+        _ => FailedWrite::Stop,
     }
 }
 

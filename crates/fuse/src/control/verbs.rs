@@ -91,7 +91,7 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
         } => grow(mount, (size_bytes, more_bytes), dry_run),
         Ask::Thaw {} => nothing(mount.server.thaw()),
         Ask::Detached {} => {
-            mount.server.end_halts();
+            mount.server.end_freezes();
             Ok(Value::Null)
         }
         Ask::Shutdown { flush } => nothing(mount.server.shutdown(flush)),

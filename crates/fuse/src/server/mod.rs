@@ -26,7 +26,7 @@ pub(crate) use outcome::{Outcome, RequestClass};
 
 use crate::errno::Errno;
 use crate::free_space::Gauge;
-use crate::halt::{self, Halt};
+use crate::freeze_gate::{self, FreezeGate};
 use crate::init::Agreement;
 use crate::nodes::{NodeCounts, Nodes, inode_of};
 use crate::opened::Opened;
@@ -52,7 +52,7 @@ pub(crate) struct Server {
     kernel: Arc<DevFuse>,
     privileged: Privileged,
     request_stats: RequestStats,
-    halt: Halt,
+    freeze_gate: FreezeGate,
     owners: Owners,
     /// Threads that make the kernel send dirty pages; closed before the process exits.
     fetches: FreezeBarrier,
@@ -86,7 +86,7 @@ impl Server {
             kernel,
             privileged,
             request_stats: RequestStats::new(),
-            halt: Halt::default(),
+            freeze_gate: FreezeGate::default(),
             owners,
             fetches: FreezeBarrier::default(),
             closed: OnceLock::new(),
@@ -97,17 +97,17 @@ impl Server {
     /// Admits `request` through the freeze barrier and returns its class. The caller holds the pass
     /// while it serves a change.
     pub(crate) fn admit(&self, request: &Request<'_>) -> (RequestClass, Option<Pass<'_>>) {
-        if !halt::changes(request) {
+        if !freeze_gate::changes(request) {
             return (self.class(request), None);
         }
-        match self.halt.admit() {
-            None => (RequestClass::Halted, None),
+        match self.freeze_gate.admit() {
+            None => (RequestClass::Frozen, None),
             pass => (self.class(request), pass),
         }
     }
 
-    pub(crate) fn halt(&self) -> &Halt {
-        &self.halt
+    pub(crate) fn freeze_gate(&self) -> &FreezeGate {
+        &self.freeze_gate
     }
 
     fn class(&self, request: &Request<'_>) -> RequestClass {
@@ -116,7 +116,7 @@ impl Server {
                 RequestClass::Waits
             }
             opcode::COPY_FILE_RANGE => RequestClass::Bulk,
-            opcode::IOCTL if self.guards_data(request) => RequestClass::Asks,
+            opcode::IOCTL if self.guards_data(request) => RequestClass::NeedsWriteback,
             opcode::IOCTL if control::is_long(request) => RequestClass::Waits,
             opcode::READ | opcode::WRITE if data::len_bytes(request) > SOON_BYTES_MAX => {
                 if data::is_direct(request) {
@@ -125,9 +125,9 @@ impl Server {
                     RequestClass::Bulk
                 }
             }
-            opcode::LSEEK if self.may_lack_data(request.node) => RequestClass::Asks,
-            opcode::BMAP if self.bmap_lacks_data(request) => RequestClass::Asks,
-            opcode::GETATTR if self.asks_for_room(request) => RequestClass::MayAsk,
+            opcode::LSEEK if self.may_lack_data(request.node) => RequestClass::NeedsWriteback,
+            opcode::BMAP if self.bmap_lacks_data(request) => RequestClass::NeedsWriteback,
+            opcode::GETATTR if self.asks_for_room(request) => RequestClass::WantsWriteback,
             _ => RequestClass::Soon,
         }
     }
@@ -137,8 +137,10 @@ impl Server {
     /// The pages come as `WRITE` requests, which a closed barrier parks. A thread that held a pass
     /// here would wait for the barrier to open, and closing the barrier waits for that pass.
     pub(crate) fn fetch_for(&self, request: &Request<'_>, class: RequestClass) {
-        if matches!(class, RequestClass::Asks | RequestClass::MayAsk)
-            && let Some(_pass) = self.fetches.try_enter()
+        if matches!(
+            class,
+            RequestClass::NeedsWriteback | RequestClass::WantsWriteback
+        ) && let Some(_pass) = self.fetches.try_enter()
         {
             self.fetch_data(request.node);
         }

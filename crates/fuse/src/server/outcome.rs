@@ -26,9 +26,9 @@ pub(crate) enum RequestClass {
     /// Until a commit is durable.
     Waits,
     /// Until the kernel has sent other requests and received their replies.
-    Asks,
-    /// As `Asks`; if it cannot wait for others, it is served with the data at hand.
-    MayAsk,
-    /// Until the freeze barrier ([`crate::halt::Halt`]) opens.
-    Halted,
+    NeedsWriteback,
+    /// As `NeedsWriteback`; if it cannot wait for others, it is served with the data at hand.
+    WantsWriteback,
+    /// Until the freeze barrier ([`crate::freeze_gate::FreezeGate`]) opens.
+    Frozen,
 }

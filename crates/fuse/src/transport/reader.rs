@@ -55,9 +55,9 @@ impl Reader {
         let request = Request::parse(bytes).ok_or(Errno::EPROTO)?;
         let (class, _pass) = service.server.admit(&request);
         match class {
-            RequestClass::Halted
-            | RequestClass::Asks
-            | RequestClass::MayAsk
+            RequestClass::Frozen
+            | RequestClass::NeedsWriteback
+            | RequestClass::WantsWriteback
             | RequestClass::Waits => {
                 Away::new(bytes, &self.device, service).leave(class);
             }
@@ -89,8 +89,10 @@ impl Away {
     fn leave(self, class: RequestClass) {
         let service = self.service.clone();
         let pool = match class {
-            RequestClass::Halted => return service.server.halt().park(move || self.come_back()),
-            RequestClass::Asks | RequestClass::MayAsk => &service.askers,
+            RequestClass::Frozen => {
+                return service.server.freeze_gate().park(move || self.come_back());
+            }
+            RequestClass::NeedsWriteback | RequestClass::WantsWriteback => &service.writeback_pool,
             RequestClass::Waits => &service.waiters,
             RequestClass::Soon | RequestClass::Bulk | RequestClass::Awaited => &service.copiers,
         };
@@ -111,7 +113,7 @@ impl Away {
         };
         self.service.server.fetch_for(&request, class);
         let (class, pass) = self.service.server.admit(&request);
-        if class == RequestClass::Halted {
+        if class == RequestClass::Frozen {
             drop(pass);
             return self.leave(class);
         }

@@ -24,13 +24,13 @@ pub(crate) enum Ended {
 
 /// The server and its thread pools.
 ///
-/// Invariants: only requests of `askers` wait for other requests. A job of another pool ends by
-/// itself, so a request that an asker may need never goes to a pool of askers.
+/// Invariants: only requests of `writeback_pool` wait for other requests. A job of another pool
+/// ends by itself, so the requests that one of them waits for go to other pools.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub(crate) server: Arc<Server>,
     /// Serves requests that wait for other requests.
-    pub(crate) askers: Arc<WorkerPool>,
+    pub(crate) writeback_pool: Arc<WorkerPool>,
     /// Serves requests that wait for a commit.
     pub(crate) waiters: Arc<WorkerPool>,
     /// Copies large data, and serves changes that waited for a thaw.

@@ -23,12 +23,12 @@ mod execs;
 mod exerciser;
 #[path = "../it/flight.rs"]
 mod flight;
+#[path = "../it/freezes.rs"]
+mod freezes;
 #[path = "../it/full.rs"]
 mod full;
 #[path = "../it/guarded.rs"]
 mod guarded;
-#[path = "../it/halts.rs"]
-mod halts;
 #[path = "../it/handles.rs"]
 mod handles;
 #[path = "../it/in_place.rs"]

@@ -78,13 +78,13 @@ fn revokes_use_up_a_transaction() {
     assert!(journal.stats().transactions > 100 * 200 / 125 / u64::from(limit));
 }
 
-/// Without a log and with late writes: blocks in memory only are not reported as durable.
+/// Without a log and with failed writes: blocks in memory only are not reported as durable.
 #[test]
 fn what_is_late_is_read_from_memory_and_written_later() {
     let device = Recorder::new(disk(200, LOG));
     let config = Config {
         log: None,
-        failed_write: FailedWrite::Late,
+        failed_write: FailedWrite::Continue,
         ..config(&device, LOG)
     };
     let journal = Journal::open(config).expect("opens");
@@ -92,8 +92,11 @@ fn what_is_late_is_read_from_memory_and_written_later() {
     device.fail_after(device.len());
     for (byte, block) in (1..).zip(&blocks) {
         set(&journal, block, byte);
-        let late = journal.commit_running();
-        assert!(matches!(late, Err(Error::Late { .. })), "{late:?}");
+        let unwritten = journal.commit_running();
+        assert!(
+            matches!(unwritten, Err(Error::Unwritten { .. })),
+            "{unwritten:?}"
+        );
     }
     set(&journal, &blocks[0], 9);
     let first = journal.running();

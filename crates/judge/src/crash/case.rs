@@ -7,8 +7,8 @@ use anyhow::{Context, Error, Result, bail};
 use uext4::device::{self, Tearing};
 
 use super::config::Config;
-use super::play::Run;
 use super::plot::Plot;
+use super::record::Run;
 
 /// The pending writes that survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

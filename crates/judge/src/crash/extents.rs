@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::crash::config::Config;
     use crate::crash::disk::Disk;
-    use crate::crash::play::{clock, options};
+    use crate::crash::record::{clock, options};
     use crate::crash::recover::by_us;
 
     #[test]

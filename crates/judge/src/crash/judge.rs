@@ -14,10 +14,10 @@ use super::case::{Case, Survivors};
 use super::config::Config;
 use super::disk::Disk;
 use super::effort::{Effort, Figures};
+use super::event_log::EventLog;
 use super::extents;
-use super::play::Recording;
+use super::record::Recording;
 use super::recover::{Scratch, by_us, no_panic, recorded};
-use super::tape::Tape;
 use super::verdict::{self, Window};
 use crate::EngineTarget;
 
@@ -100,7 +100,7 @@ impl Judge {
     fn tasks(&mut self, effort: &Effort) -> Vec<Task> {
         let mut rng = Rng::new(self.recording.run.seed).fork(3);
         let mut tasks = Vec::new();
-        for cut in self.recording.tape.cuts() {
+        for cut in self.recording.event_log.cuts() {
             if rng.below(effort.cut) != 0 {
                 continue;
             }
@@ -114,7 +114,7 @@ impl Judge {
                 Survivors::Whole(seed),
                 Survivors::Torn(seed),
             ];
-            let survivors = match self.recording.tape.pending(cut) {
+            let survivors = match self.recording.event_log.pending(cut) {
                 0 => &all[..1],
                 1 => &all[..2],
                 _ => &all[..],
@@ -134,7 +134,7 @@ impl Judge {
 
 struct Worker<'a> {
     recording: &'a Recording,
-    tape: Tape,
+    event_log: EventLog,
     scratch: Scratch,
     figures: Figures,
 }
@@ -143,7 +143,7 @@ impl<'a> Worker<'a> {
     fn new(recording: &'a Recording) -> Self {
         Self {
             recording,
-            tape: recording.tape.clone(),
+            event_log: recording.event_log.clone(),
             scratch: Scratch::new(recording.run.config),
             figures: Figures::default(),
         }
@@ -178,7 +178,7 @@ impl<'a> Worker<'a> {
     }
 
     fn judge(&mut self, task: &Task) -> Result<()> {
-        let image = self.tape.image(task.cut, task.survivors.for_device());
+        let image = self.event_log.image(task.cut, task.survivors.for_device());
         let window = window(self.recording, task.cut);
         let config = self.recording.run.config;
         let tree = self.recover(image.snapshot(), window, task.check)?;
@@ -226,10 +226,10 @@ impl<'a> Worker<'a> {
     /// Crashes at every write of our recovery, and recovers again.
     fn twice(&mut self, image: &Disk, window: Window) -> Result<()> {
         let config = self.recording.run.config;
-        let mut tape = no_panic("our recovery", || recorded(&config, image.snapshot()))?;
-        for cut in tape.cuts() {
+        let mut event_log = no_panic("our recovery", || recorded(&config, image.snapshot()))?;
+        for cut in event_log.cuts() {
             for survivors in [Survivors::All, Survivors::None, Survivors::Torn(cut as u64)] {
-                let image = tape.image(cut, survivors.for_device());
+                let image = event_log.image(cut, survivors.for_device());
                 let check = survivors == Survivors::None;
                 self.recover(image, window, check)
                     .with_context(|| format!("second crash at {cut}, {survivors}"))?;
@@ -242,15 +242,15 @@ impl<'a> Worker<'a> {
 
 /// Whether `cut` is in the middle of an operation after one of its transactions has ended.
 fn is_inside(recording: &Recording, cut: usize) -> bool {
-    let label = recording.tape.last_mark(cut).unwrap_or(1);
+    let label = recording.event_log.last_mark(cut).unwrap_or(1);
     let commits = recording.history.commits((label / 2) as usize);
     // A flush and a durable write make a commit durable.
-    label.is_multiple_of(2) && !commits && recording.tape.flushes_since_mark(cut) >= 2
+    label.is_multiple_of(2) && !commits && recording.event_log.flushes_since_mark(cut) >= 2
 }
 
 /// The states allowed after a crash at `cut`.
 pub(super) fn window(recording: &Recording, cut: usize) -> Window {
-    let last = recording.tape.last_mark(cut).unwrap_or(0);
+    let last = recording.event_log.last_mark(cut).unwrap_or(0);
     let begun = (last / 2) as usize;
     let returned = if last % 2 == 1 {
         begun

@@ -11,8 +11,8 @@ use uext4::device::{
 };
 use uext4::format::fast_commit::without_removed_ranges;
 
-use super::play::Recording;
-use super::tape::Tape;
+use super::event_log::EventLog;
+use super::record::Recording;
 
 /// Flushes to remove from a recording, so that the judge has to find errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,9 @@ impl Plant {
     /// # Errors
     /// Never in practice: the writes fit the device.
     pub fn into_recording(self, mut recording: Recording) -> Result<Recording> {
-        let log = &mut recording.tape.main;
+        let log = &mut recording.event_log.main;
         let base = log.image(0, Survivors::All);
-        recording.tape = Tape::new(self.rewrite(log, base)?, None);
+        recording.event_log = EventLog::new(self.rewrite(log, base)?, None);
         Ok(recording)
     }
 

@@ -17,8 +17,8 @@ use uext4_testkit::oracle::{
 
 use super::config::Config;
 use super::disk::{Disk, Recorders};
-use super::play::{clock, options};
-use super::tape::Tape;
+use super::event_log::EventLog;
+use super::record::{clock, options};
 use crate::EngineTarget;
 
 /// Unit of copying between memory and files.
@@ -272,11 +272,11 @@ pub(super) fn by_us(config: &Config, disk: Disk) -> Result<Recovered> {
 }
 
 /// Records our mount and unmount of a crashed image, so that they can be cut too.
-pub(super) fn recorded(config: &Config, disk: Disk) -> Result<Tape> {
+pub(super) fn recorded(config: &Config, disk: Disk) -> Result<EventLog> {
     let recorders = Recorders::new(&disk);
     let fs = recorders.mount(config.mounted(options(clock())))?;
     fs.unmount().context("our unmount")?;
-    Ok(Tape::of(&recorders))
+    Ok(EventLog::of(&recorders))
 }
 
 /// Turns a panic into an error, so that it is reported with its case.

@@ -6,7 +6,7 @@ use uext4::device::Event;
 use super::case::{Case, Survivors};
 use super::effort::{Effort, Figures};
 use super::judge::{Judge, same};
-use super::play::{Recording, Run, play};
+use super::record::{Recording, Run, record};
 use super::recover::{Scratch, by_us, no_panic};
 use super::verdict::{self, Window};
 use crate::EngineTarget;
@@ -14,10 +14,10 @@ use crate::EngineTarget;
 /// Plays a run and checks its crashes.
 ///
 /// # Errors
-/// As [`play`] and [`Judge::all`].
+/// As [`record`] and [`Judge::all`].
 pub fn run_suite(run: Run, effort: &Effort) -> Result<Figures> {
     let mut judge =
-        Judge::new(no_panic("the run", || play(run)).with_context(|| format!("run {run}"))?);
+        Judge::new(no_panic("the run", || record(run)).with_context(|| format!("run {run}"))?);
     judge.all(effort)?;
     Ok(judge.figures)
 }
@@ -42,17 +42,17 @@ pub struct Unjournaled {
 /// # Errors
 /// A panic, an image beyond repair, or a sync that was not durable.
 pub fn run_unjournaled(run: Run) -> Result<Unjournaled> {
-    let mut recording = play(run)?;
+    let mut recording = record(run)?;
     let mut scratch = Scratch::new(run.config);
     let mut figures = Unjournaled::default();
-    for cut in recording.tape.cuts() {
+    for cut in recording.event_log.cuts() {
         for survivors in [Survivors::All, Survivors::None, Survivors::Torn(cut as u64)] {
             let case = Case {
                 run,
                 cut,
                 survivors,
             };
-            let image = recording.tape.image(cut, survivors.for_device());
+            let image = recording.event_log.image(cut, survivors.for_device());
             figures.images += 1;
             let tree = no_panic("a mount without a log", || {
                 Ok(by_us(&run.config, image.snapshot()).is_ok())
@@ -72,15 +72,15 @@ pub fn run_unjournaled(run: Run) -> Result<Unjournaled> {
 /// Crashes right after a sync has returned.
 fn after_syncs(recording: &mut Recording, scratch: &mut Scratch) -> Result<u64> {
     let mut synced = 0;
-    for cut in 0..recording.tape.len() {
-        let Some(Event::Mark(label)) = recording.tape.event(cut) else {
+    for cut in 0..recording.event_log.len() {
+        let Some(Event::Mark(label)) = recording.event_log.event(cut) else {
             continue;
         };
         let step = (label / 2) as usize;
         if label % 2 == 0 || !recording.history.is_sync(step) {
             continue;
         }
-        let image = recording.tape.image(cut, Survivors::None.for_device());
+        let image = recording.event_log.image(cut, Survivors::None.for_device());
         let text = || format!("run {}, after step {step}, a sync", recording.run);
         let window = Window {
             floor: step,
@@ -113,7 +113,7 @@ fn after_syncs(recording: &mut Recording, scratch: &mut Scratch) -> Result<u64> 
 /// # Errors
 /// As [`run_suite`].
 pub fn run_case(case: Case) -> Result<Figures> {
-    let mut judge = Judge::new(play(case.run)?);
+    let mut judge = Judge::new(record(case.run)?);
     judge.one(case.cut, case.survivors)?;
     Ok(judge.figures)
 }

@@ -18,9 +18,9 @@ use uext4_testkit::rng::Rng;
 use super::case::Survivors;
 use super::config::Config;
 use super::disk::Recorders;
+use super::event_log::EventLog;
 use super::extents;
 use super::recover::{Recovered, Scratch, by_us};
-use super::tape::Tape;
 use super::threads_beyond::{BeyondFiles, check_shifted};
 use crate::EngineTarget;
 
@@ -64,17 +64,17 @@ pub fn run_threads(config: Config, seed: u64, crashes: u64) -> Result<ThreadsFig
         worker.join().map_err(|_| anyhow!("a worker panicked"))??;
     }
     fs.unmount()?;
-    let mut tape = Tape::of(&recorders);
+    let mut event_log = EventLog::of(&recorders);
     let mut rng = Rng::new(seed).fork(99);
     let (mut scratch, mut figures) = (Scratch::new(config), ThreadsFigures::default());
     for _ in 0..crashes {
-        let cut = rng.below(tape.len() as u64 + 1) as usize;
+        let cut = rng.below(event_log.len() as u64 + 1) as usize;
         let survivors = match rng.below(3) {
             0 => Survivors::None,
             1 => Survivors::All,
             _ => Survivors::Torn(rng.next_u64()),
         };
-        figures.files += crash(config, &mut tape, (cut, survivors), &mut scratch, seed)
+        figures.files += crash(config, &mut event_log, (cut, survivors), &mut scratch, seed)
             .with_context(|| format!("{} seed {seed}, cut {cut}, {survivors}", config.name))?;
         figures.images += 1;
     }
@@ -83,15 +83,15 @@ pub fn run_threads(config: Config, seed: u64, crashes: u64) -> Result<ThreadsFig
 
 fn crash(
     config: Config,
-    tape: &mut Tape,
+    event_log: &mut EventLog,
     (cut, survivors): (usize, Survivors),
     scratch: &mut Scratch,
     seed: u64,
 ) -> Result<u64> {
-    let recovered = by_us(&config, tape.image(cut, survivors.for_device()))?;
+    let recovered = by_us(&config, event_log.image(cut, survivors.for_device()))?;
     let target = EngineTarget::new(&recovered.fs);
     let mut found = 0;
-    let events = (0..cut).filter_map(|cut| tape.event(cut));
+    let events = (0..cut).filter_map(|cut| event_log.event(cut));
     let marks = events.filter_map(|event| match event {
         Event::Mark(label) => Some((label / FILES, label % FILES)),
         _ => None,

@@ -10,7 +10,7 @@ use uext4_testkit::manifest::Source;
 
 use super::disk::Disk;
 use super::judge::window;
-use super::play::{Recording, Run, play};
+use super::record::{Recording, Run, record};
 use super::recover::{Scratch, by_us};
 use super::verdict;
 use crate::EngineTarget;
@@ -35,11 +35,11 @@ pub struct TornFigures {
 /// # Errors
 /// The kernel mounts an image that our engine refuses, or a recovered tree never existed.
 pub fn run_torn_superblock(run: Run) -> Result<TornFigures> {
-    let mut recording = play(run)?;
+    let mut recording = record(run)?;
     let mut scratch = Scratch::new(run.config);
     let mut figures = TornFigures::default();
-    for cut in 0..recording.tape.len() {
-        let Some(Event::Change { change, .. }) = recording.tape.event(cut) else {
+    for cut in 0..recording.event_log.len() {
+        let Some(Event::Change { change, .. }) = recording.event_log.event(cut) else {
             continue;
         };
         if !covers_superblock(change) {
@@ -68,8 +68,8 @@ fn covers_superblock(change: &Change) -> bool {
 /// The image at `cut` with all writes but one half of the superblock; `None` when that half is
 /// unchanged.
 fn torn(recording: &mut Recording, cut: usize, half: u64) -> Result<Option<Disk>> {
-    let before = recording.tape.image(cut - 1, Survivors::All);
-    let image = recording.tape.image(cut, Survivors::All);
+    let before = recording.event_log.image(cut - 1, Survivors::All);
+    let image = recording.event_log.image(cut, Survivors::All);
     let (mut old, mut new) = ([0; SECTOR_BYTES], [0; SECTOR_BYTES]);
     before.main.read_at(half, &mut old)?;
     image.main.read_at(half, &mut new)?;

@@ -10,7 +10,7 @@ use uext4_testkit::rng::Rng;
 use super::beyond::Beyond;
 use super::config::Config;
 use super::held::HeldWrite;
-use super::play::FILLER;
+use super::record::FILLER;
 use super::step::Step;
 
 /// Largest file in bytes.

@@ -59,7 +59,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let mut cleanup = Cleanup::start()?;
     let backing = Backing::new(plan.image_mib, plan.journal_mib)?;
     cleanup.watch(backing.dir())?;
-    let mut ground = Ground { backing, cleanup };
+    let mut fixture = Fixture { backing, cleanup };
     let steps = ways.len() * plan.utilisations.len();
     let progress = progress(u64::from(plan.runs) * steps as u64);
     let mut all = Collection::new(&progress);
@@ -69,7 +69,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Results> {
                 let whole = format!("{}, {variant}, {percent} %", system.name());
                 progress.set_message(whole.clone());
                 let seed = plan.seed + u64::from(run);
-                let samples = ground.one(plan, *system, setup, percent, seed);
+                let samples = fixture.one(plan, *system, setup, percent, seed);
                 let samples = samples.with_context(|| format!("{whole}, seed {seed}"))?;
                 all.add(&key(*system, variant), named(percent, samples));
                 progress.inc(1);
@@ -107,12 +107,12 @@ fn named(percent: u64, samples: Vec<Sample>) -> impl Iterator<Item = Sample> {
     })
 }
 
-struct Ground {
+struct Fixture {
     backing: Backing,
     cleanup: Cleanup,
 }
 
-impl Ground {
+impl Fixture {
     /// Ages a fresh file system to `percent`.
     fn one(
         &mut self,

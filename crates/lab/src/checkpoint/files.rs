@@ -14,12 +14,12 @@ use crate::workers::{self, Done};
 use anyhow::Result;
 
 /// Backing image of the file systems, with its cleanup process.
-pub(super) struct Ground {
+pub(super) struct Fixture {
     backing: Backing,
     cleanup: Cleanup,
 }
 
-impl Ground {
+impl Fixture {
     pub(super) fn new(plan: &Plan) -> Result<Self> {
         let mut cleanup = Cleanup::start()?;
         let backing = Backing::new(plan.image_mib, plan.journal_mib)?;

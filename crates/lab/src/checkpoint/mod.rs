@@ -47,7 +47,7 @@ pub(crate) struct Plan {
 /// Runs everything, systems in turn.
 pub(crate) fn run(plan: &Plan) -> Result<Results> {
     let progress = progress(u64::from(plan.runs) * 2);
-    let mut stage = files::Ground::new(plan)?;
+    let mut stage = files::Fixture::new(plan)?;
     let mut all = Collection::new(&progress);
     for _ in 0..plan.runs {
         progress.set_message("files");

@@ -3,9 +3,9 @@
 //! The work between two accesses is such that one worker on `this-machine` takes the measured time
 //! of a call at the size at which it was measured.
 
-use super::course::Work;
 use super::machines::{Host, THIS};
 use super::plan::Plan;
+use super::schedule::Work;
 use super::{checkpoint, operations, shrinker};
 use crate::base_lines::of_names;
 use anyhow::{Context, Result, bail};

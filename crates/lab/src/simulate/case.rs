@@ -1,12 +1,12 @@
 //! One variant with one number of workers.
 
 use super::canary;
-use super::course::{Course, Done, Work};
 use super::device::TimedDevice;
 use super::load::Load;
 use super::machines::Host;
 use super::operations;
 use super::plan::Plan;
+use super::schedule::{Done, Schedule, Work};
 use crate::client::LibraryClient;
 use crate::experiments::{self, Clock, Phase, Task, Unit};
 use anyhow::{Context, Result, anyhow};
@@ -151,7 +151,7 @@ impl<'a> Case<'a> {
         let cores = self.host.cores.max(self.workers as usize);
         simulation::run(&self.host.machine, cores, || {
             let filesystem = Arc::new(Filesystem::mount(Arc::new(image), options)?);
-            let outcomes = self.course(&filesystem, work);
+            let outcomes = self.schedule(&filesystem, work);
             let filesystem = Arc::into_inner(filesystem);
             filesystem
                 .context("a worker still uses the file system")?
@@ -183,16 +183,16 @@ impl<'a> Case<'a> {
         ))
     }
 
-    fn course(&self, filesystem: &Arc<Filesystem>, work: &[Work]) -> Result<Vec<Outcome>> {
-        let course = Arc::new(Course::new(self.workers as usize));
+    fn schedule(&self, filesystem: &Arc<Filesystem>, work: &[Work]) -> Result<Vec<Outcome>> {
+        let schedule = Arc::new(Schedule::new(self.workers as usize));
         let threads: Vec<_> = (0..self.workers)
             .map(|worker| {
                 let (filesystem, make) = (filesystem.clone(), self.maker());
-                course.start(self.task(worker), move |task| make(filesystem, task))
+                schedule.start(self.task(worker), move |task| make(filesystem, task))
             })
             .collect();
-        let outcomes = self.outcomes(&course, work);
-        course.end();
+        let outcomes = self.outcomes(&schedule, work);
+        schedule.end();
         for thread in threads {
             thread.join().map_err(|_| anyhow!("a worker panicked"))?;
         }
@@ -226,17 +226,17 @@ impl<'a> Case<'a> {
         }
     }
 
-    fn outcomes(&self, course: &Course, work: &[Work]) -> Result<Vec<Outcome>> {
-        course.await_ready();
+    fn outcomes(&self, schedule: &Schedule, work: &[Work]) -> Result<Vec<Outcome>> {
+        schedule.await_ready();
         for phase in 0..self.load.warm_ups {
-            course.phase(phase, work.get(phase).copied().unwrap_or(Work::NONE))?;
+            schedule.phase(phase, work.get(phase).copied().unwrap_or(Work::NONE))?;
         }
         self.phases()
             .into_iter()
             .zip(work)
             .enumerate()
             .map(|(index, (phase, work))| {
-                let (done, report) = course.phase(index, *work)?;
+                let (done, report) = schedule.phase(index, *work)?;
                 Ok(self.outcome(phase, &done, report))
             })
             .collect()

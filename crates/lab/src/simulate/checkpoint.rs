@@ -1,7 +1,7 @@
 //! Small transactions whose blocks all wait for their checkpoint: the time of each commit.
 
 use super::calls::{Calls, Run};
-use super::course::now;
+use super::schedule::now;
 use crate::checkpoint::{Queue, SMALL_TRANSACTION};
 use anyhow::Result;
 use uext4_journal::Tracking;

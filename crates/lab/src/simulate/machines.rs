@@ -1,6 +1,6 @@
 //! Machines, from files in which each number has its source.
 
-use super::course::Work;
+use super::schedule::Work;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use uext4_sync::simulation::Machine;

@@ -1,7 +1,7 @@
 //! `simulate`: experiments on a machine with any number of cores, in virtual time.
 //!
 //! Layout: [`machines`] and [`operations`] are the published and measured numbers, [`case`] runs
-//! one variant with one number of workers on the simulator of `uext4_sync`, [`course`] lets its
+//! one variant with one number of workers on the simulator of `uext4_sync`, [`schedule`] lets its
 //! workers begin each phase at once, [`report`] and [`chart`] show the outcome. Of the shrinker and
 //! of checkpoints the calls are measured, not rates: [`calls`].
 //! The work between two synchronisation operations is the time of an operation that one real core
@@ -13,7 +13,6 @@ mod canary;
 mod case;
 mod chart;
 mod checkpoint;
-mod course;
 mod device;
 mod load;
 mod machines;
@@ -23,6 +22,7 @@ mod report;
 mod row;
 #[cfg(test)]
 mod scaling_tests;
+mod schedule;
 mod shrinker;
 #[cfg(test)]
 mod tests;

@@ -2,9 +2,9 @@
 
 use super::Plan;
 use super::case::Case;
-use super::course::Work;
 use super::load::Load;
 use super::machines::Host;
+use super::schedule::Work;
 
 /// More workers than the shards of a small machine.
 const MANY: u32 = 128;

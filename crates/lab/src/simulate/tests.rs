@@ -3,9 +3,9 @@
 
 use super::calls::{Calls, Run};
 use super::case::Case;
-use super::course::Work;
 use super::load::Load;
 use super::machines::Host;
+use super::schedule::Work;
 use super::{Plan, checkpoint, shrinker};
 use crate::base_lines::of_names;
 

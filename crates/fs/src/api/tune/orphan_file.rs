@@ -4,7 +4,7 @@
 //! transaction that disables it makes the old file an orphan on the legacy list. Recovery frees
 //! either.
 
-use crate::parts::file::{self, Position, Terms};
+use crate::parts::file::{self, Position, WritePolicy};
 use crate::parts::map;
 use crate::state::engine::Fs;
 use crate::state::inode::{InodeRef, NewInode};
@@ -84,7 +84,13 @@ fn fill(fs: &Fs, inode: &InodeRef, blocks: u32) -> Result<()> {
         let (at, mut done) = (block << fs.base.geometry.block_bits, 0);
         while done < zeroes.len() {
             let position = Position::Offset(at + u64_of(done));
-            let written = file::write(fs, inode.arc(), position, &zeroes[done..], Terms::OWN)?;
+            let written = file::write(
+                fs,
+                inode.arc(),
+                position,
+                &zeroes[done..],
+                WritePolicy::INTERNAL,
+            )?;
             done += written.len_bytes;
         }
     }

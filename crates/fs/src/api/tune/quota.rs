@@ -9,7 +9,7 @@
 use super::{Tuning, orphan_file, reserved};
 use crate::mount::check_sound;
 use crate::ops::filesystem::Filesystem;
-use crate::parts::file::{self, Position, Terms};
+use crate::parts::file::{self, Position, WritePolicy};
 use crate::parts::{quota_files, xattr};
 use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeRef};
@@ -174,7 +174,14 @@ fn write(fs: &Fs, inode: &InodeRef, bytes: &[u8]) -> Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         let position = Position::Offset(u64_of(done));
-        done += file::write(fs, inode.arc(), position, &bytes[done..], Terms::OWN)?.len_bytes;
+        done += file::write(
+            fs,
+            inode.arc(),
+            position,
+            &bytes[done..],
+            WritePolicy::INTERNAL,
+        )?
+        .len_bytes;
     }
     file::write_out(fs, inode.arc())
 }

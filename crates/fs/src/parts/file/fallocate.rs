@@ -1,9 +1,9 @@
 //! `fallocate`: preallocation, holes, zeroed ranges.
 
 use super::allocate::{NewBlocks, Shape};
-use super::terms::{Terms, check_may_change};
 use super::times::touch;
 use super::write_out::write_out_locked;
+use super::write_policy::{WritePolicy, check_may_change};
 use super::{delay, inline, io, shift, size};
 use crate::parts::map::{self, ExtentState, Mapping, Progress};
 use crate::state::delayed::Buffer;
@@ -55,7 +55,7 @@ pub(crate) fn fallocate(
     inode: &Arc<Inode>,
     mode: FallocateMode,
     bytes: Range<u64>,
-    terms: Terms,
+    policy: WritePolicy,
 ) -> Result<()> {
     let mut buffer = inode.io.write();
     fs.writable()?;
@@ -65,14 +65,14 @@ pub(crate) fn fallocate(
     let bytes = bytes.start..check_end(fs, inode, mode, bytes.end)?;
     size::allow(fs, bytes.end)?;
     if inline::is_inline(&inode.read()) {
-        inline::convert(fs, inode, terms.reserve)?;
+        inline::convert(fs, inode, policy.reserve)?;
     }
     let change = Change {
         fs,
         inode,
         grown: mode.grows().then_some(bytes.end),
-        terms,
-        now: terms.times.now(fs),
+        policy,
+        now: policy.times.now(fs),
     };
     if mode == FallocateMode::PunchHole {
         delay::discard(fs, inode, &mut buffer, change.inner_blocks(&bytes));
@@ -131,7 +131,7 @@ struct Change<'a> {
     inode: &'a Arc<Inode>,
     /// The size up to which the file grows.
     grown: Option<u64>,
-    terms: Terms,
+    policy: WritePolicy,
     /// The new mtime and ctime; `None` if the caller sets them itself.
     now: Option<Timestamp>,
 }
@@ -190,7 +190,7 @@ impl Change<'_> {
     /// Maps unwritten blocks at the front of a hole; returns how many. Updates size and times in
     /// the same transaction.
     fn fill_hole(&self, at: LogicalBlock, len_blocks: u32) -> Result<u64> {
-        let (fs, shape, reserve) = (self.fs, Shape::AsAsked, self.terms.reserve);
+        let (fs, shape, reserve) = (self.fs, Shape::AsAsked, self.policy.reserve);
         let blocks = NewBlocks::reserve(fs, self.inode, at, len_blocks, shape, reserve)?;
         let len = u64::from(blocks.run().len_blocks);
         let reached = (u64::from(at.0) + len) << fs.base.geometry.block_bits;

@@ -11,7 +11,7 @@ use uext4_sync::Arc;
 /// The error for written data that may be lost.
 pub(crate) fn lost() -> Error {
     let cause = Arc::new(uext4_journal::Error::Lost);
-    Error::Journal(uext4_journal::Error::Late { cause })
+    Error::Journal(uext4_journal::Error::Unwritten { cause })
 }
 
 impl Fs {

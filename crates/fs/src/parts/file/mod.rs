@@ -28,7 +28,6 @@ mod seek;
 mod shift;
 mod size;
 mod symlink;
-mod terms;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -37,6 +36,7 @@ mod whole_blocks;
 mod window;
 mod write;
 mod write_out;
+mod write_policy;
 
 pub(crate) use delay::discard_delayed;
 pub use fallocate::FallocateMode;
@@ -49,7 +49,6 @@ pub(crate) use read::{read, with_data_ranges};
 pub use seek::Seek;
 pub(crate) use seek::seek;
 pub(crate) use symlink::{is_fast_link, read_link, write_link};
-pub(crate) use terms::{Terms, check_regular};
 pub use times::Times;
 pub(crate) use truncate::{can_be_cut, finish_truncate, free_all_blocks, truncate};
 pub(crate) use whole_blocks::{append_zeroes, cut_to};
@@ -58,3 +57,4 @@ pub(crate) use write::{check_position, check_room, write};
 pub(crate) use write_out::{
     close, report, write_out, write_out_and_report, write_out_before_chown,
 };
+pub(crate) use write_policy::{WritePolicy, check_regular};

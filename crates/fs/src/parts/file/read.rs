@@ -1,6 +1,6 @@
 //! Reads of file data.
 
-use super::terms::check_not_encrypted;
+use super::write_policy::check_not_encrypted;
 use super::{delay, inline, io};
 use crate::parts::map::{self, ExtentState, Mapping};
 use crate::state::delayed::Buffer;

@@ -1,7 +1,7 @@
 //! Targets of symbolic links: in `i_block` if short ("fast"), else in a block.
 
 use super::allocate::NewBlocks;
-use super::terms::check_not_encrypted;
+use super::write_policy::check_not_encrypted;
 use super::{inline, io};
 use crate::parts::map::{self, ExtentState};
 use crate::state::engine::Fs;

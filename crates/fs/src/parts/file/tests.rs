@@ -15,18 +15,18 @@ use std::sync::Arc;
 use uext4_testkit::wait;
 
 fn write(fs: &Fs, file: &Arc<Inode>, at: u64, data: &[u8]) -> Result<usize> {
-    let written = super::write(fs, file, Position::Offset(at), data, Terms::OWN)?;
+    let written = super::write(fs, file, Position::Offset(at), data, WritePolicy::INTERNAL)?;
     Ok(written.len_bytes)
 }
 
 fn append(fs: &Fs, file: &Arc<Inode>, data: &[u8]) -> Result<(u64, usize)> {
-    let written = super::write(fs, file, Position::End, data, Terms::OWN)?;
+    let written = super::write(fs, file, Position::End, data, WritePolicy::INTERNAL)?;
     Ok((written.offset, written.len_bytes))
 }
 
 fn fallocate(fs: &Fs, file: &Arc<Inode>, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
     let bytes = at..at.saturating_add(len);
-    super::fallocate(fs, file, mode, bytes, Terms::OWN)
+    super::fallocate(fs, file, mode, bytes, WritePolicy::INTERNAL)
 }
 
 /// Largest size that the model tries, in bytes.
@@ -497,11 +497,11 @@ fn data_of_a_cache_keep_the_times() {
         let before = times();
         wait::clock_tick();
         for offset in [0, 20, 5000] {
-            let terms = Terms {
+            let policy = WritePolicy {
                 times: Times::Keep,
-                ..Terms::OWN
+                ..WritePolicy::INTERNAL
             };
-            super::write(fs, file, Position::Offset(offset), b"b", terms).expect("writes");
+            super::write(fs, file, Position::Offset(offset), b"b", policy).expect("writes");
         }
         super::write_out(fs, file).expect("writes");
         assert_eq!(times(), before, "{options:?}");

@@ -6,9 +6,9 @@
 
 use super::size::Sizes;
 use super::symlink::is_fast_link;
-use super::terms::check_may_change;
 use super::times::touch;
 use super::write_out::before_unmapping;
+use super::write_policy::check_may_change;
 use super::{delay, inline, io};
 use crate::parts::map::{self, LOGICAL_END, Progress};
 use crate::state::engine::Fs;

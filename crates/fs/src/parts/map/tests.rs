@@ -3,7 +3,7 @@
 mod high_blocks;
 
 use super::*;
-use crate::parts::file::{self, FallocateMode, Position, Terms};
+use crate::parts::file::{self, FallocateMode, Position, WritePolicy};
 use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::state::space::{Purpose, Reserve, Want};
@@ -361,7 +361,7 @@ fn without_space_for_a_split_nothing_is_replaced() {
     let rig = Rig::new(16, &["-b", "1024"]);
     let mut model = Model::new();
     let (file, mode) = (rig.file.arc(), FallocateMode::Allocate);
-    file::fallocate(rig.fs(), file, mode, 0..400 << 10, Terms::OWN).expect("allocates");
+    file::fallocate(rig.fs(), file, mode, 0..400 << 10, WritePolicy::INTERNAL).expect("allocates");
     for_each(rig.fs(), &rig.file.read(), 0..400, |mapped| {
         let blocks = (0..mapped.len_blocks).map(|offset| {
             let block = mapped.start.0 + u64::from(offset);
@@ -446,7 +446,7 @@ fn long_extents_stop_at_their_limits() {
     let fs = rig.fs();
     let file = rig.file.arc();
     let mode = FallocateMode::Allocate;
-    file::fallocate(fs, file, mode, 0..300 << 20, Terms::OWN).expect("allocates");
+    file::fallocate(fs, file, mode, 0..300 << 20, WritePolicy::INTERNAL).expect("allocates");
     for len in [40_000u32, 76_800] {
         let handle = fs.start(credits::MAP).expect("a handle");
         let mut inode = handle.write(file);
@@ -486,8 +486,8 @@ fn damage(options: &[&str], hits: &[(u16, u16, u8)]) {
     }
     drop(inode);
     let (position, mode) = (Position::Offset(1_000_000), FallocateMode::PunchHole);
-    let _ = file::write(fs, file, position, &[1; 50_000], Terms::OWN);
-    let _ = file::fallocate(fs, file, mode, 500_000..590_000, Terms::OWN);
+    let _ = file::write(fs, file, position, &[1; 50_000], WritePolicy::INTERNAL);
+    let _ = file::fallocate(fs, file, mode, 500_000..590_000, WritePolicy::INTERNAL);
     let _ = file::truncate(fs, file, 100_000);
     let _ = file::truncate(fs, file, 0);
     rig.mounted.abandon();

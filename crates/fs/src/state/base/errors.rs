@@ -90,7 +90,7 @@ impl Base {
 
     fn apply_journal_error(&self, error: &Error) {
         match error {
-            Error::Journal(uext4_journal::Error::Late { .. }) => {
+            Error::Journal(uext4_journal::Error::Unwritten { .. }) => {
                 let noted = device_failed(self, 0, "metadata");
                 record_error(&mut self.superblock.write_unlogged().disk, &noted);
             }

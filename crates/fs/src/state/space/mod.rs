@@ -233,7 +233,7 @@ impl CommitObserver for Space {
         self.returns.end();
     }
 
-    fn late(&self, cause: &uext4_journal::Error) {
+    fn unwritten(&self, cause: &uext4_journal::Error) {
         self.met(&cause.clone().into());
     }
 

@@ -47,7 +47,7 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Away {
     /// The request waits for other requests.
-    Asks,
+    NeedsWriteback,
     /// The request is parked at the freeze barrier.
     Parked,
 }

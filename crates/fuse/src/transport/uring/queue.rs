@@ -5,9 +5,9 @@
 //! to one thread.
 //!
 //! Invariants: in each queue at least [`ENTRIES`] entries hold no request that waits for other
-//! requests ([`RequestClass::Asks`], [`RequestClass::Halted`]); each entry with such a request is
-//! replaced by a new one. Pools without askers answer those entries, and each reply fetches the
-//! next request of the queue, so no request waits forever.
+//! requests ([`RequestClass::NeedsWriteback`], [`RequestClass::Frozen`]); each entry with such a
+//! request is replaced by a new one. The others are served by threads that never wait for a
+//! request, and each reply fetches the next request of the queue, so no request waits forever.
 //!
 //! Adding an entry only when all are taken does not suffice: the kernel looks for waiting requests
 //! at commits only. A parked request returns unchanged through [`Returned`] and is admitted again.
@@ -29,7 +29,7 @@ use uext4_sync::mpsc::Sender;
 const ENTRIES: usize = 64;
 /// Maximum number of requests per queue that wait for other requests. Parked requests are limited
 /// only by the number of callers.
-const ASKING_MAX: usize = 256;
+const IN_WRITEBACK_MAX: usize = 256;
 
 /// A ring, its queues and their thread.
 pub(crate) struct Queue {
@@ -57,7 +57,7 @@ struct Pool {
     /// Entries whose requests wait for other requests or are parked.
     n_away: usize,
     /// Entries whose requests wait for other requests.
-    n_asking: usize,
+    n_in_writeback: usize,
 }
 
 impl Queue {
@@ -80,7 +80,7 @@ impl Queue {
                     queue,
                     n_entries: 0,
                     n_away: 0,
-                    n_asking: 0,
+                    n_in_writeback: 0,
                 })
                 .collect(),
             teller: Some(teller),
@@ -146,28 +146,32 @@ impl Queue {
             RequestClass::Awaited if self.n_copied == 0 && !self.ring.has_next() => {
                 entry.serve(&service.server, &mut self.scratch);
             }
-            RequestClass::Asks if !self.may_ask(entry.queue) => entry.refuse(Errno::EAGAIN),
-            RequestClass::MayAsk if !self.may_ask(entry.queue) => {
+            RequestClass::NeedsWriteback if !self.may_need_writeback(entry.queue) => {
+                entry.refuse(Errno::EAGAIN)
+            }
+            RequestClass::WantsWriteback if !self.may_need_writeback(entry.queue) => {
                 entry.serve(&service.server, &mut self.scratch);
             }
-            RequestClass::Asks | RequestClass::MayAsk => {
-                self.send_away(&mut entry, Away::Asks)?;
-                service.askers.leave(self.job(entry, class, service));
+            RequestClass::NeedsWriteback | RequestClass::WantsWriteback => {
+                self.send_away(&mut entry, Away::NeedsWriteback)?;
+                service
+                    .writeback_pool
+                    .leave(self.job(entry, class, service));
                 return Ok(());
             }
-            // All askers may wait for requests that need this entry.
+            // All threads of `writeback_pool` may wait for requests that need this entry.
             RequestClass::Waits => {
                 self.waiters.leave(self.job(entry, class, service));
                 return Ok(());
             }
-            // All askers may wait for this request.
+            // All threads of `writeback_pool` may wait for this request.
             RequestClass::Awaited | RequestClass::Bulk => {
                 entry.is_copied = true;
                 self.n_copied += 1;
                 service.copiers.leave(self.job(entry, class, service));
                 return Ok(());
             }
-            RequestClass::Halted => {
+            RequestClass::Frozen => {
                 self.send_away(&mut entry, Away::Parked)?;
                 park(entry, &service.server, self.ring.returned().clone());
                 return Ok(());
@@ -181,9 +185,9 @@ impl Queue {
     }
 
     /// Whether one more request of the queue may wait for others.
-    fn may_ask(&mut self, queue: u16) -> bool {
+    fn may_need_writeback(&mut self, queue: u16) -> bool {
         self.pool(queue)
-            .is_some_and(|pool| pool.n_asking < ASKING_MAX)
+            .is_some_and(|pool| pool.n_in_writeback < IN_WRITEBACK_MAX)
     }
 
     /// Counts an entry without a reply for a while, and adds a replacement if needed.
@@ -193,7 +197,7 @@ impl Queue {
             return Ok(());
         };
         pool.n_away += 1;
-        pool.n_asking += usize::from(why == Away::Asks);
+        pool.n_in_writeback += usize::from(why == Away::NeedsWriteback);
         if pool.n_entries < pool.n_away + ENTRIES {
             self.add_entry(entry.queue)
         } else {
@@ -209,7 +213,7 @@ impl Queue {
             entry.fetch_data(&server, class);
             let (class, pass) = entry.admit(&server);
             match class {
-                RequestClass::Halted => entry.is_served = false,
+                RequestClass::Frozen => entry.is_served = false,
                 _ => entry.serve(&server, &mut Scratch::new()),
             }
             drop(pass);
@@ -226,7 +230,7 @@ impl Queue {
                 && let Some(pool) = self.pool(entry.queue)
             {
                 pool.n_away -= 1;
-                pool.n_asking -= usize::from(why == Away::Asks);
+                pool.n_in_writeback -= usize::from(why == Away::NeedsWriteback);
             }
             if std::mem::replace(&mut entry.is_served, true) {
                 self.ring.commit(entry)?
@@ -241,7 +245,7 @@ impl Queue {
 /// Parks a change at the freeze barrier; it returns to its ring after the thaw.
 fn park(mut entry: Box<Entry>, server: &Server, returned: Arc<Returned>) {
     entry.is_served = false;
-    server.halt().park(move || returned.give(entry));
+    server.freeze_gate().park(move || returned.give(entry));
 }
 
 impl Transport for Queue {

@@ -77,7 +77,7 @@ impl Write<'_> {
         let fs = self.fs;
         let clusters = u64_of(need.clusters.len());
         let promised = self.ask_owners(clusters, need.owners)?;
-        fs.space.delay(clusters, need.tree, self.terms.reserve)?;
+        fs.space.delay(clusters, need.tree, self.policy.reserve)?;
         self.buffer.tree_claims += need.tree;
         let promise = if promised.is_empty() {
             Promise::Unasked
@@ -106,7 +106,7 @@ impl Write<'_> {
         let bytes = clusters * fs.base.geometry.cluster_size();
         let (_all, claim) =
             fs.quota
-                .claim_space(&fs.base, owners, (bytes, bytes), self.terms.reserve)?;
+                .claim_space(&fs.base, owners, (bytes, bytes), self.policy.reserve)?;
         Ok(claim)
     }
 

@@ -13,7 +13,7 @@ impl Write<'_> {
     pub(super) fn fill_hole(&mut self, len_blocks: u32) -> Result<usize> {
         self.write_out_before()?;
         let (fs, inode, (block, within)) = (self.fs, self.inode, self.block_and_offset());
-        let (shape, reserve) = (Shape::Data, self.terms.reserve);
+        let (shape, reserve) = (Shape::Data, self.policy.reserve);
         let blocks = NewBlocks::reserve(fs, inode, block, len_blocks, shape, reserve)?;
         let data = self.front(blocks.run().len_blocks);
         fs.begin_unflushed(inode);

@@ -19,7 +19,7 @@ mod size_and_times;
 mod unwritten;
 
 use super::delay::When;
-use super::terms::{Terms, check_may_change, check_regular};
+use super::write_policy::{WritePolicy, check_may_change, check_regular};
 use super::{inline, io, size};
 use crate::parts::map;
 use crate::state::delayed::Buffer;
@@ -67,13 +67,13 @@ pub(crate) fn write(
     inode: &Arc<Inode>,
     position: Position,
     data: &[u8],
-    terms: Terms,
+    policy: WritePolicy,
 ) -> Result<Written> {
     retried(fs, data.len(), || {
         let mut buffer = inode.io.write();
         fs.writable()?;
         let state = inode.read();
-        let offset = check_position(&state, position, terms.checks)?;
+        let offset = check_position(&state, position, policy.checks)?;
         let mut written = Written {
             offset,
             len_bytes: 0,
@@ -88,7 +88,7 @@ pub(crate) fn write(
             return Err(Error::TooLarge);
         }
         let data = &data[..clamp_usize(room).min(data.len())];
-        let mut write = Write::new(fs, inode, &mut buffer, &state, offset, data, terms);
+        let mut write = Write::new(fs, inode, &mut buffer, &state, offset, data, policy);
         let first = write.plan(&state)?;
         drop(state);
         size::allow(fs, offset + u64_of(data.len()))?;
@@ -159,7 +159,7 @@ struct Write<'a> {
     data: &'a [u8],
     /// Bytes of `data` that are stored.
     done: usize,
-    terms: Terms,
+    policy: WritePolicy,
     /// The new mtime and ctime; `None` if the caller sets them itself.
     now: Option<Timestamp>,
     /// When new data get their blocks.
@@ -176,9 +176,9 @@ impl<'a> Write<'a> {
         state: &InodeState,
         start: u64,
         data: &'a [u8],
-        terms: Terms,
+        policy: WritePolicy,
     ) -> Self {
-        let now = terms.times.now(fs);
+        let now = policy.times.now(fs);
         let when = When::of(fs, data.len());
         Self {
             fs,
@@ -188,7 +188,7 @@ impl<'a> Write<'a> {
             start,
             data,
             done: 0,
-            terms,
+            policy,
             now,
             when,
             limits: Limits::of(when),

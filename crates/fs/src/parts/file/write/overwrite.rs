@@ -17,7 +17,7 @@ impl Write<'_> {
         if stored == inline::Stored::Inline {
             return Ok(data.len());
         }
-        inline::convert(fs, inode, self.terms.reserve)?;
+        inline::convert(fs, inode, self.policy.reserve)?;
         self.file.inline = false;
         Ok(0)
     }

@@ -101,7 +101,7 @@ impl Write<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::file::{FallocateMode, Position, Terms, fallocate, write};
+    use crate::parts::file::{FallocateMode, Position, WritePolicy, fallocate, write};
     use crate::test_rig::Rig;
 
     const BLOCK: u64 = 1024;
@@ -111,7 +111,15 @@ mod tests {
         let (mut buffer, state) = (rig.file.io.write(), rig.file.read());
         let data = vec![9; len];
         let (fs, inode) = (rig.fs(), rig.file.arc());
-        let write = Write::new(fs, inode, &mut buffer, &state, start, &data, Terms::OWN);
+        let write = Write::new(
+            fs,
+            inode,
+            &mut buffer,
+            &state,
+            start,
+            &data,
+            WritePolicy::INTERNAL,
+        );
         match write.plan(&state).expect("a sound map") {
             Piece::Overwrite { len_blocks, .. } => format!("overwrite {len_blocks}"),
             Piece::Unwritten { len_blocks, .. } => format!("unwritten {len_blocks}"),
@@ -126,11 +134,18 @@ mod tests {
         let (fs, file) = (rig.fs(), rig.file.arc());
         let put = |block, len| {
             let position = Position::Offset(block * BLOCK);
-            write(fs, file, position, &vec![1; len], Terms::OWN).expect("writes");
+            write(fs, file, position, &vec![1; len], WritePolicy::INTERNAL).expect("writes");
         };
         put(0, 2048);
         let held = 4 * BLOCK..6 * BLOCK;
-        fallocate(fs, file, FallocateMode::Allocate, held, Terms::OWN).expect("allocates");
+        fallocate(
+            fs,
+            file,
+            FallocateMode::Allocate,
+            held,
+            WritePolicy::INTERNAL,
+        )
+        .expect("allocates");
         put(8, 100);
     }
 
@@ -170,7 +185,15 @@ mod tests {
         let rig = Rig::delayed(8, &["-b", "1024"], 1 << 20);
         let (mut buffer, state) = (rig.file.io.write(), rig.file.read());
         let (fs, inode, data) = (rig.fs(), rig.file.arc(), [9; 5000]);
-        let mut write = Write::new(fs, inode, &mut buffer, &state, 0, &data, Terms::OWN);
+        let mut write = Write::new(
+            fs,
+            inode,
+            &mut buffer,
+            &state,
+            0,
+            &data,
+            WritePolicy::INTERNAL,
+        );
         for expected in [5, 2, 1] {
             let Piece::Delay(need) = write.plan(&state).expect("an empty map") else {
                 panic!("the data are delayed");

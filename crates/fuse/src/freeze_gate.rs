@@ -8,7 +8,7 @@
 //! Invariants: a thread holds a pass of the barrier while it serves a change, so closing it waits
 //! for the changes that are served, and none reaches the library afterwards. Handing a parked
 //! request back never blocks, and needs no thread that may wait for the request itself. Once
-//! [`crate::server::Server::end_halts`] ran, the barrier stays open.
+//! [`crate::server::Server::end_freezes`] ran, the barrier stays open.
 //! Locking: `parked` is held to look at the barrier and to open it, so no request is forgotten.
 
 use crate::protocol::opcode;
@@ -22,7 +22,7 @@ const O_TRUNC: u32 = 0o1000;
 type HandBack = Box<dyn FnOnce() + Send>;
 
 /// The barrier, the parked requests, and the turns of the threads that close it.
-pub(crate) struct Halt {
+pub(crate) struct FreezeGate {
     changes: FreezeBarrier,
     parked: Mutex<Vec<HandBack>>,
     turn: Mutex<Turn>,
@@ -33,14 +33,14 @@ pub(crate) struct Halt {
 #[derive(Default)]
 struct Turn {
     is_taken: bool,
-    /// The mount ends: nothing is halted any more.
+    /// The mount ends: nothing is frozen any more.
     is_unmounting: bool,
 }
 
 /// The thread that has it may close and open the barrier; dropping it lets the next one.
-pub(crate) struct ExclusiveTurn<'a>(&'a Halt);
+pub(crate) struct ExclusiveTurn<'a>(&'a FreezeGate);
 
-impl Default for Halt {
+impl Default for FreezeGate {
     fn default() -> Self {
         Self {
             changes: FreezeBarrier::default(),
@@ -51,7 +51,7 @@ impl Default for Halt {
     }
 }
 
-impl Halt {
+impl FreezeGate {
     /// Lets a change in, unless changes are parked.
     pub(crate) fn admit(&self) -> Option<Pass<'_>> {
         self.changes.try_enter()

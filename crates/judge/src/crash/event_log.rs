@@ -14,7 +14,7 @@ const SUPERBLOCK_BYTES: Range<u64> = 1024..2048;
 
 /// The crash logs of all devices; clones are cheap.
 #[derive(Clone)]
-pub(super) struct Tape {
+pub(super) struct EventLog {
     pub(super) main: CrashLog,
     journal: Option<CrashLog>,
     /// For each cut, the number of events of each device before it.
@@ -27,7 +27,7 @@ struct Cut {
     journal: usize,
 }
 
-impl Tape {
+impl EventLog {
     pub(super) fn of(recorders: &Recorders) -> Self {
         let journal = recorders.journal.as_ref().map(|journal| journal.log());
         Self::new(recorders.main.log(), journal)

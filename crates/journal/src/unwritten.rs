@@ -1,13 +1,13 @@
-//! Late blocks: failed home writes of a journal without a log that continues
-//! ([`FailedWrite::Late`]).
+//! Unwritten blocks: failed home writes of a journal without a log that continues
+//! ([`FailedWrite::Continue`]).
 //!
-//! The images of late blocks stay in the map of images ([`crate::images`]), where readers find
+//! The images of unwritten blocks stay in the map of images ([`crate::images`]), where readers find
 //! them, and each commit writes them again. Until that succeeds no transaction counts as durable,
-//! and a wait for one returns [`Error::Late`].
+//! and a wait for one returns [`Error::Unwritten`].
 //!
-//! A failed flush may lose other threads' writes ([`Error::Lost`]), so a commit whose writes began
-//! before such a flush is late, too. File data is not kept here: a caller that waits for data
-//! compares [`uext4_device::BlockDevice::failed_flushes`].
+//! A failed flush may lose other threads' writes ([`Error::Lost`]), so what a commit began to write
+//! before such a flush counts as unwritten, too. File data is not kept here: a caller that waits
+//! for data compares [`uext4_device::BlockDevice::failed_flushes`].
 //!
 //! Without a log, blocks are overwritten in place. Tables (inodes, descriptors, the superblock)
 //! name the other blocks (maps, directories, attributes) and are written last. So after a failed
@@ -25,8 +25,8 @@ use uext4_format::BlockNr;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 use uext4_sync::{Arc, Mutex, Rank};
 
-/// Most late blocks, a bound on memory; with more the journal stops.
-const LATE_BLOCKS_MAX: usize = 16384;
+/// Most unwritten blocks, a bound on memory; with more the journal stops.
+const UNWRITTEN_BLOCKS_MAX: usize = 16384;
 
 #[derive(Default)]
 struct Blocks {
@@ -34,24 +34,24 @@ struct Blocks {
     tables: BTreeSet<BlockNr>,
 }
 
-/// State of late blocks; see the module.
-pub(crate) struct Late {
+/// State of unwritten blocks; see the module.
+pub(crate) struct Unwritten {
     goes_on: AtomicBool,
     blocks: Mutex<Blocks>,
 }
 
-impl Late {
-    pub(crate) fn new(failed_write: FailedWrite) -> Late {
-        let late = Late {
+impl Unwritten {
+    pub(crate) fn new(failed_write: FailedWrite) -> Unwritten {
+        let unwritten = Unwritten {
             goes_on: AtomicBool::new(false),
             blocks: Mutex::new(Rank::CheckpointBatch, Blocks::default()),
         };
-        late.set(failed_write);
-        late
+        unwritten.set(failed_write);
+        unwritten
     }
 
     pub(crate) fn set(&self, failed_write: FailedWrite) {
-        let goes_on = failed_write == FailedWrite::Late;
+        let goes_on = failed_write == FailedWrite::Continue;
         self.goes_on.store(goes_on, Ordering::Relaxed);
     }
 
@@ -59,9 +59,9 @@ impl Late {
         self.goes_on.load(Ordering::Relaxed)
     }
 
-    /// Whether the journal may continue with this many late blocks.
+    /// Whether the journal may continue with this many unwritten blocks.
     fn may_have(&self, blocks: usize) -> bool {
-        self.goes_on() && blocks <= LATE_BLOCKS_MAX
+        self.goes_on() && blocks <= UNWRITTEN_BLOCKS_MAX
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -71,7 +71,7 @@ impl Late {
 
 impl Engine {
     fn goes_on_late(&self) -> bool {
-        self.log.get().is_none() && self.late.goes_on()
+        self.log.get().is_none() && self.unwritten.goes_on()
     }
 
     /// A barrier for writes to the file system's device that begin after this call. Where failed
@@ -91,42 +91,43 @@ impl Engine {
         };
         if self.goes_on_late() {
             let cause = Arc::new(cause);
-            return Err(Error::Late { cause });
+            return Err(Error::Unwritten { cause });
         }
         self.abort(cause.clone());
         Err(cause)
     }
 
-    /// Writes a transaction and the late blocks home.
+    /// Writes a transaction and the unwritten blocks home.
     pub(crate) fn write_unlogged(&self, closed: Closed) -> Result<(), Error> {
-        let mut late = self.late.blocks.lock();
-        if !late.all.is_empty() {
+        let mut unwritten = self.unwritten.blocks.lock();
+        if !unwritten.all.is_empty() {
             for block in &closed.revokes {
-                late.all.remove(block);
-                late.tables.remove(block);
+                unwritten.all.remove(block);
+                unwritten.tables.remove(block);
             }
             drop(self.images.revoke(&closed.revokes));
         }
-        let images = self.with_late(&late.all, closed.images);
-        late.tables.extend(closed.tables);
+        let images = self.with_unwritten(&unwritten.all, closed.images);
+        unwritten.tables.extend(closed.tables);
         let barrier = self.barrier();
         let written = Times::time(&self.times.write_ns, || {
-            self.write_tables_last(&images, &late.tables)
+            self.write_tables_last(&images, &unwritten.tables)
         });
         let written = written
             .and_then(|()| Times::time(&self.times.flush_ns, || barrier.flush(&*self.home.device)));
         match written {
             Ok(()) => {
-                let blocks: Vec<BlockNr> = std::mem::take(&mut *late).all.into_iter().collect();
+                let blocks: Vec<BlockNr> =
+                    std::mem::take(&mut *unwritten).all.into_iter().collect();
                 drop(self.images.revoke(&blocks));
                 Ok(())
             }
-            Err(cause) if self.late.may_have(images.len()) => {
+            Err(cause) if self.unwritten.may_have(images.len()) => {
                 let blocks: Vec<BlockNr> = images.iter().map(|(block, _)| *block).collect();
                 drop(self.images.insert(&blocks, images, closed.tid));
-                late.all.extend(blocks);
+                unwritten.all.extend(blocks);
                 let cause = Arc::new(cause);
-                Err(Error::Late { cause })
+                Err(Error::Unwritten { cause })
             }
             Err(cause) => Err(cause),
         }
@@ -146,16 +147,16 @@ impl Engine {
         self.home.write_many(&tables)
     }
 
-    /// The ascending images, with those of late blocks that have no newer one.
-    fn with_late(
+    /// The ascending images, with those of unwritten blocks that have no newer one.
+    fn with_unwritten(
         &self,
-        late: &BTreeSet<BlockNr>,
+        unwritten: &BTreeSet<BlockNr>,
         mut images: Vec<(BlockNr, Image)>,
     ) -> Vec<(BlockNr, Image)> {
-        if late.is_empty() {
+        if unwritten.is_empty() {
             return images;
         }
-        let older = late.iter().filter(|block| {
+        let older = unwritten.iter().filter(|block| {
             let newer = images.binary_search_by_key(*block, |(block, _)| *block);
             newer.is_err()
         });

@@ -14,11 +14,11 @@ use uext4_testkit::rng::Rng;
 
 use super::config::Config;
 use super::disk::Recorders;
+use super::event_log::EventLog;
 use super::held::OpenFiles;
 use super::history::History;
 use super::plot::Plot;
 use super::step::{self, Step};
-use super::tape::Tape;
 use super::workload::Workload;
 
 /// Directory of the filler files; no step uses it.
@@ -87,7 +87,7 @@ impl fmt::Display for Run {
 /// plus one at its return.
 pub struct Recording {
     pub(super) run: Run,
-    pub(super) tape: Tape,
+    pub(super) event_log: EventLog,
     pub(super) history: History,
     /// The kinds of recorded steps that succeeded.
     pub done: BTreeSet<String>,
@@ -118,7 +118,7 @@ pub(super) fn options(clock: Arc<ManualClock>) -> MountOptions {
 ///
 /// # Errors
 /// The engine's errno differs from the model's.
-pub fn play(run: Run) -> Result<Recording> {
+pub fn record(run: Run) -> Result<Recording> {
     let disk = run.config.make()?;
     let recorders = Recorders::new(&disk);
     let clock = clock();
@@ -137,7 +137,7 @@ pub fn play(run: Run) -> Result<Recording> {
     player.take(&Step::Unmount)?;
     Ok(Recording {
         run,
-        tape: Tape::of(&player.recorders),
+        event_log: EventLog::of(&player.recorders),
         history: player.history,
         done: player.done,
         fast_commits,

@@ -9,16 +9,16 @@ use uext4_format::{FileType, InodeFlags};
 
 /// Terms of a change of data.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct WritePolicy {
     pub(crate) reserve: Reserve,
     pub(crate) times: Times,
     /// Whether immutable and append-only files refuse it here.
     pub(crate) checks: Checks,
 }
 
-impl Terms {
+impl WritePolicy {
     /// Those of a change by the engine itself, or by a test.
-    pub(crate) const OWN: Self = Self {
+    pub(crate) const INTERNAL: Self = Self {
         reserve: Reserve::MayUse,
         times: Times::Change,
         checks: Checks::Done,

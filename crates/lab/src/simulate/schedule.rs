@@ -67,7 +67,7 @@ struct State {
 }
 
 /// The orders for the workers, and their answers.
-pub(super) struct Course {
+pub(super) struct Schedule {
     workers: usize,
     state: Mutex<State>,
     changed: Condvar,
@@ -78,7 +78,7 @@ pub(super) fn now() -> Duration {
     simulation::now().unwrap_or_default()
 }
 
-impl Course {
+impl Schedule {
     pub(super) fn new(workers: usize) -> Self {
         Self {
             workers,
@@ -126,12 +126,12 @@ impl Course {
         task: Task,
         make: impl FnOnce(Task) -> Result<Box<dyn experiments::Work>> + Send + 'static,
     ) -> thread::JoinHandle<()> {
-        let course = Arc::clone(self);
+        let schedule = Arc::clone(self);
         thread::spawn(move || {
             let worker = task.worker;
             match make(task) {
-                Ok(work) => course.work(worker, work),
-                Err(error) => course.fail(error),
+                Ok(work) => schedule.work(worker, work),
+                Err(error) => schedule.fail(error),
             }
         })
     }
