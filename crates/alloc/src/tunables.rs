@@ -44,6 +44,7 @@ impl Default for Tunables {
     }
 }
 
+/// Values of [`Tunables`] that one search uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) max_to_scan: u32,

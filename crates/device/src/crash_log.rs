@@ -312,6 +312,7 @@ struct Unflushed<'a> {
 /// Whether a crash decides about a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
+    /// A durable write that has returned.
     Survives,
     /// Pending: it may survive.
     Open,
@@ -322,6 +323,7 @@ enum Fate {
 enum Share {
     Nothing,
     Whole,
+    /// Some of its sectors.
     Torn,
 }
 

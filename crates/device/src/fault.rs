@@ -20,7 +20,7 @@ pub enum Operation {
     Read,
     /// `write_at`, `write_vectored_at`, `write_zeroes`, `write_durable_at`.
     Write,
-    /// Calls of `flush` and of `write_durable_at`, which flushes as well.
+    /// Calls of `flush`, and the durability of `write_durable_at`.
     Flush,
     /// Calls of `discard`.
     Discard,
@@ -42,7 +42,7 @@ pub enum When {
     Touching(Range<u64>),
     /// Each with this probability; the seed and the order of accesses determine which ones.
     Random {
-        /// Start of the random numbers; equal seeds fail equal accesses.
+        /// Seed of the choices; with equal accesses, equal seeds fail the same ones.
         seed: u64,
         /// Failures per thousand accesses.
         per_mille: u64,
@@ -100,7 +100,7 @@ enum Course {
 /// A random delay of the accesses of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// Start of the random numbers for delays.
+    /// Seed of the choice of delayed accesses and of their delays.
     pub seed: u64,
     /// Delayed accesses per thousand.
     pub per_mille: u64,

@@ -83,7 +83,7 @@ file_types! {
     BlockDevice = 4 0o060000;
     /// A named pipe: code 5, `S_IFIFO`.
     Fifo = 5 0o010000;
-    /// A socket of the local domain: code 6, `S_IFSOCK`.
+    /// A Unix domain socket: code 6, `S_IFSOCK`.
     Socket = 6 0o140000;
     /// A symbolic link: code 7, `S_IFLNK`.
     Symlink = 7 0o120000;

@@ -13,7 +13,7 @@ use uext4_num::{high_u16, high_u32, low_u16, low_u32, usize_of};
 #[cfg(test)]
 mod tests;
 
-/// Values of `bg_flags`.
+/// Flags of `bg_flags`.
 pub mod group_flag {
     /// No inode of the group is in use; bitmap and table are not initialised.
     pub const INODE_UNINIT: u16 = 0x1;

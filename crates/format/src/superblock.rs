@@ -28,7 +28,7 @@ pub const SUPERBLOCK_MAGIC: u16 = 0xEF53;
 /// Offset of the checksum, which covers everything before it.
 const CHECKSUM_AT: usize = 0x3FC;
 
-/// Values of `s_state`.
+/// Flags of `s_state`.
 pub mod state {
     /// The file system was unmounted cleanly.
     pub const VALID: u16 = 0x1;
@@ -40,7 +40,7 @@ pub mod state {
     pub const FC_REPLAY: u16 = 0x20;
 }
 
-/// Values of `s_flags`.
+/// Flags of `s_flags`.
 pub mod flag {
     /// Directory hashes take name bytes as signed.
     pub const SIGNED_HASH: u32 = 0x1;
@@ -50,7 +50,7 @@ pub mod flag {
     pub const TEST_FILESYS: u32 = 0x4;
 }
 
-/// Values of `s_default_mount_opts`, each named after its mount option.
+/// Flags of `s_default_mount_opts`, with the mount option that each stands for.
 pub mod default_mount_option {
     /// `debug`.
     pub const DEBUG: u32 = 0x1;

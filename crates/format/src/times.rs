@@ -7,7 +7,7 @@
 
 use uext4_num::{high_u32, low_u32};
 
-/// A point in time, as inodes store it.
+/// A point in time; what an inode stores of it is [`Self::as_stored`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Seconds since 1970; negative before.

@@ -267,7 +267,7 @@ impl Nodes {
         }
     }
 
-    /// Number of known and of held nodes.
+    /// Numbers of known and of held nodes, and the memory of their tables.
     pub(crate) fn counts(&self) -> NodeCounts {
         let mut sum = NodeCounts::default();
         for shard in &self.shards {

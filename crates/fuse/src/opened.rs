@@ -16,7 +16,7 @@ pub(crate) struct OpenMode {
     pub(crate) direct: bool,
     /// Write-back caching: the kernel delays writes.
     pub(crate) writeback: bool,
-    /// Class of the writer; `None` for a file that is only read.
+    /// Class of the opener as a writer, also of a file that is only read.
     pub(crate) writer: Writers,
     /// Opened write-only without `O_APPEND`: the file is never read, and its user does not seek its
     /// end after the open.

@@ -40,6 +40,7 @@ enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decides {
     Mode,
+    /// An access control list.
     List,
 }
 

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 /// Name of the control socket in the directory of a mount.
 pub(crate) const SOCKET_NAME: &str = "control";
+/// Permissions of the directories.
 const MODE: u32 = 0o700;
 /// Maximum length of a directory name, in bytes.
 const NAME_BYTES_MAX: usize = 200;

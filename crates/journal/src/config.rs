@@ -141,7 +141,7 @@ impl CommitObserver for NoObserver {
 
 /// Parameters of [`crate::Journal::open`].
 pub struct Config {
-    /// Device of the file system, which commits and checkpoints write to.
+    /// Device of the file system: checkpoints write to it, and commits without a log.
     pub home: Arc<dyn BlockDevice>,
     /// Bytes of a block of the file system and of the log.
     pub block_size: u32,

@@ -6,6 +6,7 @@
 use crate::live::Dirty;
 use uext4_sync::Arc;
 
+/// Objects of a piece.
 const PIECE: usize = 256;
 
 /// List of logged objects; see the module.

@@ -12,6 +12,7 @@ use uext4_format::{BlockNr, Tid};
 use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::StripeMap;
 
+/// Blocks of a row.
 const ROW: usize = 64;
 /// Rows of a stripe: more would waste memory on a single far block, fewer would cost more map
 /// lookups for scattered blocks.

@@ -31,6 +31,7 @@ const UNWRITTEN_BLOCKS_MAX: usize = 16384;
 #[derive(Default)]
 struct Blocks {
     all: BTreeSet<BlockNr>,
+    /// The tables among them.
     tables: BTreeSet<BlockNr>,
 }
 

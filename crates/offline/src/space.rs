@@ -44,6 +44,7 @@ pub(super) fn zone(geometry: &Geometry, group: GroupNr, end: u64) -> Range<u64> 
     all.start..all.end.min(end)
 }
 
+/// Clusters of a group.
 pub(super) fn of_group(geometry: &Geometry, group: GroupNr) -> Range<u64> {
     let start = geometry.group_first_block(group).0;
     let len = geometry.blocks_in_group(group);

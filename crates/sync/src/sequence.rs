@@ -12,7 +12,7 @@ use crate::atomic::{AtomicU32, Ordering::SeqCst};
 #[derive(Default)]
 pub struct SequenceCount(AtomicU32);
 
-/// A value of a [`SequenceCount`]; equal values mean that nothing changed between.
+/// A value of a [`SequenceCount`]; it stays until a change begins or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence(u32);
 

@@ -25,7 +25,7 @@ pub fn stripe_shard<const STRIPE_BITS: u32>(number: u64, shards: usize) -> usize
     usize::from(low_u16(mixed >> (u64::BITS - shards.trailing_zeros())))
 }
 
-/// Hasher of [`StripeMap`] for numbers, of which the lowest `STRIPE_BITS` bits are ignored.
+/// Hasher of [`StripeMap`]: hashes of the numbers of one run are side by side in a table.
 #[derive(Default)]
 pub struct StripeHasher<const STRIPE_BITS: u32>(u64);
 

@@ -119,7 +119,7 @@ pub enum Op {
 /// Node types of `mknod` besides files and pipes; devices with major and minor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Node {
-    /// A socket of the local domain.
+    /// A Unix domain socket.
     Socket,
     /// A character device, by major and minor number.
     Char(u32, u32),

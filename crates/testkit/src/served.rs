@@ -196,6 +196,7 @@ fn lock(server: &Mutex<Child>) -> std::sync::MutexGuard<'_, Child> {
     server.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether the unmount succeeded.
 fn umount(dir: &Path, how: &[&str]) -> Result<bool> {
     Ok(Program::new("umount")?.args(how).arg(dir).run()?.code == Some(0))
 }

@@ -53,7 +53,7 @@ pub enum Change {
     Kind(FileType, FileType),
     /// Permission bits with setuid, setgid and sticky.
     Mode(u16, u16),
-    /// User and group id of the owner.
+    /// User id and group id.
     Owner((u32, u32), (u32, u32)),
     /// Size in bytes, except of directories.
     Size(u64, u64),

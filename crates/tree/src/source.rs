@@ -113,7 +113,7 @@ impl State {
         low_u16(self.0.st_mode & 0o7777)
     }
 
-    /// User and group id of the owner.
+    /// User id and group id.
     pub(crate) fn owner(&self) -> (u32, u32) {
         (self.0.st_uid, self.0.st_gid)
     }

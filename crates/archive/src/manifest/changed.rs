@@ -15,7 +15,7 @@ const ACL: &[u8] = b"system.posix_acl_";
 /// How modification times change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
-    /// Times of the sources, unchanged.
+    /// Times of the sources, unless the mtree has others.
     #[default]
     Source,
     /// This one, unless the mtree has another.

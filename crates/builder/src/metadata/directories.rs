@@ -73,6 +73,7 @@ pub(crate) fn write(
     Ok(gather.finish(&mut writer.output)?)
 }
 
+/// Content of a directory.
 enum Made {
     /// Its names fit into its inode.
     Inline(Vec<u8>),

@@ -14,6 +14,7 @@ use uext4_format::hash::{CharSign, DirHasher, HashVersion};
 use uext4_format::{Feature, Features, InodeNr, Place, Seed};
 use uext4_num::usize_of;
 
+/// A name of a directory.
 #[derive(Clone, Copy)]
 pub(crate) struct Item<'a> {
     pub(crate) name: &'a [u8],

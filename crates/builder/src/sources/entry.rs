@@ -23,7 +23,7 @@ pub struct Attributes {
     pub permissions: u16,
     /// User id of the owner.
     pub uid: u32,
-    /// Group id of the owner.
+    /// Group id of the file.
     pub gid: u32,
     /// Last change of the contents; the image has it as time of all four kinds.
     pub mtime: Timestamp,
@@ -59,7 +59,7 @@ pub enum Node<'a> {
     BlockDevice(DeviceNumber),
     /// A named pipe (FIFO).
     Fifo,
-    /// A socket of the local domain.
+    /// A Unix domain socket.
     Socket,
 }
 

@@ -92,7 +92,7 @@ impl Keys {
         }
     }
 
-    /// Key of a file; the root's without keys.
+    /// Key of a file; [`Key::ROOT`] if it has none.
     pub(crate) fn get(&self, file: FileId) -> Key {
         let keys = self.keys.as_ref();
         let key = keys.and_then(|keys| keys.get(usize_of(file.0)));

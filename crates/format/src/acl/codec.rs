@@ -105,7 +105,7 @@ impl Acl {
         Acl { entries }
     }
 
-    /// The entries in the order of their tags.
+    /// The entries by kind of tag; ids of one kind may be in any order.
     pub fn entries(&self) -> &[AclEntry] {
         &self.entries
     }

@@ -8,6 +8,7 @@ use crate::bytes::{rest, upto};
 use crate::{Corrupt, CorruptKind, Place};
 use uext4_num::{low_u8, low_u16, low_u32};
 
+/// Location of a record in the leaf, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spot {
     /// Number of records before it.

@@ -25,6 +25,7 @@ pub struct LeafTable {
     rows: Rows,
 }
 
+/// Fingerprint of a name, with the length of its entry.
 #[derive(Clone, Copy, Default)]
 struct Print {
     first: u8,

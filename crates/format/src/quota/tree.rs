@@ -9,6 +9,7 @@ use crate::bytes::{get_u32, put_u32, rest};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use uext4_num::{u64_of, usize_of};
 
+/// Block of the root.
 pub(super) const ROOT: u32 = 1;
 /// Levels of the tree: one for each byte of an identifier.
 const LEVELS: usize = 4;

@@ -118,6 +118,7 @@ pub(super) struct Fixed {
     pub(super) value_at: u16,
     /// Inode of the value; 0: in the area.
     pub(super) inode: u32,
+    /// Bytes of the value.
     size: u32,
     /// Hash of name and value.
     pub(super) hash: u32,

@@ -29,7 +29,7 @@ pub struct Stats {
     pub trees: Option<TreeStats>,
     /// Commits and checkpoints of the journal.
     pub journal: JournalStats,
-    /// Fast commits by length and result.
+    /// Number, length and content of fast commits.
     pub fast_commits: FastCommitStats,
     /// Requests that took a full commit instead, by reason; one may have several.
     pub full_commits: BTreeMap<&'static str, u64>,

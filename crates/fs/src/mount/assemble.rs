@@ -39,7 +39,7 @@ const CACHE_PART: u64 = 16;
 /// ... at most this many bytes.
 const CACHE_BYTES_MAX: u64 = 1 << 30;
 
-/// Limit of the caches, by `metadata_cache=` or a part of the memory.
+/// Limit of the caches in bytes: `metadata_cache=`, or a part of the memory.
 pub(super) fn metadata_cache_bytes(options: &MountOptions) -> u64 {
     options
         .metadata_cache_bytes

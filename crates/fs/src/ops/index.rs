@@ -54,7 +54,7 @@ impl<'a> NameChange<'a> {
         }
     }
 
-    /// The inode of the name, by an optimistic lookup.
+    /// The inode of the name, by an optimistic lookup; the last try takes the shared lock.
     pub(super) fn lookup_once(&self) -> Result<Option<InodeRef>> {
         retry_lookup(self.dir, || dir::lookup(self.fs, self.dir, &self.name))
     }

@@ -19,7 +19,7 @@ pub struct Attr {
     pub links: u32,
     /// User id of the owner.
     pub uid: u32,
-    /// Group id of the owner.
+    /// Group id of the file.
     pub gid: u32,
     /// Project id (0 without the feature).
     pub project: u32,
@@ -59,7 +59,7 @@ pub struct SetAttr {
     pub mode: Option<u16>,
     /// User id of the new owner.
     pub uid: Option<u32>,
-    /// Group id of the new group.
+    /// Id of the new group.
     pub gid: Option<u32>,
     /// Size in bytes (truncate or extend).
     pub size_bytes: Option<u64>,

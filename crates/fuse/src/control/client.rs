@@ -38,6 +38,7 @@ pub struct Client {
     peer: Peer,
 }
 
+/// Whose the server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     /// This user or the superuser.

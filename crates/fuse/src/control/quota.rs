@@ -34,7 +34,7 @@ pub struct QuotaRow {
 }
 
 impl QuotaRow {
-    /// The row of an entry, with its limits in bytes.
+    /// The row of an entry, with limits of space in bytes.
     pub fn of(entry: &QuotaEntry) -> Self {
         Self {
             id: entry.id,
@@ -54,9 +54,9 @@ impl QuotaRow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewLimits {
-    /// Soft limit of space in bytes; 0: none.
+    /// Soft limit of space in bytes, rounded up to KiB; 0: none.
     pub space_soft_bytes: Option<u64>,
-    /// Hard limit of space in bytes; 0: none.
+    /// Hard limit of space in bytes, rounded up to KiB; 0: none.
     pub space_hard_bytes: Option<u64>,
     /// Soft limit of inodes; 0: none.
     pub inodes_soft: Option<u64>,

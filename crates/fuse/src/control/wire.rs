@@ -65,7 +65,7 @@ pub enum Ask {
     },
     /// Sets a tunable to a number.
     Set {
-        /// Name of the tunable, as in [`uext4::Filesystem::TUNABLES`].
+        /// One of [`uext4::Filesystem::TUNABLES`], or `trigger_fs_error`.
         name: String,
         /// The new value, in the unit of the tunable.
         value: u64,

@@ -15,7 +15,7 @@ const VERSION: ABI = ABI::V6;
 
 /// Readable: CPU topology and groups of callers.
 const READ: [&str; 3] = ["/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup"];
-/// Writable: read-ahead settings of devices.
+/// Writable: settings of mounts for read-ahead and dirty pages.
 const WRITE: [&str; 1] = ["/sys/devices/virtual/bdi"];
 /// Readable and writable: device files.
 const BOTH: [&str; 2] = ["/dev/fuse", "/dev/null"];

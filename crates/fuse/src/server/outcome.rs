@@ -17,7 +17,7 @@ pub(crate) enum Outcome {
 /// Request class: how long a request may occupy its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestClass {
-    /// Short: it does not wait for a device.
+    /// All others: short, though one may wait for a device.
     Soon,
     /// A large transfer that no caller waits for, or that comes with others.
     Bulk,

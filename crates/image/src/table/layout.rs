@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{Contents, Line, Problem, SECTORS_MAX, Size, Table};
 use crate::table::{Fault, Label};
 
-/// A range of sectors, in sectors of 512 bytes.
+/// Place of a partition, in sectors of 512 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) start: u64,

@@ -61,7 +61,7 @@ pub enum Problem {
     /// A number of a partition that is in use or that the table does not have.
     #[error("a table of this kind has partitions 1 to {last}, and each of them once")]
     Number {
-        /// The largest number that the table has.
+        /// The largest number that a table of this kind can have.
         last: u32,
     },
     /// No or several lines for the file system.

@@ -24,6 +24,7 @@ pub(super) fn phases() -> Vec<Phase> {
 struct StressOrphan {
     client: Box<dyn Client>,
     seconds: f64,
+    /// It has lost its name.
     file: Box<dyn OpenFile>,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use uext4_sync::simulation::{self, Report};
 use uext4_sync::{Condvar, Mutex, Rank, thread};
 
-/// Lines of memory that a report names.
+/// Cache lines that a report names.
 const HOTTEST: usize = 10;
 /// Time to wake the workers before a phase.
 const HEAD_START: Duration = Duration::from_millis(5);

@@ -13,7 +13,7 @@ const SHOWN: usize = 20;
 pub enum Field {
     /// Permission bits with setuid, setgid and sticky.
     Mode,
-    /// User and group id of the owner.
+    /// User id and group id.
     Owner,
     /// Number of hard links.
     Nlink,
@@ -112,7 +112,7 @@ impl Policy {
 pub struct Difference {
     /// Path from the root of the tree.
     pub path: Vec<u8>,
-    /// The field and both values, for a reader.
+    /// For a reader: the field and both values, or that one side lacks the path.
     pub what: String,
 }
 

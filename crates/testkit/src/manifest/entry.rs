@@ -28,7 +28,7 @@ pub enum FileKind {
     BlockDevice,
     /// Named pipe (`S_IFIFO`).
     Fifo,
-    /// Socket of the local domain (`S_IFSOCK`).
+    /// Unix domain socket (`S_IFSOCK`).
     Socket,
 }
 
@@ -41,7 +41,7 @@ pub struct Entry {
     pub mode: u32,
     /// User id of the owner.
     pub uid: u32,
-    /// Group id of the owner.
+    /// Group id of the file.
     pub gid: u32,
     /// Number of hard links.
     pub nlink: u64,

@@ -76,7 +76,7 @@ pub struct Attributes {
     pub mode: u32,
     /// User id of the owner.
     pub uid: u32,
-    /// Group id of the owner.
+    /// Group id of the file.
     pub gid: u32,
     /// Time of the last access.
     pub atime: Time,

@@ -21,6 +21,7 @@ use uext4_num::{clamp_usize, u64_of};
 
 /// Inode of the reserved descriptor blocks.
 const RESIZE: u32 = 7;
+/// Inode of the journal.
 const JOURNAL: u32 = 8;
 /// Blocks of free space that are looked at together.
 const REST_BLOCKS: u64 = 1 << 15;
@@ -29,7 +30,7 @@ const REST_BLOCKS: u64 = 1 << 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Owner {
-    /// Bytes before the first group, which a boot loader may have.
+    /// Blocks before the first group, which a boot loader may use.
     Boot,
     Superblock,
     Descriptors,

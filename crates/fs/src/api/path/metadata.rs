@@ -17,12 +17,12 @@ impl Metadata {
         &self.0
     }
 
-    /// Type of the file; a symbolic link has its own.
+    /// Type of the file; a symbolic link is a type of its own.
     pub fn file_type(&self) -> FileType {
         self.0.kind
     }
 
-    /// True for a directory; a symbolic link is none.
+    /// True for a directory, not for a symbolic link to one.
     pub fn is_dir(&self) -> bool {
         self.0.kind == FileType::Directory
     }
@@ -53,7 +53,7 @@ impl Metadata {
         self.0.uid
     }
 
-    /// Group id of the owner.
+    /// Group id of the file.
     pub fn gid(&self) -> u32 {
         self.0.gid
     }

@@ -76,7 +76,7 @@ use walk::{Last, Walker};
 
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
-/// Umask of the caller that [`Filesystem::paths`] stands for.
+/// Umask with which [`Filesystem::paths`] acts for the superuser.
 const UMASK: u16 = 0o022;
 
 /// A path in the image: bytes without zero.

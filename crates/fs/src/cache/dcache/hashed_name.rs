@@ -86,6 +86,7 @@ impl HashedName<'_> {
         self.major.get().map(|(_, major)| major)
     }
 
+    /// Fingerprint of the name; see [`Key::print`].
     pub(crate) fn print(&self) -> u16 {
         self.key.print()
     }

@@ -19,6 +19,7 @@ const AT_ONCE_BYTES: usize = 1 << 20;
 /// When new data get their blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
+    /// Before the write returns.
     AtOnce,
     /// When the data are written out.
     Later,

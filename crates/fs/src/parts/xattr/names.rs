@@ -16,7 +16,7 @@ pub(super) enum Target {
     Acl(Which),
 }
 
-/// The storage of the attribute `full`; `Range` for a name of no or more than 255 bytes.
+/// The storage of the attribute `full`; [`Error::Range`] if that is empty or over 255 bytes.
 pub(super) fn target(full: &[u8]) -> Result<Target> {
     if full.is_empty() || full.len() > NAME_MAX_BYTES {
         return Err(Error::Range);

@@ -47,6 +47,7 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
+    /// No thread runs until [`Self::start`].
     pub(crate) fn new() -> Self {
         Self {
             shared: Arc::new(Shared {

@@ -15,7 +15,7 @@ const PART_BYTES: usize = 128;
 /// Replies to such requests are short.
 const COPY_BYTES_MAX: usize = 4096;
 
-/// `struct fuse_uring_req_header`, as the kernel fills it.
+/// `struct fuse_uring_req_header`: the kernel puts a request, the server its reply.
 #[repr(C)]
 struct Header {
     in_out: [u8; PART_BYTES],

@@ -15,6 +15,7 @@ use std::panic::Location;
 pub(super) enum Access {
     Load,
     Store,
+    /// Read-modify-write.
     Update,
 }
 
@@ -33,6 +34,7 @@ pub(super) struct Counts {
     pub(super) far: u64,
     /// Time that cores waited for transfers of others.
     pub(super) queued_ps: u64,
+    /// Time of the transfers.
     pub(super) moved_ps: u64,
     /// Time that tasks waited for locks in it.
     pub(super) waited_ps: u64,
