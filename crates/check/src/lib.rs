@@ -51,12 +51,13 @@ use uext4_format::{
     Place, Superblock,
 };
 use uext4_journal::Log;
+use uext4_journal::recovery::read_superblock;
 use uext4_num::{clamp_usize, usize_of};
 use uext4_sync::{Arc, Clock};
 use uext4_volume::{Error, HiddenInodes, Result};
 use values::Values;
 
-/// A file system at rest: its log was replayed, and nobody changes it during the check.
+/// A file system at rest: its log was replayed, and no program changes it during the check.
 pub struct Subject {
     /// The device, with the changes of a replay in memory.
     pub device: Arc<dyn BlockDevice>,
@@ -204,8 +205,7 @@ impl<'a> Check<'a> {
             self.add_problem(Place::Superblock, "superblock", CorruptKind::TwoJournals);
         }
         let block_size = self.geometry.block_size();
-        let read = |log| uext4_journal::recovery::read_superblock(log, block_size);
-        match self.log.map(read) {
+        match self.log.map(|log| read_superblock(log, block_size)) {
             Some(Err(uext4_journal::Error::Corrupt(corrupt))) => self.add_corrupt(&corrupt),
             Some(Err(error)) => return Err(Stop::Failed(error.into())),
             Some(Ok(found)) if found.errno != 0 => {

@@ -77,8 +77,8 @@ pub struct DirHasher {
 }
 
 impl DirHasher {
-    /// The hash of a new index, by the superblock; half MD4 if the version there is unknown, because
-    /// a root must not be written with it.
+    /// The hash of a new index, by the superblock; half MD4 if the version there is unknown: no
+    /// root is written with such a version.
     pub fn of(superblock: &Superblock) -> Self {
         let version = HashVersion::from_code(superblock.def_hash_version);
         Self {

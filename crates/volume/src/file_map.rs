@@ -157,9 +157,9 @@ impl Reader<'_> {
 
     fn read_tree<B: AsRef<[u8]>>(&mut self, node: &ExtentNode<B>, expect: &Expect) -> Result<()> {
         if node.depth() == 0 {
-            let end = self.end;
-            let is_before = |extent: &Extent| u64::from(extent.logical.0) < end;
-            self.extents.extend(node.extents().filter(is_before));
+            let all = node.extents();
+            let before = all.take_while(|extent| u64::from(extent.logical.0) < self.end);
+            self.extents.extend(before);
             return Ok(());
         }
         let seed = self

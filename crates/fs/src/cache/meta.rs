@@ -38,7 +38,7 @@ pub(crate) struct MetaBlock {
     /// Digest of the addresses of the block's parts that its directory noted last.
     noted: AtomicU16,
     /// Logical block number in the directory, if it is a directory block.
-    place: AtomicU32,
+    logical: AtomicU32,
     live: Live<BlockState>,
 }
 
@@ -90,14 +90,14 @@ impl MetaBlock {
     }
 
     /// Sets the block's logical number in its directory.
-    pub(crate) fn set_place(&self, place: LogicalBlock) {
-        self.place.store(place.0, Ordering::Relaxed);
+    pub(crate) fn set_logical(&self, logical: LogicalBlock) {
+        self.logical.store(logical.0, Ordering::Relaxed);
         self.noted.store(0, Ordering::Relaxed);
     }
 
     /// The block's logical number in its directory; `u32::MAX` until it is set.
-    pub(crate) fn place(&self) -> LogicalBlock {
-        LogicalBlock(self.place.load(Ordering::Relaxed))
+    pub(crate) fn logical(&self) -> LogicalBlock {
+        LogicalBlock(self.logical.load(Ordering::Relaxed))
     }
 
     /// Whether the addresses of the parts of `state`, which is the block's, differ from those noted
@@ -236,7 +236,7 @@ impl Blocks {
             is_gone: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             noted: AtomicU16::new(0),
-            place: AtomicU32::new(u32::MAX),
+            logical: AtomicU32::new(u32::MAX),
             live: Live::new(state),
         }
     }

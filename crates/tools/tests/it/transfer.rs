@@ -371,7 +371,7 @@ fn a_directory_that_is_there_gets_the_attributes_of_its_source() {
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(rig.path(dest), mode).unwrap();
     }
-    // Who is not root gets a note about the owner.
+    // An ordinary user gets a note about the owner.
     for (from, to) in [("/d/.", "one"), ("/d", "other")] {
         let output = rig.run(&["get", "-r", "disk.img", from, to]);
         assert!(output.status.success(), "{output:?}");

@@ -15,6 +15,7 @@
 use crate::ops::filesystem::Filesystem;
 use crate::state::engine::Fs;
 use crate::state::lifecycle::Lifecycle;
+use crate::state::space::BeforeGrowth;
 use crate::types::error::{Error, ResizeError, Result};
 use uext4_format::superblock::state;
 use uext4_mkfs::DeviceContents;
@@ -138,14 +139,17 @@ impl Fs {
             }
             return Err(cause);
         }
-        let take_over = || -> Result<()> {
-            self.base.journal.skip_foreign()?;
-            self.space.grow(&before, volume.superblock())?;
-            self.base.superblock.write_unlogged().disk = volume.superblock().clone();
-            self.base.geometry.replace(*volume.geometry());
-            Ok(())
-        };
-        take_over().inspect_err(|cause| self.fail(cause))
+        let taken_over = self.take_over(&before, &volume);
+        taken_over.inspect_err(|cause| self.fail(cause))
+    }
+
+    /// Continues with the numbers of the larger volume.
+    fn take_over(&self, before: &BeforeGrowth, volume: &Volume) -> Result<()> {
+        self.base.journal.skip_foreign()?;
+        self.space.grow(before, volume.superblock())?;
+        self.base.superblock.write_unlogged().disk = volume.superblock().clone();
+        self.base.geometry.replace(*volume.geometry());
+        Ok(())
     }
 
     /// Whether the device has the superblock of a mount at rest: a growth changes it before any

@@ -79,7 +79,7 @@ impl DirBlocks {
     pub(crate) fn put(&self, nr: LogicalBlock, block: &Arc<MetaBlock>) {
         if let Some(place) = self.blocks.get_or_make(nr.0) {
             place.put(block);
-            block.set_place(nr);
+            block.set_logical(nr);
         }
         if let Some(parts) = self.hints.get_or_make(nr.0) {
             parts.put(block);
@@ -91,7 +91,7 @@ impl DirBlocks {
         if !block.has_new_addresses(state) {
             return;
         }
-        if let Some(parts) = self.hints.get(block.place().0) {
+        if let Some(parts) = self.hints.get(block.logical().0) {
             parts.update(state);
         }
     }

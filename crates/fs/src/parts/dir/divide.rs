@@ -64,7 +64,7 @@ impl Draft {
 
     /// The leaf's logical block in the directory.
     pub(crate) fn leaf(&self) -> LogicalBlock {
-        self.block.place()
+        self.block.logical()
     }
 }
 

@@ -75,7 +75,7 @@ fn insert_into(
     let major = new.name.known_major();
     let mut state = handle.write_checked(block, |state| {
         slot.index.check(dir)?;
-        if is_same(state) || !is_split_off(dir, block.place(), major) {
+        if is_same(state) || !is_split_off(dir, block.logical(), major) {
             Ok(())
         } else {
             Err(DirError::Moved)

@@ -61,7 +61,7 @@ impl Dir<'_> {
         answer: Option<T>,
     ) -> Result<Option<T>> {
         match answer {
-            None if self.is_split_off(leaf.place(), major) => Err(Error::Stale),
+            None if self.is_split_off(leaf.logical(), major) => Err(Error::Stale),
             answer => Ok(answer),
         }
     }

@@ -105,7 +105,7 @@ fn room_in_leaf(
     let mut search = SlotSearch::new(view, name, index);
     let leaf = quick::prefetched_leaf(view, leaf)?;
     let searched = search.search_block(view, &leaf).map_err(DirError::from);
-    if view.is_split_off(leaf.place(), name.known_major()) {
+    if view.is_split_off(leaf.logical(), name.known_major()) {
         return Some(Err(DirError::Moved));
     }
     Some(searched.and_then(|_| search.into_plan(0, || false)))

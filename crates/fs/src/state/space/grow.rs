@@ -19,7 +19,7 @@ use uext4_sync::atomic::Ordering;
 use uext4_volume::{DescriptorTable, Survey};
 
 /// The descriptors on the device before a growth.
-pub(crate) struct Before(DescriptorTable);
+pub(crate) struct BeforeGrowth(DescriptorTable);
 
 impl Space {
     /// Refuses a size for whose groups no memory is kept.
@@ -34,17 +34,21 @@ impl Space {
     }
 
     /// Gives up what is reserved in memory, and reads the descriptors.
-    pub(crate) fn before_growth(&self) -> Result<Before> {
+    pub(crate) fn before_growth(&self) -> Result<BeforeGrowth> {
         while self.discard_preallocations() > 0 {}
         let there = DescriptorTable::read(&*self.device, self.geometry())?;
-        Ok(Before(there))
+        Ok(BeforeGrowth(there))
     }
 
     /// Takes over the file system that the device has now, with this superblock.
     ///
     /// # Errors
     /// Those of the device, and damage; the space must not be used then.
-    pub(crate) fn grow(&self, Before(before): &Before, disk: &Superblock) -> Result<()> {
+    pub(crate) fn grow(
+        &self,
+        BeforeGrowth(before): &BeforeGrowth,
+        disk: &Superblock,
+    ) -> Result<()> {
         let (old, new) = (*self.geometry(), disk.geometry()?);
         let there = DescriptorTable::read(&*self.device, &new)?;
         let (free_before, survey) = (

@@ -35,6 +35,7 @@ mod visit;
 pub(crate) use blocks::{Purpose, Reserve, Want, metadata_end};
 pub(crate) use exact::Was;
 pub use fragments::{FreeExtents, FreeFragments};
+pub(crate) use grow::BeforeGrowth;
 pub(crate) use inodes::{LastFlex, Near};
 pub(crate) use preallocation::FilePreallocation;
 pub(crate) use shaping::{Shaping, Window};

@@ -48,7 +48,7 @@ const DEFAULT: &str = "system.posix_acl_default";
 fn a_list_sets_the_mode_and_grants_access() {
     let rig = Rig::new(24, &["-I", "128"]);
     let file = &rig.file;
-    // mke2fs gives it to who runs the test.
+    // mke2fs gives it to the user that runs the test.
     let to_root = SetAttr {
         uid: Some(0),
         gid: Some(0),
