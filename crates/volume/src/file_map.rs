@@ -76,10 +76,13 @@ impl FileMap {
 }
 
 /// The file system that a map is read from.
-pub(crate) struct Source<'a> {
-    pub(crate) device: &'a dyn BlockDevice,
-    pub(crate) geometry: &'a Geometry,
-    pub(crate) checksums: Checksums,
+pub struct MapSource<'a> {
+    /// The device, with the changes of a replay.
+    pub device: &'a dyn BlockDevice,
+    /// The geometry that bounds block numbers.
+    pub geometry: &'a Geometry,
+    /// The checksums of nodes; [`Checksums::NONE`] to accept any.
+    pub checksums: Checksums,
 }
 
 impl FileMap {
@@ -88,7 +91,7 @@ impl FileMap {
     /// # Errors
     /// Damage; those of the device.
     pub fn read(volume: &Volume, nr: InodeNr, inode: &Inode) -> Result<Self> {
-        let source = Source {
+        let source = MapSource {
             device: &**volume.device(),
             geometry: volume.geometry(),
             checksums: volume.superblock().checksums(),
@@ -98,8 +101,11 @@ impl FileMap {
 
     /// As [`Self::read`], of the blocks below `end` in the file. Nodes behind it are not read; the
     /// last extent may go beyond it.
-    pub(crate) fn read_before(
-        source: Source<'_>,
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_before(
+        source: MapSource<'_>,
         nr: InodeNr,
         inode: &Inode,
         end: u64,
@@ -131,7 +137,7 @@ impl FileMap {
 }
 
 struct Reader<'a> {
-    source: Source<'a>,
+    source: MapSource<'a>,
     nr: InodeNr,
     inode: &'a Inode,
     /// Blocks of the file from here on are left out.

@@ -31,7 +31,7 @@ pub use error_record::{
     record_stopped_journal,
 };
 pub use features::{REVISION_MAX, allowed_access, may_write, support};
-pub use file_map::{FileMap, MapFormat, append_extent, has_map};
+pub use file_map::{FileMap, MapFormat, MapSource, append_extent, has_map};
 pub use hidden::HiddenInodes;
 pub use inspect::{Inspection, OpenOptions, check_state};
 pub use media::{Media, Medium, Writes};

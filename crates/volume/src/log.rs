@@ -2,9 +2,8 @@
 //!
 //! It reads the device directly: the log is found before anything else is known.
 
-use crate::file_map::Source;
 use crate::zones::{inode_byte, metadata_zones};
-use crate::{Error, FileMap, MapFormat, Result};
+use crate::{Error, FileMap, MapFormat, MapSource, Result};
 use uext4_device::BlockDevice;
 use uext4_format::extent::ExtentState;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
@@ -185,7 +184,7 @@ impl<'a> Finder<'a> {
     /// nodes are not compared. For example, the journal was made longer, and the crash came while
     /// its last node was written home: the entries below the log's end are the same in both halves.
     fn map(&self, inode: &Inode, end: u32) -> Result<FileMap> {
-        let source = Source {
+        let source = MapSource {
             device: &**self.device,
             geometry: self.geometry,
             checksums: Checksums::NONE,

@@ -1,16 +1,19 @@
-//! Check of the file system on a device. `uext4-check` checks it at rest; a read-only mount comes
-//! before, which recovers a file system that was not unmounted.
+//! Check of the file system on a device. `uext4-fsck` checks it at rest. If the log has to be
+//! replayed, a read-only mount does that in memory before.
 
 use crate::ops::filesystem::Filesystem;
 use crate::types::error::{Error, Result};
 use crate::types::options::{Access, MountOptions, Threads};
-use uext4_check::Subject;
 use uext4_device::BlockDevice;
+use uext4_fsck::Subject;
 use uext4_sync::Arc;
+use uext4_volume::Inspection;
+use uext4_volume::superblock::read_primary;
 
-pub use uext4_check::{Finding, Limits, Report};
+pub use uext4_fsck::{Finding, Limits, Report};
 
-/// Checks the file system on `device`; a journal that needs replay is replayed in memory.
+/// Checks the file system on `device`, which stays as it is if it takes no writes; a log that needs
+/// replay is replayed in memory then.
 ///
 /// # Errors
 /// Those of a mount, except that damage is a [`Finding`]. An error of the device.
@@ -25,16 +28,39 @@ pub fn check(
         prefetch_bitmaps: false,
         ..options
     };
-    match Filesystem::mount(device, options) {
+    match opened(device, options) {
         Err(Error::Corrupt(corrupt) | Error::Journal(uext4_journal::Error::Corrupt(corrupt))) => {
             Ok(Report::of_damage(corrupt, limits))
         }
-        mounted => Ok(uext4_check::check(&subject(&mounted?), limits)?),
+        opened => Ok(uext4_fsck::check(&opened?.subject, limits)?),
     }
 }
 
+/// A file system to check, and the mount that recovered it.
+struct Opened {
+    subject: Subject,
+    _recovered: Option<Filesystem>,
+}
+
+fn opened(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Opened> {
+    let open_options = options.open_options();
+    let superblock = read_primary(&*device, options.superblock_kib)?;
+    let found = Inspection::of(&*device, superblock, &open_options)?;
+    if !found.needs_replay {
+        return Ok(Opened {
+            subject: Subject::open(device, found, &open_options)?,
+            _recovered: None,
+        });
+    }
+    let mounted = Filesystem::mount(device, options)?;
+    Ok(Opened {
+        subject: recovered(&mounted),
+        _recovered: Some(mounted),
+    })
+}
+
 /// The file system of a mount that changes nothing.
-fn subject(mounted: &Filesystem) -> Subject {
+fn recovered(mounted: &Filesystem) -> Subject {
     let base = &mounted.fs.base;
     let log = mounted.fs.lifecycle.lock().log().cloned();
     let superblock = base.superblock.read().disk.clone();
@@ -43,7 +69,7 @@ fn subject(mounted: &Filesystem) -> Subject {
         superblock,
         geometry: *base.geometry,
         log,
-        orphan_file: mounted.fs.orphans.in_file().collect(),
+        damage: None,
         clock: base.clock.clone(),
     }
 }

@@ -33,11 +33,13 @@ mod report;
 mod reserved;
 mod resize;
 mod slots;
+mod subject;
 mod superblock;
 mod symlinks;
 mod values;
 
 pub use report::{Finding, Limits, Report};
+pub use subject::Subject;
 
 use attributes::SharedBlocks;
 use bits::Bits;
@@ -53,25 +55,9 @@ use uext4_format::{
 use uext4_journal::Log;
 use uext4_journal::recovery::read_superblock;
 use uext4_num::{clamp_usize, usize_of};
-use uext4_sync::{Arc, Clock};
+use uext4_sync::Clock;
 use uext4_volume::{Error, HiddenInodes, Result};
 use values::Values;
-
-/// A file system at rest: its log was replayed, and no program changes it during the check.
-pub struct Subject {
-    /// The device, with the changes of a replay in memory.
-    pub device: Arc<dyn BlockDevice>,
-    /// The superblock after the replay.
-    pub superblock: Superblock,
-    /// The geometry and the features that the file system was opened with.
-    pub geometry: Geometry,
-    /// The log; `None` without a journal.
-    pub log: Option<Log>,
-    /// The inodes in the slots of the orphan file; empty if there is none.
-    pub orphan_file: Vec<InodeNr>,
-    /// The clock of the time limit.
-    pub clock: Arc<dyn Clock>,
-}
 
 /// Checks a file system, within the limits.
 ///
@@ -109,7 +95,7 @@ struct Check<'a> {
     checksums: Checksums,
     hidden: HiddenInodes,
     log: Option<&'a Log>,
-    orphan_file: &'a [InodeNr],
+    damage: Option<&'a Corrupt>,
     clock: &'a dyn Clock,
     limits: &'a Limits,
     started: Duration,
@@ -126,6 +112,8 @@ struct Check<'a> {
     unreadable: Bits,
     shared: SharedBlocks,
     values: Values,
+    /// The inodes in the slots of the orphan file.
+    orphan_file: Vec<InodeNr>,
     orphans: BTreeSet<u32>,
     memory_bytes: u64,
     steps: u32,
@@ -140,7 +128,7 @@ impl<'a> Check<'a> {
             checksums: subject.superblock.checksums(),
             hidden: HiddenInodes::of(&subject.superblock, &subject.geometry),
             log: subject.log.as_ref(),
-            orphan_file: &subject.orphan_file,
+            damage: subject.damage.as_ref(),
             clock: &*subject.clock,
             limits,
             started: subject.clock.monotonic(),
@@ -153,6 +141,7 @@ impl<'a> Check<'a> {
             unreadable: Bits::default(),
             shared: SharedBlocks::default(),
             values: Values::default(),
+            orphan_file: Vec::new(),
             orphans: BTreeSet::new(),
             memory_bytes: 0,
             steps: 0,
@@ -170,13 +159,18 @@ impl<'a> Check<'a> {
         self.links = Links::new(inodes);
         self.unreadable = Bits::new(inodes + 1);
         self.check_superblock();
+        if let Some(damage) = self.damage {
+            self.add_corrupt(damage);
+        }
         self.check_log()?;
         self.check_quota_numbers();
         self.check_groups()?;
         self.check_mmp()?;
+        self.read_orphan_file()?;
         self.check_orphan_file();
         self.find_orphans()?;
         self.check_inodes()?;
+        self.check_root();
         self.shared_blocks();
         self.compare_values();
         self.check_directories()?;

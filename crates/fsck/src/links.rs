@@ -137,6 +137,16 @@ pub(crate) enum Nameless {
 }
 
 impl Check<'_> {
+    /// Checks that the root is a directory, behind the pass over all inodes.
+    pub(crate) fn check_root(&mut self) {
+        let problem = match self.links.kind(InodeNr::ROOT) {
+            Some(FileType::Directory) => return,
+            Some(_) => CorruptKind::NoDirectory,
+            None => CorruptKind::InodeFree,
+        };
+        self.add_problem(Place::Inode(InodeNr::ROOT), "root directory", problem);
+    }
+
     pub(crate) fn check_links(&mut self) -> Step {
         let many = self.geometry.features.has(Feature::DIR_NLINK);
         for at in self.links.inodes.numbers() {
@@ -225,7 +235,7 @@ mod tests {
             geometry: superblock.geometry().expect("a sound superblock"),
             superblock,
             log: None,
-            orphan_file: Vec::new(),
+            damage: None,
             clock: Arc::new(RealClock::new()),
         };
         let limits = Limits::default();
