@@ -65,7 +65,7 @@ impl Check<'_> {
         } else {
             Nameless::No
         };
-        self.check_flags(nr, inode, kind);
+        self.check_flags(nr, inode, kind, reserved);
         self.take(self.links.more_bytes(nr))?;
         self.links.put(nr, kind, inode.links, nameless);
         self.report.n_inodes += 1;
@@ -83,7 +83,7 @@ impl Check<'_> {
             _ if reserved => self.check_attribute_block(nr, inode)?,
             _ => self.check_attributes(nr, inode)?,
         };
-        if inode.flags.contains(InodeFlags::EA_INODE) {
+        if inode.flags.contains(InodeFlags::EA_INODE) && !reserved {
             self.check_value(nr, inode, kind)?;
         }
         let mapped = self.map_of(nr, inode, kind)?;
@@ -103,6 +103,7 @@ impl Check<'_> {
         };
         self.compare_sectors(nr, inode, mapped.clusters + attributes);
         self.compare_size(nr, inode, kind, mapped.end);
+        self.check_journal_size(nr, inode, mapped.end);
         if mapped.is_bad && kind == FileType::Directory {
             let at = u64::from(nr.0);
             self.take(self.unreadable.more_bytes(&(at..at + 1)))?;
@@ -111,23 +112,25 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reports flags that require a missing feature, or another file type.
-    fn check_flags(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) {
+    /// Reports flags that require a missing feature, or another file type. On a reserved inode
+    /// nothing reads some of them.
+    fn check_flags(&mut self, nr: InodeNr, inode: &Inode, kind: FileType, reserved: bool) {
         let is_dir = kind == FileType::Directory;
         let has = |feature| self.geometry.features.has(feature);
         // No program can set these on other types, because it would have to open the file.
         let may_be_kept = is_dir || kind == FileType::Regular;
         let odd = [
             (InodeFlags::CASEFOLD, is_dir && has(Feature::CASEFOLD)),
-            (InodeFlags::EA_INODE, has(Feature::EA_INODE)),
+            (InodeFlags::EA_INODE, has(Feature::EA_INODE) || reserved),
             (InodeFlags::ENCRYPT, has(Feature::ENCRYPT)),
-            (InodeFlags::VERITY, has(Feature::VERITY)),
+            (InodeFlags::VERITY, has(Feature::VERITY) || reserved),
             (
                 InodeFlags::INLINE_DATA,
                 has_data(kind) && has(Feature::INLINE_DATA),
             ),
             (InodeFlags::EXTENTS, has_data(kind)),
             (InodeFlags::INDEX, is_dir),
+            (InodeFlags::IMAGIC, has(Feature::IMAGIC_INODES)),
             (InodeFlags::IMMUTABLE, may_be_kept),
             (InodeFlags::APPEND, may_be_kept),
         ];

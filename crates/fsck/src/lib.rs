@@ -9,7 +9,7 @@
 //! file system bounds the time, whatever it contains. Memory is counted before it is allocated
 //! ([`Limits`]), and grows with the inodes and blocks in use (`paged`).
 //!
-//! Not here: recovery, which comes before; data; the journal's blocks (the mount checks them);
+//! Not here: recovery, which comes before; data; the blocks of the log behind its superblock;
 //! backups of the superblock and its own counts of free blocks and inodes (a mount counts in the
 //! groups); contents of quota files.
 //! Nothing is repaired.
@@ -28,6 +28,7 @@ mod links;
 mod maps;
 mod named;
 mod orphans;
+mod own;
 mod paged;
 mod report;
 mod reserved;
@@ -52,7 +53,6 @@ use uext4_format::{
     BlockNr, Checksums, Corrupt, CorruptKind, Feature, Geometry, GroupDescriptor, GroupNr, InodeNr,
     Place, Superblock,
 };
-use uext4_journal::Log;
 use uext4_journal::recovery::read_superblock;
 use uext4_num::{clamp_usize, usize_of};
 use uext4_sync::Clock;
@@ -65,7 +65,9 @@ use values::Values;
 /// An error of the device. Damage is a [`Finding`].
 pub fn check(subject: &Subject, limits: &Limits) -> Result<Report> {
     let mut check = Check::new(subject, limits);
-    match check.run() {
+    let run = check.run();
+    check.report_log_damage();
+    match run {
         Ok(()) | Err(Stop::Incomplete) => Ok(check.report),
         Err(Stop::Failed(error)) => Err(error),
     }
@@ -89,13 +91,12 @@ type Step<T = ()> = std::result::Result<T, Stop>;
 
 /// State of a check.
 struct Check<'a> {
+    subject: &'a Subject,
     device: &'a dyn BlockDevice,
     superblock: &'a Superblock,
     geometry: Geometry,
     checksums: Checksums,
     hidden: HiddenInodes,
-    log: Option<&'a Log>,
-    damage: Option<&'a Corrupt>,
     clock: &'a dyn Clock,
     limits: &'a Limits,
     started: Duration,
@@ -114,6 +115,8 @@ struct Check<'a> {
     values: Values,
     /// The inodes in the slots of the orphan file.
     orphan_file: Vec<InodeNr>,
+    /// Damage on the way to the log.
+    log_damage: Option<Corrupt>,
     orphans: BTreeSet<u32>,
     memory_bytes: u64,
     steps: u32,
@@ -122,13 +125,12 @@ struct Check<'a> {
 impl<'a> Check<'a> {
     fn new(subject: &'a Subject, limits: &'a Limits) -> Self {
         Self {
+            subject,
             device: &*subject.device,
             superblock: &subject.superblock,
             geometry: subject.geometry,
             checksums: subject.superblock.checksums(),
             hidden: HiddenInodes::of(&subject.superblock, &subject.geometry),
-            log: subject.log.as_ref(),
-            damage: subject.damage.as_ref(),
             clock: &*subject.clock,
             limits,
             started: subject.clock.monotonic(),
@@ -142,6 +144,7 @@ impl<'a> Check<'a> {
             shared: SharedBlocks::default(),
             values: Values::default(),
             orphan_file: Vec::new(),
+            log_damage: None,
             orphans: BTreeSet::new(),
             memory_bytes: 0,
             steps: 0,
@@ -159,18 +162,14 @@ impl<'a> Check<'a> {
         self.links = Links::new(inodes);
         self.unreadable = Bits::new(inodes + 1);
         self.check_superblock();
-        if let Some(damage) = self.damage {
-            self.add_corrupt(damage);
-        }
         self.check_log()?;
         self.check_quota_numbers();
         self.check_groups()?;
         self.check_mmp()?;
         self.read_orphan_file()?;
-        self.check_orphan_file();
         self.find_orphans()?;
         self.check_inodes()?;
-        self.check_root();
+        self.check_own_inodes();
         self.shared_blocks();
         self.compare_values();
         self.check_directories()?;
@@ -199,7 +198,8 @@ impl<'a> Check<'a> {
             self.add_problem(Place::Superblock, "superblock", CorruptKind::TwoJournals);
         }
         let block_size = self.geometry.block_size();
-        match self.log.map(|log| read_superblock(log, block_size)) {
+        let log = self.find_log()?;
+        match log.map(|log| read_superblock(&log, block_size)) {
             Some(Err(uext4_journal::Error::Corrupt(corrupt))) => self.add_corrupt(&corrupt),
             Some(Err(error)) => return Err(Stop::Failed(error.into())),
             Some(Ok(found)) if found.errno != 0 => {
@@ -298,7 +298,10 @@ impl<'a> Check<'a> {
             corrupt,
             detail,
         };
-        self.report.add(finding, self.limits);
+        // Two passes may read one structure.
+        if !self.report.findings.contains(&finding) {
+            self.report.add(finding, self.limits);
+        }
     }
 
     /// Byte offset of a structure on the device.

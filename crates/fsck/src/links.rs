@@ -79,6 +79,11 @@ impl Links {
         FileType::from_dirent_code(self.inodes.get(nr.0.into()).kind & KIND)
     }
 
+    /// The links that an inode says it has; 0 if it is free.
+    pub(crate) fn wanted(&self, nr: InodeNr) -> u16 {
+        self.inodes.get(nr.0.into()).wanted
+    }
+
     /// Whether an inode in use must have no name.
     pub(crate) fn is_nameless(&self, nr: InodeNr) -> bool {
         self.inodes.get(nr.0.into()).kind & NAMELESS != 0
@@ -137,16 +142,6 @@ pub(crate) enum Nameless {
 }
 
 impl Check<'_> {
-    /// Checks that the root is a directory, behind the pass over all inodes.
-    pub(crate) fn check_root(&mut self) {
-        let problem = match self.links.kind(InodeNr::ROOT) {
-            Some(FileType::Directory) => return,
-            Some(_) => CorruptKind::NoDirectory,
-            None => CorruptKind::InodeFree,
-        };
-        self.add_problem(Place::Inode(InodeNr::ROOT), "root directory", problem);
-    }
-
     pub(crate) fn check_links(&mut self) -> Step {
         let many = self.geometry.features.has(Feature::DIR_NLINK);
         for at in self.links.inodes.numbers() {
@@ -234,8 +229,8 @@ mod tests {
             device,
             geometry: superblock.geometry().expect("a sound superblock"),
             superblock,
-            log: None,
-            damage: None,
+            replayed: None,
+            journal_device: None,
             clock: Arc::new(RealClock::new()),
         };
         let limits = Limits::default();

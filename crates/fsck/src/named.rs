@@ -1,4 +1,4 @@
-//! Check of structures that the superblock names: quota inodes, the MMP block, the orphan file.
+//! Check of structures that the superblock names: quota inodes, the MMP block.
 
 use crate::{Check, Step};
 use uext4_format::mmp::{MMP_SEQ_CLEAN, MMP_SEQ_MAX, Mmp};
@@ -26,16 +26,6 @@ impl Check<'_> {
             Ok(_) => {}
         }
         Ok(())
-    }
-
-    /// Without the feature `orphan_present`, every slot of the orphan file must be free.
-    pub(crate) fn check_orphan_file(&mut self) {
-        let nr = self.superblock.orphan_file_inum;
-        let says_none = !self.geometry.features.has(Feature::ORPHAN_PRESENT);
-        if says_none && !self.orphan_file.is_empty() {
-            let problem = CorruptKind::OrphansDenied;
-            self.add_problem(Place::Inode(InodeNr(nr)), "orphan file", problem);
-        }
     }
 
     pub(crate) fn check_quota_numbers(&mut self) {

@@ -15,68 +15,104 @@ use uext4_volume::{Error, FileMap, MapSource};
 const STRUCTURE: &str = "orphan file";
 
 /// Memory for each, in bytes.
-const BYTES_EACH: u64 = 16;
+const BYTES_EACH: u64 = 24;
 
 impl Check<'_> {
-    /// Reads the slots of the orphan file. Damage of the file is a finding; its other blocks count.
+    /// Reads the slots of the orphan file, and compares them with the superblock. Damage of a block
+    /// is a finding; the other blocks count.
     pub(crate) fn read_orphan_file(&mut self) -> Step {
         if !self.geometry.features.has(Feature::ORPHAN_FILE) {
             return Ok(());
         }
         let nr = InodeNr(self.superblock.orphan_file_inum);
+        if !self.may_be_orphan(nr.0) {
+            self.add_problem(Place::Superblock, STRUCTURE, CorruptKind::NumberRange);
+            return Ok(());
+        }
         let Some(raw) = self.read_inode(nr)? else {
             return Ok(());
         };
-        let size = usize::from(self.geometry.inode_size);
-        let raw = raw.get(..size).unwrap_or(&raw);
-        let inode = match Inode::parse(raw, nr, &self.geometry, &self.checksums) {
-            Ok(inode) => inode,
-            Err(corrupt) => {
-                self.add_corrupt(&corrupt);
-                return Ok(());
-            }
-        };
-        let blocks = inode.size / self.block_bytes();
-        let is_whole = inode.size.is_multiple_of(self.block_bytes());
-        if !is_whole || !(1..=ORPHAN_FILE_BLOCKS_MAX.into()).contains(&blocks) {
-            self.add_problem(Place::Inode(nr), STRUCTURE, CorruptKind::BadSize);
-            return Ok(());
-        }
-        let source = MapSource {
-            device: self.device,
-            geometry: &self.geometry,
-            checksums: self.checksums,
-        };
-        match FileMap::read_before(source, nr, &inode, blocks) {
-            Err(Error::Corrupt(corrupt)) => self.add_corrupt(&corrupt),
-            Err(error) => return Err(Stop::Failed(error)),
-            Ok(map) => {
-                let extents = map.extents.iter();
-                let mapped = extents.flat_map(|extent| extent.start.0..extent.physical_end());
-                let mapped: Vec<u64> = mapped.take(clamp_usize(blocks)).collect();
-                if u64_of(mapped.len()) < blocks {
-                    self.add_problem(Place::Inode(nr), STRUCTURE, CorruptKind::Hole);
-                }
-                let seed = self.checksums.inode_seed(nr, inode.generation);
-                for block in mapped {
-                    self.read_slots(BlockNr(block), seed)?;
+        match Inode::parse(&raw, nr, &self.geometry, &self.checksums) {
+            Err(corrupt) => self.add_corrupt(&corrupt),
+            Ok(inode) => {
+                if let Some(blocks) = self.orphan_blocks(nr, &inode)? {
+                    self.read_all_slots(nr, &inode, &blocks)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn read_slots(&mut self, nr: BlockNr, seed: Option<Seed>) -> Step {
+    /// The blocks of the orphan file in order; `None` if it is damaged.
+    fn orphan_blocks(&mut self, nr: InodeNr, inode: &Inode) -> Step<Option<Vec<BlockNr>>> {
+        let len = inode.size / self.block_bytes();
+        let is_whole = inode.size.is_multiple_of(self.block_bytes());
+        if !is_whole || !(1..=ORPHAN_FILE_BLOCKS_MAX.into()).contains(&len) {
+            self.add_problem(Place::Inode(nr), STRUCTURE, CorruptKind::BadSize);
+            return Ok(None);
+        }
+        let source = MapSource {
+            device: self.device,
+            geometry: &self.geometry,
+            checksums: self.checksums,
+        };
+        let map = match FileMap::read_before(source, nr, inode, len) {
+            Ok(map) => map,
+            Err(Error::Corrupt(corrupt)) => {
+                self.add_corrupt(&corrupt);
+                return Ok(None);
+            }
+            Err(error) => return Err(Stop::Failed(error)),
+        };
+        let mut blocks = Vec::new();
+        for extent in &map.extents {
+            if u64::from(extent.logical.0) == u64_of(blocks.len()) {
+                blocks.extend((extent.start.0..extent.physical_end()).map(BlockNr));
+            }
+        }
+        blocks.truncate(clamp_usize(len));
+        if u64_of(blocks.len()) < len {
+            self.add_problem(Place::Inode(nr), STRUCTURE, CorruptKind::Hole);
+            return Ok(None);
+        }
+        Ok(Some(blocks))
+    }
+
+    fn read_all_slots(&mut self, nr: InodeNr, inode: &Inode, blocks: &[BlockNr]) -> Step {
+        let seed = self.checksums.inode_seed(nr, inode.generation);
+        let mut is_sound = true;
+        for block in blocks {
+            is_sound &= self.read_slots(*block, seed)?;
+        }
+        let is_claimed = self.geometry.features.has(Feature::ORPHAN_PRESENT);
+        let is_empty = self.orphan_file.is_empty();
+        if !is_claimed && !is_empty {
+            self.add_problem(Place::Inode(nr), STRUCTURE, CorruptKind::OrphansDenied);
+        }
+        // A mount sets the mark at its start, so that a log that had to be replayed left it.
+        if is_claimed && is_empty && is_sound && self.subject.replayed.is_none() {
+            self.add_problem(Place::Inode(nr), STRUCTURE, CorruptKind::OrphansClaimed);
+        }
+        Ok(())
+    }
+
+    /// Reads the slots of a block; false if it is damaged.
+    fn read_slots(&mut self, nr: BlockNr, seed: Option<Seed>) -> Step<bool> {
         let block = self.read(nr)?;
         if let Err(corrupt) = verify_orphan_block(&block, nr, seed) {
             self.add_corrupt(&corrupt);
-            return Ok(());
+            return Ok(false);
         }
         let slots = 0..orphan_slots_per_block(block.len());
-        let before = self.orphan_file.len();
-        self.orphan_file
-            .extend(slots.filter_map(|slot| orphan_slot(&block, slot)));
-        self.take(u64_of(self.orphan_file.len() - before) * BYTES_EACH)
+        let all = slots.filter_map(|slot| orphan_slot(&block, slot));
+        let (found, others): (Vec<_>, Vec<_>) = all.partition(|nr| self.may_be_orphan(nr.0));
+        self.take(u64_of(found.len()) * BYTES_EACH)?;
+        self.orphan_file.extend(found);
+        if others.is_empty() {
+            return Ok(true);
+        }
+        self.add_problem(Place::Block(nr), STRUCTURE, CorruptKind::NumberRange);
+        Ok(false)
     }
 
     /// Collects them. With the error state set, neither a mount nor e2fsck frees any.

@@ -8,6 +8,17 @@ use uext4_format::indirect::pointer;
 use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, RawInode};
 
 impl Check<'_> {
+    /// Reports a journal that does not map all of its size, in blocks: e2fsck takes it for none.
+    pub(crate) fn check_journal_size(&mut self, nr: InodeNr, inode: &Inode, mapped_end: u64) {
+        let is_journal = self.geometry.features.has(Feature::HAS_JOURNAL)
+            && nr.0 == self.superblock.journal_inum;
+        let (bytes, mapped) = (inode.size, mapped_end.saturating_mul(self.block_bytes()));
+        if is_journal && bytes > mapped {
+            let problem = CorruptKind::JournalShort { bytes, mapped };
+            self.add_problem(Place::Inode(nr), "journal inode", problem);
+        }
+    }
+
     /// Whether the inode is reserved and not a file in use.
     pub(crate) fn is_set_aside(&self, nr: InodeNr, raw: &[u8]) -> bool {
         let disk = self.superblock;
@@ -67,6 +78,16 @@ impl Check<'_> {
         }
     }
 
+    /// Checks the attribute block of a reserved inode; returns its clusters. Neither the kernel nor
+    /// e2fsck follows a block outside of the file system.
+    pub(crate) fn check_spare_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
+        if self.geometry.contains(inode.file_acl) {
+            self.check_attribute_block(nr, inode)
+        } else {
+            Ok(0)
+        }
+    }
+
     /// Checks unused reserved inodes, the boot loader's, and the resize inode.
     fn check_spare(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
         let Some(inode) = self.parse_spare(nr, raw) else {
@@ -93,12 +114,7 @@ impl Check<'_> {
         if RawInode(raw).size() >= self.size_max(&inode) {
             self.add_problem(place, "inode", CorruptKind::SizeWrong);
         }
-        // Neither the kernel nor e2fsck follows a block outside of the file system.
-        let attributes = if self.geometry.contains(inode.file_acl) {
-            self.check_attribute_block(nr, &inode)?
-        } else {
-            0
-        };
+        let attributes = self.check_spare_attributes(nr, &inode)?;
         let mapped = match inode.file_type() {
             Some(FileType::Regular) => self.map_of(nr, &inode, FileType::Regular)?,
             _ => None,

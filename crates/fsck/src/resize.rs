@@ -13,6 +13,7 @@ use uext4_num::{u64_of, usize_of};
 impl Check<'_> {
     /// Checks the inode. It maps metadata, so only the table itself is claimed.
     pub(crate) fn check_resize(&mut self, nr: InodeNr, inode: &Inode) -> Step {
+        let attributes = self.check_spare_attributes(nr, inode)?;
         let place = Place::Inode(nr);
         let table = pointer(&inode.i_block, DOUBLE_INDIRECT);
         let others = (0..inode.i_block.len() / 4).filter(|at| *at != DOUBLE_INDIRECT);
@@ -34,7 +35,7 @@ impl Check<'_> {
         if inode.size >= self.size_max(inode) || end > whole_blocks + 1 {
             self.add_problem(place, "resize inode", CorruptKind::SizeWrong);
         }
-        self.compare_sectors(nr, inode, 1 + kept);
+        self.compare_sectors(nr, inode, 1 + kept + attributes);
         Ok(())
     }
 

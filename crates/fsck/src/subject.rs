@@ -1,62 +1,62 @@
-//! A file system to check: opened at rest, also where a mount refuses it.
+//! A file system to check.
 
+use crate::{Check, Step, Stop};
 use uext4_device::BlockDevice;
-use uext4_format::{Corrupt, Feature, Geometry, Superblock};
+use uext4_format::{Feature, Geometry, Superblock};
 use uext4_journal::Log;
 use uext4_sync::{Arc, Clock};
-use uext4_volume::{Error, Inspection, OpenOptions, Result, log};
+use uext4_volume::{Error, log};
 
-/// A file system at rest: its log was replayed or is empty, and no program changes it during the
-/// check.
+/// A file system that no program changes during the check. Its log is empty, or was replayed.
 pub struct Subject {
     /// The device, with the changes of a replay in memory.
     pub device: Arc<dyn BlockDevice>,
-    /// The superblock after the replay.
+    /// The superblock, as the replay left it.
     pub superblock: Superblock,
     /// The geometry and the features that the file system was opened with.
     pub geometry: Geometry,
-    /// The log; `None` without a journal, or if the log is not found.
-    pub log: Option<Log>,
-    /// Why the log is not found.
-    pub damage: Option<Corrupt>,
+    /// The log that was replayed; without one, the check looks for the log.
+    pub replayed: Option<Log>,
+    /// The device of an external journal.
+    pub journal_device: Option<Arc<dyn BlockDevice>>,
     /// The clock of the time limit.
     pub clock: Arc<dyn Clock>,
 }
 
-impl Subject {
-    /// Opens a file system whose log needs no replay. Damage on the way to the log becomes a
-    /// finding, and the rest is checked.
-    ///
-    /// # Errors
-    /// Those of the device; [`Error::Mount`] for an external journal that the options do not have.
-    pub fn open(
-        device: Arc<dyn BlockDevice>,
-        found: Inspection,
-        options: &OpenOptions,
-    ) -> Result<Self> {
-        let (log, damage) = match find_log(&device, &found, options) {
-            Err(Error::Corrupt(damage)) => (None, Some(damage)),
-            there => (there?, None),
-        };
-        Ok(Self {
-            device,
-            superblock: found.superblock,
-            geometry: found.geometry,
-            log,
-            damage,
-            clock: options.clock.clone(),
-        })
-    }
-}
+/// Memory for each group while the log is looked for, beside its descriptor, in bytes.
+const GROUP_BYTES: u64 = 64;
 
-fn find_log(
-    device: &Arc<dyn BlockDevice>,
-    found: &Inspection,
-    options: &OpenOptions,
-) -> Result<Option<Log>> {
-    if !found.geometry.features.has(Feature::HAS_JOURNAL) {
-        return Ok(None);
+impl Check<'_> {
+    /// The log; `None` without a journal, or with damage on the way to it. The damage is kept until
+    /// the end of the check: most of it is a finding of the pass over all inodes as well.
+    pub(crate) fn find_log(&mut self) -> Step<Option<Log>> {
+        let subject = self.subject;
+        if subject.replayed.is_some() || !self.geometry.features.has(Feature::HAS_JOURNAL) {
+            return Ok(subject.replayed.clone());
+        }
+        let per_group = u64::from(self.geometry.desc_size) + GROUP_BYTES;
+        let bytes = u64::from(self.geometry.group_count) * per_group;
+        self.take(bytes)?;
+        let external = subject.journal_device.as_ref();
+        let found = log::find(&subject.device, self.superblock, &self.geometry, external);
+        self.give_back(bytes);
+        match found {
+            Ok(log) => Ok(Some(log)),
+            Err(Error::Corrupt(damage)) => {
+                self.log_damage = Some(damage);
+                Ok(None)
+            }
+            Err(error) => Err(Stop::Failed(error)),
+        }
     }
-    let external = options.journal_device.as_ref();
-    log::find(device, &found.superblock, &found.geometry, external).map(Some)
+
+    /// Reports the damage that [`Self::find_log`] met, unless another pass has.
+    pub(crate) fn report_log_damage(&mut self) {
+        if let Some(damage) = self.log_damage.take() {
+            let mut findings = self.report.findings.iter().map(|finding| &finding.corrupt);
+            if !findings.any(|met| met.place == damage.place && met.problem == damage.problem) {
+                self.add_corrupt(&damage);
+            }
+        }
+    }
 }

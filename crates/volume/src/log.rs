@@ -80,7 +80,8 @@ fn external_log(device: Arc<dyn BlockDevice>, geometry: &Geometry, uuid: &[u8; 1
     let wrong = |problem: &str| Error::Mount(format!("{} {problem}", device.describe()));
     let mut bytes = [0; SUPERBLOCK_BYTES];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
-    let head = Superblock::parse_unverified(&bytes)?;
+    let head = Superblock::parse_unverified(&bytes);
+    let head = head.map_err(|_| wrong("is not an ext4 journal device"))?;
     if !head.features().has(Feature::JOURNAL_DEV) {
         return Err(wrong("is not an ext4 journal device"));
     }

@@ -168,6 +168,7 @@ kinds! {
     NoFileType = "its mode names no type";
     InodeFree = "its inode is free";
     NoDirectory = "its inode is no directory";
+    NoRegularFile = "its inode is no regular file";
     SlotOutside = "slot is outside its block";
     SpecialNamed = "a name leads to it, but it belongs to the file system itself";
     ValueNamed = "a name leads to it, but it holds the value of an attribute";
@@ -313,6 +314,7 @@ kinds! {
     NoSuchEntry = "has no such entry";
     Hole = "has a hole";
     Full = "has no space";
+    OrphansClaimed = "it names no orphans, and the superblock says that there are some";
     OrphansDenied = "it names orphans, and the superblock says that there are none";
     // Journal.
     RevokeCount { bytes: u32 } = "count is too large";
@@ -328,6 +330,7 @@ kinds! {
     JournalNeverWritten = "has blocks that were never written";
     JournalHoles = "has holes or lies outside the file system";
     JournalMetadata = "has holes, or blocks that hold other metadata";
+    JournalShort { bytes: u64, mapped: u64 } = "is longer than what it maps";
     JournalTwice = "has a block twice, or one of its map or of MMP";
     Stopped = "an error stopped it";
     FieldsOfVersion2 = "fields of version 2 in version 1";

@@ -4,7 +4,7 @@
 use crate::ops::filesystem::Filesystem;
 use crate::types::error::{Error, Result};
 use crate::types::options::{Access, MountOptions, Threads};
-use uext4_device::BlockDevice;
+use uext4_device::{BlockDevice, ReadOnly};
 use uext4_fsck::Subject;
 use uext4_sync::Arc;
 use uext4_volume::Inspection;
@@ -12,8 +12,8 @@ use uext4_volume::superblock::read_primary;
 
 pub use uext4_fsck::{Finding, Limits, Report};
 
-/// Checks the file system on `device`, which stays as it is if it takes no writes; a log that needs
-/// replay is replayed in memory then.
+/// Checks the file system on `device`, which is not written; a log that needs replay is replayed in
+/// memory.
 ///
 /// # Errors
 /// Those of a mount, except that damage is a [`Finding`]. An error of the device.
@@ -28,7 +28,7 @@ pub fn check(
         prefetch_bitmaps: false,
         ..options
     };
-    match opened(device, options) {
+    match opened(Arc::new(ReadOnly::new(device)), options) {
         Err(Error::Corrupt(corrupt) | Error::Journal(uext4_journal::Error::Corrupt(corrupt))) => {
             Ok(Report::of_damage(corrupt, limits))
         }
@@ -43,33 +43,41 @@ struct Opened {
 }
 
 fn opened(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Opened> {
-    let open_options = options.open_options();
     let superblock = read_primary(&*device, options.superblock_kib)?;
-    let found = Inspection::of(&*device, superblock, &open_options)?;
-    if !found.needs_replay {
+    let settled = options.clone().settled(&superblock)?;
+    let found = Inspection::of(&*device, superblock, &settled.open_options())?;
+    if found.needs_replay {
+        let mounted = Filesystem::mount(device, options)?;
         return Ok(Opened {
-            subject: Subject::open(device, found, &open_options)?,
-            _recovered: None,
+            subject: recovered(&mounted),
+            _recovered: Some(mounted),
         });
     }
-    let mounted = Filesystem::mount(device, options)?;
+    let subject = Subject {
+        device,
+        superblock: found.superblock,
+        geometry: found.geometry,
+        replayed: None,
+        journal_device: settled.journal_device,
+        clock: settled.clock,
+    };
     Ok(Opened {
-        subject: recovered(&mounted),
-        _recovered: Some(mounted),
+        subject,
+        _recovered: None,
     })
 }
 
 /// The file system of a mount that changes nothing.
 fn recovered(mounted: &Filesystem) -> Subject {
     let base = &mounted.fs.base;
-    let log = mounted.fs.lifecycle.lock().log().cloned();
+    let replayed = mounted.fs.lifecycle.lock().log().cloned();
     let superblock = base.superblock.read().disk.clone();
     Subject {
         device: base.device.clone(),
         superblock,
         geometry: *base.geometry,
-        log,
-        damage: None,
+        replayed,
+        journal_device: None,
         clock: base.clock.clone(),
     }
 }

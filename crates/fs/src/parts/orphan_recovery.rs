@@ -23,6 +23,9 @@ pub(crate) fn load_file(fs: &Fs) -> Result<Option<OrphanFile>> {
     let damage = |problem| Error::Corrupt(Corrupt::new(Place::Inode(nr), "orphan file", problem));
     let inode = fs.load_inode(nr)?;
     let state = inode.read();
+    if state.disk.links == 0 {
+        return Err(damage(CorruptKind::InodeFree));
+    }
     let block_size = fs.block_bytes();
     let count = state.disk.size / block_size;
     if count == 0 || count > ORPHAN_FILE_BLOCKS_MAX.into() || state.disk.size % block_size != 0 {

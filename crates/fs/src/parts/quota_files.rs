@@ -48,7 +48,12 @@ pub(crate) fn load(fs: &Fs) -> Result<Quota> {
 fn accounts(fs: &Fs, kind: QuotaKind, nr: InodeNr) -> Result<Accounts> {
     let corrupt =
         |problem| -> Error { Corrupt::new(Place::Inode(nr), "quota file", problem).into() };
-    let blocks = blocks_of(fs, &fs.load_inode(nr)?.read(), corrupt)?;
+    let inode = fs.load_inode(nr)?;
+    // An allocation would take the inode of a file that is not in use.
+    if inode.read().disk.links == 0 && nr.0 >= fs.base.geometry.first_inode {
+        return Err(corrupt(CorruptKind::InodeFree));
+    }
+    let blocks = blocks_of(fs, &inode.read(), corrupt)?;
     Ok(Accounts::new(
         kind,
         nr,

@@ -291,30 +291,3 @@ fn a_large_empty_file_system_takes_little_memory() {
         assert!(why.contains("memory"), "{tib} TiB: {why}");
     }
 }
-
-/// What a mount refuses is checked to the end: damage of the journal, the root and the orphan file
-/// does not hide other damage.
-#[test]
-fn damage_that_a_mount_refuses_hides_no_other() {
-    let dir = oracle::scratch_dir().expect("there is room");
-    let path = dir.path().join("image");
-    let other = "set_inode_field /lost+found links_count 7";
-    for (refused, structure) in [
-        ("set_inode_field <8> block[0] 0", "journal inode"),
-        ("set_inode_field <2> mode 0100644", "root directory"),
-        ("set_inode_field <12> block[0] 0", "extent header"),
-    ] {
-        oracle::mke2fs(&path, 64 << 20, &["-O", "orphan_file"]).expect("an image");
-        let commands = [other, refused];
-        oracle::debugfs(&path, oracle::Access::Write, &commands).expect("debugfs writes");
-        let report = look(&path, &Limits::default()).expect("it can be read");
-        let has = |wanted: &str| {
-            let mut findings = report.findings.iter();
-            findings.any(|finding| finding.corrupt.structure == wanted)
-        };
-        let others = uext4::format::CorruptKind::LinksWrong;
-        let mut findings = report.findings.iter();
-        let is_named = findings.any(|finding| finding.corrupt.problem == others);
-        assert!(has(structure) && is_named, "{refused}: {report:#?}");
-    }
-}

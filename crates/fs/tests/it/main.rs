@@ -7,6 +7,7 @@ mod budget;
 mod caches;
 mod check;
 mod check_faults;
+mod check_opens;
 mod commit_reads;
 mod crashed;
 mod damage;
