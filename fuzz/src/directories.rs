@@ -2,9 +2,9 @@
 
 use uext4_format::dirent::{DirEntryType, DirLeaf, Insertion, LeafTable, LeafTail, NewEntry};
 use uext4_format::htree::{DxNode, MaxLevels, RootInfo};
-use uext4_format::{InodeNr, LogicalBlock, Place, inline_data};
+use uext4_format::{InodeNr, LogicalBlock, DamageLocation, inline_data};
 
-const PLACE: Place = Place::Superblock;
+const PLACE: DamageLocation = DamageLocation::Superblock;
 
 /// A leaf: a sound one takes a new entry, loses it again, and agrees with its table throughout.
 pub fn leaf(data: &[u8]) {

@@ -10,11 +10,11 @@ use uext4_format::xattr::{
     offsets_fit,
 };
 use uext4_format::{
-    BlockNr, Checksums, GroupDescriptor, GroupNr, Inode, InodeNr, Place, RawInode, Superblock,
+    BlockNr, Checksums, GroupDescriptor, GroupNr, Inode, InodeNr, DamageLocation, RawInode, Superblock,
     indirect,
 };
 
-const PLACE: Place = Place::Superblock;
+const PLACE: DamageLocation = DamageLocation::Superblock;
 
 /// The superblock; if its numbers fit together, the layout of its first and last groups.
 pub fn superblock(data: &[u8]) {

@@ -2,7 +2,7 @@
 
 use crate::{directories, image, journal, tables};
 use uext4_format::jbd2::{ChecksumKind, DescriptorWriter, Layout, RevokeWriter};
-use uext4_format::{BlockNr, Checksums, InodeNr, LogicalBlock, Place, Superblock, Tid};
+use uext4_format::{BlockNr, Checksums, InodeNr, LogicalBlock, DamageLocation, Superblock, Tid};
 use uext4_format::{dirent, extent, htree, mmp, orphan_file, quota, xattr};
 
 type Target = fn(&[u8]);
@@ -154,7 +154,7 @@ fn mutated_images_are_mounted_or_refused() {
 
 #[test]
 fn the_sound_seeds_are_sound() {
-    let place = Place::Superblock;
+    let place = DamageLocation::Superblock;
     let sound = |test: &dyn Fn(&[u8]) -> bool| seeds().iter().any(|seed| test(seed));
     let root = extent::Expect::root(1..1 << 48);
     assert!(sound(&|seed| extent::ExtentNode::new(seed)

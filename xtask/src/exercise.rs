@@ -29,56 +29,56 @@ const ROUNDS: u64 = 4;
 
 /// A kind of file system: name and options of mke2fs.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct FileSystemKind {
     /// Name for `--kind` and messages.
     pub name: &'static str,
     options: &'static [&'static str],
 }
 
-impl Kind {
+impl FileSystemKind {
     /// All kinds.
-    pub const ALL: [Kind; 8] = [
-        Kind {
+    pub const ALL: [FileSystemKind; 8] = [
+        FileSystemKind {
             name: "default",
             options: &["-b", "4096"],
         },
-        Kind {
+        FileSystemKind {
             name: "blocks-1k",
             options: &["-b", "1024"],
         },
-        Kind {
+        FileSystemKind {
             name: "inline-data",
             options: &["-b", "4096", "-O", "inline_data"],
         },
-        Kind {
+        FileSystemKind {
             name: "bigalloc",
             options: &["-b", "4096", "-O", "bigalloc", "-C", "16384"],
         },
-        Kind {
+        FileSystemKind {
             name: "fast-commit",
             options: &["-b", "4096", "-O", "fast_commit"],
         },
-        Kind {
+        FileSystemKind {
             name: "quota",
             options: &["-b", "4096", "-O", "quota,project"],
         },
-        Kind {
+        FileSystemKind {
             name: "no-journal",
             options: &["-b", "4096", "-O", "^has_journal"],
         },
-        Kind {
+        FileSystemKind {
             name: "many",
             options: &["-b", "1024", "-O", "inline_data,quota,ea_inode,large_dir"],
         },
     ];
 
     /// The kind of this name.
-    pub fn named(name: &str) -> Option<Kind> {
+    pub fn named(name: &str) -> Option<FileSystemKind> {
         Self::ALL.into_iter().find(|kind| kind.name == name)
     }
 }
 
-impl ValueEnum for Kind {
+impl ValueEnum for FileSystemKind {
     fn value_variants<'a>() -> &'a [Self] {
         &Self::ALL
     }
@@ -129,8 +129,8 @@ impl fmt::Display for Figures {
 /// Runs all kinds, or one, over both transports, or one.
 ///
 /// The first difference or e2fsck's report, with the seed.
-pub fn run(plan: &Plan, kind: Option<Kind>, transport: Option<Transport>) -> Result<()> {
-    let kinds = kind.map_or_else(|| Kind::ALL.to_vec(), |kind| vec![kind]);
+pub fn run(plan: &Plan, kind: Option<FileSystemKind>, transport: Option<Transport>) -> Result<()> {
+    let kinds = kind.map_or_else(|| FileSystemKind::ALL.to_vec(), |kind| vec![kind]);
     let transports = Transport::ALL.into_iter();
     let transports: Vec<_> = transports
         .filter(|one| transport.is_none_or(|transport| transport == *one))
@@ -147,7 +147,11 @@ pub fn run(plan: &Plan, kind: Option<Kind>, transport: Option<Transport>) -> Res
 ///
 /// # Errors
 /// As [`run`].
-pub fn exercise(plan: &Plan, kind: &Kind, transport: Transport) -> Result<Option<Figures>> {
+pub fn exercise(
+    plan: &Plan,
+    kind: &FileSystemKind,
+    transport: Transport,
+) -> Result<Option<Figures>> {
     let what = format!("{} over {transport:?}, seed {}", kind.name, plan.seed);
     let has_judges = ServedMount::available_or_skip(&what) && KernelMount::available_or_skip(&what);
     if !(has_judges && transport.available_or_skip(&what)) {
@@ -158,7 +162,7 @@ pub fn exercise(plan: &Plan, kind: &Kind, transport: Transport) -> Result<Option
     Ok(Some(figures))
 }
 
-fn on_fresh_image(plan: &Plan, kind: &Kind, transport: Transport) -> Result<Figures> {
+fn on_fresh_image(plan: &Plan, kind: &FileSystemKind, transport: Transport) -> Result<Figures> {
     let scratch = scratch_dir()?;
     let image = scratch.path().join("image");
     mke2fs(&image, IMAGE_BYTES, kind.options)?;
@@ -193,7 +197,12 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn start(plan: &'a Plan, kind: &Kind, transport: Transport, scratch: &Path) -> Result<Self> {
+    fn start(
+        plan: &'a Plan,
+        kind: &FileSystemKind,
+        transport: Transport,
+        scratch: &Path,
+    ) -> Result<Self> {
         let (image, at) = (scratch.join("image"), scratch.join("at"));
         let mount = plan.server.mount_via(&image, transport)?;
         symlink(mount.path(), &at)?;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use uext4_exerciser::worker::{self, Order};
-use xtask::exercise::Kind;
+use xtask::exercise::FileSystemKind;
 use xtask::server::{Server, Transport};
 use xtask::trees::Config;
 use xtask::{database, exercise};
@@ -136,7 +136,7 @@ struct ExerciseOptions {
     processes: u64,
     /// One kind of file system only.
     #[arg(long)]
-    kind: Option<Kind>,
+    kind: Option<FileSystemKind>,
     /// One transport only.
     #[arg(long)]
     transport: Option<Transport>,

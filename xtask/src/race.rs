@@ -122,7 +122,7 @@ fn mount(root: &Path, options: &Options) -> Result<()> {
         processes: 16,
         seed: options.seed,
     };
-    exercise::run(&plan, Some(exercise::Kind::ALL[0]), None)
+    exercise::run(&plan, Some(exercise::FileSystemKind::ALL[0]), None)
 }
 
 /// Runs the suites and stops at the first finding.

@@ -68,7 +68,7 @@ pub use inode_runs::InodeRuns;
 pub use loader::{LoadError, Loader};
 pub use locality::{Affinity, inode_goal};
 pub use pending_free::PendingFree;
-pub use request::{Error, Goal, Kind, Placement, Request};
+pub use request::{ClusterUse, Error, Goal, Placement, Request};
 pub use stats::{Criterion, Effort, Stat, Stats};
 pub use tree_engine::TreeEngine;
 pub use tunables::Tunables;

@@ -9,7 +9,7 @@ mod streams;
 pub(crate) use streams::Others;
 
 use crate::base_lines::BuddyBaseLines;
-use crate::{ClusterNr, Kind, Volume};
+use crate::{ClusterNr, ClusterUse, Volume};
 use streams::Streams;
 use uext4_format::GroupNr;
 use uext4_num::{clamp_u32, u64_of};
@@ -29,11 +29,11 @@ pub enum Affinity {
 
 /// Goal for the first cluster of an inode that has none: the start of its flexible group for
 /// directories, of the group after it for files.
-pub fn inode_goal(volume: &Volume, inode_group: GroupNr, kind: Kind) -> ClusterNr {
+pub fn inode_goal(volume: &Volume, inode_group: GroupNr, kind: ClusterUse) -> ClusterNr {
     let mut group = inode_group;
     if volume.groups_per_flex >= 4 {
         group = volume.flex_start(inode_group);
-        if kind == Kind::Data && group.0 + 1 < volume.groups {
+        if kind == ClusterUse::Data && group.0 + 1 < volume.groups {
             group.0 += 1;
         }
     }

@@ -20,7 +20,7 @@ pub enum Goal {
 
 /// What the clusters are for; the choice of groups depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ClusterUse {
     /// Data of a file; avoids the first group of a flexible group if it can.
     Data,
     /// Blocks of a directory: entries or index nodes.
@@ -48,7 +48,7 @@ pub struct Request {
     /// Smallest useful run, in clusters; at least 1, at most `len`.
     pub min_len: u32,
     /// What the clusters are for: data or metadata.
-    pub kind: Kind,
+    pub kind: ClusterUse,
     /// Whether the run is part of a stream or a small file.
     pub placement: Placement,
     /// Only groups that end at or before this cluster (32-bit block maps); `None`: all.
@@ -62,7 +62,7 @@ impl Request {
             goal: Goal::Anywhere,
             len,
             min_len: 1,
-            kind: Kind::Data,
+            kind: ClusterUse::Data,
             placement: Placement::Local,
             end: None,
         }
@@ -73,7 +73,7 @@ impl Request {
         self
     }
     /// The same request for `kind`.
-    pub fn kind(mut self, kind: Kind) -> Self {
+    pub fn kind(mut self, kind: ClusterUse) -> Self {
         self.kind = kind;
         self
     }

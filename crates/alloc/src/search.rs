@@ -18,16 +18,16 @@ use crate::groups::Groups;
 use crate::locality::{Locality, Others};
 use crate::stats::{Criterion, Effort};
 use crate::tunables::Limits;
-use crate::{Error, Goal, Kind, Loader, Placement, Request, Run, ScanOrder, Stat};
+use crate::{ClusterUse, Error, Goal, Loader, Placement, Request, Run, ScanOrder, Stat};
 use std::ops::{ControlFlow, Range};
 use uext4_format::GroupNr;
 
 impl Criterion {
     /// The next criterion for this kind of request.
-    fn next(self, order: ScanOrder, kind: Kind) -> Option<Self> {
+    fn next(self, order: ScanOrder, kind: ClusterUse) -> Option<Self> {
         match (self, order, kind) {
             (Self::PowerOf2, ..) => Some(Self::GoalFast),
-            (Self::GoalFast, ScanOrder::Optimized, Kind::Data) => Some(Self::BestAvail),
+            (Self::GoalFast, ScanOrder::Optimized, ClusterUse::Data) => Some(Self::BestAvail),
             (Self::GoalFast | Self::BestAvail, ..) => Some(Self::GoalSlow),
             (Self::GoalSlow, ..) => Some(Self::AnyFree),
             (Self::AnyFree, ..) => None,
@@ -203,7 +203,9 @@ impl<'a> Search<'a> {
             (Placement::Local, None) => (self.locality.anywhere(self.end), 0),
             (Placement::Local, Some((group, offset))) => {
                 let start = match (self.request.goal, self.request.kind) {
-                    (Goal::Near(_), Kind::Data) => self.locality.near(volume, group, self.end),
+                    (Goal::Near(_), ClusterUse::Data) => {
+                        self.locality.near(volume, group, self.end)
+                    }
                     _ => group,
                 };
                 (start, if start == group { offset } else { 0 })

@@ -15,7 +15,7 @@ use crate::regions::Regions;
 use crate::stats;
 use crate::tree_engine::TreeEngine;
 use crate::tunables::Limits;
-use crate::{Error, Goal, Kind, Loader, Placement, Request, Run, Stat};
+use crate::{ClusterUse, Error, Goal, Loader, Placement, Request, Run, Stat};
 use uext4_format::GroupNr;
 use uext4_num::clamp_u32;
 
@@ -171,7 +171,7 @@ impl<'a> Search<'a> {
             (Placement::Local, None) => (locality.anywhere(self.end_group), 0),
             (Placement::Local, Some(goal)) => goal,
         };
-        let near = self.request.kind == Kind::Data
+        let near = self.request.kind == ClusterUse::Data
             && self.request.placement == Placement::Local
             && matches!(self.request.goal, Goal::Near(_));
         let wanted = self.regions.region_of(group);

@@ -5,9 +5,9 @@
 //! [`NewFile::keep`] it is gone, so no partial file has the final name. A file that it replaces
 //! passes its owner and mode on.
 //!
-//! Layout: `place` finds the directory and what is there.
+//! Layout: `name_in_dir` finds the directory and what is there.
 
-mod place;
+mod name_in_dir;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,9 +22,9 @@ use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::io::Errno;
 use uext4_num::u64_of;
 
-use self::place::Place;
-pub(crate) use self::place::open_or_make;
-pub use self::place::{open_to_write, refuse_planted, refuse_swapped};
+use self::name_in_dir::NameInDir;
+pub(crate) use self::name_in_dir::open_or_make;
+pub use self::name_in_dir::{open_to_write, refuse_planted, refuse_swapped};
 use crate::{BlockDevice, Error, range};
 
 /// Names that are tried for a file beside the final one.
@@ -33,7 +33,7 @@ const TRIES: u32 = 100;
 /// A file that gets its final name only when it is complete.
 pub struct NewFile {
     file: File,
-    place: Place,
+    place: NameInDir,
     /// The name while it is made; `None`: it has none.
     beside: Option<OsString>,
     final_path: PathBuf,
@@ -59,7 +59,7 @@ impl NewFile {
     /// Of the system; a path without a name, or with something that is no regular file; a link or
     /// a file that another user put into a directory where all may write.
     pub fn create(path: &Path, limit_bytes: u64) -> io::Result<NewFile> {
-        let place = Place::of(path)?;
+        let place = NameInDir::of(path)?;
         let mode = place
             .replaced
             .as_ref()

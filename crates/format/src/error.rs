@@ -8,7 +8,7 @@ use crate::{BlockNr, GroupNr, InodeNr};
 
 /// The place of a damaged structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum DamageLocation {
     /// The superblock of the file system, not the one of the journal.
     Superblock,
     /// The descriptor of this group.
@@ -23,15 +23,15 @@ pub enum Place {
     JournalBlock(u32),
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for DamageLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Superblock => write!(f, "superblock"),
-            Place::Group(group) => write!(f, "group {group}"),
-            Place::Inode(inode) => write!(f, "inode {inode}"),
-            Place::Block(block) => write!(f, "block {block}"),
-            Place::InodeBlock(inode, block) => write!(f, "inode {inode}, block {block}"),
-            Place::JournalBlock(block) => write!(f, "journal block {block}"),
+            DamageLocation::Superblock => write!(f, "superblock"),
+            DamageLocation::Group(group) => write!(f, "group {group}"),
+            DamageLocation::Inode(inode) => write!(f, "inode {inode}"),
+            DamageLocation::Block(block) => write!(f, "block {block}"),
+            DamageLocation::InodeBlock(inode, block) => write!(f, "inode {inode}, block {block}"),
+            DamageLocation::JournalBlock(block) => write!(f, "journal block {block}"),
         }
     }
 }
@@ -41,7 +41,7 @@ impl std::fmt::Display for Place {
 #[error("{}{structure}: {problem}", self.prefix())]
 pub struct Corrupt {
     /// The block, inode or group with the damage.
-    pub place: Place,
+    pub place: DamageLocation,
     /// The structure, in ext4's words: "extent header", "directory entry".
     pub structure: &'static str,
     /// The problem, with the numbers that were found.
@@ -60,7 +60,7 @@ impl Corrupt {
     }
 
     /// The error that `structure` at `place` has `problem`.
-    pub const fn new(place: Place, structure: &'static str, problem: CorruptKind) -> Self {
+    pub const fn new(place: DamageLocation, structure: &'static str, problem: CorruptKind) -> Self {
         Self {
             place,
             structure,

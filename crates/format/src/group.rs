@@ -7,7 +7,7 @@
 
 use crate::bytes::{get_u16, get_u32, join_u32, put_slice, put_u16, put_u32, upto};
 use crate::checksum::{Checksums, DescriptorChecksum, Seed, crc16};
-use crate::{BlockNr, Corrupt, CorruptKind, Feature, Geometry, GroupNr, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, DamageLocation, Feature, Geometry, GroupNr};
 use uext4_num::{high_u16, high_u32, low_u16, low_u32, usize_of};
 
 #[cfg(test)]
@@ -68,7 +68,8 @@ impl GroupDescriptor {
         geometry: &Geometry,
         checksums: &Checksums,
     ) -> Result<Self, Corrupt> {
-        let problem = |problem| Corrupt::new(Place::Group(group), "group descriptor", problem);
+        let problem =
+            |problem| Corrupt::new(DamageLocation::Group(group), "group descriptor", problem);
         let size = usize::from(geometry.desc_size);
         let bytes = bytes
             .get(..size)
@@ -164,7 +165,7 @@ impl GroupDescriptor {
         let seed = checksums.metadata;
         let computed = seed.map(|seed| block_bitmap_checksum(seed, bitmap, geometry));
         compare(self.block_bitmap_checksum, computed, geometry)
-            .map_err(|problem| Corrupt::new(Place::Group(group), "block bitmap", problem))
+            .map_err(|problem| Corrupt::new(DamageLocation::Group(group), "block bitmap", problem))
     }
 
     /// Checks the inode bitmap's bytes against the descriptor.
@@ -181,7 +182,7 @@ impl GroupDescriptor {
         let seed = checksums.metadata;
         let computed = seed.map(|seed| inode_bitmap_checksum(seed, bitmap, geometry));
         compare(self.inode_bitmap_checksum, computed, geometry)
-            .map_err(|problem| Corrupt::new(Place::Group(group), "inode bitmap", problem))
+            .map_err(|problem| Corrupt::new(DamageLocation::Group(group), "inode bitmap", problem))
     }
 
     fn write_low(&self, out: &mut [u8]) {

@@ -5,7 +5,7 @@
 //! References: kernel documentation, "ifork" (direct/indirect block addressing).
 
 use crate::bytes::{get_u32, put_u32};
-use crate::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, DamageLocation, LogicalBlock};
 use std::ops::Range;
 use uext4_num::{clamp_u32, low_u32, u64_of, usize_of};
 
@@ -111,7 +111,7 @@ pub fn set_pointer(node: &mut [u8], at: usize, block: BlockNr) {
 }
 
 /// Checks that all pointers of a node are holes or blocks in `blocks`.
-pub fn validate(node: &[u8], blocks: &Range<u64>, place: Place) -> Result<(), Corrupt> {
+pub fn validate(node: &[u8], blocks: &Range<u64>, place: DamageLocation) -> Result<(), Corrupt> {
     for at in 0..node.len() / POINTER_BYTES {
         let block = pointer(node, at).0;
         if block != 0 && !blocks.contains(&block) {
@@ -169,7 +169,7 @@ mod tests {
         set_pointer(&mut node, 14, BlockNr(0xFFFF_FFFF));
         assert_eq!(pointer(&node, 14), BlockNr(0xFFFF_FFFF));
         assert_eq!(pointer(&node, usize::MAX), BlockNr(0));
-        assert!(validate(&node, &(1..1 << 32), Place::Superblock).is_ok());
-        assert!(validate(&node, &(1..100), Place::Superblock).is_err());
+        assert!(validate(&node, &(1..1 << 32), DamageLocation::Superblock).is_ok());
+        assert!(validate(&node, &(1..100), DamageLocation::Superblock).is_err());
     }
 }

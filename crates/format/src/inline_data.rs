@@ -9,7 +9,7 @@
 
 use crate::bytes::{get_u32, put_slice, put_u16, put_u32, rest_mut};
 use crate::dirent::{DirEntries, DirLeaf, LeafTail, MIN_RECORD_BYTES};
-use crate::{Corrupt, InodeNr, Place};
+use crate::{Corrupt, DamageLocation, InodeNr};
 use uext4_num::clamp_u16;
 
 /// Bytes of `i_block`, the first part of inline data.
@@ -62,12 +62,12 @@ pub fn set_parent(i_block: &mut [u8; ROOT_BYTES], parent: InodeNr) {
 }
 
 /// Records of an inline directory in `i_block`, after the parent's number.
-pub fn root_area_mut(i_block: &mut [u8; ROOT_BYTES], place: Place) -> DirLeaf<&mut [u8]> {
+pub fn root_area_mut(i_block: &mut [u8; ROOT_BYTES], place: DamageLocation) -> DirLeaf<&mut [u8]> {
     DirLeaf::new(&mut i_block[PARENT_BYTES..], LeafTail::None, place)
 }
 
 /// The records in the attribute's value.
-pub fn value_area<B: AsRef<[u8]>>(value: B, place: Place) -> DirLeaf<B> {
+pub fn value_area<B: AsRef<[u8]>>(value: B, place: DamageLocation) -> DirLeaf<B> {
     DirLeaf::new(value, LeafTail::None, place)
 }
 
@@ -75,7 +75,7 @@ pub fn value_area<B: AsRef<[u8]>>(value: B, place: Place) -> DirLeaf<B> {
 pub fn records<'a>(
     i_block: &'a [u8; ROOT_BYTES],
     value: &'a [u8],
-    place: Place,
+    place: DamageLocation,
 ) -> impl Iterator<Item = Result<crate::dirent::DirEntry<'a>, Corrupt>> {
     let root = DirEntries::new(&i_block[PARENT_BYTES..], 0, ROOT_BYTES, place);
     root.chain(DirEntries::new(value, 0, ROOT_BYTES, place))
@@ -83,7 +83,7 @@ pub fn records<'a>(
 
 /// Lengthens the attribute's value to `len` bytes (a multiple of 4): the new bytes extend the last
 /// record, or form the first one. Fails if the old records are damaged.
-pub fn grow_value(value: &mut Vec<u8>, len: usize, place: Place) -> Result<(), Corrupt> {
+pub fn grow_value(value: &mut Vec<u8>, len: usize, place: DamageLocation) -> Result<(), Corrupt> {
     let old = value.len();
     let least = if old == 0 { MIN_RECORD_BYTES } else { old };
     debug_assert!(len.is_multiple_of(4) && len >= least);

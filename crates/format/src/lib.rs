@@ -40,7 +40,7 @@ mod uuid;
 pub mod xattr;
 
 pub use checksum::{Checksums, DescriptorChecksum, Seed, crc16, crc32c};
-pub use error::{Corrupt, CorruptKind, Hex, Place};
+pub use error::{Corrupt, CorruptKind, DamageLocation, Hex};
 pub use feature::{Feature, FeatureError, FeatureSet, Features, Support};
 pub use file_type::FileType;
 pub use full::Full;

@@ -5,7 +5,7 @@
 
 use crate::bytes::{get_array, get_u16, get_u32, get_u64, put_slice, put_u16, put_u32, put_u64};
 use crate::checksum::Checksums;
-use crate::{BlockNr, Corrupt, CorruptKind, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, DamageLocation};
 
 /// Bytes of the block that the structure takes.
 pub const MMP_BYTES: usize = 1024;
@@ -57,7 +57,7 @@ impl Mmp {
     /// # Errors
     /// [`Corrupt`] when it is cut short, or magic or checksum are wrong.
     pub fn parse(bytes: &[u8], nr: BlockNr, checksums: &Checksums) -> Result<Mmp, Corrupt> {
-        let problem = |problem| Corrupt::new(Place::Block(nr), "mmp block", problem);
+        let problem = |problem| Corrupt::new(DamageLocation::Block(nr), "mmp block", problem);
         let bytes = bytes
             .get(..MMP_BYTES)
             .ok_or_else(|| problem(CorruptKind::short(bytes)))?;

@@ -7,7 +7,7 @@
 
 use crate::bytes::{get_u32, put_u32, rest_mut};
 use crate::checksum::Seed;
-use crate::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, DamageLocation, InodeNr};
 
 /// Magic number in the tail of each block of the orphan file.
 pub const ORPHAN_BLOCK_MAGIC: u32 = 0x0B10_CA04;
@@ -49,7 +49,7 @@ pub fn seal_orphan_block(block: &mut [u8], nr: BlockNr, seed: Option<Seed>) {
 /// # Errors
 /// [`Corrupt`], naming the wrong one.
 pub fn verify_orphan_block(block: &[u8], nr: BlockNr, seed: Option<Seed>) -> Result<(), Corrupt> {
-    let problem = |problem| Corrupt::new(Place::Block(nr), "orphan file block", problem);
+    let problem = |problem| Corrupt::new(DamageLocation::Block(nr), "orphan file block", problem);
     let tail: &[u8; TAIL_BYTES] = block
         .last_chunk()
         .ok_or_else(|| problem(CorruptKind::short(block)))?;

@@ -17,7 +17,7 @@ pub use validate::DESC_SIZE_MAX;
 use crate::bytes::{get_u16, get_u32, put_u32};
 use crate::checksum::{Checksums, DescriptorChecksum, Seed};
 use crate::quota::QuotaKind;
-use crate::{Corrupt, CorruptKind, Feature, Features, InodeNr, Place};
+use crate::{Corrupt, CorruptKind, DamageLocation, Feature, Features, InodeNr};
 
 /// Bytes of a superblock, independent of the block size.
 pub const SUPERBLOCK_BYTES: usize = 1024;
@@ -254,5 +254,5 @@ fn checksum_of(raw: &[u8; SUPERBLOCK_BYTES]) -> u32 {
 }
 
 const fn corrupt(problem: CorruptKind) -> Corrupt {
-    Corrupt::new(Place::Superblock, "superblock", problem)
+    Corrupt::new(DamageLocation::Superblock, "superblock", problem)
 }

@@ -7,7 +7,7 @@ use uext4_format::xattr::{
     Area, NameIndex, XattrBlock, XattrName, XattrSet, XattrValue, decode_block, decode_ibody,
     hashes_match, offsets_fit,
 };
-use uext4_format::{BlockNr, CorruptKind, Feature, Inode, InodeFlags, InodeNr, Place};
+use uext4_format::{BlockNr, CorruptKind, DamageLocation, Feature, Inode, InodeFlags, InodeNr};
 
 /// Attribute blocks, by number.
 #[derive(Default)]
@@ -28,18 +28,18 @@ const BYTES_PER_BLOCK: u64 = 48;
 impl Check<'_> {
     /// Checks the attributes of an inode; returns how many clusters they add to it.
     pub(crate) fn check_attributes(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
-        let here = match decode_ibody(&inode.tail, Place::Inode(nr)) {
+        let here = match decode_ibody(&inode.tail, DamageLocation::Inode(nr)) {
             Ok(set) => {
                 let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
                 if is_inline && set.get(&XattrName::inline_data()).is_none() {
                     let problem = CorruptKind::DataAttribute;
-                    self.add_problem(Place::Inode(nr), "inline data", problem);
+                    self.add_problem(DamageLocation::Inode(nr), "inline data", problem);
                 }
-                self.check_hashes(&inode.tail, Area::InInode, Place::Inode(nr));
+                self.check_hashes(&inode.tail, Area::InInode, DamageLocation::Inode(nr));
                 if is_inline {
-                    self.check_offsets(&inode.tail, Area::InInode, Place::Inode(nr));
+                    self.check_offsets(&inode.tail, Area::InInode, DamageLocation::Inode(nr));
                 }
-                self.check_set(&set, Place::Inode(nr))?
+                self.check_set(&set, DamageLocation::Inode(nr))?
             }
             Err(corrupt) => {
                 self.add_corrupt(&corrupt);
@@ -59,7 +59,7 @@ impl Check<'_> {
 
     fn clusters_of_block(&mut self, nr: InodeNr, inode: &Inode, block: BlockNr) -> Step<u64> {
         let run = block.0..block.0.saturating_add(1);
-        let place = Place::InodeBlock(nr, block);
+        let place = DamageLocation::InodeBlock(nr, block);
         if !self.geometry.features.has(Feature::EXT_ATTR) {
             self.add_problem(place, "xattr block", CorruptKind::AttributesWithoutFeature);
         }
@@ -83,7 +83,7 @@ impl Check<'_> {
         self.check_block(place, block)
     }
 
-    fn check_block(&mut self, place: Place, block: BlockNr) -> Step<u64> {
+    fn check_block(&mut self, place: DamageLocation, block: BlockNr) -> Step<u64> {
         self.take(BYTES_PER_BLOCK)?;
         let bytes = self.read(block)?;
         let header = XattrBlock::new(&bytes[..]);
@@ -111,13 +111,13 @@ impl Check<'_> {
         Ok(1 + values)
     }
 
-    fn check_hashes(&mut self, bytes: &[u8], area: Area, place: Place) {
+    fn check_hashes(&mut self, bytes: &[u8], area: Area, place: DamageLocation) {
         if !hashes_match(bytes, area) {
             self.add_problem(place, "xattr entry", CorruptKind::EntryHash);
         }
     }
 
-    fn check_offsets(&mut self, bytes: &[u8], area: Area, place: Place) {
+    fn check_offsets(&mut self, bytes: &[u8], area: Area, place: DamageLocation) {
         if !offsets_fit(bytes, area) {
             let problem = CorruptKind::EmptyValueBehind;
             self.add_problem(place, "xattr entry", problem);
@@ -125,10 +125,10 @@ impl Check<'_> {
     }
 
     /// Checks a set of attributes; returns how many clusters its value inodes take.
-    fn check_set(&mut self, set: &XattrSet, place: Place) -> Step<u64> {
+    fn check_set(&mut self, set: &XattrSet, place: DamageLocation) -> Step<u64> {
         let mut clusters = 0;
         for entry in set.iter() {
-            if entry.name.index == NameIndex::NONE && !matches!(place, Place::Inode(_)) {
+            if entry.name.index == NameIndex::NONE && !matches!(place, DamageLocation::Inode(_)) {
                 self.add_problem(place, "xattr entry", CorruptKind::NoPrefix);
             }
             let XattrValue::Inode {
@@ -162,7 +162,7 @@ impl Check<'_> {
             let SharedBlock { names, says, .. } = shared;
             if names != says {
                 let detail = format!("{says}, not {names}");
-                let place = Place::Block(BlockNr(block));
+                let place = DamageLocation::Block(BlockNr(block));
                 self.add_detailed(place, "xattr block", CorruptKind::References, detail);
             }
         }

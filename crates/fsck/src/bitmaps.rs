@@ -1,7 +1,7 @@
 //! Check of block bitmaps and their counts.
 
 use crate::{Check, Step};
-use uext4_format::{CorruptKind, GroupDescriptor, GroupNr, Place, group_flag};
+use uext4_format::{CorruptKind, DamageLocation, GroupDescriptor, GroupNr, group_flag};
 use uext4_num::usize_of;
 
 impl Check<'_> {
@@ -48,7 +48,7 @@ impl Check<'_> {
             taken += u32::from(used && !marked);
             leaked += u32::from(marked && !used);
         }
-        let place = Place::Group(group);
+        let place = DamageLocation::Group(group);
         let padding = usize_of(len)..bitmap.len() * 8;
         if padding
             .into_iter()
@@ -72,7 +72,12 @@ impl Check<'_> {
         if free != descriptor.free_clusters {
             let detail = format!("{}, not {free}", descriptor.free_clusters);
             let what = CorruptKind::FreeClustersWrong;
-            self.add_detailed(Place::Group(group), "group descriptor", what, detail);
+            self.add_detailed(
+                DamageLocation::Group(group),
+                "group descriptor",
+                what,
+                detail,
+            );
         }
     }
 
@@ -80,7 +85,7 @@ impl Check<'_> {
     /// bitmap.
     fn check_unwritten_bitmap(&mut self, group: GroupNr) {
         let geometry = self.geometry;
-        let place = Place::Group(group);
+        let place = DamageLocation::Group(group);
         if group.0 + 1 == geometry.group_count && group.0 > 0 {
             let problem = CorruptKind::LastGroupBitmap;
             self.add_problem(place, "block bitmap", problem);

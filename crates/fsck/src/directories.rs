@@ -7,7 +7,9 @@ use std::hash::{BuildHasher, RandomState};
 use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, verify_block};
 use uext4_format::inline_data;
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
-use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed};
+use uext4_format::{
+    CorruptKind, DamageLocation, Feature, FileType, Inode, InodeFlags, InodeNr, Seed,
+};
 use uext4_num::u64_of;
 
 /// Memory for each name during the check of its directory, in bytes.
@@ -65,7 +67,7 @@ impl Check<'_> {
     }
 
     fn check_inline(&mut self, dir: &mut Dir, inode: &Inode) -> Step {
-        let place = Place::Inode(dir.nr);
+        let place = DamageLocation::Inode(dir.nr);
         let attributes = decode_ibody(&inode.tail, place).unwrap_or_default();
         let name = XattrName::inline_data();
         let value = attributes.iter().find(|found| found.name == name);
@@ -94,7 +96,11 @@ impl Check<'_> {
         let wanted = inode.size / self.block_bytes();
         let in_order = blocks.iter().map(|(logical, _)| *logical).eq(0..wanted);
         if blocks.is_empty() || !in_order {
-            self.add_problem(Place::Inode(dir.nr), "directory", CorruptKind::Holes);
+            self.add_problem(
+                DamageLocation::Inode(dir.nr),
+                "directory",
+                CorruptKind::Holes,
+            );
         }
         let indexed = inode.flags.contains(InodeFlags::INDEX)
             && self.geometry.features.has(Feature::DIR_INDEX);
@@ -108,7 +114,7 @@ impl Check<'_> {
         };
         for (logical, nr) in &blocks {
             let bytes = self.read(*nr)?;
-            let place = Place::InodeBlock(dir.nr, *nr);
+            let place = DamageLocation::InodeBlock(dir.nr, *nr);
             let sealed = dir
                 .seed
                 .map_or(Ok(()), |seed| verify_block(&bytes, seed, place));
@@ -133,7 +139,7 @@ impl Check<'_> {
         &mut self,
         dir: &mut Dir,
         bytes: &[u8],
-        (logical, place): (u64, Place),
+        (logical, place): (u64, DamageLocation),
         bounds: Option<&mut Htree>,
     ) -> Step {
         let is_root = logical == 0 && BlockKind::of(bytes) == BlockKind::Root;
@@ -164,7 +170,7 @@ impl Check<'_> {
     }
 
     /// Checks the first two entries of a directory.
-    fn check_dot(&mut self, dir: &Dir, entry: &DirEntry<'_>, at: usize, place: Place) {
+    fn check_dot(&mut self, dir: &Dir, entry: &DirEntry<'_>, at: usize, place: DamageLocation) {
         let name: &[u8] = if at == 0 { b"." } else { b".." };
         if entry.name != name || (at == 0 && entry.inode != dir.nr) {
             self.add_problem(place, "directory", CorruptKind::DotsElsewhere);
@@ -184,7 +190,7 @@ impl Check<'_> {
         self.links.set_up(dir.nr, up);
     }
 
-    fn check_entry(&mut self, dir: &mut Dir, entry: &DirEntry<'_>, place: Place) -> Step {
+    fn check_entry(&mut self, dir: &mut Dir, entry: &DirEntry<'_>, place: DamageLocation) -> Step {
         if let Some(problem) = self.problem_of(dir, entry) {
             self.add_detailed(place, "directory entry", problem, shown(entry.name));
             return Ok(());

@@ -2,7 +2,9 @@
 
 use crate::{Check, Step};
 use std::ops::Range;
-use uext4_format::{BlockNr, CorruptKind, Feature, GroupDescriptor, GroupNr, Place, group_flag};
+use uext4_format::{
+    BlockNr, CorruptKind, DamageLocation, Feature, GroupDescriptor, GroupNr, group_flag,
+};
 use uext4_num::usize_of;
 
 impl Check<'_> {
@@ -37,7 +39,7 @@ impl Check<'_> {
             || raw.itable_unused != 0;
         if is_uninit && !may {
             let problem = CorruptKind::UnwrittenGroup;
-            self.add_problem(Place::Group(group), "group descriptor", problem);
+            self.add_problem(DamageLocation::Group(group), "group descriptor", problem);
         }
     }
 
@@ -68,7 +70,7 @@ impl Check<'_> {
                 Some(last) if last.end > zone.start => {
                     last.end = last.end.max(end);
                     let problem = CorruptKind::GroupOverlap;
-                    self.add_problem(Place::Group(group), "group descriptor", problem);
+                    self.add_problem(DamageLocation::Group(group), "group descriptor", problem);
                 }
                 Some(last) if last.end == zone.start => last.end = end,
                 _ => self.metadata.push(zone.start..end),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use uext4_format::hash::DirHasher;
 use uext4_format::htree::{DxNode, MaxLevels, RootInfo};
-use uext4_format::{BlockNr, CorruptKind, Feature, Place};
+use uext4_format::{BlockNr, CorruptKind, DamageLocation, Feature};
 use uext4_num::u64_of;
 
 /// The content of an index.
@@ -53,7 +53,7 @@ impl Check<'_> {
             return Ok(None);
         };
         let bytes = self.read(first)?;
-        let place = Place::InodeBlock(dir.nr, first);
+        let place = DamageLocation::InodeBlock(dir.nr, first);
         let levels = if self.geometry.features.has(Feature::LARGE_DIR) {
             MaxLevels::Three
         } else {
@@ -103,21 +103,21 @@ impl Check<'_> {
         if index.parts.insert(node.logical, part).is_some() {
             let detail = format!("block {}", node.logical);
             let problem = CorruptKind::BlockTwice;
-            self.add_detailed(Place::Inode(dir.nr), "htree node", problem, detail);
+            self.add_detailed(DamageLocation::Inode(dir.nr), "htree node", problem, detail);
             return Ok(());
         }
         self.take(BYTES_PER_PART)?;
         let at = blocks.binary_search_by_key(&node.logical, |(logical, _)| *logical);
         let Ok(at) = at else {
             let problem = CorruptKind::LeadsOut;
-            self.add_problem(Place::Inode(dir.nr), "htree node", problem);
+            self.add_problem(DamageLocation::Inode(dir.nr), "htree node", problem);
             return Ok(());
         };
         if is_leaf {
             return Ok(());
         }
         let bytes = self.read(blocks[at].1)?;
-        let place = Place::InodeBlock(dir.nr, blocks[at].1);
+        let place = DamageLocation::InodeBlock(dir.nr, blocks[at].1);
         match DxNode::parse_node(&bytes[..], dir.tail, place) {
             Ok(found) => self.spread(dir, &found, (node.levels - 1, node.hashes), waiting),
             Err(corrupt) => self.add_corrupt(&corrupt),
@@ -148,7 +148,7 @@ impl Check<'_> {
             };
             if first < *hashes.start() || last > *hashes.end() {
                 let problem = CorruptKind::HashesBeyond;
-                self.add_problem(Place::Inode(dir.nr), "htree node", problem);
+                self.add_problem(DamageLocation::Inode(dir.nr), "htree node", problem);
             }
             waiting.push(Node {
                 logical: u64::from(entry.block.0),
@@ -164,7 +164,7 @@ impl Check<'_> {
         if led_to < blocks {
             let detail = format!("{} of {blocks}", blocks - led_to);
             let problem = CorruptKind::IndexIncomplete;
-            self.add_detailed(Place::Inode(dir.nr), "htree", problem, detail);
+            self.add_detailed(DamageLocation::Inode(dir.nr), "htree", problem, detail);
         }
     }
 }

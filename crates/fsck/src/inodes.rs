@@ -3,7 +3,7 @@
 use super::links::Nameless;
 use crate::{Check, Step};
 use uext4_format::indirect::DIRECT_BLOCKS;
-use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place};
+use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, Inode, InodeFlags, InodeNr};
 
 /// Longest target of a fast symbolic link in bytes.
 const FAST_LINK_BYTES: u64 = 60;
@@ -25,7 +25,7 @@ impl Check<'_> {
         raw: &[u8],
         inode: &Inode,
     ) -> Step<Option<FileType>> {
-        let place = Place::Inode(nr);
+        let place = DamageLocation::Inode(nr);
         let Some(kind) = inode.file_type() else {
             self.add_problem(place, "inode", CorruptKind::NoFileType);
             return Ok(None);
@@ -138,7 +138,7 @@ impl Check<'_> {
             .iter()
             .any(|(flag, fits)| !fits && inode.flags.contains(*flag))
         {
-            self.add_problem(Place::Inode(nr), "inode", CorruptKind::Flag);
+            self.add_problem(DamageLocation::Inode(nr), "inode", CorruptKind::Flag);
         }
     }
 
@@ -177,7 +177,7 @@ impl Check<'_> {
             && !self.geometry.features.has(Feature::EXTENTS)
         {
             self.add_problem(
-                Place::Inode(nr),
+                DamageLocation::Inode(nr),
                 "inode",
                 CorruptKind::ExtentsWithoutFeature,
             );
@@ -186,7 +186,7 @@ impl Check<'_> {
         let has_table = !inode.flags.contains(InodeFlags::EXTENTS) && mapped.clusters > 0;
         if has_table && self.geometry.features.has(Feature::BIGALLOC) {
             let problem = CorruptKind::TableInClusters;
-            self.add_problem(Place::Inode(nr), "inode", problem);
+            self.add_problem(DamageLocation::Inode(nr), "inode", problem);
         }
         Ok(Some(mapped))
     }
@@ -196,7 +196,12 @@ impl Check<'_> {
         let is = clusters.saturating_mul(self.geometry.cluster_size() / 512);
         if says != is {
             let detail = format!("{says}, not {is}");
-            self.add_detailed(Place::Inode(nr), "inode", CorruptKind::BlocksWrong, detail);
+            self.add_detailed(
+                DamageLocation::Inode(nr),
+                "inode",
+                CorruptKind::BlocksWrong,
+                detail,
+            );
         }
     }
 
@@ -214,7 +219,12 @@ impl Check<'_> {
         let is_huge = inode.size >= self.size_max(inode);
         if odd || is_huge || self.is_huge_quota(nr, inode) || (is_behind && !orphan) {
             let detail = format!("{}, with data in {end} blocks", inode.size);
-            self.add_detailed(Place::Inode(nr), "inode", CorruptKind::SizeWrong, detail);
+            self.add_detailed(
+                DamageLocation::Inode(nr),
+                "inode",
+                CorruptKind::SizeWrong,
+                detail,
+            );
         }
     }
 

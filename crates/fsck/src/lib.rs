@@ -39,7 +39,7 @@ mod superblock;
 mod symlinks;
 mod values;
 
-pub use report::{Finding, Limits, Report};
+pub use report::{CheckReport, Finding, Limits};
 pub use subject::Subject;
 
 use attributes::SharedBlocks;
@@ -50,8 +50,8 @@ use std::ops::Range;
 use std::time::Duration;
 use uext4_device::BlockDevice;
 use uext4_format::{
-    BlockNr, Checksums, Corrupt, CorruptKind, Feature, Geometry, GroupDescriptor, GroupNr, InodeNr,
-    Place, Superblock,
+    BlockNr, Checksums, Corrupt, CorruptKind, DamageLocation, Feature, Geometry, GroupDescriptor,
+    GroupNr, InodeNr, Superblock,
 };
 use uext4_journal::recovery::read_superblock;
 use uext4_num::{clamp_usize, usize_of};
@@ -63,7 +63,7 @@ use values::Values;
 ///
 /// # Errors
 /// An error of the device. Damage is a [`Finding`].
-pub fn check(subject: &Subject, limits: &Limits) -> Result<Report> {
+pub fn check(subject: &Subject, limits: &Limits) -> Result<CheckReport> {
     let mut check = Check::new(subject, limits);
     let run = check.run();
     check.report_log_damage();
@@ -100,7 +100,7 @@ struct Check<'a> {
     clock: &'a dyn Clock,
     limits: &'a Limits,
     started: Duration,
-    report: Report,
+    report: CheckReport,
     descriptors: Vec<Option<GroupDescriptor>>,
     /// Parts of inode tables that were never written; empty until the map of bad blocks is met.
     unwritten_tables: Vec<Range<u64>>,
@@ -134,7 +134,7 @@ impl<'a> Check<'a> {
             clock: &*subject.clock,
             limits,
             started: subject.clock.monotonic(),
-            report: Report::default(),
+            report: CheckReport::default(),
             descriptors: Vec::new(),
             unwritten_tables: Vec::new(),
             metadata: Vec::new(),
@@ -183,7 +183,7 @@ impl<'a> Check<'a> {
         let has_log = self.geometry.features.has(Feature::HAS_JOURNAL);
         if superblock.journal_inum != 0 && !has_log {
             self.add_problem(
-                Place::Superblock,
+                DamageLocation::Superblock,
                 "superblock",
                 CorruptKind::JournalWithoutFeature,
             );
@@ -191,11 +191,15 @@ impl<'a> Check<'a> {
         let recovers = superblock.features().has(Feature::RECOVER);
         if recovers && !has_log {
             let problem = CorruptKind::ReplayWithoutJournal;
-            self.add_problem(Place::Superblock, "superblock", problem);
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
         }
         // e2fsck looks for the external one, and cannot check without it.
         if superblock.journal_inum != 0 && has_log && superblock.journal_uuid != [0; 16] {
-            self.add_problem(Place::Superblock, "superblock", CorruptKind::TwoJournals);
+            self.add_problem(
+                DamageLocation::Superblock,
+                "superblock",
+                CorruptKind::TwoJournals,
+            );
         }
         let block_size = self.geometry.block_size();
         let log = self.find_log()?;
@@ -203,15 +207,19 @@ impl<'a> Check<'a> {
             Some(Err(uext4_journal::Error::Corrupt(corrupt))) => self.add_corrupt(&corrupt),
             Some(Err(error)) => return Err(Stop::Failed(error.into())),
             Some(Ok(found)) if found.errno != 0 => {
-                self.add_problem(Place::JournalBlock(0), "journal", CorruptKind::Stopped);
+                self.add_problem(
+                    DamageLocation::JournalBlock(0),
+                    "journal",
+                    CorruptKind::Stopped,
+                );
             }
             Some(Ok(found)) if found.has_fields_of_version_2() => {
                 let problem = CorruptKind::FieldsOfVersion2;
-                self.add_problem(Place::JournalBlock(0), "journal", problem);
+                self.add_problem(DamageLocation::JournalBlock(0), "journal", problem);
             }
             Some(Ok(found)) if found.start != 0 && !recovers => {
                 let problem = CorruptKind::UnreplayedRecords;
-                self.add_problem(Place::JournalBlock(0), "journal", problem);
+                self.add_problem(DamageLocation::JournalBlock(0), "journal", problem);
             }
             _ => {}
         }
@@ -273,7 +281,12 @@ impl<'a> Check<'a> {
         Ok(Some(block.split_off(clamp_usize(byte % block_size))))
     }
 
-    fn add_problem(&mut self, place: Place, structure: &'static str, problem: CorruptKind) {
+    fn add_problem(
+        &mut self,
+        place: DamageLocation,
+        structure: &'static str,
+        problem: CorruptKind,
+    ) {
         self.add_corrupt(&Corrupt::new(place, structure, problem));
     }
 
@@ -284,7 +297,7 @@ impl<'a> Check<'a> {
     /// As [`Self::add_problem`], with a detail: the expected value, or a name.
     fn add_detailed(
         &mut self,
-        place: Place,
+        place: DamageLocation,
         structure: &'static str,
         problem: CorruptKind,
         detail: String,
@@ -305,18 +318,20 @@ impl<'a> Check<'a> {
     }
 
     /// Byte offset of a structure on the device.
-    fn byte_of(&self, place: Place) -> Option<u64> {
+    fn byte_of(&self, place: DamageLocation) -> Option<u64> {
         let geometry = &self.geometry;
         let block_size = u64::from(geometry.block_size());
         match place {
-            Place::Superblock => Some(uext4_format::superblock::SUPERBLOCK_OFFSET),
-            Place::Group(group) => {
+            DamageLocation::Superblock => Some(uext4_format::superblock::SUPERBLOCK_OFFSET),
+            DamageLocation::Group(group) => {
                 let (block, at) = geometry.descriptor_location(group);
                 Some(block.0 * block_size + u64::from(at))
             }
-            Place::Block(block) | Place::InodeBlock(_, block) => block.0.checked_mul(block_size),
-            Place::Inode(inode) => self.inode_byte(inode),
-            Place::JournalBlock(_) => None,
+            DamageLocation::Block(block) | DamageLocation::InodeBlock(_, block) => {
+                block.0.checked_mul(block_size)
+            }
+            DamageLocation::Inode(inode) => self.inode_byte(inode),
+            DamageLocation::JournalBlock(_) => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::paged::Paged;
 use crate::{Check, Step};
-use uext4_format::{CorruptKind, Feature, FileType, InodeNr, Place};
+use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, InodeNr};
 use uext4_num::{low_u32, u64_of};
 
 /// The inode needs no name: it is found by its number, or is an orphan.
@@ -153,7 +153,7 @@ impl Check<'_> {
             if kind == 0 || kind & NAMELESS != 0 || found == wanted {
                 continue;
             }
-            let place = Place::Inode(InodeNr(low_u32(at)));
+            let place = DamageLocation::Inode(InodeNr(low_u32(at)));
             let is_dir = FileType::from_dirent_code(kind & KIND) == Some(FileType::Directory);
             if found == 0 || (is_dir && found == 1) {
                 self.add_problem(place, "inode", CorruptKind::Unnamed);
@@ -178,7 +178,11 @@ impl Check<'_> {
                 next = self.above(here);
                 if next.is_some_and(|next| met_from[next] == at) {
                     let nr = InodeNr(self.links.directories[here].nr);
-                    self.add_problem(Place::Inode(nr), "directory", CorruptKind::InsideItself);
+                    self.add_problem(
+                        DamageLocation::Inode(nr),
+                        "directory",
+                        CorruptKind::InsideItself,
+                    );
                     break;
                 }
             }
@@ -203,7 +207,7 @@ impl Check<'_> {
         let parent = if is_root { found.nr } else { found.parent };
         if parent != 0 && found.up != 0 && found.up != parent {
             let detail = format!("{}, not {parent}", found.up);
-            let place = Place::Inode(InodeNr(found.nr));
+            let place = DamageLocation::Inode(InodeNr(found.nr));
             self.add_detailed(place, "directory", CorruptKind::DotDotElsewhere, detail);
         }
     }

@@ -6,7 +6,8 @@ use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointer};
 use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, Seed,
+    BlockNr, Corrupt, CorruptKind, DamageLocation, Feature, FileType, Inode, InodeFlags, InodeNr,
+    Seed,
 };
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
@@ -67,11 +68,11 @@ impl Check<'_> {
         let blocks = u64::from(geometry.first_data_block)..geometry.blocks_count;
         let root = ExtentNode::new(&inode.i_block[..]);
         let expect = Expect::root(blocks);
-        if let Err(corrupt) = root.validate(&expect, Place::Inode(nr)) {
+        if let Err(corrupt) = root.validate(&expect, DamageLocation::Inode(nr)) {
             self.add_once(mapped, &corrupt);
             return Ok(());
         }
-        self.check_room(&root, Place::Inode(nr), mapped);
+        self.check_room(&root, DamageLocation::Inode(nr), mapped);
         self.walk_node(nr, seed, &root, &expect, mapped)
     }
 
@@ -80,7 +81,7 @@ impl Check<'_> {
     fn check_room<B: AsRef<[u8]>>(
         &mut self,
         node: &ExtentNode<B>,
-        place: Place,
+        place: DamageLocation,
         mapped: &mut Mapped,
     ) {
         if node.max() + ROOM_SPARED < node.capacity() {
@@ -105,7 +106,7 @@ impl Check<'_> {
                 if extent.state == ExtentState::Written {
                     mapped.end = mapped.end.max(logical + u64::from(extent.len));
                 } else if logical < mapped.must_be_written {
-                    let place = Place::InodeBlock(nr, extent.start);
+                    let place = DamageLocation::InodeBlock(nr, extent.start);
                     let problem = CorruptKind::NeverWritten;
                     self.add_once(mapped, &Corrupt::new(place, "inode map", problem));
                 }
@@ -119,7 +120,7 @@ impl Check<'_> {
             }
             let bytes = self.read(index.child)?;
             let child = ExtentNode::new(&bytes[..]);
-            let place = Place::InodeBlock(nr, index.child);
+            let place = DamageLocation::InodeBlock(nr, index.child);
             let expect = expect.child(node, at);
             let sound = child.validate(&expect, place);
             let sound =
@@ -201,7 +202,7 @@ impl Check<'_> {
     /// Claims a block of the map itself; false if it must not be visited.
     fn claim_own(&mut self, nr: InodeNr, block: BlockNr, mapped: &mut Mapped) -> Step<bool> {
         let run = block.0..block.0.saturating_add(1);
-        let place = Place::InodeBlock(nr, block);
+        let place = DamageLocation::InodeBlock(nr, block);
         if mapped.looks {
             // A second walk happens only if every block of the map was claimed by its first one.
             return Ok(true);
@@ -275,7 +276,7 @@ impl Check<'_> {
             }
             return Ok(());
         }
-        let place = Place::InodeBlock(nr, BlockNr(run.start));
+        let place = DamageLocation::InodeBlock(nr, BlockNr(run.start));
         if !sound {
             let problem = CorruptKind::DataOutside;
             self.add_once(mapped, &Corrupt::new(place, "inode map", problem));

@@ -2,7 +2,7 @@
 
 use crate::{Check, Step};
 use uext4_format::mmp::{MMP_SEQ_CLEAN, MMP_SEQ_MAX, Mmp};
-use uext4_format::{BlockNr, CorruptKind, Feature, InodeNr, Place};
+use uext4_format::{BlockNr, CorruptKind, DamageLocation, Feature, InodeNr};
 
 impl Check<'_> {
     /// Checks the MMP block; another pass claims it.
@@ -13,7 +13,7 @@ impl Check<'_> {
         }
         if !self.may_map(&(nr.0..nr.0.saturating_add(1))) {
             let problem = CorruptKind::MmpOutside;
-            self.add_problem(Place::Superblock, "superblock", problem);
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
             return Ok(());
         }
         let bytes = self.read(nr)?;
@@ -21,7 +21,7 @@ impl Check<'_> {
             Err(corrupt) => self.add_corrupt(&corrupt),
             Ok(mmp) if mmp.sequence > MMP_SEQ_MAX && mmp.sequence != MMP_SEQ_CLEAN => {
                 let problem = CorruptKind::MmpSequence;
-                self.add_problem(Place::Block(nr), "mmp block", problem);
+                self.add_problem(DamageLocation::Block(nr), "mmp block", problem);
             }
             Ok(_) => {}
         }
@@ -50,7 +50,7 @@ impl Check<'_> {
         });
         if is_invalid || (has_quota && is_wrong.contains(&true)) {
             let problem = CorruptKind::QuotaNumber;
-            self.add_problem(Place::Superblock, "superblock", problem);
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
         }
     }
 }

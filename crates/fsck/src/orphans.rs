@@ -7,7 +7,8 @@ use uext4_format::orphan_file::{
     ORPHAN_FILE_BLOCKS_MAX, orphan_slot, orphan_slots_per_block, verify_orphan_block,
 };
 use uext4_format::{
-    BlockNr, CorruptKind, Feature, Inode, InodeNr, Place, RawInode, Seed, superblock::state,
+    BlockNr, CorruptKind, DamageLocation, Feature, Inode, InodeNr, RawInode, Seed,
+    superblock::state,
 };
 use uext4_num::{clamp_usize, u64_of};
 use uext4_volume::{Error, FileMap, MapSource};
@@ -26,7 +27,11 @@ impl Check<'_> {
         }
         let nr = InodeNr(self.superblock.orphan_file_inum);
         if !self.may_be_orphan(nr.0) {
-            self.add_problem(Place::Superblock, STRUCTURE, CorruptKind::NumberRange);
+            self.add_problem(
+                DamageLocation::Superblock,
+                STRUCTURE,
+                CorruptKind::NumberRange,
+            );
             return Ok(());
         }
         let Some(raw) = self.read_inode(nr)? else {
@@ -48,7 +53,7 @@ impl Check<'_> {
         let len = inode.size / self.block_bytes();
         let is_whole = inode.size.is_multiple_of(self.block_bytes());
         if !is_whole || !(1..=ORPHAN_FILE_BLOCKS_MAX.into()).contains(&len) {
-            self.add_problem(Place::Inode(nr), STRUCTURE, CorruptKind::BadSize);
+            self.add_problem(DamageLocation::Inode(nr), STRUCTURE, CorruptKind::BadSize);
             return Ok(None);
         }
         let source = MapSource {
@@ -72,7 +77,7 @@ impl Check<'_> {
         }
         blocks.truncate(clamp_usize(len));
         if u64_of(blocks.len()) < len {
-            self.add_problem(Place::Inode(nr), STRUCTURE, CorruptKind::Hole);
+            self.add_problem(DamageLocation::Inode(nr), STRUCTURE, CorruptKind::Hole);
             return Ok(None);
         }
         Ok(Some(blocks))
@@ -87,11 +92,19 @@ impl Check<'_> {
         let is_claimed = self.geometry.features.has(Feature::ORPHAN_PRESENT);
         let is_empty = self.orphan_file.is_empty();
         if !is_claimed && !is_empty {
-            self.add_problem(Place::Inode(nr), STRUCTURE, CorruptKind::OrphansDenied);
+            self.add_problem(
+                DamageLocation::Inode(nr),
+                STRUCTURE,
+                CorruptKind::OrphansDenied,
+            );
         }
         // A mount sets the mark at its start, so that a log that had to be replayed left it.
         if is_claimed && is_empty && is_sound && self.subject.replayed.is_none() {
-            self.add_problem(Place::Inode(nr), STRUCTURE, CorruptKind::OrphansClaimed);
+            self.add_problem(
+                DamageLocation::Inode(nr),
+                STRUCTURE,
+                CorruptKind::OrphansClaimed,
+            );
         }
         Ok(())
     }
@@ -111,7 +124,11 @@ impl Check<'_> {
         if others.is_empty() {
             return Ok(true);
         }
-        self.add_problem(Place::Block(nr), STRUCTURE, CorruptKind::NumberRange);
+        self.add_problem(
+            DamageLocation::Block(nr),
+            STRUCTURE,
+            CorruptKind::NumberRange,
+        );
         Ok(false)
     }
 

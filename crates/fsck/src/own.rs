@@ -3,7 +3,7 @@
 //! take it for another file.
 
 use crate::Check;
-use uext4_format::{CorruptKind, Feature, FileType, InodeNr, Place};
+use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, InodeNr};
 
 impl Check<'_> {
     /// Behind the pass over all inodes. An inode that has a finding gets no second one.
@@ -11,7 +11,11 @@ impl Check<'_> {
         self.check_own(InodeNr::ROOT, FileType::Directory, "root directory");
         if self.hidden.contains(InodeNr::ROOT) {
             let problem = CorruptKind::SpecialNamed;
-            self.add_problem(Place::Inode(InodeNr::ROOT), "root directory", problem);
+            self.add_problem(
+                DamageLocation::Inode(InodeNr::ROOT),
+                "root directory",
+                problem,
+            );
         }
         let disk = self.superblock;
         for (feature, nr, structure) in [
@@ -33,7 +37,7 @@ impl Check<'_> {
             Some(_) if self.links.wanted(nr) > 0 => return,
             _ => CorruptKind::InodeFree,
         };
-        let place = Place::Inode(nr);
+        let place = DamageLocation::Inode(nr);
         let mut findings = self.report.findings.iter();
         let is_met = findings.any(|finding| finding.corrupt.place == place);
         if !is_met && self.inode_byte(nr).is_some() {

@@ -48,7 +48,7 @@ impl fmt::Display for Finding {
 
 /// Result of a check.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct CheckReport {
     /// The findings in order, up to the limit.
     pub findings: Vec<Finding>,
     /// Number of further findings.
@@ -61,7 +61,7 @@ pub struct Report {
     pub n_directories: u64,
 }
 
-impl Report {
+impl CheckReport {
     /// The report of a file system that cannot be opened, for this damage.
     pub fn of_damage(corrupt: Corrupt, limits: &Limits) -> Self {
         let (detail, byte) = (None, None);

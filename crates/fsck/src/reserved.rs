@@ -5,7 +5,9 @@
 
 use crate::{Check, Step};
 use uext4_format::indirect::pointer;
-use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr, Place, RawInode};
+use uext4_format::{
+    CorruptKind, DamageLocation, Feature, FileType, Inode, InodeFlags, InodeNr, RawInode,
+};
 use uext4_num::{low_u32, nonnegative};
 
 impl Check<'_> {
@@ -18,7 +20,7 @@ impl Check<'_> {
         let mapped = mapped_end.saturating_mul(self.block_bytes());
         if is_journal && bytes > mapped {
             let problem = CorruptKind::JournalShort { bytes, mapped };
-            self.add_problem(Place::Inode(nr), "journal inode", problem);
+            self.add_problem(DamageLocation::Inode(nr), "journal inode", problem);
         }
     }
 
@@ -42,7 +44,7 @@ impl Check<'_> {
         }
         let flags = RawInode(raw).flags();
         if flags.contains(InodeFlags::CASEFOLD) {
-            self.add_problem(Place::Inode(nr), "inode", CorruptKind::Flag);
+            self.add_problem(DamageLocation::Inode(nr), "inode", CorruptKind::Flag);
         }
         match nr {
             InodeNr::BAD_BLOCKS => self.check_bad_blocks(nr, raw, flags),
@@ -51,7 +53,7 @@ impl Check<'_> {
                 let first = pointer(&fields.i_block(), 0).0;
                 if fields.links() != 0 || fields.blocks_low() != 0 || first != 0 {
                     let problem = CorruptKind::UnusedHolds;
-                    self.add_problem(Place::Inode(nr), "reserved inode", problem);
+                    self.add_problem(DamageLocation::Inode(nr), "reserved inode", problem);
                 }
                 Ok(())
             }
@@ -62,7 +64,7 @@ impl Check<'_> {
     fn check_bad_blocks(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
         if flags.contains(InodeFlags::EXTENTS) && !self.geometry.features.has(Feature::EXTENTS) {
             self.add_problem(
-                Place::Inode(nr),
+                DamageLocation::Inode(nr),
                 "inode",
                 CorruptKind::ExtentsWithoutFeature,
             );
@@ -72,7 +74,7 @@ impl Check<'_> {
         let odd = owner | fields.mode() | fields.links() != 0;
         if odd || fields.file_acl_low() != 0 || flags.contains(InodeFlags::INLINE_DATA) {
             let problem = CorruptKind::BlockListDeep;
-            self.add_problem(Place::Inode(nr), "reserved inode", problem);
+            self.add_problem(DamageLocation::Inode(nr), "reserved inode", problem);
         }
         let has_map = fields.i_block().iter().any(|byte| *byte != 0);
         match self.parse_spare(nr, raw) {
@@ -99,7 +101,7 @@ impl Check<'_> {
         if nr == InodeNr::RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
             return self.check_resize(nr, &inode);
         }
-        let place = Place::Inode(nr);
+        let place = DamageLocation::Inode(nr);
         let is_directory = inode.file_type() == Some(FileType::Directory);
         let has_wrong_mode = match nr {
             InodeNr::BOOT_LOADER => is_directory,

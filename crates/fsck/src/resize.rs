@@ -7,14 +7,14 @@
 
 use crate::{Check, Step};
 use uext4_format::indirect::{DIRECT_BLOCKS, DOUBLE_INDIRECT, pointer};
-use uext4_format::{BlockNr, CorruptKind, FileType, GroupNr, Inode, InodeNr, Place};
+use uext4_format::{BlockNr, CorruptKind, DamageLocation, FileType, GroupNr, Inode, InodeNr};
 use uext4_num::{u64_of, usize_of};
 
 impl Check<'_> {
     /// Checks the inode. It maps metadata, so only the table itself is claimed.
     pub(crate) fn check_resize(&mut self, nr: InodeNr, inode: &Inode) -> Step {
         let attributes = self.check_spare_attributes(nr, inode)?;
-        let place = Place::Inode(nr);
+        let place = DamageLocation::Inode(nr);
         let table = pointer(&inode.i_block, DOUBLE_INDIRECT);
         let others = (0..inode.i_block.len() / 4).filter(|at| *at != DOUBLE_INDIRECT);
         if others.map(|at| pointer(&inode.i_block, at).0).sum::<u64>() != 0 {
@@ -26,7 +26,7 @@ impl Check<'_> {
         let run = table.0..table.0.saturating_add(1);
         let clusters = self.clusters(run.clone());
         if !self.may_map(&run) || self.claim(clusters)? != 1 {
-            let place = Place::InodeBlock(nr, table);
+            let place = DamageLocation::InodeBlock(nr, table);
             self.add_problem(place, "resize inode", CorruptKind::TableNotOwn);
             return Ok(());
         }
@@ -82,7 +82,11 @@ impl Check<'_> {
         let mut entries = (0..bytes.len() / 4).map(|at| pointer(bytes, at).0);
         if entries.any(|block| block != 0 && !geometry.contains_run(BlockNr(block), 1)) {
             let problem = CorruptKind::BlockOutsideSystem;
-            self.add_problem(Place::InodeBlock(nr, table), "resize inode", problem);
+            self.add_problem(
+                DamageLocation::InodeBlock(nr, table),
+                "resize inode",
+                problem,
+            );
         }
     }
 
@@ -100,7 +104,7 @@ impl Check<'_> {
             let detail = format!("entry {at} is {says}, not {}", block.0);
             let problem = CorruptKind::DescriptorPlace;
             self.add_detailed(
-                Place::InodeBlock(nr, table),
+                DamageLocation::InodeBlock(nr, table),
                 "resize inode",
                 problem,
                 detail,

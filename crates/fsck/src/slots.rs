@@ -2,8 +2,8 @@
 
 use crate::{Check, Step};
 use uext4_format::{
-    CorruptKind, Feature, FileType, Geometry, GroupDescriptor, GroupNr, Inode, InodeNr, Place,
-    RawInode, group_flag,
+    CorruptKind, DamageLocation, Feature, FileType, Geometry, GroupDescriptor, GroupNr, Inode,
+    InodeNr, RawInode, group_flag,
 };
 use uext4_num::usize_of;
 
@@ -50,7 +50,7 @@ impl Check<'_> {
             .is_some_and(|rest| rest.iter().any(|byte| *byte != 0xFF))
         {
             let problem = CorruptKind::InodeBitsClear;
-            self.add_problem(Place::Group(group), "inode bitmap", problem);
+            self.add_problem(DamageLocation::Group(group), "inode bitmap", problem);
         }
         Ok(Marks(bitmap))
     }
@@ -90,7 +90,7 @@ impl Check<'_> {
 
     fn check_unwritten(&mut self, group: GroupNr, index: u32, marks: &Marks) {
         if marks.has(index) {
-            let place = Place::Inode(self.geometry.inode_at(group, index));
+            let place = DamageLocation::Inode(self.geometry.inode_at(group, index));
             let problem = CorruptKind::InUseUnwritten;
             self.add_problem(place, "inode bitmap", problem);
         }
@@ -103,7 +103,7 @@ impl Check<'_> {
         free: u32,
         directories: u32,
     ) {
-        let place = Place::Group(group);
+        let place = DamageLocation::Group(group);
         for (what, says, is) in [
             (CorruptKind::FreeInodesWrong, descriptor.free_inodes, free),
             (
@@ -124,7 +124,7 @@ impl Check<'_> {
         let links = RawInode(raw).links();
         if !marked && (links != 0 || self.is_reserved(nr)) {
             let problem = CorruptKind::InodeMarkedFree;
-            self.add_problem(Place::Inode(nr), "inode bitmap", problem);
+            self.add_problem(DamageLocation::Inode(nr), "inode bitmap", problem);
         }
         self.check_dtime(nr, raw);
         if self.is_set_aside(nr, raw) {
@@ -164,7 +164,7 @@ impl Check<'_> {
         let undeleted = fields.mode() != 0 && fields.dtime() == 0;
         if self.is_sealed(nr, raw) && undeleted && !self.is_orphan(nr) {
             let problem = CorruptKind::NeverDeleted;
-            self.add_problem(Place::Inode(nr), "inode", problem);
+            self.add_problem(DamageLocation::Inode(nr), "inode", problem);
         }
     }
 
@@ -174,7 +174,7 @@ impl Check<'_> {
         let is_number = (1..numbers).contains(&dtime);
         if is_number && !self.is_orphan(nr) && self.has_clock() {
             let problem = CorruptKind::OrphanGone;
-            self.add_problem(Place::Inode(nr), "inode", problem);
+            self.add_problem(DamageLocation::Inode(nr), "inode", problem);
         }
     }
 

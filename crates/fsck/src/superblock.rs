@@ -2,7 +2,7 @@
 
 use crate::Check;
 use uext4_format::superblock::DESC_SIZE_MAX;
-use uext4_format::{CorruptKind, Feature, Features, Place};
+use uext4_format::{CorruptKind, DamageLocation, Feature, Features};
 use uext4_volume::REVISION_MAX;
 
 /// Features with a name that e2fsck does not know. File systems with one of them, or with a feature
@@ -24,7 +24,7 @@ impl Check<'_> {
         let disk = self.superblock;
         if disk.rev_level > REVISION_MAX {
             let problem = CorruptKind::Revision;
-            self.add_problem(Place::Superblock, "superblock", problem);
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
         }
         let features = disk.features();
         // A mount refuses unknown incompatible features.
@@ -35,17 +35,17 @@ impl Check<'_> {
         let mut others = others.iter();
         if others.any(|one| UNKNOWN.contains(&one) || one.name().is_none()) {
             let problem = CorruptKind::UnknownFeatures;
-            self.add_problem(Place::Superblock, "superblock", problem);
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
         }
         if features.has(Feature::METADATA_CSUM) && features.has(Feature::UNINIT_BG) {
             let problem = CorruptKind::TwoSeals;
-            self.add_problem(Place::Superblock, "superblock", problem);
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
         }
         // Without the feature `64bit` the field is otherwise unused.
         let size = disk.desc_size;
         if size != 0 && (!size.is_power_of_two() || u32::from(size) > DESC_SIZE_MAX) {
             let problem = CorruptKind::DescriptorSizes;
-            self.add_problem(Place::Superblock, "superblock", problem);
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
         }
         let extra_max = self.geometry.inode_size.saturating_sub(OLD_INODE_BYTES);
         let is_odd = |size: u16| {
@@ -54,7 +54,7 @@ impl Check<'_> {
         };
         if is_odd(disk.min_extra_isize) || is_odd(disk.want_extra_isize) {
             let problem = CorruptKind::ExtraSizes;
-            self.add_problem(Place::Superblock, "superblock", problem);
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::maps::Mapped;
 use crate::{Check, Step};
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
-use uext4_format::{CorruptKind, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, Place};
+use uext4_format::{CorruptKind, DamageLocation, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr};
 use uext4_num::u64_of;
 
 impl Check<'_> {
@@ -27,7 +27,7 @@ impl Check<'_> {
         };
         if !is_sound {
             let problem = CorruptKind::TargetLength;
-            self.add_problem(Place::Inode(nr), "symbolic link", problem);
+            self.add_problem(DamageLocation::Inode(nr), "symbolic link", problem);
         }
         Ok(())
     }
@@ -50,7 +50,7 @@ fn len_of(bytes: &[u8]) -> usize {
 }
 
 fn inline_target(nr: InodeNr, inode: &Inode) -> Vec<u8> {
-    let attributes = decode_ibody(&inode.tail, Place::Inode(nr)).unwrap_or_default();
+    let attributes = decode_ibody(&inode.tail, DamageLocation::Inode(nr)).unwrap_or_default();
     let rest = match attributes.get(&XattrName::inline_data()) {
         Some(XattrValue::Here(value)) => value.clone(),
         _ => Vec::new(),

@@ -3,14 +3,14 @@
 use crate::{Check, Step};
 use std::collections::BTreeMap;
 use uext4_format::xattr::{EaInodeFields, entry_hash_of_inode, signed_entry_hash_of_inode};
-use uext4_format::{CorruptKind, FileType, Inode, InodeNr, Place};
+use uext4_format::{CorruptKind, DamageLocation, FileType, Inode, InodeNr};
 
 /// Memory for each entry and each inode, in bytes.
 const BYTES_EACH: u64 = 120;
 
 /// An entry that refers to a value inode.
 pub(crate) struct Named {
-    pub(crate) place: Place,
+    pub(crate) place: DamageLocation,
     pub(crate) inode: InodeNr,
     pub(crate) size: u32,
     pub(crate) entry_hash: u32,
@@ -40,7 +40,7 @@ impl Check<'_> {
     }
 
     pub(crate) fn check_value(&mut self, nr: InodeNr, inode: &Inode, kind: FileType) -> Step {
-        let place = Place::Inode(nr);
+        let place = DamageLocation::Inode(nr);
         // Like the kernel and e2fsck, accepts a symbolic link as well.
         if !matches!(kind, FileType::Regular | FileType::Symlink) {
             self.add_problem(place, "value inode", CorruptKind::NotRegular);
@@ -78,7 +78,7 @@ impl Check<'_> {
         for (nr, value) in held {
             if value.names != value.fields.refcount && !(value.is_of_lustre && value.names == 1) {
                 let detail = format!("{}, not {}", value.fields.refcount, value.names);
-                let place = Place::Inode(InodeNr(nr));
+                let place = DamageLocation::Inode(InodeNr(nr));
                 self.add_detailed(place, "value inode", CorruptKind::References, detail);
             }
         }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn hashes_of_both_kinds_of_char_are_sound() {
         let named = |entry_hash| Named {
-            place: Place::Inode(InodeNr(12)),
+            place: DamageLocation::Inode(InodeNr(12)),
             inode: InodeNr(13),
             size: 5,
             entry_hash,

@@ -5,10 +5,10 @@
 //! `umount -l`, be on the same path.
 
 use crate::error::{Error, Result};
+use crate::mount_dir::MountDir;
 use crate::mount_point::{Connection, Lazy, attach, attach_block};
 use crate::mount_table::{MountId, MountState};
 use crate::options::MountOptions;
-use crate::place::Place;
 use crate::transport::DevFuse;
 use std::path::{Path, PathBuf};
 use uext4_sync::{Mutex, OnceLock, Rank};
@@ -17,7 +17,7 @@ use uext4_sync::{Mutex, OnceLock, Rank};
 pub(crate) struct Attachment {
     path: PathBuf,
     /// Until it is mounted: a descriptor would keep the file system below in use.
-    place: Mutex<Option<Place>>,
+    place: Mutex<Option<MountDir>>,
     /// The mount, once it is made.
     mount: OnceLock<Made>,
 }
@@ -30,7 +30,7 @@ struct Made {
 }
 
 impl Attachment {
-    pub(crate) fn new(place: Place) -> Self {
+    pub(crate) fn new(place: MountDir) -> Self {
         Self {
             path: place.path().into(),
             place: Mutex::new(Rank::CacheShard, Some(place)),

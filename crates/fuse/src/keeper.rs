@@ -15,9 +15,9 @@
 use crate::attachment::Attachment;
 use crate::error::{Error, Result};
 use crate::log::{Relay, Severity};
+use crate::mount_dir::MountDir;
 use crate::mount_point::Lazy;
 use crate::options::MountOptions;
-use crate::place::Place;
 use crate::transport::DevFuse;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -67,7 +67,7 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// Forks the keeper of `place`. The caller must have no other threads.
-    pub(crate) fn start(place: Place, options: &MountOptions) -> Result<Self> {
+    pub(crate) fn start(place: MountDir, options: &MountOptions) -> Result<Self> {
         let path = place.path().to_owned();
         let failed = || Error::system("start", "the process that unmounts");
         let pair = socketpair(
@@ -223,7 +223,12 @@ enum Served {
 }
 
 /// Serves the server's requests until it is gone.
-fn serve(socket: BorrowedFd<'_>, place: Place, options: &MountOptions, mut relay: Relay) -> Served {
+fn serve(
+    socket: BorrowedFd<'_>,
+    place: MountDir,
+    options: &MountOptions,
+    mut relay: Relay,
+) -> Served {
     let attachment = &Attachment::new(place);
     uext4_sync::thread::scope(|scope| {
         serve_requests(scope, socket, attachment, options, &mut relay);

@@ -13,9 +13,9 @@
 //! `freeze_gate` is the freeze barrier; `free_space` watches free space; `bdi` sets the kernel's
 //! limits for the mount; `pressure` returns memory; `rings_hint` tells that io_uring is off.
 //!
-//! Life of a mount: `session`, `workers`, `place`, `mount_point`, `mount_table`, `claim`, `umount`,
-//! `elsewhere`, `daemon` and `signals`; `close_fds` closes inherited descriptors; `sandbox`
-//! confines the server, and `keeper` unmounts for a confined server.
+//! Life of a mount: `session`, `workers`, `mount_dir`, `mount_point`, `mount_table`, `claim`,
+//! `umount`, `elsewhere`, `daemon` and `signals`; `close_fds` closes inherited descriptors;
+//! `sandbox` confines the server, and `keeper` unmounts for a confined server.
 //!
 //! | methods of `Server` | file |
 //! | --- | --- |
@@ -54,6 +54,7 @@ mod init;
 mod interrupted;
 mod keeper;
 mod log;
+mod mount_dir;
 mod mount_point;
 mod mount_table;
 mod nodes;
@@ -61,7 +62,6 @@ mod notify;
 mod opened;
 mod options;
 mod owners;
-mod place;
 mod pressure;
 mod privileged;
 mod protocol;

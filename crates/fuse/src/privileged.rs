@@ -3,9 +3,9 @@
 use crate::attachment::Attachment;
 use crate::error::Result;
 use crate::keeper::Keeper;
+use crate::mount_dir::MountDir;
 use crate::mount_point::Lazy;
 use crate::options::{Backing, MountOptions, Sandbox};
-use crate::place::Place;
 use crate::transport::DevFuse;
 use std::path::Path;
 use uext4::Filesystem;
@@ -23,14 +23,14 @@ pub(crate) enum Privileged {
 
 impl Privileged {
     /// Selects the process for a server with these options. The caller must have one thread.
-    pub(crate) fn of(place: Place, options: &MountOptions) -> Result<Self> {
+    pub(crate) fn of(place: MountDir, options: &MountOptions) -> Result<Self> {
         match options.sandbox {
             Sandbox::Off => Ok(Self::own(place)),
             _ => Ok(Self::Keeper(Arc::new(Keeper::start(place, options)?))),
         }
     }
 
-    pub(crate) fn own(place: Place) -> Self {
+    pub(crate) fn own(place: MountDir) -> Self {
         Self::Own(Arc::new(Attachment::new(place)))
     }
 

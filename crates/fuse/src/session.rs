@@ -15,10 +15,10 @@ use crate::error::{Error, Explained, Result};
 use crate::fixed_options::FixedOptions;
 use crate::init::READ_AHEAD_BYTES;
 use crate::log::{Log, plain};
+use crate::mount_dir::MountDir;
 use crate::mount_point::Lazy;
 use crate::notify::Notifier;
 use crate::options::{Announce, MountOptions, Run, Sandbox};
-use crate::place::Place;
 use crate::pressure::Pressure;
 use crate::privileged::Privileged;
 use crate::sandbox::Locked;
@@ -71,7 +71,7 @@ pub fn mount_explained<D>(
     options: &MountOptions,
     explain: impl FnOnce(&Error) -> Explained,
 ) -> Result<()> {
-    let place = Place::open(mount_point)?;
+    let place = MountDir::open(mount_point)?;
     match options.run {
         Run::Foreground => serve(stages, place, options, || ()),
         Run::Daemon => match daemon::fork()? {
@@ -85,7 +85,7 @@ pub fn mount_explained<D>(
 
 fn serve<D>(
     stages: Stages<impl FnOnce() -> uext4::Result<D>, impl FnOnce(D) -> uext4::Result<Filesystem>>,
-    place: Place,
+    place: MountDir,
     options: &MountOptions,
     ready: impl FnOnce(),
 ) -> Result<()> {
@@ -148,7 +148,7 @@ impl Session {
         mount_point: &Path,
         options: &MountOptions,
     ) -> Result<Self> {
-        let place = Place::open(mount_point)?;
+        let place = MountDir::open(mount_point)?;
         if options.sandbox != Sandbox::Off {
             let error = io::ErrorKind::Unsupported.into();
             return Err(Error::system("lock in", "a process that has threads")(

@@ -7,7 +7,7 @@ use uext4_device::BlockDevice;
 use uext4_num::{clamp_u32, low_u32};
 use uuid::Uuid;
 
-use crate::table::{Contents, ENTRIES_SECTORS, Extent, Kind, Line, SECTOR, Table};
+use crate::table::{Contents, ENTRIES_SECTORS, Extent, Line, PartitionType, SECTOR, Table};
 use crate::{Partition, Result, identity, mbr};
 
 /// Sectors of the backup: entries and header.
@@ -86,7 +86,7 @@ pub(crate) fn write(
 
 fn entry(line: &Line, extent: Extent, guid: Uuid) -> [u8; ENTRY_BYTES] {
     let mut entry = [0; ENTRY_BYTES];
-    if let Kind::Gpt(kind) = line.kind {
+    if let PartitionType::Gpt(kind) = line.kind {
         entry[..16].copy_from_slice(&kind.to_bytes_le());
     }
     entry[16..32].copy_from_slice(&guid.to_bytes_le());

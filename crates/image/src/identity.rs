@@ -6,7 +6,7 @@
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::table::Kind;
+use crate::table::PartitionType;
 
 /// Bytes of a derived salt.
 pub(crate) const SALT_BYTES: usize = 32;
@@ -32,7 +32,7 @@ pub(crate) fn uuid(purpose: &str, file_system: [u8; 16]) -> Uuid {
 pub(crate) struct Form<'a> {
     pub(crate) file_system: [u8; 16],
     pub(crate) size_bytes: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PartitionType,
     pub(crate) start: &'a [u8],
     pub(crate) root_hash: Option<[u8; 32]>,
     pub(crate) others: &'a [Other],
@@ -43,7 +43,7 @@ pub(crate) struct Other {
     pub(crate) number: u32,
     pub(crate) start: u64,
     pub(crate) sectors: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PartitionType,
     /// Of what it holds; zeroes for zeroes.
     pub(crate) hash: [u8; 32],
 }
@@ -70,10 +70,10 @@ impl Form<'_> {
     }
 }
 
-fn kind_bytes(kind: Kind) -> [u8; 16] {
+fn kind_bytes(kind: PartitionType) -> [u8; 16] {
     match kind {
-        Kind::Gpt(guid) => guid.into_bytes(),
-        Kind::Dos(byte) => {
+        PartitionType::Gpt(guid) => guid.into_bytes(),
+        PartitionType::Dos(byte) => {
             let mut bytes = [0; 16];
             bytes[15] = byte;
             bytes

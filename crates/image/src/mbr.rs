@@ -5,7 +5,7 @@
 use uext4_device::BlockDevice;
 use uext4_num::{clamp_u32, low_u8, usize_of};
 
-use crate::table::{Contents, Extent, Kind, SECTOR, Table};
+use crate::table::{Contents, Extent, PartitionType, SECTOR, Table};
 use crate::{Partition, Result, identity};
 
 const SECTOR_BYTES: usize = 512;
@@ -45,8 +45,8 @@ pub(crate) fn write(
         entry[0] = if line.is_bootable { BOOTABLE } else { 0 };
         entry[1..4].copy_from_slice(&address(extent.start));
         entry[4] = match line.kind {
-            Kind::Dos(byte) => byte,
-            Kind::Gpt(_) => 0,
+            PartitionType::Dos(byte) => byte,
+            PartitionType::Gpt(_) => 0,
         };
         entry[5..8].copy_from_slice(&address(extent.end() - 1));
         entry[8..12].copy_from_slice(&clamp_u32(extent.start).to_le_bytes());

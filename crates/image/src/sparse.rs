@@ -28,7 +28,7 @@ const RAW_BLOCKS_MAX: u32 = 1 << 19;
 const READ: u64 = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ChunkKind {
     Raw,
     Fill(u32),
 }
@@ -39,16 +39,16 @@ struct Chunks<'a> {
     /// End of the file so far, in bytes.
     end: u64,
     count: u32,
-    open: Option<(Kind, u32)>,
+    open: Option<(ChunkKind, u32)>,
     /// Bytes of the open RAW chunk that are not written yet.
     raw: Vec<u8>,
 }
 
 impl Chunks<'_> {
-    fn add(&mut self, kind: Kind, blocks: u32, bytes: &[u8]) -> Result<()> {
+    fn add(&mut self, kind: ChunkKind, blocks: u32, bytes: &[u8]) -> Result<()> {
         match &mut self.open {
             Some((open, have))
-                if *open == kind && (kind != Kind::Raw || *have < RAW_BLOCKS_MAX) =>
+                if *open == kind && (kind != ChunkKind::Raw || *have < RAW_BLOCKS_MAX) =>
             {
                 *have += blocks;
             }
@@ -58,7 +58,7 @@ impl Chunks<'_> {
                 self.end += u64::from(CHUNK_HEADER); // its header follows at the end
             }
         }
-        if kind == Kind::Raw {
+        if kind == ChunkKind::Raw {
             self.raw.extend_from_slice(bytes);
             if u64_of(self.raw.len()) >= READ {
                 self.write_raw()?;
@@ -81,8 +81,8 @@ impl Chunks<'_> {
         };
         self.write_raw()?;
         let (kind, data) = match kind {
-            Kind::Raw => (RAW, u64::from(blocks) * u64::from(BLOCK)),
-            Kind::Fill(word) => {
+            ChunkKind::Raw => (RAW, u64::from(blocks) * u64::from(BLOCK)),
+            ChunkKind::Fill(word) => {
                 self.out.write_at(self.end, &word.to_le_bytes())?;
                 self.end += 4;
                 (FILL, 4)
@@ -158,7 +158,7 @@ pub(crate) fn convert(
         let start = (start / u64::from(BLOCK) * u64::from(BLOCK)).clamp(at, size_bytes);
         if start > at {
             chunks.add(
-                Kind::Fill(0),
+                ChunkKind::Fill(0),
                 clamp_u32((start - at) / u64::from(BLOCK)),
                 &[],
             )?;
@@ -182,13 +182,13 @@ pub(crate) fn convert(
     Ok(chunks.end)
 }
 
-fn kind(block: &[u8]) -> Kind {
+fn kind(block: &[u8]) -> ChunkKind {
     let Some((first, rest)) = block.split_first_chunk::<4>() else {
-        return Kind::Raw;
+        return ChunkKind::Raw;
     };
     if rest.chunks(4).all(|word| word == first) {
-        Kind::Fill(u32::from_le_bytes(*first))
+        ChunkKind::Fill(u32::from_le_bytes(*first))
     } else {
-        Kind::Raw
+        ChunkKind::Raw
     }
 }

@@ -3,7 +3,7 @@
 use crate::home::Barrier;
 use crate::{Error, Log};
 use uext4_format::jbd2::{SUPERBLOCK_BYTES, Superblock};
-use uext4_format::{Corrupt, CorruptKind, Place};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
 /// Blocks in one vectored write.
@@ -39,7 +39,12 @@ impl LogFile {
         found
             .filter(|_| block < self.log.len_blocks)
             .ok_or_else(|| {
-                Corrupt::new(Place::JournalBlock(block), "journal", CorruptKind::Unmapped).into()
+                Corrupt::new(
+                    DamageLocation::JournalBlock(block),
+                    "journal",
+                    CorruptKind::Unmapped,
+                )
+                .into()
             })
     }
 
@@ -95,7 +100,7 @@ impl LogFile {
             None
         };
         if let Some(problem) = problem {
-            let place = Place::JournalBlock(self.log.superblock);
+            let place = DamageLocation::JournalBlock(self.log.superblock);
             return Err(Corrupt::new(place, "journal superblock", problem).into());
         }
         match superblock.unknown_incompat() {

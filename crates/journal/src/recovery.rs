@@ -24,7 +24,7 @@ use crate::{Error, Log};
 use replay::Replay;
 use uext4_device::BlockDevice;
 use uext4_format::jbd2::Superblock;
-use uext4_format::{BlockNr, Corrupt, CorruptKind, Place, Tid};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, Tid};
 use uext4_sync::Arc;
 
 /// Extent of the writes of a recovery.
@@ -149,5 +149,5 @@ pub fn mark_clean(log: &Log, block_size: u32, report: &RecoveryReport) -> Result
 }
 
 fn corrupt(log_block: u32, structure: &'static str, problem: CorruptKind) -> Error {
-    Corrupt::new(Place::JournalBlock(log_block), structure, problem).into()
+    Corrupt::new(DamageLocation::JournalBlock(log_block), structure, problem).into()
 }

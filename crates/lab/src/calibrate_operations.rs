@@ -6,7 +6,7 @@
 //! One and two workers take turns; the medians count.
 
 use crate::experiments::{Clock, Experiment, Task, Unit, of_variant};
-use crate::stage::Place;
+use crate::stage::WorkerAccess;
 use crate::workers;
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -80,7 +80,7 @@ fn time_ns(experiment: Experiment, variant: &str, count: u64, workers: u32) -> R
             clock: Clock::Wall,
         })
         .collect();
-    let phases = workers::work(&Place::Directory(dir.path().to_owned()), &tasks);
+    let phases = workers::work(&WorkerAccess::Directory(dir.path().to_owned()), &tasks);
     let phases = phases.with_context(|| format!("{} {variant}", experiment.name()))?;
     Ok(phases
         .iter()

@@ -9,7 +9,7 @@ use crate::client::{Client, LibraryClient, SystemClient};
 use crate::experiments::{Clock, Unit};
 use crate::measure::{Key, Results, Series, Words, progress};
 use crate::memory;
-use crate::stage::{Place, Setup, Stage};
+use crate::stage::{Setup, Stage, WorkerAccess};
 use crate::system::{self, System};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
@@ -177,15 +177,15 @@ impl Fixture {
         Stage::mount(self.system, &image, scratch, &setup, &mut self.cleanup)
     }
 
-    fn client(&self, place: &Place) -> Result<Box<dyn Client>> {
+    fn client(&self, place: &WorkerAccess) -> Result<Box<dyn Client>> {
         Ok(match place {
-            Place::Library(filesystem) => Box::new(LibraryClient::new(filesystem.clone())?),
-            Place::Directory(dir) => Box::new(SystemClient::new(dir)?),
+            WorkerAccess::Library(filesystem) => Box::new(LibraryClient::new(filesystem.clone())?),
+            WorkerAccess::Directory(dir) => Box::new(SystemClient::new(dir)?),
         })
     }
 
     /// Runs the step in all directories; returns the time.
-    fn work(&self, place: &Place, step: Step) -> Result<Duration> {
+    fn work(&self, place: &WorkerAccess, step: Step) -> Result<Duration> {
         let start = crate::workers::now(Clock::Wall);
         let mut left = self.files;
         for nr in 0..self.dirs() {

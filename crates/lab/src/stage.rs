@@ -12,7 +12,7 @@ use uext4_device::{Access, FileDevice};
 use uext4_testkit::oracle::KernelMount;
 
 /// Access of workers to the file system.
-pub(crate) enum Place {
+pub(crate) enum WorkerAccess {
     /// By calls in this process.
     Library(Arc<Filesystem>),
     /// Under a directory; one process per worker.
@@ -70,11 +70,11 @@ impl Stage {
     }
 
     /// Access for the workers.
-    pub(crate) fn access(&self) -> Place {
+    pub(crate) fn access(&self) -> WorkerAccess {
         match self {
-            Self::Library(filesystem) => Place::Library(filesystem.clone()),
-            Self::Kernel(mount) => Place::Directory(mount.path().to_owned()),
-            Self::Fuse(mount) => Place::Directory(mount.path().to_owned()),
+            Self::Library(filesystem) => WorkerAccess::Library(filesystem.clone()),
+            Self::Kernel(mount) => WorkerAccess::Directory(mount.path().to_owned()),
+            Self::Fuse(mount) => WorkerAccess::Directory(mount.path().to_owned()),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::client::{Client, LibraryClient, SystemClient};
 use crate::experiments::{Clock, Task, Work};
-use crate::stage::Place;
+use crate::stage::WorkerAccess;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::time::ClockId;
 use std::io::{BufRead, BufReader, Write};
@@ -50,13 +50,13 @@ pub(crate) fn taken(clock: Clock, done: &[Done]) -> Duration {
 }
 
 /// Runs all phases; returns the results of all workers by phase.
-pub(crate) fn work(place: &Place, tasks: &[Task]) -> Result<Vec<Vec<Done>>> {
+pub(crate) fn work(place: &WorkerAccess, tasks: &[Task]) -> Result<Vec<Vec<Done>>> {
     work_watched(place, tasks, &mut || Ok(()))
 }
 
 /// As [`work`]; `look` is called before the first phase and after each, while no worker works.
 pub(crate) fn work_watched(
-    place: &Place,
+    place: &WorkerAccess,
     tasks: &[Task],
     look: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Vec<Vec<Done>>> {
@@ -64,10 +64,10 @@ pub(crate) fn work_watched(
         .iter()
         .map(|task| -> Result<Box<dyn Member>> {
             match place {
-                Place::Library(filesystem) => {
+                WorkerAccess::Library(filesystem) => {
                     Ok(Box::new(Thread::start(filesystem.clone(), task)?))
                 }
-                Place::Directory(dir) => Ok(Box::new(Process::start(dir, task)?)),
+                WorkerAccess::Directory(dir) => Ok(Box::new(Process::start(dir, task)?)),
             }
         })
         .collect::<Result<Vec<_>>>()?;

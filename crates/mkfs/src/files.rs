@@ -7,8 +7,8 @@ use uext4_format::indirect::{DIRECT_BLOCKS, DOUBLE_INDIRECT, pointer, set_pointe
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::quota::QuotaKind;
 use uext4_format::{
-    BlockNr, BlockRun, Checksums, Feature, Features, FileType, Geometry, GroupNr, Inode,
-    InodeFlags, InodeNr, Place, Superblock, Timestamp, extent,
+    BlockNr, BlockRun, Checksums, DamageLocation, Feature, Features, FileType, Geometry, GroupNr,
+    Inode, InodeFlags, InodeNr, Superblock, Timestamp, extent,
 };
 use uext4_num::{clamp_i64, clamp_u32, high_u32, low_u16, low_u32, u64_of, usize_of};
 
@@ -166,10 +166,11 @@ impl<'a> Files<'a> {
             if at == 0 {
                 init_first_block(&mut bytes, tail, ino, InodeNr::ROOT, kind);
             } else {
-                DirLeaf::init(&mut bytes[..], tail, Place::Inode(ino));
+                DirLeaf::init(&mut bytes[..], tail, DamageLocation::Inode(ino));
             }
             if let Some(seed) = self.checksums.inode_seed(ino, 0) {
-                DirLeaf::new(&mut bytes[..], tail, Place::Inode(ino)).update_checksum(seed);
+                DirLeaf::new(&mut bytes[..], tail, DamageLocation::Inode(ino))
+                    .update_checksum(seed);
             }
             self.blocks.push((BlockNr(start.0 + u64::from(at)), bytes));
         }
@@ -183,7 +184,7 @@ impl<'a> Files<'a> {
         let seed = self.checksums.inode_seed(InodeNr::ROOT, 0);
         let root = self.blocks.iter_mut().find(|(nr, _)| *nr == root_block);
         let (_, bytes) = root.expect("the root directory was just made");
-        let mut leaf = DirLeaf::new(&mut bytes[..], tail, Place::Inode(InodeNr::ROOT));
+        let mut leaf = DirLeaf::new(&mut bytes[..], tail, DamageLocation::Inode(InodeNr::ROOT));
         let done = leaf
             .insert(&NewEntry { inode, name, kind })
             .expect("the block was just made");

@@ -61,7 +61,7 @@ use uext4_format::{Features, Geometry, Inode, InodeNr, Superblock};
 
 /// Properties of the new file system.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct MkfsReport {
     /// The primary superblock, as written.
     pub superblock: Superblock,
     /// Block size, groups and the other sizes of the new file system.
@@ -79,7 +79,7 @@ pub struct Report {
 ///
 /// # Errors
 /// [`Error`]; the device then holds no file system unless the last write failed.
-pub fn format(device: &dyn BlockDevice, options: &MkfsOptions) -> Result<Report, Error> {
+pub fn format(device: &dyn BlockDevice, options: &MkfsOptions) -> Result<MkfsReport, Error> {
     let mut plan = draft::plan(options, device.size_bytes())?;
     let uuid = match options.uuid {
         Some(uuid) => uuid,
@@ -99,7 +99,7 @@ pub fn format(device: &dyn BlockDevice, options: &MkfsOptions) -> Result<Report,
         device,
         std::iter::empty::<Result<(InodeNr, Inode), Error>>(),
     )?;
-    Ok(Report {
+    Ok(MkfsReport {
         dropped_features: difference(options.features, draft.superblock.features()),
         journal_blocks: draft.journal_blocks(),
         geometry: draft.geometry,

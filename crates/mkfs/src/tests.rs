@@ -36,7 +36,7 @@ fn case(
     }
 }
 
-fn make(path: &Path, case: &Case, preset: Preset) -> Report {
+fn make(path: &Path, case: &Case, preset: Preset) -> MkfsReport {
     let device = FileDevice::create(path, case.size_bytes).expect("scratch file");
     let mut options = MkfsOptions::new(preset);
     options.contents = DeviceContents::Zeroed;

@@ -5,8 +5,8 @@
 use super::changes::Changes;
 use std::collections::BTreeSet;
 use uext4_format::{
-    BlockNr, Checksums, Corrupt, CorruptKind, Geometry, GroupDescriptor, GroupNr, InodeNr, Place,
-    Superblock,
+    BlockNr, Checksums, Corrupt, CorruptKind, DamageLocation, Geometry, GroupDescriptor, GroupNr,
+    InodeNr, Superblock,
 };
 use uext4_num::usize_of;
 use uext4_volume::Result;
@@ -148,7 +148,7 @@ impl Descriptors {
     /// # Errors
     /// Damage: of the descriptor, or a number that no group has.
     pub(crate) fn inode_position(&self, nr: InodeNr) -> Result<(BlockNr, usize)> {
-        let outside = Corrupt::new(Place::Inode(nr), "inode", CorruptKind::NotInUse);
+        let outside = Corrupt::new(DamageLocation::Inode(nr), "inode", CorruptKind::NotInUse);
         let (group, index) = self.geometry.split_inode(nr).ok_or(outside)?;
         let table = self.get(group)?.inode_table;
         let (block, offset) = self.geometry.inode_location(table, index);

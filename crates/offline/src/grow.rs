@@ -7,8 +7,8 @@ use std::ops::Range;
 use uext4_device::BlockDevice;
 use uext4_format::bitmap::{clear_bits, set_bits, uninit_block_bitmap};
 use uext4_format::{
-    Checksums, Corrupt, CorruptKind, Geometry, GroupNr, Place, Superblock, block_bitmap_checksum,
-    group_flag,
+    Checksums, Corrupt, CorruptKind, DamageLocation, Geometry, GroupNr, Superblock,
+    block_bitmap_checksum, group_flag,
 };
 use uext4_mkfs::{AddedGroups, DeviceContents, add_groups};
 use uext4_num::{clamp_u32, usize_of};
@@ -147,7 +147,7 @@ fn check_padding(bitmap: &[u8], clusters: Range<u32>, group: GroupNr) -> Result<
         Ok(())
     } else {
         let problem = CorruptKind::BitsClear;
-        Err(Corrupt::new(Place::Group(group), "block bitmap", problem).into())
+        Err(Corrupt::new(DamageLocation::Group(group), "block bitmap", problem).into())
     }
 }
 

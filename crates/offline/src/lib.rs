@@ -90,7 +90,7 @@ pub struct Size {
 
 /// A [`Plan`] in numbers, for other programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct ResizeReport {
     /// The file system before the change.
     pub before: Size,
     /// The file system after the change.
@@ -114,8 +114,8 @@ impl Size {
 
 impl Plan {
     /// The numbers of this plan, for reports.
-    pub fn report(&self) -> Report {
-        Report {
+    pub fn report(&self) -> ResizeReport {
+        ResizeReport {
             before: Size::of(&self.before),
             after: Size::of(&self.after),
             reserved_blocks: self.reserved_blocks,

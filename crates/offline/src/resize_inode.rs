@@ -6,8 +6,8 @@ use super::descriptors::Descriptors;
 use uext4_format::bitmap::clear_bits;
 use uext4_format::indirect::{DOUBLE_INDIRECT, pointer};
 use uext4_format::{
-    BlockNr, Checksums, Corrupt, CorruptKind, Feature, FileType, Geometry, Inode, InodeNr, Place,
-    block_bitmap_checksum, group_flag,
+    BlockNr, Checksums, Corrupt, CorruptKind, DamageLocation, Feature, FileType, Geometry, Inode,
+    InodeNr, block_bitmap_checksum, group_flag,
 };
 use uext4_mkfs::resize_map;
 use uext4_num::usize_of;
@@ -148,5 +148,5 @@ fn free(
 }
 
 fn damaged(problem: CorruptKind) -> Error {
-    Corrupt::new(Place::Inode(NR), "resize inode", problem).into()
+    Corrupt::new(DamageLocation::Inode(NR), "resize inode", problem).into()
 }

@@ -1,9 +1,9 @@
 //! Opens and mounts the image that a command works on.
 
 use crate::failure::{At, Failure, Result};
-use crate::place::Place;
+use crate::location::Location;
 use std::path::{Path, PathBuf};
-use uext4::check::{Limits, Report};
+use uext4::check::{CheckReport, Limits};
 use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::format::Superblock;
 use uext4::path::PathError;
@@ -23,7 +23,7 @@ pub(crate) struct ImageArgs {
     #[arg(skip)]
     shown_by: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     /// Image of the external journal
     #[arg(long, value_name = "FILE", help_heading = "Image")]
     journal_path: Option<PathBuf>,
@@ -252,7 +252,11 @@ impl ImageArgs {
     }
 
     /// Checks the whole file system read-only.
-    pub(crate) fn check(&self, options: MountOptions, limits: &Limits) -> uext4::Result<Report> {
+    pub(crate) fn check(
+        &self,
+        options: MountOptions,
+        limits: &Limits,
+    ) -> uext4::Result<CheckReport> {
         let journal = self.journal(&options);
         let journal = journal.map(|path| open_journal(path, Purpose::Read));
         let device = self

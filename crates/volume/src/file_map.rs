@@ -12,8 +12,8 @@ use uext4_format::extent::{
 };
 use uext4_format::indirect::{self, DIRECT_BLOCKS, pointer, pointers_per_block};
 use uext4_format::{
-    BlockNr, Checksums, Corrupt, CorruptKind, FileType, Geometry, Inode, InodeFlags, InodeNr,
-    LogicalBlock, Place,
+    BlockNr, Checksums, Corrupt, CorruptKind, DamageLocation, FileType, Geometry, Inode,
+    InodeFlags, InodeNr, LogicalBlock,
 };
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
@@ -157,7 +157,7 @@ impl Reader<'_> {
     fn read_root(&mut self) -> Result<()> {
         let root = ExtentNode::new(&self.inode.i_block[..]);
         let expect = Expect::root(self.blocks());
-        root.validate(&expect, Place::Inode(self.nr))?;
+        root.validate(&expect, DamageLocation::Inode(self.nr))?;
         self.read_tree(&root, &expect)
     }
 
@@ -178,7 +178,7 @@ impl Reader<'_> {
             }
             let bytes = self.read_node(index.child)?;
             let (child, expect) = (ExtentNode::new(&bytes[..]), expect.child(node, at));
-            let place = Place::InodeBlock(self.nr, index.child);
+            let place = DamageLocation::InodeBlock(self.nr, index.child);
             child.validate(&expect, place)?;
             seed.map_or(Ok(()), |seed| child.verify_checksum(seed, place))?;
             self.read_tree(&child, &expect)?;
@@ -188,7 +188,7 @@ impl Reader<'_> {
 
     fn read_tables(&mut self) -> Result<()> {
         let root = &self.inode.i_block;
-        indirect::validate(root, &self.blocks(), Place::Inode(self.nr))?;
+        indirect::validate(root, &self.blocks(), DamageLocation::Inode(self.nr))?;
         for at in 0..DIRECT_BLOCKS {
             self.add_block(at.into(), pointer(root, usize_of(at)));
         }
@@ -207,7 +207,11 @@ impl Reader<'_> {
             return Ok(());
         }
         let bytes = self.read_node(table)?;
-        indirect::validate(&bytes, &self.blocks(), Place::InodeBlock(self.nr, table))?;
+        indirect::validate(
+            &bytes,
+            &self.blocks(),
+            DamageLocation::InodeBlock(self.nr, table),
+        )?;
         let per_table = pointers_per_block(bytes.len());
         let mut logical = first;
         for at in 0..bytes.len() / 4 {
@@ -256,6 +260,6 @@ pub fn append_extent(extents: &mut Vec<Extent>, next: Extent) {
 }
 
 fn damaged(nr: InodeNr, block: BlockNr) -> Error {
-    let place = Place::InodeBlock(nr, block);
+    let place = DamageLocation::InodeBlock(nr, block);
     Corrupt::new(place, "inode map", CorruptKind::MapShared).into()
 }

@@ -8,8 +8,8 @@ use uext4_device::BlockDevice;
 use uext4_format::extent::ExtentState;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::{
-    BlockNr, Checksums, Corrupt, CorruptKind, DeviceNumber, Feature, Geometry, Inode, InodeNr,
-    Place, Superblock, Uuid, jbd2,
+    BlockNr, Checksums, Corrupt, CorruptKind, DamageLocation, DeviceNumber, Feature, Geometry,
+    Inode, InodeNr, Superblock, Uuid, jbd2,
 };
 use uext4_journal::recovery::{self, RecoveryMode};
 use uext4_journal::{Log, LogRun};
@@ -276,7 +276,7 @@ impl<'a> Finder<'a> {
     }
 
     fn bad(&self, problem: CorruptKind) -> Error {
-        Corrupt::new(Place::Inode(self.nr), STRUCTURE, problem).into()
+        Corrupt::new(DamageLocation::Inode(self.nr), STRUCTURE, problem).into()
     }
 }
 

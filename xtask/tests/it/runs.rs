@@ -130,7 +130,7 @@ fn processes_agree_with_their_models() {
             processes: 6,
             seed: SEED,
         };
-        let kind = exercise::Kind::named(kind).expect("a known kind");
+        let kind = exercise::FileSystemKind::named(kind).expect("a known kind");
         if let Err(error) = exercise::run(&plan, Some(kind), Some(transport)) {
             panic!("{error:?}");
         }

@@ -7,7 +7,7 @@ use super::{Best, Flow, Search};
 use crate::buddy::Buddy;
 use crate::group::{Shape, Space, State};
 use crate::stats::{Criterion, Effort};
-use crate::{Kind, Run, Stat, words};
+use crate::{ClusterUse, Run, Stat, words};
 use std::ops::Range;
 use uext4_format::GroupNr;
 use uext4_num::clamp_u32;
@@ -42,7 +42,7 @@ impl Search<'_> {
 
     fn reserved_for_metadata(&self, nr: GroupNr) -> bool {
         let volume = &self.groups.volume;
-        self.request.kind == Kind::Data
+        self.request.kind == ClusterUse::Data
             && volume.groups_per_flex >= 4
             && volume.flex_start(nr) == nr
     }

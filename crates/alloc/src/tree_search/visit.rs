@@ -8,7 +8,7 @@ use crate::events;
 use crate::free_extents::FreeExtents;
 use crate::region::Space;
 use crate::stats::Effort;
-use crate::{Kind, Run, Stat};
+use crate::{ClusterUse, Run, Stat};
 use std::ops::Range;
 use uext4_num::{clamp_u32, usize_of};
 
@@ -41,7 +41,7 @@ impl Search<'_> {
             return None;
         }
         let volume = &self.regions.volume;
-        let data = self.request.kind == Kind::Data && volume.groups_per_flex >= 4;
+        let data = self.request.kind == ClusterUse::Data && volume.groups_per_flex >= 4;
         let first = (nr * self.regions.per_region).is_multiple_of(volume.groups_per_flex.max(1));
         let strict = criterion == Criterion::Strict && data && first;
         let (least, bound) = (

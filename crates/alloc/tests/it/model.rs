@@ -4,7 +4,7 @@ use crate::disk::{CHOICES, Choice, Disk, volume};
 use proptest::prelude::*;
 use std::sync::atomic::Ordering;
 use uext4_alloc::Volume;
-use uext4_alloc::{Affinity, ClusterNr, Engine, Error, Goal, Kind, Placement, Request, Run};
+use uext4_alloc::{Affinity, ClusterNr, ClusterUse, Engine, Error, Goal, Placement, Request, Run};
 use uext4_format::{GroupNr, Tid};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -231,9 +231,9 @@ impl World {
                 let at = ClusterNr(at % clusters);
                 let goals = [Goal::Anywhere, Goal::Near(at), Goal::At(at), Goal::Only(at)];
                 let kind = if flags & 1 == 0 {
-                    Kind::Data
+                    ClusterUse::Data
                 } else {
-                    Kind::Metadata
+                    ClusterUse::Metadata
                 };
                 let stream = [Placement::Local, Placement::Stream][usize::from(flags >> 1 & 1)];
                 let request = Request::new(len).min_len(min);

@@ -4,7 +4,7 @@
 //! it, a bounded number of times.
 
 use crate::fault::{Checked, DAMAGED, Fault, shown};
-use crate::tar::{EndMark, Kind, Member, Reader, Tape, name};
+use crate::tar::{EndMark, Member, MemberType, Reader, Tape, name};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -55,10 +55,10 @@ fn open_file(path: PathBuf) -> Checked<Option<Blob>> {
 /// Names of a tar file.
 pub(crate) struct Index {
     file: Arc<File>,
-    places: HashMap<Vec<u8>, Place>,
+    places: HashMap<Vec<u8>, EntryData>,
 }
 
-enum Place {
+enum EntryData {
     Bytes(Range<u64>),
     Link(Vec<u8>),
 }
@@ -89,8 +89,8 @@ impl Index {
         for _ in 0..LINKS_MAX {
             match self.places.get(name) {
                 None => return Ok(None),
-                Some(Place::Link(target)) => name = target,
-                Some(Place::Bytes(range)) => {
+                Some(EntryData::Link(target)) => name = target,
+                Some(EntryData::Bytes(range)) => {
                     let bytes = range.end - range.start;
                     let reader = Box::new(Tape::file(Arc::clone(&self.file), range.clone()));
                     return Ok(Some(Blob { reader, bytes }));
@@ -103,11 +103,15 @@ impl Index {
 }
 
 /// Where a member leads; sparse files and other types are not part of images.
-fn target_of(member: Member, start: u64) -> Option<(Vec<u8>, Place)> {
+fn target_of(member: Member, start: u64) -> Option<(Vec<u8>, EntryData)> {
     let place = match member.kind {
-        Kind::File if member.size == member.stored => Place::Bytes(start..start + member.stored),
-        Kind::Link(target) => Place::Link(target),
-        Kind::Symlink(target) => Place::Link(resolve(name::split(&member.path).0, &target)?),
+        MemberType::File if member.size == member.stored => {
+            EntryData::Bytes(start..start + member.stored)
+        }
+        MemberType::Link(target) => EntryData::Link(target),
+        MemberType::Symlink(target) => {
+            EntryData::Link(resolve(name::split(&member.path).0, &target)?)
+        }
         _ => return None,
     };
     Some((member.path, place))

@@ -1,7 +1,7 @@
 //! A sink that changes attributes on their way to another sink.
 
 use super::contexts::FileContexts;
-use super::mtree::{Kind, Line, Mtree};
+use super::mtree::{EntryType, Line, Mtree};
 use super::owners::{IdRange, map};
 use crate::fault::{Fault, shown};
 use std::collections::HashSet;
@@ -238,14 +238,14 @@ fn apply(line: &Line, entry: &mut Entry<'_>) {
 /// The type of a file cannot be changed: an ordinary file has contents that a device has not.
 fn check_type(line: &Line, node: &Node<'_>) -> std::result::Result<(), Fault> {
     let kind = match node {
-        Node::Directory => Kind::Directory,
-        Node::File(_) => Kind::File,
-        Node::Symlink(_) => Kind::Symlink,
+        Node::Directory => EntryType::Directory,
+        Node::File(_) => EntryType::File,
+        Node::Symlink(_) => EntryType::Symlink,
         Node::Link(_) => return Ok(()),
-        Node::CharDevice(_) => Kind::CharDevice,
-        Node::BlockDevice(_) => Kind::BlockDevice,
-        Node::Fifo => Kind::Fifo,
-        Node::Socket => Kind::Socket,
+        Node::CharDevice(_) => EntryType::CharDevice,
+        Node::BlockDevice(_) => EntryType::BlockDevice,
+        Node::Fifo => EntryType::Fifo,
+        Node::Socket => EntryType::Socket,
     };
     match line.kind {
         Some(other) if other != kind => Err(Fault::refused(
@@ -259,26 +259,26 @@ fn check_type(line: &Line, node: &Node<'_>) -> std::result::Result<(), Fault> {
 /// The file that a line describes completely; `None` if it may be missing.
 fn node(line: &Line) -> std::result::Result<Option<Node<'static>>, Fault> {
     Ok(Some(match line.kind {
-        None | Some(Kind::File) if line.is_optional => return Ok(None),
-        None | Some(Kind::File) => {
+        None | Some(EntryType::File) if line.is_optional => return Ok(None),
+        None | Some(EntryType::File) => {
             let problem = "is for a file that no source has";
             return Err(Fault::refused(
                 problem,
                 "add the file, or the word optional to the line",
             ));
         }
-        Some(Kind::Directory) => Node::Directory,
-        Some(Kind::Symlink) => {
+        Some(EntryType::Directory) => Node::Directory,
+        Some(EntryType::Symlink) => {
             Node::Symlink(line.target.clone().ok_or_else(|| missing("link=TARGET"))?)
         }
-        Some(Kind::CharDevice) => {
+        Some(EntryType::CharDevice) => {
             Node::CharDevice(line.device.ok_or_else(|| missing("device=NUMBER"))?)
         }
-        Some(Kind::BlockDevice) => {
+        Some(EntryType::BlockDevice) => {
             Node::BlockDevice(line.device.ok_or_else(|| missing("device=NUMBER"))?)
         }
-        Some(Kind::Fifo) => Node::Fifo,
-        Some(Kind::Socket) => Node::Socket,
+        Some(EntryType::Fifo) => Node::Fifo,
+        Some(EntryType::Socket) => Node::Socket,
     }))
 }
 

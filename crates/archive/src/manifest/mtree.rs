@@ -43,7 +43,7 @@ pub struct Mtree {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line {
     pub(super) number: usize,
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<EntryType>,
     pub(super) mode: Option<u16>,
     pub(super) uid: Option<u32>,
     pub(super) gid: Option<u32>,
@@ -56,7 +56,7 @@ pub(super) struct Line {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntryType {
     File,
     Directory,
     Symlink,
@@ -145,7 +145,7 @@ impl Reading {
         } else {
             join(&self.directory, &relative)
         };
-        if line.kind == Some(Kind::Directory) && !is_whole {
+        if line.kind == Some(EntryType::Directory) && !is_whole {
             self.directory = path.clone();
         }
         self.mtree.lines.insert(path, line);
@@ -222,15 +222,15 @@ impl Line {
     }
 }
 
-fn kind(value: &[u8]) -> Option<Kind> {
+fn kind(value: &[u8]) -> Option<EntryType> {
     Some(match value {
-        b"file" => Kind::File,
-        b"dir" => Kind::Directory,
-        b"link" => Kind::Symlink,
-        b"char" => Kind::CharDevice,
-        b"block" => Kind::BlockDevice,
-        b"fifo" => Kind::Fifo,
-        b"socket" => Kind::Socket,
+        b"file" => EntryType::File,
+        b"dir" => EntryType::Directory,
+        b"link" => EntryType::Symlink,
+        b"char" => EntryType::CharDevice,
+        b"block" => EntryType::BlockDevice,
+        b"fifo" => EntryType::Fifo,
+        b"socket" => EntryType::Socket,
         _ => return None,
     })
 }

@@ -6,7 +6,7 @@
 //! Reference: OCI image specification, "Image Layer Filesystem Changeset".
 
 use super::name::{join, split};
-use super::reader::{Kind, Member, Reader};
+use super::reader::{Member, MemberType, Reader};
 use super::tape::{Stored, Tape};
 use crate::fault::{Checked, DAMAGED, Fault};
 use crate::options::Options;
@@ -70,17 +70,17 @@ impl<'a> Feed<'a> {
             return Ok(());
         }
         let path = join(self.below, &member.path);
-        if member.path.is_empty() && member.kind != Kind::Directory {
+        if member.path.is_empty() && member.kind != MemberType::Directory {
             return Err(Fault::refused("is the root, but no directory", DAMAGED));
         }
         let node = match member.kind {
-            Kind::File => return self.file(tape, member, path),
-            Kind::Link(target) => Node::Link(join(self.below, &target)),
-            Kind::Directory => Node::Directory,
-            Kind::Symlink(target) => Node::Symlink(target),
-            Kind::CharDevice(number) => Node::CharDevice(number),
-            Kind::BlockDevice(number) => Node::BlockDevice(number),
-            Kind::Fifo => Node::Fifo,
+            MemberType::File => return self.file(tape, member, path),
+            MemberType::Link(target) => Node::Link(join(self.below, &target)),
+            MemberType::Directory => Node::Directory,
+            MemberType::Symlink(target) => Node::Symlink(target),
+            MemberType::CharDevice(number) => Node::CharDevice(number),
+            MemberType::BlockDevice(number) => Node::BlockDevice(number),
+            MemberType::Fifo => Node::Fifo,
         };
         let attributes = member.attributes;
         self.add(Entry {

@@ -18,5 +18,5 @@ mod tape;
 pub(crate) use feed::{Feed, Whiteouts};
 pub(crate) use reader::{EndMark, Reader};
 #[cfg(feature = "oci")]
-pub(crate) use reader::{Kind, Member};
+pub(crate) use reader::{Member, MemberType};
 pub(crate) use tape::Tape;

@@ -37,7 +37,7 @@ pub(crate) enum EndMark {
 
 /// Type of a member, with its target or device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MemberType {
     Directory,
     File,
     Symlink(Vec<u8>),
@@ -53,7 +53,7 @@ pub(crate) struct Member {
     /// Path below the root of the tar.
     pub(crate) path: Vec<u8>,
     pub(crate) attributes: Attributes,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MemberType,
     /// Size of a regular file.
     pub(crate) size: u64,
     /// Ranges of the file that the tar has, in this order.
@@ -261,9 +261,9 @@ impl Reader {
         block: &Block,
         header: &Header<'_>,
         records: &Records,
-        kind: &Kind,
+        kind: &MemberType,
     ) -> Checked<(SparseMap, u64)> {
-        let has_data = *kind == Kind::File || header.kind() == b'D';
+        let has_data = *kind == MemberType::File || header.kind() == b'D';
         let stored = match records.size {
             _ if !has_data => 0,
             Some(size) => size,
@@ -275,7 +275,7 @@ impl Reader {
             self.tape.read_exact(&mut block)?;
             Ok(block)
         };
-        if *kind != Kind::File {
+        if *kind != MemberType::File {
             return Ok((SparseMap::default(), stored));
         }
         if header.kind() == b'S' {
@@ -313,22 +313,22 @@ fn padded(bytes: u64) -> Checked<u64> {
 }
 
 /// Type of a member. A regular file with a name that ends in `/` is how old tars say directory.
-fn kind(header: &Header<'_>, records: &Records, name: &[u8], link: Vec<u8>) -> Checked<Kind> {
+fn kind(header: &Header<'_>, records: &Records, name: &[u8], link: Vec<u8>) -> Checked<MemberType> {
     Ok(match header.kind() {
-        b'0' | 0 | b'7' if name.ends_with(b"/") => Kind::Directory,
-        b'0' | 0 | b'7' | b'S' => Kind::File,
-        b'1' => Kind::Link(name::target_of(&link)?),
+        b'0' | 0 | b'7' if name.ends_with(b"/") => MemberType::Directory,
+        b'0' | 0 | b'7' | b'S' => MemberType::File,
+        b'1' => MemberType::Link(name::target_of(&link)?),
         b'2' if link.is_empty() => {
             return Err(Fault::refused(
                 "is a symbolic link without a target",
                 DAMAGED,
             ));
         }
-        b'2' => Kind::Symlink(link),
-        b'3' => Kind::CharDevice(device(header, records)?),
-        b'4' => Kind::BlockDevice(device(header, records)?),
-        b'5' | b'D' => Kind::Directory,
-        b'6' => Kind::Fifo,
+        b'2' => MemberType::Symlink(link),
+        b'3' => MemberType::CharDevice(device(header, records)?),
+        b'4' => MemberType::BlockDevice(device(header, records)?),
+        b'5' | b'D' => MemberType::Directory,
+        b'6' => MemberType::Fifo,
         other => {
             let letter = other.escape_ascii();
             let problem = format!("has the type '{letter}', which is not known");
@@ -358,7 +358,7 @@ fn fit(value: u64, max: u32) -> Option<u32> {
     u32::try_from(value).ok().filter(|value| *value <= max)
 }
 
-fn attributes(header: &Header<'_>, records: &Records, kind: &Kind) -> Checked<Attributes> {
+fn attributes(header: &Header<'_>, records: &Records, kind: &MemberType) -> Checked<Attributes> {
     let mtime = match records.mtime {
         Some(mtime) => mtime,
         None => Timestamp::new(header.mtime()?, 0),
@@ -376,7 +376,7 @@ fn attributes(header: &Header<'_>, records: &Records, kind: &Kind) -> Checked<At
         set(&mut attributes.xattrs, ACCESS, value);
     }
     if let Some(acl) = list(&records.acl_default)? {
-        if *kind != Kind::Directory {
+        if *kind != MemberType::Directory {
             let problem = "has a default ACL, but is no directory";
             return Err(Fault::refused(problem, DAMAGED));
         }

@@ -12,7 +12,7 @@ use uext4_testkit::manifest::{Field, Manifest, Policy};
 use uext4_testkit::oracle::{self, KernelMount, Program};
 use uext4_testkit::rng::Rng;
 use uext4_testkit::skip;
-use uext4_testkit::tree::{Kind, Shape, TreeSpec, pack};
+use uext4_testkit::tree::{NodeKind, Shape, TreeSpec, pack};
 
 /// Names of the tree, unless the environment says otherwise.
 const ENTRIES: usize = 500;
@@ -35,12 +35,15 @@ fn tree(seed: u64, entries: usize) -> TreeSpec {
             }
         }
         let first = match &tree.nodes[at].kind {
-            Kind::Socket => at,
-            Kind::HardLink(first) => *first,
+            NodeKind::Socket => at,
+            NodeKind::HardLink(first) => *first,
             _ => continue,
         };
-        if !matches!(tree.nodes[first].kind, Kind::File(_) | Kind::Symlink(_)) {
-            tree.nodes[at].kind = Kind::Fifo;
+        if !matches!(
+            tree.nodes[first].kind,
+            NodeKind::File(_) | NodeKind::Symlink(_)
+        ) {
+            tree.nodes[at].kind = NodeKind::Fifo;
         }
     }
     tree

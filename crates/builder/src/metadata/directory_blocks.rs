@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use uext4_format::dirent::{DirEntryType, DirLeaf, LeafTail, NewEntry, space_needed};
 use uext4_format::hash::{CharSign, DirHasher, HashVersion};
-use uext4_format::{Feature, Features, InodeNr, Place, Seed};
+use uext4_format::{DamageLocation, Feature, Features, InodeNr, Seed};
 use uext4_num::usize_of;
 
 /// A name of a directory.
@@ -113,7 +113,7 @@ impl Format {
     }
 
     pub(crate) fn leaf(&self, owner: Owner, entries: &[NewEntry<'_>]) -> Vec<u8> {
-        let place = Place::Inode(owner.inode);
+        let place = DamageLocation::Inode(owner.inode);
         let mut bytes = vec![0; self.size()];
         let mut leaf = DirLeaf::init(&mut bytes[..], self.tail, place);
         if !entries.is_empty() {

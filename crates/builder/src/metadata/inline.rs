@@ -17,7 +17,7 @@ use uext4_format::dirent::{DirLeaf, LeafTail, NewEntry};
 use uext4_format::inline_data::init_directory;
 use uext4_format::inline_data::{PARENT_BYTES, ROOT_AREA_BYTES, ROOT_BYTES, split_file};
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody, encode_ibody};
-use uext4_format::{Inode, InodeFlags, InodeNr, Place};
+use uext4_format::{DamageLocation, Inode, InodeFlags, InodeNr};
 use uext4_num::{u64_of, usize_of};
 
 use crate::metadata::directory_blocks::{Item, Owner};
@@ -58,7 +58,7 @@ fn pack(area: &mut [u8], entries: &[NewEntry<'_>], owner: Owner) {
     if entries.is_empty() {
         return;
     }
-    let mut leaf = DirLeaf::new(area, LeafTail::None, Place::Inode(owner.inode));
+    let mut leaf = DirLeaf::new(area, LeafTail::None, DamageLocation::Inode(owner.inode));
     leaf.pack(entries.iter().copied())
         .expect("the entries were measured");
 }
@@ -70,7 +70,7 @@ pub(crate) fn fill(tree: &Tree, file: &File, inode: &mut Inode) {
         _ => vec![0; usize_of(uext4_num::clamp_u32(file.size))].into(),
     };
     let (i_block, value) = split_file(&bytes);
-    let attributes = decode_ibody(&inode.tail, Place::Inode(file.ino));
+    let attributes = decode_ibody(&inode.tail, DamageLocation::Inode(file.ino));
     let mut attributes = attributes.expect("the builder encoded the attributes");
     attributes.set(XattrName::inline_data(), XattrValue::Here(value.to_vec()));
     encode_ibody(&mut inode.tail, &attributes).expect("the contents were measured");

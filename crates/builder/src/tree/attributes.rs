@@ -11,7 +11,7 @@ use uext4_format::xattr::{
     Xattr as Stored, XattrName, XattrSet, XattrValue, block_capacity_bytes, decode_block,
     encode_block, encode_ibody, ibody_capacity_bytes,
 };
-use uext4_format::{BlockNr, Place};
+use uext4_format::{BlockNr, DamageLocation};
 use uext4_num::{clamp_u32, usize_of};
 
 use crate::error::{Error, Result};
@@ -179,7 +179,7 @@ impl Interned {
 }
 
 fn decoded(block: &[u8]) -> XattrSet {
-    decode_block(block, Place::Block(BlockNr(0))).expect("the builder encoded the block")
+    decode_block(block, DamageLocation::Block(BlockNr(0))).expect("the builder encoded the block")
 }
 
 /// The largest value in an area, the first one of several; `None` if all have inodes.

@@ -30,7 +30,7 @@ pub(crate) use loops::LoopInfo;
 use processes::Lock;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
-use stack::{Place, Relation};
+use stack::{Alias, Relation};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -174,7 +174,7 @@ impl Claims {
     }
 
     /// Claims a loop device; returns its user if that fails.
-    fn claim(&mut self, place: &Place) -> Option<User> {
+    fn claim(&mut self, place: &Alias) -> Option<User> {
         match open(&place.path, OFlags::EXCL) {
             Ok(file) if place.storage.is(&file) => {
                 self.exclusive.push(file);
@@ -187,7 +187,7 @@ impl Claims {
     }
 
     /// Locks the storage below a loop device; returns its user if that fails.
-    fn share(&mut self, place: &Place) -> Option<User> {
+    fn share(&mut self, place: &Alias) -> Option<User> {
         let opened = open(&place.path, OFlags::empty());
         let Some(file) = opened.ok().filter(|file| place.storage.is(file)) else {
             return processes::lock_holder(&place.storage, &place.path, Lock::Exclusive)
@@ -252,7 +252,7 @@ pub(crate) fn describe_path(path: &Path) -> User {
 
 /// A mount, swap space or another block device on it, or on a loop device over it.
 fn known_user(storage: &Storage, path: &Path) -> Option<User> {
-    let start = Place {
+    let start = Alias {
         storage: *storage,
         path: path.to_owned(),
         relation: Relation::Above,
@@ -262,7 +262,9 @@ fn known_user(storage: &Storage, path: &Path) -> Option<User> {
         .chain(over)
         .filter(|place| place.relation == Relation::Above)
         .find_map(|place| match place.storage {
-            Storage::Block(device) => mounts::user_of(device, &place.path, mounts::Kind::Any),
+            Storage::Block(device) => {
+                mounts::user_of(device, &place.path, mounts::WantedUsers::Any)
+            }
             Storage::File { .. } => None,
         })
 }
@@ -272,16 +274,16 @@ fn known_user(storage: &Storage, path: &Path) -> Option<User> {
 /// has claimed a device and neither mounted nor locked it is not found.
 pub fn writer_of(path: &Path) -> Option<User> {
     let start = Storage::at(path)?;
-    let itself = Place {
+    let itself = Alias {
         storage: start,
         path: path.to_owned(),
         relation: Relation::Part,
     };
-    let places: Vec<Place> = std::iter::once(itself)
+    let places: Vec<Alias> = std::iter::once(itself)
         .chain(stack::around(start))
         .collect();
     let mounted = places.iter().find_map(|place| match place.storage {
-        Storage::Block(device) => mounts::user_of(device, &place.path, mounts::Kind::Writer),
+        Storage::Block(device) => mounts::user_of(device, &place.path, mounts::WantedUsers::Writer),
         Storage::File { .. } => None,
     });
     mounted.or_else(|| {

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 /// The users to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum WantedUsers {
     Writer,
     Any,
 }
 
 /// The user of a block device, or of a partition of it.
-pub(super) fn user_of(device: DeviceNr, node: &Path, kind: Kind) -> Option<User> {
+pub(super) fn user_of(device: DeviceNr, node: &Path, kind: WantedUsers) -> Option<User> {
     let parts = sysfs::partitions(device).into_iter();
     let parts = parts.map(|part| (part, sysfs::node(part)));
     let devices: Vec<(DeviceNr, PathBuf)> = std::iter::once((device, node.to_owned()))
@@ -28,7 +28,7 @@ pub(super) fn user_of(device: DeviceNr, node: &Path, kind: Kind) -> Option<User>
 }
 
 /// The own namespace first, then those of all accessible processes.
-fn mount_of(devices: &[(DeviceNr, PathBuf)], kind: Kind) -> Option<User> {
+fn mount_of(devices: &[(DeviceNr, PathBuf)], kind: WantedUsers) -> Option<User> {
     let own = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     find(&own, devices, kind, None).or_else(|| {
         processes::all().find_map(|pid| {
@@ -41,7 +41,7 @@ fn mount_of(devices: &[(DeviceNr, PathBuf)], kind: Kind) -> Option<User> {
 fn find(
     table: &[u8],
     devices: &[(DeviceNr, PathBuf)],
-    kind: Kind,
+    kind: WantedUsers,
     namespace: Option<u32>,
 ) -> Option<User> {
     let types = Types::of_host();
@@ -51,7 +51,7 @@ fn find(
             let names = mount.source == node.as_os_str().as_bytes();
             mount.device == *nr || names && types.have_device(&mount.kind)
         })?;
-        (kind == Kind::Any || mount.writes).then(|| User::Mount {
+        (kind == WantedUsers::Any || mount.writes).then(|| User::Mount {
             device: node.clone(),
             point: mount.point,
             namespace,
@@ -153,7 +153,7 @@ mod tests {
     fn only_sources_of_block_file_systems_count() {
         let node = PathBuf::from("/dev/loop0");
         let devices = [(DeviceNr::parse("7:0").unwrap(), node)];
-        let user_of = |line: &[u8]| find(line, &devices, Kind::Writer, None);
+        let user_of = |line: &[u8]| find(line, &devices, WantedUsers::Writer, None);
         let tmpfs = b"36 35 0:77 / /mnt rw - tmpfs /dev/loop0 rw,size=1k";
         assert!(user_of(tmpfs).is_none());
         let by_number = b"36 35 7:0 / /mnt rw - ext4 /dev/root rw";

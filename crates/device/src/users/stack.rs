@@ -19,16 +19,16 @@ pub(super) enum Relation {
 
 /// A file or block device with the same bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Alias {
     pub(super) storage: Storage,
     pub(super) path: PathBuf,
     pub(super) relation: Relation,
 }
 
 /// All other names of `start`, without `start`.
-pub(super) fn around(start: Storage) -> Vec<Place> {
+pub(super) fn around(start: Storage) -> Vec<Alias> {
     let loops = loops::attached();
-    let mut found: Vec<Place> = Vec::new();
+    let mut found: Vec<Alias> = Vec::new();
     let mut todo = vec![start];
     while let Some(here) = todo.pop() {
         for place in neighbours(here, &loops) {
@@ -41,9 +41,9 @@ pub(super) fn around(start: Storage) -> Vec<Place> {
     found
 }
 
-fn neighbours(here: Storage, loops: &[Loop]) -> Vec<Place> {
+fn neighbours(here: Storage, loops: &[Loop]) -> Vec<Alias> {
     let over = loops.iter().filter(|device| device.below == Some(here));
-    let mut places: Vec<Place> = over.map(above).collect();
+    let mut places: Vec<Alias> = over.map(above).collect();
     if let Storage::Block(device) = here {
         let itself = loops.iter().find(|entry| entry.device == device);
         places.extend(itself.and_then(below));
@@ -53,24 +53,24 @@ fn neighbours(here: Storage, loops: &[Loop]) -> Vec<Place> {
     places
 }
 
-fn above(device: &Loop) -> Place {
-    Place {
+fn above(device: &Loop) -> Alias {
+    Alias {
         storage: Storage::Block(device.device),
         path: device.node.clone(),
         relation: Relation::Above,
     }
 }
 
-fn below(device: &Loop) -> Option<Place> {
-    Some(Place {
+fn below(device: &Loop) -> Option<Alias> {
+    Some(Alias {
         storage: device.below?,
         path: device.below_path.clone(),
         relation: Relation::Below,
     })
 }
 
-fn part(device: DeviceNr) -> Place {
-    Place {
+fn part(device: DeviceNr) -> Alias {
+    Alias {
         storage: Storage::Block(device),
         path: sysfs::node(device),
         relation: Relation::Part,

@@ -7,7 +7,7 @@
 use super::{LeafTail, decode_rec_len, tail};
 use crate::bytes::{get_u8, get_u16, get_u32};
 use crate::htree::{DxNode, has_info};
-use crate::{Corrupt, Place, Seed};
+use crate::{Corrupt, DamageLocation, Seed};
 
 /// The kind of a directory block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub fn seal_block(block: &mut [u8], seed: Seed) {
 }
 
 /// Compares the checksum of any block of a directory; `seed` is the inode's.
-pub fn verify_block(block: &[u8], seed: Seed, place: Place) -> Result<(), Corrupt> {
+pub fn verify_block(block: &[u8], seed: Seed, place: DamageLocation) -> Result<(), Corrupt> {
     let tail = LeafTail::Checksum;
     match BlockKind::of(block) {
         BlockKind::Leaf => tail::verify(block, seed, place),
@@ -64,7 +64,7 @@ mod tests {
     use crate::{InodeNr, LogicalBlock};
 
     const SEED: Seed = Seed(0x1234_5678);
-    const PLACE: Place = Place::Superblock;
+    const PLACE: DamageLocation = DamageLocation::Superblock;
 
     fn leaf(tail: LeafTail) -> Vec<u8> {
         let mut block = vec![0; 1024];

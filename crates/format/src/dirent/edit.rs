@@ -4,7 +4,7 @@ use super::iter::{DirEntries, DirEntry};
 use super::search::{Findings, Spot, search, walk};
 use super::{DirEntryType, LeafTail, NewEntry, encode_rec_len, space_needed, tail};
 use crate::bytes::{clear, get_u8, get_u32, put_u8, put_u16, put_u32, rest, rest_mut, upto};
-use crate::{Corrupt, Full, InodeNr, Place, Seed};
+use crate::{Corrupt, DamageLocation, Full, InodeNr, Seed};
 use std::ops::Range;
 
 /// The records of a block (or of another area with the same layout), with the parameters to read
@@ -13,7 +13,7 @@ use std::ops::Range;
 pub struct DirLeaf<B> {
     bytes: B,
     tail: LeafTail,
-    place: Place,
+    place: DamageLocation,
 }
 
 /// Result of [`DirLeaf::insert`].
@@ -95,7 +95,7 @@ fn inode_and_type(bytes: &[u8], spot: Spot) -> (InodeNr, DirEntryType) {
 
 impl<B: AsRef<[u8]>> DirLeaf<B> {
     /// A view of `bytes`, a whole leaf. Checks nothing; `place` is for errors.
-    pub fn new(bytes: B, tail: LeafTail, place: Place) -> Self {
+    pub fn new(bytes: B, tail: LeafTail, place: DamageLocation) -> Self {
         Self { bytes, tail, place }
     }
 
@@ -213,7 +213,7 @@ impl<B: AsRef<[u8]>> DirLeaf<B> {
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> DirLeaf<B> {
     /// Makes an empty leaf: one free record over the whole area, and a tail without checksum.
-    pub fn init(mut bytes: B, tail: LeafTail, place: Place) -> Self {
+    pub fn init(mut bytes: B, tail: LeafTail, place: DamageLocation) -> Self {
         let raw = bytes.as_mut();
         let (block_size, area) = (raw.len(), raw.len().saturating_sub(tail.bytes()));
         raw.fill(0);
@@ -374,7 +374,7 @@ pub fn init_first_block(
             kind,
         },
     ];
-    let mut leaf = DirLeaf::init(bytes, tail, Place::Inode(inode));
+    let mut leaf = DirLeaf::init(bytes, tail, DamageLocation::Inode(inode));
     let packed = leaf.pack(dots);
     assert!(
         packed.is_ok(),

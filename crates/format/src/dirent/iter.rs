@@ -3,7 +3,7 @@
 
 use super::{DirEntryType, FIXED_BYTES, MIN_RECORD_BYTES, NAME_MAX, decode_rec_len, space_needed};
 use crate::bytes::{get_u8, get_u16, get_u32, rest, upto};
-use crate::{Corrupt, CorruptKind, InodeNr, Place};
+use crate::{Corrupt, CorruptKind, DamageLocation, InodeNr};
 use uext4_num::clamp_u32;
 
 /// One record of a leaf, which may be free.
@@ -50,13 +50,13 @@ pub struct DirEntries<'a> {
     area: &'a [u8],
     at: usize,
     block_size: usize,
-    place: Place,
+    place: DamageLocation,
 }
 
 impl<'a> DirEntries<'a> {
     /// Walks `area`, part of a block of `block_size` bytes, which determines the encoding of
     /// lengths. `at` is the first record.
-    pub fn new(area: &'a [u8], at: usize, block_size: usize, place: Place) -> Self {
+    pub fn new(area: &'a [u8], at: usize, block_size: usize, place: DamageLocation) -> Self {
         Self {
             area,
             at,

@@ -5,7 +5,7 @@
 
 use super::DirEntries;
 use crate::bytes::{put_u32, rest_mut};
-use crate::{Corrupt, InodeNr, Place};
+use crate::{Corrupt, DamageLocation, InodeNr};
 
 /// Replaces the inode of each entry for which `new` has a number; returns how many. `block_size`
 /// says how lengths are stored, and `bytes` are a block of a directory, or an area of an inline
@@ -16,7 +16,7 @@ use crate::{Corrupt, InodeNr, Place};
 pub fn renumber(
     bytes: &mut [u8],
     block_size: usize,
-    place: Place,
+    place: DamageLocation,
     mut new: impl FnMut(InodeNr) -> Option<InodeNr>,
 ) -> Result<usize, Corrupt> {
     let mut changes = Vec::new();
@@ -40,7 +40,7 @@ mod tests {
     use crate::hash::HashVersion;
     use crate::htree::{DxNode, init_root};
 
-    const PLACE: Place = Place::Superblock;
+    const PLACE: DamageLocation = DamageLocation::Superblock;
 
     fn first_block(tail: LeafTail) -> Vec<u8> {
         let mut block = vec![0; 1024];

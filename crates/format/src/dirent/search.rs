@@ -5,7 +5,7 @@
 
 use super::{DirEntries, FIXED_BYTES, MIN_RECORD_BYTES, decode_rec_len, space_needed};
 use crate::bytes::{rest, upto};
-use crate::{Corrupt, CorruptKind, Place};
+use crate::{Corrupt, CorruptKind, DamageLocation};
 use uext4_num::{low_u8, low_u16, low_u32};
 
 /// Location of a record in the leaf, in bytes.
@@ -58,7 +58,7 @@ pub(super) struct Findings {
 pub(super) fn search(
     area: &[u8],
     block_size: usize,
-    place: Place,
+    place: DamageLocation,
     name: &[u8],
     needed: usize,
 ) -> Result<Findings, Corrupt> {
@@ -87,7 +87,7 @@ pub(super) fn search(
 pub(super) fn walk(
     area: &[u8],
     block_size: usize,
-    place: Place,
+    place: DamageLocation,
     mut visit: impl FnMut(Spot, &[u8]),
 ) -> Result<(), Corrupt> {
     let (mut at, mut nr) = (0_usize, 0_u32);
@@ -102,7 +102,7 @@ pub(super) fn walk(
 }
 
 /// The problem of the record at byte `at`, found by the plain walk.
-fn damage(area: &[u8], at: usize, block_size: usize, place: Place) -> Corrupt {
+fn damage(area: &[u8], at: usize, block_size: usize, place: DamageLocation) -> Corrupt {
     let damage = DirEntries::new(area, at, block_size, place).find_map(Result::err);
     damage.unwrap_or(Corrupt::new(place, "directory entry", CorruptKind::Damaged))
 }

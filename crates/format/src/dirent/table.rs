@@ -16,7 +16,7 @@ use super::rows::{Record, Rows, UNIT_BYTES, Whole};
 use super::search::Spot;
 use super::{DirEntryType, DirLeaf, FIXED_BYTES, Fit, Insertion, LeafTail, NewEntry, space_needed};
 use crate::bytes::{get_u8, rest};
-use crate::{Corrupt, InodeNr, Place};
+use crate::{Corrupt, DamageLocation, InodeNr};
 use uext4_num::{clamp_u8, clamp_u16, clamp_u32, usize_of};
 
 /// The table of one leaf. See the module.
@@ -94,7 +94,7 @@ impl LeafTable {
 
     /// True if this table equals a fresh one of the leaf `bytes`, apart from fingerprints.
     pub fn is_of(&self, bytes: &[u8]) -> bool {
-        let leaf = DirLeaf::new(bytes, self.tail_in(bytes), Place::Superblock);
+        let leaf = DirLeaf::new(bytes, self.tail_in(bytes), DamageLocation::Superblock);
         Self::build(&leaf, |_| 0).is_ok_and(|fresh| {
             fresh.rows.places().eq(self.rows.places()) && fresh.used_bytes() == self.used_bytes()
         })
@@ -272,7 +272,7 @@ impl<'a> KnownLeafMut<'a> {
         DirLeaf::new(
             self.bytes,
             self.table.tail_in(self.bytes),
-            Place::Superblock,
+            DamageLocation::Superblock,
         )
     }
 

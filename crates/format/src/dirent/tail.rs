@@ -1,7 +1,7 @@
 //! The checksum tail of a directory leaf.
 
 use crate::bytes::{get_u32, put_u8, put_u16, put_u32, upto};
-use crate::{Corrupt, CorruptKind, Place, Seed};
+use crate::{Corrupt, CorruptKind, DamageLocation, Seed};
 
 /// Bytes of the checksum tail, an entry without inode at the end of a leaf.
 pub const TAIL_BYTES: usize = 12;
@@ -56,7 +56,7 @@ pub(super) fn update(block: &mut [u8], seed: Seed) {
 }
 
 /// Checks shape and checksum of the tail.
-pub(super) fn verify(block: &[u8], seed: Seed, place: Place) -> Result<(), Corrupt> {
+pub(super) fn verify(block: &[u8], seed: Seed, place: DamageLocation) -> Result<(), Corrupt> {
     let bytes: &[u8; TAIL_BYTES] = block.last_chunk().unwrap_or(&[0; TAIL_BYTES]);
     let stored = get_u32(bytes, 8);
     if block.len() == TAIL_BYTES || *bytes != tail(stored) {

@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{BlockNr, Corrupt, Place, Seed};
+use crate::{BlockNr, Corrupt, DamageLocation, Seed};
 
-const PLACE: Place = Place::Block(BlockNr(3));
+const PLACE: DamageLocation = DamageLocation::Block(BlockNr(3));
 
 fn new(inode: u32, name: &[u8]) -> NewEntry<'_> {
     NewEntry {

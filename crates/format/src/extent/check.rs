@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::{ExtentNode, LOGICAL_BLOCKS, MAGIC, MAX_DEPTH};
-use crate::{Corrupt, CorruptKind, Place};
+use crate::{Corrupt, CorruptKind, DamageLocation};
 use uext4_num::clamp_u32;
 
 /// What the parent, or the inode, demands of a node.
@@ -45,7 +45,7 @@ impl Expect {
 
 impl<B: AsRef<[u8]>> ExtentNode<B> {
     /// Checks header and entries: magic, depth, counts, order, ranges. Not the checksum.
-    pub fn validate(&self, expect: &Expect, place: Place) -> Result<(), Corrupt> {
+    pub fn validate(&self, expect: &Expect, place: DamageLocation) -> Result<(), Corrupt> {
         let header = |problem| Err(Corrupt::new(place, "extent header", problem));
         if self.magic() != MAGIC {
             return header(CorruptKind::magic(self.magic().into()));
@@ -75,7 +75,7 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
         }
     }
 
-    fn validate_extents(&self, expect: &Expect, place: Place) -> Result<(), Corrupt> {
+    fn validate_extents(&self, expect: &Expect, place: DamageLocation) -> Result<(), Corrupt> {
         let mut next = expect.logical.start;
         for extent in self.extents() {
             let logical = extent.logical.0;
@@ -98,7 +98,7 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
         Ok(())
     }
 
-    fn validate_indexes(&self, expect: &Expect, place: Place) -> Result<(), Corrupt> {
+    fn validate_indexes(&self, expect: &Expect, place: DamageLocation) -> Result<(), Corrupt> {
         let mut next = expect.logical.start;
         for index in self.indexes() {
             let logical = index.logical.0;

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::{ENTRY_BYTES, Extent, ExtentIndex, MAGIC, ROOT_BYTES, ROOT_CAPACITY, block_capacity};
 use crate::bytes::{clear, get_u16, get_u32, part, put_slice, put_u16, put_u32, rest, shift, upto};
-use crate::{Corrupt, CorruptKind, Full, LogicalBlock, Place, Seed};
+use crate::{Corrupt, CorruptKind, DamageLocation, Full, LogicalBlock, Seed};
 use uext4_num::clamp_u16;
 
 /// A view of the bytes of a node: `ExtentNode::new(&block[..])` to read, `&mut block[..]` to edit.
@@ -131,7 +131,7 @@ impl<B: AsRef<[u8]>> ExtentNode<B> {
     }
 
     /// Compares the tail with [`ExtentNode::checksum`].
-    pub fn verify_checksum(&self, seed: Seed, place: Place) -> Result<(), Corrupt> {
+    pub fn verify_checksum(&self, seed: Seed, place: DamageLocation) -> Result<(), Corrupt> {
         let tail = rest(self.bytes(), slot(self.max()));
         if tail.len() < 4 {
             return Err(Corrupt::new(

@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Corrupt, Place, Seed};
+use crate::{Corrupt, DamageLocation, Seed};
 
-const PLACE: Place = Place::Block(BlockNr(7));
+const PLACE: DamageLocation = DamageLocation::Block(BlockNr(7));
 const BLOCKS: std::ops::Range<u64> = 1..1 << 40;
 
 fn extent(logical: u32, start: u64, len: u16) -> Extent {

@@ -5,7 +5,7 @@ use crate::bytes::{
     clear, get_u8, get_u16, get_u32, part, put_slice, put_u16, put_u32, rest, rest_mut, shift, upto,
 };
 use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
-use crate::{Corrupt, CorruptKind, Full, Hex, LogicalBlock, Place, Seed};
+use crate::{Corrupt, CorruptKind, DamageLocation, Full, Hex, LogicalBlock, Seed};
 use std::ops::Range;
 use uext4_num::{clamp_u16, clamp_u32};
 
@@ -47,14 +47,14 @@ impl<B: AsRef<[u8]>> DxNode<B> {
 
     /// A view of a root block whose information was checked ([`super::RootInfo::parse`]); checks
     /// the entries.
-    pub fn parse_root(bytes: B, tail: LeafTail, place: Place) -> Result<Self, Corrupt> {
+    pub fn parse_root(bytes: B, tail: LeafTail, place: DamageLocation) -> Result<Self, Corrupt> {
         let node = Self::root(bytes);
         node.validate(tail, place)?;
         Ok(node)
     }
 
     /// A view of a node block; checks it.
-    pub fn parse_node(bytes: B, tail: LeafTail, place: Place) -> Result<Self, Corrupt> {
+    pub fn parse_node(bytes: B, tail: LeafTail, place: DamageLocation) -> Result<Self, Corrupt> {
         let node = Self::node(bytes);
         let raw = node.raw();
         let hidden = decode_rec_len(get_u16(raw, 4), raw.len()) == raw.len();
@@ -106,7 +106,7 @@ impl<B: AsRef<[u8]>> DxNode<B> {
         self.count() >= self.limit()
     }
 
-    fn validate(&self, tail: LeafTail, place: Place) -> Result<(), Corrupt> {
+    fn validate(&self, tail: LeafTail, place: DamageLocation) -> Result<(), Corrupt> {
         let bad = |problem| Err(Corrupt::new(place, "htree node", problem));
         if self.limit() != self.capacity(tail) {
             return bad(CorruptKind::Limit {
@@ -178,7 +178,12 @@ impl<B: AsRef<[u8]>> DxNode<B> {
     }
 
     /// Compares the checksum in the tail; succeeds without a tail.
-    pub fn verify_checksum(&self, seed: Seed, tail: LeafTail, place: Place) -> Result<(), Corrupt> {
+    pub fn verify_checksum(
+        &self,
+        seed: Seed,
+        tail: LeafTail,
+        place: DamageLocation,
+    ) -> Result<(), Corrupt> {
         let bytes = rest(self.raw(), self.slot(self.limit()));
         if tail == LeafTail::None {
             return Ok(());

@@ -6,7 +6,7 @@ use super::{INFO_BYTES, INFO_START, MaxLevels};
 use crate::bytes::{get_u8, get_u16, get_u32, put_u8, put_u16, rest_mut};
 use crate::dirent::{LeafTail, decode_rec_len, encode_rec_len};
 use crate::hash::HashVersion;
-use crate::{Corrupt, CorruptKind, LogicalBlock, Place};
+use crate::{Corrupt, CorruptKind, DamageLocation, LogicalBlock};
 
 const FLAG_UNKNOWN_HASH: u8 = 1;
 /// Length of the information, as stored.
@@ -25,7 +25,11 @@ pub struct RootInfo {
 impl RootInfo {
     /// Reads and checks block 0 of an indexed directory; the entries are checked by
     /// [`DxNode::parse_root`].
-    pub fn parse(block: &[u8], levels: MaxLevels, place: Place) -> Result<RootInfo, Corrupt> {
+    pub fn parse(
+        block: &[u8],
+        levels: MaxLevels,
+        place: DamageLocation,
+    ) -> Result<RootInfo, Corrupt> {
         let bad = |problem| Err(Corrupt::new(place, "htree root", problem));
         if !has_dots(block) {
             return bad(CorruptKind::RootDots);

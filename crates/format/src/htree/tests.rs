@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::dirent::{DirEntryType, DirLeaf, LeafTail, init_first_block};
 use crate::hash::HashVersion;
-use crate::{BlockNr, InodeNr, LogicalBlock, Place, Seed};
+use crate::{BlockNr, DamageLocation, InodeNr, LogicalBlock, Seed};
 
-const PLACE: Place = Place::Block(BlockNr(3));
+const PLACE: DamageLocation = DamageLocation::Block(BlockNr(3));
 const TAIL: LeafTail = LeafTail::Checksum;
 
 fn new_root(block_size: usize, tail: LeafTail) -> Vec<u8> {

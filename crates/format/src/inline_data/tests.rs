@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::dirent::{DirEntryType, Insertion, NewEntry};
 
-const PLACE: Place = Place::Inode(InodeNr(12));
+const PLACE: DamageLocation = DamageLocation::Inode(InodeNr(12));
 
 fn new(name: &[u8]) -> NewEntry<'_> {
     NewEntry {

@@ -4,7 +4,7 @@ use super::{GOOD_OLD_INODE_BYTES, Inode, InodeFlags, KNOWN_BYTES, fields_end};
 use crate::bytes::*;
 use crate::checksum::{Checksums, Seed};
 use crate::times::{Timestamp, WithExtra};
-use crate::{BlockNr, Corrupt, CorruptKind, Feature, FileType, Geometry, InodeNr, Place};
+use crate::{BlockNr, Corrupt, CorruptKind, DamageLocation, Feature, FileType, Geometry, InodeNr};
 use uext4_num::{high_u16, high_u32, low_u16, low_u32};
 
 const CHECKSUM_LOW_AT: usize = 0x7C;
@@ -38,7 +38,7 @@ impl Inode {
         geometry: &Geometry,
         checksums: &Checksums,
     ) -> Result<Inode, Corrupt> {
-        let problem = |problem| Corrupt::new(Place::Inode(ino), "inode", problem);
+        let problem = |problem| Corrupt::new(DamageLocation::Inode(ino), "inode", problem);
         let size = usize::from(geometry.inode_size);
         let bytes = bytes
             .get(..size)
@@ -70,9 +70,13 @@ impl Inode {
         checksums: &Checksums,
     ) -> Result<(), Corrupt> {
         let size = usize::from(geometry.inode_size);
-        let bytes = bytes
-            .get(..size)
-            .ok_or_else(|| Corrupt::new(Place::Inode(ino), "inode", CorruptKind::short(bytes)))?;
+        let bytes = bytes.get(..size).ok_or_else(|| {
+            Corrupt::new(
+                DamageLocation::Inode(ino),
+                "inode",
+                CorruptKind::short(bytes),
+            )
+        })?;
         let extra_isize = if size > GOOD_OLD_INODE_BYTES {
             get_u16(bytes, EXTRA_ISIZE_AT)
         } else {
@@ -234,7 +238,7 @@ fn verify(
     let computed = seed.map(|seed| checksum(bytes, extra_isize, ino, seed));
     match CorruptKind::compare(stored(bytes, extra_isize), computed) {
         Err(problem) if bytes.iter().any(|byte| *byte != 0) => {
-            Err(Corrupt::new(Place::Inode(ino), "inode", problem))
+            Err(Corrupt::new(DamageLocation::Inode(ino), "inode", problem))
         }
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@
 use super::layout::Layout;
 use super::{BlockType, HEADER_BYTES, Header};
 use crate::bytes::{get_u32_be, get_u64_be, part, put_u32_be, put_u64_be};
-use crate::{BlockNr, Corrupt, CorruptKind, Place, Tid};
+use crate::{BlockNr, Corrupt, CorruptKind, DamageLocation, Tid};
 use uext4_num::{clamp_u32, low_u32, usize_of};
 
 const FIRST: usize = HEADER_BYTES + 4;
@@ -25,7 +25,7 @@ impl<'a> Revoked<'a> {
         let end = layout.payload_end().min(block.len());
         if used > end {
             let problem = CorruptKind::RevokeCount { bytes };
-            let place = Place::JournalBlock(log_block);
+            let place = DamageLocation::JournalBlock(log_block);
             return Err(Corrupt::new(place, "revoke block", problem));
         }
         let entries = part(block, FIRST..used);

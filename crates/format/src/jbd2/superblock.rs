@@ -6,7 +6,7 @@ use crate::bytes::{
     get_array, get_u8, get_u32_be, put_slice, put_u8, put_u32_be, rest, rest_mut, upto,
 };
 use crate::crc32c;
-use crate::{Corrupt, CorruptKind, Place, Tid};
+use crate::{Corrupt, CorruptKind, DamageLocation, Tid};
 use uext4_num::usize_of;
 
 /// Bytes of the superblock within its block.
@@ -83,7 +83,11 @@ pub struct Superblock {
 }
 
 fn corrupt(problem: CorruptKind) -> Corrupt {
-    Corrupt::new(Place::JournalBlock(0), "journal superblock", problem)
+    Corrupt::new(
+        DamageLocation::JournalBlock(0),
+        "journal superblock",
+        problem,
+    )
 }
 
 impl Superblock {

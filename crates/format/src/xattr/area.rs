@@ -7,7 +7,7 @@ use super::{
 use crate::bytes::{
     get_u8, get_u16, get_u32, part, put_slice, put_u8, put_u16, put_u32, rest, rest_mut,
 };
-use crate::{Corrupt, CorruptKind, Full, InodeNr, Place};
+use crate::{Corrupt, CorruptKind, DamageLocation, Full, InodeNr};
 use std::ops::Range;
 use uext4_num::{clamp_u8, clamp_u16, clamp_u32, usize_of};
 
@@ -24,7 +24,7 @@ pub const fn ibody_capacity_bytes(area_len: usize) -> usize {
 }
 
 /// Reads the area after the extra fields of an inode. Without the magic it is empty.
-pub fn decode_ibody(area: &[u8], place: Place) -> Result<XattrSet, Corrupt> {
+pub fn decode_ibody(area: &[u8], place: DamageLocation) -> Result<XattrSet, Corrupt> {
     if area.len() < MAGIC_BYTES + END_BYTES || get_u32(area, 0) != IBODY_MAGIC {
         return Ok(XattrSet::new());
     }
@@ -53,7 +53,7 @@ pub fn encode_ibody(area: &mut [u8], set: &XattrSet) -> Result<(), Full> {
 }
 
 /// Reads the entries of `area` from byte `first` on; value offsets count from the start of `area`.
-pub(super) fn parse(area: &[u8], first: usize, place: Place) -> Result<XattrSet, Corrupt> {
+pub(super) fn parse(area: &[u8], first: usize, place: DamageLocation) -> Result<XattrSet, Corrupt> {
     let bad = |problem| Corrupt::new(place, "extended attribute", problem);
     let mut at = first;
     let mut spans = Vec::new();

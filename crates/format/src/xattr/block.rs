@@ -3,7 +3,7 @@
 use super::area::{END_BYTES, parse, set_hash, write};
 use super::{XattrSet, XattrValue, block_hash, entry_hash};
 use crate::bytes::{get_u32, put_u32};
-use crate::{BlockNr, Corrupt, CorruptKind, Full, Place, Seed};
+use crate::{BlockNr, Corrupt, CorruptKind, DamageLocation, Full, Seed};
 
 /// First four bytes of the block.
 pub const BLOCK_MAGIC: u32 = 0xEA02_0000;
@@ -19,7 +19,7 @@ pub const fn block_capacity_bytes(block_size: usize) -> usize {
 }
 
 /// Reads the entries of a block. Checks all but the checksum and the hashes.
-pub fn decode_block(block: &[u8], place: Place) -> Result<XattrSet, Corrupt> {
+pub fn decode_block(block: &[u8], place: DamageLocation) -> Result<XattrSet, Corrupt> {
     let bad = |problem| Err(Corrupt::new(place, "xattr block", problem));
     let header = XattrBlock::new(block);
     if block.len() < BLOCK_HEADER_BYTES + END_BYTES {
@@ -124,7 +124,11 @@ impl<B: AsRef<[u8]>> XattrBlock<B> {
             return Ok(());
         }
         let problem = CorruptKind::checksum(stored, computed);
-        Err(Corrupt::new(Place::Block(nr), "xattr block", problem))
+        Err(Corrupt::new(
+            DamageLocation::Block(nr),
+            "xattr block",
+            problem,
+        ))
     }
 }
 

@@ -36,7 +36,7 @@ pub fn renumber_values(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Place;
+    use crate::DamageLocation;
     use crate::xattr::{
         NameIndex, XattrName, XattrSet, XattrValue, decode_block, decode_ibody, encode_block,
         encode_ibody,
@@ -66,8 +66,11 @@ mod tests {
         encode_ibody(&mut ibody, &set(50)).unwrap();
         assert_eq!(renumber_values(&mut block, Area::InBlock, moved), 1);
         assert_eq!(renumber_values(&mut ibody, Area::InInode, moved), 1);
-        assert_eq!(decode_ibody(&ibody, Place::Superblock), Ok(set(60)));
-        let (mut expected, place) = (vec![0; 1024], Place::Superblock);
+        assert_eq!(
+            decode_ibody(&ibody, DamageLocation::Superblock),
+            Ok(set(60))
+        );
+        let (mut expected, place) = (vec![0; 1024], DamageLocation::Superblock);
         encode_block(&mut expected, &set(60)).unwrap();
         assert!(decode_block(&block, place).is_ok());
         assert_eq!(block, expected);

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bytes::{get_u32, put_u16, put_u32};
-use crate::{BlockNr, InodeNr, Place, Seed};
+use crate::{BlockNr, DamageLocation, InodeNr, Seed};
 
-const PLACE: Place = Place::Block(BlockNr(3));
+const PLACE: DamageLocation = DamageLocation::Block(BlockNr(3));
 
 fn user(rest: &str) -> XattrName {
     XattrName::new(NameIndex::USER, rest.as_bytes())

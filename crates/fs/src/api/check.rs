@@ -10,7 +10,7 @@ use uext4_sync::Arc;
 use uext4_volume::Inspection;
 use uext4_volume::superblock::read_primary;
 
-pub use uext4_fsck::{Finding, Limits, Report};
+pub use uext4_fsck::{CheckReport, Finding, Limits};
 
 /// Checks the file system on `device`, which is not written; a log that needs replay is replayed in
 /// memory.
@@ -21,7 +21,7 @@ pub fn check(
     device: Arc<dyn BlockDevice>,
     options: MountOptions,
     limits: &Limits,
-) -> Result<Report> {
+) -> Result<CheckReport> {
     let options = MountOptions {
         access: Access::ReadOnly,
         threads: Threads::Inline,
@@ -30,7 +30,7 @@ pub fn check(
     };
     match opened(Arc::new(ReadOnly::new(device)), options) {
         Err(Error::Corrupt(corrupt) | Error::Journal(uext4_journal::Error::Corrupt(corrupt))) => {
-            Ok(Report::of_damage(corrupt, limits))
+            Ok(CheckReport::of_damage(corrupt, limits))
         }
         opened => Ok(uext4_fsck::check(&opened?.subject, limits)?),
     }

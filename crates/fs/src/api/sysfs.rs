@@ -4,7 +4,7 @@ use crate::ops::filesystem::Filesystem;
 use crate::types::error::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use uext4_format::{Corrupt, CorruptKind, Place, Superblock};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, Superblock};
 
 /// Value of a sysfs file that is read-only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -129,7 +129,7 @@ impl Filesystem {
     /// [`crate::Error::ReadOnly`].
     pub fn trigger_error(&self) -> Result<()> {
         let problem = CorruptKind::Requested;
-        let damage = Corrupt::new(Place::Superblock, "no structure", problem);
+        let damage = Corrupt::new(DamageLocation::Superblock, "no structure", problem);
         self.change(|fs| {
             fs.writable()?;
             fs.base.record_result::<()>(Err(damage.into())).or(Ok(()))

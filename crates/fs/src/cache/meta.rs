@@ -18,7 +18,7 @@ use crate::cache::clock::{Allotment, Cache, Cached, Counts, ENTRY_BYTES, Found};
 use crate::types::error::{Error, Result};
 use uext4_device::prefetch;
 use uext4_format::dirent::LeafTable;
-use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place, Seed};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, LogicalBlock, Seed};
 use uext4_journal::{Handle, Image, Live, Object};
 use uext4_num::{low_u16, u64_of};
 use uext4_sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -248,7 +248,7 @@ impl Blocks {
         }
         let problem = CorruptKind::SharedBlock;
         Err(Error::Corrupt(Corrupt::new(
-            Place::Block(block.nr),
+            DamageLocation::Block(block.nr),
             seal.name(),
             problem,
         )))

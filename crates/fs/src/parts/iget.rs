@@ -3,7 +3,7 @@
 use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeRef, refuse_hidden};
 use crate::types::error::{Error, Result};
-use uext4_format::{Corrupt, CorruptKind, InodeNr, Place};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, InodeNr};
 
 impl Fs {
     /// A counted hold on an inode that must be in use.
@@ -30,7 +30,7 @@ impl Fs {
             return Err(Error::Stale);
         }
         if kind.is_none() {
-            let place = Place::Inode(inode.nr());
+            let place = DamageLocation::Inode(inode.nr());
             return Err(Corrupt::new(place, "inode", CorruptKind::FileType).into());
         }
         Ok(())
@@ -43,8 +43,8 @@ impl Fs {
     pub(crate) fn root(&self) -> Result<InodeRef> {
         let bad = |problem| {
             let place = match self.inodes.location(&self.space, InodeNr::ROOT) {
-                Ok((block, _)) => Place::InodeBlock(InodeNr::ROOT, block),
-                Err(_) => Place::Inode(InodeNr::ROOT),
+                Ok((block, _)) => DamageLocation::InodeBlock(InodeNr::ROOT, block),
+                Err(_) => DamageLocation::Inode(InodeNr::ROOT),
             };
             Error::Corrupt(Corrupt::new(place, "root directory", problem))
         };

@@ -9,7 +9,7 @@ use crate::types::error::{Error, Result};
 use std::collections::HashSet;
 use uext4_format::orphan_file::ORPHAN_FILE_BLOCKS_MAX;
 use uext4_format::superblock::state;
-use uext4_format::{Corrupt, CorruptKind, Feature, InodeNr, Place};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, Feature, InodeNr};
 use uext4_num::clamp_u32;
 use uext4_sync::Arc;
 use uext4_sync::atomic::Ordering;
@@ -20,7 +20,13 @@ pub(crate) fn load_file(fs: &Fs) -> Result<Option<OrphanFile>> {
         return Ok(None);
     }
     let nr = InodeNr(fs.base.superblock.read().disk.orphan_file_inum);
-    let damage = |problem| Error::Corrupt(Corrupt::new(Place::Inode(nr), "orphan file", problem));
+    let damage = |problem| {
+        Error::Corrupt(Corrupt::new(
+            DamageLocation::Inode(nr),
+            "orphan file",
+            problem,
+        ))
+    };
     let inode = fs.load_inode(nr)?;
     let state = inode.read();
     if state.disk.links == 0 {

@@ -10,7 +10,7 @@ use crate::state::quota::{Accounts, GraceTimes, Kept, Owners, Quota, QuotaFile};
 use crate::types::credits;
 use crate::types::error::{Error, Result};
 use uext4_format::quota::{QuotaEntry, QuotaKind};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeNr, LogicalBlock, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, Feature, InodeNr, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_num::{clamp_u32, nonnegative};
 
@@ -46,8 +46,9 @@ pub(crate) fn load(fs: &Fs) -> Result<Quota> {
 }
 
 fn accounts(fs: &Fs, kind: QuotaKind, nr: InodeNr) -> Result<Accounts> {
-    let corrupt =
-        |problem| -> Error { Corrupt::new(Place::Inode(nr), "quota file", problem).into() };
+    let corrupt = |problem| -> Error {
+        Corrupt::new(DamageLocation::Inode(nr), "quota file", problem).into()
+    };
     let inode = fs.load_inode(nr)?;
     // An allocation would take the inode of a file that is not in use.
     if inode.read().disk.links == 0 && nr.0 >= fs.base.geometry.first_inode {

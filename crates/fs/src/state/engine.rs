@@ -18,7 +18,7 @@ use crate::state::space::Space;
 use crate::state::writeback::{Flusher, Pool};
 use crate::types::dir_config::DirConfig;
 use crate::types::error::Result;
-use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place, Timestamp};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, InodeNr, Timestamp};
 use uext4_journal::Handle;
 use uext4_num::nonnegative;
 use uext4_sync::atomic::AtomicU64;
@@ -140,6 +140,6 @@ impl Fs {
             return Ok(());
         }
         let problem = CorruptKind::BlockNumber;
-        Err(Corrupt::new(Place::Block(nr), structure, problem).into())
+        Err(Corrupt::new(DamageLocation::Block(nr), structure, problem).into())
     }
 }

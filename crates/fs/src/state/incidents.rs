@@ -11,7 +11,7 @@
 use crate::types::error::Error;
 use std::collections::HashSet;
 use std::fmt;
-use uext4_format::{Corrupt, Place};
+use uext4_format::{Corrupt, DamageLocation};
 use uext4_sync::{Arc, Mutex, Rank};
 
 /// Distinct places that are listed in one mount.
@@ -51,7 +51,7 @@ pub trait Listener: Send + Sync {
 /// Identity of an incident, for deduplication.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
-    Damage(Place, &'static str),
+    Damage(DamageLocation, &'static str),
     /// The kind of access and its block.
     Access(&'static str, u64),
     LostFlush,
@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn leaf(block: u64) -> Error {
-        let place = Place::InodeBlock(InodeNr(12), BlockNr(block));
+        let place = DamageLocation::InodeBlock(InodeNr(12), BlockNr(block));
         Corrupt::new(place, "directory leaf", CorruptKind::ChecksumTail).into()
     }
 

@@ -9,13 +9,13 @@ use crate::damage::{base, number};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use uext4::check::{Limits, Report, check};
+use uext4::check::{CheckReport, Limits, check};
 use uext4::device::{Access, FileDevice};
 use uext4::{Filesystem, MountOptions};
 use uext4_testkit::damage::{Checksums, Target, Wound};
 use uext4_testkit::oracle;
 
-pub(crate) fn look(path: &Path, limits: &Limits) -> uext4::Result<Report> {
+pub(crate) fn look(path: &Path, limits: &Limits) -> uext4::Result<CheckReport> {
     let device = Arc::new(FileDevice::open(path, Access::ReadOnly)?);
     check(device, MountOptions::default(), limits)
 }

@@ -3,9 +3,9 @@
 use crate::check::look;
 use std::path::Path;
 use std::sync::Arc;
-use uext4::check::{Finding, Limits, Report, check};
+use uext4::check::{CheckReport, Finding, Limits, check};
 use uext4::device::{BlockDevice, MemDevice};
-use uext4::format::{CorruptKind, InodeNr, Place};
+use uext4::format::{CorruptKind, DamageLocation, InodeNr};
 use uext4::{Caller, Error, Filesystem, MountOptions, WriteContext};
 use uext4_testkit::oracle;
 
@@ -20,7 +20,7 @@ fn changed(path: &Path, commands: &[&str]) {
     oracle::debugfs(path, oracle::Access::Write, commands).expect("debugfs writes");
 }
 
-fn report(path: &Path) -> Report {
+fn report(path: &Path) -> CheckReport {
     look(path, &Limits::default()).expect("it can be read")
 }
 
@@ -48,7 +48,8 @@ fn damage_that_a_mount_refuses_hides_no_other() {
         changed(&path, &[other, refused]);
         assert!(is_refused(&path), "{refused}");
         let report = report(&path);
-        let of_nr = |finding: &&Finding| finding.corrupt.place == Place::Inode(InodeNr(nr));
+        let of_nr =
+            |finding: &&Finding| finding.corrupt.place == DamageLocation::Inode(InodeNr(nr));
         let problems = report.findings.iter().filter(of_nr);
         let mut problems: Vec<_> = problems.map(|finding| &finding.corrupt.problem).collect();
         let (n, others) = (problems.len(), CorruptKind::LinksWrong);

@@ -15,7 +15,7 @@ const TAG_HEAD: u16 = 9;
 const ROUNDS: u64 = 250;
 
 /// Tag, byte offset and length of a record.
-struct Place {
+struct DamageLocation {
     tag: u16,
     at: usize,
     len: usize,
@@ -26,7 +26,7 @@ fn number(image: &[u8], at: usize) -> u16 {
 }
 
 /// The records of the first fast-commit area in the image, up to the last complete fast commit.
-fn records(image: &[u8], block_bytes: usize) -> Vec<Place> {
+fn records(image: &[u8], block_bytes: usize) -> Vec<DamageLocation> {
     let head = |block: &&usize| image[**block..].starts_with(&[TAG_HEAD as u8, 0, 8, 0]);
     let blocks: Vec<usize> = (0..image.len()).step_by(block_bytes).collect();
     let start = *blocks.iter().find(head).expect("an area of fast commits");
@@ -42,7 +42,7 @@ fn records(image: &[u8], block_bytes: usize) -> Vec<Place> {
             places.truncate(complete);
             return places;
         }
-        places.push(Place { tag, at, len });
+        places.push(DamageLocation { tag, at, len });
         at += TAG_BYTES + len;
         if tag == TAG_TAIL {
             complete = places.len();
@@ -51,7 +51,7 @@ fn records(image: &[u8], block_bytes: usize) -> Vec<Place> {
 }
 
 /// Recomputes the checksum of every fast commit.
-fn reseal(image: &mut [u8], places: &[Place]) {
+fn reseal(image: &mut [u8], places: &[DamageLocation]) {
     let mut crc = 0;
     for place in places {
         let end = place.at + TAG_BYTES + place.len;
@@ -67,9 +67,10 @@ fn reseal(image: &mut [u8], places: &[Place]) {
 }
 
 /// Corrupts some records: a bit, a byte, or a number with a special value.
-fn lie(image: &mut [u8], places: &[Place], rng: &mut Rng) {
-    let may_change = |place: &&Place| !matches!(place.tag, TAG_TAIL | TAG_HEAD) && place.len >= 4;
-    let places: Vec<&Place> = places.iter().filter(may_change).collect();
+fn lie(image: &mut [u8], places: &[DamageLocation], rng: &mut Rng) {
+    let may_change =
+        |place: &&DamageLocation| !matches!(place.tag, TAG_TAIL | TAG_HEAD) && place.len >= 4;
+    let places: Vec<&DamageLocation> = places.iter().filter(may_change).collect();
     for _ in 0..1 + rng.below(4) {
         let place = *rng.pick(&places);
         let value = place.at + TAG_BYTES;

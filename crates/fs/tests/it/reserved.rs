@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use uext4::check::{Limits, Report, check};
+use uext4::check::{CheckReport, Limits, check};
 use uext4::device::{Access, FileDevice};
 use uext4::format::InodeNr;
 use uext4::{Caller, Error, Filesystem, MountOptions, RenameFlags, SetMode, Threads};
@@ -25,7 +25,7 @@ fn mount(path: &Path) -> uext4::Result<Filesystem> {
     )
 }
 
-fn look(path: &Path) -> Report {
+fn look(path: &Path) -> CheckReport {
     let device = Arc::new(FileDevice::open(path, Access::ReadOnly).expect("it is there"));
     check(device, MountOptions::default(), &Limits::default()).expect("it can be read")
 }

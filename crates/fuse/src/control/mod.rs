@@ -10,10 +10,10 @@
 
 mod client;
 mod line;
-mod places;
 mod quota;
 mod socket;
 mod verbs;
+mod wait_slots;
 mod wire;
 
 pub use client::{Client, kind_of};

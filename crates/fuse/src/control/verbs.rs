@@ -2,8 +2,8 @@
 //!
 //! Locking: none here; verbs run in parallel with requests of the kernel.
 
-use super::places::Places;
 use super::quota;
+use super::wait_slots::WaitSlots;
 use super::wire::{Answered, Ask, Refusal};
 use crate::fixed_options::FixedOptions;
 use crate::request_stats::RequestStats;
@@ -32,7 +32,7 @@ pub(super) struct Mount {
     pub(super) fixed_options: FixedOptions,
     /// State of the sandbox, once known.
     pub(super) locked: Arc<OnceLock<Locked>>,
-    places: Places,
+    wait_slots: WaitSlots,
 }
 
 impl Mount {
@@ -48,7 +48,7 @@ impl Mount {
             served: served.to_string(),
             fixed_options,
             locked: Arc::default(),
-            places: Places::default(),
+            wait_slots: WaitSlots::default(),
         }
     }
 
@@ -59,7 +59,7 @@ impl Mount {
 
 pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
     let filesystem = mount.filesystem();
-    let _place = mount.places.take(&ask)?;
+    let _place = mount.wait_slots.take(&ask)?;
     match ask {
         Ask::Server {} => Ok(server(mount)),
         Ask::Incidents {} => Ok(incidents(filesystem)),

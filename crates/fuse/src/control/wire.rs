@@ -97,7 +97,8 @@ pub enum Ask {
     },
     /// Flushes everything to the image and freezes it; changes wait.
     Freeze {},
-    /// Grows the file system ([`uext4::Filesystem::grow`]); returns a [`uext4::resize::Report`].
+    /// Grows the file system ([`uext4::Filesystem::grow`]); returns a
+    /// [`uext4::resize::ResizeReport`].
     Grow {
         /// The new size. Without it and without `more_bytes`: all of the device.
         size_bytes: Option<u64>,

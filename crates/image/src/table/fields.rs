@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use super::lines::{self, Field};
 use super::parse::{Parser, wrong};
-use super::{Contents, Fault, Kind, Label, Line, Problem, Size, words};
+use super::{Contents, Fault, Label, Line, PartitionType, Problem, Size, words};
 
 /// The value of `content=` for the file system.
 const BUILD: &str = "build";
@@ -26,10 +26,10 @@ impl Parser<'_> {
         number.ok_or(Problem::Number { last })
     }
 
-    pub(super) fn usual_kind(&self) -> Kind {
+    pub(super) fn usual_kind(&self) -> PartitionType {
         match self.table.label {
-            Label::Gpt(_) => Kind::Gpt(words::LINUX),
-            Label::Dos(_) => Kind::Dos(words::DOS_LINUX),
+            Label::Gpt(_) => PartitionType::Gpt(words::LINUX),
+            Label::Dos(_) => PartitionType::Dos(words::DOS_LINUX),
         }
     }
 

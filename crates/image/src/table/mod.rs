@@ -77,7 +77,7 @@ pub(crate) struct Line {
     pub(crate) number: u32,
     start: Option<u64>,
     size: Size,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PartitionType,
     pub(crate) uuid: Option<Uuid>,
     pub(crate) name: String,
     pub(crate) attributes: u64,
@@ -96,7 +96,7 @@ enum Size {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PartitionType {
     Gpt(Uuid),
     Dos(u8),
 }
@@ -121,7 +121,7 @@ impl Table {
                 name: "root".to_owned(),
                 contents: Contents::FileSystem,
                 start: Some(MIB_SECTORS),
-                ..Line::new(0, 1, Kind::Gpt(words::root(kind)))
+                ..Line::new(0, 1, PartitionType::Gpt(words::root(kind)))
             }],
         }
     }
@@ -145,7 +145,7 @@ impl Table {
 }
 
 impl Line {
-    fn new(line: usize, number: u32, kind: Kind) -> Line {
+    fn new(line: usize, number: u32, kind: PartitionType) -> Line {
         Line {
             line,
             number,

@@ -3,7 +3,7 @@
 use uuid::{Uuid, uuid};
 
 use super::problem::Problem;
-use super::{Kind, Label, SECTOR, SECTORS_MAX};
+use super::{Label, PartitionType, SECTOR, SECTORS_MAX};
 use crate::PartitionKind;
 
 /// "Linux filesystem data", as the words of sfdisk name it.
@@ -130,7 +130,7 @@ pub(super) fn disk_id(text: &str) -> Option<u32> {
 
 const NOT_EXTENDED: &str = "a type that is made here; extended partitions are not";
 
-pub(super) fn kind(label: Label, text: &str) -> Result<Kind, Problem> {
+pub(super) fn kind(label: Label, text: &str) -> Result<PartitionType, Problem> {
     let word = text.to_ascii_lowercase();
     let has = |words: &&[&str]| words.contains(&word.as_str());
     let wrong = |wanted| Problem::Value {
@@ -142,7 +142,7 @@ pub(super) fn kind(label: Label, text: &str) -> Result<Kind, Problem> {
             let named = GPT_KINDS.iter().find(|(words, _)| has(words));
             let kind = named.map(|(_, kind)| *kind).or_else(|| guid(text));
             let kind = kind.filter(|kind| !kind.is_nil());
-            kind.map(Kind::Gpt).ok_or_else(|| {
+            kind.map(PartitionType::Gpt).ok_or_else(|| {
                 wrong(
                     "a type: a GUID, linux, uefi, swap, home, raid, lvm, root-x86-64, root-arm64, \
                      or one of a few names that sfdisk --list-types has",
@@ -163,7 +163,7 @@ pub(super) fn kind(label: Label, text: &str) -> Result<Kind, Problem> {
             if DOS_OTHERS.contains(&kind) {
                 Err(wrong(NOT_EXTENDED))
             } else {
-                Ok(Kind::Dos(kind))
+                Ok(PartitionType::Dos(kind))
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::client::{Client, LibraryClient, SystemClient};
 use crate::collection::{Collection, Sample};
 use crate::experiments::{Unit, allocators};
 use crate::measure::{Key, Results, progress};
-use crate::stage::{Place, Setup, Stage};
+use crate::stage::{Setup, Stage, WorkerAccess};
 use crate::system::{self, System};
 use anyhow::{Context, Result, ensure};
 use volume::{Geometry, SHAPE, Tree};
@@ -159,13 +159,13 @@ fn capacity_blocks(profile: &Profile, geometry: &Geometry) -> u64 {
 /// Ages the mounted file system, then writes the large file.
 fn work(
     profile: &Profile,
-    place: &Place,
+    place: &WorkerAccess,
     workload: &mut Workload,
     amount: Amount,
 ) -> Result<Vec<Sample>> {
     let root: Box<dyn Client> = match place {
-        Place::Library(filesystem) => Box::new(LibraryClient::new(filesystem.clone())?),
-        Place::Directory(dir) => Box::new(SystemClient::new(dir)?),
+        WorkerAccess::Library(filesystem) => Box::new(LibraryClient::new(filesystem.clone())?),
+        WorkerAccess::Directory(dir) => Box::new(SystemClient::new(dir)?),
     };
     let tree = Tree::create(profile, &*root)?;
     let capacity_bytes = amount.capacity_blocks * BLOCK_BYTES;

@@ -8,7 +8,7 @@ use crate::cleanup::Cleanup;
 use crate::collection::{Collection, Sample};
 use crate::experiments::{Clock, Experiment, Task, Unit};
 use crate::measure::of_system;
-use crate::stage::{Place, Setup, Stage};
+use crate::stage::{Setup, Stage, WorkerAccess};
 use crate::system::{self, System};
 use crate::workers::{self, Done};
 use anyhow::Result;
@@ -71,8 +71,8 @@ impl Fixture {
         let place = stage.access();
         let done = workers::work(&place, &tasks);
         let share_ns = match &place {
-            Place::Library(filesystem) => Some(filesystem.stats().journal.bookkeeping_ns),
-            Place::Directory(_) => None,
+            WorkerAccess::Library(filesystem) => Some(filesystem.stats().journal.bookkeeping_ns),
+            WorkerAccess::Directory(_) => None,
         };
         drop(place);
         let torn_down = stage.tear_down();

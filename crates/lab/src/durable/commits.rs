@@ -5,7 +5,7 @@
 use super::Feature;
 use crate::collection::Sample;
 use crate::experiments::Unit;
-use crate::stage::{Place, Stage};
+use crate::stage::{Stage, WorkerAccess};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fs;
@@ -48,8 +48,10 @@ impl Commits {
     pub(super) fn of(stage: &Stage, disk: &str, feature: Feature) -> Result<Self> {
         let counters = match (stage, stage.access()) {
             (Stage::Kernel(_), _) => of_kernel(disk, feature),
-            (_, Place::Library(filesystem)) => of_stats(&serde_json::to_value(filesystem.stats())?),
-            (_, Place::Directory(root)) => of_stats(&server(&root)?.ask(&Ask::Stats {})?),
+            (_, WorkerAccess::Library(filesystem)) => {
+                of_stats(&serde_json::to_value(filesystem.stats())?)
+            }
+            (_, WorkerAccess::Directory(root)) => of_stats(&server(&root)?.ask(&Ask::Stats {})?),
         }?;
         Ok(match feature {
             Feature::Fast => counters,

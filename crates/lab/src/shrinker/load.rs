@@ -23,7 +23,7 @@ pub(super) enum Load {
 
 /// One block to write.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct FileBlock {
     pub(super) file: u32,
     pub(super) block: u32,
 }
@@ -48,16 +48,20 @@ impl Load {
     }
 
     /// The blocks of a writer in the order of its writes; no two are adjacent.
-    pub(super) fn places(self, plan: &Plan, worker: u32) -> impl Iterator<Item = Place> + use<> {
+    pub(super) fn places(
+        self,
+        plan: &Plan,
+        worker: u32,
+    ) -> impl Iterator<Item = FileBlock> + use<> {
         let part = (FILE_BYTES / BLOCK_BYTES) as u32 / plan.workers.div_ceil(2);
         let stride = (part / plan.blocks).max(2);
         let files = files_of_writer(plan);
         (0..plan.blocks).map(move |nr| match self {
-            Self::ManyFiles => Place {
+            Self::ManyFiles => FileBlock {
                 file: worker * files + nr % files,
                 block: nr / files * 2,
             },
-            Self::TwoSparse => Place {
+            Self::TwoSparse => FileBlock {
                 file: worker % 2,
                 block: worker / 2 * part + nr * stride % part,
             },

@@ -8,7 +8,7 @@
 use super::load::{self, BLOCK_BYTES, DISK_BYTES, Load};
 use super::{Calls, Plan, Times};
 use crate::cleanup::Cleanup;
-use crate::stage::{Place, Setup, Stage};
+use crate::stage::{Setup, Stage, WorkerAccess};
 use crate::system::System;
 use anyhow::{Context, Result, bail};
 use rustix::fs::OFlags;
@@ -46,12 +46,14 @@ pub(super) fn run(plan: &Plan, system: System, load: Load) -> Result<Calls> {
     };
     let stage = Stage::mount(system, &image, dir.path(), &setup, &mut cleanup)?;
     let calls = match (&stage, stage.access()) {
-        (Stage::Kernel(mount), Place::Directory(root)) => {
+        (Stage::Kernel(mount), WorkerAccess::Directory(root)) => {
             under_pressure(|| write(plan, load, &root))?;
             of_kernel(mount.loop_device(), &root)
         }
-        (_, Place::Directory(root)) => write(plan, load, &root).and_then(|()| of_server(&root)),
-        (_, Place::Library(_)) => bail!("the library is no mount"),
+        (_, WorkerAccess::Directory(root)) => {
+            write(plan, load, &root).and_then(|()| of_server(&root))
+        }
+        (_, WorkerAccess::Library(_)) => bail!("the library is no mount"),
     };
     stage.tear_down()?;
     calls

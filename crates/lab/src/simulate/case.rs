@@ -15,7 +15,7 @@ use std::time::Duration;
 use uext4::mkfs::{self, JournalSize, MkfsOptions, Preset};
 use uext4::{Filesystem, MountOptions};
 use uext4_device::MemDevice;
-use uext4_sync::simulation::{self, Report};
+use uext4_sync::simulation::{self, AccessCounts};
 
 /// One variant with one number of workers on a simulated machine.
 pub(super) struct Case<'a> {
@@ -37,7 +37,7 @@ pub(super) struct Outcome {
     pub(super) total: f64,
     /// Time of all workers together, in picoseconds.
     pub(super) time_ps: u64,
-    pub(super) report: Report,
+    pub(super) report: AccessCounts,
     /// Times of single calls of all workers, ascending.
     pub(super) latencies: Vec<Duration>,
     /// Accesses of all workers together.
@@ -244,7 +244,7 @@ impl<'a> Case<'a> {
 
     /// Workers of a timed phase end one after the other, so the sum of their rates counts; of the
     /// others all work on a given amount, until the last has done it.
-    fn outcome(&self, phase: Phase, done: &[Done], report: Report) -> Outcome {
+    fn outcome(&self, phase: Phase, done: &[Done], report: AccessCounts) -> Outcome {
         let amount = done.iter().map(|one| one.amount).sum();
         let began = done.iter().map(|one| one.began).min().unwrap_or_default();
         let ended = done.iter().map(|one| one.ended).max().unwrap_or_default();

@@ -4,7 +4,7 @@ use crate::experiments::{self, Task};
 use anyhow::{Result, anyhow};
 use std::sync::Arc;
 use std::time::Duration;
-use uext4_sync::simulation::{self, Report};
+use uext4_sync::simulation::{self, AccessCounts};
 use uext4_sync::{Condvar, Mutex, Rank, thread};
 
 /// Cache lines that a report names.
@@ -63,7 +63,7 @@ struct State {
     failure: Option<anyhow::Error>,
     /// Workers that are ready for orders.
     ready: usize,
-    report: Report,
+    report: AccessCounts,
 }
 
 /// The orders for the workers, and their answers.
@@ -96,7 +96,7 @@ impl Schedule {
     }
 
     /// Runs a phase with this work between two accesses.
-    pub(super) fn phase(&self, phase: usize, work: Work) -> Result<(Vec<Done>, Report)> {
+    pub(super) fn phase(&self, phase: usize, work: Work) -> Result<(Vec<Done>, AccessCounts)> {
         let mut state = self.state.lock();
         let head = HEAD_START + HEAD_START_EACH * u32::try_from(self.workers)?;
         state.done.clear();

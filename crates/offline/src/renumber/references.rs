@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uext4_format::dirent::renumber;
 use uext4_format::xattr::{Area, renumber_values};
 use uext4_format::{
-    BlockNr, Feature, FileType, GroupNr, Inode, InodeFlags, InodeNr, Place, inline_data,
+    BlockNr, DamageLocation, Feature, FileType, GroupNr, Inode, InodeFlags, InodeNr, inline_data,
 };
 use uext4_num::usize_of;
 use uext4_volume::FileMap;
@@ -125,7 +125,11 @@ impl Finder<'_> {
         let blocks = blocks.flat_map(|extent| extent.start.0..extent.physical_end());
         for block in blocks.map(BlockNr) {
             let mut bytes = self.volume.read(block)?;
-            let met = numbers_in(&mut bytes, block_size, Place::InodeBlock(nr, block))?;
+            let met = numbers_in(
+                &mut bytes,
+                block_size,
+                DamageLocation::InodeBlock(nr, block),
+            )?;
             self.add(met, Reference::Entry(Owner::of(nr, inode), block));
         }
         Ok(())
@@ -152,7 +156,7 @@ impl Finder<'_> {
 }
 
 /// The numbers in the entries of a block.
-fn numbers_in(bytes: &mut [u8], block_size: usize, place: Place) -> Result<Vec<InodeNr>> {
+fn numbers_in(bytes: &mut [u8], block_size: usize, place: DamageLocation) -> Result<Vec<InodeNr>> {
     let mut met = Vec::new();
     renumber(bytes, block_size, place, |nr| {
         met.push(nr);

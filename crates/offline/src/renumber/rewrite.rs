@@ -16,8 +16,8 @@ use uext4_format::xattr::{
     Area, XattrBlock, XattrName, XattrValue, decode_ibody, encode_ibody, renumber_values,
 };
 use uext4_format::{
-    BlockNr, Checksums, Corrupt, CorruptKind, FileType, Full, Geometry, GroupNr, Inode, InodeFlags,
-    InodeNr, Place, group_flag, inode_bitmap_checksum,
+    BlockNr, Checksums, Corrupt, CorruptKind, DamageLocation, FileType, Full, Geometry, GroupNr,
+    Inode, InodeFlags, InodeNr, group_flag, inode_bitmap_checksum,
 };
 use uext4_volume::Result;
 use uext4_volume::Volume;
@@ -69,7 +69,7 @@ impl Work<'_> {
     fn owned(&mut self, nr: BlockNr, owner: Owner, holds: Holds) -> Result<()> {
         let seed = |nr| self.checksums.inode_seed(nr, owner.generation);
         let (old, new) = (seed(owner.nr), seed(self.numbers.now(owner.nr)));
-        let place = Place::InodeBlock(owner.nr, nr);
+        let place = DamageLocation::InodeBlock(owner.nr, nr);
         let mut bytes = self.volume.read(nr)?;
         match holds {
             Holds::TreeNode => {
@@ -170,7 +170,7 @@ impl Work<'_> {
     }
 
     fn split(&self, nr: InodeNr) -> Result<(GroupNr, u32)> {
-        let outside = Corrupt::new(Place::Inode(nr), "inode", CorruptKind::NotInUse);
+        let outside = Corrupt::new(DamageLocation::Inode(nr), "inode", CorruptKind::NotInUse);
         Ok(self.geometry.split_inode(nr).ok_or(outside)?)
     }
 
@@ -213,7 +213,7 @@ pub(super) fn inline_entries(
     inode: &mut Inode,
     new: &mut dyn FnMut(InodeNr) -> Option<InodeNr>,
 ) -> Result<()> {
-    let place = Place::Inode(nr);
+    let place = DamageLocation::Inode(nr);
     renumber(
         &mut inode.i_block[PARENT_BYTES..],
         ROOT_BYTES,

@@ -4,7 +4,7 @@
 
 use uext4_format::dirent::{BlockKind, DirLeaf, LeafTail, NewEntry, seal_block, verify_block};
 use uext4_format::htree::DxNode;
-use uext4_format::{Full, Place, Seed};
+use uext4_format::{DamageLocation, Full, Seed};
 use uext4_volume::Result;
 
 /// The block, and the seeds of its directory.
@@ -12,7 +12,7 @@ pub(super) struct Block {
     pub(super) has_index: bool,
     pub(super) old: Option<Seed>,
     pub(super) new: Option<Seed>,
-    pub(super) place: Place,
+    pub(super) place: DamageLocation,
 }
 
 fn tail(seed: Option<Seed>) -> LeafTail {

@@ -4,7 +4,7 @@ use super::{Work, directory};
 use uext4_format::extent::ExtentNode;
 use uext4_format::orphan_file::{seal_orphan_block, verify_orphan_block};
 use uext4_format::xattr::{Area, XattrBlock, decode_block};
-use uext4_format::{BlockNr, FileType, Inode, InodeFlags, InodeNr, Place, Seed};
+use uext4_format::{BlockNr, DamageLocation, FileType, Inode, InodeFlags, InodeNr, Seed};
 use uext4_volume::{Error, Result};
 use uext4_volume::{FileMap, has_map};
 
@@ -75,7 +75,7 @@ impl Work<'_> {
 
     /// A block of attributes has the seed of the file system, since inodes share it.
     fn attributes(&mut self, nr: BlockNr) -> Result<()> {
-        let mut bytes = self.block_of_file(nr, Place::Block(nr))?;
+        let mut bytes = self.block_of_file(nr, DamageLocation::Block(nr))?;
         if !self.attribute_blocks.insert(nr) {
             return Ok(());
         }
@@ -83,7 +83,7 @@ impl Work<'_> {
         if let Some(seed) = self.old.metadata {
             block.verify_checksum(seed, nr)?;
         }
-        decode_block(&bytes, Place::Block(nr))?;
+        decode_block(&bytes, DamageLocation::Block(nr))?;
         let before = bytes.clone();
         self.rehash_entries(&mut bytes, Area::InBlock)?;
         if let Some(seed) = self.new.metadata {
@@ -97,7 +97,7 @@ impl Work<'_> {
     }
 
     fn content(&mut self, owner: &Owner, nr: BlockNr) -> Result<()> {
-        let place = Place::InodeBlock(owner.nr, nr);
+        let place = DamageLocation::InodeBlock(owner.nr, nr);
         let mut bytes = self.block_of_file(nr, place)?;
         match owner.holds {
             Holds::Data => return Ok(()),

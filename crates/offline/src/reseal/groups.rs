@@ -3,8 +3,8 @@
 use super::Work;
 use crate::bitmaps::written_inodes;
 use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, GroupDescriptor, GroupNr, Inode, Place, block_bitmap_checksum,
-    group_flag, inode_bitmap_checksum,
+    BlockNr, Corrupt, CorruptKind, DamageLocation, GroupDescriptor, GroupNr, Inode,
+    block_bitmap_checksum, group_flag, inode_bitmap_checksum,
 };
 use uext4_num::usize_of;
 use uext4_volume::Result;
@@ -90,7 +90,7 @@ impl Work<'_> {
     }
 
     /// A block that an inode refers to, within the file system.
-    pub(super) fn block_of_file(&self, nr: BlockNr, place: Place) -> Result<Vec<u8>> {
+    pub(super) fn block_of_file(&self, nr: BlockNr, place: DamageLocation) -> Result<Vec<u8>> {
         if !self.geometry.contains(nr) {
             return Err(Corrupt::new(place, "inode map", CorruptKind::MapOutside).into());
         }

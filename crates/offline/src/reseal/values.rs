@@ -6,7 +6,7 @@ use super::Work;
 use uext4_format::xattr::{
     Area, EaInodeFields, VALUE_MAX_BYTES, rehash_values, renumber_values, value_hash,
 };
-use uext4_format::{Corrupt, CorruptKind, Inode, InodeFlags, InodeNr, Place, Seed};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, Inode, InodeFlags, InodeNr, Seed};
 use uext4_num::{clamp_usize, u64_of};
 use uext4_volume::FileMap;
 use uext4_volume::Result;
@@ -59,7 +59,7 @@ impl Work<'_> {
         if let Some(known) = self.value_hashes.get(&nr) {
             return Ok(*known);
         }
-        let damaged = |problem| Corrupt::new(Place::Inode(nr), "value inode", problem);
+        let damaged = |problem| Corrupt::new(DamageLocation::Inode(nr), "value inode", problem);
         if !self.geometry.contains_inode(nr) {
             return Err(damaged(CorruptKind::NumberRange).into());
         }
@@ -84,7 +84,7 @@ impl Work<'_> {
     }
 
     fn value(&self, nr: InodeNr, inode: &Inode) -> Result<Vec<u8>> {
-        let damaged = |problem| Corrupt::new(Place::Inode(nr), "value inode", problem);
+        let damaged = |problem| Corrupt::new(DamageLocation::Inode(nr), "value inode", problem);
         let size = clamp_usize(inode.size);
         if size > VALUE_MAX_BYTES {
             return Err(damaged(CorruptKind::ValueSize).into());

@@ -8,8 +8,8 @@ use std::ops::Range;
 use uext4_format::extent::Extent;
 use uext4_format::indirect::{DOUBLE_INDIRECT, pointer};
 use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, Feature, Geometry, GroupDescriptor, GroupNr, I_BLOCK_BYTES,
-    Inode, InodeNr, Place, Superblock,
+    BlockNr, Corrupt, CorruptKind, DamageLocation, Feature, Geometry, GroupDescriptor, GroupNr,
+    I_BLOCK_BYTES, Inode, InodeNr, Superblock,
 };
 use uext4_num::usize_of;
 use uext4_volume::Volume;
@@ -128,7 +128,7 @@ impl Layout {
     fn add(&mut self, volume: &Volume, nr: InodeNr, inode: &Inode) -> Result<()> {
         let outside = |block: BlockNr, structure| {
             let (place, problem) = (
-                Place::InodeBlock(nr, block),
+                DamageLocation::InodeBlock(nr, block),
                 CorruptKind::BlockOutsideSystem,
             );
             if self.geometry.contains(block) {

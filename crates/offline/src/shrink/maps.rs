@@ -7,7 +7,7 @@ use super::plan::Moved;
 use std::ops::Range;
 use uext4_format::extent::Extent;
 use uext4_format::indirect::{DIRECT_BLOCKS, pointer, set_pointer};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, Inode, InodeNr, LogicalBlock, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, Inode, InodeNr, LogicalBlock};
 use uext4_mkfs::extent_tree;
 use uext4_num::{clamp_u16, clamp_u32, usize_of};
 use uext4_volume::{FileMap, MapFormat, Result, Volume, append_extent};
@@ -134,6 +134,6 @@ pub(super) fn translated(extents: &[Extent], moved: &[Moved]) -> Vec<Extent> {
 }
 
 fn missing_node(nr: InodeNr) -> uext4_volume::Error {
-    let place = Place::InodeBlock(nr, BlockNr(0));
+    let place = DamageLocation::InodeBlock(nr, BlockNr(0));
     Corrupt::new(place, "inode map", CorruptKind::MapShared).into()
 }

@@ -18,7 +18,9 @@ use uext4_format::extent::{Extent, ExtentState};
 use uext4_format::indirect::{DOUBLE_INDIRECT, set_pointer};
 use uext4_format::orphan_file::seal_orphan_block;
 use uext4_format::xattr::XattrBlock;
-use uext4_format::{BlockNr, Corrupt, CorruptKind, GroupNr, Inode, InodeNr, Place, Superblock};
+use uext4_format::{
+    BlockNr, Corrupt, CorruptKind, DamageLocation, GroupNr, Inode, InodeNr, Superblock,
+};
 use uext4_num::{clamp_usize, u64_of, usize_of};
 use uext4_volume::FileMap;
 use uext4_volume::Result;
@@ -140,7 +142,7 @@ impl<'a> Mover<'a> {
         let geometry = *self.volume.geometry();
         let sectors = geometry.cluster_size() / 512;
         let others = inode.sectors(&geometry).checked_sub(u64_of(old) * sectors);
-        let wrong = || Corrupt::new(Place::Inode(nr), "inode", CorruptKind::SizeWrong);
+        let wrong = || Corrupt::new(DamageLocation::Inode(nr), "inode", CorruptKind::SizeWrong);
         let all = others.ok_or_else(wrong)? + u64_of(new) * sectors;
         self.charge(nr, inode, all)?;
         Ok(inode.set_sectors(all, &geometry).map_err(|_| wrong())?)

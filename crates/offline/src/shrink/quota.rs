@@ -7,7 +7,7 @@
 use super::moves::Mover;
 use std::collections::BTreeMap;
 use uext4_format::quota::{QUOTA_BLOCK_BYTES, QUOTA_ENTRY_BYTES, QuotaEntry, QuotaKind, QuotaTree};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, Inode, InodeFlags, InodeNr, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, Inode, InodeFlags, InodeNr};
 use uext4_num::{clamp_usize, u64_of};
 use uext4_volume::FileMap;
 use uext4_volume::{Error, Result};
@@ -67,7 +67,13 @@ impl Mover<'_> {
         let blocks = blocks.flat_map(|extent| extent.start.0..extent.physical_end());
         let blocks: Vec<u64> = blocks.collect();
         let block_size = u64::from(self.volume.geometry().block_size());
-        let wrong = |problem| Error::from(Corrupt::new(Place::Inode(nr), "quota file", problem));
+        let wrong = |problem| {
+            Error::from(Corrupt::new(
+                DamageLocation::Inode(nr),
+                "quota file",
+                problem,
+            ))
+        };
         let place = |at: u64| {
             let block = blocks.get(clamp_usize(at / block_size)).copied();
             let block = block.ok_or_else(|| wrong(CorruptKind::BlockBehindEnd))?;

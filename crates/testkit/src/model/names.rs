@@ -10,7 +10,7 @@ use crate::ops::Errno;
 const NAME_MAX_BYTES: usize = 255;
 
 /// A name in an existing directory.
-pub(super) struct Place<'a> {
+pub(super) struct NameInDir<'a> {
     pub(super) parent: Number,
     pub(super) name: &'a [u8],
 }
@@ -35,15 +35,17 @@ impl Model {
     }
 
     /// Resolves a path to the parent directory and the last name.
-    pub(super) fn parent_and_name<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
+    pub(super) fn parent_and_name<'a>(&self, path: &'a [u8]) -> OpResult<NameInDir<'a>> {
         let mut parent = ROOT;
         let mut parts = path.split(|byte| *byte == b'/').peekable();
         loop {
             let name = parts.next().unwrap_or_default();
             if parts.peek().is_none() {
-                return Ok(Place { parent, name });
+                return Ok(NameInDir { parent, name });
             }
-            let child = self.child(&Place { parent, name })?.ok_or(Errno::ENOENT)?;
+            let child = self
+                .child(&NameInDir { parent, name })?
+                .ok_or(Errno::ENOENT)?;
             if !self.inode(child).is_directory() {
                 return Err(Errno::ENOTDIR);
             }
@@ -51,7 +53,7 @@ impl Model {
         }
     }
 
-    pub(super) fn child(&self, place: &Place<'_>) -> OpResult<Option<Number>> {
+    pub(super) fn child(&self, place: &NameInDir<'_>) -> OpResult<Option<Number>> {
         if place.name.len() > NAME_MAX_BYTES {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -67,7 +69,7 @@ impl Model {
     }
 
     /// As [`Self::parent_and_name`], for a name that does not exist.
-    fn absent_name<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
+    fn absent_name<'a>(&self, path: &'a [u8]) -> OpResult<NameInDir<'a>> {
         let place = self.parent_and_name(path)?;
         match self.child(&place)? {
             Some(_) => Err(Errno::EEXIST),
@@ -87,7 +89,7 @@ impl Model {
     }
 
     /// Adds a new inode under a free name.
-    pub(super) fn add(&mut self, place: &Place<'_>, mut inode: Inode) {
+    pub(super) fn add(&mut self, place: &NameInDir<'_>, mut inode: Inode) {
         let default = self.inode(place.parent).xattrs.get(DEFAULT_ACL);
         if let Some(default) = default.filter(|_| !matches!(inode.body, Body::Symlink(_))) {
             let (acl, mode) = inherit(default, inode.mode);
@@ -143,7 +145,7 @@ impl Model {
     }
 
     /// Removes a name, and its inode with the last one. A directory is known to be empty.
-    pub(super) fn remove(&mut self, place: &Place<'_>) {
+    pub(super) fn remove(&mut self, place: &NameInDir<'_>) {
         let Some(number) = self.children_mut(place.parent).remove(place.name) else {
             return;
         };

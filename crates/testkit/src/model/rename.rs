@@ -1,7 +1,7 @@
 //! Rename with all flags; checks are in the order of Linux.
 
 use super::inode::{Body, Inode};
-use super::names::Place;
+use super::names::NameInDir;
 use super::{Model, Number, OpResult, ROOT};
 use crate::ops::{Errno, Node, RenameHow};
 
@@ -44,8 +44,8 @@ impl Model {
 
     fn replace(
         &mut self,
-        from: &Place<'_>,
-        to: &Place<'_>,
+        from: &NameInDir<'_>,
+        to: &NameInDir<'_>,
         old: Number,
         new: Option<Number>,
         how: RenameHow,
@@ -77,7 +77,7 @@ impl Model {
     }
 
     /// One half of an exchange: sets the inode of `place` to `number`.
-    fn put(&mut self, place: &Place<'_>, number: Number) {
+    fn put(&mut self, place: &NameInDir<'_>, number: Number) {
         let before = self
             .children_mut(place.parent)
             .insert(place.name.to_vec(), number);

@@ -18,7 +18,7 @@ pub struct HostTarget {
 }
 
 /// A parent directory and a name in it.
-struct Place<'a> {
+struct NameInDir<'a> {
     parent: OwnedFd,
     name: &'a [u8],
 }
@@ -38,7 +38,7 @@ impl HostTarget {
     }
 
     /// Opens the parent of `path`; follows no symlink.
-    fn open_parent<'a>(&self, path: &'a [u8]) -> OpResult<Place<'a>> {
+    fn open_parent<'a>(&self, path: &'a [u8]) -> OpResult<NameInDir<'a>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut parent = sys::open(&self.root, flags, Mode::empty())?;
         let mut parts = path.split(|byte| *byte == b'/').peekable();
@@ -46,7 +46,7 @@ impl HostTarget {
             // `split` yields at least one part, and the last one returns.
             let name = parts.next().unwrap_or_default();
             if parts.peek().is_none() {
-                return Ok(Place { parent, name });
+                return Ok(NameInDir { parent, name });
             }
             parent = sys::openat(&parent, name, flags, Mode::empty())?;
         }

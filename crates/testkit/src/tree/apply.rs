@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use rustix::fs as sys;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 
-use super::{Attributes, Device, Kind, Node, Time, TreeSpec};
+use super::{Attributes, Device, Node, NodeKind, Time, TreeSpec};
 
 impl TreeSpec {
     /// Creates every node below `root`, a mounted directory.
@@ -28,7 +28,7 @@ impl TreeSpec {
             .nodes
             .iter()
             .rev()
-            .filter(|node| node.kind == Kind::Directory)
+            .filter(|node| node.kind == NodeKind::Directory)
         {
             let path = under(root, &node.path);
             dress(&path, node).with_context(|| format!("attributes of {}", show(node)))?;
@@ -39,18 +39,18 @@ impl TreeSpec {
     fn create(&self, root: &Path, node: &Node) -> Result<()> {
         let path = under(root, &node.path);
         match &node.kind {
-            Kind::Directory => return Ok(fs::create_dir(&path)?),
-            Kind::HardLink(first) => {
+            NodeKind::Directory => return Ok(fs::create_dir(&path)?),
+            NodeKind::HardLink(first) => {
                 let first = under(root, &self.nodes[*first].path);
                 // The link changes only ctime, which manifests do not contain.
                 return Ok(fs::hard_link(first, &path)?);
             }
-            Kind::File(content) => content.write_to(&File::create_new(&path)?)?,
-            Kind::Symlink(target) => symlink(std::ffi::OsStr::from_bytes(target), &path)?,
-            Kind::CharDevice(device) => make(&path, FileType::CharacterDevice, *device)?,
-            Kind::BlockDevice(device) => make(&path, FileType::BlockDevice, *device)?,
-            Kind::Fifo => make(&path, FileType::Fifo, NO_DEVICE)?,
-            Kind::Socket => make(&path, FileType::Socket, NO_DEVICE)?,
+            NodeKind::File(content) => content.write_to(&File::create_new(&path)?)?,
+            NodeKind::Symlink(target) => symlink(std::ffi::OsStr::from_bytes(target), &path)?,
+            NodeKind::CharDevice(device) => make(&path, FileType::CharacterDevice, *device)?,
+            NodeKind::BlockDevice(device) => make(&path, FileType::BlockDevice, *device)?,
+            NodeKind::Fifo => make(&path, FileType::Fifo, NO_DEVICE)?,
+            NodeKind::Socket => make(&path, FileType::Socket, NO_DEVICE)?,
         }
         dress(&path, node)
     }
@@ -73,7 +73,7 @@ fn make(path: &Path, kind: FileType, device: Device) -> Result<()> {
 fn dress(path: &Path, node: &Node) -> Result<()> {
     let attributes = &node.attributes;
     std::os::unix::fs::lchown(path, Some(attributes.uid), Some(attributes.gid))?;
-    if !matches!(node.kind, Kind::Symlink(_)) {
+    if !matches!(node.kind, NodeKind::Symlink(_)) {
         fs::set_permissions(path, fs::Permissions::from_mode(attributes.mode))?;
     }
     for (name, value) in &attributes.xattrs {

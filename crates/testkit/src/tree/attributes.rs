@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Attributes, Kind, Privilege, Shape, Time};
+use super::{Attributes, NodeKind, Privilege, Shape, Time};
 use crate::rng::Rng;
 
 /// First and last second of an ext4 inode of 256 bytes (1901 and 2446).
@@ -21,7 +21,7 @@ const ACL_NO_ID: u32 = u32::MAX;
 /// `security.capability`, revision 2, with `cap_net_raw` effective and permitted.
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-pub(super) fn attributes(rng: &mut Rng, shape: &Shape, kind: &Kind) -> Attributes {
+pub(super) fn attributes(rng: &mut Rng, shape: &Shape, kind: &NodeKind) -> Attributes {
     let mode = mode(rng, kind);
     let (uid, gid) = match shape.privilege {
         Privilege::Root => (id(rng), id(rng)),
@@ -41,12 +41,12 @@ pub(super) fn attributes(rng: &mut Rng, shape: &Shape, kind: &Kind) -> Attribute
     }
 }
 
-fn mode(rng: &mut Rng, kind: &Kind) -> u32 {
+fn mode(rng: &mut Rng, kind: &NodeKind) -> u32 {
     match kind {
         // Linux gives every symlink this mode.
-        Kind::Symlink(_) => 0o777,
-        Kind::Directory => *rng.pick(&[0o755, 0o755, 0o755, 0o700, 0o750, 0o1777, 0o2775]),
-        Kind::File(_) => *rng.pick(&[
+        NodeKind::Symlink(_) => 0o777,
+        NodeKind::Directory => *rng.pick(&[0o755, 0o755, 0o755, 0o700, 0o750, 0o1777, 0o2775]),
+        NodeKind::File(_) => *rng.pick(&[
             0o644, 0o644, 0o644, 0o644, 0o755, 0o600, 0o4755, 0o2755, 0o6711, 0o400,
         ]),
         _ => *rng.pick(&[0o600, 0o660, 0o666]),
@@ -82,14 +82,14 @@ fn time(rng: &mut Rng) -> Time {
     Time { seconds, nanos }
 }
 
-fn xattrs(rng: &mut Rng, shape: &Shape, kind: &Kind, mode: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
+fn xattrs(rng: &mut Rng, shape: &Shape, kind: &NodeKind, mode: u32) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut set = Set {
         left_bytes: shape.xattr_max_bytes,
         pairs: BTreeMap::new(),
     };
     let is_root = shape.privilege == Privilege::Root;
-    let is_file = matches!(kind, Kind::File(_));
-    let is_dir = matches!(kind, Kind::Directory);
+    let is_file = matches!(kind, NodeKind::File(_));
+    let is_dir = matches!(kind, NodeKind::Directory);
     // Linux allows user attributes on regular files and directories only.
     if (is_file || is_dir) && rng.chance(12) {
         for number in 0..rng.between(1, 5) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Content, Kind, Node, TreeSpec};
+use super::{Content, Node, NodeKind, TreeSpec};
 use crate::manifest::{Entry, FileKind, Hasher, Manifest};
 
 impl TreeSpec {
@@ -13,12 +13,12 @@ impl TreeSpec {
         let subdirectories = self.subdirectories();
         let entries = self.nodes.iter().enumerate().map(|(index, node)| {
             let first = match node.kind {
-                Kind::HardLink(first) => first,
+                NodeKind::HardLink(first) => first,
                 _ => index,
             };
             let mut entry = self.entry(&self.nodes[first]);
             entry.nlink = match node.kind {
-                Kind::Directory => 2 + subdirectories.get(&node.path).copied().unwrap_or(0),
+                NodeKind::Directory => 2 + subdirectories.get(&node.path).copied().unwrap_or(0),
                 _ => names[&first].len() as u64,
             };
             entry.link_group = names.get(&first).filter(|all| all.len() > 1).map(|all| {
@@ -36,7 +36,7 @@ impl TreeSpec {
         let mut names: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
             let first = match node.kind {
-                Kind::HardLink(first) => first,
+                NodeKind::HardLink(first) => first,
                 _ => index,
             };
             names.entry(first).or_default().push(&node.path);
@@ -49,7 +49,7 @@ impl TreeSpec {
         for node in self
             .nodes
             .iter()
-            .filter(|node| node.kind == Kind::Directory)
+            .filter(|node| node.kind == NodeKind::Directory)
         {
             let cut = node
                 .path
@@ -70,15 +70,17 @@ impl TreeSpec {
         entry.mtime = node.attributes.mtime;
         entry.xattrs = node.attributes.xattrs.clone();
         match &node.kind {
-            Kind::File(content) => {
+            NodeKind::File(content) => {
                 entry.size_bytes = content.size_bytes;
                 entry.hash = Some(hash(content));
             }
-            Kind::Symlink(target) => {
+            NodeKind::Symlink(target) => {
                 entry.size_bytes = target.len() as u64;
                 entry.target = Some(target.clone());
             }
-            Kind::CharDevice(device) | Kind::BlockDevice(device) => entry.device = Some(*device),
+            NodeKind::CharDevice(device) | NodeKind::BlockDevice(device) => {
+                entry.device = Some(*device)
+            }
             _ => {}
         }
         entry
@@ -91,15 +93,15 @@ fn hash(content: &Content) -> u128 {
     hasher.finish()
 }
 
-fn file_kind(kind: &Kind) -> FileKind {
+fn file_kind(kind: &NodeKind) -> FileKind {
     match kind {
-        Kind::File(_) => FileKind::File,
-        Kind::Directory => FileKind::Directory,
-        Kind::Symlink(_) => FileKind::Symlink,
-        Kind::CharDevice(_) => FileKind::CharDevice,
-        Kind::BlockDevice(_) => FileKind::BlockDevice,
-        Kind::Fifo => FileKind::Fifo,
-        Kind::Socket => FileKind::Socket,
-        Kind::HardLink(_) => unreachable!("a hard link is looked up at its first name"),
+        NodeKind::File(_) => FileKind::File,
+        NodeKind::Directory => FileKind::Directory,
+        NodeKind::Symlink(_) => FileKind::Symlink,
+        NodeKind::CharDevice(_) => FileKind::CharDevice,
+        NodeKind::BlockDevice(_) => FileKind::BlockDevice,
+        NodeKind::Fifo => FileKind::Fifo,
+        NodeKind::Socket => FileKind::Socket,
+        NodeKind::HardLink(_) => unreachable!("a hard link is looked up at its first name"),
     }
 }

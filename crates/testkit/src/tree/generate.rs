@@ -3,7 +3,7 @@
 use super::attributes::attributes;
 use super::content::{Content, Piece, Style};
 use super::names::name;
-use super::{Device, Kind, Node, Privilege, Shape, TreeSpec};
+use super::{Device, Node, NodeKind, Privilege, Shape, TreeSpec};
 use crate::rng::Rng;
 
 /// Longest path: below a mount point it stays under `PATH_MAX`.
@@ -59,18 +59,18 @@ impl<'a> Generator<'a> {
         let mut path = Vec::new();
         for level in 0..DEEP_LEVELS.min(self.shape.entries / 8) {
             path = join(&path, format!("deep{level}").as_bytes());
-            self.push(path.clone(), Kind::Directory);
+            self.push(path.clone(), NodeKind::Directory);
         }
     }
 
     fn wide_directory(&mut self) {
         let path = b"wide".to_vec();
-        self.push(path.clone(), Kind::Directory);
+        self.push(path.clone(), NodeKind::Directory);
         for number in 0..self.shape.entries * WIDE_PERCENT / 100 {
             let seed = self.rng.next_u64();
             let content = Content::dense(self.rng.below(3) * 100, seed, Style::Text);
             let path = join(&path, format!("entry with number {number:07}").as_bytes());
-            self.push(path, Kind::File(content));
+            self.push(path, NodeKind::File(content));
         }
     }
 
@@ -94,18 +94,20 @@ impl<'a> Generator<'a> {
         }
     }
 
-    fn kind(&mut self) -> Kind {
+    fn kind(&mut self) -> NodeKind {
         let is_root = self.shape.privilege == Privilege::Root;
         match self.rng.below(100) {
-            0..=11 => Kind::Directory,
-            12..=17 => Kind::Symlink(self.target()),
-            18..=22 if !self.linkable.is_empty() => Kind::HardLink(*self.rng.pick(&self.linkable)),
-            23 if is_root => Kind::CharDevice(self.device()),
-            24 if is_root => Kind::BlockDevice(self.device()),
-            25 => Kind::Fifo,
-            26 => Kind::Socket,
-            27..=30 => Kind::File(self.sparse()),
-            _ => Kind::File(self.dense()),
+            0..=11 => NodeKind::Directory,
+            12..=17 => NodeKind::Symlink(self.target()),
+            18..=22 if !self.linkable.is_empty() => {
+                NodeKind::HardLink(*self.rng.pick(&self.linkable))
+            }
+            23 if is_root => NodeKind::CharDevice(self.device()),
+            24 if is_root => NodeKind::BlockDevice(self.device()),
+            25 => NodeKind::Fifo,
+            26 => NodeKind::Socket,
+            27..=30 => NodeKind::File(self.sparse()),
+            _ => NodeKind::File(self.dense()),
         }
     }
 
@@ -202,16 +204,16 @@ impl<'a> Generator<'a> {
         content
     }
 
-    fn push(&mut self, path: Vec<u8>, kind: Kind) {
+    fn push(&mut self, path: Vec<u8>, kind: NodeKind) {
         let index = self.nodes.len();
         let mut rng = self.rng.fork(index as u64);
         let attributes = match kind {
-            Kind::HardLink(first) => self.nodes[first].attributes.clone(),
+            NodeKind::HardLink(first) => self.nodes[first].attributes.clone(),
             _ => attributes(&mut rng, self.shape, &kind),
         };
         match kind {
-            Kind::Directory => self.directories.push(path.clone()),
-            Kind::HardLink(_) => {}
+            NodeKind::Directory => self.directories.push(path.clone()),
+            NodeKind::HardLink(_) => {}
             _ => self.linkable.push(index),
         }
         self.nodes.push(Node {

@@ -34,14 +34,14 @@ pub struct Node {
     /// Path relative to the root, no leading slash.
     pub path: Vec<u8>,
     /// Type, with what belongs to it.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// Attributes of its inode.
     pub attributes: Attributes,
 }
 
 /// Type of a node, with its content, target or number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     /// A regular file with its content.
     File(Content),
     /// A directory; its entries are nodes of their own.

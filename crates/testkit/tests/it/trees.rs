@@ -5,7 +5,7 @@ use std::fs;
 use uext4_testkit::manifest::{Field, FileKind, Manifest, Policy};
 use uext4_testkit::oracle::{KernelMount, assert_clean, mke2fs_image, scratch_dir};
 use uext4_testkit::skip;
-use uext4_testkit::tree::{Kind, Privilege, Shape, TreeSpec, pack, unpack};
+use uext4_testkit::tree::{NodeKind, Privilege, Shape, TreeSpec, pack, unpack};
 
 const SEED: u64 = 20_260_721;
 
@@ -51,7 +51,7 @@ fn a_seed_gives_one_tree_with_every_oddity() {
     assert!(
         spec.nodes
             .iter()
-            .any(|node| matches!(node.kind, Kind::HardLink(_)))
+            .any(|node| matches!(node.kind, NodeKind::HardLink(_)))
     );
     assert!(
         spec.nodes

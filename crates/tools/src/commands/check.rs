@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
 use uext4::MountOptions;
-use uext4::check::{Finding, Limits, Report};
-use uext4::format::Place;
+use uext4::check::{CheckReport, Finding, Limits};
+use uext4::format::DamageLocation;
 use uext4_num::u64_of;
 
 /// Check a file system without changing it, as e2fsck -fn does
@@ -63,7 +63,7 @@ impl Args {
 }
 
 /// Turns findings or an incomplete check into a failure.
-fn verdict(name: &str, report: &Report) -> Result<()> {
+fn verdict(name: &str, report: &CheckReport) -> Result<()> {
     let count = u64_of(report.findings.len()) + report.n_more;
     if count > 0 {
         let first = report.findings.first().map(Finding::to_string);
@@ -81,7 +81,7 @@ fn verdict(name: &str, report: &Report) -> Result<()> {
     }
 }
 
-fn print(out: &mut dyn Write, report: &Report) -> Result<()> {
+fn print(out: &mut dyn Write, report: &CheckReport) -> Result<()> {
     for finding in &report.findings {
         match finding.byte {
             Some(byte) => writeln!(out, "{finding} [byte {byte}]")?,
@@ -101,7 +101,7 @@ fn print(out: &mut dyn Write, report: &Report) -> Result<()> {
     Ok(())
 }
 
-fn as_json(report: &Report) -> Value {
+fn as_json(report: &CheckReport) -> Value {
     let findings: Vec<Value> = report.findings.iter().map(finding_json).collect();
     json!({
         "clean": report.is_clean(),
@@ -124,15 +124,15 @@ fn finding_json(finding: &Finding) -> Value {
         "group": null,
     });
     match finding.corrupt.place {
-        Place::Superblock => value["block"] = 0.into(),
-        Place::Group(group) => value["group"] = group.0.into(),
-        Place::Inode(inode) => value["inode"] = inode.0.into(),
-        Place::Block(block) => value["block"] = block.0.into(),
-        Place::InodeBlock(inode, block) => {
+        DamageLocation::Superblock => value["block"] = 0.into(),
+        DamageLocation::Group(group) => value["group"] = group.0.into(),
+        DamageLocation::Inode(inode) => value["inode"] = inode.0.into(),
+        DamageLocation::Block(block) => value["block"] = block.0.into(),
+        DamageLocation::InodeBlock(inode, block) => {
             value["inode"] = inode.0.into();
             value["block"] = block.0.into();
         }
-        Place::JournalBlock(block) => value["journal_block"] = block.into(),
+        DamageLocation::JournalBlock(block) => value["journal_block"] = block.into(),
     }
     value
 }

@@ -45,7 +45,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct CompactReport {
     #[serde(flatten)]
     done: Compacted,
     /// Space that the image takes on the host; none for a block device.
@@ -91,7 +91,7 @@ impl Args {
         } else {
             None
         };
-        let report = Report {
+        let report = CompactReport {
             done,
             size_bytes,
             host_bytes_before,
@@ -108,7 +108,7 @@ impl Args {
         }
     }
 
-    fn print_report(&self, name: &str, report: &Report) -> Result<()> {
+    fn print_report(&self, name: &str, report: &CompactReport) -> Result<()> {
         if self.json {
             return show::json(&mut std::io::stdout(), report);
         }

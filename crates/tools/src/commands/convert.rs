@@ -49,7 +49,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct ConvertReport {
     image: String,
     /// Names of features, as tune2fs has them.
     added: Vec<String>,
@@ -79,7 +79,7 @@ impl Args {
         } else {
             None
         };
-        let report = Report {
+        let report = ConvertReport {
             image: name.clone(),
             added: added.iter().map(ToString::to_string).collect(),
             extents,
@@ -126,7 +126,7 @@ fn use_extents(
     })
 }
 
-impl Report {
+impl ConvertReport {
     fn print(&self) -> Result<()> {
         let (mut out, image) = (show::stdout(), &self.image);
         match (self.added.is_empty(), &self.extents) {

@@ -81,7 +81,7 @@ pub(crate) struct Args {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Report {
+struct ExportReport {
     files: u64,
     data_bytes: u64,
     failed: u64,
@@ -222,7 +222,7 @@ impl Args {
         if !self.json {
             return Ok(());
         }
-        let report = Report {
+        let report = ExportReport {
             files: summary.files,
             data_bytes: summary.bytes,
             failed: summary.failed,

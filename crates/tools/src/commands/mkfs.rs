@@ -5,13 +5,13 @@ use super::mkfs_extended::Extended;
 use super::mkfs_report::Made;
 use super::mkfs_target::Target;
 use crate::failure::{At, Failure, Result};
+use crate::location::Location;
 use crate::numbers::{self, FsSize};
-use crate::place::Place;
 use crate::reproducible::Epoch;
 use clap::ValueEnum;
 use std::path::PathBuf;
 use std::str::FromStr;
-use uext4::mkfs::{InodeCount, JournalSize, MkfsOptions, Preset, Report};
+use uext4::mkfs::{InodeCount, JournalSize, MkfsOptions, MkfsReport, Preset};
 
 /// Create an ext2, ext3 or ext4 file system, as mke2fs does
 #[derive(clap::Args)]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// File (created if it does not exist) or block device
     image: PathBuf,
     #[command(flatten)]
-    place: Place,
+    place: Location,
     /// Size of the file system, as for mke2fs: with suffix K, M, G or T, with s in sectors of 512
     /// bytes, without suffix in KiB, or in blocks if -b is given. Default: size of the existing
     /// file or device
@@ -68,7 +68,7 @@ pub(crate) struct Args {
     uuid: Option<[u8; 16]>,
     /// Type of the file system, which selects its defaults
     #[arg(short = 't', long = "type", value_enum, default_value = "ext4")]
-    kind: Kind,
+    kind: FileSystemKind,
     /// Number of inodes
     #[arg(short = 'N', long, conflicts_with = "inode_ratio")]
     inodes: Option<u32>,
@@ -115,7 +115,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Kind {
+enum FileSystemKind {
     Ext2,
     Ext3,
     Ext4,
@@ -150,7 +150,12 @@ impl Args {
         }
     }
 
-    fn make(&self, target: &Target<'_>, options: &mut MkfsOptions, name: &str) -> Result<Report> {
+    fn make(
+        &self,
+        target: &Target<'_>,
+        options: &mut MkfsOptions,
+        name: &str,
+    ) -> Result<MkfsReport> {
         let is_new = std::fs::symlink_metadata(&self.image).is_err();
         let made = target
             .device(options)
@@ -179,9 +184,9 @@ impl Args {
 
     fn options(&self) -> Result<MkfsOptions> {
         let preset = match self.kind {
-            Kind::Ext2 => Preset::Ext2,
-            Kind::Ext3 => Preset::Ext3,
-            Kind::Ext4 => Preset::Ext4,
+            FileSystemKind::Ext2 => Preset::Ext2,
+            FileSystemKind::Ext3 => Preset::Ext3,
+            FileSystemKind::Ext4 => Preset::Ext4,
         };
         let mut options = MkfsOptions::new(preset);
         if let Some(list) = &self.features {

@@ -17,7 +17,7 @@ enum One {
     RootOwner(u32, u32),
     HashSeed([u8; 16]),
     OrphanFile(u32),
-    Place(Placement),
+    Placement(Placement),
     /// No effect: discarding is left to the program that makes the image file.
     Discard,
 }
@@ -42,7 +42,7 @@ impl Extended {
                 One::RootOwner(uid, gid) => options.root_owner = (*uid, *gid),
                 One::HashSeed(seed) => options.hash_seed = Some(*seed),
                 One::OrphanFile(blocks) => options.orphan_file_blocks = Some(*blocks),
-                One::Place(placement) => options.placement = *placement,
+                One::Placement(placement) => options.placement = *placement,
                 One::Discard => {}
             }
         }
@@ -69,8 +69,8 @@ fn one(word: &str) -> Result<One, String> {
         }
         "hash_seed" => Ok(One::HashSeed(numbers::uuid(value)?)),
         "orphan_file_size" => Ok(One::OrphanFile(number(word, value)?)),
-        "packed_meta_blocks" if value == "0" => Ok(One::Place(Placement::Spread)),
-        "packed_meta_blocks" if matches!(value, "" | "1") => Ok(One::Place(Placement::Packed)),
+        "packed_meta_blocks" if value == "0" => Ok(One::Placement(Placement::Spread)),
+        "packed_meta_blocks" if matches!(value, "" | "1") => Ok(One::Placement(Placement::Packed)),
         "discard" | "nodiscard" => Ok(One::Discard),
         _ => Err(format!("{name} is unknown or not supported")),
     }

@@ -6,12 +6,12 @@ use crate::{numbers, show};
 use serde::Serialize;
 use std::io::Write;
 use uext4::format::{GroupNr, Support};
-use uext4::mkfs::Report;
+use uext4::mkfs::MkfsReport;
 
 /// A file system that was made, or would be in a dry run.
 pub(super) struct Made<'a> {
     pub(super) name: &'a str,
-    pub(super) report: &'a Report,
+    pub(super) report: &'a MkfsReport,
     pub(super) root_owner: (u32, u32),
     pub(super) dry_run: bool,
 }

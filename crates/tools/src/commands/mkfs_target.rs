@@ -1,7 +1,7 @@
 //! Target of mkfs: a new file, an existing file, a block device, or none in a dry run.
 
 use crate::failure::{At, Exit, Failure, Result};
-use crate::place::Place;
+use crate::location::Location;
 use std::fs::Metadata;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -13,7 +13,7 @@ use uext4_sync::Arc;
 /// Path and size of the new file system.
 pub(super) struct Target<'a> {
     pub(super) path: &'a Path,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a Location,
     pub(super) size_bytes: Option<u64>,
     pub(super) force: bool,
 }
@@ -246,7 +246,7 @@ mod tests {
         let there = path.metadata().unwrap();
         let target = Target {
             path: &path,
-            place: &Place::default(),
+            place: &Location::default(),
             size_bytes: None,
             force: true,
         };

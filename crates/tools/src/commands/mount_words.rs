@@ -1,7 +1,7 @@
 //! Options of `uext4 mount -o` for the server and the mount point, and the help for all options.
 //! Parser and help use the same tables.
 
-use crate::place::Place;
+use crate::location::Location;
 use std::collections::HashSet;
 use uext4::device::LoopIo;
 use uext4::{MountOptions, OptionHelp};
@@ -172,7 +172,7 @@ fn all() -> Vec<OptionHelp> {
     });
     let owners = Owners::words()
         .map(|(name, value, about)| row("Owners", vec![format!("{name}={value}")], about));
-    let place = Place::words().map(|(name, value, about)| {
+    let place = Location::words().map(|(name, value, about)| {
         row(
             "Location of the file system",
             vec![format!("{name}={value}")],
@@ -309,7 +309,7 @@ mod tests {
         let server = TABLE.iter().flat_map(|row| row.words);
         let server = server.map(|(name, _)| (*name).to_owned());
         let owners = Owners::words().map(|(name, value, _)| format!("{name}={value}"));
-        let place = Place::words().map(|(name, value, _)| format!("{name}={value}"));
+        let place = Location::words().map(|(name, value, _)| format!("{name}={value}"));
         let theirs = MountOptions::help().into_iter().flat_map(|row| row.forms);
         let all: Vec<_> = server.chain(owners).chain(place).chain(theirs).collect();
         assert!(all.len() > 150, "{}", all.len());

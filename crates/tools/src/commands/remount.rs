@@ -3,7 +3,7 @@
 use super::control;
 use super::mount_words::take_ours;
 use crate::failure::{Failure, Result};
-use crate::place::Place;
+use crate::location::Location;
 use std::path::{Path, PathBuf};
 use uext4::Flush;
 
@@ -91,7 +91,7 @@ impl Args {
 
 /// Refuses an unknown option as a usage error, before it asks the mount.
 fn check_words(list: &str) -> Result<()> {
-    let rest = Place::default().take(list)?;
+    let rest = Location::default().take(list)?;
     let ours = take_ours(&rest, &mut uext4_fuse::MountOptions::default());
     let words = ours.map_err(|error| Failure::usage(format!("-o {error}")))?;
     let known = uext4::MountOptions::default().parse(&words.rest);

@@ -12,7 +12,7 @@ use uext4::device::partition;
 use uext4::device::{self, BlockDevice, FileDevice};
 use uext4::format::{Feature, Geometry, Superblock};
 use uext4::mkfs::{self, DeviceContents, MkfsOptions, Preset};
-use uext4::resize::{self, Least, Plan, Report, Size};
+use uext4::resize::{self, Least, Plan, ResizeReport, Size};
 use uext4_fuse::Ask;
 use uext4_sync::Arc;
 
@@ -82,7 +82,7 @@ impl FromStr for Wanted {
 #[derive(Serialize)]
 struct Json<'a> {
     #[serde(flatten)]
-    report: &'a Report,
+    report: &'a ResizeReport,
     /// Only a plan: nothing was written.
     dry_run: bool,
 }
@@ -134,7 +134,7 @@ impl Args {
     }
 
     /// Grows the file system of a running mount.
-    fn grow_mount(&self) -> Result<Report> {
+    fn grow_mount(&self) -> Result<ResizeReport> {
         let mount = &self.image.image;
         let (size_bytes, more_bytes) = match self.size {
             None => (None, None),
@@ -159,7 +159,7 @@ impl Args {
         })
     }
 
-    fn print_report(&self, report: &Report) -> Result<()> {
+    fn print_report(&self, report: &ResizeReport) -> Result<()> {
         match (self.json, self.quiet) {
             (true, _) => self.print_json(report),
             (false, true) => Ok(()),
@@ -229,12 +229,12 @@ impl Args {
         })
     }
 
-    fn print_json(&self, report: &Report) -> Result<()> {
+    fn print_json(&self, report: &ResizeReport) -> Result<()> {
         let dry_run = self.dry_run;
         show::json(&mut std::io::stdout(), &Json { report, dry_run })
     }
 
-    fn say(&self, report: &Report) -> Result<()> {
+    fn say(&self, report: &ResizeReport) -> Result<()> {
         let name = self.image.name();
         let (before, after) = (&report.before, &report.after);
         if before.blocks == after.blocks {
@@ -275,7 +275,7 @@ fn bytes_of(size: FsSize) -> Result<u64> {
 impl Args {
     /// Says that the space which came has few inodes: their number per group is settled when a file
     /// system is made.
-    fn say_inodes(&self, report: &Report) -> Result<()> {
+    fn say_inodes(&self, report: &ResizeReport) -> Result<()> {
         let (before, after) = (&report.before, &report.after);
         let more_bytes = after.size_bytes.saturating_sub(before.size_bytes);
         let more = u64::from(after.inodes.saturating_sub(before.inodes));

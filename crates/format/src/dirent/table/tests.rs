@@ -7,7 +7,7 @@ use crate::dirent::init_first_block;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-const PLACE: Place = Place::Block(BlockNr(3));
+const PLACE: DamageLocation = DamageLocation::Block(BlockNr(3));
 
 fn new(inode: u32, name: &[u8]) -> NewEntry<'_> {
     NewEntry {

@@ -11,7 +11,7 @@ use uext4_format::xattr::{
     EaInodeFields, NameIndex, XattrBlock, XattrName, XattrSet, XattrValue, block_capacity_bytes,
     decode_block, decode_ibody, encode_block, encode_ibody, entry_hash_of_inode, value_hash,
 };
-use uext4_format::{InodeFlags, InodeNr, Place};
+use uext4_format::{DamageLocation, InodeFlags, InodeNr};
 use uext4_testkit::oracle::KernelMount;
 
 fn set(file: &Path, name: &str, value: &str) {
@@ -38,11 +38,12 @@ fn fill(root: &Path) {
 fn ibody(volume: &Volume, node: &Node) -> XattrSet {
     let start = RawInode(&node.raw).fields().len();
     let area = &node.raw[start..];
-    let found = decode_ibody(area, Place::Inode(node.ino)).expect("attributes in the inode");
+    let found =
+        decode_ibody(area, DamageLocation::Inode(node.ino)).expect("attributes in the inode");
     let mut copy = area.to_vec();
     encode_ibody(&mut copy, &found).expect("fits where it was");
     assert_eq!(
-        decode_ibody(&copy, Place::Inode(node.ino)).expect("ours"),
+        decode_ibody(&copy, DamageLocation::Inode(node.ino)).expect("ours"),
         found
     );
     check_values(volume, &found);
@@ -59,12 +60,12 @@ fn block(volume: &Volume, node: &Node) -> Option<XattrSet> {
     if let Some(seed) = volume.seed() {
         header.verify_checksum(seed, nr).expect("checksum");
     }
-    let found = decode_block(&bytes, Place::Block(nr)).expect("attributes in a block");
+    let found = decode_block(&bytes, DamageLocation::Block(nr)).expect("attributes in a block");
     assert!(found.area_bytes() <= block_capacity_bytes(bytes.len()));
     let mut copy = vec![0; bytes.len()];
     encode_block(&mut copy, &found).expect("fits where it was");
     assert_eq!(
-        decode_block(&copy, Place::Block(nr)).expect("ours"),
+        decode_block(&copy, DamageLocation::Block(nr)).expect("ours"),
         found,
         "same order"
     );
@@ -183,7 +184,7 @@ fn inline_data_of_the_kernel() {
         };
         if node.inode.mode >> 12 == 4 {
             assert_eq!(parent(&node.inode.i_block), InodeNr(2));
-            let records = records(&node.inode.i_block, &value, Place::Inode(node.ino));
+            let records = records(&node.inode.i_block, &value, DamageLocation::Inode(node.ino));
             let records: Vec<_> = records.map(|record| record.expect("record")).collect();
             let used = records.iter().filter(|record| !record.is_free());
             names.extend(used.map(|record| record.name.to_vec()));

@@ -12,7 +12,7 @@ use uext4_format::dirent::{DirLeaf, LeafTail, NewEntry};
 use uext4_format::hash::{CharSign, DirHasher, HashVersion};
 use uext4_format::htree::{DxNode, MaxLevels, RootInfo};
 use uext4_format::superblock::flag;
-use uext4_format::{InodeFlags, Place};
+use uext4_format::{DamageLocation, InodeFlags};
 use uext4_testkit::oracle::KernelMount;
 
 fn name(number: u32) -> Vec<u8> {
@@ -38,7 +38,7 @@ struct Walk<'a> {
     node: &'a Node,
     map: BTreeMap<u32, Vec<u8>>,
     tail: LeafTail,
-    place: Place,
+    place: DamageLocation,
     names: Vec<Vec<u8>>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Walk<'a> {
             node,
             map,
             tail,
-            place: Place::Inode(node.ino),
+            place: DamageLocation::Inode(node.ino),
             names: Vec::new(),
         }
     }

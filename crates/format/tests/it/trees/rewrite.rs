@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{Volume, run};
 use uext4_format::dirent::{DirLeaf, LeafTail, NewEntry};
 use uext4_format::xattr::{XattrBlock, decode_block, encode_block};
-use uext4_format::{BlockNr, InodeFlags, Place, Seed};
+use uext4_format::{BlockNr, DamageLocation, InodeFlags, Seed};
 use uext4_testkit::oracle::{KernelMount, assert_clean, mke2fs_image};
 
 fn fill(root: &Path) {
@@ -33,7 +33,7 @@ fn fill(root: &Path) {
 
 /// The leaf with its entries packed in reverse order, "." and ".." still first.
 fn rewritten_leaf(block: &[u8], seed: Seed) -> Vec<u8> {
-    let leaf = DirLeaf::new(block, LeafTail::Checksum, Place::Superblock);
+    let leaf = DirLeaf::new(block, LeafTail::Checksum, DamageLocation::Superblock);
     let entries: Vec<_> = leaf.entries().map(|entry| entry.expect("entry")).collect();
     let dots = entries
         .iter()
@@ -47,14 +47,18 @@ fn rewritten_leaf(block: &[u8], seed: Seed) -> Vec<u8> {
             kind: entry.kind,
         })
         .collect();
-    let mut copy = DirLeaf::init(vec![0; block.len()], LeafTail::Checksum, Place::Superblock);
+    let mut copy = DirLeaf::init(
+        vec![0; block.len()],
+        LeafTail::Checksum,
+        DamageLocation::Superblock,
+    );
     copy.pack(order).expect("fits where it was");
     copy.update_checksum(seed);
     copy.into_bytes()
 }
 
 fn rewritten_attributes(block: &[u8], nr: BlockNr, seed: Seed) -> Vec<u8> {
-    let set = decode_block(block, Place::Block(nr)).expect("attributes");
+    let set = decode_block(block, DamageLocation::Block(nr)).expect("attributes");
     let mut copy = vec![0; block.len()];
     encode_block(&mut copy, &set).expect("fits where it was");
     let mut header = XattrBlock::new(&mut copy[..]);

@@ -9,8 +9,8 @@ use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::indirect::{IndirectPath, pointer, validate};
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::{
-    BlockNr, Checksums, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr, LogicalBlock, Place,
-    Seed, Superblock,
+    BlockNr, Checksums, DamageLocation, Geometry, GroupDescriptor, Inode, InodeFlags, InodeNr,
+    LogicalBlock, Seed, Superblock,
 };
 
 pub(super) struct Volume {
@@ -111,7 +111,8 @@ impl Volume {
             let path = IndirectPath::new(LogicalBlock(logical), size as usize).expect("in reach");
             let mut at = BlockNr(0);
             for (level, &offset) in path.offsets().iter().enumerate() {
-                validate(&bytes, &self.blocks(), Place::Inode(node.ino)).expect("pointers");
+                validate(&bytes, &self.blocks(), DamageLocation::Inode(node.ino))
+                    .expect("pointers");
                 at = pointer(&bytes, offset as usize);
                 if at.0 == 0 {
                     break;
@@ -134,7 +135,7 @@ impl Volume {
         expect: &Expect,
         found: &mut Vec<(u32, BlockNr, ExtentState)>,
     ) {
-        tree.validate(expect, Place::Inode(node.ino))
+        tree.validate(expect, DamageLocation::Inode(node.ino))
             .expect("extent node");
         if tree.depth() == 0 {
             for extent in tree.extents() {
@@ -154,7 +155,7 @@ impl Volume {
             let child = ExtentNode::new(&block[..]);
             if let Some(seed) = node.seed {
                 child
-                    .verify_checksum(seed, Place::Block(index.child))
+                    .verify_checksum(seed, DamageLocation::Block(index.child))
                     .expect("extent checksum");
             }
             self.walk(node, &child, &expect.child(tree, at), found);

@@ -2,7 +2,7 @@
 
 use super::error::{At, PathError, Result};
 use super::tree::join;
-use super::walk::Place;
+use super::walk::NameInDir;
 use super::{AsBytes, Paths};
 use crate::ops::RenameFlags;
 use crate::state::inode::InodeRef;
@@ -19,7 +19,7 @@ impl Paths {
 
     /// Creates a directory with these permission bits, less those of the umask.
     pub fn create_dir_mode(&self, path: impl AsBytes, mode: u16) -> Result<()> {
-        let Place {
+        let NameInDir {
             path, parent, name, ..
         } = self.new_entry(path.as_bytes())?;
         let made = self.fs.mkdir(&parent, name, mode, &self.caller);
@@ -49,7 +49,7 @@ impl Paths {
 
     /// Creates a symbolic link at `path` to `target`, which need not exist.
     pub fn symlink(&self, target: impl AsBytes, path: impl AsBytes) -> Result<()> {
-        let Place {
+        let NameInDir {
             path, parent, name, ..
         } = self.new_entry(path.as_bytes())?.no_slash()?;
         let target = target.as_bytes();
@@ -65,7 +65,7 @@ impl Paths {
         mode: u16,
         device: (u32, u32),
     ) -> Result<()> {
-        let Place {
+        let NameInDir {
             path, parent, name, ..
         } = self.new_entry(path.as_bytes())?.no_slash()?;
         let made = self
@@ -77,7 +77,7 @@ impl Paths {
     /// Creates a hard link to the file at `original`; a symbolic link is not followed.
     pub fn hard_link(&self, original: impl AsBytes, path: impl AsBytes) -> Result<()> {
         let inode = self.symlink_inode(&original)?;
-        let Place {
+        let NameInDir {
             path, parent, name, ..
         } = self.new_entry(path.as_bytes())?.no_slash()?;
         let linked = self.fs.link(&inode, &parent, name, &self.caller);
@@ -120,7 +120,7 @@ impl Paths {
         let place = self
             .walker()
             .parent_entry(path.as_bytes(), Error::IsDirectory)?;
-        let Place {
+        let NameInDir {
             path, parent, name, ..
         } = place.no_slash()?;
         self.fs.unlink(&parent, name, &self.caller).at(path)
@@ -128,7 +128,7 @@ impl Paths {
 
     /// Removes a directory, which must be empty.
     pub fn remove_dir(&self, path: impl AsBytes) -> Result<()> {
-        let Place {
+        let NameInDir {
             path, parent, name, ..
         } = self.existing_entry(path.as_bytes())?;
         self.fs.rmdir(&parent, name, &self.caller).at(path)
@@ -221,18 +221,18 @@ impl Paths {
         })
     }
 
-    fn new_entry<'p>(&self, path: &'p [u8]) -> Result<Place<'p>> {
+    fn new_entry<'p>(&self, path: &'p [u8]) -> Result<NameInDir<'p>> {
         self.walker().parent_entry(path, Error::Exists)
     }
 
-    fn existing_entry<'p>(&self, path: &'p [u8]) -> Result<Place<'p>> {
+    fn existing_entry<'p>(&self, path: &'p [u8]) -> Result<NameInDir<'p>> {
         self.walker().parent_entry(path, Error::Busy)
     }
 }
 
 /// The error for a directory below itself, whose removal or walk would not end.
 pub(super) fn cycle(nr: InodeNr) -> Error {
-    let place = uext4_format::Place::Inode(nr);
+    let place = uext4_format::DamageLocation::Inode(nr);
     Corrupt::new(place, "directory", CorruptKind::BelowItself).into()
 }
 
@@ -246,7 +246,7 @@ struct Emptied {
     subdirs: Vec<Vec<u8>>,
 }
 
-impl Place<'_> {
+impl NameInDir<'_> {
     fn no_slash(self) -> Result<Self> {
         if self.slash {
             Err(Error::NotDirectory).at(self.path)

@@ -49,7 +49,7 @@ impl Found {
 }
 
 /// A directory and a name in it; the name may be absent.
-pub(super) struct Place<'p> {
+pub(super) struct NameInDir<'p> {
     pub(super) path: &'p [u8],
     pub(super) parent: InodeRef,
     pub(super) name: &'p [u8],
@@ -118,7 +118,7 @@ impl Walker<'_> {
     }
 
     /// The directory of the last name of `path`; the error `no_name` for the root.
-    pub(super) fn parent_entry<'p>(&self, path: &'p [u8], no_name: Error) -> Result<Place<'p>> {
+    pub(super) fn parent_entry<'p>(&self, path: &'p [u8], no_name: Error) -> Result<NameInDir<'p>> {
         let bare = without_slashes(path);
         if bare.is_empty() {
             let error = if path.is_empty() {
@@ -133,7 +133,7 @@ impl Walker<'_> {
             .rposition(|byte| *byte == b'/')
             .map_or(0, |slash| slash + 1);
         let (before, name) = bare.split_at(start);
-        Ok(Place {
+        Ok(NameInDir {
             path,
             parent: self.existing_part(before, path, Last::Follow)?,
             name,

@@ -4,7 +4,7 @@
 mod mounted;
 
 pub use mounted::NewSize;
-pub use uext4_offline::{DescriptorSize, Least, Plan, Report, Size};
+pub use uext4_offline::{DescriptorSize, Least, Plan, ResizeReport, Size};
 
 use crate::mount::{open_recovered, recovered_volume};
 use crate::types::error::Result;

@@ -46,13 +46,13 @@ pub(crate) struct ExtentStatus {
     pub(super) lists: Box<[Mutex<List>]>,
     next: AtomicUsize,
     pub(super) order: Order,
-    report: Report,
+    report: ShrinkerCounters,
     pub(super) clock: Arc<dyn Clock>,
 }
 
 /// Counters of the shrinker, which alone writes them.
 #[derive(Default)]
-struct Report {
+struct ShrinkerCounters {
     scanned: AtomicU64,
     dropped: AtomicU64,
     wall: Latencies,
@@ -73,7 +73,7 @@ impl ExtentStatus {
                 .collect(),
             next: AtomicUsize::new(0),
             order,
-            report: Report::default(),
+            report: ShrinkerCounters::default(),
             clock,
         }
     }
@@ -214,7 +214,7 @@ impl ExtentStatus {
     }
 }
 
-impl Report {
+impl ShrinkerCounters {
     fn add(&self, max: usize, round: &Round, taken: &Taken) {
         self.scanned.fetch_add(u64_of(max - round.left), Relaxed);
         self.dropped.fetch_add(u64_of(round.dropped), Relaxed);

@@ -12,17 +12,17 @@ use uext4_num::clamp_u32;
 use uext4_sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum RangeState {
     Hole,
     Mapped { start: BlockNr, state: ExtentState },
 }
 
-impl Kind {
+impl RangeState {
     /// The kind `skip` blocks further on.
     fn advanced(self, skip: u32) -> Self {
         match self {
-            Kind::Hole => Kind::Hole,
-            Kind::Mapped { start, state } => Kind::Mapped {
+            RangeState::Hole => RangeState::Hole,
+            RangeState::Mapped { start, state } => RangeState::Mapped {
                 start: BlockNr(start.0 + u64::from(skip)),
                 state,
             },
@@ -32,13 +32,13 @@ impl Kind {
 
 struct Entry {
     len_blocks: u32,
-    kind: Kind,
+    kind: RangeState,
     /// Looked up since the shrinker's last scan.
     referenced: AtomicBool,
 }
 
 impl Entry {
-    fn new(kind: Kind, len_blocks: u32) -> Self {
+    fn new(kind: RangeState, len_blocks: u32) -> Self {
         Self {
             len_blocks,
             kind,
@@ -84,8 +84,8 @@ impl Tree {
             entry.referenced.store(true, Ordering::Relaxed);
         }
         Some(match entry.kind.advanced(skip) {
-            Kind::Hole => Mapping::Hole { len_blocks },
-            Kind::Mapped { start, state } => Mapping::Mapped {
+            RangeState::Hole => Mapping::Hole { len_blocks },
+            RangeState::Mapped { start, state } => Mapping::Mapped {
                 start,
                 len_blocks,
                 state,
@@ -96,12 +96,12 @@ impl Tree {
     /// Caches the mapping at `at`, and replaces older entries of these blocks.
     pub(super) fn insert(&mut self, at: u32, found: Mapping) {
         let (kind, len_blocks) = match found {
-            Mapping::Hole { len_blocks } => (Kind::Hole, len_blocks),
+            Mapping::Hole { len_blocks } => (RangeState::Hole, len_blocks),
             Mapping::Mapped {
                 start,
                 len_blocks,
                 state,
-            } => (Kind::Mapped { start, state }, len_blocks),
+            } => (RangeState::Mapped { start, state }, len_blocks),
         };
         self.remove(u64::from(at)..u64::from(at) + u64::from(len_blocks));
         let (first, entry) = self.joined_left(at, Entry::new(kind, len_blocks));

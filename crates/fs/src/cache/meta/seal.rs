@@ -2,7 +2,7 @@
 
 use uext4_format::extent::ExtentNode;
 use uext4_format::xattr::XattrBlock;
-use uext4_format::{BlockNr, Corrupt, Place, Seed, dirent};
+use uext4_format::{BlockNr, Corrupt, DamageLocation, Seed, dirent};
 
 /// Checksum rule of a metadata block. Seeds are raw crc32c states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Seal {
     }
 
     pub(super) fn verify(self, nr: BlockNr, bytes: &[u8]) -> std::result::Result<(), Corrupt> {
-        let place = Place::Block(nr);
+        let place = DamageLocation::Block(nr);
         match self {
             Seal::Indirect => Ok(()),
             Seal::Extent(seed) => ExtentNode::new(bytes).verify_checksum(seed, place),

@@ -35,7 +35,7 @@ use crate::types::options::{Access, MountOptions, Threads};
 use std::collections::BTreeMap;
 use uext4_device::{BlockDevice, Overlay};
 use uext4_format::fast_commit::{Record, Scan, Verdict};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeNr, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, InodeNr};
 use uext4_journal::recovery::{self, RecoveryReport};
 use uext4_journal::{Image, Log};
 use uext4_num::clamp_usize;
@@ -191,7 +191,7 @@ fn write_directly(
 
 /// The error for a record that contradicts the file system.
 fn contradiction(inode: InodeNr, problem: CorruptKind) -> Error {
-    Corrupt::new(Place::Inode(inode), "fast commit", problem).into()
+    Corrupt::new(DamageLocation::Inode(inode), "fast commit", problem).into()
 }
 
 /// The inode of a record, loaded; a number that no file may have is damage.

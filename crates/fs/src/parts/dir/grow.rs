@@ -72,7 +72,7 @@ pub(super) fn packed<'a>(
     entries: impl Iterator<Item = NewEntry<'a>> + Clone,
 ) -> Result<Image> {
     let mut image: Image = std::iter::repeat_n(0, dir.fs.block_size()).collect();
-    let place = uext4_format::Place::Inode(dir.inode.nr());
+    let place = uext4_format::DamageLocation::Inode(dir.inode.nr());
     let mut leaf = DirLeaf::init(Arc::make_mut(&mut image), dir.config().tail, place);
     leaf.pack(entries)
         .map_err(|Full| dir.damage(CorruptKind::BlockTooSmall))?;

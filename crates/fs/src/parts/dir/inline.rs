@@ -23,7 +23,7 @@ use uext4_format::inline_data::{self, ROOT_BYTES};
 use uext4_format::xattr::{
     XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody, ibody_capacity_bytes, value_bytes,
 };
-use uext4_format::{Corrupt, CorruptKind, FileType, Full, InodeFlags, InodeNr, Place};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, FileType, Full, InodeFlags, InodeNr};
 use uext4_journal::Handle;
 use uext4_num::u64_of;
 
@@ -55,7 +55,7 @@ impl Content {
         &self,
         nr: InodeNr,
     ) -> impl Iterator<Item = std::result::Result<DirEntry<'_>, Corrupt>> {
-        inline_data::records(&self.i_block, &self.value, Place::Inode(nr))
+        inline_data::records(&self.i_block, &self.value, DamageLocation::Inode(nr))
             .filter(|record| record.as_ref().map_or(true, |entry| !entry.is_free()))
     }
 
@@ -78,7 +78,7 @@ impl Content {
         nr: InodeNr,
         mut change: impl FnMut(&mut DirLeaf<&mut [u8]>) -> std::result::Result<Option<T>, Corrupt>,
     ) -> Result<Option<T>> {
-        let place = Place::Inode(nr);
+        let place = DamageLocation::Inode(nr);
         let mut root = inline_data::root_area_mut(&mut self.i_block, place);
         if let Some(answer) = change(&mut root)? {
             return Ok(Some(answer));
@@ -102,8 +102,8 @@ impl Content {
     }
 }
 
-fn location(state: &InodeState) -> Place {
-    Place::Inode(state.nr())
+fn location(state: &InodeState) -> DamageLocation {
+    DamageLocation::Inode(state.nr())
 }
 
 fn attributes(state: &InodeState) -> Result<XattrSet> {
@@ -258,7 +258,7 @@ fn block_image(dir: &Dir<'_>, parent: InodeNr, content: Option<&Content>) -> Res
     let kind = dir.config().entry_type(FileType::Directory);
     let mut image = vec![0; dir.fs.block_size()];
     init_first_block(&mut image, dir.config().tail, nr, parent, kind);
-    let mut leaf = DirLeaf::new(&mut image[..], dir.config().tail, Place::Inode(nr));
+    let mut leaf = DirLeaf::new(&mut image[..], dir.config().tail, DamageLocation::Inode(nr));
     for entry in content.iter().flat_map(|content| content.entries(nr)) {
         let DirEntry {
             inode, name, kind, ..

@@ -8,7 +8,7 @@ use crate::cache::dcache::HashedName;
 use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeRef};
 use crate::types::error::{Error, Result};
-use uext4_format::{Corrupt, CorruptKind, FileType, InodeNr, Place};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, FileType, InodeNr};
 use uext4_sync::Arc;
 
 /// Looks up the inode of `name`. The inode's reference is taken before the entry's block is
@@ -68,8 +68,8 @@ fn lookup_live(
     }
     let place = match (&first.1, &second.1) {
         (Some(before), Some(now)) if !now.is_unchanged(before) => return Err(DirError::Moved),
-        (_, Some(now)) => Place::InodeBlock(dir.nr(), now.block.nr()),
-        (_, None) => Place::Inode(dir.nr()),
+        (_, Some(now)) => DamageLocation::InodeBlock(dir.nr(), now.block.nr()),
+        (_, None) => DamageLocation::Inode(dir.nr()),
     };
     Err(Corrupt::new(place, "directory entry", CorruptKind::InodeFree).into())
 }

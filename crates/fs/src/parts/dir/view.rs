@@ -11,7 +11,7 @@ use crate::state::inode::{Inode, InodeState};
 use crate::types::dir_config::DirConfig;
 use crate::types::error::{Error, Result};
 use uext4_format::dirent::{BlockKind, DirLeaf, KnownLeaf, KnownLeafMut, LeafTable, LeafTail};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, InodeFlags, LogicalBlock, Place, Seed};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, InodeFlags, LogicalBlock, Seed};
 use uext4_journal::Image;
 use uext4_sync::Arc;
 
@@ -58,7 +58,11 @@ impl<'a> Dir<'a> {
         let blocks = match form {
             Form::Inline => 0,
             _ => u32::try_from(facts.size / fs.block_bytes()).map_err(|_| {
-                Corrupt::new(Place::Inode(inode.nr()), "directory", CorruptKind::TooLarge)
+                Corrupt::new(
+                    DamageLocation::Inode(inode.nr()),
+                    "directory",
+                    CorruptKind::TooLarge,
+                )
             })?,
         };
         Ok(Self {
@@ -199,18 +203,18 @@ impl<'a> Dir<'a> {
 
     /// A new leaf with its table of names, built while its bytes are still in the CPU cache.
     pub(super) fn new_leaf(&self, bytes: Image) -> Result<NewLeaf> {
-        let table = table(self.fs, &bytes, Place::Inode(self.inode.nr()))?;
+        let table = table(self.fs, &bytes, DamageLocation::Inode(self.inode.nr()))?;
         Ok(NewLeaf { bytes, table })
     }
 
     /// Location of block `nr` of this directory, for errors.
-    pub(super) fn location(&self, nr: BlockNr) -> Place {
-        Place::InodeBlock(self.inode.nr(), nr)
+    pub(super) fn location(&self, nr: BlockNr) -> DamageLocation {
+        DamageLocation::InodeBlock(self.inode.nr(), nr)
     }
 
     /// Damage of the directory as a whole.
     pub(super) fn damage(&self, problem: CorruptKind) -> Corrupt {
-        Corrupt::new(Place::Inode(self.inode.nr()), "directory", problem)
+        Corrupt::new(DamageLocation::Inode(self.inode.nr()), "directory", problem)
     }
 }
 
@@ -232,7 +236,7 @@ pub(super) fn names_mut<'b>(
     dir: &Inode,
     state: &'b mut BlockState,
 ) -> Result<KnownLeafMut<'b>> {
-    let place = Place::InodeBlock(dir.nr(), state.nr());
+    let place = DamageLocation::InodeBlock(dir.nr(), state.nr());
     let leaf = state.leaf_mut(|bytes| table(fs, bytes, place))?;
     if leaf.tail() != fs.dirs.tail {
         let problem = CorruptKind::IndexAsLeaf;
@@ -241,7 +245,7 @@ pub(super) fn names_mut<'b>(
     Ok(leaf)
 }
 
-fn table(fs: &Fs, bytes: &[u8], place: Place) -> std::result::Result<LeafTable, Corrupt> {
+fn table(fs: &Fs, bytes: &[u8], place: DamageLocation) -> std::result::Result<LeafTable, Corrupt> {
     let leaf = DirLeaf::new(bytes, tail_of(&fs.dirs, bytes), place);
     LeafTable::build(&leaf, |name| fs.name_hasher.key(name).print())
 }

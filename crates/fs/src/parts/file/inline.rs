@@ -13,7 +13,7 @@ use crate::state::space::Reserve;
 use crate::types::credits;
 use crate::types::error::{Error, Result};
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_ibody, encode_ibody};
-use uext4_format::{Corrupt, CorruptKind, Full, InodeFlags, Place, inline_data};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, Full, InodeFlags, inline_data};
 use uext4_journal::Handle;
 use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
@@ -52,12 +52,15 @@ pub(super) fn content(state: &InodeState) -> Result<Vec<u8>> {
     let disk = &state.disk;
     inline_data::read_file(&disk.i_block, value, disk.size).ok_or_else(|| {
         let problem = CorruptKind::InlineSize;
-        Corrupt::new(Place::Inode(state.nr()), "inline data", problem).into()
+        Corrupt::new(DamageLocation::Inode(state.nr()), "inline data", problem).into()
     })
 }
 
 fn attributes(state: &InodeState) -> Result<XattrSet> {
-    Ok(decode_ibody(&state.disk.tail, Place::Inode(state.nr()))?)
+    Ok(decode_ibody(
+        &state.disk.tail,
+        DamageLocation::Inode(state.nr()),
+    )?)
 }
 
 /// Fills `buf` from byte `offset` on; the range does not extend past the end of the file.

@@ -9,7 +9,7 @@ use crate::state::inode::{Inode, InodeState};
 use crate::state::space::Reserve;
 use crate::types::error::Result;
 use uext4_format::{
-    BlockNr, Corrupt, CorruptKind, Feature, I_BLOCK_BYTES, InodeFlags, LogicalBlock, Place,
+    BlockNr, Corrupt, CorruptKind, DamageLocation, Feature, I_BLOCK_BYTES, InodeFlags, LogicalBlock,
 };
 use uext4_journal::Handle;
 use uext4_num::{clamp_usize, u64_of};
@@ -45,7 +45,8 @@ pub(crate) fn read_link(fs: &Fs, inode: &Inode) -> Result<Vec<u8>> {
     let state = inode.read();
     check_not_encrypted(&state)?;
     let size = clamp_usize(state.disk.size);
-    let problem = |problem| Corrupt::new(Place::Inode(state.nr()), "symbolic link", problem);
+    let problem =
+        |problem| Corrupt::new(DamageLocation::Inode(state.nr()), "symbolic link", problem);
     if size == 0 || size > fs.block_size() {
         return Err(problem(CorruptKind::BadSize).into());
     }

@@ -14,7 +14,7 @@ use crate::state::inode::InodeState;
 use crate::types::error::Result;
 use std::ops::Range;
 use uext4_format::extent::LOGICAL_BLOCKS;
-use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
+use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, DamageLocation, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_num::clamp_u32;
 
@@ -155,6 +155,6 @@ fn first_mapped(fs: &Fs, state: &InodeState, range: Range<u64>) -> Result<Option
 }
 
 fn misaligned(state: &InodeState, block: BlockNr) -> Corrupt {
-    let place = Place::InodeBlock(state.nr(), block);
+    let place = DamageLocation::InodeBlock(state.nr(), block);
     Corrupt::new(place, "block map", CorruptKind::Misaligned)
 }

@@ -25,7 +25,7 @@ use edit::change_leaf;
 use plan::{Change, join, neighbours, sub_extent};
 use std::ops::Range;
 use uext4_format::extent::{Extent, ExtentNode, ExtentState};
-use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
+use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, DamageLocation, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_num::{clamp_u16, clamp_u32};
 
@@ -76,7 +76,7 @@ pub(super) fn insert(
 }
 
 fn insert_extent(fs: &Fs, handle: &Handle<'_>, state: &mut InodeState, new: Extent) -> Result<()> {
-    let place = Place::Inode(state.nr());
+    let place = DamageLocation::Inode(state.nr());
     change_leaf(fs, handle, state, new.logical, |node| {
         let (left, right) = neighbours(node, new.logical);
         let overlaps = left.is_some_and(|left| left.logical_end() > u64::from(new.logical.0))
@@ -97,7 +97,7 @@ pub(super) fn set_state(
     range: Range<u64>,
     wanted: ExtentState,
 ) -> Result<()> {
-    let place = Place::Inode(state.nr());
+    let place = DamageLocation::Inode(state.nr());
     let max = u64::from(Extent::max_len_blocks(wanted));
     let mut at = range.start;
     while at < range.end {

@@ -17,7 +17,7 @@ use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::{Error, Result};
 use uext4_format::indirect::{IndirectPath, pointer, set_pointer};
-use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, LogicalBlock, Place};
+use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, DamageLocation, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_num::{clamp_u32, u64_of, usize_of};
 use walk::{Step, Table, run_from, span, walk};
@@ -115,7 +115,7 @@ pub(super) fn insert(
             (step.at..step.at + len).any(|at| pointer(table, usize_of(at)).0 != 0)
         });
         if taken {
-            let place = Place::Inode(state.nr());
+            let place = DamageLocation::Inode(state.nr());
             return Err(Corrupt::new(place, "block map", CorruptKind::FilledHole).into());
         }
         parts.push((step, done, len));

@@ -7,7 +7,7 @@ use crate::types::error::Result;
 use std::ops::Range;
 use uext4_format::extent::{Extent, ExtentState, LOGICAL_BLOCKS};
 use uext4_format::indirect::{max_blocks, pointers_per_block};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, Feature, InodeFlags, InodeNr, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, Feature, InodeFlags, InodeNr};
 use uext4_num::clamp_u32;
 
 /// Blocks that one [`super::insert`] under [`crate::types::credits::MAP`] may map at most.
@@ -63,7 +63,7 @@ pub(super) fn check_run(
     if fits {
         return Ok(());
     }
-    let place = Place::InodeBlock(state.nr(), start);
+    let place = DamageLocation::InodeBlock(state.nr(), start);
     Err(Corrupt::new(place, "block map", CorruptKind::OutsideData).into())
 }
 

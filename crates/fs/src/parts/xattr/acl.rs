@@ -12,7 +12,7 @@ use crate::types::error::{Error, Result};
 use crate::types::settings::Switch;
 use uext4_format::acl::{Acl, NewFile};
 use uext4_format::xattr::{NameIndex, XattrName, XattrValue};
-use uext4_format::{Corrupt, CorruptKind, FileType, Place};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, FileType};
 use uext4_journal::Handle;
 use uext4_sync::Arc;
 
@@ -71,7 +71,11 @@ pub(super) fn get(fs: &Fs, inode: &Inode, which: Which) -> Result<Option<Vec<u8>
 
 fn parse(inode: &Inode, bytes: &[u8]) -> Result<Option<Acl>> {
     let problem = CorruptKind::NoAcl;
-    let bad = Corrupt::new(Place::Inode(inode.nr()), "access control list", problem);
+    let bad = Corrupt::new(
+        DamageLocation::Inode(inode.nr()),
+        "access control list",
+        problem,
+    );
     Acl::from_disk(bytes).map_err(|_| bad.into())
 }
 

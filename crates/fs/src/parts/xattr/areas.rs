@@ -6,7 +6,7 @@ use crate::state::engine::Fs;
 use crate::state::inode::{Inode, InodeState};
 use crate::types::error::Result;
 use uext4_format::xattr::{XattrName, XattrSet, XattrValue, decode_block, decode_ibody};
-use uext4_format::{BlockNr, Place};
+use uext4_format::{BlockNr, DamageLocation};
 use uext4_sync::Arc;
 
 /// The attribute block of an inode, and its attributes when it was read.
@@ -17,7 +17,10 @@ pub(super) struct LoadedBlock {
 
 /// Attributes in the inode itself, after its extra fields.
 pub(super) fn ibody(state: &InodeState) -> Result<XattrSet> {
-    Ok(decode_ibody(state.xattr_area(), Place::Inode(state.nr()))?)
+    Ok(decode_ibody(
+        state.xattr_area(),
+        DamageLocation::Inode(state.nr()),
+    )?)
 }
 
 /// Attributes in the inode's block, if it has one. While the state is locked, the inode's reference
@@ -27,7 +30,7 @@ pub(super) fn read_block(fs: &Fs, state: &InodeState) -> Result<Option<LoadedBlo
     if nr == BlockNr(0) {
         return Ok(None);
     }
-    let place = Place::Block(nr);
+    let place = DamageLocation::Block(nr);
     let meta = fs.read_block(nr, fs.blocks.xattr_seal(), |bytes| {
         decode_block(bytes, place).map(drop)
     })?;

@@ -14,7 +14,7 @@ use uext4_format::xattr::{
     XattrName, XattrSet, XattrValue, block_capacity_bytes, encode_ibody, entry_bytes,
     ibody_capacity_bytes,
 };
-use uext4_format::{Corrupt, CorruptKind, Feature, InodeFlags, Place};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, Feature, InodeFlags};
 use uext4_journal::{FullReason, Handle};
 use uext4_num::clamp_i64;
 use uext4_sync::Arc;
@@ -193,7 +193,7 @@ fn edit_areas(
 ) -> Result<Changed> {
     if state.disk.flags.contains(InodeFlags::EA_INODE) {
         let problem = CorruptKind::HasAttributes;
-        return Err(Corrupt::new(Place::Inode(state.nr()), "value inode", problem).into());
+        return Err(Corrupt::new(DamageLocation::Inode(state.nr()), "value inode", problem).into());
     }
     let mut ibody = areas::ibody(state)?;
     let old = areas::read_block(fs, state)?;

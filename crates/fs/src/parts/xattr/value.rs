@@ -10,8 +10,8 @@ use crate::state::space::{Purpose, Reserve, Want};
 use crate::types::error::{Error, Result};
 use uext4_format::xattr::{EaInodeFields, XattrName, XattrValue, entry_hash_of_inode, value_hash};
 use uext4_format::{
-    BlockNr, BlockRun, Corrupt, CorruptKind, Feature, FileType, Inode as DiskInode, InodeFlags,
-    InodeNr, LogicalBlock, Place, Seed,
+    BlockNr, BlockRun, Corrupt, CorruptKind, DamageLocation, Feature, FileType, Inode as DiskInode,
+    InodeFlags, InodeNr, LogicalBlock, Seed,
 };
 use uext4_journal::Handle;
 use uext4_num::{clamp_u32, low_u32, usize_of};
@@ -21,7 +21,7 @@ use uext4_sync::Arc;
 const MODE: u16 = 0o600;
 
 fn corrupt(nr: InodeNr, problem: CorruptKind) -> Error {
-    Corrupt::new(Place::Inode(nr), "value inode", problem).into()
+    Corrupt::new(DamageLocation::Inode(nr), "value inode", problem).into()
 }
 
 /// Seed of the hashes of values; exists with and without metadata checksums.

@@ -9,7 +9,7 @@ use super::Base;
 use crate::types::error::Result;
 use crate::types::options::MountOptions;
 use std::time::Duration;
-use uext4_format::{BlockNr, Corrupt, CorruptKind, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation};
 use uext4_sync::{Allowance, Spending};
 
 /// The bounds of one operation.
@@ -46,7 +46,7 @@ impl Base {
     ///
     /// # Errors
     /// Damage at that block, when the operation has used up its allowance.
-    pub(crate) fn spend(&self, place: Place, structure: &'static str) -> Result<()> {
+    pub(crate) fn spend(&self, place: DamageLocation, structure: &'static str) -> Result<()> {
         if self.budget.is_none() {
             return Ok(());
         }
@@ -60,6 +60,6 @@ impl Base {
 
     /// As [`Self::spend`], for a block with a number.
     pub(crate) fn spend_block(&self, nr: BlockNr, structure: &'static str) -> Result<()> {
-        self.spend(Place::Block(nr), structure)
+        self.spend(DamageLocation::Block(nr), structure)
     }
 }

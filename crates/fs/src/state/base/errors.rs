@@ -5,15 +5,15 @@ use super::Base;
 use crate::state::superblock::policy;
 use crate::types::error::{Error, Result};
 use crate::types::options::OnError;
-use uext4_format::{Corrupt, Place, Superblock};
+use uext4_format::{Corrupt, DamageLocation, Superblock};
 use uext4_num::nonnegative;
 use uext4_volume::{ERROR_CODE_CORRUPT, ERROR_CODE_IO, ErrorRecord, keep_errors, record_error};
 
 fn damage<'a>(base: &Base, corrupt: &Corrupt) -> ErrorRecord<'a> {
     let (inode, block) = match corrupt.place {
-        Place::Inode(inode) => (inode.0, 0),
-        Place::Block(block) => (0, block.0),
-        Place::InodeBlock(inode, block) => (inode.0, block.0),
+        DamageLocation::Inode(inode) => (inode.0, 0),
+        DamageLocation::Block(block) => (0, block.0),
+        DamageLocation::InodeBlock(inode, block) => (inode.0, block.0),
         _ => (0, 0),
     };
     ErrorRecord {

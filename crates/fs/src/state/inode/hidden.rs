@@ -2,7 +2,7 @@
 
 use super::Inode;
 use crate::types::error::{Error, Result};
-use uext4_format::{Corrupt, CorruptKind, Place};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation};
 use uext4_volume::HiddenInodes;
 
 /// Refuses inodes that a name must not refer to.
@@ -20,5 +20,5 @@ pub(crate) fn refuse_hidden(hidden: &HiddenInodes, inode: &Inode) -> Result<()> 
     } else {
         return Ok(());
     };
-    Err(Corrupt::new(Place::Inode(nr), "inode", problem).into())
+    Err(Corrupt::new(DamageLocation::Inode(nr), "inode", problem).into())
 }

@@ -6,7 +6,7 @@ use crate::state::base::Base;
 use crate::state::inode::state::{InodeFormat, STACK_BYTES};
 use crate::state::space::Space;
 use crate::types::error::{Error, Result};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, Inode as DiskInode, InodeNr, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, Inode as DiskInode, InodeNr};
 use uext4_journal::Handle;
 use uext4_num::u64_of;
 use uext4_sync::atomic::AtomicU64;
@@ -63,7 +63,7 @@ impl Inodes {
             let size = usize::from(self.format().geometry.inode_size);
             let Some(room) = base.block_size().checked_sub(offset + size) else {
                 let problem = CorruptKind::SlotOutside;
-                return Err(Corrupt::new(Place::Inode(nr), "inode", problem).into());
+                return Err(Corrupt::new(DamageLocation::Inode(nr), "inode", problem).into());
             };
             let in_order = nr.0 > 1 && self.cache.contains(InodeNr(nr.0 - 1));
             let behind = if in_order { room / size } else { 0 };
@@ -153,7 +153,11 @@ impl Inodes {
 
     /// Block and byte offset of an inode's slot in the table.
     pub(crate) fn location(&self, space: &Space, nr: InodeNr) -> Result<(BlockNr, usize)> {
-        let bad = Corrupt::new(Place::Inode(nr), "inode number", CorruptKind::NumberRange);
+        let bad = Corrupt::new(
+            DamageLocation::Inode(nr),
+            "inode number",
+            CorruptKind::NumberRange,
+        );
         space.inode_location(nr)?.ok_or(Error::Corrupt(bad))
     }
 

@@ -14,7 +14,7 @@ use super::{GraceTimes, Kept, Usage};
 use crate::types::error::{Error, Result};
 use std::collections::HashMap;
 use uext4_format::quota::{QuotaEntry, QuotaKind};
-use uext4_format::{Corrupt, CorruptKind, InodeNr, Place};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, InodeNr};
 use uext4_journal::Handle;
 use uext4_num::{high_u32, low_u32};
 use uext4_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -249,7 +249,11 @@ impl Accounts {
     /// Gives the owner an entry in the file, which has space for it, and keeps it.
     pub(crate) fn assign_slot(&self, handle: &Handle<'_>, id: u32, kept: &mut Kept) -> Result<()> {
         let placed = handle.write(&self.file).insert(id);
-        let damaged = Corrupt::new(Place::Inode(self.nr), "quota file", CorruptKind::Full);
+        let damaged = Corrupt::new(
+            DamageLocation::Inode(self.nr),
+            "quota file",
+            CorruptKind::Full,
+        );
         let (place, blocks) = placed.ok_or(Error::Corrupt(damaged))?;
         handle.charge(blocks);
         let owner = self.owner(id);

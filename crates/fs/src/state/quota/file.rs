@@ -1,7 +1,7 @@
 //! A quota file's tree as a live object.
 
 use super::GraceTimes;
-use super::owner::Place;
+use super::owner::EntryLocation;
 use crate::state::base::Base;
 use crate::types::error::{Error, Result};
 use uext4_format::quota::{
@@ -13,7 +13,7 @@ use uext4_num::{clamp_u32, clamp_usize, u64_of};
 use uext4_sync::{Arc, Rank};
 
 /// An entry and its location.
-pub(crate) type Placed = (QuotaEntry, Place);
+pub(crate) type Placed = (QuotaEntry, EntryLocation);
 
 pub(crate) struct QuotaFile {
     live: Live<FileState>,
@@ -48,10 +48,10 @@ impl Render for FileState {
 
 impl FileState {
     /// Location of a byte of the file on the device.
-    fn locate(&self, at: u64) -> Option<Place> {
+    fn locate(&self, at: u64) -> Option<EntryLocation> {
         let block = *self.blocks.get(clamp_usize(at / self.block_size))?;
         let offset = clamp_usize(at % self.block_size);
-        Some(Place { block, offset, at })
+        Some(EntryLocation { block, offset, at })
     }
 
     /// The block that the file needs before the next entry, if it is too short.
@@ -76,7 +76,7 @@ impl FileState {
 
     /// Allocates a slot for a new entry; the file is long enough. Also returns a bound on the
     /// blocks that change.
-    pub(super) fn insert(&mut self, id: u32) -> Option<(Place, u32)> {
+    pub(super) fn insert(&mut self, id: u32) -> Option<(EntryLocation, u32)> {
         let (at, patches) = self.tree.insert(id);
         // The owner renders the slot, in any order with this file: what the transaction did to
         // these bytes before is over.
@@ -88,7 +88,7 @@ impl FileState {
     }
 
     /// Frees the slot of an entry; returns a bound on the blocks that change.
-    pub(super) fn remove(&mut self, id: u32, place: Place) -> u32 {
+    pub(super) fn remove(&mut self, id: u32, place: EntryLocation) -> u32 {
         let patches = self.tree.remove(id, place.at).unwrap_or_default();
         let blocks = clamp_u32(patches.len());
         self.changed.extend(patches);

@@ -28,7 +28,7 @@ struct Claimed {
 
 /// Location of an owner's entry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct EntryLocation {
     pub(super) block: BlockNr,
     /// Offset in the block, in bytes.
     pub(super) offset: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 /// The entry of an owner, and its location on the device.
 pub(super) struct OwnerState {
     entry: QuotaEntry,
-    place: Option<Place>,
+    place: Option<EntryLocation>,
     pending: Arc<Pending>,
     /// Decrements seen before their charge, in bytes and in inodes: neither is positive.
     owed: (i64, i64),
@@ -84,7 +84,7 @@ impl OwnerState {
         );
     }
 
-    pub(super) fn set_location(&mut self, place: Place) {
+    pub(super) fn set_location(&mut self, place: EntryLocation) {
         self.place = Some(place);
     }
 }
@@ -102,7 +102,11 @@ fn add(used: &mut u64, by: i64) -> i64 {
 
 impl Owner {
     /// An owner with its entry at `place`, or without one yet.
-    pub(super) fn new(entry: QuotaEntry, place: Option<Place>, spare: &Arc<Spare>) -> Arc<Self> {
+    pub(super) fn new(
+        entry: QuotaEntry,
+        place: Option<EntryLocation>,
+        spare: &Arc<Spare>,
+    ) -> Arc<Self> {
         let pending = Arc::new(Pending::new(spare));
         let has_entry = AtomicBool::new(place.is_some());
         let is_limited = AtomicBool::new(entry.is_limited());
@@ -137,7 +141,7 @@ impl Owner {
     }
 
     /// The location of an entry without usage and limits; `None` if it has any.
-    pub(super) fn unused_location(&self) -> Option<Place> {
+    pub(super) fn unused_location(&self) -> Option<EntryLocation> {
         let entry = self.entry();
         let is_unused = entry.space_bytes == 0 && entry.inodes == 0 && !entry.is_limited();
         self.live.read().place.filter(|_| is_unused)

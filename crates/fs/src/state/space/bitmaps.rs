@@ -9,7 +9,7 @@ use super::group::{BlockState, Group, InodeState};
 use crate::state::base::Base;
 use crate::types::error::Result;
 use uext4_alloc::{Bitmap, InodeBits, Stat};
-use uext4_format::{Corrupt, CorruptKind, GroupNr, Place, group_flag};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, GroupNr, group_flag};
 use uext4_journal::Object;
 use uext4_num::clamp_u32;
 
@@ -39,7 +39,7 @@ impl Space {
         let (descriptor, bitmap) = (half.free_clusters, used.count_clear());
         if bitmap != descriptor {
             let problem = CorruptKind::FreeCount { descriptor, bitmap };
-            return Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into());
+            return Err(Corrupt::new(DamageLocation::Group(nr), "block bitmap", problem).into());
         }
         half.used = Some(used);
         Ok(())
@@ -77,7 +77,7 @@ impl Space {
         let (descriptor, bitmap) = (descriptor.free_inodes, used.count_clear());
         if bitmap != descriptor {
             let problem = CorruptKind::FreeCount { descriptor, bitmap };
-            return Err(Corrupt::new(Place::Group(nr), "inode bitmap", problem).into());
+            return Err(Corrupt::new(DamageLocation::Group(nr), "inode bitmap", problem).into());
         }
         Ok(used)
     }
@@ -100,7 +100,7 @@ impl Space {
             return Ok(());
         }
         let problem = CorruptKind::MetadataFree;
-        Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into())
+        Err(Corrupt::new(DamageLocation::Group(nr), "block bitmap", problem).into())
     }
 
     /// Clusters of the group that hold metadata.

@@ -4,8 +4,10 @@ use super::Space;
 use super::loaders::BitmapLoader;
 use crate::state::base::Base;
 use crate::types::error::{Error, Result};
-use uext4_alloc::{ClusterNr, Goal, Kind, Placement, Privilege, Request, Run};
-use uext4_format::{BlockNr, BlockRun, Corrupt, CorruptKind, Feature, GroupNr, InodeNr, Place};
+use uext4_alloc::{ClusterNr, ClusterUse, Goal, Placement, Privilege, Request, Run};
+use uext4_format::{
+    BlockNr, BlockRun, Corrupt, CorruptKind, DamageLocation, Feature, GroupNr, InodeNr,
+};
 use uext4_journal::Handle;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,8 +142,8 @@ impl Space {
         let volume = self.engine.volume();
         let goal = want.goal.and_then(|block| volume.cluster_of(block));
         let kind = match want.purpose {
-            Purpose::Data | Purpose::Stream => Kind::Data,
-            Purpose::Metadata => Kind::Metadata,
+            Purpose::Data | Purpose::Stream => ClusterUse::Data,
+            Purpose::Metadata => ClusterUse::Metadata,
         };
         let stream = want.purpose == Purpose::Stream;
         let request = Request {
@@ -175,7 +177,7 @@ impl Space {
         }
     }
 
-    fn inode_goal(&self, inode: InodeNr, kind: Kind) -> Goal {
+    fn inode_goal(&self, inode: InodeNr, kind: ClusterUse) -> Goal {
         match self.geometry().split_inode(inode) {
             Some((group, _)) => {
                 Goal::Near(uext4_alloc::inode_goal(self.engine.volume(), group, kind))
@@ -250,7 +252,9 @@ impl Space {
         };
         if !self.may_contain_run(run.start, run.len_blocks.into()) {
             let problem = CorruptKind::FreedMetadata;
-            return Err(Corrupt::new(Place::Block(run.start), "block run", problem).into());
+            return Err(
+                Corrupt::new(DamageLocation::Block(run.start), "block run", problem).into(),
+            );
         }
         let run = self.to_run(run);
         for (nr, from, len) in self.engine.volume().split(run) {
@@ -279,7 +283,7 @@ impl Space {
         {
             let block = self.engine.volume().block_of(ClusterNr(start));
             let problem = CorruptKind::FreedTwice;
-            return Err(Corrupt::new(Place::Block(block), "block bitmap", problem).into());
+            return Err(Corrupt::new(DamageLocation::Block(block), "block bitmap", problem).into());
         }
         // Pending first: a rebuild from the bitmap must not see the blocks as free.
         self.engine

@@ -5,7 +5,7 @@ use super::loaders::BitmapLoader;
 use crate::state::base::Base;
 use crate::types::error::{Error, Result};
 use uext4_alloc::{Goal, Privilege, Request, Run};
-use uext4_format::{BlockRun, Corrupt, CorruptKind, FileType, InodeNr, Place};
+use uext4_format::{BlockRun, Corrupt, CorruptKind, DamageLocation, FileType, InodeNr};
 use uext4_journal::Handle;
 
 /// Whether a number was free.
@@ -79,7 +79,11 @@ impl Space {
     ) -> Result<Was> {
         let ordinary = nr.0 >= self.geometry().first_inode;
         let place = self.geometry().split_inode(nr).filter(|_| ordinary);
-        let bad = Corrupt::new(Place::Inode(nr), "inode number", CorruptKind::NumberRange);
+        let bad = Corrupt::new(
+            DamageLocation::Inode(nr),
+            "inode number",
+            CorruptKind::NumberRange,
+        );
         let (group_nr, index) = place.ok_or(bad)?;
         let group = self.group(group_nr)?;
         let bits = self.inode_bits(base, group_nr, group)?;

@@ -13,7 +13,7 @@ use super::group::{Group, InodeState};
 use crate::state::base::Base;
 use crate::types::error::{Error, Result};
 use uext4_alloc::{InodeBits, InodeKind, Parent};
-use uext4_format::{Corrupt, CorruptKind, FileType, GroupNr, InodeNr, Place, group_flag};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, FileType, GroupNr, InodeNr, group_flag};
 use uext4_journal::{Handle, Object};
 use uext4_sync::atomic::{AtomicU32, Ordering};
 
@@ -235,7 +235,13 @@ impl Space {
         nr: InodeNr,
         kind: Option<FileType>,
     ) -> Result<()> {
-        let bad = |problem| Error::Corrupt(Corrupt::new(Place::Inode(nr), "inode bitmap", problem));
+        let bad = |problem| {
+            Error::Corrupt(Corrupt::new(
+                DamageLocation::Inode(nr),
+                "inode bitmap",
+                problem,
+            ))
+        };
         let (group_nr, index) = self
             .geometry()
             .split_inode(nr)

@@ -11,7 +11,7 @@ use super::Space;
 use crate::types::error::Result;
 use std::ops::Range;
 use uext4_alloc::{Bitmap, Stat};
-use uext4_format::{Corrupt, CorruptKind, GroupDescriptor, GroupNr, Place};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, GroupDescriptor, GroupNr};
 use uext4_journal::Object;
 use uext4_num::{u64_of, usize_of};
 
@@ -156,7 +156,7 @@ impl Space {
             descriptor: descriptor.free_clusters,
             bitmap: used.count_clear(),
         };
-        Err(Corrupt::new(Place::Group(nr), "block bitmap", problem).into())
+        Err(Corrupt::new(DamageLocation::Group(nr), "block bitmap", problem).into())
     }
 
     /// Puts the bitmap of the device into `used` and verifies it. `bytes` is its block; without it,

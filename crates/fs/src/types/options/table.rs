@@ -8,7 +8,7 @@ mod row;
 mod space;
 
 pub(super) use inert::REFUSED;
-pub(super) use row::{Form, Kind, Row, Section};
+pub(super) use row::{Form, Row, Section, WordAction};
 
 /// Every section, in the order of help pages.
 pub(super) const TABLE: &[Section] = &[

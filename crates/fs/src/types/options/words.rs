@@ -1,7 +1,7 @@
 //! Parser of `mount -o` lists. The words are in [`super::table`].
 
 use super::fields::{Allocator, DataMode, MountOptions};
-use super::table::{Form, Kind, REFUSED, Row, TABLE};
+use super::table::{Form, REFUSED, Row, TABLE, WordAction};
 use crate::types::error::{Error, Result};
 
 /// Words of `mount -o` for one setting, for help pages.
@@ -38,15 +38,15 @@ fn apply(options: &mut MountOptions, word: &str) -> Result<()> {
     };
     for form in rows().flat_map(|(_, row)| row.forms) {
         match (&form.kind, value) {
-            (Kind::Flag(set), None) if form.name == name => {
+            (WordAction::Flag(set), None) if form.name == name => {
                 set(options);
                 return Ok(());
             }
-            (Kind::Value(_, set), Some(value)) if form.name == name => {
+            (WordAction::Value(_, set), Some(value)) if form.name == name => {
                 return set(options, name, value);
             }
-            (Kind::Nothing, _) if form.name == word => return Ok(()),
-            (Kind::NothingBehind, _) if word.starts_with(form.name) => return Ok(()),
+            (WordAction::Nothing, _) if form.name == word => return Ok(()),
+            (WordAction::NothingBehind, _) if word.starts_with(form.name) => return Ok(()),
             _ => {}
         }
     }
@@ -80,9 +80,9 @@ pub(super) fn help() -> Vec<OptionHelp> {
 
 fn shown(form: &Form) -> String {
     match form.kind {
-        Kind::Flag(_) | Kind::Nothing => form.name.to_owned(),
-        Kind::Value(value, _) => format!("{}={value}", form.name),
-        Kind::NothingBehind => format!("{}...", form.name),
+        WordAction::Flag(_) | WordAction::Nothing => form.name.to_owned(),
+        WordAction::Value(value, _) => format!("{}={value}", form.name),
+        WordAction::NothingBehind => format!("{}...", form.name),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Accepted differences between our check and e2fsck, with the reason for each.
 
-use uext4::check::{Finding, Report};
-use uext4::format::Place;
+use uext4::check::{CheckReport, Finding};
+use uext4::format::DamageLocation;
 use uext4_testkit::damage::{Target, Wound};
 use uext4_testkit::oracle::Verdict;
 
@@ -105,7 +105,7 @@ const STRICTER: &[Stricter] = &[
 impl Stricter {
     fn says(&self, finding: &Finding) -> bool {
         let inode = match finding.corrupt.place {
-            Place::Inode(nr) | Place::InodeBlock(nr, _) => nr.0,
+            DamageLocation::Inode(nr) | DamageLocation::InodeBlock(nr, _) => nr.0,
             _ => 0,
         };
         let fits = self
@@ -121,7 +121,7 @@ fn kind(finding: &Finding) -> Kind {
 }
 
 /// The entries of [`STRICTER`] that explain the report, or the unexplained findings.
-pub(crate) fn explain(report: &Report) -> Result<Vec<&'static str>, Vec<&Finding>> {
+pub(crate) fn explain(report: &CheckReport) -> Result<Vec<&'static str>, Vec<&Finding>> {
     let says = |stricter: &&Stricter| report.findings.iter().any(|found| stricter.says(found));
     let reasons: Vec<_> = STRICTER.iter().filter(says).collect();
     let is_explained = |finding: &Finding| {

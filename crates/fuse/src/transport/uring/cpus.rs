@@ -68,14 +68,14 @@ const SHORT_TO_STAY: u32 = 32;
 
 /// CPU affinity of a thread. It is pinned to its core, where callers of short requests run. During
 /// large transfers it may run on any core, because a caller on its own core processes the data.
-pub(super) struct Place {
+pub(super) struct ThreadAffinity {
     affinity: Affinity,
     anywhere: CpuSet,
     /// Short requests since the last large transfer; [`SHORT_TO_STAY`] while the thread is pinned.
     n_short: u32,
 }
 
-impl Place {
+impl ThreadAffinity {
     /// The place of a thread with `affinity` that may otherwise run where this one may.
     pub(super) fn new(affinity: Affinity) -> io::Result<Self> {
         Ok(Self {
@@ -128,7 +128,7 @@ mod tests {
         if !sched_getaffinity(None).expect("it may look").is_set(0) {
             return;
         }
-        let mut place = Place::new(Affinity::to(Some(0))).expect("it may look");
+        let mut place = ThreadAffinity::new(Affinity::to(Some(0))).expect("it may look");
         let many = place.anywhere.count() > 1;
         place.stay();
         assert_eq!(pinned(), Some(()));

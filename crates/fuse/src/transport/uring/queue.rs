@@ -12,7 +12,7 @@
 //! Adding an entry only when all are taken does not suffice: the kernel looks for waiting requests
 //! at commits only. A parked request returns unchanged through [`Returned`] and is admitted again.
 
-use super::cpus::{Place, Share};
+use super::cpus::{Share, ThreadAffinity};
 use super::entry::{Away, Entry, Scratch};
 use super::ring::{Completion, Returned, Ring};
 use crate::affinity::Affinity;
@@ -34,7 +34,7 @@ const IN_WRITEBACK_MAX: usize = 256;
 /// A ring, its queues and their thread.
 pub(crate) struct Queue {
     ring: Ring,
-    place: Place,
+    place: ThreadAffinity,
     /// Serves requests that wait for a commit, on the core of their callers: waking another core
     /// costs more than the commit of a small transaction.
     waiters: Arc<WorkerPool>,
@@ -72,7 +72,7 @@ impl Queue {
         Ok(Self {
             ring,
             waiters: WorkerPool::for_waiting(n_rings, affinity.clone())?,
-            place: Place::new(affinity)?,
+            place: ThreadAffinity::new(affinity)?,
             pools: share
                 .queues
                 .into_iter()

@@ -1,8 +1,8 @@
 //! The calling thread's place in a simulation, and what code outside of this crate may ask of it.
 
-use super::line::{Access, Place};
+use super::line::{Access, AccessSite};
 use super::machine::Machine;
-use super::report::Report;
+use super::report::AccessCounts;
 use super::waiters::Side;
 use super::world::{Baton, World};
 use std::cell::{Cell, RefCell};
@@ -45,7 +45,7 @@ impl Me {
         result
     }
 
-    pub(super) fn access(&self, address: usize, access: Access, place: Place) {
+    pub(super) fn access(&self, address: usize, access: Access, place: AccessSite) {
         self.world.access(self.task, address, access, place);
     }
 
@@ -62,7 +62,7 @@ pub(super) fn address<T: ?Sized>(value: &T) -> usize {
 pub(super) fn touch<T>(value: &T, access: Access, code: &'static Location<'static>) {
     if let Some(me) = Me::observed() {
         let kind = std::any::type_name::<T>();
-        me.access(address(value), access, Place { kind, code });
+        me.access(address(value), access, AccessSite { kind, code });
     }
 }
 
@@ -143,10 +143,10 @@ pub fn reset_counts() {
 }
 
 /// The counts of the calling thread's simulation, with this many of the hottest lines.
-pub fn report(lines_max: usize) -> Report {
+pub fn report(lines_max: usize) -> AccessCounts {
     match Me::get() {
-        Some(me) => Report::new(&me.world.state(), lines_max),
-        None => Report::default(),
+        Some(me) => AccessCounts::new(&me.world.state(), lines_max),
+        None => AccessCounts::default(),
     }
 }
 
@@ -166,6 +166,6 @@ pub fn shared_count<T: ?Sized>(shared: &crate::Arc<T>) {
         let (kind, code) = (std::any::type_name::<crate::Arc<T>>(), Location::caller());
         // The counts are the two words before the value.
         let counts = address(&**shared).wrapping_sub(2 * size_of::<usize>());
-        me.access(counts, Access::Update, Place { kind, code });
+        me.access(counts, Access::Update, AccessSite { kind, code });
     }
 }

@@ -21,7 +21,7 @@ pub(super) enum Access {
 
 /// The type and the place in the code of an access, for the report.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct AccessSite {
     pub(super) kind: &'static str,
     pub(super) code: &'static Location<'static>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Line {
     free_at: u64,
     pub(super) counts: Counts,
     /// Accesses that moved the line, by place.
-    pub(super) places: Vec<(Place, u64)>,
+    pub(super) places: Vec<(AccessSite, u64)>,
 }
 
 /// Places of code that are counted per line.
@@ -90,7 +90,7 @@ impl Copies {
 }
 
 impl Line {
-    fn new(number: usize, (core, now): (usize, u64), place: Place) -> Self {
+    fn new(number: usize, (core, now): (usize, u64), place: AccessSite) -> Self {
         Self {
             number,
             owner: core,
@@ -134,7 +134,7 @@ impl Line {
         }
     }
 
-    fn count_access(&mut self, place: Place) {
+    fn count_access(&mut self, place: AccessSite) {
         let known = self
             .places
             .iter_mut()
@@ -202,7 +202,7 @@ impl Lines {
         address: usize,
         (core, now): (usize, u64),
         access: Access,
-        place: Place,
+        place: AccessSite,
         machine: &Machine,
     ) -> Charge {
         let number = self.0.len();

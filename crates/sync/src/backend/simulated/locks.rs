@@ -1,7 +1,7 @@
 //! Mutex and condition variable under the names of `parking_lot`.
 
 use super::current::{Me, address};
-use super::line::{Access, Place};
+use super::line::{Access, AccessSite};
 use super::waiters::Side;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
@@ -31,13 +31,13 @@ impl<T> Mutex<T> {
     }
 }
 
-pub(super) fn access_by<T: ?Sized>(code: &'static Location<'static>) -> Place {
+pub(super) fn access_by<T: ?Sized>(code: &'static Location<'static>) -> AccessSite {
     let kind = std::any::type_name::<T>();
-    Place { kind, code }
+    AccessSite { kind, code }
 }
 
 /// The value of a lock is used by the thread that has taken it.
-pub(super) fn touch_value<T: ?Sized>(me: &Me, value: &T, access: Access, place: Place) {
+pub(super) fn touch_value<T: ?Sized>(me: &Me, value: &T, access: Access, place: AccessSite) {
     let value = (address(value), size_of_val(value));
     me.world.access_value(me.task, value, access, place);
 }

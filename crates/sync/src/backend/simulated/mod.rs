@@ -50,7 +50,7 @@ pub mod simulation {
         unobserved, work,
     };
     pub use super::machine::Machine;
-    pub use super::report::{HotLine, Report};
+    pub use super::report::{AccessCounts, HotLine};
 }
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Counts since the last reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct AccessCounts {
     /// Accesses of all lines.
     pub accesses: u64,
     /// Transfers of lines between cores of one socket.
@@ -82,7 +82,7 @@ impl HotLine {
     }
 }
 
-impl Report {
+impl AccessCounts {
     pub(super) fn new(state: &State, lines_max: usize) -> Self {
         let sum = |of: fn(&Line) -> u64| state.lines.iter().map(of).sum();
         let moved = state.lines.iter().filter(|line| line.counts.moved_ps > 0);

@@ -1,7 +1,7 @@
 //! Known patterns of sharing against counts made by hand, and runs that repeat.
 
 use super::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use super::simulation::{self, HotLine, Machine, Report};
+use super::simulation::{self, AccessCounts, HotLine, Machine};
 use super::thread;
 use crate::{CachePadded, Condvar, Counter, Mutex, OnceLock, Rank, RwLock};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn machine() -> Machine {
 
 /// Runs `body(index)` on `count` threads, on the cores from 1 on; core 0 waits. Answers what they
 /// counted, after the threads have begun at the same time.
-fn on_threads(count: usize, body: impl Fn(usize) + Send + Sync + 'static) -> Report {
+fn on_threads(count: usize, body: impl Fn(usize) + Send + Sync + 'static) -> AccessCounts {
     simulation::run(&machine(), count + 1, move || {
         let body = Arc::new(body);
         let begin = simulation::now().expect("it is simulated") + Duration::from_millis(1);
@@ -166,7 +166,7 @@ fn a_shared_counter_is_named() {
 }
 
 /// A mixture of all that waits; returns the end and the counts.
-fn mixture(cores: usize) -> (u64, Duration, Report) {
+fn mixture(cores: usize) -> (u64, Duration, AccessCounts) {
     simulation::run(&machine(), cores, || {
         // Padded, because other tests of this process allocate beside them.
         let total = (Mutex::new(Rank::Queue, 0u64), Condvar::new());

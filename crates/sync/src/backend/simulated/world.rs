@@ -7,7 +7,7 @@
 //! Locking: the lock of the state is held for bookkeeping only.
 
 use super::cores::Cores;
-use super::line::{Access, Lines, Place};
+use super::line::{Access, AccessSite, Lines};
 use super::machine::Machine;
 use super::waiters::{Side, Waiters};
 use parking_lot::{Mutex, MutexGuard};
@@ -185,7 +185,7 @@ impl World {
     }
 
     /// The running task accesses an address.
-    pub(super) fn access(&self, task: usize, address: usize, access: Access, place: Place) {
+    pub(super) fn access(&self, task: usize, address: usize, access: Access, place: AccessSite) {
         let mut state = self.state();
         let start = state.cores.now() + state.work_ps();
         state.cores.set_now(start);
@@ -203,7 +203,7 @@ impl World {
         task: usize,
         (address, bytes): (usize, usize),
         access: Access,
-        place: Place,
+        place: AccessSite,
     ) {
         let size = self.machine.line_bytes;
         let (first, end) = (address / size, (address + bytes).div_ceil(size));
@@ -278,7 +278,7 @@ impl State {
         task: usize,
         address: usize,
         access: Access,
-        place: Place,
+        place: AccessSite,
         machine: &Machine,
     ) {
         let now = self.cores.now();

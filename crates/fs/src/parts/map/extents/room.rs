@@ -9,7 +9,7 @@ use crate::state::engine::Fs;
 use crate::state::inode::InodeState;
 use crate::types::error::{Error, Result};
 use uext4_format::extent::{ExtentIndex, ExtentNode, MAX_DEPTH};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, LogicalBlock};
 use uext4_journal::Handle;
 use uext4_num::u64_of;
 
@@ -54,7 +54,7 @@ pub(super) fn make(
             Some(parent) => split(fs, handle, state, &path, parent, key)?,
         }
     }
-    let place = Place::Inode(state.nr());
+    let place = DamageLocation::Inode(state.nr());
     Err(Corrupt::new(place, "extent header", CorruptKind::NoSplit).into())
 }
 
@@ -92,7 +92,7 @@ fn split(
     let (count, depth, position) =
         node.read(state, |node| (node.count(), node.depth(), node.search(key)));
     if count < 2 {
-        let place = Place::Inode(state.nr());
+        let place = DamageLocation::Inode(state.nr());
         return Err(Corrupt::new(place, "extent header", CorruptKind::NoSplit).into());
     }
     let nr = new_tree_block(fs, handle, state, near(node, state))?;

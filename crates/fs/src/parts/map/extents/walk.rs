@@ -6,7 +6,7 @@ use crate::state::inode::InodeState;
 use crate::types::error::Result;
 use smallvec::{SmallVec, smallvec};
 use uext4_format::extent::{Expect, ExtentNode};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, LogicalBlock};
 use uext4_journal::{Handle, Object};
 use uext4_sync::Arc;
 
@@ -73,7 +73,7 @@ pub(super) fn seal(state: &InodeState) -> Seal {
 pub(super) fn root(fs: &Fs, state: &InodeState) -> Result<Step> {
     let expect = Expect::root(super::super::limits::block_bounds(fs));
     let node = ExtentNode::new(&state.disk.i_block[..]);
-    node.validate(&expect, Place::Inode(state.nr()))?;
+    node.validate(&expect, DamageLocation::Inode(state.nr()))?;
     Ok(Step {
         depth: node.depth(),
         node: Node::Root,
@@ -89,7 +89,7 @@ fn child(fs: &Fs, state: &InodeState, step: &mut Step, key: LogicalBlock) -> Res
         (at, node.index(at), step.expect.child(&node, at))
     });
     step.at = at;
-    let place = Place::Inode(state.nr());
+    let place = DamageLocation::Inode(state.nr());
     let child = child
         .ok_or(Corrupt::new(place, "extent index", CorruptKind::NoEntries))?
         .child;
@@ -106,7 +106,7 @@ fn child(fs: &Fs, state: &InodeState, step: &mut Step, key: LogicalBlock) -> Res
 /// because a hostile tree can refer to a block twice. The checks that depend on the parent run
 /// again.
 fn load(fs: &Fs, state: &InodeState, nr: BlockNr, expect: &Expect) -> Result<Arc<MetaBlock>> {
-    let place = Place::InodeBlock(state.nr(), nr);
+    let place = DamageLocation::InodeBlock(state.nr(), nr);
     let block = fs.read_block(nr, seal(state), |bytes| {
         ExtentNode::new(bytes).validate(expect, place)
     })?;

@@ -13,7 +13,7 @@ use crate::types::error::Result;
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointers_per_block};
-use uext4_format::{BlockNr, Corrupt, CorruptKind, LogicalBlock, Place};
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, LogicalBlock};
 use uext4_num::clamp_u32;
 
 /// Levels of tables below `i_block`.
@@ -74,7 +74,7 @@ impl Walk<'_> {
             return Ok(ControlFlow::Continue(()));
         }
         if !self.seen.insert(nr) {
-            let place = Place::InodeBlock(self.state.nr(), nr);
+            let place = DamageLocation::InodeBlock(self.state.nr(), nr);
             return Err(Corrupt::new(place, "block map", CorruptKind::BlockTwice).into());
         }
         let table = load(self.fs, self.state, nr)?;

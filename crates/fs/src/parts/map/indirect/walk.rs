@@ -8,7 +8,7 @@ use crate::state::inode::InodeState;
 use crate::types::error::Result;
 use uext4_format::extent::ExtentState;
 use uext4_format::indirect::{self, IndirectPath, pointer, pointers_per_block};
-use uext4_format::{BlockNr, Place};
+use uext4_format::{BlockNr, DamageLocation};
 use uext4_journal::{Handle, Object};
 use uext4_num::{clamp_u32, usize_of};
 use uext4_sync::Arc;
@@ -53,7 +53,7 @@ pub(super) struct Step {
 }
 
 pub(super) fn load(fs: &Fs, state: &InodeState, nr: BlockNr) -> Result<Table> {
-    let place = Place::InodeBlock(state.nr(), nr);
+    let place = DamageLocation::InodeBlock(state.nr(), nr);
     let block = fs.read_block(nr, Seal::Indirect, |bytes| {
         indirect::validate(bytes, &block_bounds(fs), place)
     })?;

@@ -2,7 +2,7 @@
 
 use super::super::fields::MountOptions;
 use super::super::values::{BATCH_US_MAX, limited};
-use super::row::{Form, Kind, Section, nothing, row, value};
+use super::row::{Form, Section, WordAction, nothing, row, value};
 use crate::types::error::Result;
 
 /// Words that `mount(8)` or the VFS handles for any file system: here the program that creates the
@@ -52,15 +52,15 @@ pub(super) const OTHERS: Section = Section {
             &[
                 Form {
                     name: "x-",
-                    kind: Kind::NothingBehind,
+                    kind: WordAction::NothingBehind,
                 },
                 Form {
                     name: "X-",
-                    kind: Kind::NothingBehind,
+                    kind: WordAction::NothingBehind,
                 },
                 Form {
                     name: "comment=",
-                    kind: Kind::NothingBehind,
+                    kind: WordAction::NothingBehind,
                 },
             ],
             "comments, and options of systemd and other programs",

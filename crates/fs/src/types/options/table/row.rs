@@ -4,7 +4,7 @@ use super::super::fields::MountOptions;
 use crate::types::error::Result;
 
 /// What a word of the options does.
-pub(in crate::types::options) enum Kind {
+pub(in crate::types::options) enum WordAction {
     /// Sets a field to a constant.
     Flag(fn(&mut MountOptions)),
     /// Sets a field to the value behind `=`: the value's name in help pages, and the setter. The
@@ -22,7 +22,7 @@ pub(in crate::types::options) enum Kind {
 pub(in crate::types::options) struct Form {
     /// The word, or its part before `=`, or its prefix.
     pub(in crate::types::options) name: &'static str,
-    pub(in crate::types::options) kind: Kind,
+    pub(in crate::types::options) kind: WordAction,
 }
 
 /// Words for one setting.
@@ -38,7 +38,7 @@ pub(in crate::types::options) struct Section {
 }
 
 pub(super) const fn flag(name: &'static str, set: fn(&mut MountOptions)) -> Form {
-    let kind = Kind::Flag(set);
+    let kind = WordAction::Flag(set);
     Form { name, kind }
 }
 
@@ -47,12 +47,12 @@ pub(super) const fn value(
     shown: &'static str,
     set: fn(&mut MountOptions, &str, &str) -> Result<()>,
 ) -> Form {
-    let kind = Kind::Value(shown, set);
+    let kind = WordAction::Value(shown, set);
     Form { name, kind }
 }
 
 pub(super) const fn nothing(name: &'static str) -> Form {
-    let kind = Kind::Nothing;
+    let kind = WordAction::Nothing;
     Form { name, kind }
 }
 

@@ -11,17 +11,17 @@ const CHANGING_MAX: usize = 8;
 
 /// Counter of changes that run or wait for a thaw.
 #[derive(Default)]
-pub(super) struct Places(AtomicUsize);
+pub(super) struct WaitSlots(AtomicUsize);
 
 /// A slot of the counter; dropping it frees the slot.
-pub(super) struct Place<'a>(&'a Places);
+pub(super) struct WaitSlot<'a>(&'a WaitSlots);
 
-impl Places {
+impl WaitSlots {
     /// Takes a slot for a request that may wait for a thaw; `None` for other requests.
     ///
     /// # Errors
     /// No slot is free.
-    pub(super) fn take(&self, ask: &Ask) -> Result<Option<Place<'_>>, Refusal> {
+    pub(super) fn take(&self, ask: &Ask) -> Result<Option<WaitSlot<'_>>, Refusal> {
         match ask {
             Ask::Set { .. }
             | Ask::Trim { .. }
@@ -30,7 +30,7 @@ impl Places {
             | Ask::SetQuotaGrace { .. } => {}
             _ => return Ok(None),
         }
-        let place = Place(self);
+        let place = WaitSlot(self);
         if self.0.fetch_add(1, Ordering::SeqCst) < CHANGING_MAX {
             Ok(Some(place))
         } else {
@@ -44,7 +44,7 @@ impl Places {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitSlot<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn places_for_changes_are_few_and_come_back() {
-        let places = Places::default();
+        let places = WaitSlots::default();
         let set = Ask::Set {
             name: String::new(),
             value: 0,

@@ -7,7 +7,7 @@ use uext4_sync::Arc;
 
 /// Where in an image the file system is.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     /// Start of the file system in the image, in bytes or with suffix K, M, G or T
     #[arg(long, value_name = "BYTES", help_heading = "Image", value_parser = crate::numbers::size)]
     pub(crate) offset: Option<u64>,
@@ -26,7 +26,7 @@ type Word = (
     &'static str,
     &'static str,
     &'static str,
-    fn(&mut Place, &str) -> std::result::Result<(), String>,
+    fn(&mut Location, &str) -> std::result::Result<(), String>,
 );
 
 const WORDS: [Word; 2] = [
@@ -51,7 +51,7 @@ const WORDS: [Word; 2] = [
     ),
 ];
 
-impl Place {
+impl Location {
     /// Name, placeholder and purpose of the options that [`Self::take`] accepts.
     pub(crate) fn words() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
         WORDS

@@ -30,7 +30,7 @@ const STICKY: u32 = 0o1000;
 const OTHERS_WRITE: u32 = 0o022;
 
 /// An open directory, and a name in it.
-pub(super) struct Place {
+pub(super) struct NameInDir {
     pub(super) directory: OwnedFd,
     pub(super) name: OsString,
     /// The regular file that has the name.
@@ -54,10 +54,10 @@ enum Wanted {
     File,
 }
 
-impl Place {
+impl NameInDir {
     /// The place of a path, with the links at its end followed.
-    pub(super) fn of(path: &Path) -> io::Result<Place> {
-        match Place::resolve(path, Wanted::Name)? {
+    pub(super) fn of(path: &Path) -> io::Result<NameInDir> {
+        match NameInDir::resolve(path, Wanted::Name)? {
             (place, None) => Ok(place),
             (mut place, Some(found)) => match FileType::from_raw_mode(found.st_mode) {
                 FileType::RegularFile => {
@@ -70,12 +70,12 @@ impl Place {
     }
 
     /// The place of a path, and what has the name there; no link.
-    fn resolve(path: &Path, wanted: Wanted) -> io::Result<(Place, Option<Stat>)> {
+    fn resolve(path: &Path, wanted: Wanted) -> io::Result<(NameInDir, Option<Stat>)> {
         let mut path = path.to_path_buf();
         let mut from = None;
         for _ in 0..LINKS_MAX {
             let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-            let place = Place {
+            let place = NameInDir {
                 directory: open_parent(from.as_ref(), &path)?,
                 name: name.to_owned(),
                 replaced: None,
@@ -197,7 +197,7 @@ impl Replaced {
 /// # Errors
 /// Such a name; those of the system. A path that does not exist is none of them.
 pub fn refuse_planted(path: &Path) -> io::Result<()> {
-    match Place::resolve(path, Wanted::Name) {
+    match NameInDir::resolve(path, Wanted::Name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         resolved => resolved.map(drop),
     }
@@ -212,7 +212,7 @@ pub fn refuse_planted(path: &Path) -> io::Result<()> {
 pub fn refuse_swapped(path: &Path, there: &Metadata, opened: &dyn BlockDevice) -> io::Result<()> {
     let backing = opened.backing(0, 0).ok_or(io::ErrorKind::InvalidInput)?;
     let opened = rustix::fs::fstat(backing.file)?;
-    let (_, now) = Place::resolve(path, Wanted::File)?;
+    let (_, now) = NameInDir::resolve(path, Wanted::File)?;
     let is_opened = |device: u64, inode: u64| (device, inode) == (opened.st_dev, opened.st_ino);
     let is_now = now.is_some_and(|now| is_opened(now.st_dev, now.st_ino));
     if is_now && is_opened(there.dev(), there.ino()) {
@@ -228,7 +228,7 @@ pub fn refuse_swapped(path: &Path, there: &Metadata, opened: &dyn BlockDevice) -
 /// Such a name; those of the system.
 pub fn open_to_write(path: &Path) -> io::Result<File> {
     // A pipe blocks until it has a reader, so its owner is looked at before, too.
-    let (place, found) = Place::resolve(path, Wanted::File)?;
+    let (place, found) = NameInDir::resolve(path, Wanted::File)?;
     found.ok_or(io::ErrorKind::NotFound)?;
     place.open(OFlags::WRONLY)
 }
@@ -236,7 +236,7 @@ pub fn open_to_write(path: &Path) -> io::Result<File> {
 /// Opens the file at a path to write, or makes it. What another user planted is refused.
 pub(crate) fn open_or_make(path: &Path) -> io::Result<File> {
     for _ in 0..LINKS_MAX {
-        let (place, found) = Place::resolve(path, Wanted::File)?;
+        let (place, found) = NameInDir::resolve(path, Wanted::File)?;
         match place.open_or_make(found.as_ref()) {
             // Another program has made or removed it meanwhile.
             Err(error)

@@ -4,7 +4,7 @@
 //! directory of the path could put a link in its place meanwhile. So the mount is made on the
 //! directory that was opened (`/proc/self/fd/N`), and its place in the table is compared after it.
 //!
-//! Invariant: after [`Place::mount`] there is a mount of this server on the path, or none at all.
+//! Invariant: after [`MountDir::mount`] there is a mount of this server on the path, or none.
 
 use crate::error::{Error, Result};
 use crate::mount_point::Lazy;
@@ -14,16 +14,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Descriptors that [`Place::check`] opens at a time.
+/// Descriptors that [`MountDir::check`] opens at a time.
 const N_RESERVED: usize = 3;
 
 /// The directory to mount on, with its path at the time it was opened.
-pub(crate) struct Place {
+pub(crate) struct MountDir {
     path: PathBuf,
     dir: OwnedFd,
 }
 
-impl Place {
+impl MountDir {
     /// Opens a directory to mount on.
     ///
     /// # Errors
