@@ -65,9 +65,7 @@ use values::Values;
 /// An error of the device. Damage is a [`Finding`].
 pub fn check(subject: &Subject, limits: &Limits) -> Result<CheckReport> {
     let mut check = Check::new(subject, limits);
-    let run = check.run();
-    check.report_log_damage();
-    match run {
+    match check.run() {
         Ok(()) | Err(Stop::Incomplete) => Ok(check.report),
         Err(Stop::Failed(error)) => Err(error),
     }
@@ -115,8 +113,8 @@ struct Check<'a> {
     values: Values,
     /// The inodes in the slots of the orphan file.
     orphan_file: Vec<InodeNr>,
-    /// Damage on the way to the log.
-    log_damage: Option<Corrupt>,
+    /// Damage that was met on the way to the log and to the orphan file; a few at most.
+    early: Vec<Corrupt>,
     orphans: BTreeSet<u32>,
     memory_bytes: u64,
     steps: u32,
@@ -144,7 +142,7 @@ impl<'a> Check<'a> {
             shared: SharedBlocks::default(),
             values: Values::default(),
             orphan_file: Vec::new(),
-            log_damage: None,
+            early: Vec::new(),
             orphans: BTreeSet::new(),
             memory_bytes: 0,
             steps: 0,
@@ -306,15 +304,22 @@ impl<'a> Check<'a> {
     }
 
     fn add(&mut self, corrupt: Corrupt, detail: Option<String>) {
+        let mut early = self.early.iter();
+        if early.any(|met| met.place == corrupt.place && met.problem == corrupt.problem) {
+            return;
+        }
         let finding = Finding {
             byte: self.byte_of(corrupt.place),
             corrupt,
             detail,
         };
-        // Two passes may read one structure.
-        if !self.report.findings.contains(&finding) {
-            self.report.add(finding, self.limits);
-        }
+        self.report.add(finding, self.limits);
+    }
+
+    /// Reports damage of a structure that a later pass reads again, which does not report it then.
+    fn add_early(&mut self, corrupt: &Corrupt) {
+        self.add_corrupt(corrupt);
+        self.early.push(corrupt.clone());
     }
 
     /// Byte offset of a structure on the device.

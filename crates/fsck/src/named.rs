@@ -31,13 +31,11 @@ impl Check<'_> {
     pub(crate) fn check_quota_numbers(&mut self) {
         let disk = self.superblock;
         let has_quota = self.geometry.features.has(Feature::QUOTA);
-        let has_projects = self.geometry.features.has(Feature::PROJECT);
         let geometry = &self.geometry;
         let projects = disk.prj_quota_inum;
         let all = [disk.usr_quota_inum, disk.grp_quota_inum, projects];
-        let is_projects_file = has_projects
-            && projects >= geometry.first_inode
-            && geometry.contains_inode(InodeNr(projects));
+        let is_projects_file =
+            projects >= geometry.first_inode && geometry.contains_inode(InodeNr(projects));
         let is_wrong = [
             ![0, InodeNr::USER_QUOTA.0].contains(&disk.usr_quota_inum),
             ![0, InodeNr::GROUP_QUOTA.0].contains(&disk.grp_quota_inum),

@@ -38,7 +38,7 @@ impl Check<'_> {
             return Ok(());
         };
         match Inode::parse(&raw, nr, &self.geometry, &self.checksums) {
-            Err(corrupt) => self.add_corrupt(&corrupt),
+            Err(corrupt) => self.add_early(&corrupt),
             Ok(inode) => {
                 if let Some(blocks) = self.orphan_blocks(nr, &inode)? {
                     self.read_all_slots(nr, &inode, &blocks)?;
@@ -64,7 +64,7 @@ impl Check<'_> {
         let map = match FileMap::read_before(source, nr, inode, len) {
             Ok(map) => map,
             Err(Error::Corrupt(corrupt)) => {
-                self.add_corrupt(&corrupt);
+                self.add_early(&corrupt);
                 return Ok(None);
             }
             Err(error) => return Err(Stop::Failed(error)),
@@ -98,8 +98,10 @@ impl Check<'_> {
                 CorruptKind::OrphansDenied,
             );
         }
-        // A mount sets the mark at its start, so that a log that had to be replayed left it.
-        if is_claimed && is_empty && is_sound && self.subject.replayed.is_none() {
+        // A mount sets the mark at its start; so it is there if the log had to be replayed.
+        let was_mounted =
+            self.subject.replayed.is_some() || self.geometry.features.has(Feature::RECOVER);
+        if is_claimed && is_empty && is_sound && !was_mounted {
             self.add_problem(
                 DamageLocation::Inode(nr),
                 STRUCTURE,

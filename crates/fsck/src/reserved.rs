@@ -12,15 +12,18 @@ use uext4_num::{low_u32, nonnegative};
 
 impl Check<'_> {
     /// Reports a journal that does not map all of its size; `mapped_end` is in blocks. e2fsck takes
-    /// it for none. It compares the lower 32 bits of the size, as a signed number.
+    /// it for none, except that it uses the superblock's copy of an inode with tables. It compares
+    /// the lower 32 bits of the size, as a signed number.
     pub(crate) fn check_journal_size(&mut self, nr: InodeNr, inode: &Inode, mapped_end: u64) {
         let is_journal = self.geometry.features.has(Feature::HAS_JOURNAL)
-            && nr.0 == self.superblock.journal_inum;
+            && nr.0 == self.superblock.journal_inum
+            && inode.flags.contains(InodeFlags::EXTENTS);
         let bytes = nonnegative(low_u32(inode.size).cast_signed().into());
         let mapped = mapped_end.saturating_mul(self.block_bytes());
         if is_journal && bytes > mapped {
-            let problem = CorruptKind::JournalShort { bytes, mapped };
-            self.add_problem(DamageLocation::Inode(nr), "journal inode", problem);
+            let detail = format!("{bytes} bytes, {mapped} mapped");
+            let (place, problem) = (DamageLocation::Inode(nr), CorruptKind::JournalShort);
+            self.add_detailed(place, "journal inode", problem, detail);
         }
     }
 

@@ -27,8 +27,7 @@ pub struct Subject {
 const GROUP_BYTES: u64 = 64;
 
 impl Check<'_> {
-    /// The log; `None` without a journal, or with damage on the way to it. The damage is kept until
-    /// the end of the check: most of it is a finding of the pass over all inodes as well.
+    /// The log; `None` without a journal, or with damage on the way to it, which is a finding.
     pub(crate) fn find_log(&mut self) -> Step<Option<Log>> {
         let subject = self.subject;
         if subject.replayed.is_some() || !self.geometry.features.has(Feature::HAS_JOURNAL) {
@@ -43,20 +42,10 @@ impl Check<'_> {
         match found {
             Ok(log) => Ok(Some(log)),
             Err(Error::Corrupt(damage)) => {
-                self.log_damage = Some(damage);
+                self.add_early(&damage);
                 Ok(None)
             }
             Err(error) => Err(Stop::Failed(error)),
-        }
-    }
-
-    /// Reports the damage that [`Self::find_log`] met, unless another pass has.
-    pub(crate) fn report_log_damage(&mut self) {
-        if let Some(damage) = self.log_damage.take() {
-            let mut findings = self.report.findings.iter().map(|finding| &finding.corrupt);
-            if !findings.any(|met| met.place == damage.place && met.problem == damage.problem) {
-                self.add_corrupt(&damage);
-            }
         }
     }
 }

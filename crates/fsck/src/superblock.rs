@@ -41,6 +41,10 @@ impl Check<'_> {
             let problem = CorruptKind::TwoSeals;
             self.add_problem(DamageLocation::Superblock, "superblock", problem);
         }
+        if features.has(Feature::ORPHAN_FILE) && !features.has(Feature::HAS_JOURNAL) {
+            let problem = CorruptKind::OrphanFileWithoutJournal;
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
+        }
         // Without the feature `64bit` the field is otherwise unused.
         let size = disk.desc_size;
         if size != 0 && (!size.is_power_of_two() || u32::from(size) > DESC_SIZE_MAX) {

@@ -314,6 +314,7 @@ kinds! {
     NoSuchEntry = "has no such entry";
     Hole = "has a hole";
     Full = "has no space";
+    OrphanFileWithoutJournal = "an orphan file without a journal";
     OrphansClaimed = "it names no orphans, and the superblock says that there are some";
     OrphansDenied = "it names orphans, and the superblock says that there are none";
     // Journal.
@@ -330,7 +331,7 @@ kinds! {
     JournalNeverWritten = "has blocks that were never written";
     JournalHoles = "has holes or lies outside the file system";
     JournalMetadata = "has holes, or blocks that hold other metadata";
-    JournalShort { bytes: u64, mapped: u64 } = "is longer than what it maps";
+    JournalShort = "is longer than what it maps";
     JournalTwice = "has a block twice, or one of its map or of MMP";
     Stopped = "an error stopped it";
     FieldsOfVersion2 = "fields of version 2 in version 1";

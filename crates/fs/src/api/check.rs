@@ -26,14 +26,19 @@ pub fn check(
         access: Access::ReadOnly,
         threads: Threads::Inline,
         prefetch_bitmaps: false,
+        journal_device: options.journal_device.map(read_only),
         ..options
     };
-    match opened(Arc::new(ReadOnly::new(device)), options) {
+    match opened(read_only(device), options) {
         Err(Error::Corrupt(corrupt) | Error::Journal(uext4_journal::Error::Corrupt(corrupt))) => {
             Ok(CheckReport::of_damage(corrupt, limits))
         }
         opened => Ok(uext4_fsck::check(&opened?.subject, limits)?),
     }
+}
+
+fn read_only(device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+    Arc::new(ReadOnly::new(device))
 }
 
 /// A file system to check, and the mount that recovered it.

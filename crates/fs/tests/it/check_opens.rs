@@ -1,7 +1,9 @@
 //! Checks of file systems that a mount refuses: of what the superblock names, and beside it.
 
 use crate::check::look;
+use std::collections::HashSet;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use uext4::check::{CheckReport, Finding, Limits, check};
 use uext4::device::{BlockDevice, MemDevice};
@@ -13,7 +15,7 @@ use uext4_testkit::oracle;
 const ORPHAN_FILE: u32 = 12;
 
 fn made(path: &Path, features: &str) {
-    oracle::mke2fs(path, 64 << 20, &["-O", features]).expect("an image");
+    oracle::mke2fs(path, 64 << 20, &["-b", "4096", "-O", features]).expect("an image");
 }
 
 fn changed(path: &Path, commands: &[&str]) {
@@ -22,6 +24,13 @@ fn changed(path: &Path, commands: &[&str]) {
 
 fn report(path: &Path) -> CheckReport {
     look(path, &Limits::default()).expect("it can be read")
+}
+
+fn problems(report: &CheckReport) -> impl Iterator<Item = &CorruptKind> {
+    report
+        .findings
+        .iter()
+        .map(|finding| &finding.corrupt.problem)
 }
 
 fn is_refused(path: &Path) -> bool {
@@ -51,10 +60,10 @@ fn damage_that_a_mount_refuses_hides_no_other() {
         let of_nr =
             |finding: &&Finding| finding.corrupt.place == DamageLocation::Inode(InodeNr(nr));
         let problems = report.findings.iter().filter(of_nr);
-        let mut problems: Vec<_> = problems.map(|finding| &finding.corrupt.problem).collect();
-        let (n, others) = (problems.len(), CorruptKind::LinksWrong);
-        problems.dedup();
+        let problems: Vec<_> = problems.map(|finding| &finding.corrupt.problem).collect();
+        let n = problems.iter().collect::<HashSet<_>>().len();
         assert!(n > 0 && problems.len() == n, "{refused}: {report:#?}");
+        let others = CorruptKind::LinksWrong;
         let mut findings = report.findings.iter();
         let is_named = findings.any(|finding| finding.corrupt.problem == others);
         assert!(is_named, "{refused}: {report:#?}");
@@ -66,22 +75,48 @@ fn damage_that_a_mount_refuses_hides_no_other() {
 fn what_the_superblock_names_is_in_use() {
     let dir = oracle::scratch_dir().expect("there is room");
     let path = dir.path().join("image");
-    for commands in [
-        &["feature orphan_file"][..],
-        &[
-            "feature orphan_file",
-            "set_super_value orphan_file_inum 999999",
-        ],
-        &["set_super_value orphan_file_inum 2"],
+    let feature = "feature orphan_file";
+    for (commands, problem) in [
+        (&[feature][..], CorruptKind::NumberRange),
+        (
+            &[feature, "set_super_value orphan_file_inum 999999"],
+            CorruptKind::NumberRange,
+        ),
+        (
+            &[feature, "set_super_value orphan_file_inum 2"],
+            CorruptKind::SpecialNamed,
+        ),
+        (
+            &["set_super_value orphan_file_inum 2"],
+            CorruptKind::SpecialNamed,
+        ),
+        (
+            &[feature, "set_super_value orphan_file_inum 500"],
+            CorruptKind::BadSize,
+        ),
     ] {
         made(&path, "^orphan_file");
         changed(&path, commands);
         let report = report(&path);
-        assert!(
-            !report.is_clean() && is_refused(&path),
-            "{commands:?}: {report:?}"
-        );
+        let mut found = problems(&report);
+        assert!(found.any(|met| *met == problem), "{commands:?}: {report:?}");
+        assert!(is_refused(&path), "{commands:?}");
+        // e2fsck accepts an orphan file that is not in use.
+        let verdict = oracle::e2fsck(&path).expect("e2fsck runs");
+        let is_accepted = problem == CorruptKind::BadSize;
+        assert_eq!(verdict.is_clean(), is_accepted, "{commands:?}");
     }
+    // tune2fs leaves the file there.
+    made(&path, "orphan_file");
+    let tuned = Command::new("tune2fs")
+        .args(["-O", "^has_journal"])
+        .arg(&path)
+        .output();
+    assert!(tuned.expect("tune2fs is installed").status.success());
+    let mut found = problems(&report(&path)).copied().collect::<Vec<_>>();
+    found.retain(|met| *met == CorruptKind::OrphanFileWithoutJournal);
+    assert_eq!(found.len(), 1);
+    assert!(!oracle::e2fsck(&path).expect("e2fsck runs").is_clean());
 }
 
 /// Writes the first slot of the orphan file, with a valid checksum.
@@ -105,12 +140,22 @@ fn slots_of_the_orphan_file_are_compared() {
     let path = dir.path().join("image");
     let plain = "orphan_file,^metadata_csum";
     // The root is no orphan, with and without links.
-    for links in [3, 0] {
+    for commands in [
+        &["feature orphan_present"][..],
+        &[
+            "feature orphan_present",
+            "set_inode_field <2> links_count 0",
+        ],
+    ] {
         made(&path, plain);
-        let links = format!("set_inode_field <2> links_count {links}");
-        changed(&path, &["feature orphan_present", &links]);
+        changed(&path, commands);
         set_first_slot(&path, 2);
-        assert!(!report(&path).is_clean(), "{links}");
+        let report = report(&path);
+        let mut found = problems(&report);
+        assert!(
+            found.any(|met| *met == CorruptKind::NumberRange),
+            "{report:?}"
+        );
     }
     made(&path, plain);
     changed(&path, &["feature orphan_present"]);
@@ -187,4 +232,22 @@ fn a_check_writes_nothing() {
     let report = check(device.clone(), MountOptions::default(), &Limits::default()).unwrap();
     assert!(report.is_clean(), "{report:?}");
     assert!(device.to_bytes() == before, "the check has written");
+}
+
+/// As e2fsck: of a journal with tables it uses the superblock's copy of the inode.
+#[test]
+fn a_journal_maps_all_of_its_size() {
+    let dir = oracle::scratch_dir().expect("there is room");
+    let path = dir.path().join("image");
+    for (features, is_sound) in [("extent", false), ("^extent,^64bit", true)] {
+        made(&path, features);
+        changed(&path, &["set_inode_field <8> size 4206592"]);
+        let report = report(&path);
+        let verdict = oracle::e2fsck(&path).expect("e2fsck runs");
+        assert_eq!(
+            (report.is_clean(), verdict.is_clean()),
+            (is_sound, is_sound),
+            "{report:?}"
+        );
+    }
 }
