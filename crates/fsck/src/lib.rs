@@ -160,9 +160,9 @@ impl<'a> Check<'a> {
         self.links = Links::new(inodes);
         self.unreadable = Bits::new(inodes + 1);
         self.check_superblock();
-        self.check_log()?;
         self.check_quota_numbers();
         self.check_groups()?;
+        self.check_log()?;
         self.check_mmp()?;
         self.read_orphan_file()?;
         self.find_orphans()?;
