@@ -1,5 +1,6 @@
-//! Collects orphans: a deleted orphan may be marked in use, and its deletion time may be a link of
-//! the orphan list.
+//! Collects orphans from the orphan file and the list in the inodes: a deleted orphan may be marked
+//! in use, and its deletion time may be a link of the list. Checks the orphan file on the way, by
+//! plain reads: a mount refuses one that is damaged.
 
 use crate::{Check, Step, Stop};
 use std::collections::BTreeSet;

@@ -15,7 +15,7 @@ use uext4::{Filesystem, MountOptions};
 use uext4_testkit::damage::{Checksums, Target, Wound};
 use uext4_testkit::oracle;
 
-pub(crate) fn look(path: &Path, limits: &Limits) -> uext4::Result<CheckReport> {
+pub(crate) fn checked(path: &Path, limits: &Limits) -> uext4::Result<CheckReport> {
     let device = Arc::new(FileDevice::open(path, Access::ReadOnly)?);
     check(device, MountOptions::default(), limits)
 }
@@ -35,7 +35,7 @@ fn what_e2fsck_finds_is_found() {
     let bases = [4096, 1024].map(|block_size| {
         let path = dir.path().join(format!("base{block_size}"));
         sound(&path, block_size);
-        let report = look(&path, &Limits::default()).expect("it can be read");
+        let report = checked(&path, &Limits::default()).expect("it can be read");
         assert!(report.is_clean(), "{report:#?}");
         assert!(
             report.n_inodes > 600 && report.n_directories >= 3,
@@ -55,7 +55,7 @@ fn what_e2fsck_finds_is_found() {
         std::fs::copy(&bases[seed as usize / 12 % 2], &image).expect("a copy of the base");
         let wound = Wound::inflict(&image, target, seed, checksums).expect("a wound");
         let Some(wound) = wound else { continue };
-        let ours = look(&image, &Limits::default());
+        let ours = checked(&image, &Limits::default());
         let verdict = oracle::e2fsck(&image).expect("e2fsck runs");
         if verdict.is_silent() {
             if let Ok(report) = ours
@@ -99,7 +99,7 @@ fn a_look_takes_what_it_may_and_no_more() {
         },
     ];
     for limits in tight {
-        let report = look(&path, &limits).expect("it can be read");
+        let report = checked(&path, &limits).expect("it can be read");
         assert!(
             report.incomplete.is_some() && !report.is_clean(),
             "{report:?}"
@@ -114,7 +114,7 @@ fn a_look_takes_what_it_may_and_no_more() {
         "set_inode_field <11> links_count 78",
     ];
     oracle::debugfs(&path, oracle::Access::Write, &wrong).expect("two link counts");
-    let report = look(&path, &few).expect("it can be read");
+    let report = checked(&path, &few).expect("it can be read");
     assert_eq!((report.findings.len(), report.n_more), (1, 1), "{report:?}");
 }
 
@@ -124,12 +124,12 @@ fn assert_noticed(options: &[&str], wounds: &[&str]) {
     let path = dir.path().join("image");
     for wound in wounds {
         oracle::mke2fs(&path, 32 << 20, options).expect("an image");
-        let report = look(&path, &Limits::default()).expect("it can be read");
+        let report = checked(&path, &Limits::default()).expect("it can be read");
         assert!(report.is_clean(), "{report:#?}");
         oracle::debugfs(&path, oracle::Access::Write, &[wound]).expect("a wound");
         let verdict = oracle::e2fsck(&path).expect("e2fsck runs");
         assert!(!verdict.is_clean(), "{wound}: e2fsck minds nothing");
-        let report = look(&path, &Limits::default()).expect("it can be read");
+        let report = checked(&path, &Limits::default()).expect("it can be read");
         assert!(!report.is_clean(), "{wound}: {:?}", verdict.problems());
         std::fs::remove_file(&path).expect("it goes");
     }
@@ -168,7 +168,7 @@ fn the_types_of_entries_are_looked_at() {
 fn is_sound(path: &Path, commands: &[&str]) -> bool {
     oracle::debugfs(path, oracle::Access::Write, commands).expect("debugfs writes");
     let verdict = oracle::e2fsck(path).expect("e2fsck runs");
-    let report = look(path, &Limits::default()).expect("it can be read");
+    let report = checked(path, &Limits::default()).expect("it can be read");
     let problems = verdict.problems();
     assert_eq!(
         report.is_clean(),
@@ -231,7 +231,7 @@ fn what_e2fsck_accepts_is_accepted() {
     let said = oracle::debugfs_one(&path, "show_super_stats -h").expect("debugfs reads");
     assert!(said.contains("Filesystem features"), "{said}");
     oracle::debugfs(&path, oracle::Access::Write, &["feature shared_blocks"]).unwrap();
-    let report = look(&path, &Limits::default()).expect("it can be read");
+    let report = checked(&path, &Limits::default()).expect("it can be read");
     let shares = |finding: &uext4::check::Finding| finding.corrupt.structure == "inode map";
     assert!(!report.findings.iter().any(shares), "{report:?}");
 }
@@ -255,7 +255,7 @@ fn extents_are_aligned_within_their_clusters() {
     // The start of the first extent, within the same cluster.
     let moved = format!("set_inode_field f block[5] {}", block + 1);
     oracle::debugfs(&path, oracle::Access::Write, &[moved]).expect("debugfs writes");
-    let report = look(&path, &Limits::default()).expect("it can be read");
+    let report = checked(&path, &Limits::default()).expect("it can be read");
     let is_misaligned = |finding: &uext4::check::Finding| {
         finding.corrupt.problem == uext4::format::CorruptKind::Misaligned
     };
@@ -280,13 +280,13 @@ fn a_large_empty_file_system_takes_little_memory() {
             memory_bytes,
             ..Limits::default()
         };
-        let look = |limits| {
+        let within = |limits| {
             let report = check(device.clone(), MountOptions::default(), &limits);
             report.expect("it can be read")
         };
-        let report = look(limits(memory_mib << 20));
+        let report = within(limits(memory_mib << 20));
         assert!(report.is_clean(), "{tib} TiB: {report:?}");
-        let report = look(limits(1 << 20));
+        let report = within(limits(1 << 20));
         let why = report.incomplete.expect("a limit");
         assert!(why.contains("memory"), "{tib} TiB: {why}");
     }

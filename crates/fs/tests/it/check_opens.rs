@@ -1,6 +1,6 @@
 //! Checks of file systems that a mount refuses: of what the superblock names, and beside it.
 
-use crate::check::look;
+use crate::check::checked;
 use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn changed(path: &Path, commands: &[&str]) {
 }
 
 fn report(path: &Path) -> CheckReport {
-    look(path, &Limits::default()).expect("it can be read")
+    checked(path, &Limits::default()).expect("it can be read")
 }
 
 fn problems(report: &CheckReport) -> impl Iterator<Item = &CorruptKind> {

@@ -25,7 +25,7 @@ fn mount(path: &Path) -> uext4::Result<Filesystem> {
     )
 }
 
-fn look(path: &Path) -> CheckReport {
+fn checked(path: &Path) -> CheckReport {
     let device = Arc::new(FileDevice::open(path, Access::ReadOnly).expect("it is there"));
     check(device, MountOptions::default(), &Limits::default()).expect("it can be read")
 }
@@ -118,7 +118,7 @@ fn no_name_leads_to_an_inode_of_the_file_system_itself() {
     for (nr, what) in hidden {
         std::fs::copy(&base, &path).unwrap();
         inject(&path, &format!("link <{nr}> /d/evil"));
-        let report = look(&path);
+        let report = checked(&path);
         let named = |finding: &uext4::check::Finding| finding.to_string().contains("evil");
         assert!(report.findings.iter().any(named), "{what} {nr}: {report:?}");
         assert_refused(&path, nr, what, EUCLEAN);
@@ -133,7 +133,7 @@ fn the_parent_of_a_directory_is_no_inode_of_the_file_system_itself() {
     image(&path, &["-O", "ea_inode,^metadata_csum", "-b", "1024"]);
     // The number of ".." in the first block of the directory.
     inject(&path, "zap_block -f /d -o 12 -l 1 -p 0x08 0");
-    assert!(!look(&path).is_clean());
+    assert!(!checked(&path).is_clean());
     let fs = mount(&path).expect("it mounts");
     let (root, caller) = (fs.root().unwrap(), Caller::root());
     let below = fs.lookup(&root, b"d", &caller).unwrap();
@@ -157,15 +157,15 @@ fn a_journal_with_a_name_is_closed_and_sound() {
         .output();
     assert!(tune2fs.expect("tune2fs runs").status.success());
     mounted.unmount().unwrap();
-    let report = look(&path);
+    let report = checked(&path);
     assert!(report.is_clean(), "{report:?}");
     let fs = mount(&path).expect("it mounts");
     let (root, caller) = (fs.root().unwrap(), Caller::root());
     assert_eq!(errno(fs.lookup(&root, b".journal", &caller)), EPERM);
     fs.unmount().expect("it closes");
-    assert!(look(&path).is_clean());
+    assert!(checked(&path).is_clean());
     inject(&path, "link /.journal /second");
-    assert!(!look(&path).is_clean());
+    assert!(!checked(&path).is_clean());
 }
 
 /// The inode number of a removed file.
@@ -223,7 +223,7 @@ fn a_root_that_is_free_or_no_directory_is_damage() {
     for wound in ["links_count 0", "mode 0100644", "mode 0"] {
         oracle::mke2fs(&path, 32 << 20, &["-b", "1024"]).unwrap();
         inject(&path, &format!("set_inode_field <2> {wound}"));
-        assert!(!look(&path).is_clean(), "{wound}");
+        assert!(!checked(&path).is_clean(), "{wound}");
         let error = mount(&path).map(drop).expect_err(wound);
         assert!(matches!(error, Error::Corrupt(_)), "{wound}: {error}");
         std::fs::remove_file(&path).unwrap();

@@ -2,7 +2,7 @@
 //! Our check must agree with e2fsck.
 
 use super::image::{ENTRY, Image, MAP};
-use crate::check::look;
+use crate::check::checked;
 use std::path::Path;
 use std::sync::Arc;
 use uext4::check::Limits;
@@ -18,7 +18,7 @@ const EMPTY: &str = "\"/wide/a name in a directory with an index 1\"";
 /// True if e2fsck and our check, which must agree, report nothing.
 fn is_sound(path: &Path, what: &str) -> bool {
     let verdict = oracle::e2fsck(path).expect("e2fsck runs");
-    let report = look(path, &Limits::default()).expect("it can be read");
+    let report = checked(path, &Limits::default()).expect("it can be read");
     assert_eq!(
         report.is_clean(),
         verdict.is_silent(),

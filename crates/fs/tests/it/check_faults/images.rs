@@ -1,6 +1,6 @@
 //! Base images for the faults: with new features, with inline data, and with the oldest formats.
 
-use crate::check::look;
+use crate::check::checked;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -86,6 +86,6 @@ pub(super) fn base(path: &Path, options: &[&str]) {
         assert!(tune2fs.expect("tune2fs runs").status.success());
     }
     oracle::assert_clean(path);
-    let report = look(path, &Limits::default()).expect("it can be read");
+    let report = checked(path, &Limits::default()).expect("it can be read");
     assert!(report.is_clean(), "{options:?}: {report:#?}");
 }

@@ -11,7 +11,7 @@ mod images;
 pub(crate) mod lists;
 mod only_ours;
 
-use crate::check::look;
+use crate::check::checked;
 use crate::damage::number;
 use images::{INLINE, MODERN, OLD, base};
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl Tally {
 
     fn judge(&mut self, image: &Path, wounds: &[Wound], seed: u64) {
         self.judged += 1;
-        let ours = look(image, &Limits::default());
+        let ours = checked(image, &Limits::default());
         let verdict = oracle::e2fsck(image).expect("e2fsck runs");
         let said = || {
             let wounds: Vec<_> = wounds.iter().map(ToString::to_string).collect();

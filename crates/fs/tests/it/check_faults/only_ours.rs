@@ -3,7 +3,7 @@
 
 use super::image::{ENTRY, Image, MAP};
 use super::lists::explain;
-use crate::check::look;
+use crate::check::checked;
 use std::path::Path;
 use std::process::Command;
 use uext4::check::Limits;
@@ -28,7 +28,7 @@ impl Image {
     fn assert_only_ours(&self, structure: &str, problem: &str) {
         let verdict = oracle::e2fsck(&self.path).expect("e2fsck runs");
         assert!(verdict.is_silent(), "{problem}: {verdict}");
-        let report = look(&self.path, &Limits::default()).expect("it can be read");
+        let report = checked(&self.path, &Limits::default()).expect("it can be read");
         let mut findings = report.findings.iter().map(|finding| &finding.corrupt);
         let is_said =
             findings.any(|found| (found.structure, found.problem.phrase()) == (structure, problem));
