@@ -9,9 +9,11 @@
 //!
 //! Inside of a step, too, the order of the calls is a contract: see the functions.
 
+use uext4_format::hash::DirHasher;
 use uext4_format::quota::QuotaKind;
 use uext4_format::{BlockNr, Feature};
 use uext4_mkfs::Draft;
+use uext4_mkfs::directory::{Format, Packing};
 use uext4_num::u64_of;
 
 use crate::content::deferred::write_deferred;
@@ -25,7 +27,6 @@ use crate::layout::in_use::{contents, replaced};
 use crate::layout::inode_numbers::InodeNumbers;
 use crate::layout::size_search::Needs;
 use crate::metadata::attribute_blocks::AttributeBlocks;
-use crate::metadata::directory_blocks::{Format, Packing};
 use crate::metadata::extent_maps::DeepMaps;
 use crate::metadata::usage::Usage;
 use crate::metadata::{directories, inodes, xattr_values};
@@ -169,7 +170,7 @@ fn directory_format(image: &Image, identity: &Identity) -> Format {
     Format::new(
         identity.geometry.features,
         identity.geometry.block_size(),
-        image.plan.superblock.hash_seed,
+        DirHasher::of(&image.plan.superblock),
         match image.options.places {
             PlacementRule::Packed => Packing::Full,
             PlacementRule::DiffFriendly => Packing::ByHash,

@@ -26,18 +26,19 @@ use crate::InodeNr;
 use crate::bytes::{put_slice, put_u8, put_u16, put_u32, rest_mut};
 
 pub use crate::file_type::DirEntryType;
-pub use block::{BlockKind, seal_block, verify_block};
+pub use block::{BlockKind, begins_directory, seal_block, verify_block};
 pub use edit::{DirLeaf, Fit, Gap, Insertion, LeafSpace, Location, init_first_block};
-pub use iter::{DirEntries, DirEntry};
+pub use iter::{DirEntries, DirEntry, RecordHeader};
 pub use renumber::renumber;
 pub use table::{KnownLeaf, KnownLeafMut, LeafTable};
-pub use tail::{LeafTail, TAIL_BYTES};
+pub use tail::{LeafTail, TAIL_BYTES, has_tail};
 
 /// The longest name, in bytes.
 pub const NAME_MAX: usize = 255;
-/// Bytes before the name, and of the shortest record.
+/// Bytes before the name.
 pub(crate) const FIXED_BYTES: usize = 8;
-pub(crate) const MIN_RECORD_BYTES: usize = 12;
+/// Bytes of the shortest record.
+pub const MIN_RECORD_BYTES: usize = 12;
 
 /// Bytes that an entry with a name of `name_len` bytes needs.
 pub const fn space_needed(name_len: usize) -> usize {

@@ -14,7 +14,7 @@ mod tail;
 mod tests;
 
 pub use kind::{DeviceNumber, InodeFlags};
-pub use raw::RawInode;
+pub use raw::{RawInode, set_extra_isize, set_flags};
 pub use tail::Tail;
 
 use crate::quota::QuotaKind;

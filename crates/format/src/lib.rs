@@ -36,6 +36,7 @@ pub mod orphan_file;
 pub mod quota;
 pub mod superblock;
 mod times;
+pub mod undo_file;
 mod uuid;
 pub mod xattr;
 
@@ -49,7 +50,7 @@ pub use group::{GroupDescriptor, block_bitmap_checksum, group_flag, inode_bitmap
 pub use ids::{BlockNr, GroupNr, InodeNr, LogicalBlock, Tid};
 pub use inode::{
     DeviceNumber, GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, Inode, InodeFlags, KNOWN_EXTRA_BYTES,
-    RawInode, Tail, TooManyBlocks,
+    RawInode, Tail, TooManyBlocks, set_extra_isize, set_flags,
 };
 pub use superblock::Superblock;
 pub use times::{Timestamp, WithExtra};

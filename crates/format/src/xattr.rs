@@ -18,12 +18,15 @@ mod hash;
 mod name;
 mod rehash;
 mod renumber;
+mod salvage;
 mod set;
 mod stored_hash;
 #[cfg(test)]
 mod tests;
 
-pub use area::{IBODY_MAGIC, decode_ibody, encode_ibody, ibody_capacity_bytes};
+pub use area::{
+    IBODY_MAGIC, decode_ibody, encode_ibody, has_ibody_magic, ibody_capacity_bytes, set_ibody_magic,
+};
 pub use block::{
     BLOCK_HEADER_BYTES, BLOCK_MAGIC, REFCOUNT_MAX, XattrBlock, block_capacity_bytes, decode_block,
     encode_block,
@@ -33,6 +36,7 @@ pub use hash::{block_hash, entry_hash, entry_hash_of_inode, signed_entry_hash_of
 pub use name::{NameIndex, XattrName};
 pub use rehash::rehash_values;
 pub use renumber::renumber_values;
+pub use salvage::salvage;
 pub use set::{Xattr, XattrSet, XattrValue};
 pub use stored_hash::{Area, hashes_match, offsets_fit};
 

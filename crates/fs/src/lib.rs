@@ -53,6 +53,7 @@
 //! | copy trees of the host in and out | the crate `uext4-tree` |
 //! | write a server | the operations by inode of [`Filesystem`], for a [`Caller`] |
 //! | look for damage | [`check`](mod@check) |
+//! | repair damage | [`repair`](mod@repair) |
 //! | change parameters | [`Filesystem::tune`] |
 //! | make it larger | [`Filesystem::grow`], or [`resize::grow`] if it is not mounted |
 //! | read structures on disk | [`mod@format`] |
@@ -165,7 +166,7 @@ pub use api::tune::{
     Raid, Reseal, Tuning, clear_mmp, clear_read_only, convert, reseal, set_journal, set_quota,
     use_extents,
 };
-pub use api::{check, path, resize};
+pub use api::{check, path, repair, resize};
 #[cfg(shuttle)]
 #[doc(hidden)]
 pub use cache::dcache::schedules::names_table;

@@ -1,13 +1,15 @@
 //! Check of extended attributes: the area in the inode, and shared blocks.
 
 use super::values::Named;
-use crate::{Check, Step};
+use crate::state::{Check, Step};
 use std::collections::BTreeMap;
 use uext4_format::xattr::{
     Area, NameIndex, XattrBlock, XattrName, XattrSet, XattrValue, decode_block, decode_ibody,
     hashes_match, offsets_fit,
 };
-use uext4_format::{BlockNr, CorruptKind, DamageLocation, Feature, Inode, InodeFlags, InodeNr};
+use uext4_format::{
+    BlockNr, Corrupt, CorruptKind, DamageLocation, Feature, Inode, InodeFlags, InodeNr,
+};
 
 /// Attribute blocks, by number.
 #[derive(Default)]
@@ -73,7 +75,9 @@ impl Check<'_> {
         }
         if let Some(shared) = self.shared.0.get_mut(&block.0) {
             shared.names += 1;
-            return Ok(shared.clusters);
+            let clusters = shared.clusters;
+            self.derive_block_user(block, nr)?;
+            return Ok(clusters);
         }
         let clusters = self.clusters(run);
         if self.claim(clusters)? != 1 {
@@ -91,6 +95,7 @@ impl Check<'_> {
             Some(seed) => header.verify_checksum(seed, block),
             None => Ok(()),
         };
+        let sealed = sealed.map_err(|corrupt| Corrupt { place, ..corrupt });
         let values = match sealed.and_then(|()| decode_block(&bytes, place)) {
             Ok(set) => {
                 self.check_hashes(&bytes, Area::InBlock, place);
@@ -99,6 +104,7 @@ impl Check<'_> {
             }
             Err(corrupt) => {
                 self.add_corrupt(&corrupt);
+                self.derive_block_users(block)?;
                 0
             }
         };
@@ -157,14 +163,16 @@ impl Check<'_> {
     }
 
     /// Compares each block's stored reference count with the number of its inodes.
-    pub(crate) fn shared_blocks(&mut self) {
+    pub(crate) fn shared_blocks(&mut self) -> Step {
         for (block, shared) in std::mem::take(&mut self.shared).0 {
             let SharedBlock { names, says, .. } = shared;
             if names != says {
                 let detail = format!("{says}, not {names}");
                 let place = DamageLocation::Block(BlockNr(block));
                 self.add_detailed(place, "xattr block", CorruptKind::References, detail);
+                self.derive_block_references(block, names)?;
             }
         }
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Check of block bitmaps and their counts.
 
-use crate::{Check, Step};
+use crate::state::{Check, Step};
 use uext4_format::{CorruptKind, DamageLocation, GroupDescriptor, GroupNr, group_flag};
 use uext4_num::usize_of;
 

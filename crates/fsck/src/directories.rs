@@ -1,10 +1,11 @@
 //! Check of directories: their blocks and entries, and the inodes that these name.
 
+use super::entries::Rules;
 use super::index::Htree;
-use crate::{Check, Step};
+use crate::state::{Check, Step};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
-use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, verify_block};
+use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, RecordHeader, verify_block};
 use uext4_format::inline_data;
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
 use uext4_format::{
@@ -18,6 +19,7 @@ const BYTES_PER_NAME: u64 = 24;
 /// The directory being checked.
 pub(crate) struct Dir {
     pub(crate) nr: InodeNr,
+    rules: Rules,
     pub(crate) seed: Option<Seed>,
     pub(crate) tail: LeafTail,
     names: HashSet<u64>,
@@ -52,6 +54,7 @@ impl Check<'_> {
         };
         let mut dir = Dir {
             nr,
+            rules: self.rules_of(nr, &inode),
             seed,
             tail,
             names: HashSet::new(),
@@ -81,6 +84,9 @@ impl Check<'_> {
         let up = inline_data::parent(&inode.i_block);
         self.links.count(dir.nr);
         self.record_parent(dir, up);
+        if up.0 == 0 {
+            self.add_problem(place, "directory", CorruptKind::DotsElsewhere);
+        }
         for entry in inline_data::records(&inode.i_block, &value, place) {
             match entry {
                 Ok(entry) if entry.is_free() => {}
@@ -155,6 +161,7 @@ impl Check<'_> {
             };
             if logical == 0 && at < 2 {
                 self.check_dot(dir, &entry, at, place);
+                self.check_end_of_dot(bytes, &entry, place);
             } else if !entry.is_free() {
                 if let Some(index) = &bounds
                     && !index.allows(logical, entry.name)
@@ -172,7 +179,8 @@ impl Check<'_> {
     /// Checks the first two entries of a directory.
     fn check_dot(&mut self, dir: &Dir, entry: &DirEntry<'_>, at: usize, place: DamageLocation) {
         let name: &[u8] = if at == 0 { b"." } else { b".." };
-        if entry.name != name || (at == 0 && entry.inode != dir.nr) {
+        let is_other = at == 0 && entry.inode != dir.nr;
+        if entry.name != name || entry.is_free() || is_other {
             self.add_problem(place, "directory", CorruptKind::DotsElsewhere);
             return;
         }
@@ -185,13 +193,22 @@ impl Check<'_> {
         }
     }
 
+    /// Checks the byte behind the name, which e2fsck wants to be zero.
+    fn check_end_of_dot(&mut self, bytes: &[u8], entry: &DirEntry<'_>, place: DamageLocation) {
+        let is_dot = !entry.is_free() && matches!(entry.name, b"." | b"..");
+        if is_dot && bytes.get(end_of_name(entry)).is_some_and(|byte| *byte != 0) {
+            let problem = CorruptKind::DotsUnended;
+            self.add_problem(place, "directory", problem);
+        }
+    }
+
     fn record_parent(&mut self, dir: &Dir, up: InodeNr) {
         self.links.count(up);
         self.links.set_up(dir.nr, up);
     }
 
     fn check_entry(&mut self, dir: &mut Dir, entry: &DirEntry<'_>, place: DamageLocation) -> Step {
-        if let Some(problem) = self.problem_of(dir, entry) {
+        if let Some(problem) = self.problem_of(dir.rules, entry) {
             self.add_detailed(place, "directory entry", problem, shown(entry.name));
             return Ok(());
         }
@@ -208,38 +225,11 @@ impl Check<'_> {
         }
         Ok(())
     }
+}
 
-    fn problem_of(&self, dir: &Dir, entry: &DirEntry<'_>) -> Option<CorruptKind> {
-        let geometry = &self.geometry;
-        if matches!(entry.name, b"." | b"..") {
-            return Some(CorruptKind::NotWhereItBelongs);
-        }
-        if entry.name.contains(&b'/') || entry.name.contains(&0) {
-            return Some(CorruptKind::NameBytes);
-        }
-        let hidden = &self.hidden;
-        let is_journal_file = hidden.is_journal(entry.inode)
-            && entry.inode.0 >= geometry.first_inode
-            && (dir.nr, entry.name) == (InodeNr::ROOT, b".journal");
-        let reserved = hidden.contains(entry.inode) && !is_journal_file;
-        if reserved || entry.inode == InodeNr::ROOT || !geometry.contains_inode(entry.inode) {
-            return Some(CorruptKind::InodeNumber);
-        }
-        if self.links.is_nameless(entry.inode) && !is_journal_file {
-            return Some(CorruptKind::InodeUnnameable);
-        }
-        let Some(kind) = self.links.kind(entry.inode) else {
-            return Some(CorruptKind::InodeFreeOrDamaged);
-        };
-        self.problem_of_type(entry, kind)
-    }
-
-    fn problem_of_type(&self, entry: &DirEntry<'_>, kind: FileType) -> Option<CorruptKind> {
-        let typed = self.geometry.features.has(Feature::FILETYPE);
-        // 0 is an unknown type.
-        let is_wrong = typed && entry.code != 0 && entry.code != kind.dirent_code();
-        is_wrong.then_some(CorruptKind::EntryType)
-    }
+/// Offset of the byte behind a name.
+pub(crate) fn end_of_name(entry: &DirEntry<'_>) -> usize {
+    entry.offset + RecordHeader::BYTES + entry.name.len()
 }
 
 /// A name in printable form.

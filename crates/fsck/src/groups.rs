@@ -1,6 +1,6 @@
 //! Check of group descriptors: checksums, and overlaps of their metadata.
 
-use crate::{Check, Step};
+use crate::state::{Check, Step};
 use std::ops::Range;
 use uext4_format::{
     BlockNr, CorruptKind, DamageLocation, Feature, GroupDescriptor, GroupNr, group_flag,
@@ -95,10 +95,13 @@ impl Check<'_> {
 
     /// True when no block of the range is metadata.
     pub(crate) fn is_clear(&self, blocks: &Range<u64>) -> bool {
-        let after = self
-            .metadata
-            .partition_point(|zone| zone.end <= blocks.start);
+        self.clear_until(blocks.start) >= blocks.end
+    }
+
+    /// The first block of metadata from `block` on.
+    pub(crate) fn clear_until(&self, block: u64) -> u64 {
+        let after = self.metadata.partition_point(|zone| zone.end <= block);
         let next = self.metadata.get(after);
-        next.is_none_or(|zone| zone.start >= blocks.end)
+        next.map_or(u64::MAX, |zone| zone.start.max(block))
     }
 }

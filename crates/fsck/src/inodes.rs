@@ -1,7 +1,8 @@
 //! Check of inodes in use: their fields and maps.
 
 use super::links::Nameless;
-use crate::{Check, Step};
+use crate::state::{Check, Step};
+use uext4_format::extent::{Expect, ExtentNode};
 use uext4_format::indirect::DIRECT_BLOCKS;
 use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, Inode, InodeFlags, InodeNr};
 
@@ -65,13 +66,16 @@ impl Check<'_> {
         } else {
             Nameless::No
         };
-        self.check_flags(nr, inode, kind, reserved);
+        let is_odd = self.odd_flags(nr, inode, kind) != InodeFlags::NONE;
+        if is_odd || self.lacks_extents_flag(nr, inode) {
+            self.add_problem(DamageLocation::Inode(nr), "inode", CorruptKind::Flag);
+        }
         self.take(self.links.more_bytes(nr))?;
         self.links.put(nr, kind, inode.links, nameless);
         self.report.n_inodes += 1;
         if kind == FileType::Directory {
             self.report.n_directories += 1;
-            self.take(super::Links::BYTES_PER_DIRECTORY)?;
+            self.take(crate::links::Links::BYTES_PER_DIRECTORY)?;
         }
         if nr == InodeNr::RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
             return self.check_resize(nr, inode);
@@ -95,13 +99,13 @@ impl Check<'_> {
             self.check_symlink(nr, inode, mapped.as_ref())?;
         }
         let Some(mapped) = mapped else {
-            self.compare_sectors(nr, inode, attributes);
+            self.compare_sectors(nr, inode, attributes)?;
             if inode.flags.contains(InodeFlags::INLINE_DATA) {
                 self.compare_size(nr, inode, kind, 0);
             }
             return Ok(());
         };
-        self.compare_sectors(nr, inode, mapped.clusters + attributes);
+        self.compare_sectors(nr, inode, mapped.clusters + attributes)?;
         self.compare_size(nr, inode, kind, mapped.end);
         if !mapped.is_bad {
             self.check_journal_size(nr, inode, mapped.end);
@@ -114,14 +118,15 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reports flags that require a missing feature, or another file type. On a reserved inode
+    /// Flags of an inode that require a missing feature, or another file type. On a reserved inode
     /// nothing reads some of them.
-    fn check_flags(&mut self, nr: InodeNr, inode: &Inode, kind: FileType, reserved: bool) {
+    pub(crate) fn odd_flags(&self, nr: InodeNr, inode: &Inode, kind: FileType) -> InodeFlags {
         let is_dir = kind == FileType::Directory;
+        let reserved = self.is_reserved(nr);
         let has = |feature| self.geometry.features.has(feature);
         // No program can set these on other types, because it would have to open the file.
         let may_be_kept = is_dir || kind == FileType::Regular;
-        let odd = [
+        let fits = [
             (InodeFlags::CASEFOLD, is_dir && has(Feature::CASEFOLD)),
             (InodeFlags::EA_INODE, has(Feature::EA_INODE) || reserved),
             (InodeFlags::ENCRYPT, has(Feature::ENCRYPT)),
@@ -136,12 +141,41 @@ impl Check<'_> {
             (InodeFlags::IMMUTABLE, may_be_kept),
             (InodeFlags::APPEND, may_be_kept),
         ];
-        if odd
-            .iter()
-            .any(|(flag, fits)| !fits && inode.flags.contains(*flag))
-        {
-            self.add_problem(DamageLocation::Inode(nr), "inode", CorruptKind::Flag);
+        let odd = fits.iter().filter(|(_, fits)| !fits);
+        let odd = odd.fold(InodeFlags::NONE, |all, (flag, _)| all.union(*flag));
+        let odd = InodeFlags(odd.0 & inode.flags.0);
+        let both = InodeFlags::INLINE_DATA.union(InodeFlags::EXTENTS);
+        if !inode.flags.contains(both) || odd.intersects(both) {
+            return odd;
         }
+        let other = if self.has_extent_root(nr, inode) {
+            InodeFlags::INLINE_DATA
+        } else {
+            InodeFlags::EXTENTS
+        };
+        odd.union(other)
+    }
+
+    /// Whether the flag of extents is missing: a map that begins with the root of a tree is none of
+    /// tables.
+    pub(crate) fn lacks_extents_flag(&self, nr: InodeNr, inode: &Inode) -> bool {
+        let others = InodeFlags::INLINE_DATA.union(InodeFlags::EXTENTS);
+        self.geometry.features.has(Feature::EXTENTS)
+            && inode.links != 0
+            && !inode.flags.intersects(others)
+            && matches!(
+                inode.file_type(),
+                Some(FileType::Regular | FileType::Directory)
+            )
+            && self.has_extent_root(nr, inode)
+    }
+
+    /// Whether the map of an inode begins as a tree of extents does.
+    pub(crate) fn has_extent_root(&self, nr: InodeNr, inode: &Inode) -> bool {
+        let geometry = &self.geometry;
+        let expect = Expect::root(geometry.first_data_block.into()..geometry.blocks_count);
+        let root = ExtentNode::new(&inode.i_block[..]);
+        root.validate(&expect, DamageLocation::Inode(nr)).is_ok()
     }
 
     /// Whether the superblock names the inode.
@@ -193,7 +227,7 @@ impl Check<'_> {
         Ok(Some(mapped))
     }
 
-    pub(crate) fn compare_sectors(&mut self, nr: InodeNr, inode: &Inode, clusters: u64) {
+    pub(crate) fn compare_sectors(&mut self, nr: InodeNr, inode: &Inode, clusters: u64) -> Step {
         let says = inode.sectors(&self.geometry);
         let is = clusters.saturating_mul(self.geometry.cluster_size() / 512);
         if says != is {
@@ -204,7 +238,9 @@ impl Check<'_> {
                 CorruptKind::BlocksWrong,
                 detail,
             );
+            self.derive_sectors(nr, is)?;
         }
+        Ok(())
     }
 
     fn compare_size(&mut self, nr: InodeNr, inode: &Inode, kind: FileType, end: u64) {

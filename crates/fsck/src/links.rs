@@ -1,9 +1,10 @@
-//! Check of links: file types, link counts, and the connection of every directory to the root.
+//! Check of links: file types, link counts, and names that are missing.
 
 use super::paged::Paged;
-use crate::{Check, Step};
-use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, InodeNr};
-use uext4_num::{low_u32, u64_of};
+use crate::state::{Check, Step};
+use uext4_format::xattr::decode_ibody;
+use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, InodeFlags, InodeNr, RawInode};
+use uext4_num::low_u32;
 
 /// The inode needs no name: it is found by its number, or is an orphan.
 const NAMELESS: u8 = 0x10;
@@ -12,9 +13,9 @@ const KIND: u8 = 0x0f;
 pub(crate) struct Directory {
     pub(crate) nr: u32,
     /// The directory with its entry; 0 until one is found.
-    parent: u32,
-    /// Its "..".
-    up: u32,
+    pub(crate) parent: u32,
+    /// Its ".."; 0 until it is found.
+    pub(crate) up: u32,
 }
 
 /// Links of an inode.
@@ -31,7 +32,7 @@ struct Inode {
 pub(crate) struct Links {
     inodes: Paged<Inode>,
     /// In ascending order.
-    directories: Vec<Directory>,
+    pub(crate) directories: Vec<Directory>,
 }
 
 impl Links {
@@ -79,6 +80,10 @@ impl Links {
         FileType::from_dirent_code(self.inodes.get(nr.0.into()).kind & KIND)
     }
 
+    pub(crate) fn is_directory(&self, nr: InodeNr) -> bool {
+        self.kind(nr) == Some(FileType::Directory)
+    }
+
     /// The links that an inode says it has; 0 if it is free.
     pub(crate) fn wanted(&self, nr: InodeNr) -> u16 {
         self.inodes.get(nr.0.into()).wanted
@@ -107,11 +112,40 @@ impl Links {
         self.directories.get(at).map(|found| InodeNr(found.nr))
     }
 
+    /// Number of entries that name an inode.
+    pub(crate) fn n_names(&self, nr: InodeNr) -> u16 {
+        self.inodes.get(nr.0.into()).found
+    }
+
+    /// Whether no entry names an inode in use. The root needs none.
+    pub(crate) fn lacks_all_names(&self, nr: InodeNr) -> bool {
+        if self.is_directory(nr) {
+            nr != InodeNr::ROOT && self.parent(nr).is_none()
+        } else {
+            self.n_names(nr) == 0
+        }
+    }
+
+    /// The directory that names this one.
+    pub(crate) fn parent(&self, nr: InodeNr) -> Option<InodeNr> {
+        let found = self.directories.get(self.position(nr)?)?;
+        (found.parent != 0).then_some(InodeNr(found.parent))
+    }
+
+    /// Where ".." of a directory leads.
+    pub(crate) fn up(&self, nr: InodeNr) -> Option<InodeNr> {
+        let found = self.directories.get(self.position(nr)?)?;
+        (found.up != 0).then_some(InodeNr(found.up))
+    }
+
+    pub(crate) fn position(&self, nr: InodeNr) -> Option<usize> {
+        let all = &self.directories;
+        all.binary_search_by_key(&nr.0, |found| found.nr).ok()
+    }
+
     fn find(&mut self, nr: InodeNr) -> Option<&mut Directory> {
-        let at = self
-            .directories
-            .binary_search_by_key(&nr.0, |found| found.nr);
-        self.directories.get_mut(at.ok()?)
+        let at = self.position(nr)?;
+        self.directories.get_mut(at)
     }
 
     /// Records ".." of a directory.
@@ -143,126 +177,55 @@ pub(crate) enum Nameless {
 
 impl Check<'_> {
     pub(crate) fn check_links(&mut self) -> Step {
-        let many = self.geometry.features.has(Feature::DIR_NLINK);
         for at in self.links.inodes.numbers() {
-            let Inode {
-                kind,
-                wanted,
-                found,
-            } = self.links.inodes.get(at);
-            if kind == 0 || kind & NAMELESS != 0 || found == wanted {
-                continue;
-            }
-            let place = DamageLocation::Inode(InodeNr(low_u32(at)));
-            let is_dir = FileType::from_dirent_code(kind & KIND) == Some(FileType::Directory);
-            if found == 0 || (is_dir && found == 1) {
-                self.add_problem(place, "inode", CorruptKind::Unnamed);
-            } else if !(many && is_dir && wanted == 1) {
-                let detail = format!("{wanted}, not {found}");
-                self.add_detailed(place, "inode", CorruptKind::LinksWrong, detail);
+            let inode = self.links.inodes.get(at);
+            if inode.kind != 0 && inode.kind & NAMELESS == 0 {
+                self.compare_links(InodeNr(low_u32(at)), inode)?;
             }
         }
         self.check_ancestors()
     }
 
-    /// Checks that every directory leads up to the root, and its "..".
-    fn check_ancestors(&mut self) -> Step {
-        let len = self.links.n_directories();
-        self.take(u64_of(len) * u64_of(size_of::<usize>()))?;
-        // The start of the walk that visited each directory first.
-        let mut met_from = vec![usize::MAX; len];
-        for at in 0..len {
-            let mut next = Some(at);
-            while let Some(here) = next.filter(|&here| met_from[here] == usize::MAX) {
-                met_from[here] = at;
-                next = self.above(here);
-                if next.is_some_and(|next| met_from[next] == at) {
-                    let nr = InodeNr(self.links.directories[here].nr);
-                    self.add_problem(
-                        DamageLocation::Inode(nr),
-                        "directory",
-                        CorruptKind::InsideItself,
-                    );
-                    break;
-                }
-            }
-            self.compare_up(at);
+    fn compare_links(&mut self, nr: InodeNr, inode: Inode) -> Step {
+        let Inode { wanted, found, .. } = inode;
+        let place = DamageLocation::Inode(nr);
+        if self.links.lacks_all_names(nr) {
+            let problem = self.problem_without_name(nr)?;
+            self.add_problem(place, "inode", problem);
+            return Ok(());
+        }
+        if found != wanted && !(wanted == 1 && self.may_have_many(nr)?) {
+            let detail = format!("{wanted}, not {found}");
+            self.add_detailed(place, "inode", CorruptKind::LinksWrong, detail);
         }
         Ok(())
     }
 
-    fn above(&self, at: usize) -> Option<usize> {
-        let found = self.links.directories.get(at)?;
-        let parent = (found.nr != InodeNr::ROOT.0).then_some(found.parent)?;
-        let directories = &self.links.directories;
-        let above = directories.binary_search_by_key(&parent, |other| other.nr);
-        above.ok()
-    }
-
-    fn compare_up(&mut self, at: usize) {
-        let Some(found) = self.links.directories.get(at) else {
-            return;
-        };
-        let is_root = found.nr == InodeNr::ROOT.0;
-        let parent = if is_root { found.nr } else { found.parent };
-        if parent != 0 && found.up != 0 && found.up != parent {
-            let detail = format!("{}, not {parent}", found.up);
-            let place = DamageLocation::Inode(InodeNr(found.nr));
-            self.add_detailed(place, "directory", CorruptKind::DotDotElsewhere, detail);
+    /// Whether one link may mean many: in a directory with an index, which has or had more than
+    /// 65,000.
+    fn may_have_many(&mut self, nr: InodeNr) -> Step<bool> {
+        if !self.links.is_directory(nr) || !self.geometry.features.has(Feature::DIR_NLINK) {
+            return Ok(false);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Limits, Subject};
-    use std::sync::Arc;
-    use uext4_device::MemDevice;
-    use uext4_mkfs as mkfs;
-    use uext4_mkfs::{MkfsOptions, Preset};
-    use uext4_sync::RealClock;
-    use uext4_volume::superblock::read_primary;
-
-    /// The findings on directories, given as pairs of a directory and its parent.
-    fn said(pairs: impl Iterator<Item = (u32, u32)>) -> Vec<String> {
-        let device = Arc::new(MemDevice::new(8 << 20));
-        mkfs::format(&*device, &MkfsOptions::new(Preset::Ext4)).expect("mkfs");
-        let superblock = read_primary(&*device, None).expect("a superblock");
-        let subject = Subject {
-            device,
-            geometry: superblock.geometry().expect("a sound superblock"),
-            superblock,
-            replayed: None,
-            journal_device: None,
-            clock: Arc::new(RealClock::new()),
-        };
-        let limits = Limits::default();
-        let mut check = Check::new(&subject, &limits);
-        check.links = Links::new(1 << 20);
-        for (nr, parent) in [(2, 2)].into_iter().chain(pairs) {
-            let directories = &mut check.links.directories;
-            let up = parent;
-            directories.push(Directory { nr, parent, up });
-        }
-        check.check_ancestors().expect("it may take the memory");
-        let findings = check.report.findings.iter();
-        findings.map(ToString::to_string).collect()
+        let bytes = self.read_inode(nr)?.unwrap_or_default();
+        Ok(RawInode(&bytes).flags().contains(InodeFlags::INDEX))
     }
 
-    #[test]
-    fn circles_are_found_once() {
-        let pairs = [(11, 12), (12, 13), (13, 11), (14, 12), (15, 2), (16, 15)];
-        let found = "inode 13: directory: it is inside itself";
-        assert_eq!(said(pairs.into_iter()), [found]);
-    }
-
-    /// Each directory is on the path up from the first, so the work per directory must not grow
-    /// with the path.
-    #[test]
-    fn a_very_deep_tree_is_sound() {
-        const LAST: u32 = 300_000;
-        let pairs = (11..LAST).map(|nr| (nr, nr + 1)).chain([(LAST, 2)]);
-        assert_eq!(said(pairs), [""; 0]);
+    /// Whether the inode without a name is worth one.
+    fn problem_without_name(&mut self, nr: InodeNr) -> Step<CorruptKind> {
+        let bytes = self.read_inode(nr)?.unwrap_or_default();
+        let (geometry, checksums) = (&self.geometry, &self.checksums);
+        let inode = uext4_format::Inode::parse(&bytes, nr, geometry, checksums);
+        let is_empty = inode.is_ok_and(|inode| {
+            let attributes = decode_ibody(&inode.tail, DamageLocation::Inode(nr));
+            inode.file_type() == Some(FileType::Regular)
+                && (inode.size, inode.blocks_raw, inode.file_acl.0) == (0, 0, 0)
+                && attributes.is_ok_and(|set| set.is_empty())
+        });
+        Ok(if is_empty {
+            CorruptKind::UnnamedEmpty
+        } else {
+            CorruptKind::Unnamed
+        })
     }
 }

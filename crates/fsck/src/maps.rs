@@ -1,7 +1,7 @@
 //! Check of maps: extent trees and block tables, claimed block by block.
 
 use super::slots::written_inodes;
-use crate::{Check, Step};
+use crate::state::{Check, Step};
 use std::ops::Range;
 use uext4_format::extent::{Expect, ExtentNode, ExtentState};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointer};
@@ -214,7 +214,7 @@ impl Check<'_> {
         }
         mapped.clusters += 1;
         let clusters = self.clusters(run);
-        if self.claim(clusters)? == 1 {
+        if self.claim_for(nr, clusters)? == 1 {
             return Ok(true);
         }
         let problem = CorruptKind::MapShared;
@@ -229,7 +229,7 @@ impl Check<'_> {
     }
 
     /// Whether the run is in a never written part of an inode table: damage there loses no inode.
-    fn is_unwritten_table(&mut self, run: &Range<u64>) -> bool {
+    pub(crate) fn is_unwritten_table(&mut self, run: &Range<u64>) -> bool {
         if self.unwritten_tables.is_empty() {
             self.unwritten_tables = self.find_unwritten_tables();
         }
@@ -303,7 +303,7 @@ impl Check<'_> {
         let wanted = clusters.end.saturating_sub(clusters.start);
         mapped.clusters += wanted;
         let may_share = self.geometry.features.has(Feature::SHARED_BLOCKS);
-        if self.claim(clusters)? != wanted && !may_share {
+        if self.claim_for(nr, clusters)? != wanted && !may_share {
             let problem = CorruptKind::DataShared;
             self.add_once(mapped, &Corrupt::new(place, "inode map", problem));
         }

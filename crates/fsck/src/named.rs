@@ -1,6 +1,6 @@
 //! Check of structures that the superblock names: quota inodes, the MMP block.
 
-use crate::{Check, Step};
+use crate::state::{Check, Step};
 use uext4_format::mmp::{MMP_SEQ_CLEAN, MMP_SEQ_MAX, Mmp};
 use uext4_format::{BlockNr, CorruptKind, DamageLocation, Feature, InodeNr};
 

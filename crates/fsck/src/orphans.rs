@@ -2,7 +2,7 @@
 //! in use, and its deletion time may be a link of the list. Checks the orphan file on the way, by
 //! plain reads: a mount refuses one that is damaged.
 
-use crate::{Check, Step, Stop};
+use crate::state::{Check, Step, Stop};
 use std::collections::BTreeSet;
 use uext4_format::orphan_file::{
     ORPHAN_FILE_BLOCKS_MAX, orphan_slot, orphan_slots_per_block, verify_orphan_block,
@@ -50,7 +50,11 @@ impl Check<'_> {
     }
 
     /// The blocks of the orphan file in order; `None` if it is damaged.
-    fn orphan_blocks(&mut self, nr: InodeNr, inode: &Inode) -> Step<Option<Vec<BlockNr>>> {
+    pub(crate) fn orphan_blocks(
+        &mut self,
+        nr: InodeNr,
+        inode: &Inode,
+    ) -> Step<Option<Vec<BlockNr>>> {
         let len = inode.size / self.block_bytes();
         let is_whole = inode.size.is_multiple_of(self.block_bytes());
         if !is_whole || !(1..=ORPHAN_FILE_BLOCKS_MAX.into()).contains(&len) {
@@ -72,6 +76,11 @@ impl Check<'_> {
         };
         let mut blocks = Vec::new();
         for extent in &map.extents {
+            if !self.may_map(&(extent.start.0..extent.physical_end())) {
+                let problem = CorruptKind::OutsideData;
+                self.add_problem(DamageLocation::Inode(nr), STRUCTURE, problem);
+                return Ok(None);
+            }
             if u64::from(extent.logical.0) == u64_of(blocks.len()) {
                 blocks.extend((extent.start.0..extent.physical_end()).map(BlockNr));
             }

@@ -2,8 +2,10 @@
 //! with ordinary numbers. Each has to be an inode in use of the right type, or an allocation would
 //! take it for another file.
 
-use crate::Check;
+use super::slots::written_inodes;
+use crate::state::Check;
 use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, InodeNr};
+use uext4_num::usize_of;
 
 impl Check<'_> {
     /// Behind the pass over all inodes. An inode that has a finding gets no second one.
@@ -28,6 +30,32 @@ impl Check<'_> {
                 self.check_own(InodeNr(nr), FileType::Regular, structure);
             }
         }
+        self.check_unused_numbers();
+    }
+
+    /// Without the feature, the numbers of quota files must not be those of other files: no name
+    /// may lead to them. e2fsck takes the inode of projects for used in any case.
+    fn check_unused_numbers(&mut self) {
+        let disk = self.superblock;
+        let is_ordinary = |nr: u32| nr >= self.geometry.first_inode;
+        let users = [disk.usr_quota_inum, disk.grp_quota_inum];
+        let mut users = users.iter().filter(|nr| is_ordinary(**nr));
+        let projects = disk.prj_quota_inum;
+        let is_wrong = users.any(|nr| self.links.wanted(InodeNr(*nr)) > 0)
+            || (is_ordinary(projects) && self.is_in_written_table(InodeNr(projects)));
+        if is_wrong && !self.geometry.features.has(Feature::QUOTA) {
+            let problem = CorruptKind::QuotaNumber;
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
+        }
+    }
+
+    fn is_in_written_table(&self, nr: InodeNr) -> bool {
+        let Some((group, index)) = self.geometry.split_inode(nr) else {
+            return false;
+        };
+        let descriptor = self.descriptors.get(usize_of(group.0));
+        let descriptor = descriptor.and_then(Option::as_ref);
+        descriptor.is_some_and(|found| index < written_inodes(found, &self.geometry))
     }
 
     fn check_own(&mut self, nr: InodeNr, kind: FileType, structure: &'static str) {

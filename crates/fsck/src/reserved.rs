@@ -3,7 +3,7 @@
 //!
 //! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
-use crate::{Check, Step};
+use crate::state::{Check, Step};
 use uext4_format::indirect::pointer;
 use uext4_format::{
     CorruptKind, DamageLocation, Feature, FileType, Inode, InodeFlags, InodeNr, RawInode,
@@ -128,8 +128,7 @@ impl Check<'_> {
             _ => None,
         };
         let mapped = mapped.map_or(0, |mapped| mapped.clusters);
-        self.compare_sectors(nr, &inode, mapped + attributes);
-        Ok(())
+        self.compare_sectors(nr, &inode, mapped + attributes)
     }
 
     /// Fields behind the first 128 bytes are unused here, so their size may be anything; the kernel

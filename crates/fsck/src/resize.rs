@@ -5,7 +5,7 @@
 //! descriptor block. Each of them is a table of its copies, by group.
 //! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
-use crate::{Check, Step};
+use crate::state::{Check, Step};
 use uext4_format::indirect::{DIRECT_BLOCKS, DOUBLE_INDIRECT, pointer};
 use uext4_format::{BlockNr, CorruptKind, DamageLocation, FileType, GroupNr, Inode, InodeNr};
 use uext4_num::{u64_of, usize_of};
@@ -35,8 +35,7 @@ impl Check<'_> {
         if inode.size >= self.size_max(inode) || end > whole_blocks + 1 {
             self.add_problem(place, "resize inode", CorruptKind::SizeWrong);
         }
-        self.compare_sectors(nr, inode, 1 + kept + attributes);
-        Ok(())
+        self.compare_sectors(nr, inode, 1 + kept + attributes)
     }
 
     /// Checks the table and its blocks; returns their number, and the exclusive end of their

@@ -1,6 +1,6 @@
 //! Check of inode tables: the bitmap against the slots.
 
-use crate::{Check, Step};
+use crate::state::{Check, Step};
 use uext4_format::{
     CorruptKind, DamageLocation, Feature, FileType, Geometry, GroupDescriptor, GroupNr, Inode,
     InodeNr, RawInode, group_flag,
@@ -132,6 +132,12 @@ impl Check<'_> {
         }
         if links == 0 && !marked {
             self.check_unused(nr, raw);
+            return Ok(None);
+        }
+        let is_ordinary = nr.0 >= self.geometry.first_inode && !self.hidden.contains(nr);
+        if is_ordinary && is_empty(raw) && !self.is_orphan(nr) {
+            let problem = CorruptKind::DeletedMarked;
+            self.add_problem(DamageLocation::Inode(nr), "inode bitmap", problem);
             return Ok(None);
         }
         match Inode::parse(raw, nr, &self.geometry, &self.checksums) {

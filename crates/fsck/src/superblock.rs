@@ -1,6 +1,6 @@
 //! Check of superblock fields that a mount accepts and e2fsck does not.
 
-use crate::Check;
+use crate::state::Check;
 use uext4_format::superblock::DESC_SIZE_MAX;
 use uext4_format::{CorruptKind, DamageLocation, Feature, Features};
 use uext4_volume::REVISION_MAX;

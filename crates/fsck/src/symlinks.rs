@@ -1,7 +1,7 @@
 //! Check of symbolic link targets.
 
 use super::maps::Mapped;
-use crate::{Check, Step};
+use crate::state::{Check, Step};
 use uext4_format::xattr::{XattrName, XattrValue, decode_ibody};
 use uext4_format::{CorruptKind, DamageLocation, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr};
 use uext4_num::u64_of;
@@ -39,17 +39,20 @@ impl Check<'_> {
             return Ok(false);
         };
         let target = self.read(block)?;
-        Ok(blocks.len() == 1 && size != 0 && size < target.len() && len_of(&target) == size)
+        // A shorter target has its place in the inode.
+        let is_long = (I_BLOCK_BYTES..target.len()).contains(&size);
+        Ok(blocks.len() == 1 && is_long && len_of(&target) == size)
     }
 }
 
 /// Bytes before the first zero.
-fn len_of(bytes: &[u8]) -> usize {
+pub(crate) fn len_of(bytes: &[u8]) -> usize {
     let end = bytes.iter().position(|byte| *byte == 0);
     end.unwrap_or(bytes.len())
 }
 
-fn inline_target(nr: InodeNr, inode: &Inode) -> Vec<u8> {
+/// The target of a link with inline data, and what follows it.
+pub(crate) fn inline_target(nr: InodeNr, inode: &Inode) -> Vec<u8> {
     let attributes = decode_ibody(&inode.tail, DamageLocation::Inode(nr)).unwrap_or_default();
     let rest = match attributes.get(&XattrName::inline_data()) {
         Some(XattrValue::Here(value)) => value.clone(),

@@ -1,6 +1,6 @@
 //! Check of value inodes: the entries that refer to them, and their reference counts.
 
-use crate::{Check, Step};
+use crate::state::{Check, Step};
 use std::collections::BTreeMap;
 use uext4_format::xattr::{EaInodeFields, entry_hash_of_inode, signed_entry_hash_of_inode};
 use uext4_format::{CorruptKind, DamageLocation, FileType, Inode, InodeNr};
@@ -61,7 +61,7 @@ impl Check<'_> {
     }
 
     /// Compares the entries with their value inodes, and the reference counts.
-    pub(crate) fn compare_values(&mut self) {
+    pub(crate) fn compare_values(&mut self) -> Step {
         let Values { named, mut held } = std::mem::take(&mut self.values);
         for entry in named {
             let problem = match held.get_mut(&entry.inode.0) {
@@ -80,8 +80,10 @@ impl Check<'_> {
                 let detail = format!("{}, not {}", value.fields.refcount, value.names);
                 let place = DamageLocation::Inode(InodeNr(nr));
                 self.add_detailed(place, "value inode", CorruptKind::References, detail);
+                self.derive_value_references(nr, value.names)?;
             }
         }
+        Ok(())
     }
 }
 

@@ -136,6 +136,25 @@ pub fn clear_errno(log: &Log, block_size: u32) -> Result<(), Error> {
     file.flush()
 }
 
+/// Writes the superblock of an empty log anew, without a stored error and without fields that its
+/// version does not have.
+pub fn rewrite_superblock(log: &Log, block_size: u32) -> Result<(), Error> {
+    let file = LogFile::new(log, block_size);
+    let mut superblock = file.read_superblock()?;
+    superblock.errno = 0;
+    superblock.clear_fields_of_version_2();
+    file.write_superblock(&superblock)?;
+    file.flush()
+}
+
+/// Writes a new superblock, of an empty log without features. What the log held is lost.
+pub fn reset(log: &Log, block_size: u32, uuid: [u8; 16]) -> Result<(), Error> {
+    let file = LogFile::new(log, block_size);
+    let first = log.superblock + 1;
+    file.write_superblock(&Superblock::new(block_size, log.len_blocks, first, uuid))?;
+    file.flush()
+}
+
 /// Marks a replayed log clean. Everything replayed was flushed before.
 pub fn mark_clean(log: &Log, block_size: u32, report: &RecoveryReport) -> Result<(), Error> {
     let file = LogFile::new(log, block_size);

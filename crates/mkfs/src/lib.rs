@@ -7,11 +7,12 @@
 //! Layout: `draft` the order of things, `sizing` numbers, `layout` bitmaps and tables, `files`
 //! initial inodes, `mapping` their maps, `resize_inode` the map of reserved descriptor blocks,
 //! `write` bytes, `journal_device` external journals, `growth` groups behind the end of a file
-//! system that exists.
+//! system that exists, `directory` directories with given names.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::as_conversions))]
 
 mod compat;
+pub mod directory;
 mod draft;
 mod entropy;
 mod error;
@@ -45,7 +46,7 @@ pub use journal_device::{
 pub use journal_size::{
     JOURNAL_BLOCKS, LogLength, default_journal_blocks, default_orphan_file_blocks,
 };
-pub use mapping::{FileMap, extent_tree};
+pub use mapping::{FileMap, block_tables, extent_tree};
 pub use options::{
     DeviceContents, ExternalJournal, InodeCount, InodeTables, JournalPlace, JournalSize,
     MkfsOptions, Placement, Preset, Usage,

@@ -1,11 +1,12 @@
 //! Maps of complete files: an extent tree or indirect blocks.
 
+use std::iter::Peekable;
 use uext4_format::extent::{
     Extent, ExtentIndex, ExtentNode, ExtentState, ROOT_CAPACITY, block_capacity,
 };
-use uext4_format::indirect::{DIRECT_BLOCKS, pointers_per_block, set_pointer};
+use uext4_format::indirect::{DIRECT_BLOCKS, ROOT_POINTERS, pointers_per_block, set_pointer};
 use uext4_format::{BlockNr, BlockRun, Feature, I_BLOCK_BYTES, LogicalBlock, Seed};
-use uext4_num::{clamp_u16, clamp_usize, usize_of};
+use uext4_num::{clamp_u16, clamp_u32, u64_of, usize_of};
 
 use crate::Error;
 use crate::space::{Sharing, Space};
@@ -117,52 +118,176 @@ fn fill(node: &mut ExtentNode<&mut [u8]>, slots: &[Slot]) -> LogicalBlock {
 }
 
 fn map_indirect(space: &mut Space, runs: &[BlockRun]) -> Result<FileMap, Error> {
-    let blocks: Vec<u64> = runs
-        .iter()
-        .flat_map(|run| run.start.0..run.start.0 + u64::from(run.len_blocks))
-        .collect();
+    let block_size = space.geometry.block_size();
+    let map = block_tables(&extents_of(runs), block_size, &mut |goal| {
+        space.take_run(goal, 1, Sharing::OwnClusters, "indirect blocks")
+    })?;
+    map.ok_or(Error::NoSpace("a map"))
+}
+
+/// The tables of a file, without any for holes alone; `None` if they do not reach the last block,
+/// or a block number does not fit into 32 bits. Extents ascend. `take` allocates the block of a
+/// table near the first block that it maps; its number has 32 bits.
+///
+/// # Errors
+/// Those of `take`.
+pub fn block_tables<E>(
+    extents: &[Extent],
+    block_size: u32,
+    take: &mut dyn FnMut(BlockNr) -> Result<BlockNr, E>,
+) -> Result<Option<FileMap>, E> {
+    let mut ends = extents.iter().map(Extent::physical_end);
+    if ends.any(|end| end > BLOCK_NUMBERS) {
+        return Ok(None);
+    }
+    let blocks = extents.iter().flat_map(|extent| {
+        let logical = u64::from(extent.logical.0)..extent.logical_end();
+        logical.zip((extent.start.0..).map(BlockNr))
+    });
+    let mut tables = Tables {
+        blocks: blocks.peekable(),
+        block_size: usize_of(block_size),
+        take,
+        nodes: Vec::new(),
+    };
     let mut i_block = [0; I_BLOCK_BYTES];
-    let mut nodes = Vec::new();
-    let (direct, mut rest) = blocks.split_at(blocks.len().min(usize_of(DIRECT_BLOCKS)));
-    for (at, block) in direct.iter().enumerate() {
-        set_pointer(&mut i_block, at, BlockNr(*block));
+    let mut first = 0;
+    for at in 0..ROOT_POINTERS {
+        let level = clamp_u32(at + 1).saturating_sub(DIRECT_BLOCKS);
+        let child = tables.pointer(first, level)?;
+        set_pointer(&mut i_block, at, child);
+        first += tables.reach(level);
     }
-    let per_block = clamp_usize(pointers_per_block(usize_of(space.geometry.block_size())));
-    for level in 1..=3u32 {
-        if rest.is_empty() {
-            break;
+    let is_complete = tables.blocks.peek().is_none();
+    let nodes = tables.nodes;
+    Ok(is_complete.then_some(FileMap { i_block, nodes }))
+}
+
+/// Block numbers that a table can hold.
+const BLOCK_NUMBERS: u64 = 1 << 32;
+
+/// Tables in the making.
+struct Tables<'a, I: Iterator<Item = (u64, BlockNr)>, E> {
+    /// Blocks that no table maps yet, ascending, with their numbers in the file.
+    blocks: Peekable<I>,
+    block_size: usize,
+    take: &'a mut dyn FnMut(BlockNr) -> Result<BlockNr, E>,
+    nodes: Vec<(BlockNr, Vec<u8>)>,
+}
+
+impl<I: Iterator<Item = (u64, BlockNr)>, E> Tables<'_, I, E> {
+    /// Blocks below a pointer of this level: 0 for one to data.
+    fn reach(&self, level: u32) -> u64 {
+        pointers_per_block(self.block_size).saturating_pow(level)
+    }
+
+    /// The pointer for the blocks of the file from `first` on; 0 if all of them are holes.
+    fn pointer(&mut self, first: u64, level: u32) -> Result<BlockNr, E> {
+        let end = first + self.reach(level);
+        let next = self.blocks.peek().copied();
+        let Some((_, block)) = next.filter(|(logical, _)| *logical < end) else {
+            return Ok(BlockNr(0));
+        };
+        if level == 0 {
+            self.blocks.next();
+            return Ok(block);
         }
-        let reach = per_block.saturating_pow(level).min(rest.len());
-        let (here, after) = rest.split_at(reach);
-        let node = indirect_node(space, here, level, &mut nodes)?;
-        set_pointer(&mut i_block, usize_of(DIRECT_BLOCKS + level - 1), node);
-        rest = after;
-    }
-    if rest.is_empty() {
-        Ok(FileMap { i_block, nodes })
-    } else {
-        Err(Error::NoSpace("a map"))
+        let table = (self.take)(block)?;
+        let mut bytes = vec![0; self.block_size];
+        let step = self.reach(level - 1);
+        for at in 0..bytes.len() / 4 {
+            let child = self.pointer(first + u64_of(at) * step, level - 1)?;
+            set_pointer(&mut bytes, at, child);
+        }
+        self.nodes.push((table, bytes));
+        Ok(table)
     }
 }
 
-fn indirect_node(
-    space: &mut Space,
-    blocks: &[u64],
-    level: u32,
-    nodes: &mut Vec<(BlockNr, Vec<u8>)>,
-) -> Result<BlockNr, Error> {
-    let block_size = usize_of(space.geometry.block_size());
-    let goal = BlockNr(blocks.first().copied().unwrap_or(0));
-    let nr = space.take_run(goal, 1, Sharing::OwnClusters, "indirect blocks")?;
-    let mut bytes = vec![0; block_size];
-    let reach = clamp_usize(pointers_per_block(block_size)).pow(level - 1);
-    for (at, part) in blocks.chunks(reach).enumerate() {
-        let child = match part {
-            [block] if level == 1 => BlockNr(*block),
-            part => indirect_node(space, part, level - 1, nodes)?,
-        };
-        set_pointer(&mut bytes, at, child);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK_SIZE: u32 = 1024;
+
+    fn extent(logical: u32, start: u64, len: u16) -> Extent {
+        Extent {
+            logical: LogicalBlock(logical),
+            start: BlockNr(start),
+            len,
+            state: ExtentState::Written,
+        }
     }
-    nodes.push((nr, bytes));
-    Ok(nr)
+
+    fn tables(extents: &[Extent]) -> Option<FileMap> {
+        let mut next = 5000;
+        let mut take = |_| {
+            next += 1;
+            Ok::<_, ()>(BlockNr(next))
+        };
+        block_tables(extents, BLOCK_SIZE, &mut take).expect("there is space")
+    }
+
+    /// The mapped blocks of tables, by a walk down from each pointer.
+    fn mapped(map: &FileMap) -> Vec<(u64, u64)> {
+        fn below(map: &FileMap, first: u64, level: u32, block: u64, out: &mut Vec<(u64, u64)>) {
+            if block == 0 {
+                return;
+            }
+            if level == 0 {
+                out.push((first, block));
+                return;
+            }
+            let (_, bytes) = map.nodes.iter().find(|(nr, _)| nr.0 == block).unwrap();
+            for at in 0..256 {
+                let child = uext4_format::indirect::pointer(bytes, at).0;
+                below(
+                    map,
+                    first + at as u64 * 256_u64.pow(level - 1),
+                    level - 1,
+                    child,
+                    out,
+                );
+            }
+        }
+        let (mut out, mut first) = (Vec::new(), 0);
+        for at in 0..15 {
+            let level = (at as u32 + 1).saturating_sub(12);
+            let block = uext4_format::indirect::pointer(&map.i_block, at).0;
+            below(map, first, level, block, &mut out);
+            first += 256_u64.pow(level);
+        }
+        out
+    }
+
+    #[test]
+    fn tables_map_what_extents_do_and_leave_holes() {
+        let extents = [
+            extent(3, 100, 2),
+            extent(11, 200, 3),
+            extent(12 + 256 + 300, 300, 4),
+            extent(12 + 256 + 65_536 + 7, 400, 1),
+        ];
+        let map = tables(&extents).expect("tables reach it");
+        let wanted: Vec<_> = extents
+            .iter()
+            .flat_map(|extent| {
+                (0..u64::from(extent.len))
+                    .map(|at| (u64::from(extent.logical.0) + at, extent.start.0 + at))
+            })
+            .collect();
+        assert_eq!(mapped(&map), wanted);
+        // One of one level, two of two levels, three of three levels.
+        assert_eq!(map.nodes.len(), 6);
+        assert!(tables(&[]).is_some_and(|map| map.i_block == [0; 60] && map.nodes.is_empty()));
+    }
+
+    #[test]
+    fn blocks_out_of_reach_have_no_tables() {
+        let last = 12 + 256 + 256 * 256 + 256 * 256 * 256 - 1;
+        assert!(tables(&[extent(last, 9, 1)]).is_some());
+        assert!(tables(&[extent(last + 1, 9, 1)]).is_none());
+        assert!(tables(&[extent(0, u64::from(u32::MAX), 1)]).is_some());
+        assert!(tables(&[extent(0, u64::from(u32::MAX), 2)]).is_none());
+    }
 }

@@ -79,13 +79,15 @@ pub enum Rank {
     Queue,
     /// The claim of a mount on its file system (MMP); held across accesses to the device.
     Claim,
+    /// The file of a device that records what is overwritten; held across accesses to the device.
+    UndoFile,
     /// Locks inside a device; innermost.
     Device,
 }
 
 impl Rank {
     /// Every rank, outermost first.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::Mount,
         Self::Rename,
         Self::Sweep,
@@ -121,6 +123,7 @@ impl Rank {
         Self::CacheShard,
         Self::Queue,
         Self::Claim,
+        Self::UndoFile,
         Self::Device,
     ];
 

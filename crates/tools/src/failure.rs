@@ -20,6 +20,12 @@ pub(crate) enum Exit {
     NotExt4 = 3,
     Damaged = 4,
     Busy = 5,
+    /// `fsck(8)`: errors were corrected.
+    Corrected,
+    /// `fsck(8)`: operational error.
+    Operational = 8,
+    /// `fsck(8)`: usage error.
+    Misuse = 16,
 }
 
 /// Exit statuses of `mount(8)` and `umount(8)`: usage error, and failure.
@@ -29,7 +35,10 @@ const MOUNT_FAILED: u8 = 32;
 impl Exit {
     #[expect(clippy::as_conversions, reason = "the number of the variant")]
     fn number(self) -> u8 {
-        self as u8
+        match self {
+            Exit::Corrected => 1,
+            other => other as u8,
+        }
     }
 
     /// The failing variant with this number; [`Exit::Failed`] for any other number.
@@ -103,6 +112,16 @@ impl Failure {
         }
     }
 
+    /// The status of `fsck(8)`, where 1 means that errors were corrected.
+    pub(crate) fn of_fsck(self) -> Self {
+        let exit = match self.exit {
+            Exit::Usage => Exit::Misuse,
+            Exit::Failed | Exit::NotExt4 | Exit::Busy => Exit::Operational,
+            other => other,
+        };
+        Self { exit, ..self }
+    }
+
     /// The result of a comparison that found differences.
     pub(crate) fn different() -> Self {
         Self::said(Exit::Failed)
@@ -129,7 +148,7 @@ impl Failure {
     /// Prints the sentence and returns the exit status in the caller's numbering.
     pub(crate) fn report(self, caller: Caller) -> ExitCode {
         ExitCode::from(match (caller, self.say()) {
-            (Caller::Anybody, exit) => exit.number(),
+            (Caller::Anybody | Caller::Fsck, exit) => exit.number(),
             (_, Exit::Quiet) => 0,
             (_, Exit::Usage) => MOUNT_USAGE,
             _ => MOUNT_FAILED,

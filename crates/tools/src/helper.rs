@@ -8,6 +8,8 @@
 //! `/sbin/umount.fuse.uext4` gets `DIR [-nlfvr] [-N NS] [-t TYPE]` and becomes `uext4 umount`, so
 //! that `umount DIR` returns after the image is closed.
 //!
+//! Under the names `e2fsck` and `fsck.ext4`, as `fsck(8)` calls it, the program is `uext4 fsck`.
+//!
 //! References: man pages `mount(8)` ("External helpers"), `umount(8)` and `mount.fuse3(8)`.
 
 use crate::failure::{Failure, Result};
@@ -19,6 +21,7 @@ pub(crate) enum Caller {
     Anybody,
     Mount,
     Umount,
+    Fsck,
 }
 
 impl Caller {
@@ -27,7 +30,9 @@ impl Caller {
         let name = args.first().and_then(|arg| Path::new(arg).file_name());
         let name = name.unwrap_or_default().to_string_lossy();
         // No subcommand begins with a slash.
-        if name.starts_with("umount.") {
+        if FSCK_NAMES.contains(&&*name) {
+            Self::Fsck
+        } else if name.starts_with("umount.") {
             Self::Umount
         } else if name.starts_with("mount.")
             || args.get(1).is_some_and(|arg| Path::new(arg).is_absolute())
@@ -40,8 +45,13 @@ impl Caller {
 
     /// Translates the arguments to a `uext4` command line. `None` if there is nothing to do.
     pub(crate) fn meant(self, args: Vec<OsString>) -> Result<Option<Vec<OsString>>> {
-        if self == Self::Anybody {
-            return Ok(Some(args));
+        match self {
+            Self::Anybody => return Ok(Some(args)),
+            Self::Fsck => {
+                let words = ["uext4", "fsck"].map(OsString::from).into_iter();
+                return Ok(Some(words.chain(args.into_iter().skip(1)).collect()));
+            }
+            _ => {}
         }
         let asked = Asked::read(&args[1..])?;
         match self {
@@ -51,6 +61,9 @@ impl Caller {
         }
     }
 }
+
+/// Names by which `fsck(8)` and scripts call a checker of ext4.
+const FSCK_NAMES: [&str; 4] = ["e2fsck", "fsck.ext2", "fsck.ext3", "fsck.ext4"];
 
 /// Words that `mount(8)` copies from the kernel's mount table into the list at a remount.
 const KERNEL_WORDS: [&str; 7] = [
@@ -180,6 +193,11 @@ mod tests {
                 "/sbin/mount.fuse.uext4 img /mnt -nv -o ro -t fuse.uext4",
                 Some("uext4 mount -o ro -- img /mnt"),
             ),
+            (
+                "/sbin/fsck.ext4 -a /dev/vdb",
+                Some("uext4 fsck -a /dev/vdb"),
+            ),
+            ("e2fsck -fn disk.img", Some("uext4 fsck -fn disk.img")),
             ("mount.fuse.uext4 img /mnt -f -o ro", None),
             ("mount.fuse.uext4 /no/img /mnt -o rw,nofail", None),
             (

@@ -30,7 +30,10 @@ use std::process::ExitCode;
 pub fn run(args: Vec<OsString>) -> ExitCode {
     let caller = helper::Caller::of(&args);
     let done = match caller.meant(args) {
-        Ok(Some(args)) => commands::run(cli::Cli::parse_from(args).command),
+        Ok(Some(args)) => match cli::Cli::try_parse_from(&args) {
+            Ok(parsed) => commands::run(parsed.command),
+            Err(error) => return refused(&error, &args),
+        },
         Ok(None) => Ok(()),
         Err(failure) => Err(failure),
     };
@@ -39,3 +42,18 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Err(failure) => failure.report(caller),
     }
 }
+
+/// Prints help, or what is wrong with the arguments; `fsck(8)` has a status of its own for these.
+fn refused(error: &clap::Error, args: &[OsString]) -> ExitCode {
+    // There is nowhere else to say it.
+    let _ = error.print();
+    let is_fsck = args.get(1).is_some_and(|command| command == "fsck");
+    match (error.use_stderr(), is_fsck) {
+        (false, _) => ExitCode::SUCCESS,
+        (true, true) => ExitCode::from(FSCK_MISUSE),
+        (true, false) => ExitCode::from(MISUSE),
+    }
+}
+
+const MISUSE: u8 = 2;
+const FSCK_MISUSE: u8 = 16;

@@ -1,14 +1,13 @@
 //! Directories of the image, from the root down: in their inodes, or in blocks.
 
 use uext4_format::{Feature, InodeNr};
+use uext4_mkfs::directory::{self, Blocks, Format, Item, Owner};
 use uext4_num::u64_of;
 
 use crate::content::gather::Gather;
 use crate::content::writer::ContentWriter;
 use crate::error::{Error, Result};
 use crate::layout::identity::Identity;
-use crate::metadata::directory_blocks::{Blocks, Format, Item, Owner};
-use crate::metadata::inline;
 use crate::tree::arena::Tree;
 use crate::tree::ids::{FileId, NameId};
 use crate::tree::lookup::path_of;
@@ -96,7 +95,7 @@ fn make(
     items: &[Item<'_>],
 ) -> Result<Made> {
     let inline_max = tree.attributes.get(tree.file(id).attributes).inline_max;
-    if let Some(bytes) = inline_max.and_then(|max| inline::directory(owner, items, max)) {
+    if let Some(bytes) = inline_max.and_then(|max| directory::inline(owner, items, max)) {
         return Ok(Made::Inline(bytes));
     }
     format.build(owner, items).map(Made::Blocks).map_err(|_| {

@@ -7,7 +7,7 @@
 use super::{LeafTail, decode_rec_len, tail};
 use crate::bytes::{get_u8, get_u16, get_u32};
 use crate::htree::{DxNode, has_info};
-use crate::{Corrupt, DamageLocation, Seed};
+use crate::{Corrupt, DamageLocation, InodeNr, Seed};
 
 /// The kind of a directory block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,11 @@ pub fn verify_block(block: &[u8], seed: Seed, place: DamageLocation) -> Result<(
         BlockKind::Root => DxNode::root(block).verify_checksum(seed, tail, place),
         BlockKind::Node => DxNode::node(block).verify_checksum(seed, tail, place),
     }
+}
+
+/// Whether a block begins with the entry "." of this directory, whatever its type and length.
+pub fn begins_directory(block: &[u8], nr: InodeNr) -> bool {
+    get_u32(block, 0) == nr.0 && get_u8(block, 6) == 1 && get_u8(block, 8) == b'.'
 }
 
 #[cfg(test)]

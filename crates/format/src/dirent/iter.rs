@@ -44,6 +44,36 @@ impl DirEntry<'_> {
     }
 }
 
+/// The fields of a record, whatever they say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// The file; 0 when the record is free.
+    pub inode: InodeNr,
+    /// Length of the record in bytes.
+    pub rec_len: usize,
+    /// Length of the name in bytes.
+    pub name_len: usize,
+    /// The type byte.
+    pub code: u8,
+}
+
+impl RecordHeader {
+    /// Bytes of the fields; the name follows.
+    pub const BYTES: usize = FIXED_BYTES;
+
+    /// Reads the fields at the start of `bytes`; `None` if these are too few. `block_size` says how
+    /// lengths are stored.
+    pub fn read(bytes: &[u8], block_size: usize) -> Option<Self> {
+        let fixed: &[u8; FIXED_BYTES] = bytes.first_chunk()?;
+        Some(Self {
+            inode: InodeNr(get_u32(fixed, 0)),
+            rec_len: decode_rec_len(get_u16(fixed, 4), block_size),
+            name_len: get_u8(fixed, 6).into(),
+            code: get_u8(fixed, 7),
+        })
+    }
+}
+
 /// The records of an area, in order, free ones included. Ends after an error.
 #[derive(Clone, Debug)]
 pub struct DirEntries<'a> {

@@ -1,6 +1,6 @@
 //! The checksum tail of a directory leaf.
 
-use crate::bytes::{get_u32, put_u8, put_u16, put_u32, upto};
+use crate::bytes::{get_u32, put_u8, put_u16, put_u32, rest, upto};
 use crate::{Corrupt, CorruptKind, DamageLocation, Seed};
 
 /// Bytes of the checksum tail, an entry without inode at the end of a leaf.
@@ -55,11 +55,16 @@ pub(super) fn update(block: &mut [u8], seed: Seed) {
     }
 }
 
+/// Whether a leaf ends with the record of a tail, whatever its checksum.
+pub fn has_tail(block: &[u8]) -> bool {
+    let bytes: &[u8; TAIL_BYTES] = block.last_chunk().unwrap_or(&[0; TAIL_BYTES]);
+    block.len() > TAIL_BYTES && *bytes == tail(get_u32(bytes, 8))
+}
+
 /// Checks shape and checksum of the tail.
 pub(super) fn verify(block: &[u8], seed: Seed, place: DamageLocation) -> Result<(), Corrupt> {
-    let bytes: &[u8; TAIL_BYTES] = block.last_chunk().unwrap_or(&[0; TAIL_BYTES]);
-    let stored = get_u32(bytes, 8);
-    if block.len() == TAIL_BYTES || *bytes != tail(stored) {
+    let stored = get_u32(rest(block, block.len().saturating_sub(TAIL_BYTES)), 8);
+    if !has_tail(block) {
         return Err(Corrupt::new(
             place,
             "directory leaf",

@@ -34,6 +34,16 @@ macro_rules! kinds {
                 }
             }
 
+            /// The name of each problem in this table, with its phrase.
+            pub const NAMES: &[(&str, &str)] = &[$((stringify!($kind), $phrase)),*];
+
+            /// The name of the problem in this table; stable, as its phrase.
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$kind { .. } => stringify!($kind),)*
+                }
+            }
+
             /// A checksum that is another than the bytes have.
             pub const fn checksum(stored: u32, computed: u32) -> Self {
                 Self::Checksum {
@@ -182,6 +192,7 @@ kinds! {
     ExtentsWithoutFeature = "extents without the feature";
     TableInClusters = "a table of blocks where space comes in clusters";
     Unnamed = "no directory names it";
+    UnnamedEmpty = "no directory names it, and it is empty";
     UnusedHolds = "it is not in use, and holds data";
     BlockListDeep = "it has more than a list of blocks";
     ReservedType = "it is no file of this type";
@@ -264,6 +275,7 @@ kinds! {
     Holes = "it has holes, or the wrong size";
     LookedElsewhere = "the index looks for this name elsewhere";
     DotsElsewhere = "\".\" or \"..\" is not where it belongs";
+    DotsUnended = "no zero byte ends \".\" or \"..\"";
     NameTwice = "the name is there twice";
     DirectoryTwice = "the directory has another name";
     NotWhereItBelongs = "it is not where it belongs";

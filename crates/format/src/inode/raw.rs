@@ -3,7 +3,7 @@
 
 use super::codec::EXTRA_ISIZE_AT;
 use super::{GOOD_OLD_INODE_BYTES, I_BLOCK_BYTES, InodeFlags, fields_end};
-use crate::bytes::{get_array, get_u16, get_u32, join_u32, upto};
+use crate::bytes::{get_array, get_u16, get_u32, join_u32, put_u16, put_u32, upto};
 
 /// The bytes of an inode. Nothing is checked; fields past the end are 0.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +81,16 @@ impl<'a> RawInode<'a> {
     pub fn fields(self) -> &'a [u8] {
         upto(self.0, fields_end(self.extra_isize()))
     }
+}
+
+/// Changes the size of the extra fields in the bytes of an inode; its checksum stays.
+pub fn set_extra_isize(bytes: &mut [u8], extra_isize: u16) {
+    put_u16(bytes, EXTRA_ISIZE_AT, extra_isize);
+}
+
+/// Changes the flags in the bytes of an inode; its checksum stays.
+pub fn set_flags(bytes: &mut [u8], flags: InodeFlags) {
+    put_u32(bytes, 0x20, flags.0);
 }
 
 #[cfg(test)]

@@ -233,6 +233,13 @@ impl Superblock {
             && fields.iter().any(|at| get_u32_be(&self.raw[..], *at) != 0)
     }
 
+    /// Clears the fields that a superblock of version 1 must not have.
+    pub fn clear_fields_of_version_2(&mut self) {
+        if self.has_fields_of_version_2() {
+            rest_mut(&mut self.raw[..], COMPAT).fill(0);
+        }
+    }
+
     /// The bytes as they were read, with later changes of those without a field here.
     pub(super) fn raw(&self) -> &[u8] {
         &self.raw[..]

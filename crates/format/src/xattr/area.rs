@@ -13,6 +13,16 @@ use uext4_num::{clamp_u8, clamp_u16, clamp_u32, usize_of};
 
 /// First four bytes of the area in an inode.
 pub const IBODY_MAGIC: u32 = 0xEA02_0000;
+
+/// Whether the area of an inode has the magic number.
+pub fn has_ibody_magic(area: &[u8]) -> bool {
+    get_u32(area, 0) == IBODY_MAGIC
+}
+
+/// Writes the magic number of the area of an inode.
+pub fn set_ibody_magic(area: &mut [u8]) {
+    put_u32(area, 0, IBODY_MAGIC);
+}
 /// Bytes of zeroes after the last entry.
 pub(super) const END_BYTES: usize = 4;
 pub(super) const MAGIC_BYTES: usize = 4;
@@ -119,7 +129,7 @@ pub(super) struct Fixed {
     /// Inode of the value; 0: in the area.
     pub(super) inode: u32,
     /// Bytes of the value.
-    size: u32,
+    pub(super) size: u32,
     /// Hash of name and value.
     pub(super) hash: u32,
 }
@@ -171,7 +181,7 @@ pub(super) fn set_hash(area: &mut [u8], at: usize, hash: u32) {
 }
 
 /// Reads an entry whose value was checked.
-fn entry(area: &[u8], at: usize) -> Result<Xattr, CorruptKind> {
+pub(super) fn entry(area: &[u8], at: usize) -> Result<Xattr, CorruptKind> {
     let fixed = Fixed::read(area, at);
     let name = fixed.name(area, at).unwrap_or_default();
     if name.contains(&0) {

@@ -54,7 +54,9 @@ pub(super) fn entries_of(bytes: &[u8], area: Area) -> impl Iterator<Item = (&[u8
     })
 }
 
-fn matches(entries: &[u8], at: usize, area: Area) -> bool {
+/// Whether the entry at byte `at` has the hash of its name and value. True without a hash, and for
+/// a value in an inode.
+pub(super) fn matches(entries: &[u8], at: usize, area: Area) -> bool {
     let entry = Fixed::read(entries, at);
     let stored = entry.hash;
     if entry.inode != 0 || (stored == 0 && area == Area::InInode) {

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod path;
 pub(crate) mod reclaim;
+pub mod repair;
 pub mod resize;
 pub(crate) mod stats;
 pub(crate) mod sysfs;

@@ -47,6 +47,7 @@ mod quota;
 mod quota_limits;
 mod races;
 mod remount;
+mod repairs;
 mod reserved;
 mod resize;
 mod revokes;

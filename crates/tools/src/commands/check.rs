@@ -20,7 +20,7 @@ Examples:
 
 A journal that needs replay is replayed in memory first. Checked are group descriptors, bitmaps,
 inodes, their extents and block maps, extended attributes, directories with their indexes, and link
-counts; not checked are file data, journal blocks, backup superblocks and quota files. e2fsck
+counts; not checked are file data, journal blocks, backup superblocks and quota files. uext4 fsck
 repairs damage.
 
 Exit status: 0 no damage, 4 damaged, others as for every command.")]
@@ -70,7 +70,7 @@ fn verdict(name: &str, report: &CheckReport) -> Result<()> {
         let first = first.unwrap_or_default();
         let plural = if count == 1 { "" } else { "s" };
         let text = format!("{name}: damaged, {count} finding{plural}, the first: {first}");
-        return Err(Failure::new(Exit::Damaged, text).hint("e2fsck -f repairs it"));
+        return Err(Failure::new(Exit::Damaged, text).hint("`uext4 fsck -y` repairs it"));
     }
     match report.incomplete {
         Some(why) => {

@@ -22,6 +22,8 @@ mod diff_rows;
 pub(crate) mod export;
 pub(crate) mod extents;
 pub(crate) mod freefrag;
+pub(crate) mod fsck;
+mod fsck_decisions;
 pub(crate) mod get;
 pub(crate) mod groups;
 pub(crate) mod help;
@@ -51,6 +53,7 @@ pub(crate) mod tune;
 mod tune_journal;
 mod tune_target;
 mod tune_words;
+pub(crate) mod undo;
 
 use crate::cli::Command;
 use crate::failure::Result;
@@ -81,6 +84,8 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Chown(args) => args.run(),
         Command::Extents(args) => args.run(),
         Command::Check(args) => args.run(),
+        Command::Fsck(args) => args.run(),
+        Command::Undo(args) => args.run(),
         Command::Freefrag(args) => args.run(),
         Command::Trim(args) => args.run(),
         Command::Defrag(args) => args.run(),

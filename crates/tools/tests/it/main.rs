@@ -16,6 +16,7 @@ mod damage;
 mod defrag;
 mod diff;
 mod export;
+mod fsck;
 mod fstab;
 mod grow_mount;
 mod in_use;

@@ -9,10 +9,10 @@ use uext4::device::{Access, FileDevice};
 use uext4::{Caller, FileType, Filesystem, InodeRef, MountOptions, SetMode, Threads, WriteContext};
 use uext4_testkit::oracle;
 
-pub(super) const MODERN: &[&str] = &["-b", "1024", "-O", "ea_inode,quota,project,orphan_file"];
-pub(super) const INLINE: &[&str] = &["-b", "4096", "-O", "ea_inode,inline_data"];
+pub(crate) const MODERN: &[&str] = &["-b", "1024", "-O", "ea_inode,quota,project,orphan_file"];
+pub(crate) const INLINE: &[&str] = &["-b", "4096", "-O", "ea_inode,inline_data"];
 const DRAWN: &str = "0dd5eed0-c0de-4bad-8bad-feedc0ffee00";
-pub(super) const OLD: &[&str] = &["-b", "1024", "-O", "^extents,^metadata_csum,^64bit"];
+pub(crate) const OLD: &[&str] = &["-b", "1024", "-O", "^extents,^metadata_csum,^64bit"];
 
 fn fill(fs: &Filesystem) -> uext4::Result<()> {
     let (root, caller) = (fs.root()?, Caller::root());
@@ -59,7 +59,7 @@ fn values_in_inodes(fs: &Filesystem) -> uext4::Result<()> {
 }
 
 /// Creates a sound image. UUID and hash seed are fixed, so that a test seed reproduces.
-pub(super) fn base(path: &Path, options: &[&str]) {
+pub(crate) fn base(path: &Path, options: &[&str]) {
     let drawn = ["-U", DRAWN, "-E", &format!("hash_seed={DRAWN}")].map(String::from);
     let all: Vec<&str> = options
         .iter()

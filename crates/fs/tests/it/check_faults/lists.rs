@@ -2,23 +2,11 @@
 
 use uext4::check::{CheckReport, Finding};
 use uext4::format::DamageLocation;
-use uext4_testkit::damage::{Target, Wound};
 use uext4_testkit::oracle::Verdict;
 
-/// Problems that e2fsck reports and our check does not:
-///
-/// - The free counts in the superblock. They are written at best at an unmount; a mount uses the
-///   counts of the groups.
-/// - The bitmap bit of the project quota inode, without the features `quota` and `project`. No
-///   implementation reads that inode number; e2fsck counts a valid one as used.
-pub(crate) fn is_harmless(wounds: &[Wound], verdict: &Verdict) -> bool {
-    let has_number = wounds
-        .iter()
-        .any(|wound| wound.target == Target::QuotaNumbers);
-    let of_number = |problem: &str| {
-        let inode = problem.strip_prefix("Inode bitmap differences:  +");
-        has_number && inode.is_some_and(|inode| inode.parse::<u32>().is_ok())
-    };
+/// Whether e2fsck reports only what our check does not: the free counts in the superblock. They are
+/// written at best at an unmount; a mount uses the counts of the groups.
+pub(crate) fn is_harmless(verdict: &Verdict) -> bool {
     let problems = verdict.problems();
     let says_nothing = |problem: &str| {
         problem.ends_with("? no") || problem.contains("WARNING: Filesystem still has errors")
@@ -26,9 +14,8 @@ pub(crate) fn is_harmless(wounds: &[Wound], verdict: &Verdict) -> bool {
     let is_total = |problem: &str| {
         TOTALS.iter().any(|total| problem.starts_with(total)) && problem.ends_with(").")
     };
-    let is_listed = |problem: &str| of_number(problem) || is_total(problem);
     let mut named = problems.iter().filter(|problem| !says_nothing(problem));
-    named.clone().next().is_some() && named.all(|problem| is_listed(problem))
+    named.clone().next().is_some() && named.all(|problem| is_total(problem))
 }
 
 /// Totals only: messages about a group continue with its number.

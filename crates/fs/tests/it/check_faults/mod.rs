@@ -7,7 +7,7 @@
 
 mod agreed;
 mod image;
-mod images;
+pub(crate) mod images;
 pub(crate) mod lists;
 mod only_ours;
 
@@ -70,7 +70,7 @@ impl Tally {
         }
         self.noticed += 1;
         let is_found = !ours.is_ok_and(|report| report.is_clean());
-        match is_found || lists::is_harmless(wounds, &verdict) {
+        match is_found || lists::is_harmless(&verdict) {
             true => self.harmless += u64::from(!is_found),
             false => self.missed(&format!("{}: {:?}", said(), verdict.problems())),
         }
@@ -79,7 +79,7 @@ impl Tally {
 
 /// A fault to inject into a structure.
 #[derive(Clone, Copy)]
-struct Blow {
+pub(crate) struct Blow {
     target: Target,
     seed: u64,
     checksums: Checksums,
@@ -87,14 +87,14 @@ struct Blow {
 
 impl Blow {
     /// `None` where there is no such structure.
-    fn strike(self, image: &Path) -> anyhow::Result<Option<Wound>> {
+    pub(crate) fn strike(self, image: &Path) -> anyhow::Result<Option<Wound>> {
         Wound::inflict(image, self.target, self.seed, self.checksums)
     }
 }
 
 /// One fault, or two for every second group of seeds. Structures that lead to others are damaged
 /// last.
-fn blows(targets: &[Target], seed: u64) -> Vec<Blow> {
+pub(crate) fn blows(targets: &[Target], seed: u64) -> Vec<Blow> {
     let pick = |at: u64| targets[(at % targets.len() as u64) as usize];
     let rank = |target: Target| match target {
         Target::Superblock => 2,

@@ -1,39 +1,48 @@
-//! Blocks of directories.
+//! Directories with given names, as they are on the disk: for images, and for repairs.
 //!
 //! A directory of one block is linear; a larger one is hashed: its names are sorted by hash and
-//! packed into leaves, and the index is built from the leaves up. Block 0 is the root, the leaves
-//! follow, then the nodes, the lowest level first. Without `dir_index` all directories are linear.
+//! packed into leaves, and the index is built from the leaves up (`index`). Without `dir_index`
+//! all directories are linear. With `inline_data` a small one may be in its inode (`inline`).
 //!
-//! Invariant: leaves are in the order of hashes; the lowest bit of an index entry is set if the
-//! hash began in the leaf before.
+//! Not here: the map of the blocks, and changes of directories that exist.
+
+mod index;
+mod inline;
+
+pub use inline::inline;
 
 use std::ops::Range;
 
 use uext4_format::dirent::{DirEntryType, DirLeaf, LeafTail, NewEntry, space_needed};
-use uext4_format::hash::{CharSign, DirHasher, HashVersion};
+use uext4_format::hash::DirHasher;
 use uext4_format::{DamageLocation, Feature, Features, InodeNr, Seed};
 use uext4_num::usize_of;
 
 /// A name of a directory.
-#[derive(Clone, Copy)]
-pub(crate) struct Item<'a> {
-    pub(crate) name: &'a [u8],
-    pub(crate) inode: InodeNr,
-    pub(crate) kind: DirEntryType,
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    /// The name, of 1 to 255 bytes.
+    pub name: &'a [u8],
+    /// The file that it leads to.
+    pub inode: InodeNr,
+    /// The type of that file, as the entry stores it: see [`Format::kind`].
+    pub kind: DirEntryType,
 }
 
 /// What all directories of a file system have in common.
-pub(crate) struct Format {
-    pub(crate) block_size: u32,
-    pub(crate) features: Features,
-    pub(crate) tail: LeafTail,
-    pub(crate) hasher: DirHasher,
-    pub(crate) packing: Packing,
+#[derive(Clone, Debug)]
+pub struct Format {
+    block_size: u32,
+    /// Features of the file system.
+    pub features: Features,
+    tail: LeafTail,
+    hasher: DirHasher,
+    packing: Packing,
 }
 
 /// How names fill the leaves of hashed directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packing {
+pub enum Packing {
     /// All leaves but the last are full.
     Full,
     /// A leaf has all names of a range of hashes, which is halved if it has too many. So a name
@@ -42,31 +51,34 @@ pub(crate) enum Packing {
 }
 
 /// The directory whose blocks are made.
-#[derive(Clone, Copy)]
-pub(crate) struct Owner {
-    pub(crate) inode: InodeNr,
-    pub(crate) parent: InodeNr,
-    pub(crate) seed: Option<Seed>,
-    /// Fewest blocks that the directory gets.
-    pub(crate) blocks_min: u32,
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    /// Its number.
+    pub inode: InodeNr,
+    /// Where ".." leads.
+    pub parent: InodeNr,
+    /// The seed of its checksums; `None` without the feature `metadata_csum`.
+    pub seed: Option<Seed>,
+    /// Fewest blocks that it gets, if it is linear.
+    pub blocks_min: u32,
 }
 
 /// The blocks of a directory, back to back.
-pub(crate) struct Blocks {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) is_indexed: bool,
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    /// Their bytes, with checksums.
+    pub bytes: Vec<u8>,
+    /// Whether the inode gets the flag INDEX.
+    pub is_indexed: bool,
 }
 
 /// The index cannot hold so many names.
-pub(crate) struct TooManyNames;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyNames;
 
 impl Format {
-    pub(crate) fn new(
-        features: Features,
-        block_size: u32,
-        seed: [u32; 4],
-        packing: Packing,
-    ) -> Format {
+    /// The directories of a file system with these features. `hasher` is the one of its superblock.
+    pub fn new(features: Features, block_size: u32, hasher: DirHasher, packing: Packing) -> Format {
         Format {
             block_size,
             features,
@@ -75,17 +87,13 @@ impl Format {
             } else {
                 LeafTail::None
             },
-            hasher: DirHasher {
-                version: HashVersion::HalfMd4,
-                sign: CharSign::Signed,
-                seed,
-            },
+            hasher,
             packing,
         }
     }
 
     /// The type that entries of a file have.
-    pub(crate) fn kind(&self, kind: uext4_format::FileType) -> DirEntryType {
+    pub fn kind(&self, kind: uext4_format::FileType) -> DirEntryType {
         if self.features.has(Feature::FILETYPE) {
             DirEntryType::from(kind)
         } else {
@@ -93,8 +101,11 @@ impl Format {
         }
     }
 
-    /// The blocks of a directory with these names, sorted by bytes.
-    pub(crate) fn build(&self, owner: Owner, items: &[Item<'_>]) -> Result<Blocks, TooManyNames> {
+    /// The blocks of a directory with these names. Equal names are the caller's mistake.
+    ///
+    /// # Errors
+    /// [`TooManyNames`]: an index of the deepest kind is full.
+    pub fn build(&self, owner: Owner, items: &[Item<'_>]) -> Result<Blocks, TooManyNames> {
         let dots = 2 * space_needed(1);
         let needed: usize = items.iter().map(|item| space_needed(item.name.len())).sum();
         let fits = dots + needed <= self.area();
@@ -104,15 +115,15 @@ impl Format {
         self.hashed(owner, items)
     }
 
-    pub(crate) fn size(&self) -> usize {
+    fn size(&self) -> usize {
         usize_of(self.block_size)
     }
 
-    pub(crate) fn area(&self) -> usize {
+    fn area(&self) -> usize {
         self.size() - self.tail.bytes()
     }
 
-    pub(crate) fn leaf(&self, owner: Owner, entries: &[NewEntry<'_>]) -> Vec<u8> {
+    fn leaf(&self, owner: Owner, entries: &[NewEntry<'_>]) -> Vec<u8> {
         let place = DamageLocation::Inode(owner.inode);
         let mut bytes = vec![0; self.size()];
         let mut leaf = DirLeaf::init(&mut bytes[..], self.tail, place);
@@ -132,7 +143,8 @@ impl Format {
         [entry(owner.inode, b"."), entry(owner.parent, b"..")]
     }
 
-    fn linear(&self, owner: Owner, items: &[Item<'_>]) -> Blocks {
+    /// The blocks of a directory without an index, with the names in this order.
+    pub fn linear(&self, owner: Owner, items: &[Item<'_>]) -> Blocks {
         let entries = items.iter().map(Item::entry);
         let entries: Vec<NewEntry<'_>> = self.dots(owner).into_iter().chain(entries).collect();
         let mut bytes = Vec::new();
@@ -149,7 +161,7 @@ impl Format {
     }
 
     /// Ranges of names that fill one block each.
-    pub(crate) fn pack(&self, lengths: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
+    fn pack(&self, lengths: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         let mut used = 0;
         for (at, len) in lengths.enumerate() {
@@ -170,7 +182,8 @@ impl Format {
 }
 
 impl<'a> Item<'a> {
-    pub(crate) fn entry(&self) -> NewEntry<'a> {
+    /// The entry of the name.
+    pub fn entry(&self) -> NewEntry<'a> {
         NewEntry {
             inode: self.inode,
             name: self.name,

@@ -12,7 +12,7 @@ use uext4_format::htree::{DxEntry, DxNode, MaxLevels, RootInfo, init_root};
 use uext4_format::{Feature, LogicalBlock};
 use uext4_num::{clamp_u32, usize_of};
 
-use crate::metadata::directory_blocks::{Blocks, Format, Item, Owner, Packing, TooManyNames};
+use crate::directory::{Blocks, Format, Item, Owner, Packing, TooManyNames};
 
 impl Format {
     /// Ranges of names, given as hash and length, that have the hashes of one leaf each.
@@ -40,7 +40,7 @@ impl Format {
     }
 
     /// The blocks of a directory whose names need more than one.
-    pub(crate) fn hashed(&self, owner: Owner, items: &[Item<'_>]) -> Result<Blocks, TooManyNames> {
+    pub(super) fn hashed(&self, owner: Owner, items: &[Item<'_>]) -> Result<Blocks, TooManyNames> {
         let mut sorted: Vec<(DirHash, u32)> = (0..clamp_u32(items.len()))
             .zip(items)
             .map(|(at, item)| (self.hasher.hash(item.name), at))

@@ -1,0 +1,122 @@
+//! Repair of the file system on a device. `uext4-fsck` repairs it at rest; before that a mount
+//! replays the log, with its fast commits, and frees orphans.
+
+use crate::ops::filesystem::Filesystem;
+use crate::types::error::{Error, Result};
+use crate::types::options::{Access, MountOptions, Threads};
+use uext4_device::BlockDevice;
+use uext4_format::{Feature, Superblock};
+use uext4_fsck::Subject;
+use uext4_sync::Arc;
+use uext4_volume::mmp::{self, Claim, MmpGuard};
+use uext4_volume::superblock::read_primary;
+use uext4_volume::{Inspection, Media, Writes};
+
+pub use uext4_fsck::{
+    Decision, Decisions, Finding, Limits, Preen, Problem, RepairAll, RepairReport, RepairSafe,
+    code, undo,
+};
+
+/// Replays the log, then checks the file system on `device` and repairs it as `decisions` say.
+///
+/// A damaged primary superblock is replaced by a backup first, if `decisions` accept that. At the
+/// end the file system is marked as checked, and as clean if nothing is left to repair. It must not
+/// be mounted; other hosts are kept out by its MMP block, if it has one.
+///
+/// # Errors
+/// Those of a mount; [`Error::ReadOnly`]; an error of the device.
+pub fn repair(
+    device: Arc<dyn BlockDevice>,
+    options: MountOptions,
+    decisions: &mut dyn Decisions,
+    limits: &Limits,
+) -> Result<RepairReport> {
+    let restored = uext4_fsck::restore_superblock(&*device, decisions)?;
+    if let Some(left) = restored.left {
+        return Ok(RepairReport {
+            left: vec![left],
+            ..RepairReport::default()
+        });
+    }
+    recover(&device, &options)?;
+    let (subject, mmp) = claimed(device, &options)?;
+    let repaired = uext4_fsck::repair(subject, decisions, limits);
+    mmp.map_or(Ok(()), |mmp| mmp.release())?;
+    let mut report = repaired?;
+    report.n_repaired += u64::from(restored.was_restored);
+    Ok(report)
+}
+
+/// Whether a mount has something to do before a check: a log to replay, or orphans to free.
+pub fn needs_recovery(disk: &Superblock) -> bool {
+    let features = disk.features();
+    features.has(Feature::RECOVER) || features.has(Feature::ORPHAN_PRESENT) || disk.last_orphan != 0
+}
+
+/// Replays the log and frees orphans by a mount, if either is due. Where damage prevents a mount,
+/// the log is replayed without one, so that fast commits are lost, and orphans are left to the
+/// check.
+///
+/// # Errors
+/// As [`repair`].
+pub fn recover(device: &Arc<dyn BlockDevice>, options: &MountOptions) -> Result<()> {
+    let disk = read_primary(&**device, None)?;
+    if !needs_recovery(&disk) {
+        return Ok(());
+    }
+    let journal = options.journal_device.clone();
+    let options = MountOptions {
+        access: Access::ReadWrite,
+        threads: Threads::Inline,
+        prefetch_bitmaps: false,
+        ..options.clone()
+    };
+    match Filesystem::mount(device.clone(), options) {
+        Ok(mounted) => mounted.unmount(),
+        Err(Error::Corrupt(_) | Error::Journal(uext4_journal::Error::Corrupt(_))) => {
+            if disk.features().has(Feature::RECOVER) {
+                uext4_fsck::replay(device, journal.as_ref())?;
+            }
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The file system to repair, kept from other hosts.
+fn claimed(
+    device: Arc<dyn BlockDevice>,
+    options: &MountOptions,
+) -> Result<(Subject, Option<MmpGuard>)> {
+    let disk = read_primary(&*device, None)?;
+    let settled = options.clone().settled(&disk)?;
+    let mut found = Inspection::of(&*device, disk, &settled.open_options())?;
+    if found.access != Access::ReadWrite {
+        return Err(Error::ReadOnly);
+    }
+    let claim = Claim::new(&device, &found.superblock, &settled.clock)?;
+    let media = Media::new(
+        device,
+        settled.journal_device.clone(),
+        claim,
+        Writes::Device,
+    );
+    let mmp = match mmp::claim(media.claim(), found.access) {
+        // The repair writes a new block.
+        Err(uext4_volume::Error::Corrupt(_)) => None,
+        claimed => claimed?,
+    };
+    if mmp.is_some() {
+        media.home.base().forget_cache();
+        found = Inspection::new(&**media.home.base(), &settled.open_options())?;
+    }
+    let subject = Subject {
+        journal_device: media.journal_device(),
+        device: media.home.clone(),
+        superblock: found.superblock,
+        geometry: found.geometry,
+        replayed: None,
+        clock: settled.clock,
+    };
+    Ok((subject, mmp))
+}

@@ -1,0 +1,192 @@
+//! The rounds of a repair: asks about the findings of a pass, and has those of one area repaired.
+
+use super::areas::Outcome;
+use super::commit::Changes;
+use super::decisions::{Decision, Decisions};
+use super::outcome::RepairReport;
+use super::patch::Patch;
+use crate::problems::{Area, Problem, Task};
+use crate::report::Finding;
+use crate::state::{Check, Gate, Step, Stop};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+
+/// Passes behind a problem that is left would take for free what they cannot read.
+const LEFT: &str = "the passes behind a problem that is left";
+
+/// Repairs of the same problem before it counts as one without a repair.
+const REPEATS_MAX: u8 = 2;
+
+/// State of a repair over its rounds.
+pub(super) struct Rounds<'d> {
+    decisions: &'d mut dyn Decisions,
+    /// Findings of this round that were decided about.
+    seen: usize,
+    /// Problems that are left, and how often each other one was repaired; by a hash of
+    /// their texts.
+    known: HashMap<u64, Known>,
+    hasher: RandomState,
+    pub(super) changes: Option<Changes>,
+    pub(super) report: RepairReport,
+}
+
+#[derive(Clone, Copy)]
+enum Known {
+    /// In so many rounds.
+    Repaired(u8),
+    /// By a decision.
+    Left,
+    /// Without a repair.
+    Unrepairable,
+}
+
+impl Gate for Rounds<'_> {
+    fn pass(&mut self, check: &mut Check<'_>) -> Step {
+        let new: Vec<Finding> = check
+            .report
+            .findings
+            .iter()
+            .skip(self.seen)
+            .cloned()
+            .collect();
+        self.seen = check.report.findings.len();
+        let mut by_area: BTreeMap<Option<Area>, Vec<Finding>> = BTreeMap::new();
+        for finding in new {
+            let problem = Problem::of(&finding.corrupt);
+            let area = problem.map(|problem| problem.area);
+            by_area.entry(area).or_default().push(finding);
+        }
+        for finding in by_area.remove(&None).unwrap_or_default() {
+            self.leave_unrepairable(check, finding)?;
+        }
+        for (area, findings) in by_area {
+            let Some(area) =
+                area.filter(|area| check.report.incomplete.is_none() || !area.counts())
+            else {
+                break;
+            };
+            self.repair_area(check, area, findings)?;
+        }
+        match check.report.incomplete {
+            Some(_) => Err(Stop::Incomplete),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<'d> Rounds<'d> {
+    pub(super) fn new(decisions: &'d mut dyn Decisions) -> Self {
+        Self {
+            decisions,
+            seen: 0,
+            known: HashMap::new(),
+            hasher: RandomState::new(),
+            changes: None,
+            report: RepairReport::default(),
+        }
+    }
+
+    /// Repairs problems of one area; ends the round if that changes anything.
+    fn repair_area(&mut self, check: &mut Check<'_>, area: Area, findings: Vec<Finding>) -> Step {
+        let mut tasks: BTreeMap<Task, Vec<Finding>> = BTreeMap::new();
+        let mut met = HashSet::new();
+        for finding in findings {
+            if met.insert(self.key(&finding)) && self.is_accepted(check, area, &finding)? {
+                let task = Task::of(area, finding.corrupt.place, &check.geometry);
+                tasks.entry(task).or_default().push(finding);
+            }
+        }
+        let mut repaired = Vec::new();
+        let mut patch = Patch::new(check);
+        let mut failed = Vec::new();
+        let outcomes = patch.repair_all(area, &tasks)?;
+        for (findings, outcome) in tasks.into_values().zip(outcomes) {
+            match outcome {
+                Outcome::Repaired => repaired.extend(findings),
+                Outcome::Impossible => failed.extend(findings),
+            }
+        }
+        let changes = patch.into_changes();
+        for finding in failed {
+            self.leave_unrepairable(check, finding)?;
+        }
+        if repaired.is_empty() {
+            return Ok(());
+        }
+        for finding in repaired {
+            self.count_repair(&finding);
+        }
+        self.changes = Some(changes);
+        self.seen = 0;
+        Err(Stop::Changed)
+    }
+
+    /// Asks about a problem that is not decided yet.
+    fn is_accepted(&mut self, check: &mut Check<'_>, area: Area, finding: &Finding) -> Step<bool> {
+        match self.known.get(&self.key(finding)) {
+            Some(Known::Left) => {
+                check.report.incomplete = Some(LEFT);
+                return Ok(false);
+            }
+            Some(Known::Unrepairable) => {
+                self.leave_unrepairable(check, finding.clone())?;
+                return Ok(false);
+            }
+            Some(Known::Repaired(times)) if *times >= REPEATS_MAX => {
+                self.leave_unrepairable(check, finding.clone())?;
+                return Ok(false);
+            }
+            _ => {}
+        }
+        let problem = Problem::of(&finding.corrupt);
+        match self.decisions.decide(finding, problem) {
+            Decision::Repair => Ok(true),
+            Decision::Leave if area > Area::Descriptor => {
+                self.leave(finding.clone());
+                check.report.incomplete = Some(LEFT);
+                Ok(false)
+            }
+            Decision::Leave => {
+                self.leave(finding.clone());
+                check.give_up("the passes behind this problem rely on its repair")
+            }
+            Decision::Stop => {
+                self.report.was_stopped = true;
+                self.leave(finding.clone());
+                check.give_up("a person has to decide about a problem")
+            }
+        }
+    }
+
+    /// Leaves a problem that has no repair. What is behind it is not changed.
+    fn leave_unrepairable(&mut self, check: &mut Check<'_>, finding: Finding) -> Step {
+        let known = self.known.insert(self.key(&finding), Known::Unrepairable);
+        if !matches!(known, Some(Known::Unrepairable | Known::Left)) {
+            if self.decisions.decide(&finding, None) == Decision::Stop {
+                self.report.was_stopped = true;
+            }
+            self.report.left.push(finding);
+        }
+        check.report.incomplete = Some("a problem has no repair here");
+        Ok(())
+    }
+
+    /// Identifies a problem over all rounds.
+    fn key(&self, finding: &Finding) -> u64 {
+        self.hasher.hash_one(finding.to_string())
+    }
+
+    fn leave(&mut self, finding: Finding) {
+        self.known.insert(self.key(&finding), Known::Left);
+        self.report.left.push(finding);
+    }
+
+    fn count_repair(&mut self, finding: &Finding) {
+        let known = self.known.entry(self.key(finding));
+        let known = known.or_insert(Known::Repaired(0));
+        if let Known::Repaired(times) = known {
+            *times += 1;
+        }
+        self.report.n_repaired += 1;
+    }
+}

@@ -1,0 +1,128 @@
+//! Repair of the size and of the block count of inodes, from their maps.
+
+use super::Outcome;
+use super::patch::Patch;
+use crate::report::Finding;
+use crate::state::Step;
+use uext4_format::extent::{Extent, ExtentState};
+use uext4_format::xattr::{VALUE_MAX_BYTES, XattrName, XattrValue, decode_ibody};
+use uext4_format::{
+    CorruptKind, DamageLocation, Feature, FileType, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr,
+    LogicalBlock,
+};
+use uext4_num::{clamp_u16, clamp_u32, u64_of};
+use uext4_volume::has_map;
+
+/// log2 of the bytes of a sector.
+const SECTOR_BITS: u32 = 9;
+
+impl Patch<'_, '_> {
+    pub(super) fn repair_sizes(&mut self, nr: InodeNr, findings: &[Finding]) -> Step<Outcome> {
+        let Some(mut inode) = self.inode(nr)? else {
+            return Ok(Outcome::Impossible);
+        };
+        let has = |wanted: CorruptKind| {
+            let mut problems = findings.iter().map(|finding| finding.corrupt.problem);
+            problems.any(|problem| problem == wanted)
+        };
+        if has(CorruptKind::BlocksWrong) && !self.set_sectors(nr, &mut inode) {
+            return Ok(Outcome::Impossible);
+        }
+        if has(CorruptKind::TargetLength) {
+            return self.repair_target(nr, inode);
+        }
+        if has(CorruptKind::SizeWrong) && self.is_journal(nr) {
+            let restored = self.restore_journal(nr)?;
+            if restored == Outcome::Repaired {
+                return Ok(restored);
+            }
+        }
+        if has(CorruptKind::SizeWrong) && !self.close_holes(nr, &mut inode)? {
+            inode.size = self.size_of(nr, &inode)?;
+        }
+        self.write_inode(nr, &inode)?;
+        Ok(Outcome::Repaired)
+    }
+
+    /// Sets the block count that the check has found, in the unit that the inode uses; false if it
+    /// does not fit.
+    fn set_sectors(&self, nr: InodeNr, inode: &mut Inode) -> bool {
+        let Some(sectors) = self.check.derived.sectors(nr) else {
+            return false;
+        };
+        let geometry = &self.check.geometry;
+        let in_blocks = geometry.features.has(Feature::HUGE_FILE)
+            && inode.flags.contains(InodeFlags::HUGE_FILE);
+        if in_blocks {
+            inode.blocks_raw = sectors >> (geometry.block_bits - SECTOR_BITS);
+            return true;
+        }
+        inode.set_sectors(sectors, geometry).is_ok()
+    }
+
+    /// Closes the holes of a value or of a directory, which have none, if its size says so or
+    /// cannot cover them; a value is cut off at its end. False for another inode.
+    fn close_holes(&mut self, nr: InodeNr, inode: &mut Inode) -> Step<bool> {
+        let block_bytes = self.check.block_bytes();
+        let is_value = inode.flags.contains(InodeFlags::EA_INODE)
+            && (1..=u64_of(VALUE_MAX_BYTES)).contains(&inode.size);
+        let is_directory = inode.file_type() == Some(FileType::Directory);
+        let has_clusters = self.check.geometry.features.has(Feature::BIGALLOC);
+        if !has_map(inode) || has_clusters || !(is_value || is_directory) {
+            return Ok(false);
+        }
+        let extents = self.extents_of(nr, inode)?;
+        let blocks: u64 = extents.iter().map(|extent| u64::from(extent.len)).sum();
+        let end = extents.last().map_or(0, Extent::logical_end);
+        let has_large = self.check.geometry.features.has(Feature::LARGE_DIR);
+        let is_huge = !has_large && end * block_bytes > u64::from(u32::MAX);
+        let wanted = if is_value {
+            inode.size.div_ceil(block_bytes)
+        } else if blocks * block_bytes == inode.size || is_huge {
+            inode.size = blocks * block_bytes;
+            blocks
+        } else {
+            return Ok(false);
+        };
+        self.set_map(nr, inode, &without_holes(&extents, wanted))
+    }
+
+    /// The size that covers all data of an inode.
+    fn size_of(&mut self, nr: InodeNr, inode: &Inode) -> Step<u64> {
+        if inode.flags.contains(InodeFlags::INLINE_DATA) {
+            return Ok(inline_bytes(nr, inode));
+        }
+        if !has_map(inode) {
+            return Ok(0);
+        }
+        let extents = self.extents_of(nr, inode)?;
+        let mut written = extents.iter().rev();
+        let last = written.find(|extent| extent.state == ExtentState::Written);
+        Ok(last.map_or(0, Extent::logical_end) * self.check.block_bytes())
+    }
+}
+
+/// The first `blocks` blocks of these extents, one behind the other.
+fn without_holes(extents: &[Extent], blocks: u64) -> Vec<Extent> {
+    let (mut row, mut next) = (Vec::new(), 0);
+    for extent in extents {
+        let len = u64::from(extent.len).min(blocks - next);
+        if len == 0 {
+            break;
+        }
+        row.push(Extent {
+            logical: LogicalBlock(clamp_u32(next)),
+            len: clamp_u16(len),
+            ..*extent
+        });
+        next += len;
+    }
+    row
+}
+
+/// Bytes of inline data: in the map's place, and in the attribute.
+pub(super) fn inline_bytes(nr: InodeNr, inode: &Inode) -> u64 {
+    let set = decode_ibody(&inode.tail, DamageLocation::Inode(nr)).unwrap_or_default();
+    let value = set.get(&XattrName::inline_data());
+    u64_of(I_BLOCK_BYTES) + u64_of(value.map_or(0, XattrValue::len))
+}

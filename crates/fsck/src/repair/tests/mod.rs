@@ -1,0 +1,14 @@
+//! Damage of images in memory, and what a repair makes of it: the check finds nothing, and the
+//! files that were not damaged are the same.
+
+mod attributes;
+mod connection;
+mod decisions;
+mod directories;
+mod image;
+mod inodes;
+mod maps;
+mod own;
+mod random;
+mod space;
+mod tree;

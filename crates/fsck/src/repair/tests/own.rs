@@ -1,0 +1,167 @@
+//! Repairs of the file system's own files: the image is sound afterwards, and keeps the others.
+
+use super::image::{FIRST, Image, contents};
+use uext4_format::indirect::{DOUBLE_INDIRECT, pointer, set_pointer};
+use uext4_format::{BlockNr, Feature, InodeFlags, InodeNr};
+
+fn image(features: &str) -> Image {
+    let image = Image::new(features);
+    image.add_file(FIRST, 3);
+    image
+}
+
+#[test]
+fn the_resize_inode_is_made_anew() {
+    type Change = fn(&mut uext4_format::Inode);
+    let cases: [(Change, &str); 5] = [
+        (
+            |inode| set_pointer(&mut inode.i_block, 3, BlockNr(77)),
+            "resize-inode.maps-more-than-table",
+        ),
+        (|inode| inode.links = 0, "resize-inode.not-in-use"),
+        (|inode| inode.size = 1 << 60, "resize-inode.size-wrong"),
+        (
+            |inode| set_pointer(&mut inode.i_block, DOUBLE_INDIRECT, BlockNr(3)),
+            "resize-inode.table-not-own",
+        ),
+        (|inode| inode.mode = 0, "resize-inode.not-in-use"),
+    ];
+    for (change, code) in cases {
+        let image = image("^has_journal");
+        let before = image.inode(InodeNr::RESIZE);
+        image.edit_inode(InodeNr::RESIZE, change);
+        image.repair_of(code);
+        let inode = image.inode(InodeNr::RESIZE);
+        assert_eq!(inode.size, before.size, "{code}");
+        assert_ne!(pointer(&inode.i_block, DOUBLE_INDIRECT).0, 0, "{code}");
+        assert_eq!(image.read(FIRST), contents(FIRST, 3), "{code}");
+    }
+    let image = image("^has_journal");
+    let table = pointer(&image.inode(InodeNr::RESIZE).i_block, DOUBLE_INDIRECT);
+    let first = image.edit(|patch| {
+        let bytes = patch.read(table)?;
+        patch.write(table, vec![0xEE; bytes.len()])?;
+        Ok(bytes)
+    });
+    image.repair_of("resize-inode.descriptor-place");
+    assert_eq!(image.edit(|patch| patch.read(table)), first);
+}
+
+#[test]
+fn a_resize_inode_without_the_feature_is_cleared() {
+    let image = image("^has_journal,^resize_inode");
+    image.edit_inode(InodeNr::RESIZE, |inode| inode.i_block[3] = 5);
+    image.repair_of("resize-inode.maps-without-feature");
+    assert_eq!(image.inode(InodeNr::RESIZE).i_block, [0; 60]);
+}
+
+#[test]
+fn reserved_inodes_are_cleared() {
+    for (nr, code) in [
+        (9, "reserved-inode.reserved-type"),
+        (8, "reserved-inode.unused-holds"),
+        (4, "reserved-inode.unused-holds"),
+        (1, "reserved-inode.block-list-deep"),
+    ] {
+        let image = image("^has_journal");
+        image.edit_inode(InodeNr(nr), |inode| {
+            (inode.mode, inode.links) = (0o100_600, 1);
+        });
+        image.repair_of(code);
+        assert_eq!(image.inode(InodeNr(nr)).mode, 0, "{nr}");
+        assert_eq!(image.read(FIRST), contents(FIRST, 3));
+    }
+}
+
+#[test]
+fn the_journal_comes_back_from_its_copy() {
+    let image = image("has_journal");
+    let before = image.inode(InodeNr::JOURNAL);
+    for damage in 0..4 {
+        image.edit_inode(InodeNr::JOURNAL, |inode| match damage {
+            0 => inode.i_block = [0xA5; 60],
+            1 => inode.i_block[12 + 4] = 7,
+            2 => inode.flags.remove(InodeFlags::EXTENTS),
+            _ => inode.mode = 0,
+        });
+        assert!(!image.codes().is_empty(), "{damage}");
+        image.repair();
+        let after = image.inode(InodeNr::JOURNAL);
+        assert_eq!(
+            (after.i_block, after.size),
+            (before.i_block, before.size),
+            "{damage}"
+        );
+        assert!(image.superblock().features().has(Feature::HAS_JOURNAL));
+    }
+    image.edit(|patch| patch.write_inode_bytes(InodeNr::JOURNAL, &[0x5A; 256]));
+    image.repair();
+    assert_eq!(image.inode(InodeNr::JOURNAL).i_block, before.i_block);
+    assert_eq!(image.read(FIRST), contents(FIRST, 3));
+}
+
+#[test]
+fn the_superblock_names_the_journal_again() {
+    let image = image("has_journal");
+    for wrong in [77_777, 9] {
+        let mut superblock = image.superblock();
+        superblock.journal_inum = wrong;
+        uext4_volume::superblock::write_superblock(&*image.device, &superblock).unwrap();
+        assert!(!image.codes().is_empty());
+        image.repair();
+        assert_eq!(image.superblock().journal_inum, 8, "{wrong}");
+    }
+    assert_eq!(image.read(FIRST), contents(FIRST, 3));
+}
+
+/// Without the feature of quotas no file belongs to them.
+#[test]
+fn a_number_of_a_quota_file_costs_no_file() {
+    let image = image("^has_journal");
+    for change in 0..3 {
+        let mut superblock = image.superblock();
+        match change {
+            0 => superblock.usr_quota_inum = FIRST.0,
+            1 => superblock.grp_quota_inum = FIRST.0,
+            _ => superblock.prj_quota_inum = FIRST.0,
+        }
+        uext4_volume::superblock::write_superblock(&*image.device, &superblock).unwrap();
+        image.repair_of("superblock.quota-number");
+        assert_eq!(image.read(FIRST), contents(FIRST, 3));
+        assert_eq!(image.inode(FIRST).links, 1);
+    }
+}
+
+/// Without a copy of the inode the file system goes on without a journal.
+#[test]
+fn a_journal_that_is_lost_is_given_up() {
+    let image = image("has_journal");
+    let mut superblock = image.superblock();
+    superblock.jnl_backup_type = 0;
+    uext4_volume::superblock::write_superblock(&*image.device, &superblock).unwrap();
+    image.edit(|patch| patch.write_inode_bytes(InodeNr::JOURNAL, &[0; 256]));
+    image.repair();
+    assert!(!image.superblock().features().has(Feature::HAS_JOURNAL));
+    assert_eq!(image.read(FIRST), contents(FIRST, 3));
+}
+
+/// Nothing names the files of a new root; another repair gives them names.
+#[test]
+fn a_root_that_is_no_directory_is_made_anew() {
+    let image = Image::new("^has_journal");
+    let before = image.inode(InodeNr::ROOT);
+    image.edit_inode(InodeNr::ROOT, |inode| inode.mode = 0o100_755);
+    assert!(
+        image
+            .codes()
+            .contains(&"root-directory.no-directory".to_string())
+    );
+    image.repair();
+    assert_eq!(image.inode(InodeNr::ROOT), before);
+    image.edit(|patch| patch.make_root().map(|_| ()));
+    let root = image.inode(InodeNr::ROOT);
+    assert!(root.i_block != before.i_block && root.size == before.size);
+    let codes = image.codes();
+    let of_root = codes.iter().filter(|code| code.starts_with("directory"));
+    assert_eq!(of_root.count(), 0, "{codes:?}");
+}

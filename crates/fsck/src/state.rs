@@ -1,0 +1,313 @@
+//! State of a check, and its passes in order.
+
+use crate::attributes::SharedBlocks;
+use crate::bits::Bits;
+use crate::contested::Contested;
+use crate::derived::Derived;
+use crate::links::Links;
+use crate::report::{CheckReport, Finding, Limits};
+use crate::subject::Subject;
+use crate::values::Values;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::Duration;
+use uext4_device::BlockDevice;
+use uext4_format::{
+    BlockNr, Checksums, Corrupt, CorruptKind, DamageLocation, Geometry, GroupDescriptor, GroupNr,
+    InodeNr, Superblock,
+};
+use uext4_journal::Log;
+use uext4_num::{clamp_usize, usize_of};
+use uext4_sync::Clock;
+use uext4_volume::{Error, HiddenInodes};
+
+/// Reason for an early end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The report has the reason.
+    Incomplete,
+    /// A repair has something to write.
+    Changed,
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Failed(error)
+    }
+}
+
+pub(crate) type Step<T = ()> = std::result::Result<T, Stop>;
+
+/// Called between the passes of a check.
+pub(crate) trait Gate {
+    /// Ends the check with [`Stop::Changed`] if there is something to write.
+    fn pass(&mut self, check: &mut Check<'_>) -> Step;
+}
+
+/// State of a check.
+pub(crate) struct Check<'a> {
+    pub(crate) subject: &'a Subject,
+    pub(crate) device: &'a dyn BlockDevice,
+    pub(crate) superblock: &'a Superblock,
+    pub(crate) geometry: Geometry,
+    pub(crate) checksums: Checksums,
+    pub(crate) hidden: HiddenInodes,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) limits: &'a Limits,
+    pub(crate) started: Duration,
+    pub(crate) report: CheckReport,
+    pub(crate) descriptors: Vec<Option<GroupDescriptor>>,
+    /// Parts of inode tables that were never written; empty until the map of bad blocks is met.
+    pub(crate) unwritten_tables: Vec<Range<u64>>,
+    /// Metadata blocks that no file may map, sorted and merged.
+    pub(crate) metadata: Vec<Range<u64>>,
+    /// Clusters in use.
+    pub(crate) claimed: Bits,
+    /// Those with more than one owner, during a repair.
+    pub(crate) contested: Contested,
+    /// Numbers that structures have to say, during a repair.
+    pub(crate) derived: Derived,
+    pub(crate) links: Links,
+    /// Directories with a damaged map.
+    pub(crate) unreadable: Bits,
+    pub(crate) shared: SharedBlocks,
+    pub(crate) values: Values,
+    /// The inodes in the slots of the orphan file.
+    pub(crate) orphan_file: Vec<InodeNr>,
+    /// Damage that was met on the way to the log and to the orphan file; a few at most.
+    pub(crate) early: Vec<Corrupt>,
+    pub(crate) orphans: BTreeSet<u32>,
+    pub(crate) memory_bytes: u64,
+    pub(crate) steps: u32,
+    /// The log, if there is one, whatever its superblock says.
+    pub(crate) found_log: Option<Log>,
+    /// The log, if it is sound and empty.
+    pub(crate) log: Option<Log>,
+    /// Repairs what a pass has found.
+    pub(crate) gate: Option<&'a mut dyn Gate>,
+}
+
+impl<'a> Check<'a> {
+    pub(crate) fn new(subject: &'a Subject, limits: &'a Limits) -> Self {
+        Self {
+            subject,
+            device: &*subject.device,
+            superblock: &subject.superblock,
+            geometry: subject.geometry,
+            checksums: subject.superblock.checksums(),
+            hidden: HiddenInodes::of(&subject.superblock, &subject.geometry),
+            clock: &*subject.clock,
+            limits,
+            started: subject.clock.monotonic(),
+            report: CheckReport::default(),
+            descriptors: Vec::new(),
+            unwritten_tables: Vec::new(),
+            metadata: Vec::new(),
+            claimed: Bits::default(),
+            contested: Contested::default(),
+            derived: Derived::default(),
+            links: Links::default(),
+            unreadable: Bits::default(),
+            shared: SharedBlocks::default(),
+            values: Values::default(),
+            orphan_file: Vec::new(),
+            early: Vec::new(),
+            orphans: BTreeSet::new(),
+            memory_bytes: 0,
+            steps: 0,
+            found_log: None,
+            log: None,
+            gate: None,
+        }
+    }
+
+    pub(crate) fn run(&mut self) -> Step {
+        let geometry = &self.geometry;
+        let inodes = u64::from(geometry.inodes_count);
+        let clusters = geometry.clusters_count();
+        let groups = u64::from(geometry.group_count);
+        let sets = Bits::empty_bytes(clusters) + Bits::empty_bytes(inodes + 1);
+        self.take(sets + Links::empty_bytes(inodes) + groups * GROUP_BYTES)?;
+        self.claimed = Bits::new(clusters);
+        self.links = Links::new(inodes);
+        self.unreadable = Bits::new(inodes + 1);
+        self.check_superblock();
+        self.check_quota_numbers();
+        self.end_pass()?;
+        self.check_groups()?;
+        self.end_pass()?;
+        self.check_log()?;
+        self.check_mmp()?;
+        self.read_orphan_file()?;
+        self.find_orphans()?;
+        self.end_pass()?;
+        self.check_inodes()?;
+        self.check_own_inodes();
+        self.shared_blocks()?;
+        self.compare_values()?;
+        self.end_pass()?;
+        self.check_directories()?;
+        self.end_pass()?;
+        self.check_links()?;
+        self.end_pass()?;
+        self.check_bitmaps()?;
+        self.end_pass()
+    }
+
+    /// Has the findings repaired, if this is part of a repair.
+    pub(crate) fn end_pass(&mut self) -> Step {
+        let Some(gate) = self.gate.take() else {
+            return Ok(());
+        };
+        let passed = gate.pass(self);
+        self.gate = Some(gate);
+        passed
+    }
+
+    /// Free blocks and inodes by the descriptors; `None` if one of these is damaged.
+    pub(crate) fn free_counts(&self) -> Option<(u64, u32)> {
+        let (mut clusters, mut inodes) = (0, 0u32);
+        for descriptor in &self.descriptors {
+            let descriptor = descriptor.as_ref()?;
+            clusters += u64::from(descriptor.free_clusters);
+            inodes = inodes.saturating_add(descriptor.free_inodes);
+        }
+        Some((clusters << self.geometry.cluster_bits, inodes))
+    }
+
+    /// Counts memory before its allocation.
+    pub(crate) fn take(&mut self, bytes: u64) -> Step {
+        self.memory_bytes = self.memory_bytes.saturating_add(bytes);
+        if self.memory_bytes > self.limits.memory_bytes {
+            return self.give_up("it needs more memory than it may take");
+        }
+        Ok(())
+    }
+
+    /// Marks clusters in use; returns how many were not so far.
+    pub(crate) fn claim(&mut self, clusters: Range<u64>) -> Step<u64> {
+        self.take(self.claimed.more_bytes(&clusters))?;
+        Ok(self.claimed.put_all(clusters))
+    }
+
+    pub(crate) fn give_back(&mut self, bytes: u64) {
+        self.memory_bytes = self.memory_bytes.saturating_sub(bytes);
+    }
+
+    pub(crate) fn give_up<T>(&mut self, why: &'static str) -> Step<T> {
+        self.report.incomplete = Some(why);
+        Err(Stop::Incomplete)
+    }
+
+    /// Called once per block that is read.
+    pub(crate) fn tick(&mut self) -> Step {
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(256) {
+            let spent = self.clock.monotonic().saturating_sub(self.started);
+            if spent > self.limits.time {
+                return self.give_up("it takes longer than it may");
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read(&mut self, block: BlockNr) -> Step<Vec<u8>> {
+        self.tick()?;
+        let mut bytes = vec![0; usize_of(self.geometry.block_size())];
+        let at = block.0 * self.block_bytes();
+        let read = self.device.read_at(at, &mut bytes);
+        read.map_err(|error| Stop::Failed(error.into()))?;
+        Ok(bytes)
+    }
+
+    /// The block of the inode from its first byte on; `None` if its group is damaged.
+    pub(crate) fn read_inode(&mut self, nr: InodeNr) -> Step<Option<Vec<u8>>> {
+        let Some(byte) = self.inode_byte(nr) else {
+            return Ok(None);
+        };
+        let block_size = self.block_bytes();
+        let mut block = self.read(BlockNr(byte / block_size))?;
+        Ok(Some(block.split_off(clamp_usize(byte % block_size))))
+    }
+
+    pub(crate) fn add_problem(
+        &mut self,
+        place: DamageLocation,
+        structure: &'static str,
+        problem: CorruptKind,
+    ) {
+        self.add_corrupt(&Corrupt::new(place, structure, problem));
+    }
+
+    pub(crate) fn add_corrupt(&mut self, corrupt: &Corrupt) {
+        self.add(corrupt.clone(), None);
+    }
+
+    /// As [`Self::add_problem`], with a detail: the expected value, or a name.
+    pub(crate) fn add_detailed(
+        &mut self,
+        place: DamageLocation,
+        structure: &'static str,
+        problem: CorruptKind,
+        detail: String,
+    ) {
+        self.add(Corrupt::new(place, structure, problem), Some(detail));
+    }
+
+    pub(crate) fn add(&mut self, corrupt: Corrupt, detail: Option<String>) {
+        let mut early = self.early.iter();
+        if early.any(|met| met.place == corrupt.place && met.problem == corrupt.problem) {
+            return;
+        }
+        let finding = Finding {
+            byte: self.byte_of(corrupt.place),
+            corrupt,
+            detail,
+        };
+        self.report.add(finding, self.limits);
+    }
+
+    /// Reports damage of a structure that a later pass reads again, which does not report it then.
+    pub(crate) fn add_early(&mut self, corrupt: &Corrupt) {
+        self.add_corrupt(corrupt);
+        self.early.push(corrupt.clone());
+    }
+
+    /// Byte offset of a structure on the device.
+    pub(crate) fn byte_of(&self, place: DamageLocation) -> Option<u64> {
+        let geometry = &self.geometry;
+        let block_size = u64::from(geometry.block_size());
+        match place {
+            DamageLocation::Superblock => Some(uext4_format::superblock::SUPERBLOCK_OFFSET),
+            DamageLocation::Group(group) => {
+                let (block, at) = geometry.descriptor_location(group);
+                Some(block.0 * block_size + u64::from(at))
+            }
+            DamageLocation::Block(block) | DamageLocation::InodeBlock(_, block) => {
+                block.0.checked_mul(block_size)
+            }
+            DamageLocation::Inode(inode) => self.inode_byte(inode),
+            DamageLocation::JournalBlock(_) => None,
+        }
+    }
+
+    pub(crate) fn inode_byte(&self, inode: InodeNr) -> Option<u64> {
+        let geometry = &self.geometry;
+        let (group, index) = geometry.split_inode(inode)?;
+        let descriptor = self.descriptors.get(usize_of(group.0))?.as_ref()?;
+        let (block, at) = geometry.inode_location(descriptor.inode_table, index);
+        Some(block.0 * u64::from(geometry.block_size()) + u64::from(at))
+    }
+
+    pub(crate) fn block_bytes(&self) -> u64 {
+        u64::from(self.geometry.block_size())
+    }
+
+    pub(crate) fn groups(&self) -> impl Iterator<Item = GroupNr> + use<> {
+        (0..self.geometry.group_count).map(GroupNr)
+    }
+}
+
+/// Memory for each group during the check, in bytes.
+const GROUP_BYTES: u64 = 300;

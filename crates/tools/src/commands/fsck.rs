@@ -1,0 +1,237 @@
+//! `uext4 fsck`: checks a file system and repairs it, with the interface of e2fsck.
+
+use crate::commands::fsck_decisions::{Choice, Session};
+use crate::failure::{At, Exit, Failure, Result};
+use crate::image::{ImageArgs, Purpose};
+use crate::show;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+use uext4::MountOptions;
+use uext4::check::{CheckReport, Limits};
+use uext4::device::BlockDevice;
+use uext4::format::Superblock;
+use uext4::format::superblock::state;
+use uext4::repair::undo::UndoRecorder;
+use uext4::repair::{Problem, RepairReport, needs_recovery};
+use uext4_num::nonnegative;
+use uext4_sync::Arc;
+
+/// Check a file system and repair it, as e2fsck does
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 fsck -p disk.img                   at boot: repair what loses nothing
+  uext4 fsck -fn disk.img                  check it, change nothing
+  uext4 fsck -fy disk.img                  check it and repair everything
+  uext4 fsck --explain inode.links-wrong   what a problem is, and what its repair does
+
+Without -f an image that was unmounted cleanly is not checked. Without -n, -p and -y each problem is
+asked about on the terminal. The journal is replayed first; with -n that happens in memory.
+
+Exit status, as for every fsck(8): 0 no errors, 1 errors were corrected, 4 errors are left,
+8 operational error, 16 wrong arguments.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    image: ImageArgs,
+    /// Repair without questions what loses nothing; stop at the first other problem
+    #[arg(short = 'p', visible_short_alias = 'a', group = "choice")]
+    preen: bool,
+    /// Repair everything without questions
+    #[arg(short = 'y', group = "choice")]
+    yes: bool,
+    /// Change nothing
+    #[arg(short = 'n', group = "choice")]
+    no: bool,
+    /// Check also an image that was unmounted cleanly
+    #[arg(short = 'f')]
+    force: bool,
+    /// Keep in FILE what is overwritten; `uext4 undo` and e2undo bring it back
+    #[arg(short = 'z', value_name = "FILE")]
+    undo_file: Option<PathBuf>,
+    /// Print one JSON object per problem, then a summary
+    #[arg(long)]
+    json: bool,
+    /// Explain the problem with the code in place of IMAGE; `all` lists the codes
+    #[arg(long)]
+    explain: bool,
+    /// Memory limit
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = crate::numbers::size)]
+    memory: u64,
+}
+
+/// Findings that one round of a repair keeps.
+const FINDINGS_MAX: usize = 100_000;
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        if self.explain {
+            return explain(&self.image.name());
+        }
+        self.check(&self.image).map_err(Failure::of_fsck)
+    }
+
+    fn choice(&self) -> Result<Choice> {
+        match (self.preen, self.yes, self.no) {
+            (true, ..) => Ok(Choice::Preen),
+            (_, true, _) => Ok(Choice::Yes),
+            (.., true) => Ok(Choice::No),
+            _ => Choice::of_terminal(),
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            memory_bytes: self.memory,
+            time: Duration::MAX,
+            findings: FINDINGS_MAX,
+        }
+    }
+
+    fn check(&self, image: &ImageArgs) -> Result<()> {
+        let choice = self.choice()?;
+        let mut session = Session::new(image.name(), choice, self.json);
+        if choice == Choice::No {
+            let report = image.check(MountOptions::default(), &self.limits());
+            let report = report.at(image.name())?;
+            return self.end_check(&mut session, &report);
+        }
+        let options = image.journal_options(Purpose::Change).at(image.name())?;
+        let device = image.device(Purpose::Change)?;
+        let recorder = self.recorder(&device, image)?;
+        let device = match &recorder {
+            Some(recorder) => {
+                let recorder: Arc<dyn BlockDevice> = recorder.clone();
+                recorder
+            }
+            None => device,
+        };
+        let done = self.repair(&mut session, device, options);
+        if let Some(recorder) = recorder {
+            recorder.finish().at(image.name())?;
+        }
+        done
+    }
+
+    /// The device that keeps what is overwritten.
+    fn recorder(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        image: &ImageArgs,
+    ) -> Result<Option<Arc<UndoRecorder>>> {
+        let Some(path) = &self.undo_file else {
+            return Ok(None);
+        };
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            // It has old contents of the file system.
+            .mode(0o600)
+            .open(path)
+            .at(path.display())?;
+        let offset = image.place.offset.unwrap_or(0);
+        let recorder = UndoRecorder::new(Arc::clone(device), offset, file);
+        Ok(Some(Arc::new(recorder)))
+    }
+
+    fn repair(
+        &self,
+        session: &mut Session,
+        device: Arc<dyn BlockDevice>,
+        options: MountOptions,
+    ) -> Result<()> {
+        if !self.force && self.is_clean(session, &device, &options)? {
+            return session.say_clean();
+        }
+        let repaired = uext4::repair::repair(device, options, session, &self.limits());
+        let name = session.name().to_owned();
+        end_repair(session, &repaired.at(name)?)
+    }
+
+    /// Whether nothing asks for a check, once the log is replayed.
+    fn is_clean(
+        &self,
+        session: &Session,
+        device: &Arc<dyn BlockDevice>,
+        options: &MountOptions,
+    ) -> Result<bool> {
+        let Ok(disk) = uext4::read_superblock(&**device, None) else {
+            return Ok(false);
+        };
+        if !needs_recovery(&disk) {
+            return Ok(!asks_for_check(&disk));
+        }
+        session.say_recovering();
+        let recovered = uext4::repair::recover(device, options);
+        if recovered.is_err() {
+            return Ok(false);
+        }
+        let disk = uext4::read_superblock(&**device, None).at(session.name())?;
+        Ok(!needs_recovery(&disk) && !asks_for_check(&disk))
+    }
+
+    fn end_check(&self, session: &mut Session, report: &CheckReport) -> Result<()> {
+        for finding in &report.findings {
+            session.report_left(finding)?;
+        }
+        let is_sound = report.is_clean();
+        session.end(is_sound, 0, report.incomplete)?;
+        if is_sound {
+            return Ok(());
+        }
+        let nothing_found = report.findings.is_empty() && report.n_more == 0;
+        let exit = if nothing_found {
+            Exit::Failed
+        } else {
+            Exit::Damaged
+        };
+        Err(Failure::said(exit))
+    }
+}
+
+/// Prints the end of a repair; its exit status is that of fsck(8).
+fn end_repair(session: &mut Session, report: &RepairReport) -> Result<()> {
+    session.end(report.is_sound(), report.n_repaired, report.incomplete)?;
+    if !report.is_sound() {
+        let exit = if report.is_without_result() {
+            Exit::Operational
+        } else {
+            Exit::Damaged
+        };
+        return Err(Failure::said(exit));
+    }
+    if report.n_repaired > 0 {
+        return Err(Failure::said(Exit::Corrected));
+    }
+    Ok(())
+}
+
+/// Whether the superblock asks for a check: it was not unmounted, has errors, or it is time.
+fn asks_for_check(disk: &Superblock) -> bool {
+    let now = nonnegative(uext4_sync::Clock::wall(&uext4_sync::RealClock::new()).seconds);
+    let mounts = disk.max_mnt_count.cast_signed();
+    let is_due = mounts > 0 && disk.mnt_count.cast_signed() >= mounts;
+    let interval = u64::from(disk.checkinterval);
+    let is_old = interval != 0 && now >= disk.lastcheck.saturating_add(interval);
+    disk.state & state::VALID == 0 || disk.state & state::ERROR != 0 || is_due || is_old
+}
+
+/// Prints a row of the table of problems, or all codes.
+fn explain(code: &str) -> Result<()> {
+    if code == "all" {
+        return Problem::codes().try_for_each(|code| show::line(format_args!("{code}")));
+    }
+    let Some((problem, phrase)) = Problem::of_code(code) else {
+        let text = format!("{code}: no such problem; --explain all lists them");
+        return Err(Failure::usage(text).of_fsck());
+    };
+    show::line(format_args!("{code}: {phrase}"))?;
+    show::line(format_args!("repair: {}", problem.repair))?;
+    let preen = match problem.preen {
+        uext4::repair::Preen::Repairs => "repaired, nothing is lost",
+        uext4::repair::Preen::Stops => "left, a person has to decide",
+    };
+    show::line(format_args!("with -p: {preen}"))
+}

@@ -1,0 +1,164 @@
+//! `uext4 fsck` and `uext4 undo`: statuses of fsck(8), choices, messages, undo files.
+
+use crate::rig::{Rig, bytes};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use uext4_testkit::oracle;
+
+/// A problem that preen repairs, and one that it leaves.
+const COUNT: &str = "set_bg 0 free_blocks_count 7";
+const NO_LINKS: &str = "set_inode_field <2> mode 0100755";
+
+fn damaged(commands: &[&str]) -> Rig {
+    let rig = Rig::new(&[]);
+    for command in commands {
+        let done = Command::new("debugfs")
+            .args(["-w", "-R", command])
+            .arg(rig.image())
+            .output();
+        assert!(done.expect("debugfs runs").status.success());
+    }
+    rig
+}
+
+fn status(rig: &Rig, args: &[&str]) -> (Option<i32>, String) {
+    let output = rig.run(args);
+    let said = [output.stdout, output.stderr].concat();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
+}
+
+#[test]
+fn statuses_are_those_of_fsck() {
+    let rig = damaged(&[COUNT]);
+    let (code, said) = status(&rig, &["fsck", "-p", "disk.img"]);
+    assert_eq!(code, Some(0), "it was unmounted cleanly: {said}");
+    let before = bytes(&rig.image());
+    let (code, said) = status(&rig, &["fsck", "-fn", "disk.img"]);
+    assert_eq!(code, Some(4), "{said}");
+    assert_eq!(before, bytes(&rig.image()), "-n changes nothing");
+    let (code, said) = status(&rig, &["fsck", "-fp", "disk.img"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("group-descriptor.free-clusters-wrong"),
+        "{said}"
+    );
+    rig.assert_clean();
+    let (code, said) = status(&rig, &["fsck", "-fp", "disk.img"]);
+    assert_eq!(code, Some(0), "{said}");
+    for (wrong, expected) in [
+        (&["fsck", "-fp", "absent.img"][..], 8),
+        (&["fsck", "-pn", "disk.img"], 16),
+        (&["fsck", "disk.img"], 16),
+        (&["fsck", "--explain", "no.such"], 16),
+        (&["fsck"], 16),
+    ] {
+        let (code, said) = status(&rig, wrong);
+        assert_eq!(code, Some(expected), "{wrong:?}: {said}");
+    }
+}
+
+#[test]
+fn preen_leaves_what_a_person_has_to_decide() {
+    let rig = damaged(&[NO_LINKS]);
+    let before = bytes(&rig.image());
+    let (code, said) = status(&rig, &["fsck", "-fp", "disk.img"]);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("UNEXPECTED INCONSISTENCY"), "{said}");
+    let changed = before
+        .iter()
+        .zip(bytes(&rig.image()))
+        .filter(|(a, b)| *a != b);
+    assert!(changed.count() < 64, "only the superblock changes");
+}
+
+#[test]
+fn each_problem_is_an_object_and_a_summary_ends_them() {
+    let rig = damaged(&[COUNT]);
+    let (_, said) = status(&rig, &["fsck", "-fy", "--json", "disk.img"]);
+    let lines: Vec<serde_json::Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
+    // debugfs does not write the checksum of a descriptor.
+    let [_, problem, summary] = &lines[..] else {
+        panic!("{said}");
+    };
+    assert_eq!(problem["code"], "group-descriptor.free-clusters-wrong");
+    assert_eq!(problem["group"], 0);
+    assert_eq!(
+        (&summary["ok"], &summary["repaired"]),
+        (&true.into(), &2.into())
+    );
+    let explained = rig.ok(&["fsck", "--explain", "group-descriptor.free-clusters-wrong"]);
+    assert!(explained.contains("counts again"), "{explained}");
+    let all = rig.ok(&["fsck", "--explain", "all"]);
+    for code in all.lines() {
+        rig.ok(&["fsck", "--explain", code]);
+    }
+    assert!(all.lines().count() > 20, "{all}");
+}
+
+#[test]
+fn an_undo_file_brings_back_every_byte() {
+    let rig = damaged(&[COUNT]);
+    let before = bytes(&rig.image());
+    let args = ["fsck", "-fy", "-z", "disk.undo", "disk.img"];
+    assert_eq!(status(&rig, &args).0, Some(1));
+    let repaired = bytes(&rig.image());
+    assert_ne!(before, repaired);
+    std::fs::write(rig.path("other.img"), &repaired).unwrap();
+    rig.ok(&["undo", "-n", "disk.undo", "disk.img"]);
+    assert_eq!(repaired, bytes(&rig.image()), "-n changes nothing");
+    rig.ok(&["undo", "disk.undo", "disk.img"]);
+    assert!(before == bytes(&rig.image()), "a byte differs");
+    let mut theirs = Command::new("e2undo");
+    theirs.arg(rig.path("disk.undo")).arg(rig.path("other.img"));
+    assert!(theirs.output().expect("e2undo runs").status.success());
+    assert!(before == bytes(&rig.path("other.img")), "a byte differs");
+    let mut changed = repaired.clone();
+    changed[1024 + 0x78] ^= 1;
+    std::fs::write(rig.image(), changed).unwrap();
+    rig.fails(1, "changed", &["undo", "disk.undo", "disk.img"]);
+    rig.ok(&["undo", "-f", "disk.undo", "disk.img"]);
+    assert!(before == bytes(&rig.image()), "a byte differs");
+    assert_eq!(status(&rig, &args).0, Some(8), "the file exists");
+    let mut damaged = bytes(&rig.path("disk.undo"));
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    std::fs::write(rig.path("damaged.undo"), damaged).unwrap();
+    std::fs::write(rig.image(), &repaired).unwrap();
+    rig.fails(4, "checksum", &["undo", "damaged.undo", "disk.img"]);
+    assert!(repaired == bytes(&rig.image()), "nothing is written");
+}
+
+#[test]
+fn a_lost_superblock_is_taken_from_a_backup() {
+    let rig = Rig::new(&["-b", "1024"]);
+    let mut image = bytes(&rig.image());
+    image[1024..2048].fill(0);
+    std::fs::write(rig.image(), &image).unwrap();
+    let (code, said) = status(&rig, &["fsck", "-p", "disk.img"]);
+    assert_eq!(code, Some(4), "{said}");
+    assert!(image == bytes(&rig.image()), "preen leaves it");
+    let (code, said) = status(&rig, &["fsck", "-y", "disk.img"]);
+    assert_eq!(code, Some(1), "{said}");
+    rig.assert_clean();
+}
+
+#[test]
+fn under_the_name_of_a_checker_it_is_one() {
+    let rig = damaged(&[COUNT]);
+    let called = |name: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uext4"));
+        let output = command.arg0(name).args(args).arg(rig.image()).output();
+        output.expect("it starts").status.code()
+    };
+    assert_eq!(called("/sbin/fsck.ext4", &["-a"]), Some(0));
+    assert_eq!(called("e2fsck", &["-fn"]), Some(4));
+    assert_eq!(called("fsck.ext3", &["-fa"]), Some(1));
+    oracle::assert_clean(&rig.image());
+    assert_eq!(called("e2fsck", &["-no-such"]), Some(16));
+}
