@@ -15,6 +15,9 @@ const SIZE_HIGH: std::ops::Range<usize> = 0x6C..0x70;
 /// Bytes of the address of a fragment, which no file has.
 const FRAGMENT: std::ops::Range<usize> = 0x70..0x74;
 
+/// Size of files that require a feature.
+const LARGE_BYTES: u64 = 1 << 31;
+
 /// Most blocks of a file.
 const BLOCKS_MAX: u64 = 1 << 32;
 
@@ -263,7 +266,14 @@ impl Check<'_> {
                 CorruptKind::SizeWrong,
                 detail,
             );
+        } else {
+            self.note_size(kind, inode.size);
         }
+    }
+
+    /// Notes whether a file is larger than without the feature of large files.
+    pub(crate) fn note_size(&mut self, kind: FileType, size: u64) {
+        self.has_large_files |= kind == FileType::Regular && size >= LARGE_BYTES;
     }
 
     /// Whether the size of a quota file exceeds its own 32-bit block numbers.

@@ -1,6 +1,6 @@
 //! Check of inodes that the superblock names: the root, the orphan file, a journal and quota files
 //! with ordinary numbers. Each has to be an inode in use of the right type, or an allocation would
-//! take it for another file.
+//! take it for another file. Features that files require.
 
 use super::slots::written_inodes;
 use crate::state::Check;
@@ -31,6 +31,10 @@ impl Check<'_> {
             }
         }
         self.check_unused_numbers();
+        if self.has_large_files && !self.geometry.features.has(Feature::LARGE_FILE) {
+            let problem = CorruptKind::LargeWithoutFeature;
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
+        }
     }
 
     /// Without the feature, the numbers of quota files must not be those of other files: no name

@@ -6,6 +6,7 @@
 //! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
 use crate::state::{Check, Step};
+use std::collections::BTreeMap;
 use uext4_format::indirect::{DIRECT_BLOCKS, DOUBLE_INDIRECT, pointer};
 use uext4_format::{BlockNr, CorruptKind, DamageLocation, FileType, GroupNr, Inode, InodeNr};
 use uext4_num::{u64_of, usize_of};
@@ -34,6 +35,8 @@ impl Check<'_> {
         let whole_blocks = inode.size / self.block_bytes();
         if inode.size >= self.size_max(inode) || end > whole_blocks + 1 {
             self.add_problem(place, "resize inode", CorruptKind::SizeWrong);
+        } else {
+            self.note_size(FileType::Regular, inode.size);
         }
         self.compare_sectors(nr, inode, 1 + kept + attributes)
     }
@@ -42,37 +45,48 @@ impl Check<'_> {
     /// logical blocks.
     fn check_kept(&mut self, nr: InodeNr, table: BlockNr) -> Step<(u64, u64)> {
         let geometry = self.geometry;
-        let Some(primary) = geometry.reserved_gdt_run(GroupNr(0)) else {
-            return Ok((0, 0));
-        };
-        let copies: Vec<GroupNr> = geometry.reserved_gdt_copies().collect();
-        let per_table = geometry.block_size() / 4;
-        let first = geometry.descriptor_blocks_count();
         let bytes = self.read(table)?;
         self.check_other_pointers(nr, table, &bytes);
+        let primary = geometry.reserved_gdt_run(GroupNr(0));
+        let per_table = geometry.block_size() / 4;
+        let first = geometry.descriptor_blocks_count();
+        let mut wanted = BTreeMap::new();
+        for at in 0..primary.map_or(0, |primary| primary.len_blocks) {
+            let start = primary.map_or(0, |primary| primary.start.0);
+            let kept = BlockNr(start + u64::from(at));
+            wanted.insert(usize_of((first + at) % per_table), kept);
+        }
         let (mut led_to, mut end) = (count(&bytes), 0);
-        for at in 0..primary.len_blocks {
-            let kept = BlockNr(primary.start.0 + u64::from(at));
-            let entry = usize_of((first + at) % per_table);
-            let is_there = geometry.contains_run(kept, 1);
-            if !self.leads_to(nr, table, &bytes, entry, kept) || !is_there {
+        for entry in 0..bytes.len() / 4 {
+            let block = pointer(&bytes, entry);
+            let kept = wanted.get(&entry).copied();
+            let is_right = kept.is_none_or(|kept| self.leads_to(nr, table, &bytes, entry, kept));
+            if !is_right || block.0 == 0 || !geometry.contains_run(block, 1) {
                 continue;
             }
-            let bytes = self.read(kept)?;
-            self.check_other_pointers(nr, kept, &bytes);
-            led_to += count(&bytes);
-            if let Some(last) = last(&bytes) {
+            let below = self.read(block)?;
+            self.check_other_pointers(nr, block, &below);
+            led_to += count(&below);
+            if let Some(last) = last(&below) {
                 let tables = (1 + u64_of(entry)) * u64::from(per_table);
                 end = end.max(u64::from(DIRECT_BLOCKS) + tables + last + 1);
             }
-            for (entry, group) in copies.iter().enumerate() {
-                let copy = geometry.reserved_gdt_copy(kept, *group);
-                if !self.leads_to(nr, kept, &bytes, entry, copy) {
-                    break;
-                }
+            if kept.is_some() {
+                self.check_copies(nr, block, &below);
             }
         }
         Ok((led_to, end))
+    }
+
+    /// Checks the table of the copies of a block kept for descriptors.
+    fn check_copies(&mut self, nr: InodeNr, kept: BlockNr, bytes: &[u8]) {
+        let geometry = self.geometry;
+        for (entry, group) in geometry.reserved_gdt_copies().enumerate() {
+            let copy = geometry.reserved_gdt_copy(kept, group);
+            if !self.leads_to(nr, kept, bytes, entry, copy) {
+                break;
+            }
+        }
     }
 
     /// Reports block numbers outside of the file system.

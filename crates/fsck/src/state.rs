@@ -72,6 +72,8 @@ pub(crate) struct Check<'a> {
     /// Directories with a damaged map.
     pub(crate) unreadable: Bits,
     pub(crate) shared: SharedBlocks,
+    /// Whether a file requires the feature of large files.
+    pub(crate) has_large_files: bool,
     pub(crate) values: Values,
     /// The inodes in the slots of the orphan file.
     pub(crate) orphan_file: Vec<InodeNr>,
@@ -110,6 +112,7 @@ impl<'a> Check<'a> {
             links: Links::default(),
             unreadable: Bits::default(),
             shared: SharedBlocks::default(),
+            has_large_files: false,
             values: Values::default(),
             orphan_file: Vec::new(),
             early: Vec::new(),

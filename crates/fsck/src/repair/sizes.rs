@@ -18,6 +18,9 @@ const SECTOR_BITS: u32 = 9;
 
 impl Patch<'_, '_> {
     pub(super) fn repair_sizes(&mut self, nr: InodeNr, findings: &[Finding]) -> Step<Outcome> {
+        if nr == InodeNr::RESIZE && self.check.geometry.features.has(Feature::RESIZE_INODE) {
+            return self.repair_resize_inode(findings);
+        }
         let Some(mut inode) = self.inode(nr)? else {
             return Ok(Outcome::Impossible);
         };

@@ -47,6 +47,39 @@ fn the_resize_inode_is_made_anew() {
     assert_eq!(image.edit(|patch| patch.read(table)), first);
 }
 
+/// Blocks that are reserved no longer are none of its table.
+#[test]
+fn the_resize_inode_maps_what_is_reserved() {
+    let image = image("^has_journal");
+    let mut superblock = image.superblock();
+    superblock.reserved_gdt_blocks -= 2;
+    uext4_volume::superblock::write_superblock(&*image.device, &superblock).unwrap();
+    assert!(
+        image
+            .codes()
+            .iter()
+            .all(|code| code.starts_with("block-bitmap"))
+    );
+    image.edit_inode(InodeNr::RESIZE, |inode| inode.blocks_raw += 2);
+    image.repair_of("inode.blocks-wrong");
+    let sectors = image.inode(InodeNr::RESIZE).blocks_raw;
+    assert_eq!(sectors, u64::from(superblock.reserved_gdt_blocks) * 2 + 2);
+}
+
+#[test]
+fn large_files_have_their_feature() {
+    let image = image("^has_journal");
+    image.edit_inode(FIRST, |inode| inode.size = 1 << 31);
+    image.assert_clean();
+    let mut superblock = image.superblock();
+    let mut features = superblock.features();
+    features.remove(Feature::LARGE_FILE);
+    superblock.set_features(features);
+    uext4_volume::superblock::write_superblock(&*image.device, &superblock).unwrap();
+    image.repair_of("superblock.large-without-feature");
+    assert!(image.superblock().features().has(Feature::LARGE_FILE));
+}
+
 #[test]
 fn a_resize_inode_without_the_feature_is_cleared() {
     let image = image("^has_journal,^resize_inode");
