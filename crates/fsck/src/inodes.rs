@@ -18,6 +18,9 @@ const FRAGMENT: std::ops::Range<usize> = 0x70..0x74;
 /// Size of files that require a feature.
 const LARGE_BYTES: u64 = 1 << 31;
 
+/// Largest quota file of e2fsprogs (`lib/support/quotaio_v2.c`).
+const QUOTA_BYTES_MAX: u64 = 1 << 31;
+
 /// Most blocks of a file.
 const BLOCKS_MAX: u64 = 1 << 32;
 
@@ -276,7 +279,7 @@ impl Check<'_> {
         self.has_large_files |= kind == FileType::Regular && size >= LARGE_BYTES;
     }
 
-    /// Whether the size of a quota file exceeds its own 32-bit block numbers.
+    /// Whether a quota file is larger than e2fsck reads.
     fn is_huge_quota(&self, nr: InodeNr, inode: &Inode) -> bool {
         let disk = self.superblock;
         let files = [
@@ -285,7 +288,7 @@ impl Check<'_> {
             disk.prj_quota_inum,
         ];
         let is_quota = self.geometry.features.has(Feature::QUOTA) && files.contains(&nr.0);
-        is_quota && inode.size > u64::from(u32::MAX)
+        is_quota && inode.size > QUOTA_BYTES_MAX
     }
 
     /// Exclusive upper bound of the size, by the format of the map.
