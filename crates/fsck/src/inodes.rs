@@ -1,8 +1,9 @@
 //! Check of inodes in use: their fields and maps.
 
 use super::links::Nameless;
+use super::maps::ROOM_SPARED;
 use crate::state::{Check, Step};
-use uext4_format::extent::{Expect, ExtentNode};
+use uext4_format::extent::{ExtentNode, MAGIC};
 use uext4_format::indirect::DIRECT_BLOCKS;
 use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, Inode, InodeFlags, InodeNr};
 
@@ -73,7 +74,7 @@ impl Check<'_> {
             Nameless::No
         };
         let is_odd = self.odd_flags(nr, inode, kind) != InodeFlags::NONE;
-        if is_odd || self.lacks_extents_flag(nr, inode) {
+        if is_odd || self.lacks_extents_flag(inode) {
             self.add_problem(DamageLocation::Inode(nr), "inode", CorruptKind::Flag);
         }
         self.take(self.links.more_bytes(nr))?;
@@ -154,7 +155,7 @@ impl Check<'_> {
         if !inode.flags.contains(both) || odd.intersects(both) {
             return odd;
         }
-        let other = if self.has_extent_root(nr, inode) {
+        let other = if has_extent_header(inode) {
             InodeFlags::INLINE_DATA
         } else {
             InodeFlags::EXTENTS
@@ -164,24 +165,15 @@ impl Check<'_> {
 
     /// Whether the flag of extents is missing: a map that begins with the root of a tree is none of
     /// tables.
-    pub(crate) fn lacks_extents_flag(&self, nr: InodeNr, inode: &Inode) -> bool {
-        let others = InodeFlags::INLINE_DATA.union(InodeFlags::EXTENTS);
+    pub(crate) fn lacks_extents_flag(&self, inode: &Inode) -> bool {
         self.geometry.features.has(Feature::EXTENTS)
             && inode.links != 0
-            && !inode.flags.intersects(others)
+            && !inode.flags.contains(InodeFlags::EXTENTS)
             && matches!(
                 inode.file_type(),
                 Some(FileType::Regular | FileType::Directory)
             )
-            && self.has_extent_root(nr, inode)
-    }
-
-    /// Whether the map of an inode begins as a tree of extents does.
-    pub(crate) fn has_extent_root(&self, nr: InodeNr, inode: &Inode) -> bool {
-        let geometry = &self.geometry;
-        let expect = Expect::root(geometry.first_data_block.into()..geometry.blocks_count);
-        let root = ExtentNode::new(&inode.i_block[..]);
-        root.validate(&expect, DamageLocation::Inode(nr)).is_ok()
+            && has_extent_header(inode)
     }
 
     /// Whether the superblock names the inode.
@@ -257,9 +249,10 @@ impl Check<'_> {
         // Data behind the end are no damage if a crash interrupted a truncate.
         let orphan = inode.links == 0 || self.is_orphan(nr);
         // A verity file's hash tree is behind its data. One block at the end may have been written
-        // before the size.
+        // before the size, but not that of the orphan file.
+        let spare = u64::from(!self.is_orphan_file(nr));
         let is_behind =
-            end > inode.size / block_size + 1 && !inode.flags.contains(InodeFlags::VERITY);
+            end > inode.size / block_size + spare && !inode.flags.contains(InodeFlags::VERITY);
         let is_huge = inode.size >= self.size_max(inode);
         if odd || is_huge || self.is_huge_quota(nr, inode) || (is_behind && !orphan) {
             let detail = format!("{}, with data in {end} blocks", inode.size);
@@ -277,6 +270,11 @@ impl Check<'_> {
     /// Notes whether a file is larger than without the feature of large files.
     pub(crate) fn note_size(&mut self, kind: FileType, size: u64) {
         self.has_large_files |= kind == FileType::Regular && size >= LARGE_BYTES;
+    }
+
+    pub(crate) fn is_orphan_file(&self, nr: InodeNr) -> bool {
+        let has_file = self.geometry.features.has(Feature::ORPHAN_FILE);
+        has_file && self.superblock.orphan_file_inum == nr.0
     }
 
     /// Whether a quota file is larger than e2fsck reads.
@@ -309,4 +307,13 @@ fn has_data(kind: FileType) -> bool {
         kind,
         FileType::Regular | FileType::Directory | FileType::Symlink
     )
+}
+
+/// Whether the map of an inode begins as a tree of extents does.
+pub(crate) fn has_extent_header(inode: &Inode) -> bool {
+    let root = ExtentNode::new(&inode.i_block[..]);
+    let least = root.capacity().saturating_sub(ROOM_SPARED);
+    root.magic() == MAGIC
+        && root.count() <= root.max()
+        && (least..=root.capacity()).contains(&root.max())
 }

@@ -34,7 +34,7 @@ pub(crate) struct Mapped {
 const DIRECT: usize = usize_of(DIRECT_BLOCKS);
 const LEVELS: usize = 3;
 /// Slots that the header of a node may omit.
-const ROOM_SPARED: usize = 2;
+pub(crate) const ROOM_SPARED: usize = 2;
 
 impl Check<'_> {
     /// Claims the blocks that an inode maps.

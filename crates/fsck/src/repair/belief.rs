@@ -3,6 +3,7 @@
 use super::patch::Patch;
 use crate::state::Step;
 use uext4_format::dirent::begins_directory;
+use uext4_format::extent::{Expect, ExtentNode};
 use uext4_format::indirect::{ROOT_POINTERS, pointer};
 use uext4_format::xattr::{XattrName, decode_ibody};
 use uext4_format::{DamageLocation, FileType, I_BLOCK_BYTES, Inode, InodeFlags, InodeNr, RawInode};
@@ -42,7 +43,9 @@ impl Patch<'_, '_> {
             return true;
         }
         if inode.flags.contains(InodeFlags::EXTENTS) {
-            return self.check.has_extent_root(nr, inode);
+            let expect = Expect::root(geometry.first_data_block.into()..geometry.blocks_count);
+            let root = ExtentNode::new(&inode.i_block[..]);
+            return root.validate(&expect, DamageLocation::Inode(nr)).is_ok();
         }
         let mut blocks = (0..ROOT_POINTERS).map(|at| pointer(&inode.i_block, at));
         blocks.all(|block| block.0 == 0 || geometry.contains(block))

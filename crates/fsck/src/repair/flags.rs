@@ -33,24 +33,22 @@ impl Patch<'_, '_> {
         let Some(kind) = kind else {
             return Ok(());
         };
-        let mut features = self.superblock.features();
-        let mut kept = InodeFlags::NONE;
-        for (flag, feature) in NEEDED {
-            let is_odd = self.check.odd_flags(nr, inode, kind).contains(flag);
-            if is_odd && self.proves(nr, inode, kind, flag)? {
-                features.insert(feature);
-                kept.insert(flag);
-            } else if is_odd {
-                inode.flags.remove(flag);
-            }
-        }
-        self.superblock.set_features(features);
-        let mut odd = self.check.odd_flags(nr, inode, kind);
-        odd.remove(kept);
-        inode.flags.remove(odd);
-        if self.check.lacks_extents_flag(nr, inode) {
+        if self.check.lacks_extents_flag(inode) {
             inode.flags.insert(InodeFlags::EXTENTS);
         }
+        let odd = self.check.odd_flags(nr, inode, kind);
+        // With more than one, all of the flags are damaged.
+        let needed = NEEDED.iter().find(|(flag, _)| *flag == odd);
+        if let Some((flag, feature)) = needed
+            && self.proves(nr, inode, kind, *flag)?
+        {
+            let mut features = self.superblock.features();
+            features.insert(*feature);
+            self.superblock.set_features(features);
+            return Ok(());
+        }
+        inode.flags.remove(odd);
+        inode.flags.remove(self.check.odd_flags(nr, inode, kind));
         Ok(())
     }
 

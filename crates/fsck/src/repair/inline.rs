@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::patch::Patch;
 use super::sizes::inline_bytes;
+use crate::inodes::has_extent_header;
 use crate::state::Step;
 use crate::symlinks::len_of;
 use uext4_format::xattr::{XattrName, XattrValue, encode_ibody};
@@ -16,8 +17,11 @@ impl Patch<'_, '_> {
         let Some(mut inode) = self.inode(nr)? else {
             return Ok(Outcome::Impossible);
         };
-        if self.has_no_inline_data(nr, &inode) {
+        if has_no_inline_data(&inode) {
             inode.flags.remove(InodeFlags::INLINE_DATA);
+            if has_extent_header(&inode) {
+                inode.flags.insert(InodeFlags::EXTENTS);
+            }
             self.write_inode(nr, &inode)?;
             return Ok(Outcome::Repaired);
         }
@@ -37,16 +41,15 @@ impl Patch<'_, '_> {
         self.write_inode(nr, &inode)?;
         Ok(Outcome::Repaired)
     }
+}
 
-    /// Whether the bytes in an inode are the root of a map, a target, or nothing.
-    fn has_no_inline_data(&self, nr: InodeNr, inode: &Inode) -> bool {
-        let has_root =
-            inode.flags.contains(InodeFlags::EXTENTS) && self.check.has_extent_root(nr, inode);
-        let is_empty = inode.size == 0 && inode.i_block == [0; I_BLOCK_BYTES];
-        let len = len_of(&inode.i_block);
-        let is_link = inode.file_type() == Some(FileType::Symlink)
-            && len < I_BLOCK_BYTES
-            && u64_of(len) == inode.size;
-        has_root || is_empty || is_link
-    }
+/// Whether the bytes in an inode are the root of a map, a target, or nothing.
+fn has_no_inline_data(inode: &Inode) -> bool {
+    let has_root = has_extent_header(inode);
+    let is_empty = inode.size == 0 && inode.i_block == [0; I_BLOCK_BYTES];
+    let len = len_of(&inode.i_block);
+    let is_link = inode.file_type() == Some(FileType::Symlink)
+        && len < I_BLOCK_BYTES
+        && u64_of(len) == inode.size;
+    has_root || is_empty || is_link
 }

@@ -2,9 +2,10 @@
 
 use super::Outcome;
 use super::patch::Patch;
+use crate::inodes::has_extent_header;
 use crate::report::Finding;
 use crate::state::{Step, Stop};
-use uext4_format::extent::{Extent, ExtentNode, ExtentState, MAGIC};
+use uext4_format::extent::{Extent, ExtentState};
 use uext4_format::{BlockNr, CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr};
 use uext4_mkfs::{block_tables, extent_tree};
 use uext4_num::u64_of;
@@ -26,7 +27,7 @@ impl Patch<'_, '_> {
         let Some(mut inode) = self.inode(nr)? else {
             return Ok(Outcome::Impossible);
         };
-        if self.is_journal(nr) && self.restore_journal(nr)? == Outcome::Repaired {
+        if self.is_journal(nr) && self.mend_journal(nr)? == Outcome::Repaired {
             return Ok(Outcome::Repaired);
         }
         set_format(&mut inode);
@@ -135,8 +136,7 @@ impl Patch<'_, '_> {
 
 /// Lets an inode with the root of a tree have extents, whatever its flag says.
 pub(super) fn set_format(inode: &mut Inode) {
-    let root = ExtentNode::new(&inode.i_block[..]);
-    if root.magic() == MAGIC && root.max() == root.capacity() {
+    if has_extent_header(inode) {
         inode.flags.insert(InodeFlags::EXTENTS);
     }
 }

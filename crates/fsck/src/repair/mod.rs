@@ -30,6 +30,7 @@ mod flags;
 mod inline;
 mod inline_directories;
 mod inodes;
+mod journal_inode;
 mod links;
 mod log;
 mod lost_found;

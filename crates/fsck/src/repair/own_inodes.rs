@@ -11,7 +11,6 @@ use uext4_format::{
     BlockNr, CorruptKind, DamageLocation, Feature, FileType, GroupNr, Inode, InodeFlags, InodeNr,
     KNOWN_EXTRA_BYTES, LogicalBlock, Timestamp,
 };
-use uext4_mkfs::journal_of_backup;
 
 impl Patch<'_, '_> {
     pub(super) fn repair_own_inode(&mut self, nr: InodeNr, findings: &[Finding]) -> Step<Outcome> {
@@ -29,9 +28,8 @@ impl Patch<'_, '_> {
                 Ok(Outcome::Repaired)
             }
             ("root directory", _) => self.restore_root(),
-            ("journal inode", CorruptKind::JournalShort) => self.restore_journal(nr),
-            ("journal inode", _) if self.names_usual_journal(nr)? => Ok(Outcome::Repaired),
-            ("journal inode", _) => self.give_up_journal(nr),
+            ("journal inode", CorruptKind::JournalShort) => self.mend_journal(nr),
+            ("journal inode", _) => self.repair_journal_inode(nr),
             ("quota file", _) => {
                 self.forget_file(nr);
                 Ok(Outcome::Repaired)
@@ -59,68 +57,6 @@ impl Patch<'_, '_> {
             disk.set_features(features);
             disk.orphan_file_inum = 0;
         }
-    }
-
-    pub(super) fn is_journal(&self, nr: InodeNr) -> bool {
-        self.check.geometry.features.has(Feature::HAS_JOURNAL)
-            && self.superblock.journal_inum == nr.0
-    }
-
-    /// Lets the superblock name the journal's usual inode in place of `nr`, if that is a file.
-    fn names_usual_journal(&mut self, nr: InodeNr) -> Step<bool> {
-        let usual = self.inode(InodeNr::JOURNAL)?.filter(|usual| {
-            usual.file_type() == Some(FileType::Regular) && usual.links > 0 && usual.size > 0
-        });
-        let is_other = nr != InodeNr::JOURNAL && usual.is_some();
-        if is_other {
-            self.superblock.journal_inum = InodeNr::JOURNAL.0;
-        }
-        Ok(is_other)
-    }
-
-    /// Makes the journal's inode from its copy in the superblock; without one the file system goes
-    /// on without a journal, whose records were replayed before.
-    pub(super) fn give_up_journal(&mut self, nr: InodeNr) -> Step<Outcome> {
-        match self.restore_journal(nr)? {
-            Outcome::Repaired => Ok(Outcome::Repaired),
-            Outcome::Impossible => self.forget_journal(),
-        }
-    }
-
-    fn forget_journal(&mut self) -> Step<Outcome> {
-        let mut features = self.superblock.features();
-        features.remove(Feature::HAS_JOURNAL);
-        features.remove(Feature::RECOVER);
-        self.superblock.set_features(features);
-        self.superblock.journal_inum = 0;
-        Ok(Outcome::Repaired)
-    }
-
-    /// Makes the journal's inode from the superblock's copy, if that says anything else.
-    pub(super) fn restore_journal(&mut self, nr: InodeNr) -> Step<Outcome> {
-        let geometry = self.check.geometry;
-        let copy = journal_of_backup(&self.superblock, &geometry);
-        let Some(copy) = copy.filter(|_| self.check.inode_byte(nr).is_some()) else {
-            return Ok(Outcome::Impossible);
-        };
-        let old = self.inode(nr)?;
-        let is_same = old.as_ref().is_some_and(|old| {
-            let is_file = old.file_type() == Some(FileType::Regular) && old.links > 0;
-            let has_format = old.flags.contains(copy.flags);
-            is_file && has_format && old.i_block == copy.i_block && old.size == copy.size
-        });
-        let has_map = !self.mapped_by(nr, &copy)?.is_empty();
-        if is_same || !has_map {
-            return Ok(Outcome::Impossible);
-        }
-        let times = old.unwrap_or_else(|| Inode::new(&geometry, KNOWN_EXTRA_BYTES));
-        let mut inode = Inode::new(&geometry, KNOWN_EXTRA_BYTES);
-        (inode.atime, inode.mtime, inode.ctime) = (times.atime, times.mtime, times.ctime);
-        (inode.mode, inode.links, inode.size) = (copy.mode, copy.links, copy.size);
-        inode.generation = times.generation;
-        (inode.flags, inode.i_block) = (copy.flags, copy.i_block);
-        self.write_inode(nr, &inode)?;
-        Ok(Outcome::Repaired)
     }
 
     /// Lets the inode of the root be a directory again, or makes a new one.

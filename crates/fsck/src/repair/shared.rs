@@ -195,6 +195,13 @@ impl Patch<'_, '_> {
         Ok(())
     }
 
+    /// Writes data at once, to a block that nothing has.
+    pub(super) fn write_data(&mut self, to: BlockNr, bytes: &[u8]) -> Step {
+        let at = to.0 * self.check.block_bytes();
+        let written = self.check.device.write_at(at, bytes);
+        written.map_err(|error| Stop::Failed(error.into()))
+    }
+
     fn read_run(&mut self, start: u64, len: u64) -> Step<Vec<u8>> {
         self.check.tick()?;
         let block_size = self.check.block_bytes();

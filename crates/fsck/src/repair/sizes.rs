@@ -63,12 +63,14 @@ impl Patch<'_, '_> {
         inode.set_sectors(sectors, geometry).is_ok()
     }
 
-    /// Closes the holes of a value or of a directory, which have none, if its size says so or
-    /// cannot cover them; a value is cut off at its end. False for another inode.
+    /// Closes the holes of a value, of the orphan file or of a directory, which have none, if its
+    /// size says so or cannot cover them; all but a directory are cut off at their end. False for
+    /// another inode.
     fn close_holes(&mut self, nr: InodeNr, inode: &mut Inode) -> Step<bool> {
         let block_bytes = self.check.block_bytes();
-        let is_value = inode.flags.contains(InodeFlags::EA_INODE)
-            && (1..=u64_of(VALUE_MAX_BYTES)).contains(&inode.size);
+        let is_value = self.check.is_orphan_file(nr)
+            || (inode.flags.contains(InodeFlags::EA_INODE)
+                && (1..=u64_of(VALUE_MAX_BYTES)).contains(&inode.size));
         let is_directory = inode.file_type() == Some(FileType::Directory);
         let has_clusters = self.check.geometry.features.has(Feature::BIGALLOC);
         if !has_map(inode) || has_clusters || !(is_value || is_directory) {

@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::map_reader::only;
 use super::patch::Patch;
+use crate::inodes::has_extent_header;
 use crate::state::Step;
 use crate::symlinks::{inline_target, len_of};
 use uext4_format::indirect::{ROOT_POINTERS, pointer};
@@ -22,7 +23,7 @@ impl Patch<'_, '_> {
             });
         inode.file_type() == Some(FileType::Symlink)
             && !inode.flags.contains(InodeFlags::INLINE_DATA)
-            && !self.check.has_extent_root(InodeNr(0), inode)
+            && !has_extent_header(inode)
             && (1..I_BLOCK_BYTES).contains(&len)
             && !has_rest
             && !is_table
@@ -32,7 +33,7 @@ impl Patch<'_, '_> {
     /// cleared.
     pub(super) fn repair_target(&mut self, nr: InodeNr, mut inode: Inode) -> Step<Outcome> {
         let is_inline = inode.flags.contains(InodeFlags::INLINE_DATA);
-        if !is_inline && self.check.has_extent_root(nr, &inode) {
+        if !is_inline && has_extent_header(&inode) {
             inode.flags.insert(InodeFlags::EXTENTS);
         }
         let has_extents = inode.flags.contains(InodeFlags::EXTENTS);

@@ -32,7 +32,7 @@ impl Image {
     pub(super) fn new(features: &str) -> Self {
         let mut options = MkfsOptions::new(Preset::Ext4);
         options.features.apply_list(features).expect("features");
-        if !options.features.has(Feature::HAS_JOURNAL) {
+        if !features.contains("orphan_file") {
             options.features.remove(Feature::ORPHAN_FILE);
         }
         options.block_size = Some(1024);

@@ -178,6 +178,54 @@ fn a_journal_that_is_lost_is_given_up() {
     assert_eq!(image.read(FIRST), contents(FIRST, 3));
 }
 
+/// Holes of the journal are filled, because it is empty.
+#[test]
+fn a_journal_with_a_hole_is_whole_again() {
+    for features in ["has_journal", "has_journal,^extents,^64bit"] {
+        let image = image(features);
+        let mut superblock = image.superblock();
+        superblock.jnl_backup_type = 0;
+        uext4_volume::superblock::write_superblock(&*image.device, &superblock).unwrap();
+        let before = image.inode(InodeNr::JOURNAL);
+        let blocks = image
+            .extents(InodeNr::JOURNAL)
+            .iter()
+            .map(|one| one.len)
+            .sum::<u16>();
+        image.edit_inode(InodeNr::JOURNAL, |inode| {
+            if inode.flags.contains(InodeFlags::EXTENTS) {
+                inode.i_block[12 + 4] = 0xF0;
+                inode.i_block[12 + 5] = 0x03;
+            } else {
+                set_pointer(&mut inode.i_block, 5, BlockNr(0xFFFF_FF00));
+            }
+        });
+        assert!(!image.codes().is_empty(), "{features}");
+        image.repair();
+        assert_eq!(
+            image.inode(InodeNr::JOURNAL).size,
+            before.size,
+            "{features}"
+        );
+        let after = image
+            .extents(InodeNr::JOURNAL)
+            .iter()
+            .map(|one| one.len)
+            .sum::<u16>();
+        assert_eq!(after, blocks, "{features}");
+    }
+}
+
+#[test]
+fn the_orphan_file_ends_with_its_size() {
+    let image = Image::new("has_journal,orphan_file");
+    let nr = InodeNr(image.superblock().orphan_file_inum);
+    let before = image.inode(nr);
+    image.edit_inode(nr, |inode| inode.i_block[12 + 4] += 1);
+    image.repair_of("inode.size-wrong");
+    assert_eq!(image.inode(nr), before);
+}
+
 /// Nothing names the files of a new root; another repair gives them names.
 #[test]
 fn a_root_that_is_no_directory_is_made_anew() {
