@@ -37,11 +37,13 @@ impl Check<'_> {
         }
     }
 
-    /// Without the feature, the numbers of quota files must not be those of other files: no name
-    /// may lead to them. e2fsck takes the inode of projects for used in any case.
+    /// Without the feature, the numbers of quota files must not be those of other files, nor that of
+    /// an orphan file: no name may lead to them. e2fsck takes the inode of projects for used in any
+    /// case.
     fn check_unused_numbers(&mut self) {
         let disk = self.superblock;
-        let is_ordinary = |nr: u32| nr >= self.geometry.first_inode;
+        let first = self.geometry.first_inode;
+        let is_ordinary = |nr: u32| nr >= first;
         let users = [disk.usr_quota_inum, disk.grp_quota_inum];
         let mut users = users.iter().filter(|nr| is_ordinary(**nr));
         let projects = disk.prj_quota_inum;
@@ -50,6 +52,12 @@ impl Check<'_> {
         if is_wrong && !self.geometry.features.has(Feature::QUOTA) {
             let problem = CorruptKind::QuotaNumber;
             self.add_problem(DamageLocation::Superblock, "superblock", problem);
+        }
+        let has_orphan_file = self.geometry.features.has(Feature::ORPHAN_FILE);
+        let orphans = InodeNr(disk.orphan_file_inum);
+        if !has_orphan_file && is_ordinary(orphans.0) && self.links.wanted(orphans) > 0 {
+            let problem = CorruptKind::NumberRange;
+            self.add_problem(DamageLocation::Superblock, "orphan file", problem);
         }
     }
 

@@ -147,19 +147,24 @@ fn the_superblock_names_the_journal_again() {
     assert_eq!(image.read(FIRST), contents(FIRST, 3));
 }
 
-/// Without the feature of quotas no file belongs to them.
+/// Without the features no file belongs to quotas or orphans.
 #[test]
 fn a_number_of_a_quota_file_costs_no_file() {
     let image = image("^has_journal");
-    for change in 0..3 {
+    for change in 0..4 {
         let mut superblock = image.superblock();
+        let mut code = "superblock.quota-number";
         match change {
+            3 => {
+                superblock.orphan_file_inum = FIRST.0;
+                code = "orphan-file.number-range";
+            }
             0 => superblock.usr_quota_inum = FIRST.0,
             1 => superblock.grp_quota_inum = FIRST.0,
             _ => superblock.prj_quota_inum = FIRST.0,
         }
         uext4_volume::superblock::write_superblock(&*image.device, &superblock).unwrap();
-        image.repair_of("superblock.quota-number");
+        image.repair_of(code);
         assert_eq!(image.read(FIRST), contents(FIRST, 3));
         assert_eq!(image.inode(FIRST).links, 1);
     }
