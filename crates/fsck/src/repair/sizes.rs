@@ -63,9 +63,9 @@ impl Patch<'_, '_> {
         inode.set_sectors(sectors, geometry).is_ok()
     }
 
-    /// Closes the holes of a value, of the orphan file or of a directory, which have none, if its
-    /// size says so or cannot cover them; all but a directory are cut off at their end. False for
-    /// another inode.
+    /// Closes the holes of a value or of the orphan file, which have none, and cuts them off at
+    /// their end. Closes those of another file that has as many blocks as its size needs, and of a
+    /// directory whose size cannot cover them. False for another inode.
     fn close_holes(&mut self, nr: InodeNr, inode: &mut Inode) -> Step<bool> {
         let block_bytes = self.check.block_bytes();
         let is_value = self.check.is_orphan_file(nr)
@@ -73,22 +73,25 @@ impl Patch<'_, '_> {
                 && (1..=u64_of(VALUE_MAX_BYTES)).contains(&inode.size));
         let is_directory = inode.file_type() == Some(FileType::Directory);
         let has_clusters = self.check.geometry.features.has(Feature::BIGALLOC);
-        if !has_map(inode) || has_clusters || !(is_value || is_directory) {
+        if !has_map(inode) || has_clusters {
             return Ok(false);
         }
         let extents = self.extents_of(nr, inode)?;
         let blocks: u64 = extents.iter().map(|extent| u64::from(extent.len)).sum();
         let end = extents.last().map_or(0, Extent::logical_end);
         let has_large = self.check.geometry.features.has(Feature::LARGE_DIR);
-        let is_huge = !has_large && end * block_bytes > u64::from(u32::MAX);
-        let wanted = if is_value {
-            inode.size.div_ceil(block_bytes)
-        } else if blocks * block_bytes == inode.size || is_huge {
-            inode.size = blocks * block_bytes;
+        let is_huge = is_directory && !has_large && end * block_bytes > u64::from(u32::MAX);
+        let needed = inode.size.div_ceil(block_bytes);
+        let wanted = if is_value || blocks == needed {
+            needed
+        } else if is_huge {
             blocks
         } else {
             return Ok(false);
         };
+        if is_directory {
+            inode.size = wanted * block_bytes;
+        }
         self.set_map(nr, inode, &without_holes(&extents, wanted))
     }
 

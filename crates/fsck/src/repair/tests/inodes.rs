@@ -120,7 +120,26 @@ fn directories_have_no_size_without_blocks() {
         image.edit_inode(lost_found, |inode| inode.i_block[at] = 0x70);
         image.repair_of("inode.size-wrong");
         assert_eq!(image.inode(lost_found), before, "{at}");
+        image.edit_inode(lost_found, |inode| inode.size -= 7);
+        image.repair_of("inode.size-wrong");
+        assert_eq!(image.inode(lost_found), before, "{at}");
     }
+}
+
+/// So is a file that has as many blocks as its size needs; another one gets a size that covers all.
+#[test]
+fn misplaced_blocks_of_a_whole_file_move_back() {
+    let image = file(PLAIN);
+    image.edit_inode(FIRST, |inode| {
+        for at in 0..3 {
+            inode.i_block[12 + 12 * at + 1] = 0x70;
+        }
+    });
+    image.repair_of("inode.size-wrong");
+    assert_kept(&image, "the file");
+    image.edit_inode(FIRST, |inode| inode.size = BLOCK);
+    image.repair_of("inode.size-wrong");
+    assert_eq!(image.inode(FIRST).size, 3 * BLOCK);
 }
 
 /// Feature and flag come back together, because the hash tree is behind the end.
