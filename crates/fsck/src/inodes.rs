@@ -263,12 +263,12 @@ impl Check<'_> {
                 detail,
             );
         } else {
-            self.note_size(kind, inode.size);
+            self.mark_large(kind, inode.size);
         }
     }
 
-    /// Notes whether a file is larger than without the feature of large files.
-    pub(crate) fn note_size(&mut self, kind: FileType, size: u64) {
+    /// Marks that there is a file that is larger than without the feature of large files.
+    pub(crate) fn mark_large(&mut self, kind: FileType, size: u64) {
         self.has_large_files |= kind == FileType::Regular && size >= LARGE_BYTES;
     }
 

@@ -37,9 +37,9 @@ impl Check<'_> {
         }
     }
 
-    /// Without the feature, the numbers of quota files must not be those of other files, nor that of
-    /// an orphan file: no name may lead to them. e2fsck takes the inode of projects for used in any
-    /// case.
+    /// Without the feature, the numbers of quota files must not be those of other files, nor that
+    /// of an orphan file: no name may lead to them. e2fsck takes the inode of projects for used in
+    /// any case.
     fn check_unused_numbers(&mut self) {
         let disk = self.superblock;
         let first = self.geometry.first_inode;

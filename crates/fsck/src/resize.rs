@@ -36,7 +36,7 @@ impl Check<'_> {
         if inode.size >= self.size_max(inode) || end > whole_blocks + 1 {
             self.add_problem(place, "resize inode", CorruptKind::SizeWrong);
         } else {
-            self.note_size(FileType::Regular, inode.size);
+            self.mark_large(FileType::Regular, inode.size);
         }
         self.compare_sectors(nr, inode, 1 + kept + attributes)
     }
