@@ -15,6 +15,8 @@ pub const BLOCK_BYTES: usize = 4096;
 /// Bytes of the superblock's magic number, which is inverted in the copy, so that the file is taken
 /// for no file system.
 pub const SUPERBLOCK_MAGIC: Range<usize> = 0x38..0x3A;
+/// Bytes of the superblock's UUID.
+pub const SUPERBLOCK_UUID: Range<usize> = 0x68..0x78;
 
 const MAGIC: &[u8; 8] = b"E2UNDO02";
 const KEY_MAGIC: u32 = 0xCADE_CADE;

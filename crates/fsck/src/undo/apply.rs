@@ -3,10 +3,9 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use uext4_device::BlockDevice;
-use uext4_format::Superblock;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::undo_file::{
-    HEADER_BYTES, Header, Key, SUPERBLOCK_MAGIC, checksum, decode_keys, keys_per_block,
+    HEADER_BYTES, Header, Key, SUPERBLOCK_UUID, checksum, decode_keys, keys_per_block,
 };
 use uext4_num::{clamp_usize, usize_of};
 
@@ -105,8 +104,8 @@ pub fn undo(
     Ok(done)
 }
 
-/// The superblock is the one that the repair has left. While it was on its way, the identity and
-/// the size are compared.
+/// The superblock is the one that the repair has left. While it was on its way, the UUIDs are
+/// compared: the other fields may be what it was about to repair.
 fn compare_superblock(
     file: &File,
     header: &Header,
@@ -122,18 +121,7 @@ fn compare_superblock(
             .superblock_block
             .saturating_mul(header.block_bytes.into());
         read(file, at, &mut copy)?;
-        copy[SUPERBLOCK_MAGIC]
-            .iter_mut()
-            .for_each(|byte| *byte = !*byte);
-        match (
-            Superblock::parse_unverified(&copy),
-            Superblock::parse_unverified(&there),
-        ) {
-            (Ok(copy), Ok(there)) => {
-                (copy.uuid, copy.blocks_count) == (there.uuid, there.blocks_count)
-            }
-            _ => false,
-        }
+        copy.get(SUPERBLOCK_UUID) == there.get(SUPERBLOCK_UUID)
     };
     if is_same {
         Ok(())

@@ -92,15 +92,9 @@ impl Blow {
     }
 }
 
-/// One fault, or two for every second group of seeds. Structures that lead to others are damaged
-/// last.
+/// One fault, or two for every second group of seeds.
 pub(crate) fn blows(targets: &[Target], seed: u64) -> Vec<Blow> {
     let pick = |at: u64| targets[(at % targets.len() as u64) as usize];
-    let rank = |target: Target| match target {
-        Target::Superblock => 2,
-        Target::Descriptor => 1,
-        _ => 0,
-    };
     let checksums = |at: u64| match at % 5 {
         0 => Checksums::Left,
         _ => Checksums::Fixed,
@@ -114,9 +108,32 @@ pub(crate) fn blows(targets: &[Target], seed: u64) -> Vec<Blow> {
     if seed / 22 % 2 == 1 && pick(seed / 44) != pick(seed) {
         chosen.push(blow(pick(seed / 44), !seed, seed / 110));
     }
-    chosen.sort_by_key(|blow| rank(blow.target));
+    sort(&mut chosen);
     chosen
 }
+
+/// Structures that lead to others are damaged last.
+fn sort(blows: &mut [Blow]) {
+    blows.sort_by_key(|blow| match blow.target {
+        Target::Superblock => 2,
+        Target::Descriptor => 1,
+        _ => 0,
+    });
+}
+
+/// Many faults at once, as of a device that fails.
+pub(crate) fn burst(targets: &[Target], seed: u64, count: u64) -> Vec<Blow> {
+    let all = (0..count).flat_map(|at| blows(targets, seed.wrapping_add(at * BURST_STEP)));
+    let mut chosen: Vec<_> = all.take(usize::try_from(count).expect("few")).collect();
+    sort(&mut chosen);
+    // What a damaged superblock leads to cannot be found to damage it.
+    let first = chosen.iter().position(|blow| blow.target == Target::Superblock);
+    chosen.truncate(first.map_or(chosen.len(), |first| first + 1));
+    chosen
+}
+
+/// Distance of the seeds of a burst: other targets, and other bytes.
+const BURST_STEP: u64 = 22 * 10 * 1009 + 1;
 
 /// Judges the image, and after two faults also each fault alone, because one can hide the other.
 fn try_seed(image: &Path, targets: &[Target], seed: u64, tally: &mut Tally) {

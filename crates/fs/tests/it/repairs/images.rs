@@ -1,0 +1,149 @@
+//! Images to repair: three kinds of file system with files, and faults in them.
+
+use crate::check_faults::images::{INLINE, OLD, base};
+use crate::check_faults::{Blow, blows, burst};
+use std::collections::BTreeSet;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use uext4::device::{Access, FileDevice};
+use uext4::{Filesystem, MountOptions, Threads};
+use uext4_testkit::damage::Target;
+use uext4_testkit::oracle;
+use uext4_testkit::rng::Rng;
+
+/// As the modern base of `check_faults`, without quota, whose usage no repair counts, and without
+/// MMP, where each repair waits for other hosts.
+const MODERN: &[&str] = &["-b", "1024", "-O", "ea_inode,project,orphan_file"];
+
+/// Adds files with contents of their own, in an indexed directory and deep below it.
+fn furnish(image: &Path) {
+    let device = Arc::new(FileDevice::open(image, Access::ReadWrite).expect("it is there"));
+    let options = MountOptions {
+        threads: Threads::Inline,
+        ..MountOptions::default()
+    };
+    let fs = Filesystem::mount(device, options).expect("it is sound");
+    let paths = fs.paths();
+    for number in 0..FILES {
+        let dir = format!("/files/{}/below", number % 5);
+        paths.create_dir_all(&dir).expect("there is room");
+        let bytes = vec![u8::try_from(number + 1).expect("few"); number * 97 + 1];
+        let path = format!("{dir}/a file with a name of its own {number}");
+        paths.write(&path, bytes).expect("there is room");
+    }
+    fs.unmount().expect("it closes");
+    oracle::assert_clean(image);
+}
+
+/// Number of these files.
+const FILES: usize = 200;
+
+/// Contents of all files that can be read.
+pub(super) fn contents(image: &Path) -> BTreeSet<u64> {
+    let mut all = BTreeSet::new();
+    let Ok(device) = FileDevice::open(image, Access::ReadOnly) else {
+        return all;
+    };
+    let options = MountOptions {
+        access: uext4::Access::ReadOnly,
+        threads: Threads::Inline,
+        ..MountOptions::default()
+    };
+    let Ok(fs) = Filesystem::mount(Arc::new(device), options) else {
+        return all;
+    };
+    let paths = fs.paths();
+    for entry in paths.walk("/").into_iter().flatten().flatten() {
+        let found = entry.metadata();
+        if !found.is_file() || !(1..FILE_BYTES_MAX).contains(&found.len()) {
+            continue;
+        }
+        if let Ok(bytes) = paths.read(entry.full_path()) {
+            let mut hasher = DefaultHasher::new();
+            bytes.hash(&mut hasher);
+            all.insert(hasher.finish());
+        }
+    }
+    all
+}
+
+/// Larger files have a wrong size.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+
+/// An image to damage, and an older state of it.
+pub(super) struct Base {
+    image: PathBuf,
+    older: Vec<u8>,
+}
+
+/// The three kinds of file system.
+pub(super) fn bases(dir: &Path) -> Vec<Base> {
+    let kinds = [MODERN, INLINE, OLD].into_iter().enumerate();
+    kinds
+        .map(|(at, options)| {
+            let image = dir.join(format!("base{at}"));
+            base(&image, options);
+            let older = std::fs::read(&image).expect("it is there");
+            furnish(&image);
+            assert!(contents(&image).len() > FILES, "they can be read");
+            Base { image, older }
+        })
+        .collect()
+}
+
+/// Damages a copy of the base of a seed; returns what was done, in words, which is nothing where
+/// there is no such structure.
+pub(super) fn damage(bases: &[Base], seed: u64, image: &Path) -> Vec<String> {
+    let base = &bases[(seed / 7 % bases.len() as u64) as usize];
+    std::fs::copy(&base.image, image).expect("a copy");
+    let all = Target::ALL.into_iter().chain(Target::RARE);
+    let targets: Vec<_> = all.chain(Target::INNER).collect();
+    match seed / 3 % 8 {
+        6 => strike(&burst(&targets, seed, BURST), image),
+        7 => lose_writes(base, seed, image),
+        _ => strike(&blows(&targets, seed), image),
+    }
+}
+
+/// Faults of a burst.
+const BURST: u64 = 16;
+
+fn strike(blows: &[Blow], image: &Path) -> Vec<String> {
+    let mut wounds = Vec::new();
+    for (at, blow) in blows.iter().enumerate() {
+        match blow.strike(image) {
+            // The first fault can make the second structure unreachable.
+            Err(_) if at > 0 => {}
+            wound => wounds.extend(wound.expect("a wound").map(|wound| wound.to_string())),
+        }
+    }
+    wounds
+}
+
+/// Brings blocks of the older state back, as if their last writes were lost.
+fn lose_writes(base: &Base, seed: u64, image: &Path) -> Vec<String> {
+    let mut bytes = std::fs::read(image).expect("it is there");
+    let newer = bytes.chunks(LOST_BYTES).zip(base.older.chunks(LOST_BYTES));
+    let changed: Vec<_> = newer
+        .enumerate()
+        .filter(|(_, (new, old))| new != old)
+        .map(|(at, _)| at * LOST_BYTES)
+        .collect();
+    let mut rng = Rng::new(seed);
+    let lost: Vec<_> = (0..=rng.below(LOST_MAX))
+        .map(|_| changed[rng.below(changed.len() as u64) as usize])
+        .collect();
+    for at in &lost {
+        let range = *at..at + LOST_BYTES;
+        bytes[range.clone()].copy_from_slice(&base.older[range]);
+    }
+    std::fs::write(image, bytes).expect("there is room");
+    lost.iter().map(|at| format!("byte {at}: write lost")).collect()
+}
+
+/// Size of a lost write, and most of them less one.
+const LOST_BYTES: usize = 4096;
+const LOST_MAX: u64 = 8;
