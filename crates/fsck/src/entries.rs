@@ -71,8 +71,8 @@ impl Check<'_> {
         kind: FileType,
     ) -> Option<CorruptKind> {
         let typed = self.geometry.features.has(Feature::FILETYPE);
-        // 0 is an unknown type.
-        let is_wrong = typed && entry.code != 0 && entry.code != kind.dirent_code();
+        // 0 is an unknown type; without the feature all types are.
+        let is_wrong = entry.code != 0 && !(typed && entry.code == kind.dirent_code());
         is_wrong.then_some(CorruptKind::EntryType)
     }
 }

@@ -143,7 +143,7 @@ impl Check<'_> {
                 has_data(kind) && has(Feature::INLINE_DATA),
             ),
             (InodeFlags::EXTENTS, has_data(kind)),
-            (InodeFlags::INDEX, is_dir),
+            (InodeFlags::INDEX, is_dir && has(Feature::DIR_INDEX)),
             (InodeFlags::IMAGIC, has(Feature::IMAGIC_INODES)),
             (InodeFlags::IMMUTABLE, may_be_kept),
             (InodeFlags::APPEND, may_be_kept),

@@ -52,6 +52,7 @@ mod values;
 pub use problems::{Preen, Problem, code};
 pub use repair::{
     Decision, Decisions, RepairAll, RepairReport, RepairSafe, Restored, repair, restore_superblock,
+    write_backup,
 };
 pub use replay::replay;
 pub use report::{CheckReport, Finding, Limits};

@@ -188,6 +188,7 @@ table! {
     "orphan file", OrphansClaimed, OrphanFile, Repairs, "says that there are none";
     "orphan file", *, OrphanFile, Repairs, "empties it; the file is given up if it cannot be read";
     "orphan file block", *, OrphanFile, Repairs, "empties it";
+    "superblock", ReservedWithoutFeature, Superblock, Repairs, "reserves none";
     "superblock", LargeWithoutFeature, Superblock, Repairs, "sets the feature large_file";
     "inode", ExtentsWithoutFeature, Superblock, Stops, "sets the feature extent";
     "xattr block", AttributesWithoutFeature, Superblock, Stops, "sets the feature ext_attr";

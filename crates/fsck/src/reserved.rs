@@ -4,6 +4,7 @@
 //! References: kernel documentation, "Special inodes"; `e2fsck` checks the same.
 
 use crate::state::{Check, Step};
+use uext4_format::extent::MAGIC;
 use uext4_format::indirect::pointer;
 use uext4_format::{
     CorruptKind, DamageLocation, Feature, FileType, Inode, InodeFlags, InodeNr, RawInode,
@@ -99,6 +100,19 @@ impl Check<'_> {
     /// Checks unused reserved inodes, the boot loader's, and the resize inode.
     fn check_spare(&mut self, nr: InodeNr, raw: &[u8], flags: InodeFlags) -> Step {
         let Some(inode) = self.parse_spare(nr, raw) else {
+            let fields = RawInode(raw);
+            let word = pointer(&fields.i_block(), 0).0;
+            let is_wrong = match nr {
+                InodeNr::RESIZE => false,
+                InodeNr::BOOT_LOADER => {
+                    flags.contains(InodeFlags::EXTENTS) && word & 0xFFFF != u64::from(MAGIC)
+                }
+                _ => fields.mode() != 0,
+            };
+            if is_wrong {
+                let problem = CorruptKind::ReservedType;
+                self.add_problem(DamageLocation::Inode(nr), "reserved inode", problem);
+            }
             return Ok(());
         };
         if nr == InodeNr::RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {

@@ -45,6 +45,10 @@ impl Check<'_> {
             let problem = CorruptKind::OrphanFileWithoutJournal;
             self.add_problem(DamageLocation::Superblock, "superblock", problem);
         }
+        if !features.has(Feature::RESIZE_INODE) && disk.reserved_gdt_blocks != 0 {
+            let problem = CorruptKind::ReservedWithoutFeature;
+            self.add_problem(DamageLocation::Superblock, "superblock", problem);
+        }
         // Without the feature `64bit` the field is otherwise unused.
         let size = disk.desc_size;
         if size != 0 && (!size.is_power_of_two() || u32::from(size) > DESC_SIZE_MAX) {

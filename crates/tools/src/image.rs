@@ -125,6 +125,14 @@ impl ImageArgs {
         }
     }
 
+    /// The same image, with this external journal.
+    pub(crate) fn with_journal(self, path: PathBuf) -> Self {
+        Self {
+            journal_path: Some(path),
+            ..self
+        }
+    }
+
     /// Name of the image in messages.
     pub(crate) fn name(&self) -> String {
         self.image.display().to_string()

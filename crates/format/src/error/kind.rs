@@ -133,6 +133,7 @@ kinds! {
     UnknownFeatures = "features that a check does not know";
     TwoSeals = "two features say how descriptors are sealed";
     DescriptorSizes = "the size of descriptors is wrong";
+    ReservedWithoutFeature = "reserved blocks of descriptors without the feature";
     LargeWithoutFeature = "a large file without the feature";
     ExtraSizes = "the size of extra fields of inodes is wrong";
     MmpOutside = "the MMP block is outside the data area";

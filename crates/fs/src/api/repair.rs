@@ -19,9 +19,10 @@ pub use uext4_fsck::{
 
 /// Replays the log, then checks the file system on `device` and repairs it as `decisions` say.
 ///
-/// A damaged primary superblock is replaced by a backup first, if `decisions` accept that. At the
-/// end the file system is marked as checked, and as clean if nothing is left to repair. It must not
-/// be mounted; other hosts are kept out by its MMP block, if it has one.
+/// A damaged primary superblock is replaced by a backup first, if `decisions` accept that; with
+/// [`MountOptions::superblock_kib`] it is replaced by that backup in any case. At the end the file
+/// system is marked as checked, and as clean if nothing is left to repair. It must not be mounted;
+/// other hosts are kept out by its MMP block, if it has one.
 ///
 /// # Errors
 /// Those of a mount; [`Error::ReadOnly`]; an error of the device.
@@ -31,6 +32,13 @@ pub fn repair(
     decisions: &mut dyn Decisions,
     limits: &Limits,
 ) -> Result<RepairReport> {
+    if let Some(kib) = options.superblock_kib {
+        uext4_fsck::write_backup(&*device, kib)?;
+    }
+    let options = MountOptions {
+        superblock_kib: None,
+        ..options
+    };
     let restored = uext4_fsck::restore_superblock(&*device, decisions)?;
     if let Some(left) = restored.left {
         return Ok(RepairReport {

@@ -28,6 +28,26 @@ pub struct Restored {
     pub left: Option<Finding>,
 }
 
+/// Writes the backup at this offset in KiB over the primary superblock.
+///
+/// # Errors
+/// [`Error::Mount`] if there is no sound superblock; those of the device.
+pub fn write_backup(device: &dyn BlockDevice, kib: u64) -> Result<()> {
+    let disk = kib.checked_mul(1024).and_then(|at| read_sound(device, at));
+    match disk.filter(|disk| fits(device, disk)) {
+        Some(disk) => restore(device, disk),
+        None => Err(Error::Mount(format!(
+            "there is no sound superblock at byte {}",
+            kib.saturating_mul(1024)
+        ))),
+    }
+}
+
+fn fits(device: &dyn BlockDevice, disk: &Superblock) -> bool {
+    let geometry = disk.geometry();
+    geometry.is_ok_and(|geometry| geometry.size_bytes() <= device.size_bytes())
+}
+
 /// Writes a backup in place of a damaged primary superblock, if `decisions` accept that. The log,
 /// of whose state a backup says nothing, is replayed at the next mount.
 ///
@@ -47,7 +67,7 @@ pub fn restore_superblock(
         Error::Mount(_) => CorruptKind::magic(0),
         _ => return Err(damage),
     };
-    let Some(mut disk) = find_backup(device) else {
+    let Some(disk) = find_backup(device) else {
         return Err(damage);
     };
     let finding = Finding {
@@ -63,6 +83,14 @@ pub fn restore_superblock(
             left,
         });
     }
+    restore(device, disk)?;
+    Ok(Restored {
+        was_restored: true,
+        left: None,
+    })
+}
+
+fn restore(device: &dyn BlockDevice, mut disk: Superblock) -> Result<()> {
     disk.block_group_nr = 0;
     disk.state &= !state::VALID;
     let mut features = disk.features();
@@ -70,11 +98,7 @@ pub fn restore_superblock(
         features.insert(Feature::RECOVER);
         disk.set_features(features);
     }
-    write_superblock(device, &disk)?;
-    Ok(Restored {
-        was_restored: true,
-        left: None,
-    })
+    write_superblock(device, &disk)
 }
 
 /// A sound backup. A device may hold those of an earlier file system as well: then it is the one
@@ -102,16 +126,19 @@ fn backup_at(device: &dyn BlockDevice, block_bits: u32, group: u64) -> Option<Su
     let block_size = 1u64 << block_bits;
     let first = u64::from(block_size == 1024);
     let offset = (group * block_size * 8 + first) * block_size;
-    let end = offset + u64_of(SUPERBLOCK_BYTES);
-    if end > device.size_bytes() {
+    let disk = read_sound(device, offset)?;
+    let geometry = disk.geometry().ok()?;
+    let is_meant =
+        u64::from(geometry.block_size()) == block_size && u64::from(disk.block_group_nr) == group;
+    (is_meant && fits(device, &disk)).then_some(disk)
+}
+
+/// The sound superblock at a byte.
+fn read_sound(device: &dyn BlockDevice, offset: u64) -> Option<Superblock> {
+    if offset.checked_add(u64_of(SUPERBLOCK_BYTES))? > device.size_bytes() {
         return None;
     }
     let mut bytes = [0; SUPERBLOCK_BYTES];
     device.read_at(offset, &mut bytes).ok()?;
-    let disk = Superblock::parse(&bytes).ok()?;
-    let geometry = disk.geometry().ok()?;
-    let fits = u64::from(geometry.block_size()) == block_size
-        && u64::from(disk.block_group_nr) == group
-        && geometry.size_bytes() <= device.size_bytes();
-    fits.then_some(disk)
+    Superblock::parse(&bytes).ok()
 }

@@ -20,6 +20,7 @@ mod belief;
 mod bitmaps;
 mod commit;
 mod connect;
+mod copies;
 mod damaged_directory;
 mod decisions;
 mod descriptors;
@@ -56,7 +57,7 @@ mod tests;
 mod twins;
 mod unwritten;
 
-pub use backups::{Restored, restore_superblock};
+pub use backups::{Restored, restore_superblock, write_backup};
 pub use decisions::{Decision, Decisions, RepairAll, RepairSafe};
 pub use outcome::RepairReport;
 
@@ -110,6 +111,9 @@ pub fn repair(
             }
         }
         commit::finish(&subject, &rounds.report, free)?;
+        if rounds.report.is_sound() {
+            copies::refresh(&subject, rounds.descriptors)?;
+        }
         return Ok(rounds.report);
     }
     rounds.report.incomplete = Some("it does not end");

@@ -2,6 +2,7 @@
 
 use super::areas::Outcome;
 use super::commit::Changes;
+use super::copies::Descriptors;
 use super::decisions::{Decision, Decisions};
 use super::outcome::RepairReport;
 use super::patch::Patch;
@@ -27,6 +28,7 @@ pub(super) struct Rounds<'d> {
     known: HashMap<u64, Known>,
     hasher: RandomState,
     pub(super) changes: Option<Changes>,
+    pub(super) descriptors: Descriptors,
     pub(super) report: RepairReport,
 }
 
@@ -82,6 +84,7 @@ impl<'d> Rounds<'d> {
             known: HashMap::new(),
             hasher: RandomState::new(),
             changes: None,
+            descriptors: Descriptors::Unchanged,
             report: RepairReport::default(),
         }
     }
@@ -115,6 +118,9 @@ impl<'d> Rounds<'d> {
         }
         for finding in repaired {
             self.count_repair(&finding);
+        }
+        if area == Area::Descriptor {
+            self.descriptors = Descriptors::Changed;
         }
         self.changes = Some(changes);
         self.seen = 0;

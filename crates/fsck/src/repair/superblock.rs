@@ -45,6 +45,7 @@ impl Patch<'_, '_> {
                 features.remove(Feature::MMP);
                 disk.mmp_block = 0;
             }
+            CorruptKind::ReservedWithoutFeature => disk.reserved_gdt_blocks = 0,
             CorruptKind::LargeWithoutFeature => features.insert(Feature::LARGE_FILE),
             CorruptKind::AttributesWithoutFeature => features.insert(Feature::EXT_ATTR),
             CorruptKind::ExtentsWithoutFeature => features.insert(Feature::EXTENTS),

@@ -1,6 +1,7 @@
 //! `uext4 fsck`: checks a file system and repairs it, with the interface of e2fsck.
 
 use crate::commands::fsck_decisions::{Choice, Session};
+use crate::commands::fsck_extended::Extended;
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::show;
@@ -47,6 +48,18 @@ pub(crate) struct Args {
     /// Check also an image that was unmounted cleanly
     #[arg(short = 'f')]
     force: bool,
+    /// Use the superblock in this block; a repair writes it over the primary one
+    #[arg(short = 'b', value_name = "BLOCK")]
+    superblock: Option<u64>,
+    /// Bytes of a block, for -b. Default: all sizes are tried
+    #[arg(short = 'B', value_name = "BYTES", requires = "superblock", value_parser = block_size)]
+    block_size: Option<u32>,
+    /// Image of the external journal
+    #[arg(short = 'j', value_name = "FILE", conflicts_with = "journal_path")]
+    journal: Option<PathBuf>,
+    /// Comma-separated: journal_only, discard, nodiscard, fixes_only, bmap2extent
+    #[arg(short = 'E', value_name = "LIST")]
+    extended: Vec<Extended>,
     /// Keep in FILE what is overwritten; `uext4 undo` and e2undo bring it back
     #[arg(short = 'z', value_name = "FILE")]
     undo_file: Option<PathBuf>,
@@ -69,7 +82,11 @@ impl Args {
         if self.explain {
             return explain(&self.image.name());
         }
-        self.check(&self.image).map_err(Failure::of_fsck)
+        let image = match &self.journal {
+            Some(path) => self.image.clone().with_journal(path.clone()),
+            None => self.image.clone(),
+        };
+        self.check(&image).map_err(Failure::of_fsck)
     }
 
     fn choice(&self) -> Result<Choice> {
@@ -92,12 +109,21 @@ impl Args {
     fn check(&self, image: &ImageArgs) -> Result<()> {
         let choice = self.choice()?;
         let mut session = Session::new(image.name(), choice, self.json);
+        let superblock_kib = self.superblock_kib(image)?;
         if choice == Choice::No {
-            let report = image.check(MountOptions::default(), &self.limits());
+            Extended::check_read_only(&self.extended)?;
+            let options = MountOptions {
+                superblock_kib,
+                ..MountOptions::default()
+            };
+            let report = image.check(options, &self.limits());
             let report = report.at(image.name())?;
             return self.end_check(&mut session, &report);
         }
-        let options = image.journal_options(Purpose::Change).at(image.name())?;
+        let options = MountOptions {
+            superblock_kib,
+            ..image.journal_options(Purpose::Change).at(image.name())?
+        };
         let device = image.device(Purpose::Change)?;
         let recorder = self.recorder(&device, image)?;
         let device = match &recorder {
@@ -107,7 +133,7 @@ impl Args {
             }
             None => device,
         };
-        let done = self.repair(&mut session, device, options);
+        let done = self.change(&mut session, device, options);
         if let Some(recorder) = recorder {
             recorder.finish().at(image.name())?;
         }
@@ -136,18 +162,60 @@ impl Args {
         Ok(Some(Arc::new(recorder)))
     }
 
-    fn repair(
+    /// Repairs, and does what `-E` asks for if nothing is left.
+    fn change(
         &self,
         session: &mut Session,
         device: Arc<dyn BlockDevice>,
         options: MountOptions,
     ) -> Result<()> {
-        if !self.force && self.is_clean(session, &device, &options)? {
-            return session.say_clean();
+        if Extended::is_journal_only(&self.extended) {
+            uext4::repair::recover(&device, &options).at(session.name())?;
+            return session.end(true, 0, None);
         }
-        let repaired = uext4::repair::repair(device, options, session, &self.limits());
-        let name = session.name().to_owned();
-        end_repair(session, &repaired.at(name)?)
+        let is_asked = self.force || options.superblock_kib.is_some();
+        if !is_asked && self.is_clean(session, &device, &options)? {
+            session.say_clean()?;
+            return Extended::finish(&self.extended, &device, &options, session.name());
+        }
+        let (wanted, limits) = (options.clone(), self.limits());
+        let repaired = uext4::repair::repair(Arc::clone(&device), wanted, session, &limits);
+        let repaired = repaired.at(session.name())?;
+        let ended = end_repair(session, &repaired);
+        if repaired.is_sound() {
+            let options = MountOptions {
+                superblock_kib: None,
+                ..options
+            };
+            Extended::finish(&self.extended, &device, &options, session.name())?;
+        }
+        ended
+    }
+
+    /// Where the superblock of `-b` is.
+    fn superblock_kib(&self, image: &ImageArgs) -> Result<Option<u64>> {
+        let Some(block) = self.superblock else {
+            return Ok(None);
+        };
+        let device = image.device(Purpose::Read)?;
+        let sizes = (10..=16).map(|bits| 1u64 << bits);
+        let mut wanted = sizes.filter(|size| match self.block_size {
+            Some(wanted) => u64::from(wanted) == *size,
+            None => true,
+        });
+        let found = wanted.find_map(|size| {
+            let kib = block.checked_mul(size)? >> 10;
+            let disk = uext4::read_superblock(&*device, Some(kib)).ok()?;
+            let fits = size == 1024 << disk.log_block_size.min(10);
+            fits.then_some(kib)
+        });
+        match found {
+            Some(kib) => Ok(Some(kib)),
+            None => {
+                let text = format!("{}: block {block} is no sound superblock", image.name());
+                Err(Failure::new(Exit::Operational, text))
+            }
+        }
     }
 
     /// Whether nothing asks for a check, once the log is replayed.
@@ -189,6 +257,12 @@ impl Args {
         };
         Err(Failure::said(exit))
     }
+}
+
+fn block_size(text: &str) -> std::result::Result<u32, String> {
+    let size: Option<u32> = text.parse().ok();
+    let known = size.filter(|size| (1024..=65536).contains(size) && size.is_power_of_two());
+    known.ok_or_else(|| "a block has 1024 to 65536 bytes, a power of two".to_owned())
 }
 
 /// Prints the end of a repair; its exit status is that of fsck(8).

@@ -24,6 +24,7 @@ pub(crate) mod extents;
 pub(crate) mod freefrag;
 pub(crate) mod fsck;
 mod fsck_decisions;
+mod fsck_extended;
 pub(crate) mod get;
 pub(crate) mod groups;
 pub(crate) mod help;

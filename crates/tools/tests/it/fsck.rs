@@ -1,6 +1,7 @@
 //! `uext4 fsck` and `uext4 undo`: statuses of fsck(8), choices, messages, undo files.
 
 use crate::rig::{Rig, bytes};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use uext4_testkit::oracle;
@@ -10,7 +11,11 @@ const COUNT: &str = "set_bg 0 free_blocks_count 7";
 const NO_LINKS: &str = "set_inode_field <2> mode 0100755";
 
 fn damaged(commands: &[&str]) -> Rig {
-    let rig = Rig::new(&[]);
+    damaged_of(&[], commands)
+}
+
+fn damaged_of(mkfs: &[&str], commands: &[&str]) -> Rig {
+    let rig = Rig::new(mkfs);
     for command in commands {
         let done = Command::new("debugfs")
             .args(["-w", "-R", command])
@@ -161,4 +166,46 @@ fn under_the_name_of_a_checker_it_is_one() {
     assert_eq!(called("fsck.ext3", &["-fa"]), Some(1));
     oracle::assert_clean(&rig.image());
     assert_eq!(called("e2fsck", &["-no-such"]), Some(16));
+}
+
+#[test]
+fn a_backup_is_used_that_the_user_names() {
+    let rig = damaged_of(&["-b", "1024"], &[COUNT]);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(rig.image())
+        .unwrap();
+    file.write_all_at(&[0; 1024], 1024).unwrap();
+    let block = "8193";
+    for (args, expected) in [
+        (&["-fn", "-b", block][..], Some(4)),
+        (&["-fn", "-b", "77"], Some(8)),
+        (&["-fn", "-B", "4096"], Some(16)),
+        (&["-fn", "-b", block, "-B", "3000"], Some(16)),
+        (&["-y", "-b", block], Some(1)),
+        (&["-fn"], Some(0)),
+    ] {
+        let args = [&["fsck"], args, &["disk.img"]].concat();
+        let (code, said) = status(&rig, &args);
+        assert_eq!(code, expected, "{args:?}: {said}");
+    }
+    rig.assert_clean();
+}
+
+#[test]
+fn extended_options_do_what_they_say() {
+    let rig = damaged(&[COUNT]);
+    for (list, expected) in [
+        ("journal_only", 0),
+        ("fixes_only", 1),
+        ("bmap2extent,discard", 0),
+        ("unshare_blocks", 16),
+        ("no_such_word", 16),
+    ] {
+        let (code, said) = status(&rig, &["fsck", "-fy", "-E", list, "disk.img"]);
+        assert_eq!(code, Some(expected), "{list}: {said}");
+    }
+    let (code, said) = status(&rig, &["fsck", "-fn", "-E", "discard", "disk.img"]);
+    assert_eq!(code, Some(16), "{said}");
+    rig.assert_clean();
 }

@@ -127,7 +127,9 @@ pub(crate) fn burst(targets: &[Target], seed: u64, count: u64) -> Vec<Blow> {
     let mut chosen: Vec<_> = all.take(usize::try_from(count).expect("few")).collect();
     sort(&mut chosen);
     // What a damaged superblock leads to cannot be found to damage it.
-    let first = chosen.iter().position(|blow| blow.target == Target::Superblock);
+    let first = chosen
+        .iter()
+        .position(|blow| blow.target == Target::Superblock);
     chosen.truncate(first.map_or(chosen.len(), |first| first + 1));
     chosen
 }

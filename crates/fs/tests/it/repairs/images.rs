@@ -72,7 +72,6 @@ pub(super) fn contents(image: &Path) -> BTreeSet<u64> {
 /// Larger files have a wrong size.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-
 /// An image to damage, and an older state of it.
 pub(super) struct Base {
     image: PathBuf,
@@ -141,7 +140,9 @@ fn lose_writes(base: &Base, seed: u64, image: &Path) -> Vec<String> {
         bytes[range.clone()].copy_from_slice(&base.older[range]);
     }
     std::fs::write(image, bytes).expect("there is room");
-    lost.iter().map(|at| format!("byte {at}: write lost")).collect()
+    lost.iter()
+        .map(|at| format!("byte {at}: write lost"))
+        .collect()
 }
 
 /// Size of a lost write, and most of them less one.

@@ -46,6 +46,17 @@ impl Image {
         image
     }
 
+    /// A file system of so many groups.
+    pub(super) fn of_groups(count: u64) -> Self {
+        let options = MkfsOptions {
+            block_size: Some(1024),
+            ..MkfsOptions::new(Preset::Ext4)
+        };
+        let device = Arc::new(MemDevice::new(count * 8 * BLOCK * BLOCK));
+        format(&*device, &options).expect("mkfs");
+        Self { device }
+    }
+
     pub(super) fn superblock(&self) -> Superblock {
         read_primary(&*self.device, None).expect("a superblock")
     }

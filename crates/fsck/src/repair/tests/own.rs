@@ -1,8 +1,9 @@
 //! Repairs of the file system's own files: the image is sound afterwards, and keeps the others.
 
-use super::image::{FIRST, Image, contents};
+use super::image::{BLOCK, FIRST, Image, contents};
+use uext4_device::BlockDevice;
 use uext4_format::indirect::{DOUBLE_INDIRECT, pointer, set_pointer};
-use uext4_format::{BlockNr, Feature, InodeFlags, InodeNr};
+use uext4_format::{BlockNr, Feature, GroupNr, InodeFlags, InodeNr};
 
 fn image(features: &str) -> Image {
     let image = Image::new(features);
@@ -250,4 +251,39 @@ fn a_root_that_is_no_directory_is_made_anew() {
     let codes = image.codes();
     let of_root = codes.iter().filter(|code| code.starts_with("directory"));
     assert_eq!(of_root.count(), 0, "{codes:?}");
+}
+
+#[test]
+fn backups_lead_to_the_same_structures_after_a_repair() {
+    let image = Image::of_groups(3);
+    let geometry = image.superblock().geometry().expect("it is sound");
+    let backup = geometry.superblock_block(GroupNr(1)).unwrap().0 * BLOCK;
+    let mut sound = vec![0; 2 * BLOCK as usize];
+    image.device.read_at(backup, &mut sound).unwrap();
+    let read = || {
+        let mut bytes = vec![0; 2 * BLOCK as usize];
+        image.device.read_at(backup, &mut bytes).unwrap();
+        bytes
+    };
+    // The UUID of the superblock with its checksum left, and the bitmap of a descriptor.
+    for at in [0x68, BLOCK + 64] {
+        image.device.write_at(backup + at, &[0x77; 4]).unwrap();
+    }
+    assert_eq!(image.repair().n_repaired, 0, "no program reads them");
+    assert_eq!(lasting_bytes(&read()), lasting_bytes(&sound));
+    let before = read();
+    image.repair();
+    assert_eq!(read(), before, "nothing is written again");
+}
+
+/// The bytes of a backup and its descriptors without state, times, counts and checksums.
+fn lasting_bytes(bytes: &[u8]) -> Vec<u8> {
+    let superblock = [&bytes[..0x0C], &bytes[0x14..0x2C], &bytes[0x54..0x88]];
+    let descriptors = bytes[BLOCK as usize..].chunks(64).map(|each| &each[..12]);
+    superblock
+        .into_iter()
+        .chain(descriptors)
+        .flatten()
+        .copied()
+        .collect()
 }
