@@ -238,7 +238,7 @@ impl Geometry {
         if nr == 1 || !self.features.has(Feature::SPARSE_SUPER) {
             return true;
         }
-        nr % 2 == 1 && [3, 5, 7].into_iter().any(|base| is_power_of(nr, base))
+        LARGEST_POWERS.iter().any(|power| power % nr == 0)
     }
 
     /// Block that holds the superblock copy of a group, if it has one.
@@ -292,8 +292,8 @@ impl Geometry {
 
     /// The blocks of a group that are reserved for more descriptors.
     pub fn reserved_gdt_run(&self, group: GroupNr) -> Option<BlockRun> {
-        let classic = !self.in_meta_groups(group.0 / self.descriptors_per_block());
-        let holds = classic && self.has_super(group) && self.reserved_gdt_blocks > 0;
+        let classic = || !self.in_meta_groups(group.0 / self.descriptors_per_block());
+        let holds = self.reserved_gdt_blocks > 0 && self.has_super(group) && classic();
         let after = u64::from(self.classic_descriptor_blocks());
         let start = BlockNr(self.after_superblock(group).0 + after);
         holds.then_some(BlockRun {
@@ -360,10 +360,5 @@ impl Geometry {
     }
 }
 
-fn is_power_of(nr: u32, base: u32) -> bool {
-    let mut power = u64::from(base);
-    while power < u64::from(nr) {
-        power *= u64::from(base);
-    }
-    power == u64::from(nr)
-}
+/// The largest powers of 3, 5 and 7 below 2^32; a divisor of one of them is a smaller one.
+const LARGEST_POWERS: [u32; 3] = [3_486_784_401, 1_220_703_125, 1_977_326_743];

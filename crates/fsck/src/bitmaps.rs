@@ -1,6 +1,7 @@
 //! Check of block bitmaps and their counts.
 
 use crate::state::{Check, Step};
+use std::ops::Range;
 use uext4_format::{CorruptKind, DamageLocation, GroupDescriptor, GroupNr, group_flag};
 use uext4_num::usize_of;
 
@@ -34,26 +35,14 @@ impl Check<'_> {
         }
         if !written {
             self.check_unwritten_bitmap(group);
-            if !self.claimed.may_have(&(first..first + u64::from(len))) {
+            if self.claimed.has_none(&(first..first + u64::from(len))) {
                 self.compare_free(group, descriptor, len);
                 return Ok(());
             }
         }
-        let (mut free, mut taken, mut leaked) = (0, 0, 0);
-        for bit in 0..len {
-            let used = self.claimed.has(first + u64::from(bit));
-            let byte = bitmap.get(usize_of(bit / 8));
-            let marked = byte.map_or(used, |byte| byte & 1 << (bit % 8) != 0);
-            free += u32::from(!marked);
-            taken += u32::from(used && !marked);
-            leaked += u32::from(marked && !used);
-        }
+        let (free, taken, leaked) = self.compare_bits(first, len, written.then_some(&bitmap));
         let place = DamageLocation::Group(group);
-        let padding = usize_of(len)..bitmap.len() * 8;
-        if padding
-            .into_iter()
-            .any(|bit| bitmap[bit / 8] & 1 << (bit % 8) == 0)
-        {
+        if !is_padded(&bitmap, len) {
             self.add_problem(place, "block bitmap", CorruptKind::BitsClear);
         }
         for (count, what) in [
@@ -66,6 +55,23 @@ impl Check<'_> {
         }
         self.compare_free(group, descriptor, free);
         Ok(())
+    }
+
+    /// Compares a bitmap with the clusters in use: how many are free by it, in use but free by it,
+    /// and the other way round. Without a bitmap it says what is in use.
+    fn compare_bits(&self, first: u64, len: u32, bitmap: Option<&Vec<u8>>) -> (u32, u32, u32) {
+        let (mut free, mut taken, mut leaked) = (0, 0, 0);
+        let words = bitmap.map(|bitmap| bitmap.as_chunks().0);
+        for at in 0..len.div_ceil(64) {
+            let valid = u64::MAX >> 64u32.saturating_sub(len - at * 64);
+            let used = self.claimed.word_from(first + u64::from(at) * 64);
+            let word = words.and_then(|words| words.get(usize_of(at)));
+            let marked = word.map_or(used, |word| u64::from_le_bytes(*word));
+            free += (!marked & valid).count_ones();
+            taken += (used & !marked & valid).count_ones();
+            leaked += (marked & !used & valid).count_ones();
+        }
+        (free, taken, leaked)
     }
 
     fn compare_free(&mut self, group: GroupNr, descriptor: &GroupDescriptor, free: u32) {
@@ -91,20 +97,65 @@ impl Check<'_> {
             self.add_problem(place, "block bitmap", problem);
         }
         let start = geometry.group_first_block(group).0;
-        let ratio = 1 << geometry.cluster_bits;
         let len = geometry.clusters_in_group(group);
         let first = self.clusters(start..start + 1).start;
-        if !self.claimed.may_have(&(first..first + u64::from(len))) {
-            return;
-        }
-        let has_data = (0..u64::from(len)).any(|at| {
-            let block = start + at * ratio;
-            let cluster = self.clusters(block..block + 1).start;
-            self.claimed.has(cluster) && self.is_clear(&(block..block + ratio))
-        });
+        let runs = self.claimed.runs_in(&(first..first + u64::from(len)));
+        let has_data = runs.into_iter().any(|run| self.has_data(run));
         if has_data {
             let problem = CorruptKind::DataWithoutBitmap;
             self.add_problem(place, "block bitmap", problem);
         }
+    }
+
+    /// Whether any of these clusters in use has no metadata.
+    fn has_data(&self, clusters: Range<u64>) -> bool {
+        let geometry = &self.geometry;
+        let base = u64::from(geometry.first_data_block);
+        let mut next = clusters.start;
+        while next < clusters.end {
+            let block = base + (next << geometry.cluster_bits);
+            let zone = self.metadata_from(block);
+            match zone.filter(|zone| self.clusters(zone.start..zone.end).start <= next) {
+                Some(zone) => next = self.clusters(zone.clone()).end,
+                None => return true,
+            }
+        }
+        false
+    }
+}
+
+/// Whether the bits behind those of the group are set.
+fn is_padded(bitmap: &[u8], len: u32) -> bool {
+    let Some((first, rest)) = bitmap
+        .get(usize_of(len / 8)..)
+        .and_then(<[u8]>::split_first)
+    else {
+        return true;
+    };
+    (u32::from(*first) >> (len % 8)).trailing_ones() >= 8 - len % 8
+        && rest.iter().all(|byte| *byte == 0xFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bit_behind_the_group_is_set() {
+        let padded = |len: u32| {
+            let bit = |at: usize| u8::from(at >= usize_of(len)) << (at % 8);
+            let byte = |at: usize| (0..8).map(|nr| bit(at * 8 + nr)).sum();
+            (0..4).map(byte).collect::<Vec<u8>>()
+        };
+        for len in 0..=32 {
+            assert!(is_padded(&padded(len), len), "{len}");
+            if len < 32 {
+                assert!(!is_padded(&padded(len + 1), len), "{len}");
+                let mut last = padded(len);
+                last[3] &= 0x7F;
+                assert!(!is_padded(&last, len), "{len}");
+            }
+        }
+        assert!(is_padded(&[], 9));
     }
 }

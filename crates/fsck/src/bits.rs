@@ -2,6 +2,7 @@
 
 use super::paged::Paged;
 use std::ops::Range;
+use uext4_num::low_u32;
 
 #[derive(Default)]
 pub(crate) struct Bits(Paged<u64>);
@@ -19,11 +20,6 @@ impl Bits {
     /// Memory that the insertion of these numbers takes, in bytes.
     pub(crate) fn more_bytes(&self, range: &Range<u64>) -> u64 {
         self.0.more_bytes(words(range))
-    }
-
-    /// Whether any of these numbers may be there.
-    pub(crate) fn may_have(&self, range: &Range<u64>) -> bool {
-        self.0.may_have(words(range))
     }
 
     pub(crate) fn has(&self, at: u64) -> bool {
@@ -56,18 +52,37 @@ impl Bits {
     pub(crate) fn runs_in(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for at in words(range) {
-            let word = self.0.get(at);
             let first = at * 64;
-            for bit in (0..64).filter(|bit| word & 1 << bit != 0) {
-                let nr = first + bit;
+            let mut word = self.0.get(at) & mask(first, range);
+            while word != 0 {
+                let start = first + u64::from(word.trailing_zeros());
+                let len = (word >> (start - first)).trailing_ones();
+                let end = start + u64::from(len);
                 match runs.last_mut() {
-                    _ if !range.contains(&nr) => {}
-                    Some(last) if last.end == nr => last.end += 1,
-                    _ => runs.push(nr..nr + 1),
+                    Some(last) if last.end == start => last.end = end,
+                    _ => runs.push(start..end),
                 }
+                word &= u64::MAX.checked_shl(low_u32(end - first)).unwrap_or(0);
             }
         }
         runs
+    }
+
+    /// Whether none of these numbers is there.
+    pub(crate) fn has_none(&self, range: &Range<u64>) -> bool {
+        let mut words = words(range);
+        !self.0.may_have(words.clone())
+            || words.all(|at| self.0.get(at) & mask(at * 64, range) == 0)
+    }
+
+    /// The 64 numbers from `first` on, the lowest first.
+    pub(crate) fn word_from(&self, first: u64) -> u64 {
+        let (at, skipped) = (first / 64, first % 64);
+        let low = self.0.get(at) >> skipped;
+        match skipped {
+            0 => low,
+            _ => low | self.0.get(at + 1) << (64 - skipped),
+        }
     }
 
     /// Inserts numbers; returns how many of those inside the set were new.
@@ -77,13 +92,19 @@ impl Bits {
             let Some(word) = self.0.get_mut(at) else {
                 break;
             };
-            let bits = range.start.max(at * 64)..range.end.min(at * 64 + 64);
-            let mask = (u64::MAX >> (64 - (bits.end - bits.start))) << (bits.start % 64);
+            let mask = mask(at * 64, &range);
             n_new += u64::from((mask & !*word).count_ones());
             *word |= mask;
         }
         n_new
     }
+}
+
+/// The numbers of a range that are in the word of `first`, as its bits.
+fn mask(first: u64, range: &Range<u64>) -> u64 {
+    let start = range.start.max(first);
+    let end = range.end.min(first + 64);
+    (u64::MAX >> (64 - (end - start))) << (start - first)
 }
 
 /// The words that have these bits.
@@ -108,7 +129,7 @@ mod tests {
         assert_eq!((bits.count(), Bits::new(9).count()), (75, 0));
         assert!(bits.has(60) && bits.has(74) && !bits.has(75) && !bits.has(5000));
         assert_eq!(bits.put_all(5000..5001), 0);
-        assert!(bits.may_have(&(0..1)) && bits.more_bytes(&(0..1)) == 0);
+        assert_eq!(bits.more_bytes(&(0..1)), 0);
     }
 
     #[test]
@@ -123,6 +144,29 @@ mod tests {
         );
         assert_eq!((first(60..2000), first(7..7)), (None, None));
         assert_eq!((first(2001..2002), first(1999..2000)), (Some(2001), None));
+    }
+
+    #[test]
+    fn words_begin_anywhere() {
+        let mut bits = Bits::new(300);
+        bits.put_all(60..70);
+        bits.put_all(127..129);
+        let expected = |first: u64| {
+            let there = (0..64).filter(|at| bits.has(first + at));
+            there.fold(0, |word, at| word | 1 << at)
+        };
+        for first in 0..300 {
+            assert_eq!(bits.word_from(first), expected(first), "{first}");
+        }
+        for (range, none) in [
+            (0..60, true),
+            (0..61, false),
+            (69..71, false),
+            (70..127, true),
+        ] {
+            assert_eq!(bits.has_none(&range), none, "{range:?}");
+        }
+        assert!(bits.has_none(&(9..9)) && bits.has_none(&(200..5000)));
     }
 
     #[test]

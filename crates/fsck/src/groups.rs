@@ -100,8 +100,13 @@ impl Check<'_> {
 
     /// The first block of metadata from `block` on.
     pub(crate) fn clear_until(&self, block: u64) -> u64 {
-        let after = self.metadata.partition_point(|zone| zone.end <= block);
-        let next = self.metadata.get(after);
+        let next = self.metadata_from(block);
         next.map_or(u64::MAX, |zone| zone.start.max(block))
+    }
+
+    /// The first zone of metadata that ends behind `block`.
+    pub(crate) fn metadata_from(&self, block: u64) -> Option<&Range<u64>> {
+        let after = self.metadata.partition_point(|zone| zone.end <= block);
+        self.metadata.get(after)
     }
 }
