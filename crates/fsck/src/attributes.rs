@@ -15,6 +15,12 @@ use uext4_format::{
 #[derive(Default)]
 pub(crate) struct SharedBlocks(BTreeMap<u64, SharedBlock>);
 
+impl SharedBlocks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 struct SharedBlock {
     /// Number of inodes that refer to it.
     names: u32,

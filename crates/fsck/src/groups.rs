@@ -6,11 +6,13 @@ use uext4_format::{
     BlockNr, CorruptKind, DamageLocation, Feature, GroupDescriptor, GroupNr, group_flag,
 };
 use uext4_num::usize_of;
+use uext4_sync::Arc;
 
 impl Check<'_> {
     pub(crate) fn check_groups(&mut self) -> Step {
         let mut read: Option<(BlockNr, Vec<u8>)> = None;
         let mut zones = Vec::new();
+        let mut descriptors = Vec::with_capacity(usize_of(self.geometry.group_count));
         for group in self.groups() {
             let (block, at) = self.geometry.descriptor_location(group);
             if read.as_ref().is_none_or(|(last, _)| *last != block) {
@@ -25,8 +27,9 @@ impl Check<'_> {
             self.check_uninit_flags(group, &raw);
             let parsed = parsed.map_err(|corrupt| self.add_corrupt(&corrupt)).ok();
             zones.extend(self.zones_of(group, parsed.as_ref()));
-            self.descriptors.push(parsed);
+            descriptors.push(parsed);
         }
+        self.descriptors = Arc::new(descriptors);
         self.keep_apart(zones)
     }
 
@@ -64,20 +67,22 @@ impl Check<'_> {
 
     fn keep_apart(&mut self, mut zones: Vec<(Range<u64>, GroupNr)>) -> Step {
         zones.sort_unstable_by_key(|(zone, _)| zone.start);
+        let mut metadata: Vec<Range<u64>> = Vec::new();
         for (zone, group) in zones {
             let end = zone.end.min(self.geometry.blocks_count);
-            match self.metadata.last_mut() {
+            match metadata.last_mut() {
                 Some(last) if last.end > zone.start => {
                     last.end = last.end.max(end);
                     let problem = CorruptKind::GroupOverlap;
                     self.add_problem(DamageLocation::Group(group), "group descriptor", problem);
                 }
                 Some(last) if last.end == zone.start => last.end = end,
-                _ => self.metadata.push(zone.start..end),
+                _ => metadata.push(zone.start..end),
             }
             let clusters = self.clusters(zone.start..end);
             self.claim(clusters)?;
         }
+        self.metadata = Arc::new(metadata);
         Ok(())
     }
 

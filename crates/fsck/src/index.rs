@@ -1,6 +1,7 @@
 //! Check of a directory's htree: every leaf once, and names in the leaves of their hashes.
 
 use super::directories::Dir;
+use super::names::Reach;
 use crate::state::{Check, Step};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -14,6 +15,8 @@ pub(crate) struct Htree {
     hasher: DirHasher,
     /// Hash range of each leaf; `None` for a block of the index itself.
     parts: BTreeMap<u64, Option<RangeInclusive<u32>>>,
+    /// Equal names are in one leaf, unless their hash is the first or the last of it.
+    are_apart: bool,
 }
 
 /// Memory for each block, in bytes.
@@ -25,13 +28,43 @@ impl Htree {
         matches!(self.parts.get(&logical), Some(None))
     }
 
-    /// Whether the index leads to this leaf for a name.
-    pub(crate) fn allows(&self, logical: u64, name: &[u8]) -> bool {
-        let hash = self.hasher.hash(name).major;
-        match self.parts.get(&logical) {
-            Some(Some(hashes)) => hashes.contains(&hash),
-            _ => false,
+    /// The names that the index leads to this leaf for.
+    pub(crate) fn bounds(&self, logical: u64) -> Bounds {
+        Bounds {
+            hasher: self.hasher,
+            hashes: self.parts.get(&logical).cloned().flatten(),
+            are_apart: self.are_apart,
         }
+    }
+
+    /// Whether leaves have at most their first or last hash in common with others.
+    fn find_apart(&self) -> bool {
+        let mut leaves: Vec<_> = self.parts.values().flatten().collect();
+        leaves.sort_unstable_by_key(|hashes| *hashes.start());
+        let mut pairs = leaves.windows(2);
+        pairs.all(|pair| pair[0].end() <= pair[1].start())
+    }
+}
+
+/// Names that belong to a leaf.
+pub(crate) struct Bounds {
+    hasher: DirHasher,
+    hashes: Option<RangeInclusive<u32>>,
+    are_apart: bool,
+}
+
+impl Bounds {
+    /// Where else the name may be; `None` if it does not belong here.
+    pub(crate) fn reach(&self, name: &[u8]) -> Option<Reach> {
+        let hashes = self.hashes.as_ref()?;
+        let hash = self.hasher.hash(name).major;
+        let is_inside = *hashes.start() < hash && hash < *hashes.end();
+        let reach = if self.are_apart && is_inside {
+            Reach::Leaf
+        } else {
+            Reach::Directory
+        };
+        hashes.contains(&hash).then_some(reach)
     }
 }
 
@@ -75,6 +108,7 @@ impl Check<'_> {
                 ..DirHasher::of(self.superblock)
             },
             parts: BTreeMap::from([(0, None)]),
+            are_apart: false,
         };
         let mut waiting = Vec::new();
         self.spread(
@@ -86,6 +120,7 @@ impl Check<'_> {
         while let Some(node) = waiting.pop() {
             self.check_node(dir, blocks, node, &mut index, &mut waiting)?;
         }
+        index.are_apart = index.find_apart();
         self.give_back(u64_of(index.parts.len()) * BYTES_PER_PART);
         Ok(Some(index))
     }

@@ -1,6 +1,6 @@
 //! Check of inodes in use: their fields and maps.
 
-use super::links::Nameless;
+use super::links::{Nameless, NewInode};
 use super::maps::ROOM_SPARED;
 use crate::state::{Check, Step};
 use uext4_format::extent::{ExtentNode, MAGIC};
@@ -77,13 +77,12 @@ impl Check<'_> {
         if is_odd || self.lacks_extents_flag(inode) {
             self.add_problem(DamageLocation::Inode(nr), "inode", CorruptKind::Flag);
         }
-        self.take(self.links.more_bytes(nr))?;
-        self.links.put(nr, kind, inode.links, nameless);
-        self.report.n_inodes += 1;
-        if kind == FileType::Directory {
-            self.report.n_directories += 1;
-            self.take(crate::links::Links::BYTES_PER_DIRECTORY)?;
-        }
+        self.put_inode(NewInode {
+            nr,
+            kind,
+            links: inode.links,
+            nameless,
+        })?;
         if nr == InodeNr::RESIZE && self.geometry.features.has(Feature::RESIZE_INODE) {
             return self.check_resize(nr, inode);
         }

@@ -32,6 +32,7 @@ mod links;
 mod log;
 mod maps;
 mod named;
+mod names;
 mod orphans;
 mod own;
 mod paged;
@@ -46,6 +47,7 @@ mod state;
 mod subject;
 mod superblock;
 mod symlinks;
+mod trial;
 pub mod undo;
 mod values;
 

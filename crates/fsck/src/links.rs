@@ -2,13 +2,21 @@
 
 use super::paged::Paged;
 use crate::state::{Check, Step};
+use std::collections::BTreeMap;
 use uext4_format::xattr::decode_ibody;
 use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, InodeFlags, InodeNr, RawInode};
-use uext4_num::low_u32;
+use uext4_num::{low_u8, low_u32};
+use uext4_sync::Arc;
 
 /// The inode needs no name: it is found by its number, or is an orphan.
 const NAMELESS: u8 = 0x10;
 const KIND: u8 = 0x0f;
+
+/// Largest number that half a byte of counts has.
+const NARROW_MAX: u16 = 14;
+
+/// Memory for counts that do not fit into a byte.
+const BYTES_PER_WIDE: u64 = 24;
 
 pub(crate) struct Directory {
     pub(crate) nr: u32,
@@ -18,66 +26,131 @@ pub(crate) struct Directory {
     pub(crate) up: u32,
 }
 
-/// Links of an inode.
-#[derive(Clone, Copy, Default)]
-struct Inode {
-    /// Type code, and [`NAMELESS`]; 0 when the inode is free.
-    kind: u8,
+/// The links that an inode says it has, and those found so far.
+#[derive(Clone, Copy)]
+struct Counts {
     wanted: u16,
     found: u16,
+}
+
+/// Counts of each inode: half a byte for each of the two, if both are small.
+#[derive(Default)]
+struct AllCounts {
+    /// Of all ones for counts in `wide`.
+    narrow: Paged<u8>,
+    wide: BTreeMap<u32, Counts>,
+}
+
+impl AllCounts {
+    const IS_WIDE: u8 = 0xFF;
+
+    fn get(&self, nr: u32) -> Counts {
+        let byte = self.narrow.get(nr.into());
+        let narrow = Counts {
+            wanted: u16::from(byte & 0xF),
+            found: u16::from(byte >> 4),
+        };
+        let wide = (byte == Self::IS_WIDE).then(|| self.wide.get(&nr).copied());
+        wide.flatten().unwrap_or(narrow)
+    }
+
+    fn set(&mut self, nr: u32, counts: Counts) {
+        let Counts { wanted, found } = counts;
+        let Some(byte) = self.narrow.get_mut(nr.into()) else {
+            return;
+        };
+        if wanted <= NARROW_MAX && found <= NARROW_MAX {
+            *byte = low_u8(wanted | found << 4);
+        } else {
+            *byte = Self::IS_WIDE;
+            self.wide.insert(nr, counts);
+        }
+    }
 }
 
 /// Type and links of each inode.
 #[derive(Default)]
 pub(crate) struct Links {
-    inodes: Paged<Inode>,
+    /// Type code, and [`NAMELESS`]; 0 when the inode is free. Not changed after the pass over the
+    /// inodes.
+    kinds: Arc<Paged<u8>>,
+    counts: AllCounts,
     /// In ascending order.
     pub(crate) directories: Vec<Directory>,
 }
 
 impl Links {
-    /// Memory for each directory in bytes, in addition.
-    pub(crate) const BYTES_PER_DIRECTORY: u64 = 12;
+    /// Memory for each directory in bytes, in addition; a list that grows has twice its length.
+    pub(crate) const BYTES_PER_DIRECTORY: u64 = 24;
 
     pub(crate) fn new(inodes: u64) -> Self {
         Self {
-            inodes: Paged::new(inodes + 1),
+            kinds: Arc::new(Paged::new(inodes + 1)),
+            counts: AllCounts {
+                narrow: Paged::new(inodes + 1),
+                wide: BTreeMap::new(),
+            },
             directories: Vec::new(),
+        }
+    }
+
+    /// The same types, for another check that counts nothing.
+    pub(crate) fn of_kinds(&self) -> Self {
+        Self {
+            kinds: Arc::clone(&self.kinds),
+            ..Self::default()
         }
     }
 
     /// Memory before the first inode, in bytes.
     pub(crate) fn empty_bytes(inodes: u64) -> u64 {
-        Paged::<Inode>::empty_bytes(inodes + 1)
+        2 * Paged::<u8>::empty_bytes(inodes + 1)
     }
 
     /// Memory that [`Self::put`] takes, in bytes.
-    pub(crate) fn more_bytes(&self, nr: InodeNr) -> u64 {
-        let at = u64::from(nr.0);
-        self.inodes.more_bytes(at..at + 1)
+    fn more_bytes(&self, new: &NewInode) -> u64 {
+        let at = u64::from(new.nr.0);
+        let is_wide = new.links > NARROW_MAX;
+        let is_directory = new.kind == FileType::Directory;
+        self.kinds.more_bytes(at..at + 1)
+            + self.counts.narrow.more_bytes(at..at + 1)
+            + u64::from(is_wide) * BYTES_PER_WIDE
+            + u64::from(is_directory) * Self::BYTES_PER_DIRECTORY
     }
 
     /// Records an inode in use.
-    pub(crate) fn put(&mut self, nr: InodeNr, kind: FileType, links: u16, nameless: Nameless) {
-        let mark = match nameless {
+    pub(crate) fn put(&mut self, new: &NewInode) {
+        let mark = match new.nameless {
             Nameless::Yes => NAMELESS,
             Nameless::No => 0,
         };
-        if let Some(inode) = self.inodes.get_mut(nr.0.into()) {
-            (inode.kind, inode.wanted) = (kind.dirent_code() | mark, links);
+        let kinds = Arc::make_mut(&mut self.kinds);
+        if let Some(kind) = kinds.get_mut(new.nr.0.into()) {
+            *kind = new.kind.dirent_code() | mark;
         }
-        if kind == FileType::Directory {
+        let counts = Counts {
+            wanted: new.links,
+            found: 0,
+        };
+        self.counts.set(new.nr.0, counts);
+        if new.kind == FileType::Directory {
             self.directories.push(Directory {
-                nr: nr.0,
+                nr: new.nr.0,
                 parent: 0,
                 up: 0,
             });
         }
     }
 
+    /// Hints that an inode is named next.
+    pub(crate) fn prefetch(&self, nr: InodeNr) {
+        self.kinds.prefetch(nr.0.into());
+        self.counts.narrow.prefetch(nr.0.into());
+    }
+
     /// Type of an inode in use.
     pub(crate) fn kind(&self, nr: InodeNr) -> Option<FileType> {
-        FileType::from_dirent_code(self.inodes.get(nr.0.into()).kind & KIND)
+        FileType::from_dirent_code(self.kinds.get(nr.0.into()) & KIND)
     }
 
     pub(crate) fn is_directory(&self, nr: InodeNr) -> bool {
@@ -86,35 +159,33 @@ impl Links {
 
     /// The links that an inode says it has; 0 if it is free.
     pub(crate) fn wanted(&self, nr: InodeNr) -> u16 {
-        self.inodes.get(nr.0.into()).wanted
+        self.counts.get(nr.0).wanted
     }
 
     /// Whether an inode in use must have no name.
     pub(crate) fn is_nameless(&self, nr: InodeNr) -> bool {
-        self.inodes.get(nr.0.into()).kind & NAMELESS != 0
+        self.kinds.get(nr.0.into()) & NAMELESS != 0
     }
 
-    /// Counts an entry of an inode, if that is in use.
-    pub(crate) fn count(&mut self, nr: InodeNr) {
-        if self.inodes.get(nr.0.into()).kind == 0 {
-            return;
+    /// Counts an entry of an inode, if that is in use; returns how much memory that took.
+    pub(crate) fn count(&mut self, nr: InodeNr) -> u64 {
+        if self.kinds.get(nr.0.into()) == 0 {
+            return 0;
         }
-        if let Some(inode) = self.inodes.get_mut(nr.0.into()) {
-            inode.found = inode.found.saturating_add(1);
-        }
+        let Counts { wanted, found } = self.counts.get(nr.0);
+        let was_wide = wanted.max(found) > NARROW_MAX;
+        let found = found.saturating_add(1);
+        self.counts.set(nr.0, Counts { wanted, found });
+        u64::from(!was_wide && found > NARROW_MAX) * BYTES_PER_WIDE
     }
 
     pub(crate) fn n_directories(&self) -> usize {
         self.directories.len()
     }
 
-    pub(crate) fn directory(&self, at: usize) -> Option<InodeNr> {
-        self.directories.get(at).map(|found| InodeNr(found.nr))
-    }
-
     /// Number of entries that name an inode.
     pub(crate) fn n_names(&self, nr: InodeNr) -> u16 {
-        self.inodes.get(nr.0.into()).found
+        self.counts.get(nr.0).found
     }
 
     /// Whether no entry names an inode in use. The root needs none.
@@ -166,6 +237,22 @@ impl Links {
             None => true,
         }
     }
+
+    /// Forgets that a parent names a directory.
+    pub(crate) fn abandon(&mut self, nr: InodeNr) {
+        if let Some(found) = self.find(nr) {
+            found.parent = 0;
+        }
+    }
+}
+
+/// An inode in use.
+#[derive(Clone, Copy)]
+pub(crate) struct NewInode {
+    pub(crate) nr: InodeNr,
+    pub(crate) kind: FileType,
+    pub(crate) links: u16,
+    pub(crate) nameless: Nameless,
 }
 
 /// Whether an inode must have no name.
@@ -176,18 +263,59 @@ pub(crate) enum Nameless {
 }
 
 impl Check<'_> {
+    pub(crate) fn put_inode(&mut self, new: NewInode) -> Step {
+        if let Some(trial) = &mut self.trial {
+            trial.inodes.push(new);
+            return Ok(());
+        }
+        self.report.n_inodes += 1;
+        self.report.n_directories += u64::from(new.kind == FileType::Directory);
+        self.take(self.links.more_bytes(&new))?;
+        self.links.put(&new);
+        Ok(())
+    }
+
+    /// Counts an entry of an inode.
+    pub(crate) fn count_link(&mut self, nr: InodeNr) -> Step {
+        if let Some(trial) = &mut self.trial {
+            trial.counted.push(nr);
+            return Ok(());
+        }
+        let more = self.links.count(nr);
+        self.take(more)
+    }
+
+    /// Records ".." of a directory.
+    pub(crate) fn set_up(&mut self, nr: InodeNr, up: InodeNr) {
+        match &mut self.trial {
+            Some(trial) => trial.ups.push((nr, up)),
+            None => self.links.set_up(nr, up),
+        }
+    }
+
+    /// Records the parent that names a directory; false if it has another one already.
+    pub(crate) fn adopt(&mut self, nr: InodeNr, parent: InodeNr) -> bool {
+        match &mut self.trial {
+            Some(trial) => {
+                trial.children.push((nr, parent));
+                true
+            }
+            None => self.links.adopt(nr, parent),
+        }
+    }
+
     pub(crate) fn check_links(&mut self) -> Step {
-        for at in self.links.inodes.numbers() {
-            let inode = self.links.inodes.get(at);
-            if inode.kind != 0 && inode.kind & NAMELESS == 0 {
-                self.compare_links(InodeNr(low_u32(at)), inode)?;
+        for at in self.links.kinds.numbers() {
+            let kind = self.links.kinds.get(at);
+            if kind != 0 && kind & NAMELESS == 0 {
+                self.compare_links(InodeNr(low_u32(at)))?;
             }
         }
         self.check_ancestors()
     }
 
-    fn compare_links(&mut self, nr: InodeNr, inode: Inode) -> Step {
-        let Inode { wanted, found, .. } = inode;
+    fn compare_links(&mut self, nr: InodeNr) -> Step {
+        let Counts { wanted, found } = self.links.counts.get(nr.0);
         let place = DamageLocation::Inode(nr);
         if self.links.lacks_all_names(nr) {
             let problem = self.problem_without_name(nr)?;
@@ -227,5 +355,32 @@ impl Check<'_> {
         } else {
             CorruptKind::Unnamed
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_any_size_are_kept() {
+        let mut links = Links::new(5000);
+        for (nr, wanted) in [(12, 0), (13, 1), (14, 14), (15, 15), (16, 65_000)] {
+            links.put(&NewInode {
+                nr: InodeNr(nr),
+                kind: FileType::Regular,
+                links: wanted,
+                nameless: Nameless::No,
+            });
+            let mut bytes = 0;
+            for found in 1..=100 {
+                bytes += links.count(InodeNr(nr));
+                let is = (links.wanted(InodeNr(nr)), links.n_names(InodeNr(nr)));
+                assert_eq!(is, (wanted, found));
+            }
+            assert_eq!(bytes, u64::from(wanted < 15) * BYTES_PER_WIDE);
+        }
+        assert_eq!(links.count(InodeNr(17)), 0);
+        assert_eq!(links.n_names(InodeNr(17)), 0);
     }
 }

@@ -12,6 +12,7 @@ use uext4_format::{
     superblock::state,
 };
 use uext4_num::{clamp_usize, u64_of};
+use uext4_sync::Arc;
 use uext4_volume::{Error, FileMap, MapSource};
 
 const STRUCTURE: &str = "orphan file";
@@ -160,7 +161,7 @@ impl Check<'_> {
             next = RawInode(&inode).dtime();
         }
         found.append(&mut met);
-        self.orphans = found;
+        self.orphans = Arc::new(found);
         Ok(())
     }
 

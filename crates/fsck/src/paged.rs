@@ -2,13 +2,14 @@
 //! grows with what a file system has in use, not with its size.
 
 use std::ops::Range;
+use uext4_device::prefetch;
 use uext4_num::{clamp_usize, u64_of};
 
 /// Size of a page in bytes, about.
 const PAGE_BYTES: usize = 4096;
 
 /// See the module. Values are the default until they are changed.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Paged<T> {
     pages: Vec<Option<Box<[T]>>>,
     len: u64,
@@ -57,6 +58,15 @@ impl<T: Copy + Default> Paged<T> {
         let page = page.and_then(Option::as_deref);
         let value = page.and_then(|page| page.get(clamp_usize(at % Self::PER_PAGE)));
         value.copied().unwrap_or_default()
+    }
+
+    /// Has a value ready in the cache of the processor soon.
+    pub(crate) fn prefetch(&self, at: u64) {
+        let page = self.pages.get(clamp_usize(at / Self::PER_PAGE));
+        let page = page.and_then(Option::as_deref);
+        if let Some(value) = page.and_then(|page| page.get(clamp_usize(at % Self::PER_PAGE))) {
+            prefetch(std::ptr::from_ref(value).cast(), 1);
+        }
     }
 
     /// A value to change; `None` out of bounds.

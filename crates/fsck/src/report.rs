@@ -11,6 +11,8 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// Duration.
     pub time: Duration,
+    /// Threads that check parts of the file system; no effect on the report.
+    pub threads: usize,
     /// Findings to keep; further ones are only counted.
     pub findings: usize,
 }
@@ -20,6 +22,7 @@ impl Default for Limits {
         Self {
             memory_bytes: 1 << 30,
             time: Duration::from_secs(24 * 3600),
+            threads: 1,
             findings: 1000,
         }
     }

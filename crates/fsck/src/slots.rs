@@ -1,11 +1,17 @@
 //! Check of inode tables: the bitmap against the slots.
 
 use crate::state::{Check, Step};
+use std::ops::Range;
 use uext4_format::{
     CorruptKind, DamageLocation, Feature, FileType, Geometry, GroupDescriptor, GroupNr, Inode,
     InodeNr, RawInode, group_flag,
 };
-use uext4_num::usize_of;
+use uext4_num::{clamp_u32, u64_of, usize_of};
+use uext4_sync::Arc;
+
+/// Inodes, and groups, of a part that one thread checks at a time. Tests have many parts.
+const PART_INODES: u32 = if cfg!(test) { 16 } else { 8192 };
+const PART_GROUPS: u32 = 64;
 
 /// Size of the fields that every inode has, in bytes.
 const OLD_INODE_BYTES: usize = 128;
@@ -18,6 +24,14 @@ impl Marks {
         let byte = self.0.get(usize_of(index / 8));
         byte.is_some_and(|byte| byte & 1 << (index % 8) != 0)
     }
+
+    /// How many of the first inodes are marked.
+    fn count(&self, len: u32) -> u32 {
+        let whole = usize_of(len / 8).min(self.0.len());
+        let bytes = self.0[..whole].iter().map(|byte| byte.count_ones());
+        let rest = (len / 8 * 8..len).filter(|index| self.has(*index));
+        bytes.sum::<u32>() + clamp_u32(rest.count())
+    }
 }
 
 impl Check<'_> {
@@ -27,13 +41,36 @@ impl Check<'_> {
             let clusters = self.clusters(block..block.saturating_add(1));
             self.claim(clusters)?;
         }
-        for group in self.groups() {
-            let Some(descriptor) = self.descriptors[usize_of(group.0)].clone() else {
-                continue;
-            };
-            self.check_table(group, &descriptor)?;
+        let parts = self.parts();
+        self.take(u64_of(parts.len()) * u64_of(size_of::<Range<u32>>()))?;
+        self.by_parts(parts.len(), |check, nr| {
+            let mut groups = parts[nr].clone().map(GroupNr);
+            groups.try_for_each(|group| check.check_group(group))
+        })
+    }
+
+    /// Runs of groups with about as many written inodes.
+    fn parts(&self) -> Vec<Range<u32>> {
+        let (mut parts, mut first, mut inodes) = (Vec::new(), 0, 0);
+        for (group, descriptor) in (0..).zip(self.descriptors.iter()) {
+            inodes += descriptor
+                .as_ref()
+                .map_or(0, |found| written_inodes(found, &self.geometry));
+            if inodes >= PART_INODES || group + 1 - first == PART_GROUPS {
+                parts.push(first..group + 1);
+                (first, inodes) = (group + 1, 0);
+            }
         }
-        Ok(())
+        parts.push(first..self.geometry.group_count);
+        parts
+    }
+
+    fn check_group(&mut self, group: GroupNr) -> Step {
+        let descriptors = Arc::clone(&self.descriptors);
+        match &descriptors[usize_of(group.0)] {
+            Some(descriptor) => self.check_table(group, descriptor),
+            None => Ok(()),
+        }
     }
 
     /// Reads the inode bitmap, which was written.
@@ -66,24 +103,25 @@ impl Check<'_> {
         let written = written_inodes(descriptor, &geometry);
         let size = usize::from(geometry.inode_size);
         let per_block = geometry.inodes_per_block();
-        let (mut free, mut directories) = (0, 0);
-        let mut block = Vec::new();
-        for index in 0..per_group {
-            free += u32::from(!marks.has(index));
-            if index >= written {
-                self.check_unwritten(group, index, &marks);
-                continue;
+        let per_read = per_block * self.blocks_per_read();
+        let mut directories = 0;
+        let mut blocks = std::mem::take(&mut self.buffer);
+        for first in (0..written).step_by(usize_of(per_read)) {
+            let end = written.min(first.saturating_add(per_read));
+            let (start, _) = geometry.inode_location(descriptor.inode_table, first);
+            let n_blocks = (end - first).div_ceil(per_block);
+            self.read_run(start, n_blocks, &mut blocks)?;
+            for (index, raw) in (first..end).zip(blocks.chunks_exact(size)) {
+                let nr = geometry.inode_at(group, index);
+                let kind = self.check_slot(nr, raw, marks.has(index))?;
+                directories += u32::from(kind == Some(FileType::Directory));
             }
-            if index.is_multiple_of(per_block) {
-                let (nr, _) = geometry.inode_location(descriptor.inode_table, index);
-                block = self.read(nr)?;
-            }
-            let at = usize_of(index % per_block) * size;
-            let raw = block.get(at..at + size).unwrap_or_default();
-            let nr = geometry.inode_at(group, index);
-            let kind = self.check_slot(nr, raw, marks.has(index))?;
-            directories += u32::from(kind == Some(FileType::Directory));
         }
+        self.buffer = blocks;
+        for index in written..per_group {
+            self.check_unwritten(group, index, &marks);
+        }
+        let free = per_group - marks.count(per_group);
         self.compare_counts(group, descriptor, free, directories);
         Ok(())
     }
@@ -121,6 +159,9 @@ impl Check<'_> {
 
     /// Checks one slot; returns the type of an inode in use.
     fn check_slot(&mut self, nr: InodeNr, raw: &[u8], marked: bool) -> Step<Option<FileType>> {
+        if !marked && nr.0 >= self.geometry.first_inode && is_empty(raw) {
+            return Ok(None);
+        }
         let links = RawInode(raw).links();
         if !marked && (links != 0 || self.is_reserved(nr)) {
             let problem = CorruptKind::InodeMarkedFree;
@@ -195,7 +236,8 @@ impl Check<'_> {
 }
 
 fn is_empty(raw: &[u8]) -> bool {
-    raw.iter().take(OLD_INODE_BYTES).all(|byte| *byte == 0)
+    let fields = raw.get(..OLD_INODE_BYTES).unwrap_or(raw);
+    fields == &[0; OLD_INODE_BYTES][..fields.len()]
 }
 
 /// Number of written slots at the start of a group's table.

@@ -5,8 +5,10 @@ use crate::bits::Bits;
 use crate::contested::Contested;
 use crate::derived::Derived;
 use crate::links::Links;
+use crate::names::NameSet;
 use crate::report::{CheckReport, Finding, Limits};
 use crate::subject::Subject;
+use crate::trial::Trial;
 use crate::values::Values;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,7 +20,7 @@ use uext4_format::{
 };
 use uext4_journal::Log;
 use uext4_num::{clamp_usize, usize_of};
-use uext4_sync::Clock;
+use uext4_sync::{Arc, Clock};
 use uext4_volume::{Error, HiddenInodes};
 
 /// Reason for an early end.
@@ -57,11 +59,11 @@ pub(crate) struct Check<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) started: Duration,
     pub(crate) report: CheckReport,
-    pub(crate) descriptors: Vec<Option<GroupDescriptor>>,
+    pub(crate) descriptors: Arc<Vec<Option<GroupDescriptor>>>,
     /// Parts of inode tables that were never written; empty until the map of bad blocks is met.
     pub(crate) unwritten_tables: Vec<Range<u64>>,
     /// Metadata blocks that no file may map, sorted and merged.
-    pub(crate) metadata: Vec<Range<u64>>,
+    pub(crate) metadata: Arc<Vec<Range<u64>>>,
     /// Clusters in use.
     pub(crate) claimed: Bits,
     /// Those with more than one owner, during a repair.
@@ -69,8 +71,16 @@ pub(crate) struct Check<'a> {
     /// Numbers that structures have to say, during a repair.
     pub(crate) derived: Derived,
     pub(crate) links: Links,
+    /// Names of the directory that is checked.
+    pub(crate) names: NameSet,
+    /// Large directories, which are checked after the others.
+    pub(crate) large: Vec<InodeNr>,
+    /// What a part that is checked on trial would record.
+    pub(crate) trial: Option<Trial>,
     /// Directories with a damaged map.
     pub(crate) unreadable: Bits,
+    /// Blocks that were read at once, for the next time.
+    pub(crate) buffer: Vec<u8>,
     pub(crate) shared: SharedBlocks,
     /// Whether a file requires the feature of large files.
     pub(crate) has_large_files: bool,
@@ -79,7 +89,7 @@ pub(crate) struct Check<'a> {
     pub(crate) orphan_file: Vec<InodeNr>,
     /// Damage that was met on the way to the log and to the orphan file; a few at most.
     pub(crate) early: Vec<Corrupt>,
-    pub(crate) orphans: BTreeSet<u32>,
+    pub(crate) orphans: Arc<BTreeSet<u32>>,
     pub(crate) memory_bytes: u64,
     pub(crate) steps: u32,
     /// The log, if there is one, whatever its superblock says.
@@ -103,20 +113,24 @@ impl<'a> Check<'a> {
             limits,
             started: subject.clock.monotonic(),
             report: CheckReport::default(),
-            descriptors: Vec::new(),
+            descriptors: Arc::default(),
             unwritten_tables: Vec::new(),
-            metadata: Vec::new(),
+            metadata: Arc::default(),
             claimed: Bits::default(),
             contested: Contested::default(),
             derived: Derived::default(),
             links: Links::default(),
+            names: NameSet::default(),
+            large: Vec::new(),
+            trial: None,
             unreadable: Bits::default(),
+            buffer: Vec::new(),
             shared: SharedBlocks::default(),
             has_large_files: false,
             values: Values::default(),
             orphan_file: Vec::new(),
             early: Vec::new(),
-            orphans: BTreeSet::new(),
+            orphans: Arc::default(),
             memory_bytes: 0,
             steps: 0,
             found_log: None,
@@ -171,7 +185,7 @@ impl<'a> Check<'a> {
     /// Free blocks and inodes by the descriptors; `None` if one of these is damaged.
     pub(crate) fn free_counts(&self) -> Option<(u64, u32)> {
         let (mut clusters, mut inodes) = (0, 0u32);
-        for descriptor in &self.descriptors {
+        for descriptor in self.descriptors.iter() {
             let descriptor = descriptor.as_ref()?;
             clusters += u64::from(descriptor.free_clusters);
             inodes = inodes.saturating_add(descriptor.free_inodes);
@@ -190,6 +204,11 @@ impl<'a> Check<'a> {
 
     /// Marks clusters in use; returns how many were not so far.
     pub(crate) fn claim(&mut self, clusters: Range<u64>) -> Step<u64> {
+        if let Some(trial) = &mut self.trial {
+            let wanted = clusters.end.saturating_sub(clusters.start);
+            trial.claim(clusters);
+            return Ok(wanted);
+        }
         self.take(self.claimed.more_bytes(&clusters))?;
         Ok(self.claimed.put_all(clusters))
     }
@@ -222,6 +241,21 @@ impl<'a> Check<'a> {
         let read = self.device.read_at(at, &mut bytes);
         read.map_err(|error| Stop::Failed(error.into()))?;
         Ok(bytes)
+    }
+
+    /// Blocks that are read at once.
+    pub(crate) fn blocks_per_read(&self) -> u32 {
+        (READ_BYTES / self.geometry.block_size()).max(1)
+    }
+
+    /// Reads blocks that follow each other, at most [`Self::blocks_per_read`].
+    pub(crate) fn read_run(&mut self, start: BlockNr, blocks: u32, out: &mut Vec<u8>) -> Step {
+        for _ in 0..blocks {
+            self.tick()?;
+        }
+        out.resize(usize_of(blocks) * usize_of(self.geometry.block_size()), 0);
+        let read = self.device.read_at(start.0 * self.block_bytes(), out);
+        read.map_err(|error| Stop::Failed(error.into()))
     }
 
     /// The block of the inode from its first byte on; `None` if its group is damaged.
@@ -311,6 +345,9 @@ impl<'a> Check<'a> {
         (0..self.geometry.group_count).map(GroupNr)
     }
 }
+
+/// Bytes that are read at once.
+const READ_BYTES: u32 = 1 << 18;
 
 /// Memory for each group during the check, in bytes.
 const GROUP_BYTES: u64 = 300;

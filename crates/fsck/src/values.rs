@@ -32,6 +32,12 @@ pub(crate) struct Values {
     held: BTreeMap<u32, Value>,
 }
 
+impl Values {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.named.is_empty() && self.held.is_empty()
+    }
+}
+
 impl Check<'_> {
     pub(crate) fn name_value(&mut self, named: Named) -> Step {
         self.take(BYTES_EACH)?;

@@ -274,7 +274,7 @@ fn attributes_without_the_feature_are_reported() {
 /// Memory is taken for what is in use, not for the size.
 #[test]
 fn a_large_empty_file_system_takes_little_memory() {
-    for (tib, memory_mib) in [(1, 16), (10, 96)] {
+    for (tib, memory_mib) in [(1, 16), (10, 64)] {
         let device = crate::image::ext4(tib << 20);
         let limits = |memory_bytes| Limits {
             memory_bytes,

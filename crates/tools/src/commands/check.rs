@@ -5,6 +5,7 @@ use crate::image::ImageArgs;
 use crate::show;
 use serde_json::{Value, json};
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 use uext4::MountOptions;
 use uext4::check::{CheckReport, Finding, Limits};
@@ -36,16 +37,24 @@ pub(crate) struct Args {
     /// Memory limit; the check fails when it is reached
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = crate::numbers::size)]
     memory: u64,
+    /// Number of threads; no effect on the findings. Default: one per processor, at most 8
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
     /// Time limit in seconds; the check fails when it is reached
     #[arg(long, value_name = "SECONDS", default_value_t = 86400)]
     time: u64,
 }
+
+/// Most threads of a check without `--threads`: the one that collects their results has enough
+/// to do.
+const THREADS_MAX: usize = 8;
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
         let limits = Limits {
             memory_bytes: self.memory,
             time: Duration::from_secs(self.time),
+            threads: check_threads(self.threads),
             findings: self.max,
         };
         let name = self.image.name();
@@ -60,6 +69,12 @@ impl Args {
         out.flush()?;
         verdict(&name, &report)
     }
+}
+
+/// The threads of a check: as given, or one per processor.
+pub(crate) fn check_threads(given: Option<NonZeroUsize>) -> usize {
+    let default = || uext4_sync::cores().min(THREADS_MAX);
+    given.map_or_else(default, NonZeroUsize::get)
 }
 
 /// Turns findings or an incomplete check into a failure.

@@ -1,11 +1,13 @@
 //! `uext4 fsck`: checks a file system and repairs it, with the interface of e2fsck.
 
+use crate::commands::check::check_threads;
 use crate::commands::fsck_decisions::{Choice, Session};
 use crate::commands::fsck_extended::Extended;
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::show;
 use std::fs::File;
+use std::num::NonZeroUsize;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -72,6 +74,9 @@ pub(crate) struct Args {
     /// Memory limit
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = crate::numbers::size)]
     memory: u64,
+    /// Number of threads; no effect on what is found. Default: one per processor, at most 8
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
 }
 
 /// Findings that one round of a repair keeps.
@@ -102,6 +107,7 @@ impl Args {
         Limits {
             memory_bytes: self.memory,
             time: Duration::MAX,
+            threads: check_threads(self.threads),
             findings: FINDINGS_MAX,
         }
     }

@@ -11,4 +11,5 @@ mod maps;
 mod own;
 mod random;
 mod space;
+mod threads;
 mod tree;

@@ -5,7 +5,7 @@ use super::super::damaged_directory::DirBlock;
 use super::super::entries::Entry;
 use super::super::patch::Patch;
 use super::super::rebuild::Content;
-use crate::links::Nameless;
+use crate::links::{Nameless, NewInode};
 use crate::report::{CheckReport, Limits};
 use crate::state::Check;
 use crate::subject::Subject;
@@ -187,8 +187,30 @@ impl Tree {
         self.assert_sound();
     }
 
+    /// What a check finds, with any number of threads.
     pub(super) fn checked(&self) -> CheckReport {
-        crate::check(&self.subject(), &limits()).expect("a check")
+        let check = |threads| {
+            let limits = Limits {
+                threads,
+                ..limits()
+            };
+            crate::check(&self.subject(), &limits).expect("a check")
+        };
+        let report = check(1);
+        let by_threads = check(4);
+        assert_eq!(report.findings, by_threads.findings);
+        let totals = |report: &CheckReport| {
+            let CheckReport {
+                n_inodes,
+                n_directories,
+                n_more,
+                incomplete,
+                ..
+            } = *report;
+            (n_inodes, n_directories, n_more, incomplete)
+        };
+        assert_eq!(totals(&report), totals(&by_threads));
+        report
     }
 
     /// The codes of what a check finds, each once.
@@ -267,6 +289,7 @@ impl Tree {
 fn limits() -> Limits {
     Limits {
         findings: 100_000,
+        threads: 3,
         ..Limits::default()
     }
 }
@@ -341,7 +364,12 @@ pub(super) fn add_inode(patch: &mut Patch<'_, '_>, kind: FileType, parent: Inode
         inode.flags.insert(InodeFlags::EXTENTS);
     }
     patch.write_inode(nr, &inode).expect("a write");
-    patch.check.links.put(nr, kind, 1, Nameless::No);
+    patch.check.links.put(&NewInode {
+        nr,
+        kind,
+        links: 1,
+        nameless: Nameless::No,
+    });
     if kind == FileType::Directory {
         patch.check.links.adopt(nr, parent);
         let content = Content {

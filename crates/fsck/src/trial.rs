@@ -1,0 +1,235 @@
+//! Parts of a pass on trial: threads check parts of the file system, and one thread takes their
+//! results over in order.
+//!
+//! A thread has a [`Check`] of its own that changes nothing but a [`Trial`]: the list of what the
+//! part would record. A part that is sound by itself, and fits to what was recorded before it, is
+//! taken over; any other one is checked once more by the thread that collects, as if there were no
+//! other threads. So findings and their order do not depend on the number of threads.
+//!
+//! Invariants: what threads read does not change during a pass. Parts in work are bounded.
+
+use crate::links::{Links, NewInode};
+use crate::report::Limits;
+use crate::state::{Check, Step};
+use crate::subject::Subject;
+use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
+use std::ops::Range;
+use std::time::Duration;
+use uext4_format::{GroupDescriptor, InodeNr};
+use uext4_num::u64_of;
+use uext4_sync::{Arc, mpsc, thread};
+
+/// Results that a thread may be ahead.
+const AHEAD_MAX: usize = 4;
+
+/// Most separate runs of clusters in the result of a part.
+const CLAIMS_MAX: usize = 1 << 16;
+
+/// Memory of a thread: its buffers, and results that are ahead. A part has at most the inodes of
+/// one group, or some thousands.
+const BYTES_PER_THREAD: u64 = 2 << 20;
+
+/// What a part of a pass would record.
+#[derive(Default)]
+pub(crate) struct Trial {
+    claims: Vec<Range<u64>>,
+    pub(crate) inodes: Vec<NewInode>,
+    /// Inodes that entries name.
+    pub(crate) counted: Vec<InodeNr>,
+    /// Directories, with those that name them.
+    pub(crate) children: Vec<(InodeNr, InodeNr)>,
+    /// Directories, with where their ".." leads.
+    pub(crate) ups: Vec<(InodeNr, InodeNr)>,
+    /// Hashes of names that may be in other parts of the directory as well.
+    pub(crate) names: Vec<u64>,
+    /// Directories that are checked after the others.
+    pub(crate) large: Vec<InodeNr>,
+    has_large_files: bool,
+}
+
+impl Trial {
+    pub(crate) fn claim(&mut self, clusters: Range<u64>) {
+        match self.claims.last_mut() {
+            Some(last) if last.end == clusters.start => last.end = clusters.end,
+            _ if clusters.is_empty() => {}
+            _ => self.claims.push(clusters),
+        }
+    }
+
+    /// Sorts and merges the claims; false if two overlap, or they are too many.
+    fn merge_claims(&mut self) -> bool {
+        let claims = &mut self.claims;
+        claims.sort_unstable_by_key(|run| run.start);
+        let n_claims = claims.len();
+        let mut is_apart = n_claims <= CLAIMS_MAX;
+        claims.dedup_by(|next, last| {
+            is_apart &= next.start >= last.end;
+            let meets = next.start == last.end;
+            if meets {
+                last.end = next.end;
+            }
+            meets
+        });
+        is_apart
+    }
+}
+
+/// What the threads of a pass share.
+pub(crate) struct Basis<'a> {
+    subject: &'a Subject,
+    limits: &'a Limits,
+    started: Duration,
+    descriptors: Arc<Vec<Option<GroupDescriptor>>>,
+    metadata: Arc<Vec<Range<u64>>>,
+    orphans: Arc<BTreeSet<u32>>,
+    links: Links,
+    hasher: RandomState,
+}
+
+impl<'a> Basis<'a> {
+    /// A check for parts on trial.
+    fn check(&self) -> Check<'a> {
+        let mut check = Check::new(self.subject, self.limits);
+        check.started = self.started;
+        check.descriptors = Arc::clone(&self.descriptors);
+        check.metadata = Arc::clone(&self.metadata);
+        check.orphans = Arc::clone(&self.orphans);
+        check.links = self.links.of_kinds();
+        check.names.hasher = self.hasher.clone();
+        check
+    }
+}
+
+impl<'a> Check<'a> {
+    /// Has `n_parts` parts of a pass checked, each by `part`, on as many threads as there may be.
+    pub(crate) fn by_parts(
+        &mut self,
+        n_parts: usize,
+        part: impl Fn(&mut Check<'_>, usize) -> Step + Sync,
+    ) -> Step {
+        let n_threads = self.limits.threads.min(n_parts);
+        if n_threads < 2 {
+            return (0..n_parts).try_for_each(|nr| part(self, nr));
+        }
+        let bytes = u64_of(n_threads) * BYTES_PER_THREAD;
+        self.take(bytes)?;
+        let basis = Basis {
+            subject: self.subject,
+            limits: self.limits,
+            started: self.started,
+            descriptors: Arc::clone(&self.descriptors),
+            metadata: Arc::clone(&self.metadata),
+            orphans: Arc::clone(&self.orphans),
+            links: self.links.of_kinds(),
+            hasher: self.names.hasher.clone(),
+        };
+        let (basis, part) = (&basis, &part);
+        let done = thread::scope(|scope| {
+            let mut results = Vec::with_capacity(n_threads);
+            for first in 0..n_threads {
+                let (sender, receiver) = mpsc::sync_channel(AHEAD_MAX);
+                results.push(receiver);
+                scope.spawn(move || {
+                    let mut check = basis.check();
+                    for nr in (first..n_parts).step_by(n_threads) {
+                        let trial = check.on_trial(|check| part(check, nr));
+                        // The other side ends at the first error.
+                        if sender.send(trial).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            (0..n_parts).try_for_each(|nr| {
+                let trial = results[nr % n_threads].recv().ok().flatten();
+                match trial.map(|trial| self.accept(trial)).transpose()? {
+                    Some(true) => Ok(()),
+                    _ => part(self, nr),
+                }
+            })
+        });
+        self.give_back(bytes);
+        done
+    }
+
+    /// The result of a part; `None` if it is not sound, or needs what another part may record.
+    fn on_trial(&mut self, part: impl FnOnce(&mut Self) -> Step) -> Option<Trial> {
+        self.trial = Some(Trial::default());
+        self.names.clear();
+        let done = part(self);
+        let report = std::mem::take(&mut self.report);
+        let is_whole = self.values.is_empty() && self.shared.is_empty();
+        (self.values, self.shared) = Default::default();
+        self.memory_bytes = 0;
+        let mut trial = self.trial.take()?;
+        trial.has_large_files = std::mem::take(&mut self.has_large_files);
+        trial.names.extend(self.names.beyond_leaf());
+        let is_sound = done.is_ok() && report.is_clean() && is_whole;
+        (is_sound && trial.merge_claims()).then_some(trial)
+    }
+
+    /// Takes a result over; false, without a change, if it does not fit.
+    fn accept(&mut self, trial: Trial) -> Step<bool> {
+        let mut claims = trial.claims.iter();
+        let fits = claims.all(|run| self.claimed.has_none(run))
+            && !trial.names.iter().any(|name| self.names.has(*name))
+            && self.adopt_all(&trial.children);
+        if !fits {
+            return Ok(false);
+        }
+        for run in trial.claims {
+            self.claim(run)?;
+        }
+        for inode in trial.inodes {
+            self.put_inode(inode)?;
+        }
+        for nr in trial.counted {
+            self.count_link(nr)?;
+        }
+        for (nr, up) in trial.ups {
+            self.set_up(nr, up);
+        }
+        for nr in trial.large {
+            self.put_large(nr)?;
+        }
+        for name in trial.names {
+            self.put_name(name)?;
+        }
+        self.has_large_files |= trial.has_large_files;
+        Ok(true)
+    }
+
+    fn adopt_all(&mut self, children: &[(InodeNr, InodeNr)]) -> bool {
+        for (at, (nr, parent)) in children.iter().enumerate() {
+            if !self.adopt(*nr, *parent) {
+                for (nr, _) in &children[..at] {
+                    self.links.abandon(*nr);
+                }
+                return false;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_that_overlap_are_no_result() {
+        let claims = |runs: &[Range<u64>]| {
+            let mut trial = Trial::default();
+            runs.iter().for_each(|run| trial.claim(run.clone()));
+            trial.merge_claims().then_some(trial.claims)
+        };
+        assert_eq!(
+            claims(&[5..7, 7..9, 20..30, 1..5]),
+            Some(vec![1..9, 20..30])
+        );
+        assert_eq!(claims(&[4..4, 5..7]), Some(vec![5..7; 1]));
+        assert_eq!(claims(&[5..7, 20..30, 6..8]), None);
+        assert_eq!(claims(&[5..7, 5..7]), None);
+    }
+}
