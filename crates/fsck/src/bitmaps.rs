@@ -1,5 +1,6 @@
 //! Check of block bitmaps and their counts.
 
+use crate::report::Pass;
 use crate::state::{Check, Step};
 use std::ops::Range;
 use uext4_format::{CorruptKind, DamageLocation, GroupDescriptor, GroupNr, group_flag};
@@ -7,7 +8,9 @@ use uext4_num::usize_of;
 
 impl Check<'_> {
     pub(crate) fn check_bitmaps(&mut self) -> Step {
+        let groups = usize_of(self.geometry.group_count);
         for group in self.groups() {
+            self.advance(Pass::Bitmaps, usize_of(group.0), groups);
             if let Some(descriptor) = self.descriptors[usize_of(group.0)].clone() {
                 self.check_bitmap(group, &descriptor)?;
             }

@@ -3,6 +3,7 @@
 use super::entries::Rules;
 use super::index::Htree;
 use super::names::Reach;
+use crate::report::Pass;
 use crate::state::{Check, Step};
 use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, RecordHeader, verify_block};
 use uext4_format::inline_data;
@@ -37,7 +38,7 @@ impl Check<'_> {
         let bytes = u64_of(all.len()) * u64_of(size_of::<InodeNr>());
         self.take(bytes)?;
         let parts: Vec<_> = all.chunks(PART_DIRECTORIES).collect();
-        self.by_parts(parts.len(), |check, at| {
+        self.by_parts(Pass::Directories, parts.len(), |check, at| {
             let mut part = parts[at].iter();
             part.try_for_each(|nr| check.check_directory(*nr))
         })?;
@@ -152,7 +153,7 @@ impl Check<'_> {
         let bounds = index.as_ref().filter(|_| hashed);
         if wanted > LARGE_BLOCKS {
             let parts: Vec<_> = blocks.chunks(PART_BLOCKS).collect();
-            self.by_parts(parts.len(), |check, at| {
+            self.by_parts(Pass::Directories, parts.len(), |check, at| {
                 check.check_run(dir, parts[at], index.as_ref(), bounds)
             })?;
         } else {

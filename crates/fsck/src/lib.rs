@@ -57,7 +57,7 @@ pub use repair::{
     write_backup,
 };
 pub use replay::replay;
-pub use report::{CheckReport, Finding, Limits};
+pub use report::{CheckReport, Finding, Limits, Pass, Watch};
 pub use subject::Subject;
 
 use state::{Check, Stop};

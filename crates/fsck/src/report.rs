@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 use uext4_format::Corrupt;
+use uext4_sync::Arc;
 
-/// Limits of a check.
-#[derive(Clone, Copy, Debug)]
+/// Limits of a check, and who watches it.
+#[derive(Clone)]
 pub struct Limits {
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -15,6 +16,37 @@ pub struct Limits {
     pub threads: usize,
     /// Findings to keep; further ones are only counted.
     pub findings: usize,
+    /// Is told how far the check is.
+    pub watch: Option<Arc<dyn Watch>>,
+}
+
+/// The long passes of a check, numbered as those of e2fsck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Inodes and their maps, by group.
+    Inodes,
+    /// Directories.
+    Directories,
+    /// Bitmaps, by group.
+    Bitmaps,
+}
+
+impl Pass {
+    /// The number of the pass in e2fsck.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Inodes => 1,
+            Self::Directories => 2,
+            Self::Bitmaps => 5,
+        }
+    }
+}
+
+/// Follows a check.
+pub trait Watch: Send + Sync {
+    /// The check begins to work on part `done` of `total`. A repair checks several times, so both
+    /// may begin anew. Called often; must not block.
+    fn advance(&self, pass: Pass, done: u64, total: u64);
 }
 
 impl Default for Limits {
@@ -24,6 +56,7 @@ impl Default for Limits {
             time: Duration::from_secs(24 * 3600),
             threads: 1,
             findings: 1000,
+            watch: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Check of inode tables: the bitmap against the slots.
 
+use crate::report::Pass;
 use crate::state::{Check, Step};
 use std::ops::Range;
 use uext4_format::{
@@ -43,7 +44,7 @@ impl Check<'_> {
         }
         let parts = self.parts();
         self.take(u64_of(parts.len()) * u64_of(size_of::<Range<u32>>()))?;
-        self.by_parts(parts.len(), |check, nr| {
+        self.by_parts(Pass::Inodes, parts.len(), |check, nr| {
             let mut groups = parts[nr].clone().map(GroupNr);
             groups.try_for_each(|group| check.check_group(group))
         })

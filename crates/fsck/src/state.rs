@@ -6,7 +6,7 @@ use crate::contested::Contested;
 use crate::derived::Derived;
 use crate::links::Links;
 use crate::names::NameSet;
-use crate::report::{CheckReport, Finding, Limits};
+use crate::report::{CheckReport, Finding, Limits, Pass};
 use crate::subject::Subject;
 use crate::trial::Trial;
 use crate::values::Values;
@@ -19,7 +19,7 @@ use uext4_format::{
     InodeNr, Superblock,
 };
 use uext4_journal::Log;
-use uext4_num::{clamp_usize, usize_of};
+use uext4_num::{clamp_usize, u64_of, usize_of};
 use uext4_sync::{Arc, Clock};
 use uext4_volume::{Error, HiddenInodes};
 
@@ -220,6 +220,13 @@ impl<'a> Check<'a> {
     pub(crate) fn give_up<T>(&mut self, why: &'static str) -> Step<T> {
         self.report.incomplete = Some(why);
         Err(Stop::Incomplete)
+    }
+
+    /// Tells how far a pass is.
+    pub(crate) fn advance(&self, pass: Pass, done: usize, total: usize) {
+        if let Some(watch) = &self.limits.watch {
+            watch.advance(pass, u64_of(done), u64_of(total));
+        }
     }
 
     /// Called once per block that is read.

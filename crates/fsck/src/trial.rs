@@ -9,7 +9,7 @@
 //! Invariants: what threads read does not change during a pass. Parts in work are bounded.
 
 use crate::links::{Links, NewInode};
-use crate::report::Limits;
+use crate::report::{Limits, Pass};
 use crate::state::{Check, Step};
 use crate::subject::Subject;
 use std::collections::BTreeSet;
@@ -105,12 +105,16 @@ impl<'a> Check<'a> {
     /// Has `n_parts` parts of a pass checked, each by `part`, on as many threads as there may be.
     pub(crate) fn by_parts(
         &mut self,
+        pass: Pass,
         n_parts: usize,
         part: impl Fn(&mut Check<'_>, usize) -> Step + Sync,
     ) -> Step {
         let n_threads = self.limits.threads.min(n_parts);
         if n_threads < 2 {
-            return (0..n_parts).try_for_each(|nr| part(self, nr));
+            return (0..n_parts).try_for_each(|nr| {
+                self.advance(pass, nr, n_parts);
+                part(self, nr)
+            });
         }
         let bytes = u64_of(n_threads) * BYTES_PER_THREAD;
         self.take(bytes)?;
@@ -142,6 +146,7 @@ impl<'a> Check<'a> {
                 });
             }
             (0..n_parts).try_for_each(|nr| {
+                self.advance(pass, nr, n_parts);
                 let trial = results[nr % n_threads].recv().ok().flatten();
                 match trial.map(|trial| self.accept(trial)).transpose()? {
                     Some(true) => Ok(()),

@@ -10,7 +10,7 @@ use uext4_sync::Arc;
 use uext4_volume::Inspection;
 use uext4_volume::superblock::read_primary;
 
-pub use uext4_fsck::{CheckReport, Finding, Limits};
+pub use uext4_fsck::{CheckReport, Finding, Limits, Pass, Watch};
 
 /// Checks the file system on `device`, which is not written; a log that needs replay is replayed in
 /// memory.

@@ -1,5 +1,6 @@
 //! `uext4 check`: reports damage of a file system without changing it.
 
+use crate::commands::fsck_progress::bar;
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::ImageArgs;
 use crate::show;
@@ -56,6 +57,7 @@ impl Args {
             time: Duration::from_secs(self.time),
             threads: check_threads(self.threads),
             findings: self.max,
+            watch: Some(bar()),
         };
         let name = self.image.name();
         let report = self.image.check(MountOptions::default(), &limits);

@@ -3,6 +3,7 @@
 use crate::commands::check::check_threads;
 use crate::commands::fsck_decisions::{Choice, Session};
 use crate::commands::fsck_extended::Extended;
+use crate::commands::fsck_progress::{bar, on_descriptor};
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::show;
@@ -59,6 +60,9 @@ pub(crate) struct Args {
     /// Image of the external journal
     #[arg(short = 'j', value_name = "FILE", conflicts_with = "journal_path")]
     journal: Option<PathBuf>,
+    /// Write the progress as lines `PASS DONE TOTAL NAME` to this descriptor; 0 shows a bar
+    #[arg(short = 'C', value_name = "FD", allow_hyphen_values = true)]
+    progress: Option<i32>,
     /// Comma-separated: journal_only, discard, nodiscard, fixes_only, bmap2extent
     #[arg(short = 'E', value_name = "LIST")]
     extended: Vec<Extended>,
@@ -103,18 +107,26 @@ impl Args {
         }
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self, choice: Choice) -> Result<Limits> {
+        let watch = match self.progress {
+            Some(fd) => Some(on_descriptor(fd, &self.image.name())?),
+            // Questions are asked on the same terminal.
+            None if choice == Choice::Ask => None,
+            None => Some(bar()),
+        };
+        Ok(Limits {
+            watch,
             memory_bytes: self.memory,
             time: Duration::MAX,
             threads: check_threads(self.threads),
             findings: FINDINGS_MAX,
-        }
+        })
     }
 
     fn check(&self, image: &ImageArgs) -> Result<()> {
         let choice = self.choice()?;
         let mut session = Session::new(image.name(), choice, self.json);
+        let limits = self.limits(choice)?;
         let superblock_kib = self.superblock_kib(image)?;
         if choice == Choice::No {
             Extended::check_read_only(&self.extended)?;
@@ -122,7 +134,7 @@ impl Args {
                 superblock_kib,
                 ..MountOptions::default()
             };
-            let report = image.check(options, &self.limits());
+            let report = image.check(options, &limits);
             let report = report.at(image.name())?;
             return self.end_check(&mut session, &report);
         }
@@ -139,7 +151,7 @@ impl Args {
             }
             None => device,
         };
-        let done = self.change(&mut session, device, options);
+        let done = self.change(&mut session, device, options, &limits);
         if let Some(recorder) = recorder {
             recorder.finish().at(image.name())?;
         }
@@ -174,6 +186,7 @@ impl Args {
         session: &mut Session,
         device: Arc<dyn BlockDevice>,
         options: MountOptions,
+        limits: &Limits,
     ) -> Result<()> {
         if Extended::is_journal_only(&self.extended) {
             uext4::repair::recover(&device, &options).at(session.name())?;
@@ -184,8 +197,8 @@ impl Args {
             session.say_clean()?;
             return Extended::finish(&self.extended, &device, &options, session.name());
         }
-        let (wanted, limits) = (options.clone(), self.limits());
-        let repaired = uext4::repair::repair(Arc::clone(&device), wanted, session, &limits);
+        let wanted = options.clone();
+        let repaired = uext4::repair::repair(Arc::clone(&device), wanted, session, limits);
         let repaired = repaired.at(session.name())?;
         let ended = end_repair(session, &repaired);
         if repaired.is_sound() {

@@ -25,6 +25,7 @@ pub(crate) mod freefrag;
 pub(crate) mod fsck;
 mod fsck_decisions;
 mod fsck_extended;
+mod fsck_progress;
 pub(crate) mod get;
 pub(crate) mod groups;
 pub(crate) mod help;

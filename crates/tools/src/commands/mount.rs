@@ -189,6 +189,7 @@ impl Args {
             memory_bytes: VET_MEMORY_BYTES,
             time: VET_TIME,
             findings: 1,
+            ..Limits::default()
         };
         let report = self.image.check(options.clone(), &limits)?;
         match (report.findings.first(), report.incomplete) {

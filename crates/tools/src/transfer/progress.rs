@@ -49,6 +49,16 @@ impl Progress {
         self.0.set_length(total);
     }
 
+    /// Names the things that are counted.
+    pub(crate) fn named(&self, name: &'static str) {
+        self.0.set_prefix(name);
+    }
+
+    /// Sets the number of bytes, or things, that are done.
+    pub(crate) fn to(&self, done: u64) {
+        self.0.set_position(done);
+    }
+
     pub(crate) fn add(&self, done: u64) {
         self.0.inc(done);
     }

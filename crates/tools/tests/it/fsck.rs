@@ -209,3 +209,25 @@ fn extended_options_do_what_they_say() {
     assert_eq!(code, Some(16), "{said}");
     rig.assert_clean();
 }
+
+#[test]
+fn progress_goes_to_the_descriptor_that_the_caller_names() {
+    let rig = damaged(&[COUNT]);
+    let shell = format!(
+        "'{}' fsck -fy -C9 disk.img 9>progress",
+        env!("CARGO_BIN_EXE_uext4")
+    );
+    let mut run = Command::new("sh");
+    run.args(["-c", &shell]).current_dir(rig.path("."));
+    assert_eq!(run.output().expect("sh runs").status.code(), Some(1));
+    let said = std::fs::read_to_string(rig.path("progress")).unwrap();
+    for pass in ["1 0 ", "2 0 ", "5 0 "] {
+        assert!(said.lines().any(|line| line.starts_with(pass)), "{said}");
+    }
+    assert!(
+        said.lines().all(|line| line.ends_with(" disk.img")),
+        "{said}"
+    );
+    let (code, said) = status(&rig, &["fsck", "-fy", "-C", "77", "disk.img"]);
+    assert_eq!(code, Some(8), "{said}");
+}
