@@ -5,6 +5,9 @@ use crate::state::Check;
 use uext4_format::dirent::DirEntry;
 use uext4_format::{CorruptKind, Feature, FileType, Inode, InodeFlags, InodeNr};
 
+/// Shortest encrypted name in bytes: one block of the cipher.
+const ENCRYPTED_BYTES_MIN: usize = 16;
+
 /// A directory as the rules see it.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
@@ -43,6 +46,9 @@ impl Check<'_> {
         let is_text = rules.names == Names::Text;
         if is_text && entry.name.iter().any(|byte| is_forbidden(*byte)) {
             return Some(CorruptKind::NameBytes);
+        }
+        if !is_text && entry.name.len() < ENCRYPTED_BYTES_MIN {
+            return Some(CorruptKind::NameEncryptedShort);
         }
         let hidden = &self.hidden;
         let is_journal_file = hidden.is_journal(entry.inode)

@@ -258,6 +258,7 @@ table! {
         "keeps the entries of the block that can be told";
     "directory entry", NameLong, Directory, Stops, "keeps the part of the name that fits";
     "directory entry", NameEmpty, Directory, Stops, "names the file by its number";
+    "directory entry", NameEncryptedShort, Directory, Stops, "removes the entry";
     "directory entry", NotWhereItBelongs, Directory, Stops, "removes the entry";
     "directory entry", NameBytes, Directory, Stops, "puts dots in their place";
     "directory entry", InodeNumber, Directory, Stops, "removes the entry";

@@ -13,6 +13,35 @@ const READ_ONLY: &[Feature] = &[Feature::VERITY, Feature::SHARED_BLOCKS];
 /// Incompatible features that make files unreadable here.
 const REFUSED: &[Feature] = &[Feature::CASEFOLD, Feature::ENCRYPT];
 
+/// Features of names and data that a check and a repair of metadata can do without.
+const OF_CONTENTS: &[Feature] = &[Feature::CASEFOLD, Feature::ENCRYPT, Feature::VERITY];
+
+/// What a file system is opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// Names and data of files.
+    #[default]
+    Files,
+    /// The structures alone: a check or a repair.
+    Structures,
+}
+
+/// As [`allowed_access`], for a purpose.
+///
+/// # Errors
+/// As [`allowed_access`].
+pub fn access_for(purpose: Purpose, superblock: &Superblock, wanted: Access) -> Result<Access> {
+    let mut known = superblock.clone();
+    if purpose == Purpose::Structures {
+        let mut features = known.features();
+        OF_CONTENTS
+            .iter()
+            .for_each(|feature| features.remove(*feature));
+        known.set_features(features);
+    }
+    allowed_access(&known, wanted)
+}
+
 /// The access that revision and features allow of what is asked for.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! How a file system may be opened: by its superblock, its features and the device.
 
 use crate::superblock::read_primary;
-use crate::{Access, Error, ResizeError, Result, allowed_access};
+use crate::{Access, Error, Purpose, ResizeError, Result, access_for};
 use uext4_device::BlockDevice;
 use uext4_format::superblock::state;
 use uext4_format::{Feature, Geometry, Superblock};
@@ -10,6 +10,8 @@ use uext4_sync::{Arc, Clock};
 /// How a file system is opened.
 #[derive(Clone)]
 pub struct OpenOptions {
+    /// What it is opened for.
+    pub purpose: Purpose,
     /// Access that is asked for; [`Inspection::access`] is what there is.
     pub access: Access,
     /// Whether a log that is not empty is replayed.
@@ -27,6 +29,7 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
+            purpose: Purpose::Files,
             access: Access::ReadWrite,
             replay: true,
             superblock_kib: None,
@@ -80,7 +83,7 @@ impl Inspection {
         } else {
             options.access
         };
-        let access = allowed_access(&superblock, wanted)?;
+        let access = access_for(options.purpose, &superblock, wanted)?;
         let recovering = features.has(Feature::RECOVER)
             || features.has(Feature::ORPHAN_PRESENT)
             || superblock.last_orphan != 0

@@ -30,7 +30,7 @@ pub use error_record::{
     ERROR_CODE_CORRUPT, ERROR_CODE_IO, ErrorRecord, keep_errors, record_error,
     record_stopped_journal,
 };
-pub use features::{REVISION_MAX, allowed_access, may_write, support};
+pub use features::{Purpose, REVISION_MAX, access_for, allowed_access, may_write, support};
 pub use file_map::{FileMap, MapFormat, MapSource, append_extent, has_map};
 pub use hidden::HiddenInodes;
 pub use inspect::{Inspection, OpenOptions, check_state};

@@ -243,6 +243,7 @@ kinds! {
     RecordLong { bytes: u32, left: u32 } = "record goes past the end of the block";
     NameLong { name: u32, record: u32 } = "name does not fit the record";
     NameEmpty = "empty name";
+    NameEncryptedShort = "encrypted name is shorter than 16 bytes";
     RootDots = "no \".\" and \"..\"";
     RootReserved = "reserved field in use";
     RootInfo { found: u8 } = "wrong length of the information";

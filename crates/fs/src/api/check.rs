@@ -1,14 +1,15 @@
 //! Check of the file system on a device. `uext4-fsck` checks it at rest. If the log has to be
-//! replayed, a read-only mount does that in memory before.
+//! replayed, a read-only mount does that in memory before; features of names and data that a mount
+//! refuses do not matter to a check, which replays the log without fast commits then.
 
 use crate::ops::filesystem::Filesystem;
 use crate::types::error::{Error, Result};
 use crate::types::options::{Access, MountOptions, Threads};
-use uext4_device::{BlockDevice, ReadOnly};
+use uext4_device::{BlockDevice, Overlay, ReadOnly};
 use uext4_fsck::Subject;
 use uext4_sync::Arc;
-use uext4_volume::Inspection;
 use uext4_volume::superblock::read_primary;
+use uext4_volume::{Inspection, Purpose};
 
 pub use uext4_fsck::{CheckReport, Finding, Limits, Pass, Watch};
 
@@ -50,13 +51,23 @@ struct Opened {
 fn opened(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Opened> {
     let superblock = read_primary(&*device, options.superblock_kib)?;
     let settled = options.clone().settled(&superblock)?;
-    let found = Inspection::of(&*device, superblock, &settled.open_options())?;
+    let open_options = settled.options_for(Purpose::Structures);
+    let mut found = Inspection::of(&*device, superblock, &open_options)?;
+    let mut device = device;
     if found.needs_replay {
-        let mounted = Filesystem::mount(device, options)?;
-        return Ok(Opened {
-            subject: recovered(&mounted),
-            _recovered: Some(mounted),
-        });
+        match Filesystem::mount(Arc::clone(&device), options) {
+            Ok(mounted) => {
+                return Ok(Opened {
+                    subject: recovered(&mounted),
+                    _recovered: Some(mounted),
+                });
+            }
+            Err(Error::Unsupported(_)) => {}
+            Err(error) => return Err(error),
+        }
+        device = Arc::new(Overlay::new(device));
+        uext4_fsck::replay(&device, settled.journal_device.as_ref())?;
+        found = Inspection::new(&*device, &open_options)?;
     }
     let subject = Subject {
         device,

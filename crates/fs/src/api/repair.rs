@@ -10,7 +10,7 @@ use uext4_fsck::Subject;
 use uext4_sync::Arc;
 use uext4_volume::mmp::{self, Claim, MmpGuard};
 use uext4_volume::superblock::read_primary;
-use uext4_volume::{Inspection, Media, Writes};
+use uext4_volume::{Inspection, Media, Purpose, Writes, access_for, may_write};
 
 pub use uext4_fsck::{
     Decision, Decisions, Finding, Limits, Preen, Problem, RepairAll, RepairReport, RepairSafe,
@@ -62,8 +62,8 @@ pub fn needs_recovery(disk: &Superblock) -> bool {
 }
 
 /// Replays the log and frees orphans by a mount, if either is due. Where damage prevents a mount,
-/// the log is replayed without one, so that fast commits are lost, and orphans are left to the
-/// check.
+/// or features of names and data that a mount refuses, the log is replayed without one, so that
+/// fast commits are lost, and orphans are left to the check.
 ///
 /// # Errors
 /// As [`repair`].
@@ -79,6 +79,9 @@ pub fn recover(device: &Arc<dyn BlockDevice>, options: &MountOptions) -> Result<
         prefetch_bitmaps: false,
         ..options.clone()
     };
+    if !may_write(&disk) {
+        return recover_structures(device, &disk, journal.as_ref());
+    }
     match Filesystem::mount(device.clone(), options) {
         Ok(mounted) => mounted.unmount(),
         Err(Error::Corrupt(_) | Error::Journal(uext4_journal::Error::Corrupt(_))) => {
@@ -91,6 +94,28 @@ pub fn recover(device: &Arc<dyn BlockDevice>, options: &MountOptions) -> Result<
     }
 }
 
+/// Replays the log of a file system that no mount here writes.
+fn recover_structures(
+    device: &Arc<dyn BlockDevice>,
+    disk: &Superblock,
+    journal: Option<&Arc<dyn BlockDevice>>,
+) -> Result<()> {
+    if access_for(Purpose::Structures, disk, Access::ReadWrite)? == Access::ReadOnly {
+        return Err(Error::ReadOnly);
+    }
+    let features = disk.features();
+    if !features.has(Feature::RECOVER) {
+        return Ok(());
+    }
+    if features.has(Feature::FAST_COMMIT) {
+        // Only a mount replays these.
+        return Err(Error::Unsupported(
+            "fast_commit beside encrypt, casefold or verity",
+        ));
+    }
+    Ok(uext4_fsck::replay(device, journal)?)
+}
+
 /// The file system to repair, kept from other hosts.
 fn claimed(
     device: Arc<dyn BlockDevice>,
@@ -98,7 +123,8 @@ fn claimed(
 ) -> Result<(Subject, Option<MmpGuard>)> {
     let disk = read_primary(&*device, None)?;
     let settled = options.clone().settled(&disk)?;
-    let mut found = Inspection::of(&*device, disk, &settled.open_options())?;
+    let open_options = settled.options_for(Purpose::Structures);
+    let mut found = Inspection::of(&*device, disk, &open_options)?;
     if found.access != Access::ReadWrite {
         return Err(Error::ReadOnly);
     }
@@ -116,7 +142,7 @@ fn claimed(
     };
     if mmp.is_some() {
         media.home.base().forget_cache();
-        found = Inspection::new(&**media.home.base(), &settled.open_options())?;
+        found = Inspection::new(&**media.home.base(), &open_options)?;
     }
     let subject = Subject {
         journal_device: media.journal_device(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use uext4::check::{CheckReport, Finding, Limits, check};
 use uext4::device::{BlockDevice, MemDevice};
 use uext4::format::{CorruptKind, DamageLocation, InodeNr};
+use uext4::repair::{RepairAll, repair};
 use uext4::{Caller, Error, Filesystem, MountOptions, WriteContext};
 use uext4_testkit::oracle;
 
@@ -250,4 +251,60 @@ fn a_journal_maps_all_of_its_size() {
             "{report:?}"
         );
     }
+}
+
+fn repaired(path: &Path) {
+    let device = Arc::new(MemDevice::from_bytes(
+        &std::fs::read(path).expect("the image"),
+    ));
+    let options = MountOptions::default();
+    let report = repair(device.clone(), options, &mut RepairAll, &Limits::default());
+    assert!(report.expect("it can be repaired").n_repaired > 0);
+    std::fs::write(path, device.to_bytes()).expect("there is room");
+}
+
+/// Features of names and data keep a mount out, and no check or repair.
+#[test]
+fn features_of_contents_hide_no_damage() {
+    let dir = oracle::scratch_dir().expect("there is room");
+    let path = dir.path().join("image");
+    for features in ["encrypt", "casefold", "verity", "encrypt,casefold,verity"] {
+        made(&path, features);
+        assert!(report(&path).is_clean(), "{features}");
+        changed(&path, &["set_inode_field /lost+found links_count 7"]);
+        assert!(!report(&path).is_clean(), "{features}");
+        repaired(&path);
+        oracle::assert_clean(&path);
+    }
+}
+
+/// An encrypted name of less than a block of the cipher, and an encrypted lost+found.
+#[test]
+fn encrypted_directories_are_repaired() {
+    const DIRECTORY: &str = "flags 0x80800";
+    let dir = oracle::scratch_dir().expect("there is room");
+    let path = dir.path().join("image");
+    made(&path, "encrypt");
+    std::fs::write(dir.path().join("text"), b"readable").expect("there is room");
+    let source = dir.path().join("text");
+    changed(
+        &path,
+        &[
+            "mkdir secret",
+            &format!("write {} secret/short", source.display()),
+            &format!("set_inode_field secret {DIRECTORY}"),
+            &format!("set_inode_field lost+found {DIRECTORY}"),
+        ],
+    );
+    let found = report(&path);
+    let is_short = problems(&found).any(|one| *one == CorruptKind::NameEncryptedShort);
+    assert!(is_short, "{found:#?}");
+    repaired(&path);
+    let kept = oracle::debugfs(&path, oracle::Access::Read, &["ls -p lost+found"]);
+    let kept = kept.expect("debugfs reads");
+    assert!(
+        kept.contains("/#"),
+        "the file is in a new lost+found: {kept}"
+    );
+    assert!(report(&path).is_clean());
 }

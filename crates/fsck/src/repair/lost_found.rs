@@ -24,8 +24,10 @@ impl Patch<'_, '_> {
         }
         let mut names = Vec::new();
         match self.find_name(InodeNr::ROOT, NAME)? {
-            Some(nr) if self.is_open_directory(nr) => return Ok(Some(nr)),
-            Some(nr) if self.check.links.is_directory(nr) => return Ok(None),
+            // Files of others have no place below an encryption policy.
+            Some(nr) if self.check.links.is_directory(nr) && !self.is_encrypted(nr)? => {
+                return Ok(self.is_open_directory(nr).then_some(nr));
+            }
             Some(nr) => {
                 self.remove_entries(InodeNr::ROOT, &|entry| entry.name == NAME)?;
                 names.push(Entry {
@@ -38,7 +40,9 @@ impl Patch<'_, '_> {
         }
         // Its number in every file system that mke2fs made.
         let usual = InodeNr(self.check.geometry.first_inode);
-        let is_there = numbers.contains(&usual) && self.is_open_directory(usual);
+        let is_there = numbers.contains(&usual)
+            && self.is_open_directory(usual)
+            && !self.is_encrypted(usual)?;
         let nr = if is_there {
             Some(usual)
         } else {
@@ -55,6 +59,13 @@ impl Patch<'_, '_> {
         let wanted = names.len();
         let named = self.add_entries(InodeNr::ROOT, names)?;
         Ok((named.len() == wanted).then_some(nr))
+    }
+
+    fn is_encrypted(&mut self, nr: InodeNr) -> Step<bool> {
+        let inode = self.inode(nr)?;
+        let has_encryption = self.check.geometry.features.has(Feature::ENCRYPT);
+        let is_marked = |inode: Inode| inode.flags.contains(InodeFlags::ENCRYPT);
+        Ok(has_encryption && inode.is_some_and(is_marked))
     }
 
     /// A new empty directory; `None` if there is no inode or no block.

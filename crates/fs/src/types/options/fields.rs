@@ -4,7 +4,7 @@ use crate::types::base_lines::BaseLines;
 use std::time::Duration;
 use uext4_device::BlockDevice;
 use uext4_sync::Arc;
-use uext4_volume::{Access, OpenOptions};
+use uext4_volume::{Access, OpenOptions, Purpose};
 
 /// Reaction to damage (`errors=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,7 +271,13 @@ impl MountOptions {
 
     /// How a file system is opened with these options.
     pub(crate) fn open_options(&self) -> OpenOptions {
+        self.options_for(Purpose::Files)
+    }
+
+    /// How a file system is opened for a purpose.
+    pub(crate) fn options_for(&self, purpose: Purpose) -> OpenOptions {
         OpenOptions {
+            purpose,
             access: self.access,
             replay: self.replay,
             superblock_kib: self.superblock_kib,

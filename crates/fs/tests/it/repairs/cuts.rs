@@ -31,8 +31,8 @@ struct Repaired {
     /// Contents that e2fsck keeps, of those that are there in the end; `None` if no run of it ends
     /// in a sound file system.
     kept_by_e2fsck: Option<BTreeSet<u64>>,
-    /// Superblock and descriptors are damaged. With a damaged superblock e2fsck takes both from
-    /// backups; once the superblock is there again, it believes the descriptors.
+    /// With a damaged superblock e2fsck reads descriptors from backups as well; once the superblock
+    /// is there again, it believes the primary ones.
     misleads_e2fsck: bool,
 }
 
@@ -66,7 +66,6 @@ fn policy() -> Policy {
 
 /// Repairs an image; `None` if there is nothing to repair, or something is left.
 fn record(image: &Path, wounds: &[String]) -> Result<Option<Repaired>> {
-    let hits = |target: &str| wounds.iter().any(|wound| wound.starts_with(target));
     let damaged = std::fs::read(image)?;
     let device = Arc::new(MemDevice::from_bytes(&damaged));
     let recorder = Arc::new(Recorder::new(device.clone()));
@@ -92,7 +91,7 @@ fn record(image: &Path, wounds: &[String]) -> Result<Option<Repaired>> {
         log,
         tree,
         kept_by_e2fsck,
-        misleads_e2fsck: hits("Superblock") && hits("Descriptor"),
+        misleads_e2fsck: wounds.iter().any(|wound| wound.starts_with("Superblock")),
     }))
 }
 
