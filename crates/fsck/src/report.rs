@@ -5,7 +5,7 @@ use std::time::Duration;
 use uext4_format::Corrupt;
 use uext4_sync::Arc;
 
-/// Limits of a check, and who watches it.
+/// Limits of a check, and the object that follows it.
 #[derive(Clone)]
 pub struct Limits {
     /// Memory in bytes.

@@ -63,9 +63,8 @@ impl Patch<'_, '_> {
 
     fn is_encrypted(&mut self, nr: InodeNr) -> Step<bool> {
         let inode = self.inode(nr)?;
-        let has_encryption = self.check.geometry.features.has(Feature::ENCRYPT);
-        let is_marked = |inode: Inode| inode.flags.contains(InodeFlags::ENCRYPT);
-        Ok(has_encryption && inode.is_some_and(is_marked))
+        let is_marked = inode.is_some_and(|inode| inode.flags.contains(InodeFlags::ENCRYPT));
+        Ok(is_marked && self.check.geometry.features.has(Feature::ENCRYPT))
     }
 
     /// A new empty directory; `None` if there is no inode or no block.
