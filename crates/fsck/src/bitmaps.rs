@@ -102,7 +102,11 @@ impl Check<'_> {
         let start = geometry.group_first_block(group).0;
         let len = geometry.clusters_in_group(group);
         let first = self.clusters(start..start + 1).start;
-        let runs = self.claimed.runs_in(&(first..first + u64::from(len)));
+        let all = first..first + u64::from(len);
+        if self.claimed.has_none(&all) {
+            return;
+        }
+        let runs = self.claimed.runs_in(&all);
         let has_data = runs.into_iter().any(|run| self.has_data(run));
         if has_data {
             let problem = CorruptKind::DataWithoutBitmap;

@@ -63,7 +63,6 @@ impl Check<'_> {
             _ if self.hidden.contains(nr) => inode.size.div_ceil(self.block_bytes()),
             _ => 0,
         };
-        let seed = self.checksums.inode_seed(nr, inode.generation);
         let geometry = &self.geometry;
         let blocks = u64::from(geometry.first_data_block)..geometry.blocks_count;
         let root = ExtentNode::new(&inode.i_block[..]);
@@ -73,6 +72,8 @@ impl Check<'_> {
             return Ok(());
         }
         self.check_room(&root, DamageLocation::Inode(nr), mapped);
+        let checksums = Some(&self.checksums).filter(|_| root.depth() > 0);
+        let seed = checksums.and_then(|checksums| checksums.inode_seed(nr, inode.generation));
         self.walk_node(nr, seed, &root, &expect, mapped)
     }
 
