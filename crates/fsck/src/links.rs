@@ -1,22 +1,16 @@
 //! Check of links: file types, link counts, and names that are missing.
 
+use super::counts::{AllCounts, Counts};
 use super::paged::Paged;
 use crate::state::{Check, Step};
-use std::collections::BTreeMap;
 use uext4_format::xattr::decode_ibody;
 use uext4_format::{CorruptKind, DamageLocation, Feature, FileType, InodeFlags, InodeNr, RawInode};
-use uext4_num::{low_u8, low_u32};
+use uext4_num::low_u32;
 use uext4_sync::Arc;
 
 /// The inode needs no name: it is found by its number, or is an orphan.
 const NAMELESS: u8 = 0x10;
 const KIND: u8 = 0x0f;
-
-/// Largest number that half a byte of counts has.
-const NARROW_MAX: u16 = 14;
-
-/// Memory for counts that do not fit into a byte.
-const BYTES_PER_WIDE: u64 = 24;
 
 pub(crate) struct Directory {
     pub(crate) nr: u32,
@@ -24,48 +18,6 @@ pub(crate) struct Directory {
     pub(crate) parent: u32,
     /// Its ".."; 0 until it is found.
     pub(crate) up: u32,
-}
-
-/// The links that an inode says it has, and those found so far.
-#[derive(Clone, Copy)]
-struct Counts {
-    wanted: u16,
-    found: u16,
-}
-
-/// Counts of each inode: half a byte for each of the two, if both are small.
-#[derive(Default)]
-struct AllCounts {
-    /// Of all ones for counts in `wide`.
-    narrow: Paged<u8>,
-    wide: BTreeMap<u32, Counts>,
-}
-
-impl AllCounts {
-    const IS_WIDE: u8 = 0xFF;
-
-    fn get(&self, nr: u32) -> Counts {
-        let byte = self.narrow.get(nr.into());
-        let narrow = Counts {
-            wanted: u16::from(byte & 0xF),
-            found: u16::from(byte >> 4),
-        };
-        let wide = (byte == Self::IS_WIDE).then(|| self.wide.get(&nr).copied());
-        wide.flatten().unwrap_or(narrow)
-    }
-
-    fn set(&mut self, nr: u32, counts: Counts) {
-        let Counts { wanted, found } = counts;
-        let Some(byte) = self.narrow.get_mut(nr.into()) else {
-            return;
-        };
-        if wanted <= NARROW_MAX && found <= NARROW_MAX {
-            *byte = low_u8(wanted | found << 4);
-        } else {
-            *byte = Self::IS_WIDE;
-            self.wide.insert(nr, counts);
-        }
-    }
 }
 
 /// Type and links of each inode.
@@ -86,10 +38,7 @@ impl Links {
     pub(crate) fn new(inodes: u64) -> Self {
         Self {
             kinds: Arc::new(Paged::new(inodes + 1)),
-            counts: AllCounts {
-                narrow: Paged::new(inodes + 1),
-                wide: BTreeMap::new(),
-            },
+            counts: AllCounts::new(inodes + 1),
             directories: Vec::new(),
         }
     }
@@ -104,17 +53,15 @@ impl Links {
 
     /// Memory before the first inode, in bytes.
     pub(crate) fn empty_bytes(inodes: u64) -> u64 {
-        2 * Paged::<u8>::empty_bytes(inodes + 1)
+        Paged::<u8>::empty_bytes(inodes + 1) + AllCounts::empty_bytes(inodes + 1)
     }
 
     /// Memory that [`Self::put`] takes, in bytes.
     fn more_bytes(&self, new: &NewInode) -> u64 {
         let at = u64::from(new.nr.0);
-        let is_wide = new.links > NARROW_MAX;
         let is_directory = new.kind == FileType::Directory;
         self.kinds.more_bytes(at..at + 1)
-            + self.counts.narrow.more_bytes(at..at + 1)
-            + u64::from(is_wide) * BYTES_PER_WIDE
+            + self.counts.more_bytes(new.nr.0, new.links)
             + u64::from(is_directory) * Self::BYTES_PER_DIRECTORY
     }
 
@@ -145,7 +92,7 @@ impl Links {
     /// Hints that an inode is named next.
     pub(crate) fn prefetch(&self, nr: InodeNr) {
         self.kinds.prefetch(nr.0.into());
-        self.counts.narrow.prefetch(nr.0.into());
+        self.counts.prefetch(nr.0);
     }
 
     /// Type of an inode in use.
@@ -172,11 +119,7 @@ impl Links {
         if self.kinds.get(nr.0.into()) == 0 {
             return 0;
         }
-        let Counts { wanted, found } = self.counts.get(nr.0);
-        let was_wide = wanted.max(found) > NARROW_MAX;
-        let found = found.saturating_add(1);
-        self.counts.set(nr.0, Counts { wanted, found });
-        u64::from(!was_wide && found > NARROW_MAX) * BYTES_PER_WIDE
+        self.counts.count(nr.0)
     }
 
     pub(crate) fn n_directories(&self) -> usize {
@@ -355,32 +298,5 @@ impl Check<'_> {
         } else {
             CorruptKind::Unnamed
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_of_any_size_are_kept() {
-        let mut links = Links::new(5000);
-        for (nr, wanted) in [(12, 0), (13, 1), (14, 14), (15, 15), (16, 65_000)] {
-            links.put(&NewInode {
-                nr: InodeNr(nr),
-                kind: FileType::Regular,
-                links: wanted,
-                nameless: Nameless::No,
-            });
-            let mut bytes = 0;
-            for found in 1..=100 {
-                bytes += links.count(InodeNr(nr));
-                let is = (links.wanted(InodeNr(nr)), links.n_names(InodeNr(nr)));
-                assert_eq!(is, (wanted, found));
-            }
-            assert_eq!(bytes, u64::from(wanted < 15) * BYTES_PER_WIDE);
-        }
-        assert_eq!(links.count(InodeNr(17)), 0);
-        assert_eq!(links.n_names(InodeNr(17)), 0);
     }
 }

@@ -4,7 +4,7 @@ use super::Outcome;
 use super::damaged_directory::{DamagedDirectory, DirBlock};
 use super::entries::Entry;
 use super::patch::Patch;
-use crate::directories::end_of_name;
+use crate::leaves::end_of_name;
 use crate::state::Step;
 use uext4_format::dirent::{DirEntries, DirEntryType, DirLeaf, LeafTail};
 use uext4_format::inline_data::set_parent;

@@ -1,0 +1,110 @@
+//! Link counts of all inodes: a byte each, as long as the two numbers are small.
+
+use super::paged::Paged;
+use std::collections::BTreeMap;
+use uext4_num::low_u8;
+
+/// Largest number that half a byte of counts has.
+const NARROW_MAX: u16 = 14;
+
+/// Memory for counts that do not fit into a byte.
+const BYTES_PER_WIDE: u64 = 24;
+
+/// The links that an inode says it has, and those found so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) wanted: u16,
+    pub(crate) found: u16,
+}
+
+/// Counts of each inode: half a byte for each of the two, if both are small.
+#[derive(Default)]
+pub(crate) struct AllCounts {
+    /// Of all ones for counts in `wide`.
+    narrow: Paged<u8>,
+    wide: BTreeMap<u32, Counts>,
+}
+
+impl AllCounts {
+    const IS_WIDE: u8 = 0xFF;
+
+    /// Of the inodes below `len`.
+    pub(crate) fn new(len: u64) -> Self {
+        Self {
+            narrow: Paged::new(len),
+            wide: BTreeMap::new(),
+        }
+    }
+
+    /// Memory before the first inode, in bytes.
+    pub(crate) fn empty_bytes(len: u64) -> u64 {
+        Paged::<u8>::empty_bytes(len)
+    }
+
+    /// Memory that an inode takes which says that it has so many links, in bytes.
+    pub(crate) fn more_bytes(&self, nr: u32, wanted: u16) -> u64 {
+        let at = u64::from(nr);
+        let wide = u64::from(wanted > NARROW_MAX) * BYTES_PER_WIDE;
+        self.narrow.more_bytes(at..at + 1) + wide
+    }
+
+    /// As [`Paged::prefetch`].
+    pub(crate) fn prefetch(&self, nr: u32) {
+        self.narrow.prefetch(nr.into());
+    }
+
+    pub(crate) fn get(&self, nr: u32) -> Counts {
+        let byte = self.narrow.get(nr.into());
+        let narrow = Counts {
+            wanted: u16::from(byte & 0xF),
+            found: u16::from(byte >> 4),
+        };
+        let wide = (byte == Self::IS_WIDE).then(|| self.wide.get(&nr).copied());
+        wide.flatten().unwrap_or(narrow)
+    }
+
+    pub(crate) fn set(&mut self, nr: u32, counts: Counts) {
+        let Counts { wanted, found } = counts;
+        let Some(byte) = self.narrow.get_mut(nr.into()) else {
+            return;
+        };
+        if wanted <= NARROW_MAX && found <= NARROW_MAX {
+            *byte = low_u8(wanted | found << 4);
+        } else {
+            *byte = Self::IS_WIDE;
+            self.wide.insert(nr, counts);
+        }
+    }
+
+    /// Counts a link that was found; returns how much memory that took.
+    pub(crate) fn count(&mut self, nr: u32) -> u64 {
+        let Counts { wanted, found } = self.get(nr);
+        let was_wide = wanted.max(found) > NARROW_MAX;
+        let found = found.saturating_add(1);
+        self.set(nr, Counts { wanted, found });
+        u64::from(!was_wide && found > NARROW_MAX) * BYTES_PER_WIDE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_any_size_are_kept() {
+        let mut counts = AllCounts::new(5000);
+        for (nr, wanted) in [(12, 0), (13, 1), (14, 14), (15, 15), (16, 65_000)] {
+            counts.set(nr, Counts { wanted, found: 0 });
+            let mut bytes = 0;
+            for found in 1..=100 {
+                bytes += counts.count(nr);
+                let is = counts.get(nr);
+                assert_eq!((is.wanted, is.found), (wanted, found));
+            }
+            let is_narrow = wanted <= NARROW_MAX;
+            assert_eq!(bytes, u64::from(is_narrow) * BYTES_PER_WIDE);
+            assert_eq!(counts.more_bytes(nr, wanted) == 0, is_narrow);
+        }
+        assert_eq!(counts.get(17).found, 0);
+    }
+}
