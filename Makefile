@@ -126,8 +126,8 @@ boot: deps ## Boot a Debian of `uext4 build` in QEMU (root, network; four minute
 	cargo test --quiet --package uext4-tools --test it boots -- --ignored --nocapture
 
 PUBLISHED = uext4-num uext4-sync uext4-format uext4-device uext4-journal uext4-alloc uext4-mkfs \
-	uext4-volume uext4-offline uext4-fsck uext4-builder uext4-archive uext4-image uext4 \
-	uext4-tree uext4-fuse uext4-tools
+	uext4-volume uext4-offline uext4-fsck uext4-forensics uext4-builder uext4-archive \
+	uext4-image uext4 uext4-tree uext4-fuse uext4-tools
 
 crates: ## Package the crates that are published, and build each from its package.
 	cargo package $(PUBLISHED:%=--package %)

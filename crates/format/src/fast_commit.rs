@@ -86,6 +86,12 @@ pub fn begins_area(block: &[u8]) -> bool {
     get_u16(block, 0) == TAG_HEAD
 }
 
+/// The transaction that the fast commits of an area belong to, by its first block.
+pub fn head_tid(block: &[u8]) -> Option<Tid> {
+    let has_numbers = block.len() >= TAG_BYTES + 8;
+    (begins_area(block) && has_numbers).then(|| Tid(get_u32(block, TAG_BYTES + 4)))
+}
+
 /// Reads an area of fast commits block by block.
 pub struct Scan {
     tid: Tid,

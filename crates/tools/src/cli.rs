@@ -2,8 +2,8 @@
 
 use crate::commands::{
     build, change, check, compact, completions, convert, defrag, diff, export, extents, freefrag,
-    fsck, get, help, info, ls, mkfs, mount, put, quota, remount, replay, resize, stat, stats, trim,
-    tunables, tune, undo,
+    fsck, get, help, info, log, ls, mkfs, mount, put, quota, remount, replay, resize, stat, stats,
+    trim, tunables, tune, undo,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -20,6 +20,7 @@ Examples:
   uext4 info disk.img --json               show sizes, features, state of the journal
   uext4 check disk.img                     check the file system
   uext4 fsck -y disk.img                   check and repair it
+  uext4 log disk.img                       show the transactions in the journal
   uext4 mount disk.img /mnt                mount it through FUSE; uext4 umount /mnt unmounts
   uext4 stats /mnt --watch                 watch the statistics of a mount
   uext4 replay disk.img                    replay the journal after a crash
@@ -71,6 +72,7 @@ pub(crate) enum Command {
     Check(check::Args),
     Fsck(fsck::Args),
     Undo(undo::Args),
+    Log(log::Args),
     Ls(ls::Args),
     Stat(stat::Args),
     Cat(stat::CatArgs),

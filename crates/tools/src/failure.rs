@@ -256,6 +256,29 @@ impl Cause for uext4::Error {
     }
 }
 
+impl Cause for uext4_forensics::Error {
+    fn exit(&self) -> Exit {
+        match self {
+            uext4_forensics::Error::Volume(error) => uext4::Error::from(error.clone()).exit(),
+            uext4_forensics::Error::Memory { .. } => Exit::Failed,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            uext4_forensics::Error::Volume(error) => uext4::Error::from(error.clone()).text(),
+            memory => memory.to_string(),
+        }
+    }
+
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            uext4_forensics::Error::Volume(error) => uext4::Error::from(error.clone()).hint(),
+            uext4_forensics::Error::Memory { .. } => Some("--memory gives more"),
+        }
+    }
+}
+
 /// The path is the place; the text adds the component where a look-up ended.
 impl Cause for uext4::path::PathError {
     fn exit(&self) -> Exit {

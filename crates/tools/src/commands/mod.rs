@@ -31,6 +31,8 @@ pub(crate) mod groups;
 pub(crate) mod help;
 pub(crate) mod info;
 mod journal_words;
+pub(crate) mod log;
+mod log_rows;
 pub(crate) mod ls;
 pub(crate) mod mkfs;
 mod mkfs_extended;
@@ -88,6 +90,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Check(args) => args.run(),
         Command::Fsck(args) => args.run(),
         Command::Undo(args) => args.run(),
+        Command::Log(args) => args.run(),
         Command::Freefrag(args) => args.run(),
         Command::Trim(args) => args.run(),
         Command::Defrag(args) => args.run(),

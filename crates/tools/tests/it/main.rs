@@ -16,6 +16,7 @@ mod damage;
 mod defrag;
 mod diff;
 mod export;
+mod forensics;
 mod fsck;
 mod fstab;
 mod grow_mount;

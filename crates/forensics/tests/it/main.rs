@@ -1,0 +1,7 @@
+//! The readers of this crate on images of the engine and of the kernel, whole and damaged; debugfs
+//! judges.
+#![allow(missing_docs)]
+
+mod base;
+mod log;
+mod wounds;

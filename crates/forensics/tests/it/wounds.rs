@@ -1,0 +1,86 @@
+//! Damaged images: no reader panics, hangs or takes more memory than its limit.
+//!
+//! More seeds: `UEXT4_FORENSICS_SEEDS=20000 cargo test -p uext4-forensics wounds`;
+//! `UEXT4_FORENSICS_FIRST` repeats the seed of a failure.
+
+use crate::base::{MODERN, OLD, WIDE, made, open};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use uext4_forensics::{Entry, Error, Memory, Owners, Result, fast_commits};
+use uext4_testkit::damage::{Checksums, Target, Wound};
+
+const SEEDS: u64 = 150;
+const MEMORY_BYTES: u64 = 64 << 20;
+/// Longest time of a reader on an image of 16 MiB.
+const TIME: Duration = Duration::from_secs(20);
+
+fn number(name: &str, default: u64) -> u64 {
+    let value = std::env::var(name).ok();
+    value.map_or(default, |value| value.parse().expect("a number"))
+}
+
+/// Calls `read` on wounded copies of each image.
+fn each_wound(read: impl Fn(&Path) -> Result<()>) {
+    let targets: Vec<Target> = Target::ALL
+        .into_iter()
+        .chain(Target::RARE)
+        .chain(Target::INNER)
+        .chain([Target::JournalBlock; 12])
+        .collect();
+    let (first, seeds) = (
+        number("UEXT4_FORENSICS_FIRST", 0),
+        number("UEXT4_FORENSICS_SEEDS", SEEDS),
+    );
+    for options in [MODERN, WIDE, OLD] {
+        let made = made(options);
+        for seed in first..first + seeds {
+            let image = if seed % 2 == 0 {
+                &made.live
+            } else {
+                &made.clean
+            };
+            let target = targets[(seed / 2) as usize % targets.len()];
+            let checksums = match seed % 3 {
+                0 => Checksums::Left,
+                _ => Checksums::Fixed,
+            };
+            let Ok(Some(wound)) = Wound::inflict(image, target, seed, checksums) else {
+                continue;
+            };
+            let began = Instant::now();
+            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| read(image)));
+            assert!(read.is_ok(), "{options:?}, seed {seed}: {wound}");
+            let time = began.elapsed();
+            assert!(time < TIME, "{options:?}, seed {seed}: {wound}: {time:?}");
+            wound.heal(image).expect("it is there");
+        }
+    }
+}
+
+#[test]
+fn the_log_is_read() {
+    each_wound(|path| {
+        let memory = Memory::new(MEMORY_BYTES);
+        let (image, ring) = open(path, &memory)?;
+        let Some(mut ring) = ring else {
+            return Ok(());
+        };
+        let mut blocks = Vec::new();
+        for one in ring.transactions().to_vec() {
+            ring.visit::<Error>(&one, &mut |ring, entry| {
+                match entry {
+                    Entry::Image(logged) => {
+                        blocks.push(logged.block);
+                        ring.image(logged)?;
+                    }
+                    Entry::Revoked { block } => blocks.push(block),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+        }
+        fast_commits(&mut ring, image.geometry().inode_size, &memory)?;
+        Owners::find(&image, blocks, &memory)?;
+        Ok(())
+    });
+}
