@@ -20,6 +20,7 @@ mod error;
 pub mod extent;
 pub mod fast_commit;
 mod feature;
+pub mod fields;
 mod file_type;
 mod full;
 mod geometry;

@@ -149,3 +149,30 @@ fn types_and_modes_match() {
         }
     }
 }
+
+#[test]
+fn any_bytes_get_a_checksum() {
+    use crate::fields::{INODE, Value, find, seal_inode};
+    let checksums = Checksums {
+        metadata: Some(crate::Seed(5)),
+        ..Checksums::NONE
+    };
+    for (size, extra) in [(128, 0), (256, 0), (256, 32)] {
+        let geometry = geometry(size, &[]);
+        let mut bytes = vec![0; size.into()];
+        let mut set = |name, value| {
+            let field = find(INODE, name).unwrap();
+            field.set(&mut bytes, &Value::Number(value)).unwrap();
+        };
+        set("mode", 0o100_644);
+        set("size", 77);
+        if size > 128 {
+            set("extra_isize", extra);
+        }
+        seal_inode(&mut bytes, InodeNr(12), &checksums);
+        let inode = Inode::parse(&bytes, InodeNr(12), &geometry, &checksums).unwrap();
+        assert_eq!((inode.mode, inode.size), (0o100_644, 77));
+        bytes[0x40] ^= 1;
+        assert!(Inode::parse(&bytes, InodeNr(12), &geometry, &checksums).is_err());
+    }
+}
