@@ -140,22 +140,25 @@ impl Image {
         self.descriptors.unverified(group)
     }
 
-    /// Whether the descriptor says so, and its checksum is right. Without checksums there are no
-    /// such flags.
-    pub(crate) fn has_flag(&self, group: GroupNr, flag: u16) -> bool {
+    /// The descriptor of a group, if it is sound.
+    pub(crate) fn parsed_descriptor(&self, group: GroupNr) -> Result<GroupDescriptor> {
         let parsed = self
             .descriptors
             .parse(group, &self.geometry, &self.checksums);
+        Ok(parsed?)
+    }
+
+    /// Whether the descriptor says so, and its checksum is right. Without checksums there are no
+    /// such flags.
+    pub(crate) fn has_flag(&self, group: GroupNr, flag: u16) -> bool {
+        let parsed = self.parsed_descriptor(group);
         parsed.is_ok_and(|descriptor| descriptor.has_flag(flag))
     }
 
     /// Inodes at the start of a group's table that may have been used.
     pub(crate) fn inodes_touched(&self, group: GroupNr) -> u32 {
         let all = self.geometry.inodes_per_group;
-        let parsed = self
-            .descriptors
-            .parse(group, &self.geometry, &self.checksums);
-        match parsed {
+        match self.parsed_descriptor(group) {
             Ok(descriptor) if descriptor.has_flag(group_flag::INODE_UNINIT) => 0,
             Ok(descriptor) => all.saturating_sub(descriptor.itable_unused),
             Err(_) => all,

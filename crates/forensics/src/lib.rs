@@ -2,7 +2,8 @@
 //! each block, deleted files, and the files behind damage.
 //!
 //! [`Image`] reads blocks as they are behind a replay, [`Ring`] the log, [`Owners`] names the owner
-//! of blocks. Nothing here writes.
+//! of blocks, [`deleted`] finds deleted files, [`Rescue`] walks a damaged tree.
+//! Nothing here writes.
 //!
 //! Invariants: images are hostile. No number of an image is trusted as an index or a length; each
 //! walk has a bound that the size of the image gives, and memory is counted before it is allocated
@@ -21,6 +22,9 @@
     )
 )]
 
+mod backups;
+mod content;
+mod deleted;
 mod error;
 mod fast;
 mod image;
@@ -29,13 +33,17 @@ mod log_blocks;
 mod map;
 mod memory;
 mod owners;
+mod rescue;
 mod ring;
 mod visit;
 
+pub use content::{Content, Remains};
+pub use deleted::{Deleted, deleted};
 pub use error::{Error, Result};
 pub use fast::{FastCommits, fast_commits};
 pub use image::Image;
 pub use memory::Memory;
 pub use owners::{Owner, Owners};
+pub use rescue::{Kind, Rescue, Rescued};
 pub use ring::{Commit, Ring, Transaction, TransactionState};
 pub use visit::{Entry, ImageState, Logged};

@@ -53,7 +53,6 @@ pub(crate) enum Trust {
     /// A node, also one with a wrong checksum.
     Any,
     /// A node with the checksum of its inode, where there are checksums.
-    #[expect(dead_code, reason = "for nodes of deleted files")]
     Sealed(Option<uext4_format::Seed>),
 }
 

@@ -19,6 +19,11 @@ impl Memory {
         }
     }
 
+    /// The limit.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
     /// Counts memory that is about to be allocated.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The owners of some blocks, found by one pass over all groups, inodes and maps.
 //!
-//! Invariant: memory grows with the blocks that are asked about, not with the file system.
+//! Invariants: memory grows with the blocks that are asked about, not with the file system. A block
+//! that has an owner is not met again (`next`), so that maps which share blocks cost no time.
 
 use crate::inodes::bit;
 use crate::map::{Nodes, Part, Trust, walk};
@@ -13,7 +14,7 @@ use uext4_volume::has_map;
 /// Inode of the reserved descriptor blocks.
 const RESIZE: InodeNr = InodeNr(7);
 /// Memory for each block, in bytes.
-const BLOCK_BYTES: u64 = 32;
+const BLOCK_BYTES: u64 = 48;
 
 /// What has a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub enum Owner {
 pub struct Owners {
     blocks: Vec<u64>,
     owners: Vec<Owner>,
+    /// For each block the first one from it on that may have no owner yet, as an index.
+    next: Vec<usize>,
 }
 
 impl Owners {
@@ -68,7 +71,11 @@ impl Owners {
         blocks.dedup();
         memory.take(u64_of(blocks.len()).saturating_mul(BLOCK_BYTES))?;
         let owners = vec![Owner::Unknown; blocks.len()];
-        let mut found = Self { blocks, owners };
+        let mut found = Self {
+            next: (0..blocks.len()).collect(),
+            blocks,
+            owners,
+        };
         found.mark_metadata(image);
         found.mark_files(image)?;
         found.mark_rest(image);
@@ -85,16 +92,31 @@ impl Owners {
     /// Sets the owner of the blocks of a range that have none yet.
     fn mark(&mut self, range: Range<u64>, owner: impl Fn(u64) -> Owner) {
         let from = self.blocks.partition_point(|block| *block < range.start);
-        let blocks = self.blocks.get(from..).unwrap_or_default();
-        let owners = self.owners.get_mut(from..).unwrap_or_default();
-        for (block, old) in blocks.iter().zip(owners) {
+        let mut at = self.unowned(from);
+        while let (Some(block), Some(old)) = (self.blocks.get(at), self.owners.get_mut(at)) {
             if *block >= range.end {
                 break;
             }
-            if *old == Owner::Unknown {
-                *old = owner(*block);
+            *old = owner(*block);
+            let behind = at.saturating_add(1);
+            if let Some(next) = self.next.get_mut(at) {
+                *next = behind;
             }
+            at = self.unowned(behind);
         }
+    }
+
+    /// The first block from an index on that has no owner yet. The steps there get shorter by it.
+    fn unowned(&mut self, from: usize) -> usize {
+        let mut at = from;
+        while let Some(next) = self.next.get(at).copied().filter(|next| *next != at) {
+            let behind = self.next.get(next).copied().unwrap_or(next);
+            if let Some(step) = self.next.get_mut(at) {
+                *step = behind;
+            }
+            at = next;
+        }
+        at
     }
 
     fn mark_one(&mut self, block: u64, owner: Owner) {

@@ -1,9 +1,9 @@
 //! Command-line grammar: the subcommands and their arguments.
 
 use crate::commands::{
-    build, change, check, compact, completions, convert, defrag, diff, export, extents, freefrag,
-    fsck, get, help, info, log, ls, mkfs, mount, put, quota, remount, replay, resize, stat, stats,
-    trim, tunables, tune, undo,
+    build, change, check, compact, completions, convert, defrag, diff, export, extents,
+    freefrag, fsck, get, help, info, log, ls, mkfs, mount, put, quota, remount, replay, resize,
+    stat, stats, trim, tunables, tune, undelete, undo,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -21,6 +21,7 @@ Examples:
   uext4 check disk.img                     check the file system
   uext4 fsck -y disk.img                   check and repair it
   uext4 log disk.img                       show the transactions in the journal
+  uext4 undelete disk.img --to found       bring deleted files back
   uext4 mount disk.img /mnt                mount it through FUSE; uext4 umount /mnt unmounts
   uext4 stats /mnt --watch                 watch the statistics of a mount
   uext4 replay disk.img                    replay the journal after a crash
@@ -73,6 +74,7 @@ pub(crate) enum Command {
     Fsck(fsck::Args),
     Undo(undo::Args),
     Log(log::Args),
+    Undelete(undelete::Args),
     Ls(ls::Args),
     Stat(stat::Args),
     Cat(stat::CatArgs),

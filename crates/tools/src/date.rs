@@ -1,4 +1,4 @@
-//! Formats timestamps as calendar dates in UTC.
+//! Formats timestamps as calendar dates in UTC, and reads them.
 //!
 //! References: the proleptic Gregorian calendar; 400 years have 146097 days.
 
@@ -50,9 +50,73 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
+/// A time as [`show`] prints it, its day alone, `@` and seconds since 1970, or `now`.
+pub(crate) fn parse(text: &str) -> Result<Timestamp, String> {
+    if text == "now" {
+        let now = uext4_sync::Clock::wall(&uext4_sync::RealClock::new());
+        return Ok(Timestamp::new(now.seconds, 0));
+    }
+    if let Some(seconds) = text.strip_prefix('@') {
+        let seconds = seconds.parse().map_err(|_| "not a number of seconds")?;
+        return Ok(Timestamp::new(seconds, 0));
+    }
+    let wrong = || "a time is YYYY-MM-DD, YYYY-MM-DD HH:MM:SS (UTC), @SECONDS or now".to_owned();
+    let (day, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00:00"));
+    let [year, month, date] = three(day, '-').ok_or_else(wrong)?;
+    let time = match time.matches(':').count() {
+        1 => format!("{time}:00"),
+        _ => time.to_owned(),
+    };
+    let [hour, minute, second] = three(&time, ':').ok_or_else(wrong)?;
+    let is_time = (0..24).contains(&hour) && (0..60).contains(&minute) && (0..60).contains(&second);
+    // A year has 365.2425 days on average; the sum is off by less than a year and a leap day.
+    let days = (year - 1970) * ERA_DAYS / 400;
+    let mut near = days - 400..days + 400;
+    let day = near.find(|day| civil(*day) == (year, month, date));
+    match day.filter(|_| is_time) {
+        Some(day) => Ok(Timestamp::new(
+            day * DAY_SECONDS + hour * 3600 + minute * 60 + second,
+            0,
+        )),
+        None => Err(wrong()),
+    }
+}
+
+/// Three numbers with up to four digits.
+fn three(text: &str, between: char) -> Option<[i64; 3]> {
+    let mut numbers = text.split(between).map(|part| {
+        let is_number = (1..=4).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+        part.parse().ok().filter(|_| is_number)
+    });
+    let all = [numbers.next()??, numbers.next()??, numbers.next()??];
+    numbers.next().is_none().then_some(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_are_read_as_they_are_shown() {
+        for seconds in [0, 951_782_400, 951_868_799, 15_032_385_535, 253_402_300_799] {
+            let text = show(Timestamp::new(seconds, 0));
+            assert_eq!(parse(&text), Ok(Timestamp::new(seconds, 0)), "{text}");
+        }
+        let day = parse("2026-11-21");
+        assert_eq!(day, parse("2026-11-21T00:00"));
+        assert_eq!(day, parse("@1795219200"));
+        for wrong in [
+            "",
+            "2026",
+            "2026-02-30",
+            "2026-1-1 24:00",
+            "1-2-3-4",
+            "@x",
+            "yesterday",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn dates_over_all_of_ext4() {

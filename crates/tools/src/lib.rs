@@ -17,6 +17,7 @@ mod foreign;
 mod helper;
 mod image;
 mod location;
+mod new_files;
 mod numbers;
 mod reproducible;
 mod show;

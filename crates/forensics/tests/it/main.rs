@@ -3,5 +3,7 @@
 #![allow(missing_docs)]
 
 mod base;
+mod deleted;
 mod log;
+mod rescue;
 mod wounds;

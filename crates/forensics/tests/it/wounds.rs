@@ -5,8 +5,13 @@
 
 use crate::base::{MODERN, OLD, WIDE, made, open};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use uext4_forensics::{Entry, Error, Memory, Owners, Result, fast_commits};
+use uext4::device::{Access, FileDevice};
+use uext4::format::InodeNr;
+use uext4_forensics::{
+    Entry, Error, Image, Kind, Memory, Owners, Rescue, Result, deleted, fast_commits,
+};
 use uext4_testkit::damage::{Checksums, Target, Wound};
 
 const SEEDS: u64 = 150;
@@ -81,6 +86,46 @@ fn the_log_is_read() {
         }
         fast_commits(&mut ring, image.geometry().inode_size, &memory)?;
         Owners::find(&image, blocks, &memory)?;
+        Ok(())
+    });
+}
+
+#[test]
+fn deleted_files_are_found() {
+    each_wound(|path| {
+        let memory = Memory::new(MEMORY_BYTES);
+        let (image, mut ring) = open(path, &memory)?;
+        for mut one in deleted(&image, ring.as_mut(), &memory)? {
+            let size = one.content.size;
+            one.content.read::<Error>(&image, &mut |at, part| {
+                assert!(at + part.len() as u64 <= size);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn damaged_trees_are_walked() {
+    each_wound(|path| {
+        let memory = Memory::new(MEMORY_BYTES);
+        let device = Arc::new(FileDevice::open(path, Access::ReadOnly)?);
+        let (mut image, _) = Image::open_with_backups(device, &memory)?;
+        let mut ring = image.read_log(None, &memory).unwrap_or(None);
+        let mut rescue = Rescue::new(&image, ring.as_mut(), &memory)?;
+        rescue.find(b"/dir/file1")?;
+        let mut bytes = 0;
+        rescue.walk::<Error>(InodeNr::ROOT, &mut |image, met| {
+            if let Kind::File(mut content) = met.kind {
+                content.read::<Error>(image, &mut |_, part| {
+                    bytes += part.len();
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        })?;
+        assert!(bytes <= 16 << 20);
         Ok(())
     });
 }

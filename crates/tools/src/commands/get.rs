@@ -1,5 +1,6 @@
 //! `uext4 get`: copies files out of an image.
 
+use super::get_rescue::{self, Depth};
 use crate::failure::{At, Exit, Failure, Result};
 use crate::image::ImageArgs;
 use crate::show;
@@ -23,6 +24,7 @@ Examples:
   uext4 get -r disk.img /srv/site .       creates ./site
   uext4 get -r disk.img / ./rootfs        the whole image, into ./rootfs
   uext4 get disk.img /backup/db.sql - | psql
+  uext4 get -r --rescue disk.img / found  what is left of a damaged image
 
 Mode, owner (only as root), times, extended attributes, hard links and holes are kept. Existing
 files are never overwritten, and symbolic links on the host are never followed. If PATH is / or
@@ -32,7 +34,12 @@ umask is applied, as GNU tar does; -p keeps the modes of the image.
 
 Damage does not stop the copy: each file that fails is reported, the others are copied, and the exit
 status is 4 (1 if all failures are on the host). The copy of a damaged file ends at the read error.
-Ctrl-C stops the copy after the current file.")]
+Ctrl-C stops the copy after the current file.
+
+--rescue works without a mount, on images that cannot be mounted as well. A damaged superblock,
+descriptor, inode or map is replaced by its backup or by an older state in the journal. Ranges that
+are lost become holes and are listed; files without a name go to lost+found. Owners, attributes and
+devices are left out. The exit status is 4 if something is lost.")]
 pub(crate) struct Args {
     #[command(flatten)]
     image: ImageArgs,
@@ -56,10 +63,19 @@ pub(crate) struct Args {
     /// Do not create device nodes
     #[arg(long)]
     no_devices: bool,
+    /// Read past damage: use backups and older states in the journal, leave holes for what is lost
+    #[arg(
+        long,
+        conflicts_with_all = ["strict", "same_permissions", "no_same_permissions", "no_devices"]
+    )]
+    rescue: bool,
 }
 
 impl Args {
     pub(crate) fn run(self) -> Result<()> {
+        if self.rescue {
+            return get_rescue::run(&self.image, &self.path, &self.dest, self.depth());
+        }
         let interrupts = uext4_fuse::catch_interrupts();
         interrupts.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         let fs = self.image.mount_to_read_once(METADATA_CACHE_BYTES)?;
@@ -74,6 +90,14 @@ impl Args {
             return Err(failure.hint("-r copies directories"));
         }
         self.copy(&fs, &inode)
+    }
+
+    fn depth(&self) -> Depth {
+        if self.recursive {
+            Depth::Tree
+        } else {
+            Depth::File
+        }
     }
 
     fn copy(&self, fs: &Filesystem, inode: &InodeRef) -> Result<()> {

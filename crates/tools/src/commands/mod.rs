@@ -27,6 +27,7 @@ mod fsck_decisions;
 mod fsck_extended;
 mod fsck_progress;
 pub(crate) mod get;
+mod get_rescue;
 pub(crate) mod groups;
 pub(crate) mod help;
 pub(crate) mod info;
@@ -57,6 +58,7 @@ pub(crate) mod tune;
 mod tune_journal;
 mod tune_target;
 mod tune_words;
+pub(crate) mod undelete;
 pub(crate) mod undo;
 
 use crate::cli::Command;
@@ -91,6 +93,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Fsck(args) => args.run(),
         Command::Undo(args) => args.run(),
         Command::Log(args) => args.run(),
+        Command::Undelete(args) => args.run(),
         Command::Freefrag(args) => args.run(),
         Command::Trim(args) => args.run(),
         Command::Defrag(args) => args.run(),

@@ -52,3 +52,72 @@ fn an_image_without_a_journal_has_no_log() {
     let rig = Rig::new(&["-O", "^has_journal"]);
     rig.fails(1, "has no journal", &["log", "disk.img"]);
 }
+
+#[test]
+fn deleted_files_are_listed_and_copied() {
+    let rig = with_history();
+    let text = rig.ok(&["undelete", "disk.img"]);
+    assert!(
+        text.starts_with("whole inode") && text.contains("  lost\n"),
+        "{text}"
+    );
+    assert!(!text.contains("kept"), "{text}");
+    assert_eq!(rig.ok(&["undelete", "disk.img", "--list"]), text);
+    assert_eq!(
+        rig.ok(&["undelete", "disk.img", "--since", "2200-01-01"]),
+        ""
+    );
+    assert_eq!(rig.ok(&["undelete", "disk.img", "--since", "@1"]), text);
+    rig.fails(2, "a time is", &["undelete", "disk.img", "--since", "soon"]);
+    let row: Value =
+        serde_json::from_str(&rig.ok(&["undelete", "disk.img", "--json"])).expect("JSON");
+    assert_eq!(
+        (&row["path"], &row["state"]),
+        (&"lost".into(), &"whole".into())
+    );
+    let said = rig.ok(&["undelete", "disk.img", "--to", "found"]);
+    assert!(said.contains("copied to lost"), "{said}");
+    // An existing file stays.
+    std::fs::write(rig.path("found/lost"), b"mine").expect("it is there");
+    rig.ok(&["undelete", "disk.img", "--to", "found"]);
+    let read = |name| std::fs::read(rig.path(name)).expect("it is there");
+    assert_eq!(
+        (read("found/lost"), read("found/lost~1")),
+        (b"mine".to_vec(), b"content".to_vec())
+    );
+}
+
+#[test]
+fn a_damaged_image_is_rescued() {
+    let rig = with_history();
+    rig.ok(&["mkdir", "disk.img", "/dir"]);
+    rig.ok(&["put", "disk.img", "host", "/dir/inner"]);
+    // Neither the superblock nor the descriptors of the first group are left.
+    let image = std::fs::OpenOptions::new()
+        .write(true)
+        .open(rig.image())
+        .expect("it is there");
+    std::os::unix::fs::FileExt::write_all_at(&image, &[0; 3072], 1024).expect("it is written");
+    rig.fails(3, "no magic", &["get", "disk.img", "/kept", "out"]);
+    let rescued = rig.run(&["get", "--rescue", "disk.img", "/kept", "out"]);
+    let said = String::from_utf8_lossy(&rescued.stderr).into_owned();
+    assert!(
+        rescued.status.success() && said.contains("its copy at"),
+        "{said}"
+    );
+    let read = |name| std::fs::read(rig.path(name)).expect("it is there");
+    assert_eq!(read("out"), b"content");
+    let tree = rig.run(&["get", "-r", "--rescue", "disk.img", "/", "tree"]);
+    assert!(tree.status.success(), "{tree:?}");
+    assert_eq!(
+        (read("tree/kept"), read("tree/dir/inner")),
+        (b"content".to_vec(), b"content".to_vec())
+    );
+    let dir = rig.run(&["get", "--rescue", "disk.img", "/dir", "other"]);
+    assert_eq!(dir.status.code(), Some(1), "{dir:?}");
+    rig.fails(
+        2,
+        "--strict",
+        &["get", "--rescue", "--strict", "disk.img", "/kept", "out"],
+    );
+}

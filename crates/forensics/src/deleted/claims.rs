@@ -1,0 +1,196 @@
+//! Which blocks of deleted files still hold their content.
+//!
+//! A block is lost if it is in use, if the log has a newer image of it, or if a file that was
+//! deleted later mapped it.
+//!
+//! Invariant: each block is looked up in its bitmap once: what a file was asked about is claimed,
+//! and lost for those that were deleted before.
+
+use super::history::History;
+use super::versions::Version;
+use crate::content::{Content, RUN_BYTES};
+use crate::inodes::bit;
+use crate::map::{Nodes, Trust};
+use crate::{Memory, Result};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use uext4_format::extent::{Extent, ExtentState};
+use uext4_format::{BlockNr, FileType, GroupNr, InodeFlags, LogicalBlock};
+use uext4_num::{clamp_u16, clamp_u32, u64_of};
+
+/// The blocks that later files were asked about, and a bitmap.
+pub(crate) struct Claims<'c, 'h> {
+    history: &'c History<'h>,
+    memory: &'c Memory,
+    /// End of each run, by its start.
+    claimed: BTreeMap<u64, u64>,
+    bitmap: (Option<GroupNr>, Vec<u8>),
+    nodes_left: u64,
+}
+
+impl<'c, 'h> Claims<'c, 'h> {
+    pub(crate) fn new(history: &'c History<'h>, memory: &'c Memory) -> Self {
+        Self {
+            history,
+            memory,
+            claimed: BTreeMap::new(),
+            bitmap: (None, Vec::new()),
+            nodes_left: Nodes::new(history.image.geometry(), &|_, _| None).left,
+        }
+    }
+
+    /// The content of a deleted file, as far as it is left.
+    pub(crate) fn content(&mut self, version: &Version) -> Result<Content> {
+        let geometry = *self.history.image.geometry();
+        let inode = &version.inode;
+        let mut content = Content {
+            size: inode.size,
+            block_size: geometry.block_size().into(),
+            ..Content::default()
+        };
+        if inode.flags.contains(InodeFlags::INLINE_DATA) {
+            content.inline = super::versions::inline_content(inode);
+            if content.inline.is_none() {
+                content.add_lost(0..u64::MAX, self.memory)?;
+            }
+            return Ok(content);
+        }
+        let history = self.history;
+        let read =
+            |block, test: &dyn Fn(&[u8]) -> bool| history.block_as_of(block, version.order, test);
+        let mut nodes = Nodes {
+            read: &read,
+            left: self.nodes_left,
+        };
+        let checksums = history.image.checksums();
+        let seed = checksums.inode_seed(version.nr, inode.generation);
+        let trust = Trust::Sealed(seed);
+        let extents = content.extents(&geometry, inode, trust, &mut nodes, self.memory);
+        self.nodes_left = nodes.left;
+        let extents = extents?;
+        for extent in &extents {
+            self.add(version, *extent, &mut content)?;
+        }
+        content.put_in_order();
+        Ok(content)
+    }
+
+    /// Adds what is left of an extent to the content.
+    fn add(&mut self, version: &Version, extent: Extent, content: &mut Content) -> Result<()> {
+        if extent.state == ExtentState::Unwritten {
+            return content.add_run(extent, self.memory);
+        }
+        let run = extent.start.0..extent.physical_end();
+        let mut next = run.start;
+        for free in self.unclaimed(run.clone()) {
+            self.lose(extent, next..free.start, content)?;
+            next = free.end;
+            self.add_unclaimed(version, extent, free, content)?;
+        }
+        self.lose(extent, next..run.end, content)?;
+        self.claim(run)
+    }
+
+    /// As [`Self::add`], of blocks that no later file mapped.
+    fn add_unclaimed(
+        &mut self,
+        version: &Version,
+        extent: Extent,
+        blocks: Range<u64>,
+        content: &mut Content,
+    ) -> Result<()> {
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let is_left = self.is_left(version, at);
+            let mut end = at.saturating_add(1);
+            while end < blocks.end && self.is_left(version, end) == is_left {
+                end = end.saturating_add(1);
+            }
+            if is_left {
+                let into = clamp_u32(at.saturating_sub(extent.start.0));
+                let logical = LogicalBlock(extent.logical.0.saturating_add(into));
+                let run = Extent {
+                    logical,
+                    start: BlockNr(at),
+                    len: clamp_u16(end.saturating_sub(at)),
+                    state: extent.state,
+                };
+                content.add_run(run, self.memory)?;
+            } else {
+                self.lose(extent, at..end, content)?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn lose(&self, extent: Extent, blocks: Range<u64>, content: &mut Content) -> Result<()> {
+        if blocks.start >= blocks.end {
+            return Ok(());
+        }
+        let logical = |block: u64| {
+            let into = block.saturating_sub(extent.start.0);
+            u64::from(extent.logical.0).saturating_add(into)
+        };
+        content.add_lost(logical(blocks.start)..logical(blocks.end), self.memory)
+    }
+
+    /// Whether a block is free, and nothing was written there since, as far as the log knows.
+    fn is_left(&mut self, version: &Version, block: u64) -> bool {
+        let image = self.history.image;
+        let (group, cluster) = image.geometry().split_block_to_cluster(BlockNr(block));
+        if self.bitmap.0 != Some(group) {
+            self.bitmap = (Some(group), image.block_bitmap(group));
+        }
+        if bit(&self.bitmap.1, cluster) {
+            return false;
+        }
+        // The log has the blocks of directories and of journalled data themselves.
+        let is_logged = version.inode.file_type() == Some(FileType::Directory)
+            || version.inode.flags.contains(InodeFlags::JOURNAL_DATA);
+        let Some(order) = version.order.filter(|_| !is_logged) else {
+            return true;
+        };
+        let newer = self.history.of(block..block.saturating_add(1)).last();
+        newer.is_none_or(|past| past.order <= order)
+    }
+
+    /// The parts of a run that are not claimed.
+    fn unclaimed(&self, run: Range<u64>) -> Vec<Range<u64>> {
+        let mut free = Vec::new();
+        let before = self.claimed.range(..run.start).next_back();
+        let mut next = before.map_or(run.start, |(_, end)| run.start.max(*end));
+        for (start, end) in self.claimed.range(run.start..run.end) {
+            if *start > next {
+                free.push(next..*start);
+            }
+            next = next.max(*end);
+        }
+        if next < run.end {
+            free.push(next..run.end);
+        }
+        free
+    }
+
+    fn claim(&mut self, run: Range<u64>) -> Result<()> {
+        let mut run = run;
+        let before = self.claimed.range(..run.start).next_back();
+        if let Some((start, end)) = before.filter(|(_, end)| **end >= run.start) {
+            run = *start..run.end.max(*end);
+        }
+        let inside: Vec<(u64, u64)> = self
+            .claimed
+            .range(run.start..=run.end)
+            .map(|(start, end)| (*start, *end))
+            .collect();
+        for (start, end) in &inside {
+            self.claimed.remove(start);
+            run.end = run.end.max(*end);
+        }
+        self.memory
+            .give_back(u64_of(inside.len()).saturating_mul(RUN_BYTES));
+        self.memory.take(RUN_BYTES)?;
+        self.claimed.insert(run.start, run.end);
+        Ok(())
+    }
+}

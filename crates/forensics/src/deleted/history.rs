@@ -1,0 +1,139 @@
+//! The images in a log by the block that they belong to.
+//!
+//! Invariant: an image whose bytes are not those that its transaction wrote is not listed.
+
+use crate::visit::{Entry, ImageState, Logged};
+use crate::{Image, Memory, Result, Ring, TransactionState};
+use std::cell::RefCell;
+use std::ops::Range;
+use uext4_format::{Tid, Timestamp};
+use uext4_num::{clamp_i64, clamp_u32, u64_of};
+
+/// Images of a block that are tried on each side.
+const TRIES: usize = 16;
+
+/// An image, with the place of its transaction in the order of transactions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Past {
+    pub(crate) order: u32,
+    pub(crate) logged: Logged,
+}
+
+/// A transaction, for those who know its place in the order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Era {
+    pub(crate) tid: Tid,
+    pub(crate) committed: Option<Timestamp>,
+}
+
+/// See the module.
+pub(crate) struct History<'h> {
+    pub(crate) image: &'h Image,
+    ring: Option<RefCell<&'h mut Ring>>,
+    /// By block, then by order.
+    past: Vec<Past>,
+    eras: Vec<Era>,
+}
+
+impl<'h> History<'h> {
+    pub(crate) fn new(
+        image: &'h Image,
+        ring: Option<&'h mut Ring>,
+        memory: &Memory,
+    ) -> Result<Self> {
+        let (mut past, mut eras) = (Vec::new(), Vec::new());
+        let Some(ring) = ring else {
+            let ring = None;
+            return Ok(Self {
+                image,
+                ring,
+                past,
+                eras,
+            });
+        };
+        let is_proven = ring.layout.has_block_checksums();
+        for one in ring.transactions().to_vec() {
+            let order = clamp_u32(eras.len());
+            memory.take(u64_of(size_of::<Era>()))?;
+            let committed = one.commit.map(|commit| {
+                let nanoseconds = commit.nanoseconds.min(999_999_999);
+                Timestamp::new(clamp_i64(commit.seconds), nanoseconds)
+            });
+            let tid = one.tid;
+            eras.push(Era { tid, committed });
+            if one.state == TransactionState::Torn && !is_proven {
+                continue;
+            }
+            ring.visit::<crate::Error>(&one, &mut |_, entry| {
+                if let Entry::Image(logged) = entry
+                    && logged.state == ImageState::Sound
+                {
+                    memory.take(u64_of(size_of::<Past>()))?;
+                    past.push(Past { order, logged });
+                }
+                Ok(())
+            })?;
+        }
+        past.sort_unstable_by_key(|one| (one.logged.block, one.order, one.logged.at));
+        Ok(Self {
+            image,
+            ring: Some(RefCell::new(ring)),
+            past,
+            eras,
+        })
+    }
+
+    /// All images, by block and then by order.
+    pub(crate) fn all(&self) -> &[Past] {
+        &self.past
+    }
+
+    /// The images of the blocks of a range.
+    pub(crate) fn of(&self, blocks: Range<u64>) -> &[Past] {
+        let from = self
+            .past
+            .partition_point(|one| one.logged.block < blocks.start);
+        let to = self
+            .past
+            .partition_point(|one| one.logged.block < blocks.end);
+        self.past.get(from..to).unwrap_or_default()
+    }
+
+    /// The transaction at a place in the order.
+    pub(crate) fn era(&self, order: u32) -> Option<Era> {
+        self.eras.get(uext4_num::usize_of(order)).copied()
+    }
+
+    /// The bytes of an image.
+    pub(crate) fn bytes(&self, past: &Past) -> Option<Vec<u8>> {
+        let mut ring = self.ring.as_ref()?.try_borrow_mut().ok()?;
+        ring.image(past.logged).ok()
+    }
+
+    /// The bytes of a block for which the test is true: those of its newest image up to `order`,
+    /// else those in its place, else those of a later image.
+    pub(crate) fn block_as_of(
+        &self,
+        block: u64,
+        order: Option<u32>,
+        test: &dyn Fn(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
+        let all = self.of(block..block.saturating_add(1));
+        let (before, after) = match order {
+            Some(order) => all.split_at(all.partition_point(|past| past.order <= order)),
+            None => all.split_at(0),
+        };
+        let older = before
+            .iter()
+            .rev()
+            .take(TRIES)
+            .filter_map(|past| self.bytes(past));
+        let here = self.image.block(block).into_iter();
+        let newer = after
+            .iter()
+            .rev()
+            .take(TRIES)
+            .filter_map(|past| self.bytes(past));
+        older.chain(here).chain(newer).find(|bytes| test(bytes))
+    }
+}

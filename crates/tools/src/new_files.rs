@@ -1,0 +1,184 @@
+//! New files of the host for content of damaged images, whose names are not trusted.
+//!
+//! Invariants: everything is below one directory. No symbolic link is followed, `..` is no
+//! component, and an existing file is never written: a name that is taken gets a number.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Numbers behind a name that are tried.
+const TRIES: u32 = 1000;
+/// Longest name, in bytes, with space for a number.
+const NAME_MAX: usize = 250;
+/// Most components of a path.
+const DEPTH_MAX: usize = 512;
+
+/// The directory.
+pub(crate) struct NewFiles {
+    dir: OwnedFd,
+}
+
+impl NewFiles {
+    /// Opens the directory, or makes it.
+    pub(crate) fn open(path: &Path) -> Result<Self, Errno> {
+        match rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        Ok(Self { dir })
+    }
+
+    /// Makes a file for a path of an image. Returns its path below the directory.
+    pub(crate) fn create(&self, path: &[u8]) -> Result<(File, PathBuf), Errno> {
+        let (dir, mut made, name) = self.parent(path)?;
+        let dir = dir.as_ref().map_or(self.dir.as_fd(), OwnedFd::as_fd);
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+        let (file, name) = with_numbers(&name, |name| open(dir, name, flags))?;
+        made.push(name);
+        Ok((File::from(file), made))
+    }
+
+    /// Makes a directory for a path of an image.
+    pub(crate) fn make_directory(&self, path: &[u8]) -> Result<(), Errno> {
+        let path = [path, b"/x"].concat();
+        self.parent(&path).map(drop)
+    }
+
+    /// Makes a symbolic link for a path of an image. Returns its path below the directory.
+    pub(crate) fn link(&self, path: &[u8], target: &[u8]) -> Result<PathBuf, Errno> {
+        let (dir, mut made, name) = self.parent(path)?;
+        let dir = dir.as_ref().map_or(self.dir.as_fd(), OwnedFd::as_fd);
+        let make = |name: &Path| rustix::fs::symlinkat(target, dir, name);
+        let ((), name) = with_numbers(&name, make)?;
+        made.push(name);
+        Ok(made)
+    }
+
+    /// Gives a file that was made another name, below the directory.
+    pub(crate) fn link_again(&self, made: &Path, path: &[u8]) -> Result<PathBuf, Errno> {
+        let (dir, mut next, name) = self.parent(path)?;
+        let dir = dir.as_ref().map_or(self.dir.as_fd(), OwnedFd::as_fd);
+        let make =
+            |name: &Path| rustix::fs::linkat(self.dir.as_fd(), made, dir, name, AtFlags::empty());
+        let ((), name) = with_numbers(&name, make)?;
+        next.push(name);
+        Ok(next)
+    }
+
+    /// The directory of a path, made where it is missing, its path, and the last name.
+    fn parent(&self, path: &[u8]) -> Result<(Option<OwnedFd>, PathBuf, PathBuf), Errno> {
+        let mut names: Vec<PathBuf> = path
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty())
+            .take(DEPTH_MAX)
+            .map(component)
+            .collect();
+        let last = names.pop().unwrap_or_else(|| PathBuf::from("_"));
+        let (mut at, mut made) = (None::<OwnedFd>, PathBuf::new());
+        for name in names {
+            let from = at.as_ref().map_or(self.dir.as_fd(), OwnedFd::as_fd);
+            let (next, name) = with_numbers(&name, |name| directory(from, name))?;
+            at = Some(next);
+            made.push(name);
+        }
+        Ok((at, made, last))
+    }
+}
+
+/// Opens a directory, or makes it. `EXIST` if the name has something else.
+fn directory(dir: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, Errno> {
+    match rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error),
+    }
+    match open(dir, name, OFlags::DIRECTORY | OFlags::RDONLY) {
+        Err(Errno::NOTDIR | Errno::LOOP | Errno::MLINK) => Err(Errno::EXIST),
+        opened => opened,
+    }
+}
+
+fn open(dir: BorrowedFd<'_>, name: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, name, flags, Mode::from_raw_mode(0o600))
+}
+
+/// Calls `make` with a name, and with numbers behind it while it is taken.
+fn with_numbers<T>(
+    name: &Path,
+    make: impl Fn(&Path) -> Result<T, Errno>,
+) -> Result<(T, PathBuf), Errno> {
+    let mut next = name.to_owned();
+    for number in 1..=TRIES {
+        match make(&next) {
+            Err(Errno::EXIST) => {}
+            made => return made.map(|made| (made, next)),
+        }
+        let mut text = name.as_os_str().to_owned();
+        text.push(format!("~{number}"));
+        next = text.into();
+    }
+    Err(Errno::EXIST)
+}
+
+/// A name of an image as a component of a path of the host.
+fn component(name: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    let short = name.get(..NAME_MAX).unwrap_or(name);
+    let name: Vec<u8> = match short {
+        b"." | b".." => vec![b'_'; short.len()],
+        other => other
+            .iter()
+            .map(|byte| if *byte == 0 { b'_' } else { *byte })
+            .collect(),
+    };
+    PathBuf::from(std::ffi::OsStr::from_bytes(&name))
+}
+
+/// Gives a new file its permissions and its time. Special bits are dropped: the owner is another
+/// one.
+pub(crate) fn set_attributes(file: &File, mode: u16, mtime: uext4::Timestamp) -> Result<(), Errno> {
+    rustix::fs::fchmod(file, Mode::from_raw_mode(u32::from(mode) & 0o777))?;
+    let time = rustix::fs::Timespec {
+        tv_sec: mtime.seconds,
+        tv_nsec: mtime.nanoseconds.min(999_999_999).into(),
+    };
+    let times = rustix::fs::Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::futimens(file, &times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn files_stay_below_the_directory() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let inside = dir.path().join("in");
+        let files = NewFiles::open(&inside).expect("it is made");
+        std::os::unix::fs::symlink(dir.path(), inside.join("out")).expect("a link");
+        let path = |name: &[u8]| files.create(name).expect("it is made").1;
+        assert_eq!(path(b"../../up"), Path::new("__/__/up"));
+        assert_eq!(path(b"/a//b"), Path::new("a/b"));
+        assert_eq!(path(b"out/x"), Path::new("out~1/x"));
+        assert_eq!(path(b"a"), Path::new("a~1"));
+        let (mut file, name) = files.create(b"a/b").expect("it is made");
+        assert_eq!(name, Path::new("a/b~1"));
+        file.write_all(b"new").expect("there is space");
+        assert_eq!(std::fs::read(inside.join("a/b")).expect("it is there"), b"");
+        assert_eq!(
+            std::fs::read_dir(dir.path()).expect("it is there").count(),
+            1
+        );
+        files.link(b"a/l", b"/etc/passwd").expect("it is made");
+        assert_eq!(path(b"a/l/x"), Path::new("a/l~1/x"));
+    }
+}
