@@ -2,8 +2,8 @@
 //! each block, deleted files, and the files behind damage.
 //!
 //! [`Image`] reads blocks as they are behind a replay, [`Ring`] the log, [`Owners`] names the owner
-//! of blocks, [`deleted`] finds deleted files, [`Rescue`] walks a damaged tree.
-//! Nothing here writes.
+//! of blocks, [`deleted`] finds deleted files, [`Rescue`] walks a damaged tree. Only
+//! [`debug`] writes: single fields.
 //!
 //! Invariants: images are hostile. No number of an image is trusted as an index or a length; each
 //! walk has a bound that the size of the image gives, and memory is counted before it is allocated
@@ -24,6 +24,7 @@
 
 mod backups;
 mod content;
+pub mod debug;
 mod deleted;
 mod error;
 mod fast;

@@ -1,7 +1,7 @@
 //! Command-line grammar: the subcommands and their arguments.
 
 use crate::commands::{
-    build, change, check, compact, completions, convert, defrag, diff, export, extents,
+    build, change, check, compact, completions, convert, debug, defrag, diff, export, extents,
     freefrag, fsck, get, help, info, log, ls, mkfs, mount, put, quota, remount, replay, resize,
     stat, stats, trim, tunables, tune, undelete, undo,
 };
@@ -75,6 +75,7 @@ pub(crate) enum Command {
     Undo(undo::Args),
     Log(log::Args),
     Undelete(undelete::Args),
+    Debug(debug::Args),
     Ls(ls::Args),
     Stat(stat::Args),
     Cat(stat::CatArgs),

@@ -4,6 +4,7 @@
 
 mod base;
 mod deleted;
+mod fields;
 mod log;
 mod rescue;
 mod wounds;

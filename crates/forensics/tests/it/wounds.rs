@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uext4::device::{Access, FileDevice};
 use uext4::format::InodeNr;
+use uext4_forensics::debug::{Command, Debugger};
 use uext4_forensics::{
     Entry, Error, Image, Kind, Memory, Owners, Rescue, Result, deleted, fast_commits,
 };
@@ -126,6 +127,39 @@ fn damaged_trees_are_walked() {
             Ok(())
         })?;
         assert!(bytes <= 16 << 20);
+        Ok(())
+    });
+}
+
+#[test]
+fn fields_are_shown_and_set() {
+    let paths = ["/", "/dir", "/dir/file1", "/dir/file19", "7", "8", "12"];
+    each_wound(|path| {
+        let copy = path.with_extension("copy");
+        std::fs::copy(path, &copy).expect("there is space");
+        let device = Arc::new(FileDevice::open(&copy, Access::ReadWrite)?);
+        let debugger = Debugger::new(device, None, Memory::new(MEMORY_BYTES));
+        let mut lines: Vec<String> = ["superblock", "journal", "mmp", "group 0", "group 1"]
+            .map(|what| format!("show {what}"))
+            .into();
+        for file in paths {
+            for what in ["inode", "extents", "directory", "xattrs"] {
+                lines.push(format!("show {what} {file}"));
+            }
+            lines.push(format!("set inode {file} flags 0"));
+            lines.push(format!("set extent {file} root 0 len 5"));
+            lines.push(format!("set node {file} 40 magic 5"));
+            lines.push(format!("set entry {file} 40 0 inode 5"));
+            lines.push(format!("set attributes {file} refcount 5"));
+        }
+        lines.extend((0..40).map(|block| format!("show block {}", block * 97)));
+        lines.extend(["mark block 900 used", "mark inode 90 used"].map(String::from));
+        lines.push("set group 0 free_inodes_count 1".into());
+        lines.push("set journal start 1".into());
+        lines.push("set superblock mnt_count 1".into());
+        for line in lines {
+            let _ = debugger.run(&Command::parse(&line).expect("words"));
+        }
         Ok(())
     });
 }

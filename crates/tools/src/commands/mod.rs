@@ -13,6 +13,7 @@ pub(crate) mod compact;
 pub(crate) mod completions;
 mod control;
 pub(crate) mod convert;
+pub(crate) mod debug;
 pub(crate) mod defrag;
 pub(crate) mod diff;
 mod diff_blocks;
@@ -93,6 +94,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Fsck(args) => args.run(),
         Command::Undo(args) => args.run(),
         Command::Log(args) => args.run(),
+        Command::Debug(args) => args.run(),
         Command::Undelete(args) => args.run(),
         Command::Freefrag(args) => args.run(),
         Command::Trim(args) => args.run(),

@@ -121,3 +121,59 @@ fn a_damaged_image_is_rescued() {
         &["get", "--rescue", "--strict", "disk.img", "/kept", "out"],
     );
 }
+
+#[test]
+fn fields_are_shown_and_set() {
+    let rig = with_history();
+    let text = rig.ok(&["debug", "disk.img", "-c", "show superblock"]);
+    assert!(text.contains("blocks_count              65536\n"), "{text}");
+    let said = rig.ok(&[
+        "debug",
+        "disk.img",
+        "--json",
+        "-c",
+        "show inode /kept",
+        "-c",
+        "show group 0",
+    ]);
+    let rows: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(rows[0]["rows"][0]["size"], 7);
+    assert_eq!(rows[1]["command"], "show group 0");
+    let set = ["debug", "disk.img", "-c", "set superblock mnt_count 7"];
+    rig.fails(2, "-w allows changes", &set);
+    let script = "# a script\nset superblock mnt_count 7\n\nset inode /kept mtime 2001-02-03\n";
+    let done = rig.fed(script.as_bytes(), &["debug", "-w", "disk.img"]);
+    assert!(done.status.success(), "{done:?}");
+    std::fs::write(rig.path("script"), "show superblock\nshow inode /kept\n").expect("space");
+    let text = rig.ok(&["debug", "disk.img", "-f", "script"]);
+    assert!(text.contains("mnt_count                 7\n"), "{text}");
+    assert!(
+        text.contains("981158400 (2001-02-03 00:00:00 UTC)"),
+        "{text}"
+    );
+    uext4_testkit::oracle::assert_clean(&rig.image());
+    rig.fails(
+        2,
+        "no such field",
+        &["debug", "-w", "disk.img", "-c", "set superblock x 1"],
+    );
+}
+
+#[test]
+fn a_change_below_a_log_is_asked_about() {
+    let rig = with_history();
+    let recover = "set superblock feature_incompat 0x2c6";
+    rig.ok(&["debug", "-w", "disk.img", "-c", recover]);
+    let set = [
+        "debug",
+        "-w",
+        "disk.img",
+        "-c",
+        "set superblock mnt_count 7",
+    ];
+    rig.fails(1, "its journal is to be replayed", &set);
+    rig.ok(&[&set[..], &["-y"]].concat());
+}
