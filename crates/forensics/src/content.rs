@@ -12,6 +12,9 @@ pub(crate) const RUN_BYTES: u64 = 48;
 /// Blocks that are read for one part of a copy.
 const PART_BLOCKS: u64 = 64;
 
+/// Takes a part of a content, with its first byte.
+pub type TakePart<'t, E> = dyn FnMut(u64, &[u8]) -> std::result::Result<(), E> + 't;
+
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
@@ -90,7 +93,7 @@ impl Content {
     pub fn read<E>(
         &mut self,
         image: &Image,
-        take: &mut dyn FnMut(u64, &[u8]) -> std::result::Result<(), E>,
+        take: &mut TakePart<'_, E>,
     ) -> std::result::Result<(), E> {
         if let Some(inline) = &self.inline {
             return take(0, inline);
@@ -129,7 +132,7 @@ impl Content {
         &self,
         block: u64,
         bytes: &[u8],
-        take: &mut dyn FnMut(u64, &[u8]) -> std::result::Result<(), E>,
+        take: &mut TakePart<'_, E>,
     ) -> std::result::Result<(), E> {
         let at = block.saturating_mul(self.block_size);
         let left = clamp_usize(self.size.saturating_sub(at)).min(bytes.len());

@@ -48,9 +48,9 @@ pub fn fast_commits(
         }
     }
     let live = ring.transactions().iter();
-    let live = live.filter(|one| one.state == crate::TransactionState::Live);
+    let mut live = live.filter(|one| one.state == crate::TransactionState::Live);
     let next = live
-        .last()
+        .next_back()
         .map_or(ring.superblock().sequence, |last| last.tid.next());
     Ok(Some(FastCommits {
         tid,

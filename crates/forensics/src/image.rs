@@ -1,7 +1,8 @@
 //! A file system at rest, read block by block, as it is behind a replay of its log.
 //!
-//! Invariant: a block outside of the file system, or that the device does not read, is `None`; no
-//! reader fails for it.
+//! Invariants: a block outside of the file system, or that the device does not read, is `None`; no
+//! reader fails for it. The file system has no more blocks than the device, whatever it says, so
+//! that an image that was cut is read up to its end, and counts of blocks bound the time.
 
 use crate::ring::Ring;
 use crate::{Memory, Result};
@@ -35,7 +36,7 @@ impl Image {
         memory: &Memory,
     ) -> Result<Self> {
         let superblock = read_primary(&*device, at_kib)?;
-        let geometry = superblock.geometry()?;
+        let geometry = within(superblock.geometry()?, &*device);
         let block_bytes = u64::from(geometry.block_size());
         memory.take(u64::from(geometry.descriptor_blocks_count()).saturating_mul(block_bytes))?;
         let descriptors = DescriptorTable::read(&*device, &geometry)?;
@@ -97,7 +98,7 @@ impl Image {
         let Ok(superblock) = read_primary(&*self.device, None) else {
             return Ok(());
         };
-        let geometry = superblock.geometry()?;
+        let geometry = within(superblock.geometry()?, &*self.device);
         if geometry.block_bits != self.geometry.block_bits {
             return Ok(());
         }
@@ -193,4 +194,16 @@ impl Image {
         let to = from.checked_add(self.geometry.inode_size.into())?;
         bytes.get(from..to).map(<[u8]>::to_vec)
     }
+}
+
+/// A geometry without the blocks behind the end of the device.
+fn within(geometry: Geometry, device: &dyn BlockDevice) -> Geometry {
+    let there = device
+        .size_bytes()
+        .checked_shr(geometry.block_bits)
+        .unwrap_or(0);
+    let least = u64::from(geometry.first_data_block).saturating_add(1);
+    let mut within = geometry;
+    within.blocks_count = geometry.blocks_count.min(there).max(least);
+    within
 }

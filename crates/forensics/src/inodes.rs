@@ -1,7 +1,7 @@
 //! All inodes that may have been used, in the order of their numbers.
 //!
-//! Invariant: inodes that a group never used are not read, where a checksum vouches for their
-//! number.
+//! Invariants: inodes that a group never used are not read, where a checksum vouches for their
+//! number. No more blocks are read than the file system has, also where tables lie on each other.
 
 use crate::Image;
 use uext4_format::{GroupNr, InodeNr};
@@ -24,10 +24,11 @@ impl Image {
         &self,
         take: &mut dyn FnMut(Slot<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        let mut left = self.geometry().blocks_count;
         for group in (0..self.geometry().group_count).map(GroupNr) {
             let touched = self.inodes_touched(group);
             if touched > 0 {
-                self.inodes_of(group, touched, take)?;
+                self.inodes_of(group, touched, &mut left, take)?;
             }
         }
         Ok(())
@@ -37,6 +38,7 @@ impl Image {
         &self,
         group: GroupNr,
         touched: u32,
+        left: &mut u64,
         take: &mut dyn FnMut(Slot<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let geometry = self.geometry();
@@ -44,6 +46,10 @@ impl Image {
         let table = self.descriptor(group).inode_table;
         let per_block = geometry.inodes_per_block().max(1);
         for first in (0..touched).step_by(usize_of(per_block)) {
+            *left = match left.checked_sub(1) {
+                Some(left) => left,
+                None => break,
+            };
             let (block, _) = geometry.inode_location(table, first);
             let Some(bytes) = self.block(block.0) else {
                 continue;

@@ -38,7 +38,7 @@ mod rescue;
 mod ring;
 mod visit;
 
-pub use content::{Content, Remains};
+pub use content::{Content, Remains, TakePart};
 pub use deleted::{Deleted, deleted};
 pub use error::{Error, Result};
 pub use fast::{FastCommits, fast_commits};

@@ -56,18 +56,22 @@ impl LogBlocks {
         bytes.ok_or_else(|| unmapped(at))
     }
 
+    /// Fills the window from a block on; with that block alone where the device does not read more.
     fn fill(&mut self, at: u32) -> Result<()> {
         let (block, left) = self.locate(at).ok_or_else(|| unmapped(at))?;
-        let blocks = left.min(WINDOW_BLOCKS);
-        let bytes = u64::from(blocks).saturating_mul(self.block_size.into());
-        self.window.resize(clamp_usize(bytes), 0);
-        self.window_start = at;
         let from = block.saturating_mul(self.block_size.into());
-        let read = self.log.device.read_at(from, &mut self.window);
-        read.map_err(|error| {
-            self.window.clear();
-            Error::from(error)
-        })
+        let mut failed = Ok(());
+        for blocks in [left.min(WINDOW_BLOCKS), 1] {
+            let bytes = u64::from(blocks).saturating_mul(self.block_size.into());
+            self.window.resize(clamp_usize(bytes), 0);
+            self.window_start = at;
+            failed = self.log.device.read_at(from, &mut self.window);
+            if failed.is_ok() {
+                return Ok(());
+            }
+        }
+        self.window.clear();
+        Ok(failed?)
     }
 
     /// Device block of a log block, and the consecutive blocks from it on.

@@ -27,19 +27,19 @@ pub(crate) enum Part {
     Lost(Range<u64>),
 }
 
+/// The bytes of a block for which a test is true.
+pub(crate) type ReadNode<'n> = dyn Fn(u64, &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> + 'n;
+
 /// Where nodes come from, and how many may be read.
 pub(crate) struct Nodes<'n> {
     /// The bytes of a block for which the test is true.
-    pub(crate) read: &'n dyn Fn(u64, &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>,
+    pub(crate) read: &'n ReadNode<'n>,
     /// Nodes that may be read yet.
     pub(crate) left: u64,
 }
 
 impl<'n> Nodes<'n> {
-    pub(crate) fn new(
-        geometry: &Geometry,
-        read: &'n dyn Fn(u64, &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>,
-    ) -> Self {
+    pub(crate) fn new(geometry: &Geometry, read: &'n ReadNode<'n>) -> Self {
         Self {
             read,
             left: geometry.blocks_count.min(NODES_MAX),

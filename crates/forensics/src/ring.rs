@@ -5,6 +5,8 @@
 //! number are a transaction. New transactions overwrite old ones from their front: what is left of
 //! an old one begins at a descriptor or revoke block with all that follows it.
 //!
+//! Blocks that the device does not read are left out.
+//!
 //! Invariants: each block is read once, and at most [`BLOCKS_MAX`]; memory is counted.
 //! References: kernel documentation, `filesystems/ext4/journal.rst`.
 
@@ -121,7 +123,9 @@ impl Ring {
 
     fn find_headers(&mut self, memory: &Memory) -> Result<()> {
         for at in self.superblock.first..self.end {
-            let Some(header) = Header::parse(self.blocks.read(at)?) else {
+            // A block that the device does not read is none.
+            let header = self.blocks.read(at).ok().and_then(Header::parse);
+            let Some(header) = header else {
                 continue;
             };
             let is_part = matches!(

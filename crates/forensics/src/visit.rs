@@ -113,7 +113,7 @@ impl Ring {
             let state = if number > room {
                 ImageState::Overwritten
             } else {
-                self.state_of(&tag, header.tid, at)?
+                self.state_of(&tag, header.tid, at)
             };
             let logged = Logged {
                 at,
@@ -136,14 +136,12 @@ impl Ring {
         distance.saturating_sub(1)
     }
 
-    fn state_of(&mut self, tag: &Tag, tid: Tid, at: u32) -> Result<ImageState> {
+    fn state_of(&mut self, tag: &Tag, tid: Tid, at: u32) -> ImageState {
         let layout = self.layout;
-        let stored = self.blocks.read(at)?;
-        Ok(if tag.verify(&layout, tid, stored) {
-            ImageState::Sound
-        } else {
-            ImageState::Damaged
-        })
+        match self.blocks.read(at) {
+            Ok(stored) if tag.verify(&layout, tid, stored) => ImageState::Sound,
+            _ => ImageState::Damaged,
+        }
     }
 
     fn visit_revokes<E: From<crate::Error>>(
@@ -197,9 +195,8 @@ impl Ring {
             self.visit::<crate::Error>(one, &mut |_, entry| {
                 match entry {
                     Entry::Image(logged) if logged.state == ImageState::Sound => {
-                        if newest.insert(logged.block, logged).is_none() {
-                            memory.take(NEWEST_BYTES)?;
-                        }
+                        let known = newest.insert(logged.block, logged);
+                        memory.take(known.map_or(NEWEST_BYTES, |_| 0))?;
                     }
                     Entry::Revoked { block } => {
                         memory.take(NEWEST_BYTES)?;

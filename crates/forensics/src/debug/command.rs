@@ -18,8 +18,8 @@ pub enum CommandError {
     #[error(transparent)]
     Image(#[from] Error),
     /// No such command, or arguments that it does not have.
-    #[error("{0}: no such command; `help` lists them")]
-    Unknown(String),
+    #[error("no such command, or not with these words; `help` lists them")]
+    Unknown,
     /// A word that is missing or wrong.
     #[error("{0} is expected")]
     Expected(&'static str),
@@ -134,12 +134,12 @@ impl Command {
     fn end(&self, words: usize) -> Found<()> {
         match self.word(words) {
             None => Ok(()),
-            Some(_) => Err(CommandError::Unknown(self.words.join(" "))),
+            Some(_) => Err(CommandError::Unknown),
         }
     }
 
     fn unknown<T>(&self) -> Found<T> {
-        Err(CommandError::Unknown(self.words.join(" ")))
+        Err(CommandError::Unknown)
     }
 }
 

@@ -39,8 +39,8 @@ pub(crate) fn versions(history: &History<'_>, memory: &Memory) -> Result<Vec<Ver
         all: HashMap::new(),
         deaths: HashMap::new(),
     };
-    found.from_log()?;
-    found.from_tables()?;
+    found.add_logged()?;
+    found.add_unused()?;
     let deaths = found.deaths;
     let all = found.all.into_iter().map(|(key, mut version)| {
         version.deleted = deaths.get(&key).copied();
@@ -69,7 +69,7 @@ impl Versions<'_, '_> {
         Ok(Tables(tables))
     }
 
-    fn from_log(&mut self) -> Result<()> {
+    fn add_logged(&mut self) -> Result<()> {
         let geometry = *self.history.image.geometry();
         let tables = self.tables()?;
         let mut bitmap = (None, Vec::new());
@@ -98,7 +98,7 @@ impl Versions<'_, '_> {
         Ok(())
     }
 
-    fn from_tables(&mut self) -> Result<()> {
+    fn add_unused(&mut self) -> Result<()> {
         let image = self.history.image;
         image.inodes(&mut |slot| {
             if slot.is_allocated {

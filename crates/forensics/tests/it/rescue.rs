@@ -71,6 +71,17 @@ fn a_lost_superblock_and_descriptors_have_copies() {
 }
 
 #[test]
+fn an_image_that_was_cut_is_read_up_to_its_end() {
+    let made = made(MODERN);
+    let image = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&made.clean)
+        .expect("it is there");
+    image.set_len(15 << 20).expect("it is cut");
+    assert_whole(&rescued(&made.clean, true));
+}
+
+#[test]
 fn damage_costs_only_what_it_hits() {
     for options in [MODERN, WIDE, OLD] {
         let made = made(options);

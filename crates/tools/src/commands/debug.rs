@@ -97,6 +97,9 @@ impl Args {
         };
         let options = self.image.journal_options(purpose).at(&name)?;
         let device = self.image.device(purpose)?;
+        if self.write {
+            uext4::refuse_other_hosts(&device).at(&name)?;
+        }
         if self.write && !self.yes {
             ask_about_replay(&name, &*device)?;
         }
@@ -142,14 +145,15 @@ impl Args {
     }
 }
 
-/// The command with the seconds of a date in the place of its last word.
+/// The command with the seconds of a date in the place of its last word, if the field is a time.
 fn dated(line: &str) -> String {
     let line = line.trim_end();
-    let last = line.rsplit_once(' ');
-    match last.map(|(head, text)| (head, text, date::parse(text))) {
-        Some((head, text, Ok(time))) if text != "now" || head.contains("time") => {
-            format!("{head} {}", time.seconds)
-        }
+    let Some((head, text)) = line.rsplit_once(' ') else {
+        return line.to_owned();
+    };
+    let is_time = head.ends_with("time") || head.ends_with("lastcheck");
+    match date::parse(text) {
+        Ok(time) if is_time => format!("{head} {}", time.seconds),
         _ => line.to_owned(),
     }
 }

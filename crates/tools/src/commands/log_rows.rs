@@ -264,7 +264,15 @@ fn date(nanoseconds: i128) -> String {
 
 /// A line for the terminal.
 pub(super) fn as_text(row: &Row) -> String {
-    let damage = |is_sound: &bool| if *is_sound { "" } else { ", damaged" };
+    match row {
+        Row::Journal { .. } | Row::Transaction { .. } | Row::FastCommits { .. } => title(row),
+        Row::Record { change, .. } => format!("  {:>7}  {}", "", change.text()),
+        other => part(other),
+    }
+}
+
+/// The line above those of a transaction.
+fn title(row: &Row) -> String {
     match row {
         Row::Journal {
             inode,
@@ -303,15 +311,36 @@ pub(super) fn as_text(row: &Row) -> String {
             });
             format!("transaction {transaction}: {state}, from block {log_block} on{cut}{end}")
         }
+        Row::FastCommits {
+            transaction,
+            log_block,
+            commits,
+            records,
+            is_live,
+        } => {
+            let state = if *is_live { "live" } else { "old" };
+            format!(
+                "fast commits of transaction {transaction}: {state}, from block {log_block} on, \
+                 {commits} commits, {records} records"
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// A block of a transaction.
+fn part(row: &Row) -> String {
+    let damage = |is_sound: &bool| if *is_sound { "" } else { ", damaged" };
+    let (at, text) = match row {
         Row::Descriptor {
             log_block,
             tags,
             is_sound,
             ..
-        } => format!(
-            "  {log_block:>7}  descriptor of {tags} blocks{}",
-            damage(is_sound)
-        ),
+        } => {
+            let damage = damage(is_sound);
+            (*log_block, format!(" descriptor of {tags} blocks{damage}"))
+        }
         Row::Image {
             log_block,
             block,
@@ -326,43 +355,32 @@ pub(super) fn as_text(row: &Row) -> String {
                 _ => '!',
             };
             let escaped = if *escaped { " (escaped)" } else { "" };
-            format!("  {log_block:>7} {mark}block {block}: {owner}{escaped}")
+            (*log_block, format!("{mark}block {block}: {owner}{escaped}"))
         }
         Row::Revokes {
             log_block,
             blocks,
             is_sound,
             ..
-        } => format!(
-            "  {log_block:>7}  revoke of {blocks} blocks{}",
-            damage(is_sound)
-        ),
-        Row::Revoked { block, owner, .. } => format!("  {:>7}  revoked {block}: {owner}", ""),
+        } => {
+            let damage = damage(is_sound);
+            (*log_block, format!(" revoke of {blocks} blocks{damage}"))
+        }
         Row::Commit {
             log_block,
             committed,
             is_sound,
             ..
-        } => format!(
-            "  {log_block:>7}  commit {}{}",
-            date(*committed),
-            damage(is_sound)
-        ),
-        Row::FastCommits {
-            transaction,
-            log_block,
-            commits,
-            records,
-            is_live,
         } => {
-            let state = if *is_live { "live" } else { "old" };
-            format!(
-                "fast commits of transaction {transaction}: {state}, from block {log_block} on, \
-                 {commits} commits, {records} records"
-            )
+            let (date, damage) = (date(*committed), damage(is_sound));
+            (*log_block, format!(" commit {date}{damage}"))
         }
-        Row::Record { change, .. } => format!("  {:>7}  {}", "", change.text()),
-    }
+        Row::Revoked { block, owner, .. } => {
+            return format!("  {:>7}  revoked {block}: {owner}", "");
+        }
+        _ => return String::new(),
+    };
+    format!("  {at:>7} {text}")
 }
 
 impl Change {
