@@ -54,13 +54,14 @@ impl Content {
     /// Bytes of the file that are lost, in ascending order.
     pub fn lost_bytes(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.lost.iter().map(|blocks| {
-            let byte = |block: u64| block.saturating_mul(self.block_size).min(self.size);
-            byte(blocks.start)..byte(blocks.end)
+            let end = blocks.end.saturating_mul(self.block_size);
+            let start = blocks.start.saturating_mul(self.block_size);
+            start.min(self.size)..end.min(self.size)
         })
     }
 
-    /// Sorts runs and lost ranges, and drops what is behind the size or there twice. Blocks that two
-    /// runs map belong to the first one.
+    /// Sorts runs and lost ranges, and drops what is behind the size or there twice. Blocks that
+    /// two runs map belong to the first one.
     pub(crate) fn put_in_order(&mut self) {
         let end = self.size.div_ceil(self.block_size.max(1));
         self.runs.sort_by_key(|run| run.logical);
@@ -85,8 +86,8 @@ impl Content {
         });
     }
 
-    /// Calls `take` with the parts of the content in ascending order, by their first byte. What lies
-    /// between them is zero or lost. Blocks that the device does not read become lost.
+    /// Calls `take` with the parts of the content in ascending order, by their first byte. What
+    /// lies between them is zero or lost. Blocks that the device does not read become lost.
     ///
     /// # Errors
     /// Those of `take`.

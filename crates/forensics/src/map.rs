@@ -4,11 +4,14 @@
 //! bounds the nodes of all maps together, since maps may share them. A node that cannot be read is
 //! reported with the range of the file that it would map.
 
+use crate::Image;
 use std::collections::HashSet;
 use std::ops::Range;
-use uext4_format::extent::{Extent, ExtentNode, ExtentState, LOGICAL_BLOCKS, MAGIC, MAX_DEPTH};
+use uext4_format::extent::{
+    Extent, ExtentIndex, ExtentNode, ExtentState, LOGICAL_BLOCKS, MAGIC, MAX_DEPTH,
+};
 use uext4_format::indirect::{DIRECT_BLOCKS, pointer};
-use uext4_format::{BlockNr, Geometry, Inode, InodeFlags, LogicalBlock};
+use uext4_format::{BlockNr, DamageLocation, Geometry, Inode, InodeFlags, LogicalBlock};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
 /// Most nodes of all maps, whatever the size of the file system.
@@ -27,24 +30,37 @@ pub(crate) enum Part {
     Lost(Range<u64>),
 }
 
-/// The bytes of a block for which a test is true.
-pub(crate) type ReadNode<'n> = dyn Fn(u64, &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> + 'n;
+/// Where nodes come from.
+pub(crate) trait NodeSource {
+    /// The bytes of a block for which the test is true.
+    fn node(&self, block: u64, test: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>>;
+}
+
+impl NodeSource for Image {
+    fn node(&self, block: u64, test: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+        self.block(block).filter(|bytes| test(bytes))
+    }
+}
 
 /// Where nodes come from, and how many may be read.
 pub(crate) struct Nodes<'n> {
-    /// The bytes of a block for which the test is true.
-    pub(crate) read: &'n ReadNode<'n>,
+    pub(crate) source: &'n dyn NodeSource,
     /// Nodes that may be read yet.
     pub(crate) left: u64,
 }
 
 impl<'n> Nodes<'n> {
-    pub(crate) fn new(geometry: &Geometry, read: &'n ReadNode<'n>) -> Self {
+    pub(crate) fn new(geometry: &Geometry, source: &'n dyn NodeSource) -> Self {
         Self {
-            read,
-            left: geometry.blocks_count.min(NODES_MAX),
+            source,
+            left: nodes_max(geometry),
         }
     }
+}
+
+/// Nodes that all maps of a file system may have together.
+pub(crate) fn nodes_max(geometry: &Geometry) -> u64 {
+    geometry.blocks_count.min(NODES_MAX)
 }
 
 /// What a node has to be.
@@ -111,22 +127,8 @@ impl Walk<'_, '_> {
             let end = next.map_or(range.end, |key| key.0.into());
             let part = start..end.max(start);
             let trust = self.trust;
-            let is_node = move |bytes: &[u8]| {
-                let child = ExtentNode::new(bytes);
-                let shape = child.magic() == MAGIC
-                    && child.depth() == below
-                    && child.count() <= child.capacity();
-                let sealed = match trust {
-                    Trust::Sealed(Some(seed)) => {
-                        let place = uext4_format::DamageLocation::Block(index.child);
-                        !child.is_empty() && child.verify_checksum(seed, place).is_ok()
-                    }
-                    Trust::Sealed(None) => !child.is_empty() && child.key(0) == Some(index.logical),
-                    Trust::Any => true,
-                };
-                shape && sealed
-            };
-            match self.visit(index.child.0, &is_node) {
+            let bytes = self.visit(index.child.0, &|bytes| is_node(bytes, below, &index, trust));
+            match bytes {
                 Some(bytes) => self.tree(&ExtentNode::new(&bytes[..]), below, part),
                 None => (self.take)(Part::Lost(part)),
             }
@@ -153,14 +155,9 @@ impl Walk<'_, '_> {
         }
         let per_table = u64::from(self.geometry.block_size() / 4);
         let each = per_table.saturating_pow(level);
-        let geometry = *self.geometry;
-        let trust = self.trust;
-        let is_table = move |bytes: &[u8]| {
-            let count = bytes.len() / 4;
-            let mut pointers = (0..count).map(|at| pointer(bytes, at));
-            trust == Trust::Any || pointers.all(|one| one.0 == 0 || geometry.contains(one))
-        };
-        let Some(bytes) = self.visit(block, &is_table) else {
+        let (geometry, trust) = (*self.geometry, self.trust);
+        let bytes = self.visit(block, &|bytes| is_table(bytes, &geometry, trust));
+        let Some(bytes) = bytes else {
             let end = first.saturating_add(each.saturating_mul(per_table));
             (self.take)(Part::Lost(first..end.min(LOGICAL_BLOCKS)));
             return;
@@ -198,6 +195,27 @@ impl Walk<'_, '_> {
         }
         self.nodes.left = self.nodes.left.checked_sub(1)?;
         (self.take)(Part::Node(block));
-        (self.nodes.read)(block, is_node)
+        self.nodes.source.node(block, is_node)
     }
+}
+
+/// Whether a block is the node that an index names.
+fn is_node(bytes: &[u8], depth: u16, index: &ExtentIndex, trust: Trust) -> bool {
+    let child = ExtentNode::new(bytes);
+    let is_sealed = match trust {
+        Trust::Sealed(Some(seed)) => {
+            let place = DamageLocation::Block(index.child);
+            !child.is_empty() && child.verify_checksum(seed, place).is_ok()
+        }
+        Trust::Sealed(None) => !child.is_empty() && child.key(0) == Some(index.logical),
+        Trust::Any => true,
+    };
+    let has_shape = child.magic() == MAGIC && child.depth() == depth;
+    has_shape && child.count() <= child.capacity() && is_sealed
+}
+
+/// Whether a block can be a table of block numbers.
+fn is_table(bytes: &[u8], geometry: &Geometry, trust: Trust) -> bool {
+    let mut pointers = (0..bytes.len() / 4).map(|at| pointer(bytes, at));
+    trust == Trust::Any || pointers.all(|one| one.0 == 0 || geometry.contains(one))
 }

@@ -168,8 +168,7 @@ impl Owners {
         if self.owners.iter().all(|owner| *owner != Owner::Unknown) {
             return Ok(());
         }
-        let read = |block, test: &dyn Fn(&[u8]) -> bool| image.block(block).filter(|b| test(b));
-        let mut nodes = Nodes::new(image.geometry(), &read);
+        let mut nodes = Nodes::new(image.geometry(), image);
         image.inodes(&mut |slot| {
             if slot.is_allocated {
                 let parsed = Inode::parse(slot.bytes, slot.nr, image.geometry(), &Checksums::NONE);

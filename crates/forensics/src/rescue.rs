@@ -2,15 +2,15 @@
 //!
 //! Mechanism: what is damaged is replaced by a copy, where there is one: the superblock and
 //! descriptors by their backups, blocks of inode tables and maps by their newest image in the log.
-//! What has no copy is left out, and the walk goes on. Inodes in use without a name that can be read
-//! come last, if the walk begins at the root.
+//! What has no copy is left out, and the walk goes on. Inodes in use without a name that can be
+//! read come last, if the walk begins at the root.
 //!
 //! Invariants: each directory and each of their blocks is read once, and all files together have at
 //! most the blocks of the file system, so that the size of the image bounds time and output.
 
 use crate::content::Content;
-use crate::deleted::{History, inline_content, plausible};
-use crate::map::{Nodes, Trust};
+use crate::deleted::{AsOf, History, inline_content, plausible};
+use crate::map::{Nodes, Trust, nodes_max};
 use crate::{Image, Memory, Result, Ring};
 use std::collections::{HashMap, HashSet};
 use uext4_format::dirent::{DirEntries, RecordHeader};
@@ -81,7 +81,7 @@ impl<'r> Rescue<'r> {
             memory,
             inodes: HashSet::new(),
             blocks: HashSet::new(),
-            nodes_left: Nodes::new(image.geometry(), &|_, _| None).left,
+            nodes_left: nodes_max(image.geometry()),
             data_left: image.geometry().blocks_count,
         })
     }
@@ -135,8 +135,9 @@ impl<'r> Rescue<'r> {
         let mut waiting = vec![(start, path)];
         while let Some((nr, path)) = waiting.pop() {
             let inode = self.inode(nr);
-            let is_dir = |one: &Inode| one.file_type() == Some(FileType::Directory);
-            let directory = inode.clone().filter(is_dir);
+            let directory = inode
+                .clone()
+                .filter(|one| one.file_type() == Some(FileType::Directory));
             let is_new = self.inodes.insert(nr.0);
             if is_new {
                 self.memory.take(VISITED_BYTES)?;
@@ -221,8 +222,9 @@ impl<'r> Rescue<'r> {
             let inode = Inode::parse(slot, nr, geometry, checksums).ok()?;
             inode.file_type().is_some().then_some(inode)
         };
-        let is_sound = |bytes: &[u8]| parse(bytes, image.checksums()).is_some();
-        let sound = self.history.block_as_of(block.0, None, &is_sound);
+        let sound = self.history.block_as_of(block.0, None, &|bytes| {
+            parse(bytes, image.checksums()).is_some()
+        });
         match sound {
             Some(bytes) => parse(&bytes, image.checksums()),
             None => parse(&image.block(block.0)?, &Checksums::NONE),
@@ -296,9 +298,12 @@ impl<'r> Rescue<'r> {
 
     fn extents(&mut self, inode: &Inode, content: &mut Content) -> Result<Vec<Extent>> {
         let history = &self.history;
-        let read = |block, test: &dyn Fn(&[u8]) -> bool| history.block_as_of(block, None, test);
+        let source = AsOf {
+            history,
+            order: None,
+        };
         let mut nodes = Nodes {
-            read: &read,
+            source: &source,
             left: self.nodes_left,
         };
         let geometry = history.image.geometry();

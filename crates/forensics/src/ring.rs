@@ -180,8 +180,8 @@ impl Ring {
             start = headers.end;
         }
         let newest = self.superblock.sequence.0;
-        let age = |tid: Tid| tid.0.wrapping_sub(newest).cast_signed();
-        self.transactions.sort_by_key(|one| age(one.tid));
+        self.transactions
+            .sort_by_key(|one| one.tid.0.wrapping_sub(newest).cast_signed());
         Ok(())
     }
 

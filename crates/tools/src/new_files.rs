@@ -53,8 +53,7 @@ impl NewFiles {
     pub(crate) fn link(&self, path: &[u8], target: &[u8]) -> Result<PathBuf, Errno> {
         let (dir, mut made, name) = self.parent(path)?;
         let dir = dir.as_ref().map_or(self.dir.as_fd(), OwnedFd::as_fd);
-        let make = |name: &Path| rustix::fs::symlinkat(target, dir, name);
-        let ((), name) = with_numbers(&name, make)?;
+        let ((), name) = with_numbers(&name, |name| rustix::fs::symlinkat(target, dir, name))?;
         made.push(name);
         Ok(made)
     }
@@ -63,9 +62,9 @@ impl NewFiles {
     pub(crate) fn link_again(&self, made: &Path, path: &[u8]) -> Result<PathBuf, Errno> {
         let (dir, mut next, name) = self.parent(path)?;
         let dir = dir.as_ref().map_or(self.dir.as_fd(), OwnedFd::as_fd);
-        let make =
-            |name: &Path| rustix::fs::linkat(self.dir.as_fd(), made, dir, name, AtFlags::empty());
-        let ((), name) = with_numbers(&name, make)?;
+        let ((), name) = with_numbers(&name, |name| {
+            rustix::fs::linkat(self.dir.as_fd(), made, dir, name, AtFlags::empty())
+        })?;
         next.push(name);
         Ok(next)
     }

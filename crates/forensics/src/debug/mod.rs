@@ -68,7 +68,8 @@ impl Debugger {
     /// Sets a field at a spot, and the checksum that covers it. A checksum itself is left as set.
     ///
     /// # Errors
-    /// Those of the device; [`CommandError`] for a field that is unknown or does not take the value.
+    /// Those of the device; [`CommandError`] for a field that is unknown or does not take the
+    /// value.
     pub fn set(
         &self,
         spot: &Spot,

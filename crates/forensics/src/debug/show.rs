@@ -38,8 +38,7 @@ pub(super) fn directory(image: &Image, nr: InodeNr, memory: &Memory) -> Found<Ve
             "blocks of a directory, which is in its inode,",
         ));
     }
-    let read = |block, test: &dyn Fn(&[u8]) -> bool| image.block(block).filter(|b| test(b));
-    let mut nodes = Nodes::new(image.geometry(), &read);
+    let mut nodes = Nodes::new(image.geometry(), image);
     let (mut rows, mut failed, mut visited) = (Vec::new(), Ok(()), BTreeSet::new());
     walk(
         image.geometry(),
@@ -108,8 +107,7 @@ pub(super) fn extents(image: &Image, nr: InodeNr, memory: &Memory) -> Found<Vec<
         }
         return Ok(rows);
     }
-    let read = |block, test: &dyn Fn(&[u8]) -> bool| image.block(block).filter(|b| test(b));
-    let mut nodes = Nodes::new(image.geometry(), &read);
+    let mut nodes = Nodes::new(image.geometry(), image);
     let (mut extents, mut failed) = (Vec::new(), Ok(()));
     walk(
         image.geometry(),

@@ -6,11 +6,11 @@
 //! Invariant: each block is looked up in its bitmap once: what a file was asked about is claimed,
 //! and lost for those that were deleted before.
 
-use super::history::History;
+use super::history::{AsOf, History};
 use super::versions::Version;
 use crate::content::{Content, RUN_BYTES};
 use crate::inodes::bit;
-use crate::map::{Nodes, Trust};
+use crate::map::{Nodes, Trust, nodes_max};
 use crate::{Memory, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,7 +35,7 @@ impl<'c, 'h> Claims<'c, 'h> {
             memory,
             claimed: BTreeMap::new(),
             bitmap: (None, Vec::new()),
-            nodes_left: Nodes::new(history.image.geometry(), &|_, _| None).left,
+            nodes_left: nodes_max(history.image.geometry()),
         }
     }
 
@@ -56,10 +56,12 @@ impl<'c, 'h> Claims<'c, 'h> {
             return Ok(content);
         }
         let history = self.history;
-        let read =
-            |block, test: &dyn Fn(&[u8]) -> bool| history.block_as_of(block, version.order, test);
+        let source = AsOf {
+            history,
+            order: version.order,
+        };
         let mut nodes = Nodes {
-            read: &read,
+            source: &source,
             left: self.nodes_left,
         };
         let checksums = history.image.checksums();
@@ -128,11 +130,10 @@ impl<'c, 'h> Claims<'c, 'h> {
         if blocks.start >= blocks.end {
             return Ok(());
         }
-        let logical = |block: u64| {
-            let into = block.saturating_sub(extent.start.0);
-            u64::from(extent.logical.0).saturating_add(into)
-        };
-        content.add_lost(logical(blocks.start)..logical(blocks.end), self.memory)
+        let into = blocks.start.saturating_sub(extent.start.0);
+        let start = u64::from(extent.logical.0).saturating_add(into);
+        let len = blocks.end.saturating_sub(blocks.start);
+        content.add_lost(start..start.saturating_add(len), self.memory)
     }
 
     /// Whether a block is free, and nothing was written there since, as far as the log knows.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: an image whose bytes are not those that its transaction wrote is not listed.
 
+use crate::map::NodeSource;
 use crate::visit::{Entry, ImageState, Logged};
 use crate::{Image, Memory, Result, Ring, TransactionState};
 use std::cell::RefCell;
@@ -19,11 +20,23 @@ pub(crate) struct Past {
     pub(crate) logged: Logged,
 }
 
-/// A transaction, for those who know its place in the order.
+/// A transaction, by its place in the order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Era {
     pub(crate) tid: Tid,
     pub(crate) committed: Option<Timestamp>,
+}
+
+/// The nodes of maps as they were in a transaction, or as they are.
+pub(crate) struct AsOf<'a, 'h> {
+    pub(crate) history: &'a History<'h>,
+    pub(crate) order: Option<u32>,
+}
+
+impl NodeSource for AsOf<'_, '_> {
+    fn node(&self, block: u64, test: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+        self.history.block_as_of(block, self.order, test)
+    }
 }
 
 /// See the module.

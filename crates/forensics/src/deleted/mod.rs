@@ -16,7 +16,7 @@ mod versions;
 use crate::content::Content;
 use crate::{Image, Memory, Result, Ring};
 use claims::Claims;
-pub(crate) use history::History;
+pub(crate) use history::{AsOf, History};
 use names::Names;
 pub(crate) use names::plausible;
 use uext4_format::{FileType, InodeNr, Tid, Timestamp};

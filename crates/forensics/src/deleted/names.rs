@@ -1,17 +1,18 @@
 //! Names of deleted inodes: from directories, from the space between their entries, from images of
 //! their blocks in the log, and from deleted directories.
 //!
-//! Mechanism: an entry that was removed stays in the space of the entry before it, so each offset of
-//! a block that can begin an entry is read. The names of all directories in use lead to the root.
+//! Mechanism: an entry that was removed stays in the space of the entry before it, so each offset
+//! of a block that can begin an entry is read. The names of all directories in use lead to the
+//! root.
 //!
 //! Invariants: only names of inodes that are asked about, and of directories, are kept, at most
 //! [`NAMES_MAX`] of each. A block is read for the first directory that maps it, so that the size of
 //! the image bounds the time.
 
-use super::history::History;
+use super::history::{AsOf, History};
 use super::versions::Version;
 use crate::content::Content;
-use crate::map::{Nodes, Part, Trust, walk};
+use crate::map::{Nodes, Part, Trust, nodes_max, walk};
 use crate::{Memory, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use uext4_format::dirent::{DirEntries, RecordHeader};
@@ -74,12 +75,11 @@ impl<'n, 'h> Names<'n, 'h> {
             of: HashMap::new(),
             directories: HashMap::new(),
             visited: HashSet::new(),
-            nodes_left: Nodes::new(history.image.geometry(), &|_, _| None).left,
+            nodes_left: nodes_max(history.image.geometry()),
             steps_left: STEPS_MAX,
         };
         let image = history.image;
-        let read = |block, test: &dyn Fn(&[u8]) -> bool| image.block(block).filter(|b| test(b));
-        let mut nodes = Nodes::new(image.geometry(), &read);
+        let mut nodes = Nodes::new(image.geometry(), image);
         image.inodes(&mut |slot| {
             if slot.is_allocated {
                 let parsed = Inode::parse(slot.bytes, slot.nr, image.geometry(), &Checksums::NONE);
@@ -163,10 +163,12 @@ impl<'n, 'h> Names<'n, 'h> {
     fn logged_blocks(&mut self, version: &Version) -> BTreeSet<u64> {
         let geometry = *self.history.image.geometry();
         let history = self.history;
-        let read =
-            |block, test: &dyn Fn(&[u8]) -> bool| history.block_as_of(block, version.order, test);
+        let source = AsOf {
+            history,
+            order: version.order,
+        };
         let mut nodes = Nodes {
-            read: &read,
+            source: &source,
             left: self.nodes_left,
         };
         let checksums = history.image.checksums();

@@ -63,8 +63,10 @@ impl Versions<'_, '_> {
         self.memory
             .take(u64::from(geometry.group_count).saturating_mul(16))?;
         let groups = (0..geometry.group_count).map(GroupNr);
-        let start = |group| (self.history.image.descriptor(group).inode_table.0, group);
-        let mut tables: Vec<_> = groups.map(start).collect();
+        let image = self.history.image;
+        let mut tables: Vec<_> = groups
+            .map(|group| (image.descriptor(group).inode_table.0, group))
+            .collect();
         tables.sort_unstable_by_key(|table| table.0);
         Ok(Tables(tables))
     }
@@ -127,9 +129,8 @@ impl Versions<'_, '_> {
         };
         let key = (nr, inode.generation, inode.crtime);
         let in_use = current.map(|now| Inode::parse(now, nr, geometry, &Checksums::NONE));
-        let is_same = |now: &Inode| (nr, now.generation, now.crtime) == key;
-        if let Some(now) = &in_use
-            && now.as_ref().is_ok_and(is_same)
+        if let Some(Ok(now)) = &in_use
+            && (nr, now.generation, now.crtime) == key
         {
             return Ok(());
         }

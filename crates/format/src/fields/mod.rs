@@ -153,12 +153,8 @@ impl Field {
             }
             Form::Uuid => Value::Uuid(crate::bytes::get_array(bytes, at)),
             Form::Words(words) => {
-                let word = |index: usize| at.saturating_add(index.saturating_mul(4));
-                Value::Words(
-                    (0..words)
-                        .map(|index| get_u32(bytes, word(index)))
-                        .collect(),
-                )
+                let offsets = (0..words).map(|index| at.saturating_add(index.saturating_mul(4)));
+                Value::Words(offsets.map(|at| get_u32(bytes, at)).collect())
             }
         })
     }

@@ -172,8 +172,10 @@ fn row(one: &Deleted, copy: Option<PathBuf>) -> Row {
 
 /// The path of a file, also of one without a known name.
 fn path_of(one: &Deleted) -> Vec<u8> {
-    let unknown = || format!("inode-{}", one.inode).into_bytes();
-    one.path.clone().unwrap_or_else(unknown)
+    match &one.path {
+        Some(path) => path.clone(),
+        None => format!("inode-{}", one.inode).into_bytes(),
+    }
 }
 
 /// Copies a deleted file. Returns the path of the copy.
