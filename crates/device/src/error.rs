@@ -89,6 +89,9 @@ pub enum Error {
         /// What it is, as text.
         kind: &'static str,
     },
+    /// A snapshot cannot be read any more; what it is a snapshot of is not affected.
+    #[error("the snapshot has ended: {0}")]
+    SnapshotEnded(crate::SnapshotEnd),
     /// The device was opened read-only.
     #[error("the device is read-only")]
     ReadOnly,

@@ -21,6 +21,7 @@ mod prefetch;
 mod range;
 mod read_only;
 mod record;
+mod snapshot;
 mod traits;
 mod users;
 mod volatile;
@@ -38,6 +39,10 @@ pub use overlay::Overlay;
 pub use prefetch::{LINE_BYTES, prefetch};
 pub use read_only::ReadOnly;
 pub use record::Recorder;
+pub use snapshot::{
+    Snapshot, SnapshotDevice, SnapshotEnd, SnapshotLimits, SnapshotStart, SnapshotUsage, Snapshots,
+    Taken,
+};
 pub use traits::{Backing, BlockDevice, Claimant, write_sparse};
 pub use users::{User, writer_of};
 pub use volatile::VolatileDevice;

@@ -102,6 +102,7 @@
 //! | `defragment`, `compact` | `relocate/defrag.rs`, `relocate/compact.rs` |
 //! | `paths`, `tune` | `api/path/mod.rs`, `api/tune/mod.rs` |
 //! | `grow`, `plan_growth` | `api/resize/mounted.rs` |
+//! | `snapshot` | `api/snapshot.rs` |
 //! | `stats`, `reclaim_memory` | `api/stats.rs`, `api/reclaim.rs` |
 //! | values of `/sys/fs/ext4` | `api/sysfs.rs`, `api/tunables.rs` |
 //!
@@ -156,6 +157,7 @@ mod api;
 mod test_rig;
 
 pub use api::reclaim::Reclaimed;
+pub use api::snapshot::Snapshot;
 pub use api::stats::{
     CacheCounts, CacheStats, CriterionStats, FastCommitStats, GroupStats, JournalStats, LockStats,
     OrderStats, SpaceStats, Stats, TreeStats,

@@ -126,6 +126,13 @@ impl Journal {
             .inspect_err(|cause| self.engine.abort(cause.clone()))
     }
 
+    /// Works while no commit writes, so that the log ends with a whole one. Handles go on; commits
+    /// wait.
+    pub fn between_commits<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _one = self.engine.one_commit.lock();
+        work()
+    }
+
     fn commit_and_clean(&self) -> Result<(), Error> {
         let _one = self.engine.one_commit.lock();
         self.engine.commit_locked()?;

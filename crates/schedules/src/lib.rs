@@ -31,4 +31,6 @@ mod orphans;
 #[cfg(all(test, shuttle))]
 mod rig;
 #[cfg(all(test, shuttle))]
+mod snapshots;
+#[cfg(all(test, shuttle))]
 mod status;

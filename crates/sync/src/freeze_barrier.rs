@@ -4,11 +4,13 @@
 //! Invariants: an entering thread counts itself into its shard, then checks `closed` again; the
 //! closing thread sets `closed`, then reads the shards. Both use `SeqCst`, so at least one sees the
 //! other.
-//! Locking: one mutex ([`Rank::Queue`]) to park, never taken while the barrier is open. Entering
-//! may wait for long, so it precedes every lock but [`Rank::Mount`].
+//! Locking: one mutex to park, never taken while the barrier is open; its rank is the user's
+//! choice. Entering an ordinary one ([`Rank::Queue`]) may wait for long, so it precedes every lock
+//! but [`Rank::Mount`].
 
 use crate::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::{Condvar, Mutex, Rank, Sharded, shard_index};
+use std::time::{Duration, Instant};
 
 /// A barrier that threads pass concurrently until one closes it.
 pub struct FreezeBarrier {
@@ -29,17 +31,22 @@ pub struct Pass<'a> {
 
 impl Default for FreezeBarrier {
     fn default() -> Self {
-        Self {
-            closed: AtomicBool::new(false),
-            at_rest: AtomicBool::new(false),
-            inside: Sharded::new(|_| AtomicU64::new(0)),
-            park: Mutex::new(Rank::Queue, ()),
-            wake: Condvar::new(),
-        }
+        Self::new(Rank::Queue)
     }
 }
 
 impl FreezeBarrier {
+    /// An open barrier whose threads park under a lock of `rank`.
+    pub fn new(rank: Rank) -> Self {
+        Self {
+            closed: AtomicBool::new(false),
+            at_rest: AtomicBool::new(false),
+            inside: Sharded::new(|_| AtomicU64::new(0)),
+            park: Mutex::new(rank, ()),
+            wake: Condvar::new(),
+        }
+    }
+
     /// Enters; waits while the barrier is closed. Not re-entrant: entering twice deadlocks against
     /// [`Self::close`].
     #[cfg_attr(simulated, track_caller)]
@@ -91,6 +98,25 @@ impl FreezeBarrier {
         while !self.is_empty() {
             self.wake.wait(&mut parked);
         }
+    }
+
+    /// As [`Self::close`], but opens it again if threads are inside after `limit`; then it returns
+    /// false.
+    #[must_use = "the barrier may be open"]
+    pub fn close_within(&self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        self.closed.store(true, SeqCst);
+        let mut parked = self.park.lock();
+        while !self.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                drop(parked);
+                self.open();
+                return false;
+            }
+            self.wake.wait_for(&mut parked, left);
+        }
+        true
     }
 
     /// Marks the work that it was closed for as done; it stays closed.
@@ -165,6 +191,18 @@ mod tests {
             done.store(true, SeqCst);
         });
         assert!(barrier.try_enter().is_some());
+    }
+
+    #[test]
+    fn a_close_that_takes_too_long_opens_it_again() {
+        let barrier = FreezeBarrier::new(Rank::Device);
+        let pass = barrier.enter();
+        assert!(!barrier.close_within(Duration::from_millis(1)));
+        drop(barrier.try_enter().expect("it is open again"));
+        drop(pass);
+        assert!(barrier.close_within(Duration::from_millis(1)));
+        assert!(barrier.try_enter().is_none());
+        barrier.open();
     }
 
     #[test]

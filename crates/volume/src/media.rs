@@ -13,7 +13,7 @@
 use crate::mmp::Claim;
 use std::iter;
 use std::ops::Range;
-use uext4_device::{Backing, BlockDevice, Claimant, Error, FlushQueue, Overlay};
+use uext4_device::{Backing, BlockDevice, Claimant, Error, FlushQueue, Overlay, Snapshots};
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_num::{clamp_i64, clamp_usize, nonnegative, u64_of};
 use uext4_sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +37,9 @@ pub struct Media {
     pub home: Arc<Medium>,
     /// The device of an external journal.
     pub log: Option<Arc<Medium>>,
+    /// The snapshots of the file system's device and of the journal's, if the devices can have
+    /// some.
+    pub snapshots: Vec<Arc<Snapshots>>,
 }
 
 impl Media {
@@ -50,7 +53,12 @@ impl Media {
     ) -> Self {
         let home = Medium::new(device, writes, claim.clone());
         let log = journal.map(|device| Medium::new(device, writes, claim));
-        Self { home, log }
+        let snapshots = Vec::new();
+        Self {
+            home,
+            log,
+            snapshots,
+        }
     }
 
     /// The device of an external journal.

@@ -5,6 +5,7 @@ pub mod path;
 pub(crate) mod reclaim;
 pub mod repair;
 pub mod resize;
+pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod sysfs;
 pub(crate) mod tunables;

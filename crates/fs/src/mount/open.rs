@@ -3,7 +3,7 @@
 use super::fast_commit;
 use crate::types::error::Result;
 use crate::types::options::{Access, MountOptions};
-use uext4_device::BlockDevice;
+use uext4_device::{BlockDevice, SnapshotDevice, Snapshots};
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET};
 use uext4_format::{BlockNr, Feature, Geometry, Superblock, Timestamp, superblock};
 use uext4_journal::Log;
@@ -34,16 +34,31 @@ impl Plan {
     /// The devices of the mount. For a read-only mount the replay and its writes to the log stay in
     /// memory.
     pub(super) fn media(&mut self, device: Arc<dyn BlockDevice>) -> Result<Media> {
+        let mut snapshots = Vec::new();
+        let device = layered(device, &mut snapshots);
         let claim = Claim::new(&device, &self.superblock, &self.options.clock)?;
         let writes = match self.options.access {
             Access::ReadOnly if self.needs_replay => Writes::Memory,
             _ => Writes::Device,
         };
-        let media = Media::new(device, self.options.journal_device.take(), claim, writes);
+        let journal = self.options.journal_device.take();
+        let journal = journal.map(|device| layered(device, &mut snapshots));
+        let mut media = Media::new(device, journal, claim, writes);
+        media.snapshots = snapshots;
         self.options.journal_device = media.journal_device();
         media.set_barrier(self.options.barrier);
         Ok(media)
     }
+}
+
+/// A device of which snapshots can be taken.
+fn layered(
+    device: Arc<dyn BlockDevice>,
+    snapshots: &mut Vec<Arc<Snapshots>>,
+) -> Arc<dyn BlockDevice> {
+    let device = SnapshotDevice::new(device);
+    snapshots.push(device.snapshots().clone());
+    Arc::new(device)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -200,7 +200,7 @@ fn copy(file: &Path, name: &str) -> PathBuf {
 }
 
 /// An ext4 with an external journal in another file, both in one directory.
-fn external() -> (tempfile::TempDir, PathBuf, PathBuf) {
+pub(crate) fn external() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let (dir, image) = mke2fs_image(MIB << 20, &["-O", "^has_journal"]).unwrap();
     let journal = dir.path().join("journal.img");
     File::create(&journal).unwrap().set_len(8 << 20).unwrap();

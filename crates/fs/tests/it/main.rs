@@ -53,6 +53,7 @@ mod resize;
 mod revokes;
 mod set_journal;
 mod shutdown;
+mod snapshots;
 mod statfs;
 mod threads;
 mod together;

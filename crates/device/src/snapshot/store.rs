@@ -1,0 +1,247 @@
+//! Where preimages are kept: memory up to a limit, then a file.
+//!
+//! Layout of the file: slots of [`GRAIN_BYTES`], given out in ascending order and written once.
+
+use super::preimages::GRAIN_BYTES;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+use uext4_num::{clamp_usize, low_u32, u64_of};
+use uext4_sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Memory for the entry of a grain in bytes, with the free slots of the map.
+const ENTRY_BYTES: u64 = 48;
+
+/// Limits of a snapshot. When one is reached the snapshot ends; writers go on.
+#[derive(Debug)]
+pub struct SnapshotLimits {
+    /// Memory for old contents and their index, in bytes.
+    pub memory_bytes: u64,
+    /// A file without other users for old contents that do not fit into memory.
+    pub spill: Option<File>,
+    /// Maximum size of that file, in bytes.
+    pub spill_bytes: u64,
+    /// Maximum time that writers wait at the start of the snapshot. If writes that have begun are
+    /// not done by then, writers go on, and the start is tried again.
+    pub pause: Duration,
+    /// Maximum time of all tries.
+    pub patience: Duration,
+}
+
+impl Default for SnapshotLimits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 64 << 20,
+            spill: None,
+            spill_bytes: 0,
+            pause: Duration::from_millis(50),
+            patience: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Why a snapshot cannot be read any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotEnd {
+    /// What is overwritten meanwhile takes more memory than the limit.
+    #[error("what was overwritten since takes more than its limit of memory, {limit_bytes} bytes")]
+    MemoryFull {
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The same of the file.
+    #[error(
+        "what was overwritten since takes more than the limit of its file, {limit_bytes} bytes"
+    )]
+    SpillFull {
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// The file cannot be written.
+    #[error(
+        "the file for what was overwritten cannot be written: {}",
+        std::io::Error::from_raw_os_error(*errno)
+    )]
+    SpillFailed {
+        /// The error of the system.
+        errno: i32,
+    },
+    /// Writes to the device took too long to find a moment without any.
+    #[error("no moment without a write was found in {seconds} seconds")]
+    NeverIdle {
+        /// The limit.
+        seconds: u64,
+    },
+    /// A user ended it.
+    #[error("it was aborted")]
+    Aborted,
+    /// The device is not in use any more.
+    #[error("the file system was unmounted, or its server has ended")]
+    Closed,
+}
+
+impl SnapshotEnd {
+    /// As two numbers, for other processes.
+    pub fn to_numbers(self) -> (u32, u64) {
+        match self {
+            Self::Closed => (0, 0),
+            Self::MemoryFull { limit_bytes } => (1, limit_bytes),
+            Self::SpillFull { limit_bytes } => (2, limit_bytes),
+            Self::SpillFailed { errno } => (3, errno.cast_unsigned().into()),
+            Self::NeverIdle { seconds } => (4, seconds),
+            Self::Aborted => (5, 0),
+        }
+    }
+
+    /// The opposite of [`Self::to_numbers`].
+    pub fn of_numbers(kind: u32, value: u64) -> Self {
+        match kind {
+            1 => Self::MemoryFull { limit_bytes: value },
+            2 => Self::SpillFull { limit_bytes: value },
+            3 => Self::SpillFailed {
+                errno: low_u32(value).cast_signed(),
+            },
+            4 => Self::NeverIdle { seconds: value },
+            5 => Self::Aborted,
+            _ => Self::Closed,
+        }
+    }
+}
+
+/// The old content of a grain.
+pub(super) enum Grain {
+    Zero,
+    Memory(Box<[u8]>),
+    /// Offset in the file, in bytes.
+    Spilled(u64),
+    /// It could not be read.
+    Unreadable,
+}
+
+/// See the module. Several devices share one.
+pub(super) struct Store {
+    memory_limit: u64,
+    memory_bytes: AtomicU64,
+    spill: Option<File>,
+    spill_limit: u64,
+    spilled_bytes: AtomicU64,
+}
+
+impl Store {
+    pub(super) fn new(limits: SnapshotLimits) -> Self {
+        Self {
+            memory_limit: limits.memory_bytes,
+            memory_bytes: AtomicU64::new(0),
+            spill: limits.spill,
+            spill_limit: limits.spill_bytes,
+            spilled_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.memory_bytes.load(Relaxed).min(self.memory_limit)
+    }
+
+    pub(super) fn spilled_bytes(&self) -> u64 {
+        self.spilled_bytes.load(Relaxed).min(self.spill_limit)
+    }
+
+    /// Takes a run of grains, or none of them; the last one may be short.
+    pub(super) fn put(&self, run: &[u8]) -> Result<Vec<Grain>, SnapshotEnd> {
+        let grains: Vec<&[u8]> = run.chunks(clamp_usize(GRAIN_BYTES)).collect();
+        let mut taken = Vec::with_capacity(grains.len());
+        for part in grains.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
+            if let Err(full) = self.put_part(part, &mut taken) {
+                taken.iter().for_each(|grain| self.give_back(grain));
+                return Err(full);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Takes grains that are all zero, or none of which is.
+    fn put_part(&self, part: &[&[u8]], taken: &mut Vec<Grain>) -> Result<(), SnapshotEnd> {
+        let entries_bytes = ENTRY_BYTES * u64_of(part.len());
+        self.take_memory(entries_bytes, self.memory_limit)?;
+        if part.first().is_some_and(|grain| is_zero(grain)) {
+            taken.extend(part.iter().map(|_| Grain::Zero));
+            return Ok(());
+        }
+        let put = self.put_data(part, taken);
+        if put.is_err() {
+            self.memory_bytes.fetch_sub(entries_bytes, Relaxed);
+        }
+        put
+    }
+
+    fn put_data(&self, part: &[&[u8]], taken: &mut Vec<Grain>) -> Result<(), SnapshotEnd> {
+        let bytes = GRAIN_BYTES * u64_of(part.len());
+        // The index of what is in the file needs memory too.
+        let limit = match self.spill {
+            Some(_) => self.memory_limit / 2,
+            None => self.memory_limit,
+        };
+        match (self.take_memory(bytes, limit), &self.spill) {
+            (Ok(()), _) => taken.extend(part.iter().map(|grain| Grain::Memory((*grain).into()))),
+            (Err(_), Some(file)) => {
+                let start = self.write_spill(file, part)?;
+                let slots = (0..).map(|nr: u64| Grain::Spilled(start + nr * GRAIN_BYTES));
+                taken.extend(slots.take(part.len()));
+            }
+            (Err(full), None) => return Err(full),
+        }
+        Ok(())
+    }
+
+    fn take_memory(&self, bytes: u64, limit: u64) -> Result<(), SnapshotEnd> {
+        let used = self.memory_bytes.fetch_add(bytes, Relaxed);
+        if used.saturating_add(bytes) <= limit {
+            return Ok(());
+        }
+        self.memory_bytes.fetch_sub(bytes, Relaxed);
+        Err(SnapshotEnd::MemoryFull {
+            limit_bytes: self.memory_limit,
+        })
+    }
+
+    fn write_spill(&self, file: &File, part: &[&[u8]]) -> Result<u64, SnapshotEnd> {
+        let bytes = GRAIN_BYTES * u64_of(part.len());
+        let start = self.spilled_bytes.fetch_add(bytes, Relaxed);
+        if start.saturating_add(bytes) > self.spill_limit {
+            return Err(SnapshotEnd::SpillFull {
+                limit_bytes: self.spill_limit,
+            });
+        }
+        let written = file.write_all_at(&part.concat(), start);
+        written.map_err(|error| SnapshotEnd::SpillFailed {
+            errno: error.raw_os_error().unwrap_or(0),
+        })?;
+        Ok(start)
+    }
+
+    /// Counts a grain that is dropped. Its slot in the file stays taken.
+    pub(super) fn give_back(&self, grain: &Grain) {
+        let content = match grain {
+            Grain::Memory(_) => GRAIN_BYTES,
+            Grain::Zero | Grain::Spilled(_) | Grain::Unreadable => 0,
+        };
+        self.memory_bytes.fetch_sub(ENTRY_BYTES + content, Relaxed);
+    }
+
+    /// Counts an entry without content.
+    pub(super) fn put_unreadable(&self) -> Result<Grain, SnapshotEnd> {
+        self.take_memory(ENTRY_BYTES, self.memory_limit)?;
+        Ok(Grain::Unreadable)
+    }
+
+    pub(super) fn read_spill(&self, at: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        match &self.spill {
+            Some(file) => file.read_exact_at(buf, at),
+            None => Err(std::io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+fn is_zero(grain: &[u8]) -> bool {
+    grain.iter().all(|byte| *byte == 0)
+}
