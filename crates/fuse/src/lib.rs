@@ -83,7 +83,10 @@ mod worker_pool;
 mod workers;
 
 pub use close_fds::close_inherited;
-pub use control::{Ask, Client, NewGrace, NewLimits, QuotaRow, Refusal, kind_of};
+pub use control::{
+    Ask, Client, NewGrace, NewLimits, QuotaRow, Refusal, Remote, RemoteDevice, SnapshotPurpose,
+    SnapshotResult, SnapshotWanted, kind_of,
+};
 pub use error::{Error, Explained, Result};
 pub use interrupted::{catch_interrupts, is_interrupted};
 pub use log::escape_controls;

@@ -292,6 +292,12 @@ fn connection_of(device: &[u8]) -> Option<u64> {
     Some(major.parse::<u64>().ok()? << MINOR_BITS | minor.parse::<u64>().ok()?)
 }
 
+/// The same of the number that `stat(2)` has for the device.
+pub(crate) fn connection_of_device(device: u64) -> u64 {
+    let major = u64::from(rustix::fs::major(device));
+    major << MINOR_BITS | u64::from(rustix::fs::minor(device))
+}
+
 /// Undoes the octal escapes of space, tab, newline and backslash.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());

@@ -1,9 +1,9 @@
 //! Command-line grammar: the subcommands and their arguments.
 
 use crate::commands::{
-    build, change, check, compact, completions, convert, debug, defrag, diff, export, extents,
-    freefrag, fsck, get, help, info, log, ls, mkfs, mount, put, quota, remount, replay, resize,
-    stat, stats, trim, tunables, tune, undelete, undo,
+    backup, build, change, check, compact, completions, convert, debug, defrag, diff, export,
+    extents, freefrag, fsck, get, help, info, log, ls, mkfs, mount, put, quota, remount, replay,
+    resize, stat, stats, trim, tunables, tune, undelete, undo,
 };
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -23,6 +23,8 @@ Examples:
   uext4 log disk.img                       show the transactions in the journal
   uext4 undelete disk.img --to found       bring deleted files back
   uext4 mount disk.img /mnt                mount it through FUSE; uext4 umount /mnt unmounts
+  uext4 fsck /mnt                          check a running mount
+  uext4 backup /mnt copy.qcow2             copy the image of a running mount
   uext4 stats /mnt --watch                 watch the statistics of a mount
   uext4 replay disk.img                    replay the journal after a crash
 
@@ -76,6 +78,7 @@ pub(crate) enum Command {
     Log(log::Args),
     Undelete(undelete::Args),
     Debug(debug::Args),
+    Backup(backup::Args),
     Ls(ls::Args),
     Stat(stat::Args),
     Cat(stat::CatArgs),

@@ -123,7 +123,30 @@ impl Client {
     /// [`Error::Refused`] if the server refuses, [`Error::ServerEnded`] if it ends first,
     /// [`Error::System`] if it does not answer.
     pub fn ask(&self, ask: &Ask) -> Result<Value> {
-        let answer = parse_answer(&self.exchange(ask).map_err(|error| match error.kind() {
+        self.decode(self.exchange(ask))
+    }
+
+    /// Waits for one more answer to a request that may take long.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub(super) fn answer_of_work(&self) -> Result<Value> {
+        let (_, limit) = self.peer.limits(None);
+        let received = self.lines().and_then(|mut lines| lines.receive(limit));
+        let received = received.and_then(|line| line.ok_or(ErrorKind::UnexpectedEof.into()));
+        self.decode(received)
+    }
+
+    pub(super) fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    pub(super) fn into_stream(self) -> UnixStream {
+        self.stream
+    }
+
+    fn decode(&self, received: io::Result<Vec<u8>>) -> Result<Value> {
+        let answer = parse_answer(&received.map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
                 let path = self.path.clone();
                 Error::ServerEnded { path }
@@ -139,12 +162,16 @@ impl Client {
         }
     }
 
-    fn exchange(&self, ask: &Ask) -> io::Result<Vec<u8>> {
+    fn lines(&self) -> io::Result<Lines<'_>> {
         let bytes_max = match self.peer {
             Peer::Trusted => ANSWER_BYTES_MAX,
             Peer::Stranger => STRANGER_BYTES_MAX,
         };
-        let mut lines = Lines::new(&self.stream, None, bytes_max)?;
+        Lines::new(&self.stream, None, bytes_max)
+    }
+
+    fn exchange(&self, ask: &Ask) -> io::Result<Vec<u8>> {
+        let mut lines = self.lines()?;
         // A server that rejects a client sends a reason and reads nothing.
         let (to_send, to_answer) = self.peer.limits(ask.patience());
         let sent = lines.send(&request(ask), to_send);

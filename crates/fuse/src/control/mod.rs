@@ -3,6 +3,8 @@
 //! Layout: one stream socket per mount, in the mount's directory (`runtime_dir`). A client sends
 //! one JSON object per line and gets one line back for each. `wire` defines the messages, `verbs`
 //! implements each verb, `socket` is the server side, `client` the client side.
+//! A client that takes a snapshot reads it over its connection: `snapshot_wire` has the frames,
+//! `snapshots` the server's side, `remote` the client's.
 //! Invariants: only the server's user and the superuser are served. A silent, flooding or malformed
 //! client costs one thread for a few seconds and does not disturb the mount.
 //!
@@ -11,6 +13,9 @@
 mod client;
 mod line;
 mod quota;
+mod remote;
+mod snapshot_wire;
+mod snapshots;
 mod socket;
 mod verbs;
 mod wait_slots;
@@ -18,5 +23,7 @@ mod wire;
 
 pub use client::{Client, kind_of};
 pub use quota::{NewGrace, NewLimits, QuotaRow};
+pub use remote::{Remote, RemoteDevice};
+pub use snapshot_wire::{SnapshotPurpose, SnapshotResult, SnapshotWanted};
 pub(crate) use socket::Control;
 pub use wire::{Ask, Refusal};

@@ -5,8 +5,9 @@
 //! verbs have finished.
 
 use super::line::{Lines, Woken, wait};
+use super::snapshots::{self, Channel};
 use super::verbs::{self, Mount};
-use super::wire::{REQUEST_BYTES_MAX, Refusal, answer, parse_request};
+use super::wire::{Ask, REQUEST_BYTES_MAX, Refusal, answer, parse_request};
 use crate::error::{Error, Result};
 use crate::fixed_options::FixedOptions;
 use crate::runtime_dir::SOCKET_NAME;
@@ -29,7 +30,7 @@ use uext4_sync::{Arc, OnceLock};
 /// Maximum number of clients; further ones are rejected.
 const CLIENTS_MAX: usize = 16;
 /// Maximum time of a client to send a request and to take the answer.
-const CLIENT_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const CLIENT_LIMIT: Duration = Duration::from_secs(10);
 /// Control socket of a running mount.
 pub(crate) struct Control {
     path: PathBuf,
@@ -201,7 +202,13 @@ fn serve(stream: &UnixStream, stop: &PipeReader, mount: &Mount) -> io::Result<()
     loop {
         let answered = match lines.receive(Some(CLIENT_LIMIT)) {
             Ok(None) => return Ok(()),
-            Ok(Some(line)) => parse_request(&line).and_then(|ask| verbs::run(mount, ask)),
+            Ok(Some(line)) => match parse_request(&line) {
+                Ok(Ask::Snapshot(wanted)) => {
+                    let mut channel = Channel::new(stream, stop);
+                    return snapshots::serve(&mut lines, &mut channel, mount, &wanted);
+                }
+                ask => ask.and_then(|ask| verbs::run(mount, ask)),
+            },
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 let text = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
                 return lines.send(&answer(Err(Refusal::invalid(text))), CLIENT_LIMIT);

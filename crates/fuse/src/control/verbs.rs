@@ -3,6 +3,7 @@
 //! Locking: none here; verbs run in parallel with requests of the kernel.
 
 use super::quota;
+use super::snapshots::Snapshots;
 use super::wait_slots::WaitSlots;
 use super::wire::{Answered, Ask, Refusal};
 use crate::fixed_options::FixedOptions;
@@ -32,6 +33,7 @@ pub(super) struct Mount {
     pub(super) fixed_options: FixedOptions,
     /// State of the sandbox, once known.
     pub(super) locked: Arc<OnceLock<Locked>>,
+    pub(super) snapshots: Snapshots,
     wait_slots: WaitSlots,
 }
 
@@ -48,11 +50,12 @@ impl Mount {
             served: served.to_string(),
             fixed_options,
             locked: Arc::default(),
+            snapshots: Snapshots::default(),
             wait_slots: WaitSlots::default(),
         }
     }
 
-    fn filesystem(&self) -> &Filesystem {
+    pub(super) fn filesystem(&self) -> &Filesystem {
         self.server.filesystem()
     }
 }
@@ -94,6 +97,8 @@ pub(super) fn run(mount: &Mount, ask: Ask) -> Answered {
             mount.server.end_freezes();
             Ok(Value::Null)
         }
+        Ask::Snapshot(_) => Err(Refusal::invalid("a snapshot has a connection of its own")),
+        Ask::EndSnapshots { id } => mount.snapshots.end(id),
         Ask::Shutdown { flush } => nothing(mount.server.shutdown(flush)),
         Ask::Remount { options } => nothing(remount(mount, &options)),
     }
@@ -149,6 +154,7 @@ fn stats(mount: &Mount) -> Value {
     stats["reads_in_place"] = request_stats.zero_copy_reads().into();
     stats["request_bounds_ns"] = RequestStats::bounds_ns().into();
     stats["nodes"] = to_value(&mount.server.node_counts());
+    stats["snapshots"] = mount.snapshots.state();
     stats["server"] = server(mount);
     stats
 }

@@ -4,6 +4,7 @@
 //! An answer is `{"version":1,"answer":...}` or `{"version":1,"refusal":{"errno":N,"text":...}}`.
 
 use super::quota::{NewGrace, NewLimits};
+use super::snapshot_wire::SnapshotWanted;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt;
@@ -116,6 +117,13 @@ pub enum Ask {
         /// Data that are written before the shutdown.
         flush: Flush,
     },
+    /// Takes a snapshot, which this connection reads from then on ([`super::Remote`]).
+    Snapshot(SnapshotWanted),
+    /// Ends running snapshots; returns their number.
+    EndSnapshots {
+        /// Number of the one; without it all of them.
+        id: Option<u64>,
+    },
     /// Changes mount options ([`uext4::Filesystem::remount`]).
     Remount {
         /// Options as of `mount -o remount`, separated by commas.
@@ -136,6 +144,7 @@ impl Ask {
             | Ask::Set { .. }
             | Ask::Quota { .. }
             | Ask::Thaw {}
+            | Ask::EndSnapshots { .. }
             | Ask::Detached {} => Some(PATIENCE),
             // Changes of quota wait while the mount is frozen.
             Ask::Trim { .. }
@@ -145,6 +154,7 @@ impl Ask {
             | Ask::Freeze {}
             | Ask::Grow { .. }
             | Ask::Shutdown { .. }
+            | Ask::Snapshot(_)
             | Ask::Remount { .. } => None,
         }
     }

@@ -106,6 +106,11 @@ impl Server {
         }
     }
 
+    /// Number of the connection to the kernel, which is that of the mount's device.
+    pub(crate) fn connection(&self) -> Option<u64> {
+        self.privileged.connection()
+    }
+
     pub(crate) fn freeze_gate(&self) -> &FreezeGate {
         &self.freeze_gate
     }

@@ -28,11 +28,15 @@ use uext4_sync::Arc;
 Examples:
   uext4 fsck -p disk.img                   at boot: repair what loses nothing
   uext4 fsck -fn disk.img                  check it, change nothing
+  uext4 fsck /mnt                          check a running mount, change nothing
   uext4 fsck -fy disk.img                  check it and repair everything
   uext4 fsck --explain inode.links-wrong   what a problem is, and what its repair does
 
 Without -f an image that was unmounted cleanly is not checked. Without -n, -p and -y each problem is
 asked about on the terminal. The journal is replayed first; with -n that happens in memory.
+
+Of a running mount a snapshot is checked, in full and at the lowest priority; its writers go on. The
+server keeps what they overwrite meanwhile. `uext4 stats` shows the check, and the last verdict.
 
 Exit status, as for every fsck(8): 0 no errors, 1 errors were corrected, 4 errors are left,
 8 operational error, 16 wrong arguments.")]
@@ -81,6 +85,8 @@ pub(crate) struct Args {
     /// Number of threads; no effect on what is found. Default: one per processor, at most 8
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    mount: super::fsck_mount::MountArgs,
 }
 
 /// Findings that one round of a repair keeps.
@@ -91,11 +97,41 @@ impl Args {
         if self.explain {
             return explain(&self.image.name());
         }
-        let image = match &self.journal {
-            Some(path) => self.image.clone().with_journal(path.clone()),
-            None => self.image.clone(),
+        let checked = match super::control::is_running(&self.image) {
+            Ok(true) => super::fsck_mount::run(&self, &self.mount),
+            Ok(false) => {
+                let refused = self.mount.refuse_for_image(&self.image.name());
+                let image = match &self.journal {
+                    Some(path) => self.image.clone().with_journal(path.clone()),
+                    None => self.image.clone(),
+                };
+                refused.and_then(|()| self.check(&image))
+            }
+            Err(failure) => Err(failure),
         };
-        self.check(&image).map_err(Failure::of_fsck)
+        checked.map_err(Failure::of_fsck)
+    }
+
+    pub(super) fn image(&self) -> &ImageArgs {
+        &self.image
+    }
+
+    pub(super) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// The first given option that changes an image.
+    pub(super) fn first_change(&self) -> Option<&'static str> {
+        let given = [
+            ("-p", self.preen),
+            ("-y", self.yes),
+            ("-z", self.undo_file.is_some()),
+            ("-b", self.superblock.is_some()),
+            ("-j", self.journal.is_some()),
+            ("-E", !self.extended.is_empty()),
+        ];
+        let first = given.into_iter().find(|(_, is_given)| *is_given);
+        first.map(|(name, _)| name)
     }
 
     fn choice(&self) -> Result<Choice> {
@@ -107,7 +143,7 @@ impl Args {
         }
     }
 
-    fn limits(&self, choice: Choice) -> Result<Limits> {
+    pub(super) fn limits(&self, choice: Choice) -> Result<Limits> {
         let watch = match self.progress {
             Some(fd) => Some(on_descriptor(fd, &self.image.name())?),
             // Questions are asked on the same terminal.
@@ -259,7 +295,7 @@ impl Args {
         Ok(!needs_recovery(&disk) && !asks_for_check(&disk))
     }
 
-    fn end_check(&self, session: &mut Session, report: &CheckReport) -> Result<()> {
+    pub(super) fn end_check(&self, session: &mut Session, report: &CheckReport) -> Result<()> {
         for finding in &report.findings {
             session.report_left(finding)?;
         }

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod backup;
 pub(crate) mod build;
 mod build_changes;
 mod build_made;
@@ -26,6 +27,7 @@ pub(crate) mod freefrag;
 pub(crate) mod fsck;
 mod fsck_decisions;
 mod fsck_extended;
+mod fsck_mount;
 mod fsck_progress;
 pub(crate) mod get;
 mod get_rescue;
@@ -51,6 +53,7 @@ pub(crate) mod remount;
 pub(crate) mod replay;
 pub(crate) mod resize;
 mod resize_partition;
+mod snapshot;
 pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod trim;
@@ -96,6 +99,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         Command::Log(args) => args.run(),
         Command::Debug(args) => args.run(),
         Command::Undelete(args) => args.run(),
+        Command::Backup(args) => args.run(),
         Command::Freefrag(args) => args.run(),
         Command::Trim(args) => args.run(),
         Command::Defrag(args) => args.run(),

@@ -45,6 +45,7 @@ mod room;
 mod running;
 mod sandbox;
 mod show;
+mod snapshots;
 mod space;
 mod strangers;
 mod system;

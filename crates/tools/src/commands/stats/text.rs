@@ -3,6 +3,7 @@
 use crate::failure::Result;
 use serde_json::Value;
 use std::io::Write;
+use uext4::Timestamp;
 
 /// Sections that contain one number per name: JSON pointer and title.
 const SECTIONS: &[(&str, &str)] = &[
@@ -43,6 +44,7 @@ pub(super) fn write_added(out: &mut dyn Write, before: &Value, stats: &Value) ->
         out,
         "{point}: process {pid}, {served}, allocator {engine}; {locked}"
     )?;
+    snapshots(out, &stats["snapshots"])?;
     for (pointer, title) in SECTIONS {
         section(out, title, before.pointer(pointer), stats.pointer(pointer))?;
     }
@@ -52,6 +54,31 @@ pub(super) fn write_added(out: &mut dyn Write, before: &Value, stats: &Value) ->
     orders(out, &stats["orders"])?;
     locks(out, &stats["locks"])?;
     requests(out, stats)
+}
+
+/// Snapshots that are read, and what became of the last ones.
+fn snapshots(out: &mut dyn Write, snapshots: &Value) -> Result<()> {
+    let running = snapshots["running"].as_array();
+    for one in running.into_iter().flatten() {
+        let (purpose, pid) = (one["purpose"].as_str().unwrap_or(""), &one["pid"]);
+        let kept = number(one, "memory_bytes") + number(one, "spilled_bytes");
+        writeln!(
+            out,
+            "snapshot {}: {purpose} by process {pid} for {} s, {} read, {} kept",
+            one["id"],
+            one["seconds"],
+            crate::numbers::readable_size(number(one, "read_bytes")),
+            crate::numbers::readable_size(kept),
+        )?;
+    }
+    for (name, title) in [("last_check", "last check"), ("last_backup", "last backup")] {
+        if let Some(verdict) = snapshots[name]["verdict"].as_str() {
+            let seconds = snapshots[name]["started"].as_i64().unwrap_or(0);
+            let date = crate::date::show(Timestamp::new(seconds, 0));
+            writeln!(out, "{title}, {date}: {verdict}")?;
+        }
+    }
+    Ok(())
 }
 
 fn section(

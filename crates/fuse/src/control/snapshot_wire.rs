@@ -1,0 +1,205 @@
+//! Messages of a connection that reads a snapshot.
+//!
+//! Layout: the client sends [`Ask::Snapshot`](super::Ask::Snapshot). If it has a file for old
+//! contents, the server answers `"file"`, and the client sends one byte with the file. The answer
+//! that follows is a [`Taken`]. From then on the client sends heads of [`HEAD_BYTES`], and the
+//! server answers each with a status and a length, and so many bytes.
+//!
+//! Integers are little-endian.
+
+use serde::{Deserialize, Serialize};
+use uext4::device::SnapshotEnd;
+
+/// Maximum length of a read, in bytes.
+pub(super) const READ_BYTES_MAX: u32 = 1 << 20;
+/// Size of a request, in bytes.
+pub(super) const HEAD_BYTES: usize = 16;
+/// Size of a status and a length, in bytes.
+pub(super) const STATUS_BYTES: usize = 8;
+/// Answer of a server that wants the file.
+pub(super) const SEND_FILE: &str = "file";
+
+/// What a snapshot is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SnapshotPurpose {
+    /// A check.
+    Check,
+    /// A copy of the image.
+    Backup,
+}
+
+/// Request for a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotWanted {
+    /// What it is for.
+    pub purpose: SnapshotPurpose,
+    /// The process that reads it.
+    pub pid: u32,
+    /// Memory of the server for what is overwritten meanwhile, in bytes.
+    pub memory_bytes: u64,
+    /// Maximum size of the client's file for what does not fit, in bytes; `None`: it has none.
+    pub spill_bytes: Option<u64>,
+}
+
+/// The answer to the request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Taken {
+    pub(super) id: u64,
+    /// Size of the file system's device.
+    pub(super) size_bytes: u64,
+    /// Size of the device of an external journal.
+    pub(super) journal_bytes: Option<u64>,
+    /// The longest time that a write had to wait, in microseconds.
+    pub(super) pause_us: u64,
+    /// What kept changes from the device before.
+    pub(super) unwritten: Option<String>,
+}
+
+/// What became of the work on a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotResult {
+    /// A word: `sound`, `damaged`, `incomplete` or `copied`.
+    pub verdict: String,
+    /// Number of findings.
+    pub findings: u64,
+}
+
+/// A request after the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    /// Bytes of a device: 0 is that of the file system, 1 that of the journal.
+    Read { device: u8, offset: u64, len: u32 },
+    /// So many bytes with a [`SnapshotResult`] follow.
+    Result { len: u32 },
+}
+
+impl Head {
+    pub(super) fn to_bytes(self) -> [u8; HEAD_BYTES] {
+        let (kind, device, offset, len) = match self {
+            Self::Read {
+                device,
+                offset,
+                len,
+            } => (0, device, offset, len),
+            Self::Result { len } => (1, 0, 0, len),
+        };
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[0] = kind;
+        bytes[1] = device;
+        bytes[4..8].copy_from_slice(&len.to_le_bytes());
+        bytes[8..].copy_from_slice(&offset.to_le_bytes());
+        bytes
+    }
+
+    /// `None`: nonsense.
+    pub(super) fn parse(bytes: [u8; HEAD_BYTES]) -> Option<Self> {
+        let [kind, device, _, _, l0, l1, l2, l3, offset @ ..] = bytes;
+        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        let offset = u64::from_le_bytes(offset);
+        match kind {
+            _ if len > READ_BYTES_MAX => None,
+            0 if device < 2 => Some(Self::Read {
+                device,
+                offset,
+                len,
+            }),
+            1 => Some(Self::Result { len }),
+            _ => None,
+        }
+    }
+}
+
+/// The begin of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    /// The bytes follow.
+    Data,
+    /// All bytes are zero; none follows.
+    Zeroes,
+    /// The read failed; a text follows.
+    Failed,
+    /// The snapshot has ended; the numbers of the reason follow.
+    Ended,
+}
+
+impl Status {
+    const ALL: [Self; 4] = [Self::Data, Self::Zeroes, Self::Failed, Self::Ended];
+
+    /// The status, before `len` bytes.
+    pub(super) fn to_bytes(self, len: u32) -> [u8; STATUS_BYTES] {
+        let number = (0u32..).zip(Self::ALL).find(|(_, status)| *status == self);
+        let number = number.map_or(0, |(number, _)| number);
+        let mut bytes = [0; STATUS_BYTES];
+        bytes[..4].copy_from_slice(&number.to_le_bytes());
+        bytes[4..].copy_from_slice(&len.to_le_bytes());
+        bytes
+    }
+
+    /// The status and the number of bytes that follow.
+    pub(super) fn parse(bytes: [u8; STATUS_BYTES]) -> Option<(Self, u32)> {
+        let [n0, n1, n2, n3, l0, l1, l2, l3] = bytes;
+        let number = usize::try_from(u32::from_le_bytes([n0, n1, n2, n3])).ok()?;
+        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        let status = Self::ALL.get(number).copied();
+        status
+            .filter(|_| len <= READ_BYTES_MAX)
+            .map(|status| (status, len))
+    }
+}
+
+pub(super) fn end_to_bytes(why: SnapshotEnd) -> [u8; 12] {
+    let (kind, value) = why.to_numbers();
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&kind.to_le_bytes());
+    bytes[4..].copy_from_slice(&value.to_le_bytes());
+    bytes
+}
+
+pub(super) fn parse_end(bytes: &[u8]) -> SnapshotEnd {
+    match bytes.first_chunk::<12>() {
+        Some([k0, k1, k2, k3, value @ ..]) => {
+            let kind = u32::from_le_bytes([*k0, *k1, *k2, *k3]);
+            SnapshotEnd::of_numbers(kind, u64::from_le_bytes(*value))
+        }
+        None => SnapshotEnd::Closed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_and_statuses_come_back_and_nonsense_does_not() {
+        let heads = [
+            Head::Read {
+                device: 1,
+                offset: u64::MAX,
+                len: READ_BYTES_MAX,
+            },
+            Head::Result { len: 7 },
+        ];
+        for head in heads {
+            assert_eq!(Head::parse(head.to_bytes()), Some(head));
+        }
+        for status in Status::ALL {
+            assert_eq!(Status::parse(status.to_bytes(9)), Some((status, 9)));
+        }
+        let mut long = heads[0].to_bytes();
+        long[4] = 1;
+        let mut unknown = heads[0].to_bytes();
+        unknown[0] = 2;
+        let mut third = heads[0].to_bytes();
+        third[1] = 2;
+        for nonsense in [long, unknown, third] {
+            assert_eq!(Head::parse(nonsense), None);
+        }
+        assert_eq!(Status::parse([4, 0, 0, 0, 0, 0, 0, 0]), None);
+        let why = SnapshotEnd::SpillFull {
+            limit_bytes: 1 << 40,
+        };
+        assert_eq!(parse_end(&end_to_bytes(why)), why);
+    }
+}

@@ -1,0 +1,388 @@
+//! Snapshots of the mount, and the connections that read them.
+//!
+//! Invariants: a snapshot belongs to a connection, and ends with it; so a client that is killed
+//! leaves nothing. Its thread has the lowest priority.
+//! Locking: [`Rank::Queue`] for the list; no device is accessed under it.
+
+use super::line::{Lines, Woken, wait};
+use super::snapshot_wire::{
+    HEAD_BYTES, Head, READ_BYTES_MAX, SEND_FILE, SnapshotPurpose, SnapshotResult, SnapshotWanted,
+    Status, Taken, end_to_bytes,
+};
+use super::socket::CLIENT_LIMIT;
+use super::verbs::Mount;
+use super::wire::{Answered, Refusal, answer};
+use crate::mount_table::connection_of_device;
+use rustix::event::PollFlags;
+use rustix::fs::FileType;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, IoSliceMut, PipeReader, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+use uext4::Snapshot;
+use uext4::device::{self, BlockDevice, SnapshotEnd, SnapshotLimits};
+use uext4_num::{clamp_u32, clamp_u64, u64_of, usize_of};
+use uext4_sync::atomic::{AtomicU64, Ordering};
+use uext4_sync::{Arc, Clock, Mutex, Rank, RealClock};
+
+/// Maximum number of snapshots at a time.
+const SNAPSHOTS_MAX: usize = 4;
+/// The lowest priority of `nice(2)`.
+const LOWEST_PRIORITY: i32 = 19;
+
+/// The snapshots of a mount.
+pub(super) struct Snapshots(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    last_id: u64,
+    running: Vec<Arc<Running>>,
+    /// What became of the last check and of the last copy.
+    last_check: Value,
+    last_backup: Value,
+}
+
+struct Running {
+    id: u64,
+    wanted: SnapshotWanted,
+    snapshot: Snapshot,
+    start: Instant,
+    start_seconds: i64,
+    read_bytes: AtomicU64,
+}
+
+/// A snapshot in the list; it is dropped and its result is noted when this is dropped.
+struct Entry<'a> {
+    list: &'a Snapshots,
+    running: Arc<Running>,
+    result: Option<SnapshotResult>,
+}
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Self(Mutex::new(Rank::Queue, Table::default()))
+    }
+}
+
+impl Snapshots {
+    /// Adds a snapshot.
+    ///
+    /// # Errors
+    /// There are too many.
+    fn add(&self, wanted: &SnapshotWanted, snapshot: Snapshot) -> Result<Entry<'_>, Refusal> {
+        let mut table = self.0.lock();
+        if table.running.len() >= SNAPSHOTS_MAX {
+            return Err(Refusal {
+                errno: libc::EBUSY,
+                text: format!("{SNAPSHOTS_MAX} snapshots are being read"),
+            });
+        }
+        table.last_id += 1;
+        let running = Arc::new(Running {
+            id: table.last_id,
+            wanted: wanted.clone(),
+            snapshot,
+            start: Instant::now(),
+            start_seconds: RealClock::new().wall().seconds,
+            read_bytes: AtomicU64::new(0),
+        });
+        table.running.push(running.clone());
+        Ok(Entry {
+            list: self,
+            running,
+            result: None,
+        })
+    }
+
+    /// Ends one of them, or all: their readers get an error.
+    pub(super) fn end(&self, id: Option<u64>) -> Answered {
+        let table = self.0.lock();
+        let chosen = table.running.iter();
+        let chosen = chosen.filter(|running| id.is_none_or(|id| id == running.id));
+        let count = chosen.map(|running| running.end()).count();
+        match id {
+            Some(id) if count == 0 => Err(Refusal {
+                errno: libc::ENOENT,
+                text: format!("there is no snapshot {id}"),
+            }),
+            _ => Ok(count.into()),
+        }
+    }
+
+    /// For the statistics.
+    pub(super) fn state(&self) -> Value {
+        let table = self.0.lock();
+        let running = table.running.iter().map(|running| running.state());
+        json!({
+            "running": running.collect::<Vec<_>>(),
+            "last_check": table.last_check,
+            "last_backup": table.last_backup,
+        })
+    }
+}
+
+impl Running {
+    fn end(&self) {
+        let journal = self.snapshot.journal.iter();
+        let devices = journal.chain([&self.snapshot.device]);
+        devices.for_each(|device| device.end(SnapshotEnd::Aborted));
+    }
+
+    fn state(&self) -> Value {
+        let usage = self.snapshot.device.usage();
+        json!({
+            "id": self.id,
+            "purpose": self.wanted.purpose,
+            "pid": self.wanted.pid,
+            "seconds": self.start.elapsed().as_secs(),
+            "pause_us": pause_us(&self.snapshot),
+            "memory_bytes": usage.memory_bytes,
+            "spilled_bytes": usage.spilled_bytes,
+            "read_bytes": self.read_bytes.load(Ordering::Relaxed),
+            "ended": self.snapshot.device.ended().map(|why| why.to_string()),
+        })
+    }
+
+    /// What became of it. Without a result the client was killed, or was told that it ended.
+    fn conclusion(&self, result: Option<&SnapshotResult>) -> Value {
+        let ended = self.snapshot.device.ended().map(|why| why.to_string());
+        let given_up = ended.unwrap_or_else(|| "interrupted".into());
+        json!({
+            "started": self.start_seconds,
+            "seconds": self.start.elapsed().as_secs(),
+            "pause_us": pause_us(&self.snapshot),
+            "verdict": result.map_or(given_up, |result| result.verdict.clone()),
+            "findings": result.map_or(0, |result| result.findings),
+        })
+    }
+
+    fn device(&self, number: u8) -> Option<&device::Snapshot> {
+        match number {
+            0 => Some(&self.snapshot.device),
+            _ => self.snapshot.journal.as_deref(),
+        }
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        let conclusion = self.running.conclusion(self.result.as_ref());
+        let mut table = self.list.0.lock();
+        table.running.retain(|other| other.id != self.running.id);
+        match self.running.wanted.purpose {
+            SnapshotPurpose::Check => table.last_check = conclusion,
+            SnapshotPurpose::Backup => table.last_backup = conclusion,
+        }
+    }
+}
+
+fn pause_us(snapshot: &Snapshot) -> u64 {
+    clamp_u64(snapshot.pause.as_micros())
+}
+
+/// The stream of a client, until the mount ends.
+pub(super) struct Channel<'a> {
+    stream: &'a UnixStream,
+    stop: &'a PipeReader,
+}
+
+impl<'a> Channel<'a> {
+    pub(super) fn new(stream: &'a UnixStream, stop: &'a PipeReader) -> Self {
+        Self { stream, stop }
+    }
+
+    /// Repeats `act` when the stream is ready, until it does not block.
+    fn when_ready<T>(
+        &self,
+        ready: PollFlags,
+        mut act: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match act() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                done => return done,
+            }
+            if wait(self.stream, ready, Some(self.stop), None)? == Woken::Stopped {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+        }
+    }
+
+    /// Fills `buf`; false at the end of the stream.
+    fn receive(&self, buf: &mut [u8]) -> io::Result<bool> {
+        let mut done = 0;
+        while done < buf.len() {
+            let mut stream = self.stream;
+            match self.when_ready(PollFlags::IN, || stream.read(&mut buf[done..]))? {
+                0 => return Ok(false),
+                len => done += len,
+            }
+        }
+        Ok(true)
+    }
+
+    fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let mut stream = self.stream;
+            let len = self.when_ready(PollFlags::OUT, || stream.write(bytes))?;
+            bytes = &bytes[len..];
+        }
+        Ok(())
+    }
+
+    fn receive_file(&self) -> io::Result<Option<File>> {
+        self.when_ready(PollFlags::IN, || {
+            let mut byte = [0];
+            let mut slices = [IoSliceMut::new(&mut byte)];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let flags = RecvFlags::CMSG_CLOEXEC;
+            recvmsg(self.stream, &mut slices, &mut control, flags)?;
+            let file = control.drain().find_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+                _ => None,
+            });
+            Ok(file.map(File::from))
+        })
+    }
+
+    fn answer(&self, status: Status, bytes: &[u8]) -> io::Result<()> {
+        self.send(&status.to_bytes(clamp_u32(bytes.len())))?;
+        self.send(bytes)
+    }
+}
+
+/// Takes a snapshot and serves its reader, until that closes the connection.
+pub(super) fn serve(
+    lines: &mut Lines<'_>,
+    channel: &mut Channel<'_>,
+    mount: &Mount,
+    wanted: &SnapshotWanted,
+) -> io::Result<()> {
+    // It is a courtesy; the reader has the lowest priority as well.
+    let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
+    let spill = match wanted.spill_bytes {
+        Some(_) => {
+            lines.send(&answer(Ok(SEND_FILE.into())), CLIENT_LIMIT)?;
+            channel.receive_file()?
+        }
+        None => None,
+    };
+    let taken = limits(mount, wanted, spill).and_then(|limits| take(mount, wanted, limits));
+    let mut entry = match taken {
+        Ok(entry) => entry,
+        Err(refusal) => return lines.send(&answer(Err(refusal)), CLIENT_LIMIT),
+    };
+    let head = head_of(&entry.running);
+    let head = serde_json::to_value(head).expect("its fields are plain");
+    lines.send(&answer(Ok(head)), CLIENT_LIMIT)?;
+    let mut bytes = vec![0; usize_of(READ_BYTES_MAX)];
+    loop {
+        let mut head = [0; HEAD_BYTES];
+        if !channel.receive(&mut head)? {
+            return Ok(());
+        }
+        match Head::parse(head) {
+            Some(Head::Read {
+                device,
+                offset,
+                len,
+            }) => read(
+                channel,
+                &entry.running,
+                device,
+                offset,
+                &mut bytes[..usize_of(len)],
+            )?,
+            Some(Head::Result { len }) => {
+                let text = &mut bytes[..usize_of(len)];
+                if !channel.receive(text)? {
+                    return Ok(());
+                }
+                entry.result = serde_json::from_slice(text).ok();
+                channel.answer(Status::Data, &[])?;
+            }
+            None => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+fn read(
+    channel: &Channel<'_>,
+    running: &Running,
+    device: u8,
+    offset: u64,
+    bytes: &mut [u8],
+) -> io::Result<()> {
+    let done = match running.device(device) {
+        Some(device) => device.read_at(offset, bytes),
+        None => return channel.answer(Status::Failed, b"there is no external journal"),
+    };
+    match done {
+        Ok(()) => {
+            running
+                .read_bytes
+                .fetch_add(u64_of(bytes.len()), Ordering::Relaxed);
+            if bytes.iter().all(|byte| *byte == 0) {
+                channel.answer(Status::Zeroes, &[])
+            } else {
+                channel.answer(Status::Data, bytes)
+            }
+        }
+        Err(device::Error::SnapshotEnded(why)) => channel.answer(Status::Ended, &end_to_bytes(why)),
+        Err(error) => channel.answer(Status::Failed, error.to_string().as_bytes()),
+    }
+}
+
+/// Refuses a file that is on the mount itself: a write to it would wait for itself.
+fn limits(
+    mount: &Mount,
+    wanted: &SnapshotWanted,
+    spill: Option<File>,
+) -> Result<SnapshotLimits, Refusal> {
+    if wanted.spill_bytes.is_some() {
+        // A sandboxed server has no `statx(2)`, which the standard library uses.
+        let found = spill.as_ref().and_then(|file| rustix::fs::fstat(file).ok());
+        let is_file = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
+        let Some(found) = found.filter(|found| is_file(found.st_mode)) else {
+            return Err(Refusal::invalid("the file for old contents is none"));
+        };
+        let connection = connection_of_device(found.st_dev);
+        if mount.server.connection() == Some(connection) {
+            return Err(Refusal::invalid(
+                "the file for old contents is on the mount itself",
+            ));
+        }
+    }
+    Ok(SnapshotLimits {
+        memory_bytes: wanted.memory_bytes,
+        spill,
+        spill_bytes: wanted.spill_bytes.unwrap_or(0),
+        ..SnapshotLimits::default()
+    })
+}
+
+fn take<'a>(
+    mount: &'a Mount,
+    wanted: &SnapshotWanted,
+    limits: SnapshotLimits,
+) -> Result<Entry<'a>, Refusal> {
+    let snapshot = mount.filesystem().snapshot(limits)?;
+    mount.snapshots.add(wanted, snapshot)
+}
+
+fn head_of(running: &Running) -> Taken {
+    let snapshot = &running.snapshot;
+    let journal = snapshot.journal.as_ref();
+    Taken {
+        id: running.id,
+        size_bytes: snapshot.device.size_bytes(),
+        journal_bytes: journal.map(|journal| journal.size_bytes()),
+        pause_us: pause_us(snapshot),
+        unwritten: snapshot.unwritten.as_ref().map(ToString::to_string),
+    }
+}

@@ -1,0 +1,237 @@
+//! `uext4 backup`: copies the image of a running mount.
+
+use super::mkfs_target;
+use super::snapshot::{self, SnapshotArgs};
+use crate::failure::{At, Exit, Failure, Result};
+use crate::show;
+use crate::transfer::Progress;
+use serde_json::json;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use uext4::device::{BlockDevice, Overlay, write_sparse};
+use uext4::format::Feature;
+use uext4::{MountOptions, repair};
+use uext4_fuse::{Ask, Remote, SnapshotPurpose, SnapshotResult, is_interrupted};
+use uext4_image::{Container, Format, Options};
+use uext4_num::{clamp_usize, u64_of};
+use uext4_sync::Arc;
+
+/// Copy the image of a running mount, as it is at one moment
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  uext4 backup /mnt disk.img               a copy that can be mounted and checked
+  uext4 backup /mnt disk.qcow2             as a qcow2 image
+  uext4 backup /mnt /dev/sdb1 --force      onto a block device
+  uext4 backup /mnt disk.img --as-is       byte for byte, with a log to replay
+
+Writers of the mount go on; they wait for less than 100 ms, once. What they overwrite while the copy
+is made is kept for it in memory and in a temporary file. The copy is clean: its journal is replayed,
+and files that were open without a name are freed. OUT gets its name when it is complete.")]
+pub(crate) struct Args {
+    /// Directory on which the file system is mounted, or its control socket
+    #[arg(value_name = "MOUNTPOINT")]
+    target: PathBuf,
+    /// The copy: a new file, or a block device
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+    /// Format of OUT. Default: by its file name extension, .qcow2, otherwise raw
+    #[arg(long)]
+    format: Option<FormatWord>,
+    /// Copy all bytes as they are, and do not replay the journal
+    #[arg(long)]
+    as_is: bool,
+    /// Overwrite OUT if it holds something
+    #[arg(long, short = 'f')]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    snapshot: SnapshotArgs,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum FormatWord {
+    Raw,
+    Qcow2,
+}
+
+/// Bytes per copy step.
+const STEP_BYTES: u64 = 1 << 20;
+/// Unit of holes.
+const GRAIN_BYTES: usize = 4096;
+/// Memory for the changes of a replay, in bytes.
+const REPLAY_BYTES: u64 = 2 << 30;
+
+impl Args {
+    pub(crate) fn run(self) -> Result<()> {
+        let (name, out) = (self.target.display().to_string(), self.out.display());
+        mkfs_target::check_free(&self.out, self.force)?;
+        uext4_fuse::catch_interrupts().at(&name)?;
+        write_back(&self.target)?;
+        // The copy has what only the superuser may read.
+        rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+        let format = self.format();
+        let options = Options {
+            format,
+            ..Options::default()
+        };
+        let container = Container::create(&self.out, options);
+        let container = container.map_err(|error| failed(&self.out, &error))?;
+        let snapshot = self.snapshot.take(&self.target, SnapshotPurpose::Backup)?;
+        if let Some(why) = snapshot.unwritten() {
+            eprintln!("uext4: {name}: not all changes are in the copy: {why}");
+        }
+        let device: Arc<dyn BlockDevice> = snapshot.device();
+        let source = if self.as_is {
+            Ok(device.clone())
+        } else {
+            recovered(&snapshot, device.clone())
+        };
+        let copied = source.and_then(|source| copy(&source, &container));
+        snapshot::check_going(&snapshot, &name, "the copy")?;
+        let data_bytes = copied.at(&out)?;
+        if is_interrupted() {
+            return Err(Failure::new(Exit::Failed, format!("{name}: interrupted")));
+        }
+        let superblock = uext4::read_superblock(&*device, None);
+        let uuid = superblock.map_or([0; 16], |superblock| superblock.uuid);
+        let made = container.finish(device.size_bytes(), uuid, |_| match is_interrupted() {
+            false => ControlFlow::Continue(()),
+            true => ControlFlow::Break(()),
+        });
+        made.map_err(|error| failed(&self.out, &error))?;
+        let result = SnapshotResult {
+            verdict: "copied".into(),
+            findings: 0,
+        };
+        // The copy is complete, whatever becomes of the mount.
+        let _ = snapshot.report(&result);
+        self.print(&snapshot, device.size_bytes(), data_bytes)
+    }
+
+    fn format(&self) -> Format {
+        let ending = self.out.extension();
+        let is_qcow2 = ending.is_some_and(|ending| ending.eq_ignore_ascii_case("qcow2"));
+        match self.format {
+            Some(FormatWord::Raw) => Format::Raw,
+            Some(FormatWord::Qcow2) => Format::Qcow2,
+            None if is_qcow2 => Format::Qcow2,
+            None => Format::Raw,
+        }
+    }
+
+    fn print(&self, snapshot: &Remote, size_bytes: u64, data_bytes: u64) -> Result<()> {
+        if self.json {
+            let value = json!({
+                "mount_point": self.target.display().to_string(),
+                "out": self.out.display().to_string(),
+                "size_bytes": size_bytes,
+                "data_bytes": data_bytes,
+                "pause_us": uext4_num::clamp_u64(snapshot.pause().as_micros()),
+                "replayed": !self.as_is,
+            });
+            return show::line(format_args!("{value}"));
+        }
+        show::line(format_args!(
+            "{}: copy of {}, {} with {} of data",
+            self.out.display(),
+            self.target.display(),
+            crate::numbers::readable_size(size_bytes),
+            crate::numbers::readable_size(data_bytes),
+        ))
+    }
+}
+
+/// Has the kernel write its dirty pages of the mount back. A frozen mount has none that it could
+/// write.
+fn write_back(target: &Path) -> Result<()> {
+    let server = super::control::ask(target, &Ask::Server {})?;
+    if server["frozen"] == true || !target.is_dir() {
+        return Ok(());
+    }
+    let directory = std::fs::File::open(target).at(target.display())?;
+    let synced = rustix::fs::syncfs(&directory).map_err(std::io::Error::from);
+    synced.at(target.display())
+}
+
+/// The snapshot with its log replayed, as far as that needs memory.
+fn recovered(
+    snapshot: &Remote,
+    device: Arc<dyn BlockDevice>,
+) -> uext4::Result<Arc<dyn BlockDevice>> {
+    let over =
+        |device| -> Arc<dyn BlockDevice> { Arc::new(Overlay::rehearsal(device, REPLAY_BYTES)) };
+    let journal = snapshot
+        .journal()
+        .map(|journal| over(journal as Arc<dyn BlockDevice>));
+    let device = over(device);
+    let options = MountOptions {
+        journal_device: journal,
+        ..MountOptions::default()
+    };
+    repair::recover(&device, &options)?;
+    let superblock = uext4::read_superblock(&*device, None)?;
+    if superblock.features().has(Feature::MMP) {
+        uext4::clear_mmp(&device)?;
+    }
+    Ok(device)
+}
+
+/// Copies all bytes; returns how many are data, and not runs of zeroes.
+fn copy(source: &Arc<dyn BlockDevice>, container: &Container) -> uext4::Result<u64> {
+    let (target, size_bytes) = (container.device(), source.size_bytes());
+    let bar = Progress::new(|| size_bytes);
+    let mut bytes = vec![0; clamp_usize(STEP_BYTES)];
+    let mut data_bytes = 0;
+    for at in (0..size_bytes).step_by(clamp_usize(STEP_BYTES)) {
+        if is_interrupted() {
+            break;
+        }
+        let step = &mut bytes[..clamp_usize(STEP_BYTES.min(size_bytes - at))];
+        source.read_at(at, step)?;
+        let here = data_bytes_of(step);
+        if !container.is_blank() {
+            write_sparse(&*target, at, step, GRAIN_BYTES)?;
+        } else if here > 0 {
+            write_data(&*target, at, step)?;
+        }
+        data_bytes += here;
+        bar.add(u64_of(step.len()));
+    }
+    Ok(data_bytes)
+}
+
+fn is_data(grain: &&[u8]) -> bool {
+    grain.iter().any(|byte| *byte != 0)
+}
+
+fn data_bytes_of(step: &[u8]) -> u64 {
+    let data = step.chunks(GRAIN_BYTES).filter(is_data);
+    data.map(|grain| u64_of(grain.len())).sum()
+}
+
+/// Writes all but zeroes to a device that has zeroes.
+fn write_data(target: &dyn BlockDevice, offset: u64, step: &[u8]) -> uext4::Result<()> {
+    let grains: Vec<&[u8]> = step.chunks(GRAIN_BYTES).collect();
+    let mut at = 0;
+    for run in grains.chunk_by(|a, b| is_data(a) == is_data(b)) {
+        let end = at + run.iter().map(|grain| grain.len()).sum::<usize>();
+        if run.first().is_some_and(is_data) {
+            target.write_at(offset + u64_of(at), &step[at..end])?;
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+fn failed(out: &Path, error: &uext4_image::Error) -> Failure {
+    match error {
+        uext4_image::Error::Refused { .. } => Failure::usage(error.to_string()),
+        uext4_image::Error::Device(uext4::device::Error::Busy { .. }) => {
+            Failure::new(Exit::Busy, error.to_string())
+        }
+        _ => Failure::new(Exit::Failed, format!("{}: {error}", out.display())),
+    }
+}
