@@ -24,5 +24,8 @@ tool="$root$prefix/bin/uext4"
 "$tool" completions bash >"$share/bash-completion/completions/uext4"
 "$tool" completions zsh >"$share/zsh/site-functions/_uext4"
 "$tool" completions fish >"$share/fish/vendor_completions.d/uext4.fish"
-sed "s|@BINDIR@|$prefix/bin|g" "$here/uext4@.service.in" >"$units/uext4@.service"
+for unit in uext4@.service uext4-check@.service; do
+  sed "s|@BINDIR@|$prefix/bin|g" "$here/$unit.in" >"$units/$unit"
+done
+install -m 644 "$here/uext4-check@.timer" "$units"
 install -m 644 "$here/../LICENSE-MIT" "$here/../LICENSE-APACHE" "$share/doc/uext4"

@@ -4,8 +4,9 @@
 //! shard and two loads. A snapshot starts with the barrier closed, so that each write is either
 //! done before or kept apart.
 
+use super::end::SnapshotEnd;
 use super::preimages::Preimages;
-use super::store::{SnapshotEnd, SnapshotLimits, Store};
+use super::store::{SnapshotLimits, Store};
 use crate::{BlockDevice, Error, range};
 use std::ops::Range;
 use std::time::{Duration, Instant};

@@ -2,19 +2,21 @@
 //! range is written.
 //!
 //! Layout: `layer` has the snapshots of a device and their start; `preimages` what was overwritten
-//! since a snapshot; `store` where that is kept.
+//! since a snapshot; `store` where that is kept; `end` why a snapshot ends.
 //! Invariants: no write fails or waits for a reader because of a snapshot. A snapshot that cannot
 //! be kept ends; its readers get the reason, and never wrong bytes.
 //! Locking: [`Rank::Device`](uext4_sync::Rank::Device), none over an access of the device below.
 
+mod end;
 mod layer;
 mod preimages;
 mod store;
 #[cfg(test)]
 mod tests;
 
+pub use end::SnapshotEnd;
 pub use layer::{Snapshot, SnapshotStart, SnapshotUsage, Snapshots, Taken};
-pub use store::{SnapshotEnd, SnapshotLimits};
+pub use store::SnapshotLimits;
 
 use crate::{Backing, BlockDevice, Claimant, Error, range};
 use std::ops::Range;

@@ -7,7 +7,8 @@
 //! the grain is not there, no writer had written when the device was read.
 //! Locking: one shard lock ([`Rank::Device`]) at a time, none while a device or a file is accessed.
 
-use super::store::{Grain, SnapshotEnd, Store};
+use super::end::SnapshotEnd;
+use super::store::{GRAIN_BYTES, Grain, Store};
 use crate::{BlockDevice, Error};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,10 +16,9 @@ use std::ops::Range;
 use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::{Arc, OnceLock, Rank, RwLock};
 
-/// Unit in which old content is kept.
-pub(super) const GRAIN_BYTES: u64 = 4096;
 /// Consecutive grains of one shard.
 const STRIPE_GRAINS: u64 = 256;
+const STRIPE_BYTES: u64 = STRIPE_GRAINS * GRAIN_BYTES;
 const SHARDS: usize = 64;
 
 type Grains = HashMap<u64, Grain>;
@@ -31,14 +31,29 @@ pub(super) struct Preimages {
     ended: OnceLock<SnapshotEnd>,
 }
 
-/// Old content of a part of a grain, once the lock is released.
-enum Source {
-    /// It was copied.
-    Copied,
-    /// The device has it.
-    Device,
-    Spilled(u64),
-    Unreadable,
+/// The part of a read that is in one grain.
+struct Part {
+    grain: u64,
+    /// Offset in the grain, in bytes.
+    at: usize,
+    /// The bytes of the read.
+    range: Range<usize>,
+}
+
+/// The parts of a read, in its order.
+fn parts(offset: u64, len: usize) -> impl Iterator<Item = Part> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let from = offset + u64_of(done);
+        let in_grain = from % GRAIN_BYTES;
+        let range = done..len.min(done + clamp_usize(GRAIN_BYTES - in_grain));
+        done = range.end;
+        (!range.is_empty()).then_some(Part {
+            grain: from / GRAIN_BYTES,
+            at: clamp_usize(in_grain),
+            range,
+        })
+    })
 }
 
 impl Preimages {
@@ -121,7 +136,7 @@ impl Preimages {
         let map = self.shard(grains.start).read();
         let mut missing = grains.filter(|nr| !map.contains_key(nr));
         let first = missing.next()?;
-        Some(first..missing.last().unwrap_or(first) + 1)
+        Some(first..missing.next_back().unwrap_or(first) + 1)
     }
 
     fn read_old(
@@ -155,21 +170,11 @@ impl Preimages {
         let from_device = device.read_at(offset, buf);
         let mut done = 0;
         while done < buf.len() {
-            let at = offset + u64_of(done);
-            let in_grain = at % GRAIN_BYTES;
-            let n = (buf.len() - done).min(clamp_usize(GRAIN_BYTES - in_grain));
-            let part = &mut buf[done..done + n];
-            done += n;
-            let failed = |error| Error::io("read", at, u64_of(n), error);
-            match self.source(at, part) {
-                Source::Copied => {}
-                Source::Device => from_device.clone()?,
-                Source::Spilled(slot) => {
-                    let read = self.store.read_spill(slot + in_grain, part);
-                    read.map_err(failed)?;
-                }
-                Source::Unreadable => return Err(failed(std::io::ErrorKind::Other.into())),
-            }
+            let from = offset + u64_of(done);
+            let rest = clamp_usize(STRIPE_BYTES - from % STRIPE_BYTES);
+            let end = buf.len().min(done + rest);
+            self.read_stripe(from, &mut buf[done..end], &from_device)?;
+            done = end;
         }
         match self.ended() {
             Some(why) => Err(Error::SnapshotEnded(why)),
@@ -177,21 +182,41 @@ impl Preimages {
         }
     }
 
-    fn source(&self, at: u64, part: &mut [u8]) -> Source {
-        let nr = at / GRAIN_BYTES;
-        let start = clamp_usize(at % GRAIN_BYTES);
-        match self.shard(nr).read().get(&nr) {
-            None => Source::Device,
-            Some(Grain::Zero) => {
-                part.fill(0);
-                Source::Copied
-            }
-            Some(Grain::Memory(bytes)) => {
-                part.copy_from_slice(&bytes[start..start + part.len()]);
-                Source::Copied
-            }
-            Some(Grain::Spilled(slot)) => Source::Spilled(*slot),
-            Some(Grain::Unreadable) => Source::Unreadable,
+    /// Puts what is kept into a part of a read from the device.
+    fn read_stripe(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        from_device: &Result<(), Error>,
+    ) -> Result<(), Error> {
+        let failed = |part: &Part, error: std::io::Error| {
+            let at = offset + u64_of(part.range.start);
+            Error::io("read", at, u64_of(part.range.len()), error)
+        };
+        let mut spilled = Vec::new();
+        let map = self.shard(offset / GRAIN_BYTES).read();
+        if map.is_empty() {
+            return from_device.clone();
         }
+        for part in parts(offset, buf.len()) {
+            let bytes = &mut buf[part.range.clone()];
+            match map.get(&part.grain) {
+                None => from_device.clone()?,
+                Some(Grain::Zero) => bytes.fill(0),
+                Some(Grain::Memory(old)) => {
+                    bytes.copy_from_slice(&old[part.at..part.at + bytes.len()]);
+                }
+                Some(Grain::Spilled(slot)) => spilled.push((slot + u64_of(part.at), part)),
+                Some(Grain::Unreadable) => {
+                    return Err(failed(&part, std::io::ErrorKind::Other.into()));
+                }
+            }
+        }
+        drop(map);
+        for (at, part) in spilled {
+            let read = self.store.read_spill(at, &mut buf[part.range.clone()]);
+            read.map_err(|error| failed(&part, error))?;
+        }
+        Ok(())
     }
 }

@@ -68,8 +68,9 @@ impl Fs {
     fn snapshot_between_commits(&self, life: &Lifecycle, limits: SnapshotLimits) -> Result<Taken> {
         let mut start = SnapshotStart::new(limits);
         loop {
-            let attempt = || start.attempt(&life.media.snapshots);
-            if let Some(taken) = self.base.journal.between_commits(attempt)? {
+            let journal = &self.base.journal;
+            let taken = journal.between_commits(|| start.attempt(&life.media.snapshots))?;
+            if let Some(taken) = taken {
                 return Ok(taken);
             }
             start.pause();

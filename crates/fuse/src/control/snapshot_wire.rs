@@ -5,7 +5,7 @@
 //! that follows is a [`Taken`]. From then on the client sends heads of [`HEAD_BYTES`], and the
 //! server answers each with a status and a length, and so many bytes.
 //!
-//! Integers are little-endian.
+//! Both ends are on one machine, so integers have its byte order.
 
 use serde::{Deserialize, Serialize};
 use uext4::device::SnapshotEnd;
@@ -88,16 +88,16 @@ impl Head {
         let mut bytes = [0; HEAD_BYTES];
         bytes[0] = kind;
         bytes[1] = device;
-        bytes[4..8].copy_from_slice(&len.to_le_bytes());
-        bytes[8..].copy_from_slice(&offset.to_le_bytes());
+        bytes[4..8].copy_from_slice(&len.to_ne_bytes());
+        bytes[8..].copy_from_slice(&offset.to_ne_bytes());
         bytes
     }
 
     /// `None`: nonsense.
     pub(super) fn parse(bytes: [u8; HEAD_BYTES]) -> Option<Self> {
         let [kind, device, _, _, l0, l1, l2, l3, offset @ ..] = bytes;
-        let len = u32::from_le_bytes([l0, l1, l2, l3]);
-        let offset = u64::from_le_bytes(offset);
+        let len = u32::from_ne_bytes([l0, l1, l2, l3]);
+        let offset = u64::from_ne_bytes(offset);
         match kind {
             _ if len > READ_BYTES_MAX => None,
             0 if device < 2 => Some(Self::Read {
@@ -132,16 +132,16 @@ impl Status {
         let number = (0u32..).zip(Self::ALL).find(|(_, status)| *status == self);
         let number = number.map_or(0, |(number, _)| number);
         let mut bytes = [0; STATUS_BYTES];
-        bytes[..4].copy_from_slice(&number.to_le_bytes());
-        bytes[4..].copy_from_slice(&len.to_le_bytes());
+        bytes[..4].copy_from_slice(&number.to_ne_bytes());
+        bytes[4..].copy_from_slice(&len.to_ne_bytes());
         bytes
     }
 
     /// The status and the number of bytes that follow.
     pub(super) fn parse(bytes: [u8; STATUS_BYTES]) -> Option<(Self, u32)> {
         let [n0, n1, n2, n3, l0, l1, l2, l3] = bytes;
-        let number = usize::try_from(u32::from_le_bytes([n0, n1, n2, n3])).ok()?;
-        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        let number = usize::try_from(u32::from_ne_bytes([n0, n1, n2, n3])).ok()?;
+        let len = u32::from_ne_bytes([l0, l1, l2, l3]);
         let status = Self::ALL.get(number).copied();
         status
             .filter(|_| len <= READ_BYTES_MAX)
@@ -152,16 +152,16 @@ impl Status {
 pub(super) fn end_to_bytes(why: SnapshotEnd) -> [u8; 12] {
     let (kind, value) = why.to_numbers();
     let mut bytes = [0; 12];
-    bytes[..4].copy_from_slice(&kind.to_le_bytes());
-    bytes[4..].copy_from_slice(&value.to_le_bytes());
+    bytes[..4].copy_from_slice(&kind.to_ne_bytes());
+    bytes[4..].copy_from_slice(&value.to_ne_bytes());
     bytes
 }
 
 pub(super) fn parse_end(bytes: &[u8]) -> SnapshotEnd {
     match bytes.first_chunk::<12>() {
         Some([k0, k1, k2, k3, value @ ..]) => {
-            let kind = u32::from_le_bytes([*k0, *k1, *k2, *k3]);
-            SnapshotEnd::of_numbers(kind, u64::from_le_bytes(*value))
+            let kind = u32::from_ne_bytes([*k0, *k1, *k2, *k3]);
+            SnapshotEnd::of_numbers(kind, u64::from_ne_bytes(*value))
         }
         None => SnapshotEnd::Closed,
     }

@@ -1,7 +1,7 @@
 //! Snapshots of the mount, and the connections that read them.
 //!
 //! Invariants: a snapshot belongs to a connection, and ends with it; so a client that is killed
-//! leaves nothing. Its thread has the lowest priority.
+//! leaves nothing. The thread of a check has the lowest priority.
 //! Locking: [`Rank::Queue`] for the list; no device is accessed under it.
 
 use super::line::{Lines, Woken, wait};
@@ -14,7 +14,7 @@ use super::verbs::Mount;
 use super::wire::{Answered, Refusal, answer};
 use crate::mount_table::connection_of_device;
 use rustix::event::PollFlags;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -263,8 +263,10 @@ pub(super) fn serve(
     mount: &Mount,
     wanted: &SnapshotWanted,
 ) -> io::Result<()> {
-    // It is a courtesy; the reader has the lowest priority as well.
-    let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
+    if wanted.purpose == SnapshotPurpose::Check {
+        // A courtesy, which may fail; the reader has the lowest priority as well.
+        let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
+    }
     let spill = match wanted.spill_bytes {
         Some(_) => {
             lines.send(&answer(Ok(SEND_FILE.into())), CLIENT_LIMIT)?;
@@ -345,10 +347,8 @@ fn limits(
     spill: Option<File>,
 ) -> Result<SnapshotLimits, Refusal> {
     if wanted.spill_bytes.is_some() {
-        // A sandboxed server has no `statx(2)`, which the standard library uses.
-        let found = spill.as_ref().and_then(|file| rustix::fs::fstat(file).ok());
-        let is_file = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
-        let Some(found) = found.filter(|found| is_file(found.st_mode)) else {
+        let found = spill.as_ref().and_then(regular_file);
+        let Some(found) = found else {
             return Err(Refusal::invalid("the file for old contents is none"));
         };
         let connection = connection_of_device(found.st_dev);
@@ -364,6 +364,13 @@ fn limits(
         spill_bytes: wanted.spill_bytes.unwrap_or(0),
         ..SnapshotLimits::default()
     })
+}
+
+/// A sandboxed server has no `statx(2)`, which the standard library uses.
+fn regular_file(file: &File) -> Option<Stat> {
+    let found = rustix::fs::fstat(file).ok()?;
+    let kind = FileType::from_raw_mode(found.st_mode);
+    (kind == FileType::RegularFile).then_some(found)
 }
 
 fn take<'a>(

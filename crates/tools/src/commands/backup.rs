@@ -2,11 +2,11 @@
 
 use super::mkfs_target;
 use super::snapshot::{self, SnapshotArgs};
-use crate::failure::{At, Exit, Failure, Result};
+use crate::failure::{self, At, Exit, Failure, Result};
 use crate::show;
 use crate::transfer::Progress;
 use serde_json::json;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use uext4::device::{BlockDevice, Overlay, write_sparse};
 use uext4::format::Feature;
@@ -26,8 +26,9 @@ Examples:
   uext4 backup /mnt disk.img --as-is       byte for byte, with a log to replay
 
 Writers of the mount go on; they wait for less than 100 ms, once. What they overwrite while the copy
-is made is kept for it in memory and in a temporary file. The copy is clean: its journal is replayed,
-and files that were open without a name are freed. OUT gets its name when it is complete.")]
+is made is kept for it in memory and in a temporary file. The copy is clean: its journal is
+replayed, and files that were open without a name are freed. OUT gets its name when it is
+complete.")]
 pub(crate) struct Args {
     /// Directory on which the file system is mounted, or its control socket
     #[arg(value_name = "MOUNTPOINT")]
@@ -81,11 +82,16 @@ impl Args {
         let container = container.map_err(|error| failed(&self.out, &error))?;
         let snapshot = self.snapshot.take(&self.target, SnapshotPurpose::Backup)?;
         if let Some(why) = snapshot.unwritten() {
-            eprintln!("uext4: {name}: not all changes are in the copy: {why}");
+            failure::info(format_args!(
+                "{name}: not all changes are in the copy: {why}"
+            ));
         }
         let device: Arc<dyn BlockDevice> = snapshot.device();
         let source = if self.as_is {
-            Ok(device.clone())
+            Ok(Source {
+                device: device.clone(),
+                changed: None,
+            })
         } else {
             recovered(&snapshot, device.clone())
         };
@@ -97,9 +103,12 @@ impl Args {
         }
         let superblock = uext4::read_superblock(&*device, None);
         let uuid = superblock.map_or([0; 16], |superblock| superblock.uuid);
-        let made = container.finish(device.size_bytes(), uuid, |_| match is_interrupted() {
-            false => ControlFlow::Continue(()),
-            true => ControlFlow::Break(()),
+        let made = container.finish(device.size_bytes(), uuid, |_| {
+            if is_interrupted() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         made.map_err(|error| failed(&self.out, &error))?;
         let result = SnapshotResult {
@@ -156,32 +165,52 @@ fn write_back(target: &Path) -> Result<()> {
     synced.at(target.display())
 }
 
-/// The snapshot with its log replayed, as far as that needs memory.
-fn recovered(
-    snapshot: &Remote,
+/// What is copied.
+struct Source {
     device: Arc<dyn BlockDevice>,
-) -> uext4::Result<Arc<dyn BlockDevice>> {
-    let over =
-        |device| -> Arc<dyn BlockDevice> { Arc::new(Overlay::rehearsal(device, REPLAY_BYTES)) };
-    let journal = snapshot
-        .journal()
-        .map(|journal| over(journal as Arc<dyn BlockDevice>));
-    let device = over(device);
+    /// The same with its log replayed, and the ascending ranges that the replay changed.
+    changed: Option<(Arc<Overlay>, Vec<Range<u64>>)>,
+}
+
+impl Source {
+    /// Reads a range; most of them have no change.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> uext4::Result<()> {
+        let end = offset + u64_of(buf.len());
+        if let Some((overlay, changed)) = &self.changed {
+            let next = changed.partition_point(|range| range.end <= offset);
+            if changed.get(next).is_some_and(|range| range.start < end) {
+                return Ok(overlay.read_at(offset, buf)?);
+            }
+        }
+        Ok(self.device.read_at(offset, buf)?)
+    }
+}
+
+/// The snapshot with its log replayed, as far as that needs memory.
+fn recovered(snapshot: &Remote, device: Arc<dyn BlockDevice>) -> uext4::Result<Source> {
+    let over = |device| Arc::new(Overlay::rehearsal(device, REPLAY_BYTES));
+    let journal = snapshot.journal().map(|journal| over(journal));
+    let overlay = over(device.clone());
+    let whole: Arc<dyn BlockDevice> = overlay.clone();
     let options = MountOptions {
-        journal_device: journal,
+        journal_device: journal.map(|journal| -> Arc<dyn BlockDevice> { journal }),
         ..MountOptions::default()
     };
-    repair::recover(&device, &options)?;
-    let superblock = uext4::read_superblock(&*device, None)?;
+    repair::recover(&whole, &options)?;
+    let superblock = uext4::read_superblock(&*whole, None)?;
     if superblock.features().has(Feature::MMP) {
-        uext4::clear_mmp(&device)?;
+        uext4::clear_mmp(&whole)?;
     }
-    Ok(device)
+    let ranges = overlay.changed_ranges();
+    Ok(Source {
+        device,
+        changed: Some((overlay, ranges)),
+    })
 }
 
 /// Copies all bytes; returns how many are data, and not runs of zeroes.
-fn copy(source: &Arc<dyn BlockDevice>, container: &Container) -> uext4::Result<u64> {
-    let (target, size_bytes) = (container.device(), source.size_bytes());
+fn copy(source: &Source, container: &Container) -> uext4::Result<u64> {
+    let (target, size_bytes) = (container.device(), source.device.size_bytes());
     let bar = Progress::new(|| size_bytes);
     let mut bytes = vec![0; clamp_usize(STEP_BYTES)];
     let mut data_bytes = 0;
@@ -190,7 +219,7 @@ fn copy(source: &Arc<dyn BlockDevice>, container: &Container) -> uext4::Result<u
             break;
         }
         let step = &mut bytes[..clamp_usize(STEP_BYTES.min(size_bytes - at))];
-        source.read_at(at, step)?;
+        source.read(at, step)?;
         let here = data_bytes_of(step);
         if !container.is_blank() {
             write_sparse(&*target, at, step, GRAIN_BYTES)?;

@@ -29,6 +29,7 @@ Examples:
   uext4 fsck -p disk.img                   at boot: repair what loses nothing
   uext4 fsck -fn disk.img                  check it, change nothing
   uext4 fsck /mnt                          check a running mount, change nothing
+  uext4 fsck /mnt --every 1d               the same each day
   uext4 fsck -fy disk.img                  check it and repair everything
   uext4 fsck --explain inode.links-wrong   what a problem is, and what its repair does
 

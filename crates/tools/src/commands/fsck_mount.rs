@@ -5,12 +5,13 @@ use super::fsck_decisions::{Choice, Session};
 use super::snapshot::{self, SnapshotArgs};
 use crate::failure::{At, Failure, Result};
 use crate::show;
+use std::time::Duration;
 use uext4::MountOptions;
 use uext4::check::{CheckReport, check};
 use uext4::device::BlockDevice;
 use uext4_fuse::{Ask, SnapshotPurpose, SnapshotResult};
 use uext4_num::u64_of;
-use uext4_sync::Arc;
+use uext4_sync::{Arc, thread};
 
 /// Options for a running mount.
 #[derive(clap::Args, Debug)]
@@ -18,6 +19,15 @@ pub(crate) struct MountArgs {
     /// Abort checks and backups of the mount that are running
     #[arg(long, help_heading = "Mount")]
     abort: bool,
+    /// Check again after each TIME (90s, 30m, 12h, 1d) until errors are found or the mount ends
+    #[arg(
+        long,
+        value_name = "TIME",
+        help_heading = "Mount",
+        value_parser = interval,
+        conflicts_with = "abort"
+    )]
+    every: Option<Duration>,
     #[command(flatten)]
     snapshot: SnapshotArgs,
 }
@@ -26,7 +36,8 @@ impl MountArgs {
     /// Refuses options of a mount for an image.
     pub(super) fn refuse_for_image(&self, name: &str) -> Result<()> {
         let abort = self.abort.then_some("--abort");
-        match abort.or(self.snapshot.first_option()) {
+        let every = self.every.map(|_| "--every");
+        match abort.or(every).or(self.snapshot.first_option()) {
             Some(option) => Err(Failure::usage(format!(
                 "{name}: {option} is for a mount, not for an image"
             ))),
@@ -46,6 +57,30 @@ pub(super) fn run(args: &fsck::Args, mount: &MountArgs) -> Result<()> {
         let ended = super::control::ask(target, &Ask::EndSnapshots { id: None })?;
         return show::line(format_args!("{name}: ended: {ended}"));
     }
+    let Some(every) = mount.every else {
+        return match check_once(args, mount)? {
+            Outcome::Sound => Ok(()),
+            Outcome::Ended(failure) => Err(failure),
+        };
+    };
+    loop {
+        if let Outcome::Ended(failure) = check_once(args, mount)? {
+            // The next one may have less to keep.
+            failure.say();
+        }
+        thread::sleep(every);
+    }
+}
+
+enum Outcome {
+    Sound,
+    /// The snapshot has ended before the check.
+    Ended(Failure),
+}
+
+/// Checks the mount; errors are a failure.
+fn check_once(args: &fsck::Args, mount: &MountArgs) -> Result<Outcome> {
+    let (target, name) = (args.image().image.as_path(), args.image().name());
     let snapshot = mount.snapshot.take(target, SnapshotPurpose::Check)?;
     let options = MountOptions {
         journal_device: snapshot
@@ -54,7 +89,9 @@ pub(super) fn run(args: &fsck::Args, mount: &MountArgs) -> Result<()> {
         ..MountOptions::default()
     };
     let report = check(snapshot.device(), options, &args.limits(Choice::No)?);
-    snapshot::check_going(&snapshot, &name, "the check")?;
+    if let Err(failure) = snapshot::check_going(&snapshot, &name, "the check") {
+        return Ok(Outcome::Ended(failure));
+    }
     let report = report.at(&name)?;
     let result = SnapshotResult {
         verdict: verdict(&report).into(),
@@ -62,7 +99,20 @@ pub(super) fn run(args: &fsck::Args, mount: &MountArgs) -> Result<()> {
     };
     let told = snapshot.report(&result);
     told.map_err(|error| super::control::failure(target, &error))?;
-    args.end_check(&mut Session::new(name, Choice::No, args.json()), &report)
+    drop(snapshot);
+    args.end_check(&mut Session::new(name, Choice::No, args.json()), &report)?;
+    Ok(Outcome::Sound)
+}
+
+/// A time with its unit.
+fn interval(text: &str) -> std::result::Result<Duration, String> {
+    const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
+    let parsed = UNITS.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(*unit)?.parse().ok()?;
+        number.checked_mul(*seconds).filter(|seconds| *seconds > 0)
+    });
+    let parsed = parsed.ok_or("a time is a number with its unit, such as 90s, 30m, 12h or 1d");
+    Ok(Duration::from_secs(parsed?))
 }
 
 fn verdict(report: &CheckReport) -> &'static str {
@@ -72,5 +122,19 @@ fn verdict(report: &CheckReport) -> &'static str {
         "incomplete"
     } else {
         "sound"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(interval("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(interval("1d"), Ok(Duration::from_secs(86_400)));
+        for bad in ["", "1", "d", "-1d", "0s", "1w", "99999999999999999999d"] {
+            assert!(interval(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -38,11 +38,13 @@ impl SnapshotArgs {
         first.map(|(name, _)| name)
     }
 
-    /// Takes a snapshot of the mount on `target`. From then on this process has the lowest
-    /// priority.
+    /// Takes a snapshot of the mount on `target`. For a check, this process has the lowest priority
+    /// from then on.
     pub(super) fn take(&self, target: &Path, purpose: SnapshotPurpose) -> Result<Remote> {
-        // The work takes longer then, and harms nobody.
-        let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
+        if purpose == SnapshotPurpose::Check {
+            // It takes longer then, and delays no other process.
+            let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
+        }
         let spill = self.spill_file()?;
         let wanted = SnapshotWanted {
             purpose,
@@ -58,15 +60,11 @@ impl SnapshotArgs {
 
     /// A file without a name.
     fn spill_file(&self) -> Result<Option<File>> {
-        let usual = || match std::env::var_os("TMPDIR") {
-            Some(dir) => PathBuf::from(dir),
-            None => PathBuf::from("/var/tmp"),
-        };
         match &self.spill {
             Some(dir) if dir == Path::new("none") => Ok(None),
             Some(dir) => tempfile::tempfile_in(dir).at(dir.display()).map(Some),
             None => {
-                let dir = usual();
+                let dir = std::env::var_os("TMPDIR").map_or("/var/tmp".into(), PathBuf::from);
                 let file = tempfile::tempfile_in(&dir).at(dir.display());
                 file.map(Some)
                     .map_err(|failure| failure.hint("--spill names another directory"))

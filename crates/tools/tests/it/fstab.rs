@@ -183,12 +183,23 @@ fn the_unit_is_one() {
     for section in ["[Unit]", "[Service]", "Type=notify", "[Install]"] {
         assert!(unit.contains(section), "{section}: {unit}");
     }
+    verify("uext4@data.service", &unit);
+}
+
+/// The packaged units of checks.
+#[test]
+fn the_units_of_checks_are_some() {
+    let text = include_str!("../../../../packaging/uext4-check@.service.in");
+    let unit = text.replace("@BINDIR@/uext4", env!("CARGO_BIN_EXE_uext4"));
+    assert!(unit.contains(" fsck ${DIR}"), "{unit}");
+    verify("uext4-check@data.service", &unit);
+}
+
+fn verify(name: &str, unit: &str) {
     let rig = Rig::empty();
-    std::fs::write(rig.path("uext4@data.service"), &unit).expect("it is fresh");
+    std::fs::write(rig.path(name), unit).expect("it is fresh");
     let mut command = Command::new("systemd-analyze");
-    command
-        .args(["verify", "--man=no"])
-        .arg(rig.path("uext4@data.service"));
+    command.args(["verify", "--man=no"]).arg(rig.path(name));
     let Ok(output) = command.output() else {
         skip::record("units", "systemd-analyze");
         return;

@@ -274,6 +274,31 @@ fn a_killed_server_loses_nothing() {
     assert!(bytes(&mounted.path("got")) == vec![2; 3_000_000]);
 }
 
+/// Checks repeat until the mount ends.
+#[test]
+fn checks_repeat_until_the_mount_ends() {
+    let Some(mounted) = Mounted::new("no_io_uring") else {
+        return;
+    };
+    let every = ["fsck", "mnt", "--every", "1s", "--spill", "none"];
+    let mut child = mounted.0.start(&every, std::process::Stdio::null());
+    let mut starts = std::collections::HashSet::new();
+    wait::until_true("there were three checks", || {
+        let last = mounted.snapshots()["last_check"].take();
+        assert!(last.is_null() || last["verdict"] == "sound", "{last}");
+        starts.extend(last["started"].as_u64());
+        starts.len() >= 3
+    });
+    let text = mounted.0.ok(&["stats", "mnt"]);
+    assert!(
+        text.contains("last check, 2") && text.contains(": sound"),
+        "{text}"
+    );
+    mounted.umount();
+    let ended = child.wait().expect("it ends");
+    assert_eq!(ended.code(), Some(8));
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     let Some(mounted) = Mounted::new("no_io_uring") else {
