@@ -10,18 +10,18 @@
 use super::end::SnapshotEnd;
 use super::store::{GRAIN_BYTES, Grain, Store};
 use crate::{BlockDevice, Error};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 use uext4_num::{clamp_usize, u64_of};
-use uext4_sync::{Arc, OnceLock, Rank, RwLock};
+use uext4_sync::{Arc, OnceLock, Rank, RwLock, StripeMap};
 
+const STRIPE_BITS: u32 = 8;
 /// Consecutive grains of one shard.
-const STRIPE_GRAINS: u64 = 256;
+const STRIPE_GRAINS: u64 = 1 << STRIPE_BITS;
 const STRIPE_BYTES: u64 = STRIPE_GRAINS * GRAIN_BYTES;
 const SHARDS: usize = 64;
 
-type Grains = HashMap<u64, Grain>;
+type Grains = StripeMap<u64, Grain, STRIPE_BITS>;
 
 /// See the module.
 pub(super) struct Preimages {
@@ -58,7 +58,7 @@ fn parts(offset: u64, len: usize) -> impl Iterator<Item = Part> {
 
 impl Preimages {
     pub(super) fn new(size_bytes: u64, store: Arc<Store>) -> Self {
-        let shards = (0..SHARDS).map(|_| RwLock::new(Rank::Device, Grains::new()));
+        let shards = (0..SHARDS).map(|_| RwLock::new(Rank::Device, Grains::default()));
         Self {
             size_bytes,
             store,

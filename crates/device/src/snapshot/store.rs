@@ -176,6 +176,8 @@ impl Store {
     }
 }
 
+/// Compared as a whole: most grains of free space are zero, and none of them ends a search early.
 fn is_zero(grain: &[u8]) -> bool {
-    grain.iter().all(|byte| *byte == 0)
+    const ZEROES: &[u8] = &[0; 4096];
+    ZEROES.get(..grain.len()) == Some(grain)
 }

@@ -1,7 +1,8 @@
 //! Snapshots of the mount, and the connections that read them.
 //!
 //! Invariants: a snapshot belongs to a connection, and ends with it; so a client that is killed
-//! leaves nothing. The thread of a check has the lowest priority.
+//! leaves nothing. The thread of a connection has the priority of all others: it takes part in
+//! commits, and has locks that writers wait for.
 //! Locking: [`Rank::Queue`] for the list; no device is accessed under it.
 
 use super::line::{Lines, Woken, wait};
@@ -30,8 +31,6 @@ use uext4_sync::{Arc, Clock, Mutex, Rank, RealClock};
 
 /// Maximum number of snapshots at a time.
 const SNAPSHOTS_MAX: usize = 4;
-/// The lowest priority of `nice(2)`.
-const LOWEST_PRIORITY: i32 = 19;
 
 /// The snapshots of a mount.
 pub(super) struct Snapshots(Mutex<Table>);
@@ -263,10 +262,6 @@ pub(super) fn serve(
     mount: &Mount,
     wanted: &SnapshotWanted,
 ) -> io::Result<()> {
-    if wanted.purpose == SnapshotPurpose::Check {
-        // A courtesy, which may fail; the reader has the lowest priority as well.
-        let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
-    }
     let spill = match wanted.spill_bytes {
         Some(_) => {
             lines.send(&answer(Ok(SEND_FILE.into())), CLIENT_LIMIT)?;
@@ -329,7 +324,7 @@ fn read(
             running
                 .read_bytes
                 .fetch_add(u64_of(bytes.len()), Ordering::Relaxed);
-            if bytes.iter().all(|byte| *byte == 0) {
+            if is_zero(bytes) {
                 channel.answer(Status::Zeroes, &[])
             } else {
                 channel.answer(Status::Data, bytes)
@@ -338,6 +333,13 @@ fn read(
         Err(device::Error::SnapshotEnded(why)) => channel.answer(Status::Ended, &end_to_bytes(why)),
         Err(error) => channel.answer(Status::Failed, error.to_string().as_bytes()),
     }
+}
+
+/// The first byte is compared with none, each other one with the byte before it.
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes
+        .first()
+        .is_none_or(|first| *first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
 }
 
 /// Refuses a file that is on the mount itself: a write to it would wait for itself.

@@ -154,13 +154,6 @@ fn rules(files: Files) -> Result<Rules, seccompiler::BackendError> {
     let name = u64::from(libc::PR_SET_NAME.cast_unsigned());
     let name = argument(0, SeccompCmpOp::Eq, name)?;
     rules.insert(libc::SYS_prctl, vec![name]);
-    // Of the calling thread. Without capabilities its priority can only become lower.
-    let itself = [0, 1].map(|index| {
-        // `PRIO_PROCESS`, and the caller.
-        SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 0)
-    });
-    let itself = itself.into_iter().collect::<Result<_, _>>()?;
-    rules.insert(libc::SYS_setpriority, vec![SeccompRule::new(itself)?]);
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, vec![argument(0, SeccompCmpOp::Eq, own)?]);
     let limits = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
