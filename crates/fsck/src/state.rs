@@ -81,6 +81,8 @@ pub(crate) struct Check<'a> {
     pub(crate) unreadable: Bits,
     /// Blocks that were read at once, for the next time.
     pub(crate) buffer: Vec<u8>,
+    /// The block of the last inode that was read by its number.
+    inode_block: Option<(BlockNr, Vec<u8>)>,
     pub(crate) shared: SharedBlocks,
     /// Whether a file requires the feature of large files.
     pub(crate) has_large_files: bool,
@@ -125,6 +127,7 @@ impl<'a> Check<'a> {
             trial: None,
             unreadable: Bits::default(),
             buffer: Vec::new(),
+            inode_block: None,
             shared: SharedBlocks::default(),
             has_large_files: false,
             values: Values::default(),
@@ -265,14 +268,22 @@ impl<'a> Check<'a> {
         read.map_err(|error| Stop::Failed(error.into()))
     }
 
-    /// The block of the inode from its first byte on; `None` if its group is damaged.
+    /// The bytes of an inode; `None` if its group is damaged.
     pub(crate) fn read_inode(&mut self, nr: InodeNr) -> Step<Option<Vec<u8>>> {
         let Some(byte) = self.inode_byte(nr) else {
             return Ok(None);
         };
         let block_size = self.block_bytes();
-        let mut block = self.read(BlockNr(byte / block_size))?;
-        Ok(Some(block.split_off(clamp_usize(byte % block_size))))
+        let nr = BlockNr(byte / block_size);
+        let block = match self.inode_block.take() {
+            Some((last, block)) if last == nr => block,
+            _ => self.read(nr)?,
+        };
+        let start = clamp_usize(byte % block_size);
+        let end = start + usize::from(self.geometry.inode_size);
+        let bytes = block.get(start..end).map(<[u8]>::to_vec);
+        self.inode_block = Some((nr, block));
+        Ok(bytes)
     }
 
     pub(crate) fn add_problem(
