@@ -41,6 +41,12 @@ pub fn clear_bits(bitmap: &mut [u8], start: u32, end: u32) {
     }
 }
 
+/// The 64 bits from `64 * at` on, least significant bit first; `None` behind the bitmap's end.
+pub fn word(bitmap: &[u8], at: usize) -> Option<u64> {
+    let (whole, _) = bitmap.as_chunks();
+    whole.get(at).map(|raw| u64::from_le_bytes(*raw))
+}
+
 /// Replaces the words by those of a bitmap, least significant bit first; bytes that are missing
 /// read as in use.
 pub fn copy_words(words: &mut [u64], bitmap: &[u8]) {

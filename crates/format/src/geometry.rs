@@ -292,8 +292,9 @@ impl Geometry {
 
     /// The blocks of a group that are reserved for more descriptors.
     pub fn reserved_gdt_run(&self, group: GroupNr) -> Option<BlockRun> {
-        let classic = || !self.in_meta_groups(group.0 / self.descriptors_per_block());
-        let holds = self.reserved_gdt_blocks > 0 && self.has_super(group) && classic();
+        let holds = self.reserved_gdt_blocks > 0
+            && self.has_super(group)
+            && !self.in_meta_groups(group.0 / self.descriptors_per_block());
         let after = u64::from(self.classic_descriptor_blocks());
         let start = BlockNr(self.after_superblock(group).0 + after);
         holds.then_some(BlockRun {

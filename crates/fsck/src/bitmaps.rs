@@ -3,7 +3,7 @@
 use crate::report::Pass;
 use crate::state::{Check, Step};
 use std::ops::Range;
-use uext4_format::{CorruptKind, DamageLocation, GroupDescriptor, GroupNr, group_flag};
+use uext4_format::{CorruptKind, DamageLocation, GroupDescriptor, GroupNr, bitmap, group_flag};
 use uext4_num::usize_of;
 
 impl Check<'_> {
@@ -64,12 +64,11 @@ impl Check<'_> {
     /// and the other way round. Without a bitmap it says what is in use.
     fn compare_bits(&self, first: u64, len: u32, bitmap: Option<&Vec<u8>>) -> (u32, u32, u32) {
         let (mut free, mut taken, mut leaked) = (0, 0, 0);
-        let words = bitmap.map(|bitmap| bitmap.as_chunks().0);
         for at in 0..len.div_ceil(64) {
             let valid = u64::MAX >> 64u32.saturating_sub(len - at * 64);
             let used = self.claimed.word_from(first + u64::from(at) * 64);
-            let word = words.and_then(|words| words.get(usize_of(at)));
-            let marked = word.map_or(used, |word| u64::from_le_bytes(*word));
+            let marked = bitmap.and_then(|bitmap| bitmap::word(bitmap, usize_of(at)));
+            let marked = marked.unwrap_or(used);
             free += (!marked & valid).count_ones();
             taken += (used & !marked & valid).count_ones();
             leaked += (marked & !used & valid).count_ones();

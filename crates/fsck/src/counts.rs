@@ -2,6 +2,7 @@
 
 use super::paged::Paged;
 use std::collections::BTreeMap;
+use uext4_format::{FileType, InodeNr};
 use uext4_num::low_u8;
 
 /// Largest number that half a byte of counts has.
@@ -15,6 +16,22 @@ const BYTES_PER_WIDE: u64 = 24;
 pub(crate) struct Counts {
     pub(crate) wanted: u16,
     pub(crate) found: u16,
+}
+
+/// Whether an inode must have no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nameless {
+    Yes,
+    No,
+}
+
+/// An inode in use.
+#[derive(Clone, Copy)]
+pub(crate) struct NewInode {
+    pub(crate) nr: InodeNr,
+    pub(crate) kind: FileType,
+    pub(crate) links: u16,
+    pub(crate) nameless: Nameless,
 }
 
 /// Counts of each inode: half a byte for each of the two, if both are small.

@@ -14,11 +14,11 @@ use uext4_format::{
 use uext4_num::{clamp_u32, u64_of, usize_of};
 
 /// Directories of a part that one thread checks at a time. Tests have many parts.
-const PART_DIRECTORIES: usize = if cfg!(test) { 2 } else { 64 };
+const PART_DIRECTORIES: usize = if cfg!(test) { 2 } else { 16 };
 
 /// Blocks of a part of a large directory, and of a directory that is large.
 const PART_BLOCKS: usize = if cfg!(test) { 2 } else { 64 };
-const LARGE_BLOCKS: u64 = if cfg!(test) { 3 } else { 256 };
+const LARGE_BLOCKS: u64 = if cfg!(test) { 3 } else { 64 };
 
 /// The directory being checked.
 #[derive(Clone, Copy)]
@@ -33,8 +33,9 @@ impl Check<'_> {
     /// Checks many small directories at a time, then each large one, which has parts of its own.
     pub(crate) fn check_directories(&mut self) -> Step {
         let all = self.links.directories.iter().map(|found| InodeNr(found.nr));
-        let readable = |nr: &InodeNr| !self.unreadable.has(u64::from(nr.0));
-        let all: Vec<_> = all.filter(readable).collect();
+        let all: Vec<_> = all
+            .filter(|nr| !self.unreadable.has(u64::from(nr.0)))
+            .collect();
         let bytes = u64_of(all.len()) * u64_of(size_of::<InodeNr>());
         self.take(bytes)?;
         let parts: Vec<_> = all.chunks(PART_DIRECTORIES).collect();

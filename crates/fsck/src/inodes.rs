@@ -1,6 +1,6 @@
 //! Check of inodes in use: their fields and maps.
 
-use super::links::{Nameless, NewInode};
+use super::counts::{Nameless, NewInode};
 use super::maps::ROOM_SPARED;
 use crate::state::{Check, Step};
 use uext4_format::extent::{ExtentNode, MAGIC};

@@ -2,7 +2,7 @@
 
 use super::directories::Dir;
 use super::index::Htree;
-use super::names::Reach;
+use super::names::{BYTES_PER_NAME, Reach};
 use crate::state::{Check, Step};
 use uext4_format::dirent::{BlockKind, DirEntry, DirLeaf, LeafTail, RecordHeader};
 use uext4_format::{CorruptKind, DamageLocation, FileType};
@@ -86,6 +86,28 @@ impl Check<'_> {
             let problem = CorruptKind::DotsUnended;
             self.add_problem(place, "directory", problem);
         }
+    }
+
+    /// Adds a name; false if it is there already.
+    fn add_name(&mut self, name: &[u8], reach: Reach) -> Step<bool> {
+        let hash = self.names.hash(name);
+        match reach {
+            Reach::Leaf => Ok(self.names.put_in_leaf(hash)),
+            Reach::Directory => self.put_name(hash),
+        }
+    }
+
+    /// As [`Self::add_name`], of the hash of a name that is compared beyond its leaf.
+    pub(crate) fn put_name(&mut self, hash: u64) -> Step<bool> {
+        let is_new = self.names.put(hash);
+        self.take(u64::from(is_new) * BYTES_PER_NAME)?;
+        Ok(is_new)
+    }
+
+    /// Ends a directory.
+    pub(crate) fn forget_names(&mut self) {
+        let bytes = self.names.clear();
+        self.give_back(bytes);
     }
 
     pub(crate) fn check_entry(

@@ -38,6 +38,7 @@ mod names;
 mod orphans;
 mod own;
 mod paged;
+mod part;
 mod problems;
 mod repair;
 mod replay;
@@ -54,10 +55,7 @@ pub mod undo;
 mod values;
 
 pub use problems::{Preen, Problem, code};
-pub use repair::{
-    Decision, Decisions, RepairAll, RepairReport, RepairSafe, Restored, repair, restore_superblock,
-    write_backup,
-};
+pub use repair::{Decision, Decisions, RepairAll, RepairReport, RepairSafe, Restoration, repair};
 pub use replay::replay;
 pub use report::{CheckReport, Finding, Limits, Pass, Watch};
 pub use subject::Subject;

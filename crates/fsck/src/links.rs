@@ -1,6 +1,6 @@
 //! Check of links: file types, link counts, and names that are missing.
 
-use super::counts::{AllCounts, Counts};
+use super::counts::{AllCounts, Counts, Nameless, NewInode};
 use super::paged::Paged;
 use crate::state::{Check, Step};
 use uext4_format::xattr::decode_ibody;
@@ -189,27 +189,13 @@ impl Links {
     }
 }
 
-/// An inode in use.
-#[derive(Clone, Copy)]
-pub(crate) struct NewInode {
-    pub(crate) nr: InodeNr,
-    pub(crate) kind: FileType,
-    pub(crate) links: u16,
-    pub(crate) nameless: Nameless,
-}
-
-/// Whether an inode must have no name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Nameless {
-    Yes,
-    No,
-}
-
 impl Check<'_> {
     pub(crate) fn put_inode(&mut self, new: NewInode) -> Step {
         if let Some(trial) = &mut self.trial {
-            trial.inodes.push(new);
-            return Ok(());
+            if trial.put_inode(new) {
+                return Ok(());
+            }
+            return self.end_trial();
         }
         self.report.n_inodes += 1;
         self.report.n_directories += u64::from(new.kind == FileType::Directory);
@@ -221,8 +207,10 @@ impl Check<'_> {
     /// Counts an entry of an inode.
     pub(crate) fn count_link(&mut self, nr: InodeNr) -> Step {
         if let Some(trial) = &mut self.trial {
-            trial.counted.push(nr);
-            return Ok(());
+            if trial.count(nr) {
+                return Ok(());
+            }
+            return self.end_trial();
         }
         let more = self.links.count(nr);
         self.take(more)

@@ -4,14 +4,13 @@
 //! that share the hash between them. Only names of such hashes, and those of a directory without an
 //! index, are compared beyond their leaf.
 
-use crate::state::{Check, Step};
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use uext4_num::u64_of;
 
 /// Memory for each name that is compared beyond its leaf, in bytes.
-const BYTES_PER_NAME: u64 = 24;
+pub(crate) const BYTES_PER_NAME: u64 = 24;
 
 /// Names that a set of the last directory has space for, at most.
 const KEPT_MAX: usize = 1 << 12;
@@ -47,6 +46,20 @@ impl NameSet {
         self.leaf.clear();
     }
 
+    pub(crate) fn hash(&self, name: &[u8]) -> u64 {
+        self.hasher.hash_one(name)
+    }
+
+    /// Adds the hash of a name of this leaf; false if it is there already.
+    pub(crate) fn put_in_leaf(&mut self, hash: u64) -> bool {
+        self.leaf.insert(hash)
+    }
+
+    /// Adds the hash of a name that is compared beyond its leaf; false if it is there already.
+    pub(crate) fn put(&mut self, hash: u64) -> bool {
+        self.all.insert(hash)
+    }
+
     pub(crate) fn has(&self, hash: u64) -> bool {
         self.all.contains(&hash)
     }
@@ -54,30 +67,6 @@ impl NameSet {
     /// The hashes of names that are compared beyond their leaf.
     pub(crate) fn beyond_leaf(&self) -> impl Iterator<Item = u64> {
         self.all.iter().copied()
-    }
-}
-
-impl Check<'_> {
-    /// Adds a name; false if it is there already.
-    pub(crate) fn add_name(&mut self, name: &[u8], reach: Reach) -> Step<bool> {
-        let hash = self.names.hasher.hash_one(name);
-        match reach {
-            Reach::Leaf => Ok(self.names.leaf.insert(hash)),
-            Reach::Directory => self.put_name(hash),
-        }
-    }
-
-    /// Ends a directory.
-    pub(crate) fn forget_names(&mut self) {
-        let bytes = self.names.clear();
-        self.give_back(bytes);
-    }
-
-    /// As [`Self::add_name`], of the hash of a name that is compared beyond its leaf.
-    pub(crate) fn put_name(&mut self, hash: u64) -> Step<bool> {
-        let is_new = self.names.all.insert(hash);
-        self.take(u64::from(is_new) * BYTES_PER_NAME)?;
-        Ok(is_new)
     }
 }
 

@@ -6,9 +6,9 @@ use crate::contested::Contested;
 use crate::derived::Derived;
 use crate::links::Links;
 use crate::names::NameSet;
+use crate::part::Trial;
 use crate::report::{CheckReport, Finding, Limits, Pass};
 use crate::subject::Subject;
-use crate::trial::Trial;
 use crate::values::Values;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -209,8 +209,10 @@ impl<'a> Check<'a> {
     pub(crate) fn claim(&mut self, clusters: Range<u64>) -> Step<u64> {
         if let Some(trial) = &mut self.trial {
             let wanted = clusters.end.saturating_sub(clusters.start);
-            trial.claim(clusters);
-            return Ok(wanted);
+            if trial.claim(clusters) {
+                return Ok(wanted);
+            }
+            return self.end_trial();
         }
         self.take(self.claimed.more_bytes(&clusters))?;
         Ok(self.claimed.put_all(clusters))
@@ -223,6 +225,11 @@ impl<'a> Check<'a> {
     pub(crate) fn give_up<T>(&mut self, why: &'static str) -> Step<T> {
         self.report.incomplete = Some(why);
         Err(Stop::Incomplete)
+    }
+
+    /// Ends a part on trial whose result becomes too large; the thread that collects checks it.
+    pub(crate) fn end_trial<T>(&mut self) -> Step<T> {
+        self.give_up("a part of a pass has too many results")
     }
 
     /// Tells how far a pass is.

@@ -8,7 +8,8 @@
 //!
 //! Invariants: what threads read does not change during a pass. Parts in work are bounded.
 
-use crate::links::{Links, NewInode};
+use crate::links::Links;
+use crate::part::{BYTES_MAX, Trial};
 use crate::report::{Limits, Pass};
 use crate::state::{Check, Step};
 use crate::subject::Subject;
@@ -17,68 +18,23 @@ use std::collections::hash_map::RandomState;
 use std::ops::Range;
 use std::time::Duration;
 use uext4_format::{GroupDescriptor, InodeNr};
-use uext4_num::u64_of;
+use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::{Arc, mpsc, thread};
 
 /// Results that a thread may be ahead.
-const AHEAD_MAX: usize = 4;
+const AHEAD_MAX: usize = 2;
 
-/// Most separate runs of clusters in the result of a part.
-const CLAIMS_MAX: usize = 1 << 16;
+/// Results of a thread at a time: those ahead, one that is made, and one that is taken over.
+const RESULTS_MAX: usize = AHEAD_MAX + 2;
 
-/// Memory of a thread: its buffers, and results that are ahead. A part has at most the inodes of
-/// one group, or some thousands.
-const BYTES_PER_THREAD: u64 = 2 << 20;
-
-/// What a part of a pass would record.
-#[derive(Default)]
-pub(crate) struct Trial {
-    claims: Vec<Range<u64>>,
-    pub(crate) inodes: Vec<NewInode>,
-    /// Inodes that entries name.
-    pub(crate) counted: Vec<InodeNr>,
-    /// Directories, with those that name them.
-    pub(crate) children: Vec<(InodeNr, InodeNr)>,
-    /// Directories, with where their ".." leads.
-    pub(crate) ups: Vec<(InodeNr, InodeNr)>,
-    /// Hashes of names that may be in other parts of the directory as well.
-    pub(crate) names: Vec<u64>,
-    /// Directories that are checked after the others.
-    pub(crate) large: Vec<InodeNr>,
-    has_large_files: bool,
-}
-
-impl Trial {
-    pub(crate) fn claim(&mut self, clusters: Range<u64>) {
-        match self.claims.last_mut() {
-            Some(last) if last.end == clusters.start => last.end = clusters.end,
-            _ if clusters.is_empty() => {}
-            _ => self.claims.push(clusters),
-        }
-    }
-
-    /// Sorts and merges the claims; false if two overlap, or they are too many.
-    fn merge_claims(&mut self) -> bool {
-        let claims = &mut self.claims;
-        claims.sort_unstable_by_key(|run| run.start);
-        let n_claims = claims.len();
-        let mut is_apart = n_claims <= CLAIMS_MAX;
-        claims.dedup_by(|next, last| {
-            is_apart &= next.start >= last.end;
-            let meets = next.start == last.end;
-            if meets {
-                last.end = next.end;
-            }
-            meets
-        });
-        is_apart
-    }
-}
+/// Memory of a thread: its buffers and its results.
+const BYTES_PER_THREAD: u64 = u64_of(RESULTS_MAX * BYTES_MAX) + (1 << 20);
 
 /// What the threads of a pass share.
 pub(crate) struct Basis<'a> {
     subject: &'a Subject,
-    limits: &'a Limits,
+    /// Those of a thread.
+    limits: Limits,
     started: Duration,
     descriptors: Arc<Vec<Option<GroupDescriptor>>>,
     metadata: Arc<Vec<Range<u64>>>,
@@ -87,10 +43,10 @@ pub(crate) struct Basis<'a> {
     hasher: RandomState,
 }
 
-impl<'a> Basis<'a> {
+impl Basis<'_> {
     /// A check for parts on trial.
-    fn check(&self) -> Check<'a> {
-        let mut check = Check::new(self.subject, self.limits);
+    fn check(&self) -> Check<'_> {
+        let mut check = Check::new(self.subject, &self.limits);
         check.started = self.started;
         check.descriptors = Arc::clone(&self.descriptors);
         check.metadata = Arc::clone(&self.metadata);
@@ -109,7 +65,7 @@ impl<'a> Check<'a> {
         n_parts: usize,
         part: impl Fn(&mut Check<'_>, usize) -> Step + Sync,
     ) -> Step {
-        let n_threads = self.limits.threads.min(n_parts);
+        let n_threads = self.limits.threads.min(n_parts).min(self.affordable());
         if n_threads < 2 {
             return (0..n_parts).try_for_each(|nr| {
                 self.advance(pass, nr, n_parts);
@@ -120,7 +76,11 @@ impl<'a> Check<'a> {
         self.take(bytes)?;
         let basis = Basis {
             subject: self.subject,
-            limits: self.limits,
+            limits: Limits {
+                memory_bytes: BYTES_PER_THREAD,
+                watch: None,
+                ..self.limits.clone()
+            },
             started: self.started,
             descriptors: Arc::clone(&self.descriptors),
             metadata: Arc::clone(&self.metadata),
@@ -156,6 +116,12 @@ impl<'a> Check<'a> {
         });
         self.give_back(bytes);
         done
+    }
+
+    /// How many threads there is memory for.
+    fn affordable(&self) -> usize {
+        let left = self.limits.memory_bytes.saturating_sub(self.memory_bytes);
+        clamp_usize(left / 2 / BYTES_PER_THREAD)
     }
 
     /// The result of a part; `None` if it is not sound, or needs what another part may record.
@@ -215,26 +181,5 @@ impl<'a> Check<'a> {
             }
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn claims_that_overlap_are_no_result() {
-        let claims = |runs: &[Range<u64>]| {
-            let mut trial = Trial::default();
-            runs.iter().for_each(|run| trial.claim(run.clone()));
-            trial.merge_claims().then_some(trial.claims)
-        };
-        assert_eq!(
-            claims(&[5..7, 7..9, 20..30, 1..5]),
-            Some(vec![1..9, 20..30])
-        );
-        assert_eq!(claims(&[4..4, 5..7]), Some(vec![5..7; 1]));
-        assert_eq!(claims(&[5..7, 20..30, 6..8]), None);
-        assert_eq!(claims(&[5..7, 5..7]), None);
     }
 }

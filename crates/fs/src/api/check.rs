@@ -6,9 +6,10 @@ use crate::ops::filesystem::Filesystem;
 use crate::types::error::{Error, Result};
 use crate::types::options::{Access, MountOptions, Threads};
 use uext4_device::{BlockDevice, Overlay, ReadOnly};
+use uext4_format::{Feature, Superblock};
 use uext4_fsck::Subject;
 use uext4_sync::Arc;
-use uext4_volume::superblock::read_primary;
+use uext4_volume::superblock::{read_primary, write_superblock};
 use uext4_volume::{Inspection, Purpose};
 
 pub use uext4_fsck::{CheckReport, Finding, Limits, Pass, Watch};
@@ -42,6 +43,22 @@ fn read_only(device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
     Arc::new(ReadOnly::new(device))
 }
 
+/// The device, with changes in memory.
+fn in_memory(device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+    Arc::new(Overlay::new(device))
+}
+
+/// Refuses a log with fast commits, as far as the superblock tells, where no mount replays them.
+pub(super) fn refuse_fast_commits(disk: &Superblock) -> Result<()> {
+    let features = disk.features();
+    if features.has(Feature::RECOVER) && features.has(Feature::FAST_COMMIT) {
+        return Err(Error::Unsupported(
+            "fast_commit beside encrypt, casefold or verity, with a log to replay",
+        ));
+    }
+    Ok(())
+}
+
 /// A file system to check, and the mount that recovered it.
 struct Opened {
     subject: Subject,
@@ -50,8 +67,8 @@ struct Opened {
 
 fn opened(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Opened> {
     let superblock = read_primary(&*device, options.superblock_kib)?;
-    let settled = options.clone().settled(&superblock)?;
-    let open_options = settled.options_for(Purpose::Structures);
+    let mut settled = options.clone().settled(&superblock)?;
+    let mut open_options = settled.options_for(Purpose::Structures);
     let mut found = Inspection::of(&*device, superblock, &open_options)?;
     let mut device = device;
     if found.needs_replay {
@@ -65,8 +82,14 @@ fn opened(device: Arc<dyn BlockDevice>, options: MountOptions) -> Result<Opened>
             Err(Error::Unsupported(_)) => {}
             Err(error) => return Err(error),
         }
-        device = Arc::new(Overlay::new(device));
+        refuse_fast_commits(&found.superblock)?;
+        device = in_memory(device);
+        if settled.superblock_kib.is_some() {
+            write_superblock(&*device, &found.superblock)?;
+        }
+        settled.journal_device = settled.journal_device.map(in_memory);
         uext4_fsck::replay(&device, settled.journal_device.as_ref())?;
+        open_options.superblock_kib = None;
         found = Inspection::new(&*device, &open_options)?;
     }
     let subject = Subject {

@@ -1,12 +1,13 @@
 //! Repair of the file system on a device. `uext4-fsck` repairs it at rest; before that a mount
 //! replays the log, with its fast commits, and frees orphans.
 
+use crate::api::check::refuse_fast_commits;
 use crate::ops::filesystem::Filesystem;
 use crate::types::error::{Error, Result};
 use crate::types::options::{Access, MountOptions, Threads};
 use uext4_device::BlockDevice;
 use uext4_format::{Feature, Superblock};
-use uext4_fsck::Subject;
+use uext4_fsck::{Restoration, Subject};
 use uext4_sync::Arc;
 use uext4_volume::mmp::{self, Claim, MmpGuard};
 use uext4_volume::superblock::read_primary;
@@ -32,26 +33,33 @@ pub fn repair(
     decisions: &mut dyn Decisions,
     limits: &Limits,
 ) -> Result<RepairReport> {
-    if let Some(kib) = options.superblock_kib {
-        uext4_fsck::write_backup(&*device, kib)?;
-    }
+    let restoration = Restoration::find(&*device, options.superblock_kib)?;
+    let is_restored = restoration.is_some();
     let options = MountOptions {
         superblock_kib: None,
         ..options
     };
-    let restored = uext4_fsck::restore_superblock(&*device, decisions)?;
-    if let Some(left) = restored.left {
-        return Ok(RepairReport {
-            left: vec![left],
-            ..RepairReport::default()
-        });
+    if let Some(restoration) = restoration {
+        if let Some(left) = restoration.refused(decisions) {
+            return Ok(RepairReport {
+                left: vec![left],
+                ..RepairReport::default()
+            });
+        }
+        let disk = restoration.superblock().clone();
+        under_claim(
+            &device,
+            &disk,
+            &options,
+            || Ok(restoration.write(&*device)?),
+        )?;
     }
     recover(&device, &options)?;
     let (subject, mmp) = claimed(device, &options)?;
     let repaired = uext4_fsck::repair(subject, decisions, limits);
     mmp.map_or(Ok(()), |mmp| mmp.release())?;
     let mut report = repaired?;
-    report.n_repaired += u64::from(restored.was_restored);
+    report.n_repaired += u64::from(is_restored);
     Ok(report)
 }
 
@@ -80,7 +88,7 @@ pub fn recover(device: &Arc<dyn BlockDevice>, options: &MountOptions) -> Result<
         ..options.clone()
     };
     if !may_write(&disk) {
-        return recover_structures(device, &disk, journal.as_ref());
+        return recover_structures(device, &disk, &options);
     }
     match Filesystem::mount(device.clone(), options) {
         Ok(mounted) => mounted.unmount(),
@@ -98,22 +106,40 @@ pub fn recover(device: &Arc<dyn BlockDevice>, options: &MountOptions) -> Result<
 fn recover_structures(
     device: &Arc<dyn BlockDevice>,
     disk: &Superblock,
-    journal: Option<&Arc<dyn BlockDevice>>,
+    options: &MountOptions,
+) -> Result<()> {
+    refuse_fast_commits(disk)?;
+    under_claim(device, disk, options, || {
+        if read_primary(&**device, None)?
+            .features()
+            .has(Feature::RECOVER)
+        {
+            uext4_fsck::replay(device, options.journal_device.as_ref())?;
+        }
+        Ok(())
+    })
+}
+
+/// Makes a change before a mount, while other hosts are kept out by the MMP block.
+fn under_claim(
+    device: &Arc<dyn BlockDevice>,
+    disk: &Superblock,
+    options: &MountOptions,
+    change: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     if access_for(Purpose::Structures, disk, Access::ReadWrite)? == Access::ReadOnly {
         return Err(Error::ReadOnly);
     }
-    let features = disk.features();
-    if !features.has(Feature::RECOVER) {
-        return Ok(());
-    }
-    if features.has(Feature::FAST_COMMIT) {
-        // Only a mount replays these.
-        return Err(Error::Unsupported(
-            "fast_commit beside encrypt, casefold or verity",
-        ));
-    }
-    Ok(uext4_fsck::replay(device, journal)?)
+    let clock = options.clone().settled(disk)?.clock;
+    let claim = Claim::new(device, disk, &clock)?;
+    let mmp = match mmp::claim(claim.as_ref(), Access::ReadWrite) {
+        // A damaged block keeps no host out.
+        Err(uext4_volume::Error::Corrupt(_)) => None,
+        claimed => claimed?,
+    };
+    let done = change();
+    mmp.map_or(Ok(()), |mmp| mmp.release())?;
+    done
 }
 
 /// The file system to repair, kept from other hosts.

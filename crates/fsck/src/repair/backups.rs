@@ -9,7 +9,7 @@ use crate::problems::Problem;
 use crate::report::Finding;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, state};
-use uext4_format::{Corrupt, CorruptKind, DamageLocation, Feature, Superblock};
+use uext4_format::{Corrupt, CorruptKind, DamageLocation, Feature, GroupNr, Superblock};
 use uext4_num::u64_of;
 use uext4_volume::superblock::{read_primary, write_superblock};
 use uext4_volume::{Error, Result};
@@ -19,86 +19,119 @@ const GROUPS: [u64; 8] = [1, 3, 5, 7, 9, 25, 27, 49];
 /// Block sizes of ext4, as powers of two.
 const BLOCK_BITS: std::ops::RangeInclusive<u32> = 10..=16;
 
-/// What became of the primary superblock.
-#[derive(Clone, Debug, Default)]
-pub struct Restored {
-    /// A backup was written in its place.
-    pub was_restored: bool,
-    /// It is damaged, and was left so.
-    pub left: Option<Finding>,
+/// A backup to write in place of the primary superblock.
+#[derive(Clone, Debug)]
+pub struct Restoration {
+    superblock: Superblock,
+    /// What is wrong with the primary one; `None` if a user names the backup.
+    damage: Option<Finding>,
 }
 
-/// Writes the backup at this offset in KiB over the primary superblock.
-///
-/// # Errors
-/// [`Error::Mount`] if there is no sound superblock; those of the device.
-pub fn write_backup(device: &dyn BlockDevice, kib: u64) -> Result<()> {
-    let disk = kib.checked_mul(1024).and_then(|at| read_sound(device, at));
-    match disk.filter(|disk| fits(device, disk)) {
-        Some(disk) => restore(device, disk),
-        None => Err(Error::Mount(format!(
-            "there is no sound superblock at byte {}",
-            kib.saturating_mul(1024)
-        ))),
+impl Restoration {
+    /// The backup that is to be written: one that a user names by its offset in KiB, or one that
+    /// is searched for because the primary superblock is damaged; `None` if that is sound.
+    ///
+    /// # Errors
+    /// [`Error::Mount`] if what is named is no backup of the file system there. That of the primary
+    /// superblock, if no backup is found: those of the device, and [`Error::Mount`] if there is no
+    /// ext4 file system.
+    pub fn find(device: &dyn BlockDevice, named_kib: Option<u64>) -> Result<Option<Self>> {
+        if let Some(kib) = named_kib {
+            let superblock = named(device, kib)?;
+            return Ok(Some(Self {
+                superblock,
+                damage: None,
+            }));
+        }
+        let damage = match read_primary(device, None).and_then(|disk| Ok(disk.geometry()?)) {
+            Ok(_) => return Ok(None),
+            Err(error) => error,
+        };
+        let corrupt = match &damage {
+            Error::Corrupt(corrupt) => corrupt.problem,
+            Error::Mount(_) => CorruptKind::magic(0),
+            _ => return Err(damage),
+        };
+        let Some(superblock) = find_backup(device) else {
+            return Err(damage);
+        };
+        let finding = Finding {
+            corrupt: Corrupt::new(DamageLocation::Superblock, "primary superblock", corrupt),
+            detail: Some(format!(
+                "a backup is in group {}",
+                superblock.block_group_nr
+            )),
+            byte: Some(SUPERBLOCK_OFFSET),
+        };
+        Ok(Some(Self {
+            superblock,
+            damage: Some(finding),
+        }))
     }
+
+    /// The backup.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The damage, if `decisions` do not accept the backup.
+    pub fn refused(&self, decisions: &mut dyn Decisions) -> Option<Finding> {
+        let damage = self.damage.clone()?;
+        let problem = Problem::of(&damage.corrupt);
+        let decision = decisions.decide(&damage, problem);
+        (decision != Decision::Repair).then_some(damage)
+    }
+
+    /// Writes the backup. The log, of whose state it says nothing, is replayed at the next mount.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn write(self, device: &dyn BlockDevice) -> Result<()> {
+        let mut disk = self.superblock;
+        disk.block_group_nr = 0;
+        disk.state &= !state::VALID;
+        // A backup may be older than the orphans.
+        disk.last_orphan = 0;
+        let mut features = disk.features();
+        if features.has(Feature::HAS_JOURNAL) {
+            features.insert(Feature::RECOVER);
+            disk.set_features(features);
+        }
+        write_superblock(device, &disk)
+    }
+}
+
+/// The backup at this offset in KiB, if it is one of the file system that the primary superblock
+/// has, as far as that is sound. What a file holds is none: it is not where its geometry has one.
+fn named(device: &dyn BlockDevice, kib: u64) -> Result<Superblock> {
+    let at = kib.saturating_mul(1024);
+    let disk = read_sound(device, at).filter(|disk| fits(device, disk) && is_at(disk, at));
+    let Some(disk) = disk else {
+        return Err(Error::Mount(format!(
+            "no backup of a superblock is at byte {at}"
+        )));
+    };
+    match read_primary(device, None) {
+        Ok(primary) if primary.uuid != disk.uuid => Err(Error::Mount(format!(
+            "the superblock at byte {at} is of another file system"
+        ))),
+        _ => Ok(disk),
+    }
+}
+
+/// Whether a superblock is where its geometry has the one of its group.
+fn is_at(disk: &Superblock, byte: u64) -> bool {
+    let Ok(geometry) = disk.geometry() else {
+        return false;
+    };
+    let group = GroupNr(disk.block_group_nr.into());
+    let block = geometry.superblock_block(group);
+    group.0 > 0 && block.is_some_and(|block| block.0 << geometry.block_bits == byte)
 }
 
 fn fits(device: &dyn BlockDevice, disk: &Superblock) -> bool {
     let geometry = disk.geometry();
     geometry.is_ok_and(|geometry| geometry.size_bytes() <= device.size_bytes())
-}
-
-/// Writes a backup in place of a damaged primary superblock, if `decisions` accept that. The log,
-/// of whose state a backup says nothing, is replayed at the next mount.
-///
-/// # Errors
-/// That of the primary superblock, if no backup is found: those of the device, and
-/// [`Error::Mount`] if there is no ext4 file system.
-pub fn restore_superblock(
-    device: &dyn BlockDevice,
-    decisions: &mut dyn Decisions,
-) -> Result<Restored> {
-    let damage = match read_primary(device, None).and_then(|disk| Ok(disk.geometry()?)) {
-        Ok(_) => return Ok(Restored::default()),
-        Err(error) => error,
-    };
-    let corrupt = match &damage {
-        Error::Corrupt(corrupt) => corrupt.problem,
-        Error::Mount(_) => CorruptKind::magic(0),
-        _ => return Err(damage),
-    };
-    let Some(disk) = find_backup(device) else {
-        return Err(damage);
-    };
-    let finding = Finding {
-        corrupt: Corrupt::new(DamageLocation::Superblock, "primary superblock", corrupt),
-        detail: Some(format!("a backup is in group {}", disk.block_group_nr)),
-        byte: Some(SUPERBLOCK_OFFSET),
-    };
-    let problem = Problem::of(&finding.corrupt);
-    if decisions.decide(&finding, problem) != Decision::Repair {
-        let left = Some(finding);
-        return Ok(Restored {
-            was_restored: false,
-            left,
-        });
-    }
-    restore(device, disk)?;
-    Ok(Restored {
-        was_restored: true,
-        left: None,
-    })
-}
-
-fn restore(device: &dyn BlockDevice, mut disk: Superblock) -> Result<()> {
-    disk.block_group_nr = 0;
-    disk.state &= !state::VALID;
-    let mut features = disk.features();
-    if features.has(Feature::HAS_JOURNAL) {
-        features.insert(Feature::RECOVER);
-        disk.set_features(features);
-    }
-    write_superblock(device, &disk)
 }
 
 /// A sound backup. A device may hold those of an earlier file system as well: then it is the one

@@ -22,38 +22,53 @@ pub(super) enum Descriptors {
 }
 
 /// Writes the backups that are not of this superblock, and descriptors that lead elsewhere: those
-/// are compared if a superblock was stale, or descriptors changed.
-pub(super) fn refresh(subject: &Subject, descriptors: Descriptors) -> Result<()> {
+/// are compared if a superblock was stale, or descriptors changed. Returns how many cannot be read
+/// or written, which is no damage of the file system.
+pub(super) fn refresh(subject: &Subject, descriptors: Descriptors) -> Result<u64> {
     let geometry = &subject.geometry;
+    let groups = || (1..geometry.group_count).map(GroupNr);
     let mut is_stale = descriptors == Descriptors::Changed;
-    let mut has_written = false;
-    for group in (1..geometry.group_count).map(GroupNr) {
-        if let Some(block) = geometry.superblock_block(group) {
-            let offset = block.0 << geometry.block_bits;
-            if !is_current(subject, offset)? {
-                let bytes = backup(&subject.superblock, group);
-                subject.device.write_at(offset, &bytes)?;
-                (is_stale, has_written) = (true, true);
+    let (mut n_failed, mut has_written) = (0, false);
+    for group in groups() {
+        let block = geometry.superblock_block(group);
+        if let Some(block) = block.filter(|block| geometry.contains(*block)) {
+            match refresh_superblock(subject, group, block) {
+                Ok(written) => has_written |= written,
+                Err(_) => n_failed += 1,
             }
         }
     }
-    if is_stale {
-        for group in (1..geometry.group_count).map(GroupNr) {
-            has_written |= refresh_descriptors(subject, group)?;
+    is_stale |= has_written;
+    for group in groups().filter(|_| is_stale) {
+        let Some((first, run)) = geometry.descriptor_run(group) else {
+            continue;
+        };
+        for at in 0..run.len_blocks {
+            let copy = BlockNr(run.start.0 + u64::from(at));
+            match refresh_descriptors(subject, first.saturating_add(at), copy) {
+                Ok(written) => has_written |= written,
+                Err(_) => n_failed += 1,
+            }
         }
     }
     if has_written {
         subject.device.flush()?;
     }
-    Ok(())
+    Ok(n_failed)
 }
 
-/// Whether a backup at this byte leads to the same structures.
-fn is_current(subject: &Subject, offset: u64) -> Result<bool> {
+/// Writes the backup in a group, unless it leads to the same structures.
+fn refresh_superblock(subject: &Subject, group: GroupNr, block: BlockNr) -> Result<bool> {
+    let offset = block.0 << subject.geometry.block_bits;
     let mut bytes = [0; SUPERBLOCK_BYTES];
     subject.device.read_at(offset, &mut bytes)?;
     let copy = Superblock::parse(&bytes);
-    Ok(copy.is_ok_and(|copy| lasting(&copy) == lasting(&subject.superblock)))
+    if copy.is_ok_and(|copy| lasting(&copy) == lasting(&subject.superblock)) {
+        return Ok(false);
+    }
+    let bytes = backup(&subject.superblock, group);
+    subject.device.write_at(offset, &bytes)?;
+    Ok(true)
 }
 
 /// What of a superblock stays the same in use.
@@ -90,32 +105,22 @@ fn lasting(disk: &Superblock) -> ([[u8; 16]; 2], Features, [u64; 18]) {
     ([disk.uuid, disk.journal_uuid], features, numbers)
 }
 
-/// Writes the copies of descriptor blocks in a group that lead elsewhere than the primary ones.
-fn refresh_descriptors(subject: &Subject, holder: GroupNr) -> Result<bool> {
+/// Writes a copy of a block of descriptors, if it leads elsewhere than the primary one.
+fn refresh_descriptors(subject: &Subject, index: u32, copy: BlockNr) -> Result<bool> {
     let geometry = &subject.geometry;
-    let Some((first, run)) = geometry.descriptor_run(holder) else {
+    let primary = geometry.descriptor_block(index);
+    if primary == copy || !geometry.contains(copy) {
         return Ok(false);
-    };
-    let mut has_written = false;
-    for at in 0..run.len_blocks {
-        let index = first.saturating_add(at);
-        let (primary, copy) = (
-            geometry.descriptor_block(index),
-            BlockNr(run.start.0 + u64::from(at)),
-        );
-        if primary == copy {
-            continue;
-        }
-        let wanted = read(subject, primary)?;
-        let groups = groups_of(subject, index);
-        if leads_to(subject, &wanted, &groups) != leads_to(subject, &read(subject, copy)?, &groups)
-        {
-            let offset = copy.0 << geometry.block_bits;
-            subject.device.write_at(offset, &wanted)?;
-            has_written = true;
-        }
     }
-    Ok(has_written)
+    let wanted = read(subject, primary)?;
+    let there = read(subject, copy)?;
+    let groups = groups_of(subject, index);
+    if leads_to(subject, &wanted, &groups) == leads_to(subject, &there, &groups) {
+        return Ok(false);
+    }
+    let offset = copy.0 << geometry.block_bits;
+    subject.device.write_at(offset, &wanted)?;
+    Ok(true)
 }
 
 /// The groups whose descriptors a block has.

@@ -57,7 +57,7 @@ mod tests;
 mod twins;
 mod unwritten;
 
-pub use backups::{Restored, restore_superblock, write_backup};
+pub use backups::Restoration;
 pub use decisions::{Decision, Decisions, RepairAll, RepairSafe};
 pub use outcome::RepairReport;
 
@@ -112,7 +112,7 @@ pub fn repair(
         }
         commit::finish(&subject, &rounds.report, free)?;
         if rounds.report.is_sound() {
-            copies::refresh(&subject, rounds.descriptors)?;
+            rounds.report.n_unwritten_backups = copies::refresh(&subject, rounds.descriptors)?;
         }
         return Ok(rounds.report);
     }

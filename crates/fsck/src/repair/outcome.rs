@@ -13,6 +13,9 @@ pub struct RepairReport {
     pub was_stopped: bool,
     /// The reason why not everything was checked.
     pub incomplete: Option<&'static str>,
+    /// Backups of the superblock and blocks of descriptors that are stale, and cannot be read or
+    /// written.
+    pub n_unwritten_backups: u64,
     /// Inodes in use, if everything was checked.
     pub n_inodes: u64,
     /// Directories among them.

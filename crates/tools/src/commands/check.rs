@@ -75,8 +75,10 @@ impl Args {
 
 /// The threads of a check: as given, or one per processor.
 pub(crate) fn check_threads(given: Option<NonZeroUsize>) -> usize {
-    let default = || uext4_sync::cores().min(THREADS_MAX);
-    given.map_or_else(default, NonZeroUsize::get)
+    match given {
+        Some(given) => given.get(),
+        None => uext4_sync::cores().min(THREADS_MAX),
+    }
 }
 
 /// Turns findings or an incomplete check into a failure.

@@ -4,7 +4,7 @@ use crate::commands::check::check_threads;
 use crate::commands::fsck_decisions::{Choice, Session};
 use crate::commands::fsck_extended::Extended;
 use crate::commands::fsck_progress::{bar, on_descriptor};
-use crate::failure::{At, Exit, Failure, Result};
+use crate::failure::{self, At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
 use crate::show;
 use std::fs::File;
@@ -15,8 +15,8 @@ use std::time::Duration;
 use uext4::MountOptions;
 use uext4::check::{CheckReport, Limits};
 use uext4::device::BlockDevice;
-use uext4::format::Superblock;
 use uext4::format::superblock::state;
+use uext4::format::{BlockNr, GroupNr, Superblock};
 use uext4::repair::undo::UndoRecorder;
 use uext4::repair::{Problem, RepairReport, needs_recovery};
 use uext4_num::nonnegative;
@@ -226,6 +226,9 @@ impl Args {
         limits: &Limits,
     ) -> Result<()> {
         if Extended::is_journal_only(&self.extended) {
+            if options.superblock_kib.is_some() {
+                return Err(Failure::usage("fsck: -E journal_only replays without -b"));
+            }
             uext4::repair::recover(&device, &options).at(session.name())?;
             return session.end(true, 0, None);
         }
@@ -262,8 +265,10 @@ impl Args {
         let found = wanted.find_map(|size| {
             let kib = block.checked_mul(size)? >> 10;
             let disk = uext4::read_superblock(&*device, Some(kib)).ok()?;
-            let fits = size == 1024 << disk.log_block_size.min(10);
-            fits.then_some(kib)
+            let geometry = disk.geometry().ok()?;
+            let group = GroupNr(disk.block_group_nr.into());
+            let is_there = geometry.superblock_block(group) == Some(BlockNr(block));
+            (is_there && u64::from(geometry.block_size()) == size).then_some(kib)
         });
         match found {
             Some(kib) => Ok(Some(kib)),
@@ -324,6 +329,13 @@ fn block_size(text: &str) -> std::result::Result<u32, String> {
 /// Prints the end of a repair; its exit status is that of fsck(8).
 fn end_repair(session: &mut Session, report: &RepairReport) -> Result<()> {
     session.end(report.is_sound(), report.n_repaired, report.incomplete)?;
+    if report.n_unwritten_backups > 0 {
+        failure::info(format_args!(
+            "{}: {} backups of superblock and descriptors are stale, and cannot be read or written",
+            session.name(),
+            report.n_unwritten_backups
+        ));
+    }
     if !report.is_sound() {
         let exit = if report.is_without_result() {
             Exit::Operational

@@ -3,6 +3,7 @@
 
 use crate::failure::{At, Failure, Result};
 use crate::transfer::Progress;
+use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::Write;
 use uext4::check::{Pass, Watch};
@@ -63,9 +64,11 @@ pub(super) fn on_descriptor(fd: i32, name: &str) -> Result<Arc<dyn Watch>> {
         return Err(Failure::usage(text));
     }
     let path = format!("/dev/fd/{fd}");
-    let file = File::options().write(true).open(&path);
+    // The descriptor is opened again: behind what a file has, and without waiting for a reader.
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(&path, flags, Mode::empty()).map_err(std::io::Error::from);
     Ok(Arc::new(Lines {
-        file: file.at(format!("fsck -C {fd}"))?,
+        file: file.at(format!("fsck -C {fd}"))?.into(),
         name: name.to_owned(),
         last: AtomicU64::new(u64::MAX),
     }))

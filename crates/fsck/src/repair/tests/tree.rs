@@ -5,7 +5,7 @@ use super::super::damaged_directory::DirBlock;
 use super::super::entries::Entry;
 use super::super::patch::Patch;
 use super::super::rebuild::Content;
-use crate::links::{Nameless, NewInode};
+use crate::counts::{Nameless, NewInode};
 use crate::report::{CheckReport, Limits};
 use crate::state::Check;
 use crate::subject::Subject;
