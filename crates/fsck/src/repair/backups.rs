@@ -9,8 +9,8 @@ use crate::problems::Problem;
 use crate::report::Finding;
 use uext4_device::BlockDevice;
 use uext4_format::superblock::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSET, state};
-use uext4_format::{Corrupt, CorruptKind, DamageLocation, Feature, GroupNr, Superblock};
-use uext4_num::u64_of;
+use uext4_format::{BlockNr, Corrupt, CorruptKind, DamageLocation, Feature, Superblock};
+use uext4_num::{clamp_u16, u64_of};
 use uext4_volume::superblock::{read_primary, write_superblock};
 use uext4_volume::{Error, Result};
 
@@ -119,14 +119,18 @@ fn named(device: &dyn BlockDevice, kib: u64) -> Result<Superblock> {
     }
 }
 
-/// Whether a superblock is where its geometry has the one of its group.
+/// Whether a superblock is a backup that is where its geometry has it. In revision 0 it does not
+/// say its group.
 fn is_at(disk: &Superblock, byte: u64) -> bool {
     let Ok(geometry) = disk.geometry() else {
         return false;
     };
-    let group = GroupNr(disk.block_group_nr.into());
+    let group = geometry.group_of_block(BlockNr(byte >> geometry.block_bits));
+    let says = disk.block_group_nr;
+    let is_named = says == clamp_u16(group.0) || (disk.rev_level == 0 && says == 0);
     let block = geometry.superblock_block(group);
-    group.0 > 0 && block.is_some_and(|block| block.0 << geometry.block_bits == byte)
+    let is_there = block.is_some_and(|block| block.0 << geometry.block_bits == byte);
+    group.0 > 0 && is_named && is_there
 }
 
 fn fits(device: &dyn BlockDevice, disk: &Superblock) -> bool {
@@ -160,9 +164,8 @@ fn backup_at(device: &dyn BlockDevice, block_bits: u32, group: u64) -> Option<Su
     let first = u64::from(block_size == 1024);
     let offset = (group * block_size * 8 + first) * block_size;
     let disk = read_sound(device, offset)?;
-    let geometry = disk.geometry().ok()?;
-    let is_meant =
-        u64::from(geometry.block_size()) == block_size && u64::from(disk.block_group_nr) == group;
+    let size = 1024u64.checked_shl(disk.log_block_size)?;
+    let is_meant = size == block_size && is_at(&disk, offset);
     (is_meant && fits(device, &disk)).then_some(disk)
 }
 

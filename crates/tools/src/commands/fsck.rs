@@ -16,7 +16,7 @@ use uext4::MountOptions;
 use uext4::check::{CheckReport, Limits};
 use uext4::device::BlockDevice;
 use uext4::format::superblock::state;
-use uext4::format::{BlockNr, GroupNr, Superblock};
+use uext4::format::{BlockNr, Superblock};
 use uext4::repair::undo::UndoRecorder;
 use uext4::repair::{Problem, RepairReport, needs_recovery};
 use uext4_num::nonnegative;
@@ -266,7 +266,7 @@ impl Args {
             let kib = block.checked_mul(size)? >> 10;
             let disk = uext4::read_superblock(&*device, Some(kib)).ok()?;
             let geometry = disk.geometry().ok()?;
-            let group = GroupNr(disk.block_group_nr.into());
+            let group = geometry.group_of_block(BlockNr(block));
             let is_there = geometry.superblock_block(group) == Some(BlockNr(block));
             (is_there && u64::from(geometry.block_size()) == size).then_some(kib)
         });
