@@ -34,7 +34,7 @@ pub use fault::{Cause, Delay, Fault, Faulty, Flushes, Operation, When};
 pub use file::{Access, FileDevice, write_protected};
 pub use flush_queue::FlushQueue;
 pub use mem::MemDevice;
-pub use new_file::{NewFile, data_from, open_to_write, refuse_planted, refuse_swapped};
+pub use new_file::{NewFile, Rights, data_from, open_to_write, refuse_planted, refuse_swapped};
 pub use overlay::Overlay;
 pub use prefetch::{LINE_BYTES, prefetch};
 pub use read_only::ReadOnly;

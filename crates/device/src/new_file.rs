@@ -3,7 +3,7 @@
 //!
 //! It grows as it is written, since its size may be known at the end only. Dropped before
 //! [`NewFile::keep`] it is gone, so no partial file has the final name. A file that it replaces
-//! passes its owner and mode on.
+//! passes its owner and mode on, except to a private one.
 //!
 //! Layout: `name_in_dir` finds the directory and what is there.
 
@@ -38,6 +38,17 @@ pub struct NewFile {
     beside: Option<OsString>,
     final_path: PathBuf,
     limit_bytes: u64,
+    rights: Rights,
+}
+
+/// Who may read a new file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rights {
+    /// Who might read the file that it replaces. Otherwise the mask of the process decides.
+    #[default]
+    PassedOn,
+    /// The user of the process alone.
+    Private,
 }
 
 /// The path of an open file in `/proc`.
@@ -60,10 +71,31 @@ impl NewFile {
     /// a file that another user put into a directory where all may write.
     pub fn create(path: &Path, limit_bytes: u64) -> io::Result<NewFile> {
         let place = NameInDir::of(path)?;
-        let mode = place
-            .replaced
-            .as_ref()
-            .map_or(0o666, |there| there.mode & 0o666);
+        NewFile::create_in(place, path, limit_bytes, Rights::PassedOn)
+    }
+
+    /// The same for a file that only the user of the process may read. It replaces no file but the
+    /// one that has the name now.
+    ///
+    /// # Errors
+    /// As [`Self::create`]; a file of another user.
+    pub fn create_private(path: &Path, limit_bytes: u64) -> io::Result<NewFile> {
+        let place = NameInDir::of(path)?;
+        place.refuse_foreign()?;
+        NewFile::create_in(place, path, limit_bytes, Rights::Private)
+    }
+
+    fn create_in(
+        place: NameInDir,
+        path: &Path,
+        limit_bytes: u64,
+        rights: Rights,
+    ) -> io::Result<NewFile> {
+        let mode = match (rights, &place.replaced) {
+            (Rights::Private, _) => 0o600,
+            (Rights::PassedOn, Some(there)) => there.mode & 0o666,
+            (Rights::PassedOn, None) => 0o666,
+        };
         let (file, beside) = match place.unnamed(Mode::from_raw_mode(mode)) {
             Ok(file) if has_link(&file) => (file, None),
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
@@ -77,6 +109,7 @@ impl NewFile {
             beside,
             final_path: path.to_path_buf(),
             limit_bytes,
+            rights,
         })
     }
 
@@ -89,22 +122,36 @@ impl NewFile {
         Ok((found.dev(), found.ino()))
     }
 
-    /// Gives the file its size in bytes, the owner and mode of the file that it replaces, and its
-    /// final name, durably.
+    /// Gives the file its size in bytes, the owner and mode of the file that it replaces unless it
+    /// is private, and its final name, durably.
     ///
     /// # Errors
-    /// Of the system.
+    /// Of the system; `AlreadyExists` if it is private, and another file has got the name
+    /// meanwhile.
     pub fn keep(&self, size_bytes: u64) -> io::Result<()> {
         self.file.set_len(size_bytes)?;
-        if let Some(there) = &self.place.replaced {
-            there.pass_on(&self.file)?;
+        match (self.rights, &self.place.replaced) {
+            (Rights::PassedOn, Some(there)) => there.pass_on(&self.file)?,
+            (Rights::PassedOn, None) | (Rights::Private, _) => {}
         }
         self.file.sync_all()?;
         match &self.beside {
-            Some(beside) => self.place.rename(beside)?,
+            Some(beside) => self.rename(beside)?,
             None => self.link()?,
         }
         self.place.sync()
+    }
+
+    /// Gives the file of another name its final one.
+    fn rename(&self, from: &OsStr) -> io::Result<()> {
+        match (self.rights, &self.place.replaced) {
+            (Rights::PassedOn, _) => self.place.rename(from),
+            (Rights::Private, None) => self.place.rename_to_free(from),
+            (Rights::Private, Some(_)) => {
+                self.place.refuse_other()?;
+                self.place.rename(from)
+            }
+        }
     }
 
     /// Gives the file without a name its final one.
@@ -118,9 +165,12 @@ impl NewFile {
             Err(Errno::EXIST) => {}
             linked => return Ok(linked?),
         }
+        if self.rights == Rights::Private {
+            self.place.refuse_other()?;
+        }
         let ((), beside) = named(link)?;
         let beside = beside.unwrap_or_default();
-        self.place.rename(&beside).inspect_err(|_| {
+        self.rename(&beside).inspect_err(|_| {
             // The first error is told.
             let _ = self.place.remove(&beside);
         })
@@ -281,6 +331,46 @@ mod tests {
             assert_eq!(std::fs::read(&path).unwrap(), b"new");
             assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
             assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+        }
+    }
+
+    #[test]
+    fn a_private_file_inherits_nothing_and_replaces_only_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("copy");
+        let other = dir.path().join("other");
+        for is_named in [false, true] {
+            let make = || {
+                let mut new = NewFile::create_private(&path, 100).unwrap();
+                if is_named {
+                    let mode = Mode::from_raw_mode(0o600);
+                    (new.file, new.beside) = named(|name| new.place.new_file(name, mode)).unwrap();
+                }
+                new
+            };
+            std::fs::write(&path, b"old").unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+            make().keep(3).unwrap();
+            assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
+
+            let swapped = make();
+            std::fs::write(&other, b"other").unwrap();
+            std::fs::rename(&other, &path).unwrap();
+            let error = swapped.keep(3).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            std::fs::remove_file(&path).unwrap();
+            let late = make();
+            std::fs::write(&path, b"other").unwrap();
+            let error = late.keep(3).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            drop((swapped, late));
+            assert_eq!(std::fs::read(&path).unwrap(), b"other");
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        }
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(1000), None).unwrap();
+            let error = NewFile::create_private(&path, 100).err().unwrap();
+            assert!(error.to_string().contains("another user"), "{error}");
         }
     }
 

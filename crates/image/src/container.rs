@@ -14,7 +14,7 @@ use std::fs::Metadata;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use uext4_device::{Access, BlockDevice, FileDevice, NewFile, Window};
+use uext4_device::{Access, BlockDevice, FileDevice, NewFile, Rights, Window};
 use uext4_sync::Arc;
 
 use crate::disk::{Disk, FileSystem};
@@ -122,7 +122,7 @@ impl Container {
     /// Options that do not go together, or a path that cannot be written.
     pub fn create(path: &Path, options: Options) -> Result<Container> {
         options.check()?;
-        let tree_file = tree_file(path, options.verity.as_ref())?;
+        let tree_file = tree_file(path, &options)?;
         let disk = disk(path, &options)?;
         let there = std::fs::metadata(path).ok();
         if let Some(there) = there.filter(|there| !there.is_file()) {
@@ -137,7 +137,7 @@ impl Container {
                 disk,
             });
         }
-        let file = new_file(path)?;
+        let file = new_file(path, options.rights)?;
         let (store, whole): (Store, Arc<dyn BlockDevice>) = match options.format {
             Format::Raw | Format::AndroidSparse => {
                 let file = Arc::new(file);
@@ -290,7 +290,7 @@ impl Container {
     fn keep(&self, disk_bytes: u64, tree_bytes: u64, meter: &mut Meter<'_>) -> Result<()> {
         let converted = match (&self.store, self.options.format) {
             (Store::Raw(raw), Format::AndroidSparse) => {
-                let out = new_file(&self.path)?;
+                let out = new_file(&self.path, self.options.rights)?;
                 let bytes = sparse::convert(raw, disk_bytes, &out, meter)?;
                 Some((out, bytes))
             }
@@ -339,8 +339,12 @@ fn open_device(path: &Path, there: &Metadata) -> Result<FileDevice> {
     Ok(device)
 }
 
-fn new_file(path: &Path) -> Result<NewFile> {
-    NewFile::create(path, SIZE_MAX).map_err(|error| Error::File {
+fn new_file(path: &Path, rights: Rights) -> Result<NewFile> {
+    let created = match rights {
+        Rights::PassedOn => NewFile::create(path, SIZE_MAX),
+        Rights::Private => NewFile::create_private(path, SIZE_MAX),
+    };
+    created.map_err(|error| Error::File {
         path: path.display().to_string(),
         error,
     })
@@ -355,11 +359,11 @@ fn keep(file: &NewFile, size_bytes: u64) -> Result<()> {
 
 /// A new file for the hash tree, if it has one. It is not the image, and no device: it gets its
 /// name by a rename.
-fn tree_file(image: &Path, verity: Option<&Verity>) -> Result<Option<NewFile>> {
+fn tree_file(image: &Path, options: &Options) -> Result<Option<NewFile>> {
     let Some(Verity {
         place: VerityPlace::File(path),
         ..
-    }) = verity
+    }) = &options.verity
     else {
         return Ok(None);
     };
@@ -375,7 +379,7 @@ fn tree_file(image: &Path, verity: Option<&Verity>) -> Result<Option<NewFile>> {
             advice: "name another file, or append the tree to the image",
         });
     }
-    new_file(path).map(Some)
+    new_file(path, options.rights).map(Some)
 }
 
 /// The directory of a file, without links, and its name there.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use uext4_device::Rights;
+
 use crate::{Error, Result, Table};
 
 /// The format of the file that holds the disk.
@@ -55,6 +57,8 @@ pub struct Options {
     pub verity: Option<Verity>,
     /// Partitions, one of which holds the file system and what is behind it.
     pub table: Option<Table>,
+    /// Who may read the new files.
+    pub rights: Rights,
 }
 
 /// Most bytes of a salt.

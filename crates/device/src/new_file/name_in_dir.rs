@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use crate::BlockDevice;
@@ -37,11 +37,13 @@ pub(super) struct NameInDir {
     pub(super) replaced: Option<Replaced>,
 }
 
-/// Owner and mode of a file that is replaced.
+/// A file that is replaced.
 pub(super) struct Replaced {
     pub(super) mode: u32,
     uid: u32,
     gid: u32,
+    /// Device and inode number.
+    identity: (u64, u64),
 }
 
 /// What a path is resolved for.
@@ -148,6 +150,49 @@ impl NameInDir {
         )?)
     }
 
+    /// Gives the file of this name the final one, which no other file has.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; those of the system.
+    pub(super) fn rename_to_free(&self, from: &OsStr) -> io::Result<()> {
+        let (directory, to) = (&self.directory, &self.name);
+        let how = RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(directory, from, directory, to, how) {
+            // File systems that cannot do that have links, as NFS.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                rustix::fs::linkat(directory, from, directory, to, AtFlags::empty())?;
+                self.remove(from)
+            }
+            renamed => Ok(renamed?),
+        }
+    }
+
+    /// Refuses to replace a file of another user.
+    pub(super) fn refuse_foreign(&self) -> io::Result<()> {
+        let own = rustix::process::geteuid().as_raw();
+        match &self.replaced {
+            Some(there) if there.uid != own => {
+                Err(refused("another user owns it; remove it first"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses if another file than the one that is replaced has the name by now.
+    pub(super) fn refuse_other(&self) -> io::Result<()> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let now = match rustix::fs::statat(&self.directory, &self.name, flags) {
+            Err(Errno::NOENT) => return Ok(()),
+            found => found?,
+        };
+        let there = self.replaced.as_ref().map(|there| there.identity);
+        if there == Some((now.st_dev, now.st_ino)) {
+            return Ok(());
+        }
+        let why = "another file got its name meanwhile, and is not replaced";
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
+    }
+
     pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(
             &self.directory,
@@ -172,6 +217,7 @@ impl Replaced {
             mode: found.st_mode & 0o777,
             uid: found.st_uid,
             gid: found.st_gid,
+            identity: (found.st_dev, found.st_ino),
         }
     }
 

@@ -6,9 +6,10 @@ use crate::failure::{self, At, Exit, Failure, Result};
 use crate::show;
 use crate::transfer::Progress;
 use serde_json::json;
+use std::fs::Metadata;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
-use uext4::device::{BlockDevice, Overlay, write_sparse};
+use uext4::device::{Access, BlockDevice, FileDevice, Overlay, Rights, write_sparse};
 use uext4::format::Feature;
 use uext4::{MountOptions, repair};
 use uext4_fuse::{Ask, Remote, SnapshotPurpose, SnapshotResult, is_interrupted};
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     /// Copy all bytes as they are, and do not replay the journal
     #[arg(long)]
     as_is: bool,
-    /// Overwrite OUT if it holds something
+    /// Overwrite OUT if it holds something; not if it is in use or another user's
     #[arg(long, short = 'f')]
     force: bool,
     /// Print JSON
@@ -74,12 +75,16 @@ impl Args {
         // The copy has what only the superuser may read.
         rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
         let format = self.format();
+        let old = OldCopy::open(&self.out)?;
         let options = Options {
             format,
+            rights: Rights::Private,
             ..Options::default()
         };
         let container = Container::create(&self.out, options);
         let container = container.map_err(|error| failed(&self.out, &error))?;
+        old.as_ref()
+            .map_or(Ok(()), |old| old.refuse_swapped(&self.out))?;
         let snapshot = self.snapshot.take(&self.target, SnapshotPurpose::Backup)?;
         if let Some(why) = snapshot.unwritten() {
             failure::info(format_args!(
@@ -111,6 +116,7 @@ impl Args {
             }
         });
         made.map_err(|error| failed(&self.out, &error))?;
+        drop(old);
         let result = SnapshotResult {
             verdict: "copied".into(),
             findings: 0,
@@ -150,6 +156,29 @@ impl Args {
             crate::numbers::readable_size(size_bytes),
             crate::numbers::readable_size(data_bytes),
         ))
+    }
+}
+
+/// A file that the copy replaces. It is open for writing until then, so that nobody else uses it:
+/// not a mount either, such as the copied one.
+struct OldCopy {
+    there: Metadata,
+    device: FileDevice,
+}
+
+impl OldCopy {
+    /// `None` if no regular file has the name.
+    fn open(out: &Path) -> Result<Option<Self>> {
+        let there = match std::fs::metadata(out) {
+            Ok(there) if there.is_file() => there,
+            _ => return Ok(None),
+        };
+        let device = FileDevice::open(out, Access::ReadWrite).at(out.display())?;
+        Ok(Some(Self { there, device }))
+    }
+
+    fn refuse_swapped(&self, out: &Path) -> Result<()> {
+        uext4::device::refuse_swapped(out, &self.there, &self.device).at(out.display())
     }
 }
 

@@ -149,6 +149,7 @@ impl Output {
                 salt: self.verity_salt.as_ref().map(|salt| salt.0.clone()),
             }),
             table: self.table(path)?,
+            ..uext4_image::Options::default()
         };
         let container = Container::create(path, options).map_err(|error| failure(path, &error))?;
         if !container.is_blank() {

@@ -323,7 +323,11 @@ fn what_cannot_be_is_refused() {
     empty.fails(8, "not", &["fsck", "."]);
     mounted.0.ok(&["backup", "mnt", "copy"]);
     mounted.0.fails(1, "--force", &["backup", "mnt", "copy"]);
+    let wide = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    fs::set_permissions(mounted.path("copy"), wide).expect("it is there");
     mounted.0.ok(&["backup", "mnt", "copy", "--force"]);
+    let own = ["backup", "mnt", "disk.img", "--force"];
+    mounted.0.fails(5, "disk.img", &own);
     oracle::assert_clean(&mounted.path("copy"));
     let mode = fs::metadata(mounted.path("copy")).expect("it is there");
     let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
