@@ -31,7 +31,7 @@ pub struct Overlay {
     shards: Box<[RwLock<Pages>]>,
     is_private: bool,
     /// Memory in bytes, and how much there may be.
-    used_bytes: AtomicU64,
+    used_bytes: Arc<AtomicU64>,
     limit_bytes: u64,
 }
 
@@ -78,8 +78,17 @@ impl Overlay {
             base,
             shards,
             is_private: true,
-            used_bytes: AtomicU64::new(0),
+            used_bytes: Arc::default(),
             limit_bytes,
+        }
+    }
+
+    /// An overlay over another device; the changes of both have one limit.
+    pub fn beside(&self, base: Arc<dyn BlockDevice>) -> Self {
+        Self {
+            is_private: self.is_private,
+            used_bytes: self.used_bytes.clone(),
+            ..Self::rehearsal(base, self.limit_bytes)
         }
     }
 

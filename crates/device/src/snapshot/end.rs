@@ -40,6 +40,12 @@ pub enum SnapshotEnd {
     /// The device is not in use any more.
     #[error("the file system was unmounted, or its server has ended")]
     Closed,
+    /// The server of the mount does not answer.
+    #[error("the server of the mount did not answer in time")]
+    Silent,
+    /// The server of the mount breaks the protocol.
+    #[error("the server of the mount gave no proper answer")]
+    Malformed,
 }
 
 impl SnapshotEnd {
@@ -52,6 +58,8 @@ impl SnapshotEnd {
             Self::SpillFailed { errno } => (3, errno.cast_unsigned().into()),
             Self::NeverIdle { seconds } => (4, seconds),
             Self::Aborted => (5, 0),
+            Self::Silent => (6, 0),
+            Self::Malformed => (7, 0),
         }
     }
 
@@ -65,6 +73,8 @@ impl SnapshotEnd {
             },
             4 => Self::NeverIdle { seconds: value },
             5 => Self::Aborted,
+            6 => Self::Silent,
+            7 => Self::Malformed,
             _ => Self::Closed,
         }
     }

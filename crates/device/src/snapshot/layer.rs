@@ -12,10 +12,15 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 use uext4_num::u64_of;
 use uext4_sync::atomic::{AtomicBool, Ordering};
-use uext4_sync::{Arc, FreezeBarrier, Rank, RwLock, Weak, thread};
+use uext4_sync::{Arc, FreezeBarrier, OnceLock, Rank, RwLock, Weak, thread};
 
-/// Pause between two tries to start.
+/// First pause between two tries to start; each further one is twice as long.
 const RETRY: Duration = Duration::from_millis(20);
+/// Longest pause between two tries.
+const RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// A check before a write.
+type Check = Box<dyn Fn() -> Result<(), Error> + Send + Sync>;
 
 /// See the module.
 pub struct Snapshots {
@@ -23,6 +28,21 @@ pub struct Snapshots {
     is_active: AtomicBool,
     current: RwLock<Arc<[Arc<Preimages>]>>,
     device: Weak<dyn BlockDevice>,
+    lease: OnceLock<Lease>,
+}
+
+/// A right to write that ends after some time.
+struct Lease {
+    /// The range by which it is renewed.
+    own: Range<u64>,
+    check: Check,
+}
+
+impl Lease {
+    /// Whether it is renewed by a write of this range.
+    fn has(&self, range: &Range<u64>) -> bool {
+        self.own.start <= range.start && range.end <= self.own.end
+    }
 }
 
 /// Snapshots of several devices at one moment.
@@ -40,6 +60,7 @@ pub struct SnapshotStart {
     patience: Duration,
     begin: Instant,
     longest: Duration,
+    gap: Duration,
 }
 
 impl SnapshotStart {
@@ -51,6 +72,7 @@ impl SnapshotStart {
             store: Arc::new(Store::new(limits)),
             begin: Instant::now(),
             longest: Duration::ZERO,
+            gap: RETRY,
         }
     }
 
@@ -76,8 +98,9 @@ impl SnapshotStart {
     }
 
     /// Waits before the next try, so that writers get on.
-    pub fn pause(&self) {
-        thread::sleep(RETRY);
+    pub fn pause(&mut self) {
+        thread::sleep(self.gap);
+        self.gap = RETRY_MAX.min(self.gap * 2);
     }
 }
 
@@ -88,6 +111,7 @@ impl Snapshots {
             is_active: AtomicBool::new(false),
             current: RwLock::new(Rank::Device, Arc::default()),
             device: Arc::downgrade(device),
+            lease: OnceLock::new(),
         }
     }
 
@@ -145,26 +169,60 @@ impl Snapshots {
         self.is_active.store(!current.is_empty(), Ordering::SeqCst);
     }
 
+    /// Ends all snapshots.
+    pub(super) fn end_all(&self, why: SnapshotEnd) {
+        let current = self.current.read().clone();
+        current.iter().for_each(|preimages| preimages.end(why));
+    }
+
+    /// Has `check` run again before a write outside `own` whose old content was kept: that may take
+    /// longer than the right to write lasts. `check` may write to `own`. The first call counts.
+    pub fn set_lease(
+        &self,
+        own: Range<u64>,
+        check: impl Fn() -> Result<(), Error> + Send + Sync + 'static,
+    ) {
+        let check = Box::new(check);
+        // One file system has one lease.
+        let _ = self.lease.set(Lease { own, check });
+    }
+
     /// Whether a snapshot exists, so that old contents are kept.
     pub fn is_active(&self) -> bool {
         self.is_active.load(Ordering::SeqCst)
     }
 
     /// Writes a range by `write`, once its old content is kept.
-    pub(super) fn change<T>(
+    ///
+    /// # Errors
+    /// Those of `write`, and of the lease.
+    pub(super) fn change(
         &self,
         device: &dyn BlockDevice,
         range: Range<u64>,
-        write: impl FnOnce() -> T,
-    ) -> T {
+        write: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let _pass = self.writes.enter();
         if self.is_active() {
             let current = self.current.read().clone();
             current
                 .iter()
                 .for_each(|preimages| preimages.preserve(device, range.clone()));
+            match self.lease.get() {
+                Some(lease) if !lease.has(&range) => (lease.check)()?,
+                _ => {}
+            }
         }
         write()
+    }
+
+    /// Runs `work` if no snapshot exists, before one begins.
+    pub(super) fn without_any(
+        &self,
+        work: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let _pass = self.writes.enter();
+        if self.is_active() { Ok(()) } else { work() }
     }
 }
 

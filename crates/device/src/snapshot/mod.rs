@@ -4,7 +4,7 @@
 //! Layout: `layer` has the snapshots of a device and their start; `preimages` what was overwritten
 //! since a snapshot; `store` where that is kept; `end` why a snapshot ends.
 //! Invariants: no write fails or waits for a reader because of a snapshot. A snapshot that cannot
-//! be kept ends; its readers get the reason, and never wrong bytes.
+//! be kept ends; its readers get the reason, and never wrong bytes. It ends with the layer.
 //! Locking: [`Rank::Device`](uext4_sync::Rank::Device), none over an access of the device below.
 
 mod end;
@@ -41,10 +41,22 @@ impl SnapshotDevice {
         &self.snapshots
     }
 
-    fn change<T>(&self, offset: u64, len: u64, write: impl FnOnce(&dyn BlockDevice) -> T) -> T {
+    fn change(
+        &self,
+        offset: u64,
+        len: u64,
+        write: impl FnOnce(&dyn BlockDevice) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let range: Range<u64> = offset..offset.saturating_add(len);
         self.snapshots
             .change(&*self.inner, range, || write(&*self.inner))
+    }
+}
+
+impl Drop for SnapshotDevice {
+    /// Later writes to the device below pass no layer.
+    fn drop(&mut self) {
+        self.snapshots.end_all(SnapshotEnd::Closed);
     }
 }
 
@@ -86,8 +98,10 @@ impl BlockDevice for SnapshotDevice {
     fn failed_flushes(&self) -> u64 {
         self.inner.failed_flushes()
     }
+    /// Does nothing while a snapshot exists, which would have to keep all that is discarded.
     fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
-        self.change(offset, len, |inner| inner.discard(offset, len))
+        self.snapshots
+            .without_any(|| self.inner.discard(offset, len))
     }
     fn forget_cache(&self) {
         self.inner.forget_cache();
@@ -117,6 +131,7 @@ impl BlockDevice for SnapshotDevice {
         self.inner.begin_writing()
     }
     fn release(&self) {
+        self.snapshots.end_all(SnapshotEnd::Closed);
         if Arc::strong_count(&self.inner) == 1 {
             self.inner.release();
         }

@@ -17,7 +17,7 @@ const ENTRY_BYTES: u64 = 48;
 /// Limits of a snapshot. When one is reached the snapshot ends; writers go on.
 #[derive(Debug)]
 pub struct SnapshotLimits {
-    /// Memory for old contents and their index, in bytes.
+    /// Memory for old contents, in bytes. The index of a file has 48 bytes per 4096 more.
     pub memory_bytes: u64,
     /// A file without other users for old contents that do not fit into memory.
     pub spill: Option<File>,
@@ -58,13 +58,22 @@ pub(super) struct Store {
     memory_bytes: AtomicU64,
     spill: Option<File>,
     spill_limit: u64,
+    /// Memory for old contents with their entries, and for the entries of what is in the file.
+    index_limit: u64,
     spilled_bytes: AtomicU64,
 }
 
 impl Store {
     pub(super) fn new(limits: SnapshotLimits) -> Self {
+        let slots = match limits.spill {
+            Some(_) => limits.spill_bytes / GRAIN_BYTES,
+            None => 0,
+        };
+        let memory_limit = limits.memory_bytes;
+        let index_limit = (memory_limit / 2).saturating_add(slots.saturating_mul(ENTRY_BYTES));
         Self {
-            memory_limit: limits.memory_bytes,
+            index_limit: index_limit.max(memory_limit),
+            memory_limit,
             memory_bytes: AtomicU64::new(0),
             spill: limits.spill,
             spill_limit: limits.spill_bytes,
@@ -73,7 +82,7 @@ impl Store {
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.memory_bytes.load(Relaxed).min(self.memory_limit)
+        self.memory_bytes.load(Relaxed).min(self.index_limit)
     }
 
     pub(super) fn spilled_bytes(&self) -> u64 {
@@ -96,7 +105,7 @@ impl Store {
     /// Takes grains that are all zero, or none of which is.
     fn put_part(&self, part: &[&[u8]], taken: &mut Vec<Grain>) -> Result<(), SnapshotEnd> {
         let entries_bytes = ENTRY_BYTES * u64_of(part.len());
-        self.take_memory(entries_bytes, self.memory_limit)?;
+        self.take_memory(entries_bytes, self.index_limit)?;
         if part.first().is_some_and(|grain| is_zero(grain)) {
             taken.extend(part.iter().map(|_| Grain::Zero));
             return Ok(());
@@ -110,7 +119,7 @@ impl Store {
 
     fn put_data(&self, part: &[&[u8]], taken: &mut Vec<Grain>) -> Result<(), SnapshotEnd> {
         let bytes = GRAIN_BYTES * u64_of(part.len());
-        // The index of what is in the file needs memory too.
+        // Of a small limit, entries of zeroes have the other half.
         let limit = match self.spill {
             Some(_) => self.memory_limit / 2,
             None => self.memory_limit,
@@ -134,7 +143,7 @@ impl Store {
         }
         self.memory_bytes.fetch_sub(bytes, Relaxed);
         Err(SnapshotEnd::MemoryFull {
-            limit_bytes: self.memory_limit,
+            limit_bytes: self.index_limit,
         })
     }
 
@@ -164,7 +173,7 @@ impl Store {
 
     /// Counts an entry without content.
     pub(super) fn put_unreadable(&self) -> Result<Grain, SnapshotEnd> {
-        self.take_memory(ENTRY_BYTES, self.memory_limit)?;
+        self.take_memory(ENTRY_BYTES, self.index_limit)?;
         Ok(Grain::Unreadable)
     }
 

@@ -86,6 +86,51 @@ fn the_file_takes_what_memory_does_not() {
     assert!(usage.spilled_bytes > 1 << 20, "{usage:?}");
 }
 
+/// The index has memory of its own, so that all of the file can be used.
+#[test]
+fn the_whole_file_can_be_used() {
+    let device = layered(Arc::new(MemDevice::from_bytes(&vec![7; 16 << 20])));
+    let limits = SnapshotLimits {
+        memory_bytes: 64 << 10,
+        spill_bytes: 16 << 20,
+        ..spilled()
+    };
+    let snapshot = take(&device, limits);
+    device.write_at(0, &vec![9; 16 << 20]).expect("it is sound");
+    assert_eq!(snapshot.ended(), None);
+    assert!(bytes_of(&*snapshot) == vec![7; 16 << 20]);
+}
+
+/// Keeping old contents may take longer than a lease lasts.
+#[test]
+fn a_lease_is_checked_once_the_old_content_is_kept() {
+    let device = layered(filled());
+    let before = bytes_of(&device);
+    let own = 8192..12_288;
+    device.snapshots().set_lease(own, || Err(Error::ReadOnly));
+    device.write_at(0, &[7]).expect("nothing is kept");
+    device.write_at(0, &before[..1]).expect("nothing is kept");
+    let snapshot = take(&device, SnapshotLimits::default());
+    assert!(matches!(device.write_at(0, &[9]), Err(Error::ReadOnly)));
+    device.write_at(8192, &[9; 4096]).expect("it is the lease");
+    assert!(bytes_of(&*snapshot) == before && bytes_of(&device)[0] == before[0]);
+    assert!(snapshot.usage().memory_bytes >= 8192, "it was kept first");
+}
+
+/// A discard is a hint, which is not worth a copy of all free space.
+#[test]
+fn nothing_is_discarded_while_a_snapshot_exists() {
+    let device = layered(filled());
+    let before = bytes_of(&device);
+    let snapshot = take(&device, SnapshotLimits::default());
+    device.discard(0, 1 << 20).expect("it is sound");
+    assert_eq!(snapshot.usage().memory_bytes, 0);
+    assert!(bytes_of(&device) == before);
+    drop(snapshot);
+    device.discard(0, 1 << 20).expect("it is sound");
+    assert!(bytes_of(&device) != before);
+}
+
 #[test]
 fn snapshots_of_different_moments_live_side_by_side() {
     let device = layered(filled());
@@ -160,6 +205,11 @@ fn a_snapshot_is_read_only_private_and_ends_with_the_device() {
     aborted.end(SnapshotEnd::Aborted);
     let error = aborted.read_at(0, &mut [0]).expect_err("it was aborted");
     assert!(error.to_string().contains("aborted"), "{error}");
+    let released = take(&device, SnapshotLimits::default());
+    device.release();
+    for ended in [&released, &snapshot] {
+        assert_eq!(ended.ended(), Some(SnapshotEnd::Closed));
+    }
     drop(device);
     let error = snapshot.read_at(0, &mut [0]).expect_err("it is gone");
     assert!(matches!(error, Error::SnapshotEnded(SnapshotEnd::Closed)));
@@ -216,6 +266,8 @@ fn reasons_reach_other_processes() {
         SnapshotEnd::SpillFailed { errno: 28 },
         SnapshotEnd::NeverIdle { seconds: 9 },
         SnapshotEnd::Aborted,
+        SnapshotEnd::Silent,
+        SnapshotEnd::Malformed,
     ];
     for why in reasons {
         let (kind, value) = why.to_numbers();
@@ -234,12 +286,14 @@ fn a_start_gives_up_and_lets_writers_go_on() {
         ..SnapshotLimits::default()
     };
     let inside = device.snapshots().clone();
-    inside.change(&*device.inner, 0..1, || {
+    let written = inside.change(&*device.inner, 0..1, || {
         let layers = [device.snapshots().clone()];
         let failed = Snapshots::take(&layers, limits()).err();
         let why = failed.expect("a write is in progress").to_string();
         assert!(why.contains("no moment"), "{why}");
+        Ok(())
     });
+    written.expect("it goes on");
     device.write_at(0, &[1]).expect("it is open");
     take(&device, limits());
 }

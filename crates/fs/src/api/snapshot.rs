@@ -5,7 +5,7 @@
 //! writes to the device wait, for those that have begun. Without a log changes are stopped until
 //! their metadata are home.
 //!
-//! Locking: `Fs::lifecycle` throughout, so that freezes, remounts and snapshots take turns.
+//! Locking: `Fs::lifecycle` for each try, so that freezes, remounts and snapshots take turns.
 
 use crate::ops::filesystem::Filesystem;
 use crate::state::engine::Fs;
@@ -45,14 +45,14 @@ impl Filesystem {
     /// is no moment for it. That changes cannot be written before is no error: see
     /// [`Snapshot::unwritten`].
     pub fn snapshot(&self, limits: SnapshotLimits) -> Result<Snapshot> {
-        let unwritten = self.sync().err();
-        let life = self.fs.lifecycle.lock();
-        self.fs.base.state.check_open()?;
-        let is_logged = life.log().is_some() || self.fs.writable().is_err();
-        let mut taken = if is_logged || life.is_frozen {
-            self.fs.snapshot_between_commits(&life, limits)?
-        } else {
-            self.fs.snapshot_at_rest(&life, limits)?
+        let mut unwritten = self.sync().err();
+        let mut start = SnapshotStart::new(limits);
+        let mut taken = loop {
+            let attempted = self.fs.attempt_snapshot(&mut start, &mut unwritten)?;
+            if let Some(taken) = attempted {
+                break taken;
+            }
+            start.pause();
         };
         let device = taken.snapshots.remove(0);
         Ok(Snapshot {
@@ -65,29 +65,53 @@ impl Filesystem {
 }
 
 impl Fs {
-    fn snapshot_between_commits(&self, life: &Lifecycle, limits: SnapshotLimits) -> Result<Taken> {
-        let mut start = SnapshotStart::new(limits);
-        loop {
-            let journal = &self.base.journal;
-            let taken = journal.between_commits(|| start.attempt(&life.media.snapshots))?;
-            if let Some(taken) = taken {
-                return Ok(taken);
-            }
-            start.pause();
+    /// Tries to take a snapshot. Between two tries freezes, remounts and the unmount have a turn.
+    fn attempt_snapshot(
+        &self,
+        start: &mut SnapshotStart,
+        unwritten: &mut Option<Error>,
+    ) -> Result<Option<Taken>> {
+        let life = self.lifecycle.lock();
+        self.base.state.check_open()?;
+        if life.log().is_some() || life.is_frozen || self.writable().is_err() {
+            return self.attempt_between_commits(&life, start);
         }
+        self.attempt_at_rest(&life, start, unwritten)
     }
 
-    /// Writes all metadata home, and takes the snapshot before the next change.
-    fn snapshot_at_rest(&self, life: &Lifecycle, limits: SnapshotLimits) -> Result<Taken> {
-        let start = Instant::now();
+    fn attempt_between_commits(
+        &self,
+        life: &Lifecycle,
+        start: &mut SnapshotStart,
+    ) -> Result<Option<Taken>> {
+        let journal = &self.base.journal;
+        Ok(journal.between_commits(|| start.attempt(&life.media.snapshots))?)
+    }
+
+    /// Writes all metadata home and marks them clean before the next change, which waits.
+    fn attempt_at_rest(
+        &self,
+        life: &Lifecycle,
+        start: &mut SnapshotStart,
+        unwritten: &mut Option<Error>,
+    ) -> Result<Option<Taken>> {
+        let begin = Instant::now();
         self.base.changes.close();
         let written = self.write_out_all().and_then(|()| self.commit_counts());
-        let taken = written.and_then(|()| self.snapshot_between_commits(life, limits));
+        // What is not all there is not clean.
+        let marked = written.is_ok().then(|| self.mark_clean());
+        let taken = self.attempt_between_commits(life, start);
+        let resumed = match marked {
+            Some(_) => self.mark_in_use().inspect_err(|cause| self.fail(cause)),
+            None => Ok(()),
+        };
         self.base.changes.open();
-        Ok(Taken {
-            pause: start.elapsed(),
-            ..taken?
-        })
+        if let Some(error) = written.and(marked.unwrap_or(Ok(()))).err() {
+            unwritten.get_or_insert(error);
+        }
+        resumed?;
+        let pause = begin.elapsed();
+        Ok(taken?.map(|taken| Taken { pause, ..taken }))
     }
 
     fn commit_counts(&self) -> Result<()> {

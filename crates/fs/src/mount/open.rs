@@ -43,6 +43,17 @@ impl Plan {
         };
         let journal = self.options.journal_device.take();
         let journal = journal.map(|device| layered(device, &mut snapshots));
+        let own = claim.as_ref().map(|claim| claim.range());
+        // The claim's range is on the first device.
+        let ranges = own.into_iter().chain(std::iter::repeat(0..0));
+        for (layer, own) in snapshots.iter().zip(ranges) {
+            let claim = claim.as_ref().map(Arc::downgrade);
+            if let Some(claim) = claim {
+                layer.set_lease(own, move || {
+                    claim.upgrade().map_or(Ok(()), |claim| claim.check())
+                });
+            }
+        }
         let mut media = Media::new(device, journal, claim, writes);
         media.snapshots = snapshots;
         self.options.journal_device = media.journal_device();

@@ -22,7 +22,7 @@ impl Fs {
 
     /// Marks the superblock clean, as the last write: the log is empty and everything is home. A
     /// file system that was not clean before the mount stays so: only e2fsck makes it clean.
-    pub(super) fn mark_clean(&self) -> Result<()> {
+    pub(crate) fn mark_clean(&self) -> Result<()> {
         let no_orphans = self.orphans.is_empty();
         {
             let mut state = self.base.superblock.write_unlogged();
@@ -42,7 +42,7 @@ impl Fs {
     }
 
     /// The opposite of [`Self::mark_clean`]; durable before any other write.
-    pub(super) fn mark_in_use(&self) -> Result<()> {
+    pub(crate) fn mark_in_use(&self) -> Result<()> {
         say_in_use(&mut self.base.superblock.write_unlogged());
         write_superblock(self)?;
         Ok(self.base.device.flush()?)
