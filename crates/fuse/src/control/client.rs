@@ -137,6 +137,11 @@ impl Client {
         self.decode(received)
     }
 
+    /// Whether the server is this user's or the superuser's.
+    pub fn is_trusted(&self) -> bool {
+        self.peer == Peer::Trusted
+    }
+
     pub(super) fn stream(&self) -> &UnixStream {
         &self.stream
     }

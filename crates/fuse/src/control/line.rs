@@ -61,6 +61,11 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// Whether the peer has sent more than the returned lines.
+    pub(super) fn has_more(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
     /// Sends a line, which includes its newline. What the socket takes at once is sent after `stop`
     /// as well: a thaw may let the last user go, which ends the mount before the thaw is answered.
     ///

@@ -1,6 +1,7 @@
 //! A snapshot of a running mount, read over its control socket.
 
 use super::client::Client;
+use super::line::wait;
 use super::snapshot_wire::{
     Head, READ_BYTES_MAX, SEND_FILE, STATUS_BYTES, SnapshotResult, SnapshotWanted, Status, Taken,
     parse_end,
@@ -8,6 +9,7 @@ use super::snapshot_wire::{
 use super::wire::Ask;
 use crate::error::{Error, Result};
 use crate::log::escape_controls;
+use rustix::event::PollFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -15,18 +17,19 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use uext4::device::{self, BlockDevice, SnapshotEnd};
 use uext4_num::{clamp_u32, u64_of, usize_of};
 use uext4_sync::{Arc, Mutex, OnceLock, Rank};
 
-/// Maximum time of the server to answer a read.
+/// Maximum time from a request to the end of its answer.
 const READ_LIMIT: Duration = Duration::from_secs(120);
 
 /// See the module. It ends when it and its devices are dropped.
 pub struct Remote {
     connection: Arc<Connection>,
     taken: Taken,
+    is_trusted: bool,
 }
 
 /// One device of a snapshot.
@@ -45,16 +48,23 @@ struct Connection {
 
 impl Remote {
     /// Takes a snapshot of the mount on `target`. `spill` is a file without other users for what
-    /// the server cannot keep in memory; it is not on that mount.
+    /// the server cannot keep in memory; it is not on that mount. The server of another user gets
+    /// none.
     ///
     /// # Errors
     /// As [`Client::ask`].
     pub fn take(target: &Path, wanted: &SnapshotWanted, spill: Option<&File>) -> Result<Self> {
         let client = Client::connect(target)?;
-        let mut answer = client.ask(&Ask::Snapshot(wanted.clone()))?;
+        let is_trusted = client.is_trusted();
+        let spill = spill.filter(|_| is_trusted);
+        let wanted = SnapshotWanted {
+            spill_bytes: wanted.spill_bytes.filter(|_| spill.is_some()),
+            ..wanted.clone()
+        };
+        let mut answer = client.ask(&Ask::Snapshot(wanted))?;
         if answer == SEND_FILE {
             let failed = || Error::system("talk to", target);
-            let file = spill.ok_or(ErrorKind::InvalidInput);
+            let file = spill.ok_or(ErrorKind::InvalidData);
             let file = file.map_err(|kind| failed()(kind.into()))?;
             send_file(client.stream(), file).map_err(failed())?;
             answer = client.answer_of_work()?;
@@ -63,17 +73,18 @@ impl Remote {
             Error::system("talk to", target)(io::Error::new(ErrorKind::InvalidData, error))
         })?;
         let stream = client.into_stream();
-        let prepared = stream
-            .set_nonblocking(false)
-            .and_then(|()| stream.set_read_timeout(Some(READ_LIMIT)))
-            .and_then(|()| stream.set_write_timeout(Some(READ_LIMIT)));
+        let prepared = stream.set_nonblocking(true);
         prepared.map_err(Error::system("talk to", target))?;
         let connection = Arc::new(Connection {
             stream: Mutex::new(Rank::Device, stream),
             path: target.into(),
             ended: OnceLock::new(),
         });
-        Ok(Self { connection, taken })
+        Ok(Self {
+            connection,
+            taken,
+            is_trusted,
+        })
     }
 
     /// The device of the file system.
@@ -93,6 +104,11 @@ impl Remote {
             number,
             size_bytes,
         })
+    }
+
+    /// Whether the server is this user's or the superuser's. Others may answer anything.
+    pub fn is_trusted(&self) -> bool {
+        self.is_trusted
     }
 
     /// The longest time that a write had to wait for the snapshot.
@@ -132,9 +148,13 @@ impl Connection {
             return Err(device::Error::SnapshotEnded(*why));
         }
         let exchanged = self.exchange(request, buf);
-        exchanged.unwrap_or_else(|_| {
-            // The server closes the connection when it ends.
-            self.end(SnapshotEnd::Closed)
+        exchanged.unwrap_or_else(|error| {
+            self.end(match error.kind() {
+                ErrorKind::TimedOut => SnapshotEnd::Silent,
+                ErrorKind::InvalidData => SnapshotEnd::Malformed,
+                // The server closes the connection when it ends.
+                _ => SnapshotEnd::Closed,
+            })
         })
     }
 
@@ -149,10 +169,16 @@ impl Connection {
         request: &[&[u8]],
         buf: &mut [u8],
     ) -> io::Result<std::result::Result<(), device::Error>> {
-        let mut stream = self.stream.lock();
-        stream.write_all(&request.concat())?;
+        let stream = self.stream.lock();
+        let mut stream = Timed {
+            stream: &stream,
+            deadline: Instant::now() + READ_LIMIT,
+        };
+        let sent = stream.write_all(&request.concat());
         let mut status = [0; STATUS_BYTES];
-        stream.read_exact(&mut status)?;
+        // A server that closes the connection of an ended snapshot has sent the reason before.
+        let received = stream.read_exact(&mut status);
+        received.map_err(|error| sent.err().unwrap_or(error))?;
         let (status, len) = Status::parse(status).ok_or(ErrorKind::InvalidData)?;
         let len = usize_of(len);
         match status {
@@ -173,6 +199,49 @@ impl Connection {
             Status::Data | Status::Zeroes => return Err(ErrorKind::InvalidData.into()),
         }
         Ok(Ok(()))
+    }
+}
+
+/// A stream that does not block, with one deadline for all that is sent and received.
+struct Timed<'a> {
+    stream: &'a UnixStream,
+    deadline: Instant,
+}
+
+impl Timed<'_> {
+    fn in_time(
+        &self,
+        ready: PollFlags,
+        mut act: impl FnMut(&UnixStream) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            match act(self.stream) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    wait(self.stream, ready, None, Some(left))?;
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.in_time(PollFlags::IN, |mut stream| stream.read(buf))
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.in_time(PollFlags::OUT, |mut stream| stream.write(buf))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -239,4 +308,57 @@ fn send_file(stream: &UnixStream, file: &File) -> io::Result<()> {
     let byte = [IoSlice::new(b"f")];
     sendmsg(stream, &byte, &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection() -> (Connection, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("there are sockets");
+        ours.set_nonblocking(true).expect("it is a socket");
+        let connection = Connection {
+            stream: Mutex::new(Rank::Device, ours),
+            path: "mnt".into(),
+            ended: OnceLock::new(),
+        };
+        (connection, theirs)
+    }
+
+    #[test]
+    fn nonsense_and_an_early_end_have_reasons_of_their_own() {
+        let (connection, mut server) = connection();
+        server.write_all(&[9; STATUS_BYTES]).expect("it is empty");
+        let _ = connection.call(&[b"request"], &mut [0]);
+        assert_eq!(connection.ended.get(), Some(&SnapshotEnd::Malformed));
+
+        let (connection, mut server) = self::connection();
+        let why = super::super::snapshot_wire::end_to_bytes(SnapshotEnd::Aborted);
+        let status = Status::Ended.to_bytes(clamp_u32(why.len()));
+        let answer = [&status[..], &why].concat();
+        server.write_all(&answer).expect("it is empty");
+        drop(server);
+        let _ = connection.call(&[b"request"], &mut [0]);
+        assert_eq!(connection.ended.get(), Some(&SnapshotEnd::Aborted));
+    }
+
+    /// A server that sends a byte now and then does not extend the deadline.
+    #[test]
+    fn all_parts_of_an_answer_have_one_deadline() {
+        let (ours, mut server) = UnixStream::pair().expect("there are sockets");
+        ours.set_nonblocking(true).expect("it is a socket");
+        let sender = uext4_sync::thread::spawn(move || {
+            while server.write_all(b"x").is_ok() {
+                uext4_sync::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let mut stream = Timed {
+            stream: &ours,
+            deadline: Instant::now() + Duration::from_millis(100),
+        };
+        let late = stream.read_exact(&mut [0; 1 << 16]).expect_err("too slow");
+        assert_eq!(late.kind(), ErrorKind::TimedOut);
+        drop(ours);
+        sender.join().expect("it ends with the socket");
+    }
 }

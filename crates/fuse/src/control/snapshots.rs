@@ -18,11 +18,12 @@ use rustix::event::PollFlags;
 use rustix::fs::{FileType, Stat};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, IoSliceMut, PipeReader, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use uext4::Snapshot;
 use uext4::device::{self, BlockDevice, SnapshotEnd, SnapshotLimits};
 use uext4_num::{clamp_u32, clamp_u64, u64_of, usize_of};
@@ -38,6 +39,8 @@ pub(super) struct Snapshots(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     last_id: u64,
+    /// Snapshots that are being taken.
+    starting: usize,
     running: Vec<Arc<Running>>,
     /// What became of the last check and of the last copy.
     last_check: Value,
@@ -53,6 +56,9 @@ struct Running {
     read_bytes: AtomicU64,
 }
 
+/// Right to take a snapshot.
+struct Start<'a>(&'a Snapshots);
+
 /// A snapshot in the list; it is dropped and its result is noted when this is dropped.
 struct Entry<'a> {
     list: &'a Snapshots,
@@ -67,18 +73,25 @@ impl Default for Snapshots {
 }
 
 impl Snapshots {
-    /// Adds a snapshot.
+    /// The right to take one more.
     ///
     /// # Errors
     /// There are too many.
-    fn add(&self, wanted: &SnapshotWanted, snapshot: Snapshot) -> Result<Entry<'_>, Refusal> {
+    fn start(&self) -> Result<Start<'_>, Refusal> {
         let mut table = self.0.lock();
-        if table.running.len() >= SNAPSHOTS_MAX {
+        let going = table.running.iter().filter(|running| running.is_going());
+        if going.count() + table.starting >= SNAPSHOTS_MAX {
             return Err(Refusal {
                 errno: libc::EBUSY,
                 text: format!("{SNAPSHOTS_MAX} snapshots are being read"),
             });
         }
+        table.starting += 1;
+        Ok(Start(self))
+    }
+
+    fn add(&self, wanted: &SnapshotWanted, snapshot: Snapshot) -> Entry<'_> {
+        let mut table = self.0.lock();
         table.last_id += 1;
         let running = Arc::new(Running {
             id: table.last_id,
@@ -89,17 +102,18 @@ impl Snapshots {
             read_bytes: AtomicU64::new(0),
         });
         table.running.push(running.clone());
-        Ok(Entry {
+        Entry {
             list: self,
             running,
             result: None,
-        })
+        }
     }
 
     /// Ends one of them, or all: their readers get an error.
     pub(super) fn end(&self, id: Option<u64>) -> Answered {
         let table = self.0.lock();
         let chosen = table.running.iter();
+        let chosen = chosen.filter(|running| running.is_going());
         let chosen = chosen.filter(|running| id.is_none_or(|id| id == running.id));
         let count = chosen.map(|running| running.end()).count();
         match id {
@@ -123,7 +137,17 @@ impl Snapshots {
     }
 }
 
+impl Drop for Start<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().starting -= 1;
+    }
+}
+
 impl Running {
+    fn is_going(&self) -> bool {
+        self.snapshot.device.ended().is_none()
+    }
+
     fn end(&self) {
         let journal = self.snapshot.journal.iter();
         let devices = journal.chain([&self.snapshot.device]);
@@ -182,15 +206,53 @@ fn pause_us(snapshot: &Snapshot) -> u64 {
     clamp_u64(snapshot.pause.as_micros())
 }
 
-/// The stream of a client, until the mount ends.
+/// The stream of a client, until the mount ends. A client of an ended snapshot has a limit, after
+/// which its connection and what was kept for it are gone.
 pub(super) struct Channel<'a> {
     stream: &'a UnixStream,
     stop: &'a PipeReader,
+    /// Its snapshot, once it is taken.
+    running: Option<Arc<Running>>,
+    /// When the snapshot was first seen to have ended.
+    end: Cell<Option<Instant>>,
 }
 
 impl<'a> Channel<'a> {
     pub(super) fn new(stream: &'a UnixStream, stop: &'a PipeReader) -> Self {
-        Self { stream, stop }
+        Self {
+            stream,
+            stop,
+            running: None,
+            end: Cell::new(None),
+        }
+    }
+
+    /// Whether the mount ends; a client that always has a request ready would not notice.
+    ///
+    /// # Errors
+    /// `Interrupted` if so, `TimedOut` if the snapshot ended before the limit of a client.
+    fn check_going(&self) -> io::Result<()> {
+        let now = Some(Duration::ZERO);
+        if wait(self.stream, PollFlags::IN, Some(self.stop), now)? == Woken::Stopped {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        self.check_end()
+    }
+
+    fn check_end(&self) -> io::Result<()> {
+        if self
+            .running
+            .as_ref()
+            .is_none_or(|running| running.is_going())
+        {
+            return Ok(());
+        }
+        let end = self.end.get().unwrap_or_else(Instant::now);
+        self.end.set(Some(end));
+        if end.elapsed() < CLIENT_LIMIT {
+            return Ok(());
+        }
+        Err(io::ErrorKind::TimedOut.into())
     }
 
     /// Repeats `act` when the stream is ready, until it does not block.
@@ -205,9 +267,12 @@ impl<'a> Channel<'a> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 done => return done,
             }
-            if wait(self.stream, ready, Some(self.stop), None)? == Woken::Stopped {
+            // So the end of the snapshot is noticed.
+            let limit = Some(CLIENT_LIMIT);
+            if wait(self.stream, ready, Some(self.stop), limit)? == Woken::Stopped {
                 return Err(io::ErrorKind::Interrupted.into());
             }
+            self.check_end()?;
         }
     }
 
@@ -233,8 +298,13 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
+    /// The file that the client sends; it has the limit of a request.
     fn receive_file(&self) -> io::Result<Option<File>> {
+        let deadline = Instant::now() + CLIENT_LIMIT;
         self.when_ready(PollFlags::IN, || {
+            if Instant::now() >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             let mut byte = [0];
             let mut slices = [IoSliceMut::new(&mut byte)];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -262,6 +332,10 @@ pub(super) fn serve(
     mount: &Mount,
     wanted: &SnapshotWanted,
 ) -> io::Result<()> {
+    if lines.has_more() {
+        let refusal = Refusal::invalid("bytes follow the request, which is not answered yet");
+        return lines.send(&answer(Err(refusal)), CLIENT_LIMIT);
+    }
     let spill = match wanted.spill_bytes {
         Some(_) => {
             lines.send(&answer(Ok(SEND_FILE.into())), CLIENT_LIMIT)?;
@@ -277,11 +351,19 @@ pub(super) fn serve(
     let head = head_of(&entry.running);
     let head = serde_json::to_value(head).expect("its fields are plain");
     lines.send(&answer(Ok(head)), CLIENT_LIMIT)?;
+    channel.running = Some(entry.running.clone());
     let mut bytes = vec![0; usize_of(READ_BYTES_MAX)];
     loop {
+        channel.check_going()?;
         let mut head = [0; HEAD_BYTES];
-        if !channel.receive(&mut head)? {
-            return Ok(());
+        match channel.receive(&mut head) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) => {
+                // The next request finds the reason.
+                tell_end(channel, &entry.running);
+                return Err(error);
+            }
         }
         match Head::parse(head) {
             Some(Head::Read {
@@ -305,6 +387,16 @@ pub(super) fn serve(
             }
             None => return Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+}
+
+/// Tells the client of an ended snapshot why it ended, as far as the stream takes it.
+fn tell_end(channel: &Channel<'_>, running: &Running) {
+    if let Some(why) = running.snapshot.device.ended() {
+        let why = end_to_bytes(why);
+        let status = Status::Ended.to_bytes(clamp_u32(why.len()));
+        let mut stream = channel.stream;
+        let _ = stream.write(&[&status[..], &why].concat());
     }
 }
 
@@ -380,8 +472,9 @@ fn take<'a>(
     wanted: &SnapshotWanted,
     limits: SnapshotLimits,
 ) -> Result<Entry<'a>, Refusal> {
+    let _start = mount.snapshots.start()?;
     let snapshot = mount.filesystem().snapshot(limits)?;
-    mount.snapshots.add(wanted, snapshot)
+    Ok(mount.snapshots.add(wanted, snapshot))
 }
 
 fn head_of(running: &Running) -> Taken {
@@ -393,5 +486,23 @@ fn head_of(running: &Running) -> Taken {
         journal_bytes: journal.map(|journal| journal.size_bytes()),
         pause_us: pause_us(snapshot),
         unwritten: snapshot.unwritten.as_ref().map(ToString::to_string),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that sends requests without a pause does not keep the mount from ending.
+    #[test]
+    fn the_end_of_the_mount_is_noticed_although_a_request_is_ready() {
+        let (ours, theirs) = UnixStream::pair().expect("there are sockets");
+        let (stopped, stop) = io::pipe().expect("there are pipes");
+        let channel = Channel::new(&ours, &stopped);
+        (&theirs).write_all(&[0; HEAD_BYTES]).expect("it is empty");
+        channel.check_going().expect("nothing ends");
+        drop(stop);
+        let ended = channel.check_going().expect_err("the mount ends");
+        assert_eq!(ended.kind(), io::ErrorKind::Interrupted);
     }
 }

@@ -5,14 +5,16 @@ use super::snapshot::{self, SnapshotArgs};
 use crate::failure::{self, At, Exit, Failure, Result};
 use crate::show;
 use crate::transfer::Progress;
+use rustix::fs::{FileType, OFlags};
 use serde_json::json;
 use std::fs::Metadata;
 use std::ops::{ControlFlow, Range};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use uext4::device::{Access, BlockDevice, FileDevice, Overlay, Rights, write_sparse};
 use uext4::format::Feature;
 use uext4::{MountOptions, repair};
-use uext4_fuse::{Ask, Remote, SnapshotPurpose, SnapshotResult, is_interrupted};
+use uext4_fuse::{Ask, Client, Remote, SnapshotPurpose, SnapshotResult, is_interrupted};
 use uext4_image::{Container, Format, Options};
 use uext4_num::{clamp_usize, u64_of};
 use uext4_sync::Arc;
@@ -72,8 +74,6 @@ impl Args {
         mkfs_target::check_free(&self.out, self.force)?;
         uext4_fuse::catch_interrupts().at(&name)?;
         write_back(&self.target)?;
-        // The copy has what only the superuser may read.
-        rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
         let format = self.format();
         let old = OldCopy::open(&self.out)?;
         let options = Options {
@@ -86,12 +86,8 @@ impl Args {
         old.as_ref()
             .map_or(Ok(()), |old| old.refuse_swapped(&self.out))?;
         let snapshot = self.snapshot.take(&self.target, SnapshotPurpose::Backup)?;
-        if let Some(why) = snapshot.unwritten() {
-            failure::info(format_args!(
-                "{name}: not all changes are in the copy: {why}"
-            ));
-        }
         let device: Arc<dyn BlockDevice> = snapshot.device();
+        self.check_copyable(&snapshot, &*device, &container)?;
         let source = if self.as_is {
             Ok(Source {
                 device: device.clone(),
@@ -117,13 +113,52 @@ impl Args {
         });
         made.map_err(|error| failed(&self.out, &error))?;
         drop(old);
+        let verdict = snapshot.unwritten().map_or("copied", |_| "incomplete");
         let result = SnapshotResult {
-            verdict: "copied".into(),
+            verdict: verdict.into(),
             findings: 0,
         };
         // The copy is complete, whatever becomes of the mount.
         let _ = snapshot.report(&result);
-        self.print(&snapshot, device.size_bytes(), data_bytes)
+        self.print(&snapshot, device.size_bytes(), data_bytes)?;
+        snapshot::check_written(&snapshot, &name)
+    }
+
+    /// Refuses what makes no copy, before anything is written.
+    fn check_copyable(
+        &self,
+        snapshot: &Remote,
+        device: &dyn BlockDevice,
+        container: &Container,
+    ) -> Result<()> {
+        let (name, size_bytes) = (self.target.display().to_string(), device.size_bytes());
+        if self.as_is && snapshot.journal().is_some() {
+            let text = format!("{name}: the log is on an external journal, which is not copied");
+            return Err(Failure::usage(text).hint("leave --as-is out"));
+        }
+        if size_bytes > container.device().size_bytes() {
+            let text = format!(
+                "{}: {size_bytes} bytes do not fit, and nothing was written",
+                self.out.display()
+            );
+            return Err(Failure::new(Exit::Failed, text));
+        }
+        if snapshot.is_trusted() {
+            return Ok(());
+        }
+        let disk = uext4::read_superblock(device, None).at(&name)?;
+        let geometry = disk.geometry().map_err(uext4::Error::from).at(&name)?;
+        let has_bytes = disk
+            .blocks_count
+            .saturating_mul(geometry.block_size().into());
+        if size_bytes <= has_bytes {
+            return Ok(());
+        }
+        let text = format!(
+            "{name}: the server of another user sends {size_bytes} bytes, and the file system has \
+             {has_bytes}"
+        );
+        Err(Failure::new(Exit::Failed, text).hint("run the backup as that user"))
     }
 
     fn format(&self) -> Format {
@@ -184,12 +219,20 @@ impl OldCopy {
 
 /// Has the kernel write its dirty pages of the mount back. A frozen mount has none that it could
 /// write.
+///
+/// The server of another user might never answer the kernel, so it is not asked.
 fn write_back(target: &Path) -> Result<()> {
-    let server = super::control::ask(target, &Ask::Server {})?;
-    if server["frozen"] == true || !target.is_dir() {
+    let failed = |error| super::control::failure(target, &error);
+    let client = Client::connect(target).map_err(failed)?;
+    let server = client.ask(&Ask::Server {}).map_err(failed)?;
+    let is_directory = uext4_fuse::kind_of(target) == Some(FileType::Directory);
+    if server["frozen"] == true || !is_directory || !client.is_trusted() {
         return Ok(());
     }
-    let directory = std::fs::File::open(target).at(target.display())?;
+    let flags = (OFlags::DIRECTORY | OFlags::NONBLOCK).bits();
+    let mut options = std::fs::File::options();
+    let options = options.read(true).custom_flags(flags.cast_signed());
+    let directory = options.open(target).at(target.display())?;
     let synced = rustix::fs::syncfs(&directory).map_err(std::io::Error::from);
     synced.at(target.display())
 }
@@ -217,9 +260,9 @@ impl Source {
 
 /// The snapshot with its log replayed, as far as that needs memory.
 fn recovered(snapshot: &Remote, device: Arc<dyn BlockDevice>) -> uext4::Result<Source> {
-    let over = |device| Arc::new(Overlay::rehearsal(device, REPLAY_BYTES));
-    let journal = snapshot.journal().map(|journal| over(journal));
-    let overlay = over(device.clone());
+    let overlay = Arc::new(Overlay::rehearsal(device.clone(), REPLAY_BYTES));
+    let journal = snapshot.journal();
+    let journal = journal.map(|journal| Arc::new(overlay.beside(journal)));
     let whole: Arc<dyn BlockDevice> = overlay.clone();
     let options = MountOptions {
         journal_device: journal.map(|journal| -> Arc<dyn BlockDevice> { journal }),
@@ -230,6 +273,15 @@ fn recovered(snapshot: &Remote, device: Arc<dyn BlockDevice>) -> uext4::Result<S
     if superblock.features().has(Feature::MMP) {
         uext4::clear_mmp(&whole)?;
     }
+    if options.journal_device.is_some() {
+        // The mount uses the journal, which is replayed.
+        let left = uext4::set_journal(&whole, &options, uext4::Journal::None);
+        if let Err(why) = left {
+            failure::info(format_args!(
+                "the copy still names the external journal of the mount: {why}"
+            ));
+        }
+    }
     let ranges = overlay.changed_ranges();
     Ok(Source {
         device,
@@ -237,15 +289,23 @@ fn recovered(snapshot: &Remote, device: Arc<dyn BlockDevice>) -> uext4::Result<S
     })
 }
 
-/// Copies all bytes; returns how many are data, and not runs of zeroes.
+/// Copies all bytes; returns how many are data, and not runs of zeroes. The first ones come last:
+/// until then a device has no file system, whether the copy ends early or not.
 fn copy(source: &Source, container: &Container) -> uext4::Result<u64> {
     let (target, size_bytes) = (container.device(), source.device.size_bytes());
     let bar = Progress::new(|| size_bytes);
     let mut bytes = vec![0; clamp_usize(STEP_BYTES)];
     let mut data_bytes = 0;
-    for at in (0..size_bytes).step_by(clamp_usize(STEP_BYTES)) {
+    if !container.is_blank() {
+        target.write_zeroes(0, STEP_BYTES.min(size_bytes))?;
+        target.flush()?;
+    }
+    for at in steps_of(size_bytes) {
         if is_interrupted() {
             break;
+        }
+        if at == 0 && !container.is_blank() {
+            target.flush()?;
         }
         let step = &mut bytes[..clamp_usize(STEP_BYTES.min(size_bytes - at))];
         source.read(at, step)?;
@@ -259,6 +319,12 @@ fn copy(source: &Source, container: &Container) -> uext4::Result<u64> {
         bar.add(u64_of(step.len()));
     }
     Ok(data_bytes)
+}
+
+/// Where the steps begin.
+fn steps_of(size_bytes: u64) -> impl Iterator<Item = u64> {
+    let steps = (0..size_bytes).step_by(clamp_usize(STEP_BYTES));
+    steps.skip(1).chain([0])
 }
 
 /// Whether it is not all zeroes; compared as a whole, since most grains are.

@@ -74,7 +74,7 @@ pub(super) fn run(args: &fsck::Args, mount: &MountArgs) -> Result<()> {
 
 enum Outcome {
     Sound,
-    /// The snapshot has ended before the check.
+    /// The snapshot has ended before the check, or has not all changes.
     Ended(Failure),
 }
 
@@ -94,14 +94,18 @@ fn check_once(args: &fsck::Args, mount: &MountArgs) -> Result<Outcome> {
     }
     let report = report.at(&name)?;
     let result = SnapshotResult {
-        verdict: verdict(&report).into(),
+        verdict: match snapshot.unwritten() {
+            Some(_) if report.is_clean() => "incomplete".into(),
+            _ => verdict(&report).into(),
+        },
         findings: u64_of(report.findings.len()) + report.n_more,
     };
     let told = snapshot.report(&result);
     told.map_err(|error| super::control::failure(target, &error))?;
+    let written = snapshot::check_written(&snapshot, &name);
     drop(snapshot);
     args.end_check(&mut Session::new(name, Choice::No, args.json()), &report)?;
-    Ok(Outcome::Sound)
+    Ok(written.map_or_else(Outcome::Ended, |()| Outcome::Sound))
 }
 
 /// A time with its unit.

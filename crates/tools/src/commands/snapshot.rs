@@ -1,8 +1,10 @@
 //! Snapshots of running mounts, for `fsck` and `backup`.
 
 use crate::failure::{At, Exit, Failure, Result};
+use rustix::fs::Mode;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use uext4::device::SnapshotEnd;
 use uext4_fuse::{Remote, SnapshotPurpose, SnapshotWanted};
 
 /// The lowest priority of `nice(2)`.
@@ -23,6 +25,8 @@ pub(crate) struct SnapshotArgs {
     pub(super) keep_memory: Option<u64>,
 }
 
+/// `f_type` of overlayfs, statfs(2).
+const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
 const SPILL_BYTES: u64 = 16 << 30;
 const KEEP_BYTES: u64 = 64 << 20;
 
@@ -45,14 +49,17 @@ impl SnapshotArgs {
             // It takes longer then, and delays no other process.
             let _ = rustix::process::setpriority_process(None, LOWEST_PRIORITY);
         }
+        // Old contents and copies have what only the superuser may read.
+        rustix::process::umask(Mode::RWXG | Mode::RWXO);
         let spill = self.spill_file()?;
         let wanted = SnapshotWanted {
             purpose,
             pid: std::process::id(),
             memory_bytes: self.keep_memory.unwrap_or(KEEP_BYTES),
-            spill_bytes: spill
-                .is_some()
-                .then(|| self.spill_limit.unwrap_or(SPILL_BYTES)),
+            spill_bytes: spill.as_ref().map(|file| {
+                let limit = self.spill_limit.unwrap_or(SPILL_BYTES);
+                free_bytes(file).map_or(limit, |free| limit.min(free / 2))
+            }),
         };
         let taken = Remote::take(target, &wanted, spill.as_ref());
         taken.map_err(|error| super::control::failure(target, &error))
@@ -60,17 +67,37 @@ impl SnapshotArgs {
 
     /// A file without a name.
     fn spill_file(&self) -> Result<Option<File>> {
-        match &self.spill {
-            Some(dir) if dir == Path::new("none") => Ok(None),
-            Some(dir) => tempfile::tempfile_in(dir).at(dir.display()).map(Some),
+        let dir = match &self.spill {
+            Some(dir) if dir == Path::new("none") => return Ok(None),
+            Some(dir) => dir.clone(),
             None => {
-                let dir = std::env::var_os("TMPDIR").map_or("/var/tmp".into(), PathBuf::from);
-                let file = tempfile::tempfile_in(&dir).at(dir.display());
-                file.map(Some)
-                    .map_err(|failure| failure.hint("--spill names another directory"))
+                let dir = std::env::var_os("TMPDIR").filter(|dir| !dir.is_empty());
+                dir.map_or("/var/tmp".into(), PathBuf::from)
             }
-        }
+        };
+        let opened = tempfile::tempfile_in(&dir).at(dir.display());
+        let opened = opened.and_then(|file| refuse_overlay(&file, &dir).map(|()| file));
+        opened
+            .map(Some)
+            .map_err(|failure| failure.hint("--spill names another directory"))
     }
+}
+
+/// Refuses a file of overlayfs: its upper layer may be on the mount, so that a write to it would
+/// wait for itself, and the server cannot see that.
+fn refuse_overlay(file: &File, dir: &Path) -> Result<()> {
+    let found = rustix::fs::fstatfs(file).at(dir.display())?;
+    if u64::try_from(found.f_type).is_ok_and(|kind| kind == OVERLAYFS_MAGIC) {
+        let text = format!("{}: old contents cannot go to overlayfs", dir.display());
+        return Err(Failure::new(Exit::Failed, text));
+    }
+    Ok(())
+}
+
+/// What an ordinary user may still write on the file system of a file.
+fn free_bytes(file: &File) -> Option<u64> {
+    let found = rustix::fs::fstatvfs(file).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// The failure of work on a snapshot that has ended.
@@ -79,6 +106,24 @@ pub(super) fn check_going(snapshot: &Remote, name: &str, work: &str) -> Result<(
         None => Ok(()),
         Some(why) => {
             let text = format!("{name}: {work} is not complete: the snapshot has ended: {why}");
+            let failure = Failure::new(Exit::Failed, text);
+            Err(match why {
+                SnapshotEnd::MemoryFull { .. } => failure.hint("--keep-memory allows more"),
+                SnapshotEnd::SpillFull { .. } => {
+                    failure.hint("--spill-limit allows more, up to half of the free space")
+                }
+                _ => failure,
+            })
+        }
+    }
+}
+
+/// The failure of a snapshot that has not all changes.
+pub(super) fn check_written(snapshot: &Remote, name: &str) -> Result<()> {
+    match snapshot.unwritten() {
+        None => Ok(()),
+        Some(why) => {
+            let text = format!("{name}: not all changes are in the snapshot: {why}");
             Err(Failure::new(Exit::Failed, text))
         }
     }

@@ -229,11 +229,27 @@ fn a_snapshot_ends_with_its_reader_with_an_abort_and_at_its_limit() {
     });
     assert_eq!(mounted.snapshots()["last_backup"]["verdict"], "interrupted");
 
-    let aborted = mounted.take(1 << 20, None);
-    assert_eq!(mounted.0.ok(&["fsck", "--abort", "mnt"]), "mnt: ended: 1\n");
+    let (aborted, quiet) = (mounted.take(1 << 20, None), mounted.take(1 << 20, None));
+    assert_eq!(mounted.0.ok(&["fsck", "--abort", "mnt"]), "mnt: ended: 2\n");
     let error = bytes_of(&*aborted.device()).expect_err("it was aborted");
     assert!(matches!(error, Error::SnapshotEnded(SnapshotEnd::Aborted)));
-    drop(aborted);
+    // An ended one is not ended again, and takes no place.
+    assert_eq!(mounted.0.ok(&["fsck", "--abort", "mnt"]), "mnt: ended: 0\n");
+    let four: Vec<Remote> = (0..4).map(|_| mounted.take(1 << 20, None)).collect();
+    let fifth = mounted.0.run(&["backup", "mnt", "copy"]);
+    assert_eq!(fifth.status.code(), Some(5), "{fifth:?}");
+    let said = String::from_utf8_lossy(&fifth.stderr);
+    assert!(said.contains("4 snapshots"), "{said}");
+    drop(four);
+    // The client learns the reason although the connection is closed by then.
+    wait::until_true("its connection is closed", || {
+        mounted.snapshots()["running"]
+            .as_array()
+            .is_some_and(Vec::is_empty)
+    });
+    let error = bytes_of(&*quiet.device()).expect_err("it was aborted");
+    assert!(matches!(error, Error::SnapshotEnded(SnapshotEnd::Aborted)));
+    drop((aborted, quiet));
 
     let small = mounted.take(16 << 10, None);
     mounted.write("mnt/file", &vec![1; 5_000_000]);
@@ -332,5 +348,61 @@ fn what_cannot_be_is_refused() {
     let mode = fs::metadata(mounted.path("copy")).expect("it is there");
     let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());
     assert_eq!(mode & 0o077, 0, "others may not read it");
+    mounted.umount();
+}
+
+/// The mount uses its journal, so a copy that named it would need it, or write to it.
+#[test]
+fn a_copy_needs_no_external_journal() {
+    if !skip::fuse_or_skip("snapshots") {
+        return;
+    }
+    let rig = Rig::new(&["-b", "4096"]);
+    let journal = ["-b", "4096", "-O", "journal_dev"];
+    oracle::mke2fs(&rig.path("log.img"), 16 << 20, &journal).expect("mke2fs");
+    rig.ok(&["tune", "disk.img", "-J", "device=log.img"]);
+    fs::create_dir(rig.path("mnt")).expect("it is new");
+    rig.ok(&["mount", "disk.img", "mnt", "-o", "journal_path=log.img"]);
+    let mounted = Mounted(rig);
+    mounted.write("mnt/file", &vec![1; 300_000]);
+    let as_is = ["backup", "mnt", "copy", "--as-is"];
+    mounted.0.fails(2, "external journal", &as_is);
+    mounted.0.ok(&["backup", "mnt", "copy"]);
+    oracle::assert_clean(&mounted.path("copy"));
+    mounted.0.ok(&["get", "copy", "/file", "got"]);
+    assert!(bytes(&mounted.path("got")) == vec![1; 300_000]);
+    mounted.0.ok(&["umount", "mnt"]);
+}
+
+#[test]
+fn a_block_device_takes_a_copy_that_fits() {
+    if !skip::root_or_skip("snapshots") {
+        return;
+    }
+    let Some(mounted) = Mounted::new("no_io_uring") else {
+        return;
+    };
+    mounted.write("mnt/file", &vec![1; 300_000]);
+    let size = bytes(&mounted.0.image()).len() as u64;
+    for (name, len) in [("small", size / 2), ("large", size + 4096)] {
+        let path = mounted.path(name);
+        fs::write(&path, vec![7; len as usize]).expect("there is room");
+        let device = oracle::LoopDevice::attach(&path).expect("a loop device");
+        let copy = ["backup", "mnt", device.path(), "--force"];
+        if len < size {
+            mounted.0.fails(1, "do not fit", &copy);
+        } else {
+            mounted.0.ok(&copy);
+        }
+        drop(device);
+        if len < size {
+            assert!(
+                bytes(&path).iter().all(|byte| *byte == 7),
+                "nothing is written"
+            );
+        } else {
+            oracle::assert_clean(&path);
+        }
+    }
     mounted.umount();
 }
