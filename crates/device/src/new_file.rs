@@ -41,13 +41,13 @@ pub struct NewFile {
     rights: Rights,
 }
 
-/// Who may read a new file.
+/// The users that may read a new file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rights {
-    /// Who might read the file that it replaces. Otherwise the mask of the process decides.
+    /// Those of the file that it replaces. Otherwise the mask of the process decides.
     #[default]
     PassedOn,
-    /// The user of the process alone.
+    /// That of the process alone.
     Private,
 }
 

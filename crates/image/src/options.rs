@@ -57,7 +57,7 @@ pub struct Options {
     pub verity: Option<Verity>,
     /// Partitions, one of which holds the file system and what is behind it.
     pub table: Option<Table>,
-    /// Who may read the new files.
+    /// The users that may read the new files.
     pub rights: Rights,
 }
 

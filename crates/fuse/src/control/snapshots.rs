@@ -361,7 +361,7 @@ pub(super) fn serve(
             Ok(false) => return Ok(()),
             Err(error) => {
                 // The next request finds the reason.
-                tell_end(channel, &entry.running);
+                send_end(channel, &entry.running);
                 return Err(error);
             }
         }
@@ -391,7 +391,7 @@ pub(super) fn serve(
 }
 
 /// Tells the client of an ended snapshot why it ended, as far as the stream takes it.
-fn tell_end(channel: &Channel<'_>, running: &Running) {
+fn send_end(channel: &Channel<'_>, running: &Running) {
     if let Some(why) = running.snapshot.device.ended() {
         let why = end_to_bytes(why);
         let status = Status::Ended.to_bytes(clamp_u32(why.len()));

@@ -194,8 +194,8 @@ impl Args {
     }
 }
 
-/// A file that the copy replaces. It is open for writing until then, so that nobody else uses it:
-/// not a mount either, such as the copied one.
+/// A file that the copy replaces. It is open for writing until then, so that no other program uses
+/// it: no mount either, such as the copied one.
 struct OldCopy {
     there: Metadata,
     device: FileDevice,
