@@ -166,22 +166,30 @@ impl Image {
         }
     }
 
-    /// The bitmap of the inodes of a group; empty if it was never written.
-    pub(crate) fn inode_bitmap(&self, group: GroupNr) -> Vec<u8> {
+    /// The bitmap of the inodes of a group: empty if it was never written, `None` if it cannot be
+    /// read or its checksum is wrong.
+    pub(crate) fn inode_bitmap(&self, group: GroupNr) -> Option<Vec<u8>> {
         if self.has_flag(group, group_flag::INODE_UNINIT) {
-            return Vec::new();
+            return Some(Vec::new());
         }
-        let bitmap = self.block(self.descriptor(group).inode_bitmap.0);
-        bitmap.unwrap_or_default()
+        let descriptor = self.descriptor(group);
+        let bitmap = self.block(descriptor.inode_bitmap.0)?;
+        let sealed =
+            descriptor.verify_inode_bitmap(&bitmap, group, &self.geometry, &self.checksums);
+        sealed.ok().map(|()| bitmap)
     }
 
-    /// The bitmap of the clusters of a group; empty if it was never written.
-    pub(crate) fn block_bitmap(&self, group: GroupNr) -> Vec<u8> {
+    /// The bitmap of the clusters of a group: empty if it was never written, `None` if it cannot be
+    /// read or its checksum is wrong.
+    pub(crate) fn block_bitmap(&self, group: GroupNr) -> Option<Vec<u8>> {
         if self.has_flag(group, group_flag::BLOCK_UNINIT) {
-            return Vec::new();
+            return Some(Vec::new());
         }
-        let bitmap = self.block(self.descriptor(group).block_bitmap.0);
-        bitmap.unwrap_or_default()
+        let descriptor = self.descriptor(group);
+        let bitmap = self.block(descriptor.block_bitmap.0)?;
+        let sealed =
+            descriptor.verify_block_bitmap(&bitmap, group, &self.geometry, &self.checksums);
+        sealed.ok().map(|()| bitmap)
     }
 
     /// The bytes of an inode.

@@ -4,14 +4,14 @@
 //! number. No more blocks are read than the file system has, also where tables lie on each other.
 
 use crate::Image;
-use uext4_format::{GroupNr, InodeNr};
+use uext4_format::{GroupNr, InodeNr, RawInode};
 use uext4_num::usize_of;
 
 /// An inode as it is in its table.
 pub(crate) struct Slot<'s> {
     pub(crate) nr: InodeNr,
     pub(crate) bytes: &'s [u8],
-    /// Whether the bitmap says that it is in use.
+    /// Whether it is in use: see [`in_use`].
     pub(crate) is_allocated: bool,
 }
 
@@ -59,7 +59,7 @@ impl Image {
             for (index, slot) in indexes.zip(slots) {
                 let nr = geometry.inode_at(group, index);
                 if geometry.contains_inode(nr) {
-                    let is_allocated = bit(&bitmap, index);
+                    let is_allocated = in_use(bitmap.as_deref(), index, slot);
                     take(Slot {
                         nr,
                         bytes: slot,
@@ -69,6 +69,14 @@ impl Image {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether an inode is in use: its bitmap says so, or, where the bitmap is lost, it has a name.
+pub(crate) fn in_use(bitmap: Option<&[u8]>, index: u32, inode: &[u8]) -> bool {
+    match bitmap {
+        Some(bitmap) => bit(bitmap, index),
+        None => RawInode(inode).links() > 0,
     }
 }
 

@@ -213,7 +213,7 @@ impl Owners {
 
     /// What nothing has is free, if its bitmap says so.
     fn mark_rest(&mut self, image: &Image) {
-        let mut bitmap = (None, Vec::new());
+        let mut bitmap = (None, None);
         for (block, owner) in self.blocks.iter().zip(&mut self.owners) {
             if *owner != Owner::Unknown {
                 continue;
@@ -222,7 +222,7 @@ impl Owners {
             if bitmap.0 != Some(group) {
                 bitmap = (Some(group), image.block_bitmap(group));
             }
-            if !bit(&bitmap.1, cluster) {
+            if bitmap.1.as_deref().is_some_and(|bits| !bit(bits, cluster)) {
                 *owner = Owner::Free;
             }
         }

@@ -24,7 +24,7 @@ pub(crate) struct Claims<'c, 'h> {
     memory: &'c Memory,
     /// End of each run, by its start.
     claimed: BTreeMap<u64, u64>,
-    bitmap: (Option<GroupNr>, Vec<u8>),
+    bitmap: (Option<GroupNr>, Option<Vec<u8>>),
     nodes_left: u64,
 }
 
@@ -34,7 +34,7 @@ impl<'c, 'h> Claims<'c, 'h> {
             history,
             memory,
             claimed: BTreeMap::new(),
-            bitmap: (None, Vec::new()),
+            bitmap: (None, None),
             nodes_left: nodes_max(history.image.geometry()),
         }
     }
@@ -143,7 +143,9 @@ impl<'c, 'h> Claims<'c, 'h> {
         if self.bitmap.0 != Some(group) {
             self.bitmap = (Some(group), image.block_bitmap(group));
         }
-        if bit(&self.bitmap.1, cluster) {
+        let bitmap = self.bitmap.1.as_deref();
+        // A bitmap that is lost proves nothing.
+        if bitmap.is_none_or(|bits| bit(bits, cluster)) {
             return false;
         }
         // The log has the blocks of directories and of journalled data themselves.

@@ -4,7 +4,7 @@
 //! An inode is the same one as long as its number, generation and time of creation are.
 
 use super::history::History;
-use crate::inodes::bit;
+use crate::inodes::in_use;
 use crate::{Memory, Result};
 use std::collections::HashMap;
 use uext4_format::extent::ExtentNode;
@@ -74,7 +74,7 @@ impl Versions<'_, '_> {
     fn add_logged(&mut self) -> Result<()> {
         let geometry = *self.history.image.geometry();
         let tables = self.tables()?;
-        let mut bitmap = (None, Vec::new());
+        let mut bitmap = (None, None);
         for past in self.history.all() {
             let block = past.logged.block;
             let Some((group, into)) = tables.find(block, geometry.inode_table_blocks()) else {
@@ -93,7 +93,7 @@ impl Versions<'_, '_> {
             let pairs = bytes.chunks_exact(size).zip(now.chunks_exact(size));
             for (index, (then, now)) in (first..geometry.inodes_per_group).zip(pairs) {
                 let nr = geometry.inode_at(group, index);
-                let current = bit(&bitmap.1, index).then_some(now);
+                let current = in_use(bitmap.1.as_deref(), index, now).then_some(now);
                 self.add(nr, then, current, Some(past.order))?;
             }
         }

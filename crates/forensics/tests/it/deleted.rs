@@ -1,8 +1,10 @@
 //! Deleted files come back with their names and contents.
 
 use crate::base::{MODERN, OLD, WIDE, content, made, open};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use uext4::format::GroupNr;
 use uext4_forensics::{Content, Deleted, Memory, Remains, deleted};
 use uext4_testkit::oracle::{self, Access, KernelMount};
 
@@ -83,6 +85,26 @@ fn what_was_overwritten_is_marked() {
             assert!(bytes[lost].iter().all(|byte| *byte == 0), "{one:?}");
         }
         assert!(!bytes.windows(64).any(|part| part == [0xAA; 64]), "{one:?}");
+    }
+}
+
+#[test]
+fn a_lost_bitmap_proves_nothing() {
+    let made = made(MODERN);
+    let (image, _) = open(&made.clean, &Memory::new(64 << 20)).expect("it is sound");
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&made.clean)
+        .expect("it is there");
+    for group in (0..image.geometry().group_count).map(GroupNr) {
+        let bitmap = image.descriptor(group).block_bitmap.0 * 1024;
+        file.write_all_at(&[0; 1024], bitmap)
+            .expect("it is written");
+    }
+    let all = found(&made.clean);
+    assert!(all.len() >= 11, "{}", all.len());
+    for (one, _) in &all {
+        assert_eq!(one.content.remains(), Remains::Lost, "{one:?}");
     }
 }
 
