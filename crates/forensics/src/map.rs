@@ -214,8 +214,13 @@ fn is_node(bytes: &[u8], depth: u16, index: &ExtentIndex, trust: Trust) -> bool 
     has_shape && child.count() <= child.capacity() && is_sealed
 }
 
-/// Whether a block can be a table of block numbers.
+/// Whether a block can be a table of block numbers. A table without any is none: a deletion clears
+/// them.
 fn is_table(bytes: &[u8], geometry: &Geometry, trust: Trust) -> bool {
+    if trust == Trust::Any {
+        return true;
+    }
     let mut pointers = (0..bytes.len() / 4).map(|at| pointer(bytes, at));
-    trust == Trust::Any || pointers.all(|one| one.0 == 0 || geometry.contains(one))
+    let is_used = bytes.iter().any(|byte| *byte != 0);
+    is_used && pointers.all(|one| one.0 == 0 || geometry.contains(one))
 }

@@ -1,17 +1,18 @@
 //! Which blocks of deleted files still hold their content.
 //!
 //! A block is lost if it is in use, if the log has a newer image of it, or if a file that was
-//! deleted later mapped it.
+//! deleted later mapped it. That counts for nodes of maps as well, unless the log has the node.
 //!
 //! Invariant: each block is looked up in its bitmap once: what a file was asked about is claimed,
 //! and lost for those that were deleted before.
 
-use super::history::{AsOf, History};
+use super::history::{History, Past};
 use super::versions::Version;
 use crate::content::{Content, RUN_BYTES};
 use crate::inodes::bit;
-use crate::map::{Nodes, Trust, nodes_max};
+use crate::map::{NodeSource, Nodes, Trust, nodes_max};
 use crate::{Memory, Result};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use uext4_format::extent::{Extent, ExtentState};
@@ -24,8 +25,29 @@ pub(crate) struct Claims<'c, 'h> {
     memory: &'c Memory,
     /// End of each run, by its start.
     claimed: BTreeMap<u64, u64>,
-    bitmap: (Option<GroupNr>, Option<Vec<u8>>),
+    bitmap: RefCell<(Option<GroupNr>, Option<Vec<u8>>)>,
     nodes_left: u64,
+}
+
+/// The nodes of a deleted file that are left, and those that were found.
+struct LeftNodes<'l, 'c, 'h> {
+    claims: &'l Claims<'c, 'h>,
+    version: &'l Version,
+    found: RefCell<Vec<u64>>,
+}
+
+impl NodeSource for LeftNodes<'_, '_, '_> {
+    fn node(&self, block: u64, test: &dyn Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+        let history = self.claims.history;
+        let logged = history.logged_up_to(block, self.version.order, test);
+        let node = logged.or_else(|| {
+            let here = self.claims.is_left_and_unclaimed(self.version, block);
+            let bytes = history.image.block(block).filter(|_| here)?;
+            test(&bytes).then_some(bytes)
+        })?;
+        self.found.borrow_mut().push(block);
+        Some(node)
+    }
 }
 
 impl<'c, 'h> Claims<'c, 'h> {
@@ -34,7 +56,7 @@ impl<'c, 'h> Claims<'c, 'h> {
             history,
             memory,
             claimed: BTreeMap::new(),
-            bitmap: (None, None),
+            bitmap: RefCell::new((None, None)),
             nodes_left: nodes_max(history.image.geometry()),
         }
     }
@@ -55,23 +77,27 @@ impl<'c, 'h> Claims<'c, 'h> {
             }
             return Ok(content);
         }
-        let history = self.history;
-        let source = AsOf {
-            history,
-            order: version.order,
+        let source = LeftNodes {
+            claims: self,
+            version,
+            found: RefCell::default(),
         };
         let mut nodes = Nodes {
             source: &source,
             left: self.nodes_left,
         };
-        let checksums = history.image.checksums();
+        let checksums = self.history.image.checksums();
         let seed = checksums.inode_seed(version.nr, inode.generation);
         let trust = Trust::Sealed(seed);
         let extents = content.extents(&geometry, inode, trust, &mut nodes, self.memory);
-        self.nodes_left = nodes.left;
+        let (left, nodes) = (nodes.left, source.found.into_inner());
+        self.nodes_left = left;
         let extents = extents?;
         for extent in &extents {
             self.add(version, *extent, &mut content)?;
+        }
+        for node in nodes {
+            self.claim(node..node.saturating_add(1))?;
         }
         content.put_in_order();
         Ok(content)
@@ -137,25 +163,55 @@ impl<'c, 'h> Claims<'c, 'h> {
     }
 
     /// Whether a block is free, and nothing was written there since, as far as the log knows.
-    fn is_left(&mut self, version: &Version, block: u64) -> bool {
-        let image = self.history.image;
-        let (group, cluster) = image.geometry().split_block_to_cluster(BlockNr(block));
-        if self.bitmap.0 != Some(group) {
-            self.bitmap = (Some(group), image.block_bitmap(group));
-        }
-        let bitmap = self.bitmap.1.as_deref();
-        // A bitmap that is lost proves nothing.
-        if bitmap.is_none_or(|bits| bit(bits, cluster)) {
+    fn is_left(&self, version: &Version, block: u64) -> bool {
+        if self.is_used(block) {
             return false;
         }
-        // The log has the blocks of directories and of journalled data themselves.
-        let is_logged = version.inode.file_type() == Some(FileType::Directory)
-            || version.inode.flags.contains(InodeFlags::JOURNAL_DATA);
-        let Some(order) = version.order.filter(|_| !is_logged) else {
+        // The log has the blocks of directories: their names are read from it.
+        if version.inode.file_type() == Some(FileType::Directory) {
+            return true;
+        }
+        let Some(newest) = self.history.of(block..block.saturating_add(1)).last() else {
             return true;
         };
-        let newer = self.history.of(block..block.saturating_add(1)).last();
-        newer.is_none_or(|past| past.order <= order)
+        !self.is_newer(newest, version) && self.is_home(newest, version, block)
+    }
+
+    /// Whether a block is in use, as far as its bitmap proves anything.
+    fn is_used(&self, block: u64) -> bool {
+        let image = self.history.image;
+        let (group, cluster) = image.geometry().split_block_to_cluster(BlockNr(block));
+        let mut bitmap = self.bitmap.borrow_mut();
+        if bitmap.0 != Some(group) {
+            *bitmap = (Some(group), image.block_bitmap(group));
+        }
+        let bits = bitmap.1.as_deref();
+        bits.is_none_or(|bits| bit(bits, cluster))
+    }
+
+    /// Whether an image may be of a later time than the deletion.
+    fn is_newer(&self, past: &Past, version: &Version) -> bool {
+        let order = version.order.map(|order| past.order > order);
+        order.unwrap_or_else(|| {
+            let era = self.history.era(past.order);
+            let committed = era.and_then(|era| era.committed);
+            let times = version.deleted.zip(committed);
+            times.is_none_or(|(deleted, committed)| committed >= deleted)
+        })
+    }
+
+    /// Whether the newest image of journalled data was written home: a deletion revokes it.
+    fn is_home(&self, newest: &Past, version: &Version, block: u64) -> bool {
+        if !version.inode.flags.contains(InodeFlags::JOURNAL_DATA) {
+            return true;
+        }
+        let logged = self.history.bytes(newest);
+        logged.is_some() && logged == self.history.image.block(block)
+    }
+
+    fn is_left_and_unclaimed(&self, version: &Version, block: u64) -> bool {
+        let run = block..block.saturating_add(1);
+        !self.unclaimed(run).is_empty() && self.is_left(version, block)
     }
 
     /// The parts of a run that are not claimed.

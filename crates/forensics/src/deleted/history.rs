@@ -117,10 +117,34 @@ impl<'h> History<'h> {
         self.eras.get(uext4_num::usize_of(order)).copied()
     }
 
+    /// The last transaction that was committed up to a time.
+    pub(crate) fn order_at(&self, time: Timestamp) -> Option<u32> {
+        let up_to = |era: &Era| era.committed.is_some_and(|committed| committed <= time);
+        self.eras
+            .iter()
+            .rposition(up_to)
+            .map(|at| clamp_u32(u64_of(at)))
+    }
+
     /// The bytes of an image.
     pub(crate) fn bytes(&self, past: &Past) -> Option<Vec<u8>> {
         let mut ring = self.ring.as_ref()?.try_borrow_mut().ok()?;
         ring.image(past.logged).ok()
+    }
+
+    /// The bytes of the newest image of a block, up to `order`, for which the test is true.
+    pub(crate) fn logged_up_to(
+        &self,
+        block: u64,
+        order: Option<u32>,
+        test: &dyn Fn(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
+        let all = self.of(block..block.saturating_add(1));
+        let end = all.partition_point(|past| Some(past.order) <= order);
+        let before = all.iter().take(end).rev().take(TRIES);
+        before
+            .filter_map(|past| self.bytes(past))
+            .find(|bytes| test(bytes))
     }
 
     /// The bytes of a block for which the test is true: those of its newest image up to `order`,

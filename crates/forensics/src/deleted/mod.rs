@@ -19,6 +19,7 @@ use claims::Claims;
 pub(crate) use history::{AsOf, History};
 use names::Names;
 pub(crate) use names::plausible;
+use std::cmp::Reverse;
 use uext4_format::{FileType, InodeNr, Tid, Timestamp};
 use uext4_num::u64_of;
 pub(crate) use versions::inline_content;
@@ -69,7 +70,10 @@ pub fn deleted(image: &Image, ring: Option<&mut Ring>, memory: &Memory) -> Resul
     let history = History::new(image, ring, memory)?;
     let mut all = versions(&history, memory)?;
     // The blocks of the file that was deleted last are its own.
-    all.sort_by_key(|version| (std::cmp::Reverse(time_of(&history, version)), version.nr));
+    all.sort_by_cached_key(|version| {
+        let time = time_of(&history, version);
+        (Reverse((order_of(&history, version), time)), version.nr)
+    });
     let mut names = Names::find(&history, &all, memory)?;
     let mut claims = Claims::new(&history, memory);
     let mut contents = Vec::new();
@@ -90,6 +94,17 @@ pub fn deleted(image: &Image, ring: Option<&mut Ring>, memory: &Memory) -> Resul
     }
     found.sort_by(|a, b| (&a.path, a.inode, a.generation).cmp(&(&b.path, b.inode, b.generation)));
     Ok(found)
+}
+
+/// The place of a version in the order of transactions. Of an inode in its table it is that of the
+/// transaction before its deletion: clocks of the host are all that is known there.
+fn order_of(history: &History<'_>, version: &Version) -> Option<u32> {
+    let before = || {
+        version
+            .deleted
+            .and_then(|deleted| history.order_at(deleted))
+    };
+    version.order.or_else(before)
 }
 
 /// The time of the deletion; else that of the last transaction with the inode.

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use uext4::format::GroupNr;
-use uext4_forensics::{Content, Deleted, Memory, Remains, deleted};
+use uext4_forensics::{Content, Deleted, Memory, Owner, Owners, Remains, deleted};
 use uext4_testkit::oracle::{self, Access, KernelMount};
 
 /// The deleted files of an image with their contents; what is lost is zero.
@@ -123,6 +123,41 @@ fn an_inode_that_keeps_its_map_comes_back() {
         assert_eq!(all[0].1, content("host", 300_000));
         assert_eq!(all[0].0.content.remains(), Remains::Whole);
         assert_eq!(all[0].0.transaction, None);
+    }
+}
+
+#[test]
+fn a_table_in_a_used_block_is_lost() {
+    for wiped in [false, true] {
+        let (_dir, path) = oracle::mke2fs_image(16 << 20, OLD).expect("mke2fs");
+        let host = path.with_extension("host");
+        std::fs::write(&host, content("host", 200_000)).expect("there is space");
+        let write = format!("write {} name", host.display());
+        oracle::debugfs(&path, Access::Write, &[write]).expect("debugfs");
+        let table = {
+            let memory = Memory::new(64 << 20);
+            let (image, _) = open(&path, &memory).expect("it is sound");
+            let all: Vec<u64> = (0..image.geometry().blocks_count).collect();
+            let owners = Owners::find(&image, all.clone(), &memory).expect("memory");
+            let is_table = |block: &&u64| matches!(owners.of(**block), Owner::Map(nr) if nr.0 > 11);
+            *all.iter().find(is_table).expect("a table")
+        };
+        oracle::debugfs(&path, Access::Write, &["rm name"]).expect("debugfs");
+        if wiped {
+            let file = std::fs::OpenOptions::new().write(true).open(&path);
+            let file = file.expect("it is there");
+            file.write_all_at(&[0; 1024], table * 1024).expect("space");
+        } else {
+            let used = format!("setb {table}");
+            oracle::debugfs(&path, Access::Write, &[used]).expect("debugfs");
+        }
+        let all = found(&path);
+        assert_eq!(all[0].0.content.remains(), Remains::Part);
+        let lost: Vec<_> = all[0].0.content.lost_bytes().collect();
+        assert!(
+            lost.len() == 1 && lost[0] == (12 * 1024..200_000),
+            "{lost:?}"
+        );
     }
 }
 
