@@ -1,11 +1,16 @@
 //! The fast commits behind the transactions of a log.
 
-use crate::{Memory, Result, Ring};
-use uext4_format::Tid;
+use crate::map::{Nodes, Part, Trust, walk};
+use crate::{Image, Memory, Result, Ring};
+use std::ops::Range;
 use uext4_format::fast_commit::{Record, Scan, Verdict, head_tid};
+use uext4_format::{Checksums, Inode, Tid};
+use uext4_num::u64_of;
 
 /// Memory for each byte of a record, with the record around it.
 const PER_BYTE: u64 = 16;
+/// Memory for each run of blocks, in bytes.
+const RUN_BYTES: u64 = 16;
 
 /// The fast commits of one transaction.
 #[derive(Debug)]
@@ -42,7 +47,7 @@ pub fn fast_commits(
     let mut scan = Scan::new(tid, inode_size);
     for at in first..end {
         let bytes = ring.blocks.read(at)?;
-        memory.take(uext4_num::u64_of(bytes.len()).saturating_mul(PER_BYTE))?;
+        memory.take(u64_of(bytes.len()).saturating_mul(PER_BYTE))?;
         if scan.push(bytes) == Verdict::Ends {
             break;
         }
@@ -59,4 +64,84 @@ pub fn fast_commits(
         commits: scan.commits(),
         records: scan.into_records(),
     }))
+}
+
+impl FastCommits {
+    /// Whether a replay changes something: an image is read without these changes.
+    pub fn is_waiting(&self) -> bool {
+        self.is_live && self.commits > 0
+    }
+}
+
+/// Blocks that live fast commits use, which no bitmap knows yet.
+pub(crate) struct FastBlocks(Vec<Range<u64>>);
+
+impl FastBlocks {
+    /// Those of a log.
+    pub(crate) fn find(image: &Image, ring: Option<&mut Ring>, memory: &Memory) -> Result<Self> {
+        let inode_size = image.geometry().inode_size;
+        let fast = match ring {
+            Some(ring) => fast_commits(ring, inode_size, memory)?,
+            None => None,
+        };
+        let mut runs = Vec::new();
+        let mut nodes = Nodes::new(image.geometry(), image);
+        for record in fast
+            .iter()
+            .filter(|fast| fast.is_waiting())
+            .flat_map(|fast| &fast.records)
+        {
+            match record {
+                Record::AddRange { extent, .. } => {
+                    memory.take(RUN_BYTES)?;
+                    runs.push(extent.start.0..extent.physical_end());
+                }
+                Record::Inode { inode, raw } => {
+                    let parsed = Inode::parse(raw, *inode, image.geometry(), &Checksums::NONE);
+                    if let Some(inode) = parsed.ok().filter(uext4_volume::has_map) {
+                        add_map(image, &inode, &mut nodes, &mut runs, memory)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        runs.sort_unstable_by_key(|run| run.start);
+        runs.dedup_by(|later, first| {
+            let touches = later.start <= first.end;
+            if touches {
+                first.end = first.end.max(later.end);
+            }
+            touches
+        });
+        Ok(Self(runs))
+    }
+
+    /// Whether a block is one of them.
+    pub(crate) fn contains(&self, block: u64) -> bool {
+        let after = self.0.partition_point(|run| run.start <= block);
+        let run = after.checked_sub(1).and_then(|at| self.0.get(at));
+        run.is_some_and(|run| run.contains(&block))
+    }
+}
+
+fn add_map(
+    image: &Image,
+    inode: &Inode,
+    nodes: &mut Nodes<'_>,
+    runs: &mut Vec<Range<u64>>,
+    memory: &Memory,
+) -> Result<()> {
+    let mut failed = Ok(());
+    walk(image.geometry(), inode, Trust::Any, nodes, &mut |part| {
+        let run = match part {
+            Part::Data(extent) => extent.start.0..extent.physical_end(),
+            Part::Node(block) => block..block.saturating_add(1),
+            Part::Lost(_) => return,
+        };
+        if failed.is_ok() {
+            failed = memory.take(RUN_BYTES);
+            runs.push(run);
+        }
+    });
+    failed
 }

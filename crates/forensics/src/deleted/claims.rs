@@ -9,6 +9,7 @@
 use super::history::{History, Past};
 use super::versions::Version;
 use crate::content::{Content, RUN_BYTES};
+use crate::fast::FastBlocks;
 use crate::inodes::bit;
 use crate::map::{NodeSource, Nodes, Trust, nodes_max};
 use crate::{Memory, Result};
@@ -22,6 +23,7 @@ use uext4_num::{clamp_u16, clamp_u32, u64_of};
 /// The blocks that later files were asked about, and a bitmap.
 pub(crate) struct Claims<'c, 'h> {
     history: &'c History<'h>,
+    fast: FastBlocks,
     memory: &'c Memory,
     /// End of each run, by its start.
     claimed: BTreeMap<u64, u64>,
@@ -51,9 +53,10 @@ impl NodeSource for LeftNodes<'_, '_, '_> {
 }
 
 impl<'c, 'h> Claims<'c, 'h> {
-    pub(crate) fn new(history: &'c History<'h>, memory: &'c Memory) -> Self {
+    pub(crate) fn new(history: &'c History<'h>, fast: FastBlocks, memory: &'c Memory) -> Self {
         Self {
             history,
+            fast,
             memory,
             claimed: BTreeMap::new(),
             bitmap: RefCell::new((None, None)),
@@ -177,8 +180,12 @@ impl<'c, 'h> Claims<'c, 'h> {
         !self.is_newer(newest, version) && self.is_home(newest, version, block)
     }
 
-    /// Whether a block is in use, as far as its bitmap proves anything.
+    /// Whether a block is in use: by its bitmap, as far as that proves anything, or behind a replay
+    /// of fast commits.
     fn is_used(&self, block: u64) -> bool {
+        if self.fast.contains(block) {
+            return true;
+        }
         let image = self.history.image;
         let (group, cluster) = image.geometry().split_block_to_cluster(BlockNr(block));
         let mut bitmap = self.bitmap.borrow_mut();

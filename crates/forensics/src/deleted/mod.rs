@@ -14,6 +14,7 @@ mod names;
 mod versions;
 
 use crate::content::Content;
+use crate::fast::FastBlocks;
 use crate::{Image, Memory, Result, Ring};
 use claims::Claims;
 pub(crate) use history::{AsOf, History};
@@ -66,7 +67,12 @@ impl Deleted {
 ///
 /// # Errors
 /// Those of the device; too little memory.
-pub fn deleted(image: &Image, ring: Option<&mut Ring>, memory: &Memory) -> Result<Vec<Deleted>> {
+pub fn deleted(
+    image: &Image,
+    mut ring: Option<&mut Ring>,
+    memory: &Memory,
+) -> Result<Vec<Deleted>> {
+    let fast = FastBlocks::find(image, ring.as_deref_mut(), memory)?;
     let history = History::new(image, ring, memory)?;
     let mut all = versions(&history, memory)?;
     // The blocks of the file that was deleted last are its own.
@@ -75,7 +81,7 @@ pub fn deleted(image: &Image, ring: Option<&mut Ring>, memory: &Memory) -> Resul
         (Reverse((order_of(&history, version), time)), version.nr)
     });
     let mut names = Names::find(&history, &all, memory)?;
-    let mut claims = Claims::new(&history, memory);
+    let mut claims = Claims::new(&history, fast, memory);
     let mut contents = Vec::new();
     for version in &all {
         let content = claims.content(version)?;

@@ -1,11 +1,12 @@
 //! Deleted files come back with their names and contents.
 
-use crate::base::{MODERN, OLD, WIDE, content, made, open};
+use crate::base::{MODERN, OLD, WIDE, content, made, mount, open};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use uext4::format::GroupNr;
-use uext4_forensics::{Content, Deleted, Memory, Owner, Owners, Remains, deleted};
+use uext4::{Caller, WriteContext};
+use uext4_forensics::{Content, Deleted, Memory, Owner, Owners, Remains, deleted, fast_commits};
 use uext4_testkit::oracle::{self, Access, KernelMount};
 
 /// The deleted files of an image with their contents; what is lost is zero.
@@ -159,6 +160,44 @@ fn a_table_in_a_used_block_is_lost() {
             "{lost:?}"
         );
     }
+}
+
+#[test]
+fn blocks_of_fast_commits_are_in_use() {
+    let dir = oracle::scratch_dir().expect("a directory");
+    let (path, copy) = (dir.path().join("image"), dir.path().join("copy"));
+    let options = ["-b", "1024", "-J", "size=4", "-O", "fast_commit"];
+    oracle::mke2fs(&path, 16 << 20, &options).expect("mke2fs");
+    let fs = mount(&path);
+    let (root, caller) = (fs.root().expect("it is there"), Caller::root());
+    let make = |name: &str, len: usize| {
+        let file = fs.create(&root, name.as_bytes(), 0o644, &caller)?;
+        fs.write(&file, 0, &vec![7; len], &WriteContext::ROOT)?;
+        Ok::<_, uext4::Error>(file)
+    };
+    for i in 0..10 {
+        make(&format!("old{i}"), 200_000).expect("there is space");
+    }
+    fs.sync().expect("it is written");
+    for i in 0..10 {
+        fs.unlink(&root, format!("old{i}").as_bytes(), &caller)
+            .expect("it is there");
+    }
+    fs.sync().expect("it is written");
+    let new = make("new", 8 << 20).expect("there is space");
+    fs.fsync(&new).expect("it is written");
+    std::fs::copy(&path, &copy).expect("a copy");
+    let memory = Memory::new(64 << 20);
+    let (image, ring) = open(&copy, &memory).expect("it is sound");
+    let mut ring = ring.expect("there is a journal");
+    let fast = fast_commits(&mut ring, image.geometry().inode_size, &memory).expect("memory");
+    assert!(fast.expect("there are some").is_waiting());
+    let all = found(&copy);
+    let states: Vec<Remains> = all.iter().map(|(one, _)| one.content.remains()).collect();
+    assert!(
+        states.iter().any(|state| *state != Remains::Whole),
+        "{states:?}"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `uext4 get --rescue`: copies what is left of a damaged image.
 
+use super::log::note_fast_commits;
 use super::undelete::write_content;
 use crate::failure::{self, At, Exit, Failure, Result};
 use crate::image::{ImageArgs, Purpose};
@@ -45,6 +46,9 @@ pub(super) fn run(args: &ImageArgs, path: &OsStr, dest: &Path, depth: Depth) -> 
         failure::info(format_args!("{name}: without its journal: {error}"));
         None
     });
+    if let Err(error) = note_fast_commits(&name, &image, ring.as_mut(), &memory) {
+        failure::info(format_args!("{name}: without fast commits: {error}"));
+    }
     let mut rescue = Rescue::new(&image, ring.as_mut(), &memory).at(&name)?;
     let path = path.as_bytes();
     let at = args.name_of(path);

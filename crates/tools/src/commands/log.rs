@@ -141,6 +141,25 @@ pub(super) fn open(args: &ImageArgs, memory: &Memory) -> Result<(Image, Option<R
     Ok((image, ring.at(&name)?))
 }
 
+/// Says that fast commits wait for a replay: what they changed is not seen.
+pub(super) fn note_fast_commits(
+    name: &str,
+    image: &Image,
+    ring: Option<&mut Ring>,
+    memory: &Memory,
+) -> uext4_forensics::Result<()> {
+    let Some(ring) = ring else {
+        return Ok(());
+    };
+    let fast = fast_commits(ring, image.geometry().inode_size, memory)?;
+    if fast.is_some_and(|fast| fast.is_waiting()) {
+        crate::failure::info(format_args!(
+            "{name}: fast commits in its journal are not applied; `uext4 replay` applies them"
+        ));
+    }
+    Ok(())
+}
+
 /// Why a visit of a transaction ended early.
 enum Stopped {
     Reading(uext4_forensics::Error),
